@@ -1,0 +1,158 @@
+package keyspace
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// Slots is the number of hash slots that actors are spread over. It is part of
+// the format: changing it would change the slot of every actor.
+const Slots = 16384
+
+// ActorID names one life of an actor, from its creation to its destruction. It
+// is a UUID of version 8 (RFC 9562), made once:
+//
+//	 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15
+//	[slot ][unix seconds][8r][r ][vr][ r  r  r  r  r  r  r ]
+//
+// slot is big-endian and less than [Slots]; the seconds are big-endian and
+// unsigned (they last until the year 2106); 8r has the version 8 in its high
+// four bits; vr has the variant 10 in its high two bits; r is random, 74 bits
+// in all. So ids order by slot, then by age, and the rows of a range of slots
+// are contiguous.
+//
+// The zero ActorID names no actor.
+type ActorID [16]byte
+
+// NewActorID puts an id together. The slot is taken modulo [Slots]; six bits of
+// random make room for version and variant.
+func NewActorID(slot uint16, unixSeconds uint32, random [10]byte) ActorID {
+	var id ActorID
+	binary.BigEndian.PutUint16(id[0:], slot%Slots)
+	binary.BigEndian.PutUint32(id[2:], unixSeconds)
+	copy(id[6:], random[:])
+	id[6] = 0x80 | id[6]&0x0F
+	id[8] = 0x80 | id[8]&0x3F
+	return id
+}
+
+// Slot returns the hash slot of the actor.
+func (id ActorID) Slot() uint16 { return binary.BigEndian.Uint16(id[0:]) }
+
+// Unix returns the second in which the actor was created.
+func (id ActorID) Unix() uint32 { return binary.BigEndian.Uint32(id[2:]) }
+
+// IsZero reports whether id names no actor.
+func (id ActorID) IsZero() bool { return id == ActorID{} }
+
+// Valid reports whether id has the form that [NewActorID] makes: version,
+// variant and a slot in range.
+func (id ActorID) Valid() bool {
+	return id[6]>>4 == 8 && id[8]>>6 == 0b10 && id.Slot() < Slots
+}
+
+// String returns the id as a UUID in the form 8-4-4-4-12, lower-case.
+func (id ActorID) String() string {
+	var b [36]byte
+	return string(id.AppendString(b[:0]))
+}
+
+// AppendString appends what [ActorID.String] returns.
+func (id ActorID) AppendString(dst []byte) []byte {
+	at := 0
+	for _, n := range [...]int{4, 2, 2, 2, 6} {
+		if at > 0 {
+			dst = append(dst, '-')
+		}
+		dst = hex.AppendEncode(dst, id[at:at+n])
+		at += n
+	}
+	return dst
+}
+
+// MarshalText returns what [ActorID.String] returns; the error is always nil.
+func (id ActorID) MarshalText() ([]byte, error) { return id.AppendString(nil), nil }
+
+// UnmarshalText parses what [ParseActorID] parses.
+func (id *ActorID) UnmarshalText(text []byte) error {
+	parsed, err := ParseActorID(string(text))
+	if err != nil {
+		return err
+	}
+	*id = parsed
+	return nil
+}
+
+// ParseActorID parses the form 8-4-4-4-12 in hexadecimal digits of either case.
+// It refuses a UUID that is not [ActorID.Valid]: such a one was not made by
+// Cairn. The error is a [*SyntaxError].
+func ParseActorID(s string) (ActorID, error) {
+	fail := func(at int, reason string) (ActorID, error) {
+		return ActorID{}, &SyntaxError{"actor id", at, reason}
+	}
+	if len(s) != 36 {
+		return fail(min(len(s), 36), fmt.Sprintf("want 36 characters, have %d", len(s)))
+	}
+	var id ActorID
+	at := 0
+	for i := 0; i < len(s); {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if s[i] != '-' {
+				return fail(i, "want '-'")
+			}
+			i++
+			continue
+		}
+		high, low := hexDigit(s[i]), hexDigit(s[i+1])
+		if high < 0 {
+			return fail(i, "want a hexadecimal digit")
+		}
+		if low < 0 {
+			return fail(i+1, "want a hexadecimal digit")
+		}
+		id[at] = byte(high<<4 | low)
+		at++
+		i += 2
+	}
+	switch {
+	case id[6]>>4 != 8:
+		return fail(14, "want a UUID of version 8")
+	case id[8]>>6 != 0b10:
+		return fail(19, "want a UUID of variant 10")
+	case id.Slot() >= Slots:
+		return fail(0, fmt.Sprintf("slot %d is not below %d", id.Slot(), Slots))
+	}
+	return id, nil
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	default:
+		return -1
+	}
+}
+
+// AppendSlotInput appends the bytes whose hash chooses an actor's slot: the
+// namespace, the type and each part of the key, each as its length (u32
+// big-endian) and its bytes. The slot is xxh3-64 of them modulo [Slots]. The
+// lengths keep ("ab", "c") and ("a", "bc") apart.
+func AppendSlotInput(dst []byte, namespace, typ string, key []string) []byte {
+	dst = appendSized(dst, namespace)
+	dst = appendSized(dst, typ)
+	for _, part := range key {
+		dst = appendSized(dst, part)
+	}
+	return dst
+}
+
+func appendSized(dst []byte, s string) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(s)))
+	return append(dst, s...)
+}

@@ -1,0 +1,90 @@
+package keyspace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestActorIDLayout(t *testing.T) {
+	id := NewActorID(0x1234, 0x699CEA00, [10]byte{0xFF, 1, 0xFF, 3, 4, 5, 6, 7, 8, 9})
+	if !bytes.Equal(id[:], unhex(t, testIDHex)) {
+		t.Errorf("bytes %x, want %s", id[:], testIDHex)
+	}
+	if id.Slot() != 0x1234 || id.Unix() != 0x699CEA00 || id.IsZero() || !id.Valid() {
+		t.Errorf("slot %#x, unix %#x, zero %v, valid %v", id.Slot(), id.Unix(), id.IsZero(), id.Valid())
+	}
+	if got, want := id.String(), "1234699c-ea00-8f01-bf03-040506070809"; got != want {
+		t.Errorf("prints %s, want %s", got, want)
+	}
+	if zero := (ActorID{}); !zero.IsZero() || zero.Valid() {
+		t.Error("the zero id is not zero, or valid")
+	}
+}
+
+func TestActorIDKeepsVersionVariantAndSlotWhateverTheRandomBytes(t *testing.T) {
+	for _, fill := range []byte{0x00, 0xFF, 0x5A} {
+		id := NewActorID(0xFFFF, 0xFFFFFFFF, [10]byte(bytes.Repeat([]byte{fill}, 10)))
+		if !id.Valid() || id.Slot() != 0xFFFF%Slots || id.Unix() != 0xFFFFFFFF {
+			t.Errorf("%s: valid %v, slot %d", id, id.Valid(), id.Slot())
+		}
+	}
+}
+
+func TestActorIDTextRoundTrip(t *testing.T) {
+	for _, text := range []string{testID.String(), strings.ToUpper(testID.String())} {
+		if got, err := ParseActorID(text); err != nil || got != testID {
+			t.Errorf("%s: %v (%v)", text, got, err)
+		}
+	}
+	encoded, err := json.Marshal(map[string]ActorID{"id": testID})
+	if err != nil || string(encoded) != `{"id":"1234699c-ea00-8f01-bf03-040506070809"}` {
+		t.Fatalf("%s (%v)", encoded, err)
+	}
+	var decoded map[string]ActorID
+	if err := json.Unmarshal(encoded, &decoded); err != nil || decoded["id"] != testID {
+		t.Errorf("%v (%v)", decoded, err)
+	}
+	if err := json.Unmarshal([]byte(`{"id":"nonsense"}`), &decoded); err == nil {
+		t.Error("nonsense was accepted")
+	}
+}
+
+func TestParseActorIDRefusesWithOffset(t *testing.T) {
+	for text, offset := range map[string]int{
+		"":                                      0,
+		"1234699c-ea00-8f01-bf03-04050607080":   35,
+		"1234699c-ea00-8f01-bf03-0405060708090": 36,
+		"1234699cxea00-8f01-bf03-040506070809":  8,
+		"g234699c-ea00-8f01-bf03-040506070809":  0,
+		"1234699c-ea00-8f01-bf03-04050607080é":  36,
+		"1234699c-ea00-8f01-bf03-04050607080z":  35,
+		"1234699c-ea00-4f01-bf03-040506070809":  14,
+		"1234699c-ea00-8f01-cf03-040506070809":  19,
+		"4000699c-ea00-8f01-bf03-040506070809":  0,
+	} {
+		id, err := ParseActorID(text)
+		var syntax *SyntaxError
+		if !id.IsZero() || !errors.As(err, &syntax) || syntax.Offset != offset {
+			t.Errorf("%q: %v, %v, want offset %d", text, id, err, offset)
+		}
+	}
+}
+
+func TestSlotInputKeepsPartsApart(t *testing.T) {
+	got := AppendSlotInput(nil, "default", "tenant", []string{"acme", ""})
+	want := unhex(t, "00000007 64656661756c74 00000006 74656e616e74 00000004 61636d65 00000000")
+	if !bytes.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+	seen := map[string][]string{}
+	for _, key := range [][]string{nil, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"ab", ""}, {"", "ab"}} {
+		input := string(AppendSlotInput(nil, "n", "t", key))
+		if other, ok := seen[input]; ok {
+			t.Errorf("%q and %q have the same input", key, other)
+		}
+		seen[input] = key
+	}
+}

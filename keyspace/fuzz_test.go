@@ -1,0 +1,117 @@
+package keyspace
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+// checkOffset verifies that an error is a *SyntaxError inside the input.
+func checkOffset(t *testing.T, input []byte, err error) {
+	t.Helper()
+	var syntax *SyntaxError
+	if !errors.As(err, &syntax) || syntax.Offset < 0 || syntax.Offset > len(input) {
+		t.Fatalf("%x: %v", input, err)
+	}
+}
+
+// Whatever Parse accepts appends to the same bytes, and everything prints.
+func FuzzParse(f *testing.F) {
+	for _, v := range keyVectors {
+		f.Add(unhex(f, v.hex))
+	}
+	f.Fuzz(func(t *testing.T, key []byte) {
+		if Format(key) == "" {
+			t.Fatalf("%x prints nothing", key)
+		}
+		k, err := Parse(key)
+		if err != nil {
+			checkOffset(t, key, err)
+			return
+		}
+		if again := k.Append(nil); !bytes.Equal(again, key) {
+			t.Fatalf("%x parses to %v, which appends %x", key, k, again)
+		}
+		if start, end := KindRange(k.Kind()); !in(key, start, end) {
+			t.Fatalf("%x is outside the range of %v", key, k.Kind())
+		}
+	})
+}
+
+func FuzzParseRow(f *testing.F) {
+	for _, v := range rowVectors {
+		f.Add(unhex(f, v.hex))
+	}
+	f.Fuzz(func(t *testing.T, row []byte) {
+		if FormatRow(row) == "" {
+			t.Fatalf("%x prints nothing", row)
+		}
+		split := SplitRow(row)
+		r, err := ParseRow(row)
+		if err != nil {
+			checkOffset(t, row, err)
+			return
+		}
+		if again := r.Append(nil); !bytes.Equal(again, row) {
+			t.Fatalf("%x parses to %v, which appends %x", row, r, again)
+		}
+		if r.Type == RowData || r.Type == RowMetadata {
+			if want := len(AppendKeyPrefix(nil, r.ID, r.Key)); split != want {
+				t.Fatalf("%x splits at %d, want %d", row, split, want)
+			}
+		} else if split != len(row) {
+			t.Fatalf("%x splits at %d", row, split)
+		}
+	})
+}
+
+// Rows made from any key come back whole, and order as the keys do.
+func FuzzRowsOfKeys(f *testing.F) {
+	f.Add([]byte{4, 0, 0xFF}, []byte{4, 0})
+	f.Add([]byte{}, []byte{0})
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		rowA, rowB := AppendDataRow(nil, testID, a, 7), AppendDataRow(nil, testID, b, 7)
+		if bytes.Compare(a, b) != bytes.Compare(rowA, rowB) {
+			t.Fatalf("%x and %x change order", a, b)
+		}
+		start := AppendScanPrefix(nil, testID, b)
+		if in(rowA, start, Successor(start)) != bytes.HasPrefix(a, b) {
+			t.Fatalf("%x in a scan of %x: %v", a, b, !bytes.HasPrefix(a, b))
+		}
+		got, err := ParseRow(rowA)
+		if err != nil || !bytes.Equal(got.Key, a) || got.Chunk != 7 || got.ID != testID {
+			t.Fatalf("%x came back as %+v (%v)", a, got, err)
+		}
+		checkSplit(t, rowA, rowB)
+	})
+}
+
+func FuzzSplitRow(f *testing.F) {
+	cases := splitCases()
+	for i, c := range cases {
+		f.Add(c, cases[(i*7+1)%len(cases)])
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		checkSplit(t, a, b)
+		prefix := a[:SplitRow(a)]
+		next := AppendSplitSuccessor(nil, prefix)
+		if other := b[:SplitRow(b)]; bytes.Compare(prefix, other) < 0 && bytes.Compare(other, next) < 0 {
+			t.Fatalf("%x lies between %x and its successor %x", other, prefix, next)
+		}
+	})
+}
+
+func FuzzParseActorID(f *testing.F) {
+	f.Add(testID.String())
+	f.Add("1234699C-EA00-8F01-BF03-04050607080")
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := ParseActorID(text)
+		if err != nil {
+			checkOffset(t, []byte(text), err)
+			return
+		}
+		if again, err := ParseActorID(id.String()); err != nil || again != id || !id.Valid() {
+			t.Fatalf("%q parses to %v, which parses to %v (%v)", text, id, again, err)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+//go:build fdb
+
+package tuple
+
+import (
+	"bytes"
+	"math/big"
+	"testing"
+
+	official "github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
+)
+
+// toOfficial converts a tuple to the types of the official package, which knows
+// fewer Go integers.
+func toOfficial(t Tuple) official.Tuple {
+	out := make(official.Tuple, len(t))
+	for i, e := range t {
+		switch e := e.(type) {
+		case Tuple:
+			out[i] = toOfficial(e)
+		case UUID:
+			out[i] = official.UUID(e)
+		case Versionstamp:
+			out[i] = official.Versionstamp{TransactionVersion: e.Transaction, UserVersion: e.User}
+		default:
+			out[i] = e
+		}
+	}
+	return out
+}
+
+func fromOfficial(t official.Tuple) Tuple {
+	out := make(Tuple, len(t))
+	for i, e := range t {
+		switch e := e.(type) {
+		case official.Tuple:
+			out[i] = fromOfficial(e)
+		case official.UUID:
+			out[i] = UUID(e)
+		case official.Versionstamp:
+			out[i] = Versionstamp{Transaction: e.TransactionVersion, User: e.UserVersion}
+		default:
+			out[i] = e
+		}
+	}
+	return out
+}
+
+func TestAgreesWithOfficialPackage(t *testing.T) {
+	tuples := randomTuples(20000)
+	for _, v := range vectors {
+		tuples = append(tuples, v.tuple)
+	}
+	for _, tuple := range tuples {
+		compareWithOfficial(t, tuple)
+	}
+}
+
+// compareWithOfficial packs a tuple with both packages and unpacks the result
+// with both.
+func compareWithOfficial(t *testing.T, tuple Tuple) {
+	t.Helper()
+	ours, err := tuple.Pack()
+	if err != nil {
+		t.Fatalf("%v: %v", tuple, err)
+	}
+	if theirs := toOfficial(tuple).Pack(); !bytes.Equal(ours, theirs) {
+		t.Fatalf("%v: ours %x, theirs %x", tuple, ours, theirs)
+	}
+	got, err := Unpack(ours)
+	if err != nil {
+		t.Fatalf("%x: %v", ours, err)
+	}
+	want, err := official.Unpack(ours)
+	if err != nil {
+		t.Fatalf("%x: the official package refuses: %v", ours, err)
+	}
+	if converted := fromOfficial(want); Compare(got, converted) != 0 {
+		t.Fatalf("%x: ours %v, theirs %v", ours, got, converted)
+	}
+}
+
+// The official decoder panics on some malformed input and accepts forms that
+// are not canonical; what both accept must mean the same.
+func FuzzAgreesWithOfficialUnpack(f *testing.F) {
+	for _, v := range vectors {
+		f.Add(unhex(f, v.hex))
+	}
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		got, err := Unpack(packed)
+		if err != nil {
+			return
+		}
+		want, err := official.Unpack(packed)
+		if err != nil {
+			t.Fatalf("%x: we accept %v, the official package refuses: %v", packed, got, err)
+		}
+		if converted := fromOfficial(want); Compare(got, converted) != 0 {
+			t.Fatalf("%x: ours %v, theirs %v", packed, got, converted)
+		}
+	})
+}
+
+func TestRefusesWhatOfficialPanicsOn(t *testing.T) {
+	for name, tuple := range map[string]Tuple{
+		"big integer":             {new(big.Int).Lsh(big.NewInt(1), 2040)},
+		"incomplete versionstamp": {Versionstamp{Transaction: official.IncompleteVersionstamp(0).TransactionVersion}},
+		"type":                    {struct{}{}},
+	} {
+		if packed, err := tuple.Pack(); err == nil {
+			t.Errorf("%s: packed to %x", name, packed)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: the official package packs it", name)
+				}
+			}()
+			toOfficial(tuple).Pack()
+		}()
+	}
+}

@@ -1,0 +1,62 @@
+package tuple
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+// Whatever Unpack accepts is canonical, and what it refuses it refuses with an
+// offset inside the input.
+func FuzzUnpack(f *testing.F) {
+	for _, v := range vectors {
+		f.Add(unhex(f, v.hex))
+	}
+	f.Add([]byte{0x02, 0x61, 0x00, 0xFF})
+	f.Add(bytes.Repeat([]byte{0x05}, 200))
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		before := bytes.Clone(packed)
+		got, err := Unpack(packed)
+		if !bytes.Equal(packed, before) {
+			t.Fatal("the input was changed")
+		}
+		if err != nil {
+			var syntax *SyntaxError
+			if !errors.As(err, &syntax) || syntax.Offset < 0 || syntax.Offset > len(packed) {
+				t.Fatalf("%x: %v", packed, err)
+			}
+			return
+		}
+		again, err := got.Pack()
+		if err != nil || !bytes.Equal(again, packed) {
+			t.Fatalf("%x unpacks to %v, which packs to %x (%v)", packed, got, again, err)
+		}
+		_ = got.String()
+	})
+}
+
+func FuzzRoundTrip(f *testing.F) {
+	f.Add([]byte{4, 13, 2, 0, 0, 1, 3, 1, 2, 3, 6, 200, 9, 1, 1})
+	f.Add([]byte{3, 7, 0, 7, 1, 7, 2})
+	f.Fuzz(func(t *testing.T, seed []byte) {
+		s := source{seed}
+		want := s.tuple(MaxDepth)
+		packed, err := Append([]byte("p"), want)
+		if err != nil {
+			t.Fatalf("%v: %v", want, err)
+		}
+		got, err := Unpack(packed[1:])
+		if err != nil || Compare(got, want) != 0 {
+			t.Fatalf("%v came back as %v (%v)", want, got, err)
+		}
+	})
+}
+
+func FuzzOrder(f *testing.F) {
+	f.Add([]byte{1, 2, 1, 97}, []byte{1, 2, 2, 97, 1})
+	f.Add([]byte{1, 13, 0}, []byte{1, 13, 1, 0})
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		x, y := source{a}, source{b}
+		checkOrder(t, x.tuple(8), y.tuple(8))
+	})
+}
