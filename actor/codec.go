@@ -1,0 +1,235 @@
+package actor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+const (
+	// maxDecodeDepth is how deep decoded CBOR may nest. It exceeds maxDepth, which bounds what is encoded, by enough for
+	// types that encode themselves.
+	maxDecodeDepth = 2 * maxDepth
+	// maxPooled is the largest buffer that is kept for reuse, in bytes.
+	maxPooled = 64 << 10
+)
+
+// A codec holds the CBOR modes and the buffers of one actor type. Safe for concurrent use.
+//
+//  1. Equal values encode to equal bytes: map keys are sorted, numbers take their shortest form that keeps the value.
+//  2. Whatever encodes also decodes, to an equal value. So text need not be UTF-8 and lengths are bounded by the input
+//     alone; what could break the rule is refused at encoding (see shape).
+//  3. Decoding never writes to its input nor keeps a part of it.
+type codec struct {
+	enc   cbor.UserBufferEncMode
+	dec   cbor.DecMode
+	cbors sync.Pool // of *bytes.Buffer
+	jsons sync.Pool // of *jsonBuffer
+}
+
+// jsonBuffer is an encoder with the buffer that it writes to.
+type jsonBuffer struct {
+	buf bytes.Buffer
+	enc *json.Encoder
+}
+
+// newCodec panics only if the options, which are constant, are wrong.
+func newCodec() *codec {
+	enc, err := cbor.EncOptions{
+		Sort:          cbor.SortCoreDeterministic,
+		ShortestFloat: cbor.ShortestFloat16,
+		NaNConvert:    cbor.NaNConvert7e00,
+		InfConvert:    cbor.InfConvertFloat16,
+		IndefLength:   cbor.IndefLengthForbidden,
+		Time:          cbor.TimeRFC3339Nano,
+		TimeTag:       cbor.EncTagRequired,
+		ByteArray:     cbor.ByteArrayToByteSlice,
+	}.UserBufferEncMode()
+	if err != nil {
+		panic(fmt.Sprintf("actor: CBOR encoding options: %v", err))
+	}
+	dec, err := cbor.DecOptions{
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		IndefLength:       cbor.IndefLengthForbidden,
+		MaxNestedLevels:   maxDecodeDepth,
+		MaxArrayElements:  math.MaxInt32,
+		MaxMapPairs:       math.MaxInt32,
+		IntDec:            cbor.IntDecConvertSignedOrBigInt,
+		DefaultMapType:    reflect.TypeFor[map[string]any](),
+		UTF8:              cbor.UTF8DecodeInvalid,
+		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
+	}.DecMode()
+	if err != nil {
+		panic(fmt.Sprintf("actor: CBOR decoding options: %v", err))
+	}
+	c := &codec{enc: enc, dec: dec}
+	c.cbors.New = func() any { return new(bytes.Buffer) }
+	c.jsons.New = func() any {
+		j := new(jsonBuffer)
+		j.enc = json.NewEncoder(&j.buf)
+		j.enc.SetEscapeHTML(false)
+		return j
+	}
+	return c
+}
+
+// appendCBOR appends the encoded form of what v, a pointer, points to.
+func (c *codec) appendCBOR(dst []byte, v any) ([]byte, error) {
+	// The pooled buffer borrows dst, so that nothing is copied and nothing allocated if dst has room.
+	b := c.cbors.Get().(*bytes.Buffer)
+	*b = *bytes.NewBuffer(dst)
+	err := c.enc.MarshalToBuffer(v, b)
+	out := b.Bytes()
+	*b = bytes.Buffer{}
+	c.cbors.Put(b)
+	if err != nil {
+		return dst, &ValueError{Reason: cborEncodeReason(err)}
+	}
+	return out, nil
+}
+
+// appendJSON appends the encoded form of what v, a pointer, points to.
+func (c *codec) appendJSON(dst []byte, v any) ([]byte, error) {
+	j := c.jsons.Get().(*jsonBuffer)
+	j.buf.Reset()
+	err := j.enc.Encode(v)
+	if err == nil {
+		dst = append(dst, bytes.TrimSuffix(j.buf.Bytes(), []byte("\n"))...)
+	}
+	if j.buf.Cap() <= maxPooled {
+		c.jsons.Put(j)
+	}
+	if err != nil {
+		return dst, &ValueError{Reason: jsonEncodeReason(err)}
+	}
+	return dst, nil
+}
+
+// decodeCBOR decodes data, one whole CBOR item, into what v points to.
+func (c *codec) decodeCBOR(data []byte, v any) error {
+	if err := c.dec.Unmarshal(data, v); err != nil {
+		return &ValueError{Reason: cborReason(err)}
+	}
+	return nil
+}
+
+// decodeJSON decodes data, one whole JSON value without fields unknown to the type, into what v points to.
+func (c *codec) decodeJSON(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return &ValueError{Reason: jsonReason(err)}
+	}
+	if rest := bytes.TrimLeft(data[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return &ValueError{Reason: fmt.Sprintf("data after the JSON value, at byte %d", len(data)-len(rest))}
+	}
+	return nil
+}
+
+// The reasons below are what remote callers read: they name fields, never Go types.
+
+func cborReason(err error) string {
+	var (
+		mismatch *cbor.UnmarshalTypeError
+		own      *Error
+	)
+	switch {
+	case errors.As(err, &own):
+		return own.Message
+	case errors.As(err, &mismatch) && mismatch.StructFieldName != "":
+		field := mismatch.StructFieldName[strings.LastIndexByte(mismatch.StructFieldName, '.')+1:]
+		return fmt.Sprintf("field %q: a CBOR %s does not fit", field, mismatch.CBORType)
+	case errors.As(err, &mismatch):
+		return fmt.Sprintf("a CBOR %s does not fit", mismatch.CBORType)
+	}
+	return "not valid CBOR for the type"
+}
+
+func cborEncodeReason(err error) string {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.Message
+	}
+	return "has no CBOR form"
+}
+
+func jsonReason(err error) string {
+	var (
+		own      *Error
+		mismatch *json.UnmarshalTypeError
+		syntax   *json.SyntaxError
+		instant  *time.ParseError
+	)
+	switch {
+	case errors.As(err, &own):
+		return own.Message
+	case errors.As(err, &mismatch):
+		want := jsonNoun(mismatch.Type)
+		if mismatch.Field == "" {
+			return fmt.Sprintf("a JSON %s where %s is expected", mismatch.Value, want)
+		}
+		return fmt.Sprintf("field %q: a JSON %s where %s is expected", mismatch.Field, mismatch.Value, want)
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("not valid JSON at byte %d: %s", syntax.Offset, syntax.Error())
+	case errors.As(err, &instant):
+		return fmt.Sprintf("%s is not a time in RFC 3339 form", instant.Value)
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "the JSON value is cut off"
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return "unknown field " + field
+	}
+	return "not valid JSON for the type"
+}
+
+func jsonEncodeReason(err error) string {
+	var (
+		own   *Error
+		value *json.UnsupportedValueError
+	)
+	switch {
+	case errors.As(err, &own):
+		return own.Message
+	case errors.As(err, &value):
+		return "has no JSON form: " + value.Str
+	}
+	return "has no JSON form"
+}
+
+// jsonNoun says what JSON is expected for a Go type.
+func jsonNoun(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Time]() {
+		return "a time in RFC 3339 form"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonNoun(t.Elem())
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
+			return "a string of base64"
+		}
+		return "an array"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("a whole number of %d bits", t.Bits())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprintf("a whole number of %d bits and not negative", t.Bits())
+	}
+	return "a JSON value"
+}

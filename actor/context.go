@@ -1,0 +1,194 @@
+package actor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A Reader is what *Context and *ReadContext have in common: enough to read. Only they implement it.
+type Reader interface {
+	context.Context
+	Node
+	reader() host.Reader
+	own(*declared) error
+}
+
+var (
+	_ Reader = (*Context)(nil)
+	_ Reader = (*ReadContext)(nil)
+)
+
+// A Context is what a turn may do: everything that a handler writes through it is one commit when the handler returns
+// nil, and nothing otherwise.
+//
+//  1. It is the context.Context of the turn: it ends with the caller's or when the turn's time is up, and goes straight
+//     into calls to other actors, HTTP requests and the like.
+//  2. It is valid until the handler returns; using it afterwards is an error.
+//  3. A handler's goroutines may use it as a context.Context and as a Node; the rest is for the handler's own goroutine.
+//  4. A failed Emit, Send or alarm call fails the turn, even if the handler ignores its error and returns nil, so that
+//     what a handler asked for is never silently missing from its commit.
+type Context struct {
+	turn     host.Turn
+	core     *core
+	instance string
+	failed   error
+}
+
+// own returns an error if d belongs to another actor type than the one whose turn is running.
+func (c *Context) own(d *declared) error { return own(c.core, d) }
+
+func (c *Context) reader() host.Reader { return c.turn }
+
+// fail remembers the first failed write and returns err.
+func (c *Context) fail(err error) error {
+	if err != nil && c.failed == nil {
+		c.failed = err
+	}
+	return err
+}
+
+// end returns the turn's outcome, given what the handler returned.
+func (c *Context) end(err error) error {
+	if err == nil {
+		return c.failed
+	}
+	return err
+}
+
+// Deadline returns when the turn's time is up.
+func (c *Context) Deadline() (time.Time, bool) { return c.turn.Deadline() }
+
+// Done is closed when the caller gives up or the turn's time is up.
+func (c *Context) Done() <-chan struct{} { return c.turn.Done() }
+
+// Err says why Done is closed.
+func (c *Context) Err() error { return c.turn.Err() }
+
+// Value returns a value of the turn's context.
+func (c *Context) Value(key any) any { return c.turn.Value(key) }
+
+// Call implements [Node]; use the typed contracts instead.
+func (c *Context) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return c.turn.Call(ctx, r)
+}
+
+// Lookup implements [Node]; use [Type.Lookup] instead.
+func (c *Context) Lookup(ctx context.Context, a host.Address) (Status, error) {
+	return c.turn.Lookup(ctx, a)
+}
+
+// List implements [Node]; use [Type.List] instead.
+func (c *Context) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return c.turn.List(ctx, q)
+}
+
+// Destroy implements [Node]; use [Type.Destroy] instead, or [Context.DestroySelf] for the actor itself.
+func (c *Context) Destroy(ctx context.Context, a host.Address) error { return c.turn.Destroy(ctx, a) }
+
+// Type returns the name of the actor's type.
+func (c *Context) Type() string { return c.turn.Self().Type }
+
+// Key returns the parts of the actor's key, which must not be changed.
+func (c *Context) Key() []string { return c.turn.Self().Key }
+
+// ID returns the UUID that the actor has from creation to destruction.
+func (c *Context) ID() string { return c.turn.Self().ID }
+
+// Version returns the version that the turn will commit.
+func (c *Context) Version() uint64 { return c.turn.Version() }
+
+// Now returns the turn's time, the same throughout the turn. It is in UTC or local time, as the node chooses.
+func (c *Context) Now() time.Time { return c.turn.Now() }
+
+// Log returns a logger with the actor's type, key and version as attributes.
+func (c *Context) Log() *slog.Logger { return c.turn.Logger() }
+
+// Traceparent returns the W3C trace context that the call came with, or "".
+func (c *Context) Traceparent() string { return c.turn.Traceparent() }
+
+// AlarmInstance returns the instance name of the alarm whose handler is running, and "" in other turns.
+func (c *Context) AlarmInstance() string { return c.instance }
+
+// KV returns the actor's key-value store.
+func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn} }
+
+// DestroySelf removes the actor and everything that it stored when the turn commits. Events and messages of the turn
+// still go out.
+func (c *Context) DestroySelf() { c.turn.DestroySelf() }
+
+// A ReadContext is what a query may do: read the actor's last committed state and store, and call other actors' queries.
+// It is the context.Context of the query, and is valid until the handler returns.
+type ReadContext struct {
+	r    host.Reader
+	core *core
+}
+
+func (c *ReadContext) own(d *declared) error { return own(c.core, d) }
+
+func (c *ReadContext) reader() host.Reader { return c.r }
+
+// Deadline returns when the caller gives up.
+func (c *ReadContext) Deadline() (time.Time, bool) { return c.r.Deadline() }
+
+// Done is closed when the caller gives up.
+func (c *ReadContext) Done() <-chan struct{} { return c.r.Done() }
+
+// Err says why Done is closed.
+func (c *ReadContext) Err() error { return c.r.Err() }
+
+// Value returns a value of the query's context.
+func (c *ReadContext) Value(key any) any { return c.r.Value(key) }
+
+// Call implements [Node]; use the typed contracts instead. Calling an action has the error code ReadOnly.
+func (c *ReadContext) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return c.r.Call(ctx, r)
+}
+
+// Lookup implements [Node]; use [Type.Lookup] instead.
+func (c *ReadContext) Lookup(ctx context.Context, a host.Address) (Status, error) {
+	return c.r.Lookup(ctx, a)
+}
+
+// List implements [Node]; use [Type.List] instead.
+func (c *ReadContext) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return c.r.List(ctx, q)
+}
+
+// Destroy implements [Node]. The error code is ReadOnly.
+func (c *ReadContext) Destroy(ctx context.Context, a host.Address) error { return c.r.Destroy(ctx, a) }
+
+// Type returns the name of the actor's type.
+func (c *ReadContext) Type() string { return c.r.Self().Type }
+
+// Key returns the parts of the actor's key, which must not be changed.
+func (c *ReadContext) Key() []string { return c.r.Self().Key }
+
+// ID returns the UUID that the actor has from creation to destruction.
+func (c *ReadContext) ID() string { return c.r.Self().ID }
+
+// Version returns the version of the state that the query reads.
+func (c *ReadContext) Version() uint64 { return c.r.Version() }
+
+// Log returns a logger with the actor's type, key and version as attributes.
+func (c *ReadContext) Log() *slog.Logger { return c.r.Logger() }
+
+// Traceparent returns the W3C trace context that the call came with, or "".
+func (c *ReadContext) Traceparent() string { return c.r.Traceparent() }
+
+// KV returns the actor's key-value store, as it was at the query's version.
+func (c *ReadContext) KV() ReadKV { return ReadKV{r: c.r} }
+
+func own(running *core, d *declared) error {
+	if running == d.core {
+		return nil
+	}
+	return Errorf(Internal, "%s belongs to actor type %q and was used by an actor of type %q", d, d.core.name, running.name)
+}
+
+// valueError says that a value of a contract does not encode or decode.
+func valueError(d *declared, err error) error {
+	return Errorf(Internal, "%s: %s", d, err)
+}

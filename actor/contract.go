@@ -1,0 +1,157 @@
+package actor
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// maxName bounds the names of types and of their contracts, in bytes.
+const maxName = 64
+
+// None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
+type None struct{}
+
+// A Type is a kind of actor, whose state is an S. Make one with [NewType], in a package variable; the other contract
+// values are declared on it. Safe for concurrent use.
+//
+// Every contract value stays registered with its Type for the life of the program, so that [Define] can refuse one that
+// is declared but not bound. Do not declare contracts in a loop.
+type Type[S any] struct{ core *core }
+
+// NewType declares a kind of actor. The name is 1 to 64 characters: a letter first, then letters, digits, "-" and "_".
+// It is stored with every actor and must not change. A bad name is reported by [Definition.Validate].
+func NewType[S any](name string) *Type[S] {
+	return &Type[S]{core: newCore(name)}
+}
+
+// Name returns the type's name.
+func (t *Type[S]) Name() string { return t.core.name }
+
+// core is what the contract values of one Type share, free of the state's Go type.
+//
+//  1. name and codec never change.
+//  2. A contract's index is its position among those of its kind, fixed at declaration; declared only grows.
+type core struct {
+	name  string
+	codec *codec
+
+	mu       sync.Mutex
+	declared []*declared // guarded by mu
+}
+
+func newCore(name string) *core { return &core{name: name, codec: newCodec()} }
+
+// A kind of contract value.
+type kind uint8
+
+const (
+	kindAction kind = iota + 1
+	kindQuery
+	kindCreate
+	kindAlarm
+	kindEvent
+	kindMap
+)
+
+func (k kind) String() string {
+	switch k {
+	case kindAction:
+		return "action"
+	case kindQuery:
+		return "query"
+	case kindCreate:
+		return "creation"
+	case kindAlarm:
+		return "alarm"
+	case kindEvent:
+		return "event"
+	case kindMap:
+		return "map"
+	}
+	return "unknown"
+}
+
+// binder names the function that binds a contract of the kind, or "" if there is nothing to bind.
+func (k kind) binder() string {
+	switch k {
+	case kindAction:
+		return "On"
+	case kindQuery:
+		return "OnQuery"
+	case kindCreate:
+		return "OnCreate"
+	case kindAlarm:
+		return "OnAlarm"
+	}
+	return ""
+}
+
+// space groups the kinds whose names must differ from each other.
+func (k kind) space() kind {
+	if k == kindQuery || k == kindCreate {
+		return kindAction
+	}
+	return k
+}
+
+// declared is the part of a contract value that does not depend on its Go types. Immutable.
+type declared struct {
+	core    *core
+	kind    kind
+	name    string
+	index   int
+	durable bool
+	faults  []string
+}
+
+func (d *declared) String() string { return fmt.Sprintf("%s %q", d.kind, d.name) }
+
+// declare registers a contract value with its type. A nil type is a fault that shows when the value is used.
+func declare[S any](t *Type[S], d declared) *declared {
+	if t == nil || t.core == nil {
+		d.core = newCore("")
+		return &d
+	}
+	d.core = t.core
+	t.core.mu.Lock()
+	defer t.core.mu.Unlock()
+	for _, other := range t.core.declared {
+		if other.kind == d.kind {
+			d.index++
+		}
+	}
+	t.core.declared = append(t.core.declared, &d)
+	return &d
+}
+
+// coreOf returns what contract values of t are built with, before they are registered.
+func coreOf[S any](t *Type[S]) *core {
+	if t == nil || t.core == nil {
+		return newCore("")
+	}
+	return t.core
+}
+
+// contracts returns what has been declared so far.
+func (c *core) contracts() []*declared {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.declared)
+}
+
+// nameFault says what is wrong with a name, or "".
+func nameFault(name string) string {
+	if name == "" || len(name) > maxName {
+		return fmt.Sprintf("a name has 1 to %d characters, not %d", maxName, len(name))
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '-' || c == '_'):
+		default:
+			return `a name is a letter, then letters, digits, "-" and "_"`
+		}
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package actor
+
+import (
+	"encoding/json"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// An Event is something that actors of a type tell the world: subscribers of the actor over HTTP and NATS. The value is
+// sent as JSON.
+type Event[T any] struct {
+	decl *declared
+	data *wire[T]
+}
+
+// An EventOption changes an event's declaration.
+type EventOption interface{ applyEvent(*declared) }
+
+// Durable makes a turn that emits the event fail, rather than the event be dropped, while the outbox is full.
+func Durable() EventOption { return durable{} }
+
+type durable struct{}
+
+func (durable) applyEvent(d *declared) { d.durable = true }
+
+// NewEvent declares an event of t. The name has the form that [NewType] describes and is unique among the type's events.
+// T must be encodable as JSON.
+func NewEvent[T, S any](t *Type[S], name string, opts ...EventOption) *Event[T] {
+	e := &Event[T]{data: newWire[T](coreOf(t), jsonValue)}
+	d := declared{kind: kindEvent, name: name, faults: prefixed("value ", e.data.faults())}
+	for _, o := range opts {
+		o.applyEvent(&d)
+	}
+	e.decl = declare(t, d)
+	return e
+}
+
+// Name returns the event's name.
+func (e *Event[T]) Name() string { return e.decl.name }
+
+// Emit publishes the event when the turn is durable, in the order of the emits of the actor. The value is encoded at
+// once.
+//
+// If Emit fails, so does the turn, whether or not the handler looks at the error.
+func (e *Event[T]) Emit(ctx *Context, value T) error {
+	if err := ctx.own(e.decl); err != nil {
+		return ctx.fail(err)
+	}
+	data, err := e.data.append(host.JSON, nil, &value)
+	if err != nil {
+		return ctx.fail(valueError(e.decl, err))
+	}
+	if len(data) == 0 {
+		data = []byte("null")
+	}
+	return ctx.fail(ctx.turn.Emit(e.decl.index, data))
+}
+
+// Decode reads the data of an event that a subscription delivered. Unknown fields are ignored, so that a subscriber may
+// be older than the actor.
+func (e *Event[T]) Decode(data []byte) (T, error) {
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		return v, Errorf(InvalidArgument, "%s: %s", e.decl, jsonReason(err))
+	}
+	return v, nil
+}

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"time"
+)
+
+// A MethodKind says what a method may do and who starts it.
+type MethodKind uint8
+
+// The kinds of methods.
+const (
+	// Action may read and write; it is a turn.
+	Action MethodKind = iota + 1
+	// Query reads a committed state and takes no turn.
+	Query
+	// Creation runs once, in the turn that creates an actor by an explicit create with input.
+	Creation
+)
+
+// String returns the kind's name as it stands in documentation and logs.
+func (k MethodKind) String() string {
+	switch k {
+	case Action:
+		return "action"
+	case Query:
+		return "query"
+	case Creation:
+		return "creation"
+	}
+	return "unknown"
+}
+
+// A Method is one callable name of a behavior.
+type Method struct {
+	// Name is unique within the behavior.
+	Name string
+	Kind MethodKind
+	// Handler is the Go function that implements the method, for logs and the watchdog's report.
+	Handler string
+}
+
+// An AlarmMethod is one alarm that a behavior handles.
+type AlarmMethod struct {
+	Name    string
+	Handler string
+}
+
+// An Event is one kind of event that a behavior emits.
+type Event struct {
+	Name string
+	// Durable: a commit that emits the event is refused, rather than the event dropped, when the outbox is full.
+	Durable bool
+}
+
+// Limits bound one actor of a type. A zero field means the default of the runtime, which its Options state.
+type Limits struct {
+	// TurnTimeout bounds one turn. The turn's context ends then; a handler that does not return is reported and abandoned.
+	TurnTimeout time.Duration
+	// MailboxCount and MailboxBytes bound the calls that wait, and the sum of their inputs.
+	MailboxCount int
+	MailboxBytes int64
+	// StateBytes bounds the encoded state.
+	StateBytes int
+	// ValueBytes bounds one value of the key-value store; at most 16 MiB.
+	ValueBytes int
+	// StorageBytes bounds what the actor stores in all: keys plus values.
+	StorageBytes int64
+	// WriteSetBytes bounds what one turn writes.
+	WriteSetBytes int
+	// EventHistory is how many emitted events are kept for subscribers that resume. Negative keeps none.
+	EventHistory int
+	// SendAttempts is how often a message to another actor is tried before it is moved aside as failed.
+	SendAttempts int
+}
+
+// A Behavior is one actor type's code: what a runtime needs to know of it and the functions to run it. It is immutable
+// once handed to a runtime, and all its functions may be called from many goroutines.
+type Behavior struct {
+	// Type is the actor type's name: 1 to 64 characters, a letter first, then letters, digits, "-" and "_".
+	Type string
+	// StateVersion is the version that Save writes. Load is told the version of what it reads.
+	StateVersion uint64
+	// Methods, Alarms and Events are addressed by their index.
+	Methods []Method
+	Alarms  []AlarmMethod
+	Events  []Event
+	// IdleTimeout is how long an awake actor stays in memory unused. 0 means the runtime's default; negative, only memory
+	// pressure and shutdown put it to sleep.
+	IdleTimeout time.Duration
+	Limits      Limits
+	// HasSleep reports that Instance.Sleep does something, so that going to sleep takes a turn.
+	HasSleep bool
+	// SharedState reports that a decoded state may be read by many queries at once, because a query handler receives a
+	// copy that shares no memory which the handler could change. Otherwise each query decodes its own.
+	SharedState bool
+	// New makes the code's side of an actor that is waking up.
+	New func() Instance
+	// Decode reads a stored state for queries; the result is handed to Query. A nil blob is a state never saved.
+	Decode func(version uint64, blob []byte) (any, error)
+	// Query runs query method on a decoded state, decodes input and appends the encoded output to out.
+	Query func(r Reader, method int, state any, codec Codec, input, out []byte) ([]byte, error)
+}
+
+// An Instance is one awake actor's state in memory and the handlers bound to it. The runtime calls it from one
+// goroutine at a time. If a handler returns an error or panics, the runtime calls Load again with the last committed
+// state before anything else.
+type Instance interface {
+	// Load replaces the state by what blob holds, migrating it if version is older than the behavior's. A nil blob is a new
+	// actor. A newer version is an *Error with code StateTooNew.
+	Load(version uint64, blob []byte) error
+	// Save appends the encoded state to dst. Equal states encode to equal bytes.
+	Save(dst []byte) ([]byte, error)
+	// Act runs an action or creation method, decodes input and appends the encoded output to out.
+	Act(t Turn, method int, codec Codec, input, out []byte) ([]byte, error)
+	// Alarm runs the handler of an alarm that is due.
+	Alarm(t Turn, alarm int, instance string, payload []byte) error
+	// Create, Wake, Sleep and Destroy run the lifecycle hooks; a hook that is not set does nothing.
+	Create(t Turn) error
+	Wake(t Turn) error
+	Sleep(t Turn) error
+	Destroy(t Turn) error
+}
+
+// A Codec is how an input or output is encoded.
+type Codec uint8
+
+// The codecs. Calls between actors in a process use CBOR, the gateways JSON.
+const (
+	CBOR Codec = iota + 1
+	JSON
+)
+
+// String returns the codec's media type.
+func (c Codec) String() string {
+	switch c {
+	case CBOR:
+		return "application/cbor"
+	case JSON:
+		return "application/json"
+	}
+	return "unknown"
+}

@@ -1,0 +1,112 @@
+package host
+
+import (
+	"context"
+	"time"
+)
+
+// A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running turn, which adds its
+// deadline, its trace context and its place in the chain of calls.
+type Node interface {
+	// Call runs a method and returns when its effects are durable. The error is an *Error.
+	Call(ctx context.Context, r *Request) (Reply, error)
+	// Lookup describes an actor without waking or creating it. The error code is NotFound if there is none.
+	Lookup(ctx context.Context, a Address) (Status, error)
+	// List pages through the actors of a type in the order of their keys, without waking them.
+	List(ctx context.Context, q ListQuery) (ListPage, error)
+	// Destroy runs the actor's destroy hook and removes everything it stored. The error code is NotFound if there is none.
+	Destroy(ctx context.Context, a Address) error
+}
+
+// An Address names an actor by type and key.
+type Address struct {
+	Type string
+	Key  []string
+}
+
+// A Request is one call.
+type Request struct {
+	Address
+	// Method is the name of an action, query or creation; "" with Create only creates.
+	Method string
+	Codec  Codec
+	Input  []byte
+	// IdempotencyKey, if not "", makes the reply part of the commit; a repeated request gets the stored reply for 24 hours.
+	// At most 255 bytes.
+	IdempotencyKey string
+	// Create demands that the actor does not exist yet, Existing that it does. Otherwise a missing actor is created.
+	Create, Existing bool
+	// Traceparent is the W3C trace context of a caller that is not an actor.
+	Traceparent string
+}
+
+// A Reply is the answer to a request.
+type Reply struct {
+	Output []byte
+	// Version is the actor's version that the answer reflects.
+	Version uint64
+	// Replayed reports that the answer was stored by an earlier request with the same idempotency key.
+	Replayed bool
+}
+
+// A State is what an actor is doing, as operators see it.
+type State string
+
+// The states of an actor.
+const (
+	Asleep State = "asleep"
+	Awake  State = "awake"
+	// Failed: the actor could not be woken or keeps crashing. Its data is kept.
+	Failed State = "failed"
+)
+
+// A Status describes an actor for operators.
+type Status struct {
+	ID    string   `json:"id"`
+	Type  string   `json:"type"`
+	Key   []string `json:"key"`
+	State State    `json:"state"`
+	// Version counts the actor's turns that wrote something, Generation its activations that did.
+	Version    uint64 `json:"version"`
+	Generation uint64 `json:"generation"`
+	// Keys and Bytes are exact: the number of stored keys, and the sum of keys and values.
+	Keys    int64     `json:"keys"`
+	Bytes   int64     `json:"bytes"`
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+	// Mailbox is how many calls wait.
+	Mailbox int `json:"mailbox"`
+	// PendingSends and FailedSends count messages to other actors that wait, and that were moved aside.
+	PendingSends int `json:"pending_sends"`
+	FailedSends  int `json:"failed_sends"`
+	// Alarms counts armed alarms; NextAlarm is the earliest.
+	Alarms    int        `json:"alarms"`
+	NextAlarm *time.Time `json:"next_alarm,omitempty"`
+	// Failure says why State is Failed.
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// A Failure says why an actor does not run.
+type Failure struct {
+	Reason   string    `json:"reason"`
+	Since    time.Time `json:"since"`
+	Attempts int       `json:"attempts"`
+	RetryAt  time.Time `json:"retry_at"`
+}
+
+// A ListQuery selects actors. All fields are optional.
+type ListQuery struct {
+	Type string
+	// Prefix selects keys that begin with these parts.
+	Prefix []string
+	// Limit is 1 to 1,000; 0 means 100.
+	Limit int
+	// Cursor continues an earlier page.
+	Cursor string
+}
+
+// A ListPage is one page of actors. Cursor is "" at the end.
+type ListPage struct {
+	Actors []Status `json:"actors"`
+	Cursor string   `json:"cursor,omitempty"`
+}

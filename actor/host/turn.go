@@ -1,0 +1,115 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// An Identity names one actor.
+type Identity struct {
+	Type string
+	Key  []string
+	// ID is the UUID of this incarnation: from creation to destruction.
+	ID string
+}
+
+// A Reader is what a query may do while it runs. As a context it ends with the caller's. It is valid until the
+// handler returns; reading through it afterwards is an error.
+type Reader interface {
+	context.Context
+	Node
+
+	// Self names the actor.
+	Self() Identity
+	// Logger logs with the actor's type, key and version as attributes.
+	Logger() *slog.Logger
+	// Version is the version of the state that the reader sees; during a turn, the version that it will commit.
+	Version() uint64
+	// Traceparent is the W3C trace context that the call came with, or "".
+	Traceparent() string
+
+	// KVGet reads one entry of the actor's key-value store. Keys are packed tuples.
+	KVGet(key []byte) (KVEntry, bool, error)
+	// KVList reads entries in key order.
+	KVList(q KVQuery) (KVPage, error)
+}
+
+// A Turn is what a handler may do while it runs. Everything that it writes is one commit, together with the actor's
+// state, when the handler returns without an error, and nothing otherwise.
+type Turn interface {
+	Reader
+
+	// Now is the turn's time: the same for everything that the turn writes.
+	Now() time.Time
+
+	// KVPut stores a value. A zero expire means that the entry does not expire.
+	KVPut(key, value []byte, expire time.Time) error
+	// KVDelete removes an entry and reports whether there was one.
+	KVDelete(key []byte) (bool, error)
+	// KVDeleteRange removes the entries with start <= key < end and counts them. A nil end is the end of the store.
+	KVDeleteRange(start, end []byte) (int64, error)
+
+	// Emit publishes an event once the turn is durable. event is the index in the behavior's Events, data is JSON.
+	Emit(event int, data []byte) error
+	// Send queues a one-way call to an action of another actor, part of this turn's commit.
+	Send(m *Message) error
+
+	// SetAlarm arms an alarm, replacing one of the same name and instance.
+	SetAlarm(a Alarm) error
+	// CancelAlarm disarms an alarm and reports whether it was armed.
+	CancelAlarm(name, instance string) (bool, error)
+	// Alarms lists the armed alarms of one name, or of all names if name is "", in order of name and instance.
+	Alarms(name string) ([]Alarm, error)
+
+	// DestroySelf removes the actor and everything it stored when the turn commits.
+	DestroySelf()
+}
+
+// An Alarm is a durable appointment of an actor with itself.
+type Alarm struct {
+	// Name is the alarm's contract name, Instance tells alarms of one name apart; it may be "".
+	Name, Instance string
+	Due            time.Time
+	// Payload is CBOR.
+	Payload []byte
+	// Attempts counts how often the handler has failed.
+	Attempts int
+}
+
+// A Message is a one-way call: to an action of another actor, with an input in CBOR.
+type Message struct {
+	Type   string
+	Key    []string
+	Method string
+	Input  []byte
+}
+
+// A KVEntry is one entry of an actor's key-value store.
+type KVEntry struct {
+	// Key is a packed tuple; it and Value must not be changed.
+	Key, Value []byte
+	// Version is that of the turn that wrote the entry last.
+	Version          uint64
+	Created, Updated time.Time
+	// Expire is when the entry ceases to exist; zero for never.
+	Expire time.Time
+}
+
+// A KVQuery selects entries by range: Start <= key < End. Nil bounds are the ends of the store.
+type KVQuery struct {
+	Start, End []byte
+	Reverse    bool
+	// Limit bounds the entries of a page and MaxBytes their keys plus values; 0 means the default, 16,384 and 16 MiB.
+	Limit, MaxBytes int
+	// KeysOnly leaves the values out.
+	KeysOnly bool
+	// After continues after an earlier page: its Next.
+	After []byte
+}
+
+// A KVPage is one page of a listing. Next is nil at the end.
+type KVPage struct {
+	Entries []KVEntry
+	Next    []byte
+}

@@ -1,0 +1,300 @@
+package actor
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+const (
+	// pageEntries and pageBytes bound what an iterator reads ahead.
+	pageEntries = 256
+	pageBytes   = 1 << 20
+)
+
+// A ReadKV reads an actor's key-value store, whose keys are tuples in tuple order. The entries of the type's maps are in
+// the same store, under keys that begin with the map's name; [Map] is the typed way to them.
+type ReadKV struct{ r host.Reader }
+
+// An Entry is one entry of the store as it is kept.
+type Entry struct {
+	Key tuple.Tuple
+	// Value must not be changed. It is nil in listings with [KeysOnly].
+	Value []byte
+	// Version is that of the turn that wrote the entry last.
+	Version          uint64
+	Created, Updated time.Time
+	// Expire is when the entry ceases to exist; zero for never.
+	Expire time.Time
+}
+
+// Get returns the value under a key, which must not be changed; false means that there is none.
+func (kv ReadKV) Get(key tuple.Tuple) ([]byte, bool, error) {
+	k, err := packKey(nil, key)
+	if err != nil {
+		return nil, false, err
+	}
+	e, ok, err := kv.r.KVGet(k)
+	return e.Value, ok, err
+}
+
+// Entry returns the entry under a key; false means that there is none.
+func (kv ReadKV) Entry(key tuple.Tuple) (Entry, bool, error) {
+	k, err := packKey(nil, key)
+	if err != nil {
+		return Entry{}, false, err
+	}
+	e, ok, err := kv.r.KVGet(k)
+	if err != nil || !ok {
+		return Entry{}, false, err
+	}
+	return Entry{key, e.Value, e.Version, e.Created, e.Updated, e.Expire}, true, nil
+}
+
+// List ranges over the entries whose keys begin with the elements of prefix; a nil prefix selects all. It reads page by
+// page: in a turn, entries that the loop itself writes may or may not appear. An error ends it.
+func (kv ReadKV) List(prefix tuple.Tuple, opts ...ListOption) iter.Seq2[Entry, error] {
+	p, err := packKey(nil, prefix)
+	return kv.list(elementRange(p), err, opts)
+}
+
+// Range ranges over the entries with from <= key < to. A nil bound is the beginning or the end of the store. Otherwise
+// it is like List.
+func (kv ReadKV) Range(from, to tuple.Tuple, opts ...ListOption) iter.Seq2[Entry, error] {
+	span, err := boundedRange(from, to)
+	return kv.list(span, err, opts)
+}
+
+func (kv ReadKV) list(span keyRange, err error, opts []ListOption) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		for e, err := range entries(kv.r, span, newListing(opts)) {
+			var key tuple.Tuple
+			if err == nil {
+				key, err = tuple.Unpack(e.Key)
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			if !yield(Entry{key, e.Value, e.Version, e.Created, e.Updated, e.Expire}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A KV reads and writes an actor's key-value store in a turn. Reads see the turn's own writes.
+type KV struct {
+	ReadKV
+	turn host.Turn
+}
+
+// Put stores a value. Neither the key nor the value may be changed before the turn ends. The error code is TooLarge or
+// QuotaExceeded if a limit is passed; the entry is then as before, and the handler may go on.
+func (kv KV) Put(key tuple.Tuple, value []byte, opts ...PutOption) error {
+	k, err := packKey(nil, key)
+	if err != nil {
+		return err
+	}
+	return put(kv.turn, k, value, opts)
+}
+
+// Delete removes an entry and reports whether there was one.
+func (kv KV) Delete(key tuple.Tuple) (bool, error) {
+	k, err := packKey(nil, key)
+	if err != nil {
+		return false, err
+	}
+	return kv.turn.KVDelete(k)
+}
+
+// DeletePrefix removes the entries whose keys begin with the elements of prefix and counts them.
+func (kv KV) DeletePrefix(prefix tuple.Tuple) (int64, error) {
+	p, err := packKey(nil, prefix)
+	if err != nil {
+		return 0, err
+	}
+	return deleteRange(kv.turn, elementRange(p))
+}
+
+// DeleteRange removes the entries with from <= key < to and counts them. A nil bound is the beginning or the end of the
+// store.
+func (kv KV) DeleteRange(from, to tuple.Tuple) (int64, error) {
+	span, err := boundedRange(from, to)
+	if err != nil {
+		return 0, err
+	}
+	return deleteRange(kv.turn, span)
+}
+
+func deleteRange(t host.Turn, span keyRange) (int64, error) {
+	if span.empty() {
+		return 0, nil
+	}
+	return t.KVDeleteRange(span.start, span.end)
+}
+
+// put stores a value under a packed key.
+func put(t host.Turn, key, value []byte, opts []PutOption) error {
+	var expire time.Time
+	for _, o := range opts {
+		now := t.Now()
+		if expire = o.expiry(now); !expire.After(now) {
+			return Errorf(InvalidArgument, "the entry would expire at %s, which is not in the future", expire.UTC().Format(time.RFC3339))
+		}
+	}
+	return t.KVPut(key, value, expire)
+}
+
+// A PutOption changes how one entry is stored.
+type PutOption interface{ expiry(now time.Time) time.Time }
+
+// TTL makes the entry cease to exist d after the turn's time. Expired entries are never read, and are removed and
+// credited to the quota some time later.
+func TTL(d time.Duration) PutOption { return ttl(d) }
+
+type ttl time.Duration
+
+func (d ttl) expiry(now time.Time) time.Time { return now.Add(time.Duration(d)) }
+
+// ExpireAt makes the entry cease to exist at a time, like [TTL].
+func ExpireAt(t time.Time) PutOption { return expireAt(t) }
+
+type expireAt time.Time
+
+func (t expireAt) expiry(time.Time) time.Time { return time.Time(t) }
+
+// A ListOption changes a listing of entries.
+type ListOption interface{ applyList(*listing) }
+
+// Reverse lists from the last key to the first.
+func Reverse() ListOption { return reverse{} }
+
+type reverse struct{}
+
+func (reverse) applyList(l *listing) { l.reverse = true }
+
+// Limit ends the listing after n entries; 0 or less does not limit it.
+func Limit(n int) ListOption { return limit(n) }
+
+type limit int
+
+func (n limit) applyList(l *listing) { l.limit = int(n) }
+
+// KeysOnly leaves the values out of the listing.
+func KeysOnly() ListOption { return keysOnly{} }
+
+type keysOnly struct{}
+
+func (keysOnly) applyList(l *listing) { l.keysOnly = true }
+
+// A listing is what ListOptions ask for.
+type listing struct {
+	reverse, keysOnly bool
+	limit             int
+}
+
+func newListing(opts []ListOption) listing {
+	var l listing
+	for _, o := range opts {
+		o.applyList(&l)
+	}
+	return l
+}
+
+// A keyRange selects packed keys: start <= key < end. Nil bounds are the ends of the store.
+type keyRange struct{ start, end []byte }
+
+func (s keyRange) empty() bool { return s.end != nil && bytes.Compare(s.start, s.end) >= 0 }
+
+// boundedRange selects the keys with from <= key < to; nil bounds are the ends of the store.
+func boundedRange(from, to tuple.Tuple) (span keyRange, err error) {
+	if from != nil {
+		if span.start, err = packKey(nil, from); err != nil {
+			return keyRange{}, err
+		}
+	}
+	if to != nil {
+		if span.end, err = packKey([]byte{}, to); err != nil {
+			return keyRange{}, err
+		}
+	}
+	return span, nil
+}
+
+// entries ranges over a range of the store page by page. After an error it yields nothing more.
+func entries(r host.Reader, span keyRange, l listing) iter.Seq2[host.KVEntry, error] {
+	return func(yield func(host.KVEntry, error) bool) {
+		if span.empty() {
+			return
+		}
+		q := host.KVQuery{
+			Start: span.start, End: span.end, Reverse: l.reverse, KeysOnly: l.keysOnly,
+			Limit: pageEntries, MaxBytes: pageBytes,
+		}
+		left := l.limit
+		for {
+			if l.limit > 0 && left < q.Limit {
+				q.Limit = left
+			}
+			page, err := r.KVList(q)
+			if err != nil {
+				yield(host.KVEntry{}, err)
+				return
+			}
+			for _, e := range page.Entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			left -= len(page.Entries)
+			if page.Next == nil || l.limit > 0 && left <= 0 {
+				return
+			}
+			q.After = page.Next
+		}
+	}
+}
+
+// elementRange selects the keys that begin with the elements of a packed tuple. No element begins with the byte FF, but
+// a string that continues past a zero byte does: so it is the bound, and not the successor of the prefix.
+func elementRange(prefix []byte) keyRange {
+	if len(prefix) == 0 {
+		return keyRange{}
+	}
+	return keyRange{start: prefix, end: append(prefix[:len(prefix):len(prefix)], 0xFF)}
+}
+
+// byteRange selects the keys that begin with the bytes of prefix, which do not end an element.
+func byteRange(prefix []byte) keyRange {
+	end := append([]byte(nil), prefix...)
+	for len(end) > 0 && end[len(end)-1] == 0xFF {
+		end = end[:len(end)-1]
+	}
+	if len(end) == 0 {
+		return keyRange{start: prefix}
+	}
+	end[len(end)-1]++
+	return keyRange{start: prefix, end: end}
+}
+
+// packKey appends the packed form of a key. Its error names the element that does not pack.
+func packKey(dst []byte, key tuple.Tuple) ([]byte, error) {
+	out, err := tuple.Append(dst, key)
+	if err != nil {
+		var bad *tuple.ElementError
+		if errors.As(err, &bad) {
+			return nil, Errorf(InvalidArgument, "element %d of the key: %s", bad.Index, bad.Err)
+		}
+		return nil, Errorf(InvalidArgument, "the key: %s", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,204 @@
+package actor
+
+import (
+	"iter"
+	"reflect"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// A Map is a typed part of the key-value store of a type's actors, for what is too much to be part of the state: each
+// entry is read and written alone. Maps of different names never overlap.
+//
+// A key is a string, an integer, a float, a bool, []byte or [16]byte, or a type made from one of them; keys of several
+// parts are a [tuple.Tuple]. Entries are ordered by key: numbers by value, strings and bytes bytewise, tuples by their
+// elements. Values are CBOR.
+//
+// In the raw store ([Context.KV]) a key is the tuple of the map's name and the key; a tuple's elements follow the name.
+type Map[K, V any] struct {
+	decl   *declared
+	form   keyForm
+	values *wire[V]
+	prefix []byte
+}
+
+// NewMap declares a map of t. The name has the form that [NewType] describes and is unique among the type's maps.
+func NewMap[K, V, S any](t *Type[S], name string) *Map[K, V] {
+	m := &Map[K, V]{values: newWire[V](coreOf(t), cborValue), prefix: tuple.AppendString(nil, name)}
+	form, fault := keyFormOf(reflect.TypeFor[K]())
+	faults := prefixed("value ", m.values.faults())
+	if fault != "" {
+		faults = append(faults, fault)
+	}
+	m.form = form
+	m.decl = declare(t, declared{kind: kindMap, name: name, faults: faults})
+	return m
+}
+
+// Name returns the map's name.
+func (m *Map[K, V]) Name() string { return m.decl.name }
+
+// A MapEntry is one entry of a map.
+type MapEntry[K, V any] struct {
+	Key K
+	// Value is zero in listings with [KeysOnly].
+	Value V
+	// Version is that of the turn that wrote the entry last.
+	Version          uint64
+	Created, Updated time.Time
+	// Expire is when the entry ceases to exist; zero for never.
+	Expire time.Time
+}
+
+// Get returns the value under a key; false means that there is none. It works in a turn and in a query.
+func (m *Map[K, V]) Get(ctx Reader, key K) (V, bool, error) {
+	e, ok, err := m.Entry(ctx, key)
+	return e.Value, ok, err
+}
+
+// Entry returns the entry under a key; false means that there is none. It works in a turn and in a query.
+func (m *Map[K, V]) Entry(ctx Reader, key K) (MapEntry[K, V], bool, error) {
+	k, err := m.key(ctx, &key)
+	if err != nil {
+		return MapEntry[K, V]{}, false, err
+	}
+	stored, ok, err := ctx.reader().KVGet(k)
+	if err != nil || !ok {
+		return MapEntry[K, V]{}, false, err
+	}
+	e := MapEntry[K, V]{Key: key, Version: stored.Version, Created: stored.Created, Updated: stored.Updated, Expire: stored.Expire}
+	if err := m.values.decode(host.CBOR, stored.Value, &e.Value); err != nil {
+		return MapEntry[K, V]{}, false, valueError(m.decl, err)
+	}
+	return e, true, nil
+}
+
+// Put stores a value under a key. The error code is TooLarge or QuotaExceeded if a limit is passed; the entry is then as
+// before, and the handler may go on.
+func (m *Map[K, V]) Put(ctx *Context, key K, value V, opts ...PutOption) error {
+	k, err := m.key(ctx, &key)
+	if err != nil {
+		return err
+	}
+	data, err := m.values.append(host.CBOR, nil, &value)
+	if err != nil {
+		return valueError(m.decl, err)
+	}
+	return put(ctx.turn, k, data, opts)
+}
+
+// Delete removes the entry under a key and reports whether there was one.
+func (m *Map[K, V]) Delete(ctx *Context, key K) (bool, error) {
+	k, err := m.key(ctx, &key)
+	if err != nil {
+		return false, err
+	}
+	return ctx.turn.KVDelete(k)
+}
+
+// DeleteRange removes the entries with from <= key < to and counts them.
+func (m *Map[K, V]) DeleteRange(ctx *Context, from, to K) (int64, error) {
+	span, err := m.between(ctx, &from, &to)
+	if err != nil {
+		return 0, err
+	}
+	return deleteRange(ctx.turn, span)
+}
+
+// Clear removes all entries of the map and counts them.
+func (m *Map[K, V]) Clear(ctx *Context) (int64, error) {
+	if err := ctx.own(m.decl); err != nil {
+		return 0, err
+	}
+	return deleteRange(ctx.turn, elementRange(m.prefix))
+}
+
+// All ranges over the map in the order of its keys. It works in a turn and in a query, and reads page by page: in a
+// turn, entries that the loop itself writes may or may not appear. An error ends it.
+func (m *Map[K, V]) All(ctx Reader, opts ...ListOption) iter.Seq2[MapEntry[K, V], error] {
+	return m.list(ctx, elementRange(m.prefix), ctx.own(m.decl), opts)
+}
+
+// Prefix ranges over the entries whose keys begin with prefix: its bytes, if keys are strings or bytes, or its elements,
+// if keys are tuples. Other keys have no prefixes; the error code is then InvalidArgument. Otherwise it is like All.
+func (m *Map[K, V]) Prefix(ctx Reader, prefix K, opts ...ListOption) iter.Seq2[MapEntry[K, V], error] {
+	span, err := m.starting(ctx, &prefix)
+	return m.list(ctx, span, err, opts)
+}
+
+// Range ranges over the entries with from <= key < to. Otherwise it is like All.
+func (m *Map[K, V]) Range(ctx Reader, from, to K, opts ...ListOption) iter.Seq2[MapEntry[K, V], error] {
+	span, err := m.between(ctx, &from, &to)
+	return m.list(ctx, span, err, opts)
+}
+
+// From ranges over the entries with from <= key. Otherwise it is like All.
+func (m *Map[K, V]) From(ctx Reader, from K, opts ...ListOption) iter.Seq2[MapEntry[K, V], error] {
+	span := elementRange(m.prefix)
+	start, err := m.key(ctx, &from)
+	span.start = start
+	return m.list(ctx, span, err, opts)
+}
+
+// key returns the packed key of an entry, in a slice of its own.
+func (m *Map[K, V]) key(ctx Reader, k *K) ([]byte, error) {
+	if err := ctx.own(m.decl); err != nil {
+		return nil, err
+	}
+	dst := make([]byte, len(m.prefix), len(m.prefix)+32)
+	copy(dst, m.prefix)
+	return appendKey(dst, m.form, k)
+}
+
+func (m *Map[K, V]) between(ctx Reader, from, to *K) (keyRange, error) {
+	start, err := m.key(ctx, from)
+	if err != nil {
+		return keyRange{}, err
+	}
+	end, err := m.key(ctx, to)
+	return keyRange{start, end}, err
+}
+
+func (m *Map[K, V]) starting(ctx Reader, prefix *K) (keyRange, error) {
+	if !m.form.prefixes() {
+		return keyRange{}, Errorf(InvalidArgument, "%s: only keys that are strings, bytes or tuples have prefixes", m.decl)
+	}
+	key, err := m.key(ctx, prefix)
+	if err != nil {
+		return keyRange{}, err
+	}
+	if m.form == keyTuple {
+		return elementRange(key), nil
+	}
+	return byteRange(key[:len(key)-1]), nil // without the terminator
+}
+
+func (m *Map[K, V]) list(ctx Reader, span keyRange, err error, opts []ListOption) iter.Seq2[MapEntry[K, V], error] {
+	return func(yield func(MapEntry[K, V], error) bool) {
+		if err != nil {
+			yield(MapEntry[K, V]{}, err)
+			return
+		}
+		l := newListing(opts)
+		for stored, err := range entries(ctx.reader(), span, l) {
+			if err != nil {
+				yield(MapEntry[K, V]{}, err)
+				return
+			}
+			e := MapEntry[K, V]{Version: stored.Version, Created: stored.Created, Updated: stored.Updated, Expire: stored.Expire}
+			err := decodeKey(stored.Key[len(m.prefix):], m.form, &e.Key)
+			if err == nil && !l.keysOnly {
+				err = m.values.decode(host.CBOR, stored.Value, &e.Value)
+			}
+			if err != nil {
+				yield(MapEntry[K, V]{}, valueError(m.decl, err))
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}

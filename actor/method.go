@@ -1,0 +1,170 @@
+package actor
+
+import (
+	"context"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// createName is the name under which a type's creation method is called.
+const createName = "create"
+
+// An Action is a method that may read and write: each call is a turn. Bind it with [On]. In and Out must be encodable
+// both as CBOR and as JSON.
+type Action[S, In, Out any] struct {
+	decl *declared
+	in   *wire[In]
+	out  *wire[Out]
+}
+
+// NewAction declares an action of t. The name has the form that [NewType] describes and is unique among the type's
+// methods. Mistakes are reported by [Definition.Validate].
+func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
+	c := coreOf(t)
+	a := &Action[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
+	a.decl = declare(t, declared{kind: kindAction, name: name, faults: methodFaults(a.in, a.out)})
+	return a
+}
+
+// Name returns the action's name.
+func (a *Action[S, In, Out]) Name() string { return a.decl.name }
+
+// Call runs the action on an actor, which the first call creates, and returns when its effects are durable. The error is
+// an [*Error]: what the handler returned, with code Internal and no details if it was not an Error, or what kept the
+// call from being handled.
+func (a *Action[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ...CallOption) (Out, error) {
+	req, err := request(a.decl, a.in, ref, &in)
+	if err != nil {
+		var none Out
+		return none, err
+	}
+	for _, o := range opts {
+		o.applyCall(req)
+	}
+	return call(ctx, ref.node, req, a.decl, a.out)
+}
+
+// Send queues a one-way call to the action as part of the turn's commit. It is delivered after the commit, in order for
+// each pair of actors, and handled exactly once; it is retried with backoff until the handler succeeds, or moved aside as
+// failed after the attempts that the sender's limits allow. Its output is dropped.
+//
+// If Send fails, so does the turn, whether or not the handler looks at the error.
+func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
+	if ref.core != a.decl.core {
+		return ctx.fail(Errorf(InvalidArgument, "%s of type %q: the Ref names an actor of type %q", a.decl, a.decl.core.name, ref.Type()))
+	}
+	input, err := a.in.append(host.CBOR, nil, &in)
+	if err != nil {
+		return ctx.fail(inputError(a.decl, err))
+	}
+	return ctx.fail(ctx.turn.Send(&host.Message{Type: ref.core.name, Key: ref.key, Method: a.decl.name, Input: input}))
+}
+
+// A Query is a method that reads a committed state and takes no turn, so queries of one actor run at the same time as
+// each other and as turns. Bind it with [OnQuery]. In and Out must be encodable both as CBOR and as JSON.
+type Query[S, In, Out any] struct {
+	decl *declared
+	in   *wire[In]
+	out  *wire[Out]
+}
+
+// NewQuery declares a query of t. The name has the form that [NewType] describes and is unique among the type's methods.
+func NewQuery[In, Out, S any](t *Type[S], name string) *Query[S, In, Out] {
+	c := coreOf(t)
+	q := &Query[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
+	q.decl = declare(t, declared{kind: kindQuery, name: name, faults: methodFaults(q.in, q.out)})
+	return q
+}
+
+// Name returns the query's name.
+func (q *Query[S, In, Out]) Name() string { return q.decl.name }
+
+// Call runs the query on an actor's last committed state and returns when that state is durable. The error is an
+// [*Error].
+func (q *Query[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ...QueryOption) (Out, error) {
+	req, err := request(q.decl, q.in, ref, &in)
+	if err != nil {
+		var none Out
+		return none, err
+	}
+	for _, o := range opts {
+		o.applyQuery(req)
+	}
+	return call(ctx, ref.node, req, q.decl, q.out)
+}
+
+// A Create is the creation method of a type: explicit creation with an input. Bind it with [OnCreate]. It runs after
+// Spec.OnCreate, in the same turn. An actor that its first call creates does not run it; calls with [Existing] keep
+// that from happening.
+type Create[S, In any] struct {
+	decl *declared
+	in   *wire[In]
+}
+
+// NewCreate declares the creation method of t, named "create". A type has at most one. In must be encodable both as CBOR
+// and as JSON.
+func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
+	c := &Create[S, In]{in: newWire[In](coreOf(t), cborValue|jsonValue)}
+	c.decl = declare(t, declared{kind: kindCreate, name: createName, faults: prefixed("input ", c.in.faults())})
+	return c
+}
+
+// Name returns "create".
+func (c *Create[S, In]) Name() string { return c.decl.name }
+
+// Call creates an actor and returns when it is durable. The error is an [*Error], with code AlreadyExists if the key is
+// taken; if the handler fails, the actor does not exist.
+func (c *Create[S, In]) Call(ctx context.Context, ref Ref[S], in In, opts ...CreateOption) error {
+	req, err := request(c.decl, c.in, ref, &in)
+	if err != nil {
+		return err
+	}
+	req.Create = true
+	for _, o := range opts {
+		o.applyCreate(req)
+	}
+	_, err = ref.node.Call(ctx, req)
+	return err
+}
+
+// request makes the request of a call to d.
+func request[S, In any](d *declared, w *wire[In], ref Ref[S], in *In) (*host.Request, error) {
+	if err := ref.check(d.core); err != nil {
+		return nil, err
+	}
+	input, err := w.append(host.CBOR, nil, in)
+	if err != nil {
+		return nil, inputError(d, err)
+	}
+	return &host.Request{Address: ref.address(), Method: d.name, Codec: host.CBOR, Input: input}, nil
+}
+
+// call sends a request and decodes the reply.
+func call[Out any](ctx context.Context, node Node, req *host.Request, d *declared, w *wire[Out]) (Out, error) {
+	var out Out
+	reply, err := node.Call(ctx, req)
+	if err != nil {
+		return out, err
+	}
+	if err := w.decode(host.CBOR, reply.Output, &out); err != nil {
+		return out, Errorf(Internal, "the reply of %s does not decode: caller and actor disagree about its type", d)
+	}
+	return out, nil
+}
+
+// inputError says that an input cannot be encoded or decoded.
+func inputError(d *declared, err error) error {
+	return Errorf(InvalidArgument, "input of %s: %s", d, err)
+}
+
+func methodFaults[In, Out any](in *wire[In], out *wire[Out]) []string {
+	return append(prefixed("input ", in.faults()), prefixed("output ", out.faults())...)
+}
+
+func prefixed(prefix string, faults []string) []string {
+	out := make([]string, len(faults))
+	for i, f := range faults {
+		out[i] = prefix + f
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package actor
+
+import (
+	"context"
+	"iter"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running turn ([Context],
+// [ReadContext]). Calls made with the context of a turn carry its deadline, its trace context and its place in the chain
+// of calls, whichever node they go through.
+type Node = host.Node
+
+// A Status describes an actor without waking it.
+type Status = host.Status
+
+// A Ref names one actor: a type, a key, and the node that takes the calls. Making one does nothing to the actor. It is a
+// small value, safe for concurrent use if its node is; one made from a turn's context works only during that turn.
+type Ref[S any] struct {
+	core *core
+	node Node
+	key  []string
+}
+
+// Ref names the actor of this type with the given key: zero or more parts, compared byte for byte. The slice must not
+// be changed afterwards. A bad key is reported by the calls.
+func (t *Type[S]) Ref(node Node, key ...string) Ref[S] {
+	return Ref[S]{core: t.core, node: node, key: key}
+}
+
+// Key returns the parts of the actor's key, which must not be changed.
+func (r Ref[S]) Key() []string { return r.key }
+
+// Type returns the name of the actor's type.
+func (r Ref[S]) Type() string {
+	if r.core == nil {
+		return ""
+	}
+	return r.core.name
+}
+
+func (r Ref[S]) address() host.Address { return host.Address{Type: r.core.name, Key: r.key} }
+
+// check returns an error if the ref cannot be used with a contract of c.
+func (r Ref[S]) check(c *core) error {
+	switch {
+	case r.core == nil || r.node == nil:
+		return Errorf(InvalidArgument, "the Ref names no actor: make it with Type.Ref and a node")
+	case r.core != c:
+		return Errorf(InvalidArgument, "the Ref names an actor of type %q, the method belongs to type %q", r.core.name, c.name)
+	}
+	return nil
+}
+
+// Create creates the actor without input, running Spec.OnCreate but no creation method. The error code is AlreadyExists
+// if the key is taken.
+func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error {
+	if err := r.check(r.core); err != nil {
+		return err
+	}
+	req := host.Request{Address: r.address(), Codec: host.CBOR, Create: true}
+	for _, o := range opts {
+		o.applyCreate(&req)
+	}
+	_, err := r.node.Call(ctx, &req)
+	return err
+}
+
+// Lookup describes the actor without waking or creating it. The error code is NotFound if there is none.
+func (r Ref[S]) Lookup(ctx context.Context) (Status, error) {
+	if err := r.check(r.core); err != nil {
+		return Status{}, err
+	}
+	return r.node.Lookup(ctx, r.address())
+}
+
+// Destroy runs Spec.OnDestroy and removes everything that the actor stored. The error code is NotFound if there is none.
+// The key may be used again, for another actor. To destroy the actor whose turn is running, use [Context.DestroySelf].
+func (r Ref[S]) Destroy(ctx context.Context) error {
+	if err := r.check(r.core); err != nil {
+		return err
+	}
+	return r.node.Destroy(ctx, r.address())
+}
+
+// Create is [Ref.Create].
+func (t *Type[S]) Create(ctx context.Context, ref Ref[S], opts ...CreateOption) error {
+	if err := ref.check(t.core); err != nil {
+		return err
+	}
+	return ref.Create(ctx, opts...)
+}
+
+// Lookup is [Ref.Lookup].
+func (t *Type[S]) Lookup(ctx context.Context, node Node, key ...string) (Status, error) {
+	return t.Ref(node, key...).Lookup(ctx)
+}
+
+// Destroy is [Ref.Destroy].
+func (t *Type[S]) Destroy(ctx context.Context, node Node, key ...string) error {
+	return t.Ref(node, key...).Destroy(ctx)
+}
+
+// List ranges over the actors of the type whose keys begin with the parts of prefix, in the order of their keys, without
+// waking them. It reads page by page: actors created or destroyed meanwhile may or may not appear. An error ends it.
+func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		if node == nil {
+			yield(Status{}, Errorf(InvalidArgument, "List needs a node"))
+			return
+		}
+		q := host.ListQuery{Type: t.core.name, Prefix: prefix}
+		for {
+			page, err := node.List(ctx, q)
+			if err != nil {
+				yield(Status{}, err)
+				return
+			}
+			for _, s := range page.Actors {
+				if !yield(s, nil) {
+					return
+				}
+			}
+			if page.Cursor == "" {
+				return
+			}
+			q.Cursor = page.Cursor
+		}
+	}
+}
+
+// A CallOption changes one call of an action.
+type CallOption interface{ applyCall(*host.Request) }
+
+// A QueryOption changes one call of a query.
+type QueryOption interface{ applyQuery(*host.Request) }
+
+// A CreateOption changes one explicit creation.
+type CreateOption interface{ applyCreate(*host.Request) }
+
+// IdempotencyKey makes the reply part of the commit: repeating the call with the same key within 24 hours returns the
+// stored reply instead of running the method again. The key is 1 to 255 bytes; "" is no key. Using it for another
+// request has the error code IdempotencyMismatch.
+func IdempotencyKey(key string) interface {
+	CallOption
+	CreateOption
+} {
+	return idempotencyKey(key)
+}
+
+type idempotencyKey string
+
+func (k idempotencyKey) applyCall(r *host.Request)   { r.IdempotencyKey = string(k) }
+func (k idempotencyKey) applyCreate(r *host.Request) { r.IdempotencyKey = string(k) }
+
+// Existing demands that the actor exists: the error code is NotFound if it does not. Without it the first call to a key
+// creates the actor.
+func Existing() interface {
+	CallOption
+	QueryOption
+} {
+	return existing{}
+}
+
+type existing struct{}
+
+func (existing) applyCall(r *host.Request)  { r.Existing = true }
+func (existing) applyQuery(r *host.Request) { r.Existing = true }
+
+// Traceparent passes on the W3C trace context of a caller that is not an actor. Turns pass on their own.
+func Traceparent(value string) interface {
+	CallOption
+	QueryOption
+	CreateOption
+} {
+	return traceparent(value)
+}
+
+type traceparent string
+
+func (p traceparent) applyCall(r *host.Request)   { r.Traceparent = string(p) }
+func (p traceparent) applyQuery(r *host.Request)  { r.Traceparent = string(p) }
+func (p traceparent) applyCreate(r *host.Request) { r.Traceparent = string(p) }

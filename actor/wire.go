@@ -1,0 +1,100 @@
+package actor
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A wire is how values of one Go type are encoded and decoded, worked out once from the type. Immutable.
+type wire[T any] struct {
+	codec *codec
+	shape *shape
+	none  bool
+	// null reports that JSON null is a value of the type rather than a missing one.
+	null bool
+}
+
+// newWire works out how a T is encoded. uses says in which encodings it has to be encodable.
+func newWire[T any](c *core, uses encodings) *wire[T] {
+	t := reflect.TypeFor[T]()
+	w := &wire[T]{codec: c.codec, none: t == reflect.TypeFor[None]()}
+	if w.none {
+		w.shape = new(shape)
+		return w
+	}
+	w.shape = shapeOf(t, uses)
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+		w.null = true
+	default:
+		w.null = reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+	}
+	return w
+}
+
+// faults says why the type cannot be encoded.
+func (w *wire[T]) faults() []string { return w.shape.faults }
+
+// append appends the encoded form of v to dst. The error is a *ValueError.
+func (w *wire[T]) append(as host.Codec, dst []byte, v *T) ([]byte, error) {
+	if w.none {
+		return dst, nil
+	}
+	if as == host.JSON {
+		return w.codec.appendJSON(dst, v)
+	}
+	if w.shape.check != nil {
+		if err := w.shape.check(reflect.ValueOf(v).Elem(), 0); err != nil {
+			return dst, err
+		}
+	}
+	return w.codec.appendCBOR(dst, v)
+}
+
+// decode decodes data into v, which must be zero. The error is a *ValueError.
+func (w *wire[T]) decode(as host.Codec, data []byte, v *T) error {
+	if w.none {
+		return decodeNone(as, data)
+	}
+	if as == host.JSON {
+		return w.decodeJSON(data, v)
+	}
+	if len(data) == 0 {
+		return &ValueError{Reason: "is missing"}
+	}
+	return w.codec.decodeCBOR(data, v)
+}
+
+func (w *wire[T]) decodeJSON(data []byte, v *T) error {
+	trimmed := bytes.Trim(data, " \t\r\n")
+	if len(trimmed) == 0 {
+		return &ValueError{Reason: "is missing; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
+	}
+	if !w.null && string(trimmed) == "null" {
+		return &ValueError{Reason: "is null; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
+	}
+	return w.codec.decodeJSON(data, v)
+}
+
+// decodeNone accepts no data and the forms in which generic clients say nothing: null and an empty object.
+func decodeNone(as host.Codec, data []byte) error {
+	if as == host.JSON {
+		data = bytes.Trim(data, " \t\r\n")
+	}
+	switch string(data) {
+	case "":
+		return nil
+	case "null", "{}":
+		if as == host.JSON {
+			return nil
+		}
+	case "\xf6", "\xa0":
+		if as == host.CBOR {
+			return nil
+		}
+	}
+	return &ValueError{Reason: "none is expected"}
+}

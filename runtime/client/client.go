@@ -1,0 +1,248 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A Client calls the actors of one node. It is safe for any number of goroutines.
+//
+//  1. Every error is an *host.Error. Its Retryable says that nothing was done, also when the client made the error.
+//  2. A request is sent again, up to Options.Attempts times and within its context, if the attempt before did nothing:
+//     there was no connection, or the node said that the error is retryable.
+//  3. It is also sent again if the connection was lost in between, when that cannot do a thing twice. Reads cannot. A call
+//     cannot because it carries an idempotency key, one of the client's making if the caller gave none. A lost Destroy is
+//     repeated, and NotFound then counts as success, because the first attempt may have done it.
+//  4. After Close, idle connections of the client's own are closed; it can still be used.
+//
+// Attempts: 1 turns all of this off.
+type Client struct {
+	base string
+	opts Options
+	http *http.Client
+	own  *http.Transport // nil if the caller gave an http.Client
+}
+
+var (
+	_ host.Node        = (*Client)(nil)
+	_ host.EventSource = (*Client)(nil)
+	_ host.Inspector   = (*Client)(nil)
+)
+
+// New makes a client of the node at baseURL, such as "http://127.0.0.1:6420". A path in it is put in front of the node's
+// paths. New does not connect; see Health.
+func New(baseURL string, o Options) (*Client, error) {
+	o = o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(baseURL)
+	switch {
+	case err != nil:
+		return nil, host.Errorf(host.InvalidArgument, "client: the base URL is malformed: %v", err)
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, host.Errorf(host.InvalidArgument, "client: the base URL %q is not like http://127.0.0.1:6420", baseURL)
+	case u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return nil, host.Errorf(host.InvalidArgument, "client: the base URL must have no user, query or fragment")
+	}
+	c := &Client{base: u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"), opts: o, http: o.HTTPClient}
+	if c.http == nil {
+		c.own = &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 10 * time.Second,
+			MaxIdleConnsPerHost: 256,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true,
+			ForceAttemptHTTP2:   true,
+		}
+		c.http = &http.Client{
+			Transport:     c.own,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	return c, nil
+}
+
+// Close closes idle connections, unless Options.HTTPClient is set, whose owner does that. Event streams are closed one
+// by one with their own Close.
+func (c *Client) Close() {
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+}
+
+// Call runs a method of an actor. Requests in CBOR and in JSON are both possible; the input must not be longer than the
+// node's limit, 1 MiB by default.
+func (c *Client) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	q, e := c.callRequest(r)
+	if e != nil {
+		return host.Reply{}, e
+	}
+	a, f := c.send(ctx, q)
+	if f != nil {
+		return host.Reply{}, f.err
+	}
+	reply := host.Reply{Output: a.body, Replayed: a.header.Get("Idempotency-Replayed") == "true"}
+	if r.Create && r.Method == "" {
+		reply.Output = nil // the description of the new actor
+	}
+	reply.Version, _ = strconv.ParseUint(a.header.Get("Cairn-Version"), 10, 64)
+	return reply, nil
+}
+
+// callRequest puts a call into HTTP.
+func (c *Client) callRequest(r *host.Request) (*request, *host.Error) {
+	path, e := actorPath(r.Address)
+	if e != nil {
+		return nil, e
+	}
+	h := c.header()
+	q := &request{method: http.MethodPost, header: h, body: r.Input}
+	switch {
+	case r.Method != "":
+		var b strings.Builder
+		b.WriteString(path)
+		b.WriteString("call/")
+		if !appendSegment(&b, r.Method) {
+			return nil, host.Errorf(host.InvalidArgument, "the method name %q is not valid UTF-8", r.Method)
+		}
+		q.path = b.String()
+		if r.Create {
+			h.Set("If-None-Match", "*")
+		}
+	case r.Create:
+		q.method, q.path, q.body = http.MethodPut, path, nil
+	default:
+		return nil, host.Errorf(host.InvalidArgument, "the request names no method")
+	}
+	switch r.Codec {
+	case host.CBOR, host.JSON:
+		h.Set("Content-Type", r.Codec.String())
+	default:
+		return nil, host.Errorf(host.InvalidArgument, "the request has no codec")
+	}
+	if r.Existing {
+		h.Set("If-Match", "*")
+	}
+	if r.Traceparent != "" && printable(r.Traceparent) {
+		h.Set("Traceparent", r.Traceparent)
+	}
+	key := r.IdempotencyKey
+	switch {
+	case key == "" && c.opts.Attempts > 1:
+		key = newKey()
+	case !printable(key), strings.TrimSpace(key) != key:
+		return nil, host.Errorf(host.InvalidArgument,
+			"the idempotency key %q cannot be sent over HTTP: it must be printable ASCII without spaces at its ends", key)
+	}
+	if key != "" {
+		h.Set("Idempotency-Key", key)
+		q.again = true
+	}
+	return q, nil
+}
+
+// Lookup describes an actor.
+func (c *Client) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	var s host.Status
+	path, e := actorPath(a)
+	if e != nil {
+		return s, e
+	}
+	return s, c.get(ctx, path, nil, &s)
+}
+
+// List pages through actors.
+func (c *Client) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	params := url.Values{"prefix": q.Prefix}
+	set(params, "type", q.Type)
+	set(params, "cursor", q.Cursor)
+	setNumber(params, "limit", q.Limit)
+	var p host.ListPage
+	return p, c.get(ctx, "/actors", params, &p)
+}
+
+// Destroy removes an actor and everything it stored.
+func (c *Client) Destroy(ctx context.Context, a host.Address) error {
+	path, e := actorPath(a)
+	if e != nil {
+		return e
+	}
+	_, f := c.send(ctx, &request{method: http.MethodDelete, path: path, header: c.header(), again: true, gone: true})
+	if f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// Inspect reads an actor's raw keyspace.
+func (c *Client) Inspect(ctx context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	path, e := actorPath(a)
+	if e != nil {
+		return host.InspectPage{}, e
+	}
+	params := url.Values{}
+	set(params, "after", base64.RawURLEncoding.EncodeToString(q.After))
+	setNumber(params, "limit", q.Limit)
+	setNumber(params, "value_bytes", q.ValueBytes)
+	var p struct {
+		Keys []host.StoredKey `json:"keys"`
+		Next string           `json:"next"`
+	}
+	if err := c.get(ctx, path+"keys", params, &p); err != nil {
+		return host.InspectPage{}, err
+	}
+	page := host.InspectPage{Keys: p.Keys}
+	if p.Next != "" {
+		var err error
+		if page.Next, err = base64.RawURLEncoding.DecodeString(p.Next); err != nil {
+			return host.InspectPage{}, host.Errorf(host.Internal, "the node's answer has a malformed next: %v", err)
+		}
+	}
+	return page, nil
+}
+
+// Health asks whether the node can serve: nil if so. It does not retry.
+func (c *Client) Health(ctx context.Context) error {
+	if _, f := c.once(ctx, &request{method: http.MethodGet, path: "/healthz", header: c.header()}); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// get reads a JSON value. The result is nil or an *host.Error.
+func (c *Client) get(ctx context.Context, path string, params url.Values, v any) error {
+	if len(params) > 0 {
+		path += "?" + params.Encode()
+	}
+	a, f := c.send(ctx, &request{method: http.MethodGet, path: path, header: c.header(), again: true})
+	if f != nil {
+		return f.err
+	}
+	if err := json.Unmarshal(a.body, v); err != nil {
+		return host.Errorf(host.Internal, "the node's answer is not the JSON that was expected: %v", err)
+	}
+	return nil
+}
+
+func set(params url.Values, name, value string) {
+	if value != "" {
+		params.Set(name, value)
+	}
+}
+
+func setNumber(params url.Values, name string, value int) {
+	if value != 0 {
+		params.Set(name, strconv.Itoa(value))
+	}
+}

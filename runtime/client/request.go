@@ -1,0 +1,166 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	mathrand "math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A request is what can be sent more than once.
+type request struct {
+	method, path string
+	header       http.Header
+	body         []byte
+	// again allows another attempt after one whose outcome is unknown.
+	again bool
+	// gone makes NotFound a success after an attempt whose outcome is unknown.
+	gone bool
+}
+
+// An answer is a complete response with a status of success.
+type answer struct {
+	header http.Header
+	body   []byte
+}
+
+// newKey makes an idempotency key that nobody has used.
+func newKey() string { return rand.Text() }
+
+// header makes the header that all requests have.
+func (c *Client) header() http.Header {
+	h := make(http.Header, len(c.opts.Header)+4)
+	for name, values := range c.opts.Header {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	if c.opts.Token != "" {
+		h.Set("Authorization", "Bearer "+c.opts.Token)
+	}
+	return h
+}
+
+// send sends a request until it has an answer that counts.
+func (c *Client) send(ctx context.Context, q *request) (answer, *failure) {
+	lost := false
+	for attempt := 1; ; attempt++ {
+		a, f := c.once(ctx, q)
+		if f == nil {
+			return a, nil
+		}
+		if lost && q.gone && f.err.Code == host.NotFound {
+			return answer{header: http.Header{}}, nil
+		}
+		lost = lost || f.lost
+		switch {
+		case q.method == http.MethodGet:
+			f.err.Retryable = f.err.Retryable || f.lost
+		case lost:
+			// This attempt may have done nothing, but an earlier one did perhaps.
+			f.err.Retryable = false
+		}
+		if attempt >= c.opts.Attempts || !f.nothing && !(f.lost && q.again) {
+			return a, f
+		}
+		if !sleep(ctx, c.wait(attempt, f.after)) {
+			e := contextError(ctx)
+			e.Message += "; before that: " + f.err.Error()
+			return a, &failure{err: e}
+		}
+	}
+}
+
+// wait is how long to wait after an attempt: a random part of the exponential backoff, but at least as long as the node
+// asks, within MaxBackoff.
+func (c *Client) wait(attempt int, asked time.Duration) time.Duration {
+	most := c.opts.MaxBackoff
+	if shift := attempt - 1; shift < 32 {
+		if d := c.opts.Backoff << shift; d > 0 && d < most {
+			most = d
+		}
+	}
+	return min(max(mathrand.N(most)+1, asked), c.opts.MaxBackoff)
+}
+
+// sleep waits and reports whether the context is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// do sends a request once and returns the response, whose body is open, if its status is one of success.
+func (c *Client) do(ctx context.Context, q *request) (*http.Response, *failure) {
+	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, nil)
+	if err != nil {
+		return nil, &failure{err: host.Errorf(host.InvalidArgument, "the request cannot be made: %v", err)}
+	}
+	r.Header = q.header
+	if len(q.body) > 0 {
+		r.ContentLength = int64(len(q.body))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(q.body)), nil }
+		r.Body, _ = r.GetBody()
+	}
+	res, err := c.http.Do(r)
+	if err != nil {
+		return nil, sendFailure(ctx, err)
+	}
+	if res.StatusCode/100 == 2 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	const most = 1 << 20 // an error is short; whatever else this is need not be read to its end
+	body, err := io.ReadAll(io.LimitReader(res.Body, most))
+	if err != nil {
+		return nil, sendFailure(ctx, err)
+	}
+	return nil, answerFailure(res.StatusCode, res.Header, body)
+}
+
+// once sends a request once and reads the whole response.
+func (c *Client) once(ctx context.Context, q *request) (answer, *failure) {
+	res, f := c.do(ctx, q)
+	if f != nil {
+		return answer{}, f
+	}
+	defer res.Body.Close()
+	limit, n := c.opts.ReplyBytes, res.ContentLength
+	a := answer{header: res.Header}
+	var err error
+	switch {
+	case n > limit:
+		return answer{}, tooLong(limit)
+	case n == 0:
+	case n > 0 && n <= 1<<20:
+		a.body = make([]byte, n)
+		if _, err = io.ReadFull(res.Body, a.body); err == nil {
+			// net/http takes the connection back only once it has seen the end.
+			_, err = io.Copy(io.Discard, res.Body)
+		}
+	default:
+		if a.body, err = io.ReadAll(io.LimitReader(res.Body, limit+1)); err == nil && int64(len(a.body)) > limit {
+			return answer{}, tooLong(limit)
+		}
+	}
+	if err != nil {
+		return answer{}, sendFailure(ctx, err)
+	}
+	if len(a.body) == 0 {
+		a.body = nil
+	}
+	return a, nil
+}
+
+func tooLong(limit int64) *failure {
+	return &failure{err: host.Errorf(host.TooLarge, "the reply is longer than %d bytes; what was called is done", limit).
+		With("what", "reply")}
+}

@@ -1,0 +1,380 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+const (
+	// deliveries is how many deliveries wait for a reader before the stream stops reading from the connection. A reader
+	// that falls further behind is the node's to deal with.
+	deliveries = 16
+	// deliveryEvents bounds the events of one delivery.
+	deliveryEvents = 128
+)
+
+// errReconnect: the connection ended and the stream goes on with another.
+var errReconnect = errors.New("client: connection ended")
+
+// A Stream is a subscription that survives its connections: when one is lost, the node shuts down or sends nothing for
+// too long, the stream connects again after a random wait and goes on after the last event that it got. It implements
+// host.EventStream.
+//
+// A subscription without a position to resume from has one as soon as the node named it, which is when it opens, or
+// with the first event where a node cannot name it; events that an actor emits before that, while there is no
+// connection, are missed.
+type Stream struct {
+	c      *Client
+	path   string
+	names  []string
+	resume bool
+	after  uint64
+
+	cancel context.CancelFunc
+	out    chan host.Delivery
+	ended  chan struct{} // closed when run has returned; fault is set then
+	fault  *host.Error
+	start  uint64
+	known  bool
+}
+
+// Subscribe opens a subscription to the events of an actor. ctx bounds the opening only; Close ends the subscription.
+// The opening is retried like any read. Errors afterwards are those of Next.
+func (c *Client) Subscribe(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
+	path, e := actorPath(a)
+	if e != nil {
+		return nil, e
+	}
+	for _, name := range s.Names {
+		if name == "" || strings.Contains(name, ",") {
+			return nil, host.Errorf(host.InvalidArgument, "the event name %q is empty or has a comma", name)
+		}
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	st := &Stream{c: c, path: path + "events", names: s.Names, resume: s.Resume, after: s.After,
+		cancel: cancel, out: make(chan host.Delivery, deliveries), ended: make(chan struct{})}
+	stop := context.AfterFunc(ctx, cancel)
+	conn, f := st.open(life)
+	for attempt := 1; f != nil && (f.nothing || f.lost) && attempt < c.opts.Attempts; attempt++ {
+		if !sleep(life, c.wait(attempt, f.after)) {
+			break
+		}
+		conn, f = st.open(life)
+	}
+	if !stop() && f == nil {
+		conn.close()
+		f = &failure{}
+	}
+	if f != nil {
+		cancel()
+		if ctx.Err() != nil {
+			return nil, contextError(ctx)
+		}
+		return nil, f.err
+	}
+	st.start, st.known = st.after, st.resume
+	go st.run(life, conn)
+	return st, nil
+}
+
+// Next waits for events. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends, after which Next may be
+// called again; Canceled after Close; and what the node says when it makes no sense to come back, such as Destroyed.
+func (st *Stream) Next(ctx context.Context) (host.Delivery, error) {
+	select {
+	case d := <-st.out:
+		return d, nil
+	default:
+	}
+	select {
+	case d := <-st.out:
+		return d, nil
+	case <-ctx.Done():
+		return host.Delivery{}, contextError(ctx)
+	case <-st.ended:
+	}
+	select {
+	case d := <-st.out: // sent before the end
+		return d, nil
+	default:
+		return host.Delivery{}, st.fault
+	}
+}
+
+// Position is the sequence of the last event before the subscription's first, and whether the node named it.
+func (st *Stream) Position() (uint64, bool) { return st.start, st.known }
+
+// Close ends the subscription and waits until its connection is closed.
+func (st *Stream) Close() {
+	st.cancel()
+	<-st.ended
+}
+
+// run reads connection after connection.
+func (st *Stream) run(ctx context.Context, conn *connection) {
+	defer close(st.ended)
+	for {
+		err := conn.read(ctx)
+		conn.close()
+		lost := time.Now()
+		if !errors.Is(err, errReconnect) {
+			st.fault = asError(ctx, err)
+			return
+		}
+		asked := time.Duration(0)
+		for attempt := 1; ; attempt++ {
+			if !sleep(ctx, st.c.wait(attempt, asked)) {
+				st.fault = contextError(ctx)
+				return
+			}
+			var f *failure
+			if conn, f = st.open(ctx); f == nil {
+				break
+			}
+			asked = f.after
+			outage := st.c.opts.MaxOutage
+			switch {
+			case ctx.Err() != nil:
+				st.fault = contextError(ctx)
+				return
+			case !f.nothing && !f.lost, outage > 0 && time.Since(lost) > outage:
+				st.fault = f.err
+				return
+			}
+		}
+	}
+}
+
+func asError(ctx context.Context, err error) *host.Error {
+	var e *host.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return contextError(ctx)
+}
+
+// A connection is one response with server-sent events.
+type connection struct {
+	st      *Stream
+	body    io.ReadCloser
+	r       *bufio.Reader
+	cancel  context.CancelFunc
+	silence *time.Timer
+
+	// The event that is being read, and the delivery that it goes to.
+	id        uint64
+	hasID     bool
+	name      string
+	data      []byte
+	version   uint64
+	emitted   time.Time
+	batch     host.Delivery
+	missed    uint64
+	lineBytes []byte
+}
+
+// open connects, from where the stream stands, and reads the stream's opening.
+func (st *Stream) open(ctx context.Context) (*connection, *failure) {
+	h := st.c.header()
+	h.Set("Accept", "text/event-stream")
+	if st.resume {
+		h.Set("Last-Event-ID", strconv.FormatUint(st.after, 10))
+	}
+	path := st.path
+	if len(st.names) > 0 {
+		path += "?" + url.Values{"names": {strings.Join(st.names, ",")}}.Encode()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	conn := &connection{st: st, cancel: cancel}
+	conn.silence = time.AfterFunc(st.c.opts.StreamSilence, cancel)
+	res, f := st.c.do(ctx, &request{method: http.MethodGet, path: path, header: h})
+	if f != nil {
+		timedOut := !conn.silence.Stop()
+		cancel()
+		if timedOut {
+			f = &failure{err: host.Errorf(host.Unavailable, "the node did not answer in time").Retry(), lost: true}
+		}
+		return nil, f
+	}
+	conn.body, conn.r = res.Body, bufio.NewReaderSize(res.Body, 16<<10)
+	if media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); media != "text/event-stream" {
+		conn.close()
+		return nil, &failure{err: host.Errorf(host.Internal, "the node's answer is %q and not a stream of events", media)}
+	}
+	// The first block names the position where the node can tell it.
+	if err := conn.block(ctx); err != nil {
+		conn.close()
+		var e *host.Error
+		if errors.As(err, &e) {
+			return nil, &failure{err: e}
+		}
+		return nil, &failure{err: host.Errorf(host.Unavailable, "the connection to the node was lost").Retry(), lost: true}
+	}
+	return conn, nil
+}
+
+func (conn *connection) close() {
+	conn.silence.Stop()
+	conn.cancel()
+	conn.body.Close()
+}
+
+// read reads events until the connection ends. The error is errReconnect, an *host.Error or ctx's.
+func (conn *connection) read(ctx context.Context) error {
+	for {
+		if err := conn.block(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// block reads lines up to an empty one and handles what they make.
+func (conn *connection) block(ctx context.Context) error {
+	for {
+		line, err := conn.line()
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			var e *host.Error
+			if errors.As(err, &e) {
+				return e
+			}
+			if err := conn.deliver(ctx); err != nil {
+				return err
+			}
+			return errReconnect
+		}
+		conn.silence.Reset(conn.st.c.opts.StreamSilence)
+		if len(line) > 0 {
+			conn.field(line)
+			continue
+		}
+		if err := conn.dispatch(ctx); err != nil {
+			return err
+		}
+		if conn.r.Buffered() == 0 || len(conn.batch.Events) >= deliveryEvents {
+			return conn.deliver(ctx)
+		}
+		return nil
+	}
+}
+
+// line reads one line without its end. The result is valid until the next.
+func (conn *connection) line() ([]byte, error) {
+	limit := conn.st.c.opts.ReplyBytes
+	conn.lineBytes = conn.lineBytes[:0]
+	for {
+		part, err := conn.r.ReadSlice('\n')
+		if int64(len(conn.lineBytes)+len(part)+len(conn.data)) > limit {
+			return nil, host.Errorf(host.TooLarge, "an event is longer than %d bytes", limit).With("what", "event")
+		}
+		switch {
+		case err == nil && len(conn.lineBytes) == 0:
+			return bytes.TrimRight(part, "\r\n"), nil
+		case err == nil:
+			conn.lineBytes = append(conn.lineBytes, part...)
+			return bytes.TrimRight(conn.lineBytes, "\r\n"), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			conn.lineBytes = append(conn.lineBytes, part...)
+		default:
+			return nil, err
+		}
+	}
+}
+
+// field takes one line of an event. Fields that cannot be read are skipped, as the standard says.
+func (conn *connection) field(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "id":
+		if n, err := strconv.ParseUint(string(value), 10, 64); err == nil {
+			conn.id, conn.hasID = n, true
+		}
+	case "event":
+		conn.name = string(value)
+	case "data":
+		if conn.data != nil {
+			conn.data = append(conn.data, '\n')
+		}
+		conn.data = append(conn.data, value...)
+		if conn.data == nil {
+			conn.data = []byte{}
+		}
+	case "version":
+		conn.version, _ = strconv.ParseUint(string(value), 10, 64)
+	case "time":
+		conn.emitted, _ = time.Parse(time.RFC3339Nano, string(value))
+	}
+}
+
+// dispatch handles the event that the lines since the last one make.
+func (conn *connection) dispatch(ctx context.Context) error {
+	e := host.EmittedEvent{Sequence: conn.id, Version: conn.version, Name: conn.name, Time: conn.emitted, Data: conn.data}
+	hasID := conn.hasID
+	conn.id, conn.hasID, conn.name, conn.data, conn.version, conn.emitted = 0, false, "", nil, 0, time.Time{}
+	st := conn.st
+	switch {
+	case e.Name == "cairn.gap":
+		var gap struct{ Missed uint64 }
+		if json.Unmarshal(e.Data, &gap) == nil {
+			conn.missed += gap.Missed
+		}
+		return nil
+	case e.Name == "cairn.bye":
+		bye := new(host.Error)
+		if json.Unmarshal(e.Data, bye) != nil || bye.Code == host.Unavailable {
+			if err := conn.deliver(ctx); err != nil {
+				return err
+			}
+			return errReconnect
+		}
+		if err := conn.deliver(ctx); err != nil {
+			return err
+		}
+		return bye
+	case e.Data == nil:
+		if hasID && !st.resume {
+			st.resume, st.after = true, e.Sequence
+		}
+		return nil
+	case !hasID, st.resume && e.Sequence <= st.after:
+		return nil
+	}
+	if conn.missed > 0 {
+		if err := conn.deliver(ctx); err != nil {
+			return err
+		}
+		conn.batch.Missed, conn.missed = conn.missed, 0
+	}
+	conn.batch.Events = append(conn.batch.Events, e)
+	st.resume, st.after = true, e.Sequence
+	return nil
+}
+
+// deliver hands the batch to the reader. While the reader does not take it, silence of the connection counts for nothing.
+func (conn *connection) deliver(ctx context.Context) error {
+	if len(conn.batch.Events) == 0 {
+		return nil
+	}
+	conn.silence.Stop()
+	select {
+	case conn.st.out <- conn.batch:
+		conn.batch = host.Delivery{}
+		conn.silence.Reset(conn.st.c.opts.StreamSilence)
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

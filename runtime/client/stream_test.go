@@ -1,0 +1,363 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/internal/gateway"
+)
+
+// A stage is a node's event history behind a gateway, on connections in memory that can be cut, in a synctest bubble.
+type stage struct {
+	t *testing.T
+
+	mu        sync.Mutex
+	events    []host.EmittedEvent
+	kept      uint64 // events up to this sequence are no longer kept
+	changed   chan struct{}
+	fault     error
+	refuse    bool // connections
+	conns     []net.Conn
+	asked     []host.Subscription
+	server    *http.Server
+	gateway   *gateway.Gateway
+	transport *http.Transport
+	served    sync.WaitGroup
+}
+
+func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c *client.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, changed: make(chan struct{})}
+		s.start()
+		s.transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.refuse {
+				return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+			}
+			mine, theirs := net.Pipe()
+			s.conns = append(s.conns, mine)
+			l := &oneListener{conn: theirs, done: make(chan struct{})}
+			server := s.server
+			s.served.Go(func() { server.Serve(l) })
+			return mine, nil
+		}}
+		o.HTTPClient = &http.Client{Transport: s.transport}
+		c, err := client.New("http://node.example", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, s, c)
+		s.stop()
+		s.transport.CloseIdleConnections()
+		s.served.Wait()
+	})
+}
+
+// start starts a gateway, like the process of a node.
+func (s *stage) start() {
+	g, err := gateway.New(gateway.Options{Node: &node{feed: s.subscribe}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gateway, s.server, s.refuse = g, g.Server(), false
+}
+
+// stop shuts the gateway down in good order and refuses connections.
+func (s *stage) stop() {
+	s.mu.Lock()
+	s.refuse = true
+	s.mu.Unlock()
+	if err := s.gateway.Close(); err != nil {
+		s.t.Error(err)
+	}
+	s.server.Close()
+}
+
+// cut breaks all connections.
+func (s *stage) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		c.Close()
+	}
+	s.conns = nil
+}
+
+func (s *stage) change(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *stage) emit(n int) {
+	s.change(func() {
+		for range n {
+			seq := uint64(len(s.events) + 1)
+			s.events = append(s.events, host.EmittedEvent{Sequence: seq, Version: seq + 100, Name: "added",
+				Time: time.Unix(int64(seq), 5).UTC(), Data: fmt.Appendf(nil, `{"n":%d}`, seq)})
+		}
+	})
+}
+
+func (s *stage) subscribe(sub host.Subscription) (host.EventStream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, sub)
+	if s.fault != nil {
+		return nil, s.fault
+	}
+	r := &history{s: s, last: uint64(len(s.events))}
+	if sub.Resume {
+		r.last = sub.After
+	}
+	return r, nil
+}
+
+// A history reads the stage's events.
+type history struct {
+	s    *stage
+	last uint64
+}
+
+func (r *history) Position() (uint64, bool) { return r.last, true }
+func (r *history) Close()                   {}
+func (r *history) Next(ctx context.Context) (host.Delivery, error) {
+	for {
+		r.s.mu.Lock()
+		var d host.Delivery
+		if r.last < r.s.kept {
+			d.Missed, r.last = r.s.kept-r.last, r.s.kept
+		}
+		d.Events = r.s.events[r.last:]
+		r.last += uint64(len(d.Events))
+		changed, fault := r.s.changed, r.s.fault
+		r.s.mu.Unlock()
+		if len(d.Events) > 0 || d.Missed > 0 {
+			return d, nil
+		}
+		if fault != nil {
+			return d, fault
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return d, host.Errorf(host.CodeOf(ctx.Err()), "done")
+		}
+	}
+}
+
+// A oneListener accepts one connection.
+type oneListener struct {
+	mu   sync.Mutex
+	conn net.Conn
+	done chan struct{}
+	once sync.Once
+}
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	c := l.conn
+	l.conn = nil
+	l.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+func (l *oneListener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
+func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+var room = host.Address{Type: "room", Key: []string{"a"}}
+
+func (s *stage) open(c *client.Client, sub host.Subscription) host.EventStream {
+	s.t.Helper()
+	stream, err := c.Subscribe(s.t.Context(), room, sub)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return stream
+}
+
+// expect reads the events from..to and returns how many were told to be missing before them.
+func (s *stage) expect(stream host.EventStream, from, to uint64) (missed uint64) {
+	s.t.Helper()
+	for from <= to {
+		d, err := stream.Next(s.t.Context())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		missed += d.Missed
+		for _, e := range d.Events {
+			if e.Sequence != from || e.Version != from+100 || e.Name != "added" || string(e.Data) != fmt.Sprintf(`{"n":%d}`, from) ||
+				!e.Time.Equal(time.Unix(int64(from), 5)) {
+				s.t.Fatalf("got %+v %s, want %d", e, e.Data, from)
+			}
+			from++
+		}
+	}
+	return missed
+}
+
+func TestAStreamSurvivesItsConnections(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		s.emit(3)
+		stream := s.open(c, host.Subscription{Names: []string{"added", "x"}})
+		defer stream.Close()
+		if at, known := stream.(*client.Stream).Position(); at != 3 || !known {
+			t.Errorf("position %d, %v", at, known)
+		}
+		s.cut() // before the first event: the node named the position
+		s.emit(1)
+		s.expect(stream, 4, 4)
+		for range 20 {
+			last := uint64(len(s.events))
+			s.emit(2)
+			s.cut()
+			s.emit(3)
+			s.expect(stream, last+1, last+5)
+		}
+		for _, sub := range s.asked {
+			if len(sub.Names) != 2 {
+				t.Errorf("%+v", sub)
+			}
+		}
+	})
+}
+
+func TestAStreamSurvivesTheRestartOfItsNode(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		stream := s.open(c, host.Subscription{})
+		defer stream.Close()
+		s.emit(2)
+		s.expect(stream, 1, 2)
+		s.stop()
+		s.emit(1)
+		time.Sleep(time.Minute)
+		s.start()
+		s.expect(stream, 3, 3)
+	})
+}
+
+func TestAStreamTellsWhatItMissed(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		s.emit(9)
+		s.kept = 5
+		stream := s.open(c, host.Subscription{Resume: true, After: 1})
+		defer stream.Close()
+		if missed := s.expect(stream, 6, 9); missed != 4 {
+			t.Errorf("%d missed", missed)
+		}
+	})
+}
+
+func TestASlowReaderGetsEverythingThatIsKept(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		stream := s.open(c, host.Subscription{})
+		defer stream.Close()
+		for range 3 {
+			s.emit(20_000)
+			time.Sleep(10 * time.Minute)
+		}
+		s.expect(stream, 1, 60_000)
+	})
+}
+
+func TestAStreamThatFallsSilentIsOpenedAnew(t *testing.T) {
+	onStage(t, client.Options{StreamSilence: 10 * time.Second}, func(t *testing.T, s *stage, c *client.Client) {
+		stream := s.open(c, host.Subscription{})
+		defer stream.Close()
+		time.Sleep(11 * time.Second) // the node's heartbeats come every 15 s
+		synctest.Wait()
+		if len(s.asked) != 2 {
+			t.Errorf("%d subscriptions", len(s.asked))
+		}
+		s.emit(1)
+		s.expect(stream, 1, 1)
+	})
+}
+
+func TestAStreamEndsWithItsActor(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		stream := s.open(c, host.Subscription{})
+		defer stream.Close()
+		s.emit(2)
+		s.change(func() { s.fault = host.Errorf(host.Destroyed, "gone") })
+		s.expect(stream, 1, 2)
+		for range 2 {
+			if _, err := stream.Next(t.Context()); host.CodeOf(err) != host.Destroyed {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestSubscribingToNobodyFails(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		s.fault = host.Errorf(host.NotFound, "no such actor")
+		if _, err := c.Subscribe(t.Context(), room, host.Subscription{}); host.CodeOf(err) != host.NotFound {
+			t.Error(err)
+		}
+		if _, err := c.Subscribe(t.Context(), room, host.Subscription{Names: []string{"a,b"}}); host.CodeOf(err) != host.InvalidArgument {
+			t.Error(err)
+		}
+		s.refuse = true
+		s.cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := c.Subscribe(ctx, room, host.Subscription{}); host.CodeOf(err) != host.DeadlineExceeded {
+			t.Error(err)
+		}
+		if _, err := c.Subscribe(t.Context(), room, host.Subscription{}); host.CodeOf(err) != host.Unavailable {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNextEndsWithItsContextAndTheStreamGoesOn(t *testing.T) {
+	onStage(t, client.Options{}, func(t *testing.T, s *stage, c *client.Client) {
+		stream := s.open(c, host.Subscription{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := stream.Next(ctx); host.CodeOf(err) != host.DeadlineExceeded {
+			t.Error(err)
+		}
+		s.emit(1)
+		s.expect(stream, 1, 1)
+		stream.Close()
+		stream.Close()
+		if _, err := stream.Next(t.Context()); host.CodeOf(err) != host.Canceled {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALongOutageEndsAStreamIfAsked(t *testing.T) {
+	onStage(t, client.Options{MaxOutage: time.Minute}, func(t *testing.T, s *stage, c *client.Client) {
+		stream := s.open(c, host.Subscription{})
+		defer stream.Close()
+		s.stop()
+		start := time.Now()
+		if _, err := stream.Next(t.Context()); host.CodeOf(err) != host.Unavailable {
+			t.Error(err)
+		}
+		if took := time.Since(start); took < time.Minute || took > 2*time.Minute {
+			t.Errorf("after %v", took)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// drive sends b.N requests through 64 keep-alive connections. The client writes prepared bytes and reads no more of a
+// response than its length needs, so that nearly all of the work is the server's.
+func drive(b *testing.B, h http.Handler, request string) {
+	const callers = 64
+	s := httptest.NewServer(h)
+	defer s.Close()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	conns := make([]net.Conn, callers)
+	for i := range conns {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer conn.Close()
+		conns[i] = conn
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	var all sync.WaitGroup
+	for _, conn := range conns {
+		all.Go(func() {
+			r := bufio.NewReader(conn)
+			for left.Add(-1) >= 0 {
+				if _, err := io.WriteString(conn, request); err != nil {
+					b.Error(err)
+					return
+				}
+				length := -1
+				for n := 0; ; n++ {
+					line, err := r.ReadSlice('\n')
+					if err != nil || n == 0 && string(line) != "HTTP/1.1 200 OK\r\n" {
+						b.Errorf("%q %v", line, err)
+						return
+					}
+					if len(line) == 2 {
+						break
+					}
+					if v, ok := strings.CutPrefix(string(line), "Content-Length: "); ok {
+						fmt.Sscan(v, &length)
+					}
+				}
+				if _, err := r.Discard(length); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+}
+
+const benchBody = `{"amount":1}`
+
+// BenchmarkHTTPCall compares a call through the gateway to a node that does nothing with handlers that do less: one that
+// does nothing at all, and one that reads the body and writes it back.
+func BenchmarkHTTPCall(b *testing.B) {
+	request := func(path string) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			path, len(benchBody), benchBody)
+	}
+	node := &fakeNode{call: func(_ context.Context, r *host.Request) (host.Reply, error) {
+		return host.Reply{Output: r.Input, Version: 1234567}, nil
+	}}
+	path := "/actors/counter/acme/-/call/add"
+	b.Run("empty", func(b *testing.B) {
+		drive(b, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), request(path))
+	})
+	b.Run("echo", func(b *testing.B) {
+		drive(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			w.Write(body)
+		}), request(path))
+	})
+	b.Run("gateway", func(b *testing.B) {
+		drive(b, newGateway(b, Options{Node: node, LoopbackOnly: true}), request(path))
+	})
+	b.Run("gateway token", func(b *testing.B) {
+		g := newGateway(b, Options{Node: node, Token: "0123456789abcdef"})
+		drive(b, g, strings.Replace(request(path), "Host", "Authorization: Bearer 0123456789abcdef\r\nHost", 1))
+	})
+	b.Run("gateway without timeout", func(b *testing.B) {
+		drive(b, newGateway(b, Options{Node: node, LoopbackOnly: true, Limits: Limits{CallTimeout: -1}}), request(path))
+	})
+}

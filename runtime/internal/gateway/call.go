@@ -1,0 +1,190 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// call answers POST .../-/call/{method}.
+func (x *exchange) call(t *target) {
+	x.counts(t.Type, x.g.meter.actorType(t.Type).kinds[t.method])
+	q := &host.Request{Address: t.Address, Method: t.method}
+	if fault := x.conditions(q); fault != nil {
+		x.fail(fault)
+		return
+	}
+	op := Call
+	if q.Create {
+		op = Create
+	}
+	if reply, ok := x.run(q, op); ok {
+		x.reply(q.Codec, reply)
+	}
+}
+
+// create answers PUT .../-/. A body is the input of the type's creation.
+func (x *exchange) create(t *target) {
+	x.counts(t.Type, labelCreate)
+	q := &host.Request{Address: t.Address, Create: true}
+	fault := x.conditions(q)
+	if fault == nil && q.Existing {
+		fault = host.Errorf(host.InvalidArgument, "If-Match contradicts an explicit create")
+	}
+	if fault == nil {
+		q.Method, fault = x.creation(t)
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	reply, ok := x.run(q, Create)
+	if !ok {
+		return
+	}
+	h := x.w.Header()
+	h.Set("Location", x.r.URL.EscapedPath())
+	x.version(reply)
+	ctx, cancel := x.limited()
+	defer cancel()
+	st, err := x.g.node.Lookup(ctx, t.Address)
+	if err != nil {
+		// The actor was created and is gone again, or cannot be described just now. That it was created stays true.
+		x.began = true
+		x.w.WriteHeader(http.StatusCreated)
+		return
+	}
+	x.json(http.StatusCreated, withKey(st))
+}
+
+// creation names the creation that a PUT runs: "" without a body, so that the actor is created without input.
+func (x *exchange) creation(t *target) (string, *host.Error) {
+	if _, fault := x.params(); fault != nil || x.r.ContentLength == 0 {
+		return "", fault
+	}
+	name, ok := x.g.creations[t.Type]
+	if !ok {
+		return "", host.Errorf(host.InvalidArgument, "actors of the type %q are created without input: send no body", t.Type)
+	}
+	return name, nil
+}
+
+// conditions reads the headers If-Match, If-None-Match, Idempotency-Key and Traceparent.
+func (x *exchange) conditions(q *host.Request) *host.Error {
+	h := x.r.Header
+	if v := h["If-Match"]; len(v) > 0 {
+		if len(v) > 1 || v[0] != "*" {
+			return host.Errorf(host.InvalidArgument, `If-Match can only be "*": the actor must exist`)
+		}
+		q.Existing = true
+	}
+	if v := h["If-None-Match"]; len(v) > 0 {
+		if len(v) > 1 || v[0] != "*" {
+			return host.Errorf(host.InvalidArgument, `If-None-Match can only be "*": the actor must not exist`)
+		}
+		q.Create = true
+	}
+	if q.Create && q.Existing && len(h["If-None-Match"]) > 0 {
+		return host.Errorf(host.InvalidArgument, "If-Match and If-None-Match contradict each other")
+	}
+	if v := h["Idempotency-Key"]; len(v) > 0 {
+		switch {
+		case len(v) > 1:
+			return host.Errorf(host.InvalidArgument, "there is more than one Idempotency-Key header")
+		case v[0] == "":
+			return host.Errorf(host.InvalidArgument, "the Idempotency-Key header is empty")
+		case len(v[0]) > MaxIdempotencyKey:
+			return host.Errorf(host.InvalidArgument, "the Idempotency-Key header is %d bytes long; the limit is %d",
+				len(v[0]), MaxIdempotencyKey)
+		}
+		q.IdempotencyKey = v[0]
+	}
+	if v := h["Traceparent"]; len(v) == 1 && validTraceparent(v[0]) {
+		q.Traceparent = v[0]
+	}
+	return nil
+}
+
+// run authorizes the request, reads its body and calls the node. On failure it answers and returns false.
+func (x *exchange) run(q *host.Request, op Operation) (host.Reply, bool) {
+	ctx, cancel := x.limited()
+	defer cancel()
+	if fault := x.authorize(ctx, op, q.Address, q.Method); fault != nil {
+		x.fail(fault)
+		return host.Reply{}, false
+	}
+	codec, ok := x.codec()
+	if !ok {
+		x.failStatus(host.Errorf(host.InvalidArgument,
+			"the Content-Type %q is neither application/json nor application/cbor (with curl, use --json)",
+			x.r.Header.Get("Content-Type")), http.StatusUnsupportedMediaType)
+		return host.Reply{}, false
+	}
+	q.Codec = codec
+	var fault *host.Error
+	if q.Input, fault = x.body(); fault != nil {
+		x.fail(fault)
+		return host.Reply{}, false
+	}
+	reply, err := x.g.node.Call(ctx, q)
+	if err != nil {
+		x.fail(x.g.asError(err))
+		return host.Reply{}, false
+	}
+	return reply, true
+}
+
+// version sets the headers that say which state the reply reflects.
+func (x *exchange) version(reply host.Reply) {
+	h := x.w.Header()
+	h["Cairn-Version"] = []string{strconv.FormatUint(reply.Version, 10)}
+	if reply.Replayed {
+		h["Idempotency-Replayed"] = x.g.values.yes
+	}
+}
+
+// autoLength is up to where net/http finds out a reply's length by itself.
+const autoLength = 2048
+
+// reply answers a call with its output, or with 204 if there is none.
+func (x *exchange) reply(c host.Codec, reply host.Reply) {
+	x.version(reply)
+	x.began = true
+	if len(reply.Output) == 0 {
+		x.w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	h := x.w.Header()
+	h["Content-Type"] = x.g.values.json
+	if c == host.CBOR {
+		h["Content-Type"] = x.g.values.cbor
+	}
+	if len(reply.Output) >= autoLength {
+		h["Content-Length"] = []string{strconv.Itoa(len(reply.Output))}
+	}
+	x.w.Write(reply.Output) // an error means that the client is gone, which needs no answer
+}
+
+// validTraceparent reports whether s is a W3C trace context: version 00, or a later one that begins alike.
+func validTraceparent(s string) bool {
+	const size = 55
+	if len(s) < size || len(s) > 4*size || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return false
+	}
+	if len(s) > size && (s[:2] == "00" || s[size] != '-') {
+		return false
+	}
+	return hex(s[:2], "ff") && hex(s[3:35], "00000000000000000000000000000000") && hex(s[36:52], "0000000000000000") &&
+		hex(s[53:55], "")
+}
+
+// hex reports whether s is lower-case hexadecimal and not the one value that is reserved.
+func hex(s, reserved string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return s != reserved
+}

@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A fakeNode answers with its functions; those that are nil must not be called.
+type fakeNode struct {
+	call      func(context.Context, *host.Request) (host.Reply, error)
+	lookup    func(context.Context, host.Address) (host.Status, error)
+	list      func(context.Context, host.ListQuery) (host.ListPage, error)
+	destroy   func(context.Context, host.Address) error
+	subscribe func(context.Context, host.Address, host.Subscription) (host.EventStream, error)
+	inspect   func(context.Context, host.Address, host.InspectQuery) (host.InspectPage, error)
+}
+
+func (n *fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return n.call(ctx, r)
+}
+func (n *fakeNode) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return n.lookup(ctx, a)
+}
+func (n *fakeNode) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return n.list(ctx, q)
+}
+func (n *fakeNode) Destroy(ctx context.Context, a host.Address) error { return n.destroy(ctx, a) }
+func (n *fakeNode) Subscribe(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
+	return n.subscribe(ctx, a, s)
+}
+func (n *fakeNode) Inspect(ctx context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	return n.inspect(ctx, a, q)
+}
+
+// behaviors are what the tests' node hosts.
+func behaviors() []*host.Behavior {
+	return []*host.Behavior{{Type: "counter", Methods: []host.Method{
+		{Name: "add", Kind: host.Action}, {Name: "total", Kind: host.Query}, {Name: "create", Kind: host.Creation},
+	}}, {Type: "plain"}}
+}
+
+func newGateway(t testing.TB, o Options) *Gateway {
+	t.Helper()
+	if o.Behaviors == nil {
+		o.Behaviors = behaviors()
+	}
+	g, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	return g
+}
+
+// ask sends one request straight to the handler. Headers are "Name: value".
+func ask(g http.Handler, method, url, body string, headers ...string) *httptest.ResponseRecorder {
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req := httptest.NewRequest(method, url, r)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	g.ServeHTTP(w, req)
+	return w
+}
+
+func errorOf(t testing.TB, w *httptest.ResponseRecorder) *host.Error {
+	t.Helper()
+	e := new(host.Error)
+	if err := json.Unmarshal(w.Body.Bytes(), e); err != nil {
+		t.Fatalf("no error in JSON: %v: %q", err, w.Body)
+	}
+	return e
+}
+
+// A feed is an actor's event history that streams read, like a node's.
+type feed struct {
+	mu      sync.Mutex
+	events  []host.EmittedEvent
+	first   uint64 // the first sequence that is kept
+	changed chan struct{}
+	fault   error
+}
+
+func newFeed() *feed { return &feed{first: 1, changed: make(chan struct{})} }
+
+func (f *feed) change(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *feed) emit(name, data string) {
+	f.change(func() {
+		n := f.first + uint64(len(f.events))
+		f.events = append(f.events, host.EmittedEvent{
+			Sequence: n, Version: 10 + n, Name: name, Time: time.Unix(1_000_000_000, 0), Data: []byte(data)})
+	})
+}
+
+// forget drops the events before sequence n.
+func (f *feed) forget(n uint64) {
+	f.change(func() {
+		f.events = f.events[n-f.first:]
+		f.first = n
+	})
+}
+
+func (f *feed) subscribe(_ context.Context, _ host.Address, s host.Subscription) (host.EventStream, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := f.first + uint64(len(f.events))
+	if s.Resume {
+		next = s.After + 1
+	}
+	return &feedStream{f: f, next: next}, nil
+}
+
+type feedStream struct {
+	f    *feed
+	next uint64
+}
+
+func (s *feedStream) Position() (uint64, bool) { return s.next - 1, true }
+func (s *feedStream) Close()                   {}
+func (s *feedStream) Next(ctx context.Context) (host.Delivery, error) {
+	for {
+		s.f.mu.Lock()
+		var d host.Delivery
+		if s.next < s.f.first {
+			d.Missed, s.next = s.f.first-s.next, s.f.first
+		}
+		if from := s.next - s.f.first; from < uint64(len(s.f.events)) {
+			d.Events = append(d.Events, s.f.events[from:]...)
+			s.next += uint64(len(d.Events))
+		}
+		changed, fault := s.f.changed, s.f.fault
+		s.f.mu.Unlock()
+		if len(d.Events) > 0 || d.Missed > 0 {
+			return d, nil
+		}
+		if fault != nil {
+			return d, fault
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return d, host.Errorf(host.CodeOf(ctx.Err()), "done")
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// StatusClientClosedRequest answers a request whose client has gone: nobody reads it, but logs of proxies show it.
+const StatusClientClosedRequest = 499
+
+// Status is the HTTP status of an error code. Requests that never reach the node may have a status of their own with
+// the code invalid_argument: 405 for the wrong HTTP method and 415 for a body that is neither JSON nor CBOR.
+func Status(c host.Code) int {
+	switch c {
+	case host.InvalidArgument:
+		return http.StatusBadRequest
+	case host.Unauthenticated:
+		return http.StatusUnauthorized
+	case host.PermissionDenied:
+		return http.StatusForbidden
+	case host.NotFound, host.UnknownType, host.UnknownMethod:
+		return http.StatusNotFound
+	case host.AlreadyExists, host.FailedPrecondition, host.Cycle:
+		return http.StatusConflict
+	case host.Destroyed:
+		return http.StatusGone
+	case host.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case host.IdempotencyMismatch:
+		return http.StatusUnprocessableEntity
+	case host.Overloaded:
+		return http.StatusTooManyRequests
+	case host.Canceled:
+		return StatusClientClosedRequest
+	case host.ActorFailed, host.Unavailable:
+		return http.StatusServiceUnavailable
+	case host.DeadlineExceeded:
+		return http.StatusGatewayTimeout
+	case host.QuotaExceeded:
+		return http.StatusInsufficientStorage
+	case host.ReadOnly, host.StateTooNew, host.Crashed, host.Internal:
+		return http.StatusInternalServerError
+	}
+	return http.StatusInternalServerError
+}
+
+// maxRetryAfter bounds the Retry-After header.
+const maxRetryAfter = time.Hour
+
+// retryAfter is the value of the Retry-After header: until the error's retry_at if it has one, a second otherwise.
+func retryAfter(e *host.Error, now time.Time) string {
+	wait := time.Second
+	if at, err := time.Parse(time.RFC3339, e.Metadata["retry_at"]); err == nil {
+		wait = min(max(at.Sub(now), wait), maxRetryAfter)
+	}
+	return strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
+}
+
+// asError gives err the form that may leave the node. What has no code is logged under an id that the caller sees.
+func (g *Gateway) asError(err error) *host.Error {
+	var e *host.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	switch c := host.CodeOf(err); c {
+	case host.Canceled:
+		return host.Errorf(c, "the caller gave up")
+	case host.DeadlineExceeded:
+		return host.Errorf(c, "the call took longer than it may")
+	}
+	return g.internal("request failed", slog.Any("error", err))
+}
+
+// internal logs what went wrong under a fresh id and returns an error that tells no more than this id.
+func (g *Gateway) internal(message string, attrs ...any) *host.Error {
+	id := rand.Text()
+	g.log.With(attrs...).Error(message, "error_id", id)
+	return host.Errorf(host.Internal, "internal error").With("error_id", id)
+}
+
+// fail answers with an error and its status.
+func (x *exchange) fail(e *host.Error) { x.failStatus(e, Status(e.Code)) }
+
+// failStatus answers with an error. If the response has begun there is nothing left to say, and it is cut off.
+func (x *exchange) failStatus(e *host.Error, status int) {
+	x.code = e.Code
+	if x.began {
+		panic(http.ErrAbortHandler)
+	}
+	h := x.w.Header()
+	switch status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="cairn"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if e.Retryable {
+			h.Set("Retry-After", retryAfter(e, time.Now()))
+		}
+	}
+	x.json(status, e)
+}
+
+// json answers with v. It is not for the hot path.
+func (x *exchange) json(status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		x.fail(x.g.internal("response does not encode", slog.Any("error", err)))
+		return
+	}
+	h := x.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	x.began = true
+	x.w.WriteHeader(status)
+	x.w.Write(append(body, '\n'))
+}

@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
+	golden := map[host.Code]int{
+		host.InvalidArgument: 400, host.Unauthenticated: 401, host.PermissionDenied: 403, host.NotFound: 404,
+		host.UnknownType: 404, host.UnknownMethod: 404, host.AlreadyExists: 409, host.FailedPrecondition: 409,
+		host.Cycle: 409, host.Overloaded: 429, host.Canceled: 499, host.DeadlineExceeded: 504, host.TooLarge: 413,
+		host.QuotaExceeded: 507, host.IdempotencyMismatch: 422, host.ReadOnly: 500, host.Destroyed: 410,
+		host.StateTooNew: 500, host.ActorFailed: 503, host.Crashed: 500, host.Unavailable: 503, host.Internal: 500,
+	}
+	dir := filepath.Join("..", "..", "..", "docs", "errors")
+	for _, c := range host.Codes() {
+		want, ok := golden[c]
+		if !ok {
+			t.Errorf("code %s has no status in the table", c)
+			continue
+		}
+		if got := Status(c); got != want {
+			t.Errorf("code %s has status %d, want %d", c, got, want)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, string(c)+".md"))
+		if err != nil {
+			t.Errorf("code %s has no page: %v", c, err)
+			continue
+		}
+		text := string(page)
+		if !strings.HasPrefix(text, "# "+string(c)+"\n") {
+			t.Errorf("%s.md does not begin with its code", c)
+		}
+		if line := fmt.Sprintf("\nHTTP status: %d\n", want); !strings.Contains(text, line) {
+			t.Errorf("%s.md does not say %q", c, strings.TrimSpace(line))
+		}
+		for _, section := range []string{"\n## Cause\n", "\n## Remedy\n"} {
+			if !strings.Contains(text, section) {
+				t.Errorf("%s.md has no section %q", c, strings.TrimSpace(section))
+			}
+		}
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pages {
+		if c := host.Code(strings.TrimSuffix(filepath.Base(p), ".md")); !c.Known() && c != "README" {
+			t.Errorf("%s describes no code", p)
+		}
+	}
+}
+
+func TestRetryAfterIsASecondOrUntilRetryAt(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	e := host.Errorf(host.ActorFailed, "x")
+	for at, want := range map[string]string{
+		"": "1", "soon": "1", "2026-01-02T03:04:00Z": "1", "2026-01-02T03:04:15.5Z": "11", "2027-01-02T03:04:05Z": "3600",
+	} {
+		if got := retryAfter(e.With("retry_at", at), now); got != want {
+			t.Errorf("retry_at %q: %s, want %s", at, got, want)
+		}
+	}
+}
+
+func TestErrorsWithoutACodeStayInTheLog(t *testing.T) {
+	g := newGateway(t, Options{Node: &fakeNode{}})
+	e := g.asError(errors.New("secret"))
+	if e.Code != host.Internal || strings.Contains(e.Error(), "secret") || e.Metadata["error_id"] == "" {
+		t.Error(e)
+	}
+}

@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// The defaults of Limits, and what Server sets beyond them.
+const (
+	DefaultBodyBytes          = 1 << 20
+	DefaultCallTimeout        = 60 * time.Second
+	DefaultBodyTimeout        = 30 * time.Second
+	DefaultStreams            = 10_000
+	DefaultStreamWriteTimeout = 10 * time.Second
+	DefaultStreamBufferBytes  = 64 << 10
+	DefaultHeartbeat          = 15 * time.Second
+
+	// ReadHeaderTimeout is how long a client may take to send a request's header.
+	ReadHeaderTimeout = 10 * time.Second
+	// IdleTimeout is how long an unused connection is kept.
+	IdleTimeout = 2 * time.Minute
+	// ReplyTimeout is how long a client may take to read a reply, after the time that the call itself may take.
+	ReplyTimeout = 30 * time.Second
+	// MaxHeaderBytes bounds a request's header, the path included.
+	MaxHeaderBytes = 64 << 10
+	// MaxIdempotencyKey bounds the Idempotency-Key header.
+	MaxIdempotencyKey = 255
+)
+
+// A Node is what a gateway serves.
+type Node interface {
+	host.Node
+	host.EventSource
+	host.Inspector
+}
+
+// An Operation is what a request wants to do, as Authorize sees it.
+type Operation string
+
+// The operations.
+const (
+	// Call runs an action or query; it creates a missing actor unless the request forbids that.
+	Call Operation = "call"
+	// Create creates an actor explicitly, with the creation or first action that Method names, if any.
+	Create Operation = "create"
+	// Read describes an actor.
+	Read Operation = "read"
+	// Destroy removes an actor and all its data.
+	Destroy Operation = "destroy"
+	// Events subscribes to an actor's events.
+	Events Operation = "events"
+	// Inspect reads an actor's raw keyspace.
+	Inspect Operation = "inspect"
+	// List pages through actors; Key is the prefix asked for.
+	List Operation = "list"
+	// Health and Metrics are GET /healthz and GET /metrics.
+	Health  Operation = "health"
+	Metrics Operation = "metrics"
+)
+
+// An AuthRequest is what Authorize decides on. Its slices and maps are those of the request: they must not be changed
+// or kept.
+type AuthRequest struct {
+	Operation Operation
+	// Type and Key name the actor; both are empty for Health and Metrics.
+	Type string
+	Key  []string
+	// Method is the name of the action, query or creation; "" unless Operation is Call or Create.
+	Method string
+	Header http.Header
+	// RemoteAddr is the address of the peer of the connection: of the last proxy, if there is one.
+	RemoteAddr string
+}
+
+// Limits bound what one client can take. A zero field means its default.
+type Limits struct {
+	// BodyBytes bounds the body of a request: 1 MiB by default.
+	BodyBytes int64
+	// BodyTimeout is how long a client may take to send a body: 30 s by default.
+	BodyTimeout time.Duration
+	// CallTimeout ends a request's context, and so the waiting for a reply: 60 s by default, negative for never. The turn
+	// itself has a limit of its own, which the actor type sets.
+	CallTimeout time.Duration
+	// Streams bounds the event streams that are open at a time: 10,000 by default.
+	Streams int
+	// StreamWriteTimeout is how long a subscriber may take to accept what is written to it before its stream is closed:
+	// 10 s by default.
+	StreamWriteTimeout time.Duration
+	// StreamBufferBytes is how much of a stream is put together before it is written: 64 KiB by default. One event may be
+	// longer.
+	StreamBufferBytes int
+	// Heartbeat is the time between the comments that keep an event stream alive: 15 s by default.
+	Heartbeat time.Duration
+}
+
+// Options configure a Gateway. Only Node is required.
+type Options struct {
+	// Node answers the requests.
+	Node Node
+	// Behaviors are the actor types of the node. They name the types and methods that appear in metrics (all others are
+	// counted as "unknown"), and the creation that a PUT with a body means. Nil names none.
+	Behaviors []*host.Behavior
+	// Authorize is asked about every request except CORS preflights, after the token. An *host.Error is passed on to the
+	// client, any other error becomes permission_denied without details. Nil allows all.
+	Authorize func(context.Context, AuthRequest) error
+	// Token, if not "", is demanded of every request except GET /healthz, as "Authorization: Bearer <token>".
+	Token string
+	// AllowedOrigins are the web origins, such as "https://app.example.com", whose pages may use the gateway from a
+	// browser, besides pages that the gateway's own host serves. "*" stands for all and demands a Token or Authorize.
+	AllowedOrigins []string
+	// LoopbackOnly says that the node listens on loopback only. With neither Token nor Authorize, requests are then
+	// accepted only if their Host header is a loopback address or localhost, so that a web page cannot reach the node by
+	// pointing a name of its own at 127.0.0.1.
+	LoopbackOnly bool
+	Limits       Limits
+	// Gatherer is what GET /metrics shows, Registerer is where the gateway registers its own metrics. With both nil the
+	// gateway shows its own. A Registerer that is also a Gatherer, such as a *prometheus.Registry, needs no Gatherer.
+	Gatherer   prometheus.Gatherer
+	Registerer prometheus.Registerer
+	// Health says why the node cannot serve, or nil. The message of an *host.Error is shown to callers of GET /healthz,
+	// other errors only in the log. A nil Health is always well.
+	Health func() error
+	// Logger takes panics and errors without a code. Nil discards them.
+	Logger *slog.Logger
+}
+
+// EnsureDefaults returns o with its zero fields replaced by the defaults.
+func (o Options) EnsureDefaults() Options {
+	l := &o.Limits
+	setDefault(&l.BodyBytes, DefaultBodyBytes)
+	setDefault(&l.BodyTimeout, DefaultBodyTimeout)
+	setDefault(&l.CallTimeout, DefaultCallTimeout)
+	setDefault(&l.Streams, DefaultStreams)
+	setDefault(&l.StreamWriteTimeout, DefaultStreamWriteTimeout)
+	setDefault(&l.StreamBufferBytes, DefaultStreamBufferBytes)
+	setDefault(&l.Heartbeat, DefaultHeartbeat)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Health == nil {
+		o.Health = func() error { return nil }
+	}
+	if o.Gatherer == nil {
+		if o.Registerer == nil {
+			o.Registerer = prometheus.NewRegistry()
+		}
+		if g, ok := o.Registerer.(prometheus.Gatherer); ok {
+			o.Gatherer = g
+		}
+	}
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports every fault of o at once, or nil. It expects what EnsureDefaults returns.
+func (o Options) Validate() error {
+	var faults []error
+	fault := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf("gateway: "+format, args...))
+		}
+	}
+	fault(o.Node == nil, "Node is nil")
+	l := o.Limits
+	fault(l.BodyBytes < 0, "Limits.BodyBytes is %d: it must be positive", l.BodyBytes)
+	fault(l.BodyTimeout < 0, "Limits.BodyTimeout is %v: it must be positive", l.BodyTimeout)
+	fault(l.Streams < 0, "Limits.Streams is %d: it must be positive", l.Streams)
+	fault(l.StreamWriteTimeout < 0, "Limits.StreamWriteTimeout is %v: it must be positive", l.StreamWriteTimeout)
+	fault(l.StreamBufferBytes < 0, "Limits.StreamBufferBytes is %d: it must be positive", l.StreamBufferBytes)
+	fault(l.Heartbeat < 0, "Limits.Heartbeat is %v: it must be positive", l.Heartbeat)
+	fault(o.Gatherer == nil, "Registerer is set and cannot be gathered from, and Gatherer is nil: /metrics would be empty")
+	for i := range len(o.Token) {
+		if c := o.Token[i]; c <= ' ' || c > '~' {
+			fault(true, "Token has a byte at position %d that is not printable ASCII", i)
+			break
+		}
+	}
+	for _, origin := range o.AllowedOrigins {
+		if origin == "*" {
+			fault(o.Token == "" && o.Authorize == nil, `AllowedOrigins "*" demands a Token or Authorize`)
+			continue
+		}
+		u, err := url.Parse(origin)
+		fault(err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin,
+			"AllowedOrigins: %q is not an origin like https://app.example.com", origin)
+	}
+	for i, b := range o.Behaviors {
+		fault(b == nil, "Behaviors[%d] is nil", i)
+	}
+	return errors.Join(faults...)
+}

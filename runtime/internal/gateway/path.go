@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A route is what a path leads to, whatever the HTTP method.
+type route uint8
+
+const (
+	nowhere route = iota
+	toCall
+	toActor
+	toKeys
+	toEvents
+	toList
+	toHealth
+	toMetrics
+)
+
+// A target is what a path names.
+type target struct {
+	host.Address
+	route  route
+	method string
+}
+
+// parseTarget reads the path of a request. The route is nowhere, without an error, if the path belongs to nothing.
+//
+// An actor's paths are /actors/{type}/{key parts...}/-/{what}. A segment is percent-encoded. Every key has a path that
+// survives what clients and proxies do to paths, because some parts have a second layer of escaping, which
+// percent-encoding cannot give (browsers resolve %2E%2E as .. and proxies turn %2D into -): a part that is empty, ".",
+// ".." or "-", or that begins with "~", is sent with a "~" in front. So:
+//
+//  1. The first segment after the type that is exactly "-" as sent ends the key.
+//  2. Segments "", "." and ".." are refused: whoever sent them did not mean what would arrive after a proxy.
+//  3. A segment that begins with "~", once percent-decoded, is one of "~", "~.", "~..", "~-" or begins with "~~";
+//     anything else is refused, so that no key has a second path by accident.
+//  4. Percent-encoded forms of "." and "-" that arrive as sent mean the parts "." and "-".
+//
+// net/http's ServeMux is not used because it redirects paths that it thinks unclean.
+func parseTarget(u *url.URL) (target, *host.Error) {
+	// A path whose RawPath is empty has only one encoding, so its decoded segments are the segments. If somebody changed
+	// Path and left RawPath, Path counts, as in net/url.
+	path, encoded := u.Path, false
+	if u.RawPath != "" {
+		if p, err := url.PathUnescape(u.RawPath); err == nil && p == u.Path {
+			path, encoded = u.RawPath, true
+		}
+	}
+	rest, ok := strings.CutPrefix(path, "/actors")
+	switch {
+	case !ok:
+		switch path {
+		case "/healthz":
+			return target{route: toHealth}, nil
+		case "/metrics":
+			return target{route: toMetrics}, nil
+		}
+		return target{}, nil
+	case rest == "":
+		return target{route: toList}, nil
+	case rest[0] != '/':
+		return target{}, nil
+	case rest == "/":
+		return target{}, host.Errorf(host.InvalidArgument, "the path names no actor type: use /actors?type= to list actors")
+	}
+	return parseActor(rest[1:], encoded)
+}
+
+// parseActor reads what follows "/actors/".
+func parseActor(rest string, encoded bool) (target, *host.Error) {
+	if !strings.Contains(rest, "/-/") && !strings.HasSuffix(rest, "/-") {
+		return target{}, host.Errorf(host.InvalidArgument,
+			`the path of an actor is /actors/{type}/{key parts}/-/: the "/-/" after the key is missing`)
+	}
+	var t target
+	raw, rest, _ := strings.Cut(rest, "/")
+	var fault *host.Error
+	if t.Type, fault = segment(raw, encoded, "the actor type"); fault != nil {
+		return target{}, fault
+	}
+	for {
+		raw, rest, _ = strings.Cut(rest, "/")
+		if raw == "-" {
+			break
+		}
+		part, fault := segment(raw, encoded, "")
+		if fault != nil {
+			fault.Message = "part " + strconv.Itoa(len(t.Key)+1) + " of the key" + fault.Message
+			return target{}, fault
+		}
+		t.Key = append(t.Key, part)
+	}
+	switch what, name, _ := strings.Cut(rest, "/"); {
+	case rest == "":
+		t.route = toActor
+	case rest == "keys":
+		t.route = toKeys
+	case rest == "events":
+		t.route = toEvents
+	case what == "call" && name == "":
+		return target{}, host.Errorf(host.InvalidArgument, "the path names no action or query after /-/call/")
+	case what == "call" && !strings.Contains(name, "/"):
+		t.route = toCall
+		if t.method, fault = segment(name, encoded, "the name of the action or query"); fault != nil {
+			return target{}, fault
+		}
+	}
+	return t, nil
+}
+
+// segment decodes one segment of a path. subject begins the message of the error.
+func segment(raw string, encoded bool, subject string) (string, *host.Error) {
+	bad := func(why string) (string, *host.Error) {
+		return "", &host.Error{Code: host.InvalidArgument, Message: subject + " " + why}
+	}
+	switch raw {
+	case "":
+		return bad(`is empty: an empty segment is written "~"`)
+	case ".", "..":
+		return bad(`is "` + raw + `", which clients and proxies resolve: it is written "~` + raw + `"`)
+	case "-":
+		return bad(`is "-", which ends the key: it is written "~-"`)
+	}
+	s := raw
+	if encoded && strings.IndexByte(raw, '%') >= 0 {
+		var err error
+		if s, err = url.PathUnescape(raw); err != nil {
+			return bad("has a bad percent-encoding")
+		}
+	}
+	if !utf8.ValidString(s) {
+		return bad("is not valid UTF-8")
+	}
+	if s[0] == '~' {
+		switch {
+		case s == "~", s == "~.", s == "~..", s == "~-", strings.HasPrefix(s, "~~"):
+			return s[1:], nil
+		}
+		return bad(`begins with "~", which is written "~~"`)
+	}
+	return s, nil
+}

@@ -1,0 +1,231 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// maxPage is the largest page that can be asked for.
+const maxPage = 1000
+
+// parameters are the query parameters of a request.
+type parameters url.Values
+
+// params reads the query parameters and refuses those that the route does not know, since a typing error in an optional
+// parameter would otherwise go unnoticed.
+func (x *exchange) params(known ...string) (parameters, *host.Error) {
+	if x.r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(x.r.URL.RawQuery)
+	if err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "the query of the URL is malformed")
+	}
+names:
+	for name := range values {
+		for _, k := range known {
+			if name == k {
+				continue names
+			}
+		}
+		return nil, host.Errorf(host.InvalidArgument, "the parameter %q is not known here; known are: %s",
+			name, cmp.Or(strings.Join(known, ", "), "none"))
+	}
+	return parameters(values), nil
+}
+
+// one returns the first value of a parameter and whether there is one.
+func (p parameters) one(name string) (string, bool) {
+	v := p[name]
+	if len(v) == 0 {
+		return "", false
+	}
+	return v[0], true
+}
+
+// number reads an integer parameter between lo and hi: 0 if it is absent.
+func (p parameters) number(name string, lo, hi int) (int, *host.Error) {
+	s, ok := p.one(name)
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < lo || n > hi {
+		return 0, host.Errorf(host.InvalidArgument, "the parameter %s is %q; it must be a number from %d to %d", name, s, lo, hi)
+	}
+	return n, nil
+}
+
+// withKey makes an empty key an empty list and not null in JSON.
+func withKey(s host.Status) host.Status {
+	if s.Key == nil {
+		s.Key = []string{}
+	}
+	return s
+}
+
+// status answers GET .../-/.
+func (x *exchange) status(t *target) {
+	x.counts(t.Type, labelRead)
+	ctx, cancel := x.limited()
+	defer cancel()
+	_, fault := x.params()
+	if fault == nil {
+		fault = x.authorize(ctx, Read, t.Address, "")
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	st, err := x.g.node.Lookup(ctx, t.Address)
+	if err != nil {
+		x.fail(x.g.asError(err))
+		return
+	}
+	x.w.Header().Set("Cairn-Version", strconv.FormatUint(st.Version, 10))
+	x.json(http.StatusOK, withKey(st))
+}
+
+// destroy answers DELETE .../-/.
+func (x *exchange) destroy(t *target) {
+	x.counts(t.Type, labelDestroy)
+	ctx, cancel := x.limited()
+	defer cancel()
+	if fault := x.authorize(ctx, Destroy, t.Address, ""); fault != nil {
+		x.fail(fault)
+		return
+	}
+	if err := x.g.node.Destroy(ctx, t.Address); err != nil {
+		x.fail(x.g.asError(err))
+		return
+	}
+	x.began = true
+	x.w.WriteHeader(http.StatusNoContent)
+}
+
+// list answers GET /actors.
+func (x *exchange) list() {
+	x.counts("", labelList)
+	ctx, cancel := x.limited()
+	defer cancel()
+	p, fault := x.params("type", "prefix", "limit", "cursor")
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	q := host.ListQuery{Prefix: p["prefix"]}
+	q.Type, _ = p.one("type")
+	q.Cursor, _ = p.one("cursor")
+	x.counts(q.Type, labelList)
+	if q.Limit, fault = p.number("limit", 1, maxPage); fault == nil {
+		fault = x.authorize(ctx, List, host.Address{Type: q.Type, Key: q.Prefix}, "")
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	page, err := x.g.node.List(ctx, q)
+	if err != nil {
+		x.fail(x.g.asError(err))
+		return
+	}
+	actors := make([]host.Status, len(page.Actors))
+	for i, st := range page.Actors {
+		actors[i] = withKey(st)
+	}
+	page.Actors = actors
+	x.json(http.StatusOK, page)
+}
+
+// A keysPage is host.InspectPage with a Next that can be put into a URL as it is.
+type keysPage struct {
+	Keys []host.StoredKey `json:"keys"`
+	Next string           `json:"next,omitempty"`
+}
+
+// keys answers GET .../-/keys.
+func (x *exchange) keys(t *target) {
+	x.counts(t.Type, labelInspect)
+	ctx, cancel := x.limited()
+	defer cancel()
+	p, fault := x.params("limit", "after", "value_bytes")
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	var q host.InspectQuery
+	if s, ok := p.one("after"); ok {
+		if q.After, fault = decodeKey(s); fault != nil {
+			x.fail(fault)
+			return
+		}
+	}
+	if q.Limit, fault = p.number("limit", 1, maxPage); fault == nil {
+		q.ValueBytes, fault = p.number("value_bytes", 0, 16<<20)
+	}
+	if fault == nil {
+		fault = x.authorize(ctx, Inspect, t.Address, "")
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	page, err := x.g.node.Inspect(ctx, t.Address, q)
+	if err != nil {
+		x.fail(x.g.asError(err))
+		return
+	}
+	out := keysPage{Keys: page.Keys, Next: base64.RawURLEncoding.EncodeToString(page.Next)}
+	if out.Keys == nil {
+		out.Keys = []host.StoredKey{}
+	}
+	x.json(http.StatusOK, out)
+}
+
+// decodeKey reads a key in base64, in either alphabet and with or without padding, so that both "next" and the "key" of
+// an entry can be continued from.
+func decodeKey(s string) ([]byte, *host.Error) {
+	s = strings.TrimRight(strings.NewReplacer("+", "-", "/", "_").Replace(s), "=")
+	key, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "the parameter after is not base64url")
+	}
+	return key, nil
+}
+
+// health answers GET /healthz.
+func (x *exchange) health() {
+	if fault := x.authorize(x.r.Context(), Health, host.Address{}, ""); fault != nil {
+		x.fail(fault)
+		return
+	}
+	err := x.g.opts.Health()
+	switch e := (*host.Error)(nil); {
+	case x.g.closing.Load():
+		x.fail(host.Errorf(host.Unavailable, "the node is shutting down").Retry())
+	case err == nil:
+		x.json(http.StatusOK, map[string]string{"status": "ok"})
+	case errors.As(err, &e):
+		x.failStatus(e, http.StatusServiceUnavailable)
+	default:
+		x.g.log.Warn("node is not healthy", "error", err)
+		x.fail(host.Errorf(host.Unavailable, "the node cannot serve").Retry())
+	}
+}
+
+// metrics answers GET /metrics.
+func (x *exchange) metrics() {
+	if fault := x.authorize(x.r.Context(), Metrics, host.Address{}, ""); fault != nil {
+		x.fail(fault)
+		return
+	}
+	x.began = true
+	x.g.metrics.ServeHTTP(x.w, x.r)
+}
