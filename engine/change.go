@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// ChangeKind says what a change event tells about. The numbers are on disk and
+// only grow.
+type ChangeKind uint8
+
+const (
+	ChangeEvent ChangeKind = 1 // an event that the actor emitted
+	ChangeState ChangeKind = 2 // the state was written
+	ChangeKV    ChangeKind = 3 // a user key was written or deleted
+	ChangeAlarm ChangeKind = 4 // an alarm was set, fired or cancelled
+	ChangeLife  ChangeKind = 5 // the actor was created or destroyed
+)
+
+func (k ChangeKind) String() string {
+	switch k {
+	case ChangeEvent:
+		return "event"
+	case ChangeState:
+		return "state"
+	case ChangeKV:
+		return "kv"
+	case ChangeAlarm:
+		return "alarm"
+	case ChangeLife:
+		return "life"
+	default:
+		return "unknown"
+	}
+}
+
+// Change is one thing that happened in a turn and is to be published.
+type Change struct {
+	Kind    ChangeKind
+	Name    string // of the event, key or alarm
+	Data    []byte // JSON
+	Durable bool   // to be kept by the publisher's stream, not only passed on
+}
+
+// ChangeSet is the record that a turn puts into the outbox: what it changed, in
+// order. The index in Changes, with actor and version, makes the message id.
+//
+//	format 01 | 16 bytes id | generation uvarint | version uvarint | time varint |
+//	identity | traceparent | count | for each change: kind, flags, name, data
+type ChangeSet struct {
+	ID          keyspace.ActorID
+	Identity    Identity
+	Generation  Generation
+	Version     Version
+	TimeMS      int64
+	Traceparent string // W3C trace context, may be empty
+	Changes     []Change
+}
+
+const (
+	changeSetFormat = 1
+	changeDurable   = 1 << 0
+)
+
+// Append appends the encoded change set.
+func (c *ChangeSet) Append(dst []byte) []byte {
+	dst = append(dst, changeSetFormat)
+	dst = append(dst, c.ID[:]...)
+	dst = binary.AppendUvarint(dst, uint64(c.Generation))
+	dst = binary.AppendUvarint(dst, uint64(c.Version))
+	dst = binary.AppendVarint(dst, c.TimeMS)
+	dst = c.Identity.append(dst)
+	dst = appendString(dst, c.Traceparent)
+	dst = binary.AppendUvarint(dst, uint64(len(c.Changes)))
+	for i := range c.Changes {
+		change := &c.Changes[i]
+		var flags byte
+		if change.Durable {
+			flags |= changeDurable
+		}
+		dst = append(dst, byte(change.Kind), flags)
+		dst = appendString(dst, change.Name)
+		dst = binary.AppendUvarint(dst, uint64(len(change.Data)))
+		dst = append(dst, change.Data...)
+	}
+	return dst
+}
+
+// ParseChangeSet decodes what Append encodes; the error is a *CorruptError. Data
+// aliases b.
+func ParseChangeSet(b []byte) (ChangeSet, error) {
+	d := decoder{b: b}
+	d.format(changeSetFormat)
+	var c ChangeSet
+	if len(d.b) < len(c.ID) {
+		d.fail("value ends too early")
+	} else {
+		d.b = d.b[copy(c.ID[:], d.b):]
+	}
+	c.Generation = Generation(d.uvarint())
+	c.Version = Version(d.uvarint())
+	c.TimeMS = d.varint()
+	c.Identity = d.identity()
+	c.Traceparent = d.string()
+	for range d.count() {
+		change := Change{Kind: ChangeKind(d.byte())}
+		flags := d.byte()
+		if flags&^changeDurable != 0 {
+			d.fail("unknown flags of a change")
+		}
+		change.Durable = flags&changeDurable != 0
+		change.Name = d.string()
+		change.Data = d.bytes()
+		if d.reason != "" {
+			break
+		}
+		c.Changes = append(c.Changes, change)
+	}
+	if err := d.end(); err != nil {
+		return ChangeSet{}, err
+	}
+	return c, nil
+}

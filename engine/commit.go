@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// committer applies batches and waits for the log. It is the only place that
+// knows how; the three ways keep the same contract:
+//
+//   - pipelined: ApplyNoSyncWait returns when the batch can be read, SyncWait
+//     when it is durable. Pebble calls this experimental, so it stays in here.
+//   - plain: Apply without sync, then, once for all batches that wait, a log
+//     record with sync. The log is synced in order and whole, and a log that is
+//     rotated meanwhile is synced when it is closed, so the batches before are
+//     durable too. Uses nothing experimental; a little slower for a lone commit.
+//   - none: Apply without sync. Nothing to wait for.
+type committer struct {
+	db  *pebble.DB
+	how commitMode
+}
+
+type commitMode uint8
+
+const (
+	commitPipelined commitMode = iota
+	commitPlain
+	commitUnsynced
+)
+
+// apply makes the batch visible to readers.
+func (c *committer) apply(b *pebble.Batch) error {
+	if c.how == commitPipelined {
+		return c.db.ApplyNoSyncWait(b, pebble.Sync)
+	}
+	return c.db.Apply(b, pebble.NoSync)
+}
+
+// settle is called by the gate before it waits for batches, all of which were
+// applied before.
+func (c *committer) settle() error {
+	if c.how == commitPlain {
+		return c.db.LogData(nil, pebble.Sync)
+	}
+	return nil
+}
+
+// wait returns when the batch is durable.
+func (c *committer) wait(b *pebble.Batch) error {
+	if c.how == commitPipelined {
+		return b.SyncWait()
+	}
+	return nil
+}
+
+// Commit applies the write set as one atomic batch and empties it. It returns
+// the actor's version as soon as readers see the batch; onDurable is called when
+// a power cut can no longer take it back, or with the error if that is unknown.
+//
+// onDurable may be nil. It is called exactly once, from the gate's goroutine, in
+// the order of the space's commits, and must not block or call Commit. If many
+// commits wait to become durable, Commit blocks until some are.
+//
+// A write set without changes and without Advance writes nothing: Commit returns
+// the current version, and onDurable is called when all earlier commits of the
+// space are durable.
+//
+// If Commit returns an error, nothing was written, onDurable is not called, and
+// the write set is as it was, so the caller may Rollback or try again:
+// ErrFenced, ErrClosed, ErrExists, ErrDiskFull, ErrReadOnly.
+func (sp *Space) Commit(onDurable func(error)) (Version, error) {
+	s := sp.store
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if err := sp.usable(); err != nil {
+		return 0, err
+	}
+	if err := s.readOnly(); err != nil {
+		return 0, err
+	}
+	w := &sp.set
+	if !w.turned {
+		s.gate.add(ticket{space: sp, notify: onDurable, upTo: sp.head.Version})
+		return sp.head.Version, nil
+	}
+	if err := s.free.check(); err != nil {
+		return 0, err
+	}
+	release, err := s.takeName(w)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+
+	next := w.nextHead()
+	batch := s.db.NewBatch()
+	span := s.outbox.begin(w)
+	size, err := w.encode(batch, &next, span)
+	if err == nil {
+		err = s.apply(batch)
+	}
+	if err != nil {
+		s.fail(err)
+		return 0, s.readOnly()
+	}
+	s.metrics.commits.Add(1)
+	s.metrics.commitBytes.Add(uint64(size))
+	sp.head = next
+	w.committed()
+	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span})
+	return next.Version, nil
+}
+
+// apply applies a batch. Pebble panics where it finds itself broken; the store
+// is then read-only and its database is never touched by a write, nor closed,
+// again, since its locks may be held.
+func (s *Store) apply(b *pebble.Batch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.broken.Store(true)
+			err = fmt.Errorf("engine: pebble panicked: %v", r)
+		}
+	}()
+	return s.commits.apply(b)
+}
+
+// nextHead returns the head as it will be after the commit of the write set.
+func (w *WriteSet) nextHead() head {
+	h := w.space.head
+	h.Generation = w.space.generation
+	h.Version = w.version
+	h.Keys, h.Bytes = w.keys, w.bytes
+	h.Updated = w.now
+	if h.Created == 0 {
+		h.Created = w.now
+	}
+	if w.destroyed != nil {
+		h.Destroyed, h.kept = true, w.destroyed.kept
+	}
+	return h
+}
+
+// encode writes the rows of the write set into a batch: first the ranges, then
+// everything that may lie in one.
+func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, error) {
+	id := w.space.id
+	row := rowBuffer()
+	defer row.free()
+	var err error
+	set := func(key, value []byte) {
+		if err == nil {
+			err = b.Set(key, value, nil)
+		}
+	}
+	clear := func(key []byte) {
+		if err == nil {
+			err = b.Delete(key, nil)
+		}
+	}
+	clearRange := func(start, end []byte) {
+		if err == nil {
+			err = b.DeleteRange(start, end, nil)
+		}
+	}
+	for _, r := range w.ranges {
+		start, end := rowRange(id, r.start, r.end)
+		clearRange(start, end)
+	}
+	if w.destroyed != nil {
+		w.destroyed.encode(id, set, clear)
+	}
+	if w.created != nil {
+		row.b = keyspace.AppendDirectoryRow(row.b[:0], w.created.Namespace, w.created.Type, w.created.Key)
+		set(row.b, appendDirectory(nil, id))
+		row.b = keyspace.AppendIdentityRow(row.b[:0], id)
+		set(row.b, appendIdentity(nil, *w.created, w.now))
+	}
+	var value [maxMetadata]byte
+	if o := w.overlay; o != nil {
+		for i := range o.slots {
+			sl := &o.slots[i]
+			kept := 0
+			if sl.live {
+				kept = int(sl.meta.chunks)
+				for chunk := range kept {
+					from := chunk * ChunkSize
+					row.b = keyspace.AppendDataRow(row.b[:0], id, sl.key, chunk)
+					set(row.b, sl.value[from:min(from+ChunkSize, len(sl.value))])
+				}
+			}
+			if old := int(sl.base.chunks); sl.stored && old > kept {
+				if old-kept > pointDeletes {
+					from := keyspace.AppendDataRow(nil, id, sl.key, kept)
+					clearRange(from, keyspace.AppendMetadataRow(nil, id, sl.key))
+				} else {
+					for chunk := kept; chunk < old; chunk++ {
+						row.b = keyspace.AppendDataRow(row.b[:0], id, sl.key, chunk)
+						clear(row.b)
+					}
+				}
+			}
+			if sl.live {
+				row.b = keyspace.AppendMetadataRow(row.b[:0], id, sl.key)
+				set(row.b, sl.meta.append(value[:0]))
+			} else if sl.stored {
+				row.b = keyspace.AppendMetadataRow(row.b[:0], id, sl.key)
+				clear(row.b)
+			}
+		}
+		for _, op := range o.wakes {
+			if op.set {
+				set(op.row, nil)
+			} else {
+				clear(op.row)
+			}
+		}
+		for i, record := range o.records {
+			row.b = keyspace.AppendOutboxRow(row.b[:0], span.first+uint64(i))
+			set(row.b, record.data)
+		}
+	}
+	row.b = keyspace.AppendHeadRow(row.b[:0], id)
+	if next.Destroyed && next.Keys == 0 {
+		clear(row.b)
+	} else {
+		row.value = next.append(row.value[:0])
+		set(row.b, row.value)
+	}
+	return b.Len(), err
+}
+
+// pointDeletes is up to how many rows or keys are deleted one by one. A range
+// tombstone is cheap to write and dear to read past, so it has to pay.
+const pointDeletes = 64
+
+// Metrics are counts and sizes of a store since it was opened.
+type Metrics struct {
+	Commits     uint64 // commits applied
+	CommitBytes uint64 // bytes of their batches
+	Waiting     int    // commits that are not durable yet
+	Stalls      uint64 // times that Pebble held writes back
+	Spaces      int    // spaces open
+
+	DiskBytes     uint64 // bytes of all files of the store
+	LogBytes      uint64 // of these, live bytes of the write-ahead log
+	MemTableBytes uint64
+	CacheBytes    int64
+	CacheHits     int64
+	CacheMisses   int64
+	ReadAmp       int
+	Compactions   int64
+	Flushes       int64
+	DebtBytes     uint64 // bytes that compactions are behind
+}
+
+// Metrics returns counts and sizes of the store; the zero value when closed.
+func (s *Store) Metrics() Metrics {
+	if s.enter() != nil {
+		return Metrics{}
+	}
+	defer s.leave()
+	p := s.db.Metrics()
+	m := Metrics{
+		Commits:       s.metrics.commits.Load(),
+		CommitBytes:   s.metrics.commitBytes.Load(),
+		Stalls:        s.metrics.stalls.Load(),
+		DiskBytes:     p.DiskSpaceUsage(),
+		LogBytes:      p.WAL.Size,
+		MemTableBytes: p.MemTable.Size,
+		CacheBytes:    p.BlockCache.Size,
+		CacheHits:     p.BlockCache.Hits,
+		CacheMisses:   p.BlockCache.Misses,
+		ReadAmp:       p.ReadAmp(),
+		Compactions:   p.Compact.Count,
+		Flushes:       p.Flush.Count,
+		DebtBytes:     p.Compact.EstimatedDebt,
+	}
+	s.gate.mu.Lock()
+	m.Waiting = len(s.gate.queue)
+	s.gate.mu.Unlock()
+	s.spaces.mu.Lock()
+	m.Spaces = len(s.spaces.byID)
+	s.spaces.mu.Unlock()
+	return m
+}
+
+// turnClock is the clock of a write set that was never told the time.
+func turnClock() int64 { return time.Now().UnixMilli() }

@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/zeebo/xxh3"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// NewActorID makes an id for a new life of the actor: its slot from the hash of
+// the identity, the time, and 74 random bits.
+func (s *Store) NewActorID(i Identity) keyspace.ActorID {
+	var random [10]byte
+	rand.Read(random[:]) // never fails
+	return keyspace.NewActorID(Slot(i), uint32(time.Now().Unix()), random)
+}
+
+// Slot returns the hash slot of an actor: xxh3-64 of its identity modulo
+// keyspace.Slots.
+func Slot(i Identity) uint16 {
+	var buf [128]byte
+	return uint16(xxh3.Hash(keyspace.AppendSlotInput(buf[:0], i.Namespace, i.Type, i.Key)) % keyspace.Slots)
+}
+
+// Lookup returns the id of the actor with this name, and false if there is none.
+func (s *Store) Lookup(i Identity) (keyspace.ActorID, bool, error) {
+	if err := s.enter(); err != nil {
+		return keyspace.ActorID{}, false, err
+	}
+	defer s.leave()
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendDirectoryRow(row.b[:0], i.Namespace, i.Type, i.Key)
+	return directoryEntry(s.db, row.b)
+}
+
+func directoryEntry(r reader, row []byte) (id keyspace.ActorID, ok bool, err error) {
+	ok, err = get(r, row, func(value []byte) (err error) {
+		id, err = parseDirectory(value)
+		return err
+	})
+	return id, ok, err
+}
+
+// Identity returns the name of an actor and when it was created, in Unix ms. It
+// returns false for an actor that does not exist or was destroyed.
+func (s *Store) Identity(id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
+	if err := s.enter(); err != nil {
+		return Identity{}, 0, false, err
+	}
+	defer s.leave()
+	return s.identity(id)
+}
+
+func (s *Store) identity(id keyspace.ActorID) (i Identity, created int64, ok bool, err error) {
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendIdentityRow(row.b[:0], id)
+	ok, err = get(s.db, row.b, func(value []byte) (err error) {
+		i, created, err = parseIdentity(value)
+		return err
+	})
+	return i, created, ok, err
+}
+
+// Tombstone returns what remains of a destroyed actor, and false if the actor
+// was not destroyed.
+func (s *Store) Tombstone(id keyspace.ActorID) (t Tombstone, ok bool, err error) {
+	if err := s.enter(); err != nil {
+		return Tombstone{}, false, err
+	}
+	defer s.leave()
+	return s.tombstone(id)
+}
+
+func (s *Store) tombstone(id keyspace.ActorID) (t Tombstone, ok bool, err error) {
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendTombstoneRow(row.b[:0], id)
+	ok, err = get(s.db, row.b, func(value []byte) (err error) {
+		t, err = parseTombstone(value)
+		return err
+	})
+	return t, ok, err
+}
+
+// ActorsQuery selects actors of one namespace.
+type ActorsQuery struct {
+	Namespace string
+	Type      string   // empty: all types
+	Prefix    []string // first parts of the key; only with a Type
+	Limit     int      // 0: DefaultActors
+	Cursor    string   // of the page before
+}
+
+// DefaultActors is how many actors a page has if the query sets no limit.
+const DefaultActors = 256
+
+// ActorEntry is an actor in the directory.
+type ActorEntry struct {
+	ID       keyspace.ActorID
+	Identity Identity
+	Head     Head
+}
+
+// ActorsPage is a part of the directory. Cursor is empty on the last page.
+type ActorsPage struct {
+	Actors []ActorEntry
+	Cursor string
+}
+
+// Actors lists actors in the order of type and key, from one consistent state of
+// the store. An actor created or destroyed between two pages may be missed or
+// seen.
+func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
+	if err := s.enter(); err != nil {
+		return ActorsPage{}, err
+	}
+	defer s.leave()
+	limit := q.Limit
+	if limit <= 0 {
+		limit = DefaultActors
+	}
+	if q.Type == "" {
+		q.Prefix = nil
+	}
+	start := keyspace.AppendDirectoryPrefix(nil, q.Namespace, q.Type, q.Prefix)
+	end := keyspace.TupleEnd(start)
+	if q.Cursor != "" {
+		after, err := base64.RawURLEncoding.DecodeString(q.Cursor)
+		if err != nil || len(after) <= len(start) || string(after[:len(start)]) != string(start) {
+			if err != nil || string(after) != string(start) {
+				return ActorsPage{}, fmt.Errorf("engine: cursor %q does not belong to this query", q.Cursor)
+			}
+		}
+		start = append(after, 0)
+	}
+	snapshot := s.db.NewSnapshot()
+	defer snapshot.Close()
+	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+	if err != nil {
+		return ActorsPage{}, err
+	}
+	var page ActorsPage
+	var last []byte
+	err = func() error {
+		for ok := it.First(); ok; ok = it.Next() {
+			if len(page.Actors) == limit {
+				page.Cursor = base64.RawURLEncoding.EncodeToString(last)
+				return nil
+			}
+			e, err := actorEntry(snapshot, it)
+			if err != nil {
+				return err
+			}
+			page.Actors = append(page.Actors, e)
+			last = append(last[:0], it.Key()...)
+		}
+		return it.Error()
+	}()
+	if err := errors.Join(err, it.Close()); err != nil {
+		return ActorsPage{}, err
+	}
+	return page, nil
+}
+
+func actorEntry(r reader, it *pebble.Iterator) (e ActorEntry, err error) {
+	i := &e.Identity
+	if i.Namespace, i.Type, i.Key, err = keyspace.ParseDirectoryRow(it.Key()); err != nil {
+		return e, &CorruptError{Row: clone(it.Key()), Reason: err.Error()}
+	}
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return e, err
+	}
+	if e.ID, err = parseDirectory(value); err != nil {
+		return e, at(it.Key(), err)
+	}
+	h, _, err := readHead(r, e.ID)
+	e.Head = h.Head
+	return e, err
+}
+
+func readHead(r reader, id keyspace.ActorID) (h head, ok bool, err error) {
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendHeadRow(row.b[:0], id)
+	ok, err = get(r, row.b, func(value []byte) (err error) {
+		h, err = parseHead(value)
+		return err
+	})
+	return h, ok, err
+}
+
+// takeName makes sure that the name a write set creates is free, and keeps it
+// from other commits until release is called: of two spaces that create the same
+// name, the second to commit gets ErrExists.
+func (s *Store) takeName(w *WriteSet) (release func(), err error) {
+	if w.created == nil {
+		return func() {}, nil
+	}
+	row := keyspace.AppendDirectoryRow(nil, w.created.Namespace, w.created.Type, w.created.Key)
+	name := string(row)
+	s.names.mu.Lock()
+	_, taken := s.names.taken[name]
+	if !taken {
+		s.names.taken[name] = struct{}{}
+	}
+	s.names.mu.Unlock()
+	if taken {
+		return nil, ErrExists
+	}
+	release = func() {
+		s.names.mu.Lock()
+		delete(s.names.taken, name)
+		s.names.mu.Unlock()
+	}
+	_, taken, err = directoryEntry(s.db, row)
+	if err == nil && taken {
+		err = ErrExists
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// Disk is a filesystem in memory that knows which of its bytes were synced. A
+// store on a Disk behaves as on a real one, in a testing/synctest bubble too;
+// Crash shows what a power cut would leave. It is for tests and caches.
+//
+// A Disk may be used by several goroutines.
+type Disk struct {
+	mem  *vfs.MemFS
+	fs   vfs.FS
+	hook atomic.Pointer[func(op, path string) error]
+}
+
+// NewDisk returns an empty disk.
+func NewDisk() *Disk { return newDisk(vfs.NewCrashableMem()) }
+
+func newDisk(mem *vfs.MemFS) *Disk {
+	d := &Disk{mem: mem}
+	d.fs = errorfs.Wrap(mem, errorfs.InjectorFunc(d.inject))
+	return d
+}
+
+// Crash returns a copy of the disk as a power cut at this moment would leave it:
+// everything that was synced, and of the rest each block and directory entry
+// with a probability of unsyncedPercent (0 to 100), drawn from seed. The disk
+// itself, and a store on it, go on untouched. Free space and faults are not
+// copied.
+func (d *Disk) Crash(seed uint64, unsyncedPercent int) *Disk {
+	return newDisk(d.mem.CrashClone(vfs.CrashCloneCfg{
+		UnsyncedDataPercent: unsyncedPercent,
+		RNG:                 rand.New(rand.NewPCG(seed, 0)),
+	}))
+}
+
+// Fail makes the operations fail for which fault returns an error. op is one of
+// "create", "open", "open dir", "remove", "rename", "reuse", "mkdir", "lock",
+// "list", "stat", "usage", "close", "read", "write", "preallocate" and "sync".
+// fault is called by several goroutines at once and must not use the disk. Nil
+// ends all faults.
+func (d *Disk) Fail(fault func(op, path string) error) {
+	if fault == nil {
+		d.hook.Store(nil)
+		return
+	}
+	d.hook.Store(&fault)
+}
+
+// SetFree sets the free space, in bytes, that the disk reports; before the
+// first call it has no bounds. It does not limit what can be written.
+func (d *Disk) SetFree(free uint64) {
+	d.mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: 1 << 40, UsedBytes: 1<<40 - min(free, 1<<40)})
+}
+
+func (d *Disk) inject(op errorfs.Op) error {
+	fault := d.hook.Load()
+	if fault == nil {
+		return nil
+	}
+	return (*fault)(opName(op.Kind), op.Path)
+}
+
+func opName(k errorfs.OpKind) string {
+	switch k {
+	case errorfs.OpCreate:
+		return "create"
+	case errorfs.OpOpen:
+		return "open"
+	case errorfs.OpOpenDir:
+		return "open dir"
+	case errorfs.OpRemove, errorfs.OpRemoveAll:
+		return "remove"
+	case errorfs.OpRename, errorfs.OpLink:
+		return "rename"
+	case errorfs.OpReuseForWrite:
+		return "reuse"
+	case errorfs.OpMkdirAll:
+		return "mkdir"
+	case errorfs.OpLock:
+		return "lock"
+	case errorfs.OpList:
+		return "list"
+	case errorfs.OpStat, errorfs.OpFileStat:
+		return "stat"
+	case errorfs.OpGetDiskUsage:
+		return "usage"
+	case errorfs.OpFileClose:
+		return "close"
+	case errorfs.OpFileRead, errorfs.OpFileReadAt:
+		return "read"
+	case errorfs.OpFileWrite, errorfs.OpFileWriteAt:
+		return "write"
+	case errorfs.OpFilePreallocate:
+		return "preallocate"
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileFlush:
+		return "sync"
+	default:
+		return fmt.Sprintf("operation %d", k)
+	}
+}
+
+// freeSpace refuses commits while the disk is nearly full. It looks at the disk
+// when a commit asks and the last look was a second ago or more, so an idle
+// store costs nothing and a busy one a system call a second.
+type freeSpace struct {
+	fs    vfs.FS
+	dir   string
+	min   uint64
+	start time.Time
+	next  atomic.Int64 // nanoseconds after start
+	full  atomic.Bool
+}
+
+const freeSpaceInterval = time.Second
+
+// init sets the watermark; zero means the default for the disk.
+func (f *freeSpace) init(fs vfs.FS, dir string, minimum uint64) {
+	f.fs, f.dir, f.start = fs, dir, time.Now()
+	f.min = minimum
+	if minimum == 0 {
+		f.min = DefaultMinFreeBytes
+		if usage, err := fs.GetDiskUsage(dir); err == nil {
+			f.min = max(min(f.min, usage.TotalBytes/16), 1<<20)
+		}
+	}
+}
+
+// check returns ErrDiskFull if the disk is nearly full. A disk that cannot say
+// has room.
+func (f *freeSpace) check() error {
+	now := int64(time.Since(f.start))
+	if next := f.next.Load(); now >= next && f.next.CompareAndSwap(next, now+int64(freeSpaceInterval)) {
+		usage, err := f.fs.GetDiskUsage(f.dir)
+		f.full.Store(err == nil && usage.AvailBytes < f.min)
+	}
+	if f.full.Load() {
+		return ErrDiskFull
+	}
+	return nil
+}

@@ -1,0 +1,22 @@
+// Package engine keeps the keyspaces of actors in one Pebble database per node.
+// It is the only package that imports Pebble.
+//
+// A [Store] is the database. A [Space] is the keyspace of one awake actor, and
+// its [WriteSet] collects what the actor's turns write, on top of what is
+// stored; [Space.Commit] makes the write set one atomic batch. Commit returns as
+// soon as the batch can be read, and calls back when it is durable, so an actor
+// runs its next turns while the disk syncs, and what must not leave the node
+// before it is durable waits for the callback. A [Snapshot] reads the last
+// commit from any goroutine.
+//
+// Beside the actors' own rows, a commit can change rows of the node: the
+// directory ([Store.Lookup]), the wake index ([Store.Wakes]) and the outbox
+// ([Store.Outbox]). Their bytes, like those of all rows, are in package
+// keyspace.
+//
+// The cost model, for rows in the cache: a commit of a state is three rows and
+// reads nothing; a Put of another key reads its metadata row first, unless the
+// caller knows that it is new; a Get is one read for the metadata and one for
+// each of up to two chunks of 10,000 bytes, an iterator for more; a list is one
+// iterator.
+package engine

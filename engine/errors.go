@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of a store. Test for them with errors.Is.
+var (
+	// ErrClosed is returned by every call on a closed store, space or snapshot.
+	ErrClosed = errors.New("engine: closed")
+
+	// ErrFenced is returned to a space that is no longer the latest one opened
+	// for its actor. It can never commit again.
+	ErrFenced = errors.New("engine: fenced by a newer activation of the actor")
+
+	// ErrExists is returned when the name of an actor is taken, by Create or, if
+	// another space took it meanwhile, by Commit.
+	ErrExists = errors.New("engine: an actor with this name exists")
+
+	// ErrDestroyed is returned for an actor that was destroyed.
+	ErrDestroyed = errors.New("engine: the actor was destroyed")
+
+	// ErrDiskFull is returned by Commit while the disk has less free space than
+	// Options.MinFreeBytes. Nothing was written; the write set is kept and the
+	// commit can be tried again. Reads go on.
+	ErrDiskFull = errors.New("engine: the disk is nearly full")
+
+	// ErrReadOnly is returned by Commit after an I/O error: what is on disk can
+	// no longer be told, so nothing is written until the store is opened again.
+	// The returned error wraps the cause too; see Store.Err.
+	ErrReadOnly = errors.New("engine: the store is read-only after an I/O error")
+
+	// ErrFormat is returned by Open for a store written by a newer version.
+	ErrFormat = errors.New("engine: the store has a newer format than this version understands")
+
+	// ErrLocked is returned by Open while another process, or another Store of
+	// this one, has the directory open.
+	ErrLocked = errors.New("engine: the directory is in use by another process")
+
+	// ErrReserved is returned for a write to a key that the engine maintains
+	// itself (keyspace.KindExpiry), and for an empty key.
+	ErrReserved = errors.New("engine: the key is reserved")
+)
+
+// What a LimitError is about.
+const (
+	LimitKey      = "key"
+	LimitValue    = "value"
+	LimitWriteSet = "write set"
+)
+
+// LimitError is returned when something is larger than the store allows. The
+// call that returned it changed nothing.
+type LimitError struct {
+	What   string // LimitKey, LimitValue or LimitWriteSet
+	Limit  int64  // bytes
+	Actual int64  // bytes
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("engine: %s of %d bytes is over the limit of %d", e.What, e.Actual, e.Limit)
+}
+
+// Is reports whether target is a LimitError about the same thing. An empty What
+// in target matches every limit.
+func (e *LimitError) Is(target error) bool {
+	t, ok := target.(*LimitError)
+	return ok && (t.What == "" || t.What == e.What)
+}
+
+// QuotaError is returned by Put when the actor's keys and values would take more
+// than its quota. The call changed nothing.
+type QuotaError struct {
+	Limit int64 // bytes that the actor may have
+	Used  int64 // bytes that it has, this write set included
+	Need  int64 // bytes that it would have
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("engine: the actor would have %d bytes, its quota is %d", e.Need, e.Limit)
+}
+
+// Is reports whether target is a QuotaError.
+func (e *QuotaError) Is(target error) bool {
+	_, ok := target.(*QuotaError)
+	return ok
+}
+
+// CorruptError is returned when a row of the store is not what the engine
+// writes.
+type CorruptError struct {
+	Row    []byte // nil if unknown
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	if e.Row == nil {
+		return "engine: corrupt row: " + e.Reason
+	}
+	return fmt.Sprintf("engine: corrupt row %x: %s", e.Row, e.Reason)
+}
+
+// Is reports whether target is a CorruptError.
+func (e *CorruptError) Is(target error) bool {
+	_, ok := target.(*CorruptError)
+	return ok
+}
+
+// at returns err with the row set, if it is a CorruptError.
+func at(row []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	var corrupt *CorruptError
+	if errors.As(err, &corrupt) && corrupt.Row == nil {
+		corrupt.Row = append([]byte(nil), row...)
+	}
+	return err
+}

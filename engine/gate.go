@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// gateLimit is how many commits may wait to become durable. Pebble's own limit
+// is 4095 syncs in its log's queue; beyond this one Commit blocks.
+const gateLimit = 4096
+
+// gate tells commits, in order, when they are durable. Its claims:
+//
+//  1. Tickets of one space are told in the order of its commits, each exactly
+//     once, from one goroutine.
+//  2. A ticket is told nil only if its batch and all batches of the space
+//     before it are on stable storage (or, with NoSync, applied) and the store
+//     had not failed by then.
+//  3. After the first error every later ticket gets the error too.
+//
+// The order between spaces is the order in which they came, which may differ
+// from the order in the log; waiting for a later record first is harmless,
+// since the log is synced in order.
+//
+// One goroutine serves all commits: one per commit would cost more than the
+// commit, and would have to be put back into order.
+type gate struct {
+	mu     sync.Mutex
+	work   sync.Cond // the queue is not empty, or closed
+	room   sync.Cond // the queue is not full
+	queue  []ticket
+	closed bool
+	idle   bool          // the goroutine waits for work
+	done   chan struct{} // closed when the goroutine has ended
+}
+
+// ticket is one commit that waits.
+type ticket struct {
+	batch  *pebble.Batch // nil if there was nothing to write
+	space  *Space
+	notify func(error) // nil if nobody asked
+	upTo   Version
+	outbox outboxSpan
+}
+
+func (g *gate) start(s *Store) {
+	g.work.L, g.room.L = &g.mu, &g.mu
+	g.done = make(chan struct{})
+	go func() {
+		defer close(g.done)
+		g.run(s)
+	}()
+}
+
+// add queues a ticket and blocks while the gate is full.
+func (g *gate) add(t ticket) {
+	g.mu.Lock()
+	for len(g.queue) >= gateLimit {
+		g.room.Wait()
+	}
+	g.queue = append(g.queue, t)
+	wake := g.idle
+	g.idle = false
+	g.mu.Unlock()
+	if wake {
+		g.work.Signal()
+	}
+}
+
+func (g *gate) run(s *Store) {
+	var taken []ticket
+	for {
+		g.mu.Lock()
+		for len(g.queue) == 0 && !g.closed {
+			g.idle = true
+			g.work.Wait()
+		}
+		if len(g.queue) == 0 {
+			g.mu.Unlock()
+			return
+		}
+		full := len(g.queue) >= gateLimit
+		taken, g.queue = g.queue, taken[:0]
+		g.mu.Unlock()
+		if full {
+			g.room.Broadcast()
+		}
+		synced := s.commits.settle()
+		for i := range taken {
+			s.pass(&taken[i], synced)
+			taken[i] = ticket{}
+		}
+		if cap(taken) > gateLimit/8 {
+			taken = nil
+		}
+	}
+}
+
+// close ends the goroutine when all tickets have been told. No ticket may be
+// added any more.
+func (g *gate) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.work.Signal()
+	<-g.done
+}
+
+// pass waits until a ticket's batch is durable and tells it.
+func (s *Store) pass(t *ticket, synced error) {
+	err := synced
+	if t.batch != nil {
+		if waitErr := s.commits.wait(t.batch); waitErr != nil {
+			s.fail(waitErr)
+			err = waitErr
+		}
+		t.batch.Close()
+	}
+	if failure := s.readOnly(); failure != nil {
+		err = failure
+	}
+	if err == nil {
+		t.space.durable.Store(uint64(t.upTo))
+		s.outbox.settle(t.outbox)
+	}
+	if t.notify != nil {
+		t.notify(err)
+	}
+}

@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// guardFS stands between Pebble and the disk and keeps an I/O error from ending
+// the process.
+//
+// Pebble cannot go on after an error of its log or its manifest: it panics with
+// locks held, or calls Fatalf, and after a Fatalf that returns it may remove
+// files that the manifest still names. So it never hears of such an error:
+//
+//  1. The first error of a file that is not a sstable freezes the disk. The
+//     store is told first, so that no commit is reported as durable after it:
+//     the sync that failed returns only when the gate can see the failure.
+//  2. On a frozen disk writes to those files, and all removals and renames,
+//     succeed without being done. What is on disk stays what a power cut at that
+//     moment would have left, and the next Open recovers from it as it does from
+//     a power cut. Nothing that Pebble does meanwhile can make it worse.
+//  3. Errors of sstables are passed on, because Pebble handles them: the flush
+//     or compaction is given up and tried again. It tries again at once, so the
+//     guard makes it wait.
+//  4. When a store that failed is closed, sstables are dropped too. A commit
+//     that waits inside Pebble for a flush that can never succeed would
+//     otherwise keep the store from closing.
+//
+// Until the store is open the guard passes everything on: Open returns errors.
+type guardFS struct {
+	vfs.FS
+	fail func(error)
+
+	armed     atomic.Bool // the store is open: claims 1 to 4 hold
+	frozen    atomic.Bool
+	abandoned atomic.Bool
+	retrying  atomic.Bool   // a sstable failed since the last one was created
+	closing   chan struct{} // closed by abandon: ends the wait of claim 3
+}
+
+// tableRetry is how long a flush or a compaction waits after an I/O error.
+const tableRetry = 100 * time.Millisecond
+
+func newGuard(fs vfs.FS, fail func(error)) *guardFS {
+	return &guardFS{FS: fs, fail: fail, closing: make(chan struct{})}
+}
+
+func isTable(name string) bool {
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
+}
+
+// freeze handles an error of a file that Pebble cannot lose.
+func (g *guardFS) freeze(op, name string, err error) {
+	g.fail(fmt.Errorf("engine: %s %s: %w", op, name, err))
+	g.frozen.Store(true)
+}
+
+// abandon makes every further write vanish.
+func (g *guardFS) abandon() {
+	g.frozen.Store(true)
+	if !g.abandoned.Swap(true) {
+		close(g.closing)
+	}
+}
+
+// open returns the file for writing that try opens, guarded.
+func (g *guardFS) open(op, name string, try func() (vfs.File, error)) (vfs.File, error) {
+	table := isTable(name)
+	if table {
+		g.waitToRetry()
+		if g.abandoned.Load() {
+			return discardFile{}, nil
+		}
+	} else if g.frozen.Load() {
+		return discardFile{}, nil
+	}
+	f, err := try()
+	switch {
+	case err == nil:
+		return &guardFile{File: f, g: g, name: name, table: table}, nil
+	case !g.armed.Load():
+		return nil, err
+	case table:
+		g.retrying.Store(true)
+		return nil, err
+	default:
+		g.freeze(op, name, err)
+		return discardFile{}, nil
+	}
+}
+
+func (g *guardFS) waitToRetry() {
+	if !g.retrying.Swap(false) {
+		return
+	}
+	timer := time.NewTimer(tableRetry)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-g.closing:
+	}
+}
+
+func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return g.open("create", name, func() (vfs.File, error) { return g.FS.Create(name, category) })
+}
+
+func (g *guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return g.open("reuse", newname, func() (vfs.File, error) { return g.FS.ReuseForWrite(oldname, newname, category) })
+}
+
+func (g *guardFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return g.open("open", name, func() (vfs.File, error) { return g.FS.OpenReadWrite(name, category, opts...) })
+}
+
+func (g *guardFS) OpenDir(name string) (vfs.File, error) {
+	return g.open("open", name, func() (vfs.File, error) { return g.FS.OpenDir(name) })
+}
+
+func (g *guardFS) Remove(name string) error {
+	if g.frozen.Load() {
+		return nil
+	}
+	return g.FS.Remove(name)
+}
+
+func (g *guardFS) RemoveAll(name string) error {
+	if g.frozen.Load() {
+		return nil
+	}
+	return g.FS.RemoveAll(name)
+}
+
+func (g *guardFS) Rename(oldname, newname string) error {
+	if g.frozen.Load() {
+		return nil
+	}
+	return g.FS.Rename(oldname, newname)
+}
+
+func (g *guardFS) Link(oldname, newname string) error {
+	if g.frozen.Load() {
+		return nil
+	}
+	return g.FS.Link(oldname, newname)
+}
+
+func (g *guardFS) Unwrap() vfs.FS { return g.FS }
+
+// guardFile is a file open for writing, or a directory open for its sync.
+type guardFile struct {
+	vfs.File
+	g     *guardFS
+	name  string
+	table bool
+}
+
+// dropped reports whether a write is not to be done.
+func (f *guardFile) dropped() bool {
+	if f.table {
+		return f.g.abandoned.Load()
+	}
+	return f.g.frozen.Load()
+}
+
+// result returns what Pebble is told about an error.
+func (f *guardFile) result(op string, err error) error {
+	switch {
+	case err == nil || !f.g.armed.Load():
+		return err
+	case f.table:
+		f.g.retrying.Store(true)
+		return err
+	default:
+		f.g.freeze(op, f.name, err)
+		return nil
+	}
+}
+
+func (f *guardFile) Write(p []byte) (int, error) {
+	if f.dropped() {
+		return len(p), nil
+	}
+	n, err := f.File.Write(p)
+	if err != nil {
+		if err = f.result("write", err); err == nil {
+			n = len(p)
+		}
+	}
+	return n, err
+}
+
+func (f *guardFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.dropped() {
+		return len(p), nil
+	}
+	n, err := f.File.WriteAt(p, off)
+	if err != nil {
+		if err = f.result("write", err); err == nil {
+			n = len(p)
+		}
+	}
+	return n, err
+}
+
+func (f *guardFile) Sync() error {
+	if f.dropped() {
+		return nil
+	}
+	return f.result("sync", f.File.Sync())
+}
+
+func (f *guardFile) SyncData() error {
+	if f.dropped() {
+		return nil
+	}
+	return f.result("sync", f.File.SyncData())
+}
+
+func (f *guardFile) SyncTo(length int64) (bool, error) {
+	if f.dropped() {
+		return false, nil
+	}
+	full, err := f.File.SyncTo(length)
+	return full, f.result("sync", err)
+}
+
+func (f *guardFile) Preallocate(offset, length int64) error {
+	if f.dropped() {
+		return nil
+	}
+	return f.result("preallocate", f.File.Preallocate(offset, length))
+}
+
+func (f *guardFile) Close() error { return f.result("close", f.File.Close()) }
+
+// discardFile is a file that Pebble believes it created on a frozen disk.
+type discardFile struct{}
+
+func (discardFile) Close() error                             { return nil }
+func (discardFile) Read([]byte) (int, error)                 { return 0, io.EOF }
+func (discardFile) ReadAt([]byte, int64) (int, error)        { return 0, io.EOF }
+func (discardFile) Write(p []byte) (int, error)              { return len(p), nil }
+func (discardFile) WriteAt(p []byte, off int64) (int, error) { return len(p), nil }
+func (discardFile) Preallocate(int64, int64) error           { return nil }
+func (discardFile) Stat() (vfs.FileInfo, error)              { return discardInfo{}, nil }
+func (discardFile) Sync() error                              { return nil }
+func (discardFile) SyncTo(int64) (bool, error)               { return false, nil }
+func (discardFile) SyncData() error                          { return nil }
+func (discardFile) Prefetch(int64, int64) error              { return nil }
+func (discardFile) Fd() uintptr                              { return vfs.InvalidFd }
+
+type discardInfo struct{}
+
+func (discardInfo) Name() string           { return "discarded" }
+func (discardInfo) Size() int64            { return 0 }
+func (discardInfo) Mode() os.FileMode      { return 0 }
+func (discardInfo) ModTime() time.Time     { return time.Time{} }
+func (discardInfo) IsDir() bool            { return false }
+func (discardInfo) Sys() any               { return nil }
+func (discardInfo) DeviceID() vfs.DeviceID { return vfs.DeviceID{} }

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Create gives the actor its name: with the commit, Lookup finds it. It returns
+// ErrExists if the name is taken or the actor has one. Another space may take
+// the name before this one commits; then Commit returns ErrExists.
+func (w *WriteSet) Create(i Identity) error {
+	s := w.space.store
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if w.destroyed != nil || w.space.head.Destroyed {
+		return ErrDestroyed
+	}
+	if w.created != nil {
+		return ErrExists
+	}
+	if w.space.head.Version > 0 {
+		if _, _, ok, err := s.identity(w.space.id); err != nil {
+			return err
+		} else if ok {
+			return ErrExists
+		}
+	}
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendDirectoryRow(row.b[:0], i.Namespace, i.Type, i.Key)
+	if _, ok, err := directoryEntry(s.db, row.b); err != nil {
+		return err
+	} else if ok {
+		return ErrExists
+	}
+	w.turn()
+	i.Key = slices.Clone(i.Key)
+	w.created = &i
+	return nil
+}
+
+// destruction is a Destroy that waits for its commit.
+type destruction struct {
+	tombstone Tombstone
+	kept      string // kinds that survive
+	named     bool   // there is a directory row to remove
+	again     bool   // the actor was destroyed before: only kept keys go
+}
+
+// Destroy removes everything of the actor: all keys but those of the kinds in
+// keep, its name, its identity. A tombstone remains. The rows go as ranges: the
+// cost does not depend on how many there are, except that kept keys are counted.
+// Rows of the wake index stay; see ClearWake.
+//
+// After it, keys of the kinds in keep can still be written and deleted (messages
+// that the actor sent wait for their targets); every other write returns
+// ErrDestroyed. The head, which says Destroyed, goes with the last kept key: when
+// that is deleted, or with another Destroy, which removes the kept keys (but for
+// those of the kinds that it keeps, if they were kept before).
+func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
+	s := w.space.store
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	d, before, err := w.destruction()
+	if err != nil {
+		return err
+	}
+	again := d.again || w.destroyed != nil
+	keep = slices.Clone(keep)
+	slices.Sort(keep)
+	var keys, bytes int64
+	for _, kind := range slices.Compact(keep) {
+		if again && strings.IndexByte(before, byte(kind)) < 0 {
+			continue
+		}
+		d.kept += string([]byte{byte(kind)})
+		start, end := keyspace.KindRange(kind)
+		n, size, err := w.measure(start, end)
+		if err != nil {
+			return err
+		}
+		keys, bytes = keys+n, bytes+size
+	}
+
+	w.turn()
+	if !again {
+		d.tombstone.Destroyed, d.tombstone.Version = w.now, w.version
+	}
+	from := []byte{}
+	for i := range len(d.kept) {
+		start, end := keyspace.KindRange(keyspace.Kind(d.kept[i]))
+		w.hide(from, start)
+		if from = end; from == nil {
+			break
+		}
+	}
+	if from != nil {
+		w.hide(from, nil)
+	}
+	w.keys, w.bytes = keys, bytes
+	w.created, w.destroyed = nil, &d
+	return nil
+}
+
+// destruction returns what a Destroy has to remove beside keys, and the kinds
+// that were kept by a Destroy before. REQUIRES: store.life.
+func (w *WriteSet) destruction() (d destruction, kept string, err error) {
+	switch {
+	case w.destroyed != nil: // in this set: what it does is done once
+		d = *w.destroyed
+		kept, d.kept = d.kept, ""
+	case w.space.head.Destroyed:
+		d.again, kept = true, w.space.head.kept
+	case w.created != nil:
+		d.tombstone.Identity = *w.created
+	default:
+		d.tombstone.Identity, _, d.named, err = w.space.store.identity(w.space.id)
+	}
+	return d, kept, err
+}
+
+// encode writes what a destruction leaves outside of the actor's keys.
+func (d *destruction) encode(id keyspace.ActorID, set func(row, value []byte), clear func(row []byte)) {
+	if d.again {
+		return
+	}
+	i := d.tombstone.Identity
+	if d.named {
+		clear(keyspace.AppendDirectoryRow(nil, i.Namespace, i.Type, i.Key))
+	}
+	clear(keyspace.AppendIdentityRow(nil, id))
+	set(keyspace.AppendTombstoneRow(nil, id), d.tombstone.append(nil))
+}
+
+// writable returns ErrDestroyed for a key that may no longer be written.
+func (w *WriteSet) writable(key []byte) error {
+	kept := w.space.head.kept
+	if w.destroyed != nil {
+		kept = w.destroyed.kept
+	} else if !w.space.head.Destroyed {
+		return nil
+	}
+	if strings.IndexByte(kept, key[0]) < 0 {
+		return ErrDestroyed
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// ListQuery selects logical keys. The zero query is all keys, from the first.
+type ListQuery struct {
+	Prefix   []byte // keys that begin with it; instead of Start and End
+	Start    []byte // first key of the range
+	End      []byte // first key after the range; nil has no bound
+	Reverse  bool   // from the last key of the range to the first
+	Limit    int    // entries; 0 is Limits.ListEntries
+	MaxBytes int    // bytes of keys and values; 0 is Limits.ListBytes. A first entry is returned even if it is larger
+	KeysOnly bool   // leave values out; they do not count against MaxBytes
+	After    []byte // Next of the page before, with an otherwise equal query
+}
+
+// Page is a part of a list. Next is nil if there are no more entries.
+type Page struct {
+	Entries []Entry
+	Next    []byte
+}
+
+// bounds returns the range that is left of the query.
+func (q *ListQuery) bounds() (start, end []byte) {
+	start, end = q.Start, q.End
+	if q.Prefix != nil {
+		start, end = q.Prefix, keyspace.Successor(q.Prefix)
+	}
+	if q.After == nil {
+		return start, end
+	}
+	if q.Reverse {
+		if end == nil || bytes.Compare(q.After, end) < 0 {
+			end = q.After
+		}
+		return start, end
+	}
+	if bytes.Compare(q.After, start) >= 0 {
+		start = append(clone(q.After), 0)
+	}
+	return start, end
+}
+
+// view is what a list reads: the store, and for a write set what lies over it.
+type view struct {
+	store   reader
+	id      keyspace.ActorID
+	empty   bool     // the store has nothing of the actor
+	overlay *overlay // may be nil
+	ranges  []span
+}
+
+func (w *WriteSet) view() view {
+	sp := w.space
+	return view{store: sp.store.db, id: sp.id, empty: sp.head.Keys == 0 && sp.head.Version == 0, overlay: w.overlay, ranges: w.ranges}
+}
+
+// merged walks over the keys of a view in order.
+type merged struct {
+	view
+	reverse bool
+	c       *cursor // nil if the store has nothing
+	slots   []int32 // of the range, in key order
+	pending bool    // the cursor stands on key, which is not consumed
+
+	key  []byte // current key; valid until next
+	slot *slot  // that has it; nil if the store does
+}
+
+func (v view) merge(start, end []byte, reverse bool) (*merged, error) {
+	m := &merged{view: v, reverse: reverse}
+	if end != nil && bytes.Compare(start, end) >= 0 {
+		return m, nil
+	}
+	if v.overlay != nil {
+		m.slots = v.overlay.within(start, end)
+	}
+	if !v.empty {
+		var err error
+		if m.c, err = newCursor(v.store, v.id, start, end, reverse); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *merged) close() error {
+	if m.c == nil {
+		return nil
+	}
+	return m.c.close()
+}
+
+// next moves to the next key that is not deleted.
+func (m *merged) next() (bool, error) {
+	if m.pending {
+		m.pending = false
+		if err := m.c.skip(); err != nil {
+			return false, err
+		}
+	}
+	for {
+		var sl *slot
+		if len(m.slots) > 0 {
+			i := m.slots[0]
+			if m.reverse {
+				i = m.slots[len(m.slots)-1]
+			}
+			sl = &m.overlay.slots[i]
+		}
+		stored := m.c != nil && m.c.valid
+		if sl == nil && !stored {
+			return false, nil
+		}
+		order := -1 // the slot comes first
+		switch {
+		case sl == nil:
+			order = 1
+		case stored:
+			order = bytes.Compare(sl.key, m.c.key)
+			if m.reverse {
+				order = -order
+			}
+		}
+		if order > 0 {
+			if i := spanOf(m.ranges, m.c.key); i >= 0 {
+				if err := m.c.jump(m.id, m.ranges[i]); err != nil {
+					return false, err
+				}
+				continue
+			}
+			m.key, m.slot, m.pending = m.c.key, nil, true
+			return true, nil
+		}
+		if order == 0 {
+			if err := m.c.skip(); err != nil {
+				return false, err
+			}
+		}
+		if m.reverse {
+			m.slots = m.slots[:len(m.slots)-1]
+		} else {
+			m.slots = m.slots[1:]
+		}
+		if sl.live {
+			m.key, m.slot = sl.key, sl
+			return true, nil
+		}
+	}
+}
+
+// load returns the metadata of the current key and, unless mem is nil, its value
+// in mem. The key stays valid until next.
+func (m *merged) load(mem *arena) (metadata, []byte, error) {
+	if m.slot != nil {
+		if mem == nil {
+			return m.slot.meta, nil, nil
+		}
+		return m.slot.meta, mem.copy(m.slot.value), nil
+	}
+	return m.c.load(mem)
+}
+
+// list returns a page of a view as of now.
+func (v view) list(q ListQuery, now int64, limits *Limits) (page Page, err error) {
+	limit, maxBytes := q.Limit, q.MaxBytes
+	if limit <= 0 {
+		limit = limits.ListEntries
+	}
+	if maxBytes <= 0 {
+		maxBytes = limits.ListBytes
+	}
+	start, end := q.bounds()
+	m, err := v.merge(start, end, q.Reverse)
+	if err != nil {
+		return Page{}, err
+	}
+	defer func() {
+		if err = errors.Join(err, m.close()); err != nil {
+			page = Page{}
+		}
+	}()
+	var mem arena
+	values := &mem
+	if q.KeysOnly {
+		values = nil
+	}
+	size := 0
+	for {
+		ok, err := m.next()
+		if !ok || err != nil {
+			return page, err
+		}
+		full := len(page.Entries) >= limit || size >= maxBytes
+		if full {
+			// Only whether there is one more entry is left to say.
+			values = nil
+		}
+		before := mem.mark()
+		meta, value, err := m.load(values)
+		if err != nil {
+			return page, err
+		}
+		if meta.expired(now) {
+			mem.rewind(before)
+			continue
+		}
+		more := len(m.key) + len(value)
+		if full || (len(page.Entries) > 0 && size+more > maxBytes) {
+			page.Next = clone(page.Entries[len(page.Entries)-1].Key)
+			return page, nil
+		}
+		size += more
+		e := Entry{Key: mem.copy(m.key), Value: value}
+		e.describe(&meta)
+		page.Entries = append(page.Entries, e)
+	}
+}
+
+// List returns entries in the order of their keys, this set's changes included.
+// The memory of the entries is the caller's to keep.
+func (w *WriteSet) List(q ListQuery) (Page, error) {
+	s := w.space.store
+	if err := s.enter(); err != nil {
+		return Page{}, err
+	}
+	defer s.leave()
+	return w.view().list(q, w.clock(), w.space.limits)
+}
+
+// eachStored visits the keys in a range that the store has and no hidden range
+// of the set hides, slots or not.
+func (w *WriteSet) eachStored(start, end []byte, visit func(key []byte, m *metadata) error) error {
+	s := w.space.store
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	v := w.view()
+	v.overlay = nil
+	return v.each(start, end, visit)
+}
+
+// each visits all keys of a range, expired ones too.
+func (v view) each(start, end []byte, visit func(key []byte, m *metadata) error) error {
+	m, err := v.merge(start, end, false)
+	if err != nil {
+		return err
+	}
+	for {
+		ok, err := m.next()
+		if !ok || err != nil {
+			return errors.Join(err, m.close())
+		}
+		meta, _, err := m.load(nil)
+		if err == nil {
+			err = visit(m.key, &meta)
+		}
+		if err != nil {
+			return errors.Join(err, m.close())
+		}
+	}
+}
+
+// measure counts the keys of a range as they count for the actor.
+func (w *WriteSet) measure(start, end []byte) (keys, bytes int64, err error) {
+	err = w.view().each(start, end, func(key []byte, m *metadata) error {
+		if keyspace.Kind(key[0]) != keyspace.KindExpiry {
+			keys++
+			bytes += int64(len(key)) + int64(m.size)
+		}
+		return nil
+	})
+	return keys, bytes, err
+}

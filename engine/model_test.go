@@ -1,0 +1,677 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// modelEntry is a key of the model.
+type modelEntry struct {
+	value           string
+	version         Version
+	created, expire int64
+}
+
+// model is one actor as a Go map: what the engine must agree with.
+type model struct {
+	entries map[string]modelEntry
+	version Version
+	now     int64
+	records int
+}
+
+func (m *model) clone() *model {
+	c := *m
+	c.entries = maps.Clone(m.entries)
+	return &c
+}
+
+func (e modelEntry) gone(now int64) bool { return e.expire != 0 && e.expire <= now }
+
+func (m *model) size() (keys, bytes int64) {
+	for k, e := range m.entries {
+		keys++
+		bytes += int64(len(k) + len(e.value))
+	}
+	return keys, bytes
+}
+
+func (m *model) put(key, value []byte, expire int64) {
+	e := modelEntry{string(value), m.version, m.now, expire}
+	if was, ok := m.entries[string(key)]; ok && !was.gone(m.now) {
+		e.created = was.created
+	}
+	m.entries[string(key)] = e
+}
+
+func (m *model) delete(key []byte) bool {
+	e, ok := m.entries[string(key)]
+	delete(m.entries, string(key))
+	return ok && !e.gone(m.now)
+}
+
+func (m *model) deleteRange(start, end []byte) int64 {
+	n := int64(0)
+	for k := range m.entries {
+		if k >= string(start) && (end == nil || k < string(end)) && m.delete([]byte(k)) {
+			n++
+		}
+	}
+	return n
+}
+
+// list returns the keys of the range in order, expired ones left out.
+func (m *model) list(start, end []byte, reverse bool) []string {
+	var keys []string
+	for k, e := range m.entries {
+		if k >= string(start) && (end == nil || k < string(end)) && !e.gone(m.now) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	if reverse {
+		slices.Reverse(keys)
+	}
+	return keys
+}
+
+// walker does random operations on a space and on a model of it.
+type walker struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	space *Space
+	model *model
+	depth int // of turns in turns
+}
+
+// randomKey draws from few keys, full of the bytes that are hard: 00 and FF.
+func (w *walker) randomKey() []byte {
+	kinds := []keyspace.Kind{keyspace.KindPersisted, keyspace.KindUserKV, keyspace.KindUserKV, keyspace.KindQueueMessages, keyspace.KindSQLite, keyspace.KindOutgoing, 0xFF}
+	key := []byte{byte(kinds[w.rnd.IntN(len(kinds))])}
+	for range w.rnd.IntN(4) {
+		key = append(key, []byte{0x00, 0x01, 0x7F, 0xFE, 0xFF}[w.rnd.IntN(5)])
+	}
+	return key
+}
+
+func (w *walker) randomValue() []byte {
+	var n int
+	switch w.rnd.IntN(12) {
+	case 0:
+		n = 0
+	case 1:
+		n = ChunkSize*w.rnd.IntN(4) + w.rnd.IntN(3)
+	default:
+		n = w.rnd.IntN(100)
+	}
+	value := make([]byte, n)
+	for i := range value {
+		value[i] = byte(w.rnd.Uint32())
+	}
+	return value
+}
+
+func (w *walker) randomRange() (start, end []byte) {
+	start, end = w.randomKey(), w.randomKey()
+	switch w.rnd.IntN(6) {
+	case 0:
+		start = nil
+	case 1:
+		end = nil
+	case 2:
+		start = start[:1]
+		end = keyspace.Successor(start)
+	}
+	if end != nil && bytes.Compare(start, end) > 0 {
+		start, end = end, start
+	}
+	return start, end
+}
+
+// fill puts many keys, so that ranges of many are deleted too.
+func (w *walker) fill() {
+	for i := range 150 {
+		key := fmt.Appendf([]byte{byte(keyspace.KindUserKV)}, "fill %03d", i)
+		w.put(key, key, 0)
+	}
+}
+
+func (w *walker) put(key, value []byte, expire int64) {
+	w.model.put(key, value, expire)
+	if err := w.space.Writes().Put(key, value, PutOptions{ExpireAt: expire}); err != nil {
+		w.t.Fatalf("put: %v", err)
+	}
+}
+
+// step does one operation that changes nothing outside of the write set.
+func (w *walker) step() {
+	set, m := w.space.Writes(), w.model
+	switch op := w.rnd.IntN(100); {
+	case op < 35:
+		expire := int64(0)
+		if w.rnd.IntN(5) == 0 {
+			expire = m.now + int64(w.rnd.IntN(20)) - 5
+		}
+		w.put(w.randomKey(), w.randomValue(), expire)
+	case op < 50:
+		key := w.randomKey()
+		want := m.delete(key)
+		if got, err := set.Delete(key); err != nil || got != want {
+			w.t.Fatalf("delete %x: %v, error %v, want %v", key, got, err, want)
+		}
+	case op < 55:
+		start, end := w.randomRange()
+		want := m.deleteRange(start, end)
+		if got, err := set.DeleteRange(start, end); err != nil || got != want {
+			w.t.Fatalf("delete range %x %x: %d, error %v, want %d", start, end, got, err, want)
+		}
+	case op < 57:
+		w.fill()
+	case op < 75:
+		w.checkGet(set, w.randomKey())
+	case op < 90:
+		w.checkList(set)
+	case op < 93:
+		w.checkExpired()
+	case op < 95:
+		if err := set.Outbox(fmt.Appendf(nil, "record %d", m.records), nil); err != nil {
+			w.t.Fatal(err)
+		}
+		m.records++
+	default:
+		before := m.clone()
+		savepoint := set.Savepoint()
+		w.advance()
+		w.depth++
+		for range w.rnd.IntN(8) {
+			w.step()
+		}
+		w.depth--
+		if w.depth == 0 && w.rnd.IntN(2) == 0 {
+			kept, split, err := w.space.CommitBefore(savepoint, nil)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if split && w.space.Head().Version != before.version {
+				w.t.Fatalf("version %d of the part before the turn, want %d", w.space.Head().Version, before.version)
+			}
+			savepoint = kept
+			for range w.rnd.IntN(4) {
+				w.depth++
+				w.step()
+				w.depth--
+			}
+		}
+		if w.rnd.IntN(2) == 0 {
+			set.Rollback(savepoint)
+			w.model = before
+		}
+	}
+	w.checkCounts()
+}
+
+func (w *walker) advance() {
+	w.model.now += int64(w.rnd.IntN(5))
+	w.model.version++
+	if v := w.space.Writes().Advance(w.model.now); v != w.model.version {
+		w.t.Fatalf("version %d, want %d", v, w.model.version)
+	}
+}
+
+func (w *walker) checkCounts() {
+	keys, bytes := w.model.size()
+	if set := w.space.Writes(); set.Keys() != keys || set.Size() != bytes {
+		w.t.Fatalf("%d keys of %d bytes, want %d of %d", set.Keys(), set.Size(), keys, bytes)
+	}
+}
+
+func (w *walker) checkGet(g getter, key []byte) {
+	e, ok, err := g.Get(key)
+	want, exists := w.model.entries[string(key)]
+	exists = exists && !want.gone(w.model.now)
+	if err != nil || ok != exists {
+		w.t.Fatalf("get %x: found %v, error %v, want %v", key, ok, err, exists)
+	}
+	if ok {
+		w.checkEntry(e, want)
+	}
+}
+
+func (w *walker) checkEntry(e Entry, want modelEntry) {
+	if string(e.Value) != want.value || e.Version != want.version || e.Created != want.created || e.Expire != want.expire || e.Size != len(want.value) {
+		w.t.Fatalf("entry %x: %d bytes %+v, want %d bytes %+v", e.Key, len(e.Value), e.Version, len(want.value), want.version)
+	}
+}
+
+type lister interface {
+	List(ListQuery) (Page, error)
+}
+
+// checkList reads a range page by page.
+func (w *walker) checkList(l lister) {
+	start, end := w.randomRange()
+	q := ListQuery{Start: start, End: end, Reverse: w.rnd.IntN(2) == 0, KeysOnly: w.rnd.IntN(4) == 0}
+	if w.rnd.IntN(3) == 0 {
+		q.Prefix = w.randomKey()
+		start, end = q.Prefix, keyspace.Successor(q.Prefix)
+	}
+	switch w.rnd.IntN(3) {
+	case 0:
+		q.Limit = 1 + w.rnd.IntN(20)
+	case 1:
+		q.MaxBytes = 1 + w.rnd.IntN(30000)
+	}
+	want := w.model.list(start, end, q.Reverse)
+	for {
+		page, err := l.List(q)
+		if err != nil {
+			w.t.Fatalf("list %+v: %v", q, err)
+		}
+		size := 0
+		for i, e := range page.Entries {
+			if e.Key[0] == byte(keyspace.KindExpiry) {
+				continue // the index is the engine's business
+			}
+			if len(want) == 0 || string(e.Key) != want[0] {
+				w.t.Fatalf("list %+v: key %x, want the rest to be %x", q, e.Key, want)
+			}
+			size += len(e.Key) + len(e.Value)
+			if q.MaxBytes > 0 && i > 0 && size > q.MaxBytes {
+				w.t.Fatalf("list %+v: %d bytes", q, size)
+			}
+			if !q.KeysOnly {
+				w.checkEntry(e, w.model.entries[want[0]])
+			} else if e.Value != nil {
+				w.t.Fatal("list of keys has values")
+			}
+			want = want[1:]
+		}
+		if q.Limit > 0 && len(page.Entries) > q.Limit {
+			w.t.Fatalf("list %+v: %d entries", q, len(page.Entries))
+		}
+		if page.Next == nil {
+			break
+		}
+		if len(page.Entries) == 0 {
+			w.t.Fatalf("list %+v: an empty page that goes on", q)
+		}
+		q.After = page.Next
+	}
+	if len(want) > 0 {
+		w.t.Fatalf("list %+v misses %x", q, want)
+	}
+}
+
+func (w *walker) checkExpired() {
+	limit := 1 + w.rnd.IntN(5)
+	due, err := w.space.Writes().Expired(w.model.now, limit)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var want int
+	for _, e := range w.model.entries {
+		if e.gone(w.model.now) {
+			want++
+		}
+	}
+	if len(due) != min(want, limit) {
+		w.t.Fatalf("%d keys have expired, want %d", len(due), min(want, limit))
+	}
+	last := int64(-1 << 62)
+	for _, key := range due {
+		e, ok := w.model.entries[string(key)]
+		if !ok || !e.gone(w.model.now) || e.expire < last {
+			w.t.Fatalf("key %x expired at %d, %d is now, %d before", key, e.expire, w.model.now, last)
+		}
+		last = e.expire
+		if w.rnd.IntN(2) == 0 {
+			if was, err := w.space.Writes().Delete(key); err != nil || was {
+				w.t.Fatalf("delete of an expired key: %v, %v", was, err)
+			}
+			w.model.delete(key)
+		}
+	}
+}
+
+// checkAll compares everything.
+func (w *walker) checkAll(r interface {
+	getter
+	lister
+}) {
+	page, err := r.List(ListQuery{Limit: 1 << 20, MaxBytes: 1 << 30})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	want := w.model.list(nil, nil, false)
+	for _, e := range page.Entries {
+		if e.Key[0] == byte(keyspace.KindExpiry) {
+			continue
+		}
+		if len(want) == 0 || string(e.Key) != want[0] {
+			w.t.Fatalf("key %x, want %x", e.Key, want)
+		}
+		w.checkEntry(e, w.model.entries[want[0]])
+		want = want[1:]
+	}
+	if len(want) > 0 {
+		w.t.Fatalf("keys %x are missing", want)
+	}
+}
+
+// TestRandomOperationsAgreeWithAMap commits now and then, reopens spaces, and
+// compares write set, snapshot and store with the model.
+func TestRandomOperationsAgreeWithAMap(t *testing.T) {
+	eachMode(t, func(t *testing.T, o Options) {
+		for seed := range uint64(6) {
+			o.Disk = NewDisk()
+			s := mustOpen(t, o)
+			w := &walker{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: openSpace(t, s, 1), model: &model{entries: map[string]modelEntry{}, now: 1000}}
+			for range 40 {
+				w.advance()
+				for range w.rnd.IntN(25) {
+					w.step()
+				}
+				w.checkAll(w.space.Writes())
+				if w.rnd.IntN(3) == 0 {
+					w.advance()
+				}
+				commit(t, w.space)
+				w.checkCounts()
+				if h := w.space.Head(); h.Version != w.model.version {
+					t.Fatalf("version %d, want %d", h.Version, w.model.version)
+				}
+				sn := w.space.SnapshotAt(w.model.now)
+				w.checkAll(sn)
+				w.checkList(sn)
+				w.checkGet(sn, w.randomKey())
+				sn.Close()
+				switch w.rnd.IntN(8) {
+				case 0:
+					w.space.Close()
+					w.space = openSpace(t, s, 1)
+				case 1:
+					if err := s.db.Flush(); err != nil {
+						t.Fatal(err)
+					}
+				case 2:
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					s = mustOpen(t, o)
+					w.space = openSpace(t, s, 1)
+				}
+			}
+			if rows, _ := s.OutboxSize(); rows != int64(w.model.records) {
+				t.Fatalf("%d rows in the outbox, want %d", rows, w.model.records)
+			}
+			checkRows(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// checkRows reads every row of the store: each parses, no chunk is left over
+// from an older value, and each head counts exactly what is there.
+func checkRows(t testing.TB, s *Store) {
+	t.Helper()
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	var keys, bytes int64
+	chunks, size := 0, 0
+	for ok := it.First(); ok; ok = it.Next() {
+		row, err := keyspace.ParseRow(it.Key())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch row.Type {
+		case keyspace.RowData:
+			if row.Chunk != chunks {
+				t.Fatalf("chunk %d of %x, want %d", row.Chunk, row.Key, chunks)
+			}
+			chunks++
+			size += len(it.Value())
+		case keyspace.RowMetadata:
+			m, err := parseMetadata(it.Value())
+			if err != nil || int(m.chunks) != chunks || int(m.size) != size {
+				t.Fatalf("key %x: %d chunks of %d bytes, metadata %+v, error %v", row.Key, chunks, size, m, err)
+			}
+			if keyspace.Kind(row.Key[0]) != keyspace.KindExpiry {
+				keys++
+				bytes += int64(len(row.Key) + size)
+			}
+			chunks, size = 0, 0
+		case keyspace.RowHead:
+			h, err := parseHead(it.Value())
+			if err != nil || h.Keys != keys || h.Bytes != bytes {
+				t.Fatalf("head %+v, error %v; there are %d keys of %d bytes", h, err, keys, bytes)
+			}
+			keys, bytes = 0, 0
+		}
+	}
+	if err := it.Error(); err != nil {
+		t.Fatal(err)
+	}
+	if keys != 0 || chunks != 0 {
+		t.Fatalf("%d keys and %d chunks without a head", keys, chunks)
+	}
+}
+
+// history is what an actor's states were, by version, and which version was the
+// last to be told durable.
+type history struct {
+	mu     sync.Mutex
+	states map[Version]*model
+	acked  Version
+}
+
+// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed,
+// cuts the power of the memory disk at random moments with random amounts of
+// unsynced data kept, and compares what each cut leaves with the histories.
+func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
+	for _, name := range []string{"pipelined", "plain"} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(4) {
+				crashRun(t, modes()[name], seed)
+			}
+		})
+	}
+}
+
+const crashActors = 5
+
+func crashRun(t *testing.T, o Options, seed uint64) {
+	o.Disk = NewDisk()
+	o.MemTableBytes = 256 << 10 // flushes and log rotations while it runs
+	s := mustOpen(t, o)
+	defer s.Close()
+	histories := make([]*history, crashActors)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for n := range crashActors {
+		h := &history{states: map[Version]*model{0: {entries: map[string]modelEntry{}}}}
+		histories[n] = h
+		w := &walker{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(n))), space: openSpace(t, s, n), model: &model{entries: map[string]modelEntry{}}}
+		wg.Go(func() {
+			slots := make(chan struct{}, 16) // commits in flight
+			for i := 0; i < 400; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				w.advance()
+				for range w.rnd.IntN(4) {
+					key, value := w.randomKey(), w.randomValue()
+					if w.rnd.IntN(4) == 0 {
+						w.model.delete(key)
+						if _, err := w.space.Writes().Delete(key); err != nil {
+							t.Error(err)
+						}
+						continue
+					}
+					w.model.put(key, value, 0)
+					if err := w.space.Writes().Put(key, value, PutOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+				state := w.model.clone()
+				h.mu.Lock()
+				h.states[state.version] = state
+				h.mu.Unlock()
+				slots <- struct{}{}
+				_, err := w.space.Commit(func(err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					h.mu.Lock()
+					h.acked = state.version
+					h.mu.Unlock()
+					<-slots
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(seed, 99))
+	for cut := range 6 {
+		acked := make([]Version, crashActors)
+		for n, h := range histories {
+			h.mu.Lock()
+			acked[n] = h.acked
+			h.mu.Unlock()
+		}
+		after := o
+		after.Disk = o.Disk.Crash(rnd.Uint64(), []int{0, 50, 100}[cut%3])
+		c := mustOpen(t, after)
+		checkRows(t, c)
+		for n, h := range histories {
+			sp := openSpace(t, c, n)
+			version := sp.Head().Version
+			h.mu.Lock()
+			state, known := h.states[version]
+			h.mu.Unlock()
+			if version < acked[n] || !known {
+				t.Fatalf("actor %d: version %d after the cut, %d was acknowledged", n, version, acked[n])
+			}
+			(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
+			put(t, sp.Writes(), []byte{1}, "life goes on")
+			commit(t, sp)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail,
+// for every n until a run comes through, and looks at what is on disk
+// afterwards.
+func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
+	for _, name := range []string{"pipelined", "plain"} {
+		t.Run(name, func(t *testing.T) {
+			for n, done := int64(0), false; !done; n++ {
+				done = faultRun(t, modes()[name], n)
+				if n > 2000 {
+					t.Fatal("no end of faults")
+				}
+			}
+		})
+	}
+}
+
+var errFault = errors.New("injected fault")
+
+func faultRun(t *testing.T, o Options, n int64) (clean bool) {
+	o.Disk = NewDisk()
+	o.MemTableBytes = 64 << 10
+	s := mustOpen(t, o)
+	var mu sync.Mutex
+	left, hit := n, false
+	o.Disk.Fail(func(op, path string) error {
+		switch op {
+		case "write", "sync", "create", "reuse", "close", "remove", "rename", "open dir":
+		default:
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if left--; left == -1 {
+			hit = true
+			return fmt.Errorf("%s %s: %w", op, path, errFault)
+		}
+		return nil
+	})
+	rnd := rand.New(rand.NewPCG(uint64(n), 5))
+	sp := openSpace(t, s, 1)
+	m := &model{entries: map[string]modelEntry{}}
+	w := &walker{t: t, rnd: rnd, space: sp, model: m}
+	h := &history{states: map[Version]*model{0: m.clone()}}
+	for range 12 {
+		w.advance()
+		for range 3 {
+			w.put(w.randomKey(), append(w.randomValue(), make([]byte, 4000)...), 0)
+		}
+		state := w.model.clone()
+		h.states[state.version] = state
+		_, err := commitWait(sp)
+		if err == nil {
+			h.acked = state.version
+			continue
+		}
+		if !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) || s.Err() == nil {
+			t.Fatalf("fault %d: %v, store says %v", n, err, s.Err())
+		}
+		// Reads go on, a further commit is refused.
+		w.checkAll(sp.Writes())
+		put(t, sp.Writes(), []byte{1}, "more")
+		if _, err := sp.Commit(nil); !errors.Is(err, ErrReadOnly) {
+			t.Fatalf("fault %d: commit on a failed store: %v", n, err)
+		}
+		break
+	}
+	closed := s.Close()
+	if failure := s.Err(); failure != nil && !errors.Is(closed, errFault) {
+		t.Fatalf("fault %d: close returned %v after %v", n, closed, failure)
+	}
+	o.Disk.Fail(nil)
+	for _, percent := range []int{0, 100} {
+		after := o
+		after.Disk = o.Disk.Crash(uint64(n), percent)
+		c, err := Open(t.Context(), small(after))
+		if err != nil {
+			t.Fatalf("fault %d: open: %v", n, err)
+		}
+		checkRows(t, c)
+		sp := openSpace(t, c, 1)
+		version := sp.Head().Version
+		state, known := h.states[version]
+		if version < h.acked || !known {
+			t.Fatalf("fault %d: version %d, %d was acknowledged", n, version, h.acked)
+		}
+		(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return !hit
+}

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// outbox hands out the sequence numbers of the outbox and knows what may be
+// read of it. Its claims:
+//
+//  1. A row can be read when its commit and every commit with a lower sequence
+//     number is durable. So a reader that goes on after the last sequence it
+//     saw misses nothing, and nothing leaves the node that a power cut could
+//     take back.
+//  2. rows and bytes are exact for the rows that can be read or will be.
+//  3. Sequence numbers grow while the store is open, and begin above every row
+//     present when it was opened.
+type outbox struct {
+	mu      sync.Mutex
+	next    uint64       // sequence of the next row, from 1
+	pending []outboxSpan // not durable yet, in order
+	rows    int64
+	bytes   int64
+}
+
+// outboxSpan is the rows of one commit.
+type outboxSpan struct {
+	first   uint64
+	n       uint64
+	settled bool
+}
+
+// load counts the rows of a store that is being opened.
+func (o *outbox) load(db *pebble.DB) error {
+	o.next = 1
+	it, err := outboxIter(db, 0)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		seq, err := keyspace.ParseOutboxRow(it.Key())
+		if err != nil {
+			return errors.Join(&CorruptError{Row: clone(it.Key()), Reason: err.Error()}, it.Close())
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return errors.Join(err, it.Close())
+		}
+		o.rows++
+		o.bytes += int64(len(value))
+		o.next = seq + 1
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// outboxIter iterates over the rows with sequence numbers greater than after.
+func outboxIter(r reader, after uint64) (*pebble.Iterator, error) {
+	start := keyspace.AppendSpacePrefix(nil, keyspace.SpaceOutbox)
+	end := keyspace.Successor(start)
+	if after > 0 {
+		start = append(keyspace.AppendOutboxRow(nil, after), 0)
+	}
+	return r.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+}
+
+// begin gives the records of a write set that is about to be applied their
+// sequence numbers.
+func (o *outbox) begin(w *WriteSet) outboxSpan {
+	if w.overlay == nil || len(w.overlay.records) == 0 {
+		return outboxSpan{}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	span := outboxSpan{first: o.next, n: uint64(len(w.overlay.records))}
+	o.next += span.n
+	o.pending = append(o.pending, span)
+	for i, record := range w.overlay.records {
+		o.rows++
+		o.bytes += int64(len(record.data))
+		if record.seq != nil {
+			*record.seq = span.first + uint64(i)
+		}
+	}
+	return span
+}
+
+// settle says that the rows of a span are durable.
+func (o *outbox) settle(span outboxSpan) {
+	if span.n == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.pending {
+		if o.pending[i].first == span.first {
+			o.pending[i].settled = true
+			break
+		}
+	}
+	done := 0
+	for done < len(o.pending) && o.pending[done].settled {
+		done++
+	}
+	o.pending = o.pending[done:]
+}
+
+// readable returns the first sequence number that can not be read yet.
+func (o *outbox) readable() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.pending) > 0 {
+		return o.pending[0].first
+	}
+	return o.next
+}
+
+// OutboxRow is one record that waits to be published.
+type OutboxRow struct {
+	Seq    uint64
+	Record []byte
+}
+
+// Outbox returns up to limit rows with sequence numbers greater than after, in
+// order. It returns a row only when it and every row before it is durable: a
+// reader that goes on after the last sequence it got misses none. Sequence
+// numbers are unique while the store is open and greater than those of all rows
+// that were present when it was opened; after a restart begin with 0.
+func (s *Store) Outbox(after uint64, limit int) ([]OutboxRow, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	before := s.outbox.readable()
+	it, err := outboxIter(s.db, after)
+	if err != nil {
+		return nil, err
+	}
+	var rows []OutboxRow
+	for ok := it.First(); ok && len(rows) < limit; ok = it.Next() {
+		seq, err := keyspace.ParseOutboxRow(it.Key())
+		if err != nil {
+			return nil, errors.Join(&CorruptError{Row: clone(it.Key()), Reason: err.Error()}, it.Close())
+		}
+		if seq >= before {
+			break
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, errors.Join(err, it.Close())
+		}
+		rows = append(rows, OutboxRow{Seq: seq, Record: clone(value)})
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// AckOutbox deletes rows that were published; sequence numbers without a row are
+// ignored. The deletion is not synced: a power cut may bring rows back, which
+// are then published again and have to be recognised by their message id. Only
+// one goroutine may acknowledge a row.
+func (s *Store) AckOutbox(seqs []uint64) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.readOnly(); err != nil {
+		return err
+	}
+	batch := s.db.NewBatch()
+	defer batch.Close()
+	row := rowBuffer()
+	defer row.free()
+	var rows, bytes int64
+	seen := make(map[uint64]struct{}, len(seqs))
+	for _, seq := range seqs {
+		if _, twice := seen[seq]; twice {
+			continue
+		}
+		seen[seq] = struct{}{}
+		row.b = keyspace.AppendOutboxRow(row.b[:0], seq)
+		size := 0
+		ok, err := get(s.db, row.b, func(value []byte) error {
+			size = len(value)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		rows++
+		bytes += int64(size)
+		if err := batch.Delete(row.b, nil); err != nil {
+			return err
+		}
+	}
+	if rows == 0 {
+		return nil
+	}
+	if err := s.db.Apply(batch, pebble.NoSync); err != nil {
+		return err
+	}
+	s.outbox.mu.Lock()
+	s.outbox.rows -= rows
+	s.outbox.bytes -= bytes
+	s.outbox.mu.Unlock()
+	return s.readOnly()
+}
+
+// OutboxSize returns how many rows wait in the outbox and the bytes of their
+// records. Both are exact and kept in memory.
+func (s *Store) OutboxSize() (rows, bytes int64) {
+	s.outbox.mu.Lock()
+	defer s.outbox.mu.Unlock()
+	return s.outbox.rows, s.outbox.bytes
+}
+
+func clone(b []byte) []byte { return append([]byte(nil), b...) }

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+)
+
+// pebbleOptions returns the options for many small actors that commit small
+// batches all the time:
+//
+//   - One memtable of 64 MiB. A batch of more than half a memtable is flushed on
+//     its own, off the fast path; with the default write set limit that is a
+//     rare turn. Four memtables let a burst go on while three are flushed.
+//   - The log is synced once for all commits that wait (there is no minimum
+//     interval: a lone commit should not wait), and its files are recycled by
+//     Pebble. Sstables are synced in steps of 1 MiB, so that a flush does not
+//     end in one long sync which commits queue behind.
+//   - A write stall is felt by every actor. So compaction out of level 0 starts
+//     at 4 files and writes stop only at 36.
+//   - Blocks of 32 KiB below level 0 compress better, and rows of one actor lie
+//     together. Level 0 keeps 4 KiB: it is read by point.
+//   - A bloom filter on every level: waking an actor asks for keys that are
+//     often absent. Splitting at the logical key makes one filter entry serve
+//     the metadata row and all chunks.
+//   - The format version is pinned, so that a store can be opened again by the
+//     build before. Value separation, experimental in this version of Pebble, is
+//     off.
+func pebbleOptions(o Options, fs *guardFS, s *Store) *pebble.Options {
+	p := &pebble.Options{
+		Comparer:                    newComparer(),
+		Merger:                      newMerger(),
+		FS:                          fs,
+		FormatMajorVersion:          pebble.FormatWALSyncChunks,
+		CacheSize:                   o.CacheBytes,
+		MemTableSize:                o.MemTableBytes,
+		MemTableStopWritesThreshold: 4,
+		BytesPerSync:                1 << 20,
+		L0CompactionThreshold:       4,
+		L0CompactionFileThreshold:   500,
+		L0StopWritesThreshold:       36,
+		LBaseMaxBytes:               64 << 20,
+		MaxOpenFiles:                4096,
+		Logger:                      pebbleLog{s},
+		EventListener: &pebble.EventListener{
+			BackgroundError: s.backgroundError,
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				s.fail(fmt.Errorf("engine: corrupt file %s: %w", info.Path, info.Details))
+			},
+			WriteStallBegin: func(pebble.WriteStallBeginInfo) { s.metrics.stalls.Add(1) },
+		},
+	}
+	for i := range p.Levels {
+		p.Levels[i].FilterPolicy = bitsPerKey
+		p.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
+		if i > 0 {
+			p.Levels[i].BlockSize = 32 << 10
+		}
+	}
+	return p
+}
+
+// pebbleLog sends Pebble's log to slog.
+//
+// Pebble calls Fatalf where it sees no way on, and goes on if Fatalf returns,
+// which it does here: nothing ends the process. The store turns read-only
+// instead, and the guard has frozen the disk before Pebble came to that point if
+// the reason was an I/O error of the log or the manifest, so that nothing wrong
+// reaches it. What remains are violated invariants of Pebble itself.
+type pebbleLog struct{ s *Store }
+
+func (l pebbleLog) Infof(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
+func (l pebbleLog) Errorf(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
+func (l pebbleLog) Fatalf(format string, args ...any) {
+	l.s.fail(fmt.Errorf("engine: pebble: "+format, args...))
+}
+
+func (l pebbleLog) log(level slog.Level, format string, args []any) {
+	logger := l.s.opts.Logger
+	if logger.Enabled(context.Background(), level) {
+		logger.Log(context.Background(), level, fmt.Sprintf(format, args...), "component", "pebble")
+	}
+}
+
+// backgroundError is called by Pebble when a flush or a compaction failed, with
+// its locks held. Pebble will try again. A full disk may have space again by
+// then, so it only stops commits until the next look at the disk; anything else
+// turns the store read-only.
+func (s *Store) backgroundError(err error) {
+	if errors.Is(err, syscall.ENOSPC) {
+		s.free.full.Store(true)
+		return
+	}
+	if errors.Is(err, pebble.ErrCancelledCompaction) {
+		return
+	}
+	s.fail(fmt.Errorf("engine: background write: %w", err))
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Entry is a logical key with its value.
+type Entry struct {
+	Key     []byte
+	Value   []byte // nil in a list of keys only; not nil otherwise
+	Version Version
+	Created int64 // Unix ms; since the key was last absent or expired
+	Updated int64 // Unix ms
+	Expire  int64 // Unix ms; 0 is never
+	Size    int   // bytes of the value
+	Found   bool  // false in a result of GetMany for a key that is absent
+}
+
+func (e *Entry) describe(m *metadata) {
+	e.Version, e.Created, e.Updated, e.Expire = m.version, m.created, m.updated, m.expire
+	e.Size, e.Found = int(m.size), true
+}
+
+// readMetadata returns the metadata of a key in the store.
+func readMetadata(r reader, id keyspace.ActorID, key []byte) (m metadata, ok bool, err error) {
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendMetadataRow(row.b[:0], id, key)
+	ok, err = get(r, row.b, func(value []byte) (err error) {
+		m, err = parseMetadata(value)
+		return err
+	})
+	return m, ok, err
+}
+
+// readValue returns the value of a key in the store whose metadata is m, in new
+// memory.
+func readValue(r reader, id keyspace.ActorID, key []byte, m *metadata) ([]byte, error) {
+	value := make([]byte, m.size)
+	row := rowBuffer()
+	defer row.free()
+	if m.chunks <= 2 {
+		for chunk := range int(m.chunks) {
+			row.b = keyspace.AppendDataRow(row.b[:0], id, key, chunk)
+			part := chunkOf(value, chunk)
+			ok, err := get(r, row.b, func(data []byte) error { return fillChunk(part, data) })
+			if err == nil && !ok {
+				err = &CorruptError{Row: clone(row.b), Reason: "a chunk of the value is missing"}
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return value, nil
+	}
+	row.b = keyspace.AppendDataRow(row.b[:0], id, key, 0)
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: row.b, UpperBound: keyspace.AppendMetadataRow(nil, id, key)})
+	if err != nil {
+		return nil, err
+	}
+	chunk := 0
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		row.b = keyspace.AppendDataRow(row.b[:0], id, key, chunk)
+		var data []byte
+		if data, err = it.ValueAndErr(); err == nil {
+			if !bytes.Equal(it.Key(), row.b) || chunk >= int(m.chunks) {
+				err = &CorruptError{Row: clone(it.Key()), Reason: "chunks of the value are out of order"}
+			} else {
+				err = at(row.b, fillChunk(chunkOf(value, chunk), data))
+			}
+		}
+		chunk++
+	}
+	if err == nil && it.Error() == nil && chunk != int(m.chunks) {
+		err = &CorruptError{Row: clone(row.b), Reason: "a chunk of the value is missing"}
+	}
+	if err := errors.Join(err, it.Error(), it.Close()); err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// chunkOf returns the part of a value that one chunk holds.
+func chunkOf(value []byte, chunk int) []byte {
+	from := chunk * ChunkSize
+	return value[from:min(from+ChunkSize, len(value))]
+}
+
+func fillChunk(part, data []byte) error {
+	if len(data) != len(part) {
+		return &CorruptError{Reason: "a chunk has not the size that the metadata tells"}
+	}
+	copy(part, data)
+	return nil
+}
+
+// readEntry returns a key of the store, as of now.
+func readEntry(r reader, id keyspace.ActorID, key []byte, now int64) (e Entry, m metadata, ok bool, err error) {
+	m, ok, err = readMetadata(r, id, key)
+	if err != nil || !ok || m.expired(now) {
+		return Entry{}, m, false, err
+	}
+	e.Key = key
+	e.describe(&m)
+	e.Value, err = readValue(r, id, key, &m)
+	return e, m, err == nil, err
+}
+
+// clock returns the time that decides what has expired.
+func (w *WriteSet) clock() int64 {
+	if w.turned {
+		return w.now
+	}
+	return turnClock()
+}
+
+// Get returns the entry of a key, and false if it is absent or has expired by
+// the clock of the turn. Value is the caller's to keep; Key is the argument.
+func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
+	now := w.clock()
+	if i := w.overlay.find(key); i >= 0 {
+		sl := &w.overlay.slots[i]
+		if !sl.live || sl.meta.expired(now) {
+			return Entry{}, false, nil
+		}
+		e := Entry{Key: key, Value: append([]byte{}, sl.value...)}
+		e.describe(&sl.meta)
+		return e, true, nil
+	}
+	sp := w.space
+	if sp.head.Keys == 0 || w.hidden(key) {
+		return Entry{}, false, nil
+	}
+	if isState(key) && sp.state.known && !sp.state.exists {
+		return Entry{}, false, nil
+	}
+	if err := sp.store.enter(); err != nil {
+		return Entry{}, false, err
+	}
+	defer sp.store.leave()
+	e, m, ok, err := readEntry(sp.store.db, sp.id, key, now)
+	if err != nil {
+		return Entry{}, false, err
+	}
+	if isState(key) {
+		sp.state = stateCache{known: true, exists: ok || m.expire != 0, meta: m}
+	}
+	return e, ok, nil
+}
+
+// GetMany returns the entries of the keys, in their order; Found tells which
+// exist.
+func (w *WriteSet) GetMany(keys [][]byte) ([]Entry, error) {
+	return getMany(keys, w.Get)
+}
+
+func getMany(keys [][]byte, get func([]byte) (Entry, bool, error)) ([]Entry, error) {
+	entries := make([]Entry, len(keys))
+	for i, key := range keys {
+		e, ok, err := get(key)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			e = Entry{Key: key}
+		}
+		entries[i] = e
+	}
+	return entries, nil
+}

@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Snapshot is the state of an actor as of its last applied commit, which may not
+// be durable yet: what was read from it may leave the node only when the version
+// in its Head is (see Space.Durable, or commit an empty write set).
+//
+// Its methods may be called by several goroutines, but not during or after
+// Close. An open snapshot keeps Pebble from dropping what it sees, so it should
+// not stay open for long.
+type Snapshot struct {
+	store *Store
+	id    keyspace.ActorID
+	snap  *pebble.Snapshot
+	now   int64
+	err   error // why there is no snapshot
+	done  atomic.Bool
+
+	prev, next *Snapshot // in the store's list
+}
+
+// Snapshot returns the state of the actor as of its last applied commit. What
+// has expired by now reads as absent. It may be called by any goroutine.
+func (sp *Space) Snapshot() *Snapshot { return sp.SnapshotAt(turnClock()) }
+
+// SnapshotAt is Snapshot with the clock, in Unix ms, that decides what has
+// expired.
+func (sp *Space) SnapshotAt(nowMS int64) *Snapshot {
+	s := sp.store
+	sn := &Snapshot{store: s, id: sp.id, now: nowMS}
+	if sn.err = s.enter(); sn.err != nil {
+		return sn
+	}
+	defer s.leave()
+	sn.snap = s.db.NewSnapshot()
+	s.snapshots.mu.Lock()
+	if sn.next = s.snapshots.open; sn.next != nil {
+		sn.next.prev = sn
+	}
+	s.snapshots.open = sn
+	s.snapshots.mu.Unlock()
+	return sn
+}
+
+// enter begins a read.
+func (sn *Snapshot) enter() error {
+	if sn.err != nil {
+		return sn.err
+	}
+	if sn.done.Load() {
+		return ErrClosed
+	}
+	return sn.store.enter()
+}
+
+// Head returns the head of the actor; the zero Head if it has none.
+func (sn *Snapshot) Head() (Head, error) {
+	if err := sn.enter(); err != nil {
+		return Head{}, err
+	}
+	defer sn.store.leave()
+	h, _, err := readHead(sn.snap, sn.id)
+	return h.Head, err
+}
+
+// Get returns the entry of a key, and false if it is absent or has expired.
+// Value is the caller's to keep; Key is the argument.
+func (sn *Snapshot) Get(key []byte) (Entry, bool, error) {
+	if err := sn.enter(); err != nil {
+		return Entry{}, false, err
+	}
+	defer sn.store.leave()
+	e, _, ok, err := readEntry(sn.snap, sn.id, key, sn.now)
+	return e, ok, err
+}
+
+// GetMany returns the entries of the keys, in their order; Found tells which
+// exist.
+func (sn *Snapshot) GetMany(keys [][]byte) ([]Entry, error) {
+	return getMany(keys, sn.Get)
+}
+
+// List returns entries in the order of their keys.
+func (sn *Snapshot) List(q ListQuery) (Page, error) {
+	if err := sn.enter(); err != nil {
+		return Page{}, err
+	}
+	defer sn.store.leave()
+	return view{store: sn.snap, id: sn.id}.list(q, sn.now, &sn.store.opts.Limits)
+}
+
+// Close releases the snapshot. A second Close does nothing.
+func (sn *Snapshot) Close() error {
+	if sn.err != nil {
+		return nil
+	}
+	s := sn.store
+	if s.enter() != nil {
+		return nil // the store has closed it, or is about to
+	}
+	defer s.leave()
+	if sn.done.Swap(true) {
+		return nil
+	}
+	s.snapshots.mu.Lock()
+	if sn.prev != nil {
+		sn.prev.next = sn.next
+	} else {
+		s.snapshots.open = sn.next
+	}
+	if sn.next != nil {
+		sn.next.prev = sn.prev
+	}
+	s.snapshots.mu.Unlock()
+	return sn.snap.Close()
+}
+
+// closeSnapshots closes all snapshots. REQUIRES: the store is closed.
+func (s *Store) closeSnapshots() error {
+	var errs []error
+	for sn := s.snapshots.open; sn != nil; sn = sn.next {
+		if !sn.done.Swap(true) {
+			errs = append(errs, sn.snap.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Snapshot returns the state of an actor as of its last applied commit, without opening its space: for looking at actors
+// that sleep, or that are somebody else's to run. What has expired by now reads as absent.
+func (s *Store) Snapshot(id keyspace.ActorID) *Snapshot {
+	return (&Space{store: s, id: id}).Snapshot()
+}

@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Space is the keyspace of one awake actor: the way to read and to write its
+// keys. Its claims:
+//
+//  1. It is the only space of the actor that can commit, until the actor is
+//     opened again; then its commits return ErrFenced.
+//  2. head is what the last commit wrote; nothing else changes the actor's rows,
+//     so it and the cached metadata of the state are always right.
+//  3. Idle, it holds no buffers: those of a write set are given back with its
+//     commit.
+//
+// The methods of a Space and of its WriteSet are called by one goroutine at a
+// time. Snapshot, ID and Durable may be called by any.
+type Space struct {
+	store      *Store
+	id         keyspace.ActorID
+	generation Generation
+	limits     *Limits // never changed through this pointer
+
+	mu     sync.Mutex // held during a commit; guards the fields below
+	fenced bool
+	closed bool
+
+	head    head
+	state   stateCache
+	durable atomic.Uint64
+	set     WriteSet
+}
+
+// stateCache is the metadata of the state key, so that a turn which rewrites the
+// state reads nothing.
+type stateCache struct {
+	known  bool
+	exists bool
+	meta   metadata
+}
+
+// OpenSpace opens the space of an actor, which may not exist yet. A space of the
+// same actor that is open is fenced. The generation is one more than that of the
+// last activation; it becomes durable with the first commit.
+//
+// It returns ErrDestroyed for an actor of which only a tombstone is left; one
+// that was destroyed but kept keys can be opened.
+func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	sp := &Space{store: s, id: id, limits: &s.opts.Limits}
+	sp.set.space = sp
+
+	s.spaces.mu.Lock()
+	before := s.spaces.byID[id]
+	s.spaces.byID[id] = sp
+	s.spaces.mu.Unlock()
+	if before != nil {
+		// Waits for a commit of the old space that is being applied, so that the
+		// head read below has it.
+		before.mu.Lock()
+		before.fenced = true
+		before.mu.Unlock()
+		sp.generation = before.generation
+	}
+	err := sp.load()
+	if err != nil {
+		s.forget(sp)
+		return nil, err
+	}
+	return sp, nil
+}
+
+// load reads the head.
+func (sp *Space) load() error {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if sp.fenced {
+		return ErrFenced
+	}
+	h, ok, err := readHead(sp.store.db, sp.id)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if _, dead, err := sp.store.tombstone(sp.id); err != nil {
+			return err
+		} else if dead {
+			return ErrDestroyed
+		}
+	}
+	sp.head = h
+	sp.generation = max(sp.generation, h.Generation) + 1
+	sp.durable.Store(0)
+	sp.set.reset()
+	return nil
+}
+
+// forget removes a space from the ones that are open, if it is the latest.
+func (s *Store) forget(sp *Space) {
+	s.spaces.mu.Lock()
+	if s.spaces.byID[sp.id] == sp {
+		delete(s.spaces.byID, sp.id)
+	}
+	s.spaces.mu.Unlock()
+}
+
+// usable returns why the space cannot commit. REQUIRES: sp.mu.
+func (sp *Space) usable() error {
+	switch {
+	case sp.closed:
+		return ErrClosed
+	case sp.fenced:
+		return ErrFenced
+	default:
+		return nil
+	}
+}
+
+// ID returns the id of the actor.
+func (sp *Space) ID() keyspace.ActorID { return sp.id }
+
+// Head returns what the last commit wrote, with the generation of this space.
+func (sp *Space) Head() Head {
+	h := sp.head.Head
+	h.Generation = sp.generation
+	return h
+}
+
+// SetLimits makes the space obey limits of its own instead of the store's. Fields that are zero mean their defaults; l
+// must not be changed afterwards, so that many spaces can share it. It returns the faults of the limits, joined.
+func (sp *Space) SetLimits(l *Limits) error {
+	full := *l
+	full.EnsureDefaults()
+	if err := full.Validate(); err != nil {
+		return err
+	}
+	if full != *l {
+		l = &full
+	}
+	sp.limits = l
+	return nil
+}
+
+// Durable returns the version of the last commit of this space that is durable,
+// 0 before the first.
+func (sp *Space) Durable() Version { return Version(sp.durable.Load()) }
+
+// Writes returns the write set of the space. There is one; a commit empties it.
+func (sp *Space) Writes() *WriteSet { return &sp.set }
+
+// Close drops the write set. Commits that were applied become durable and are
+// told all the same. A second Close does nothing.
+func (sp *Space) Close() {
+	sp.mu.Lock()
+	closed := sp.closed
+	sp.closed = true
+	sp.mu.Unlock()
+	if closed {
+		return
+	}
+	sp.set.drop()
+	sp.store.forget(sp)
+}

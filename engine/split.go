@@ -1,0 +1,134 @@
+package engine
+
+import "slices"
+
+// CommitBefore commits what was written before a savepoint, as Commit does, and
+// keeps what came after it: the turn in progress stays open, on top of the new
+// commit. A turn that is about to block uses it so that the turns before it need
+// not wait.
+//
+// It returns the savepoint of the new beginning of the open turn; savepoints
+// taken before are invalid. split is false if the set cannot be divided: the
+// open turn creates or destroys the actor, an earlier one destroys it, or both
+// parts hide ranges. Then nothing was done and kept is the savepoint given. If it
+// returns an error, nothing was written, the set is as before, and the savepoint
+// given is still valid.
+func (sp *Space) CommitBefore(at Savepoint, onDurable func(error)) (kept Savepoint, split bool, err error) {
+	w := &sp.set
+	if w.destroyed != nil || w.created != at.state.created || !w.divisible(at) {
+		return at, false, nil
+	}
+	open := w.lift(at)
+	w.Rollback(at)
+	if _, err := sp.Commit(onDurable); err != nil {
+		w.replay(open, false)
+		return at, false, err
+	}
+	kept = w.Savepoint()
+	w.replay(open, true)
+	return kept, true, nil
+}
+
+// divisible reports whether the hidden ranges all belong to one part: they were
+// joined as they came, so what each part hid can no longer be told.
+func (w *WriteSet) divisible(at Savepoint) bool {
+	if len(at.state.ranges) == 0 {
+		return true
+	}
+	// A range that is added makes a new slice; see addSpan.
+	return len(w.ranges) == len(at.state.ranges) && &w.ranges[0] == &at.state.ranges[0]
+}
+
+// lifted is what an open turn wrote, taken off the set that it was written on.
+type lifted struct {
+	state   WriteSet // counts, version, clock and hidden ranges as of the turn
+	hid     bool     // the turn hid ranges
+	slots   []liftedSlot
+	wakes   []wakeOp
+	records []outboxRecord
+}
+
+// liftedSlot is a slot as the open turn left it. below says that an earlier turn
+// of the set has it too, so that what the store will have under the key is not
+// what the slot says.
+type liftedSlot struct {
+	slot
+	below bool
+}
+
+// lift copies what was written since a savepoint.
+func (w *WriteSet) lift(at Savepoint) lifted {
+	l := lifted{state: *w, hid: len(at.state.ranges) == 0 && len(w.ranges) > 0}
+	o := w.overlay
+	if o == nil {
+		return l
+	}
+	take := func(i int) {
+		c := o.slots[i]
+		c.key, c.value = clone(c.key), clone(c.value)
+		l.slots = append(l.slots, liftedSlot{c, i < at.slots})
+	}
+	var below []int
+	for _, u := range o.undo[at.undo:] {
+		if int(u.slot) < at.slots {
+			below = append(below, int(u.slot))
+		}
+	}
+	slices.Sort(below)
+	for _, i := range slices.Compact(below) {
+		take(i)
+	}
+	for i := at.slots; i < len(o.slots); i++ {
+		take(i)
+	}
+	for _, op := range o.wakes[at.wakes:] {
+		l.wakes = append(l.wakes, wakeOp{row: clone(op.row), set: op.set})
+	}
+	for _, r := range o.records[at.record:] {
+		l.records = append(l.records, outboxRecord{clone(r.data), r.seq})
+	}
+	return l
+}
+
+// replay writes a lifted turn again, on the set as it is now: committed, or
+// rolled back to where the turn began.
+func (w *WriteSet) replay(l lifted, committed bool) {
+	for k := range l.slots {
+		from := &l.slots[k]
+		i := w.overlay.find(from.key)
+		if i < 0 {
+			base, stored := from.base, from.stored
+			if committed && from.below && !from.index {
+				base, stored = w.stored(from.key)
+			}
+			i = w.newSlot(from.key, base, stored)
+		}
+		sl, _ := w.change(i)
+		sl.value = w.overlay.arena.copy(from.value)
+		sl.live, sl.meta, sl.index = from.live, from.meta, from.index
+	}
+	for _, op := range l.wakes {
+		o := w.own()
+		o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(op.row), set: op.set})
+	}
+	for _, r := range l.records {
+		o := w.own()
+		o.records = append(o.records, outboxRecord{o.arena.copy(r.data), r.seq})
+	}
+	if l.hid {
+		w.ranges = l.state.ranges
+	}
+	w.version, w.now, w.turned = l.state.version, l.state.now, l.state.turned
+	w.keys, w.bytes = l.state.keys, l.state.bytes
+}
+
+// stored returns what the commit under an open turn left in the store under a
+// key that both wrote. If that cannot be read, it claims as many rows as a key
+// can have: then the next commit deletes rows that may not be there.
+func (w *WriteSet) stored(key []byte) (metadata, bool) {
+	m, ok, err := w.lookup(key)
+	if err != nil {
+		return metadata{chunks: uint32(chunksOf(MaxValueCap))}, true
+	}
+	return m, ok
+}

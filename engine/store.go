@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Store is the embedded database of one node: the rows of all actors, the
+// directory, the wake index and the outbox. Its claims:
+//
+//  1. A commit is one batch: after a crash all of it is there or nothing.
+//  2. What onDurable was told nil for survives a power cut (with Sync), and so
+//     does every earlier commit of that space.
+//  3. At most one space of an actor can commit: the one opened last.
+//  4. After an I/O error of the log or the manifest nothing more reaches the
+//     disk, and every later commit fails with ErrReadOnly.
+//  5. The process is never ended by the store.
+//
+// Locks, in the order in which they are taken: life (read), Space.mu, then one
+// of spaces.mu, names.mu, outbox.mu, gate.mu, snapshots.mu. Callbacks run under
+// none of them.
+//
+// A Store may be used by several goroutines.
+type Store struct {
+	opts    Options
+	db      *pebble.DB
+	guard   *guardFS
+	lock    *pebble.Lock
+	commits committer
+	gate    gate
+	free    freeSpace
+	outbox  outbox
+
+	life   sync.RWMutex // held for reading by every call that uses db
+	closed bool
+
+	failure atomic.Pointer[failure]
+	broken  atomic.Bool // Pebble panicked: db must not be closed
+
+	spaces struct {
+		mu   sync.Mutex
+		byID map[keyspace.ActorID]*Space
+	}
+	names struct {
+		mu    sync.Mutex
+		taken map[string]struct{} // directory rows of commits that are being applied
+	}
+	snapshots struct {
+		mu   sync.Mutex
+		open *Snapshot // list of all that are open
+	}
+	metrics struct {
+		commits, commitBytes, stalls atomic.Uint64
+	}
+}
+
+type failure struct {
+	cause    error
+	readOnly error // ErrReadOnly and the cause
+}
+
+// StoreFormat is the version of everything that a store keeps outside of
+// versioned values: which rows there are and what they mean. It only grows.
+const StoreFormat = 1
+
+// Open opens the store in Options.Dir and creates it if it does not exist. ctx
+// bounds nothing but the wait before the work begins: recovery is not cancelled.
+//
+// It returns ErrLocked while the directory is open elsewhere, ErrFormat for a
+// store of a newer version, and the joined faults of the options.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o.EnsureDefaults()
+	s := &Store{opts: o}
+	s.spaces.byID = make(map[keyspace.ActorID]*Space)
+	s.names.taken = make(map[string]struct{})
+	fs := vfs.Default
+	if o.Disk != nil {
+		fs = o.Disk.fs
+	}
+	s.guard = newGuard(fs, s.fail)
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
+	}
+	return s, nil
+}
+
+// makeDir makes a directory and those above it that are missing, so that a power cut cannot take them back: the entry of
+// each is synced in the one above it.
+func makeDir(fs vfs.FS, dir string) error {
+	var synced []string
+	for d := dir; ; {
+		if _, err := fs.Stat(d); err == nil {
+			break
+		}
+		above := fs.PathDir(d)
+		if above == d {
+			break
+		}
+		synced = append(synced, above)
+		d = above
+	}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, d := range synced {
+		f, err := fs.OpenDir(d)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) open() (err error) {
+	dir := s.opts.Dir
+	if err := makeDir(s.guard, dir); err != nil {
+		return err
+	}
+	if s.lock, err = lockDirectory(dir, s.guard); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.lock.Close())
+		}
+	}()
+	options := pebbleOptions(s.opts, s.guard, s)
+	options.Lock = s.lock
+	if s.db, err = pebble.Open(dir, options); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.db.Close())
+		}
+	}()
+	if err := s.checkFormat(); err != nil {
+		return err
+	}
+	if err := s.outbox.load(s.db); err != nil {
+		return err
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	s.free.init(s.guard, dir, s.opts.MinFreeBytes)
+	s.commits.db = s.db
+	switch {
+	case s.opts.Durability == NoSync:
+		s.commits.how = commitUnsynced
+	case s.opts.PlainCommit:
+		s.commits.how = commitPlain
+	}
+	s.guard.armed.Store(true)
+	s.gate.start(s)
+	return nil
+}
+
+// lockDirectory takes the lock of the directory. The operating system tells a
+// lock that is held with EAGAIN or EACCES; within a process, Pebble keeps count
+// itself. Whether the lock file can be written at all is found out by Open.
+func lockDirectory(dir string, fs vfs.FS) (*pebble.Lock, error) {
+	lock, err := pebble.LockDirectory(dir, fs)
+	switch {
+	case err == nil:
+		return lock, nil
+	case errors.Is(err, syscall.EAGAIN), err.Error() == "lock held by current process":
+		return nil, fmt.Errorf("%w (%w)", ErrLocked, err)
+	default:
+		return nil, err
+	}
+}
+
+// checkFormat reads the format row, or writes it into a store without rows.
+func (s *Store) checkFormat() error {
+	row := keyspace.AppendMetaRow(nil, "format")
+	value, closer, err := s.db.Get(row)
+	if err == nil {
+		d := decoder{b: value}
+		format := d.uvarint()
+		err := at(row, d.end())
+		closer.Close()
+		if err == nil && format > StoreFormat {
+			err = fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
+		}
+		return err
+	}
+	if !errors.Is(err, pebble.ErrNotFound) {
+		return err
+	}
+	it, err := s.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	used := it.First()
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return err
+	}
+	if used {
+		return &CorruptError{Row: row, Reason: "no format in a store that has rows"}
+	}
+	return s.db.Set(row, binary.AppendUvarint(nil, StoreFormat), pebble.Sync)
+}
+
+// Close waits for the commits that were applied to become durable, tells them,
+// and closes the store. Spaces and snapshots need not be closed before; their
+// methods return ErrClosed from then on. It returns what Err returns if the
+// store had failed. A second Close returns ErrClosed.
+func (s *Store) Close() error {
+	if s.Err() != nil {
+		s.guard.abandon()
+	}
+	s.life.Lock()
+	if s.closed {
+		s.life.Unlock()
+		return ErrClosed
+	}
+	s.closed = true
+	s.life.Unlock()
+	s.gate.close()
+	if s.Err() != nil {
+		s.guard.abandon()
+	}
+	if s.broken.Load() {
+		return s.Err()
+	}
+	err := s.closeSnapshots()
+	err = errors.Join(err, s.db.Close(), s.lock.Close())
+	if failure := s.Err(); failure != nil {
+		return failure
+	}
+	return err
+}
+
+// Err returns nil, or the error that turned the store read-only. It never
+// changes back: the store has to be opened again.
+func (s *Store) Err() error {
+	if f := s.failure.Load(); f != nil {
+		return f.cause
+	}
+	return nil
+}
+
+// readOnly returns nil, or the error that a commit gets after a failure.
+func (s *Store) readOnly() error {
+	if f := s.failure.Load(); f != nil {
+		return f.readOnly
+	}
+	return nil
+}
+
+// fail turns the store read-only; only the first cause is kept.
+func (s *Store) fail(cause error) {
+	f := &failure{cause: cause, readOnly: fmt.Errorf("%w: %w", ErrReadOnly, cause)}
+	if s.failure.CompareAndSwap(nil, f) {
+		s.opts.Logger.Error("store is read-only", "dir", s.opts.Dir, "error", cause)
+	}
+}
+
+// enter begins a use of the database; leave ends it.
+func (s *Store) enter() error {
+	s.life.RLock()
+	if s.closed {
+		s.life.RUnlock()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
+
+// reader is what a database and a snapshot of it have in common.
+type reader interface {
+	pebble.Reader
+}
+
+// get reads a row and passes its value, valid during the call, to use. It
+// returns false if there is no such row.
+func get(r reader, row []byte, use func(value []byte) error) (bool, error) {
+	value, closer, err := r.Get(row)
+	if err != nil {
+		if errors.Is(err, pebble.ErrNotFound) {
+			return false, nil
+		}
+		return false, err
+	}
+	err = at(row, use(value))
+	closer.Close()
+	return err == nil, err
+}
+
+// rows is a pair of buffers for rows and their values.
+type rows struct{ b, value []byte }
+
+var rowPool = sync.Pool{New: func() any { return &rows{b: make([]byte, 0, 256), value: make([]byte, 0, 64)} }}
+
+func rowBuffer() *rows { return rowPool.Get().(*rows) }
+
+func (r *rows) free() { rowPool.Put(r) }

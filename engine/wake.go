@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Wake is a row of the wake index: at Due the actor is to be woken.
+type Wake struct {
+	Due      int64 // Unix ms
+	ID       keyspace.ActorID
+	Kind     keyspace.WakeKind
+	Name     string
+	Instance string
+	Row      []byte // cursor for Wakes
+}
+
+// Wakes returns up to limit rows of the wake index that are due at dueMS or
+// before, by due time and then by actor. It begins after the row after, or at
+// the start if after is nil. A row is removed by WriteSet.ClearWake in a commit
+// of its actor, so it stays until what it woke the actor for is done.
+func (s *Store) Wakes(after []byte, dueMS int64, limit int) ([]Wake, error) {
+	var wakes []Wake
+	err := s.scanWakes(after, dueMS, func(w keyspace.WakeRow, row []byte) bool {
+		if len(wakes) >= limit {
+			return false
+		}
+		wakes = append(wakes, Wake{w.Due, w.ID, w.Kind, w.Name, w.Instance, clone(row)})
+		return true
+	})
+	return wakes, err
+}
+
+// NextWake returns the time of the first row of the wake index, in Unix ms.
+func (s *Store) NextWake() (dueMS int64, ok bool, err error) {
+	err = s.scanWakes(nil, 1<<62, func(w keyspace.WakeRow, _ []byte) bool {
+		dueMS, ok = w.Due, true
+		return false
+	})
+	return dueMS, ok, err
+}
+
+func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow, []byte) bool) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	start := keyspace.AppendSpacePrefix(nil, keyspace.SpaceWakes)
+	end := keyspace.AppendWakeTime(nil, dueMS+1)
+	if after != nil {
+		start = append(clone(after), 0)
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		w, err := keyspace.ParseWakeRow(it.Key())
+		if err != nil {
+			return errors.Join(&CorruptError{Row: clone(it.Key()), Reason: err.Error()}, it.Close())
+		}
+		if !visit(w, it.Key()) {
+			break
+		}
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// SetWake puts a row into the node's wake index: the actor is to be woken at
+// dueMS. The rows are an index of what the actor's own keys say; the engine
+// keeps no more than it is told, and Destroy does not remove them.
+func (w *WriteSet) SetWake(dueMS int64, kind keyspace.WakeKind, name, instance string) {
+	w.wake(dueMS, kind, name, instance, true)
+}
+
+// ClearWake removes the row that SetWake put with the same arguments.
+func (w *WriteSet) ClearWake(dueMS int64, kind keyspace.WakeKind, name, instance string) {
+	w.wake(dueMS, kind, name, instance, false)
+}
+
+func (w *WriteSet) wake(dueMS int64, kind keyspace.WakeKind, name, instance string, set bool) {
+	w.turn()
+	row := rowBuffer()
+	row.b = keyspace.AppendWakeRow(row.b[:0], dueMS, w.space.id, kind, name, instance)
+	o := w.own()
+	o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(row.b), set: set})
+	row.free()
+}
+
+// DropWakes removes rows of actors that are gone, by their Row. The removal is not synced; a power cut may bring rows
+// back, which are then found to be orphans again.
+func (s *Store) DropWakes(rows [][]byte) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.readOnly(); err != nil {
+		return err
+	}
+	batch := s.db.NewBatch()
+	defer batch.Close()
+	for _, row := range rows {
+		if _, err := keyspace.ParseWakeRow(row); err != nil {
+			return err
+		}
+		if err := batch.Delete(row, nil); err != nil {
+			return err
+		}
+	}
+	return s.db.Apply(batch, pebble.NoSync)
+}

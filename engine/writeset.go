@@ -1,0 +1,610 @@
+package engine
+
+import (
+	"bytes"
+	"sort"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// WriteSet collects what the turns of an actor write until Commit makes it one
+// batch. Its claims:
+//
+//  1. Reads see the store as of the last commit, with the set's own changes on
+//     top: slots over hidden ranges over the store.
+//  2. keys and bytes are what the actor will have after the commit, exactly,
+//     and never over the quota because of a Put that returned nil.
+//  3. A call that returns an error changed nothing.
+//  4. Rollback restores everything that was so at the savepoint: keys, counts,
+//     version, clock, node rows.
+//
+// Changes are undone with a log. A slot that is new since the savepoint is just
+// cut off, so a first turn in a set logs nothing; a slot that was there is saved
+// once, when its first change after the savepoint comes (its epoch tells).
+//
+// Ranges that a DeleteRange of many keys hides are kept as ranges, replaced and
+// never changed, so that a savepoint is a copy of the slice.
+type WriteSet struct {
+	space *Space
+
+	version   Version
+	now       int64 // clock of the turn, Unix ms
+	turned    bool  // Advance was called since the last commit
+	epoch     uint32
+	keys      int64
+	bytes     int64
+	ranges    []span // sorted, disjoint, not empty
+	created   *Identity
+	destroyed *destruction
+	overlay   *overlay // nil while there is nothing to hold
+}
+
+// span is a range of logical keys; a nil end has no bound.
+type span struct{ start, end []byte }
+
+// Savepoint is a state of a write set to return to.
+type Savepoint struct {
+	state  WriteSet
+	slots  int
+	undo   int
+	wakes  int
+	record int
+	arena  mark
+}
+
+// PutOptions are the rarer wishes of a Put.
+type PutOptions struct {
+	// ExpireAt is when the key begins to read as absent, in Unix ms; 0 is never.
+	// It stays in the store, and in the counts, until it is deleted; see Expired.
+	ExpireAt int64
+
+	// New says that the caller knows that the key is absent, which saves reading
+	// whether it is. If it is wrong, the counts of the actor are wrong from then
+	// on, and chunks of the old value may remain.
+	New bool
+}
+
+// reset makes the set empty, on top of the space's head.
+func (w *WriteSet) reset() {
+	*w = WriteSet{
+		space:   w.space,
+		version: w.space.head.Version,
+		now:     w.space.head.Updated,
+		keys:    w.space.head.Keys,
+		bytes:   w.space.head.Bytes,
+	}
+}
+
+// drop empties the set and gives its memory back.
+func (w *WriteSet) drop() {
+	if w.overlay != nil {
+		w.overlay.release()
+	}
+	w.reset()
+}
+
+// committed empties the set after its batch was applied. REQUIRES: the space's
+// head is the new one.
+func (w *WriteSet) committed() {
+	sp := w.space
+	if i := w.overlay.find(stateKey()); i >= 0 {
+		sl := &w.overlay.slots[i]
+		sp.state = stateCache{known: true, exists: sl.live, meta: sl.meta}
+	} else if w.hidden(stateKey()) {
+		sp.state = stateCache{known: true}
+	}
+	w.drop()
+}
+
+func stateKey() []byte { return []byte{byte(keyspace.KindPersisted)} }
+
+// own returns the overlay, which it makes if there is none.
+func (w *WriteSet) own() *overlay {
+	if w.overlay == nil {
+		w.overlay = overlayPool.Get().(*overlay)
+	}
+	return w.overlay
+}
+
+// Advance begins the next turn in this set: the version grows by one, and nowMS
+// (Unix ms) is the clock for created, updated and expiry. Several turns may
+// share one commit. A write without Advance since the last commit begins a turn
+// by itself.
+func (w *WriteSet) Advance(nowMS int64) Version {
+	w.version++
+	w.now = nowMS
+	w.turned = true
+	return w.version
+}
+
+// turn begins a turn if none has begun.
+func (w *WriteSet) turn() {
+	if !w.turned {
+		w.Advance(turnClock())
+	}
+}
+
+// Version returns the version of the turn that is in progress, or of the last
+// commit.
+func (w *WriteSet) Version() Version { return w.version }
+
+// Empty reports whether Commit would write nothing.
+func (w *WriteSet) Empty() bool { return !w.turned }
+
+// Bytes returns how many bytes of keys, values, index rows and records the set
+// holds, including values that were overwritten since but can come back with a
+// Rollback. It is what Limits.MaxWriteSet bounds.
+func (w *WriteSet) Bytes() int {
+	if w.overlay == nil {
+		return 0
+	}
+	return w.overlay.arena.held
+}
+
+// Keys returns the number of logical keys that the actor will have.
+func (w *WriteSet) Keys() int64 { return w.keys }
+
+// Size returns the bytes of keys and values that the actor will have.
+func (w *WriteSet) Size() int64 { return w.bytes }
+
+// Savepoint returns the state of the set, for Rollback. It is valid until the
+// set is committed or rolled back to an earlier savepoint.
+func (w *WriteSet) Savepoint() Savepoint {
+	w.epoch++
+	s := Savepoint{state: *w}
+	if o := w.overlay; o != nil {
+		s.slots, s.undo = len(o.slots), len(o.undo)
+		s.wakes, s.record = len(o.wakes), len(o.records)
+		s.arena = o.arena.mark()
+	}
+	return s
+}
+
+// Rollback undoes everything since the savepoint, Advance included. It can be
+// done again for the same savepoint.
+func (w *WriteSet) Rollback(s Savepoint) {
+	epoch, o := w.epoch+1, w.overlay
+	*w = s.state
+	w.epoch = epoch
+	if o == nil {
+		return
+	}
+	if s.state.overlay == nil {
+		w.overlay = nil
+		o.release()
+		return
+	}
+	w.overlay = o
+	for i := len(o.undo) - 1; i >= s.undo; i-- {
+		if u := &o.undo[i]; int(u.slot) < s.slots {
+			o.slots[u.slot] = u.was
+		}
+	}
+	clear(o.undo[s.undo:])
+	o.undo = o.undo[:s.undo]
+	o.truncate(s.slots)
+	clear(o.wakes[s.wakes:])
+	o.wakes = o.wakes[:s.wakes]
+	clear(o.records[s.record:])
+	o.records = o.records[:s.record]
+	o.arena.rewind(s.arena)
+}
+
+// change returns slot i for a change, after saving it if a savepoint needs it.
+// fresh reports whether its value's memory may be written over.
+func (w *WriteSet) change(i int) (sl *slot, fresh bool) {
+	o := w.overlay
+	sl = &o.slots[i]
+	if sl.epoch == w.epoch {
+		return sl, true
+	}
+	o.undo = append(o.undo, undo{slot: int32(i), was: *sl})
+	sl.epoch = w.epoch
+	return sl, false
+}
+
+// newSlot makes a slot for a key that has none.
+func (w *WriteSet) newSlot(key []byte, base metadata, stored bool) int {
+	o := w.own()
+	sl := o.add(key)
+	sl.epoch, sl.base, sl.stored = w.epoch, base, stored
+	return len(o.slots) - 1
+}
+
+// checkKey returns why a key cannot be written.
+func (w *WriteSet) checkKey(key []byte) error {
+	switch limit := w.space.limits.MaxKey; {
+	case len(key) == 0 || keyspace.Kind(key[0]) == keyspace.KindExpiry:
+		return ErrReserved
+	case len(key) > limit:
+		return &LimitError{LimitKey, int64(limit), int64(len(key))}
+	}
+	return w.writable(key)
+}
+
+// checkRoom returns why n more bytes cannot be held.
+func (w *WriteSet) checkRoom(n int) error {
+	if limit := w.space.limits.MaxWriteSet; w.Bytes()+n > limit {
+		return &LimitError{LimitWriteSet, int64(limit), int64(w.Bytes() + n)}
+	}
+	return nil
+}
+
+// Put sets a key to a value, which may be empty; both are copied. It returns a
+// LimitError if one of them or the set gets too large, a QuotaError if the actor
+// would (the bytes of the value that is replaced are given credit, so a value
+// that is not longer always fits), ErrReserved, ErrDestroyed.
+func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
+	if err := w.checkKey(key); err != nil {
+		return err
+	}
+	limits := w.space.limits
+	maxValue := MaxValueCap
+	if keyspace.Kind(key[0]) == keyspace.KindUserKV {
+		maxValue = limits.MaxValue
+	}
+	if len(value) > maxValue {
+		return &LimitError{LimitValue, int64(maxValue), int64(len(value))}
+	}
+	if err := w.checkRoom(len(key) + len(value)); err != nil {
+		return err
+	}
+	i := w.overlay.find(key)
+	var was metadata // the key as it counts now
+	var exists, stored bool
+	if i >= 0 {
+		was, exists = w.overlay.slots[i].meta, w.overlay.slots[i].live
+	} else if !o.New {
+		var err error
+		if was, exists, err = w.lookup(key); err != nil {
+			return err
+		}
+		stored = exists
+	}
+	keys, bytes := w.keys, w.bytes+int64(len(value))
+	if exists {
+		bytes -= int64(was.size)
+	} else {
+		keys++
+		bytes += int64(len(key))
+	}
+	if bytes > limits.Quota && bytes > w.bytes {
+		return &QuotaError{Limit: limits.Quota, Used: w.bytes, Need: bytes}
+	}
+
+	w.turn()
+	w.keys, w.bytes = keys, bytes
+	if i < 0 {
+		i = w.newSlot(key, was, stored)
+	}
+	sl, fresh := w.change(i)
+	if fresh && cap(sl.value) >= len(value) {
+		sl.value = sl.value[:len(value)]
+		copy(sl.value, value)
+	} else {
+		sl.value = w.overlay.arena.copy(value)
+	}
+	sl.live = true
+	sl.meta = metadata{
+		version: w.version,
+		created: w.now,
+		updated: w.now,
+		expire:  o.ExpireAt,
+		size:    uint32(len(value)),
+		chunks:  uint32(chunksOf(len(value))),
+	}
+	if exists && !was.expired(w.now) {
+		sl.meta.created = was.created
+	}
+	w.reindex(key, was.expire, o.ExpireAt)
+	return nil
+}
+
+// Delete removes a key and reports whether it was there. A key that has expired
+// is removed too, but was not there.
+func (w *WriteSet) Delete(key []byte) (bool, error) {
+	if err := w.checkKey(key); err != nil {
+		return false, err
+	}
+	i := w.overlay.find(key)
+	var was metadata
+	if i >= 0 {
+		if !w.overlay.slots[i].live {
+			return false, nil
+		}
+		was = w.overlay.slots[i].meta
+	} else {
+		exists := false
+		var err error
+		if was, exists, err = w.lookup(key); err != nil || !exists {
+			return false, err
+		}
+		if err := w.checkRoom(len(key)); err != nil {
+			return false, err
+		}
+	}
+	w.turn()
+	visible := !was.expired(w.now)
+	if i < 0 {
+		i = w.newSlot(key, was, true)
+	}
+	w.kill(i, was)
+	return visible, nil
+}
+
+// kill deletes the key of a slot, which counts as was.
+func (w *WriteSet) kill(i int, was metadata) {
+	sl, _ := w.change(i)
+	key := sl.key
+	sl.live, sl.value, sl.meta = false, nil, metadata{}
+	w.keys--
+	w.bytes -= int64(len(key)) + int64(was.size)
+	w.reindex(key, was.expire, 0)
+}
+
+// lookup returns what the store has under a key that has no slot, as far as the
+// set's ranges do not hide it.
+func (w *WriteSet) lookup(key []byte) (metadata, bool, error) {
+	sp := w.space
+	if sp.head.Keys == 0 || w.hidden(key) {
+		return metadata{}, false, nil
+	}
+	if isState(key) && sp.state.known {
+		return sp.state.meta, sp.state.exists, nil
+	}
+	if err := sp.store.enter(); err != nil {
+		return metadata{}, false, err
+	}
+	defer sp.store.leave()
+	return w.read(key)
+}
+
+// read is lookup for a caller that is using the store. REQUIRES: store.life.
+func (w *WriteSet) read(key []byte) (metadata, bool, error) {
+	sp := w.space
+	if w.hidden(key) {
+		return metadata{}, false, nil
+	}
+	m, ok, err := readMetadata(sp.store.db, sp.id, key)
+	if err != nil {
+		return metadata{}, false, err
+	}
+	if isState(key) {
+		sp.state = stateCache{known: true, exists: ok, meta: m}
+	}
+	return m, ok, nil
+}
+
+func isState(key []byte) bool {
+	return len(key) == 1 && keyspace.Kind(key[0]) == keyspace.KindPersisted
+}
+
+// hidden reports whether a range of the set hides what the store has under key.
+func (w *WriteSet) hidden(key []byte) bool {
+	return spanOf(w.ranges, key) >= 0
+}
+
+// spanOf returns the index of the span that key is in, or -1.
+func spanOf(ranges []span, key []byte) int {
+	i := sort.Search(len(ranges), func(i int) bool {
+		return ranges[i].end == nil || bytes.Compare(key, ranges[i].end) < 0
+	})
+	if i < len(ranges) && bytes.Compare(ranges[i].start, key) <= 0 {
+		return i
+	}
+	return -1
+}
+
+// addSpan returns ranges with [start, end) added and joined with its neighbours.
+func addSpan(ranges []span, start, end []byte) []span {
+	joined := make([]span, 0, len(ranges)+1)
+	added := span{clone(start), clone(end)}
+	if end == nil {
+		added.end = nil
+	}
+	i := 0
+	for ; i < len(ranges) && ranges[i].end != nil && bytes.Compare(ranges[i].end, start) < 0; i++ {
+		joined = append(joined, ranges[i])
+	}
+	for ; i < len(ranges) && (added.end == nil || bytes.Compare(ranges[i].start, added.end) <= 0); i++ {
+		r := ranges[i]
+		if bytes.Compare(r.start, added.start) < 0 {
+			added.start = r.start
+		}
+		if added.end != nil && (r.end == nil || bytes.Compare(r.end, added.end) > 0) {
+			added.end = r.end
+		}
+	}
+	joined = append(joined, added)
+	return append(joined, ranges[i:]...)
+}
+
+// DeleteRange removes all keys in start <= key < end; a nil end has no bound. It
+// returns how many were there, keys that have expired not among them. The index
+// of expiring keys is not touched.
+//
+// Many keys are removed as a range: the cost is reading their metadata once, to
+// count them.
+func (w *WriteSet) DeleteRange(start, end []byte) (int64, error) {
+	if err := w.deletable(start, end); err != nil {
+		return 0, err
+	}
+	before, after := keyspace.KindRange(keyspace.KindExpiry)
+	parts := make([]span, 0, 2)
+	for _, r := range []span{{start, before}, {after, end}} {
+		if r.end == nil || (end != nil && bytes.Compare(end, r.end) < 0) {
+			r.end = end
+		}
+		if bytes.Compare(r.start, start) < 0 {
+			r.start = start
+		}
+		if r.end == nil || bytes.Compare(r.start, r.end) < 0 {
+			parts = append(parts, r)
+		}
+	}
+	plans := make([]deletion, len(parts))
+	room := 0
+	for i, r := range parts {
+		var err error
+		if plans[i], err = w.planDelete(r.start, r.end); err != nil {
+			return 0, err
+		}
+		room += plans[i].room()
+	}
+	if err := w.checkRoom(room); err != nil {
+		return 0, err
+	}
+	var n int64
+	for i := range plans {
+		n += w.runDelete(&plans[i])
+	}
+	return n, nil
+}
+
+// deletable returns ErrDestroyed if a range is not within a kind that may be
+// written.
+func (w *WriteSet) deletable(start, end []byte) error {
+	if w.destroyed == nil && !w.space.head.Destroyed {
+		return nil
+	}
+	if len(start) == 0 {
+		return ErrDestroyed
+	}
+	if err := w.writable(start); err != nil {
+		return err
+	}
+	if _, limit := keyspace.KindRange(keyspace.Kind(start[0])); limit != nil && (end == nil || bytes.Compare(end, limit) > 0) {
+		return ErrDestroyed
+	}
+	return nil
+}
+
+// deletion is what DeleteRange found out about a range before it changes
+// anything.
+type deletion struct {
+	span
+	found []found // keys of the store, unless there are many
+	many  bool
+	keys  int64 // of the store
+	bytes int64
+	seen  int64 // of these, not expired
+}
+
+// found is a key of the store with its metadata.
+type found struct {
+	key  []byte
+	meta metadata
+}
+
+func (d *deletion) room() int {
+	n := len(d.start) + len(d.end)
+	for _, f := range d.found {
+		n += len(f.key)
+	}
+	return n
+}
+
+// planDelete reads what the store has in a range: slots and hidden ranges
+// excluded.
+func (w *WriteSet) planDelete(start, end []byte) (deletion, error) {
+	d := deletion{span: span{start, end}}
+	if w.space.head.Keys == 0 {
+		return d, nil
+	}
+	now := w.now
+	if !w.turned {
+		now = turnClock()
+	}
+	err := w.eachStored(start, end, func(key []byte, m *metadata) error {
+		if w.overlay.find(key) >= 0 {
+			return nil
+		}
+		d.keys++
+		d.bytes += int64(len(key)) + int64(m.size)
+		if !m.expired(now) {
+			d.seen++
+		}
+		switch {
+		case d.many:
+		case len(d.found) < pointDeletes:
+			d.found = append(d.found, found{clone(key), *m})
+		default:
+			d.found, d.many = nil, true
+		}
+		return nil
+	})
+	return d, err
+}
+
+// runDelete does what was planned and returns how many keys were there.
+func (w *WriteSet) runDelete(d *deletion) int64 {
+	n := int64(0)
+	if w.overlay != nil {
+		for _, i := range w.overlay.within(d.start, d.end) {
+			if sl := &w.overlay.slots[i]; sl.live && !sl.index {
+				w.turn()
+				if !sl.meta.expired(w.now) {
+					n++
+				}
+				w.kill(int(i), sl.meta)
+			}
+		}
+	}
+	if d.keys == 0 {
+		return n
+	}
+	w.turn()
+	if d.many {
+		w.ranges = addSpan(w.ranges, d.start, d.end)
+		w.keys -= d.keys
+		w.bytes -= d.bytes
+		return n + d.seen
+	}
+	for _, f := range d.found {
+		w.kill(w.newSlot(f.key, f.meta, true), f.meta)
+	}
+	return n + d.seen
+}
+
+// hide removes a range without looking at it: slots in it are dropped, what the
+// store has is hidden. It changes no counts.
+func (w *WriteSet) hide(start, end []byte) {
+	if end != nil && bytes.Compare(start, end) >= 0 {
+		return
+	}
+	if w.overlay != nil {
+		for _, i := range w.overlay.within(start, end) {
+			sl, _ := w.change(int(i))
+			sl.live, sl.value, sl.meta = false, nil, metadata{}
+		}
+	}
+	w.ranges = addSpan(w.ranges, start, end)
+}
+
+// within returns the slots with keys in [start, end), in order. The result is
+// not changed by slots that are added.
+func (o *overlay) within(start, end []byte) []int32 {
+	order := o.sorted()
+	from := sort.Search(len(order), func(i int) bool { return bytes.Compare(o.slots[order[i]].key, start) >= 0 })
+	to := len(order)
+	if end != nil {
+		to = sort.Search(len(order), func(i int) bool { return bytes.Compare(o.slots[order[i]].key, end) >= 0 })
+	}
+	if from >= to {
+		return nil
+	}
+	return append([]int32(nil), order[from:to]...)
+}
+
+// Outbox appends a record to the outbox of the node, to be published when the
+// commit is durable. The record is copied. If seq is not nil, Commit stores the
+// row's sequence number there, before onDurable can be called.
+func (w *WriteSet) Outbox(record []byte, seq *uint64) error {
+	if err := w.checkRoom(len(record)); err != nil {
+		return err
+	}
+	w.turn()
+	o := w.own()
+	o.records = append(o.records, outboxRecord{o.arena.copy(record), seq})
+	return nil
+}

@@ -1,0 +1,353 @@
+package supervisor
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// setAlarm arms an alarm, replacing one of the same name and instance.
+func (c *core) setAlarm(name, instance string, r alarmRecord) error {
+	key := keyspace.AppendAlarm(nil, name, instance)
+	if old, ok, err := c.readAlarm(key); err != nil {
+		return err
+	} else if ok {
+		c.ws.ClearWake(old.Due, keyspace.WakeAlarm, name, instance)
+	}
+	rec, err := encodeRecord(&r)
+	if err != nil {
+		return err
+	}
+	if err := c.ws.Put(key, rec, engine.PutOptions{}); err != nil {
+		return err
+	}
+	c.ws.SetWake(r.Due, keyspace.WakeAlarm, name, instance)
+	return nil
+}
+
+// clearAlarm disarms an alarm and reports whether it was armed.
+func (c *core) clearAlarm(name, instance string) (bool, error) {
+	key := keyspace.AppendAlarm(nil, name, instance)
+	old, ok, err := c.readAlarm(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	c.ws.ClearWake(old.Due, keyspace.WakeAlarm, name, instance)
+	return c.ws.Delete(key)
+}
+
+func (c *core) readAlarm(key []byte) (r alarmRecord, ok bool, err error) {
+	e, ok, err := c.ws.Get(key)
+	if err != nil || !ok {
+		return r, false, err
+	}
+	return r, true, decodeRecord(e.Value, &r)
+}
+
+// listAlarms lists the armed alarms of a name, or all.
+func listAlarms(l lister, name string) ([]host.Alarm, error) {
+	start, end := keyspace.KindRange(keyspace.KindAlarms)
+	if name != "" {
+		start = keyspace.AppendAlarmName(nil, name)
+		end = keyspace.TupleEnd(start)
+	}
+	var out []host.Alarm
+	var after []byte
+	for {
+		page, err := l.List(engine.ListQuery{Start: start, End: end, After: after})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.Entries {
+			k, err := keyspace.ParseAlarm(e.Key)
+			if err != nil {
+				return nil, err
+			}
+			var r alarmRecord
+			if err := decodeRecord(e.Value, &r); err != nil {
+				return nil, err
+			}
+			out = append(out, host.Alarm{Name: k.Name, Instance: k.Instance, Due: timeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})
+		}
+		if after = page.Next; after == nil {
+			return out, nil
+		}
+	}
+}
+
+// fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its own handler and by
+// nothing else; if the handler fails, the alarm is put off.
+func (c *core) fireAlarm(w *work) {
+	row := w.alarm.row
+	if row.ID != c.id {
+		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
+		return
+	}
+	var cause error
+	rec, ok, err := c.readAlarm(keyspace.AppendAlarm(nil, row.Name, row.Instance))
+	switch {
+	case err != nil:
+		c.respond(w, nil, err)
+		return
+	case !ok || rec.Due != row.Due:
+		// The alarm was moved or cancelled and the row is a leftover; it goes with the next commit.
+		_, err := c.internal(w, "alarm", func(h *turn) error {
+			c.ws.ClearWake(row.Due, keyspace.WakeAlarm, row.Name, row.Instance)
+			h.wrote = true
+			return nil
+		})
+		c.respond(w, nil, err)
+		return
+	}
+	i, bound := c.a.typ.alarms[row.Name]
+	if !bound {
+		cause = host.Errorf(host.UnknownMethod, "actor type %q has no alarm %q", c.a.addr.Type, row.Name)
+	} else {
+		c.a.sup.metrics.alarmLag.Observe(time.Since(timeMS(row.Due)).Seconds())
+		_, cause = c.run(w, c.a.typ.Alarms[i].Handler, func(h *turn) ([]byte, error) {
+			if _, err := c.clearAlarm(row.Name, row.Instance); err != nil {
+				return nil, err
+			}
+			h.wrote = true
+			return nil, c.inst.Alarm(h, i, row.Instance, rec.Payload)
+		})
+	}
+	if cause == nil || cause == errAbandoned || c.broken {
+		c.respond(w, nil, cause)
+		return
+	}
+	c.a.sup.public(c.a, w, cause)
+	rec.Attempts++
+	_, err = c.internal(w, "alarm retry", func(h *turn) error {
+		rec.Due = unixMS(time.Now().Add(backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
+		if err := c.setAlarm(row.Name, row.Instance, rec); err != nil {
+			return err
+		}
+		h.wrote, h.wake = true, rec.Due
+		return nil
+	})
+	c.respond(w, nil, err)
+}
+
+// A failed alarm is tried again after 1 second, doubling up to 5 minutes, for as long as it takes.
+const (
+	alarmRetryMin = time.Second
+	alarmRetryMax = 5 * time.Minute
+)
+
+// backoff is the wait before attempt n+1: first doubling up to limit.
+func backoff(n int, first, limit time.Duration) time.Duration {
+	if n < 1 {
+		return 0
+	}
+	if n > 30 {
+		return limit
+	}
+	return min(first<<(n-1), limit)
+}
+
+// purge removes keys that have expired.
+func (c *core) purge(w *work) {
+	const most = 1000
+	_, err := c.internal(w, "purge", func(h *turn) error {
+		keys, err := c.ws.Expired(unixMS(h.start), most)
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			if _, err := c.ws.Delete(k); err != nil {
+				return err
+			}
+		}
+		h.wrote = true
+		if len(keys) < most {
+			c.ws.ClearWake(w.purge.Due, keyspace.WakeExpiry, "", "")
+		} else {
+			h.wake = w.purge.Due // more is left; the row stands and fires again
+		}
+		return nil
+	})
+	c.respond(w, nil, err)
+}
+
+// An alarmClock fires what is due in the node's wake index: one goroutine, one timer, whatever the number of alarms.
+//
+// Rows on their way through a mailbox are kept in flight, so that a row fires once at a time; how many may be in flight is
+// bounded, which paces the wake-ups after a restart. A row whose actor cannot run stays in the index and is tried again
+// when the actor may be.
+type alarmClock struct {
+	s    *Supervisor
+	wake chan struct{}
+	quit chan struct{}
+	once sync.Once
+
+	mu       sync.Mutex
+	next     int64                // when the timer is set to fire; 0 for never
+	inFlight map[string]time.Time // row -> when to try again; zero while its handler runs
+	running  int
+}
+
+func (k *alarmClock) init(s *Supervisor) {
+	k.s, k.wake, k.quit, k.inFlight = s, make(chan struct{}, 1), make(chan struct{}), make(map[string]time.Time)
+}
+
+// poke tells the clock that a row is due at ms.
+func (k *alarmClock) poke(ms int64) {
+	k.mu.Lock()
+	sooner := k.next == 0 || ms < k.next
+	k.mu.Unlock()
+	if sooner {
+		k.again()
+	}
+}
+
+func (k *alarmClock) again() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (k *alarmClock) stop() { k.once.Do(func() { close(k.quit) }) }
+
+func (k *alarmClock) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		next, err := k.fire()
+		if err != nil {
+			k.s.logger.Error("read the wake index", "error", err)
+			next = time.Now().Add(time.Second)
+		}
+		var due <-chan time.Time
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+			due = timer.C
+		}
+		select {
+		case <-due:
+		case <-k.wake:
+		case <-k.quit:
+			return
+		}
+	}
+}
+
+// fire posts what is due, as far as there is room, and returns when to look again; zero means when poked.
+func (k *alarmClock) fire() (time.Time, error) {
+	// Until the scan is over, every poke is heard: next stands at "never".
+	k.mu.Lock()
+	k.next = 0
+	k.mu.Unlock()
+	var retry time.Time
+	now := time.Now()
+	after := keyspace.AppendWakeTime(nil, 1) // rows due at 0 are for the start only
+	for {
+		rows, err := k.s.store.Wakes(after, unixMS(now), 256)
+		if err != nil {
+			return time.Time{}, err
+		}
+		for _, row := range rows {
+			if k.full() {
+				return retry, nil // a finished one pokes
+			}
+			if at := k.start(row, now); !at.IsZero() && (retry.IsZero() || at.Before(retry)) {
+				retry = at
+			}
+		}
+		if len(rows) < 256 {
+			break
+		}
+		after = rows[len(rows)-1].Row
+	}
+	next, err := k.s.store.Wakes(keyspace.AppendWakeTime(nil, unixMS(now)+1), math.MaxInt64-1, 1)
+	if err != nil {
+		return time.Time{}, err
+	}
+	at := retry
+	if len(next) > 0 && (at.IsZero() || timeMS(next[0].Due).Before(at)) {
+		at = timeMS(next[0].Due)
+	}
+	if !at.IsZero() {
+		k.mu.Lock()
+		k.next = unixMS(at)
+		k.mu.Unlock()
+	}
+	return at, nil
+}
+
+func (k *alarmClock) full() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.running >= k.s.options.AlarmConcurrency
+}
+
+// start posts one due row, unless it is in flight; it returns when to try the row again, if that is known.
+func (k *alarmClock) start(row engine.Wake, now time.Time) time.Time {
+	id := string(row.Row)
+	k.mu.Lock()
+	if at, ok := k.inFlight[id]; ok && (at.IsZero() || at.After(now)) {
+		k.mu.Unlock()
+		return at
+	}
+	k.inFlight[id] = time.Time{}
+	k.running++
+	k.mu.Unlock()
+	if posted, err := k.post(row); !posted {
+		return k.finished(id, err)
+	}
+	return time.Time{}
+}
+
+// post puts a due row into its actor's mailbox, or drops a row whose actor is gone.
+func (k *alarmClock) post(row engine.Wake) (posted bool, err error) {
+	ident, _, ok, err := k.s.store.Identity(row.ID)
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		return false, k.s.store.DropWakes([][]byte{row.Row})
+	}
+	t := k.s.types[ident.Type]
+	if t == nil || ident.Namespace != k.s.options.Namespace {
+		return false, host.Errorf(host.UnknownType, "this node hosts no actor type %q", ident.Type)
+	}
+	id := string(row.Row)
+	w := &work{method: -1, existing: true, finish: func(w *work) {
+		k.finished(id, w.err)
+		k.again()
+	}}
+	if row.Kind == keyspace.WakeExpiry {
+		w.kind, w.purge = workPurge, &row
+	} else {
+		w.kind, w.alarm = workAlarm, &alarmFiring{row: row}
+	}
+	_, err = k.s.post(t, host.Address{Type: ident.Type, Key: ident.Key}, w)
+	return err == nil, err
+}
+
+// unhosted is how long the rows of actors that cannot run now are left alone.
+const unhosted = 10 * time.Second
+
+// finished takes a row out of flight, or puts it off if it could not run.
+func (k *alarmClock) finished(id string, err error) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running--
+	if err == nil {
+		delete(k.inFlight, id)
+		return time.Time{}
+	}
+	at := time.Now().Add(unhosted)
+	if e, ok := err.(*host.Error); ok && e.Code == host.ActorFailed {
+		if t, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"]); perr == nil {
+			at = t
+		}
+	}
+	k.inFlight[id] = at
+	return at
+}

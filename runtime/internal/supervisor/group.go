@@ -1,0 +1,246 @@
+package supervisor
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// A group is the turns that share one commit, and what leaves the actor when that commit is durable.
+type group struct {
+	a       *activation
+	turns   int
+	results []result
+	// changed: at least one turn wrote something.
+	changed bool
+	// version is that of the last turn that wrote something.
+	version  engine.Version
+	events   []host.EmittedEvent
+	messages []outgoing
+	sender   *sender // delivers messages
+	changes  []*pendingChange
+	wake     int64 // the earliest alarm set, unix milliseconds; 0 for none
+	// destroyed: the actor ends with this commit.
+	destroyed bool
+}
+
+// A result is what a turn answers, held until the gate opens.
+type result struct {
+	w        *work
+	out      []byte
+	err      error
+	version  engine.Version
+	replayed bool
+}
+
+// pendingChange is a change set with its row in the outbox.
+type pendingChange struct {
+	seq uint64
+	set *engine.ChangeSet
+}
+
+// mark is a point to which a core returns when a turn fails.
+type mark struct {
+	at                        engine.Savepoint
+	events, messages, changes int
+	wake                      int64
+	changed, exists, armed    bool
+	stored                    []byte
+	sequence                  int64
+}
+
+func (c *core) mark() mark {
+	g := c.group
+	return mark{
+		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), wake: g.wake,
+		changed: g.changed, exists: c.exists, armed: c.armed, stored: c.stored, sequence: c.events,
+	}
+}
+
+// undo drops everything since m, in the write set and in the group.
+func (c *core) undo(m mark) {
+	c.ws.Rollback(m.at)
+	g := c.group
+	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
+	g.wake, g.changed = m.wake, m.changed
+	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
+}
+
+// commit commits the group and begins a new one. Results leave when the commit is durable.
+func (c *core) commit() {
+	c.commitGroup(func(done func(error)) (bool, error) {
+		_, err := c.space.Commit(done)
+		return true, err
+	}, c.stored)
+}
+
+// commitGroup commits what the group holds through apply, and publishes the view in which the state is stored. apply may
+// decline, which leaves the group as it is.
+func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored []byte) {
+	g := c.group
+	if len(g.results) == 0 && !g.changed {
+		return
+	}
+	a := c.a
+	g.sender = a.sender
+	c.group = &group{a: a}
+	if !g.changed && a.pending.Add(1) == 1 {
+		g.durable(nil) // nothing to write and nothing to wait for
+		return
+	} else if g.changed {
+		a.pending.Add(1)
+	}
+	g.sender.expect(len(g.messages))
+	declined := false
+	err := a.publish(func() (*view, error) {
+		ok, err := apply(g.durable)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			declined = true
+			return nil, nil
+		}
+		if !g.changed || g.destroyed {
+			return nil, nil
+		}
+		return &view{version: g.version, stored: stored, id: c.id}, nil
+	})
+	if declined {
+		a.pending.Add(-1)
+		g.sender.expect(-len(g.messages))
+		c.group = g
+		return
+	}
+	if err != nil {
+		a.pending.Add(-1)
+		g.sender.expect(-len(g.messages))
+		c.broken = true
+		a.sup.metrics.refused.Inc()
+		g.abandon(a.sup.commitError(a, err))
+		return
+	}
+	a.sup.metrics.commits.Inc()
+	a.sup.metrics.shared.Add(float64(g.turns))
+	if g.wake != 0 {
+		a.sup.alarms.poke(g.wake)
+	}
+}
+
+// flush commits the turns before the open one, which began at m, and returns the mark to undo the open turn from now on.
+// Turns collect what they emit and send in themselves until they succeed, so the group holds nothing of the open one.
+// The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it.
+func (c *core) flush(m mark) mark {
+	g := c.group
+	if c.creating || len(g.results) == 0 && !m.changed {
+		return m
+	}
+	open := c.group
+	c.commitGroup(func(done func(error)) (ok bool, err error) {
+		m.at, ok, err = c.space.CommitBefore(m.at, done)
+		return ok, err
+	}, m.stored)
+	if c.group != open {
+		m.events, m.messages, m.changes, m.wake, m.changed = 0, 0, 0, 0, false
+	}
+	return m
+}
+
+// durable is the gate callback: the commit is on disk, or never will be.
+func (g *group) durable(err error) {
+	a := g.a
+	if err != nil || a.sup.killed.Load() {
+		if err != nil {
+			a.sup.commitError(a, err)
+		}
+		// The batch may or may not be on disk, so nobody may be told that nothing was done.
+		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
+		a.failWaiters(e)
+		a.pending.Add(-1)
+		g.abandon(e)
+		return
+	}
+	if g.changed {
+		a.advanceGate(g.version)
+	}
+	if len(g.events) > 0 {
+		a.sup.hub.publish(a.key, g.events)
+	}
+	if sink := a.sup.options.Changes; sink != nil {
+		for _, c := range g.changes {
+			sink.Committed(c.seq, c.set)
+		}
+	}
+	if len(g.messages) > 0 {
+		g.sender.add(g.messages)
+	}
+	if g.destroyed {
+		a.sup.hub.end(a.key)
+	}
+	a.pending.Add(-1)
+	for i := range g.results {
+		r := &g.results[i]
+		if r.w.claim() {
+			r.w.out, r.w.err, r.w.version, r.w.replayed = r.out, r.err, r.version, r.replayed
+			r.w.release()
+		}
+	}
+}
+
+// abandon answers every turn of a group that will not be committed.
+func (g *group) abandon(err *host.Error) {
+	for i := range g.results {
+		g.results[i].w.fail(err)
+	}
+	g.results = nil
+}
+
+// commitError makes the error for callers of a commit that failed, and logs the cause once.
+func (s *Supervisor) commitError(a *activation, err error) *host.Error {
+	e, _ := publicError(err)
+	if e.Code == host.Internal {
+		e = unavailable("the commit failed; nothing of it was kept")
+	}
+	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
+		s.logger.LogAttrs(s.life, slog.LevelError, "commit failed", a.attrs(slog.Any("error", err))...)
+	}
+	return e
+}
+
+func (a *activation) attrs(more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{slog.String("actor_type", a.addr.Type), slog.Any("actor_key", a.addr.Key)}, more...)
+}
+
+// public makes the error that may leave the actor, and logs what may not.
+func (s *Supervisor) public(a *activation, w *work, err error) *host.Error {
+	e, id := publicError(err)
+	if id != "" {
+		s.logger.LogAttrs(s.life, slog.LevelError, "turn failed",
+			a.attrs(slog.String("error_id", id), slog.String("work", w.kind.String()), slog.String("method", a.methodName(w)), slog.Any("error", err))...)
+	}
+	return e
+}
+
+// methodName names what w runs, for logs.
+func (a *activation) methodName(w *work) string {
+	switch {
+	case w.kind == workCall && w.method >= 0:
+		return a.typ.Methods[w.method].Name
+	case w.kind == workAlarm:
+		return w.alarm.row.Name
+	case w.kind == workDeliver:
+		return w.deliver.messages[w.deliver.handled].record.Method
+	}
+	return ""
+}
+
+func unixMS(t time.Time) int64 { return t.UnixMilli() }
+func timeMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,352 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// memory bounds what awake actors take: it puts actors to sleep that were idle for their type's time, and the least
+// recently used idle ones first when there are too many or they are too large.
+//
+// It is one goroutine that runs only while an actor is awake that may fall asleep, and looks again when the next one may.
+type memory struct {
+	s      *Supervisor
+	awake  atomic.Int64
+	bytes  atomic.Int64
+	wake   chan struct{}
+	quit   chan struct{}
+	once   sync.Once
+	mu     sync.Mutex
+	active bool
+	ghost  map[*activation]bool
+}
+
+// awakeOverhead is what an awake actor counts for beside its state.
+const awakeOverhead = 2 << 10
+
+func (m *memory) init(s *Supervisor) {
+	m.s, m.wake, m.quit, m.ghost = s, make(chan struct{}, 1), make(chan struct{}), make(map[*activation]bool)
+}
+
+func (m *memory) stop() { m.once.Do(func() { close(m.quit) }) }
+
+func (m *memory) woke(a *activation, state int) {
+	m.awake.Add(1)
+	m.bytes.Add(int64(state) + awakeOverhead)
+	a.weight.Store(int64(state) + awakeOverhead)
+	m.s.metrics.wakes.Inc()
+	if m.over() {
+		m.look()
+	}
+}
+
+// asleep takes an actor's core off the account.
+func (m *memory) asleep(a *activation) {
+	m.awake.Add(-1)
+	m.bytes.Add(-a.weight.Swap(0))
+}
+
+func (m *memory) resized(a *activation, by int) {
+	m.bytes.Add(int64(by))
+	a.weight.Add(int64(by))
+}
+
+func (m *memory) over() bool {
+	o := &m.s.options
+	return m.awake.Load() > int64(o.MaxAwake) || m.bytes.Load() > o.MaxAwakeBytes
+}
+
+// idle notes that an actor has nothing to do; the sweeper is started if it does not run.
+func (m *memory) idle(a *activation) {
+	if a.typ.idle == 0 && !m.over() {
+		return
+	}
+	m.mu.Lock()
+	start := !m.active
+	if start {
+		m.active = true
+	}
+	m.mu.Unlock()
+	if start && !m.s.task(m.run) {
+		m.mu.Lock()
+		m.active = false
+		m.mu.Unlock()
+	}
+}
+
+func (m *memory) look() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *memory) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		next := m.sweep()
+		if next.IsZero() {
+			// Nobody is left who may fall asleep. idle starts a sweeper when somebody may; one that came between the
+			// sweep and now is found by sweeping once more.
+			m.mu.Lock()
+			m.active = false
+			m.mu.Unlock()
+			if next = m.sweep(); next.IsZero() {
+				return
+			}
+			m.mu.Lock()
+			if m.active { // another sweeper has started
+				m.mu.Unlock()
+				return
+			}
+			m.active = true
+			m.mu.Unlock()
+		}
+		timer.Reset(max(time.Until(next), time.Millisecond))
+		select {
+		case <-timer.C:
+		case <-m.wake:
+		case <-m.quit:
+			return
+		}
+	}
+}
+
+// candidate is an idle actor that may be put to sleep.
+type candidate struct {
+	a    *activation
+	used int64
+}
+
+// sweep asks the actors to sleep whose time has come, and returns when the next one's comes; zero if there is none.
+func (m *memory) sweep() time.Time {
+	now := time.Now().UnixMilli()
+	var next int64
+	var all []candidate
+	over := m.over()
+	m.s.each(func(a *activation) {
+		if a.ghost || !a.resting() {
+			return
+		}
+		used := a.lastUsed.Load()
+		if over {
+			all = append(all, candidate{a, used})
+		}
+		if a.typ.idle == 0 {
+			return
+		}
+		if due := used + a.typ.idle.Milliseconds(); due > now {
+			if next == 0 || due < next {
+				next = due
+			}
+			return
+		}
+		if !a.askToSleep() {
+			retry := now + 100
+			if next == 0 || retry < next {
+				next = retry
+			}
+		}
+	})
+	if over {
+		slices.SortFunc(all, func(x, y candidate) int { return int(min(max(x.used-y.used, -1), 1)) })
+		o := &m.s.options
+		for _, c := range all {
+			if m.awake.Load() <= int64(o.MaxAwake)*9/10 && m.bytes.Load() <= o.MaxAwakeBytes*9/10 {
+				break
+			}
+			c.a.askToSleep()
+		}
+		if retry := now + 100; m.over() && (next == 0 || retry < next) {
+			next = retry
+		}
+	}
+	if next == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(next)
+}
+
+// resting reports that the actor is awake and nobody runs it.
+func (a *activation) resting() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.running && !a.gone && a.core != nil
+}
+
+// askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay
+// for now.
+func (a *activation) askToSleep() bool {
+	a.mu.Lock()
+	if a.running || a.gone || a.core == nil {
+		a.mu.Unlock()
+		return true // it is in use, or asleep already
+	}
+	if a.pending.Load() > 0 || a.sender.active() {
+		a.mu.Unlock()
+		return false
+	}
+	if !a.typ.HasSleep {
+		c := a.core
+		ok := a.leave()
+		a.mu.Unlock()
+		if ok {
+			a.slept(c)
+		}
+		return ok
+	}
+	a.mu.Unlock()
+	a.enqueue(&work{kind: workSleep, method: -1, existing: true, finish: func(*work) {}})
+	return true
+}
+
+func (a *activation) slept(c *core) {
+	a.sup.metrics.sleeps.Inc()
+	a.sup.publishLife(a, c, "slept", "")
+}
+
+// touch notes that the actor was used.
+func (a *activation) touch() { a.lastUsed.Store(time.Now().UnixMilli()) }
+
+// sleepAll waits until nothing runs and nothing waits, and puts every actor to sleep, hooks included, until ctx ends.
+func (m *memory) sleepAll(ctx context.Context) error {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	asked := make(map[*activation]bool)
+	for {
+		left, sample := 0, ""
+		m.s.each(func(a *activation) {
+			a.mu.Lock()
+			gone, resting := a.gone, !a.running
+			a.mu.Unlock()
+			if gone {
+				return
+			}
+			left++
+			sample = a.String()
+			if resting && !asked[a] {
+				if a.askToSleep() {
+					asked[a] = a.typ.HasSleep
+				}
+			} else if resting && a.pending.Load() == 0 {
+				// The hook has run, or the actor cannot sleep because messages of it wait for a target that does not take
+				// them; they are in the store.
+				left--
+			}
+		})
+		if left == 0 && m.s.busy.Load() == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("supervisor: %d actors were still at work at the deadline, %s among them: %w", left, sample, ctx.Err())
+		}
+	}
+}
+
+func (m *memory) addGhost(a *activation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ghost[a] = true
+}
+
+func (m *memory) dropGhost(a *activation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.ghost, a)
+}
+
+func (m *memory) ghosts() []*activation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*activation, 0, len(m.ghost))
+	for a := range m.ghost {
+		out = append(out, a)
+	}
+	return out
+}
+
+// failures remembers actors that could not be woken or keep crashing, so that each is tried again only after a while and
+// operators see why. It is not durable: after a restart every actor gets a fresh chance.
+type failures struct {
+	mu sync.Mutex
+	m  map[string]*host.Failure
+}
+
+// A failed actor is tried again after 1 second, doubling up to 5 minutes.
+const (
+	failureRetryMin = time.Second
+	failureRetryMax = 5 * time.Minute
+)
+
+func (f *failures) add(a *activation, err error) {
+	e, _ := publicError(err)
+	reason := e.Error()
+	f.mu.Lock()
+	if f.m == nil {
+		f.m = make(map[string]*host.Failure)
+	}
+	now := time.Now()
+	x := f.m[a.key]
+	if x == nil {
+		x = &host.Failure{Since: now.UTC()}
+		f.m[a.key] = x
+	}
+	x.Reason = reason
+	x.Attempts++
+	x.RetryAt = now.Add(backoff(x.Attempts, failureRetryMin, failureRetryMax)).UTC()
+	c := *x
+	f.mu.Unlock()
+	a.sup.metrics.failed.Set(float64(f.count()))
+	a.sup.logger.Error("actor failed", "actor_type", a.addr.Type, "actor_key", a.addr.Key, "reason", reason, "attempts", c.Attempts, "retry_at", c.RetryAt)
+	a.sup.lifeFailed(a, &c)
+}
+
+func (f *failures) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.m)
+}
+
+// blocked returns the error for an actor that must not be tried yet.
+func (f *failures) blocked(a *activation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.m[a.key]
+	if x == nil || !time.Now().Before(x.RetryAt) {
+		return nil
+	}
+	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.Reason).
+		With("reason", x.Reason).With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
+}
+
+func (f *failures) clear(a *activation) {
+	f.mu.Lock()
+	_, had := f.m[a.key]
+	delete(f.m, a.key)
+	f.mu.Unlock()
+	if had {
+		a.sup.metrics.failed.Set(float64(f.count()))
+	}
+}
+
+func (f *failures) of(addr host.Address) *host.Failure {
+	var buf [128]byte
+	key := appendAddress(buf[:0], addr)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.m[string(key)]
+	if x == nil {
+		return nil
+	}
+	c := *x
+	return &c
+}

@@ -1,0 +1,284 @@
+package supervisor
+
+import (
+	"context"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// maxDepth bounds how deep calls may nest, so that queries which call each other end in an error and not in memory.
+const maxDepth = 64
+
+// maxIdempotencyKey bounds an idempotency key, in bytes.
+const maxIdempotencyKey = 255
+
+// Call implements host.Node.
+func (s *Supervisor) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return s.call(ctx, r, callerOf(ctx))
+}
+
+// call routes a request that comes from outside (from is nil) or from a turn or query.
+func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (host.Reply, error) {
+	t, err := s.typeOf(r.Address)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	method := -1
+	kind := host.Creation
+	if r.Method != "" || !r.Create {
+		i, ok := t.methods[r.Method]
+		if !ok {
+			return host.Reply{}, unknownMethod(t.Type, r.Method)
+		}
+		method, kind = i, t.Methods[i].Kind
+	}
+	create := r.Create || kind == host.Creation
+	if from == nil {
+		if s.draining.Load() {
+			return host.Reply{}, unavailable("the node is shutting down")
+		}
+	} else if from.depth >= maxDepth {
+		return host.Reply{}, host.Errorf(host.Cycle, "calls are nested more than %d deep", maxDepth)
+	}
+	if kind == host.Query {
+		if r.Create {
+			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method)
+		}
+		return s.query(ctx, t, method, r, from)
+	}
+	if len(r.IdempotencyKey) > maxIdempotencyKey {
+		return host.Reply{}, tooLarge("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
+	}
+	w := s.pool.get()
+	w.kind, w.ctx, w.method, w.codec, w.input = workCall, ctx, method, r.Codec, r.Input
+	w.idempotencyKey, w.create, w.existing, w.traceparent = r.IdempotencyKey, create, r.Existing && !create, r.Traceparent
+	if err := from.extend(ctx, w); err != nil {
+		return host.Reply{}, err
+	}
+	if _, err := s.submit(ctx, t, r.Address, w, from); err != nil {
+		return host.Reply{}, err
+	}
+	reply := host.Reply{Output: w.out, Version: uint64(w.version), Replayed: w.replayed}
+	s.pool.put(w)
+	return reply, nil
+}
+
+// extend gives w its place in the chain of calls, and lets the turn that makes the call commit what came before it.
+func (from *caller) extend(ctx context.Context, w *work) error {
+	if from == nil {
+		return nil
+	}
+	w.chain = from.depth + 1
+	if w.traceparent == "" {
+		w.traceparent = from.traceparent
+	}
+	t := from.turn
+	if t == nil {
+		return errQueryWrites()
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	if ctx.Done() == nil {
+		w.ctx = t // a call without a deadline of its own has the turn's
+	}
+	t.mark = t.c.flush(t.mark)
+	return nil
+}
+
+// Destroy implements host.Node.
+func (s *Supervisor) Destroy(ctx context.Context, a host.Address) error {
+	return s.destroy(ctx, a, callerOf(ctx))
+}
+
+func (s *Supervisor) destroy(ctx context.Context, addr host.Address, from *caller) error {
+	t, err := s.typeOf(addr)
+	if err != nil {
+		return err
+	}
+	if from == nil && s.draining.Load() {
+		return unavailable("the node is shutting down")
+	}
+	w := s.pool.get()
+	w.kind, w.ctx, w.method, w.existing = workDestroy, ctx, -1, true
+	if err := from.extend(ctx, w); err != nil {
+		return err
+	}
+	if _, err := s.submit(ctx, t, addr, w, from); err != nil {
+		return err
+	}
+	s.pool.put(w)
+	return nil
+}
+
+// Lookup implements host.Node. It reads the store and the directory of awake actors, and what it shows of an awake actor
+// may be ahead of the disk by the commits under way.
+func (s *Supervisor) Lookup(ctx context.Context, addr host.Address) (host.Status, error) {
+	if _, err := s.typeOf(addr); err != nil {
+		return host.Status{}, err
+	}
+	st, err := StoredStatus(s.store, s.options.Namespace, addr)
+	if err != nil {
+		return host.Status{}, s.storeError(err)
+	}
+	s.present(&st)
+	return st, nil
+}
+
+// StoredStatus describes an actor by what a store says of it, as if it slept.
+func StoredStatus(store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
+	ident := engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key}
+	id, ok, err := store.Lookup(ident)
+	if err != nil {
+		return host.Status{}, err
+	}
+	if !ok {
+		return host.Status{}, notFound(addr)
+	}
+	snap := store.Snapshot(id)
+	defer snap.Close()
+	head, err := snap.Head()
+	if err != nil {
+		return host.Status{}, err
+	}
+	st := entryStatus(engine.ActorEntry{ID: id, Identity: ident, Head: head})
+	alarms, err := listAlarms(snap, "")
+	if err != nil {
+		return host.Status{}, err
+	}
+	st.Alarms = len(alarms)
+	for i := range alarms {
+		if st.NextAlarm == nil || alarms[i].Due.Before(*st.NextAlarm) {
+			due := alarms[i].Due.UTC()
+			st.NextAlarm = &due
+		}
+	}
+	if st.PendingSends, err = countKeys(snap, keyspace.KindOutgoing); err != nil {
+		return host.Status{}, err
+	}
+	st.FailedSends, err = countKeys(snap, keyspace.KindFailedSends)
+	return st, err
+}
+
+// countKeys counts the keys of a kind, up to the limit of one listing.
+func countKeys(l lister, kind keyspace.Kind) (int, error) {
+	start, end := keyspace.KindRange(kind)
+	page, err := l.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
+	return len(page.Entries), err
+}
+
+// entryStatus describes an actor by its entry in the store.
+func entryStatus(e engine.ActorEntry) host.Status {
+	key := e.Identity.Key
+	if key == nil {
+		key = []string{}
+	}
+	return host.Status{
+		ID: e.ID.String(), Type: e.Identity.Type, Key: key, State: host.Asleep,
+		Version: uint64(e.Head.Version), Generation: uint64(e.Head.Generation), Keys: e.Head.Keys, Bytes: e.Head.Bytes,
+		Created: timeMS(e.Head.Created).UTC(), Updated: timeMS(e.Head.Updated).UTC(),
+	}
+}
+
+// present adds to a status what the actor does in memory.
+func (s *Supervisor) present(st *host.Status) {
+	addr := host.Address{Type: st.Type, Key: st.Key}
+	if a := s.find(addr); a != nil {
+		a.mu.Lock()
+		if a.core != nil {
+			st.State = host.Awake
+		}
+		a.mu.Unlock()
+		st.Mailbox = int(a.waiting.Load())
+	}
+	if f := s.failures.of(addr); f != nil {
+		st.State, st.Failure = host.Failed, f
+	}
+}
+
+// List implements host.Node.
+func (s *Supervisor) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	page, err := StoredList(s.store, s.options.Namespace, q)
+	if err != nil {
+		return host.ListPage{}, s.storeError(err)
+	}
+	for i := range page.Actors {
+		s.present(&page.Actors[i])
+	}
+	return page, nil
+}
+
+// StoredList pages through the actors of a store, as if they slept.
+func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
+	switch {
+	case q.Limit < 0 || q.Limit > 1000:
+		return host.ListPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit)
+	case q.Type == "" && len(q.Prefix) > 0:
+		return host.ListPage{}, host.Errorf(host.InvalidArgument, "a key prefix needs a type")
+	case q.Limit == 0:
+		q.Limit = 100
+	}
+	page, err := store.Actors(engine.ActorsQuery{
+		Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit, Cursor: q.Cursor,
+	})
+	if err != nil {
+		return host.ListPage{}, err
+	}
+	out := host.ListPage{Actors: make([]host.Status, len(page.Actors)), Cursor: page.Cursor}
+	for i, e := range page.Actors {
+		out.Actors[i] = entryStatus(e)
+	}
+	return out, nil
+}
+
+// Inspect implements host.Inspector.
+func (s *Supervisor) Inspect(ctx context.Context, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	return Inspect(s.store, s.options.Namespace, addr, q)
+}
+
+// Inspect reads an actor's raw keyspace from a store that no supervisor need be running on.
+func Inspect(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	switch {
+	case q.Limit < 0 || q.Limit > 1000:
+		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit)
+	case q.ValueBytes < 0:
+		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "value bytes %d is negative", q.ValueBytes)
+	case q.Limit == 0:
+		q.Limit = 100
+	}
+	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
+	if err == nil && !ok {
+		err = notFound(addr)
+	}
+	if err != nil {
+		e, _ := publicError(err)
+		return host.InspectPage{}, e
+	}
+	snap := store.Snapshot(id)
+	defer snap.Close()
+	page, err := snap.List(engine.ListQuery{Limit: q.Limit, KeysOnly: q.ValueBytes == 0, After: q.After})
+	if err != nil {
+		e, _ := publicError(err)
+		return host.InspectPage{}, e
+	}
+	out := host.InspectPage{Keys: make([]host.StoredKey, len(page.Entries)), Next: page.Next}
+	for i, e := range page.Entries {
+		out.Keys[i] = host.StoredKey{
+			Key: e.Key, Text: keyspace.Format(e.Key), Size: e.Size, Version: uint64(e.Version),
+			Created: timeMS(e.Created).UTC(), Updated: timeMS(e.Updated).UTC(), Value: e.Value[:min(len(e.Value), q.ValueBytes)],
+		}
+	}
+	return out, nil
+}
+
+// storeError makes the public error for a failed read, and logs its cause.
+func (s *Supervisor) storeError(err error) error {
+	e, id := publicError(err)
+	if id != "" {
+		s.logger.Error("read the store", "error_id", id, "error", err)
+	}
+	return e
+}

@@ -1,0 +1,185 @@
+package supervisor
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A reader is one query's run, as host.Reader: on the goroutine of its caller, beside the actor's turns, on the state of
+// one applied commit. The answer passes the reply gate like any other.
+type reader struct {
+	context.Context // the caller's
+	a               *activation
+	v               *view
+	from            caller
+
+	mu     sync.Mutex
+	closed bool
+	snap   *engine.Snapshot
+}
+
+func (r *reader) enter() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return host.Errorf(host.FailedPrecondition, "the query is over: a handler's context must not be used after it returned")
+	}
+	return nil
+}
+
+func (r *reader) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.a.releaseView(r.v)
+}
+
+// snapshot returns the database as of the view.
+//
+// REQUIRES: r.mu
+func (r *reader) snapshot() (*engine.Snapshot, error) {
+	if r.snap == nil {
+		s, err := r.a.snapshotOf(r.v)
+		if err != nil {
+			return nil, err
+		}
+		r.snap = s
+	}
+	return r.snap, nil
+}
+
+// Value implements context.Context.
+func (r *reader) Value(key any) any {
+	if key == (turnKey{}) {
+		return &r.from
+	}
+	return r.Context.Value(key)
+}
+
+// Self implements host.Reader.
+func (r *reader) Self() host.Identity {
+	return host.Identity{Type: r.a.addr.Type, Key: r.a.addr.Key, ID: r.v.id.String()}
+}
+
+// Logger implements host.Reader.
+func (r *reader) Logger() *slog.Logger { return r.a.logger(r.v.id, uint64(r.v.version)) }
+
+// Version implements host.Reader.
+func (r *reader) Version() uint64 { return uint64(r.v.version) }
+
+// Traceparent implements host.Reader.
+func (r *reader) Traceparent() string { return r.from.traceparent }
+
+// KVGet implements host.Reader.
+func (r *reader) KVGet(key []byte) (host.KVEntry, bool, error) {
+	if err := r.enter(); err != nil {
+		return host.KVEntry{}, false, err
+	}
+	defer r.mu.Unlock()
+	s, err := r.snapshot()
+	if err != nil {
+		return host.KVEntry{}, false, err
+	}
+	e, ok, err := s.Get(keyspace.AppendUserKV(nil, key))
+	return kvEntry(e), ok, err
+}
+
+// KVList implements host.Reader.
+func (r *reader) KVList(q host.KVQuery) (host.KVPage, error) {
+	if err := r.enter(); err != nil {
+		return host.KVPage{}, err
+	}
+	defer r.mu.Unlock()
+	s, err := r.snapshot()
+	if err != nil {
+		return host.KVPage{}, err
+	}
+	return kvList(s, q)
+}
+
+// Call implements host.Node: a query may call queries only.
+func (r *reader) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
+	return r.a.sup.call(ctx, q, &r.from)
+}
+
+// Lookup implements host.Node.
+func (r *reader) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return r.a.sup.Lookup(ctx, a)
+}
+
+// List implements host.Node.
+func (r *reader) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return r.a.sup.List(ctx, q)
+}
+
+// Destroy implements host.Node.
+func (r *reader) Destroy(context.Context, host.Address) error { return errQueryWrites() }
+
+func errQueryWrites() error {
+	return host.Errorf(host.ReadOnly, "a query cannot change anything, and neither can what it calls")
+}
+
+// query answers a query on the goroutine of its caller.
+func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *host.Request, from *caller) (reply host.Reply, err error) {
+	var v *view
+	a := s.find(req.Address)
+	if a != nil {
+		v = a.acquireView()
+	}
+	for v == nil {
+		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.
+		if a, err = s.rouse(ctx, t, req, from); err != nil {
+			return host.Reply{}, err
+		}
+		v = a.acquireView()
+	}
+	r := &reader{Context: ctx, a: a, v: v}
+	r.from = caller{a: a, traceparent: req.Traceparent}
+	if from != nil {
+		r.from.depth = from.depth + 1
+		if r.from.traceparent == "" {
+			r.from.traceparent = from.traceparent
+		}
+	}
+	a.touch()
+	out, err := a.runQuery(r, method, req)
+	version := v.version
+	r.close()
+	if err != nil {
+		err = s.public(a, &work{kind: workCall, method: method}, err)
+	}
+	if perr := a.pass(ctx, version); perr != nil {
+		return host.Reply{}, perr
+	}
+	t.metrics.query(err)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	return host.Reply{Output: out, Version: uint64(version)}, nil
+}
+
+// runQuery decodes the state and runs the handler.
+func (a *activation) runQuery(r *reader, method int, req *host.Request) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = a.sup.crashed(a, a.typ.Methods[method].Handler, p)
+		}
+	}()
+	state, err := r.v.state(a.typ)
+	if err != nil {
+		return nil, err
+	}
+	return a.typ.Query(r, method, state, req.Codec, req.Input, nil)
+}
+
+// rouse wakes the actor, creating it if need be, and returns when it has a view.
+func (s *Supervisor) rouse(ctx context.Context, t *actorType, req *host.Request, from *caller) (*activation, error) {
+	w := s.pool.get()
+	w.kind, w.ctx, w.existing, w.method = workWake, ctx, req.Existing, -1
+	return s.submit(ctx, t, req.Address, w, from)
+}

@@ -1,0 +1,593 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// errRepin: the message is bound to no incarnation, or to one that never came to be; its sender must bind it.
+var errRepin = errors.New("supervisor: message must be bound to its target")
+
+// A sender delivers one actor's messages: per target in order, one run of messages at a time, until each is handled or
+// moved aside.
+//
+// Exactly once comes from three durable facts. The message's row stands in the sender's keyspace from the commit that
+// sent it. The receiver's commit that handles it records the message's sequence, which only grows per sender, so that a
+// message which arrives again is known. And a message is bound to one incarnation of its target before it is first
+// delivered, so that neither a destroyed actor's successor nor an actor made by somebody else in between can handle it a
+// second time. The row is removed last, by a commit of the sender.
+type sender struct {
+	mu       sync.Mutex
+	owner    *activation
+	id       keyspace.ActorID
+	loaded   bool
+	channels map[string]*channel
+	pending  int // messages in all channels and on their way to being settled
+	failed   int // messages moved aside in this life
+}
+
+// A channel is the messages to one target.
+type channel struct {
+	addr     host.Address
+	queue    []outgoing
+	busy     bool // a run of messages is on its way, being settled or pinned, or waits for its next attempt
+	attempts int  // failures of the first message of queue
+
+	// The target's current incarnation, valid while no actor was destroyed since.
+	incarnation keyspace.ActorID
+	asOf        uint64
+}
+
+// maxDelivery is how many messages one run carries.
+const maxDelivery = 64
+
+func newSender(a *activation) *sender {
+	return &sender{owner: a}
+}
+
+// bind sets the id under which the actor sends.
+func (s *sender) bind(id keyspace.ActorID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = id
+}
+
+// active reports whether messages are on their way.
+func (s *sender) active() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending > 0
+}
+
+// channel returns the channel to addr.
+//
+// REQUIRES: s.mu
+func (s *sender) channel(addr host.Address) *channel {
+	var buf [128]byte
+	key := appendAddress(buf[:0], addr)
+	ch := s.channels[string(key)]
+	if ch == nil {
+		if s.channels == nil {
+			s.channels = make(map[string]*channel)
+		}
+		ch = &channel{addr: addr}
+		s.channels[string(key)] = ch
+	}
+	return ch
+}
+
+// incarnation returns the id of the target as it is now, or the zero id if it does not exist.
+func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
+	sup := s.owner.sup
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := s.channel(addr)
+	epoch := sup.destroys.Load()
+	if !ch.incarnation.IsZero() && ch.asOf == epoch {
+		return ch.incarnation, nil
+	}
+	id, ok, err := sup.store.Lookup(sup.identity(addr))
+	if err != nil || !ok {
+		return keyspace.ActorID{}, err
+	}
+	ch.incarnation, ch.asOf = id, epoch
+	return id, nil
+}
+
+// load reads the messages of earlier lives of the actor, once per activation and before any of this life is sent.
+func (s *sender) load(c *core) error {
+	s.mu.Lock()
+	loaded := s.loaded
+	s.loaded = true
+	s.mu.Unlock()
+	if loaded {
+		return nil
+	}
+	start, end := keyspace.KindRange(keyspace.KindOutgoing)
+	var found []outgoing
+	var after []byte
+	for {
+		page, err := c.ws.List(engine.ListQuery{Start: start, End: end, After: after})
+		if err == nil {
+			found, err = appendOutgoing(found, page.Entries)
+		}
+		if err != nil {
+			s.mu.Lock()
+			s.loaded = false
+			s.mu.Unlock()
+			return err
+		}
+		if after = page.Next; after == nil {
+			break
+		}
+	}
+	if len(found) > 0 {
+		c.armed = true
+		s.expect(len(found))
+		s.add(found)
+	}
+	return nil
+}
+
+func appendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) {
+	for _, e := range entries {
+		seq, err := keyspace.ParseOutgoing(e.Key)
+		if err != nil {
+			return dst, err
+		}
+		o := outgoing{seq: seq}
+		if err := decodeRecord(e.Value, &o.record); err != nil {
+			return dst, err
+		}
+		dst = append(dst, o)
+	}
+	return dst, nil
+}
+
+// expect counts messages of a commit that is about to be applied, or, negative, that was not.
+func (s *sender) expect(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending += n
+}
+
+// handOver makes another activation the owner.
+func (s *sender) handOver(a *activation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = a
+}
+
+// add queues messages whose rows are durable, or were found in the store, and sends what can go. It does not block.
+//
+// REQUIRES: the messages were expected.
+func (s *sender) add(messages []outgoing) {
+	s.mu.Lock()
+	var ready []*channel
+	for _, m := range messages {
+		ch := s.channel(m.record.address())
+		ch.queue = append(ch.queue, m)
+		if !ch.busy {
+			ch.busy = true
+			ready = append(ready, ch)
+		}
+	}
+	s.mu.Unlock()
+	for _, ch := range ready {
+		s.send(ch)
+	}
+}
+
+// send delivers the first messages of a channel that is busy on the caller's behalf.
+func (s *sender) send(ch *channel) {
+	s.mu.Lock()
+	owner, id := s.owner, s.id
+	if len(ch.queue) == 0 {
+		ch.busy = false
+		s.mu.Unlock()
+		return
+	}
+	n, target := 1, ch.queue[0].record.Target
+	for n < len(ch.queue) && n < maxDelivery && bytes.Equal(ch.queue[n].record.Target, target) {
+		n++
+	}
+	run := append([]outgoing(nil), ch.queue[:n]...)
+	s.mu.Unlock()
+	sup := owner.sup
+	if sup.killed.Load() {
+		return
+	}
+	d := &delivery{from: id, target: run[0].record.pinned(), messages: run}
+	if d.target.IsZero() {
+		s.pin(ch)
+		return
+	}
+	t, err := sup.typeOf(ch.addr)
+	if err == nil {
+		w := &work{kind: workDeliver, method: -1, deliver: d, finish: func(w *work) {
+			if w.err != nil {
+				d.err, d.handled = w.err, 0 // what ran was not committed
+			}
+			s.delivered(ch, d)
+		}}
+		_, err = sup.post(t, ch.addr, w)
+	}
+	if err != nil {
+		d.err = err
+		s.delivered(ch, d)
+	}
+}
+
+// delivered takes in what became of a run of messages.
+func (s *sender) delivered(ch *channel, d *delivery) {
+	s.mu.Lock()
+	owner := s.owner
+	handled, rest := d.messages[:d.handled], d.messages[d.handled:]
+	ch.queue = ch.queue[len(handled):]
+	if len(handled) > 0 {
+		ch.attempts = 0
+	}
+	set := &settlement{channel: ch}
+	for _, m := range handled {
+		set.handled = append(set.handled, m.seq)
+	}
+	var wait time.Duration
+	repin := false
+	if d.err != nil && len(rest) > 0 {
+		switch {
+		case errors.Is(d.err, errRepin):
+			repin = true
+		case owner.sup.draining.Load() && host.CodeOf(d.err) == host.Unavailable:
+			s.mu.Unlock()
+			if len(set.handled) > 0 {
+				s.post(&work{kind: workSettle, method: -1, settle: set})
+			}
+			return // the messages stay in the store until the next start
+		default:
+			if host.CodeOf(d.err) != host.Overloaded {
+				ch.attempts++
+			}
+			if permanent(d.err) || ch.attempts >= owner.typ.limits.SendAttempts {
+				set.failed = append(set.failed, failedSend{message: rest[0], err: d.err, attempts: ch.attempts})
+				ch.queue = ch.queue[1:]
+				ch.attempts = 0
+			} else {
+				wait = backoff(max(1, ch.attempts), sendRetryMin, sendRetryMax)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(set.handled)+len(set.failed) > 0 {
+		s.post(&work{kind: workSettle, method: -1, settle: set})
+	}
+	switch {
+	case repin:
+		s.pin(ch)
+	case wait > 0:
+		owner.sup.later(wait, func() { s.send(ch) })
+	default:
+		s.send(ch)
+	}
+}
+
+// A message that was not handled is tried again after 100 milliseconds, doubling up to a minute.
+const (
+	sendRetryMin = 100 * time.Millisecond
+	sendRetryMax = time.Minute
+)
+
+// permanent reports that trying again cannot help.
+func permanent(err error) bool {
+	switch host.CodeOf(err) {
+	case host.UnknownMethod, host.InvalidArgument, host.TooLarge, host.Destroyed:
+		return true
+	}
+	return false
+}
+
+// pin asks the actor to bind the waiting messages of a channel to the target's incarnation.
+func (s *sender) pin(ch *channel) {
+	s.post(&work{kind: workPin, method: -1, settle: &settlement{channel: ch}, finish: func(w *work) {
+		if w.err != nil && s.current().sup.draining.Load() {
+			return
+		}
+		wait := time.Duration(0)
+		if w.err != nil {
+			wait = sendRetryMin
+		}
+		s.current().sup.later(wait, func() { s.send(ch) })
+	}})
+}
+
+func (s *sender) current() *activation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owner
+}
+
+// post puts work into the mailbox of the sending actor, which is in memory for as long as messages are on their way.
+func (s *sender) post(w *work) {
+	if w.finish == nil {
+		w.finish = func(*work) {}
+	}
+	for {
+		err := s.current().enqueue(w)
+		if err == nil {
+			return
+		}
+		if s.current().sup.killed.Load() {
+			return
+		}
+		if !errors.Is(err, errGone) {
+			w.fail(err)
+			return
+		}
+	}
+}
+
+// pin rewrites the rows of a channel's waiting messages so that each names the incarnation that it is for: the target as
+// it is now, or the id under which the first of them will create it.
+func (c *core) pin(w *work) {
+	ch := w.settle.channel
+	s := c.a.sender
+	sup := c.a.sup
+	id, ok, err := sup.store.Lookup(sup.identity(ch.addr))
+	if err != nil {
+		c.respond(w, nil, err)
+		return
+	}
+	if !ok {
+		id = sup.newID(ch.addr)
+	}
+	s.mu.Lock()
+	var bound []outgoing
+	for _, m := range ch.queue {
+		if !bytes.Equal(m.record.Target, ch.queue[0].record.Target) {
+			break
+		}
+		m.record.Target = id[:]
+		bound = append(bound, m)
+	}
+	s.mu.Unlock()
+	_, err = c.internal(w, "pin", func(h *turn) error {
+		for _, m := range bound {
+			rec, err := encodeRecord(&m.record)
+			if err != nil {
+				return err
+			}
+			if err := c.ws.Put(keyspace.AppendOutgoing(nil, m.seq), rec, engine.PutOptions{}); err != nil {
+				return err
+			}
+		}
+		h.wrote = true
+		return nil
+	})
+	if err == nil {
+		s.mu.Lock()
+		copy(ch.queue, bound)
+		s.mu.Unlock()
+	}
+	c.respond(w, nil, err)
+}
+
+// settle removes the rows of messages that were handled, and moves those aside that cannot be.
+func (c *core) settle(w *work) {
+	set := w.settle
+	s := c.a.sender
+	n := len(set.handled) + len(set.failed)
+	s.mu.Lock()
+	last := s.pending == n && len(c.group.messages) == 0 // no other message is in a row, durable or on its way there
+	s.mu.Unlock()
+	_, err := c.internal(w, "settle", func(h *turn) error {
+		for _, seq := range set.handled {
+			if _, err := c.ws.Delete(keyspace.AppendOutgoing(nil, seq)); err != nil {
+				return err
+			}
+		}
+		for _, f := range set.failed {
+			if err := c.moveAside(h, f); err != nil {
+				return err
+			}
+		}
+		h.wrote = true
+		if last {
+			c.ws.ClearWake(0, keyspace.WakeSends, "", "")
+			c.armed = false
+			h.destroy = c.a.ghost
+		}
+		return nil
+	})
+	if err == errAbandoned || c.gone() {
+		return
+	}
+	if err != nil {
+		// The rows stand; the messages are known to the receiver, so delivering them again does nothing but settle them.
+		c.a.sup.public(c.a, w, err)
+	}
+	s.mu.Lock()
+	s.pending -= n
+	s.failed += len(set.failed)
+	s.mu.Unlock()
+	c.respond(w, nil, err)
+}
+
+// moveAside puts a message that cannot be handled where operators find it.
+func (c *core) moveAside(h *turn, f failedSend) error {
+	if _, err := c.ws.Delete(keyspace.AppendOutgoing(nil, f.message.seq)); err != nil {
+		return err
+	}
+	e, _ := publicError(f.err)
+	rec, err := encodeRecord(&failedRecord{
+		Message: f.message.record, Code: string(e.Code), Reason: e.Message, Attempts: f.attempts, Failed: unixMS(h.start),
+	})
+	if err != nil {
+		return err
+	}
+	c.a.sup.metrics.sendsFailed.Inc()
+	c.a.sup.logger.Warn("message moved aside", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key,
+		"target", formatAddress(f.message.record.address()), "method", f.message.record.Method, "code", e.Code, "reason", e.Message)
+	return c.ws.Put(keyspace.AppendFailedSend(nil, f.message.seq), rec, engine.PutOptions{})
+}
+
+// recover takes up the messages that were pending when the node last stopped.
+func (c *core) recover() error {
+	if err := c.a.sender.load(c); err != nil {
+		return err
+	}
+	if c.a.sender.active() {
+		return nil
+	}
+	_, err := c.internal(&work{kind: workRecover, method: -1}, "recover", func(h *turn) error {
+		c.ws.ClearWake(0, keyspace.WakeSends, "", "")
+		h.wrote = true
+		h.destroy = c.a.ghost
+		return nil
+	})
+	return err
+}
+
+// receive handles a run of messages from another actor, each in a turn of its own, and stops at the first that fails.
+func (c *core) receive(w *work) {
+	d := w.deliver
+	if c.exists && c.id != d.target {
+		// The actor was destroyed since, or somebody else made it before the first message could.
+		if _, dead, err := c.a.sup.store.Tombstone(d.target); err != nil {
+			d.err = err
+		} else if dead {
+			d.err = destroyedError(c.a.addr)
+		} else {
+			d.err = errRepin
+		}
+		c.respond(w, nil, nil)
+		return
+	}
+	for i := range d.messages {
+		if err := c.handle(w, d.from, &d.messages[i]); err != nil {
+			if err == errAbandoned || c.gone() {
+				return
+			}
+			d.err = c.a.sup.public(c.a, w, err)
+			break
+		}
+		d.handled++
+		if c.broken || c.ended {
+			break
+		}
+	}
+	c.respond(w, nil, nil)
+}
+
+// handle runs one message in one turn, whose commit also records that it was handled.
+func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
+	key := keyspace.AppendReceived(nil, from)
+	if c.exists {
+		e, ok, err := c.ws.Get(key)
+		if err != nil {
+			return err
+		}
+		if ok && len(e.Value) == 8 && binary.BigEndian.Uint64(e.Value) >= m.seq {
+			return nil // handled before; only the settlement got lost
+		}
+	}
+	t := c.a.typ
+	i, ok := t.methods[m.record.Method]
+	if !ok || t.Methods[i].Kind != host.Action {
+		return unknownMethod(t.Type, m.record.Method)
+	}
+	return c.together(func() error {
+		if err := c.exist(w); err != nil {
+			return err
+		}
+		item := &work{kind: workDeliver, method: i, deliver: w.deliver, traceparent: m.record.Traceparent}
+		_, err := c.run(item, t.Methods[i].Handler, func(h *turn) ([]byte, error) {
+			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
+				return nil, err
+			}
+			h.wrote = true
+			return c.inst.Act(h, i, host.CBOR, m.record.Input, nil)
+		})
+		return err
+	})
+}
+
+// recoverSends wakes the actors whose messages were pending when the store was last open, a few at a time.
+func (s *Supervisor) recoverSends() {
+	slots := make(chan struct{}, s.options.AlarmConcurrency)
+	var after []byte
+	for {
+		rows, err := s.store.Wakes(after, 0, 256)
+		if err != nil {
+			s.logger.Error("read pending messages", "error", err)
+			return
+		}
+		for _, row := range rows {
+			select {
+			case slots <- struct{}{}:
+			case <-s.life.Done():
+				return
+			}
+			s.recoverSender(row, func() { <-slots })
+		}
+		if len(rows) < 256 {
+			return
+		}
+		after = rows[len(rows)-1].Row
+	}
+}
+
+// recoverSender wakes one actor for its messages, or what is left of a destroyed one.
+func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
+	w := &work{kind: workRecover, method: -1, existing: true, finish: func(*work) { done() }}
+	ident, _, ok, err := s.store.Identity(row.ID)
+	ghost := false
+	if err == nil && !ok {
+		var t engine.Tombstone
+		if t, ghost, err = s.store.Tombstone(row.ID); ghost {
+			ident = t.Identity
+		}
+	}
+	switch t := s.types[ident.Type]; {
+	case err != nil:
+		s.logger.Error("recover pending messages", "actor_id", row.ID.String(), "error", err)
+		done()
+	case !ok && !ghost:
+		if err := s.store.DropWakes([][]byte{row.Row}); err != nil {
+			s.logger.Error("drop a leftover index row", "error", err)
+		}
+		done()
+	case t == nil:
+		s.logger.Warn("messages wait for an actor type that this node does not host", "actor_type", ident.Type)
+		done()
+	case ghost:
+		a := newActivation(s, t, host.Address{Type: ident.Type, Key: ident.Key}, "")
+		a.ghost, a.sender.id = true, row.ID
+		s.memory.addGhost(a)
+		if err := a.enqueue(w); err != nil {
+			done()
+		}
+	default:
+		if _, err := s.post(t, host.Address{Type: ident.Type, Key: ident.Key}, w); err != nil {
+			done()
+		}
+	}
+}
+
+// later runs f after d unless the node stops first.
+func (s *Supervisor) later(d time.Duration, f func()) {
+	s.task(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-s.life.Done():
+		}
+	})
+}

@@ -1,0 +1,353 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
+//
+// Invariants:
+//  1. Per address there is at most one live activation, and per activation at most one goroutine runs handlers.
+//  2. Nothing that a turn caused leaves before the commit of that turn is durable: replies, events, messages, changes.
+//  3. A turn that fails leaves no trace in the store, in memory, or outside.
+//  4. Every goroutine that the supervisor starts is waited for by Close, but for handlers that ignore their deadline;
+//     those are named in the log.
+type Supervisor struct {
+	options Options
+	store   *engine.Store
+	logger  *slog.Logger
+	types   map[string]*actorType
+
+	seed   maphash.Seed
+	shards [64]shard
+	pool   workPool
+	waits  waitGraph
+	hub    hub
+
+	failures failures
+	alarms   alarmClock
+	memory   memory
+	watchdog watchdog
+	metrics  *metrics
+
+	// destroys counts destructions, so that a cached incarnation is known to be current.
+	destroys atomic.Uint64
+
+	life     context.Context // ends when the supervisor closes
+	end      context.CancelFunc
+	draining atomic.Bool
+	killed   atomic.Bool
+	tasks    tasks
+	// busy counts activations that a goroutine runs.
+	busy   atomic.Int64
+	states buffers
+}
+
+// shard is a part of the directory of awake actors. A closed one takes no more.
+type shard struct {
+	mu     sync.RWMutex
+	actors map[string]*activation
+	closed bool
+}
+
+// tasks counts goroutines, so that Close can wait for them. Unlike a sync.WaitGroup it can be told to start no more.
+type tasks struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	idle   chan struct{} // closed when n is 0 and no more may start
+}
+
+// begin counts one goroutine, and reports whether it may start.
+func (t *tasks) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.n++
+	return true
+}
+
+// done counts one goroutine off.
+func (t *tasks) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.closed {
+		close(t.idle)
+	}
+}
+
+// close lets no more goroutines start and waits for those that did.
+func (t *tasks) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.idle = make(chan struct{})
+	idle := t.idle
+	if t.n == 0 {
+		close(idle)
+	}
+	t.mu.Unlock()
+	<-idle
+}
+
+// An actorType is a behavior with what the supervisor derives from it once.
+type actorType struct {
+	*host.Behavior
+	methods map[string]int
+	alarms  map[string]int
+	limits  host.Limits
+	storage *engine.Limits
+	idle    time.Duration // 0 for never
+	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
+	pace    []atomic.Int64
+	metrics typeMetrics
+}
+
+// New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
+func New(o Options) (*Supervisor, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), seed: maphash.MakeSeed()}
+	s.life, s.end = context.WithCancel(context.Background())
+	for i := range s.shards {
+		s.shards[i].actors = make(map[string]*activation)
+	}
+	s.metrics = newMetrics(s)
+	for _, b := range o.Behaviors {
+		t := &actorType{
+			Behavior: b, methods: make(map[string]int), alarms: make(map[string]int),
+			limits: resolve(b.Limits, o.Limits), idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
+			metrics: s.metrics.forType(b),
+		}
+		t.storage = &engine.Limits{MaxValue: t.limits.ValueBytes, MaxWriteSet: t.limits.WriteSetBytes, Quota: t.limits.StorageBytes}
+		t.storage.EnsureDefaults()
+		if err := t.storage.Validate(); err != nil {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
+		}
+		switch {
+		case t.idle == 0:
+			t.idle = o.IdleTimeout
+		case t.idle < 0:
+			t.idle = 0
+		}
+		for i, m := range b.Methods {
+			t.methods[m.Name] = i
+		}
+		for i, a := range b.Alarms {
+			t.alarms[a.Name] = i
+		}
+		s.types[b.Type] = t
+	}
+	s.alarms.init(s)
+	s.memory.init(s)
+	s.watchdog.init(s)
+	if o.Registerer != nil {
+		if err := s.metrics.register(o.Registerer); err != nil {
+			return nil, fmt.Errorf("supervisor: register metrics: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Start begins to fire alarms, and to deliver the messages that were pending when the store was last open.
+func (s *Supervisor) Start() {
+	s.task(s.alarms.run)
+	s.task(s.recoverSends)
+}
+
+// task runs f in a goroutine that Close waits for; false means that the supervisor has closed.
+func (s *Supervisor) task(f func()) bool {
+	if !s.tasks.begin() {
+		return false
+	}
+	go func() {
+		defer s.tasks.done()
+		f()
+	}()
+	return true
+}
+
+// Close drains: calls from outside are refused, turns that run and wait are finished until ctx ends, awake actors run
+// their sleep hooks, and every goroutine is waited for. What did not finish is not acknowledged. The error says what was
+// left behind. It does not close the store.
+func (s *Supervisor) Close(ctx context.Context) error {
+	if s.draining.Swap(true) {
+		return nil
+	}
+	s.alarms.stop()
+	s.memory.stop()
+	err := s.memory.sleepAll(ctx)
+	s.killed.Store(true)
+	s.end()
+	s.watchdog.stop()
+	s.hub.close()
+	if stuck := s.abandonAll(); len(stuck) > 0 {
+		err = errors.Join(err, fmt.Errorf("supervisor: handlers did not return: %v", stuck))
+	}
+	s.tasks.close()
+	return err
+}
+
+// Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
+func (s *Supervisor) Halt() {
+	s.draining.Store(true)
+	s.killed.Store(true)
+}
+
+// Kill stops without draining, as a crash would: nothing that is not durable yet is acknowledged, no hook runs.
+func (s *Supervisor) Kill() {
+	s.Halt()
+	s.end()
+	s.alarms.stop()
+	s.memory.stop()
+	s.watchdog.stop()
+	s.hub.close()
+	s.abandonAll()
+	s.tasks.close()
+}
+
+// abandonAll gives up every activation and returns the handlers that are still running.
+func (s *Supervisor) abandonAll() []string {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.closed = true
+		sh.mu.Unlock()
+	}
+	var stuck []string
+	s.each(func(a *activation) {
+		if h := a.abandon(unavailable("the node is shutting down")); h != "" {
+			stuck = append(stuck, h)
+		}
+	})
+	return stuck
+}
+
+// shardOf returns the shard of an address key.
+func (s *Supervisor) shardOf(key []byte) *shard {
+	return &s.shards[maphash.Bytes(s.seed, key)%uint64(len(s.shards))]
+}
+
+// find returns the activation of an address if it is in memory.
+func (s *Supervisor) find(a host.Address) *activation {
+	var buf [128]byte
+	key := appendAddress(buf[:0], a)
+	sh := s.shardOf(key)
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	return sh.actors[string(key)]
+}
+
+// activation returns the activation of an address, making one that is not awake yet if there is none; nil if the
+// supervisor has closed.
+//
+// REQUIRES: the address was checked.
+func (s *Supervisor) activation(t *actorType, addr host.Address) *activation {
+	var buf [128]byte
+	key := appendAddress(buf[:0], addr)
+	sh := s.shardOf(key)
+	sh.mu.RLock()
+	a := sh.actors[string(key)]
+	sh.mu.RUnlock()
+	if a != nil {
+		return a
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if a = sh.actors[string(key)]; a == nil && !sh.closed {
+		a = newActivation(s, t, addr, string(key))
+		sh.actors[a.key] = a
+	}
+	return a
+}
+
+// forget removes a from the directory.
+func (s *Supervisor) forget(a *activation) {
+	sh := s.shardOf([]byte(a.key))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.actors[a.key] == a {
+		delete(sh.actors, a.key)
+	}
+}
+
+// each calls f for every activation in memory, with no lock held.
+func (s *Supervisor) each(f func(*activation)) {
+	var all []*activation
+	for i := range s.shards {
+		sh := &s.shards[i]
+		all = all[:0]
+		sh.mu.RLock()
+		for _, a := range sh.actors {
+			all = append(all, a)
+		}
+		sh.mu.RUnlock()
+		for _, a := range all {
+			f(a)
+		}
+	}
+	for _, a := range s.memory.ghosts() {
+		f(a)
+	}
+}
+
+// post puts work into an actor's mailbox, making the activation if needed.
+func (s *Supervisor) post(t *actorType, addr host.Address, w *work) (*activation, error) {
+	for {
+		a := s.activation(t, addr)
+		if a == nil {
+			return nil, unavailable("the node is shutting down")
+		}
+		switch err := a.enqueue(w); {
+		case err == nil:
+			return a, nil
+		case errors.Is(err, errGone):
+			continue // it left memory between the look-up and now
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (s *Supervisor) identity(addr host.Address) engine.Identity {
+	return engine.Identity{Namespace: s.options.Namespace, Type: addr.Type, Key: addr.Key}
+}
+
+// typeOf returns the hosted type of an address, after checking the address.
+func (s *Supervisor) typeOf(addr host.Address) (*actorType, error) {
+	t := s.types[addr.Type]
+	if t == nil {
+		return nil, host.Errorf(host.UnknownType, "this node hosts no actor type %q", addr.Type).With("type", addr.Type)
+	}
+	if err := checkKey(addr.Key); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Err returns why the supervisor cannot commit, or nil.
+func (s *Supervisor) Err() error {
+	if s.draining.Load() {
+		return unavailable("the node is shutting down")
+	}
+	return s.store.Err()
+}
+
+// newID makes the id of a new incarnation.
+func (s *Supervisor) newID(addr host.Address) keyspace.ActorID {
+	return s.store.NewActorID(s.identity(addr))
+}

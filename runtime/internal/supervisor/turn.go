@@ -1,0 +1,460 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// turnKey finds the turn or query that a context belongs to.
+type turnKey struct{}
+
+// caller is what a call learns from the context that it comes with: the turn or query that makes it.
+type caller struct {
+	a           *activation
+	turn        *turn // nil for a query
+	depth       int
+	traceparent string
+}
+
+func callerOf(ctx context.Context) *caller {
+	c, _ := ctx.Value(turnKey{}).(*caller)
+	return c
+}
+
+// A turn is one handler's run, as host.Turn. Its methods may be called from any goroutine until the handler returns;
+// afterwards they fail.
+//
+// As a context it ends with the caller's context, at the turn's deadline, or when the handler has returned. It carries
+// no values of the caller's. The timer behind Done is made when Done is first asked for, because most turns never block;
+// asking also flushes the turns before this one, because a handler that asks is about to block.
+type turn struct {
+	c       *core
+	a       *activation
+	work    *work
+	handler string
+	start   time.Time
+	version engine.Version
+	mark    mark
+	from    caller
+
+	mu       sync.Mutex
+	closed   bool
+	inner    context.Context
+	cancel   context.CancelFunc
+	deadline time.Time
+	logger   *slog.Logger
+
+	// What the handler did, applied when it succeeds.
+	wrote     bool
+	events    []emitted
+	messages  []messageRecord
+	changes   []engine.Change
+	kvChanges int
+	wake      int64
+	destroy   bool
+	durable   bool // an event that must not be dropped was emitted
+}
+
+type emitted struct {
+	event int
+	data  []byte
+}
+
+// maxKVChanges bounds how many changes of the key-value store one turn publishes; the rest are counted in one more.
+const maxKVChanges = 256
+
+// close ends the handler's use of the turn.
+func (t *turn) close() {
+	t.mu.Lock()
+	t.closed = true
+	cancel := t.cancel
+	t.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// enter locks the turn for one operation of the handler.
+func (t *turn) enter() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
+	}
+	return nil
+}
+
+// Deadline implements context.Context: the earlier of the turn's own limit and the caller's deadline.
+func (t *turn) Deadline() (time.Time, bool) { return t.deadline, true }
+
+// Done implements context.Context.
+func (t *turn) Done() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.context().Done()
+}
+
+// context makes the context behind Done.
+//
+// REQUIRES: t.mu
+func (t *turn) context() context.Context {
+	if t.inner == nil {
+		parent := context.Background()
+		if t.work.ctx != nil {
+			parent = t.work.ctx
+		}
+		if t.closed {
+			ctx, cancel := context.WithCancel(parent)
+			cancel()
+			t.inner, t.cancel = ctx, cancel
+			return ctx
+		}
+		t.inner, t.cancel = context.WithDeadline(parent, t.deadline)
+		t.mark = t.c.flush(t.mark)
+	}
+	return t.inner
+}
+
+// Err implements context.Context.
+func (t *turn) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.inner != nil:
+		return t.inner.Err()
+	case t.closed:
+		return context.Canceled
+	case t.work.ctx != nil && t.work.ctx.Err() != nil:
+		return t.work.ctx.Err()
+	case !time.Now().Before(t.deadline):
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value implements context.Context.
+func (t *turn) Value(key any) any {
+	if key == (turnKey{}) {
+		return &t.from
+	}
+	return nil
+}
+
+// Self implements host.Reader.
+func (t *turn) Self() host.Identity { return t.c.ident }
+
+// Version implements host.Reader.
+func (t *turn) Version() uint64 { return uint64(t.version) }
+
+// Traceparent implements host.Reader.
+func (t *turn) Traceparent() string { return t.from.traceparent }
+
+// Now implements host.Turn.
+func (t *turn) Now() time.Time { return t.start }
+
+// Logger implements host.Reader.
+func (t *turn) Logger() *slog.Logger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.logger == nil {
+		t.logger = t.a.logger(t.c.id, uint64(t.version))
+	}
+	return t.logger
+}
+
+func (a *activation) logger(id keyspace.ActorID, version uint64) *slog.Logger {
+	return a.sup.logger.With(slog.String("actor_type", a.addr.Type), slog.Any("actor_key", a.addr.Key),
+		slog.String("actor_id", id.String()), slog.Uint64("version", version))
+}
+
+// KVGet implements host.Reader.
+func (t *turn) KVGet(key []byte) (host.KVEntry, bool, error) {
+	if err := t.enter(); err != nil {
+		return host.KVEntry{}, false, err
+	}
+	defer t.mu.Unlock()
+	e, ok, err := t.c.ws.Get(keyspace.AppendUserKV(nil, key))
+	return kvEntry(e), ok, err
+}
+
+// KVList implements host.Reader.
+func (t *turn) KVList(q host.KVQuery) (host.KVPage, error) {
+	if err := t.enter(); err != nil {
+		return host.KVPage{}, err
+	}
+	defer t.mu.Unlock()
+	return kvList(t.c.ws, q)
+}
+
+// KVPut implements host.Turn.
+func (t *turn) KVPut(key, value []byte, expire time.Time) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	var o engine.PutOptions
+	if !expire.IsZero() {
+		o.ExpireAt = unixMS(expire)
+		if o.ExpireAt <= unixMS(t.start) {
+			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
+		}
+	}
+	if err := t.c.ws.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
+		return err
+	}
+	t.wrote = true
+	if o.ExpireAt != 0 {
+		t.expireAt(o.ExpireAt)
+	}
+	t.kvChange("put", key, value)
+	return nil
+}
+
+// KVDelete implements host.Turn.
+func (t *turn) KVDelete(key []byte) (bool, error) {
+	if err := t.enter(); err != nil {
+		return false, err
+	}
+	defer t.mu.Unlock()
+	ok, err := t.c.ws.Delete(keyspace.AppendUserKV(nil, key))
+	if ok && err == nil {
+		t.wrote = true
+		t.kvChange("delete", key, nil)
+	}
+	return ok, err
+}
+
+// KVDeleteRange implements host.Turn.
+func (t *turn) KVDeleteRange(start, end []byte) (int64, error) {
+	if err := t.enter(); err != nil {
+		return 0, err
+	}
+	defer t.mu.Unlock()
+	from, to := kvBounds(start, end)
+	n, err := t.c.ws.DeleteRange(from, to)
+	if n > 0 && err == nil {
+		t.wrote = true
+		t.rangeChange(start, end, n)
+	}
+	return n, err
+}
+
+// Emit implements host.Turn.
+func (t *turn) Emit(event int, data []byte) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	if event < 0 || event >= len(t.a.typ.Events) {
+		return host.Errorf(host.InvalidArgument, "actor type %q has no event %d: it was declared after the type was defined", t.a.addr.Type, event)
+	}
+	if t.a.typ.Events[event].Durable {
+		if sink := t.a.sup.options.Changes; sink != nil {
+			if err := sink.Refuse(); err != nil {
+				return err
+			}
+		}
+		t.durable = true
+	}
+	t.wrote = true
+	t.events = append(t.events, emitted{event: event, data: data})
+	return nil
+}
+
+// Send implements host.Turn.
+func (t *turn) Send(m *host.Message) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	addr := host.Address{Type: m.Type, Key: m.Key}
+	target, err := t.a.sup.typeOf(addr)
+	if err != nil {
+		return err
+	}
+	i, ok := target.methods[m.Method]
+	if !ok || target.Methods[i].Kind != host.Action {
+		return unknownMethod(m.Type, m.Method)
+	}
+	if len(t.messages) >= maxMessages {
+		return tooLarge("messages of one turn", maxMessages, int64(len(t.messages))+1)
+	}
+	// The messages of earlier lives of the actor go before the first one of this life.
+	if err := t.a.sender.load(t.c); err != nil {
+		return err
+	}
+	id, err := t.a.sender.incarnation(addr)
+	if err != nil {
+		return err
+	}
+	r := messageRecord{
+		Type: m.Type, Key: m.Key, Method: m.Method, Input: m.Input, Sent: unixMS(t.start), Traceparent: t.from.traceparent,
+	}
+	if !id.IsZero() {
+		r.Target = id[:]
+	}
+	t.wrote = true
+	t.messages = append(t.messages, r)
+	return nil
+}
+
+// SetAlarm implements host.Turn.
+func (t *turn) SetAlarm(al host.Alarm) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	if _, ok := t.a.typ.alarms[al.Name]; !ok {
+		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.a.addr.Type, al.Name)
+	}
+	due := unixMS(al.Due)
+	if due < 1 {
+		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
+	}
+	if err := t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}); err != nil {
+		return err
+	}
+	t.wrote = true
+	if t.wake == 0 || due < t.wake {
+		t.wake = due
+	}
+	t.change(engine.ChangeAlarm, al.Name, func() any {
+		return map[string]any{"op": "set", "name": al.Name, "instance": al.Instance, "due": timeMS(due).UTC()}
+	})
+	return nil
+}
+
+// CancelAlarm implements host.Turn.
+func (t *turn) CancelAlarm(name, instance string) (bool, error) {
+	if err := t.enter(); err != nil {
+		return false, err
+	}
+	defer t.mu.Unlock()
+	ok, err := t.c.clearAlarm(name, instance)
+	if ok && err == nil {
+		t.wrote = true
+		t.change(engine.ChangeAlarm, name, func() any {
+			return map[string]any{"op": "cancel", "name": name, "instance": instance}
+		})
+	}
+	return ok, err
+}
+
+// Alarms implements host.Turn.
+func (t *turn) Alarms(name string) ([]host.Alarm, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
+	return listAlarms(t.c.ws, name)
+}
+
+// destroyed reports that the handler asked for the actor's end.
+func (t *turn) destroyed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.destroy
+}
+
+// DestroySelf implements host.Turn.
+func (t *turn) DestroySelf() {
+	if t.enter() != nil {
+		return
+	}
+	defer t.mu.Unlock()
+	t.wrote, t.destroy = true, true
+}
+
+// Call implements host.Node: a call from inside the turn.
+func (t *turn) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return t.a.sup.call(ctx, r, &t.from)
+}
+
+// Lookup implements host.Node.
+func (t *turn) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return t.a.sup.Lookup(ctx, a)
+}
+
+// List implements host.Node.
+func (t *turn) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return t.a.sup.List(ctx, q)
+}
+
+// Destroy implements host.Node.
+func (t *turn) Destroy(ctx context.Context, a host.Address) error {
+	return t.a.sup.destroy(ctx, a, &t.from)
+}
+
+// expireAt arms the purge of the keys that expire at ms. One purge serves all keys of the same hour.
+//
+// REQUIRES: t.mu
+func (t *turn) expireAt(ms int64) {
+	due := purgeTime(ms)
+	t.c.ws.SetWake(due, keyspace.WakeExpiry, "", "")
+	if t.wake == 0 || due < t.wake {
+		t.wake = due
+	}
+}
+
+// change notes a change to publish. data is called only if somebody wants it.
+func (t *turn) change(kind engine.ChangeKind, name string, data func() any) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	t.changes = append(t.changes, engine.Change{Kind: kind, Name: name, Data: changeData(kind, t.version, data())})
+}
+
+// kvChange notes a change of the key-value store.
+//
+// REQUIRES: t.mu
+func (t *turn) kvChange(op string, key, value []byte) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	if t.kvChanges++; t.kvChanges > maxKVChanges {
+		return
+	}
+	t.change(engine.ChangeKV, "", func() any {
+		m := map[string]any{"op": op, "key": keyJSON(key)}
+		if op == "put" {
+			m["size"] = len(value)
+			if len(value) <= maxChangeValue {
+				m["value"] = value
+			}
+		}
+		return m
+	})
+}
+
+func (t *turn) rangeChange(start, end []byte, n int64) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	t.change(engine.ChangeKV, "", func() any {
+		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
+	})
+}
+
+// maxChangeValue bounds the value that a change of the key-value store carries, in bytes.
+const maxChangeValue = 8 << 10
+
+// changeData makes the JSON of a change: what it says, with the version and kind added.
+func changeData(kind engine.ChangeKind, version engine.Version, data any) []byte {
+	m, ok := data.(map[string]any)
+	if !ok {
+		m = map[string]any{"data": data}
+	}
+	m["version"], m["kind"] = version, kind.String()
+	b, err := json.Marshal(m)
+	if err != nil {
+		return []byte(`{}`) // the maps above hold only strings, numbers, times and bytes
+	}
+	return b
+}

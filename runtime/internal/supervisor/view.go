@@ -1,0 +1,171 @@
+package supervisor
+
+import (
+	"context"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A view is one applied commit of an actor, as queries read it.
+//
+// A query that only reads the state needs no database snapshot: the state's bytes are in memory. If it reads keys too,
+// the snapshot is taken at its first read while the view is still the last commit, or by the commit that supersedes the
+// view while queries hold it. Either way it shows exactly the view's version.
+type view struct {
+	version engine.Version
+	stored  []byte
+	id      keyspace.ActorID
+
+	// Guarded by activation.viewMu.
+	refs     int
+	snapshot *engine.Snapshot
+
+	once    sync.Once
+	decoded any
+	err     error
+}
+
+// acquireView returns the current view and holds it, or nil if the actor is not awake.
+func (a *activation) acquireView() *view {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	v := a.view
+	if v != nil {
+		v.refs++
+	}
+	return v
+}
+
+// releaseView gives a view back.
+func (a *activation) releaseView(v *view) {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	v.refs--
+	if v.refs == 0 && v.snapshot != nil {
+		v.snapshot.Close()
+		v.snapshot = nil
+	}
+}
+
+// snapshotOf returns the database snapshot of a view that the caller holds.
+func (a *activation) snapshotOf(v *view) (*engine.Snapshot, error) {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if v.snapshot != nil {
+		return v.snapshot, nil
+	}
+	if a.view != v {
+		return nil, unavailable("the actor was restarted during the query")
+	}
+	v.snapshot = a.sup.store.Snapshot(v.id)
+	return v.snapshot, nil
+}
+
+// publish makes v the current view. apply is run while no query can pin the old view's version any more than it has.
+func (a *activation) publish(apply func() (*view, error)) error {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if old := a.view; old != nil && old.refs > 0 && old.snapshot == nil {
+		old.snapshot = a.sup.store.Snapshot(old.id)
+	}
+	v, err := apply()
+	if err == nil && v != nil {
+		a.view = v
+	}
+	return err
+}
+
+// dropView leaves queries without a view; those that hold one keep it.
+func (a *activation) dropView() {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if v := a.view; v != nil && v.refs > 0 && v.snapshot == nil {
+		v.snapshot = a.sup.store.Snapshot(v.id)
+	}
+	a.view = nil
+}
+
+// state returns the decoded state for a query of type t.
+func (v *view) state(t *actorType) (any, error) {
+	if !t.SharedState {
+		return decodeState(t, v.stored)
+	}
+	v.once.Do(func() { v.decoded, v.err = decodeState(t, v.stored) })
+	return v.decoded, v.err
+}
+
+func decodeState(t *actorType, stored []byte) (any, error) {
+	if stored == nil {
+		return t.Decode(t.StateVersion, nil)
+	}
+	version, blob, err := splitState(stored)
+	if err != nil {
+		return nil, err
+	}
+	return t.Decode(version, blob)
+}
+
+// gateWaiter is a reader that waits until a version is durable.
+type gateWaiter struct {
+	version engine.Version
+	ready   chan error
+}
+
+// pass waits until version is durable: the reply gate of queries.
+func (a *activation) pass(ctx context.Context, version engine.Version) error {
+	if engine.Version(a.durable.Load()) >= version {
+		return nil
+	}
+	a.gateMu.Lock()
+	if engine.Version(a.durable.Load()) >= version {
+		a.gateMu.Unlock()
+		return nil
+	}
+	if err := a.gateFail; err != nil {
+		a.gateMu.Unlock()
+		return err
+	}
+	w := gateWaiter{version: version, ready: make(chan error, 1)}
+	a.blocked = append(a.blocked, w)
+	a.gateMu.Unlock()
+	select {
+	case err := <-w.ready:
+		return err
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+}
+
+// advanceGate records that version is durable and lets readers pass.
+func (a *activation) advanceGate(version engine.Version) {
+	if uint64(version) <= a.durable.Load() {
+		return
+	}
+	a.gateMu.Lock()
+	defer a.gateMu.Unlock()
+	a.durable.Store(uint64(version))
+	kept := a.blocked[:0]
+	for _, w := range a.blocked {
+		if w.version <= version {
+			w.ready <- nil
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	clear(a.blocked[len(kept):])
+	a.blocked = kept
+}
+
+// failWaiters ends the wait of every reader at the gate, now and later: what they saw may never be durable.
+func (a *activation) failWaiters(err *host.Error) {
+	a.gateMu.Lock()
+	defer a.gateMu.Unlock()
+	a.gateFail = err
+	for _, w := range a.blocked {
+		w.ready <- err
+	}
+	a.blocked = nil
+}

@@ -1,0 +1,298 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
+// something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
+func (a *activation) wake(epoch uint64, w *work) (*core, error) {
+	if err := a.sup.failures.blocked(a); err != nil {
+		return nil, err
+	}
+	c, err := a.open(epoch, w)
+	if err != nil {
+		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
+			e := a.sup.public(a, w, err)
+			if e.Code != host.Unavailable {
+				a.sup.failures.add(a, e)
+				return nil, a.sup.failures.blocked(a)
+			}
+			return nil, e
+		}
+		return nil, err
+	}
+	a.mu.Lock()
+	if a.epoch != epoch {
+		a.mu.Unlock()
+		c.space.Close()
+		return nil, errAbandoned
+	}
+	a.core = c
+	a.mu.Unlock()
+	a.sup.memory.woke(a, len(c.stored))
+	if !c.exists || a.ghost {
+		return c, nil
+	}
+	head := c.space.Head()
+	a.viewMu.Lock()
+	a.view = &view{version: head.Version, stored: c.stored, id: c.id}
+	a.viewMu.Unlock()
+	if a.pending.Load() == 0 {
+		a.advanceGate(head.Version)
+	}
+	if err := c.wakeHook(w); err != nil {
+		if err == errAbandoned {
+			return nil, err
+		}
+		c.commit()
+		a.teardown(c)
+		e := a.sup.public(a, w, err)
+		a.sup.failures.add(a, e)
+		return nil, a.sup.failures.blocked(a)
+	}
+	a.sup.failures.clear(a)
+	a.sup.publishLife(a, c, "woke", "")
+	return c, nil
+}
+
+// fatalToWake reports that err says that the actor's data and its code do not fit, rather than that w was wrong.
+func fatalToWake(err error) bool {
+	switch host.CodeOf(err) {
+	case host.NotFound, host.Destroyed, host.Canceled, host.DeadlineExceeded:
+		return false
+	}
+	return true
+}
+
+// open reads what a core consists of.
+func (a *activation) open(epoch uint64, w *work) (*core, error) {
+	s := a.sup
+	c := &core{a: a, epoch: epoch, events: -1, group: &group{a: a}, inst: a.typ.New()}
+	var ok bool
+	var err error
+	if a.ghost {
+		c.id = a.sender.id
+	} else if c.id, ok, err = s.store.Lookup(s.identity(a.addr)); err != nil {
+		return nil, err
+	}
+	if a.ghost {
+		ok = true
+	} else if !ok {
+		if w.existing || w.kind != workCall && w.kind != workWake && w.kind != workDeliver {
+			return nil, notFound(a.addr)
+		}
+		if w.kind == workDeliver {
+			// A message creates its target under the id that its sender has bound it to, so that a message which was
+			// handled by an actor that is gone by now is known to be late.
+			if c.id, err = s.creatable(w.deliver.target, a.addr); err != nil {
+				return nil, err
+			}
+		} else {
+			c.id = s.newID(a.addr)
+		}
+	}
+	if c.space, err = s.store.OpenSpace(c.id); err != nil {
+		return nil, err
+	}
+	c.ws = c.space.Writes()
+	if err := c.space.SetLimits(a.typ.storage); err != nil {
+		c.space.Close()
+		return nil, err
+	}
+	c.ident = host.Identity{Type: a.addr.Type, Key: a.addr.Key, ID: c.id.String()}
+	a.sender.bind(c.id)
+	if err := c.load(ok); err != nil {
+		c.space.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// load reads the state into the instance.
+func (c *core) load(exists bool) error {
+	c.exists = exists
+	if exists && !c.a.ghost {
+		e, found, err := c.ws.Get(stateKey)
+		if err != nil {
+			return err
+		}
+		if found {
+			c.stored = bytes.Clone(e.Value)
+		}
+	}
+	if err := c.reload(); err != nil {
+		return fmt.Errorf("load state: %w", err)
+	}
+	return nil
+}
+
+// creatable returns the id under which a message may create its target.
+func (s *Supervisor) creatable(id keyspace.ActorID, addr host.Address) (keyspace.ActorID, error) {
+	if id.IsZero() {
+		return id, errRepin
+	}
+	_, dead, err := s.store.Tombstone(id)
+	if err != nil {
+		return id, err
+	}
+	if dead {
+		return id, destroyedError(addr)
+	}
+	return id, nil
+}
+
+func destroyedError(addr host.Address) *host.Error {
+	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", formatAddress(addr))
+}
+
+// wakeHook runs OnWake, and saves a state that was migrated, in one turn.
+func (c *core) wakeHook(w *work) error {
+	_, err := c.run(&work{kind: workWake, method: -1, ctx: w.ctx}, "OnWake", func(h *turn) ([]byte, error) {
+		return nil, c.inst.Wake(h)
+	})
+	return err
+}
+
+// sleep runs the sleep hook and asks to leave memory.
+func (c *core) sleep(w *work) {
+	if c.exists && c.a.typ.HasSleep {
+		if _, err := c.run(w, "OnSleep", func(h *turn) ([]byte, error) { return nil, c.inst.Sleep(h) }); err != nil {
+			if err == errAbandoned {
+				return
+			}
+			c.a.sup.public(c.a, w, err) // logged; the actor sleeps all the same
+		}
+	}
+	c.a.mu.Lock()
+	c.a.sleepSoon = true
+	c.a.mu.Unlock()
+	c.respond(w, nil, nil)
+}
+
+// destroy runs the destroy hook and removes the actor.
+func (c *core) destroy(w *work) {
+	if !c.exists {
+		c.respond(w, nil, notFound(c.a.addr))
+		return
+	}
+	_, err := c.run(w, "OnDestroy", func(h *turn) ([]byte, error) {
+		h.DestroySelf()
+		return nil, nil
+	})
+	c.respond(w, nil, err)
+}
+
+// sealDestroy turns a turn that destroys its actor into writes. Messages that wait, and those that this turn sends,
+// outlive the actor until they are handled: their rows stay under the old id.
+func (c *core) sealDestroy(t *turn) error {
+	a := c.a
+	if err := a.sender.load(c); err != nil {
+		return err
+	}
+	for _, due := range c.wakeRows() {
+		c.ws.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
+	}
+	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
+		c.ws.ClearWake(0, keyspace.WakeSends, "", "")
+		if err := c.ws.Destroy(); err != nil {
+			return err
+		}
+	} else {
+		c.remains = true
+		if err := c.ws.Destroy(keyspace.KindOutgoing); err != nil {
+			return err
+		}
+		if err := c.writeMessages(t); err != nil {
+			return err
+		}
+	}
+	t.changes = t.changes[:0]
+	t.lifeChange("destroyed", "")
+	if err := c.writeChanges(t); err != nil {
+		return err
+	}
+	g := c.group
+	g.changed, g.destroyed, g.version = true, true, t.version
+	c.ended = true
+	return nil
+}
+
+// finishDestroy commits a group whose last turn destroyed the actor. Messages of the actor that are still on their way
+// are handed to a ghost, which keeps the old id until they are settled.
+func (c *core) finishDestroy() {
+	a := c.a
+	sender := a.sender
+	c.commit()
+	if c.broken {
+		return
+	}
+	c.broken = true // the next work for the address begins a new incarnation
+	a.sup.destroys.Add(1)
+	if a.ghost || !c.remains {
+		return
+	}
+	ghost := newActivation(a.sup, a.typ, a.addr, "")
+	ghost.ghost = true
+	a.sup.memory.addGhost(ghost)
+	ghost.sender, a.sender = sender, newSender(a)
+	sender.handOver(ghost)
+}
+
+// wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
+func (c *core) wakeRows() []engine.Wake {
+	var rows []engine.Wake
+	alarms, err := listAlarms(c.ws, "")
+	if err == nil {
+		for _, al := range alarms {
+			rows = append(rows, engine.Wake{Due: unixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance})
+		}
+	}
+	return rows // a purge row that is left over finds no actor and is dropped
+}
+
+// lifeChange notes a transition that has a commit.
+func (t *turn) lifeChange(transition, reason string) {
+	t.change(engine.ChangeLife, transition, func() any { return lifeData(t.c, transition, reason) })
+}
+
+// lifeFailed publishes that an actor does not run, best effort.
+func (s *Supervisor) lifeFailed(a *activation, f *host.Failure) {
+	sink := s.options.Changes
+	if sink == nil {
+		return
+	}
+	sink.Life(&engine.ChangeSet{Identity: s.identity(a.addr), TimeMS: time.Now().UnixMilli(), Changes: []engine.Change{{
+		Kind: engine.ChangeLife, Name: "failed",
+		Data: changeData(engine.ChangeLife, 0, map[string]any{"transition": "failed", "reason": f.Reason, "retry_at": f.RetryAt}),
+	}}})
+}
+
+func lifeData(c *core, transition, reason string) map[string]any {
+	m := map[string]any{"transition": transition, "generation": c.space.Head().Generation}
+	if reason != "" {
+		m["reason"] = reason
+	}
+	return m
+}
+
+// publishLife publishes a transition that has no commit, best effort.
+func (s *Supervisor) publishLife(a *activation, c *core, transition, reason string) {
+	sink := s.options.Changes
+	if sink == nil {
+		return
+	}
+	head := c.space.Head()
+	sink.Life(&engine.ChangeSet{
+		ID: c.id, Identity: s.identity(a.addr), Generation: head.Generation, Version: head.Version, TimeMS: unixMS(time.Now()),
+		Changes: []engine.Change{{Kind: engine.ChangeLife, Name: transition,
+			Data: changeData(engine.ChangeLife, head.Version, lifeData(c, transition, reason))}},
+	})
+}

@@ -1,0 +1,102 @@
+package supervisor
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A watchdog finds handlers that do not return although their turn's deadline and grace have passed. Such a turn is
+// abandoned: its caller is answered, its writes can no longer be committed, the actor is rebuilt from the store for the
+// work that waits, and the log names the handler and where it hangs. Its goroutine is left; Go has no way to end it.
+//
+// It runs only while turns do.
+type watchdog struct {
+	s      *Supervisor
+	active atomic.Bool
+	quit   chan struct{}
+	once   sync.Once
+}
+
+func (d *watchdog) init(s *Supervisor) { d.s, d.quit = s, make(chan struct{}) }
+
+func (d *watchdog) stop() { d.once.Do(func() { close(d.quit) }) }
+
+// watch makes sure that the watchdog runs.
+func (d *watchdog) watch() {
+	if d.active.Load() || !d.active.CompareAndSwap(false, true) {
+		return
+	}
+	if !d.s.task(d.run) {
+		d.active.Store(false)
+	}
+}
+
+func (d *watchdog) run() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	idle := 0
+	for {
+		next, running := d.look(time.Now())
+		if idle++; running {
+			idle = 0
+		}
+		if idle > 3 {
+			d.active.Store(false)
+			// A turn that began in between did not start a watchdog.
+			if _, running := d.look(time.Now()); !running || !d.active.CompareAndSwap(false, true) {
+				return
+			}
+		}
+		timer.Reset(next)
+		select {
+		case <-timer.C:
+		case <-d.quit:
+			return
+		}
+	}
+}
+
+// look abandons the turns that are over their time and returns when to look again.
+func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
+	next = time.Second
+	d.s.each(func(a *activation) {
+		t := a.turn.Load()
+		if t == nil {
+			return
+		}
+		running = true
+		limit := t.start.Add(a.typ.limits.TurnTimeout + d.s.options.TurnGrace)
+		if wait := limit.Sub(now); wait > 0 {
+			next = min(next, max(wait, time.Millisecond))
+			return
+		}
+		d.s.logger.Error("handler does not return; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
+			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", handlerStacks())
+		d.s.metrics.stuck.Inc()
+		a.abandonTurn(t, host.Errorf(host.DeadlineExceeded, "the handler %s did not return within %s; nothing of the turn was kept",
+			t.handler, a.typ.limits.TurnTimeout).With("handler", t.handler))
+	})
+	return next, running
+}
+
+// handlerStacks returns the stacks of the goroutines that run handlers.
+func handlerStacks() string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var out bytes.Buffer
+	for _, g := range bytes.Split(buf, []byte("\n\n")) {
+		if bytes.Contains(g, []byte("supervisor.guard(")) {
+			out.Write(g)
+			out.WriteString("\n\n")
+		}
+		if out.Len() > 16<<10 {
+			break
+		}
+	}
+	return out.String()
+}

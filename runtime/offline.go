@@ -1,0 +1,48 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+)
+
+// An Offline looks into the data of a node that is stopped, whatever actor types the data belongs to. It runs no actor
+// and changes nothing but what opening the store does.
+type Offline struct{ store *engine.Store }
+
+// Inspect opens the data of a stopped node. The error says so if a node is running on it, or if there is no data.
+func Inspect(ctx context.Context, dir string) (*Offline, error) {
+	if _, err := os.Stat(filepath.Join(dir, "store")); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("runtime: there is no node's data in %s", dir)
+	}
+	s, err := openStore(ctx, &Options{Dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	return &Offline{store: s}, nil
+}
+
+// Close closes the data.
+func (o *Offline) Close() error { return o.store.Close() }
+
+// Inspect reads an actor's raw keyspace.
+func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	return supervisor.Inspect(o.store, "default", a, q)
+}
+
+// Lookup describes an actor. The error code is NotFound if there is none.
+func (o *Offline) Lookup(_ context.Context, a host.Address) (host.Status, error) {
+	return supervisor.StoredStatus(o.store, "default", a)
+}
+
+// List pages through actors in the order of type and key.
+func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
+	return supervisor.StoredList(o.store, "default", q)
+}

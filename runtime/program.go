@@ -1,0 +1,190 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+)
+
+// ErrStop is what Program.Started returns to end the program without an error.
+var ErrStop = errors.New("runtime: stop")
+
+// Main runs a node with these actor types until SIGINT or SIGTERM, and ends the process. The program has the flags of
+// Program.Run.
+func Main(definitions ...actor.Definition) {
+	Program{Name: filepath.Base(os.Args[0]), Actors: definitions}.Main()
+}
+
+// A Program is a daemon built on a node: Main with flags and work of its own.
+type Program struct {
+	// Name stands in messages and in the usage text.
+	Name string
+	// Actors are the actor types that the node hosts.
+	Actors []actor.Definition
+	// Flags, if not nil, adds flags to those of Run.
+	Flags func(*flag.FlagSet)
+	// Started, if not nil, runs once the node serves. Its context ends with the program. When it returns ErrStop the
+	// program shuts down and succeeds, with any other error it shuts down and fails; nil keeps it serving.
+	Started func(ctx context.Context, rt *Runtime) error
+}
+
+// Main runs the program with the process's arguments until SIGINT or SIGTERM, and ends the process: with status 0 after
+// a clean shutdown, 1 after an error, 2 for wrong arguments. A second signal ends it at once.
+func (p Program) Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the next signal has its usual effect
+	err := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	var usage *usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
+		os.Exit(1)
+	}
+}
+
+// usageError marks an error in the arguments.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// Run runs the program until ctx ends or Started ends it, and shuts the node down. It logs to stderr. The flags are
+//
+//	--listen ADDRESS       of the HTTP gateway (127.0.0.1:6420)
+//	--data DIR             of the data (./data)
+//	--nats-listen ADDRESS  runs a NATS server in the process
+//	--nats-url URL         uses this NATS server
+//	--config FILE          a TOML file; see docs/operate/configure.md
+//
+// and CAIRN_TOKEN in the environment is the token that clients must show. Flags go before the environment, and that
+// before the file.
+func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := p.parse(args, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rt, err := Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	attrs := []any{"http", "http://" + rt.Addr(), "data", o.Dir}
+	if url := rt.NATSURL(); url != "" {
+		attrs = append(attrs, "nats", url)
+	}
+	o.Logger.Info("serving", attrs...)
+	var started chan error
+	if p.Started != nil {
+		started = make(chan error, 1)
+		go func() { started <- p.Started(ctx, rt) }()
+	}
+	err = nil
+	for waiting := true; waiting; {
+		select {
+		case err = <-started:
+			started = nil
+			waiting = err == nil
+		case <-ctx.Done():
+			waiting = false
+		}
+	}
+	cancel()
+	if started != nil {
+		err = <-started
+	}
+	if errors.Is(err, ErrStop) || errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	o.Logger.Info("shutting down")
+	return errors.Join(err, rt.Close())
+}
+
+// parse reads the flags, the environment and the configuration file.
+func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error) {
+	fs := flag.NewFlagSet(p.Name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	var f Options
+	fs.StringVar(&f.Listen, "listen", DefaultListen, "`address` of the HTTP gateway; port 0 picks a free one")
+	fs.StringVar(&f.Dir, "data", DefaultDir, "`directory` of the data")
+	fs.StringVar(&f.NATSListen, "nats-listen", "", "run a NATS server in the process and listen on this `address`")
+	fs.StringVar(&f.NATSURL, "nats-url", "", "publish changes to, and take calls from, the NATS server at this `url`")
+	path := fs.String("config", "", "TOML `file` with these and more settings")
+	if p.Flags != nil {
+		p.Flags(fs)
+	}
+	fs.Usage = func() {
+		fmt.Fprintf(fs.Output(), "Usage: %s [flags]\n\n", p.Name)
+		fs.PrintDefaults()
+		fmt.Fprintf(fs.Output(), "\nCAIRN_TOKEN in the environment is the token that clients must show.\n")
+	}
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return Options{}, err
+		}
+		return Options{}, &usageError{err}
+	}
+	if fs.NArg() > 0 {
+		return Options{}, &usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	}
+	o := Options{Listen: DefaultListen, Dir: DefaultDir}
+	if *path != "" {
+		c, err := readConfig(*path)
+		if err != nil {
+			return Options{}, &usageError{err}
+		}
+		c.apply(&o)
+	}
+	fs.Visit(func(g *flag.Flag) {
+		switch g.Name {
+		case "listen":
+			o.Listen = f.Listen
+		case "data":
+			o.Dir = f.Dir
+		case "nats-listen":
+			o.NATSListen, o.NATSURL = f.NATSListen, ""
+		case "nats-url":
+			o.NATSURL = f.NATSURL
+			if f.NATSListen == "" {
+				o.NATSListen = ""
+			}
+		}
+	})
+	if f.NATSListen != "" {
+		o.NATSURL = f.NATSURL // given both, Validate says that they exclude each other
+	}
+	if token := os.Getenv("CAIRN_TOKEN"); token != "" {
+		o.Token = token
+	}
+	o.Actors = p.Actors
+	o.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	if err := o.Validate(); err != nil {
+		return Options{}, &usageError{err}
+	}
+	return o, nil
+}
+
+// span is a duration in a configuration file, such as "30s".
+type span struct{ d time.Duration }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *span) UnmarshalText(text []byte) (err error) {
+	s.d, err = time.ParseDuration(string(text))
+	return err
+}

@@ -1,0 +1,313 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/natspub"
+	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+	"github.com/cairn-run/cairn/runtime/localnats"
+)
+
+// A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through it, and it takes calls
+// from any goroutine until Close.
+type Runtime struct {
+	options    Options
+	store      *engine.Store
+	supervisor *supervisor.Supervisor
+	gateway    *gateway.Gateway
+	local      *localnats.Server
+	publisher  *natspub.Publisher
+	registry   *prometheus.Registry
+
+	listener net.Listener
+	server   *http.Server
+	served   chan struct{} // closed when server has stopped
+
+	closing sync.Once
+	closed  error
+}
+
+// Open starts a node. ctx bounds the start alone. The error lists every fault of the options, or says what could not be
+// started; nothing is left running then.
+func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Runtime{options: o, registry: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			r.abort()
+		}
+	}()
+	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if r.store, err = openStore(ctx, &o); err != nil {
+		return nil, err
+	}
+	if err := r.startNATS(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.startSupervisor(); err != nil {
+		return nil, err
+	}
+	if err := r.startGateway(ctx); err != nil {
+		return nil, err
+	}
+	r.supervisor.Start()
+	return r, nil
+}
+
+func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
+	e := engine.Options{
+		Dir: filepath.Join(o.Dir, "store"), Disk: o.Disk, PlainCommit: o.PlainCommit, CacheBytes: o.CacheBytes,
+		MinFreeBytes: o.MinFreeBytes, Logger: o.Logger,
+	}
+	if o.NoSync {
+		e.Durability = engine.NoSync
+	}
+	s, err := engine.Open(ctx, e)
+	if errors.Is(err, engine.ErrLocked) {
+		return nil, fmt.Errorf("runtime: the data in %s is in use by another process; stop it, or choose another directory with --data: %w", o.Dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("runtime: open the data in %s: %w", o.Dir, err)
+	}
+	return s, nil
+}
+
+// startNATS starts the server in the process, if asked for, and the publisher, if there is a server to publish to.
+func (r *Runtime) startNATS(ctx context.Context) error {
+	o := &r.options
+	p := natspub.Options{
+		Conn: o.NATSConn, Root: o.NATSRoot, Namespace: o.Namespace, JetStream: o.NATSJetStream, Outbox: r.store,
+		Logger: o.Logger, Registerer: r.registry,
+	}
+	switch {
+	case o.NATSListen != "":
+		var err error
+		r.local, err = localnats.Start(localnats.Options{
+			Listen: o.NATSListen, Token: o.Token, JetStream: o.NATSJetStream, StoreDir: filepath.Join(o.Dir, "nats"),
+			ServerName: "cairn", Logger: o.Logger,
+		})
+		if err != nil {
+			return fmt.Errorf("runtime: start NATS: %w", err)
+		}
+		p.Dial = r.local.Connect
+	case o.NATSURL != "":
+		var options []nats.Option
+		if o.NATSCredentials != "" {
+			options = append(options, nats.UserCredentials(o.NATSCredentials))
+		}
+		p.Dial = natspub.URL(o.NATSURL, options...)
+	case o.NATSConn == nil:
+		return nil
+	}
+	var err error
+	r.publisher, err = natspub.Start(ctx, p)
+	return err
+}
+
+func (r *Runtime) startSupervisor() error {
+	o := &r.options
+	s := supervisor.Options{
+		Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, MaxAwake: o.MaxAwake,
+		MaxAwakeBytes: o.MaxAwakeBytes, TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
+		Registerer: r.registry,
+	}
+	if r.publisher != nil {
+		s.Changes = r.publisher
+	}
+	for _, d := range o.Actors {
+		s.Behaviors = append(s.Behaviors, d.Behavior())
+	}
+	var err error
+	if r.supervisor, err = supervisor.New(s); err != nil {
+		return err
+	}
+	if r.publisher != nil {
+		endpoints := make([]natspub.Endpoint, len(s.Behaviors))
+		for i, b := range s.Behaviors {
+			endpoints[i] = natspub.Endpoint{Type: b.Type, Methods: b.Methods}
+		}
+		if err := r.publisher.Serve(r.supervisor, endpoints); err != nil {
+			return fmt.Errorf("runtime: serve calls over NATS: %w", err)
+		}
+	}
+	return r.registry.Register(storeMetrics{r.store})
+}
+
+func (r *Runtime) startGateway(ctx context.Context) error {
+	o := &r.options
+	loopback := false
+	if o.Listen != "" {
+		loopback, _ = isLoopback(o.Listen) // Validate has parsed it
+	}
+	g := gateway.Options{
+		Node: r.supervisor, Authorize: o.Authorize, Token: o.Token, AllowedOrigins: o.AllowedOrigins, LoopbackOnly: loopback,
+		Limits: o.Gateway, Gatherer: r.registry, Registerer: r.registry, Health: r.Err, Logger: o.Logger,
+	}
+	for _, d := range o.Actors {
+		g.Behaviors = append(g.Behaviors, d.Behavior())
+	}
+	var err error
+	if r.gateway, err = gateway.New(g); err != nil {
+		return err
+	}
+	if o.Listen == "" {
+		return nil
+	}
+	if r.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Listen); err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("runtime: %s is in use, perhaps by another node; choose another address with --listen: %w", o.Listen, err)
+		}
+		return fmt.Errorf("runtime: listen on %s: %w", o.Listen, err)
+	}
+	r.server, r.served = r.gateway.Server(), make(chan struct{})
+	go func() {
+		defer close(r.served)
+		if err := r.server.Serve(r.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			o.Logger.Error("the HTTP server stopped", "error", err)
+		}
+	}()
+	return nil
+}
+
+// abort undoes a start that failed half way.
+func (r *Runtime) abort() {
+	if r.server != nil {
+		r.server.Close()
+		<-r.served
+	} else if r.listener != nil {
+		r.listener.Close()
+	}
+	if r.supervisor != nil {
+		r.supervisor.Kill()
+	}
+	if r.publisher != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.publisher.Close(ctx)
+	}
+	if r.local != nil {
+		r.local.Close()
+	}
+	if r.store != nil {
+		r.store.Close()
+	}
+}
+
+// Close stops the node: it takes no more calls, lets turns finish for at most Options.DrainTimeout, runs sleep hooks,
+// publishes what is due if NATS is there, and closes the store. What did not finish in time was not acknowledged, and the
+// error names it. A second Close returns what the first did.
+func (r *Runtime) Close() error {
+	r.closing.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), r.options.DrainTimeout)
+		defer cancel()
+		var faults []error
+		if r.server != nil {
+			if err := r.server.Shutdown(ctx); err != nil {
+				faults = append(faults, fmt.Errorf("runtime: HTTP requests did not finish: %w", err), r.server.Close())
+			}
+			<-r.served
+		}
+		faults = append(faults, r.gateway.Shutdown(ctx), r.supervisor.Close(ctx))
+		if r.publisher != nil {
+			faults = append(faults, r.publisher.Close(ctx))
+		}
+		if r.local != nil {
+			r.local.Close()
+		}
+		faults = append(faults, r.store.Close())
+		r.closed = errors.Join(faults...)
+	})
+	return r.closed
+}
+
+// Crash stops a node on a memory disk as a power cut would, and returns what is left on the disk: everything that was
+// synced, and of the rest each block with a probability of unsyncedPercent, drawn from seed. No hook runs, and nothing is
+// acknowledged that is not on the returned disk. It is for tests.
+func (r *Runtime) Crash(seed uint64, unsyncedPercent int) (left *engine.Disk, err error) {
+	if r.options.Disk == nil {
+		return nil, errors.New("runtime: Crash needs Options.Disk")
+	}
+	r.closing.Do(func() {
+		r.supervisor.Halt()
+		left = r.options.Disk.Crash(seed, unsyncedPercent)
+		r.abort()
+	})
+	if left == nil {
+		return nil, errors.New("runtime: the node is closed")
+	}
+	return left, nil
+}
+
+// Handler returns the HTTP gateway, to be mounted at the root of a server of the program's own. What the gateway demands
+// of requests is the same as with Options.Listen; that the server be reachable only by those who may is the program's
+// business, by Token or Authorize.
+func (r *Runtime) Handler() http.Handler { return r.gateway }
+
+// Addr returns the address that the HTTP gateway listens on, or "" if Options.Listen was "".
+func (r *Runtime) Addr() string {
+	if r.listener == nil {
+		return ""
+	}
+	return r.listener.Addr().String()
+}
+
+// NATSURL returns the URL of the NATS server in the process, or the one that was configured, or "".
+func (r *Runtime) NATSURL() string {
+	if r.local != nil {
+		return r.local.ClientURL()
+	}
+	return r.options.NATSURL
+}
+
+// Err returns why the node cannot take calls or cannot write, or nil.
+func (r *Runtime) Err() error { return r.supervisor.Err() }
+
+// Gatherer returns the node's metrics in the form of the Prometheus client library.
+func (r *Runtime) Gatherer() prometheus.Gatherer { return r.registry }
+
+// Call implements actor.Node.
+func (r *Runtime) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
+	return r.supervisor.Call(ctx, q)
+}
+
+// Lookup implements actor.Node.
+func (r *Runtime) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return r.supervisor.Lookup(ctx, a)
+}
+
+// List implements actor.Node.
+func (r *Runtime) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return r.supervisor.List(ctx, q)
+}
+
+// Destroy implements actor.Node.
+func (r *Runtime) Destroy(ctx context.Context, a host.Address) error {
+	return r.supervisor.Destroy(ctx, a)
+}
+
+// Subscribe delivers the events of an actor.
+func (r *Runtime) Subscribe(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
+	return r.supervisor.Subscribe(ctx, a, s)
+}
+
+// Inspect reads an actor's raw keyspace.
+func (r *Runtime) Inspect(ctx context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	return r.supervisor.Inspect(ctx, a, q)
+}
