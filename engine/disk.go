@@ -44,7 +44,8 @@ func (d *Disk) Crash(seed uint64, unsyncedPercent int) *Disk {
 
 // Fail makes the operations fail for which fault returns an error. op is one of
 // "create", "open", "open dir", "remove", "rename", "reuse", "mkdir", "lock",
-// "list", "stat", "usage", "close", "read", "write", "preallocate" and "sync".
+// "list", "stat", "usage", "read", "write", "preallocate" and "sync"; closing a
+// file never fails.
 // fault is called by several goroutines at once and must not use the disk. Nil
 // ends all faults.
 func (d *Disk) Fail(fault func(op, path string) error) {
@@ -93,8 +94,6 @@ func opName(k errorfs.OpKind) string {
 		return "stat"
 	case errorfs.OpGetDiskUsage:
 		return "usage"
-	case errorfs.OpFileClose:
-		return "close"
 	case errorfs.OpFileRead, errorfs.OpFileReadAt:
 		return "read"
 	case errorfs.OpFileWrite, errorfs.OpFileWriteAt:

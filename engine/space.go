@@ -155,6 +155,14 @@ func (sp *Space) Durable() Version { return Version(sp.durable.Load()) }
 // Writes returns the write set of the space. There is one; a commit empties it.
 func (sp *Space) Writes() *WriteSet { return &sp.set }
 
+// Fence keeps the space from committing ever again: its Commit returns ErrFenced. Unlike the other methods it may be
+// called by any goroutine, to take an actor away from one that will not give it up.
+func (sp *Space) Fence() {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	sp.fenced = true
+}
+
 // Close drops the write set. Commits that were applied become durable and are
 // told all the same. A second Close does nothing.
 func (sp *Space) Close() {

@@ -145,7 +145,7 @@ func (s *Store) open() (err error) {
 	}()
 	options := pebbleOptions(s.opts, s.guard, s)
 	options.Lock = s.lock
-	if s.db, err = pebble.Open(dir, options); err != nil {
+	if s.db, err = openPebble(dir, options); err != nil {
 		return err
 	}
 	defer func() {
@@ -173,6 +173,21 @@ func (s *Store) open() (err error) {
 	s.guard.armed.Store(true)
 	s.gate.start(s)
 	return nil
+}
+
+// openPebble opens the database. Pebble panics on some errors of the disk, after
+// it has released what it holds.
+func openPebble(dir string, options *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if cause, ok := r.(error); ok {
+				err = fmt.Errorf("pebble panicked: %w", cause)
+			} else {
+				err = fmt.Errorf("pebble panicked: %v", r)
+			}
+		}
+	}()
+	return pebble.Open(dir, options)
 }
 
 // lockDirectory takes the lock of the directory. The operating system tells a

@@ -384,6 +384,7 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 		}
 	}
 	commit(t, sp)
+	w.Advance(2)
 	if n, err := w.DeleteRange([]byte{4}, []byte{5}); n != 200 || err != nil {
 		t.Fatal(n, err)
 	}

@@ -32,7 +32,7 @@ type activation struct {
 	spare     []*work
 	running   bool
 	gone      bool
-	epoch     uint64
+	epoch     atomic.Uint64 // changed under mu
 	core      *core
 	crashes   int // turns that panicked since one last succeeded; used by the goroutine that runs the actor
 	sleepSoon bool
@@ -74,6 +74,7 @@ type core struct {
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
 	group *group
+	held  ledger
 	ident host.Identity
 	// broken: the core must not be used any more; the actor is rebuilt from the store.
 	broken bool
@@ -120,23 +121,20 @@ func (a *activation) enqueue(w *work) error {
 		a.running = true
 		a.sup.busy.Add(1)
 	}
-	epoch := a.epoch
+	epoch := a.epoch.Load()
 	a.mu.Unlock()
 	if start {
-		// Before the supervisor has closed its tasks it has abandoned every activation, so this one may still start.
-		a.sup.tasks.begin()
-		go a.run(epoch)
+		a.sup.workers.run(a, epoch)
 	}
 	return nil
 }
 
 // run takes what waits and works through it until nothing does.
 func (a *activation) run(epoch uint64) {
-	defer a.sup.tasks.done()
 	var batch []*work
 	for {
 		a.mu.Lock()
-		if a.epoch != epoch {
+		if a.epoch.Load() != epoch {
 			a.mu.Unlock()
 			return
 		}
@@ -211,6 +209,11 @@ func (a *activation) leave() bool {
 // process works through a batch, sharing commits where turns are quick. It returns false when the activation was
 // abandoned under it.
 func (a *activation) process(epoch uint64, batch []*work) bool {
+	c, ok := a.owned(epoch)
+	if !ok {
+		a.requeue(batch)
+		return false
+	}
 	for i, w := range batch {
 		a.waiting.Add(-1)
 		a.waitingBytes.Add(-w.cost())
@@ -218,28 +221,29 @@ func (a *activation) process(epoch uint64, batch []*work) bool {
 			w.fail(contextError(w.ctx))
 			continue
 		}
-		c := a.core
 		if c == nil {
 			var err error
-			if c, err = a.wake(epoch, w); err != nil {
-				if err == errAbandoned {
-					a.requeue(batch[i+1:], unavailable("the actor was restarted"))
-					return false
-				}
+			if c, err = a.wake(epoch, w); err == errAbandoned {
+				w.fail(unavailable("the actor was restarted"))
+				a.requeue(batch[i+1:])
+				return false
+			} else if err != nil {
+				c = nil
 				a.answer(w, err)
 				continue
 			}
 		}
-		if g := c.group; (len(g.results) > 0 || g.changed) && (!c.exists || !a.quick(w)) {
+		if (c.group.changed || !c.held.empty()) && (!c.exists || !a.quick(w)) {
 			c.commit()
 		}
-		if !c.broken {
-			c.perform(w)
-		} else {
+		if c.broken {
 			w.fail(unavailable("an earlier commit of the actor failed"))
+		} else {
+			c.perform(w)
 		}
-		if c.epoch != a.currentEpoch() {
-			a.requeue(batch[i+1:], unavailable("the actor was restarted"))
+		if c.gone() {
+			c.space.Close()
+			a.requeue(batch[i+1:])
 			return false
 		}
 		if c.ended {
@@ -249,15 +253,27 @@ func (a *activation) process(epoch uint64, batch []*work) bool {
 		}
 		if c.broken {
 			a.teardown(c)
+			c = nil
 		}
 	}
-	if c := a.core; c != nil && c.epoch == epoch {
+	if c != nil {
 		c.commit()
 		if c.broken {
 			a.teardown(c)
 		}
 	}
 	return true
+}
+
+// owned returns the core for the goroutine that runs the actor in an epoch, nil if the actor sleeps; false if the epoch
+// has passed.
+func (a *activation) owned(epoch uint64) (*core, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.epoch.Load() != epoch {
+		return nil, false
+	}
+	return a.core, true
 }
 
 // A commit is shared by at most so many turns and about so many bytes, which bounds how long the first reply waits for
@@ -292,12 +308,12 @@ func (a *activation) quick(w *work) bool {
 }
 
 // requeue puts work that was taken but not started back in front of the mailbox of an abandoned activation.
-func (a *activation) requeue(rest []*work, closing *host.Error) {
+func (a *activation) requeue(rest []*work) {
 	a.mu.Lock()
 	if a.gone || a.sup.killed.Load() {
 		a.mu.Unlock()
 		for _, w := range rest {
-			w.fail(closing)
+			w.fail(unavailable("the node is shutting down"))
 		}
 		return
 	}
@@ -309,18 +325,11 @@ func (a *activation) requeue(rest []*work, closing *host.Error) {
 		a.running = true
 		a.sup.busy.Add(1)
 	}
-	epoch := a.epoch
+	epoch := a.epoch.Load()
 	a.mu.Unlock()
 	if start {
-		a.sup.tasks.begin()
-		go a.run(epoch)
+		a.sup.workers.run(a, epoch)
 	}
-}
-
-func (a *activation) currentEpoch() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.epoch
 }
 
 // teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
@@ -347,7 +356,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		a.mu.Unlock()
 		return "" // it returned after all
 	}
-	a.epoch++
+	a.epoch.Add(1)
 	c, t := a.core, a.turn.Swap(nil)
 	a.core = nil
 	running := a.running
@@ -375,15 +384,15 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		t.work.fail(err)
 	}
 	if c != nil {
-		c.group.abandon(err)
-		c.space.Close()
+		c.held.abandon(err)
+		c.space.Fence()
 	}
 	a.dropView()
 	for _, w := range rest {
 		w.fail(err)
 	}
 	if !a.gone {
-		a.requeue(nil, err)
+		a.requeue(nil)
 	}
 	return handler
 }

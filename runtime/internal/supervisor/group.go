@@ -3,6 +3,7 @@ package supervisor
 import (
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -13,7 +14,7 @@ import (
 type group struct {
 	a       *activation
 	turns   int
-	results []result
+	results []result // set by the commit
 	// changed: at least one turn wrote something.
 	changed bool
 	// version is that of the last turn that wrote something.
@@ -34,6 +35,70 @@ type result struct {
 	err      error
 	version  engine.Version
 	replayed bool
+}
+
+// ledger holds the results of the turns that are not committed yet. It alone is shared between the goroutine that runs
+// the actor and one that takes the actor away from it.
+type ledger struct {
+	mu      sync.Mutex
+	results []result
+	gone    *host.Error // why the core was abandoned
+}
+
+// add holds a result until the commit of its turn.
+func (l *ledger) add(r result) {
+	l.mu.Lock()
+	gone := l.gone
+	if gone == nil {
+		l.results = append(l.results, r)
+	}
+	l.mu.Unlock()
+	if gone != nil {
+		r.w.fail(gone)
+	}
+}
+
+// take hands the results over to a commit.
+func (l *ledger) take() []result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.results
+	l.results = nil
+	return r
+}
+
+// give takes results back from a commit that was not made.
+func (l *ledger) give(results []result) {
+	l.mu.Lock()
+	gone := l.gone
+	if gone == nil {
+		l.results = append(results, l.results...)
+	}
+	l.mu.Unlock()
+	if gone != nil {
+		failAll(results, gone)
+	}
+}
+
+func (l *ledger) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.results) == 0
+}
+
+// abandon answers everything that is held, and whatever comes later.
+func (l *ledger) abandon(err *host.Error) {
+	l.mu.Lock()
+	results := l.results
+	l.results, l.gone = nil, err
+	l.mu.Unlock()
+	failAll(results, err)
+}
+
+func failAll(results []result, err *host.Error) {
+	for i := range results {
+		results[i].w.fail(err)
+	}
 }
 
 // pendingChange is a change set with its row in the outbox.
@@ -81,6 +146,7 @@ func (c *core) commit() {
 // decline, which leaves the group as it is.
 func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored []byte) {
 	g := c.group
+	g.results = c.held.take()
 	if len(g.results) == 0 && !g.changed {
 		return
 	}
@@ -113,6 +179,8 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		a.pending.Add(-1)
 		g.sender.expect(-len(g.messages))
 		c.group = g
+		c.held.give(g.results)
+		g.results = nil
 		return
 	}
 	if err != nil {
@@ -120,7 +188,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		g.sender.expect(-len(g.messages))
 		c.broken = true
 		a.sup.metrics.refused.Inc()
-		g.abandon(a.sup.commitError(a, err))
+		failAll(g.results, a.sup.commitError(a, err))
 		return
 	}
 	a.sup.metrics.commits.Inc()
@@ -134,8 +202,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 // Turns collect what they emit and send in themselves until they succeed, so the group holds nothing of the open one.
 // The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it.
 func (c *core) flush(m mark) mark {
-	g := c.group
-	if c.creating || len(g.results) == 0 && !m.changed {
+	if c.creating || c.held.empty() && !m.changed {
 		return m
 	}
 	open := c.group
@@ -160,7 +227,7 @@ func (g *group) durable(err error) {
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
 		a.failWaiters(e)
 		a.pending.Add(-1)
-		g.abandon(e)
+		failAll(g.results, e)
 		return
 	}
 	if g.changed {
@@ -188,14 +255,6 @@ func (g *group) durable(err error) {
 			r.w.release()
 		}
 	}
-}
-
-// abandon answers every turn of a group that will not be committed.
-func (g *group) abandon(err *host.Error) {
-	for i := range g.results {
-		g.results[i].w.fail(err)
-	}
-	g.results = nil
 }
 
 // commitError makes the error for callers of a commit that failed, and logs the cause once.

@@ -176,13 +176,13 @@ func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
 		s.mu.Unlock()
 		if lagging {
 			d, more, err := s.catchUp(ctx)
-			if err != nil {
-				return host.Delivery{}, err
-			}
-			if more {
+			if err != nil || more {
 				s.mu.Lock()
 				s.lagging = true
 				s.mu.Unlock()
+			}
+			if err != nil {
+				return host.Delivery{}, err
 			}
 			if d.Missed > 0 || len(d.Events) > 0 {
 				return d, nil

@@ -52,7 +52,7 @@ func (c *core) respond(w *work, out []byte, err error) {
 	if err != nil {
 		r.err = c.a.sup.public(c.a, w, err)
 	}
-	c.group.results = append(c.group.results, r)
+	c.held.add(r)
 }
 
 // version is that of the last turn that wrote something.
@@ -64,11 +64,11 @@ func (c *core) version() engine.Version {
 }
 
 // gone reports that the activation was taken away from the goroutine that runs c.
-func (c *core) gone() bool { return c.a.currentEpoch() != c.epoch }
+func (c *core) gone() bool { return c.a.epoch.Load() != c.epoch }
 
 // drop answers what the core's group holds and forgets its writes.
 func (c *core) drop(err *host.Error) {
-	c.group.abandon(err)
+	failAll(c.held.take(), err)
 	c.group = &group{a: c.a}
 }
 
@@ -84,7 +84,7 @@ func (c *core) call(w *work) {
 			if err != nil {
 				c.respond(w, nil, err)
 			} else {
-				c.group.results = append(c.group.results, r)
+				c.held.add(r)
 			}
 			return
 		}

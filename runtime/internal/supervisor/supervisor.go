@@ -29,11 +29,12 @@ type Supervisor struct {
 	logger  *slog.Logger
 	types   map[string]*actorType
 
-	seed   maphash.Seed
-	shards [64]shard
-	pool   workPool
-	waits  waitGraph
-	hub    hub
+	seed    maphash.Seed
+	shards  [64]shard
+	pool    workPool
+	workers workers
+	waits   waitGraph
+	hub     hub
 
 	failures failures
 	alarms   alarmClock
@@ -152,6 +153,7 @@ func New(o Options) (*Supervisor, error) {
 		}
 		s.types[b.Type] = t
 	}
+	s.workers.init(s)
 	s.alarms.init(s)
 	s.memory.init(s)
 	s.watchdog.init(s)
@@ -198,6 +200,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	if stuck := s.abandonAll(); len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: handlers did not return: %v", stuck))
 	}
+	s.workers.close()
 	s.tasks.close()
 	return err
 }
@@ -217,6 +220,7 @@ func (s *Supervisor) Kill() {
 	s.watchdog.stop()
 	s.hub.close()
 	s.abandonAll()
+	s.workers.close()
 	s.tasks.close()
 }
 

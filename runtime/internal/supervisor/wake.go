@@ -30,7 +30,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 		return nil, err
 	}
 	a.mu.Lock()
-	if a.epoch != epoch {
+	if a.epoch.Load() != epoch {
 		a.mu.Unlock()
 		c.space.Close()
 		return nil, errAbandoned

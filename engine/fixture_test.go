@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+var update = flag.Bool("update", false, "write the fixture store of the current format")
+
+// The stores under testdata were written by each format that was released; every
+// later version must open them. Of a new format, add a fixture with -update and
+// keep the old ones.
+
+func fixtureDir(format int) string {
+	return filepath.Join("testdata", fmt.Sprintf("format-%d", format))
+}
+
+// fixtureKeys are the keys of the fixture's first actor.
+func fixtureKeys() map[string]string {
+	return map[string]string{
+		"\x01":                 "state",
+		"\x04\x02users\x00":    "",
+		"\x04\x01\xFF\xFF\x00": strings.Repeat("long ", 5001),
+		"\x09\x00\x00":         "file",
+	}
+}
+
+func writeFixture(t *testing.T, dir string) {
+	o := small(Options{Dir: t.TempDir()})
+	s := mustOpen(t, o)
+	actor, gone := openSpace(t, s, 1), openSpace(t, s, 2)
+	for n, sp := range []*Space{actor, gone} {
+		w := sp.Writes()
+		w.Advance(1_700_000_000_000)
+		if err := w.Create(Identity{"default", "tenant", []string{"acme", fmt.Sprint(n)}}); err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range fixtureKeys() {
+			put(t, w, []byte(key), value)
+		}
+		if err := w.Put(kv("expires"), []byte("x"), PutOptions{ExpireAt: 1_800_000_000_000}); err != nil {
+			t.Fatal(err)
+		}
+		w.SetWake(1_750_000_000_000, keyspace.WakeAlarm, "remind", "a")
+		w.Outbox((&ChangeSet{ID: sp.ID(), Version: 1, Changes: []Change{{Kind: ChangeEvent, Name: "added"}}}).Append(nil), nil)
+		commit(t, sp)
+	}
+	if err := s.db.Flush(); err != nil { // some rows in a sstable, some in the log
+		t.Fatal(err)
+	}
+	w := gone.Writes()
+	w.Advance(1_700_000_000_500)
+	put(t, w, []byte{byte(keyspace.KindOutgoing), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
+	if err := w.Destroy(keyspace.KindOutgoing); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, gone)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	copyDir(t, o.Dir, dir)
+}
+
+func copyDir(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(from, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, f.Name()), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStoresOfEveryFormatOpen(t *testing.T) {
+	if *update {
+		writeFixture(t, fixtureDir(StoreFormat))
+	}
+	for format := 1; format <= StoreFormat; format++ {
+		t.Run(fmt.Sprint(format), func(t *testing.T) {
+			dir := t.TempDir()
+			copyDir(t, fixtureDir(format), dir)
+			s := openTest(t, Options{Dir: dir})
+			checkRows(t, s)
+			id, ok, err := s.Lookup(Identity{"default", "tenant", []string{"acme", "0"}})
+			if err != nil || !ok || id != testID(1) {
+				t.Fatalf("lookup: %v %v %v", id, ok, err)
+			}
+			sp := openSpace(t, s, 1)
+			if h := sp.Head(); h.Generation != 2 || h.Version != 1 || h.Keys != int64(len(fixtureKeys())+1) || h.Created != 1_700_000_000_000 {
+				t.Fatalf("head %+v", h)
+			}
+			w := sp.Writes()
+			w.Advance(1_700_000_000_001)
+			for key, value := range fixtureKeys() {
+				wantValue(t, w, []byte(key), value)
+			}
+			if e := wantValue(t, w, kv("expires"), "x"); e.Expire != 1_800_000_000_000 {
+				t.Fatalf("%+v", e)
+			}
+			if due, err := w.Expired(1_800_000_000_000, 9); err != nil || len(due) != 1 {
+				t.Fatalf("expired: %q %v", due, err)
+			}
+			commit(t, sp)
+			tomb, ok, err := s.Tombstone(testID(2))
+			if err != nil || !ok || tomb.Identity.Key[1] != "1" || tomb.Destroyed != 1_700_000_000_500 {
+				t.Fatalf("tombstone %+v %v %v", tomb, ok, err)
+			}
+			wantValue(t, openSpace(t, s, 2).Writes(), []byte{byte(keyspace.KindOutgoing), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
+			if wakes, err := s.Wakes(nil, 1<<60, 9); err != nil || len(wakes) != 2 || wakes[0].Name != "remind" {
+				t.Fatalf("wakes: %+v %v", wakes, err)
+			}
+			rows, err := s.Outbox(0, 9)
+			if err != nil || len(rows) != 2 {
+				t.Fatalf("outbox: %+v %v", rows, err)
+			}
+			if set, err := ParseChangeSet(rows[0].Record); err != nil || set.ID != testID(1) || set.Changes[0].Name != "added" {
+				t.Fatalf("change set: %+v %v", set, err)
+			}
+		})
+	}
+}

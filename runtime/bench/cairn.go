@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	goruntime "runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// The actor under test: a small state that every call changes.
+type meter struct {
+	Count int64
+	Sum   int64
+	Label string
+}
+
+var (
+	meters = actor.NewType[meter]("meter")
+	record = actor.NewAction[int64, int64](meters, "record")
+	read   = actor.NewQuery[actor.None, int64](meters, "read")
+)
+
+func (m *meter) record(_ *actor.Context, n int64) (int64, error) {
+	m.Count++
+	m.Sum += n
+	m.Label = "a label of some thirty bytes.."
+	return m.Count, nil
+}
+
+func (m meter) read(*actor.ReadContext, actor.None) (int64, error) { return m.Count, nil }
+
+func definition() actor.Definition {
+	return actor.Define(meters, actor.Spec[meter]{}, actor.On(record, (*meter).record), actor.OnQuery(read, meter.read))
+}
+
+// node runs f with a node on a fresh directory.
+func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
+	dir, err := os.MkdirTemp(b.dir, "node-")
+	check(err)
+	defer os.RemoveAll(dir)
+	o.Dir, o.Actors, o.Logger = dir, []actor.Definition{definition()}, slog.New(slog.NewTextHandler(io.Discard, nil))
+	rt, err := runtime.Open(context.Background(), o)
+	check(err)
+	f(rt)
+	check(rt.Close())
+}
+
+// load runs op from n goroutines for the bench's time and returns operations per second. op is told which goroutine runs
+// it and how often it did.
+func (b *bench) load(n int, op func(worker, i int)) float64 {
+	return rateOf(n, b.time, op)
+}
+
+func rateOf(n int, d time.Duration, op func(worker, i int)) float64 {
+	var done atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for w := range n {
+		wg.Go(func() {
+			i := 0
+			for ; !stop.Load(); i++ {
+				op(w, i)
+			}
+			done.Add(int64(i))
+		})
+	}
+	time.Sleep(d)
+	stop.Store(true)
+	wg.Wait()
+	return float64(done.Load()) / time.Since(begin).Seconds()
+}
+
+// p50 returns the median time of op in seconds.
+func (b *bench) p50(op func(i int)) float64 {
+	var times []float64
+	for i, end := 0, time.Now().Add(b.time); time.Now().Before(end); i++ {
+		t := time.Now()
+		op(i)
+		times = append(times, time.Since(t).Seconds())
+	}
+	return median(times)
+}
+
+func keys(n int) []string {
+	k := make([]string, n)
+	for i := range k {
+		k[i] = fmt.Sprintf("meter-%d", i)
+	}
+	return k
+}
+
+func (b *bench) durableAlone() (v float64) {
+	b.node(runtime.Options{}, func(rt *runtime.Runtime) {
+		ctx, ref := context.Background(), meters.Ref(rt, "one")
+		v = b.p50(func(i int) { call(ctx, ref) })
+	})
+	return v
+}
+
+func call(ctx context.Context, ref actor.Ref[meter]) {
+	_, err := record.Call(ctx, ref, 7)
+	check(err)
+}
+
+func (b *bench) durable(callers, actors int) (v float64) {
+	b.node(runtime.Options{}, func(rt *runtime.Runtime) {
+		ctx := context.Background()
+		refs := refsOf(rt, actors)
+		v = b.load(callers, func(w, i int) { call(ctx, refs[(w+i*callers)%actors]) })
+	})
+	return v
+}
+
+func refsOf(rt *runtime.Runtime, n int) []actor.Ref[meter] {
+	refs := make([]actor.Ref[meter], n)
+	for i, k := range keys(n) {
+		refs[i] = meters.Ref(rt, k)
+	}
+	return refs
+}
+
+// queries measures on one processor.
+func (b *bench) queries() (v float64) {
+	b.node(runtime.Options{}, func(rt *runtime.Runtime) {
+		ctx, ref := context.Background(), meters.Ref(rt, "one")
+		call(ctx, ref)
+		time.Sleep(10 * time.Millisecond)
+		defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+		v = b.load(1, func(int, int) {
+			_, err := read.Call(ctx, ref, actor.None{})
+			check(err)
+		})
+	})
+	return v
+}
+
+// wakes measures the first query of actors that sleep.
+func (b *bench) wakes() (v float64) {
+	const n = 10_000
+	b.node(runtime.Options{IdleTimeout: 50 * time.Millisecond}, func(rt *runtime.Runtime) {
+		ctx := context.Background()
+		refs := refsOf(rt, n)
+		rateOnce(64, n, func(i int) { call(ctx, refs[i]) })
+		for awake(rt) > 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+		order := rand.Perm(n)
+		times := make([]float64, n)
+		for i, k := range order {
+			t := time.Now()
+			_, err := read.Call(ctx, refs[k], actor.None{})
+			check(err)
+			times[i] = time.Since(t).Seconds()
+		}
+		v = median(times)
+	})
+	return v
+}
+
+func rateOnce(workers, n int, op func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				op(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// awake reads the gauge of awake actors.
+func awake(rt *runtime.Runtime) int {
+	families, err := rt.Gatherer().Gather()
+	check(err)
+	for _, f := range families {
+		if f.GetName() == "cairn_actors_awake" {
+			return int(f.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	return 0
+}
+
+// idleMemory returns the bytes of heap and stacks per awake idle actor beyond its state.
+func (b *bench) idleMemory() (perAwake, perAsleep float64) {
+	const n = 20_000
+	b.node(runtime.Options{IdleTimeout: 3 * time.Second}, func(rt *runtime.Runtime) {
+		ctx := context.Background()
+		refs := refsOf(rt, n)
+		before := inUse()
+		rateOnce(64, n, func(i int) { call(ctx, refs[i]) })
+		time.Sleep(100 * time.Millisecond)
+		perAwake = (inUse() - before) / n
+		for awake(rt) > 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		perAsleep = (inUse() - before) / n
+		goruntime.KeepAlive(refs)
+	})
+	return perAwake, perAsleep
+}
+
+func inUse() float64 {
+	goruntime.GC()
+	goruntime.GC()
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
+	return float64(m.HeapAlloc + m.StackInuse)
+}
+

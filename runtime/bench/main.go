@@ -1,0 +1,98 @@
+// Command bench measures a node beside raw Pebble writing the same rows, and beside bare net/http handlers, in one run.
+//
+// Each measurement of Cairn runs in a pair with its twin, in turn, several times over; what counts is the median of the
+// pairs' ratios, because the speed of a shared machine drifts. The twin writes exactly the rows that a durable action
+// writes: the state's data row, its metadata row and the actor's head row.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A row is one line of the table: a measurement and its twin.
+type row struct {
+	name   string
+	target string
+	// ours and raw return a rate in operations per second, or a latency; raw may be nil.
+	ours, raw func(b *bench) float64
+	// latency says that smaller is better; the ratio is then ours/raw too.
+	latency bool
+}
+
+// bench is what measurements share.
+type bench struct {
+	dir  string
+	time time.Duration
+}
+
+func main() {
+	rounds := flag.Int("rounds", 5, "pairs per measurement")
+	span := flag.Duration("time", time.Second, "duration of each measurement")
+	dir := flag.String("dir", "", "directory for the stores; default a temporary one")
+	only := flag.String("run", "", "only measurements whose name contains this")
+	flag.Parse()
+	if *dir == "" {
+		d, err := os.MkdirTemp("", "cairn-bench-")
+		if err != nil {
+			fatal(err)
+		}
+		defer os.RemoveAll(d)
+		*dir = d
+	}
+	b := &bench{dir: *dir, time: *span}
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "measurement\tCairn\ttwin\tratio (median of pairs)\tmin..max\tto reach")
+	for _, r := range rows() {
+		if !strings.Contains(r.name, *only) {
+			continue
+		}
+		var ours, raws, ratios []float64
+		for range *rounds {
+			o := r.ours(b)
+			ours = append(ours, o)
+			if r.raw != nil {
+				t := r.raw(b)
+				raws = append(raws, t)
+				ratios = append(ratios, o/t)
+			}
+		}
+		format := rate
+		if r.latency {
+			format = latency
+		}
+		twin, ratio, spread := "", "", ""
+		if r.raw != nil {
+			slices.Sort(ratios)
+			twin, ratio = format(median(raws)), fmt.Sprintf("%.2f", median(ratios))
+			spread = fmt.Sprintf("%.2f..%.2f", ratios[0], ratios[len(ratios)-1])
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, format(median(ours)), twin, ratio, spread, r.target)
+		w.Flush()
+	}
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, "bench:", err)
+	os.Exit(1)
+}
+
+func check(err error) {
+	if err != nil {
+		fatal(err)
+	}
+}
+
+func median(v []float64) float64 {
+	s := slices.Clone(v)
+	slices.Sort(s)
+	return s[len(s)/2]
+}
+
+func rate(v float64) string    { return fmt.Sprintf("%.0f/s", v) }
+func latency(v float64) string { return fmt.Sprintf("%.1f us", v*1e6) }

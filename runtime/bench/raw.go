@@ -1,0 +1,117 @@
+package main
+
+import (
+	"os"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// rows of a durable action, with the sizes that the meter's have.
+type actorRows struct {
+	data, meta, head []byte
+}
+
+var (
+	stateValue = make([]byte, 62)
+	metaValue  = make([]byte, 22)
+	headValue  = make([]byte, 28)
+)
+
+func rowsFor(i int) actorRows {
+	var random [10]byte
+	random[9], random[8] = byte(i), byte(i>>8)
+	id := keyspace.NewActorID(uint16(i*7%keyspace.Slots), 1, random)
+	key := keyspace.AppendPersisted(nil)
+	return actorRows{
+		data: keyspace.AppendDataRow(nil, id, key, 0),
+		meta: keyspace.AppendMetadataRow(nil, id, key),
+		head: keyspace.AppendHeadRow(nil, id),
+	}
+}
+
+// pebbleDB runs f with a database that has the options of a store.
+func (b *bench) pebbleDB(f func(*pebble.DB)) {
+	dir, err := os.MkdirTemp(b.dir, "raw-")
+	check(err)
+	defer os.RemoveAll(dir)
+	cache := pebble.NewCache(256 << 20)
+	defer cache.Unref()
+	o := &pebble.Options{Cache: cache, MemTableSize: 64 << 20, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest}
+	o.EnsureDefaults()
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	db, err := pebble.Open(dir, o)
+	check(err)
+	f(db)
+	check(db.Close())
+}
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(string, ...any) {}
+
+func put(db *pebble.DB, r *actorRows) *pebble.Batch {
+	batch := db.NewBatch()
+	check(batch.Set(r.data, stateValue, nil))
+	check(batch.Set(r.meta, metaValue, nil))
+	check(batch.Set(r.head, headValue, nil))
+	return batch
+}
+
+func (b *bench) rawAlone() (v float64) {
+	b.pebbleDB(func(db *pebble.DB) {
+		r := rowsFor(1)
+		v = b.p50(func(int) {
+			batch := put(db, &r)
+			check(batch.Commit(pebble.Sync))
+			batch.Close()
+		})
+	})
+	return v
+}
+
+// rawCommitters commits from n goroutines, each waiting for its own batch.
+func (b *bench) rawCommitters(n, actors int) (v float64) {
+	b.pebbleDB(func(db *pebble.DB) {
+		all := make([]actorRows, actors)
+		for i := range all {
+			all[i] = rowsFor(i)
+		}
+		v = b.load(n, func(w, i int) {
+			batch := put(db, &all[(w+i*n)%actors])
+			check(batch.Commit(pebble.Sync))
+			batch.Close()
+		})
+	})
+	return v
+}
+
+// rawPipelined commits from one goroutine with up to depth batches that wait for the log.
+func (b *bench) rawPipelined(depth int) (v float64) {
+	b.pebbleDB(func(db *pebble.DB) {
+		r := rowsFor(1)
+		waiting := make(chan *pebble.Batch, depth)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for batch := range waiting {
+				check(batch.SyncWait())
+				batch.Close()
+			}
+		})
+		v = b.load(1, func(int, int) {
+			batch := put(db, &r)
+			check(db.ApplyNoSyncWait(batch, pebble.Sync))
+			waiting <- batch
+		})
+		close(waiting)
+		wg.Wait()
+	})
+	return v
+}

@@ -1,0 +1,64 @@
+package supervisor
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// workers are the goroutines that run actors. An actor with work takes one that is free, or a new one; a worker that has
+// nothing left takes the next actor, and a few stay around for it, because a goroutine that has run handlers before has
+// the stack that they need. How many run at once is not bounded: handlers may block.
+type workers struct {
+	s      *Supervisor
+	ready  chan assignment // unbuffered: a send succeeds only if a worker is free
+	quit   chan struct{}
+	once   sync.Once
+	spare  atomic.Int64
+	spares int64
+}
+
+// An assignment is an actor to run, and the epoch in which it was given out.
+type assignment struct {
+	a     *activation
+	epoch uint64
+}
+
+func (p *workers) init(s *Supervisor) {
+	p.s, p.ready, p.quit = s, make(chan assignment), make(chan struct{})
+	p.spares = int64(4 * runtime.GOMAXPROCS(0))
+}
+
+// run lets a worker run a. It does not block.
+func (p *workers) run(a *activation, epoch uint64) {
+	job := assignment{a, epoch}
+	select {
+	case p.ready <- job:
+		return
+	default:
+	}
+	// Before the supervisor closes its tasks it has abandoned every activation, so this one may still start.
+	p.s.tasks.begin()
+	go p.work(job)
+}
+
+func (p *workers) work(job assignment) {
+	defer p.s.tasks.done()
+	for {
+		job.a.run(job.epoch)
+		job = assignment{}
+		if p.spare.Add(1) > p.spares {
+			p.spare.Add(-1)
+			return
+		}
+		select {
+		case job = <-p.ready:
+			p.spare.Add(-1)
+		case <-p.quit:
+			return
+		}
+	}
+}
+
+// close ends the workers that are free. Those that run an actor end with it.
+func (p *workers) close() { p.once.Do(func() { close(p.quit) }) }
