@@ -1,0 +1,279 @@
+// Package policy holds the tests that guard the structure of the module: which package may import what, and the form of
+// the packages themselves.
+package policy
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cairn-run/cairn"
+
+// A rule says what the packages under a path may import. The first rule that matches a package holds for it. Tests are
+// held to the floors like other code, but may use any library.
+type rule struct {
+	pkg string // path below the module; a trailing "/..." takes in everything below
+	// uses lists the packages of the module that it may import, themselves or below; libs the libraries, by prefix. The
+	// standard library is open but for what never says.
+	uses  []string
+	libs  []string
+	never []string // may not be imported even through others: path prefixes
+	why   string
+}
+
+const (
+	pebble     = "github.com/cockroachdb/pebble"
+	nats       = "github.com/nats-io"
+	prometheus = "github.com/prometheus"
+	cbor       = "github.com/fxamacker/cbor"
+	xxh3       = "github.com/zeebo/xxh3"
+)
+
+// policy is the floors of docs/architecture.md, from the ground up.
+var policy = []rule{
+	{pkg: "keyspace/tuple", never: []string{"net", "os", "log"}, why: "a codec: no I/O, standard library only"},
+	{pkg: "keyspace", uses: []string{"keyspace/tuple"}, never: []string{"net", "os", "log"}, why: "byte layouts: no I/O, standard library only"},
+	{pkg: "engine", uses: []string{"keyspace"}, libs: []string{pebble, xxh3, "golang.org/x/sys"}, never: []string{"net/http"}, why: "the only importer of Pebble"},
+	{pkg: "actor/host", never: []string{"net", "os"}, why: "the contract between actor and runtime: standard library only"},
+	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus}, why: "what authors import: no database, no network"},
+	{pkg: "runtime/internal/supervisor", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats}, why: "knows neither HTTP nor NATS"},
+	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the supervisor and the gateway"},
+	{pkg: "runtime/internal/gateway", uses: []string{"actor/host"}, libs: []string{prometheus}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
+	{pkg: "runtime/localnats", libs: []string{nats}, never: []string{pebble}, why: "a NATS server and nothing of ours"},
+	{pkg: "runtime/client", uses: []string{"actor/host"}, never: []string{pebble, nats, prometheus}, why: "a remote caller links no database"},
+	{pkg: "runtime/internal/policy", why: "tests only"},
+	{pkg: "runtime", uses: []string{"actor", "engine", "keyspace", "runtime/internal", "runtime/localnats"}, libs: []string{nats, prometheus, "github.com/BurntSushi/toml"}, why: "wires the floors below"},
+	{pkg: "actor/actortest", uses: []string{"actor", "engine", "runtime"}, why: "the runtime on a memory disk in virtual time"},
+	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
+	{pkg: "docs/examples/...", uses: []string{"actor", "runtime", "docs/examples"}, libs: []string{"golang.org/x/term"}, why: "what a user's program may import"},
+}
+
+// testOnly are packages that only tests may import, from any floor.
+var testOnly = []string{"actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
+
+func TestImportsFollowTheFloors(t *testing.T) {
+	pkgs := parseModule(t)
+	for _, p := range slices.Sorted(maps.Keys(pkgs)) {
+		r := ruleFor(p)
+		if r == nil {
+			t.Errorf("package %s stands in no rule of the import policy", p)
+			continue
+		}
+		for file, imports := range pkgs[p].imports {
+			test := strings.HasSuffix(file, "_test.go")
+			for _, imp := range imports {
+				if !allowed(r, p, imp, test) {
+					t.Errorf("%s imports %s, which the policy for %s (%s) does not allow", file, imp, r.pkg, r.why)
+				}
+			}
+		}
+	}
+}
+
+func TestPackagesNeverReachWhatTheyMustNot(t *testing.T) {
+	pkgs := parseModule(t)
+	for p := range pkgs {
+		r := ruleFor(p)
+		if r == nil {
+			continue
+		}
+		for reached, via := range reach(pkgs, p) {
+			for _, never := range r.never {
+				if under(reached, never) {
+					t.Errorf("%s reaches %s through %s, which it must never (%s)", p, reached, via, r.why)
+				}
+			}
+		}
+	}
+}
+
+// TestSiblingsOfOneFloorStayApart holds the packages of floor 4 apart from each other.
+func TestSiblingsOfOneFloorStayApart(t *testing.T) {
+	siblings := []string{"runtime/internal/supervisor", "runtime/internal/natspub", "runtime/internal/gateway", "runtime/localnats"}
+	pkgs := parseModule(t)
+	for _, p := range siblings {
+		for file, imports := range pkgs[p].imports {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, other := range siblings {
+				if slices.Contains(imports, module+"/"+other) {
+					t.Errorf("%s imports its sibling %s", file, other)
+				}
+			}
+		}
+	}
+}
+
+func TestEachPackageHasExactlyOneComment(t *testing.T) {
+	for p, parsed := range parseModule(t) {
+		if len(parsed.comments) != 1 {
+			t.Errorf("package %s has %d package comments, want 1: %v", p, len(parsed.comments), parsed.comments)
+		}
+	}
+}
+
+func TestTopLevelHoldsWhatItShould(t *testing.T) {
+	want := []string{"LICENSE", "Makefile", "README.md", "actor", "docs", "engine", "go.mod", "go.sum", "keyspace", "runtime", "sqlitevfs", "traces", "workflow"}
+	ignored := []string{"bin", "data"} // what make run leaves behind
+	entries, err := os.ReadDir(root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); !strings.HasPrefix(name, ".") && !slices.Contains(want, name) && !slices.Contains(ignored, name) {
+			t.Errorf("%s does not belong at the top level", name)
+		}
+	}
+}
+
+// parsed is what the tests need of a package.
+type parsed struct {
+	imports  map[string][]string // by file
+	comments []string            // files with a package comment
+}
+
+func parseModule(t *testing.T) map[string]*parsed {
+	t.Helper()
+	pkgs := make(map[string]*parsed)
+	top := root(t)
+	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(top, file)
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if name := d.Name(); rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin") || rel == "runtime/bench" || rel == "data" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(file, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		if ignoredFile(f) {
+			return nil
+		}
+		dir := path.Dir(rel)
+		p := pkgs[dir]
+		if p == nil {
+			p = &parsed{imports: make(map[string][]string)}
+			pkgs[dir] = p
+		}
+		for _, s := range f.Imports {
+			imp, err := strconv.Unquote(s.Path.Value)
+			if err != nil {
+				return err
+			}
+			p.imports[rel] = append(p.imports[rel], imp)
+		}
+		if f.Doc != nil && !strings.HasSuffix(f.Name.Name, "_test") {
+			p.comments = append(p.comments, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkgs
+}
+
+// ignoredFile reports that a file is built only on request, such as the differential test against a C library.
+func ignoredFile(f *ast.File) bool {
+	for _, g := range f.Comments {
+		for _, c := range g.List {
+			if c.Pos() < f.Package && strings.HasPrefix(c.Text, "//go:build ") && strings.Contains(c.Text, "fdb") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reach returns every package that p imports, itself or through packages of the module, with the one that does.
+func reach(pkgs map[string]*parsed, p string) map[string]string {
+	seen := make(map[string]string)
+	var visit func(string)
+	visit = func(p string) {
+		if pkgs[p] == nil {
+			return
+		}
+		for file, imports := range pkgs[p].imports {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, imp := range imports {
+				if _, ok := seen[imp]; ok {
+					continue
+				}
+				seen[imp] = p
+				if own, ok := strings.CutPrefix(imp, module+"/"); ok {
+					visit(own)
+				}
+			}
+		}
+	}
+	visit(p)
+	return seen
+}
+
+func allowed(r *rule, p, imp string, test bool) bool {
+	own, ours := strings.CutPrefix(imp, module+"/")
+	switch {
+	case ours && own == p:
+		return test
+	case ours && test && slices.Contains(testOnly, own):
+		return true
+	case ours:
+		return slices.ContainsFunc(r.uses, func(u string) bool { return under(own, u) })
+	case !strings.Contains(strings.SplitN(imp, "/", 2)[0], "."):
+		return test || !slices.ContainsFunc(r.never, func(n string) bool { return under(imp, n) })
+	case test:
+		return true
+	}
+	return slices.ContainsFunc(r.libs, func(l string) bool { return under(imp, l) })
+}
+
+func ruleFor(p string) *rule {
+	for i := range policy {
+		r := &policy[i]
+		if dir, all := strings.CutSuffix(r.pkg, "/..."); p == r.pkg || all && under(p, dir) {
+			return r
+		}
+	}
+	return nil
+}
+
+func under(p, prefix string) bool { return p == prefix || strings.HasPrefix(p, prefix+"/") }
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if b, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && strings.HasPrefix(string(b), "module "+module+"\n") {
+			return dir
+		}
+		if filepath.Dir(dir) == dir {
+			t.Fatal("the module's root was not found")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
