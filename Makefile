@@ -1,0 +1,71 @@
+# Cairn. `make help` lists the targets.
+
+SHELL      := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Settings of `make run`.
+DATA        ?= data/flights
+LISTEN      ?= 127.0.0.1:6420
+NATS_LISTEN ?= 127.0.0.1:4222
+ONCE        ?=
+ARGS        ?=
+
+# How long `make fuzz` spends on each fuzz test, and how often `make crash` kills the program.
+FUZZTIME    ?= 30s
+KILLS       ?= 100
+
+GO ?= go
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## replay 20,000 flights through durable actors, print a table, keep serving (ONCE=1 DATA=dir LISTEN=addr NATS_LISTEN=addr, empty for none)
+	@exec bin/flights --data '$(DATA)' --listen '$(LISTEN)' --nats-listen '$(NATS_LISTEN)' $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
+
+.PHONY: build
+build: go ## build bin/cairn and bin/flights
+	@mkdir -p bin
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
+
+.PHONY: test
+test: go cc ## go vet and all tests with the race detector
+	$(GO) vet ./...
+	$(GO) test -race ./...
+	@if [ -f runtime/bench/go.mod ]; then \
+		echo 'cd runtime/bench'; cd runtime/bench; $(GO) vet ./... && $(GO) test -race ./...; \
+	fi
+
+.PHONY: bench
+bench: go ## measure, each figure next to raw Pebble in the same run
+	cd runtime/bench && $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+.PHONY: fuzz
+fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)
+	@$(GO) list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
+		{ grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go 2>/dev/null || true; } | while read -r _ name; do \
+			echo "$$package $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime '$(FUZZTIME)' "$$package" </dev/null; \
+		done; \
+	done
+
+.PHONY: crash
+crash: build ## kill -9 the flights program at random moments, many times, and compare the tables (KILLS=100)
+	$(GO) test -count=1 -timeout 120m -v -run '^TestKill' ./docs/examples/flights -binary '$(CURDIR)/bin/flights' -kills '$(KILLS)' -flights 20000
+
+# A fresh machine may lack Go, or the C compiler that the race detector (and nothing else here) needs.
+.PHONY: go cc
+go:
+	@command -v $(GO) >/dev/null || { \
+		echo 'Go is missing. Install version 1.26 or newer from https://go.dev/dl, or a packaged one from 1.21 on, which fetches it.' >&2; exit 1; }
+cc:
+	@command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null || { \
+		echo 'The race detector needs a C compiler: installing gcc.'; \
+		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+		if command -v apt-get >/dev/null && { [ -z "$$sudo" ] || command -v sudo >/dev/null; }; then \
+			$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends gcc libc6-dev; \
+		else \
+			echo 'Install gcc and the C library headers first.' >&2; exit 1; \
+		fi; }

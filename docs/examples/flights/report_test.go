@@ -1,0 +1,134 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/docs/examples/flights/data"
+	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
+)
+
+// surveyOf is what the actors would say after flights.
+func surveyOf(flights []data.Flight) *survey {
+	type leg struct{ origin, destination string }
+	departures, arrivals := make(map[string]*traffic.Delays), make(map[string]*traffic.Delays)
+	legs := make(map[leg]*traffic.Delays)
+	for _, f := range flights {
+		add(departures, f.Origin, f.Delay)
+		add(arrivals, f.Destination, f.Delay)
+		add(legs, leg{f.Origin, f.Destination}, f.Delay)
+	}
+	codes := make(map[string]bool)
+	for code := range departures {
+		codes[code] = true
+	}
+	for code := range arrivals {
+		codes[code] = true
+	}
+	s := new(survey)
+	for code := range codes {
+		s.airports = append(s.airports, traffic.AirportReport{
+			Airport: code, Departures: summary(departures[code]), Arrivals: summary(arrivals[code]),
+		})
+	}
+	for l, d := range legs {
+		s.routes = append(s.routes, traffic.RouteReport{Origin: l.origin, Destination: l.destination, Delays: summary(d)})
+	}
+	slices.SortFunc(s.airports, func(a, b traffic.AirportReport) int { return strings.Compare(a.Airport, b.Airport) })
+	slices.SortFunc(s.routes, func(a, b traffic.RouteReport) int {
+		return strings.Compare(a.Origin+a.Destination, b.Origin+b.Destination)
+	})
+	return s
+}
+
+func add[K comparable](delays map[K]*traffic.Delays, key K, minutes int) {
+	d, ok := delays[key]
+	if !ok {
+		d = new(traffic.Delays)
+		delays[key] = d
+	}
+	d.Add(minutes)
+}
+
+func summary(d *traffic.Delays) traffic.Summary {
+	if d == nil {
+		d = new(traffic.Delays)
+	}
+	return d.Summary()
+}
+
+// expected is the table that a run over the first n flights must end with, computed without any actor.
+func expected(t *testing.T, n int) string {
+	t.Helper()
+	flights, err := data.Flights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	airports, err := data.Airports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := report(&b, surveyOf(flights[:n]), airports); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestReportOfAllFlights(t *testing.T) {
+	const want = `Worst airports by mean delay, of those with at least 100 departures (routes: 10 flights)
+
+ #       Airport                           City         Flights  Mean delay  Over 15 min  Worst route
+ 1  JFK  John F Kennedy Intl               New York         200    16.2 min       33.5 %  to SJU, 62.8 min
+ 2  SEA  Seattle-Tacoma Intl               Seattle          339    13.3 min       31.0 %  to PHX, 35.5 min
+ 3  SMF  Sacramento International          Sacramento       121    13.1 min       24.8 %  to SAN, 15.7 min
+ 4  MIA  Miami International               Miami            294    13.1 min       30.3 %  to TPA, 23.6 min
+ 5  BOS  Gen Edw L Logan Intl              Boston           369    12.5 min       29.3 %  to MCO, 31.3 min
+ 6  PHX  Phoenix Sky Harbor International  Phoenix          633    12.0 min       26.2 %  to ELP, 30.5 min
+ 7  DEN  Denver Intl                       Denver           452    11.9 min       27.0 %  to SAN, 30.8 min
+ 8  MSY  New Orleans International         New Orleans      176    11.6 min       24.4 %  to IAH, 23.4 min
+ 9  TPA  Tampa International               Tampa            255    11.3 min       25.9 %  to BWI, 19.8 min
+10  PDX  Portland Intl                     Portland         172    10.8 min       21.5 %  to SFO, 29.4 min
+
+20,000 flights, 7.7 min late on average, 21.7 % over 15 min
+20,000 departures and 20,000 arrivals at 224 airports, 20,000 flights on 2,977 routes
+`
+	if got := expected(t, 20_000); got != want {
+		t.Errorf("got\n%s\nexpected\n%s", got, want)
+	}
+}
+
+func TestReportOfNothing(t *testing.T) {
+	var b strings.Builder
+	if err := report(&b, new(survey), nil); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "0 departures and 0 arrivals at 0 airports") {
+		t.Errorf("got\n%s", b.String())
+	}
+}
+
+func TestRatioRoundsHalfAwayFromZero(t *testing.T) {
+	for _, c := range []struct {
+		tenths, of int64
+		want       string
+	}{
+		{0, 0, "0.0"}, {10, 1, "1.0"}, {1, 2, "0.1"}, {-1, 2, "-0.1"}, {-1, 3, "0.0"}, {1, 3, "0.0"}, {35, 2, "1.8"}, {-12345, 10, "-123.5"},
+	} {
+		if got := ratio(c.tenths, c.of, ""); got != c.want {
+			t.Errorf("ratio(%d, %d) = %q, expected %q", c.tenths, c.of, got, c.want)
+		}
+	}
+}
+
+func TestTableAlignsAndCuts(t *testing.T) {
+	tab := table{columns: []column{{title: "Name", width: 5}, {title: "N", right: true}, {title: "Rest"}}}
+	tab.row("Zürich", "7", "x")
+	tab.row("a", "1,000", "")
+	var b strings.Builder
+	tab.write(&b)
+	if got, want := b.String(), "Name       N  Rest\nZüri…      7  x\na      1,000\n"; got != want {
+		t.Errorf("got\n%s\nexpected\n%s", got, want)
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/docs/examples/flights/traffic"
+)
+
+// A survey is what all airports and routes know, read from their actors.
+type survey struct {
+	// airports is ordered by code; routes, by origin and destination.
+	airports []traffic.AirportReport
+	routes   []traffic.RouteReport
+}
+
+// departures, arrivals and legs count the flights that the origins, the destinations and the routes have recorded.
+func (s *survey) departures() (n int64) {
+	for _, a := range s.airports {
+		n += a.Departures.Flights
+	}
+	return n
+}
+
+func (s *survey) arrivals() (n int64) {
+	for _, a := range s.airports {
+		n += a.Arrivals.Flights
+	}
+	return n
+}
+
+func (s *survey) legs() (n int64) {
+	for _, r := range s.routes {
+		n += r.Delays.Flights
+	}
+	return n
+}
+
+// settled reports whether every departure has reached its destination and its route, once.
+func (s *survey) settled() bool {
+	return s.departures() == s.arrivals() && s.departures() == s.legs()
+}
+
+// settledSurvey waits until the messages of all departures are handled and returns what the actors know then. The
+// messages are delivered after the commits that they are part of, so the last of them may be on their way when the
+// import is through; after a crash, they are delivered now.
+//
+// It gives up when nothing has been delivered for as long as patience.
+func settledSurvey(ctx context.Context, node actor.Node) (*survey, error) {
+	var before int64
+	deadline := time.Now().Add(patience)
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		s, err := takeSurvey(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		if s.settled() {
+			return s, nil
+		}
+		if handled := s.arrivals() + s.legs(); handled != before {
+			before, deadline = handled, time.Now().Add(patience)
+		} else if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s departures, but %s arrivals and %s flights on routes, and no change for %v: "+
+				"look for failed sends in the status of the airports",
+				grouped(s.departures()), grouped(s.arrivals()), grouped(s.legs()), patience)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func takeSurvey(ctx context.Context, node actor.Node) (*survey, error) {
+	s := new(survey)
+	for found, err := range traffic.Airports.List(ctx, node) {
+		if err != nil {
+			return nil, fmt.Errorf("list the airports: %w", err)
+		}
+		report, err := traffic.AirportStats.Call(ctx, traffic.Airports.Ref(node, found.Key...), actor.None{})
+		if err != nil {
+			return nil, fmt.Errorf("read airport %v: %w", found.Key, err)
+		}
+		s.airports = append(s.airports, report)
+	}
+	if s.departures() != s.arrivals() {
+		return s, nil // Not settled, whatever the routes say.
+	}
+	for found, err := range traffic.Routes.List(ctx, node) {
+		if err != nil {
+			return nil, fmt.Errorf("list the routes: %w", err)
+		}
+		report, err := traffic.RouteStats.Call(ctx, traffic.Routes.Ref(node, found.Key...), actor.None{})
+		if err != nil {
+			return nil, fmt.Errorf("read route %v: %w", found.Key, err)
+		}
+		s.routes = append(s.routes, report)
+	}
+	return s, nil
+}
+
+// A ranking leaves out airports and routes with few flights: one bad day would put them on top. These are the least
+// numbers of departures and of flights on a route that count: 100 and 10, for all the data.
+func (s *survey) leastDepartures() int64 { return max(s.departures()/200, 1) }
+func (s *survey) leastLegs() int64       { return max(s.departures()/2000, 1) }
+
+// worstAirports returns the airports with the latest departures, the latest first, at most n.
+func (s *survey) worstAirports(n int) []traffic.AirportReport {
+	least := s.leastDepartures()
+	worst := slices.DeleteFunc(slices.Clone(s.airports), func(a traffic.AirportReport) bool { return a.Departures.Flights < least })
+	slices.SortStableFunc(worst, func(a, b traffic.AirportReport) int { return byMean(a.Departures, b.Departures) })
+	return worst[:min(n, len(worst))]
+}
+
+// worstRoute returns the route with the latest flights from an airport; false if none has enough of them.
+func (s *survey) worstRoute(origin string) (traffic.RouteReport, bool) {
+	least := s.leastLegs()
+	routes := slices.DeleteFunc(slices.Clone(s.routes), func(r traffic.RouteReport) bool {
+		return r.Origin != origin || r.Delays.Flights < least
+	})
+	if len(routes) == 0 {
+		return traffic.RouteReport{}, false
+	}
+	return slices.MinFunc(routes, func(a, b traffic.RouteReport) int { return byMean(a.Delays, b.Delays) }), true
+}
+
+// byMean orders summaries by falling mean delay. It compares fractions of integers, so it is exact.
+func byMean(a, b traffic.Summary) int {
+	return cmp.Compare(b.TotalDelay*a.Flights, a.TotalDelay*b.Flights)
+}

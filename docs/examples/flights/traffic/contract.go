@@ -1,0 +1,126 @@
+package traffic
+
+import (
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+)
+
+// Airports are actors with one key part, the airport's IATA code.
+var (
+	Airports = actor.NewType[Airport]("airport")
+
+	// Depart records a flight that leaves the airport. Flights with a Number are counted once each and must come in order
+	// of their numbers.
+	Depart = actor.NewAction[Flight, Departure](Airports, "depart")
+	// Arrive records a flight that reached the airport. Departures send it.
+	Arrive = actor.NewAction[Arrival, actor.None](Airports, "arrive")
+	// AirportStats tells how punctual the airport's flights were.
+	AirportStats = actor.NewQuery[actor.None, AirportReport](Airports, "stats")
+
+	// Congested is emitted when the mean delay of the last RecentFlights departures reaches CongestedAt, Cleared when it
+	// is back at ClearedAt, or when no flight has left for QuietAfter.
+	Congested = actor.NewEvent[Congestion](Airports, "congested")
+	Cleared   = actor.NewEvent[Clearance](Airports, "cleared")
+	// Quiet is the alarm that clears a congested airport which no flight leaves any more.
+	Quiet = actor.NewAlarm[actor.None](Airports, "quiet")
+)
+
+// Routes are actors with two key parts, the IATA codes of origin and destination.
+var (
+	Routes = actor.NewType[Route]("route")
+
+	// Fly records a flight on the route. Departures send it.
+	Fly = actor.NewAction[Leg, actor.None](Routes, "fly")
+	// RouteStats tells how punctual the route's flights were.
+	RouteStats = actor.NewQuery[actor.None, RouteReport](Routes, "stats")
+)
+
+// Imports are actors with one key part, the name of a data set. Each keeps how far its import has come.
+var (
+	Imports = actor.NewType[Import]("import")
+
+	// Advance moves the position forward to the number given, and returns it. A position never moves back.
+	Advance = actor.NewAction[int64, int64](Imports, "advance")
+	// Position is how many rows of the data set, from the first on, are imported and durable.
+	Position = actor.NewQuery[actor.None, int64](Imports, "position")
+)
+
+// When an airport counts as congested. That the two limits differ keeps an airport near one of them from flapping.
+const (
+	RecentFlights = 10 // departures
+	CongestedAt   = 30 // minutes of mean delay
+	ClearedAt     = 15 // minutes of mean delay
+	QuietAfter    = time.Minute
+)
+
+// A Flight is the input of Depart. Only the destination is required.
+type Flight struct {
+	// Number orders the flights of an import, from 1; 0 for a flight that comes from no import.
+	Number int64 `json:"number,omitempty"`
+	// Date is when the flight was to leave, in the local time of the airport.
+	Date        string `json:"date,omitempty"`
+	Destination string `json:"destination"`
+	// Distance is in miles.
+	Distance int `json:"distance,omitempty"`
+	// Delay is in minutes, at most MaxDelay either way; an early flight has a negative one.
+	Delay int `json:"delay"`
+}
+
+// A Departure is the reply to Depart.
+type Departure struct {
+	// Flights counts the airport's departures, this one included.
+	Flights int64 `json:"flights"`
+	// RecentDelay is the mean delay of the last departures, in minutes.
+	RecentDelay float64 `json:"recent_delay"`
+	Congested   bool    `json:"congested"`
+	// Repeated reports that a flight of this number was counted before, so nothing changed.
+	Repeated bool `json:"repeated,omitempty"`
+}
+
+// An Arrival is the input of Arrive.
+type Arrival struct {
+	Origin string `json:"origin"`
+	Delay  int    `json:"delay"`
+}
+
+// A Leg is the input of Fly.
+type Leg struct {
+	Distance int `json:"distance"`
+	Delay    int `json:"delay"`
+}
+
+// An AirportReport is the answer to AirportStats.
+type AirportReport struct {
+	Airport   string `json:"airport"`
+	Congested bool   `json:"congested"`
+	// RecentDelay is the mean delay of the last departures, in minutes.
+	RecentDelay float64 `json:"recent_delay"`
+	Departures  Summary `json:"departures"`
+	Arrivals    Summary `json:"arrivals"`
+}
+
+// A RouteReport is the answer to RouteStats.
+type RouteReport struct {
+	Origin      string `json:"origin"`
+	Destination string `json:"destination"`
+	// Distance is in miles.
+	Distance int     `json:"distance"`
+	Delays   Summary `json:"delays"`
+}
+
+// A Congestion is the data of the event Congested.
+type Congestion struct {
+	Airport string `json:"airport"`
+	// RecentDelay is the mean delay of the last departures, in minutes.
+	RecentDelay float64 `json:"recent_delay"`
+	// Date is that of the flight that tipped the scales.
+	Date string `json:"date,omitempty"`
+}
+
+// A Clearance is the data of the event Cleared.
+type Clearance struct {
+	Airport string `json:"airport"`
+	// Reason is "recovered" when departures became punctual again, "quiet" when there were none.
+	Reason string `json:"reason"`
+}

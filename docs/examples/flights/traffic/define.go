@@ -1,0 +1,23 @@
+package traffic
+
+import "github.com/cairn-run/cairn/actor"
+
+// Definitions returns the actor types of this package with their handlers, for runtime.Options or actortest.Run.
+func Definitions() []actor.Definition {
+	return []actor.Definition{
+		actor.Define(Airports, actor.Spec[Airport]{OnCreate: (*Airport).create},
+			actor.On(Depart, (*Airport).depart),
+			actor.On(Arrive, (*Airport).arrive),
+			actor.OnQuery(AirportStats, Airport.stats),
+			actor.OnAlarm(Quiet, (*Airport).quiet),
+		),
+		actor.Define(Routes, actor.Spec[Route]{OnCreate: (*Route).create},
+			actor.On(Fly, (*Route).fly),
+			actor.OnQuery(RouteStats, Route.stats),
+		),
+		actor.Define(Imports, actor.Spec[Import]{},
+			actor.On(Advance, (*Import).advance),
+			actor.OnQuery(Position, Import.position),
+		),
+	}
+}

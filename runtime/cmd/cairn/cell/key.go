@@ -1,0 +1,214 @@
+package cell
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// A Key names an entry: one or more parts, each a string, a number or a boolean. In JSON it is an array.
+//
+//  1. A number that is written without a fraction and an exponent is an integer of any size up to 255 bytes; any other
+//     is a double. So 1 and 1.0 are two keys, as in the tuple encoding, and a key is written back as it was read.
+//  2. Keys are ordered part by part: strings by their UTF-8 bytes before numbers, integers before doubles, each by value,
+//     then false, then true. A key comes directly before the keys that it begins.
+//
+// In Go a part is a string, any integer type, *big.Int, float64 or bool.
+type Key []any
+
+// MarshalJSON writes the key as an array. It fails for a part that JSON cannot hold.
+func (k Key) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for i, part := range k {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = appendPart(b, part); err != nil {
+			return nil, fmt.Errorf("key part %d: %w", i+1, err)
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func appendPart(b []byte, part any) ([]byte, error) {
+	switch part := part.(type) {
+	case float64:
+		if math.IsNaN(part) || math.IsInf(part, 0) {
+			return nil, fmt.Errorf("%v is not a number in JSON", part)
+		}
+		start := len(b)
+		b = strconv.AppendFloat(b, part, 'g', -1, 64)
+		if !bytes.ContainsAny(b[start:], ".e") {
+			b = append(b, ".0"...)
+		}
+		return b, nil
+	case string, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, *big.Int:
+		text, err := json.Marshal(part)
+		return append(b, text...), err
+	}
+	return nil, fmt.Errorf("%T is not a string, number or boolean", part)
+}
+
+// UnmarshalJSON reads an array. Integers become int64, uint64 or *big.Int, whichever is the first that holds them.
+func (k *Key) UnmarshalJSON(b []byte) error {
+	var parts []json.RawMessage
+	if err := json.Unmarshal(b, &parts); err != nil || parts == nil {
+		return actor.Errorf(actor.InvalidArgument, "a key is an array of strings, numbers and booleans, not %s", clip(b))
+	}
+	*k = make(Key, len(parts))
+	for i, raw := range parts {
+		part, err := parsePart(raw)
+		if err != nil {
+			return actor.Errorf(actor.InvalidArgument, "key part %d: %s", i+1, err)
+		}
+		(*k)[i] = part
+	}
+	return nil
+}
+
+func parsePart(raw []byte) (any, error) {
+	switch raw[0] {
+	case '"':
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return nil, err
+		}
+		// The decoder puts U+FFFD for what is not Unicode; then two keys would become one.
+		if !utf8.Valid(raw) || strings.Count(s, "\uFFFD") != replacements(raw) {
+			return nil, fmt.Errorf("%s is not Unicode", clip(raw))
+		}
+		return s, nil
+	case 't', 'f':
+		return raw[0] == 't', nil
+	case 'n', '[', '{':
+		return nil, fmt.Errorf("%s is not a string, number or boolean", clip(raw))
+	}
+	return parseNumber(string(raw))
+}
+
+func parseNumber(text string) (any, error) {
+	if strings.ContainsAny(text, ".eE") {
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s is out of the range of a double", clip([]byte(text)))
+		}
+		return f, nil
+	}
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return i, nil
+	}
+	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return u, nil
+	}
+	// 255 bytes are at most 615 digits. Converting more would take time that grows with their square.
+	if i, ok := new(big.Int), false; len(text) <= 616 {
+		if i, ok = i.SetString(text, 10); ok && i.BitLen() <= 8*tuple.MaxBigIntBytes {
+			return i, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is an integer of more than %d bytes", clip([]byte(text)), tuple.MaxBigIntBytes)
+}
+
+// MarshalCBOR writes the key as an array.
+func (k Key) MarshalCBOR() ([]byte, error) { return cbor.Marshal([]any(k)) }
+
+// UnmarshalCBOR reads an array. Integers become the same Go types as from JSON.
+func (k *Key) UnmarshalCBOR(b []byte) error {
+	var parts []any
+	if err := cbor.Unmarshal(b, &parts); err != nil {
+		return actor.Errorf(actor.InvalidArgument, "a key is an array of strings, numbers and booleans")
+	}
+	for i, part := range parts {
+		switch n := part.(type) {
+		case uint64:
+			if n <= math.MaxInt64 {
+				parts[i] = int64(n)
+			}
+		case big.Int:
+			parts[i] = &n
+		}
+	}
+	*k = parts
+	return nil
+}
+
+// replacements counts how often a JSON string says U+FFFD by itself.
+func replacements(raw []byte) int {
+	n := 0
+	for i := 0; i < len(raw); {
+		switch {
+		case raw[i] != '\\':
+			r, size := utf8.DecodeRune(raw[i:])
+			if r == utf8.RuneError {
+				n++
+			}
+			i += size
+		case raw[i+1] == 'u':
+			if strings.EqualFold(string(raw[i+2:i+6]), "fffd") {
+				n++
+			}
+			i += 6
+		default:
+			i += 2
+		}
+	}
+	return n
+}
+
+// entry returns the key of one entry as a tuple.
+func (k Key) entry() (tuple.Tuple, error) {
+	if len(k) == 0 {
+		return nil, actor.Errorf(actor.InvalidArgument, "the key is missing or empty; an array of strings, numbers and booleans is expected")
+	}
+	return k.tuple()
+}
+
+// tuple checks the parts of a key, which need not come from JSON, and returns it as a tuple.
+func (k Key) tuple() (tuple.Tuple, error) {
+	t := make(tuple.Tuple, len(k))
+	for i, part := range k {
+		fault := ""
+		switch part := part.(type) {
+		case string:
+			if !utf8.ValidString(part) {
+				fault = "is not valid UTF-8"
+			}
+		case float64:
+			if math.IsNaN(part) || math.IsInf(part, 0) {
+				fault = "is not a number in JSON"
+			}
+		case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+		case *big.Int:
+			if part == nil || part.BitLen() > 8*tuple.MaxBigIntBytes {
+				fault = fmt.Sprintf("is not an integer of at most %d bytes", tuple.MaxBigIntBytes)
+			}
+		default:
+			fault = fmt.Sprintf("is a %T, not a string, number or boolean", part)
+		}
+		if fault != "" {
+			return nil, actor.Errorf(actor.InvalidArgument, "key part %d %s", i+1, fault)
+		}
+		t[i] = part
+	}
+	return t, nil
+}
+
+// clip shortens the text of an error message.
+func clip(b []byte) string {
+	const most = 40
+	if len(b) <= most {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b[:most]), "") + "…"
+}

@@ -1,0 +1,132 @@
+package cell
+
+import (
+	"encoding/json"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+func TestKeyIsWrittenBackAsItWasRead(t *testing.T) {
+	for _, text := range []string{
+		`[]`, `["a"]`, `["a",1]`, `[1]`, `[1.0]`, `[-0.0]`, `[1e+300]`, `[0.1]`, `[true,false]`, `[""]`,
+		`[9007199254740993]`, `[18446744073709551615]`, `[-9223372036854775808]`, `[340282366920938463463374607431768211456]`,
+		`[-340282366920938463463374607431768211456]`, `["ü","日本","\u0000"]`, "[\"\uFFFD\"]",
+	} {
+		var k Key
+		if err := json.Unmarshal([]byte(text), &k); err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		packed, err := mustTuple(t, k).Pack()
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		unpacked, err := tuple.Unpack(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(Key(unpacked))
+		if err != nil || string(got) != text {
+			t.Errorf("%s is read back as %s, %v", text, got, err)
+		}
+	}
+}
+
+func TestKeysWithTheSameSpellingOfOneValueAreOneKey(t *testing.T) {
+	for _, pair := range [][2]string{{`["a"]`, `["\u0061"]`}, {`[1.0]`, `[10e-1]`}, {`[-0]`, `[0]`}} {
+		if a, b := packed(t, pair[0]), packed(t, pair[1]); a != b {
+			t.Errorf("%s and %s are two keys", pair[0], pair[1])
+		}
+	}
+	if packed(t, `[1]`) == packed(t, `[1.0]`) {
+		t.Error("[1] and [1.0] are one key")
+	}
+}
+
+func TestKeysAreOrderedByTypeThenValue(t *testing.T) {
+	want := []string{
+		`[""]`, `["a"]`, `["a",1]`, `["a\u0000"]`, `["b"]`, `[-340282366920938463463374607431768211456]`, `[-256]`, `[-255]`, `[-1]`,
+		`[0]`, `[1]`, `[255]`, `[256]`, `[340282366920938463463374607431768211456]`, `[-1.5]`, `[0.5]`, `[false]`, `[true]`,
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, func(a, b string) int { return strings.Compare(packed(t, a), packed(t, b)) })
+	if !slices.Equal(got, want) {
+		t.Errorf("order is %v, want %v", got, want)
+	}
+}
+
+func TestKeyRefusesWhatItCannotKeep(t *testing.T) {
+	huge := `[1` + strings.Repeat("0", 700) + `]`
+	for _, text := range []string{
+		`null`, `{}`, `"a"`, `[null]`, `[[1]]`, `[{}]`, `[1e999]`, huge, `[` + new(big.Int).Lsh(big.NewInt(1), 255*8).String() + `]`,
+		`["\ud800"]`, "[\"\xff\"]", `["\ud800\ufffd"]`,
+	} {
+		var k Key
+		if err := json.Unmarshal([]byte(text), &k); err == nil {
+			t.Errorf("%.60s became the key %v", text, k)
+		}
+	}
+	for _, k := range []Key{{nil}, {math.NaN()}, {math.Inf(1)}, {"\xff"}, {[]byte("a")}, {(*big.Int)(nil)}, {float32(1)}, {Key{1}}} {
+		if _, err := k.tuple(); err == nil {
+			t.Errorf("%#v became a tuple", k)
+		}
+	}
+}
+
+func FuzzKey(f *testing.F) {
+	for _, s := range []string{`["a",1,1.5,true]`, `["\ud83d\ude00\\u"]`, `[-0]`, `[1E5]`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var k Key
+		if json.Unmarshal([]byte(text), &k) != nil {
+			return
+		}
+		first := mustPack(t, k)
+		again, err := json.Marshal(k)
+		if err != nil {
+			t.Fatalf("%s is read and not written: %v", text, err)
+		}
+		var l Key
+		if err := json.Unmarshal(again, &l); err != nil {
+			t.Fatalf("%s is written as %s, which is not read: %v", text, again, err)
+		}
+		if mustPack(t, l) != first {
+			t.Fatalf("%s is written as %s, which is another key", text, again)
+		}
+	})
+}
+
+func packed(t *testing.T, text string) string {
+	t.Helper()
+	var k Key
+	if err := json.Unmarshal([]byte(text), &k); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return mustPack(t, k)
+}
+
+func mustTuple(t *testing.T, k Key) tuple.Tuple {
+	t.Helper()
+	tup, err := k.tuple()
+	if err != nil {
+		t.Fatalf("%v: %v", k, err)
+	}
+	return tup
+}
+
+func mustPack(t *testing.T, k Key) string {
+	t.Helper()
+	b, err := mustTuple(t, k).Pack()
+	if err != nil {
+		t.Fatalf("%v: %v", k, err)
+	}
+	return string(b)
+}

@@ -1,0 +1,131 @@
+package cell
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// The bounds of one page of a listing.
+const (
+	// DefaultLimit is how many entries a page has unless the caller asks for another number, up to MaxLimit.
+	DefaultLimit = 100
+	MaxLimit     = 1000
+	// PageBytes ends a page early: after the entry with which keys and values reach it.
+	PageBytes = 1 << 20
+)
+
+// A ListInput selects entries. All fields are optional.
+type ListInput struct {
+	// Prefix selects the keys that begin with these whole parts.
+	Prefix Key `json:"prefix,omitempty"`
+	// Limit is 1 to MaxLimit; 0 means DefaultLimit.
+	Limit int `json:"limit,omitempty"`
+	// Reverse lists from the last key to the first.
+	Reverse bool `json:"reverse,omitempty"`
+	// Cursor continues an earlier listing with the same prefix and direction: its result's Cursor. It names the last entry
+	// of the page, so entries that are written or deleted meanwhile are seen or not, and no other is skipped or repeated.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// A ListResult is one page of entries in the order of their keys. Cursor is "" at the end.
+type ListResult struct {
+	Entries []Listed `json:"entries"`
+	Cursor  string   `json:"cursor,omitempty"`
+}
+
+// A Listed is one entry of a listing.
+type Listed struct {
+	Key     Key             `json:"key"`
+	Value   json.RawMessage `json:"value"`
+	Version uint64          `json:"version"`
+	Created time.Time       `json:"created"`
+	Updated time.Time       `json:"updated"`
+}
+
+func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
+	limit := in.Limit
+	switch {
+	case limit == 0:
+		limit = DefaultLimit
+	case limit < 0 || limit > MaxLimit:
+		return ListResult{}, actor.Errorf(actor.InvalidArgument, "the limit is %d; it must be a number from 1 to %d", limit, MaxLimit)
+	}
+	prefix, err := in.Prefix.tuple()
+	if err != nil {
+		return ListResult{}, err
+	}
+	after, err := parseCursor(in.Cursor, prefix)
+	if err != nil {
+		return ListResult{}, err
+	}
+
+	// One entry more than the page tells whether there is another page; continuing forward, the listing begins with the
+	// entry that is already known.
+	opts := []actor.ListOption{actor.Limit(limit + 1)}
+	if in.Reverse {
+		opts = append(opts, actor.Reverse())
+	}
+	entries := ctx.KV().List(prefix, opts...)
+	switch {
+	case after != nil && in.Reverse:
+		entries = ctx.KV().Range(prefix, after, opts...)
+	case after != nil:
+		opts[0] = actor.Limit(limit + 2)
+		entries = ctx.KV().Range(after, nil, opts...)
+	}
+	page := ListResult{Entries: []Listed{}}
+	bytes := 0
+	var last tuple.Tuple
+	for e, err := range entries {
+		switch {
+		case err != nil:
+			return ListResult{}, err
+		case !begins(e.Key, prefix):
+			return page, nil
+		case after != nil && tuple.Compare(e.Key, after) == 0:
+			continue
+		case len(page.Entries) == limit || bytes >= PageBytes:
+			page.Cursor, err = formatCursor(last)
+			return page, err
+		}
+		page.Entries = append(page.Entries, Listed{Key(e.Key), e.Value, e.Version, e.Created.UTC(), e.Updated.UTC()})
+		packed, err := e.Key.Pack()
+		if err != nil {
+			return ListResult{}, err
+		}
+		bytes += len(packed) + len(e.Value)
+		last = e.Key
+	}
+	return page, nil
+}
+
+// begins reports whether a key begins with the parts of prefix.
+func begins(key, prefix tuple.Tuple) bool {
+	return len(key) >= len(prefix) && tuple.Compare(key[:len(prefix)], prefix) == 0
+}
+
+// A cursor is the packed key of the last entry of a page, in unpadded base64url.
+func formatCursor(last tuple.Tuple) (string, error) {
+	packed, err := last.Pack()
+	return base64.RawURLEncoding.EncodeToString(packed), err
+}
+
+// parseCursor returns nil for "". A cursor of a listing with another prefix is refused.
+func parseCursor(s string, prefix tuple.Tuple) (tuple.Tuple, error) {
+	if s == "" {
+		return nil, nil
+	}
+	packed, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		var after tuple.Tuple
+		if after, err = tuple.Unpack(slices.Clip(packed)); err == nil && len(after) > 0 && begins(after, prefix) {
+			return after, nil
+		}
+	}
+	return nil, actor.Errorf(actor.InvalidArgument, "the cursor does not belong to a listing of this prefix")
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write what the commands print and the node exports into the pages")
+
+const (
+	docsDir     = "../../../docs"
+	cliPage     = docsDir + "/cli.md"
+	metricsPage = docsDir + "/operate/monitor.md"
+)
+
+// A transcript is a console block of a page: commands and what each printed.
+type transcript struct {
+	start, end int // of the block's lines, without the fences
+	commands   []string
+	outputs    []string
+}
+
+func transcripts(lines []string) []transcript {
+	var all []transcript
+	for i := 0; i < len(lines); i++ {
+		if lines[i] != "```console" {
+			continue
+		}
+		b := transcript{start: i + 1}
+		for i++; i < len(lines) && lines[i] != "```"; i++ {
+			if command, ok := strings.CutPrefix(lines[i], "$ "); ok {
+				b.commands, b.outputs = append(b.commands, command), append(b.outputs, "")
+			} else if n := len(b.outputs); n > 0 {
+				b.outputs[n-1] += lines[i] + "\n"
+			}
+		}
+		b.end = i
+		all = append(all, b)
+	}
+	return all
+}
+
+// masks hide what differs from run to run: times, ids, sizes, random keys, addresses and the blanks that align columns.
+func mask(s string) string {
+	for _, m := range []struct{ pattern, with string }{
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
+		{`127\.0\.0\.1:\d+`, "ADDRESS"},
+		{`\b[A-Z2-7]{26}…?`, "RANDOM"},
+		{`0x[0-9a-f]+…?`, "HEX"},
+		{`\b\d+(\.\d)? ([KMG]i)?B\b`, "SIZE"},
+		{`("bytes":) ?\d+`, "$1 SIZE"},
+		{`\b1\d{12}\b`, "MILLISECONDS"},
+		{` {2,}`, " "},
+		{` +\n`, "\n"},
+	} {
+		s = regexp.MustCompile(m.pattern).ReplaceAllString(s, m.with)
+	}
+	return s
+}
+
+func TestPageShowsWhatTheCommandsPrint(t *testing.T) {
+	d := serve(t, t.TempDir())
+	page, err := os.ReadFile(cliPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(page), "\n")
+	blocks := transcripts(lines)
+	if len(blocks) < 10 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	env := append(os.Environ(), "CAIRN_URL="+d.url, "NO_COLOR=1", "PATH="+filepath.Dir(executable)+":"+os.Getenv("PATH"))
+	env = slices.DeleteFunc(env, func(s string) bool { return strings.HasPrefix(s, "CAIRN_TOKEN=") })
+	var updated []string
+	last := 0
+	for _, b := range blocks {
+		updated = append(updated, lines[last:b.start]...)
+		for i, command := range b.commands {
+			cmd := exec.Command("sh", "-c", command)
+			cmd.Env, cmd.Dir = env, t.TempDir()
+			// The exit status is not checked: the page shows errors too.
+			out, _ := cmd.CombinedOutput()
+			got := string(out)
+			if got != "" && !strings.HasSuffix(got, "\n") {
+				got += "\n"
+			}
+			if !*update && mask(got) != mask(b.outputs[i]) {
+				t.Errorf("line %d: %s prints\n%sand the page shows\n%s(after changes that are meant: go test ./runtime/cmd/cairn -run Page -update)",
+					b.start, command, got, b.outputs[i])
+			}
+			updated = append(updated, "$ "+command)
+			updated = append(updated, strings.Split(strings.TrimSuffix(got, "\n"), "\n")...)
+			if got == "" {
+				updated = updated[:len(updated)-1]
+			}
+		}
+		last = b.end
+	}
+	updated = append(updated, lines[last:]...)
+	if *update {
+		if err := os.WriteFile(cliPage, []byte(strings.Join(updated, "\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestPageDescribesEveryCommandAndFlag(t *testing.T) {
+	page, err := os.ReadFile(cliPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cli{getenv: func(string) string { return "" }}
+	root := c.root()
+	documented := make(map[string]bool)
+	for _, m := range regexp.MustCompile("--[a-z][a-z-]*").FindAllString(string(page), -1) {
+		documented[m] = true
+	}
+	known := map[string]bool{"--help": true, "--existing": true, "--yes": true}
+	check := func(f *pflag.Flag) {
+		known["--"+f.Name] = true
+		if !documented["--"+f.Name] {
+			t.Errorf("--%s is not on the page", f.Name)
+		}
+	}
+	root.PersistentFlags().VisitAll(check)
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			continue
+		}
+		if !strings.Contains(string(page), "\n## cairn "+cmd.Name()+"\n") {
+			t.Errorf("cairn %s has no section on the page", cmd.Name())
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(check)
+	}
+	for name := range documented {
+		if !known[name] {
+			t.Errorf("the page speaks of %s, which no command has", name)
+		}
+	}
+}
+
+// TestMetricsPageListsWhatTheNodeExports compares the table in docs/operate/monitor.md with /metrics of a node.
+func TestMetricsPageListsWhatTheNodeExports(t *testing.T) {
+	d := serve(t, t.TempDir(), "--nats-listen", "127.0.0.1:0")
+	at(t, d.url, "call", "cell/a", "put", `{"key":[1],"value":1}`)
+	at(t, d.url, "call", "cell/a", "get", `{"key":[1]}`)
+	response, err := http.Get(d.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const header = "| metric | kind | meaning |\n|---|---|---|\n"
+	table := header
+	for _, m := range regexp.MustCompile(`(?m)^# HELP (cairn_[a-z_]+) (.*)\n# TYPE \S+ (\S+)$`).FindAllStringSubmatch(string(metrics), -1) {
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", m[1], m[3], m[2])
+	}
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), header)
+	if !ok {
+		t.Fatal("the page has no table of metrics")
+	}
+	listed, after, _ := strings.Cut(rest, "\n\n")
+	if *update {
+		if err := os.WriteFile(metricsPage, []byte(before+table+"\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if got := header + listed + "\n"; got != table {
+		t.Errorf("the page lists\n%sand the node exports\n%s(go test ./runtime/cmd/cairn -run Page -update writes it)", got, table)
+	}
+	for _, m := range regexp.MustCompile("cairn_[a-z_]+").FindAllString(before, -1) {
+		if !strings.Contains(table, "`"+m+"`") {
+			t.Errorf("the page alarms on %s, which the node does not export", m)
+		}
+	}
+}
+
+func TestConfigurationOnThePageIsAccepted(t *testing.T) {
+	page, err := os.ReadFile(docsDir + "/operate/configure.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```toml\n")
+	config, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("the page shows no configuration")
+	}
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0").Replace(config)
+	file := filepath.Join(dir, "cairn.toml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := serve(t, filepath.Join(dir, "data"), "--config", file)
+	if r := at(t, d.url, "actors"); r.status != 1 || !strings.Contains(r.stderr, "unauthenticated") {
+		t.Errorf("without the token: %+v", r)
+	}
+	if r := at(t, d.url, "actors", "--token=secret"); r.status != 0 {
+		t.Errorf("with the token: %+v", r)
+	}
+}
+
+func TestPagesLinkToPagesThatExist(t *testing.T) {
+	pages, err := filepath.Glob(docsDir + "/operate/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, cliPage) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(#[a-z-]*)?\)`).FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s", page, m[1])
+			}
+		}
+	}
+	if len(pages) == 0 {
+		t.Error(fmt.Sprint("no pages in ", docsDir))
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/client"
+)
+
+func (c *cli) eventsCommand() *cobra.Command {
+	var s host.Subscription
+	var count int
+	cmd := &cobra.Command{
+		Use:   "events TYPE/KEY...",
+		Short: "Follow the events of an actor",
+		Long: "events prints what the actor emits, from now on or, with --after, from a position that it still keeps; --after 0\n" +
+			"begins with the oldest kept event. It neither wakes nor creates the actor. If the node goes away it waits for it\n" +
+			"and continues where it was, so that nothing is missed or printed twice; events that are no longer kept are\n" +
+			"counted in a line of their own. It ends when the actor is destroyed, after --count events, or when interrupted.\n" +
+			"--timeout bounds the wait for the first answer, not the following.\n\n" +
+			"With --json each line is {\"sequence\":N,\"version\":N,\"name\":...,\"time\":...,\"data\":...}, or {\"missed\":N} for a gap.",
+		Example: "  cairn events cell/acme\n" +
+			"  cairn events cell/acme --names changed --after 0 --count 10\n" +
+			"  cairn events cell/acme --json | jq -c .data",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeAddress,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := parseAddress(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			if count < 0 {
+				return usagef("--count %d: at least 1, or 0 for no end", count)
+			}
+			s.Resume = cmd.Flags().Changed("after")
+			return c.follow(cmd.Context(), a, s, count)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&s.Names, "names", nil, "only events of these names, separated by commas")
+	flags.Uint64Var(&s.After, "after", 0, "begin after this sequence number instead of now")
+	flags.IntVar(&count, "count", 0, "end after this many events; 0 for no end")
+	return cmd
+}
+
+// follow prints count events, all if count is 0. The end of ctx and of the actor are no errors.
+func (c *cli) follow(ctx context.Context, a host.Address, s host.Subscription, count int) error {
+	n, err := c.connect(client.Options{})
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	opening, cancel := c.requestContext(ctx)
+	stream, err := n.Subscribe(opening, a, s)
+	cancel()
+	if err != nil {
+		return c.explain(ctx, n, host.Request{Address: a}, err)
+	}
+	defer stream.Close()
+	printed := 0
+	for {
+		d, err := stream.Next(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case errors.Is(err, &host.Error{Code: host.Destroyed}):
+			c.note("%s was destroyed", formatAddress(a.Type, a.Key))
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := c.printGap(d.Missed); err != nil {
+			return err
+		}
+		for _, e := range d.Events {
+			if err := c.printEvent(e); err != nil {
+				return err
+			}
+			if printed++; printed == count {
+				return nil
+			}
+		}
+	}
+}
+
+func (c *cli) printGap(missed uint64) error {
+	switch {
+	case missed == 0:
+		return nil
+	case c.json:
+		return c.printJSON(struct {
+			Missed uint64 `json:"missed"`
+		}{missed})
+	}
+	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", plural(int64(missed), "event"))
+	return err
+}
+
+func (c *cli) printEvent(e host.EmittedEvent) error {
+	data := json.RawMessage(e.Data)
+	if !json.Valid(data) {
+		data = json.RawMessage("null")
+	}
+	if c.json {
+		return c.printJSON(struct {
+			host.EmittedEvent
+			Data json.RawMessage `json:"data"`
+		}{e, data})
+	}
+	// No table: a line is printed when its event happens, before the widths of the next are known.
+	_, err := fmt.Fprintf(c.stdout, "%6d  %s  v%-6d  %-10s  %s\n", e.Sequence, clock(e.Time), e.Version, e.Name, oneLine(string(data)))
+	return err
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
+)
+
+func (c *cli) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node that hosts the built-in type cell",
+		Long: "serve runs a node until SIGINT or SIGTERM, which let calls in flight finish. It hosts the actor type cell, a\n" +
+			"key-value store that needs no Go code; programs with types of their own get the same flags from runtime.Main.\n\n" +
+			"The node listens on the loopback interface only, without a token. Elsewhere it asks for one: CAIRN_TOKEN.",
+		Example: "  cairn serve\n" +
+			"  CAIRN_TOKEN=$(cat token) cairn serve --listen :6420 --data /var/lib/cairn",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.String("listen", "127.0.0.1:6420", "address of the HTTP gateway; port 0 picks a free one")
+	flags.String("data", "./data", "directory of the store")
+	flags.String("nats-listen", "", "run a NATS server in the node and listen here")
+	flags.String("nats-url", "", "publish change events to, and take calls from, this NATS server")
+	flags.String("config", "", "TOML file with these settings; flags go before it")
+	_ = cmd.MarkFlagDirname("data")
+	_ = cmd.MarkFlagFilename("config", "toml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case flags.Changed("token"):
+			return usagef("serve takes the token from CAIRN_TOKEN or from the file of --config, because others can read the arguments of a process")
+		case flags.Changed("url"):
+			return usagef("--url names a node to talk to; serve listens on --listen")
+		}
+		return c.serve(cmd.Context(), flags)
+	}
+	return cmd
+}
+
+// serve hands the flags that were given to the runtime's own program, which knows their defaults, the configuration
+// file and the environment.
+func (c *cli) serve(ctx context.Context, flags *pflag.FlagSet) error {
+	var args []string
+	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "config"} {
+		if f := flags.Lookup(name); f.Changed {
+			args = append(args, "--"+name+"="+f.Value.String())
+		}
+	}
+	p := runtime.Program{
+		Name:   "cairn serve",
+		Actors: []actor.Definition{cell.Definition()},
+		Started: func(_ context.Context, rt *runtime.Runtime) error {
+			if !c.json {
+				return nil
+			}
+			return c.printJSON(struct {
+				URL     string `json:"url"`
+				NATSURL string `json:"nats_url,omitempty"`
+			}{"http://" + rt.Addr(), rt.NATSURL()})
+		},
+	}
+	err := p.Run(ctx, args, c.stdout, c.stderr)
+	if errors.Is(err, runtime.ErrStop) {
+		return nil
+	}
+	return err
+}

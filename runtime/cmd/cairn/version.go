@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// A release says what this binary is.
+type release struct {
+	Version string `json:"version"`
+	// Revision is the commit that it was built from, if the build recorded one.
+	Revision    string `json:"revision,omitempty"`
+	Go          string `json:"go"`
+	StoreFormat uint64 `json:"store_format"`
+}
+
+func (c *cli) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of this binary and of the store that it writes",
+		Long: "version prints the version of the module, of Go, and of the format of the store. A store of an older format is\n" +
+			"opened and raised; one of a newer format is refused.\n\n" +
+			"With --json it prints {\"version\":...,\"revision\":...,\"go\":...,\"store_format\":N}.",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			r := currentRelease()
+			if c.json {
+				return c.printJSON(r)
+			}
+			t := c.table()
+			t.row("cairn", r.Version)
+			if r.Revision != "" {
+				t.row("commit", r.Revision)
+			}
+			t.row("go", r.Go)
+			t.row("store format", fmt.Sprint(r.StoreFormat))
+			t.flush()
+			return nil
+		},
+	}
+}
+
+func currentRelease() release {
+	r := release{Version: "unknown", StoreFormat: runtime.StoreFormat}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return r
+	}
+	r.Version, r.Go = info.Main.Version, info.GoVersion
+	modified := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			r.Revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " with changes"
+		}
+	}
+	if r.Revision != "" {
+		r.Revision += modified
+	}
+	return r
+}

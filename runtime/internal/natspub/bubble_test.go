@@ -1,0 +1,80 @@
+package natspub
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cairn-run/cairn/runtime/localnats"
+)
+
+// In a synctest bubble the client library must not be asked to flush or wait with a timeout of its own: it keeps timers
+// in a pool that outlives the bubble. The publisher passes contexts instead, which is what this test relies on.
+func TestServerAndPublisherRunInABubbleWithVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := localnats.Start(localnats.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		got := make(chan *nats.Msg, 16)
+		nc, err := s.Connect(nats.NoReconnect())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		if _, err := nc.ChanSubscribe("cairn.>", got); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := nc.FlushWithContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+
+		var away atomic.Bool
+		away.Store(true)
+		began := time.Now()
+		var attempts atomic.Int32
+		box := newMemory()
+		p, err := Start(t.Context(), Options{Outbox: box, Dial: func(opts ...nats.Option) (*nats.Conn, error) {
+			attempts.Add(1)
+			if away.Load() {
+				return nil, errors.New("away")
+			}
+			return s.Connect(opts...)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := emitted(0, 1, true, "moved")
+		set.TimeMS = time.Now().UnixMilli()
+		box.commit(p, set)
+		time.Sleep(time.Minute) // virtual
+		if lag := p.Lag(); lag < 59*time.Second || lag > 61*time.Second {
+			t.Errorf("lag %v after a minute away", lag)
+		}
+		if n := attempts.Load(); n < 20 || n > 200 {
+			t.Errorf("%d attempts to connect in a minute", n)
+		}
+		away.Store(false)
+		m := <-got
+		if took := time.Since(began); took < time.Minute || took > time.Minute+maxConnectPause+time.Second {
+			t.Errorf("published after %v", took)
+		}
+		if m.Subject != "cairn.default.event.airport.moved.A0" {
+			t.Errorf("subject %q", m.Subject)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if rows, _ := box.OutboxSize(); rows != 0 {
+			t.Errorf("%d rows", rows)
+		}
+	})
+}

@@ -1,0 +1,388 @@
+package natspub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// ServiceName is the name of the micro service.
+const ServiceName = "cairn"
+
+// Headers of requests, besides HeaderTraceparent. Names are matched without regard to case.
+const (
+	// HeaderIdempotencyKey makes the reply part of the commit; a request repeated gets the stored reply.
+	HeaderIdempotencyKey = "Idempotency-Key"
+	// HeaderTimeout is how long the caller waits, counted from the arrival of the request, as a Go duration: "1.5s". A time
+	// span was chosen over a point in time because the clocks of caller and node may differ.
+	HeaderTimeout = "Cairn-Timeout"
+)
+
+// Headers of replies. Errors carry micro.ErrorHeader, the message, and micro.ErrorCodeHeader, the host.Code, too.
+const (
+	// HeaderVersion is the actor's version that the reply reflects.
+	HeaderVersion = "Cairn-Version"
+	// HeaderReplayed is "true" if the reply was stored by an earlier request with the same idempotency key.
+	HeaderReplayed = "Idempotency-Replayed"
+	// HeaderRetryable is "true" if the same call may succeed later and nothing was done.
+	HeaderRetryable = "Cairn-Error-Retryable"
+	// HeaderMetadata is the error's metadata as a JSON object of strings.
+	HeaderMetadata = "Cairn-Error-Metadata"
+)
+
+// ErrServing is the error of a second Serve.
+var ErrServing = errors.New("natspub: calls are served already")
+
+// calls serves the actors' methods as a micro service. Its claims:
+//
+//  1. A handler of the client library never waits: a call runs on a goroutine of its own, or is refused because too many do.
+//  2. Every request with a reply subject is answered, unless the connection is lost.
+//  3. After close, no call runs.
+//
+// It has a connection of its own, which reconnects by itself.
+type calls struct {
+	p        *Publisher
+	inFlight atomic.Int64
+	room     chan struct{}
+	wg       sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool // no Serve any more
+	sealed  bool // no call any more
+	nc      *nats.Conn
+	ended   chan struct{} // closed when nc is
+	service micro.Service
+}
+
+// A method is one served method and its statistics. Those that package micro keeps by itself count how long it took to
+// hand a request to a goroutine, so the real ones are added as the data of the endpoint.
+type method struct {
+	c         *calls
+	nc        *nats.Conn
+	node      host.Node
+	typ, name string
+	prefix    string // of its subjects, up to the key
+
+	requests, errors, nanoseconds atomic.Int64
+	lastError                     atomic.Pointer[string]
+}
+
+// methodStats is the data of an endpoint in the service's statistics.
+type methodStats struct {
+	Requests       int64         `json:"requests"`
+	Errors         int64         `json:"errors"`
+	LastError      string        `json:"last_error,omitempty"`
+	Processing     time.Duration `json:"processing_time"`
+	AverageProcess time.Duration `json:"average_processing_time"`
+}
+
+func newCalls(p *Publisher) *calls {
+	return &calls{p: p, room: make(chan struct{}, p.opts.MaxCalls)}
+}
+
+// Serve begins to serve the methods of the endpoints with calls to n. It may be called once, at Start or later: a
+// publisher is made before the supervisor that publishes through it. Without a server in reach it returns after one
+// attempt to connect, and calls are served once there is one.
+func (p *Publisher) Serve(n host.Node, endpoints []Endpoint) error {
+	return p.calls.serve(n, endpoints)
+}
+
+func (c *calls) serve(n host.Node, endpoints []Endpoint) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nc != nil || c.closed {
+		return ErrServing
+	}
+	ended := make(chan struct{})
+	nc, err := c.p.opts.Dial(
+		nats.Name("cairn calls"),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(func(attempts int) time.Duration {
+			return min(minConnectPause<<min(attempts, 10), maxConnectPause)
+		}),
+		nats.FlusherTimeout(writeTimeout),
+		nats.ClosedHandler(func(*nats.Conn) { close(ended) }),
+		nats.ErrorHandler(c.p.reporter()),
+	)
+	if err != nil {
+		return fmt.Errorf("natspub: connecting to serve calls: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			nc.Close()
+			<-ended
+		}
+	}()
+	methods := map[string]*method{}
+	service, err := micro.AddService(nc, micro.Config{
+		Name: ServiceName, Version: c.p.opts.Version,
+		Description: "durable actors",
+		Metadata:    map[string]string{"namespace": c.p.opts.Namespace, "root": c.p.opts.Root},
+		StatsHandler: func(e *micro.Endpoint) any {
+			if m := methods[e.Subject]; m != nil {
+				return m.stats()
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("natspub: %w", err)
+	}
+	for _, e := range endpoints {
+		for _, hm := range e.Methods {
+			if hm.Kind != host.Action && hm.Kind != host.Query {
+				continue
+			}
+			prefix := string(c.p.subjects.appendPrefix(nil, c.p.opts.Namespace, familyCall, e.Type, hm.Name))
+			m := &method{c: c, nc: nc, node: n, typ: e.Type, name: hm.Name, prefix: prefix + "."}
+			group := service.AddGroup(prefix)
+			methods[prefix+".>"] = m
+			if err = group.AddEndpoint(endpointName(e.Type, hm.Name), m, micro.WithEndpointSubject(">"),
+				micro.WithEndpointMetadata(map[string]string{"type": e.Type, "method": hm.Name, "kind": hm.Kind.String()})); err != nil {
+				return fmt.Errorf("natspub: serving %s of %s: %w", hm.Name, e.Type, errors.Join(err, service.Stop()))
+			}
+		}
+	}
+	c.nc, c.ended, c.service = nc, ended, service
+	return nil
+}
+
+// endpointName makes a name out of letters, digits, "-" and "_", which are all that package micro allows.
+func endpointName(typ, method string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, typ+"-"+method)
+}
+
+// close stops taking calls, waits until those in flight are answered, and closes the connection. When ctx ends first,
+// they are cancelled: ctx cancels the publisher's own context.
+func (c *calls) close(ctx context.Context) {
+	c.mu.Lock()
+	c.closed = true
+	nc, service := c.nc, c.service
+	c.mu.Unlock()
+	if nc == nil {
+		return
+	}
+	if err := service.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		c.p.log.Warn("nats: stopping the service", "error", err)
+	}
+	// What the server sent before it learned of the end is in the client's queues once a flush is answered, and has been
+	// handed to goroutines once a barrier has passed those queues.
+	flush := func() {
+		if nc.IsConnected() {
+			bounded, cancel := context.WithTimeout(ctx, flushTimeout)
+			defer cancel()
+			if err := nc.FlushWithContext(bounded); err != nil && ctx.Err() == nil {
+				c.p.log.Warn("nats: answers to calls may be lost", "error", err)
+			}
+		}
+	}
+	flush()
+	passed := make(chan struct{})
+	if err := nc.Barrier(func() { close(passed) }); err == nil {
+		select {
+		case <-passed:
+		case <-c.ended:
+		}
+	}
+	c.mu.Lock()
+	c.sealed = true
+	c.mu.Unlock()
+	c.wg.Wait()
+	flush()
+	nc.Close()
+	<-c.ended
+}
+
+// begin counts a call that is about to run, and reports whether it may.
+func (c *calls) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sealed {
+		return false
+	}
+	c.wg.Add(1)
+	return true
+}
+
+// Handle takes a request on the goroutine of its subscription.
+func (m *method) Handle(req micro.Request) {
+	key, err := ParseKey(strings.TrimPrefix(req.Subject(), m.prefix))
+	if err != nil {
+		m.refuse(req, host.Errorf(host.InvalidArgument, "the key: %v", err))
+		return
+	}
+	timeout := m.c.p.opts.CallTimeout
+	if text := header(req, HeaderTimeout); text != "" {
+		if timeout, err = time.ParseDuration(text); err != nil || timeout <= 0 {
+			m.refuse(req, host.Errorf(host.InvalidArgument, "header %s: %q is not a positive duration such as 1.5s", HeaderTimeout, text))
+			return
+		}
+	}
+	deadline := time.Now().Add(timeout)
+	select {
+	case m.c.room <- struct{}{}:
+	default:
+		m.refuse(req, host.Errorf(host.Overloaded, "%d calls are being served", cap(m.c.room)).Retry())
+		return
+	}
+	if !m.c.begin() {
+		<-m.c.room
+		m.refuse(req, host.Errorf(host.Unavailable, "the node is shutting down").Retry())
+		return
+	}
+	m.c.inFlight.Add(1)
+	go func() {
+		defer m.c.wg.Done()
+		defer func() { <-m.c.room; m.c.inFlight.Add(-1) }()
+		m.serve(req, key, deadline)
+	}()
+}
+
+// serve runs a call and answers it.
+func (m *method) serve(req micro.Request, key []string, deadline time.Time) {
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(m.c.p.ctx, deadline)
+	defer cancel()
+	reply, err := m.node.Call(ctx, &host.Request{
+		Address: host.Address{Type: m.typ, Key: key}, Method: m.name, Codec: host.JSON, Input: req.Data(),
+		IdempotencyKey: header(req, HeaderIdempotencyKey), Traceparent: header(req, HeaderTraceparent),
+	})
+	if err == nil {
+		h := nats.Header{HeaderVersion: {strconv.FormatUint(reply.Version, 10)}}
+		if reply.Replayed {
+			h[HeaderReplayed] = []string{"true"}
+		}
+		err = m.respond(req, h, reply.Output)
+		if errors.Is(err, nats.ErrMaxPayload) {
+			err = host.Errorf(host.TooLarge, "the output does not fit into a message of this NATS server; the call itself was done").
+				With("what", "output").With("limit", strconv.FormatInt(m.nc.MaxPayload(), 10)).With("actual", strconv.Itoa(len(reply.Output)))
+		} else {
+			err = nil // the connection is gone, and with it the caller
+		}
+	}
+	if err != nil {
+		e := wireError(err)
+		m.note(e)
+		h, body := errorReply(e)
+		if m.respond(req, nats.Header(h), body) != nil && len(e.Metadata) > 0 {
+			h, body = errorReply(&host.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable})
+			m.respond(req, nats.Header(h), body) //nolint:errcheck // there is no one left to tell
+		}
+	} else {
+		m.c.p.metrics.calls.WithLabelValues("ok").Inc()
+	}
+	m.requests.Add(1)
+	m.nanoseconds.Add(int64(time.Since(began)))
+}
+
+// respond publishes an answer. Request.Respond is not used on this goroutine, because package micro reads what it
+// leaves in the request as soon as the handler returns.
+func (m *method) respond(req micro.Request, h nats.Header, body []byte) error {
+	if req.Reply() == "" {
+		return nil
+	}
+	return m.nc.PublishMsg(&nats.Msg{Subject: req.Reply(), Header: h, Data: body})
+}
+
+// refuse answers a request with an error on the goroutine of its subscription.
+func (m *method) refuse(req micro.Request, e *host.Error) {
+	m.requests.Add(1)
+	m.note(e)
+	if req.Reply() == "" {
+		return
+	}
+	h, body := errorReply(e)
+	if err := req.Error(string(e.Code), e.Message, body, micro.WithHeaders(h)); err != nil {
+		m.c.p.log.Debug("nats: a refusal could not be sent", "error", err)
+	}
+}
+
+// note counts an error.
+func (m *method) note(e *host.Error) {
+	m.errors.Add(1)
+	text := e.Error()
+	m.lastError.Store(&text)
+	m.c.p.metrics.calls.WithLabelValues(string(e.Code)).Inc()
+}
+
+func (m *method) stats() methodStats {
+	s := methodStats{Requests: m.requests.Load(), Errors: m.errors.Load(), Processing: time.Duration(m.nanoseconds.Load())}
+	if s.Requests > 0 {
+		s.AverageProcess = s.Processing / time.Duration(s.Requests)
+	}
+	if text := m.lastError.Load(); text != nil {
+		s.LastError = *text
+	}
+	return s
+}
+
+// wireError turns what a Node returned into an error that may be shown.
+func wireError(err error) *host.Error {
+	var e *host.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	switch code := host.CodeOf(err); code {
+	case host.Canceled, host.DeadlineExceeded:
+		return host.Errorf(code, "%v", err)
+	}
+	return host.Errorf(host.Internal, "internal error")
+}
+
+// errorReply makes the headers and the body of an error. The body is the error as JSON, as it is over HTTP.
+func errorReply(e *host.Error) (micro.Headers, []byte) {
+	message := e.Message
+	if message == "" {
+		message = string(e.Code)
+	}
+	h := micro.Headers{micro.ErrorHeader: {message}, micro.ErrorCodeHeader: {string(e.Code)}}
+	if e.Retryable {
+		h[HeaderRetryable] = []string{"true"}
+	}
+	if len(e.Metadata) > 0 {
+		h[HeaderMetadata] = []string{string(mustJSON(maps.Clone(e.Metadata)))}
+	}
+	return h, mustJSON(e)
+}
+
+// mustJSON encodes values made of strings and booleans, which can not fail.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return []byte("{}")
+	}
+	return b
+}
+
+// header returns a header of a request, whatever the case of its name.
+func header(req micro.Request, name string) string {
+	headers := req.Headers()
+	if v := headers.Get(name); v != "" {
+		return v
+	}
+	for key, values := range headers {
+		if len(values) > 0 && strings.EqualFold(key, name) {
+			return values[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,351 @@
+package natspub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// nodeFunc is a node that takes calls and nothing else.
+type nodeFunc func(ctx context.Context, r *host.Request) (host.Reply, error)
+
+func (f nodeFunc) Call(ctx context.Context, r *host.Request) (host.Reply, error) { return f(ctx, r) }
+
+func (nodeFunc) Lookup(context.Context, host.Address) (host.Status, error) {
+	return host.Status{}, host.Errorf(host.NotFound, "no actor")
+}
+
+func (nodeFunc) List(context.Context, host.ListQuery) (host.ListPage, error) {
+	return host.ListPage{}, nil
+}
+
+func (nodeFunc) Destroy(context.Context, host.Address) error {
+	return host.Errorf(host.NotFound, "no actor")
+}
+
+var airport = []Endpoint{{Type: "airport", Methods: []host.Method{
+	{Name: "arrive", Kind: host.Action}, {Name: "delays", Kind: host.Query}, {Name: "open", Kind: host.Creation},
+}}}
+
+// serving starts a publisher that serves calls, and returns once a request finds it.
+func serving(t *testing.T, o Options, f nodeFunc) (*Publisher, *nats.Conn) {
+	t.Helper()
+	srv := newOutage(t)
+	o.Outbox, o.Dial, o.Node, o.Endpoints = newMemory(), srv.dial, f, airport
+	p := begin(t, o)
+	nc := srv.client()
+	flushCalls(t, p)
+	return p, nc
+}
+
+// flushCalls waits until the server knows the service's subscriptions.
+func flushCalls(t *testing.T, p *Publisher) {
+	t.Helper()
+	if err := p.calls.nc.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request sends a request with headers given as pairs.
+func request(t *testing.T, nc *nats.Conn, subject, body string, headers ...string) *nats.Msg {
+	t.Helper()
+	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
+	for i := 0; i < len(headers); i += 2 {
+		m.Header[headers[i]] = []string{headers[i+1]}
+	}
+	reply, err := nc.RequestMsg(m, patience)
+	if err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+	return reply
+}
+
+func TestACallReachesTheNodeWithAllItCarries(t *testing.T) {
+	var got host.Request
+	var left time.Duration
+	_, nc := serving(t, Options{}, func(ctx context.Context, r *host.Request) (host.Reply, error) {
+		got = *r
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return host.Reply{Output: []byte(`{"ok":true}`), Version: 42, Replayed: true}, nil
+	})
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	m := request(t, nc, "cairn.default.call.airport.arrive.eu%20west.%.1", `{"delay":3}`,
+		"idempotency-key", "k-1", "Traceparent", trace, HeaderTimeout, "20s")
+	if string(m.Data) != `{"ok":true}` || m.Header.Get(HeaderVersion) != "42" || m.Header.Get(HeaderReplayed) != "true" ||
+		m.Header.Get(micro.ErrorCodeHeader) != "" {
+		t.Errorf("reply %q, headers %v", m.Data, m.Header)
+	}
+	if got.Type != "airport" || !slices.Equal(got.Key, []string{"eu west", "", "1"}) || got.Method != "arrive" || got.Codec != host.JSON ||
+		string(got.Input) != `{"delay":3}` || got.IdempotencyKey != "k-1" || got.Traceparent != trace || got.Create || got.Existing {
+		t.Errorf("request %+v", got)
+	}
+	if left <= 0 || left > 20*time.Second {
+		t.Errorf("deadline in %v", left)
+	}
+	request(t, nc, "cairn.default.call.airport.delays._", "")
+	if got.Method != "delays" || len(got.Key) != 0 || got.IdempotencyKey != "" {
+		t.Errorf("request %+v", got)
+	}
+}
+
+func TestErrorsOfCallsKeepCodeMessageMetadataAndRetryable(t *testing.T) {
+	_, nc := serving(t, Options{}, func(_ context.Context, r *host.Request) (host.Reply, error) {
+		switch r.Key[0] {
+		case "plain":
+			return host.Reply{}, errors.New("secret detail")
+		case "bare":
+			return host.Reply{}, &host.Error{Code: host.NotFound}
+		case "late":
+			return host.Reply{}, context.DeadlineExceeded
+		}
+		return host.Reply{}, host.Errorf(host.QuotaExceeded, "no room\nfor this").With("limit", "10").With("odd key:", "\"v\"\n").Retry()
+	})
+	m := request(t, nc, "cairn.default.call.airport.arrive.full", "")
+	if m.Header.Get(micro.ErrorCodeHeader) != "quota_exceeded" || m.Header.Get(micro.ErrorHeader) != "no room for this" ||
+		m.Header.Get(HeaderRetryable) != "true" {
+		t.Errorf("headers %v", m.Header)
+	}
+	var metadata map[string]string
+	if err := json.Unmarshal([]byte(m.Header.Get(HeaderMetadata)), &metadata); err != nil || metadata["limit"] != "10" || metadata["odd key:"] != "\"v\"\n" {
+		t.Errorf("metadata %v, %v", metadata, err)
+	}
+	var body host.Error
+	if err := json.Unmarshal(m.Data, &body); err != nil || body.Code != host.QuotaExceeded || body.Message != "no room\nfor this" || !body.Retryable {
+		t.Errorf("body %s, %v", m.Data, err)
+	}
+	for key, want := range map[string]string{"plain": "internal", "bare": "not_found", "late": "deadline_exceeded"} {
+		m := request(t, nc, "cairn.default.call.airport.arrive."+key, "")
+		if got := m.Header.Get(micro.ErrorCodeHeader); got != want || m.Header.Get(micro.ErrorHeader) == "" || strings.Contains(string(m.Data), "secret") {
+			t.Errorf("%s: code %q, body %s", key, got, m.Data)
+		}
+	}
+}
+
+func TestWrongKeysAndHeadersAreInvalidArguments(t *testing.T) {
+	p, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
+		t.Error("the node was called")
+		return host.Reply{}, nil
+	})
+	for _, key := range []string{"%2", "%zz", "a%2e", "%41", "_.a", "a%"} {
+		m := request(t, nc, "cairn.default.call.airport.arrive."+key, "")
+		if got := m.Header.Get(micro.ErrorCodeHeader); got != "invalid_argument" {
+			t.Errorf("key %q: code %q", key, got)
+		}
+	}
+	for _, timeout := range []string{"soon", "-1s", "0s", "5"} {
+		m := request(t, nc, "cairn.default.call.airport.arrive.a", "", HeaderTimeout, timeout)
+		if got := m.Header.Get(micro.ErrorCodeHeader); got != "invalid_argument" {
+			t.Errorf("timeout %q: code %q", timeout, got)
+		}
+	}
+	if got := value(t, p.metrics.calls, "invalid_argument"); got != 10 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+func TestTypesAndMethodsNotServedHaveNoResponder(t *testing.T) {
+	_, nc := serving(t, Options{}, nil)
+	for _, subject := range []string{"cairn.default.call.airport.open.a", "cairn.default.call.airport.nothing.a", "cairn.default.call.port.arrive.a", "cairn.other.call.airport.arrive.a"} {
+		if _, err := nc.Request(subject, nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}
+
+func TestCallsRunConcurrentlyUpToTheLimitAndAreRefusedBeyond(t *testing.T) {
+	const limit = 8
+	entered, release := make(chan struct{}, limit), make(chan struct{})
+	p, nc := serving(t, Options{MaxCalls: limit}, func(context.Context, *host.Request) (host.Reply, error) {
+		entered <- struct{}{}
+		<-release
+		return host.Reply{Output: []byte("1")}, nil
+	})
+	var wg sync.WaitGroup
+	for range limit {
+		wg.Go(func() {
+			if m, err := nc.Request("cairn.default.call.airport.arrive.a", nil, patience); err != nil || string(m.Data) != "1" {
+				t.Errorf("got %v, %v", m, err)
+			}
+		})
+	}
+	for range limit {
+		<-entered
+	}
+	if got := p.calls.inFlight.Load(); got != limit {
+		t.Errorf("%d in flight", got)
+	}
+	m := request(t, nc, "cairn.default.call.airport.delays.b", "")
+	if m.Header.Get(micro.ErrorCodeHeader) != "overloaded" || m.Header.Get(HeaderRetryable) != "true" {
+		t.Errorf("headers %v", m.Header)
+	}
+	close(release)
+	wg.Wait()
+}
+
+func TestADeadlineEndsTheCallsContext(t *testing.T) {
+	_, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
+		<-ctx.Done()
+		return host.Reply{}, ctx.Err()
+	})
+	m := request(t, nc, "cairn.default.call.airport.arrive.a", "", HeaderTimeout, "10ms")
+	if got := m.Header.Get(micro.ErrorCodeHeader); got != "deadline_exceeded" {
+		t.Errorf("code %q", got)
+	}
+}
+
+func TestAnOutputLargerThanAMessageIsAnErrorThatSaysSo(t *testing.T) {
+	_, nc := serving(t, Options{}, func(context.Context, *host.Request) (host.Reply, error) {
+		return host.Reply{Output: make([]byte, 2<<20)}, nil
+	})
+	m := request(t, nc, "cairn.default.call.airport.arrive.a", "")
+	if m.Header.Get(micro.ErrorCodeHeader) != "too_large" || !strings.Contains(m.Header.Get(HeaderMetadata), `"actual":"2097152"`) {
+		t.Errorf("headers %v", m.Header)
+	}
+}
+
+func TestTheServiceIsListedWithItsStatistics(t *testing.T) {
+	_, nc := serving(t, Options{Version: "1.2.3"}, func(_ context.Context, r *host.Request) (host.Reply, error) {
+		if r.Key[0] == "bad" {
+			return host.Reply{}, host.Errorf(host.NotFound, "none")
+		}
+		return host.Reply{}, nil
+	})
+	for _, key := range []string{"a", "b", "bad", "%zz"} {
+		request(t, nc, "cairn.default.call.airport.arrive."+key, "")
+	}
+	var info micro.Info
+	if err := json.Unmarshal(request(t, nc, "$SRV.INFO.cairn", "").Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	if info.Name != "cairn" || info.Version != "1.2.3" || info.Metadata["namespace"] != "default" || len(info.Endpoints) != 2 {
+		t.Fatalf("info %+v", info)
+	}
+	for _, e := range info.Endpoints {
+		if e.Subject != "cairn.default.call.airport."+e.Metadata["method"]+".>" || e.Name != "airport-"+e.Metadata["method"] || e.Metadata["type"] != "airport" {
+			t.Errorf("endpoint %+v", e)
+		}
+	}
+	eventually(t, "statistics", func() bool {
+		var stats micro.Stats
+		if err := json.Unmarshal(request(t, nc, "$SRV.STATS.cairn", "").Data, &stats); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "airport-arrive" })
+		var data methodStats
+		if err := json.Unmarshal(stats.Endpoints[i].Data, &data); err != nil {
+			t.Fatal(err)
+		}
+		return stats.Endpoints[i].NumRequests == 4 && data.Requests == 4 && data.Errors == 2 && data.LastError != "" && data.AverageProcess > 0
+	})
+}
+
+func TestCloseAnswersCallsInFlightFirst(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	p, nc := serving(t, Options{}, func(_ context.Context, r *host.Request) (host.Reply, error) {
+		if r.Method == "delays" {
+			return host.Reply{}, nil
+		}
+		close(entered)
+		<-release
+		return host.Reply{Output: []byte("done")}, nil
+	})
+	inbox := subscribe(t, nc, "reply")
+	if err := nc.PublishRequest("cairn.default.call.airport.arrive.a", "reply", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		end(t, p)
+	}()
+	eventually(t, "no new calls", func() bool {
+		_, err := nc.Request("cairn.default.call.airport.delays.a", nil, patience)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
+	select {
+	case <-closed:
+		t.Error("closed before the call was answered")
+	default:
+	}
+	close(release)
+	if m := next(t, inbox); string(m.Data) != "done" {
+		t.Errorf("reply %q, headers %v", m.Data, m.Header)
+	}
+	<-closed
+}
+
+func TestCloseCancelsCallsWhenItsContextEnds(t *testing.T) {
+	entered := make(chan struct{})
+	p, nc := serving(t, Options{}, func(ctx context.Context, _ *host.Request) (host.Reply, error) {
+		close(entered)
+		<-ctx.Done()
+		return host.Reply{}, ctx.Err()
+	})
+	inbox := subscribe(t, nc, "reply")
+	if err := nc.PublishRequest("cairn.default.call.airport.arrive.a", "reply", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	if got := next(t, inbox).Header.Get(micro.ErrorCodeHeader); got != "canceled" {
+		t.Errorf("code %q", got)
+	}
+}
+
+func TestCallsAreServedAgainAfterTheServerRestarts(t *testing.T) {
+	srv := newOutage(t)
+	srv.stop()
+	srv.opts.Listen = "127.0.0.1:0"
+	srv.start()
+	url := srv.s.ClientURL()
+	p := begin(t, Options{Outbox: newMemory(), Dial: URL(url)})
+	if err := p.Serve(nodeFunc(func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{Output: []byte("1")}, nil }), airport); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Serve(nodeFunc(nil), airport); !errors.Is(err, ErrServing) {
+		t.Errorf("second Serve: %v", err)
+	}
+	flushCalls(t, p)
+	srv.stop()
+	srv.opts.Listen = strings.TrimPrefix(url, "nats://")
+	srv.start()
+	nc := srv.client()
+	eventually(t, "served again", func() bool {
+		m, err := nc.Request("cairn.default.call.airport.arrive.a", nil, patience)
+		return err == nil && string(m.Data) == "1"
+	})
+}
+
+func TestCallsAreServedOnceThereIsAServer(t *testing.T) {
+	srv := newOutage(t)
+	srv.stop()
+	srv.opts.Listen = "127.0.0.1:0"
+	srv.start()
+	url := srv.s.ClientURL()
+	srv.stop()
+	begin(t, Options{Outbox: newMemory(), Dial: URL(url), Endpoints: airport,
+		Node: nodeFunc(func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{Output: []byte("1")}, nil })})
+	srv.opts.Listen = strings.TrimPrefix(url, "nats://")
+	srv.start()
+	nc := srv.client()
+	eventually(t, "served", func() bool {
+		m, err := nc.Request("cairn.default.call.airport.arrive.a", nil, patience)
+		return err == nil && string(m.Data) == "1"
+	})
+}

@@ -1,0 +1,191 @@
+package natspub
+
+import (
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cairn-run/cairn/engine"
+)
+
+// Headers of published messages, besides those of CloudEvents.
+const (
+	// HeaderTraceparent is the W3C trace context of the turn that made the change.
+	HeaderTraceparent = "traceparent"
+	// HeaderOmitted says why a message has no payload although there is one: its value is "too_large". HeaderSize then
+	// tells the payload's size in bytes.
+	HeaderOmitted = "Cairn-Data-Omitted"
+	HeaderSize    = "Cairn-Data-Size"
+)
+
+// The CloudEvents attributes as headers. Names of NATS headers keep their case, and these are in lower case.
+const (
+	headerSpecVersion = "ce-specversion"
+	headerID          = "ce-id"
+	headerType        = "ce-type"
+	headerSource      = "ce-source"
+	headerTime        = "ce-time"
+	headerContentType = "ce-datacontenttype"
+)
+
+// typePrefix begins the CloudEvents type of every message.
+const typePrefix = "run.cairn."
+
+// timeFormat is RFC 3339 in UTC with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// An envelope writes the messages of change sets into one message, which it uses again and again: whoever publishes a
+// message has copied it when the call returns. It is used by one goroutine.
+//
+// Claims of what it writes:
+//
+//  1. Nats-Msg-Id and ce-id are equal and name one change for all time: <actor id>/<version>/<index>. A change without
+//     a commit shares its version with the commit before it, so its index is made of the transition and the time.
+//  2. A message depends on the change set alone, so that one published again is byte for byte the same.
+type envelope struct {
+	subjects  Subjects
+	namespace string
+
+	msg     nats.Msg
+	values  [16]string // the one value of each header
+	set     *engine.ChangeSet
+	rowless bool
+	id      []byte // <actor id>/<version>/
+	source  []byte
+	buf     []byte
+	time    string
+}
+
+// begin turns to a change set. rowless says that it has no commit of its own.
+func (e *envelope) begin(set *engine.ChangeSet, rowless bool) {
+	if e.set == set {
+		return
+	}
+	e.set, e.rowless = set, rowless
+	e.id = appendActorID(e.id[:0], set.ID)
+	e.id = append(e.id, '/')
+	e.id = strconv.AppendUint(e.id, uint64(set.Version), 10)
+	e.id = append(e.id, '/')
+	namespace := set.Identity.Namespace
+	if namespace == "" {
+		namespace = e.namespace
+	}
+	e.source = append(e.source[:0], '/')
+	e.source = append(appendPathPart(e.source, namespace), '/')
+	e.source = appendPathPart(e.source, set.Identity.Type)
+	for _, part := range set.Identity.Key {
+		e.source = appendPathPart(append(e.source, '/'), part)
+	}
+	e.time = time.UnixMilli(set.TimeMS).UTC().Format(timeFormat)
+}
+
+// message returns the message of one change. It is valid until the next call. REQUIRES: begin.
+func (e *envelope) message(index int) *nats.Msg {
+	c := &e.set.Changes[index]
+	family, name := subjectOf(c)
+	namespace := e.set.Identity.Namespace
+	if namespace == "" {
+		namespace = e.namespace
+	}
+	e.buf = e.subjects.append(e.buf[:0], namespace, family, e.set.Identity.Type, name, e.set.Identity.Key)
+	e.msg.Subject = string(e.buf)
+	e.msg.Reply = ""
+	e.msg.Data = c.Data
+	if len(c.Data) == 0 {
+		e.msg.Data = jsonNull
+	}
+	if e.msg.Header == nil {
+		e.msg.Header = make(nats.Header, len(e.values))
+	}
+	clear(e.msg.Header)
+	e.buf = append(e.buf[:0], e.id...)
+	if e.rowless {
+		e.buf = appendHeaderText(e.buf, name)
+		e.buf = append(e.buf, '-')
+		e.buf = strconv.AppendInt(e.buf, e.set.TimeMS, 10)
+	} else {
+		e.buf = strconv.AppendInt(e.buf, int64(index), 10)
+	}
+	id := string(e.buf)
+	e.buf = append(append(e.buf[:0], typePrefix...), family...)
+	e.buf = appendHeaderText(append(e.buf, '.'), e.set.Identity.Type)
+	e.buf = appendHeaderText(append(e.buf, '.'), name)
+
+	e.put(0, headerSpecVersion, "1.0")
+	e.put(1, headerID, id)
+	e.put(2, headerType, string(e.buf))
+	e.put(3, headerSource, string(e.source))
+	e.put(4, headerTime, e.time)
+	e.put(5, headerContentType, "application/json")
+	e.put(6, nats.MsgIdHdr, id)
+	if e.set.Traceparent != "" {
+		e.put(7, HeaderTraceparent, e.set.Traceparent)
+	}
+	return &e.msg
+}
+
+// omit takes the payload out of the message that message returned last, and says so.
+func (e *envelope) omit() {
+	e.put(8, HeaderOmitted, "too_large")
+	e.put(9, HeaderSize, strconv.Itoa(len(e.msg.Data)))
+	e.msg.Data = nil
+}
+
+// put sets a header. Its slice of values is part of an array, so that headers cost no allocation.
+func (e *envelope) put(slot int, name, value string) {
+	e.values[slot] = value
+	e.msg.Header[name] = e.values[slot : slot+1 : slot+1]
+}
+
+var jsonNull = []byte("null")
+
+// subjectOf returns the family of subjects of a change, and the token after the actor type.
+func subjectOf(c *engine.Change) (family, name string) {
+	switch c.Kind {
+	case engine.ChangeEvent:
+		return familyEvent, c.Name
+	case engine.ChangeLife:
+		return familyLife, c.Name
+	}
+	return familyChange, c.Kind.String()
+}
+
+// appendActorID appends an actor id in the text form of UUIDs.
+func appendActorID(dst []byte, id [16]byte) []byte {
+	dst = append(hex.AppendEncode(dst, id[0:4]), '-')
+	dst = append(hex.AppendEncode(dst, id[4:6]), '-')
+	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
+	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
+	return hex.AppendEncode(dst, id[10:16])
+}
+
+// appendHeaderText appends the value of a CloudEvents attribute as the binding wants it in a header: printable ASCII
+// as it is, everything else, space, double quote and percent sign as %XX per byte.
+func appendHeaderText(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c <= ' ' || c >= 0x7F || c == '"' || c == '%' {
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&0x0F])
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// appendPathPart appends one segment of the source, a URI reference: unreserved characters as they are, every other
+// byte escaped as %XX. The percent sign of such an escape is not escaped once more for the header; a source is a URI,
+// and in a URI it has that meaning already.
+func appendPathPart(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == '~':
+			dst = append(dst, c)
+		default:
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&0x0F])
+		}
+	}
+	return dst
+}

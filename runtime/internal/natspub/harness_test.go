@@ -1,0 +1,413 @@
+package natspub
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/localnats"
+)
+
+// patience bounds every wait of the tests.
+const patience = 30 * time.Second
+
+// memory is an outbox in memory. What it holds survives the publishers of a test, as a store survives a process.
+type memory struct {
+	mu       sync.Mutex
+	rows     []engine.OutboxRow
+	bytes    int64
+	seq      uint64
+	readable uint64        // rows above can not be read yet; 0 means that all can
+	deaf     bool          // acknowledgements get lost, as when the process dies first
+	changed  chan struct{} // closed and replaced at each change
+}
+
+func newMemory() *memory { return &memory{changed: make(chan struct{})} }
+
+func (m *memory) notify() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (m *memory) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(m.rows, after+1, func(r engine.OutboxRow, seq uint64) int {
+		switch {
+		case r.Seq < seq:
+			return -1
+		case r.Seq > seq:
+			return 1
+		}
+		return 0
+	})
+	if after+1 == 0 {
+		i = len(m.rows)
+	}
+	var page []engine.OutboxRow
+	for ; i < len(m.rows) && len(page) < limit; i++ {
+		if m.readable != 0 && m.rows[i].Seq > m.readable {
+			break
+		}
+		page = append(page, m.rows[i])
+	}
+	return page, nil
+}
+
+func (m *memory) AckOutbox(seqs []uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.deaf {
+		m.notify()
+		return errors.New("the store is gone")
+	}
+	gone := make(map[uint64]bool, len(seqs))
+	for _, seq := range seqs {
+		gone[seq] = true
+	}
+	m.rows = slices.DeleteFunc(m.rows, func(r engine.OutboxRow) bool {
+		if gone[r.Seq] {
+			m.bytes -= int64(len(r.Record))
+		}
+		return gone[r.Seq]
+	})
+	m.notify()
+	return nil
+}
+
+func (m *memory) OutboxSize() (rows, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int64(len(m.rows)), m.bytes
+}
+
+// insert writes a row, as a commit does.
+func (m *memory) insert(set *engine.ChangeSet) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seq++
+	record := set.Append(nil)
+	m.rows = append(m.rows, engine.OutboxRow{Seq: m.seq, Record: record})
+	m.bytes += int64(len(record))
+	m.notify()
+	return m.seq
+}
+
+// commit writes a row and hands it to the publisher, as a durable commit does.
+func (m *memory) commit(p *Publisher, set *engine.ChangeSet) {
+	p.Committed(m.insert(set), set)
+}
+
+// await waits until the outbox is as ok wants it.
+func (m *memory) await(t testing.TB, what string, ok func(rows int) bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		m.mu.Lock()
+		n, changed := len(m.rows), m.changed
+		m.mu.Unlock()
+		if ok(n) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("%s: the outbox holds %d rows", what, n)
+		}
+	}
+}
+
+func (m *memory) awaitEmpty(t testing.TB) {
+	t.Helper()
+	m.await(t, "not published", func(rows int) bool { return rows == 0 })
+}
+
+// eventually waits for something that has no channel to wait on.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// outage is a server that can go away and come back.
+type outage struct {
+	t    testing.TB
+	opts localnats.Options
+
+	mu sync.Mutex
+	s  *localnats.Server
+}
+
+// newOutage runs a server with JetStream.
+func newOutage(t testing.TB) *outage {
+	o := &outage{t: t, opts: localnats.Options{JetStream: true, StoreDir: t.TempDir(), NoSync: true, MaxStoreBytes: 64 << 20, MaxMemoryBytes: 64 << 20}}
+	o.start()
+	t.Cleanup(o.stop)
+	return o
+}
+
+func (o *outage) start() {
+	o.t.Helper()
+	s, err := localnats.Start(o.opts)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.mu.Lock()
+	o.s = s
+	o.mu.Unlock()
+}
+
+func (o *outage) stop() {
+	o.mu.Lock()
+	s := o.s
+	o.s = nil
+	o.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
+// dial connects to the server that runs now.
+func (o *outage) dial(opts ...nats.Option) (*nats.Conn, error) {
+	o.mu.Lock()
+	s := o.s
+	o.mu.Unlock()
+	if s == nil {
+		return nil, errors.New("the server is away")
+	}
+	return s.Connect(opts...)
+}
+
+// client opens a connection for the test itself.
+func (o *outage) client() *nats.Conn {
+	o.t.Helper()
+	nc, err := o.dial()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(nc.Close)
+	return nc
+}
+
+// stream makes a stream.
+func (o *outage) stream(c jetstream.StreamConfig) jetstream.Stream {
+	o.t.Helper()
+	js, err := jetstream.New(o.client())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := js.CreateOrUpdateStream(ctx, c)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return s
+}
+
+// awaitStored waits until a stream holds n messages. Without acknowledgements it stores them some time after the server
+// has them.
+func (o *outage) awaitStored(name string, n int) {
+	o.t.Helper()
+	js, err := jetstream.New(o.client())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	eventually(o.t, fmt.Sprintf("%d messages in %s", n, name), func() bool {
+		info, err := s.Info(ctx)
+		return err == nil && info.State.Msgs >= uint64(n)
+	})
+}
+
+// stored returns all messages of a stream.
+func (o *outage) stored(name string) []*jetstream.RawStreamMsg {
+	o.t.Helper()
+	js, err := jetstream.New(o.client())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	info, err := s.Info(ctx)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	var all []*jetstream.RawStreamMsg
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
+		m, err := s.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// begin starts a publisher that ends with the test.
+func begin(t testing.TB, o Options) *Publisher {
+	t.Helper()
+	p, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		p.Close(ctx) // a test that closes it by itself looks at the error
+	})
+	return p
+}
+
+// end closes a publisher, which must take no more than the tests' patience.
+func end(t testing.TB, p *Publisher) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// kill ends a publisher without letting it finish anything.
+func kill(t testing.TB, p *Publisher) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := p.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// actorID makes a recognisable id.
+func actorID(n int) keyspace.ActorID {
+	var id keyspace.ActorID
+	binary.BigEndian.PutUint32(id[:], uint32(n))
+	id[6], id[8] = 0x80, 0x80
+	return id
+}
+
+// emitted is the change set of a turn of actor n that emitted events.
+func emitted(n, version int, durable bool, names ...string) *engine.ChangeSet {
+	set := &engine.ChangeSet{
+		ID: actorID(n), Identity: engine.Identity{Namespace: "default", Type: "airport", Key: []string{fmt.Sprintf("A%d", n)}},
+		Generation: 1, Version: engine.Version(version), TimeMS: 986_000_000_123,
+	}
+	for _, name := range names {
+		set.Changes = append(set.Changes, engine.Change{Kind: engine.ChangeEvent, Name: name, Data: []byte(fmt.Sprintf(`{"v":%d}`, version)), Durable: durable})
+	}
+	return set
+}
+
+// changed is the change set of a turn of actor n that wrote its state.
+func changed(n, version int) *engine.ChangeSet {
+	set := emitted(n, version, false)
+	set.Changes = []engine.Change{{Kind: engine.ChangeState, Data: []byte(fmt.Sprintf(`{"version":%d,"kind":"state"}`, version))}}
+	return set
+}
+
+// value reads a metric without labels, or with the given label value.
+func value(t testing.TB, c prometheus.Collector, label string) float64 {
+	t.Helper()
+	out := make(chan prometheus.Metric, 100)
+	c.Collect(out)
+	close(out)
+	for m := range out {
+		var d dto.Metric
+		if err := m.Write(&d); err != nil {
+			t.Fatal(err)
+		}
+		if label != "" && !slices.ContainsFunc(d.Label, func(l *dto.LabelPair) bool { return l.GetValue() == label }) {
+			continue
+		}
+		if d.Gauge != nil {
+			return d.Gauge.GetValue()
+		}
+		return d.Counter.GetValue()
+	}
+	t.Fatalf("no metric with label %q", label)
+	return 0
+}
+
+// checkOrder checks that the messages of each actor are those of versions 1 to n, each once and in order.
+func checkOrder(t testing.TB, ids []string, actors, n int) {
+	t.Helper()
+	next := map[string]int{}
+	for _, id := range ids {
+		parts := strings.Split(id, "/")
+		if len(parts) != 3 {
+			t.Fatalf("message id %q", id)
+		}
+		next[parts[0]]++
+		if want := fmt.Sprint(next[parts[0]]); parts[1] != want {
+			t.Fatalf("actor %s: version %s where %s was due", parts[0], parts[1], want)
+		}
+	}
+	for a := range actors {
+		if id := actorID(a).String(); next[id] != n {
+			t.Errorf("actor %s: %d of %d versions", id, next[id], n)
+		}
+	}
+}
+
+// checkGrowing checks that the versions of each actor grow.
+func checkGrowing(t testing.TB, ids []string) {
+	t.Helper()
+	last := map[string]int{}
+	for _, id := range ids {
+		actor, rest, _ := strings.Cut(id, "/")
+		version, err := strconv.Atoi(strings.TrimSuffix(rest, "/0"))
+		if err != nil || version <= last[actor] {
+			t.Fatalf("message %s after version %d", id, last[actor])
+		}
+		last[actor] = version
+	}
+}
+
+// checkGoroutines checks that as many goroutines run as before, once those of the client library have ended.
+func checkGoroutines(t testing.TB, before int) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for runtime.NumGoroutine() > before {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,186 @@
+package natspub
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// Defaults of Options.
+const (
+	DefaultRoot      = "cairn"
+	DefaultNamespace = "default"
+	// DefaultMaxOutboxRows and DefaultMaxOutboxBytes (256 MiB) bound what may wait while NATS is away.
+	DefaultMaxOutboxRows  = 1_000_000
+	DefaultMaxOutboxBytes = 256 << 20
+	// DefaultMemoryRows and DefaultMemoryBytes (16 MiB) bound what of it is held in memory too.
+	DefaultMemoryRows  = 16_384
+	DefaultMemoryBytes = 16 << 20
+	// DefaultMaxCalls is how many calls are served at once.
+	DefaultMaxCalls = 256
+	// DefaultCallTimeout bounds a call whose caller states no time.
+	DefaultCallTimeout = time.Minute
+	// DefaultAckTimeout is how long a stream may take to acknowledge a message.
+	DefaultAckTimeout = 5 * time.Second
+)
+
+// An Outbox is what a Publisher needs of the engine's store. Reading returns only rows that are durable, in the order of
+// their sequence numbers, without a hole that could be filled later.
+type Outbox interface {
+	// Outbox returns up to limit rows with sequence numbers greater than after.
+	Outbox(after uint64, limit int) ([]engine.OutboxRow, error)
+	// AckOutbox deletes rows. Only the publisher calls it, from one goroutine.
+	AckOutbox(seqs []uint64) error
+	// OutboxSize counts the rows and the bytes of their records.
+	OutboxSize() (rows, bytes int64)
+}
+
+// An Endpoint is one actor type whose actions and queries are served. Creations are left out: over NATS an actor is
+// created by its first call.
+type Endpoint struct {
+	Type    string
+	Methods []host.Method
+}
+
+// A Dial opens a connection to NATS with the options given in addition to its own. It is called from one goroutine at a
+// time, again and again while there is no connection, and must not outlast the connect timeout of NATS.
+type Dial func(opts ...nats.Option) (*nats.Conn, error)
+
+// URL dials a server, or a comma-separated list of servers of one cluster, with opts first.
+func URL(url string, opts ...nats.Option) Dial {
+	return func(more ...nats.Option) (*nats.Conn, error) {
+		all := make([]nats.Option, 0, len(opts)+len(more))
+		return nats.Connect(url, append(append(all, opts...), more...)...)
+	}
+}
+
+// Options configure a Publisher. Outbox and one of Conn and Dial are needed; the zero value of every other field works.
+type Options struct {
+	// Conn is the pattern after which connections are opened: with its servers, credentials and TLS settings. It is not
+	// used itself and may be closed at any time; why, the comment on Publisher says.
+	Conn *nats.Conn
+	// Dial opens connections. It takes precedence over Conn.
+	Dial Dial
+	// Root begins every subject: one or more tokens. "" means DefaultRoot.
+	Root string
+	// Namespace is that of calls, and of change sets that name none. "" means DefaultNamespace.
+	Namespace string
+	// JetStream demands, for each message, the acknowledgement of a stream. Without it, a message counts as published when
+	// the server has it.
+	JetStream bool
+	// Outbox is the store's outbox.
+	Outbox Outbox
+	// Node takes the calls. nil serves none until Serve is called.
+	Node host.Node
+	// Endpoints are the actor types whose methods Node serves.
+	Endpoints []Endpoint
+	// Version is that of the program, shown by NATS tools: a semantic version. "" means "0.0.0".
+	Version string
+	// MaxOutboxRows and MaxOutboxBytes bound the outbox; see Publisher.Refuse. 0 means the defaults.
+	MaxOutboxRows, MaxOutboxBytes int64
+	// MemoryRows and MemoryBytes bound the change sets that wait in memory; those beyond are read from the store later. 0
+	// means the defaults.
+	MemoryRows, MemoryBytes int
+	// MaxCalls is how many calls are served at once; more are refused with code Overloaded. 0 means DefaultMaxCalls.
+	MaxCalls int
+	// CallTimeout bounds a call that has no header HeaderTimeout. 0 means DefaultCallTimeout.
+	CallTimeout time.Duration
+	// AckTimeout is after how long a message that no stream acknowledged is sent again. 0 means DefaultAckTimeout.
+	AckTimeout time.Duration
+	// Logger receives what operators should know. nil discards it.
+	Logger *slog.Logger
+	// Registerer receives the metrics. nil keeps them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// Validate reports everything that is wrong with the options, joined into one error.
+func (o Options) Validate() error {
+	var faults []error
+	if o.Outbox == nil {
+		faults = append(faults, errors.New("natspub: Outbox is missing"))
+	}
+	if o.Conn == nil && o.Dial == nil {
+		faults = append(faults, errors.New("natspub: neither Conn nor Dial is set"))
+	}
+	if _, err := NewSubjects(o.withDefaults().Root); err != nil {
+		faults = append(faults, err)
+	}
+	for name, n := range map[string]int64{
+		"MaxOutboxRows": o.MaxOutboxRows, "MaxOutboxBytes": o.MaxOutboxBytes, "MemoryRows": int64(o.MemoryRows),
+		"MemoryBytes": int64(o.MemoryBytes), "MaxCalls": int64(o.MaxCalls), "CallTimeout": int64(o.CallTimeout),
+		"AckTimeout": int64(o.AckTimeout),
+	} {
+		if n < 0 {
+			faults = append(faults, fmt.Errorf("natspub: %s must not be negative", name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// withDefaults fills the fields that are zero.
+func (o Options) withDefaults() Options {
+	if o.Root == "" {
+		o.Root = DefaultRoot
+	}
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
+	if o.Version == "" {
+		o.Version = "0.0.0"
+	}
+	if o.MaxOutboxRows == 0 {
+		o.MaxOutboxRows = DefaultMaxOutboxRows
+	}
+	if o.MaxOutboxBytes == 0 {
+		o.MaxOutboxBytes = DefaultMaxOutboxBytes
+	}
+	if o.MemoryRows == 0 {
+		o.MemoryRows = DefaultMemoryRows
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = DefaultMemoryBytes
+	}
+	if o.MaxCalls == 0 {
+		o.MaxCalls = DefaultMaxCalls
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = DefaultCallTimeout
+	}
+	if o.AckTimeout == 0 {
+		o.AckTimeout = DefaultAckTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.Level(math.MaxInt)}))
+	}
+	if o.Dial == nil && o.Conn != nil {
+		o.Dial = like(o.Conn)
+	}
+	return o
+}
+
+// like dials as nc was dialed, without its callbacks.
+func like(nc *nats.Conn) Dial {
+	return func(more ...nats.Option) (*nats.Conn, error) {
+		o := nc.Opts
+		o.ClosedCB, o.DisconnectedCB, o.DisconnectedErrCB, o.ConnectedCB, o.ReconnectedCB = nil, nil, nil, nil, nil
+		o.DiscoveredServersCB, o.AsyncErrorCB, o.ReconnectErrCB, o.LameDuckModeHandler = nil, nil, nil, nil
+		for _, opt := range more {
+			if opt == nil {
+				continue
+			}
+			if err := opt(&o); err != nil {
+				return nil, err
+			}
+		}
+		return o.Connect()
+	}
+}

@@ -1,0 +1,653 @@
+package natspub
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+var allEvents = jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"cairn.*.event.>"}, Storage: jetstream.FileStorage, Duplicates: time.Hour}
+
+// next receives one message.
+func next(t testing.TB, sub *nats.Subscription) *nats.Msg {
+	t.Helper()
+	m, err := sub.NextMsg(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// subscribe subscribes, and returns once the server knows.
+func subscribe(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
+	t.Helper()
+	sub, err := nc.SubscribeSync(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return sub
+}
+
+func TestCommittedChangesArriveInOrderAndTheirRowsAreDeleted(t *testing.T) {
+	srv := newOutage(t)
+	sub := subscribe(t, srv.client(), "cairn.>")
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial})
+	const actors, versions = 5, 200
+	for v := 1; v <= versions; v++ {
+		for a := range actors {
+			box.commit(p, emitted(a, v, v%2 == 0, "moved"))
+		}
+	}
+	var ids []string
+	for range actors * versions {
+		ids = append(ids, next(t, sub).Header.Get(nats.MsgIdHdr))
+	}
+	checkOrder(t, ids, actors, versions)
+	box.awaitEmpty(t)
+	if got := value(t, p.metrics.published, familyEvent); got != actors*versions {
+		t.Errorf("published %v", got)
+	}
+	if got := value(t, p.metrics.repeated, ""); got != 0 {
+		t.Errorf("repeated %v", got)
+	}
+}
+
+func TestRowsOfAnEarlierProcessComeFirst(t *testing.T) {
+	srv := newOutage(t)
+	sub := subscribe(t, srv.client(), "cairn.default.event.>")
+	box := newMemory()
+	box.seq = 1 << 40
+	for v := 1; v <= 500; v++ {
+		box.insert(emitted(0, v, false, "moved"))
+	}
+	p := begin(t, Options{Outbox: box, Dial: srv.dial})
+	for v := 501; v <= 700; v++ {
+		box.commit(p, emitted(0, v, false, "moved"))
+	}
+	var ids []string
+	for range 700 {
+		ids = append(ids, next(t, sub).Header.Get(nats.MsgIdHdr))
+	}
+	checkOrder(t, ids, 1, 700)
+	box.awaitEmpty(t)
+}
+
+func TestKilledBetweenCommitAndPublishAnEventAppearsOnce(t *testing.T) {
+	for _, acks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
+			srv := newOutage(t)
+			srv.stream(allEvents)
+			box := newMemory()
+
+			// The first process commits and dies before it published anything.
+			away := func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("no route") }
+			p := begin(t, Options{Outbox: box, Dial: away, JetStream: acks})
+			for v := 1; v <= 3; v++ {
+				box.commit(p, emitted(0, v, true, "moved"))
+			}
+			kill(t, p)
+
+			// The second publishes and dies before the rows are deleted.
+			box.mu.Lock()
+			box.deaf = true
+			box.mu.Unlock()
+			p = begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks})
+			box.commit(p, emitted(0, 4, true, "moved"))
+			eventually(t, "published", func() bool { return value(t, p.metrics.published, familyEvent) == 4 })
+			kill(t, p)
+			if rows, _ := box.OutboxSize(); rows != 4 {
+				t.Fatalf("%d rows", rows)
+			}
+			box.mu.Lock()
+			box.deaf = false
+			box.mu.Unlock()
+
+			// The third publishes all of it again.
+			p = begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks})
+			box.commit(p, emitted(0, 5, true, "moved"))
+			box.awaitEmpty(t)
+			if got := value(t, p.metrics.published, familyEvent); got != 5 {
+				t.Errorf("the third process published %v", got)
+			}
+			srv.awaitStored("EVENTS", 5)
+			checkOrder(t, storedIDs(srv, "EVENTS"), 1, 5)
+		})
+	}
+}
+
+func TestOrderHoldsWhileTheServerComesAndGoesAndMemoryOverflows(t *testing.T) {
+	for _, acks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
+			srv := newOutage(t)
+			srv.stream(allEvents)
+			box := newMemory()
+			p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: acks, MemoryRows: 16})
+			const actors, versions, outages = 7, 300, 4
+			published := func() float64 { return value(t, p.metrics.published, familyEvent) }
+			for v := 1; v <= versions; v++ {
+				if v%(versions/outages) == versions/outages/2 {
+					srv.stop()
+				}
+				for a := range actors {
+					box.commit(p, emitted(a, v, true, "moved"))
+				}
+				if v%(versions/outages) == 0 {
+					before := published()
+					srv.start()
+					eventually(t, "publishing goes on", func() bool { return published() > before })
+				}
+			}
+			box.awaitEmpty(t)
+			if ids := storedIDs(srv, "EVENTS"); acks {
+				checkOrder(t, ids, actors, versions)
+			} else {
+				checkGrowing(t, ids) // a server that goes away takes along what its streams had not stored yet
+			}
+			if got := value(t, p.metrics.connects, ""); got < outages {
+				t.Errorf("%v connections", got)
+			}
+		})
+	}
+}
+
+func TestOrderHoldsAndNothingIsLostWhileConnectionsBreak(t *testing.T) {
+	for _, acks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("jetstream=%v", acks), func(t *testing.T) {
+			srv := newOutage(t)
+			srv.stop()
+			srv.opts.Listen = "127.0.0.1:0"
+			srv.start()
+			srv.stream(allEvents)
+			box := newMemory()
+			p := begin(t, Options{Outbox: box, JetStream: acks, MemoryRows: 64, Dial: URL(srv.s.ClientURL(), nats.SetCustomDialer(&breaking{rng: rand.New(rand.NewPCG(1, 2))}))})
+			const actors, versions = 7, 400
+			for v := 1; v <= versions; v++ {
+				for a := range actors {
+					box.commit(p, emitted(a, v, true, "moved"))
+				}
+				if v%50 == 0 {
+					box.await(t, "nothing is published", func(rows int) bool { return rows < 150 })
+				}
+			}
+			box.awaitEmpty(t)
+			srv.awaitStored("EVENTS", actors*versions)
+			checkOrder(t, storedIDs(srv, "EVENTS"), actors, versions)
+			if got := value(t, p.metrics.connects, ""); got < 4 {
+				t.Errorf("only %v connections", got)
+			}
+		})
+	}
+}
+
+// breaking dials connections that break in the middle of a write, after some tens of kilobytes.
+type breaking struct{ rng *rand.Rand }
+
+func (b *breaking) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &breakingConn{Conn: c, left: 2_000 + b.rng.IntN(300_000)}, nil
+}
+
+type breakingConn struct {
+	net.Conn
+	left int
+}
+
+func (c *breakingConn) Write(b []byte) (int, error) {
+	if len(b) <= c.left {
+		c.left -= len(b)
+		return c.Conn.Write(b)
+	}
+	n, _ := c.Conn.Write(b[:c.left])
+	c.left = 0
+	c.Conn.Close()
+	return n, net.ErrClosed
+}
+
+func TestATCPServerThatRestartsIsFoundAgain(t *testing.T) {
+	srv := newOutage(t)
+	srv.stop()
+	srv.opts.Listen = "127.0.0.1:0"
+	srv.start()
+	url := srv.s.ClientURL()
+	srv.stream(allEvents)
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: URL(url)})
+	box.commit(p, emitted(0, 1, false, "moved"))
+	box.awaitEmpty(t)
+	srv.awaitStored("EVENTS", 1)
+	srv.stop()
+	eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
+	box.commit(p, emitted(0, 2, false, "moved"))
+	eventually(t, "lag", func() bool { return p.Lag() > 0 })
+	srv.opts.Listen = strings.TrimPrefix(url, "nats://")
+	srv.start()
+	box.awaitEmpty(t)
+	eventually(t, "no lag", func() bool { return p.Lag() == 0 })
+	srv.awaitStored("EVENTS", 2)
+}
+
+func TestAConnectionGivenIsThePatternForOthers(t *testing.T) {
+	srv := newOutage(t)
+	nc := srv.client()
+	sub := subscribe(t, nc, "acme.actors.>")
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Conn: nc, Root: "acme.actors"})
+	box.commit(p, emitted(0, 1, false, "moved"))
+	if m := next(t, sub); m.Subject != "acme.actors.default.event.airport.moved.A0" {
+		t.Errorf("subject %q", m.Subject)
+	}
+}
+
+func TestARowNotYetReadableIsWaitedFor(t *testing.T) {
+	srv := newOutage(t)
+	sub := subscribe(t, srv.client(), "cairn.>")
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial, MemoryRows: 1, MemoryBytes: 1}) // nothing fits: every record is read back
+	box.mu.Lock()
+	box.readable = 1
+	box.mu.Unlock()
+	first, second, third := emitted(0, 1, false, "a"), emitted(1, 1, false, "b"), emitted(2, 1, false, "c")
+	one, two, three := box.insert(first), box.insert(second), box.insert(third)
+	p.Committed(one, first)
+	p.Committed(three, third) // the commit of row 2 is not durable yet
+	if m := next(t, sub); !strings.HasSuffix(m.Subject, "A0") {
+		t.Fatalf("got %q", m.Subject)
+	}
+	box.mu.Lock()
+	box.readable = 0
+	box.mu.Unlock()
+	p.Committed(two, second)
+	got := []string{next(t, sub).Subject, next(t, sub).Subject}
+	if !strings.HasSuffix(got[0], "A2") || !strings.HasSuffix(got[1], "A1") {
+		t.Errorf("got %q", got)
+	}
+	box.awaitEmpty(t)
+}
+
+func TestCommittedDoesNotWaitForAServerThatHangs(t *testing.T) {
+	release, dialed := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, MemoryRows: 10, Dial: func(...nats.Option) (*nats.Conn, error) {
+		if once.CompareAndSwap(false, true) {
+			close(dialed)
+		}
+		<-release
+		return nil, errors.New("gave up")
+	}})
+	<-dialed
+	for v := 1; v <= 1000; v++ {
+		box.commit(p, emitted(0, v, true, "moved"))
+		p.Life(emitted(0, v, false, "slept"))
+	}
+	if p.Refuse() != nil {
+		t.Error("refused below the limit")
+	}
+	close(release)
+	end(t, p)
+	if rows, _ := box.OutboxSize(); rows != 1000 {
+		t.Errorf("%d rows", rows)
+	}
+	if got := value(t, p.metrics.dropped, dropMemoryFull); got == 0 {
+		t.Error("no life change was dropped, although the memory was full")
+	}
+}
+
+func TestOldestBestEffortRowsAreDroppedWhenTheOutboxIsFull(t *testing.T) {
+	srv := newOutage(t)
+	srv.stream(jetstream.StreamConfig{Name: "ALL", Subjects: []string{"cairn.>"}, Duplicates: time.Hour})
+	srv.stop()
+	stored := 0
+	for _, memory := range []int{4, 1000} {
+		t.Run(fmt.Sprintf("memory=%d", memory), func(t *testing.T) {
+			box := newMemory()
+			p := begin(t, Options{Outbox: box, Dial: srv.dial, MaxOutboxRows: 100, MemoryRows: memory})
+			actor := memory // each case has an actor of its own
+			for v := 1; v <= 95; v++ {
+				if v%10 == 0 {
+					box.commit(p, emitted(actor, v, true, "kept"))
+				} else {
+					box.commit(p, changed(actor, v))
+				}
+			}
+			if got := value(t, p.metrics.dropped, dropOutboxFull); got != 0 {
+				t.Fatalf("dropped %v below the limit", got)
+			}
+			for v := 96; v <= 100; v++ {
+				box.commit(p, changed(actor, v))
+			}
+			box.await(t, "nothing dropped", func(rows int) bool { return rows < 90 })
+			if err := p.Refuse(); err != nil {
+				t.Errorf("refused although rows could be dropped: %v", err)
+			}
+			eventually(t, "counted", func() bool { return value(t, p.metrics.dropped, dropOutboxFull) == 11 })
+			srv.start()
+			box.awaitEmpty(t)
+			stored += 89
+			srv.awaitStored("ALL", stored)
+			var versions []string
+			for _, m := range srv.stored("ALL") {
+				if parts := strings.Split(m.Header.Get(nats.MsgIdHdr), "/"); parts[0] == actorID(actor).String() {
+					versions = append(versions, parts[1])
+				}
+			}
+			srv.stop()
+			// Versions 1 to 12 are gone, except for the durable event of version 10.
+			if len(versions) != 89 || versions[0] != "10" || versions[1] != "13" || versions[88] != "100" {
+				t.Errorf("published %d: %v", len(versions), versions)
+			}
+		})
+	}
+}
+
+func TestDurableEventsAreRefusedWhenNothingCanBeDropped(t *testing.T) {
+	srv := newOutage(t)
+	srv.stop()
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial, MaxOutboxRows: 20})
+	for v := 1; v <= 20; v++ {
+		if err := p.Refuse(); err != nil {
+			t.Fatalf("version %d refused: %v", v, err)
+		}
+		box.commit(p, emitted(0, v, true, "kept"))
+	}
+	eventually(t, "refused", func() bool { return p.Refuse() != nil })
+	err := p.Refuse()
+	var e *host.Error
+	if !errors.As(err, &e) || e.Code != host.Unavailable || !e.Retryable || e.Metadata["outbox_rows"] != "20" {
+		t.Errorf("Refuse() = %#v", err)
+	}
+	if got := value(t, p.metrics.refused, ""); got < 2 {
+		t.Errorf("counted %v", got)
+	}
+	// Best-effort changes go on meanwhile and take turns in what room there is.
+	box.commit(p, changed(1, 1))
+	box.await(t, "not dropped", func(rows int) bool { return rows == 20 })
+	srv.start()
+	box.awaitEmpty(t)
+	if err := p.Refuse(); err != nil {
+		t.Errorf("still refused: %v", err)
+	}
+}
+
+func TestTheLimitHoldsEvenIfDroppingLagsBehind(t *testing.T) {
+	box := newMemory()
+	entered, release := make(chan struct{}), make(chan struct{})
+	p := begin(t, Options{Outbox: &stalled{memory: box, entered: entered, release: release}, MaxOutboxRows: 20,
+		Dial: func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("away") }})
+	for v := 1; v <= 20; v++ {
+		box.commit(p, changed(0, v))
+	}
+	<-entered // the loop is dropping, and slow
+	for v := 21; v <= 24; v++ {
+		if err := p.Refuse(); err != nil {
+			t.Fatalf("refused at %d rows, although the loop is at work: %v", v-1, err)
+		}
+		box.commit(p, emitted(0, v, true, "kept"))
+	}
+	box.commit(p, emitted(0, 25, true, "kept"))
+	if p.Refuse() == nil {
+		t.Error("not refused a quarter over the limit")
+	}
+	close(release)
+	box.await(t, "not dropped", func(rows int) bool { return rows < 20 })
+}
+
+// stalled is an outbox whose deletions hang until released.
+type stalled struct {
+	*memory
+	entered, release chan struct{}
+	once             atomic.Bool
+}
+
+func (s *stalled) AckOutbox(seqs []uint64) error {
+	if s.once.CompareAndSwap(false, true) {
+		close(s.entered)
+		<-s.release
+	}
+	return s.memory.AckOutbox(seqs)
+}
+
+func TestALargePayloadIsLeftOutAndDoesNotStopTheOthers(t *testing.T) {
+	srv := newOutage(t)
+	sub := subscribe(t, srv.client(), "cairn.>")
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial})
+	huge := emitted(0, 2, true, "moved")
+	huge.Changes[0].Data = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+	box.commit(p, emitted(0, 1, false, "moved"))
+	box.commit(p, huge)
+	box.commit(p, emitted(0, 3, false, "moved"))
+	next(t, sub)
+	m := next(t, sub)
+	if len(m.Data) != 0 || m.Header.Get(HeaderOmitted) != "too_large" || m.Header.Get(HeaderSize) != fmt.Sprint(1<<20+2) {
+		t.Errorf("%d bytes, headers %v", len(m.Data), m.Header)
+	}
+	if m := next(t, sub); m.Header.Get(HeaderOmitted) != "" || string(m.Data) != `{"v":3}` {
+		t.Errorf("the message after it: %q, headers %v", m.Data, m.Header)
+	}
+	box.awaitEmpty(t)
+	if got := value(t, p.metrics.omitted, ""); got != 1 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+func TestASubjectTooLongIsDroppedAndDoesNotStopTheOthers(t *testing.T) {
+	srv := newOutage(t)
+	sub := subscribe(t, srv.client(), "cairn.>")
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial})
+	long := emitted(0, 1, true, "moved")
+	long.Identity.Key = []string{strings.Repeat(".", 2000)}
+	box.commit(p, long)
+	box.commit(p, emitted(0, 2, false, "moved"))
+	if m := next(t, sub); m.Subject != "cairn.default.event.airport.moved.A0" {
+		t.Errorf("got %q", m.Subject)
+	}
+	box.awaitEmpty(t)
+	if got := value(t, p.metrics.dropped, dropSubject); got != 1 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+func TestAServerWithShorterControlLinesIsLearnedFrom(t *testing.T) {
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, MaxControlLine: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(patience) {
+		t.Fatal("not ready")
+	}
+	dial := URL(ns.ClientURL())
+	nc, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	sub := subscribe(t, nc, "cairn.>")
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: dial})
+	long := emitted(0, 1, true, "moved")
+	long.Identity.Key = []string{strings.Repeat("k", 1000)}
+	box.commit(p, long)
+	box.commit(p, emitted(0, 2, false, "moved"))
+	if m := next(t, sub); m.Subject != "cairn.default.event.airport.moved.A0" {
+		t.Errorf("got %q", m.Subject)
+	}
+	box.awaitEmpty(t)
+}
+
+func TestARecordThatDoesNotDecodeIsKeptAndPassedOver(t *testing.T) {
+	srv := newOutage(t)
+	sub := subscribe(t, srv.client(), "cairn.>")
+	box := newMemory()
+	box.insert(emitted(0, 1, false, "moved"))
+	box.mu.Lock()
+	box.rows[0].Record = []byte{0xFF, 1, 2, 3}
+	box.mu.Unlock()
+	box.insert(emitted(0, 2, false, "moved"))
+	p := begin(t, Options{Outbox: box, Dial: srv.dial})
+	if id := next(t, sub).Header.Get(nats.MsgIdHdr); !strings.HasSuffix(id, "/2/0") {
+		t.Errorf("got %q", id)
+	}
+	box.await(t, "not kept", func(rows int) bool { return rows == 1 })
+	if got := value(t, p.metrics.dropped, dropInvalid); got != 1 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+func TestCloseDrainsAndLeavesNoGoroutine(t *testing.T) {
+	srv := newOutage(t)
+	srv.stream(allEvents)
+	for _, acks := range []bool{false, true} {
+		before := runtime.NumGoroutine()
+		box := newMemory()
+		registry := prometheus.NewRegistry()
+		p, err := Start(t.Context(), Options{Outbox: box, Dial: srv.dial, JetStream: acks, Registerer: registry, Node: nodeFunc(nil),
+			Endpoints: []Endpoint{{Type: "airport", Methods: []host.Method{{Name: "m", Kind: host.Action}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v := 1; v <= 500; v++ {
+			box.commit(p, emitted(0, v, true, "moved"))
+		}
+		end(t, p)
+		if rows, _ := box.OutboxSize(); rows != 0 {
+			t.Errorf("jetstream=%v: %d rows after Close", acks, rows)
+		}
+		end(t, p) // again
+		if families, err := registry.Gather(); err != nil || len(families) != 0 {
+			t.Errorf("metrics still registered: %v, %v", families, err)
+		}
+		checkGoroutines(t, before)
+	}
+}
+
+func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
+	srv := newOutage(t) // without a stream a durable event waits for ever
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
+	box.commit(p, emitted(0, 1, true, "moved"))
+	eventually(t, "connected", p.Connected)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	if rows, _ := box.OutboxSize(); rows != 1 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
+func TestCloseDoesNotWaitForAServerThatIsAway(t *testing.T) {
+	srv := newOutage(t)
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial, Node: nodeFunc(nil), Endpoints: airport})
+	box.commit(p, emitted(0, 1, true, "moved"))
+	box.awaitEmpty(t)
+	srv.stop()
+	eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
+	box.commit(p, emitted(0, 2, true, "moved"))
+	began := time.Now()
+	end(t, p)
+	if took := time.Since(began); took > flushTimeout/2 {
+		t.Errorf("took %v", took)
+	}
+	if rows, _ := box.OutboxSize(); rows != 1 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
+func TestOptionsAreValidated(t *testing.T) {
+	_, err := Start(t.Context(), Options{Root: "a..b", MaxCalls: -1})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"Outbox", "Conn", "root", "MaxCalls"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	dial := func(...nats.Option) (*nats.Conn, error) { return nil, errors.New("away") }
+	begin(t, Options{Outbox: newMemory(), Dial: dial, Registerer: registry})
+	if _, err := Start(t.Context(), Options{Outbox: newMemory(), Dial: dial, Registerer: registry}); err == nil {
+		t.Error("two publishers share one registry")
+	}
+}
+
+func TestLastRowIsFoundInFewReads(t *testing.T) {
+	for _, seqs := range [][]uint64{{}, {1}, {5}, {1, 2, 3}, {1 << 40}, {7, 1 << 62, 1<<64 - 2}, {1<<64 - 1}, {3, 900, 1_000_000}} {
+		box := newMemory()
+		for _, seq := range seqs {
+			box.rows = append(box.rows, engine.OutboxRow{Seq: seq})
+		}
+		reads := &counted{memory: box}
+		got, err := lastRow(t.Context(), reads)
+		want := uint64(0)
+		if len(seqs) > 0 {
+			want = slices.Max(seqs)
+		}
+		if err != nil || got != want {
+			t.Errorf("%v: last row %d, %v", seqs, got, err)
+		}
+		if reads.n > 200 {
+			t.Errorf("%v: %d reads", seqs, reads.n)
+		}
+	}
+}
+
+type counted struct {
+	*memory
+	n int
+}
+
+func (c *counted) Outbox(after uint64, limit int) ([]engine.OutboxRow, error) {
+	c.n++
+	return c.memory.Outbox(after, limit)
+}
+
+func TestLifeChangesAreToldApart(t *testing.T) {
+	srv := newOutage(t)
+	sub := subscribe(t, srv.client(), "cairn.default.life.>")
+	box := newMemory()
+	p := begin(t, Options{Outbox: box, Dial: srv.dial})
+	eventually(t, "connected", p.Connected)
+	set := emitted(3, 9, false)
+	set.Changes = []engine.Change{{Kind: engine.ChangeLife, Name: "slept", Data: []byte(`{"reason":"idle"}`)}}
+	p.Life(set)
+	m := next(t, sub)
+	if m.Subject != "cairn.default.life.airport.slept.A3" || m.Header.Get(nats.MsgIdHdr) != actorID(3).String()+"/9/slept-986000000123" {
+		t.Errorf("subject %q, headers %v", m.Subject, m.Header)
+	}
+	if binary.Size(m.Data) == 0 {
+		t.Error("no payload")
+	}
+}

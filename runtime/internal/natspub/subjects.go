@@ -1,0 +1,197 @@
+package natspub
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The families of subjects: the token after the namespace.
+const (
+	familyEvent  = "event"
+	familyChange = "change"
+	familyLife   = "life"
+	familyCall   = "call"
+)
+
+// maxSubject is how long a subject may be, in bytes. A server reads the control line of a message (verb, subject, reply
+// subject, sizes) into 4,096 bytes by default and ends the connection of a client that exceeds them, so that one such
+// message would stop all others.
+const maxSubject = 4096 - 128
+
+const upperHex = "0123456789ABCDEF"
+
+// reserved reports whether a byte of a key part must be escaped: NATS gives it a meaning, or the escaping does.
+func reserved(c byte) bool {
+	switch c {
+	case '.', '*', '>', '%', ' ', 0x7F:
+		return true
+	}
+	return c < 0x20
+}
+
+// AppendToken appends the subject token that stands for s: reserved bytes become %XX with upper-case digits, "" becomes
+// "%", and "_", which as a token stands for the empty key, becomes "%5F". Different strings have different tokens.
+func AppendToken(dst []byte, s string) []byte {
+	switch s {
+	case "":
+		return append(dst, '%')
+	case "_":
+		return append(dst, "%5F"...)
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; reserved(c) {
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&0x0F])
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// Token returns the subject token that stands for s. See AppendToken.
+func Token(s string) string { return string(AppendToken(nil, s)) }
+
+// A TokenError says that a subject token is none that AppendToken writes.
+type TokenError struct {
+	Token  string
+	Reason string
+}
+
+// Error names the token and the reason.
+func (e *TokenError) Error() string {
+	return fmt.Sprintf("subject token %q: %s", e.Token, e.Reason)
+}
+
+// ParseToken returns the string that the token stands for. It accepts exactly what AppendToken writes, so that each key
+// has one subject; anything else is a *TokenError.
+func ParseToken(token string) (string, error) {
+	switch token {
+	case "":
+		return "", &TokenError{token, "is empty; an empty part is written %"}
+	case "%":
+		return "", nil
+	case "_":
+		return "", &TokenError{token, "stands for the empty key; a part that is an underscore is written %5F"}
+	case "%5F":
+		return "_", nil
+	}
+	if !strings.ContainsAny(token, "%") {
+		for i := 0; i < len(token); i++ {
+			if reserved(token[i]) {
+				return "", &TokenError{token, fmt.Sprintf("has a byte that must be written %%%02X", token[i])}
+			}
+		}
+		return token, nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(token); i++ {
+		c := token[i]
+		if c != '%' {
+			if reserved(c) {
+				return "", &TokenError{token, fmt.Sprintf("has a byte that must be written %%%02X", c)}
+			}
+			b.WriteByte(c)
+			continue
+		}
+		if i+2 >= len(token) {
+			return "", &TokenError{token, "ends within an escape"}
+		}
+		high, low := strings.IndexByte(upperHex, token[i+1]), strings.IndexByte(upperHex, token[i+2])
+		if high < 0 || low < 0 {
+			return "", &TokenError{token, "has an escape that is not % and two upper-case hexadecimal digits"}
+		}
+		if c = byte(high<<4 | low); !reserved(c) {
+			return "", &TokenError{token, fmt.Sprintf("escapes %q, which is written as it is", c)}
+		}
+		b.WriteByte(c)
+		i += 2
+	}
+	return b.String(), nil
+}
+
+// AppendKey appends the tokens of a key, joined by dots: "_" for the empty key.
+func AppendKey(dst []byte, key []string) []byte {
+	if len(key) == 0 {
+		return append(dst, '_')
+	}
+	for i, part := range key {
+		if i > 0 {
+			dst = append(dst, '.')
+		}
+		dst = AppendToken(dst, part)
+	}
+	return dst
+}
+
+// ParseKey returns the key that the tokens, joined by dots, stand for: the inverse of AppendKey. The error is a
+// *TokenError.
+func ParseKey(tokens string) ([]string, error) {
+	if tokens == "_" {
+		return []string{}, nil
+	}
+	key := make([]string, 0, strings.Count(tokens, ".")+1)
+	for token := range strings.SplitSeq(tokens, ".") {
+		part, err := ParseToken(token)
+		if err != nil {
+			return nil, err
+		}
+		key = append(key, part)
+	}
+	return key, nil
+}
+
+// Subjects builds the subjects below one root. The root is one or more tokens, without wildcards.
+type Subjects struct{ root string }
+
+// NewSubjects checks the root.
+func NewSubjects(root string) (Subjects, error) {
+	for token := range strings.SplitSeq(root, ".") {
+		if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r == '*' || r == '>' || r == 0x7F }) {
+			return Subjects{}, fmt.Errorf("natspub: root subject %q: want tokens joined by dots, without wildcards and spaces", root)
+		}
+	}
+	if strings.HasPrefix(root, "$") {
+		return Subjects{}, errors.New("natspub: a root subject that begins with $ belongs to NATS itself")
+	}
+	return Subjects{root}, nil
+}
+
+// append appends <root>.<namespace>.<family>.<type>.<name>.<key...>.
+func (s Subjects) append(dst []byte, namespace, family, typ, name string, key []string) []byte {
+	dst = append(s.appendPrefix(dst, namespace, family, typ, name), '.')
+	return AppendKey(dst, key)
+}
+
+func (s Subjects) appendPrefix(dst []byte, namespace, family, typ, name string) []byte {
+	dst = append(append(dst, s.root...), '.')
+	dst = append(AppendToken(dst, namespace), '.')
+	dst = append(append(dst, family...), '.')
+	dst = append(AppendToken(dst, typ), '.')
+	return AppendToken(dst, name)
+}
+
+// Event is the subject of an event that an actor emitted.
+func (s Subjects) Event(namespace, typ, name string, key []string) string {
+	return string(s.append(nil, namespace, familyEvent, typ, name, key))
+}
+
+// Change is the subject of a change of one kind ("kv", "state") to what an actor stores.
+func (s Subjects) Change(namespace, typ, kind string, key []string) string {
+	return string(s.append(nil, namespace, familyChange, typ, kind, key))
+}
+
+// Life is the subject of a transition ("created", "slept") of an actor's life.
+func (s Subjects) Life(namespace, typ, transition string, key []string) string {
+	return string(s.append(nil, namespace, familyLife, typ, transition, key))
+}
+
+// Call is the subject that takes calls of one method of one actor.
+func (s Subjects) Call(namespace, typ, method string, key []string) string {
+	return string(s.append(nil, namespace, familyCall, typ, method, key))
+}
+
+// Calls is the subject, with a wildcard for the key, on which one method of an actor type is served.
+func (s Subjects) Calls(namespace, typ, method string) string {
+	return string(append(s.appendPrefix(nil, namespace, familyCall, typ, method), ".>"...))
+}

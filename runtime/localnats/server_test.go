@@ -1,0 +1,233 @@
+package localnats
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// start runs a server that ends with the test.
+func start(t testing.TB, o Options) *Server {
+	t.Helper()
+	s, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// connect opens a connection in process that ends with the test.
+func connect(t testing.TB, s *Server, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := s.Connect(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func TestZeroOptionsOpenNoPortAndCarryMessages(t *testing.T) {
+	s := start(t, Options{})
+	if url := s.ClientURL(); url != "" {
+		t.Errorf("ClientURL() = %q without Listen", url)
+	}
+	if addr := s.nats.Addr(); addr != nil {
+		t.Errorf("the server listens on %v", addr)
+	}
+	nc := connect(t, s)
+	sub, err := nc.SubscribeSync("a.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Publish("a.b", []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	m, err := sub.NextMsg(10 * time.Second)
+	if err != nil || string(m.Data) != "hello" {
+		t.Fatalf("got %v, %v", m, err)
+	}
+	if got := nc.MaxPayload(); got != DefaultMaxPayload {
+		t.Errorf("max payload %d", got)
+	}
+}
+
+func TestListenServesClientsFromOutside(t *testing.T) {
+	s := start(t, Options{Listen: "127.0.0.1:0", ServerName: "outer", MaxPayload: 4096})
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if nc.ConnectedServerName() != "outer" || nc.MaxPayload() != 4096 {
+		t.Errorf("name %q, max payload %d", nc.ConnectedServerName(), nc.MaxPayload())
+	}
+}
+
+func TestListeningElsewhereWithoutCredentialsIsRefused(t *testing.T) {
+	for _, listen := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:4222", "nats.example:4222"} {
+		_, err := Start(Options{Listen: listen})
+		var exposed *ExposedError
+		if !errors.As(err, &exposed) || exposed.Listen != listen {
+			t.Errorf("Listen %q: %v", listen, err)
+		}
+	}
+	for _, listen := range []string{"localhost:0", "127.0.0.1:0", "127.8.8.8:0", "[::1]:0"} {
+		if err := (Options{Listen: listen}).Validate(); err != nil {
+			t.Errorf("Listen %q: %v", listen, err)
+		}
+	}
+	if err := (Options{Listen: ":4222", Token: "secret"}).Validate(); err != nil {
+		t.Errorf("with a token: %v", err)
+	}
+}
+
+func TestValidateNamesEveryFault(t *testing.T) {
+	err := Options{Listen: "nonsense", Token: "a", User: "b", JetStream: true, MaxPayload: -1, MaxStoreBytes: -1}.Validate()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"Listen", "exclude each other", "needs a Password", "StoreDir", "MaxPayload", "MaxStoreBytes"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %v", part, err)
+		}
+	}
+	for _, listen := range []string{"127.0.0.1:x", "127.0.0.1:70000", "127.0.0.1:-1"} {
+		if (Options{Listen: listen}).Validate() == nil {
+			t.Errorf("Listen %q was accepted", listen)
+		}
+	}
+}
+
+func TestCredentialsAreDemandedFromOthersAndShownByConnect(t *testing.T) {
+	for name, o := range map[string]Options{
+		"token": {Token: "secret"},
+		"user":  {User: "ann", Password: "secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Listen = "127.0.0.1:0"
+			s := start(t, o)
+			connect(t, s)
+			if nc, err := nats.Connect(s.ClientURL()); err == nil {
+				nc.Close()
+				t.Error("a client without credentials was let in")
+			}
+		})
+	}
+}
+
+func TestAPortInUseIsAnErrorNotAnExit(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	began := time.Now()
+	s, err := Start(Options{Listen: l.Addr().String()})
+	if err == nil {
+		s.Close()
+		t.Fatal("started on a port in use")
+	}
+	if !strings.Contains(err.Error(), "in use") {
+		t.Errorf("error %v does not say why", err)
+	}
+	if took := time.Since(began); took > startTimeout/2 {
+		t.Errorf("took %v to notice", took)
+	}
+}
+
+func TestJetStreamKeepsMessagesAcrossRestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "js")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for round := uint64(1); round <= 2; round++ {
+		s, err := Start(Options{JetStream: true, StoreDir: dir, MaxStoreBytes: 16 << 20, MaxMemoryBytes: 16 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc := connect(t, s)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+			t.Fatal(err)
+		}
+		ack, err := js.Publish(ctx, "s.a", []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ack.Sequence != round {
+			t.Errorf("round %d stored sequence %d", round, ack.Sequence)
+		}
+		nc.Close()
+		s.Close()
+	}
+}
+
+func TestLogsGoToTheLoggerOnly(t *testing.T) {
+	var buf lockedBuffer
+	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	connect(t, s).Close()
+	s.Close()
+	if !strings.Contains(buf.String(), "nats server: ") {
+		t.Errorf("nothing was logged: %q", buf.String())
+	}
+}
+
+// lockedBuffer is a buffer that many goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestCloseWaitsAndConnectFailsAfterwards(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 5 {
+		s, err := Start(Options{Listen: "127.0.0.1:0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := s.Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+		s.Close()
+		s.Close()
+		if _, err := s.Connect(); !errors.Is(err, ErrClosed) {
+			t.Errorf("Connect after Close: %v", err)
+		}
+	}
+	// The client library's goroutines end by themselves after its Close returns.
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("goroutines: %d, before %d\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
