@@ -98,7 +98,6 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 						if i == 0 || !errors.Is(err, ErrReadOnly) {
 							t.Fatalf("commit %d: %v", i, err)
 						}
-						close(told)
 						break
 					}
 				}
@@ -106,7 +105,7 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 					t.Fatalf("store says %v", s.Err())
 				}
 				next := 0
-				for len(told) > 0 {
+				for len(told) > 0 { // all were told before Close returned
 					if i := <-told; i != next {
 						t.Fatalf("told %d, want %d", i, next)
 					}
@@ -260,47 +259,50 @@ func TestFullDiskDuringAFlushIsNotTheEnd(t *testing.T) {
 // TestStalledCommitDoesNotKeepAFailedStoreOpen fills all memtables while no
 // sstable can be written, until a commit waits inside Pebble, and closes.
 func TestStalledCommitDoesNotKeepAFailedStoreOpen(t *testing.T) {
-	o := small(Options{MemTableBytes: 64 << 10})
-	s := mustOpen(t, o)
-	sp := openSpace(t, s, 1)
-	stalled := make(chan struct{})
-	o.Disk.Fail(func(op, path string) error {
-		if op == "create" && isTable(path) {
-			select {
-			case <-stalled: // the first fault comes when commits already wait
-				return errFault
-			default:
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{MemTableBytes: 64 << 10})
+		s := mustOpen(t, o)
+		sp := openSpace(t, s, 1)
+		stalled := make(chan struct{})
+		o.Disk.Fail(func(op, path string) error {
+			if op == "create" && isTable(path) {
 				<-stalled
 				return errFault
 			}
-		}
-		return nil
-	})
-	ended := make(chan error)
-	go func() {
-		for {
-			put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 60_000))
-			if _, err := sp.Commit(nil); err != nil {
-				ended <- err
-				return
+			return nil
+		})
+		ended := make(chan error, 1)
+		go func() {
+			for {
+				put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 60_000))
+				if _, err := sp.Commit(nil); err != nil {
+					ended <- err
+					return
+				}
 			}
+		}()
+		synctest.Wait()
+		if s.metrics.stalls.Load() == 0 {
+			t.Fatal("no commit waits for a flush")
 		}
-	}()
-	for s.Metrics().Stalls == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	close(stalled)
-	for s.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-	if err := s.Close(); !errors.Is(err, errFault) {
-		t.Fatalf("close: %v", err)
-	}
-	if err := <-ended; !errors.Is(err, ErrReadOnly) && !errors.Is(err, ErrClosed) {
-		t.Fatalf("the stalled commit: %v", err)
-	}
-	o.Disk.Fail(nil)
-	checkRows(t, openTest(t, o))
+		close(stalled)
+		synctest.Wait()
+		if !errors.Is(s.Err(), errFault) {
+			t.Fatalf("store says %v", s.Err())
+		}
+		if err := s.Close(); !errors.Is(err, errFault) {
+			t.Fatalf("close: %v", err)
+		}
+		if err := <-ended; !errors.Is(err, ErrReadOnly) && !errors.Is(err, ErrClosed) {
+			t.Fatalf("the stalled commit: %v", err)
+		}
+		o.Disk.Fail(nil)
+		s = mustOpen(t, o)
+		checkRows(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestFatalOfPebbleDoesNotEndTheProcess(t *testing.T) {

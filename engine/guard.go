@@ -151,6 +151,16 @@ func (g *guardFS) Link(oldname, newname string) error {
 	return g.FS.Link(oldname, newname)
 }
 
+// GetDiskUsage hides errors from Pebble, which would report a disk that cannot
+// tell its free space as a failed background write.
+func (g *guardFS) GetDiskUsage(path string) (vfs.DiskUsage, error) {
+	usage, err := g.FS.GetDiskUsage(path)
+	if err != nil {
+		return vfs.DiskUsage{}, vfs.ErrUnsupported
+	}
+	return usage, nil
+}
+
 func (g *guardFS) Unwrap() vfs.FS { return g.FS }
 
 // guardFile is a file open for writing, or a directory open for its sync.

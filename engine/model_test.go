@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/cairn-run/cairn/keyspace"
 )
+
+var rounds = flag.Uint64("rounds", 1, "how often the random tests run, each time with other seeds")
 
 // modelEntry is a key of the model.
 type modelEntry struct {
@@ -373,7 +376,7 @@ func (w *walker) checkAll(r interface {
 // compares write set, snapshot and store with the model.
 func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 	eachMode(t, func(t *testing.T, o Options) {
-		for seed := range uint64(6) {
+		for seed := range 6 * *rounds {
 			o.Disk = NewDisk()
 			s := mustOpen(t, o)
 			w := &walker{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), space: openSpace(t, s, 1), model: &model{entries: map[string]modelEntry{}, now: 1000}}
@@ -486,7 +489,7 @@ type history struct {
 func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(4) {
+			for seed := range 4 * *rounds {
 				crashRun(t, modes()[name], seed)
 			}
 		})
@@ -590,12 +593,17 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
-			for n, done := int64(0), false; !done; n++ {
+			n, done := int64(0), false
+			for ; !done; n++ {
 				done = faultRun(t, modes()[name], n)
 				if n > 2000 {
 					t.Fatal("no end of faults")
 				}
 			}
+			if n < 60 {
+				t.Fatalf("only %d operations could fail", n)
+			}
+			t.Logf("%d faults", n)
 		})
 	}
 }
@@ -627,7 +635,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 	m := &model{entries: map[string]modelEntry{}}
 	w := &walker{t: t, rnd: rnd, space: sp, model: m}
 	h := &history{states: map[Version]*model{0: m.clone()}}
-	for range 12 {
+	for range 24 {
 		w.advance()
 		for range 3 {
 			w.put(w.randomKey(), append(w.randomValue(), make([]byte, 4000)...), 0)

@@ -56,6 +56,10 @@ func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
 	defer s.leave()
 	sp := &Space{store: s, id: id, limits: &s.opts.Limits}
 	sp.set.space = sp
+	// Held until the space is loaded: whoever fences it waits, so that of three
+	// spaces the third cannot read the head while the first can still commit.
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
 
 	s.spaces.mu.Lock()
 	before := s.spaces.byID[id]
@@ -66,24 +70,18 @@ func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
 		// head read below has it.
 		before.mu.Lock()
 		before.fenced = true
-		before.mu.Unlock()
 		sp.generation = before.generation
+		before.mu.Unlock()
 	}
-	err := sp.load()
-	if err != nil {
+	if err := sp.load(); err != nil {
 		s.forget(sp)
 		return nil, err
 	}
 	return sp, nil
 }
 
-// load reads the head.
+// load reads the head. REQUIRES: sp.mu.
 func (sp *Space) load() error {
-	sp.mu.Lock()
-	defer sp.mu.Unlock()
-	if sp.fenced {
-		return ErrFenced
-	}
 	h, ok, err := readHead(sp.store.db, sp.id)
 	if err != nil {
 		return err
@@ -97,7 +95,6 @@ func (sp *Space) load() error {
 	}
 	sp.head = h
 	sp.generation = max(sp.generation, h.Generation) + 1
-	sp.durable.Store(0)
 	sp.set.reset()
 	return nil
 }

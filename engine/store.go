@@ -24,11 +24,13 @@ import (
 //  3. At most one space of an actor can commit: the one opened last.
 //  4. After an I/O error of the log or the manifest nothing more reaches the
 //     disk, and every later commit fails with ErrReadOnly.
-//  5. The process is never ended by the store.
+//  5. No I/O error ends the process. What can is a panic in a goroutine of
+//     Pebble's own, where it finds its invariants broken: nobody can recover
+//     from that, and going on would be wrong.
 //
-// Locks, in the order in which they are taken: life (read), Space.mu, then one
-// of spaces.mu, names.mu, outbox.mu, gate.mu, snapshots.mu. Callbacks run under
-// none of them.
+// Locks, in the order in which they are taken: life (read), Space.mu (of a newer
+// space before that of an older one of the same actor), then one of spaces.mu,
+// names.mu, outbox.mu, gate.mu, snapshots.mu. Callbacks run under none of them.
 //
 // A Store may be used by several goroutines.
 type Store struct {
