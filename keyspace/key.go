@@ -11,7 +11,7 @@ import (
 //	Persisted, Connection, InspectorToken, UserKV, QueueMessage, QueueMetadata,
 //	WorkflowName, WorkflowHistory, WorkflowField, WorkflowEntry, TraceChunk,
 //	SQLiteMetadata, SQLiteChunk, Alarm, Expiry, Idempotency, Received, Outgoing,
-//	FailedSend, Event, Routing
+//	FailedSend, Event
 type Key interface {
 	// Kind returns the first byte of the key.
 	Kind() Kind
@@ -74,9 +74,6 @@ func Parse(key []byte) (Key, error) {
 	case KindEventHistory:
 		seq, err := ParseEvent(key)
 		return asKey(Event{seq}, err)
-	case KindRouting:
-		routing, err := ParseRouting(key)
-		return asKey(routing, err)
 	default:
 		return nil, &SyntaxError{"key", 0, "unknown " + Kind(key[0]).String()}
 	}

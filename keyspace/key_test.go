@@ -82,8 +82,6 @@ var keyVectors = []struct {
 	{"14 00 00 00 00 00 00 00 01", Outgoing{1}, "outgoing/1"},
 	{"15 00 00 00 00 00 00 01 02", FailedSend{258}, "failed-send/258"},
 	{"16 00 00 00 00 00 00 00 01", Event{1}, "event/1"},
-	{"17 02 74 65 6E 61 6E 74 00 05 00", Routing{"tenant", nil}, `routing("tenant", ())`},
-	{"17 02 74 65 6E 61 6E 74 00 05 02 61 63 6D 65 00 02 65 75 00 00", Routing{"tenant", []string{"acme", "eu"}}, `routing("tenant", ("acme", "eu"))`},
 }
 
 func TestKeyVectors(t *testing.T) {
@@ -194,10 +192,6 @@ func TestParseRefusesWithOffset(t *testing.T) {
 		"outgoing short":            {"14", 1, "eight bytes"},
 		"failed send short":         {"15", 1, "eight bytes"},
 		"event zero":                {"16 00 00 00 00 00 00 00 00", 1, "below the first"},
-		"routing flat":              {"17 02 61 00 02 00", 4, "want tuple"},
-		"routing without end":       {"17 02 61 00 05 02 00", 7, "without end"},
-		"routing integer":           {"17 02 61 00 05 14 00", 5, "want string"},
-		"routing and more":          {"17 02 61 00 05 00 00", 6, "bytes after"},
 	} {
 		key := unhex(t, c.hex)
 		got, err := Parse(key)
@@ -237,7 +231,6 @@ func TestParsersRefuseOtherKinds(t *testing.T) {
 		KindOutgoing:      {func(b []byte) error { _, err := ParseOutgoing(b); return err }},
 		KindFailedSends:   {func(b []byte) error { _, err := ParseFailedSend(b); return err }},
 		KindEventHistory:  {func(b []byte) error { _, err := ParseEvent(b); return err }},
-		KindRouting:       {func(b []byte) error { _, err := ParseRouting(b); return err }},
 	}
 	for _, info := range Kinds() {
 		if len(parsers[info.Kind]) == 0 {

@@ -26,7 +26,6 @@ const (
 	KindOutgoing     Kind = 0x14 // 14 | u64 sequence, the first is 1
 	KindFailedSends  Kind = 0x15 // 15 | u64 sequence
 	KindEventHistory Kind = 0x16 // 16 | u64 event sequence, the first is 1
-	KindRouting      Kind = 0x17 // 17 | tuple(target type, (target key...))
 )
 
 // KindInfo is what the table of kinds says about one kind.
@@ -57,7 +56,6 @@ func Kinds() []KindInfo {
 		{KindOutgoing, "outgoing", "supervisor", "u64 sequence", "message not yet handled by its target"},
 		{KindFailedSends, "failed-send", "supervisor", "u64 sequence", "message moved aside: error, attempts, time"},
 		{KindEventHistory, "event", "supervisor", "u64 event sequence", "event kept for resuming subscribers"},
-		{KindRouting, "routing", "supervisor", "tuple(type, (key...))", "target's pinned id, last sequence sent to it"},
 	}
 }
 
@@ -97,8 +95,6 @@ func (k Kind) String() string {
 		return "failed-send"
 	case KindEventHistory:
 		return "event"
-	case KindRouting:
-		return "routing"
 	default:
 		return "kind 0x" + string(appendHexByte(nil, byte(k)))
 	}

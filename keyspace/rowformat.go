@@ -50,3 +50,14 @@ func (r Row) String() string {
 	}
 	return string(dst)
 }
+
+// appendQuoted appends the parts in quotes, with ", " between.
+func appendQuoted(dst []byte, parts []string) []byte {
+	for i, part := range parts {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = strconv.AppendQuote(dst, part)
+	}
+	return dst
+}

@@ -1,13 +1,9 @@
 package keyspace
 
-import (
-	"strconv"
+import "strconv"
 
-	"github.com/cairn-run/cairn/keyspace/tuple"
-)
-
-// The keys of one-way messages between actors. The sender holds Routing,
-// Outgoing and FailedSend; the receiver holds Received.
+// The keys of one-way messages between actors. The sender holds Outgoing and
+// FailedSend; the receiver holds Received.
 
 // Received is the key of the last sequence handled from a sender: 13 and the 16
 // bytes of the sender's id. They are raw so that no byte needs escaping.
@@ -86,80 +82,3 @@ func (k FailedSend) Append(dst []byte) []byte { return AppendFailedSend(dst, k.S
 func (k FailedSend) String() string { return "failed-send/" + strconv.FormatUint(k.Sequence, 10) }
 
 func (FailedSend) key() {}
-
-// Routing is the key of what a sender knows of a target: 17 and the tuple (type,
-// (key part...)).
-type Routing struct {
-	Type string
-	Key  []string // nil for a key without parts
-}
-
-// AppendRouting appends the key for a target.
-func AppendRouting(dst []byte, typ string, key []string) []byte {
-	dst = tuple.AppendString(append(dst, byte(KindRouting)), typ)
-	dst = tuple.BeginNested(dst)
-	for _, part := range key {
-		dst = tuple.AppendString(dst, part)
-	}
-	return tuple.EndNested(dst)
-}
-
-// ParseRouting takes the key for a target apart.
-func ParseRouting(key []byte) (Routing, error) {
-	if err := checkKind(key, KindRouting); err != nil {
-		return Routing{}, err
-	}
-	k, err := parseRouting(key[1:])
-	return k, within(what(KindRouting), 1, err)
-}
-
-func parseRouting(packed []byte) (k Routing, err error) {
-	d := tuple.NewDecoder(packed)
-	if k.Type, err = d.String(); err != nil {
-		return Routing{}, err
-	}
-	if err := d.Nested(); err != nil {
-		return Routing{}, err
-	}
-	for d.More() {
-		part, err := d.String()
-		if err != nil {
-			return Routing{}, err
-		}
-		k.Key = append(k.Key, part)
-	}
-	if err := d.EndNested(); err != nil {
-		return Routing{}, err
-	}
-	if err := d.End(); err != nil {
-		return Routing{}, err
-	}
-	return k, nil
-}
-
-// Kind returns [KindRouting].
-func (Routing) Kind() Kind { return KindRouting }
-
-// Append appends the bytes of the key.
-func (k Routing) Append(dst []byte) []byte { return AppendRouting(dst, k.Type, k.Key) }
-
-// String returns the form routing("tenant", ("acme", "eu")).
-func (k Routing) String() string {
-	dst := strconv.AppendQuote([]byte("routing("), k.Type)
-	dst = append(dst, ", ("...)
-	dst = appendQuoted(dst, k.Key)
-	return string(append(dst, "))"...))
-}
-
-// appendQuoted appends the parts in quotes, with ", " between.
-func appendQuoted(dst []byte, parts []string) []byte {
-	for i, part := range parts {
-		if i > 0 {
-			dst = append(dst, ", "...)
-		}
-		dst = strconv.AppendQuote(dst, part)
-	}
-	return dst
-}
-
-func (Routing) key() {}
