@@ -14,6 +14,7 @@ ARGS        ?=
 # How long `make fuzz` spends on each fuzz test, and how often `make crash` kills the program.
 FUZZTIME    ?= 30s
 KILLS       ?= 100
+ROUNDS      ?= 5
 
 GO ?= go
 
@@ -39,8 +40,9 @@ test: go cc ## go vet and all tests with the race detector
 	fi
 
 .PHONY: bench
-bench: go ## measure, each figure next to raw Pebble in the same run
-	cd runtime/bench && $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+bench: go ## measure a node beside raw Pebble and bare HTTP handlers in one run (ROUNDS=5), then the packages' own benchmarks
+	cd runtime/bench && $(GO) run . -rounds '$(ROUNDS)'
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor
 
 .PHONY: fuzz
 fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)

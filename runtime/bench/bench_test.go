@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-func BenchmarkDurable64x1000(b *testing.B) {
-	x := &bench{dir: b.TempDir(), time: 3 * time.Second}
-	b.ReportMetric(x.durable(64, 1000), "calls/s")
-}
-
-func BenchmarkDurable64x1(b *testing.B) {
-	x := &bench{dir: b.TempDir(), time: 3 * time.Second}
-	b.ReportMetric(x.durable(64, 1), "calls/s")
+// The measurements as Go benchmarks, one run each, for profiles: go test -bench HTTP -benchtime 1x -cpuprofile cpu.out
+func BenchmarkMeasurements(b *testing.B) {
+	for _, r := range rows() {
+		b.Run(r.name, func(b *testing.B) {
+			x := &bench{dir: b.TempDir(), time: 3 * time.Second}
+			for range b.N {
+				b.ReportMetric(r.ours(x), "cairn")
+			}
+		})
+	}
 }

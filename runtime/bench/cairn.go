@@ -196,24 +196,29 @@ func awake(rt *runtime.Runtime) int {
 	return 0
 }
 
-// idleMemory returns the bytes of heap and stacks per awake idle actor beyond its state.
-func (b *bench) idleMemory() (perAwake, perAsleep float64) {
+// memoryOf returns the bytes of heap and stacks per actor, of 20,000 that were called once, when they are awake and idle
+// or, after that, asleep.
+func (b *bench) memoryOf(asleep bool) (v float64) {
 	const n = 20_000
-	b.node(runtime.Options{IdleTimeout: 3 * time.Second}, func(rt *runtime.Runtime) {
+	b.node(runtime.Options{IdleTimeout: 5 * time.Second}, func(rt *runtime.Runtime) {
 		ctx := context.Background()
 		refs := refsOf(rt, n)
+		rateOnce(64, 64, func(i int) { call(ctx, meters.Ref(rt, "warm", refs[i].Key()[0])) })
 		before := inUse()
 		rateOnce(64, n, func(i int) { call(ctx, refs[i]) })
-		time.Sleep(100 * time.Millisecond)
-		perAwake = (inUse() - before) / n
-		for awake(rt) > 0 {
-			time.Sleep(100 * time.Millisecond)
+		if asleep {
+			for awake(rt) > 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
 		}
-		perAsleep = (inUse() - before) / n
+		v = max(0, (inUse()-before)/n)
 		goruntime.KeepAlive(refs)
 	})
-	return perAwake, perAsleep
+	return v
 }
+
+func (b *bench) memoryAwake() float64  { return b.memoryOf(false) }
+func (b *bench) memoryAsleep() float64 { return b.memoryOf(true) }
 
 func inUse() float64 {
 	goruntime.GC()
@@ -222,4 +227,3 @@ func inUse() float64 {
 	goruntime.ReadMemStats(&m)
 	return float64(m.HeapAlloc + m.StackInuse)
 }
-

@@ -23,6 +23,8 @@ type row struct {
 	ours, raw func(b *bench) float64
 	// latency says that smaller is better; the ratio is then ours/raw too.
 	latency bool
+	// bytes says that ours is a size.
+	bytes bool
 }
 
 // bench is what measurements share.
@@ -65,6 +67,9 @@ func main() {
 		format := rate
 		if r.latency {
 			format = latency
+		}
+		if r.bytes {
+			format = func(v float64) string { return fmt.Sprintf("%.0f B", v) }
 		}
 		twin, ratio, spread := "", "", ""
 		if r.raw != nil {
