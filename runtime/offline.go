@@ -15,7 +15,11 @@ import (
 
 // An Offline looks into the data of a node that is stopped, whatever actor types the data belongs to. It runs no actor
 // and changes nothing but what opening the store does.
-type Offline struct{ store *engine.Store }
+type Offline struct {
+	// Namespace is the one to look into; Inspect sets "default".
+	Namespace string
+	store     *engine.Store
+}
 
 // Inspect opens the data of a stopped node. The error says so if a node is running on it, or if there is no data.
 func Inspect(ctx context.Context, dir string) (*Offline, error) {
@@ -26,7 +30,7 @@ func Inspect(ctx context.Context, dir string) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Offline{store: s}, nil
+	return &Offline{Namespace: "default", store: s}, nil
 }
 
 // Close closes the data.
@@ -34,15 +38,15 @@ func (o *Offline) Close() error { return o.store.Close() }
 
 // Inspect reads an actor's raw keyspace.
 func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
-	return supervisor.Inspect(o.store, "default", a, q)
+	return supervisor.Inspect(o.store, o.Namespace, a, q)
 }
 
 // Lookup describes an actor. The error code is NotFound if there is none.
 func (o *Offline) Lookup(_ context.Context, a host.Address) (host.Status, error) {
-	return supervisor.StoredStatus(o.store, "default", a)
+	return supervisor.StoredStatus(o.store, o.Namespace, a)
 }
 
 // List pages through actors in the order of type and key.
 func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
-	return supervisor.StoredList(o.store, "default", q)
+	return supervisor.StoredList(o.store, o.Namespace, q)
 }

@@ -16,6 +16,10 @@ import (
 	"github.com/cairn-run/cairn/actor"
 )
 
+// ErrUsage matches the errors of Program.Run that say that the arguments, the environment or the configuration file are
+// wrong, for errors.Is.
+var ErrUsage = errors.New("runtime: usage")
+
 // ErrStop is what Program.Started returns to end the program without an error.
 var ErrStop = errors.New("runtime: stop")
 
@@ -45,11 +49,10 @@ func (p Program) Main() {
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
 	err := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	var usage *usageError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		os.Exit(0)
-	case errors.As(err, &usage):
+	case errors.Is(err, ErrUsage):
 		fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
 		os.Exit(2)
 	default:
@@ -63,6 +66,9 @@ type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
+
+// Is reports that the error is one of usage.
+func (e *usageError) Is(target error) bool { return target == ErrUsage }
 
 // Run runs the program until ctx ends or Started ends it, and shuts the node down. It logs to stderr. The flags are
 //

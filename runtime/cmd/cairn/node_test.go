@@ -282,7 +282,7 @@ func TestStoppedNodeCanBeReadFromItsDirectory(t *testing.T) {
 func TestNodeBeyondLoopbackNeedsAToken(t *testing.T) {
 	out, err := exec.Command(executable, "serve", "--listen", "0.0.0.0:0", "--data", t.TempDir()).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), "token") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "token") {
 		t.Errorf("%v %s", err, out)
 	}
 	d := serve(t, t.TempDir(), "--listen", "0.0.0.0:0")
@@ -352,5 +352,8 @@ func TestBenchMeasuresEveryCombination(t *testing.T) {
 	check(runCommand(t, "", nil, append(args, "--url", d.url)...), d.url)
 	if r := at(t, d.url, "actors", "--json"); r.stdout != "" {
 		t.Errorf("the benchmark left actors: %s", r.stdout)
+	}
+	if err := d.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("after destroying actors the node does not stop cleanly: %v\n%s", err, d.stderr)
 	}
 }

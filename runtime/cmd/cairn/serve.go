@@ -68,8 +68,8 @@ func (c *cli) serve(ctx context.Context, flags *pflag.FlagSet) error {
 		},
 	}
 	err := p.Run(ctx, args, c.stdout, c.stderr)
-	if errors.Is(err, runtime.ErrStop) {
-		return nil
+	if errors.Is(err, runtime.ErrUsage) {
+		return usageError{err}
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package natspub
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -59,8 +60,8 @@ func BenchmarkPublish(b *testing.B) {
 			b.Run(fmt.Sprintf("publisher jetstream=%v actors=%d", acks, n), func(b *testing.B) {
 				srv := newOutage(b)
 				if acks {
-					// Without a duplicate window to speak of: the benchmark publishes the same versions again and again.
-					srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"}, Storage: jetstream.MemoryStorage})
+					// The next run publishes the same ids again, and the server has little room.
+					srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"}, Storage: jetstream.MemoryStorage, MaxMsgs: 1000, Duplicates: 100 * time.Millisecond})
 				}
 				acked := make(chan int, 1024)
 				p := begin(b, Options{Outbox: sink{acked}, Dial: srv.dial, JetStream: acks, MaxOutboxRows: 1 << 40})
@@ -84,7 +85,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 	b.Run("raw jetstream, one at a time", func(b *testing.B) {
 		srv := newOutage(b)
-		srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"}, Storage: jetstream.MemoryStorage})
+		srv.stream(jetstream.StreamConfig{Name: "S", Subjects: []string{"cairn.>"}, Storage: jetstream.MemoryStorage, MaxMsgs: 1000, Duplicates: 100 * time.Millisecond})
 		js, err := jetstream.New(srv.client())
 		if err != nil {
 			b.Fatal(err)
