@@ -14,8 +14,8 @@ import (
 // How the import runs. The window bounds how many calls are repeated after a crash.
 const (
 	importWorkers = 64
-	importWindow  = 2048
-	importBatch   = 256
+	importWindow  = 1024
+	importBatch   = 64
 )
 
 // An importer replays flights: each is one durable call to its origin's actor.

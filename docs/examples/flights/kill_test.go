@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 var (
 	binary      = flag.String("binary", "", "test this `program` instead of the one inside the test binary")
 	killCount   = flag.Int("kills", 3, "how often the program is killed in the middle of the import")
-	flightCount = flag.Int("flights", 1000, "how many flights are imported")
+	flightCount = flag.Int("flights", 800, "how many flights are imported")
 )
 
 // asProgram in the environment makes the test binary run as the program itself.
@@ -35,18 +36,47 @@ func TestMain(m *testing.M) {
 
 // A run is one process of the program, with everything it printed.
 type run struct {
-	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	stderr watched
+	// killer kills it some time after its import began, if it is not nil.
+	killer *time.Timer
 }
 
-func start(t *testing.T, dir string, args ...string) *run {
+// watched keeps what a process writes and calls begun, once, when it begins or goes on with the import.
+type watched struct {
+	text  strings.Builder
+	begun func()
+}
+
+var importBegins = regexp.MustCompile(`importing .* flights\n|going on after flight .*\n|were imported before\n`)
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.text.Write(p)
+	if w.begun != nil && importBegins.MatchString(w.text.String()) {
+		w.begun()
+		w.begun = nil
+	}
+	return len(p), nil
+}
+
+func (w *watched) String() string { return w.text.String() }
+
+// start runs an import in a process, and kills that when it has imported for life, unless life is 0.
+func start(t *testing.T, dir string, life time.Duration) *run {
 	t.Helper()
 	program, env := *binary, os.Environ()
 	if program == "" {
 		program, env = os.Args[0], append(env, asProgram+"=1")
 	}
-	r := &run{cmd: exec.CommandContext(t.Context(), program, append([]string{"--data", dir, "--listen", "127.0.0.1:0"}, args...)...)}
+	args := []string{"--once", "--data", dir, "--listen", "127.0.0.1:0", "--flights", strconv.Itoa(*flightCount)}
+	r := &run{cmd: exec.CommandContext(t.Context(), program, args...)}
 	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = env, &r.stdout, &r.stderr
+	r.stderr.begun = func() {
+		if life > 0 {
+			r.killer = time.AfterFunc(life, func() { r.cmd.Process.Kill() })
+		}
+	}
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +84,16 @@ func start(t *testing.T, dir string, args ...string) *run {
 }
 
 // wait returns how the process ended: nil for exit code 0.
-func (r *run) wait() error { return r.cmd.Wait() }
+func (r *run) wait() error {
+	err := r.cmd.Wait()
+	if r.killer != nil {
+		r.killer.Stop()
+	}
+	return err
+}
 
-func (r *run) killed(err error) bool {
+// killed reports whether err, from wait, says that a SIGKILL ended the process.
+func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return false
@@ -65,57 +102,64 @@ func (r *run) killed(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// complete runs the import to its end and compares the table.
-func complete(t *testing.T, dir, want string) *run {
+// complete runs the import to its end, compares the table and returns what else the program said.
+func complete(t *testing.T, dir, want string) string {
 	t.Helper()
-	r := start(t, dir, "--once", "--flights", strconv.Itoa(*flightCount))
+	r := start(t, dir, 0)
 	if err := r.wait(); err != nil {
 		t.Fatalf("%v\n%s", err, r.stderr.String())
 	}
 	if got := r.stdout.String(); got != want {
 		t.Fatalf("the table is\n%s\nexpected\n%s\nThe program said\n%s", got, want, r.stderr.String())
 	}
-	return r
+	return r.stderr.String()
 }
+
+// importTook finds how long an import took in what the program said.
+var importTook = regexp.MustCompile(`replayed .* flights in (\S+):`)
 
 func TestKillAtRandomMomentsEndsWithTheSameTable(t *testing.T) {
 	want := expected(t, *flightCount)
 	dir := filepath.Join(t.TempDir(), "data")
-	begin := time.Now()
-	complete(t, dir, want)
-	took := time.Since(begin)
-
-	// A second run has nothing to do.
-	if r := complete(t, dir, want); !strings.Contains(r.stderr.String(), "were imported before") {
-		t.Errorf("the second run said\n%s", r.stderr.String())
+	said := complete(t, dir, want)
+	match := importTook.FindStringSubmatch(said)
+	if match == nil {
+		t.Fatalf("the program does not tell how long the import took:\n%s", said)
 	}
-
+	took, err := time.ParseDuration(match[1])
+	if err != nil {
+		t.Fatal(err)
+	}
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("an undisturbed run takes %v; seed %d", took.Round(time.Millisecond), seed)
+	t.Logf("an undisturbed import takes %v; seed %d", took, seed)
+
+	// Most kills hit the import, some the time after it, when messages may be on their way.
 	dir = filepath.Join(t.TempDir(), "data")
-	kills, resumed, rounds := 0, 0, 0
+	kills, resumed, imports := 0, 0, 1
 	for kills < *killCount {
-		r := start(t, dir, "--once", "--flights", strconv.Itoa(*flightCount))
-		killer := time.AfterFunc(time.Duration(random.Int64N(int64(took))), func() { r.cmd.Process.Kill() })
+		r := start(t, dir, time.Duration(1+random.Int64N(int64(took*5/4))))
 		err := r.wait()
-		killer.Stop()
 		if strings.Contains(r.stderr.String(), "going on after flight") {
 			resumed++
 		}
 		switch {
-		case r.killed(err):
+		case killed(err):
 			kills++
 		case err != nil:
 			t.Fatalf("after %d kills: %v\n%s", kills, err, r.stderr.String())
 		}
 		if err == nil || strings.Contains(r.stderr.String(), "were imported before") {
-			// This one is through. The rest of the kills go to the next.
-			rounds++
-			complete(t, dir, want)
+			complete(t, dir, want) // This import is through. The other kills go to the next.
 			dir = filepath.Join(t.TempDir(), "data")
+			imports++
 		}
 	}
 	complete(t, dir, want)
-	t.Logf("%d kills, %d runs went on from a position, %d imports in all", kills, resumed, rounds+1)
+	t.Logf("%d kills, %d runs went on from a position, %d imports", kills, resumed, imports)
+
+	// Now there is nothing left to do.
+	if said := complete(t, dir, want); !strings.Contains(said, "were imported before") {
+		t.Errorf("one more run said\n%s", said)
+	}
 }

@@ -74,13 +74,16 @@ func (a *app) started(ctx context.Context, rt *runtime.Runtime) error {
 	if err != nil {
 		return err
 	}
-	switch total := grouped(int64(len(flights))); {
+	total := grouped(int64(len(flights)))
+	switch {
 	case from >= len(flights):
 		fmt.Fprintf(a.stderr, "all %s flights were imported before\n", total)
+	case from > 0:
+		fmt.Fprintf(a.stderr, "going on after flight %s of %s\n", grouped(int64(from)), total)
 	default:
-		if from > 0 {
-			fmt.Fprintf(a.stderr, "going on after flight %s of %s\n", grouped(int64(from)), total)
-		}
+		fmt.Fprintf(a.stderr, "importing %s flights\n", total)
+	}
+	if from < len(flights) {
 		p := newProgress(a.stderr, from, len(flights))
 		i.progress = p.update
 		err := i.run(ctx, from)
@@ -133,7 +136,7 @@ func (a *app) next(rt *runtime.Runtime, s *survey) {
 		}
 		try("one more flight, very late: a few of these and the airport is congested, for a minute",
 			`curl --json '{"destination":"%s","delay":300}' %s/call/depart`, destination, url)
-		try("every key that it stores", "bin/cairn --url http://%s inspect airport/%s", addr, airport)
+		try("every key that it stores, from its state on", "bin/cairn --url http://%s inspect airport/%s | head -20", addr, airport)
 	}
 	if nats := rt.NATSURL(); nats != "" {
 		try("the events of all airports, over NATS (github.com/nats-io/natscli)",

@@ -17,7 +17,8 @@ import (
 //  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An activation
 //     that is abandoned gets a new epoch, so that the goroutine of a handler that will not return finds that it owns
 //     nothing any more.
-//  2. view is the last commit that was applied. It may be ahead of the disk; durable says how far the disk is.
+//  2. view is the last commit that was applied. It may be ahead of the disk; durable says how far the disk is. Both are
+//     counted in commits and not in versions, because versions begin anew when the actor is destroyed and made again.
 //  3. gone is set once, with an empty mailbox and no commit pending; from then on enqueue refuses.
 type activation struct {
 	sup  *Supervisor
@@ -29,13 +30,14 @@ type activation struct {
 
 	mu        sync.Mutex
 	queue     []*work
+	taken     *batch // what the goroutine that runs the actor works through
 	spare     []*work
 	running   bool
 	gone      bool
 	epoch     atomic.Uint64 // changed under mu
 	core      *core
-	crashes   int // turns that panicked since one last succeeded; used by the goroutine that runs the actor
-	sleepSoon bool
+	crashes   int  // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
+	sleepSoon bool // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
 
 	waiting      atomic.Int64 // calls in the mailbox that have not started
 	waitingBytes atomic.Int64
@@ -47,7 +49,9 @@ type activation struct {
 	view   *view
 
 	pending  atomic.Int64  // commits that are not durable yet
-	durable  atomic.Uint64 // the last durable version
+	applied  atomic.Uint64 // counts the commits that were applied; changed under viewMu
+	durable  atomic.Uint64 // how many of them are durable
+	vacant   atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the activation
 	gateMu   sync.Mutex
 	blocked  []gateWaiter
 	gateFail error
@@ -78,6 +82,8 @@ type core struct {
 	ident host.Identity
 	// broken: the core must not be used any more; the actor is rebuilt from the store.
 	broken bool
+	// refused: a commit failed; what the write set holds was answered as undone and must never be committed.
+	refused bool
 	// ended: the actor is destroyed by the commit under way; remains: messages of it outlive it.
 	ended, remains bool
 }
@@ -119,6 +125,7 @@ func (a *activation) enqueue(w *work) error {
 	start := !a.running
 	if start {
 		a.running = true
+		a.vacant.Store(false)
 		a.sup.busy.Add(1)
 	}
 	epoch := a.epoch.Load()
@@ -131,18 +138,22 @@ func (a *activation) enqueue(w *work) error {
 
 // run takes what waits and works through it until nothing does.
 func (a *activation) run(epoch uint64) {
-	var batch []*work
+	var b *batch
 	for {
 		a.mu.Lock()
 		if a.epoch.Load() != epoch {
 			a.mu.Unlock()
 			return
 		}
-		if batch != nil {
-			clear(batch)
-			if cap(batch) <= 256 {
-				a.spare = batch[:0]
+		if b != nil {
+			clear(b.items)
+			if cap(b.items) <= 256 {
+				a.spare = b.items[:0]
 			}
+			b.items = nil
+		} else if b = a.taken; b == nil {
+			b = new(batch)
+			a.taken = b
 		}
 		if len(a.queue) == 0 {
 			if cap(a.queue) > 0 && a.spare != nil {
@@ -152,10 +163,12 @@ func (a *activation) run(epoch uint64) {
 			a.mu.Unlock()
 			return
 		}
-		batch = a.queue
+		b.items = a.queue
+		b.next.Store(0)
 		a.queue, a.spare = a.spare, nil
+		c := a.core
 		a.mu.Unlock()
-		if !a.process(epoch, batch) {
+		if !a.process(epoch, c, b) {
 			return
 		}
 	}
@@ -170,15 +183,11 @@ func (a *activation) rest() {
 	a.sup.busy.Add(-1)
 	c := a.core
 	switch {
-	case c == nil || !c.exists || a.ghost && !a.sender.active():
-		a.leave() // nothing is there to be awake
-	case a.sleepSoon:
-		a.sleepSoon = false
-		if a.leave() {
+	case c == nil || !c.exists || a.sleepSoon || a.ghost && !a.sender.active():
+		a.vacant.Store(true) // before the look at what is pending, so that either this or settled sees the other
+		if a.leave() && a.sleepSoon && c != nil {
 			a.slept(c)
-			return
 		}
-		a.sup.memory.idle(a)
 	default:
 		a.sup.memory.idle(a)
 	}
@@ -190,6 +199,9 @@ func (a *activation) rest() {
 func (a *activation) leave() bool {
 	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.sender.active() {
 		return false
+	}
+	if a.durable.Load() < a.applied.Load() {
+		return false // the disk failed: what the store shows may never be durable, and this activation knows it
 	}
 	a.gone = true
 	if c := a.core; c != nil {
@@ -206,15 +218,32 @@ func (a *activation) leave() bool {
 	return true
 }
 
+// settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
+func (a *activation) settled() {
+	if a.pending.Add(-1) == 0 && a.vacant.Load() {
+		a.sup.task(a.vacate)
+	}
+}
+
+// vacate lets an activation leave that only its commits kept.
+func (a *activation) vacate() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.core; !a.running && a.vacant.Load() && a.leave() && c != nil && a.sleepSoon {
+		a.slept(c)
+	}
+}
+
 // process works through a batch, sharing commits where turns are quick. It returns false when the activation was
 // abandoned under it.
-func (a *activation) process(epoch uint64, batch []*work) bool {
-	c, ok := a.owned(epoch)
-	if !ok {
-		a.requeue(batch)
-		return false
-	}
-	for i, w := range batch {
+//
+// REQUIRES: c is the core, nil if the actor sleeps, as of the moment at which the batch was taken.
+func (a *activation) process(epoch uint64, c *core, b *batch) bool {
+	for {
+		w, ok := b.take()
+		if !ok {
+			break
+		}
 		a.waiting.Add(-1)
 		a.waitingBytes.Add(-w.cost())
 		if w.ctx != nil && w.ctx.Err() != nil {
@@ -225,11 +254,14 @@ func (a *activation) process(epoch uint64, batch []*work) bool {
 			var err error
 			if c, err = a.wake(epoch, w); err == errAbandoned {
 				w.fail(unavailable("the actor was restarted"))
-				a.requeue(batch[i+1:])
 				return false
 			} else if err != nil {
 				c = nil
 				a.answer(w, err)
+				continue
+			}
+			if w.ctx != nil && w.ctx.Err() != nil { // waking took longer than the caller waits
+				w.fail(contextError(w.ctx))
 				continue
 			}
 		}
@@ -243,7 +275,6 @@ func (a *activation) process(epoch uint64, batch []*work) bool {
 		}
 		if c.gone() {
 			c.space.Close()
-			a.requeue(batch[i+1:])
 			return false
 		}
 		if c.ended {
@@ -265,15 +296,30 @@ func (a *activation) process(epoch uint64, batch []*work) bool {
 	return true
 }
 
-// owned returns the core for the goroutine that runs the actor in an epoch, nil if the actor sleeps; false if the epoch
-// has passed.
-func (a *activation) owned(epoch uint64) (*core, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.epoch.Load() != epoch {
+// A batch is work that was taken from the mailbox. Each item is given out once: to the goroutine that runs the actor, or,
+// with everything after it, to one that takes the actor away.
+type batch struct {
+	items []*work
+	next  atomic.Int64 // the index of the next item to give out
+}
+
+// revoked is the next of a batch that gives out nothing any more.
+const revoked = 1 << 40
+
+func (b *batch) take() (*work, bool) {
+	i := b.next.Load()
+	if i >= int64(len(b.items)) || !b.next.CompareAndSwap(i, i+1) {
 		return nil, false
 	}
-	return a.core, true
+	return b.items[i], true
+}
+
+// revoke returns what was not given out.
+//
+// REQUIRES: the activation's mu.
+func (b *batch) revoke() []*work {
+	i := b.next.Swap(revoked)
+	return append([]*work(nil), b.items[min(i, int64(len(b.items))):]...)
 }
 
 // A commit is shared by at most so many turns and about so many bytes, which bounds how long the first reply waits for
@@ -307,42 +353,42 @@ func (a *activation) quick(w *work) bool {
 	return false
 }
 
-// requeue puts work that was taken but not started back in front of the mailbox of an abandoned activation.
-func (a *activation) requeue(rest []*work) {
+// resume lets a goroutine run an activation that was abandoned, if something waits, and lets it leave otherwise.
+func (a *activation) resume() {
 	a.mu.Lock()
-	if a.gone || a.sup.killed.Load() {
+	if a.gone || a.running {
 		a.mu.Unlock()
-		for _, w := range rest {
-			w.fail(unavailable("the node is shutting down"))
-		}
 		return
 	}
-	q := make([]*work, 0, len(rest)+len(a.queue))
-	q = append(append(q, rest...), a.queue...)
-	a.queue = q
-	start := !a.running && len(q) > 0
-	if start {
-		a.running = true
-		a.sup.busy.Add(1)
+	if len(a.queue) == 0 {
+		a.vacant.Store(true)
+		a.leave()
+		a.mu.Unlock()
+		return
 	}
+	a.running = true
+	a.vacant.Store(false)
+	a.sup.busy.Add(1)
 	epoch := a.epoch.Load()
 	a.mu.Unlock()
-	if start {
-		a.sup.workers.run(a, epoch)
-	}
+	a.sup.workers.run(a, epoch)
 }
 
 // teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
 func (a *activation) teardown(c *core) {
+	c.commit() // the turns that succeeded, and the answer of the one that did not
 	c.drop(unavailable("the actor was restarted"))
 	a.mu.Lock()
-	if a.core == c {
+	own := a.core == c
+	if own {
 		a.core = nil
 		a.sup.memory.asleep(a)
 	}
 	a.mu.Unlock()
 	c.space.Close()
-	a.dropView()
+	if own {
+		a.dropView()
+	}
 }
 
 // abandon takes the actor away from a goroutine that runs it, answers what it was doing and what waits, and returns the
@@ -352,15 +398,23 @@ func (a *activation) abandon(err *host.Error) string { return a.abandonTurn(nil,
 // abandonTurn abandons the activation if it still runs turn only, or whatever it runs if only is nil.
 func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	a.mu.Lock()
-	if only != nil && a.turn.Load() != only {
+	t := only
+	if only == nil {
+		t = a.turn.Swap(nil)
+	} else if !a.turn.CompareAndSwap(only, nil) {
 		a.mu.Unlock()
 		return "" // it returned after all
 	}
 	a.epoch.Add(1)
-	c, t := a.core, a.turn.Swap(nil)
+	c := a.core
 	a.core = nil
 	running := a.running
 	a.running = false
+	if b := a.taken; b != nil {
+		// The goroutine that took the batch may never come back to it.
+		a.taken = nil
+		a.queue = append(b.revoke(), a.queue...)
+	}
 	var rest []*work
 	if a.sup.killed.Load() {
 		rest, a.queue = a.queue, nil
@@ -384,20 +438,30 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		t.work.fail(err)
 	}
 	if c != nil {
-		c.held.abandon(err)
+		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.space.Fence()
 	}
 	a.dropView()
 	for _, w := range rest {
 		w.fail(err)
 	}
-	if !a.gone {
-		a.requeue(nil)
+	if len(rest) == 0 {
+		a.resume()
 	}
 	return handler
 }
 
-// answer reports an error that tells nothing of the actor's state to whoever waits for w.
+// answer reports why the actor could not be woken to whoever waits for w. That it is not there is news as well, which
+// waits at the gate for the commit that removed it.
 func (a *activation) answer(w *work, err error) {
-	w.fail(a.sup.public(a, w, err))
+	e := a.sup.public(a, w, err)
+	if a.durable.Load() == a.applied.Load() || !a.sup.task(func() {
+		if err := a.pass(a.sup.life, a.applied.Load()); err != nil {
+			w.fail(err)
+			return
+		}
+		w.fail(e)
+	}) {
+		w.fail(e)
+	}
 }

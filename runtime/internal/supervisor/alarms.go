@@ -242,9 +242,14 @@ func (k *alarmClock) fire() (time.Time, error) {
 	// Until the scan is over, every poke is heard: next stands at "never".
 	k.mu.Lock()
 	k.next = 0
+	now := time.Now()
+	for id, at := range k.inFlight {
+		if !at.IsZero() && !at.After(now) {
+			delete(k.inFlight, id) // it may be tried again, if the row still stands
+		}
+	}
 	k.mu.Unlock()
 	var retry time.Time
-	now := time.Now()
 	after := keyspace.AppendWakeTime(nil, 1) // rows due at 0 are for the start only
 	for {
 		rows, err := k.s.store.Wakes(after, unixMS(now), 256)

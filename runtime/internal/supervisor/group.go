@@ -19,6 +19,7 @@ type group struct {
 	changed bool
 	// version is that of the last turn that wrote something.
 	version  engine.Version
+	commit   uint64 // its number among the activation's commits, if changed
 	events   []host.EmittedEvent
 	messages []outgoing
 	sender   *sender // delivers messages
@@ -128,6 +129,9 @@ func (c *core) mark() mark {
 // undo drops everything since m, in the write set and in the group.
 func (c *core) undo(m mark) {
 	c.ws.Rollback(m.at)
+	if d := len(m.stored) - len(c.stored); d != 0 {
+		c.a.sup.memory.resized(c.a, d)
+	}
 	g := c.group
 	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
 	g.wake, g.changed = m.wake, m.changed
@@ -153,27 +157,30 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	a := c.a
 	g.sender = a.sender
 	c.group = &group{a: a}
-	if !g.changed && a.pending.Add(1) == 1 {
+	if c.refused {
+		failAll(g.results, unavailable("an earlier commit of the actor failed"))
+		return
+	}
+	a.pending.Add(1)
+	if !g.changed && a.durable.Load() == a.applied.Load() {
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
-	} else if g.changed {
-		a.pending.Add(1)
 	}
 	g.sender.expect(len(g.messages))
 	declined := false
 	err := a.publish(func() (*view, error) {
+		if g.changed {
+			g.commit = a.applied.Add(1) // before apply, which may tell the gate at once
+		}
 		ok, err := apply(g.durable)
-		if err != nil {
+		declined = err == nil && !ok
+		if g.changed && (err != nil || declined) {
+			a.applied.Add(^uint64(0)) // nobody has seen it
+		}
+		if err != nil || declined || !g.changed || g.destroyed {
 			return nil, err
 		}
-		if !ok {
-			declined = true
-			return nil, nil
-		}
-		if !g.changed || g.destroyed {
-			return nil, nil
-		}
-		return &view{version: g.version, stored: stored, id: c.id}, nil
+		return &view{version: g.version, commit: g.commit, stored: stored, id: c.id}, nil
 	})
 	if declined {
 		a.pending.Add(-1)
@@ -186,7 +193,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	if err != nil {
 		a.pending.Add(-1)
 		g.sender.expect(-len(g.messages))
-		c.broken = true
+		c.broken, c.refused = true, true
 		a.sup.metrics.refused.Inc()
 		failAll(g.results, a.sup.commitError(a, err))
 		return
@@ -226,12 +233,12 @@ func (g *group) durable(err error) {
 		// The batch may or may not be on disk, so nobody may be told that nothing was done.
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
 		a.failWaiters(e)
-		a.pending.Add(-1)
+		a.settled()
 		failAll(g.results, e)
 		return
 	}
 	if g.changed {
-		a.advanceGate(g.version)
+		a.advanceGate(g.commit)
 	}
 	if len(g.events) > 0 {
 		a.sup.hub.publish(a.key, g.events)
@@ -247,7 +254,7 @@ func (g *group) durable(err error) {
 	if g.destroyed {
 		a.sup.hub.end(a.key)
 	}
-	a.pending.Add(-1)
+	a.settled()
 	for i := range g.results {
 		r := &g.results[i]
 		if r.w.claim() {

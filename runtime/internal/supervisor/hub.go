@@ -254,7 +254,7 @@ func (s *stream) catchUp(ctx context.Context) (d host.Delivery, more bool, err e
 		if v := a.acquireView(); v != nil {
 			defer a.releaseView(v)
 			// What the view shows may not be durable yet; like a query, the reader waits at the gate.
-			if err := a.pass(ctx, v.version); err != nil {
+			if err := a.pass(ctx, v.commit); err != nil {
 				return d, false, err
 			}
 			snap, err := a.snapshotOf(v)
@@ -275,6 +275,12 @@ func (s *stream) catchUp(ctx context.Context) (d host.Delivery, more bool, err e
 	}
 	snap := s.s.store.Snapshot(id)
 	defer snap.Close()
+	// What the snapshot shows beyond the disk was committed by an activation that cannot have left since.
+	if a := s.s.find(s.addr); a != nil {
+		if err := a.pass(ctx, a.applied.Load()); err != nil {
+			return d, false, err
+		}
+	}
 	err = read(snap)
 	return d, more, s.publicErr(err)
 }

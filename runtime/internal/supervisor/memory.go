@@ -91,7 +91,9 @@ func (m *memory) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		begun := time.Now()
 		next := m.sweep()
+		took := time.Since(begun)
 		if next.IsZero() {
 			// Nobody is left who may fall asleep. idle starts a sweeper when somebody may; one that came between the
 			// sweep and now is found by sweeping once more.
@@ -109,7 +111,7 @@ func (m *memory) run() {
 			m.active = true
 			m.mu.Unlock()
 		}
-		timer.Reset(max(time.Until(next), time.Millisecond))
+		timer.Reset(max(time.Until(next), time.Millisecond, 20*took)) // at most a twentieth of one core, however many actors
 		select {
 		case <-timer.C:
 		case <-m.wake:
@@ -203,8 +205,13 @@ func (a *activation) askToSleep() bool {
 		return ok
 	}
 	a.mu.Unlock()
-	a.enqueue(&work{kind: workSleep, method: -1, existing: true, finish: func(*work) {}})
+	a.askHook()
 	return true
+}
+
+// askHook has an actor run its sleep hook, and leave memory if it can.
+func (a *activation) askHook() {
+	a.enqueue(&work{kind: workSleep, method: -1, existing: true, finish: func(*work) {}})
 }
 
 func (a *activation) slept(c *core) {
@@ -231,13 +238,20 @@ func (m *memory) sleepAll(ctx context.Context) error {
 			}
 			left++
 			sample = a.String()
-			if resting && !asked[a] {
-				if a.askToSleep() {
-					asked[a] = a.typ.HasSleep
-				}
-			} else if resting && a.pending.Load() == 0 {
-				// The hook has run, or the actor cannot sleep because messages of it wait for a target that does not take
-				// them; they are in the store.
+			if !resting {
+				return
+			}
+			if a.typ.HasSleep && !asked[a] && a.resting() {
+				asked[a] = true
+				a.askHook()
+				return
+			}
+			if !a.typ.HasSleep {
+				a.askToSleep()
+			}
+			if a.pending.Load() == 0 {
+				// It is asleep, or stays because messages of it wait for a target that does not take them; they are in the
+				// store.
 				left--
 			}
 		})
@@ -277,8 +291,33 @@ func (m *memory) ghosts() []*activation {
 // failures remembers actors that could not be woken or keep crashing, so that each is tried again only after a while and
 // operators see why. It is not durable: after a restart every actor gets a fresh chance.
 type failures struct {
-	mu sync.Mutex
-	m  map[string]*host.Failure
+	mu    sync.Mutex
+	m     map[string]*host.Failure
+	crash map[string]int // turns in a row that panicked, of actors that exist
+}
+
+// crashesToFail is how many turns in a row may panic before the actor counts as failed and is left alone for a while.
+const crashesToFail = 5
+
+// crashed counts a turn that panicked.
+func (f *failures) crashed(a *activation, err error) {
+	f.mu.Lock()
+	if f.crash == nil {
+		f.crash = make(map[string]int)
+	}
+	f.crash[a.key]++
+	a.crashes = f.crash[a.key]
+	f.mu.Unlock()
+	if a.crashes >= crashesToFail {
+		f.add(a, err)
+	}
+}
+
+// crashes returns how many turns in a row have panicked.
+func (f *failures) crashes(a *activation) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.crash[a.key]
 }
 
 // A failed actor is tried again after 1 second, doubling up to 5 minutes.
@@ -332,6 +371,7 @@ func (f *failures) clear(a *activation) {
 	f.mu.Lock()
 	_, had := f.m[a.key]
 	delete(f.m, a.key)
+	delete(f.crash, a.key)
 	f.mu.Unlock()
 	if had {
 		a.sup.metrics.failed.Set(float64(f.count()))

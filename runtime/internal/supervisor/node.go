@@ -78,15 +78,10 @@ func (from *caller) extend(ctx context.Context, w *work) error {
 	if t == nil {
 		return errQueryWrites()
 	}
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	if ctx.Done() == nil {
+	if ctx.Done() == nil { // asked before the turn is locked: it may be the turn's own
 		w.ctx = t // a call without a deadline of its own has the turn's
 	}
-	t.mark = t.c.flush(t.mark)
-	return nil
+	return t.flush()
 }
 
 // Destroy implements host.Node.

@@ -18,11 +18,16 @@ import (
 
 // perform runs one item of the mailbox to the point where only its commit is missing.
 func (c *core) perform(w *work) {
+	c.a.sleepSoon = false
 	switch w.kind {
 	case workCall:
 		c.call(w)
 	case workWake:
-		c.respond(w, nil, c.exist(w))
+		err := c.exist(w)
+		if err == nil && !c.group.changed {
+			c.a.ensureView(c)
+		}
+		c.respond(w, nil, err)
 	case workAlarm:
 		c.fireAlarm(w)
 	case workDeliver:
@@ -32,7 +37,7 @@ func (c *core) perform(w *work) {
 	case workPin:
 		c.pin(w)
 	case workRecover:
-		c.respond(w, nil, c.recover())
+		c.respond(w, nil, c.recover(w))
 	case workPurge:
 		c.purge(w)
 	case workSleep:
@@ -46,7 +51,8 @@ func (c *core) perform(w *work) {
 func (c *core) respond(w *work, out []byte, err error) {
 	w.leave()
 	if err == errAbandoned || c.gone() {
-		return // the abandonment answered
+		w.fail(unavailable("the actor was restarted")) // if the abandonment came between two turns, and could not answer
+		return
 	}
 	r := result{w: w, out: out, version: c.version()}
 	if err != nil {
@@ -111,8 +117,11 @@ func (c *core) together(turns func() error) error {
 	c.creating = true
 	err := turns()
 	c.creating = false
-	if err != nil && !c.broken && !c.gone() {
+	if err != nil && !c.gone() {
 		c.undo(before)
+		if c.broken {
+			return err
+		}
 		if lerr := c.reload(); lerr != nil {
 			c.broken = true
 		}
@@ -142,7 +151,7 @@ func (c *core) exist(w *work) error {
 	if w.existing {
 		return notFound(c.a.addr)
 	}
-	_, err := c.create(&work{kind: workCall, method: -1, ctx: w.ctx, traceparent: w.traceparent, chain: w.chain})
+	_, err := c.create(&work{kind: workCall, method: -1, ctx: w.ctx, traceparent: w.traceparent, chain: w.chain, of: w})
 	return err
 }
 
@@ -193,7 +202,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 			t.deadline = d
 		}
 	}
-	t.from = caller{a: a, turn: t, depth: w.chain, traceparent: w.traceparent}
+	t.from = caller{a: a, turn: t, waiter: t, depth: w.chain, traceparent: w.traceparent}
 	a.turn.Store(t)
 	a.sup.watchdog.watch()
 	out, crashed, err := guard(t, fn)
@@ -209,7 +218,10 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	if err == nil {
 		if err = c.seal(t, instance, out); err == nil {
 			c.group.turns++
-			a.crashes = 0
+			if a.crashes > 0 && instance && w.kind != workWake {
+				a.crashes = 0
+				a.sup.failures.clear(a)
+			}
 			a.typ.metrics.turn(took, nil)
 			return out, nil
 		}
@@ -220,12 +232,10 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 		return nil, err
 	}
 	if crashed {
-		// The handler left its instance in an unknown state: the turns before it are committed, and the actor is rebuilt.
-		a.crashes++
-		c.commit()
+		// The handler left its instance in an unknown state: the actor is rebuilt, once the turns before it are committed.
 		c.broken = true
-		if a.crashes >= crashesToFail {
-			a.sup.failures.add(a, err)
+		if c.exists && !c.creating && w.kind != workWake {
+			a.sup.failures.crashed(a, err)
 		}
 		a.sup.publishLife(a, c, "crashed", err.Error())
 		return nil, err
@@ -236,9 +246,6 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	return nil, err
 }
 
-// crashesToFail is how many turns in a row may panic before the actor counts as failed and is left alone for a while.
-const crashesToFail = 5
-
 // guard calls a handler and turns a panic, or a handler that ends its goroutine, into an error.
 func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, err error) {
 	returned := false
@@ -247,7 +254,9 @@ func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, e
 			out, crashed, err = nil, true, t.a.sup.crashed(t.a, t.handler, p)
 		} else if !returned {
 			// runtime.Goexit cannot be stopped; the turn is undone by a goroutine of its own.
-			go t.a.abandon(host.Errorf(host.Crashed, "the handler %s ended its goroutine", t.handler))
+			t.a.sup.task(func() {
+				t.a.abandonTurn(t, host.Errorf(host.Crashed, "the handler %s ended its goroutine", t.handler))
+			})
 		}
 	}()
 	out, err = fn(t)
@@ -331,7 +340,7 @@ func (c *core) saveState(t *turn) error {
 	typ := c.a.typ
 	buf := c.a.sup.states.get()
 	defer c.a.sup.states.put(buf)
-	value, err := c.inst.Save(appendStateHeader(*buf, typ.StateVersion))
+	value, err := c.save(*buf)
 	if err != nil {
 		return err
 	}
@@ -352,8 +361,22 @@ func (c *core) saveState(t *turn) error {
 	return nil
 }
 
+// save encodes the state, after the header.
+func (c *core) save(dst []byte) (value []byte, err error) {
+	defer c.shield("Save", &err)
+	return c.inst.Save(appendStateHeader(dst, c.a.typ.StateVersion))
+}
+
+// shield turns a panic of the code that encodes, decodes or migrates the state into an error.
+func (c *core) shield(what string, err *error) {
+	if p := recover(); p != nil {
+		*err = c.a.sup.crashed(c.a, c.a.typ.Type+"."+what, p)
+	}
+}
+
 // reload puts the instance back to the last turn that succeeded.
-func (c *core) reload() error {
+func (c *core) reload() (err error) {
+	defer c.shield("Load", &err)
 	if c.stored == nil {
 		return c.inst.Load(c.a.typ.StateVersion, nil)
 	}
@@ -485,6 +508,9 @@ func (c *core) replay(w *work) (result, bool, error) {
 	if err != nil || !ok {
 		return result{}, false, err
 	}
+	if e.Expire != 0 && e.Expire <= unixMS(time.Now()) {
+		return result{}, false, nil // the write set's clock still stands at the last turn
+	}
 	var r replyRecord
 	if err := decodeRecord(e.Value, &r); err != nil {
 		return result{}, false, err
@@ -568,9 +594,9 @@ func (s *Supervisor) submitted(t *actorType, addr host.Address, w *work, from *c
 		if a == nil {
 			return nil, unavailable("the node is shutting down")
 		}
-		if from != nil && from.turn != nil {
+		if from != nil && from.waiter != nil {
 			w.waits = &s.waits
-			if err := s.waits.enter(from.a, a, w); err != nil {
+			if err := s.waits.enter(from.waiter.a, a, w); err != nil {
 				return nil, err
 			}
 		}

@@ -126,6 +126,11 @@ func errQueryWrites() error {
 
 // query answers a query on the goroutine of its caller.
 func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *host.Request, from *caller) (reply host.Reply, err error) {
+	if from != nil && from.turn != nil {
+		if err := from.turn.flush(); err != nil {
+			return host.Reply{}, err
+		}
+	}
 	var v *view
 	a := s.find(req.Address)
 	if a != nil {
@@ -141,19 +146,19 @@ func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *h
 	r := &reader{Context: ctx, a: a, v: v}
 	r.from = caller{a: a, traceparent: req.Traceparent}
 	if from != nil {
-		r.from.depth = from.depth + 1
+		r.from.depth, r.from.waiter = from.depth+1, from.waiter
 		if r.from.traceparent == "" {
 			r.from.traceparent = from.traceparent
 		}
 	}
 	a.touch()
 	out, err := a.runQuery(r, method, req)
-	version := v.version
+	version, commit := v.version, v.commit
 	r.close()
 	if err != nil {
 		err = s.public(a, &work{kind: workCall, method: method}, err)
 	}
-	if perr := a.pass(ctx, version); perr != nil {
+	if perr := a.pass(ctx, commit); perr != nil {
 		return host.Reply{}, perr
 	}
 	t.metrics.query(err)
@@ -180,6 +185,15 @@ func (a *activation) runQuery(r *reader, method int, req *host.Request) (out []b
 // rouse wakes the actor, creating it if need be, and returns when it has a view.
 func (s *Supervisor) rouse(ctx context.Context, t *actorType, req *host.Request, from *caller) (*activation, error) {
 	w := s.pool.get()
-	w.kind, w.ctx, w.existing, w.method = workWake, ctx, req.Existing, -1
+	w.kind, w.ctx, w.existing, w.method, w.traceparent = workWake, ctx, req.Existing, -1, req.Traceparent
+	if from != nil {
+		w.chain = from.depth + 1
+		if w.traceparent == "" {
+			w.traceparent = from.traceparent
+		}
+		if from.waiter != nil && ctx.Done() == nil {
+			w.ctx = from.waiter
+		}
+	}
 	return s.submit(ctx, t, req.Address, w, from)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,8 +30,9 @@ type sender struct {
 	id       keyspace.ActorID
 	loaded   bool
 	channels map[string]*channel
+	room     int // how many channels there may be before those that are idle are forgotten
 	pending  int // messages in all channels and on their way to being settled
-	failed   int // messages moved aside in this life
+	settling int // of these, messages whose rows a turn removed that is not durable yet
 }
 
 // A channel is the messages to one target.
@@ -44,6 +46,9 @@ type channel struct {
 	incarnation keyspace.ActorID
 	asOf        uint64
 }
+
+// minChannels is how many idle channels a sender may always keep, for the incarnations that they know.
+const minChannels = 256
 
 // maxDelivery is how many messages one run carries.
 const maxDelivery = 64
@@ -76,6 +81,10 @@ func (s *sender) channel(addr host.Address) *channel {
 	if ch == nil {
 		if s.channels == nil {
 			s.channels = make(map[string]*channel)
+		}
+		if len(s.channels) >= s.room {
+			maps.DeleteFunc(s.channels, func(_ string, ch *channel) bool { return !ch.busy && len(ch.queue) == 0 })
+			s.room = max(minChannels, 2*len(s.channels))
 		}
 		ch = &channel{addr: addr}
 		s.channels[string(key)] = ch
@@ -247,7 +256,7 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 		case owner.sup.draining.Load() && host.CodeOf(d.err) == host.Unavailable:
 			s.mu.Unlock()
 			if len(set.handled) > 0 {
-				s.post(&work{kind: workSettle, method: -1, settle: set})
+				s.settle(set)
 			}
 			return // the messages stay in the store until the next start
 		default:
@@ -265,7 +274,7 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 	}
 	s.mu.Unlock()
 	if len(set.handled)+len(set.failed) > 0 {
-		s.post(&work{kind: workSettle, method: -1, settle: set})
+		s.settle(set)
 	}
 	switch {
 	case repin:
@@ -300,7 +309,7 @@ func (s *sender) pin(ch *channel) {
 		}
 		wait := time.Duration(0)
 		if w.err != nil {
-			wait = sendRetryMin
+			wait = settleRetry
 		}
 		s.current().sup.later(wait, func() { s.send(ch) })
 	}})
@@ -383,7 +392,7 @@ func (c *core) settle(w *work) {
 	s := c.a.sender
 	n := len(set.handled) + len(set.failed)
 	s.mu.Lock()
-	last := s.pending == n && len(c.group.messages) == 0 // no other message is in a row, durable or on its way there
+	last := s.pending-s.settling == n && len(c.group.messages) == 0 // no other message is in a row, durable or on its way there
 	s.mu.Unlock()
 	_, err := c.internal(w, "settle", func(h *turn) error {
 		for _, seq := range set.handled {
@@ -404,19 +413,40 @@ func (c *core) settle(w *work) {
 		}
 		return nil
 	})
-	if err == errAbandoned || c.gone() {
-		return
+	if err == nil {
+		s.mu.Lock()
+		s.settling += n
+		set.done = true
+		s.mu.Unlock()
 	}
-	if err != nil {
-		// The rows stand; the messages are known to the receiver, so delivering them again does nothing but settle them.
-		c.a.sup.public(c.a, w, err)
-	}
-	s.mu.Lock()
-	s.pending -= n
-	s.failed += len(set.failed)
-	s.mu.Unlock()
 	c.respond(w, nil, err)
 }
+
+// settle has the actor settle messages, and asks again until that is durable: until then their rows stand, and a message
+// that was moved aside would be taken for handled if a later one overtook it.
+func (s *sender) settle(set *settlement) {
+	n := len(set.handled) + len(set.failed)
+	s.post(&work{kind: workSettle, method: -1, settle: set, finish: func(w *work) {
+		s.mu.Lock()
+		if set.done {
+			s.settling -= n
+			set.done = false
+		}
+		if w.err == nil {
+			s.pending -= n
+		}
+		owner := s.owner
+		s.mu.Unlock()
+		if w.err != nil {
+			owner.sup.later(settleRetry, func() { s.settle(set) })
+		} else if owner.vacant.Load() {
+			owner.sup.task(owner.vacate)
+		}
+	}})
+}
+
+// settleRetry is how long a settlement, or the recovery of messages, that failed waits for its next attempt.
+const settleRetry = time.Second
 
 // moveAside puts a message that cannot be handled where operators find it.
 func (c *core) moveAside(h *turn, f failedSend) error {
@@ -433,18 +463,21 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 	c.a.sup.metrics.sendsFailed.Inc()
 	c.a.sup.logger.Warn("message moved aside", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key,
 		"target", formatAddress(f.message.record.address()), "method", f.message.record.Method, "code", e.Code, "reason", e.Message)
+	if c.a.ghost {
+		return nil // nothing of a destroyed actor is kept
+	}
 	return c.ws.Put(keyspace.AppendFailedSend(nil, f.message.seq), rec, engine.PutOptions{})
 }
 
 // recover takes up the messages that were pending when the node last stopped.
-func (c *core) recover() error {
+func (c *core) recover(w *work) error {
 	if err := c.a.sender.load(c); err != nil {
 		return err
 	}
 	if c.a.sender.active() {
 		return nil
 	}
-	_, err := c.internal(&work{kind: workRecover, method: -1}, "recover", func(h *turn) error {
+	_, err := c.internal(w, "recover", func(h *turn) error {
 		c.ws.ClearWake(0, keyspace.WakeSends, "", "")
 		h.wrote = true
 		h.destroy = c.a.ghost
@@ -456,8 +489,8 @@ func (c *core) recover() error {
 // receive handles a run of messages from another actor, each in a turn of its own, and stops at the first that fails.
 func (c *core) receive(w *work) {
 	d := w.deliver
-	if c.exists && c.id != d.target {
-		// The actor was destroyed since, or somebody else made it before the first message could.
+	if c.id != d.target {
+		// The actor was destroyed since, or somebody else made it, or is about to, before the first message could.
 		if _, dead, err := c.a.sup.store.Tombstone(d.target); err != nil {
 			d.err = err
 		} else if dead {
@@ -505,7 +538,7 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 		if err := c.exist(w); err != nil {
 			return err
 		}
-		item := &work{kind: workDeliver, method: i, deliver: w.deliver, traceparent: m.record.Traceparent}
+		item := &work{kind: workDeliver, method: i, deliver: w.deliver, traceparent: m.record.Traceparent, of: w}
 		_, err := c.run(item, t.Methods[i].Handler, func(h *turn) ([]byte, error) {
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return nil, err
@@ -544,7 +577,12 @@ func (s *Supervisor) recoverSends() {
 
 // recoverSender wakes one actor for its messages, or what is left of a destroyed one.
 func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
-	w := &work{kind: workRecover, method: -1, existing: true, finish: func(*work) { done() }}
+	w := &work{kind: workRecover, method: -1, existing: true, finish: func(w *work) {
+		done()
+		if w.err != nil && !s.draining.Load() {
+			s.later(settleRetry, func() { s.recoverSender(row, func() {}) })
+		}
+	}}
 	ident, _, ok, err := s.store.Identity(row.ID)
 	ghost := false
 	if err == nil && !ok {

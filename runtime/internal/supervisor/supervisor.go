@@ -90,8 +90,9 @@ func (t *tasks) done() {
 	}
 }
 
-// close lets no more goroutines start and waits for those that did.
-func (t *tasks) close() {
+// close lets no more goroutines start and waits for those that did, but not longer than grace, because a handler that does
+// not return cannot be ended. It returns how many are left.
+func (t *tasks) close(grace time.Duration) int {
 	t.mu.Lock()
 	t.closed = true
 	t.idle = make(chan struct{})
@@ -100,7 +101,16 @@ func (t *tasks) close() {
 		close(idle)
 	}
 	t.mu.Unlock()
-	<-idle
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return 0
+	case <-timer.C:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.n
+	}
 }
 
 // An actorType is a behavior with what the supervisor derives from it once.
@@ -201,7 +211,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("supervisor: handlers did not return: %v", stuck))
 	}
 	s.workers.close()
-	s.tasks.close()
+	if n := s.tasks.close(s.options.TurnGrace); n > 0 {
+		err = errors.Join(err, fmt.Errorf("supervisor: %d goroutines of handlers that ignore their deadline are left behind", n))
+	}
 	return err
 }
 
@@ -221,7 +233,7 @@ func (s *Supervisor) Kill() {
 	s.hub.close()
 	s.abandonAll()
 	s.workers.close()
-	s.tasks.close()
+	s.tasks.close(s.options.TurnGrace)
 }
 
 // abandonAll gives up every activation and returns the handlers that are still running.

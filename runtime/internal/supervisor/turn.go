@@ -19,6 +19,7 @@ type turnKey struct{}
 type caller struct {
 	a           *activation
 	turn        *turn // nil for a query
+	waiter      *turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
 	depth       int
 	traceparent string
 }
@@ -88,6 +89,16 @@ func (t *turn) enter() error {
 		t.mu.Unlock()
 		return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 	}
+	return nil
+}
+
+// flush commits the turns before this one, because this one is about to wait for somebody else.
+func (t *turn) flush() error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	t.mark = t.c.flush(t.mark)
 	return nil
 }
 

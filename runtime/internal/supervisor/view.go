@@ -16,6 +16,7 @@ import (
 // view while queries hold it. Either way it shows exactly the view's version.
 type view struct {
 	version engine.Version
+	commit  uint64 // the commit that must be durable before what the view shows may leave
 	stored  []byte
 	id      keyspace.ActorID
 
@@ -78,6 +79,15 @@ func (a *activation) publish(apply func() (*view, error)) error {
 	return err
 }
 
+// ensureView gives queries a view of an awake actor that lost it when an earlier goroutine gave the actor up.
+func (a *activation) ensureView(c *core) {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if a.view == nil {
+		a.view = &view{version: c.space.Head().Version, commit: a.applied.Load(), stored: c.stored, id: c.id}
+	}
+}
+
 // dropView leaves queries without a view; those that hold one keep it.
 func (a *activation) dropView() {
 	a.viewMu.Lock()
@@ -108,19 +118,19 @@ func decodeState(t *actorType, stored []byte) (any, error) {
 	return t.Decode(version, blob)
 }
 
-// gateWaiter is a reader that waits until a version is durable.
+// gateWaiter is a reader that waits until a commit is durable.
 type gateWaiter struct {
-	version engine.Version
-	ready   chan error
+	commit uint64
+	ready  chan error
 }
 
-// pass waits until version is durable: the reply gate of queries.
-func (a *activation) pass(ctx context.Context, version engine.Version) error {
-	if engine.Version(a.durable.Load()) >= version {
+// pass waits until a commit is durable: the reply gate of queries.
+func (a *activation) pass(ctx context.Context, commit uint64) error {
+	if a.durable.Load() >= commit {
 		return nil
 	}
 	a.gateMu.Lock()
-	if engine.Version(a.durable.Load()) >= version {
+	if a.durable.Load() >= commit {
 		a.gateMu.Unlock()
 		return nil
 	}
@@ -128,7 +138,7 @@ func (a *activation) pass(ctx context.Context, version engine.Version) error {
 		a.gateMu.Unlock()
 		return err
 	}
-	w := gateWaiter{version: version, ready: make(chan error, 1)}
+	w := gateWaiter{commit: commit, ready: make(chan error, 1)}
 	a.blocked = append(a.blocked, w)
 	a.gateMu.Unlock()
 	select {
@@ -139,17 +149,17 @@ func (a *activation) pass(ctx context.Context, version engine.Version) error {
 	}
 }
 
-// advanceGate records that version is durable and lets readers pass.
-func (a *activation) advanceGate(version engine.Version) {
-	if uint64(version) <= a.durable.Load() {
-		return
-	}
+// advanceGate records that a commit is durable and lets readers pass.
+func (a *activation) advanceGate(commit uint64) {
 	a.gateMu.Lock()
 	defer a.gateMu.Unlock()
-	a.durable.Store(uint64(version))
+	if commit <= a.durable.Load() {
+		return
+	}
+	a.durable.Store(commit)
 	kept := a.blocked[:0]
 	for _, w := range a.blocked {
-		if w.version <= version {
+		if w.commit <= commit {
 			w.ready <- nil
 		} else {
 			kept = append(kept, w)

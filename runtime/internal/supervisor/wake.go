@@ -17,6 +17,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	if err := a.sup.failures.blocked(a); err != nil {
 		return nil, err
 	}
+	a.crashes = a.sup.failures.crashes(a)
 	c, err := a.open(epoch, w)
 	if err != nil {
 		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
@@ -36,29 +37,28 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 		return nil, errAbandoned
 	}
 	a.core = c
-	a.mu.Unlock()
 	a.sup.memory.woke(a, len(c.stored))
+	a.mu.Unlock()
 	if !c.exists || a.ghost {
 		return c, nil
 	}
 	head := c.space.Head()
 	a.viewMu.Lock()
-	a.view = &view{version: head.Version, stored: c.stored, id: c.id}
+	a.view = &view{version: head.Version, commit: a.applied.Load(), stored: c.stored, id: c.id}
 	a.viewMu.Unlock()
-	if a.pending.Load() == 0 {
-		a.advanceGate(head.Version)
-	}
 	if err := c.wakeHook(w); err != nil {
 		if err == errAbandoned {
+			c.space.Close()
 			return nil, err
 		}
-		c.commit()
 		a.teardown(c)
 		e := a.sup.public(a, w, err)
 		a.sup.failures.add(a, e)
 		return nil, a.sup.failures.blocked(a)
 	}
-	a.sup.failures.clear(a)
+	if a.crashes == 0 {
+		a.sup.failures.clear(a)
+	} // else a turn has to succeed first
 	a.sup.publishLife(a, c, "woke", "")
 	return c, nil
 }
@@ -155,7 +155,8 @@ func destroyedError(addr host.Address) *host.Error {
 
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.
 func (c *core) wakeHook(w *work) error {
-	_, err := c.run(&work{kind: workWake, method: -1, ctx: w.ctx}, "OnWake", func(h *turn) ([]byte, error) {
+	// Not under the caller's deadline: the actor wakes for everybody who waits, and for those to come.
+	_, err := c.run(&work{kind: workWake, method: -1, traceparent: w.traceparent, chain: w.chain, of: w}, "OnWake", func(h *turn) ([]byte, error) {
 		return nil, c.inst.Wake(h)
 	})
 	return err
@@ -171,9 +172,7 @@ func (c *core) sleep(w *work) {
 			c.a.sup.public(c.a, w, err) // logged; the actor sleeps all the same
 		}
 	}
-	c.a.mu.Lock()
 	c.a.sleepSoon = true
-	c.a.mu.Unlock()
 	c.respond(w, nil, nil)
 }
 
@@ -194,7 +193,18 @@ func (c *core) destroy(w *work) {
 // outlive the actor until they are handled: their rows stay under the old id.
 func (c *core) sealDestroy(t *turn) error {
 	a := c.a
+	if a.ghost {
+		if err := c.ws.Destroy(); err != nil {
+			return err
+		}
+		c.group.changed, c.group.destroyed, c.group.version = true, true, t.version
+		c.ended = true
+		return nil
+	}
 	if err := a.sender.load(c); err != nil {
+		return err
+	}
+	if err := c.lastEvents(t); err != nil {
 		return err
 	}
 	for _, due := range c.wakeRows() {
@@ -222,6 +232,28 @@ func (c *core) sealDestroy(t *turn) error {
 	g := c.group
 	g.changed, g.destroyed, g.version = true, true, t.version
 	c.ended = true
+	return nil
+}
+
+// lastEvents hands what a turn emitted that destroys its actor to the subscribers; it is not kept.
+func (c *core) lastEvents(t *turn) error {
+	if len(t.events) == 0 {
+		return nil
+	}
+	if c.events < 0 {
+		n, err := lastEvent(c.ws)
+		if err != nil {
+			return err
+		}
+		c.events = int64(n)
+	}
+	for _, e := range t.events {
+		c.events++
+		c.group.events = append(c.group.events, host.EmittedEvent{
+			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
+			Time: timeMS(unixMS(t.start)), Data: e.data,
+		})
+	}
 	return nil
 }
 

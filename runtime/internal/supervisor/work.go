@@ -48,6 +48,9 @@ type work struct {
 	chain          int // how many calls deep
 	enqueued       time.Time
 
+	// of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
+	of *work
+
 	alarm   *alarmFiring
 	deliver *delivery
 	settle  *settlement
@@ -104,6 +107,10 @@ func (w *work) release() {
 
 // fail reports an error that depends on nothing uncommitted.
 func (w *work) fail(err error) {
+	if w.of != nil {
+		w.of.fail(err)
+		return
+	}
 	w.leave()
 	if w.claim() {
 		w.err = err
@@ -156,6 +163,7 @@ type settlement struct {
 	handled []uint64
 	failed  []failedSend
 	channel *channel
+	done    bool // a turn removed the rows; guarded by sender.mu
 }
 
 // A failedSend is a message to be moved aside.

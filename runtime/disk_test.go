@@ -1,0 +1,194 @@
+package runtime_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime"
+)
+
+var errDisk = errors.New("the disk is broken")
+
+// reading is a query that returns the count.
+var reading = query(func(b bot, _ *actor.ReadContext) (string, error) { return string(rune('0' + b.N)), nil })
+
+// TestNothingLeavesBeforeItIsDurable holds the sync of the log up and then makes it fail.
+func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
+		ctx := t.Context()
+		ref := bots.Ref(rt, "a")
+		for range 3 {
+			if _, err := run.Call(ctx, ref, named(add(1))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stream, err := rt.Subscribe(ctx, botA, host.Subscription{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		hold := make(chan struct{})
+		n.disk.Fail(func(op, path string) error {
+			if op == "sync" && strings.HasSuffix(path, ".log") {
+				<-hold
+				return errDisk
+			}
+			return nil
+		})
+		var mu sync.Mutex
+		answers := make(map[string]error)
+		var wg sync.WaitGroup
+		start := func(name string, f func() error) {
+			wg.Go(func() {
+				err := f()
+				mu.Lock()
+				defer mu.Unlock()
+				answers[name] = err
+			})
+			synctest.Wait()
+		}
+		call := func(f action) func() error {
+			return func() error { _, err := run.Call(ctx, ref, named(f)); return err }
+		}
+		start("write", call(func(b *bot, ctx *actor.Context) (string, error) {
+			b.N++
+			said.Emit(ctx, "x")
+			return "", deliver.Send(ctx, bots.Ref(ctx, "b"), note{From: "a", N: 1})
+		}))
+		start("read turn", call(func(b *bot, _ *actor.Context) (string, error) { return string(rune('0' + b.N)), nil }))
+		start("error that shows state", call(func(b *bot, _ *actor.Context) (string, error) { return "", errRefused }))
+		start("query", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
+		start("event", func() error { _, err := stream.Next(ctx); return err })
+		start("resumed event", func() error {
+			s, err := rt.Subscribe(ctx, botA, host.Subscription{Resume: true})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			_, err = s.Next(ctx)
+			return err
+		})
+		start("crash", call(func(b *bot, _ *actor.Context) (string, error) { panic("boom") }))
+		start("query after a crash", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
+		start("destroy", func() error { return bots.Destroy(ctx, rt, "a") })
+		start("not found", func() error { _, err := run.Call(ctx, ref, named(add(1)), actor.Existing()); return err })
+		start("successor", call(add(1)))
+		start("successor's query", func() error { _, err := ask.Call(ctx, ref, named(reading)); return err })
+		mu.Lock()
+		for name, err := range answers {
+			t.Errorf("%s was answered before the disk was: %v", name, err)
+		}
+		mu.Unlock()
+		close(hold)
+		synctest.Wait()
+		if _, err := rt.Lookup(ctx, host.Address{Type: "bot", Key: []string{"b"}}); err == nil {
+			t.Error("the message left")
+		}
+		mu.Lock()
+		for name, err := range answers {
+			var e *actor.Error
+			if errors.As(err, &e); e == nil || e.Code != actor.Unavailable {
+				t.Errorf("%s: %v", name, err)
+			} else if name == "write" && e.Retryable {
+				t.Errorf("%s: the caller is told that nothing was done, which nobody knows", name)
+			}
+		}
+		mu.Unlock()
+		// The store is read-only now: what was never durable must not show, not even after the actor left memory.
+		for range 2 {
+			if _, err := run.Call(ctx, ref, named(add(0))); actor.CodeOf(err) != actor.Unavailable {
+				t.Errorf("a turn on what was never durable: %v", err)
+			}
+			if _, err := ask.Call(ctx, ref, named(reading)); actor.CodeOf(err) != actor.Unavailable {
+				t.Errorf("a query on what was never durable: %v", err)
+			}
+			time.Sleep(time.Hour)
+		}
+		if rt.Err() == nil {
+			t.Error("the node says that it is well")
+		}
+		rt.Close()
+		wg.Wait()
+	})
+}
+
+func TestFullDiskRefusesWritesAndReadsGoOn(t *testing.T) {
+	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+		mustDo(t, h, "a", add(1))
+		h.Disk().SetFree(0)
+		time.Sleep(2 * time.Second)
+		for range 3 {
+			_, err := do(h, "a", add(1))
+			if e := wantCode(t, err, actor.Unavailable); !e.Retryable || e.Metadata["reason"] != "disk_full" {
+				t.Fatalf("%+v", e)
+			}
+			if look(t, h, "a").N != 1 {
+				t.Fatal("a refused write shows")
+			}
+			if got := mustDo(t, h, "a", add(0)); got != "1" {
+				t.Fatal(got)
+			}
+		}
+		h.Disk().SetFree(1 << 40)
+		time.Sleep(2 * time.Second)
+		if got := mustDo(t, h, "a", add(1)); got != "2" {
+			t.Fatal(got)
+		}
+	})
+}
+
+// TestCommitThatIsRefusedInTheMiddleOfATurnIsNotMadeLater: the turns before a turn that blocks are committed alone. If
+// that is refused, their callers are told so, and the actor must not commit them with a later turn.
+func TestCommitThatIsRefusedInTheMiddleOfATurnIsNotMadeLater(t *testing.T) {
+	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+		mustDo(t, h, "a", add(0))
+		mustDo(t, h, "b", add(0))
+		var wg sync.WaitGroup
+		release := make(chan struct{})
+		wg.Go(func() { mustDo(t, h, "a", func(*bot, *actor.Context) (string, error) { <-release; return "", nil }) })
+		synctest.Wait()
+		var first, second error
+		wg.Go(func() { _, first = do(h, "a", add(1)) })
+		synctest.Wait()
+		wg.Go(func() {
+			_, second = do(h, "a", func(b *bot, ctx *actor.Context) (string, error) {
+				b.N += 10
+				_, err := run.Call(ctx, bots.Ref(ctx, "b"), named(add(0)))
+				h.Disk().SetFree(1 << 40)
+				time.Sleep(2 * time.Second)
+				return "", err
+			})
+		})
+		synctest.Wait()
+		h.Disk().SetFree(0)
+		time.Sleep(2 * time.Second)
+		close(release)
+		wg.Wait()
+		wantCode(t, first, actor.Unavailable)
+		wantCode(t, second, actor.Unavailable)
+		h.Crash()
+		if n := look(t, h, "a").N; n != 0 {
+			t.Fatalf("N is %d although both callers were told that nothing was done", n)
+		}
+	})
+}
+
+func TestTwoNodesOnOneDirectoryAreRefused(t *testing.T) {
+	n := newNode(t)
+	rt := n.open(t, nil)
+	defer rt.Close()
+	_, err := runtime.Open(t.Context(), runtime.Options{Dir: "data", Disk: n.disk, Actors: []actor.Definition{botDefinition(actor.Spec[bot]{})}})
+	if !errors.Is(err, engine.ErrLocked) {
+		t.Fatalf("the second node: %v", err)
+	}
+}
