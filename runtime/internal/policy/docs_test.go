@@ -55,6 +55,7 @@ func TestGuaranteesNameTestsThatExist(t *testing.T) {
 // TestLinksInDocsResolve checks the relative links of every page.
 func TestLinksInDocsResolve(t *testing.T) {
 	top := root(t)
+	code := regexp.MustCompile("(?s)```.*?```|`[^`]*`")
 	link := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
 	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -67,7 +68,7 @@ func TestLinksInDocsResolve(t *testing.T) {
 			return nil
 		}
 		page, err := os.ReadFile(file)
-		for _, m := range link.FindAllStringSubmatch(string(page), -1) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(page), ""), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
