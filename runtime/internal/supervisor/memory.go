@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // memory bounds what awake actors take: it puts actors to sleep that were idle for their type's time, and the least
@@ -24,14 +25,14 @@ type memory struct {
 	once   sync.Once
 	mu     sync.Mutex
 	active bool
-	ghost  map[*activation]bool
+	ghost  map[*activation]keyspace.ActorID
 }
 
 // awakeOverhead is what an awake actor counts for beside its state.
 const awakeOverhead = 2 << 10
 
 func (m *memory) init(s *Supervisor) {
-	m.s, m.wake, m.quit, m.ghost = s, make(chan struct{}, 1), make(chan struct{}), make(map[*activation]bool)
+	m.s, m.wake, m.quit, m.ghost = s, make(chan struct{}, 1), make(chan struct{}), make(map[*activation]keyspace.ActorID)
 }
 
 func (m *memory) stop() { m.once.Do(func() { close(m.quit) }) }
@@ -266,10 +267,17 @@ func (m *memory) sleepAll(ctx context.Context) error {
 	}
 }
 
-func (m *memory) addGhost(a *activation) {
+// addGhost notes the remains of an actor; false means that it has some already.
+func (m *memory) addGhost(a *activation, id keyspace.ActorID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ghost[a] = true
+	for _, other := range m.ghost {
+		if other == id {
+			return false
+		}
+	}
+	m.ghost[a] = id
+	return true
 }
 
 func (m *memory) dropGhost(a *activation) {

@@ -579,7 +579,7 @@ func (s *Supervisor) recoverSends() {
 func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
 	w := &work{kind: workRecover, method: -1, existing: true, finish: func(w *work) {
 		done()
-		if w.err != nil && !s.draining.Load() {
+		if w.err != nil && host.CodeOf(w.err) != host.NotFound && !s.draining.Load() {
 			s.later(settleRetry, func() { s.recoverSender(row, func() {}) })
 		}
 	}}
@@ -606,7 +606,10 @@ func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
 	case ghost:
 		a := newActivation(s, t, host.Address{Type: ident.Type, Key: ident.Key}, "")
 		a.ghost, a.sender.id = true, row.ID
-		s.memory.addGhost(a)
+		if !s.memory.addGhost(a, row.ID) {
+			done() // it was destroyed since the start, and its messages are on their way
+			return
+		}
 		if err := a.enqueue(w); err != nil {
 			done()
 		}

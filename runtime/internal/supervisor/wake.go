@@ -100,6 +100,9 @@ func (a *activation) open(epoch uint64, w *work) (*core, error) {
 		}
 	}
 	if c.space, err = s.store.OpenSpace(c.id); err != nil {
+		if a.ghost && errors.Is(err, engine.ErrDestroyed) {
+			err = notFound(a.addr) // nothing remains
+		}
 		return nil, err
 	}
 	c.ws = c.space.Writes()
@@ -260,22 +263,56 @@ func (c *core) lastEvents(t *turn) error {
 // finishDestroy commits a group whose last turn destroyed the actor. Messages of the actor that are still on their way
 // are handed to a ghost, which keeps the old id until they are settled.
 func (c *core) finishDestroy() {
-	a := c.a
-	sender := a.sender
+	a, sender := c.a, c.a.sender
+	var ghost *activation
+	if c.remains {
+		// It takes over before the commit, because what becomes of messages may come back as soon as that is made, and
+		// runs only after it.
+		ghost = newActivation(a.sup, a.typ, a.addr, "")
+		ghost.ghost, ghost.sender, ghost.running = true, sender, true
+		a.sup.busy.Add(1)
+		a.sup.memory.addGhost(ghost, c.id)
+		sender.handOver(ghost)
+	}
 	c.commit()
-	if c.broken {
+	if c.refused {
+		if ghost != nil {
+			sender.handOver(a)
+			ghost.disband(a)
+		}
 		return
 	}
 	c.broken = true // the next work for the address begins a new incarnation
 	a.sup.destroys.Add(1)
-	if a.ghost || !c.remains {
-		return
+	if ghost != nil {
+		a.sender = newSender(a)
+		ghost.mu.Lock()
+		held := ghost.running && !ghost.gone
+		ghost.running = false
+		ghost.mu.Unlock()
+		if held {
+			a.sup.busy.Add(-1)
+			ghost.resume()
+		}
 	}
-	ghost := newActivation(a.sup, a.typ, a.addr, "")
-	ghost.ghost = true
-	a.sup.memory.addGhost(ghost)
-	ghost.sender, a.sender = sender, newSender(a)
-	sender.handOver(ghost)
+}
+
+// disband ends a ghost that never ran, because the actor lives on.
+func (a *activation) disband(owner *activation) {
+	a.mu.Lock()
+	held := a.running && !a.gone
+	queue := a.queue
+	a.queue, a.running, a.gone = nil, false, true
+	a.mu.Unlock()
+	if held {
+		a.sup.busy.Add(-1)
+	}
+	a.sup.memory.dropGhost(a)
+	for _, w := range queue {
+		if err := owner.enqueue(w); err != nil {
+			w.fail(err)
+		}
+	}
 }
 
 // wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
