@@ -136,7 +136,7 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 		after, err := base64.RawURLEncoding.DecodeString(q.Cursor)
 		if err != nil || len(after) <= len(start) || string(after[:len(start)]) != string(start) {
 			if err != nil || string(after) != string(start) {
-				return ActorsPage{}, fmt.Errorf("engine: cursor %q does not belong to this query", q.Cursor)
+				return ActorsPage{}, fmt.Errorf("%w: %q", ErrCursor, q.Cursor)
 			}
 		}
 		start = append(after, 0)

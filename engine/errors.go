@@ -38,6 +38,9 @@ var (
 	// this one, has the directory open.
 	ErrLocked = errors.New("engine: the directory is in use by another process")
 
+	// ErrCursor is returned by Actors for a cursor that is not of an earlier page of the same query.
+	ErrCursor = errors.New("engine: the cursor does not belong to this query")
+
 	// ErrReserved is returned for a write to a key that the engine maintains
 	// itself (keyspace.KindExpiry), and for an empty key.
 	ErrReserved = errors.New("engine: the key is reserved")

@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	gort "runtime"
 	"slices"
@@ -353,4 +354,45 @@ func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
 	if per > 2560 {
 		t.Errorf("%d bytes per awake idle actor", per)
 	}
+}
+
+func TestActorThatDoesNotWakeSaysWhyAndCanStillBeDestroyed(t *testing.T) {
+	refuse := false
+	spec := actor.Spec[bot]{
+		OnWake: func(*bot, *actor.Context) error {
+			if refuse {
+				return errors.New("the licence server is gone")
+			}
+			return nil
+		},
+	}
+	with(t, spec, func(t *testing.T, h *actortest.Harness) {
+		ctx := context.Background()
+		mustDo(t, h, "a", add(1))
+		before := h.Status("bot", "a").ID
+		refuse = true
+		h.Restart()
+		for range 2 { // the second time while it is left alone
+			_, err := do(h, "a", add(1))
+			if e := wantCode(t, err, actor.ActorFailed); strings.Contains(e.Error(), "licence") {
+				t.Fatalf("the cause crossed to a caller: %v", e)
+			}
+		}
+		if st := h.Status("bot", "a"); st.Failure == nil || !strings.Contains(st.Failure.Reason, "licence server is gone") {
+			t.Fatalf("the status does not say why: %+v", st)
+		}
+		if err := h.Destroy(ctx, host.Address{Type: "bot", Key: []string{"a"}}); err != nil {
+			t.Fatal(err)
+		}
+		if keys := h.Inspect("bot", "a"); len(keys) != 0 {
+			t.Fatalf("%d keys are left", len(keys))
+		}
+		refuse = false
+		if got := mustDo(t, h, "a", add(1)); got != "1" {
+			t.Fatalf("the successor starts at %s", got)
+		}
+		if st := h.Status("bot", "a"); st.ID == before || st.Failure != nil {
+			t.Fatalf("%+v", st)
+		}
+	})
 }

@@ -35,6 +35,8 @@ type Program struct {
 	Name string
 	// Actors are the actor types that the node hosts.
 	Actors []actor.Definition
+	// Dir is where the data is unless the flag or the configuration says otherwise; "" means DefaultDir.
+	Dir string
 	// Flags, if not nil, adds flags to those of Run.
 	Flags func(*flag.FlagSet)
 	// Started, if not nil, runs once the node serves. Its context ends with the program. When it returns ErrStop the
@@ -128,7 +130,7 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	fs.SetOutput(stderr)
 	var f Options
 	fs.StringVar(&f.Listen, "listen", DefaultListen, "`address` of the HTTP gateway; port 0 picks a free one")
-	fs.StringVar(&f.Dir, "data", DefaultDir, "`directory` of the data")
+	fs.StringVar(&f.Dir, "data", or(p.Dir, DefaultDir), "`directory` of the data")
 	fs.StringVar(&f.NATSListen, "nats-listen", "", "run a NATS server in the process and listen on this `address`")
 	fs.StringVar(&f.NATSURL, "nats-url", "", "publish changes to, and take calls from, the NATS server at this `url`")
 	path := fs.String("config", "", "TOML `file` with these and more settings")
@@ -149,7 +151,7 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	if fs.NArg() > 0 {
 		return Options{}, &usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	}
-	o := Options{Listen: DefaultListen, Dir: DefaultDir}
+	o := Options{Listen: DefaultListen, Dir: f.Dir}
 	if *path != "" {
 		c, err := readConfig(*path)
 		if err != nil {

@@ -104,7 +104,7 @@ func (r *Runtime) startNATS(ctx context.Context) error {
 			ServerName: "cairn", Logger: o.Logger,
 		})
 		if err != nil {
-			return fmt.Errorf("runtime: start NATS: %w", err)
+			return fmt.Errorf("runtime: start NATS on %s; choose another address with --nats-listen: %w", o.NATSListen, err)
 		}
 		p.Dial = r.local.Connect
 	case o.NATSURL != "":
@@ -267,6 +267,9 @@ func (r *Runtime) Addr() string {
 	}
 	return r.listener.Addr().String()
 }
+
+// Dir returns the directory of the data.
+func (r *Runtime) Dir() string { return r.options.Dir }
 
 // NATSURL returns the URL of the NATS server in the process, or the one that was configured, or "".
 func (r *Runtime) NATSURL() string {

@@ -5,6 +5,9 @@
 // time.Sleep(24*time.Hour) lets a day of alarms fire in microseconds. [Harness.Crash] is a power cut: memory is lost, and
 // so is every write that was not synced. [Harness.Restart] is a clean stop and start.
 //
+// What costs real time is the store's own housekeeping, which ticks ten times a second: a virtual day takes about half a
+// second, so tests should sleep for days rather than months.
+//
 // A Harness is an actor.Node, so contracts are called through it as through a runtime. Goroutines of the test are in the
 // bubble too; network connections are not possible there.
 package actortest

@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -35,13 +35,13 @@ func Run(t *testing.T, f func(t *testing.T, h *Harness), definitions ...actor.De
 func (c Config) Run(t *testing.T, f func(t *testing.T, h *Harness), definitions ...actor.Definition) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &Harness{t: t, config: c, definitions: definitions, disk: engine.NewDisk()}
+		h := &Harness{t: t, config: c, definitions: definitions, turn: make(chan struct{}, 1)}
 		seed := c.Seed
 		if seed == 0 {
 			seed = 1
 		}
 		h.random = rand.New(rand.NewPCG(seed, seed))
-		h.start()
+		h.start(engine.NewDisk())
 		defer h.stop()
 		f(t, h)
 	})
@@ -55,16 +55,23 @@ type Harness struct {
 	definitions []actor.Definition
 	random      *rand.Rand
 
-	mu   sync.RWMutex
+	// turn is held by Crash and Restart. It is a channel because they let virtual time pass, which a test that waits for a
+	// mutex would prevent.
+	turn chan struct{}
+	node atomic.Pointer[node]
+}
+
+// A node is what a Harness runs, on what disk.
+type node struct {
 	disk *engine.Disk
 	rt   *runtime.Runtime
 }
 
-// start opens a node on the disk.
-func (h *Harness) start() {
+// start opens a node on a disk.
+func (h *Harness) start(disk *engine.Disk) {
 	h.t.Helper()
 	o := runtime.Options{
-		Dir: "data", Disk: h.disk, Actors: h.definitions,
+		Dir: "data", Disk: disk, Actors: h.definitions,
 		Logger: slog.New(slog.NewTextHandler(h.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if h.config.Options != nil {
@@ -74,67 +81,57 @@ func (h *Harness) start() {
 	if err != nil {
 		h.t.Fatalf("actortest: start the node: %v", err)
 	}
-	h.rt = rt
+	h.node.Store(&node{disk: disk, rt: rt})
 }
 
 func (h *Harness) stop() {
-	if h.rt == nil {
+	if h.node.Load() == nil {
 		return
 	}
-	if err := h.rt.Close(); err != nil {
+	if err := h.Runtime().Close(); err != nil {
 		h.t.Errorf("actortest: stop the node: %v", err)
 	}
 }
 
 // Runtime returns the node that runs now. A crash or restart replaces it.
-func (h *Harness) Runtime() *runtime.Runtime {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.rt
-}
+func (h *Harness) Runtime() *runtime.Runtime { return h.node.Load().rt }
 
 // Crash cuts the power and starts a new node on what is left: everything in memory is lost, and so is every write that
 // was not synced. Calls in flight fail with code Unavailable. Definitions, if given, replace those of the node, as a
 // deploy does.
 func (h *Harness) Crash(definitions ...actor.Definition) {
 	h.t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	left, err := h.rt.Crash(h.random.Uint64(), h.config.UnsyncedPercent)
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	left, err := h.Runtime().Crash(h.random.Uint64(), h.config.UnsyncedPercent)
 	if err != nil {
 		h.t.Fatalf("actortest: crash: %v", err)
 	}
-	h.disk, h.rt = left, nil
-	h.deploy(definitions)
+	h.deploy(left, definitions)
 }
 
 // Restart stops the node cleanly and starts a new one on its data. Definitions, if given, replace those of the node, as a
 // deploy does.
 func (h *Harness) Restart(definitions ...actor.Definition) {
 	h.t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.rt.Close(); err != nil {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	if err := h.Runtime().Close(); err != nil {
 		h.t.Fatalf("actortest: stop the node: %v", err)
 	}
-	h.rt = nil
-	h.deploy(definitions)
+	h.deploy(h.Disk(), definitions)
 }
 
-func (h *Harness) deploy(definitions []actor.Definition) {
+func (h *Harness) deploy(disk *engine.Disk, definitions []actor.Definition) {
 	h.t.Helper()
 	if len(definitions) > 0 {
 		h.definitions = definitions
 	}
-	h.start()
+	h.start(disk)
 }
 
 // Disk returns the memory disk of the node that runs now, to make it fail or fill up.
-func (h *Harness) Disk() *engine.Disk {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.disk
-}
+func (h *Harness) Disk() *engine.Disk { return h.node.Load().disk }
 
 // Settle waits until the node has nothing to do but wait for time to pass: messages are handled, alarms that are due have
 // fired.

@@ -66,7 +66,8 @@ type Status struct {
 	Type  string   `json:"type"`
 	Key   []string `json:"key"`
 	State State    `json:"state"`
-	// Version counts the actor's turns that wrote something, Generation its activations that did.
+	// Version counts the turns that wrote something, the runtime's own for the actor among them: settling messages, moving
+	// alarms. Generation counts the activations that wrote.
 	Version    uint64 `json:"version"`
 	Generation uint64 `json:"generation"`
 	// Keys and Bytes are exact: the number of stored keys, and the sum of keys and values.
@@ -88,6 +89,7 @@ type Status struct {
 
 // A Failure says why an actor does not run.
 type Failure struct {
+	// Reason is the cause in words, for operators: unlike the errors of calls it may show what a hook or migration said.
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`
 	Attempts int       `json:"attempts"`

@@ -26,6 +26,7 @@ func main() {
 	a := app{stdout: os.Stdout, stderr: os.Stderr}
 	runtime.Program{
 		Name:    "flights",
+		Dir:     defaultDir,
 		Actors:  traffic.Definitions(),
 		Flags:   a.flags,
 		Started: a.started,
@@ -39,17 +40,12 @@ type app struct {
 	once    bool
 	flights int
 	rate    int
-	dir     func() string
 }
 
 func (a *app) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&a.once, "once", false, "exit after the table instead of serving on")
 	fs.IntVar(&a.flights, "flights", 0, "replay only the first `n` flights; 0 for all")
 	fs.IntVar(&a.rate, "rate", 0, "replay `n` flights a second; 0 for as fast as possible")
-	dir := fs.Lookup("data")
-	dir.DefValue = defaultDir
-	fs.Set(dir.Name, defaultDir)
-	a.dir = dir.Value.String
 }
 
 // started replays the flights once the node serves.
@@ -115,7 +111,7 @@ func (a *app) started(ctx context.Context, rt *runtime.Runtime) error {
 // next says what to do now.
 func (a *app) next(rt *runtime.Runtime, s *survey) {
 	if a.once {
-		fmt.Fprintf(a.stderr, "\nThe data is in %s. Run again without --once to look around: nothing is imported twice.\n", a.dir())
+		fmt.Fprintf(a.stderr, "\nThe data is in %s. Run again without --once to look around: nothing is imported twice.\n", rt.Dir())
 		return
 	}
 	airport := "ORD"
@@ -142,5 +138,5 @@ func (a *app) next(rt *runtime.Runtime, s *survey) {
 		try("the events of all airports, over NATS (github.com/nats-io/natscli)",
 			"nats --server %s subscribe 'cairn.default.event.airport.>'", nats)
 	}
-	fmt.Fprintf(a.stderr, "\nThe data is in %s. Stop with Ctrl-C, or kill -9: the next run finds everything.\n", a.dir())
+	fmt.Fprintf(a.stderr, "\nThe data is in %s. Stop with Ctrl-C, or kill -9: the next run finds everything.\n", rt.Dir())
 }

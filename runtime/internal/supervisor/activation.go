@@ -86,6 +86,8 @@ type core struct {
 	refused bool
 	// ended: the actor is destroyed by the commit under way; remains: messages of it outlive it.
 	ended, remains bool
+	// bare: the core has neither state nor code; it serves to destroy an actor that does not wake.
+	bare bool
 }
 
 func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *activation {

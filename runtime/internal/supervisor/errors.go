@@ -48,6 +48,8 @@ func publicError(err error) (e *host.Error, id string) {
 	case errors.As(err, &quota):
 		return host.Errorf(host.QuotaExceeded, "the actor's storage quota of %d bytes is used up", quota.Limit).
 			With("limit", strconv.FormatInt(quota.Limit, 10)).With("actual", strconv.FormatInt(quota.Need, 10)), ""
+	case errors.Is(err, engine.ErrCursor):
+		return host.Errorf(host.InvalidArgument, "the cursor does not belong to this query"), ""
 	case errors.Is(err, engine.ErrDiskFull):
 		return unavailable("the disk is nearly full: writes are refused, reads go on").With("reason", "disk_full"), ""
 	case errors.Is(err, engine.ErrReadOnly):

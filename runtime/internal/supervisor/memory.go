@@ -300,8 +300,15 @@ func (m *memory) ghosts() []*activation {
 // operators see why. It is not durable: after a restart every actor gets a fresh chance.
 type failures struct {
 	mu    sync.Mutex
-	m     map[string]*host.Failure
+	m     map[string]*failure
 	crash map[string]int // turns in a row that panicked, of actors that exist
+}
+
+// A failure is why an actor does not run: as operators see it in the actor's status, with the cause, and what its callers
+// are told.
+type failure struct {
+	host.Failure
+	public string
 }
 
 // crashesToFail is how many turns in a row may panic before the actor counts as failed and is left alone for a while.
@@ -317,7 +324,7 @@ func (f *failures) crashed(a *activation, err error) {
 	a.crashes = f.crash[a.key]
 	f.mu.Unlock()
 	if a.crashes >= crashesToFail {
-		f.add(a, err)
+		f.add(a, err, err)
 	}
 }
 
@@ -334,23 +341,23 @@ const (
 	failureRetryMax = 5 * time.Minute
 )
 
-func (f *failures) add(a *activation, err error) {
-	e, _ := publicError(err)
-	reason := e.Error()
+// add counts a failure of an actor. public is what callers are told of cause.
+func (f *failures) add(a *activation, public, cause error) {
+	reason := cause.Error()
 	f.mu.Lock()
 	if f.m == nil {
-		f.m = make(map[string]*host.Failure)
+		f.m = make(map[string]*failure)
 	}
 	now := time.Now()
 	x := f.m[a.key]
 	if x == nil {
-		x = &host.Failure{Since: now.UTC()}
+		x = &failure{Failure: host.Failure{Since: now.UTC()}}
 		f.m[a.key] = x
 	}
-	x.Reason = reason
+	x.Reason, x.public = reason, public.Error()
 	x.Attempts++
 	x.RetryAt = now.Add(backoff(x.Attempts, failureRetryMin, failureRetryMax)).UTC()
-	c := *x
+	c := x.Failure
 	f.mu.Unlock()
 	a.sup.metrics.failed.Set(float64(f.count()))
 	a.sup.logger.Error("actor failed", "actor_type", a.addr.Type, "actor_key", a.addr.Key, "reason", reason, "attempts", c.Attempts, "retry_at", c.RetryAt)
@@ -371,8 +378,8 @@ func (f *failures) blocked(a *activation) error {
 	if x == nil || !time.Now().Before(x.RetryAt) {
 		return nil
 	}
-	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.Reason).
-		With("reason", x.Reason).With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
+	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.public).
+		With("reason", x.public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
 }
 
 func (f *failures) clear(a *activation) {
@@ -395,6 +402,6 @@ func (f *failures) of(addr host.Address) *host.Failure {
 	if x == nil {
 		return nil
 	}
-	c := *x
+	c := x.Failure
 	return &c
 }

@@ -260,7 +260,7 @@ func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, e
 		}
 	}()
 	out, err = fn(t)
-	if err == nil && t.destroyed() && !t.a.ghost {
+	if err == nil && t.destroyed() && !t.a.ghost && !t.c.bare {
 		err = t.c.inst.Destroy(t)
 	}
 	returned = true

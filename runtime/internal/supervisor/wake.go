@@ -15,30 +15,30 @@ import (
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	if err := a.sup.failures.blocked(a); err != nil {
+		if w.kind == workDestroy {
+			return a.wakeBare(epoch, w)
+		}
 		return nil, err
 	}
 	a.crashes = a.sup.failures.crashes(a)
-	c, err := a.open(epoch, w)
+	c, err := a.open(epoch, w, false)
 	if err != nil {
 		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
 			e := a.sup.public(a, w, err)
 			if e.Code != host.Unavailable {
-				a.sup.failures.add(a, e)
+				a.sup.failures.add(a, e, err)
+				if w.kind == workDestroy {
+					return a.wakeBare(epoch, w)
+				}
 				return nil, a.sup.failures.blocked(a)
 			}
 			return nil, e
 		}
 		return nil, err
 	}
-	a.mu.Lock()
-	if a.epoch.Load() != epoch {
-		a.mu.Unlock()
-		c.space.Close()
+	if !a.adopt(epoch, c) {
 		return nil, errAbandoned
 	}
-	a.core = c
-	a.sup.memory.woke(a, len(c.stored))
-	a.mu.Unlock()
 	if !c.exists || a.ghost {
 		return c, nil
 	}
@@ -52,14 +52,42 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 			return nil, err
 		}
 		a.teardown(c)
-		e := a.sup.public(a, w, err)
-		a.sup.failures.add(a, e)
+		a.sup.failures.add(a, a.sup.public(a, w, err), err)
+		if w.kind == workDestroy {
+			return a.wakeBare(epoch, w)
+		}
 		return nil, a.sup.failures.blocked(a)
 	}
 	if a.crashes == 0 {
 		a.sup.failures.clear(a)
 	} // else a turn has to succeed first
 	a.sup.publishLife(a, c, "woke", "")
+	return c, nil
+}
+
+// adopt makes c the core; false, and c is closed, if the activation was taken away from the caller.
+func (a *activation) adopt(epoch uint64, c *core) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.epoch.Load() != epoch {
+		c.space.Close()
+		return false
+	}
+	a.core = c
+	a.sup.memory.woke(a, len(c.stored))
+	return true
+}
+
+// wakeBare opens an actor that does not wake, without its state and without its code, so that it can still be destroyed.
+func (a *activation) wakeBare(epoch uint64, w *work) (*core, error) {
+	c, err := a.open(epoch, w, true)
+	if err != nil {
+		return nil, err
+	}
+	if !a.adopt(epoch, c) {
+		return nil, errAbandoned
+	}
+	a.sup.logger.Warn("an actor that does not wake is destroyed without its hook", "actor_type", a.addr.Type, "actor_key", a.addr.Key)
 	return c, nil
 }
 
@@ -72,8 +100,8 @@ func fatalToWake(err error) bool {
 	return true
 }
 
-// open reads what a core consists of.
-func (a *activation) open(epoch uint64, w *work) (*core, error) {
+// open reads what a core consists of; of a bare one, nothing but what the store needs.
+func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 	s := a.sup
 	c := &core{a: a, epoch: epoch, events: -1, group: &group{a: a}, inst: a.typ.New()}
 	var ok bool
@@ -112,6 +140,10 @@ func (a *activation) open(epoch uint64, w *work) (*core, error) {
 	}
 	c.ident = host.Identity{Type: a.addr.Type, Key: a.addr.Key, ID: c.id.String()}
 	a.sender.bind(c.id)
+	if c.bare = bare; bare {
+		c.exists = ok
+		return c, nil
+	}
 	if err := c.load(ok); err != nil {
 		c.space.Close()
 		return nil, err
@@ -185,10 +217,19 @@ func (c *core) destroy(w *work) {
 		c.respond(w, nil, notFound(c.a.addr))
 		return
 	}
-	_, err := c.run(w, "OnDestroy", func(h *turn) ([]byte, error) {
-		h.DestroySelf()
-		return nil, nil
-	})
+	var err error
+	if c.bare {
+		_, err = c.internal(w, "destroy", func(h *turn) error {
+			h.wrote, h.destroy = true, true
+			return nil
+		})
+		c.broken = err != nil && !c.gone()
+	} else {
+		_, err = c.run(w, "OnDestroy", func(h *turn) ([]byte, error) {
+			h.DestroySelf()
+			return nil, nil
+		})
+	}
 	c.respond(w, nil, err)
 }
 
@@ -284,6 +325,9 @@ func (c *core) finishDestroy() {
 	}
 	c.broken = true // the next work for the address begins a new incarnation
 	a.sup.destroys.Add(1)
+	if !a.ghost {
+		a.sup.failures.clear(a)
+	}
 	if ghost != nil {
 		a.sender = newSender(a)
 		ghost.mu.Lock()
