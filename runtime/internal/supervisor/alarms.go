@@ -356,3 +356,10 @@ func (k *alarmClock) finished(id string, err error) time.Time {
 	k.inFlight[id] = at
 	return at
 }
+
+// purgeTime is when a key that expires at ms is removed at the latest: at the end of its hour, so that the keys of an
+// hour share one purge. It reads as absent from ms on.
+func purgeTime(ms int64) int64 {
+	const hour = int64(time.Hour / time.Millisecond)
+	return (ms/hour + 1) * hour
+}

@@ -79,3 +79,11 @@ func contextError(ctx context.Context) error {
 	}
 	return host.Errorf(host.Canceled, "the caller gave up")
 }
+
+func notFound(a host.Address) *host.Error {
+	return host.Errorf(host.NotFound, "there is no actor %s", formatAddress(a)).With("actor", formatAddress(a))
+}
+
+func unknownMethod(typ, method string) *host.Error {
+	return host.Errorf(host.UnknownMethod, "actor type %q has no method %q", typ, method).With("type", typ).With("method", method)
+}

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // metrics are the supervisor's own. Handles are resolved once, so that a turn costs a few atomic additions.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -276,4 +277,50 @@ func (s *Supervisor) storeError(err error) error {
 		s.logger.Error("read the store", "error_id", id, "error", err)
 	}
 	return e
+}
+
+// submit posts w and waits for its result; for calls that somebody waits for.
+func (s *Supervisor) submit(ctx context.Context, t *actorType, addr host.Address, w *work, from *caller) (*activation, error) {
+	a, err := s.submitted(t, addr, w, from)
+	if err != nil {
+		return nil, err
+	}
+	if done := ctx.Done(); done != nil {
+		select {
+		case <-w.done:
+		case <-done:
+			w.leave()
+			if w.claim() {
+				return nil, contextError(ctx) // the turn may still run; its result has no taker
+			}
+			<-w.done
+		}
+	} else {
+		<-w.done
+	}
+	return a, w.err
+}
+
+// submitted posts w with its wait edge.
+func (s *Supervisor) submitted(t *actorType, addr host.Address, w *work, from *caller) (*activation, error) {
+	for {
+		a := s.activation(t, addr)
+		if a == nil {
+			return nil, unavailable("the node is shutting down")
+		}
+		if from != nil && from.waiter != nil {
+			w.waits = &s.waits
+			if err := s.waits.enter(from.waiter.a, a, w); err != nil {
+				return nil, err
+			}
+		}
+		err := a.enqueue(w)
+		if err == nil {
+			return a, nil
+		}
+		w.leave()
+		if !errors.Is(err, errGone) {
+			return nil, err
+		}
+	}
 }

@@ -6,9 +6,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The defaults of Options and of host.Limits.

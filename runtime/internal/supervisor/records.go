@@ -4,9 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/fxamacker/cbor/v2"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/fxamacker/cbor/v2"
 )
 
 // recordFormat is the first byte of every value that the supervisor stores, so that a later release can change a record.

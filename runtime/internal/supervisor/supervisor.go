@@ -367,3 +367,16 @@ func (s *Supervisor) Err() error {
 func (s *Supervisor) newID(addr host.Address) keyspace.ActorID {
 	return s.store.NewActorID(s.identity(addr))
 }
+
+// later runs f after d unless the node stops first.
+func (s *Supervisor) later(d time.Duration, f func()) {
+	s.task(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-s.life.Done():
+		}
+	})
+}

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -67,9 +66,6 @@ type emitted struct {
 	event int
 	data  []byte
 }
-
-// maxKVChanges bounds how many changes of the key-value store one turn publishes; the rest are counted in one more.
-const maxKVChanges = 256
 
 // close ends the handler's use of the turn.
 func (t *turn) close() {
@@ -412,60 +408,4 @@ func (t *turn) expireAt(ms int64) {
 	if t.wake == 0 || due < t.wake {
 		t.wake = due
 	}
-}
-
-// change notes a change to publish. data is called only if somebody wants it.
-func (t *turn) change(kind engine.ChangeKind, name string, data func() any) {
-	if t.a.sup.options.Changes == nil {
-		return
-	}
-	t.changes = append(t.changes, engine.Change{Kind: kind, Name: name, Data: changeData(kind, t.version, data())})
-}
-
-// kvChange notes a change of the key-value store.
-//
-// REQUIRES: t.mu
-func (t *turn) kvChange(op string, key, value []byte) {
-	if t.a.sup.options.Changes == nil {
-		return
-	}
-	if t.kvChanges++; t.kvChanges > maxKVChanges {
-		return
-	}
-	t.change(engine.ChangeKV, "", func() any {
-		m := map[string]any{"op": op, "key": keyJSON(key)}
-		if op == "put" {
-			m["size"] = len(value)
-			if len(value) <= maxChangeValue {
-				m["value"] = value
-			}
-		}
-		return m
-	})
-}
-
-func (t *turn) rangeChange(start, end []byte, n int64) {
-	if t.a.sup.options.Changes == nil {
-		return
-	}
-	t.change(engine.ChangeKV, "", func() any {
-		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
-	})
-}
-
-// maxChangeValue bounds the value that a change of the key-value store carries, in bytes.
-const maxChangeValue = 8 << 10
-
-// changeData makes the JSON of a change: what it says, with the version and kind added.
-func changeData(kind engine.ChangeKind, version engine.Version, data any) []byte {
-	m, ok := data.(map[string]any)
-	if !ok {
-		m = map[string]any{"data": data}
-	}
-	m["version"], m["kind"] = version, kind.String()
-	b, err := json.Marshal(m)
-	if err != nil {
-		return []byte(`{}`) // the maps above hold only strings, numbers, times and bytes
-	}
-	return b
 }

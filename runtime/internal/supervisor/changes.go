@@ -1,0 +1,94 @@
+package supervisor
+
+import (
+	"encoding/json"
+
+	"github.com/cairn-run/cairn/engine"
+)
+
+// maxKVChanges bounds how many changes of the key-value store one turn publishes; the rest are counted in one more.
+const maxKVChanges = 256
+
+// change notes a change to publish. data is called only if somebody wants it.
+func (t *turn) change(kind engine.ChangeKind, name string, data func() any) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	t.changes = append(t.changes, engine.Change{Kind: kind, Name: name, Data: changeData(kind, t.version, data())})
+}
+
+// kvChange notes a change of the key-value store.
+//
+// REQUIRES: t.mu
+func (t *turn) kvChange(op string, key, value []byte) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	if t.kvChanges++; t.kvChanges > maxKVChanges {
+		return
+	}
+	t.change(engine.ChangeKV, "", func() any {
+		m := map[string]any{"op": op, "key": keyJSON(key)}
+		if op == "put" {
+			m["size"] = len(value)
+			if len(value) <= maxChangeValue {
+				m["value"] = value
+			}
+		}
+		return m
+	})
+}
+
+func (t *turn) rangeChange(start, end []byte, n int64) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	t.change(engine.ChangeKV, "", func() any {
+		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
+	})
+}
+
+// maxChangeValue bounds the value that a change of the key-value store carries, in bytes.
+const maxChangeValue = 8 << 10
+
+// changeData makes the JSON of a change: what it says, with the version and kind added.
+func changeData(kind engine.ChangeKind, version engine.Version, data any) []byte {
+	m, ok := data.(map[string]any)
+	if !ok {
+		m = map[string]any{"data": data}
+	}
+	m["version"], m["kind"] = version, kind.String()
+	b, err := json.Marshal(m)
+	if err != nil {
+		return []byte(`{}`) // the maps above hold only strings, numbers, times and bytes
+	}
+	return b
+}
+
+// writeChanges puts what is to be published into the outbox.
+func (c *core) writeChanges(t *turn) error {
+	if c.a.sup.options.Changes == nil {
+		return nil
+	}
+	if n := t.kvChanges - maxKVChanges; n > 0 {
+		t.change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": n} })
+	}
+	set := &engine.ChangeSet{
+		ID: c.id, Identity: c.a.sup.identity(c.a.addr), Generation: c.space.Head().Generation, Version: t.version,
+		TimeMS: unixMS(t.start), Traceparent: t.from.traceparent, Changes: make([]engine.Change, 0, len(t.events)+len(t.changes)),
+	}
+	for _, e := range t.events {
+		ev := c.a.typ.Events[e.event]
+		set.Changes = append(set.Changes, engine.Change{Kind: engine.ChangeEvent, Name: ev.Name, Data: e.data, Durable: ev.Durable})
+	}
+	set.Changes = append(set.Changes, t.changes...)
+	if len(set.Changes) == 0 {
+		return nil
+	}
+	p := &pendingChange{set: set}
+	if err := c.ws.Outbox(set.Append(nil), &p.seq); err != nil {
+		return err
+	}
+	c.group.changes = append(c.group.changes, p)
+	return nil
+}

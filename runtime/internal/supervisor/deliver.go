@@ -1,0 +1,193 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// pin rewrites the rows of a channel's waiting messages so that each names the incarnation that it is for: the target as
+// it is now, or the id under which the first of them will create it.
+func (c *core) pin(w *work) {
+	ch := w.settle.channel
+	s := c.a.sender
+	sup := c.a.sup
+	id, ok, err := sup.store.Lookup(sup.identity(ch.addr))
+	if err != nil {
+		c.respond(w, nil, err)
+		return
+	}
+	if !ok {
+		id = sup.newID(ch.addr)
+	}
+	s.mu.Lock()
+	var bound []outgoing
+	for _, m := range ch.queue {
+		if !bytes.Equal(m.record.Target, ch.queue[0].record.Target) {
+			break
+		}
+		m.record.Target = id[:]
+		bound = append(bound, m)
+	}
+	s.mu.Unlock()
+	_, err = c.internal(w, "pin", func(h *turn) error {
+		for _, m := range bound {
+			rec, err := encodeRecord(&m.record)
+			if err != nil {
+				return err
+			}
+			if err := c.ws.Put(keyspace.AppendOutgoing(nil, m.seq), rec, engine.PutOptions{}); err != nil {
+				return err
+			}
+		}
+		h.wrote = true
+		return nil
+	})
+	if err == nil {
+		s.mu.Lock()
+		copy(ch.queue, bound)
+		s.mu.Unlock()
+	}
+	c.respond(w, nil, err)
+}
+
+// settle removes the rows of messages that were handled, and moves those aside that cannot be.
+func (c *core) settle(w *work) {
+	set := w.settle
+	s := c.a.sender
+	n := len(set.handled) + len(set.failed)
+	s.mu.Lock()
+	last := s.pending-s.settling == n && len(c.group.messages) == 0 // no other message is in a row, durable or on its way there
+	s.mu.Unlock()
+	_, err := c.internal(w, "settle", func(h *turn) error {
+		for _, seq := range set.handled {
+			if _, err := c.ws.Delete(keyspace.AppendOutgoing(nil, seq)); err != nil {
+				return err
+			}
+		}
+		for _, f := range set.failed {
+			if err := c.moveAside(h, f); err != nil {
+				return err
+			}
+		}
+		h.wrote = true
+		if last {
+			c.ws.ClearWake(0, keyspace.WakeSends, "", "")
+			c.armed = false
+			h.destroy = c.a.ghost
+		}
+		return nil
+	})
+	if err == nil {
+		s.mu.Lock()
+		s.settling += n
+		set.done = true
+		s.mu.Unlock()
+	}
+	c.respond(w, nil, err)
+}
+
+// moveAside puts a message that cannot be handled where operators find it.
+func (c *core) moveAside(h *turn, f failedSend) error {
+	if _, err := c.ws.Delete(keyspace.AppendOutgoing(nil, f.message.seq)); err != nil {
+		return err
+	}
+	e, _ := publicError(f.err)
+	rec, err := encodeRecord(&failedRecord{
+		Message: f.message.record, Code: string(e.Code), Reason: e.Message, Attempts: f.attempts, Failed: unixMS(h.start),
+	})
+	if err != nil {
+		return err
+	}
+	c.a.sup.metrics.sendsFailed.Inc()
+	c.a.sup.logger.Warn("message moved aside", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key,
+		"target", formatAddress(f.message.record.address()), "method", f.message.record.Method, "code", e.Code, "reason", e.Message)
+	if c.a.ghost {
+		return nil // nothing of a destroyed actor is kept
+	}
+	return c.ws.Put(keyspace.AppendFailedSend(nil, f.message.seq), rec, engine.PutOptions{})
+}
+
+// recover takes up the messages that were pending when the node last stopped.
+func (c *core) recover(w *work) error {
+	if err := c.a.sender.load(c); err != nil {
+		return err
+	}
+	if c.a.sender.active() {
+		return nil
+	}
+	_, err := c.internal(w, "recover", func(h *turn) error {
+		c.ws.ClearWake(0, keyspace.WakeSends, "", "")
+		h.wrote = true
+		h.destroy = c.a.ghost
+		return nil
+	})
+	return err
+}
+
+// receive handles a run of messages from another actor, each in a turn of its own, and stops at the first that fails.
+func (c *core) receive(w *work) {
+	d := w.deliver
+	if c.id != d.target {
+		// The actor was destroyed since, or somebody else made it, or is about to, before the first message could.
+		if _, dead, err := c.a.sup.store.Tombstone(d.target); err != nil {
+			d.err = err
+		} else if dead {
+			d.err = destroyedError(c.a.addr)
+		} else {
+			d.err = errRepin
+		}
+		c.respond(w, nil, nil)
+		return
+	}
+	for i := range d.messages {
+		if err := c.handle(w, d.from, &d.messages[i]); err != nil {
+			if err == errAbandoned || c.gone() {
+				return
+			}
+			d.err = c.a.sup.public(c.a, w, err)
+			break
+		}
+		d.handled++
+		if c.broken || c.ended {
+			break
+		}
+	}
+	c.respond(w, nil, nil)
+}
+
+// handle runs one message in one turn, whose commit also records that it was handled.
+func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
+	key := keyspace.AppendReceived(nil, from)
+	if c.exists {
+		e, ok, err := c.ws.Get(key)
+		if err != nil {
+			return err
+		}
+		if ok && len(e.Value) == 8 && binary.BigEndian.Uint64(e.Value) >= m.seq {
+			return nil // handled before; only the settlement got lost
+		}
+	}
+	t := c.a.typ
+	i, ok := t.methods[m.record.Method]
+	if !ok || t.Methods[i].Kind != host.Action {
+		return unknownMethod(t.Type, m.record.Method)
+	}
+	return c.together(func() error {
+		if err := c.exist(w); err != nil {
+			return err
+		}
+		item := &work{kind: workDeliver, method: i, deliver: w.deliver, traceparent: m.record.Traceparent, of: w}
+		_, err := c.run(item, t.Methods[i].Handler, func(h *turn) ([]byte, error) {
+			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
+				return nil, err
+			}
+			h.wrote = true
+			return c.inst.Act(h, i, host.CBOR, m.record.Input, nil)
+		})
+		return err
+	})
+}

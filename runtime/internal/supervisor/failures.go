@@ -1,0 +1,118 @@
+package supervisor
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// failures remembers actors that could not be woken or keep crashing, so that each is tried again only after a while and
+// operators see why. It is not durable: after a restart every actor gets a fresh chance.
+type failures struct {
+	mu    sync.Mutex
+	m     map[string]*failure
+	crash map[string]int // turns in a row that panicked, of actors that exist
+}
+
+// A failure is why an actor does not run: as operators see it in the actor's status, with the cause, and what its callers
+// are told.
+type failure struct {
+	host.Failure
+	public string
+}
+
+// crashesToFail is how many turns in a row may panic before the actor counts as failed and is left alone for a while.
+const crashesToFail = 5
+
+// crashed counts a turn that panicked.
+func (f *failures) crashed(a *activation, err error) {
+	f.mu.Lock()
+	if f.crash == nil {
+		f.crash = make(map[string]int)
+	}
+	f.crash[a.key]++
+	a.crashes = f.crash[a.key]
+	f.mu.Unlock()
+	if a.crashes >= crashesToFail {
+		f.add(a, err, err)
+	}
+}
+
+// crashes returns how many turns in a row have panicked.
+func (f *failures) crashes(a *activation) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.crash[a.key]
+}
+
+// A failed actor is tried again after 1 second, doubling up to 5 minutes.
+const (
+	failureRetryMin = time.Second
+	failureRetryMax = 5 * time.Minute
+)
+
+// add counts a failure of an actor. public is what callers are told of cause.
+func (f *failures) add(a *activation, public, cause error) {
+	reason := cause.Error()
+	f.mu.Lock()
+	if f.m == nil {
+		f.m = make(map[string]*failure)
+	}
+	now := time.Now()
+	x := f.m[a.key]
+	if x == nil {
+		x = &failure{Failure: host.Failure{Since: now.UTC()}}
+		f.m[a.key] = x
+	}
+	x.Reason, x.public = reason, public.Error()
+	x.Attempts++
+	x.RetryAt = now.Add(backoff(x.Attempts, failureRetryMin, failureRetryMax)).UTC()
+	c := x.Failure
+	f.mu.Unlock()
+	a.sup.metrics.failed.Set(float64(f.count()))
+	a.sup.logger.Error("actor failed", "actor_type", a.addr.Type, "actor_key", a.addr.Key, "reason", reason, "attempts", c.Attempts, "retry_at", c.RetryAt)
+	a.sup.lifeFailed(a, &c)
+}
+
+func (f *failures) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.m)
+}
+
+// blocked returns the error for an actor that must not be tried yet.
+func (f *failures) blocked(a *activation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.m[a.key]
+	if x == nil || !time.Now().Before(x.RetryAt) {
+		return nil
+	}
+	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.public).
+		With("reason", x.public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
+}
+
+func (f *failures) clear(a *activation) {
+	f.mu.Lock()
+	_, had := f.m[a.key]
+	delete(f.m, a.key)
+	delete(f.crash, a.key)
+	f.mu.Unlock()
+	if had {
+		a.sup.metrics.failed.Set(float64(f.count()))
+	}
+}
+
+func (f *failures) of(addr host.Address) *host.Failure {
+	var buf [128]byte
+	key := appendAddress(buf[:0], addr)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.m[string(key)]
+	if x == nil {
+		return nil
+	}
+	c := x.Failure
+	return &c
+}

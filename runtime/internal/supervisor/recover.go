@@ -1,0 +1,76 @@
+package supervisor
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// recoverSends wakes the actors whose messages were pending when the store was last open, a few at a time.
+func (s *Supervisor) recoverSends() {
+	slots := make(chan struct{}, s.options.AlarmConcurrency)
+	var after []byte
+	for {
+		rows, err := s.store.Wakes(after, 0, 256)
+		if err != nil {
+			s.logger.Error("read pending messages", "error", err)
+			return
+		}
+		for _, row := range rows {
+			select {
+			case slots <- struct{}{}:
+			case <-s.life.Done():
+				return
+			}
+			s.recoverSender(row, func() { <-slots })
+		}
+		if len(rows) < 256 {
+			return
+		}
+		after = rows[len(rows)-1].Row
+	}
+}
+
+// recoverSender wakes one actor for its messages, or what is left of a destroyed one.
+func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
+	w := &work{kind: workRecover, method: -1, existing: true, finish: func(w *work) {
+		done()
+		if w.err != nil && host.CodeOf(w.err) != host.NotFound && !s.draining.Load() {
+			s.later(settleRetry, func() { s.recoverSender(row, func() {}) })
+		}
+	}}
+	ident, _, ok, err := s.store.Identity(row.ID)
+	ghost := false
+	if err == nil && !ok {
+		var t engine.Tombstone
+		if t, ghost, err = s.store.Tombstone(row.ID); ghost {
+			ident = t.Identity
+		}
+	}
+	switch t := s.types[ident.Type]; {
+	case err != nil:
+		s.logger.Error("recover pending messages", "actor_id", row.ID.String(), "error", err)
+		done()
+	case !ok && !ghost:
+		if err := s.store.DropWakes([][]byte{row.Row}); err != nil {
+			s.logger.Error("drop a leftover index row", "error", err)
+		}
+		done()
+	case t == nil:
+		s.logger.Warn("messages wait for an actor type that this node does not host", "actor_type", ident.Type)
+		done()
+	case ghost:
+		a := newActivation(s, t, host.Address{Type: ident.Type, Key: ident.Key}, "")
+		a.ghost, a.sender.id = true, row.ID
+		if !s.memory.addGhost(a, row.ID) {
+			done() // it was destroyed since the start, and its messages are on their way
+			return
+		}
+		if err := a.enqueue(w); err != nil {
+			done()
+		}
+	default:
+		if _, err := s.post(t, host.Address{Type: ident.Type, Key: ident.Key}, w); err != nil {
+			done()
+		}
+	}
+}

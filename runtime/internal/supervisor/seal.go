@@ -1,0 +1,185 @@
+package supervisor
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// buffers recycles the buffers in which states are encoded.
+type buffers struct{ p sync.Pool }
+
+func (b *buffers) get() *[]byte {
+	if p, ok := b.p.Get().(*[]byte); ok {
+		return p
+	}
+	return new([]byte)
+}
+
+func (b *buffers) put(p *[]byte) {
+	if cap(*p) <= 1<<20 {
+		*p = (*p)[:0]
+		b.p.Put(p)
+	}
+}
+
+// seal turns what a handler did into writes: the state if it changed, events, messages, the stored reply, the record
+// for the outbox.
+func (c *core) seal(t *turn, instance bool, out []byte) error {
+	if t.destroy {
+		return c.sealDestroy(t)
+	}
+	if instance {
+		if err := c.saveState(t); err != nil {
+			return err
+		}
+	}
+	if !t.wrote {
+		if t.work.idempotencyKey == "" {
+			c.ws.Rollback(t.mark.at) // nothing happened; the version stays
+			return nil
+		}
+	}
+	if key := t.work.idempotencyKey; key != "" && t.work.kind == workCall {
+		if err := c.remember(t, key, out); err != nil {
+			return err
+		}
+	}
+	if err := c.writeEvents(t); err != nil {
+		return err
+	}
+	if err := c.writeMessages(t); err != nil {
+		return err
+	}
+	if err := c.writeChanges(t); err != nil {
+		return err
+	}
+	g := c.group
+	g.changed = true
+	g.version = t.version
+	if t.wake != 0 && (g.wake == 0 || t.wake < g.wake) {
+		g.wake = t.wake
+	}
+	return nil
+}
+
+// stateKey is the logical key of the state.
+var stateKey = keyspace.AppendPersisted(nil)
+
+// saveState writes the state if it differs from what is stored.
+func (c *core) saveState(t *turn) error {
+	typ := c.a.typ
+	buf := c.a.sup.states.get()
+	defer c.a.sup.states.put(buf)
+	value, err := c.save(*buf)
+	if err != nil {
+		return err
+	}
+	*buf = value
+	if bytes.Equal(value, c.stored) {
+		return nil
+	}
+	if n := len(value); n > typ.limits.StateBytes {
+		return tooLarge("state bytes", int64(typ.limits.StateBytes), int64(n))
+	}
+	if err := c.ws.Put(stateKey, value, engine.PutOptions{}); err != nil {
+		return err
+	}
+	c.a.sup.memory.resized(c.a, len(value)-len(c.stored))
+	c.stored = bytes.Clone(value)
+	t.wrote = true
+	t.change(engine.ChangeState, "", func() any { return map[string]any{"size": len(value)} })
+	return nil
+}
+
+// save encodes the state, after the header.
+func (c *core) save(dst []byte) (value []byte, err error) {
+	defer c.shield("Save", &err)
+	return c.inst.Save(appendStateHeader(dst, c.a.typ.StateVersion))
+}
+
+// shield turns a panic of the code that encodes, decodes or migrates the state into an error.
+func (c *core) shield(what string, err *error) {
+	if p := recover(); p != nil {
+		*err = c.a.sup.crashed(c.a, c.a.typ.Type+"."+what, p)
+	}
+}
+
+// reload puts the instance back to the last turn that succeeded.
+func (c *core) reload() (err error) {
+	defer c.shield("Load", &err)
+	if c.stored == nil {
+		return c.inst.Load(c.a.typ.StateVersion, nil)
+	}
+	version, blob, err := splitState(c.stored)
+	if err != nil {
+		return err
+	}
+	return c.inst.Load(version, blob)
+}
+
+// writeEvents adds a turn's events to the kept history, dropping the oldest.
+func (c *core) writeEvents(t *turn) error {
+	if len(t.events) == 0 {
+		return nil
+	}
+	if c.events < 0 {
+		n, err := lastEvent(c.ws)
+		if err != nil {
+			return err
+		}
+		c.events = int64(n)
+	}
+	// At least one event is kept, so that the sequence goes on after a sleep.
+	keep := max(1, int64(c.a.typ.limits.EventHistory))
+	for _, e := range t.events {
+		c.events++
+		ev := host.EmittedEvent{
+			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
+			Time: timeMS(unixMS(t.start)), Data: e.data,
+		}
+		rec, err := encodeRecord(&eventRecord{Name: ev.Name, Version: ev.Version, Time: unixMS(t.start), Data: e.data})
+		if err != nil {
+			return err
+		}
+		if err := c.ws.Put(keyspace.AppendEvent(nil, ev.Sequence), rec, engine.PutOptions{New: true}); err != nil {
+			return err
+		}
+		if old := c.events - keep; old > 0 {
+			if _, err := c.ws.Delete(keyspace.AppendEvent(nil, uint64(old))); err != nil {
+				return err
+			}
+		}
+		c.group.events = append(c.group.events, ev)
+	}
+	return nil
+}
+
+// writeMessages queues a turn's messages to other actors.
+func (c *core) writeMessages(t *turn) error {
+	for i, m := range t.messages {
+		o := outgoing{seq: messageSequence(t.version, i), record: m}
+		rec, err := encodeRecord(&m)
+		if err != nil {
+			return err
+		}
+		if err := c.ws.Put(keyspace.AppendOutgoing(nil, o.seq), rec, engine.PutOptions{New: true}); err != nil {
+			return err
+		}
+		c.group.messages = append(c.group.messages, o)
+	}
+	if len(t.messages) > 0 && !c.armed {
+		c.ws.SetWake(0, keyspace.WakeSends, "", "")
+		c.armed = true
+	}
+	return nil
+}
+
+// messageSequence numbers messages: by the turn that sent them, then by their order in it. It only grows per sender.
+func messageSequence(v engine.Version, i int) uint64 { return uint64(v)<<20 | uint64(i) }
+
+// maxMessages is how many messages a turn may send.
+const maxMessages = 1 << 20
