@@ -165,8 +165,9 @@ func TestOrderHoldsWhileTheServerComesAndGoesAndMemoryOverflows(t *testing.T) {
 			} else {
 				checkGrowing(t, ids) // a server that goes away takes along what its streams had not stored yet
 			}
-			if got := value(t, p.metrics.connects, ""); got < outages {
-				t.Errorf("%v connections", got)
+			// The first outage may begin before there was a connection at all.
+			if got := value(t, p.metrics.connects, ""); got < outages-1 {
+				t.Errorf("%v connections for %d outages", got, outages)
 			}
 		})
 	}
