@@ -185,14 +185,19 @@ func rateOnce(workers, n int, op func(i int)) {
 }
 
 // awake reads the gauge of awake actors.
-func awake(rt *runtime.Runtime) int {
+func awake(rt *runtime.Runtime) int { return int(gauge(rt, "cairn_actors_awake")) }
+
+// gauge reads a metric without labels.
+func gauge(rt *runtime.Runtime, name string) float64 {
 	families, err := rt.Gatherer().Gather()
 	check(err)
 	for _, f := range families {
-		if f.GetName() == "cairn_actors_awake" {
-			return int(f.GetMetric()[0].GetGauge().GetValue())
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
+	fatal(fmt.Errorf("there is no metric %s", name))
 	return 0
 }
 

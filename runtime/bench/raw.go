@@ -16,9 +16,9 @@ type actorRows struct {
 }
 
 var (
-	stateValue = make([]byte, 62)
-	metaValue  = make([]byte, 22)
-	headValue  = make([]byte, 28)
+	stateValue = make([]byte, 55)
+	metaValue  = make([]byte, 14)
+	headValue  = make([]byte, 20)
 )
 
 func rowsFor(i int) actorRows {

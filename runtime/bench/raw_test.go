@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// TestTwinWritesWhatADurableActionWrites compares the bytes of the twin's batch with those that a call adds to the
+// store's commits, so that the ratios compare like with like.
+func TestTwinWritesWhatADurableActionWrites(t *testing.T) {
+	b := &bench{dir: t.TempDir(), time: time.Millisecond}
+	var ours float64
+	b.node(runtime.Options{}, func(rt *runtime.Runtime) {
+		ref := meters.Ref(rt, "one")
+		for range 100 {
+			call(context.Background(), ref)
+		}
+		before := gauge(rt, "cairn_store_commit_bytes_total")
+		for range 100 {
+			call(context.Background(), ref)
+		}
+		ours = (gauge(rt, "cairn_store_commit_bytes_total") - before) / 100
+	})
+	b.pebbleDB(func(db *pebble.DB) {
+		r := rowsFor(1)
+		batch := put(db, &r)
+		defer batch.Close()
+		if twin := float64(batch.Len()); twin < ours-4 || twin > ours+4 {
+			t.Errorf("the twin writes %v bytes, a durable action %v", twin, ours)
+		}
+	})
+}
