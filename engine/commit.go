@@ -113,6 +113,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	}
 	s.metrics.commits.Add(1)
 	s.metrics.commitBytes.Add(uint64(size))
+	s.free.wrote(size)
 	sp.head = next
 	w.committed()
 	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span})

@@ -160,13 +160,19 @@ func (w *WriteSet) hide(start, end []byte) {
 	if end != nil && bytes.Compare(start, end) >= 0 {
 		return
 	}
-	if w.overlay != nil {
-		for _, i := range w.overlay.within(start, end) {
-			sl, _ := w.change(int(i))
-			sl.live, sl.value, sl.meta = false, nil, metadata{}
-		}
-	}
+	w.dropSlots(start, end)
 	w.ranges = addSpan(w.ranges, start, end)
+}
+
+// dropSlots deletes the keys of the slots in a range. It changes no counts.
+func (w *WriteSet) dropSlots(start, end []byte) {
+	if w.overlay == nil {
+		return
+	}
+	for _, i := range w.overlay.within(start, end) {
+		sl, _ := w.change(int(i))
+		sl.live, sl.value, sl.meta = false, nil, metadata{}
+	}
 }
 
 // within returns the slots with keys in [start, end), in order. The result is

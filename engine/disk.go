@@ -115,11 +115,21 @@ type freeSpace struct {
 	dir   string
 	min   uint64
 	start time.Time
-	next  atomic.Int64 // nanoseconds after start
+	next  atomic.Int64  // nanoseconds after start
+	spent atomic.Uint64 // bytes committed since the disk was looked at early
 	full  atomic.Bool
 }
 
 const freeSpaceInterval = time.Second
+
+// wrote counts the bytes of a commit. Many of them make the next commit look at
+// the disk before its time.
+func (f *freeSpace) wrote(n int) {
+	if f.spent.Add(uint64(n)) > f.min/8 {
+		f.spent.Store(0)
+		f.next.Store(0)
+	}
+}
 
 // init sets the watermark; zero means the default for the disk.
 func (f *freeSpace) init(fs vfs.FS, dir string, minimum uint64) {

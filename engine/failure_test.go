@@ -13,18 +13,20 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{MinFreeBytes: 1000})
-		o.Disk.SetFree(5000)
+		o := small(Options{MinFreeBytes: 100_000})
 		s := mustOpen(t, o)
 		defer s.Close()
+		o.Disk.SetFree(500_000)
 		sp := openSpace(t, s, 1)
 		put(t, sp.Writes(), []byte{1}, "before")
 		commit(t, sp)
-		o.Disk.SetFree(999)
+		o.Disk.SetFree(99_999)
 		put(t, sp.Writes(), []byte{1}, "same second")
 		commit(t, sp) // it looks once a second
 		time.Sleep(time.Second)
@@ -38,13 +40,79 @@ func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		sn := sp.Snapshot()
 		wantValue(t, sn, []byte{1}, "same second")
 		sn.Close()
-		o.Disk.SetFree(1000)
+		o.Disk.SetFree(100_000)
 		time.Sleep(time.Second)
 		commit(t, sp)
 		if s.Err() != nil {
 			t.Fatal(s.Err())
 		}
 	})
+}
+
+func TestManyBytesMakeTheStoreLookAtTheDiskBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{MinFreeBytes: 8000})
+		s := mustOpen(t, o)
+		defer s.Close()
+		sp := openSpace(t, s, 1)
+		put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 2000))
+		commit(t, sp)
+		o.Disk.SetFree(7999)
+		put(t, sp.Writes(), []byte{1}, "refused within the second")
+		if _, err := commitWait(sp); !errors.Is(err, ErrDiskFull) {
+			t.Fatalf("commit on a full disk: %v", err)
+		}
+	})
+}
+
+func TestOpenOnAFullDiskIsAnErrorAndNotAWait(t *testing.T) {
+	o := small(Options{})
+	s := mustOpen(t, o)
+	sp := openSpace(t, s, 1)
+	put(t, sp.Writes(), []byte{1}, "kept")
+	commit(t, sp)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Disk.SetFree(4096)
+	if _, err := Open(t.Context(), o); !errors.Is(err, ErrDiskFull) {
+		t.Fatalf("open on a full disk: %v", err)
+	}
+	o.Disk.SetFree(1 << 30)
+	s = mustOpen(t, o)
+	defer s.Close()
+	wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, "kept")
+}
+
+func TestDestroyOfASmallActorLeavesNoRangeTombstone(t *testing.T) {
+	s := openTest(t, small(Options{}))
+	sp := openSpace(t, s, 1)
+	w := sp.Writes()
+	w.Advance(1000)
+	put(t, w, []byte{1}, "state")
+	if err := w.Put([]byte("\x04k"), []byte("v"), PutOptions{ExpireAt: 5000}); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, sp)
+	put(t, w, []byte("\x04new"), "not stored yet")
+	if err := w.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.ranges) != 0 {
+		t.Errorf("%d ranges are deleted: every iterator pays for them", len(w.ranges))
+	}
+	commit(t, sp)
+	if page, err := s.Snapshot(sp.ID()).List(ListQuery{}); err != nil || len(page.Entries) != 0 {
+		t.Errorf("%d keys are left, %v", len(page.Entries), err)
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: keyspace.AppendActorPrefix(nil, sp.ID()), UpperBound: keyspace.Successor(keyspace.AppendActorPrefix(nil, sp.ID()))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		t.Errorf("row %s is left", keyspace.FormatRow(it.Key()))
+	}
 }
 
 func TestWatermarkHasADefaultOnAnyDisk(t *testing.T) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -52,9 +53,11 @@ type destruction struct {
 }
 
 // Destroy removes everything of the actor: all keys but those of the kinds in
-// keep, its name, its identity. A tombstone remains. The rows go as ranges: the
-// cost does not depend on how many there are, except that kept keys are counted.
-// Rows of the wake index stay; see ClearWake.
+// keep, its name, its identity. A tombstone remains. The rows of many keys go as
+// ranges, so that the cost does not depend on how many there are, except that
+// kept keys are counted; those of a few go one by one, because every iterator
+// pays for the range tombstones of a memtable. Rows of the wake index stay; see
+// ClearWake.
 //
 // After it, keys of the kinds in keep can still be written and deleted (messages
 // that the actor sent wait for their targets); every other write returns
@@ -88,24 +91,66 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 		keys, bytes = keys+n, bytes+size
 	}
 
-	w.turn()
-	if !again {
-		d.tombstone.Destroyed, d.tombstone.Version = w.now, w.version
-	}
+	var gaps []span // between the kinds that are kept
 	from := []byte{}
 	for i := range len(d.kept) {
 		start, end := keyspace.KindRange(keyspace.Kind(d.kept[i]))
-		w.hide(from, start)
+		gaps = append(gaps, span{from, start})
 		if from = end; from == nil {
 			break
 		}
 	}
 	if from != nil {
-		w.hide(from, nil)
+		gaps = append(gaps, span{from, nil})
+	}
+	few := w.space.head.Keys <= pointDeletes
+	var stored []found
+	if few {
+		if stored, err = w.storedIn(gaps); err != nil {
+			return err
+		}
+	}
+
+	w.turn()
+	if !again {
+		d.tombstone.Destroyed, d.tombstone.Version = w.now, w.version
+	}
+	for _, g := range gaps {
+		if few {
+			w.dropSlots(g.start, g.end)
+		} else {
+			w.hide(g.start, g.end)
+		}
+	}
+	for _, f := range stored {
+		sl, _ := w.change(w.newSlot(f.key, f.meta, true))
+		sl.index = keyspace.Kind(f.key[0]) == keyspace.KindExpiry
 	}
 	w.keys, w.bytes = keys, bytes
 	w.created, w.destroyed = nil, &d
 	return nil
+}
+
+// storedIn returns what the store has in some ranges under keys that have no slot.
+func (w *WriteSet) storedIn(ranges []span) ([]found, error) {
+	v := w.view()
+	v.overlay = nil
+	var all []found
+	for _, r := range ranges {
+		if r.end != nil && bytes.Compare(r.start, r.end) >= 0 {
+			continue
+		}
+		err := v.each(r.start, r.end, func(key []byte, m *metadata) error {
+			if w.overlay.find(key) < 0 {
+				all = append(all, found{clone(key), *m})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // destruction returns what a Destroy has to remove beside keys, and the kinds

@@ -145,6 +145,16 @@ func (s *Store) open() (err error) {
 			err = errors.Join(err, s.lock.Close())
 		}
 	}()
+	if usage, err := s.guard.GetDiskUsage(dir); err == nil {
+		// Pebble sets aside a log of the size of a memtable for each of its memtables, which a small disk cannot give; and
+		// without room to flush a memtable it would wait in Open for ever.
+		if s.opts.MemTableBytes == DefaultMemTableBytes {
+			s.opts.MemTableBytes = min(DefaultMemTableBytes, max(usage.TotalBytes/64, 1<<20))
+		}
+		if usage.AvailBytes < s.opts.MemTableBytes {
+			return fmt.Errorf("%w: %d bytes are free in %s, and opening may need %d", ErrDiskFull, usage.AvailBytes, dir, s.opts.MemTableBytes)
+		}
+	}
 	options := pebbleOptions(s.opts, s.guard, s)
 	options.Lock = s.lock
 	if s.db, err = openPebble(dir, options); err != nil {
@@ -266,6 +276,18 @@ func (s *Store) Close() error {
 		return failure
 	}
 	return err
+}
+
+// Writable returns nil, or why a commit would be refused now: ErrReadOnly, ErrDiskFull or ErrClosed.
+func (s *Store) Writable() error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.readOnly(); err != nil {
+		return err
+	}
+	return s.free.check()
 }
 
 // Err returns nil, or the error that turned the store read-only. It never

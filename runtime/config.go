@@ -25,10 +25,10 @@ type config struct {
 		Root        string `toml:"root"`
 	} `toml:"nats"`
 	Storage struct {
-		NoSync       bool   `toml:"no_sync"`
-		PlainCommit  bool   `toml:"plain_commit"`
-		CacheBytes   int64  `toml:"cache_bytes"`
-		MinFreeBytes uint64 `toml:"min_free_bytes"`
+		NoSync       bool  `toml:"no_sync"`
+		PlainCommit  bool  `toml:"plain_commit"`
+		CacheBytes   int64 `toml:"cache_bytes"`
+		MinFreeBytes int64 `toml:"min_free_bytes"`
 	} `toml:"storage"`
 	Actors struct {
 		MaxAwake      int   `toml:"max_awake"`
@@ -58,6 +58,12 @@ func readConfig(path string) (config, error) {
 		}
 		return c, fmt.Errorf("configuration %s: unknown keys: %s", path, strings.Join(names, ", "))
 	}
+	if c.Storage.MinFreeBytes < 0 {
+		return c, fmt.Errorf("configuration %s: storage.min_free_bytes is negative", path)
+	}
+	if meta.IsDefined("token") && c.Token == "" {
+		return c, fmt.Errorf("configuration %s: token is empty; leave it out to ask for none", path)
+	}
 	if c.TokenFile != "" {
 		if c.Token != "" {
 			return c, fmt.Errorf("configuration %s: token and token_file exclude each other", path)
@@ -66,7 +72,9 @@ func readConfig(path string) (config, error) {
 		if err != nil {
 			return c, fmt.Errorf("configuration %s: token_file: %w", path, err)
 		}
-		c.Token = strings.TrimSpace(string(b))
+		if c.Token = strings.TrimSpace(string(b)); c.Token == "" {
+			return c, fmt.Errorf("configuration %s: token_file %s is empty", path, c.TokenFile)
+		}
 	}
 	return c, nil
 }
@@ -78,7 +86,7 @@ func (c *config) apply(o *Options) {
 	o.NATSListen, o.NATSURL, o.NATSCredentials = c.NATS.Listen, c.NATS.URL, c.NATS.Credentials
 	o.NATSJetStream, o.NATSRoot = c.NATS.JetStream, c.NATS.Root
 	o.NoSync, o.PlainCommit = c.Storage.NoSync, c.Storage.PlainCommit
-	o.CacheBytes, o.MinFreeBytes = c.Storage.CacheBytes, c.Storage.MinFreeBytes
+	o.CacheBytes, o.MinFreeBytes = c.Storage.CacheBytes, uint64(c.Storage.MinFreeBytes)
 	o.MaxAwake, o.MaxAwakeBytes = c.Actors.MaxAwake, c.Actors.MaxAwakeBytes
 	o.IdleTimeout, o.Limits.TurnTimeout, o.DrainTimeout = c.Actors.IdleTimeout.d, c.Actors.TurnTimeout.d, c.Actors.DrainTimeout.d
 }

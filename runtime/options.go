@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"strings"
 	"time"
 
@@ -70,7 +71,8 @@ type Options struct {
 	// Token, if not "", is demanded of every HTTP request but GET /healthz as "Authorization: Bearer <token>".
 	Token string
 	// Authorize, if not nil, is asked about every HTTP request, after the token. An *actor.Error is passed on to the client;
-	// any other error becomes permission_denied without details.
+	// any other error becomes permission_denied without details. Calls over NATS are not shown to it: who may make them is
+	// for NATS to decide, by credentials and permissions on subjects.
 	Authorize func(ctx context.Context, r AuthRequest) error
 	// AllowedOrigins are the web origins whose pages may use the gateway from a browser; "*" stands for all and demands a
 	// Token or Authorize.
@@ -141,6 +143,9 @@ func (o *Options) Validate() error {
 	if o.Dir == "" && o.Disk == nil {
 		fault("runtime: Options.Dir is empty")
 	}
+	if o.Namespace != "" && !namespacePattern.MatchString(o.Namespace) {
+		fault("runtime: namespace %q is not 1 to 64 letters, digits, \"-\" and \"_\"", o.Namespace)
+	}
 	seen := make(map[string]bool)
 	for _, d := range o.Actors {
 		if err := d.Validate(); err != nil {
@@ -170,6 +175,12 @@ func (o *Options) Validate() error {
 	if n > 1 {
 		fault("runtime: Options.NATSListen, NATSURL and NATSConn exclude each other")
 	}
+	if o.NATSListen != "" && o.Authorize != nil && o.Token == "" {
+		fault("runtime: Options.Authorize is not asked about calls over NATS: with NATSListen set a Token too")
+	}
+	if o.NATSJetStream && n == 0 {
+		fault("runtime: Options.NATSJetStream needs NATSListen, NATSURL or NATSConn")
+	}
 	if o.NATSCredentials != "" && o.NATSURL == "" {
 		fault("runtime: Options.NATSCredentials needs NATSURL")
 	}
@@ -186,6 +197,8 @@ func (o *Options) Validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+var namespacePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // exposed returns an error if an address can be reached from other machines although nothing asks who is there.
 func exposed(name, address string, guarded bool, needs string) error {

@@ -93,7 +93,10 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	if err != nil {
 		return err
 	}
-	attrs := []any{"http", "http://" + rt.Addr(), "data", o.Dir}
+	attrs := []any{"data", o.Dir}
+	if addr := rt.Addr(); addr != "" {
+		attrs = append(attrs, "http", "http://"+addr)
+	}
 	if url := rt.NATSURL(); url != "" {
 		attrs = append(attrs, "nats", url)
 	}

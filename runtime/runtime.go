@@ -218,13 +218,8 @@ func (r *Runtime) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), r.options.DrainTimeout)
 		defer cancel()
 		var faults []error
-		if r.server != nil {
-			if err := r.server.Shutdown(ctx); err != nil {
-				faults = append(faults, fmt.Errorf("runtime: HTTP requests did not finish: %w", err), r.server.Close())
-			}
-			<-r.served
-		}
-		faults = append(faults, r.gateway.Shutdown(ctx), r.supervisor.Close(ctx))
+		r.closeGateway(ctx)
+		faults = append(faults, r.supervisor.Close(ctx))
 		if r.publisher != nil {
 			faults = append(faults, r.publisher.Close(ctx))
 		}
@@ -235,6 +230,23 @@ func (r *Runtime) Close() error {
 		r.closed = errors.Join(faults...)
 	})
 	return r.closed
+}
+
+// closeGateway ends HTTP. Clients that do not send their request or do not read their reply may take a third of the
+// drain's time, so that they cannot keep the actors from finishing theirs; whoever is cut off was not answered.
+func (r *Runtime) closeGateway(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.DrainTimeout/3)
+	defer cancel()
+	if r.server != nil {
+		if err := r.server.Shutdown(ctx); err != nil {
+			r.options.Logger.Warn("HTTP requests did not finish and are cut off", "error", err)
+			r.server.Close()
+		}
+		<-r.served
+	}
+	if err := r.gateway.Shutdown(ctx); err != nil && r.server == nil {
+		r.options.Logger.Warn("event streams did not end", "error", err)
+	}
 }
 
 // Crash stops a node on a memory disk as a power cut would, and returns what is left on the disk: everything that was

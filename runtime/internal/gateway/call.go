@@ -16,7 +16,7 @@ func (x *exchange) call(t *target) {
 		return
 	}
 	op := Call
-	if q.Create {
+	if q.Create || x.label == labelCreate { // a creation creates, whatever the headers say
 		op = Create
 	}
 	if reply, ok := x.run(q, op); ok {

@@ -134,6 +134,7 @@ func TestAuthorizeSeesEveryRequestBeforeItsBody(t *testing.T) {
 	}{
 		{"POST", "/actors/counter/a/b/-/call/add", Call, "counter", "a b", "add", "X: y"},
 		{"POST", "/actors/counter/-/call/create", Create, "counter", "", "create", "If-None-Match: *"},
+		{"POST", "/actors/counter/-/call/create", Create, "counter", "", "create", "X: y"},
 		{"PUT", "/actors/counter/a/-/", Create, "counter", "a", "", "X: y"},
 		{"GET", "/actors/counter/a/-/", Read, "counter", "a", "", "X: y"},
 		{"DELETE", "/actors/counter/a/-/", Destroy, "counter", "a", "", "X: y"},

@@ -418,7 +418,8 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		a.queue = append(b.revoke(), a.queue...)
 	}
 	var rest []*work
-	if a.sup.killed.Load() {
+	ended := a.sup.killed.Load()
+	if ended {
 		rest, a.queue = a.queue, nil
 		a.gone = true
 	}
@@ -429,7 +430,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		a.sup.memory.asleep(a)
 	}
 	a.mu.Unlock()
-	if a.gone {
+	if ended {
 		a.sup.forget(a)
 		a.failWaiters(err)
 	}

@@ -177,8 +177,12 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		if g.changed && (err != nil || declined) {
 			a.applied.Add(^uint64(0)) // nobody has seen it
 		}
-		if err != nil || declined || !g.changed || g.destroyed {
+		if err != nil || declined || !g.changed {
 			return nil, err
+		}
+		if g.destroyed {
+			a.view = nil // whoever learns that the actor is gone must not find it in memory
+			return nil, nil
 		}
 		return &view{version: g.version, commit: g.commit, stored: stored, id: c.id}, nil
 	})
@@ -252,6 +256,7 @@ func (g *group) durable(err error) {
 		g.sender.add(g.messages)
 	}
 	if g.destroyed {
+		a.sup.destroys.Add(1) // before anybody learns of it, and could send to the successor
 		a.sup.hub.end(a.key)
 	}
 	a.settled()

@@ -95,17 +95,20 @@ func (s *sender) channel(addr host.Address) *channel {
 func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	sup := s.owner.sup
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	ch := s.channel(addr)
 	epoch := sup.destroys.Load()
-	if !ch.incarnation.IsZero() && ch.asOf == epoch {
-		return ch.incarnation, nil
+	known, asOf := ch.incarnation, ch.asOf
+	s.mu.Unlock()
+	if !known.IsZero() && asOf == epoch {
+		return known, nil
 	}
-	id, ok, err := sup.store.Lookup(sup.identity(addr))
+	id, ok, err := sup.store.Lookup(sup.identity(addr)) // not under mu, for which the gate would wait
 	if err != nil || !ok {
 		return keyspace.ActorID{}, err
 	}
+	s.mu.Lock()
 	ch.incarnation, ch.asOf = id, epoch
+	s.mu.Unlock()
 	return id, nil
 }
 

@@ -355,12 +355,16 @@ func (s *Supervisor) typeOf(addr host.Address) (*actorType, error) {
 	return t, nil
 }
 
-// Err returns why the supervisor cannot commit, or nil.
+// Err returns why no turn can be committed now, as an *host.Error that may be shown to anyone, or nil.
 func (s *Supervisor) Err() error {
 	if s.draining.Load() {
 		return unavailable("the node is shutting down")
 	}
-	return s.store.Err()
+	if err := s.store.Writable(); err != nil {
+		e, _ := publicError(err)
+		return e
+	}
+	return nil
 }
 
 // newID makes the id of a new incarnation.

@@ -113,15 +113,14 @@ func (t *turn) Done() <-chan struct{} {
 // REQUIRES: t.mu
 func (t *turn) context() context.Context {
 	if t.inner == nil {
+		if t.closed { // the work may be somebody else's by now
+			t.inner, t.cancel = context.WithCancel(context.Background())
+			t.cancel()
+			return t.inner
+		}
 		parent := context.Background()
 		if t.work.ctx != nil {
 			parent = t.work.ctx
-		}
-		if t.closed {
-			ctx, cancel := context.WithCancel(parent)
-			cancel()
-			t.inner, t.cancel = ctx, cancel
-			return ctx
 		}
 		t.inner, t.cancel = context.WithDeadline(parent, t.deadline)
 		t.mark = t.c.flush(t.mark)

@@ -324,7 +324,6 @@ func (c *core) finishDestroy() {
 		return
 	}
 	c.broken = true // the next work for the address begins a new incarnation
-	a.sup.destroys.Add(1)
 	if !a.ghost {
 		a.sup.failures.clear(a)
 	}

@@ -67,10 +67,9 @@ type work struct {
 	replayed bool
 	err      error
 
-	settled  atomic.Bool
-	finish   func(*work)   // called when the result may leave; nil means signal done
-	done     chan struct{} // capacity 1
-	reusable bool
+	settled atomic.Bool
+	finish  func(*work)   // called when the result may leave; nil means signal done
+	done    chan struct{} // capacity 1
 }
 
 // cost is what the item counts for in the mailbox's byte bound.

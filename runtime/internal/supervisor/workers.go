@@ -37,9 +37,9 @@ func (p *workers) run(a *activation, epoch uint64) {
 		return
 	default:
 	}
-	// Before the supervisor closes its tasks it has abandoned every activation, so this one may still start.
-	p.s.tasks.begin()
-	go p.work(job)
+	if p.s.tasks.begin() { // else the supervisor has closed, and has answered everything that waited
+		go p.work(job)
+	}
 }
 
 func (p *workers) work(job assignment) {
