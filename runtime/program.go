@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	goruntime "runtime"
 	"syscall"
 	"time"
 
@@ -46,7 +47,13 @@ type Program struct {
 
 // Main runs the program with the process's arguments until SIGINT or SIGTERM, and ends the process: with status 0 after
 // a clean shutdown, 1 after an error, 2 for wrong arguments. A second signal ends it at once.
+//
+// Unless GOMAXPROCS is set in the environment, Main lets Go run one thread more than there are processors: a sync of the
+// log blocks a thread in the kernel, and on a machine with few processors the actors should run meanwhile.
 func (p Program) Main() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0) + 1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
 	err := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/runtime"
@@ -120,6 +121,24 @@ func emptyHandler(w http.ResponseWriter, r *http.Request) {
 
 func (b *bench) httpEmpty(callers int) (v float64) {
 	serve(emptyHandler, func(addr string) { v = b.httpLoad(addr, callers, []string{callPath("one")}) })
+	return v
+}
+
+// httpRaw is a bare handler that makes one synced commit per call, over as many keys as there are actors.
+func (b *bench) httpRaw(callers, actors int) (v float64) {
+	b.pebbleDB(func(db *pebble.DB) {
+		all := make([]actorRows, actors)
+		for i := range all {
+			all[i] = rowsFor(i)
+		}
+		var next atomic.Int64
+		serve(func(w http.ResponseWriter, r *http.Request) {
+			batch := put(db, &all[int(next.Add(1))%actors])
+			check(batch.Commit(pebble.Sync))
+			batch.Close()
+			emptyHandler(w, r)
+		}, func(addr string) { v = b.httpLoad(addr, callers, []string{callPath("one")}) })
+	})
 	return v
 }
 

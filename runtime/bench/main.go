@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -38,7 +39,9 @@ func main() {
 	span := flag.Duration("time", time.Second, "duration of each measurement")
 	dir := flag.String("dir", "", "directory for the stores; default a temporary one")
 	only := flag.String("run", "", "only measurements whose name contains this")
+	procs := flag.Int("procs", runtime.NumCPU()+1, "GOMAXPROCS, for Cairn and twins alike; one more than processors is what runtime.Main sets")
 	flag.Parse()
+	runtime.GOMAXPROCS(*procs)
 	if *dir == "" {
 		d, err := os.MkdirTemp("", "cairn-bench-")
 		if err != nil {
