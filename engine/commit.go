@@ -71,7 +71,9 @@ func (c *committer) wait(b *pebble.Batch) error {
 //
 // If Commit returns an error, nothing was written, onDurable is not called, and
 // the write set is as it was, so the caller may Rollback or try again:
-// ErrFenced, ErrClosed, ErrExists, ErrDiskFull, ErrReadOnly.
+// ErrFenced, ErrClosed, ErrExists, ErrDiskFull, ErrReadOnly. Only where the error
+// is ErrUncertain too, Pebble failed in the middle, and whether the batch is in
+// the log is unknown.
 func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	s := sp.store
 	if err := s.enter(); err != nil {
@@ -109,7 +111,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	}
 	if err != nil {
 		s.fail(err)
-		return 0, s.readOnly()
+		return 0, fmt.Errorf("%w: %w", ErrUncertain, s.readOnly())
 	}
 	s.metrics.commits.Add(1)
 	s.metrics.commitBytes.Add(uint64(size))
@@ -120,17 +122,32 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	return next.Version, nil
 }
 
-// apply applies a batch. Pebble panics where it finds itself broken; the store
-// is then read-only and its database is never touched by a write, nor closed,
-// again, since its locks may be held.
-func (s *Store) apply(b *pebble.Batch) (err error) {
+// apply applies a batch of a commit.
+func (s *Store) apply(b *pebble.Batch) error {
+	return s.guarded(func() error { return s.commits.apply(b) })
+}
+
+// applyUnsynced applies a batch of the node's own rows that a power cut may take
+// back.
+func (s *Store) applyUnsynced(b *pebble.Batch) error {
+	err := s.guarded(func() error { return s.db.Apply(b, pebble.NoSync) })
+	if err != nil {
+		s.fail(err)
+	}
+	return err
+}
+
+// guarded calls a write of Pebble, which panics where it finds itself broken; the
+// store is then read-only and its database is never touched by a write, nor
+// closed, again, since its locks may be held.
+func (s *Store) guarded(write func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.broken.Store(true)
 			err = fmt.Errorf("engine: pebble panicked: %v", r)
 		}
 	}()
-	return s.commits.apply(b)
+	return write()
 }
 
 // nextHead returns the head as it will be after the commit of the write set.

@@ -38,6 +38,10 @@ var (
 	// this one, has the directory open.
 	ErrLocked = errors.New("engine: the directory is in use by another process")
 
+	// ErrUncertain is returned by Commit, together with ErrReadOnly, where Pebble failed in the middle of it: whether the
+	// commit was kept is known only when the store is opened again.
+	ErrUncertain = errors.New("engine: whether the commit was kept is unknown")
+
 	// ErrCursor is returned by Actors for a cursor that is not of an earlier page of the same query.
 	ErrCursor = errors.New("engine: the cursor does not belong to this query")
 

@@ -86,7 +86,10 @@ func (g *gate) run(s *Store) {
 		if full {
 			g.room.Broadcast()
 		}
-		synced := s.commits.settle()
+		synced := s.guarded(s.commits.settle)
+		if synced != nil {
+			s.fail(synced)
+		}
 		for i := range taken {
 			s.pass(&taken[i], synced)
 			taken[i] = ticket{}

@@ -204,7 +204,7 @@ func (s *Store) AckOutbox(seqs []uint64) error {
 	if rows == 0 {
 		return nil
 	}
-	if err := s.db.Apply(batch, pebble.NoSync); err != nil {
+	if err := s.applyUnsynced(batch); err != nil {
 		return err
 	}
 	s.outbox.mu.Lock()

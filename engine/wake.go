@@ -110,5 +110,5 @@ func (s *Store) DropWakes(rows [][]byte) error {
 			return err
 		}
 	}
-	return s.db.Apply(batch, pebble.NoSync)
+	return s.applyUnsynced(batch)
 }

@@ -272,7 +272,9 @@ func (g *group) durable(err error) {
 // commitError makes the error for callers of a commit that failed, and logs the cause once.
 func (s *Supervisor) commitError(a *activation, err error) *host.Error {
 	e, _ := publicError(err)
-	if e.Code == host.Internal {
+	if errors.Is(err, engine.ErrUncertain) {
+		e = host.Errorf(host.Unavailable, "the disk failed during the commit; whether it was kept is unknown")
+	} else if e.Code == host.Internal {
 		e = unavailable("the commit failed; nothing of it was kept")
 	}
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {

@@ -184,7 +184,7 @@ func (a *activation) resting() bool {
 }
 
 // askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay
-// for now.
+// awake a little longer.
 func (a *activation) askToSleep() bool {
 	a.mu.Lock()
 	if a.running || a.gone || a.core == nil {
