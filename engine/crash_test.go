@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// TestCrashLosesNothingAcknowledgedAndTearsNothing runs actors at full speed,
+// cuts the power of the memory disk at random moments with random amounts of
+// unsynced data kept, and compares what each cut leaves with the histories.
+func TestCrashLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
+	for _, name := range []string{"pipelined", "plain"} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range 4 * *rounds {
+				crashRun(t, modes()[name], seed)
+			}
+		})
+	}
+}
+
+// TestEveryWriteFaultLeavesAcknowledgedState makes the n-th write or sync fail,
+// for every n until a run comes through, and looks at what is on disk
+// afterwards.
+func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
+	for _, name := range []string{"pipelined", "plain"} {
+		t.Run(name, func(t *testing.T) {
+			n, done := int64(0), false
+			for ; !done; n++ {
+				done = faultRun(t, modes()[name], n)
+				if n > 2000 {
+					t.Fatal("no end of faults")
+				}
+			}
+			if n < 60 {
+				t.Fatalf("only %d operations could fail", n)
+			}
+			t.Logf("%d faults", n)
+		})
+	}
+}
+
+// history is what an actor's states were, by version, and which version was the
+// last to be told durable.
+type history struct {
+	mu     sync.Mutex
+	states map[Version]*model
+	acked  Version
+}
+
+func crashRun(t *testing.T, o Options, seed uint64) {
+	o.Disk = NewDisk()
+	o.MemTableBytes = 256 << 10 // flushes and log rotations while it runs
+	s := mustOpen(t, o)
+	defer s.Close()
+	histories := make([]*history, crashActors)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for n := range crashActors {
+		h := &history{states: map[Version]*model{0: {entries: map[string]modelEntry{}}}}
+		histories[n] = h
+		w := &walker{t: t, rnd: rand.New(rand.NewPCG(seed, uint64(n))), space: openSpace(t, s, n), model: &model{entries: map[string]modelEntry{}}}
+		wg.Go(func() {
+			slots := make(chan struct{}, 16) // commits in flight
+			for i := 0; i < 400; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				w.advance()
+				for range w.rnd.IntN(4) {
+					key, value := w.randomKey(), w.randomValue()
+					if w.rnd.IntN(4) == 0 {
+						w.model.delete(key)
+						if _, err := w.space.Writes().Delete(key); err != nil {
+							t.Error(err)
+						}
+						continue
+					}
+					w.model.put(key, value, 0)
+					if err := w.space.Writes().Put(key, value, PutOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+				state := w.model.clone()
+				h.mu.Lock()
+				h.states[state.version] = state
+				h.mu.Unlock()
+				slots <- struct{}{}
+				_, err := w.space.Commit(func(err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					h.mu.Lock()
+					h.acked = state.version
+					h.mu.Unlock()
+					<-slots
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(seed, 99))
+	for cut := range 6 {
+		acked := make([]Version, crashActors)
+		for n, h := range histories {
+			h.mu.Lock()
+			acked[n] = h.acked
+			h.mu.Unlock()
+		}
+		after := o
+		after.Disk = o.Disk.Crash(rnd.Uint64(), []int{0, 50, 100}[cut%3])
+		c := mustOpen(t, after)
+		checkRows(t, c)
+		for n, h := range histories {
+			sp := openSpace(t, c, n)
+			version := sp.Head().Version
+			h.mu.Lock()
+			state, known := h.states[version]
+			h.mu.Unlock()
+			if version < acked[n] || !known {
+				t.Fatalf("actor %d: version %d after the cut, %d was acknowledged", n, version, acked[n])
+			}
+			(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
+			put(t, sp.Writes(), []byte{1}, "life goes on")
+			commit(t, sp)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func faultRun(t *testing.T, o Options, n int64) (clean bool) {
+	o.Disk = NewDisk()
+	o.MemTableBytes = 64 << 10
+	s := mustOpen(t, o)
+	var mu sync.Mutex
+	left, hit := n, false
+	o.Disk.Fail(func(op, path string) error {
+		switch op {
+		case "write", "sync", "create", "reuse", "remove", "rename", "open dir":
+		default:
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if left--; left == -1 {
+			hit = true
+			return fmt.Errorf("%s %s: %w", op, path, errFault)
+		}
+		return nil
+	})
+	rnd := rand.New(rand.NewPCG(uint64(n), 5))
+	sp := openSpace(t, s, 1)
+	m := &model{entries: map[string]modelEntry{}}
+	w := &walker{t: t, rnd: rnd, space: sp, model: m}
+	h := &history{states: map[Version]*model{0: m.clone()}}
+	for range 24 {
+		w.advance()
+		for range 3 {
+			w.put(w.randomKey(), append(w.randomValue(), make([]byte, 4000)...), 0)
+		}
+		state := w.model.clone()
+		h.states[state.version] = state
+		_, err := commitWait(sp)
+		if err == nil {
+			h.acked = state.version
+			continue
+		}
+		if !errors.Is(err, ErrReadOnly) || !errors.Is(err, errFault) || s.Err() == nil {
+			t.Fatalf("fault %d: %v, store says %v", n, err, s.Err())
+		}
+		// Reads go on, a further commit is refused.
+		w.checkAll(sp.Writes())
+		put(t, sp.Writes(), []byte{1}, "more")
+		if _, err := sp.Commit(nil); !errors.Is(err, ErrReadOnly) {
+			t.Fatalf("fault %d: commit on a failed store: %v", n, err)
+		}
+		break
+	}
+	closed := s.Close()
+	if failure := s.Err(); failure != nil && !errors.Is(closed, errFault) {
+		t.Fatalf("fault %d: close returned %v after %v", n, closed, failure)
+	}
+	o.Disk.Fail(nil)
+	for _, percent := range []int{0, 100} {
+		after := o
+		after.Disk = o.Disk.Crash(uint64(n), percent)
+		c, err := Open(t.Context(), small(after))
+		if err != nil {
+			t.Fatalf("fault %d: open: %v", n, err)
+		}
+		checkRows(t, c)
+		sp := openSpace(t, c, 1)
+		version := sp.Head().Version
+		state, known := h.states[version]
+		if version < h.acked || !known {
+			t.Fatalf("fault %d: version %d, %d was acknowledged", n, version, h.acked)
+		}
+		(&walker{t: t, model: state, space: sp}).checkAll(sp.Writes())
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return !hit
+}
