@@ -11,7 +11,8 @@ import (
 //	Persisted, Connection, InspectorToken, UserKV, QueueMessage, QueueMetadata,
 //	WorkflowName, WorkflowHistory, WorkflowField, WorkflowEntry, TraceChunk,
 //	SQLiteMetadata, SQLiteChunk, Alarm, Expiry, Idempotency, Received, Outgoing,
-//	FailedSend, Event
+//	FailedSend, Event, QueueReady, QueueDelayed, QueueStats, DeadLetter,
+//	QueueDedup, QueueReply, Schedule, ScheduleRun, Stream, StreamItem, Control
 type Key interface {
 	// Kind returns the first byte of the key.
 	Kind() Kind
@@ -74,6 +75,38 @@ func Parse(key []byte) (Key, error) {
 	case KindEventHistory:
 		seq, err := ParseEvent(key)
 		return asKey(Event{seq}, err)
+	case KindQueueReady:
+		k, err := ParseQueueReady(key)
+		return asKey(k, err)
+	case KindQueueDelayed:
+		k, err := ParseQueueDelayed(key)
+		return asKey(k, err)
+	case KindQueueStats:
+		k, err := ParseQueueStats(key)
+		return asKey(k, err)
+	case KindDeadLetters:
+		k, err := ParseDeadLetter(key)
+		return asKey(k, err)
+	case KindQueueDedup:
+		k, err := ParseQueueDedup(key)
+		return asKey(k, err)
+	case KindQueueReplies:
+		id, err := ParseQueueReply(key)
+		return asKey(QueueReply{id}, err)
+	case KindSchedules:
+		k, err := ParseSchedule(key)
+		return asKey(k, err)
+	case KindScheduleRuns:
+		k, err := ParseScheduleRun(key)
+		return asKey(k, err)
+	case KindStreams:
+		k, err := ParseStream(key)
+		return asKey(k, err)
+	case KindStreamItems:
+		k, err := ParseStreamItem(key)
+		return asKey(k, err)
+	case KindControl:
+		return asKey(Control{}, ParseControl(key))
 	default:
 		return nil, &SyntaxError{"key", 0, "unknown " + Kind(key[0]).String()}
 	}

@@ -82,6 +82,17 @@ var keyVectors = []struct {
 	{"14 00 00 00 00 00 00 00 01", Outgoing{1}, "outgoing/1"},
 	{"15 00 00 00 00 00 00 01 02", FailedSend{258}, "failed-send/258"},
 	{"16 00 00 00 00 00 00 00 01", Event{1}, "event/1"},
+	{"17 02 6A 6F 62 73 00 13 FA 15 07", QueueReady{"jobs", -5, 7}, `queue-ready("jobs", -5, 7)`},
+	{"18 02 6A 6F 62 73 00 1A 01 9C 8C F2 10 00 15 07", QueueDelayed{"jobs", 1771891200000, 7}, `queue-delayed("jobs", 1771891200000, 7)`},
+	{"19 02 6A 6F 62 73 00", QueueStats{"jobs"}, `queue-stats("jobs")`},
+	{"1A 02 6A 6F 62 73 00 16 01 02", DeadLetter{"jobs", 258}, `dead-letter("jobs", 258)`},
+	{"1B 02 6A 6F 62 73 00 02 6F 72 64 65 72 2D 37 00", QueueDedup{"jobs", "order-7"}, `queue-dedup("jobs", "order-7")`},
+	{"1C 00 00 00 00 00 00 00 07", QueueReply{7}, `queue-reply/7`},
+	{"1D 02 6E 69 67 68 74 6C 79 00 02 00", Schedule{"nightly", ""}, `schedule("nightly", "")`},
+	{"1E 02 6E 69 67 68 74 6C 79 00 02 00 15 07", ScheduleRun{"nightly", "", 7}, `schedule-run("nightly", "", 7)`},
+	{"1F 02 74 6F 6B 65 6E 73 00", Stream{"tokens"}, `stream("tokens")`},
+	{"20 02 74 6F 6B 65 6E 73 00 16 01 02", StreamItem{"tokens", 258}, `stream-item("tokens", 258)`},
+	{"21", Control{}, `control`},
 }
 
 func TestKeyVectors(t *testing.T) {
@@ -231,6 +242,17 @@ func TestParsersRefuseOtherKinds(t *testing.T) {
 		KindOutgoing:      {func(b []byte) error { _, err := ParseOutgoing(b); return err }},
 		KindFailedSends:   {func(b []byte) error { _, err := ParseFailedSend(b); return err }},
 		KindEventHistory:  {func(b []byte) error { _, err := ParseEvent(b); return err }},
+		KindQueueReady:    {func(b []byte) error { _, err := ParseQueueReady(b); return err }},
+		KindQueueDelayed:  {func(b []byte) error { _, err := ParseQueueDelayed(b); return err }},
+		KindQueueStats:    {func(b []byte) error { _, err := ParseQueueStats(b); return err }},
+		KindDeadLetters:   {func(b []byte) error { _, err := ParseDeadLetter(b); return err }},
+		KindQueueDedup:    {func(b []byte) error { _, err := ParseQueueDedup(b); return err }},
+		KindQueueReplies:  {func(b []byte) error { _, err := ParseQueueReply(b); return err }},
+		KindSchedules:     {func(b []byte) error { _, err := ParseSchedule(b); return err }},
+		KindScheduleRuns:  {func(b []byte) error { _, err := ParseScheduleRun(b); return err }},
+		KindStreams:       {func(b []byte) error { _, err := ParseStream(b); return err }},
+		KindStreamItems:   {func(b []byte) error { _, err := ParseStreamItem(b); return err }},
+		KindControl:       {ParseControl},
 	}
 	for _, info := range Kinds() {
 		if len(parsers[info.Kind]) == 0 {

@@ -26,6 +26,17 @@ const (
 	KindOutgoing     Kind = 0x14 // 14 | u64 sequence, the first is 1
 	KindFailedSends  Kind = 0x15 // 15 | u64 sequence
 	KindEventHistory Kind = 0x16 // 16 | u64 event sequence, the first is 1
+	KindQueueReady   Kind = 0x17 // 17 | tuple(queue, rank, id)
+	KindQueueDelayed Kind = 0x18 // 18 | tuple(queue, due Unix ms, id)
+	KindQueueStats   Kind = 0x19 // 19 | tuple(queue)
+	KindDeadLetters  Kind = 0x1A // 1A | tuple(queue, id)
+	KindQueueDedup   Kind = 0x1B // 1B | tuple(queue, de-duplication id)
+	KindQueueReplies Kind = 0x1C // 1C | u64 message id
+	KindSchedules    Kind = 0x1D // 1D | tuple(name, instance)
+	KindScheduleRuns Kind = 0x1E // 1E | tuple(name, instance, run)
+	KindStreams      Kind = 0x1F // 1F | tuple(stream)
+	KindStreamItems  Kind = 0x20 // 20 | tuple(stream, sequence)
+	KindControl      Kind = 0x21 // 21
 )
 
 // KindInfo is what the table of kinds says about one kind.
@@ -56,6 +67,17 @@ func Kinds() []KindInfo {
 		{KindOutgoing, "outgoing", "supervisor", "u64 sequence", "message not yet handled by its target"},
 		{KindFailedSends, "failed-send", "supervisor", "u64 sequence", "message moved aside: error, attempts, time"},
 		{KindEventHistory, "event", "supervisor", "u64 event sequence", "event kept for resuming subscribers"},
+		{KindQueueReady, "queue-ready", "queues", "tuple(queue, rank, id)", "empty; index of the messages that can be received"},
+		{KindQueueDelayed, "queue-delayed", "queues", "tuple(queue, due Unix ms, id)", "empty; index of the messages that are delayed or locked"},
+		{KindQueueStats, "queue-stats", "queues", "tuple(queue)", "counts of one queue, where its ready messages begin, when it wakes"},
+		{KindDeadLetters, "dead-letter", "queues", "tuple(queue, id)", "message that was given up: error, attempts, times"},
+		{KindQueueDedup, "queue-dedup", "queues", "tuple(queue, de-duplication id)", "id of the message that was sent with it"},
+		{KindQueueReplies, "queue-reply", "queues", "u64 message id", "reply to a message, kept for its sender"},
+		{KindSchedules, "schedule", "schedules", "tuple(name, instance)", "rule, next run, payload"},
+		{KindScheduleRuns, "schedule-run", "schedules", "tuple(name, instance, run)", "times and result of one run"},
+		{KindStreams, "stream", "streams", "tuple(stream)", "first and next sequence, bytes, whether it is closed"},
+		{KindStreamItems, "stream-item", "streams", "tuple(stream, sequence)", "one item"},
+		{KindControl, "control", "operators", "", "what operators have set: a pause"},
 	}
 }
 
@@ -95,6 +117,28 @@ func (k Kind) String() string {
 		return "failed-send"
 	case KindEventHistory:
 		return "event"
+	case KindQueueReady:
+		return "queue-ready"
+	case KindQueueDelayed:
+		return "queue-delayed"
+	case KindQueueStats:
+		return "queue-stats"
+	case KindDeadLetters:
+		return "dead-letter"
+	case KindQueueDedup:
+		return "queue-dedup"
+	case KindQueueReplies:
+		return "queue-reply"
+	case KindSchedules:
+		return "schedule"
+	case KindScheduleRuns:
+		return "schedule-run"
+	case KindStreams:
+		return "stream"
+	case KindStreamItems:
+		return "stream-item"
+	case KindControl:
+		return "control"
 	default:
 		return "kind 0x" + string(appendHexByte(nil, byte(k)))
 	}

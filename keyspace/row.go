@@ -199,12 +199,16 @@ func AppendTombstoneRow(dst []byte, id ActorID) []byte {
 type WakeKind uint8
 
 const (
-	WakeAlarm  WakeKind = 1 // an alarm of the actor, named by name and instance
-	WakeSends  WakeKind = 2 // messages to other actors to deliver or to retry
-	WakeExpiry WakeKind = 3 // keys of the actor that expire
+	WakeAlarm       WakeKind = 1 // an alarm of the actor, named by name and instance
+	WakeSends       WakeKind = 2 // messages to other actors to deliver or to retry
+	WakeExpiry      WakeKind = 3 // keys of the actor that expire
+	WakeQueue       WakeKind = 4 // a queue, by name, whose next delayed or locked message is due; at 0: messages for the actor's own handlers
+	WakeSchedule    WakeKind = 5 // a schedule of the actor, named by name and instance
+	WakeConnections WakeKind = 6 // connections that were lost and did not come back; at 0: connections that a restart ends
+	WakePaused      WakeKind = 7 // at 0 only: the actor is paused
 )
 
-// String returns "alarm", "sends", "expiry" or "wake kind N".
+// String returns the name of the kind, such as "alarm", or "wake kind N".
 func (k WakeKind) String() string {
 	switch k {
 	case WakeAlarm:
@@ -213,6 +217,14 @@ func (k WakeKind) String() string {
 		return "sends"
 	case WakeExpiry:
 		return "expiry"
+	case WakeQueue:
+		return "queue"
+	case WakeSchedule:
+		return "schedule"
+	case WakeConnections:
+		return "connections"
+	case WakePaused:
+		return "paused"
 	default:
 		return "wake kind " + strconv.Itoa(int(k))
 	}

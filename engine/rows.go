@@ -1,0 +1,27 @@
+package engine
+
+import "github.com/cairn-run/cairn/keyspace"
+
+// A Reader reads the logical keys of one actor: a WriteSet sees what it holds, a
+// Snapshot what was committed. Packages that keep records in an actor's keyspace
+// are written against it, so that a turn and a query run the same code.
+type Reader interface {
+	Get(key []byte) (Entry, bool, error)
+	List(q ListQuery) (Page, error)
+}
+
+// A Writer writes the logical keys of one actor in a turn, and its rows in the
+// wake index. *WriteSet is one.
+type Writer interface {
+	Reader
+	Put(key, value []byte, o PutOptions) error
+	Delete(key []byte) (bool, error)
+	DeleteRange(start, end []byte) (int64, error)
+	SetWake(dueMS int64, kind keyspace.WakeKind, name, instance string)
+	ClearWake(dueMS int64, kind keyspace.WakeKind, name, instance string)
+}
+
+var (
+	_ Writer = (*WriteSet)(nil)
+	_ Reader = (*Snapshot)(nil)
+)
