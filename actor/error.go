@@ -30,6 +30,7 @@ const (
 	Destroyed           = host.Destroyed
 	StateTooNew         = host.StateTooNew
 	ActorFailed         = host.ActorFailed
+	ActorPaused         = host.ActorPaused
 	Crashed             = host.Crashed
 	Unavailable         = host.Unavailable
 	Internal            = host.Internal

@@ -50,7 +50,26 @@ type Event struct {
 	Name string
 	// Durable: a commit that emits the event is refused, rather than the event dropped, when the outbox is full.
 	Durable bool
+	// Subscribe names the hook that is asked before a client is subscribed, for logs; "" lets every client subscribe. An
+	// event with a hook is delivered to connections only, and not to anonymous subscribers.
+	Subscribe string
 }
+
+// A ValueKind says which value of a behavior Convert and Schema are about.
+type ValueKind uint8
+
+// The values of a behavior; the index counts within Methods, Events, Alarms, Queues, Schedules or Streams.
+const (
+	MethodInput ValueKind = iota + 1
+	MethodOutput
+	EventValue
+	AlarmPayload
+	QueueBody
+	QueueReplyValue
+	SchedulePayload
+	StreamValue
+	ConnectParams // index 0
+)
 
 // Limits bound one actor of a type. A zero field means the default of the runtime, which its Options state.
 type Limits struct {
@@ -71,6 +90,18 @@ type Limits struct {
 	EventHistory int
 	// SendAttempts is how often a message to another actor is tried before it is moved aside as failed.
 	SendAttempts int
+	// CallRate bounds calls from outside per second, after a burst of CallBurst; 0 does not bound them. Calls of other
+	// actors are not counted.
+	CallRate  float64
+	CallBurst int
+	// Connections bounds the clients that are connected or may come back.
+	Connections int
+	// ConnectionBytes is what is kept in memory for one client that does not read before it is cut off.
+	ConnectionBytes int
+	// ConnectionGrace is how long a lost client may take to come back before its connection ends.
+	ConnectionGrace time.Duration
+	// TaskGrace is how long tasks may take to return when the actor goes to sleep.
+	TaskGrace time.Duration
 }
 
 // A Behavior is one actor type's code: what a runtime needs to know of it and the functions to run it. It is immutable
@@ -84,6 +115,12 @@ type Behavior struct {
 	Methods []Method
 	Alarms  []AlarmMethod
 	Events  []Event
+	// Queues, Schedules and Streams likewise. At most one of each has the name AnyName.
+	Queues    []Queue
+	Schedules []ScheduleMethod
+	Streams   []Stream
+	// Connections are the connection hooks; the zero value has none, and lets every client connect.
+	Connections ConnectionMethods
 	// IdleTimeout is how long an awake actor stays in memory unused. 0 means the runtime's default; negative, only memory
 	// pressure and shutdown put it to sleep.
 	IdleTimeout time.Duration
@@ -99,6 +136,11 @@ type Behavior struct {
 	Decode func(version uint64, blob []byte) (any, error)
 	// Query runs query method on a decoded state, decodes input and appends the encoded output to out.
 	Query func(r Reader, method int, state any, codec Codec, input, out []byte) ([]byte, error)
+	// Convert decodes a value and appends it in another encoding, or in the same: so it also checks. The error says what is
+	// wrong with the value and may be shown to whoever sent it. A nil Convert knows no values.
+	Convert func(kind ValueKind, index int, from Codec, value []byte, to Codec, out []byte) ([]byte, error)
+	// Schema returns the JSON Schema (2020-12) of a value's JSON form, or nil if it has none. A nil Schema knows none.
+	Schema func(kind ValueKind, index int) []byte
 }
 
 // An Instance is one awake actor's state in memory and the handlers bound to it. The runtime calls it from one
@@ -114,6 +156,19 @@ type Instance interface {
 	Act(t Turn, method int, codec Codec, input, out []byte) ([]byte, error)
 	// Alarm runs the handler of an alarm that is due.
 	Alarm(t Turn, alarm int, instance string, payload []byte) error
+	// Message runs the handler of a queue and appends its reply, in CBOR, to out.
+	Message(t Turn, queue int, m *Received, out []byte) ([]byte, error)
+	// Schedule runs the handler of a schedule.
+	Schedule(t Turn, schedule int, tick *Tick, payload []byte) error
+	// Connect runs the connect hook, which may refuse. params is JSON; c.State and c.Params are what will be stored, and the
+	// hook may set them.
+	Connect(t Turn, c *ConnectionState, params []byte) error
+	// Disconnect runs the disconnect hook; the connection is not listed any more. cause is nil if the client ended it.
+	Disconnect(t Turn, c *ConnectionState, cause *Error) error
+	// Subscribe asks the hook of an event whether a connection may be subscribed.
+	Subscribe(t Turn, event int, c *ConnectionState) error
+	// State returns the state for a task's turn: what Behavior.Decode returns, but the instance's own.
+	State() any
 	// Create, Wake, Sleep and Destroy run the lifecycle hooks; a hook that is not set does nothing.
 	Create(t Turn) error
 	Wake(t Turn) error

@@ -54,6 +54,8 @@ const (
 	// ActorFailed: the actor could not be woken (its state does not decode, a hook fails, it keeps crashing). Its data is
 	// kept; Metadata "reason" says why and "retry_at" when the next attempt is allowed.
 	ActorFailed Code = "actor_failed"
+	// ActorPaused: an operator paused the actor. Retryable; Metadata "reason" says why.
+	ActorPaused Code = "actor_paused"
 	// Crashed: the handler panicked. Nothing of the turn was kept. Metadata "error_id" finds the stack in the node's log.
 	Crashed Code = "crashed"
 	// Unavailable: the node is starting, draining, out of disk space or its store is read-only. Retryable elsewhere or later.
@@ -65,7 +67,7 @@ const (
 var codes = []Code{
 	InvalidArgument, Unauthenticated, PermissionDenied, NotFound, UnknownType, UnknownMethod, AlreadyExists,
 	FailedPrecondition, Cycle, Overloaded, Canceled, DeadlineExceeded, TooLarge, QuotaExceeded, IdempotencyMismatch,
-	ReadOnly, Destroyed, StateTooNew, ActorFailed, Crashed, Unavailable, Internal,
+	ReadOnly, Destroyed, StateTooNew, ActorFailed, ActorPaused, Crashed, Unavailable, Internal,
 }
 
 // Codes lists every code, in a fixed order.

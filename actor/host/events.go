@@ -14,6 +14,11 @@ type EmittedEvent struct {
 	Time     time.Time `json:"time"`
 	// Data is JSON.
 	Data []byte `json:"-"`
+	// To names the only connection that gets the event; Except those that do not. Neither reaches clients.
+	To     string   `json:"-"`
+	Except []string `json:"-"`
+	// Shared holds encoded forms for many receivers; it may be nil.
+	Shared *SharedFrames `json:"-"`
 }
 
 // A Subscription selects events of one actor.

@@ -38,6 +38,8 @@ type Request struct {
 	Create, Existing bool
 	// Traceparent is the W3C trace context of a caller that is not an actor.
 	Traceparent string
+	// Connection is the id of the connection that the call comes over, set by the runtime.
+	Connection string
 }
 
 // A Reply is the answer to a request.
@@ -56,6 +58,8 @@ type State string
 const (
 	Asleep State = "asleep"
 	Awake  State = "awake"
+	// Paused: an operator stopped it.
+	Paused State = "paused"
 	// Failed: the actor could not be woken or keeps crashing. Its data is kept.
 	Failed State = "failed"
 )
@@ -85,6 +89,11 @@ type Status struct {
 	NextAlarm *time.Time `json:"next_alarm,omitempty"`
 	// Failure says why State is Failed.
 	Failure *Failure `json:"failure,omitempty"`
+	// Pause says why State is Paused.
+	Pause *Pause `json:"pause,omitempty"`
+	// Connections counts the clients that are connected to this node right now, Tasks the tasks that run.
+	Connections int `json:"connections"`
+	Tasks       int `json:"tasks"`
 }
 
 // A Failure says why an actor does not run.

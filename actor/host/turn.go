@@ -33,6 +33,20 @@ type Reader interface {
 	KVGet(key []byte) (KVEntry, bool, error)
 	// KVList reads entries in key order.
 	KVList(q KVQuery) (KVPage, error)
+
+	// QueueStats counts the messages of a queue.
+	QueueStats(queue string) (QueueStats, error)
+	// Schedules lists the schedules of one name, or all if name is "", in order of name and instance.
+	Schedules(name string) ([]Schedule, error)
+	// StreamInfo describes a stream, StreamRead reads what follows a position.
+	StreamInfo(stream string) (StreamInfo, error)
+	StreamRead(stream string, after uint64, limit int) (StreamPage, error)
+	// Connections lists connections in order of their ids, after one of them; limit 0 means 1,000.
+	Connections(after string, limit int) ([]ConnectionState, error)
+	// Connection returns one connection; false means that there is none.
+	Connection(id string) (ConnectionState, bool, error)
+	// Caller is the id of the connection that the call came over, or "".
+	Caller() string
 }
 
 // A Turn is what a handler may do while it runs. Everything that it writes is one commit, together with the actor's
@@ -52,6 +66,9 @@ type Turn interface {
 
 	// Emit publishes an event once the turn is durable. event is the index in the behavior's Events, data is JSON.
 	Emit(event int, data []byte) error
+	// EmitTo publishes an event to some connections: to one if to is not "", else to all that are subscribed but those in
+	// except. Connections that are lost get it if they come back in time.
+	EmitTo(event int, data []byte, to string, except []string) error
 	// Send queues a one-way call to an action of another actor, part of this turn's commit.
 	Send(m *Message) error
 
@@ -61,6 +78,28 @@ type Turn interface {
 	CancelAlarm(name, instance string) (bool, error)
 	// Alarms lists the armed alarms of one name, or of all names if name is "", in order of name and instance.
 	Alarms(name string) ([]Alarm, error)
+
+	// Enqueue sends messages to one of the actor's own queues.
+	Enqueue(queue string, messages []Enqueue) ([]Sent, error)
+	// SetSchedule sets a schedule, replacing one of the same name and instance, and returns it as it is now. The ticks of one
+	// whose rule does not change stay as they are.
+	SetSchedule(s Schedule) (Schedule, error)
+	// CancelSchedule removes a schedule and its history and reports whether there was one.
+	CancelSchedule(name, instance string) (bool, error)
+	// StreamAppend appends items, in CBOR, to a stream and returns the sequence of the last. Appending to a closed stream has
+	// the error code FailedPrecondition.
+	StreamAppend(stream string, items [][]byte) (uint64, error)
+	// StreamClose closes a stream: readers learn that its last item is the last.
+	StreamClose(stream string) error
+
+	// SetConnectionState stores the state of a connection. The error code is NotFound if it is gone.
+	SetConnectionState(id string, state []byte) error
+	// CloseConnection ends a connection; reason is what the client sees. It runs the disconnect hook in this turn. It reports
+	// whether there was one.
+	CloseConnection(id string, reason *Error) (bool, error)
+
+	// Go starts a task when the turn is durable.
+	Go(name string, f func(Task) error) error
 
 	// DestroySelf removes the actor and everything it stored when the turn commits.
 	DestroySelf()

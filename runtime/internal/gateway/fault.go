@@ -39,7 +39,7 @@ func Status(c host.Code) int {
 		return http.StatusTooManyRequests
 	case host.Canceled:
 		return StatusClientClosedRequest
-	case host.ActorFailed, host.Unavailable:
+	case host.ActorFailed, host.ActorPaused, host.Unavailable:
 		return http.StatusServiceUnavailable
 	case host.DeadlineExceeded:
 		return http.StatusGatewayTimeout

@@ -18,7 +18,7 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 		host.UnknownType: 404, host.UnknownMethod: 404, host.AlreadyExists: 409, host.FailedPrecondition: 409,
 		host.Cycle: 409, host.Overloaded: 429, host.Canceled: 499, host.DeadlineExceeded: 504, host.TooLarge: 413,
 		host.QuotaExceeded: 507, host.IdempotencyMismatch: 422, host.ReadOnly: 500, host.Destroyed: 410,
-		host.StateTooNew: 500, host.ActorFailed: 503, host.Crashed: 500, host.Unavailable: 503, host.Internal: 500,
+		host.StateTooNew: 500, host.ActorFailed: 503, host.ActorPaused: 503, host.Crashed: 500, host.Unavailable: 503, host.Internal: 500,
 	}
 	dir := filepath.Join("..", "..", "..", "docs", "errors")
 	for _, c := range host.Codes() {

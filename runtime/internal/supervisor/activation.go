@@ -339,6 +339,9 @@ func (a *activation) quick(w *work) bool {
 	case workSettle, workPin, workPurge, workRecover:
 		return true
 	case workCall:
+		if w.builtin != nil {
+			return true
+		}
 		if w.method < 0 {
 			return false
 		}

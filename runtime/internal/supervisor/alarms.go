@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // setAlarm arms an alarm, replacing one of the same name and instance.
@@ -18,7 +19,7 @@ func (c *core) setAlarm(name, instance string, r alarmRecord) error {
 	} else if ok {
 		c.ws.ClearWake(old.Due, keyspace.WakeAlarm, name, instance)
 	}
-	rec, err := encodeRecord(&r)
+	rec, err := record.Encode(&r)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (c *core) readAlarm(key []byte) (r alarmRecord, ok bool, err error) {
 	if err != nil || !ok {
 		return r, false, err
 	}
-	return r, true, decodeRecord(e.Value, &r)
+	return r, true, record.Decode(e.Value, &r)
 }
 
 // listAlarms lists the armed alarms of a name, or all.
@@ -68,7 +69,7 @@ func listAlarms(l lister, name string) ([]host.Alarm, error) {
 				return nil, err
 			}
 			var r alarmRecord
-			if err := decodeRecord(e.Value, &r); err != nil {
+			if err := record.Decode(e.Value, &r); err != nil {
 				return nil, err
 			}
 			out = append(out, host.Alarm{Name: k.Name, Instance: k.Instance, Due: timeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})

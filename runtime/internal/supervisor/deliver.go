@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // pin rewrites the rows of a channel's waiting messages so that each names the incarnation that it is for: the target as
@@ -35,7 +36,7 @@ func (c *core) pin(w *work) {
 	s.mu.Unlock()
 	_, err = c.internal(w, "pin", func(h *turn) error {
 		for _, m := range bound {
-			rec, err := encodeRecord(&m.record)
+			rec, err := record.Encode(&m.record)
 			if err != nil {
 				return err
 			}
@@ -96,7 +97,7 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 		return err
 	}
 	e, _ := publicError(f.err)
-	rec, err := encodeRecord(&failedRecord{
+	rec, err := record.Encode(&failedRecord{
 		Message: f.message.record, Code: string(e.Code), Reason: e.Message, Attempts: f.attempts, Failed: unixMS(h.start),
 	})
 	if err != nil {

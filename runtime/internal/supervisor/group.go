@@ -22,7 +22,8 @@ type group struct {
 	commit   uint64 // its number among the activation's commits, if changed
 	events   []host.EmittedEvent
 	messages []outgoing
-	sender   *sender // delivers messages
+	sender   *sender  // delivers messages
+	after    []func() // run when the commit is durable; they must not block
 	changes  []*pendingChange
 	wake     int64 // the earliest alarm set, unix milliseconds; 0 for none
 	// destroyed: the actor ends with this commit.
@@ -112,6 +113,7 @@ type pendingChange struct {
 type mark struct {
 	at                        engine.Savepoint
 	events, messages, changes int
+	after                     int
 	wake                      int64
 	changed, exists, armed    bool
 	stored                    []byte
@@ -121,7 +123,7 @@ type mark struct {
 func (c *core) mark() mark {
 	g := c.group
 	return mark{
-		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), wake: g.wake,
+		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
 		changed: g.changed, exists: c.exists, armed: c.armed, stored: c.stored, sequence: c.events,
 	}
 }
@@ -134,6 +136,7 @@ func (c *core) undo(m mark) {
 	}
 	g := c.group
 	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
+	g.after = g.after[:m.after]
 	g.wake, g.changed = m.wake, m.changed
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
 }
@@ -151,7 +154,7 @@ func (c *core) commit() {
 func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored []byte) {
 	g := c.group
 	g.results = c.held.take()
-	if len(g.results) == 0 && !g.changed {
+	if len(g.results) == 0 && !g.changed && len(g.after) == 0 {
 		return
 	}
 	a := c.a
@@ -222,7 +225,7 @@ func (c *core) flush(m mark) mark {
 		return ok, err
 	}, m.stored)
 	if c.group != open {
-		m.events, m.messages, m.changes, m.wake, m.changed = 0, 0, 0, 0, false
+		m.events, m.messages, m.changes, m.after, m.wake, m.changed = 0, 0, 0, 0, 0, false
 	}
 	return m
 }
@@ -254,6 +257,9 @@ func (g *group) durable(err error) {
 	}
 	if len(g.messages) > 0 {
 		g.sender.add(g.messages)
+	}
+	for _, f := range g.after {
+		f()
 	}
 	if g.destroyed {
 		a.sup.destroys.Add(1) // before anybody learns of it, and could send to the successor
@@ -297,9 +303,21 @@ func (s *Supervisor) public(a *activation, w *work, err error) *host.Error {
 	return e
 }
 
+// publicQuery is public for a query.
+func (s *Supervisor) publicQuery(a *activation, name string, err error) *host.Error {
+	e, id := publicError(err)
+	if id != "" {
+		s.logger.LogAttrs(s.life, slog.LevelError, "query failed",
+			a.attrs(slog.String("error_id", id), slog.String("method", name), slog.Any("error", err))...)
+	}
+	return e
+}
+
 // methodName names what w runs, for logs.
 func (a *activation) methodName(w *work) string {
 	switch {
+	case w.builtin != nil:
+		return w.builtin.name
 	case w.kind == workCall && w.method >= 0:
 		return a.typ.Methods[w.method].Name
 	case w.kind == workAlarm:

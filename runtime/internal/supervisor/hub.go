@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // A hub hands the events of durable commits to the streams that subscribed to their actor. A stream holds a bounded
@@ -298,7 +299,7 @@ func decodeEvent(e engine.Entry) (host.EmittedEvent, error) {
 		return host.EmittedEvent{}, err
 	}
 	var r eventRecord
-	if err := decodeRecord(e.Value, &r); err != nil {
+	if err := record.Decode(e.Value, &r); err != nil {
 		return host.EmittedEvent{}, err
 	}
 	return host.EmittedEvent{Sequence: seq, Version: r.Version, Name: r.Name, Time: timeMS(r.Time).UTC(), Data: r.Data}, nil

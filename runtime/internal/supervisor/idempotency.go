@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // fingerprint tells requests apart that come with the same idempotency key.
@@ -27,6 +28,9 @@ func (w *work) fingerprint(method string) []byte {
 
 // requestName is the name under which a request is fingerprinted.
 func (c *core) requestName(w *work) string {
+	if w.builtin != nil {
+		return w.builtin.name
+	}
 	if w.method < 0 {
 		return ""
 	}
@@ -46,7 +50,7 @@ func (c *core) replay(w *work) (result, bool, error) {
 		return result{}, false, nil // the write set's clock still stands at the last turn
 	}
 	var r replyRecord
-	if err := decodeRecord(e.Value, &r); err != nil {
+	if err := record.Decode(e.Value, &r); err != nil {
 		return result{}, false, err
 	}
 	if !bytes.Equal(r.Fingerprint, w.fingerprint(c.requestName(w))) {
@@ -58,7 +62,7 @@ func (c *core) replay(w *work) (result, bool, error) {
 
 // remember stores a reply in the turn that made it.
 func (c *core) remember(t *turn, key string, out []byte) error {
-	rec, err := encodeRecord(&replyRecord{
+	rec, err := record.Encode(&replyRecord{
 		Fingerprint: t.work.fingerprint(c.requestName(t.work)), Codec: uint8(t.work.codec), Version: uint64(t.version), Output: out,
 	})
 	if err != nil {

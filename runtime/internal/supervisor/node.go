@@ -26,6 +26,9 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 	if err != nil {
 		return host.Reply{}, err
 	}
+	if b := s.builtins[r.Method]; b != nil {
+		return s.callBuiltin(ctx, t, b, r, from)
+	}
 	method := -1
 	kind := host.Creation
 	if r.Method != "" || !r.Create {
@@ -49,12 +52,20 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 		}
 		return s.query(ctx, t, method, r, from)
 	}
+	return s.callTurn(ctx, t, r, from, func(w *work) {
+		w.method, w.create, w.existing = method, create, r.Existing && !create
+	})
+}
+
+// callTurn has an actor run a request as a turn; what says which.
+func (s *Supervisor) callTurn(ctx context.Context, t *actorType, r *host.Request, from *caller, what func(*work)) (host.Reply, error) {
 	if len(r.IdempotencyKey) > maxIdempotencyKey {
 		return host.Reply{}, tooLarge("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
 	}
 	w := s.pool.get()
-	w.kind, w.ctx, w.method, w.codec, w.input = workCall, ctx, method, r.Codec, r.Input
-	w.idempotencyKey, w.create, w.existing, w.traceparent = r.IdempotencyKey, create, r.Existing && !create, r.Traceparent
+	w.kind, w.ctx, w.codec, w.input = workCall, ctx, r.Codec, r.Input
+	w.idempotencyKey, w.traceparent, w.connection = r.IdempotencyKey, r.Traceparent, r.Connection
+	what(w)
 	if err := from.extend(ctx, w); err != nil {
 		return host.Reply{}, err
 	}

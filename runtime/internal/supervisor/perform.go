@@ -125,6 +125,9 @@ func (c *core) together(turns func() error) error {
 // invoke runs the turns of a call: the creation, if the actor is new, and the action.
 func (c *core) invoke(w *work) (out []byte, err error) {
 	t := c.a.typ
+	if w.builtin != nil {
+		return c.runBuiltin(w)
+	}
 	if w.method < 0 || t.Methods[w.method].Kind == host.Creation {
 		return c.create(w)
 	}

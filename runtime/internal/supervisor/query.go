@@ -17,6 +17,7 @@ type reader struct {
 	a               *activation
 	v               *view
 	from            caller
+	caller          string // the connection that the query came over
 
 	mu     sync.Mutex
 	closed bool
@@ -125,7 +126,18 @@ func errQueryWrites() error {
 }
 
 // query answers a query on the goroutine of its caller.
-func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *host.Request, from *caller) (reply host.Reply, err error) {
+func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *host.Request, from *caller) (host.Reply, error) {
+	return s.queryWith(ctx, t, req, from, t.Methods[method].Name, func(r *reader) ([]byte, error) {
+		state, err := r.v.state(t)
+		if err != nil {
+			return nil, err
+		}
+		return t.Query(r, method, state, req.Codec, req.Input, nil)
+	})
+}
+
+// queryWith answers a query by a function.
+func (s *Supervisor) queryWith(ctx context.Context, t *actorType, req *host.Request, from *caller, name string, f func(*reader) ([]byte, error)) (reply host.Reply, err error) {
 	if from != nil && from.turn != nil {
 		if err := from.turn.flush(); err != nil {
 			return host.Reply{}, err
@@ -143,7 +155,7 @@ func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *h
 		}
 		v = a.acquireView()
 	}
-	r := &reader{Context: ctx, a: a, v: v}
+	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection}
 	r.from = caller{a: a, traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.waiter = from.depth+1, from.waiter
@@ -152,11 +164,11 @@ func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *h
 		}
 	}
 	a.touch()
-	out, err := a.runQuery(r, method, req)
+	out, err := a.runQuery(r, name, f)
 	version, commit := v.version, v.commit
 	r.close()
 	if err != nil {
-		err = s.public(a, &work{kind: workCall, method: method}, err)
+		err = s.publicQuery(a, name, err)
 	}
 	if perr := a.pass(ctx, commit); perr != nil {
 		return host.Reply{}, perr
@@ -168,18 +180,14 @@ func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *h
 	return host.Reply{Output: out, Version: uint64(version)}, nil
 }
 
-// runQuery decodes the state and runs the handler.
-func (a *activation) runQuery(r *reader, method int, req *host.Request) (out []byte, err error) {
+// runQuery runs a query and turns a panic into an error.
+func (a *activation) runQuery(r *reader, name string, f func(*reader) ([]byte, error)) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = a.sup.crashed(a, a.typ.Methods[method].Handler, p)
+			err = a.sup.crashed(a, name, p)
 		}
 	}()
-	state, err := r.v.state(a.typ)
-	if err != nil {
-		return nil, err
-	}
-	return a.typ.Query(r, method, state, req.Codec, req.Input, nil)
+	return f(r)
 }
 
 // rouse wakes the actor, creating it if need be, and returns when it has a view.

@@ -10,11 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// recordFormat is the first byte of every value that the supervisor stores, so that a later release can change a record.
-const recordFormat = 1
-
-// The values of Cairn's own kinds. Each is recordFormat followed by a CBOR array of the fields in order; fields are only
-// ever added at the end.
+// The values of Cairn's own kinds that are the supervisor's, as records of package record.
 type (
 	// alarmRecord is the value of KindAlarms.
 	alarmRecord struct {
@@ -61,18 +57,10 @@ type (
 	}
 )
 
-var (
-	recordEncoding = mustEncMode(cbor.EncOptions{Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden})
-	recordDecoding = mustDecMode(cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, MaxNestedLevels: 8,
-		MaxArrayElements: 1 << 20,
-	})
-)
-
 func mustEncMode(o cbor.EncOptions) cbor.EncMode {
 	m, err := o.EncMode()
 	if err != nil {
-		panic(err) // the options are constants of this file
+		panic(err) // the options are constants of this package
 	}
 	return m
 }
@@ -80,30 +68,9 @@ func mustEncMode(o cbor.EncOptions) cbor.EncMode {
 func mustDecMode(o cbor.DecOptions) cbor.DecMode {
 	m, err := o.DecMode()
 	if err != nil {
-		panic(err) // the options are constants of this file
+		panic(err) // the options are constants of this package
 	}
 	return m
-}
-
-func encodeRecord(r any) ([]byte, error) {
-	b, err := recordEncoding.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("supervisor: encode %T: %w", r, err)
-	}
-	return append([]byte{recordFormat}, b...), nil
-}
-
-func decodeRecord(b []byte, r any) error {
-	if len(b) == 0 {
-		return fmt.Errorf("supervisor: decode %T: empty record", r)
-	}
-	if b[0] != recordFormat {
-		return fmt.Errorf("supervisor: decode %T: unknown record format %d", r, b[0])
-	}
-	if err := recordDecoding.Unmarshal(b[1:], r); err != nil {
-		return fmt.Errorf("supervisor: decode %T: %w", r, err)
-	}
-	return nil
 }
 
 // The state's value (KindPersisted) is the state version as a varint, then what Instance.Save wrote.

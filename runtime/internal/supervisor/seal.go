@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // buffers recycles the buffers in which states are encoded.
@@ -37,6 +38,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 			return err
 		}
 	}
+	c.group.after = append(c.group.after, t.after...)
 	if !t.wrote {
 		if t.work.idempotencyKey == "" {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays
@@ -141,7 +143,7 @@ func (c *core) writeEvents(t *turn) error {
 			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
 			Time: timeMS(unixMS(t.start)), Data: e.data,
 		}
-		rec, err := encodeRecord(&eventRecord{Name: ev.Name, Version: ev.Version, Time: unixMS(t.start), Data: e.data})
+		rec, err := record.Encode(&eventRecord{Name: ev.Name, Version: ev.Version, Time: unixMS(t.start), Data: e.data})
 		if err != nil {
 			return err
 		}
@@ -162,7 +164,7 @@ func (c *core) writeEvents(t *turn) error {
 func (c *core) writeMessages(t *turn) error {
 	for i, m := range t.messages {
 		o := outgoing{seq: messageSequence(t.version, i), record: m}
-		rec, err := encodeRecord(&m)
+		rec, err := record.Encode(&m)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // errRepin: the message is bound to no incarnation, or to one that never came to be; its sender must bind it.
@@ -154,7 +155,7 @@ func appendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) 
 			return dst, err
 		}
 		o := outgoing{seq: seq}
-		if err := decodeRecord(e.Value, &o.record); err != nil {
+		if err := record.Decode(e.Value, &o.record); err != nil {
 			return dst, err
 		}
 		dst = append(dst, o)

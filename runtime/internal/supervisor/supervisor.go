@@ -28,6 +28,9 @@ type Supervisor struct {
 	store   *engine.Store
 	logger  *slog.Logger
 	types   map[string]*actorType
+	// builtins are the methods that every actor has, by name.
+	builtins map[string]*builtin
+	signals  signals
 
 	seed    maphash.Seed
 	shards  [64]shard
@@ -132,7 +135,7 @@ func New(o Options) (*Supervisor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), seed: maphash.MakeSeed()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed()}
 	s.life, s.end = context.WithCancel(context.Background())
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)

@@ -59,12 +59,15 @@ type turn struct {
 	kvChanges int
 	wake      int64
 	destroy   bool
-	durable   bool // an event that must not be dropped was emitted
+	durable   bool     // an event that must not be dropped was emitted
+	after     []func() // see group.after
 }
 
 type emitted struct {
-	event int
-	data  []byte
+	event  int
+	data   []byte
+	to     string
+	except []string
 }
 
 // close ends the handler's use of the turn.

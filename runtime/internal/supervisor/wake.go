@@ -269,6 +269,7 @@ func (c *core) sealDestroy(t *turn) error {
 		}
 	}
 	t.changes = t.changes[:0]
+	c.group.after = append(c.group.after, t.after...)
 	t.lifeChange("destroyed", "")
 	if err := c.writeChanges(t); err != nil {
 		return err

@@ -39,13 +39,15 @@ type work struct {
 	// A call.
 	ctx            context.Context // the caller's; nil for work that nobody waits for
 	method         int             // index of the method; -1 for a bare create
+	builtin        *builtin        // instead of a method
 	codec          host.Codec
 	input          []byte
 	idempotencyKey string
 	create         bool
 	existing       bool
 	traceparent    string
-	chain          int // how many calls deep
+	connection     string // the connection that the call came over
+	chain          int    // how many calls deep
 	enqueued       time.Time
 
 	// of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.

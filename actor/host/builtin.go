@@ -1,0 +1,346 @@
+package host
+
+import "time"
+
+// The methods that every actor has besides its own: they are called like any other, over every gateway, with the inputs
+// and outputs of this file as JSON or CBOR. Their names have a dot, which names of behaviors' methods cannot.
+//
+// Values of the application (bodies, items, payloads) are Raw: in the encoding of the request, checked and converted by
+// the behavior's type. Times are RFC 3339, spans milliseconds. Unknown members are refused.
+const (
+	QueueSend        = "queue.send"         // QueueSendInput -> QueueSendOutput
+	QueueReceive     = "queue.receive"      // QueueReceiveInput -> QueueReceiveOutput
+	QueueAck         = "queue.ack"          // QueueAckInput -> QueueSettleOutput
+	QueueNack        = "queue.nack"         // QueueNackInput -> QueueSettleOutput
+	QueueExtend      = "queue.extend"       // QueueExtendInput -> QueueExtendOutput
+	QueueResult      = "queue.result"       // QueueResultInput -> QueueResultOutput; a query
+	QueueStatsMethod = "queue.stats"        // QueueStatsInput -> QueueStatsOutput; a query
+	QueuePeek        = "queue.peek"         // QueueListInput -> QueueListOutput; a query
+	QueueDelete      = "queue.delete"       // QueueSelectInput -> CountOutput
+	QueuePurge       = "queue.purge"        // QueueInput -> CountOutput
+	QueueSkip        = "queue.skip"         // QueueInput -> CountOutput: the next message becomes a dead letter
+	QueueDeadList    = "queue.dead.list"    // QueueListInput -> QueueListOutput; a query
+	QueueDeadRequeue = "queue.dead.requeue" // QueueSelectInput -> CountOutput
+	QueueDeadDelete  = "queue.dead.delete"  // QueueSelectInput -> CountOutput
+
+	ScheduleSet     = "schedule.set"     // Schedule -> Schedule
+	ScheduleCancel  = "schedule.cancel"  // ScheduleInput -> CountOutput
+	ScheduleTrigger = "schedule.trigger" // ScheduleInput -> Schedule: runs it now, besides its ticks
+	ScheduleList    = "schedule.list"    // ScheduleListInput -> ScheduleListOutput; a query
+	ScheduleRuns    = "schedule.runs"    // ScheduleInput -> ScheduleRunsOutput; a query
+
+	AlarmList   = "alarm.list"   // no input -> AlarmListOutput; a query
+	AlarmCancel = "alarm.cancel" // ScheduleInput -> CountOutput
+
+	StreamAppend = "stream.append" // StreamAppendInput -> StreamAppendOutput
+	StreamClose  = "stream.close"  // StreamInput -> StreamInfo
+	StreamDelete = "stream.delete" // StreamInput -> CountOutput: items and all; the sequence goes on
+	StreamRead   = "stream.read"   // StreamReadInput -> StreamReadOutput; a query
+	StreamList   = "stream.list"   // StreamListInput -> StreamListOutput; a query
+
+	ConnectionList  = "connection.list"  // ConnectionListInput -> ConnectionListOutput; a query
+	ConnectionClose = "connection.close" // ConnectionCloseInput -> CountOutput
+
+	ActorPause  = "actor.pause"  // PauseInput -> Pause
+	ActorResume = "actor.resume" // no input -> CountOutput: 1 if it was paused
+	ActorWake   = "actor.wake"   // no input, no output
+	ActorSleep  = "actor.sleep"  // no input, no output
+	ActorRetry  = "actor.retry"  // no input -> CountOutput: 1 if it had failed; a failed actor may be tried again at once
+	ActorWhy    = "actor.why"    // no input -> Explanation; wakes nothing
+	SendSkip    = "send.skip"    // SendSkipInput -> CountOutput: the next message to an actor is moved aside
+)
+
+// QueueSendInput sends messages, all or none.
+type QueueSendInput struct {
+	Queue string `json:"queue"`
+	// Messages are 1 to MaxQueueBatch.
+	Messages []QueueMessageInput `json:"messages"`
+}
+
+// QueueMessageInput is an Enqueue.
+type QueueMessageInput struct {
+	Body     Raw    `json:"body"`
+	DelayMS  int64  `json:"delay_ms,omitempty"`
+	Priority int    `json:"priority,omitempty"`
+	DedupID  string `json:"dedup_id,omitempty"`
+	TTLMS    int64  `json:"ttl_ms,omitempty"`
+	// BackoffMS overrides the queue's pauses; absent does not, empty means one attempt.
+	BackoffMS []int64 `json:"backoff_ms,omitzero"`
+	// KeysIfUndelivered are keys of the key-value store: arrays of strings, numbers and booleans.
+	KeysIfUndelivered [][]any `json:"keys_if_undelivered,omitempty"`
+	WantReply         bool    `json:"want_reply,omitempty"`
+}
+
+// QueueSendOutput answers message by message.
+type QueueSendOutput struct {
+	Messages []Sent `json:"messages"`
+}
+
+// QueueReceiveInput takes messages out and locks them.
+type QueueReceiveInput struct {
+	Queue string `json:"queue"`
+	// Limit is 1 to MaxQueueBatch; 0 means 1.
+	Limit int `json:"limit,omitempty"`
+	// LockMS is how long they are locked; 0 means the queue's.
+	LockMS int64 `json:"lock_ms,omitempty"`
+	// WaitMS is how long to wait for the first message, at most 60,000; 0 does not wait.
+	WaitMS int64 `json:"wait_ms,omitempty"`
+}
+
+// ReceivedMessage is a Received in a request's encoding.
+type ReceivedMessage struct {
+	ID          uint64    `json:"id"`
+	Queue       string    `json:"queue"`
+	Body        Raw       `json:"body"`
+	Attempt     int       `json:"attempt"`
+	Priority    int       `json:"priority,omitempty"`
+	Sent        time.Time `json:"sent"`
+	DedupID     string    `json:"dedup_id,omitempty"`
+	WantReply   bool      `json:"want_reply,omitempty"`
+	Receipt     string    `json:"receipt"`
+	LockedUntil time.Time `json:"locked_until"`
+}
+
+// QueueReceiveOutput holds no messages if none came in time.
+type QueueReceiveOutput struct {
+	Messages []ReceivedMessage `json:"messages"`
+}
+
+// QueueAckInput says that messages are done.
+type QueueAckInput struct {
+	Queue    string   `json:"queue"`
+	Receipts []string `json:"receipts"`
+	// Reply goes to the senders that want one.
+	Reply Raw `json:"reply,omitempty"`
+}
+
+// QueueNackInput gives messages back, as a failed attempt each.
+type QueueNackInput struct {
+	Queue    string   `json:"queue"`
+	Receipts []string `json:"receipts"`
+	// DelayMS overrides the pause before the next attempt; absent does not.
+	DelayMS *int64 `json:"delay_ms,omitempty"`
+	// Error is kept with the message, at most 1,024 bytes.
+	Error string `json:"error,omitempty"`
+	// Dead makes them dead letters at once.
+	Dead bool `json:"dead,omitempty"`
+}
+
+// QueueSettleOutput counts the messages settled and names the receipts that are no longer valid: their lock expired, and
+// the message is with another worker, in the queue again, or gone. Nothing was done about those.
+type QueueSettleOutput struct {
+	Settled int      `json:"settled"`
+	Lost    []string `json:"lost,omitempty"`
+}
+
+// QueueExtendInput locks messages for longer, counted from now.
+type QueueExtendInput struct {
+	Queue    string   `json:"queue"`
+	Receipts []string `json:"receipts"`
+	LockMS   int64    `json:"lock_ms,omitempty"`
+}
+
+// QueueExtendOutput says until when those that were not lost are locked.
+type QueueExtendOutput struct {
+	LockedUntil time.Time `json:"locked_until"`
+	Lost        []string  `json:"lost,omitempty"`
+}
+
+// QueueResultInput asks what came of a message that was sent with WantReply.
+type QueueResultInput struct {
+	Queue string `json:"queue"`
+	ID    uint64 `json:"id"`
+	// WaitMS is how long to wait for it, at most 60,000.
+	WaitMS int64 `json:"wait_ms,omitempty"`
+}
+
+// QueueResultOutput is what came of it. The error code is NotFound if the message is unknown or its reply no longer kept.
+type QueueResultOutput struct {
+	Done bool `json:"done"`
+	// Reply is what the handler or worker answered; Error why the message became a dead letter.
+	Reply Raw    `json:"reply,omitempty"`
+	Error *Error `json:"error,omitempty"`
+}
+
+// QueueInput names a queue.
+type QueueInput struct {
+	Queue string `json:"queue"`
+}
+
+// QueueStatsInput names a queue, or "" for all of the actor.
+type QueueStatsInput struct {
+	Queue string `json:"queue,omitempty"`
+}
+
+// QueueStatsOutput is in the order of names.
+type QueueStatsOutput struct {
+	Queues []QueueStats `json:"queues"`
+}
+
+// QueueListInput pages through messages in the order of their ids.
+type QueueListInput struct {
+	Queue string `json:"queue"`
+	// IDs selects messages; none selects all.
+	IDs []uint64 `json:"ids,omitempty"`
+	// After continues after a message; Limit is 1 to MaxQueueBatch, 0 means 100.
+	After uint64 `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+}
+
+// QueueListOutput is one page; More says that there is another, after the last id.
+type QueueListOutput struct {
+	Messages []ListedMessage `json:"messages"`
+	More     bool            `json:"more,omitempty"`
+}
+
+// A ListedMessage is a message as operators see it.
+type ListedMessage struct {
+	ID    uint64 `json:"id"`
+	Queue string `json:"queue"`
+	Body  Raw    `json:"body"`
+	// State is "pending", "delayed", "processing" or "dead".
+	State    string    `json:"state"`
+	Priority int       `json:"priority,omitempty"`
+	Attempts int       `json:"attempts"`
+	Sent     time.Time `json:"sent"`
+	// Due is when a delayed or locked message can be received.
+	Due     *time.Time `json:"due,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
+	DedupID string     `json:"dedup_id,omitempty"`
+	// Error is why the last attempt failed; Tried when it did; Died when the message became a dead letter.
+	Error string     `json:"error,omitempty"`
+	Tried *time.Time `json:"tried,omitempty"`
+	Died  *time.Time `json:"died,omitempty"`
+}
+
+// QueueSelectInput selects messages by id, or all.
+type QueueSelectInput struct {
+	Queue string   `json:"queue"`
+	IDs   []uint64 `json:"ids,omitempty"`
+	All   bool     `json:"all,omitempty"`
+}
+
+// CountOutput counts what a call did.
+type CountOutput struct {
+	Count int64 `json:"count"`
+}
+
+// ScheduleInput names a schedule.
+type ScheduleInput struct {
+	Name     string `json:"name"`
+	Instance string `json:"instance,omitempty"`
+}
+
+// ScheduleListInput selects schedules by name; "" selects all.
+type ScheduleListInput struct {
+	Name string `json:"name,omitempty"`
+}
+
+// ScheduleListOutput is in the order of name and instance.
+type ScheduleListOutput struct {
+	Schedules []Schedule `json:"schedules"`
+}
+
+// ScheduleRunsOutput has the latest run first.
+type ScheduleRunsOutput struct {
+	Runs []ScheduleRun `json:"runs"`
+}
+
+// AlarmListOutput is in the order of name and instance.
+type AlarmListOutput struct {
+	Alarms []ListedAlarm `json:"alarms"`
+}
+
+// A ListedAlarm is an armed alarm as operators see it.
+type ListedAlarm struct {
+	Name     string    `json:"name"`
+	Instance string    `json:"instance,omitempty"`
+	Due      time.Time `json:"due"`
+	Attempts int       `json:"attempts,omitempty"`
+}
+
+// StreamInput names a stream.
+type StreamInput struct {
+	Stream string `json:"stream"`
+}
+
+// StreamAppendInput appends items, all or none.
+type StreamAppendInput struct {
+	Stream string `json:"stream"`
+	// Items are 1 to MaxStreamBatch.
+	Items []Raw `json:"items"`
+	// Close closes the stream after them; then Items may be empty.
+	Close bool `json:"close,omitempty"`
+}
+
+// StreamAppendOutput is the sequence of the last item.
+type StreamAppendOutput struct {
+	Last uint64 `json:"last"`
+}
+
+// StreamReadInput reads what follows a position.
+type StreamReadInput struct {
+	Stream string `json:"stream"`
+	// After is the sequence of the last item that the reader has; 0 reads from the beginning.
+	After uint64 `json:"after,omitempty"`
+	// Limit is 1 to MaxStreamBatch; 0 means 100.
+	Limit int `json:"limit,omitempty"`
+	// WaitMS is how long to wait for the first item, at most 60,000.
+	WaitMS int64 `json:"wait_ms,omitempty"`
+}
+
+// StreamReadOutput is a StreamPage in a request's encoding.
+type StreamReadOutput struct {
+	Missed uint64           `json:"missed,omitempty"`
+	Items  []ReadStreamItem `json:"items"`
+	Next   uint64           `json:"next"`
+	Closed bool             `json:"closed,omitempty"`
+}
+
+// ReadStreamItem is a StreamItem in a request's encoding.
+type ReadStreamItem struct {
+	Sequence uint64    `json:"sequence"`
+	Time     time.Time `json:"time"`
+	Value    Raw       `json:"value"`
+}
+
+// StreamListInput names a stream, or "" for all of the actor.
+type StreamListInput struct {
+	Stream string `json:"stream,omitempty"`
+}
+
+// StreamListOutput is in the order of names.
+type StreamListOutput struct {
+	Streams []StreamInfo `json:"streams"`
+}
+
+// ConnectionListInput pages through connections in the order of their ids.
+type ConnectionListInput struct {
+	After string `json:"after,omitempty"`
+	// Limit is 1 to 1,000; 0 means 100.
+	Limit int `json:"limit,omitempty"`
+}
+
+// ConnectionListOutput is one page.
+type ConnectionListOutput struct {
+	Connections []ConnectionInfo `json:"connections"`
+	More        bool             `json:"more,omitempty"`
+}
+
+// ConnectionCloseInput closes a connection, for a reason that the client sees.
+type ConnectionCloseInput struct {
+	Connection string `json:"connection"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused until it is resumed.
+type PauseInput struct {
+	// Reason is shown to whoever asks, at most 1,024 bytes.
+	Reason string `json:"reason,omitempty"`
+}
+
+// SendSkipInput names the target of the message to be moved aside.
+type SendSkipInput struct {
+	Type string   `json:"type"`
+	Key  []string `json:"key"`
+}

@@ -1,0 +1,67 @@
+package host
+
+import "time"
+
+// The defaults and bounds of Stream.
+const (
+	DefaultStreamItems     = 100_000
+	DefaultStreamBytes     = 64 << 20
+	DefaultStreamItemBytes = 1 << 20
+	// MaxStreamBatch is how many items one call appends or reads.
+	MaxStreamBatch = 1_000
+)
+
+// A Stream is a named ordered log of an actor type. A zero field means its default.
+type Stream struct {
+	// Name is unique among the behavior's streams, or AnyName.
+	Name string
+	// Items, Bytes and Age bound what is kept; the oldest items go first. Age 0 keeps items of any age.
+	Items int
+	Bytes int64
+	Age   time.Duration
+	// ItemBytes bounds one item.
+	ItemBytes int
+	// External: clients may append to and close the stream.
+	External bool
+}
+
+// EnsureDefaults fills in what is not set.
+func (s *Stream) EnsureDefaults() {
+	setDefault(&s.Items, DefaultStreamItems)
+	setDefault(&s.Bytes, DefaultStreamBytes)
+	setDefault(&s.ItemBytes, DefaultStreamItemBytes)
+}
+
+// StreamInfo says what is known of one stream.
+type StreamInfo struct {
+	Stream string `json:"stream"`
+	// First and Last are the sequences of the first and last item that is kept; Last is 0 if there never was one, and
+	// First is Last+1 if none is kept.
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+	// Bytes is the sum of the items that are kept.
+	Bytes  int64 `json:"bytes"`
+	Closed bool  `json:"closed"`
+	// Updated is when the stream was last appended to or closed; zero if it never was.
+	Updated time.Time `json:"updated,omitzero"`
+}
+
+// A StreamItem is one item of a stream.
+type StreamItem struct {
+	// Sequence counts from 1 without gaps.
+	Sequence uint64
+	Time     time.Time
+	// Data is CBOR.
+	Data []byte
+}
+
+// A StreamPage is what follows a position in a stream.
+type StreamPage struct {
+	// Missed counts the items between the position and the first of Items that are no longer kept.
+	Missed uint64
+	Items  []StreamItem
+	// Next is the position after Items.
+	Next uint64
+	// Closed: the stream is closed and Items holds its last item, or the position was beyond it.
+	Closed bool
+}

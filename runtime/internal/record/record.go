@@ -1,0 +1,64 @@
+// Package record encodes the values that the runtime itself stores in actors' keyspaces: a format byte, then a CBOR array
+// of a struct's fields in order. Fields are only ever added at the end, so that a later release reads what an earlier one
+// wrote; the format byte is for the change that cannot be made that way.
+//
+// A record is a struct with the field
+//
+//	_ struct{} `cbor:",toarray"`
+package record
+
+import (
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// format is the first byte of every record.
+const format = 1
+
+var (
+	encoding = mustEncMode(cbor.EncOptions{Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden})
+	decoding = mustDecMode(cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, MaxNestedLevels: 8,
+		MaxArrayElements: 1 << 20,
+	})
+)
+
+func mustEncMode(o cbor.EncOptions) cbor.EncMode {
+	m, err := o.EncMode()
+	if err != nil {
+		panic(err) // the options are constants of this file
+	}
+	return m
+}
+
+func mustDecMode(o cbor.DecOptions) cbor.DecMode {
+	m, err := o.DecMode()
+	if err != nil {
+		panic(err) // the options are constants of this file
+	}
+	return m
+}
+
+// Encode returns the record of what r, a struct or a pointer to one, holds.
+func Encode(r any) ([]byte, error) {
+	b, err := encoding.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("record: encode %T: %w", r, err)
+	}
+	return append([]byte{format}, b...), nil
+}
+
+// Decode decodes a record into what r points to. Fields that the record does not have stay as they are.
+func Decode(b []byte, r any) error {
+	if len(b) == 0 {
+		return fmt.Errorf("record: decode %T: empty record", r)
+	}
+	if b[0] != format {
+		return fmt.Errorf("record: decode %T: unknown format %d", r, b[0])
+	}
+	if err := decoding.Unmarshal(b[1:], r); err != nil {
+		return fmt.Errorf("record: decode %T: %w", r, err)
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A builtin is a method that every actor has besides its own. One of act, query and serve is set.
+type builtin struct {
+	name string
+	// existing: a call of it does not create the actor.
+	existing bool
+	// act runs in a turn that does not touch the instance, and encodes its output.
+	act func(c *core, h *turn, w *work) ([]byte, error)
+	// query runs like a query, on a committed version.
+	query func(r *reader, req *host.Request) ([]byte, error)
+	// serve answers without a turn or a version: what is about the actor rather than in it.
+	serve func(ctx context.Context, s *Supervisor, t *actorType, req *host.Request, from *caller) ([]byte, error)
+	// wait is how long the caller is willing to wait, and for what signal, when empty says that there is nothing yet.
+	wait  func(req *host.Request) (topic string, d time.Duration, err error)
+	empty func(req *host.Request, out []byte) bool
+}
+
+// act makes a builtin that writes.
+func act[In, Out any](name string, f func(c *core, h *turn, codec host.Codec, in *In) (Out, error)) *builtin {
+	return &builtin{name: name, act: func(c *core, h *turn, w *work) ([]byte, error) {
+		var in In
+		if err := decodeInput(name, w.codec, w.input, &in); err != nil {
+			return nil, err
+		}
+		out, err := f(c, h, w.codec, &in)
+		if err != nil {
+			return nil, err
+		}
+		return encodeOutput(w.codec, &out)
+	}}
+}
+
+// ask makes a builtin that reads. It does not create an actor.
+func ask[In, Out any](name string, f func(r *reader, codec host.Codec, in *In) (Out, error)) *builtin {
+	return &builtin{name: name, existing: true, query: func(r *reader, req *host.Request) ([]byte, error) {
+		var in In
+		if err := decodeInput(name, req.Codec, req.Input, &in); err != nil {
+			return nil, err
+		}
+		out, err := f(r, req.Codec, &in)
+		if err != nil {
+			return nil, err
+		}
+		return encodeOutput(req.Codec, &out)
+	}}
+}
+
+// none is the input or output of a builtin that has none.
+type none struct{}
+
+// decodeInput decodes the input of a builtin. No input is the zero value.
+func decodeInput(name string, codec host.Codec, data []byte, v any) error {
+	if len(data) == 0 {
+		return nil
+	}
+	var err error
+	if codec == host.JSON {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		d.UseNumber()
+		if err = d.Decode(v); err == nil {
+			if _, more := d.Token(); !errors.Is(more, io.EOF) {
+				err = errors.New("there is more after the value")
+			}
+		}
+	} else {
+		err = inputDecoding.Unmarshal(data, v)
+	}
+	if err != nil {
+		return host.Errorf(host.InvalidArgument, "input of %s: %s", name, inputReason(err))
+	}
+	return nil
+}
+
+// inputReason says what is wrong with an input, in words for people who do not know Go.
+func inputReason(err error) string {
+	var typ *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &typ):
+		if typ.Field == "" {
+			return fmt.Sprintf("it is a %s, which does not fit", typ.Value)
+		}
+		return fmt.Sprintf("%q is a %s, which does not fit", typ.Field, typ.Value)
+	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "it is not JSON"
+	}
+	msg := err.Error()
+	for _, prefix := range []string{"json: ", "cbor: "} {
+		if rest, ok := bytes.CutPrefix([]byte(msg), []byte(prefix)); ok {
+			return string(rest)
+		}
+	}
+	return msg
+}
+
+func encodeOutput(codec host.Codec, v any) ([]byte, error) {
+	if _, ok := v.(*none); ok {
+		return nil, nil
+	}
+	if codec == host.JSON {
+		return json.Marshal(v)
+	}
+	return outputEncoding.Marshal(v)
+}
+
+var (
+	inputDecoding = mustDecMode(cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
+		MaxArrayElements: 1 << 20, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, IntDec: cbor.IntDecConvertSigned,
+	})
+	outputEncoding = mustEncMode(cbor.EncOptions{
+		Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden, Time: cbor.TimeRFC3339Nano, TimeTag: cbor.EncTagRequired,
+	})
+)
+
+// runBuiltin runs a builtin that writes, as one turn.
+func (c *core) runBuiltin(w *work) ([]byte, error) {
+	if err := c.exist(w); err != nil {
+		return nil, err
+	}
+	return c.turn(w, w.builtin.name, false, func(h *turn) ([]byte, error) { return w.builtin.act(c, h, w) })
+}
+
+// callBuiltin calls a builtin, waiting for what it asks for if the caller wants to.
+func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, r *host.Request, from *caller) (host.Reply, error) {
+	if r.Create {
+		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method)
+	}
+	if b.wait == nil {
+		return s.callBuiltinOnce(ctx, t, b, r, from)
+	}
+	topic, d, err := b.wait(r)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	if d <= 0 {
+		return s.callBuiltinOnce(ctx, t, b, r, from)
+	}
+	if from != nil && from.turn != nil {
+		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
+	}
+	sub := s.signals.subscribe(string(appendAddress(nil, r.Address)), topic)
+	defer sub.close()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		reply, err := s.callBuiltinOnce(ctx, t, b, r, from)
+		if err != nil || !b.empty(r, reply.Output) {
+			return reply, err
+		}
+		select {
+		case <-sub.signal:
+		case <-timer.C:
+			return reply, nil
+		case <-ctx.Done():
+			return host.Reply{}, contextError(ctx)
+		case <-s.life.Done():
+			return host.Reply{}, unavailable("the node is shutting down")
+		}
+	}
+}
+
+func (s *Supervisor) callBuiltinOnce(ctx context.Context, t *actorType, b *builtin, r *host.Request, from *caller) (host.Reply, error) {
+	if from == nil && s.draining.Load() {
+		return host.Reply{}, unavailable("the node is shutting down")
+	}
+	switch {
+	case b.serve != nil:
+		out, err := b.serve(ctx, s, t, r, from)
+		return host.Reply{Output: out}, err
+	case b.query != nil:
+		q := *r
+		q.Existing = r.Existing || b.existing
+		return s.queryWith(ctx, t, &q, from, b.name, func(rd *reader) ([]byte, error) { return b.query(rd, &q) })
+	}
+	return s.callTurn(ctx, t, r, from, func(w *work) {
+		w.method, w.builtin, w.existing = -1, b, r.Existing || b.existing
+	})
+}
