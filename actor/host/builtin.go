@@ -13,6 +13,7 @@ const (
 	QueueAck         = "queue.ack"          // QueueAckInput -> QueueSettleOutput
 	QueueNack        = "queue.nack"         // QueueNackInput -> QueueSettleOutput
 	QueueExtend      = "queue.extend"       // QueueExtendInput -> QueueExtendOutput
+	QueueHeld        = "queue.held"         // QueueHeldInput -> QueueHeldOutput; a query
 	QueueResult      = "queue.result"       // QueueResultInput -> QueueResultOutput; a query
 	QueueStatsMethod = "queue.stats"        // QueueStatsInput -> QueueStatsOutput; a query
 	QueuePeek        = "queue.peek"         // QueueListInput -> QueueListOutput; a query
@@ -144,6 +145,19 @@ type QueueExtendInput struct {
 type QueueExtendOutput struct {
 	LockedUntil time.Time `json:"locked_until"`
 	Lost        []string  `json:"lost,omitempty"`
+}
+
+// QueueHeldInput asks which receipts are still valid.
+type QueueHeldInput struct {
+	Queue    string   `json:"queue"`
+	Receipts []string `json:"receipts"`
+	// WaitMS is how long to wait, at most 60,000, until one of them is not.
+	WaitMS int64 `json:"wait_ms,omitempty"`
+}
+
+// QueueHeldOutput names those that are valid: their messages are locked by whoever got the receipt.
+type QueueHeldOutput struct {
+	Held []string `json:"held"`
 }
 
 // QueueResultInput asks what came of a message that was sent with WantReply.

@@ -105,6 +105,11 @@ type LiveConnection interface {
 // A Connector lets clients connect to actors. Connecting creates a missing actor, like a call.
 type Connector interface {
 	Connect(ctx context.Context, a Address, r ConnectRequest) (LiveConnection, error)
+	// CallOver calls a method on behalf of the connection that token belongs to, for clients whose connection carries
+	// events only. The error code is Unauthenticated if there is no such connection.
+	CallOver(ctx context.Context, token string, r *Request) (Reply, error)
+	// Disconnect ends the connection that token belongs to, like LiveConnection.Close of one that is not lost.
+	Disconnect(ctx context.Context, a Address, token string) error
 }
 
 // SharedFrames holds the encoded forms of an event that goes to many clients, so that each form is made once. The zero

@@ -32,3 +32,13 @@ func (r *reader) Caller() string { return r.caller }
 func (s *Supervisor) Connect(ctx context.Context, a host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
 	return nil, errNotYet
 }
+
+// CallOver implements host.Connector.
+func (s *Supervisor) CallOver(ctx context.Context, token string, r *host.Request) (host.Reply, error) {
+	return host.Reply{}, errNotYet
+}
+
+// Disconnect implements host.Connector.
+func (s *Supervisor) Disconnect(ctx context.Context, a host.Address, token string) error {
+	return errNotYet
+}
