@@ -56,6 +56,8 @@ type activation struct {
 	blocked  []gateWaiter
 	gateFail error
 
+	pumping atomic.Bool // an item of the mailbox will handle messages of the actor's queues
+
 	sender *sender // replaced, by the goroutine that runs the actor, when the actor is destroyed
 }
 
@@ -77,9 +79,11 @@ type core struct {
 	events int64
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
-	group *group
-	held  ledger
-	ident host.Identity
+	// queueArmed: likewise the row for messages that wait for the actor's own handlers.
+	queueArmed bool
+	group      *group
+	held       ledger
+	ident      host.Identity
 	// broken: the core must not be used any more; the actor is rebuilt from the store.
 	broken bool
 	// refused: a commit failed; what the write set holds was answered as undone and must never be committed.
@@ -336,7 +340,9 @@ const (
 // quick reports whether w is known to take little time, so that the turns before it can wait for it.
 func (a *activation) quick(w *work) bool {
 	switch w.kind {
-	case workSettle, workPin, workPurge, workRecover:
+	case workQueue:
+		return a.quickQueues()
+	case workSettle, workQueueDue, workPin, workPurge, workRecover:
 		return true
 	case workCall:
 		if w.builtin != nil {

@@ -327,9 +327,12 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, err error) {
 		k.finished(id, w.err)
 		k.again()
 	}}
-	if row.Kind == keyspace.WakeExpiry {
+	switch row.Kind {
+	case keyspace.WakeExpiry:
 		w.kind, w.purge = workPurge, &row
-	} else {
+	case keyspace.WakeQueue:
+		w.kind, w.alarm = workQueueDue, &alarmFiring{row: row}
+	default:
 		w.kind, w.alarm = workAlarm, &alarmFiring{row: row}
 	}
 	_, err = k.s.post(t, host.Address{Type: ident.Type, Key: ident.Key}, w)

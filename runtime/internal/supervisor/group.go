@@ -116,6 +116,7 @@ type mark struct {
 	after                     int
 	wake                      int64
 	changed, exists, armed    bool
+	queueArmed                bool
 	stored                    []byte
 	sequence                  int64
 }
@@ -124,7 +125,7 @@ func (c *core) mark() mark {
 	g := c.group
 	return mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
-		changed: g.changed, exists: c.exists, armed: c.armed, stored: c.stored, sequence: c.events,
+		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
 	}
 }
 
@@ -138,6 +139,7 @@ func (c *core) undo(m mark) {
 	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
 	g.after = g.after[:m.after]
 	g.wake, g.changed = m.wake, m.changed
+	c.queueArmed = m.queueArmed
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
 }
 

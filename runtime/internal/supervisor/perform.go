@@ -37,6 +37,10 @@ func (c *core) perform(w *work) {
 		c.sleep(w)
 	case workDestroy:
 		c.destroy(w)
+	case workQueue:
+		c.handleQueues(w)
+	case workQueueDue:
+		c.queueDue(w)
 	}
 }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // recoverSends wakes the actors whose messages were pending when the store was last open, a few at a time.
@@ -21,13 +22,62 @@ func (s *Supervisor) recoverSends() {
 			case <-s.life.Done():
 				return
 			}
-			s.recoverSender(row, func() { <-slots })
+			s.recoverRow(row, func() { <-slots })
 		}
 		if len(rows) < 256 {
 			return
 		}
 		after = rows[len(rows)-1].Row
 	}
+}
+
+// recoverRow brings up one actor for what a row that is due at the start says.
+func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
+	switch row.Kind {
+	case keyspace.WakeSends:
+		s.recoverSender(row, done)
+	case keyspace.WakeQueue:
+		s.recoverActor(row, done, func(a *activation) *work {
+			w := a.pumpWork(nil)
+			w.recovered = true
+			return w
+		})
+	default:
+		done()
+	}
+}
+
+// recoverActor has an actor that exists do some work. A row of one that is gone is dropped.
+func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activation) *work) {
+	ident, _, ok, err := s.store.Identity(row.ID)
+	t := s.types[ident.Type]
+	switch {
+	case err != nil:
+		s.logger.Error("recover an actor", "actor_id", row.ID.String(), "error", err)
+	case !ok:
+		if err := s.store.DropWakes([][]byte{row.Row}); err != nil {
+			s.logger.Error("drop a leftover index row", "error", err)
+		}
+	case t == nil:
+		s.logger.Warn("work waits for an actor type that this node does not host", "actor_type", ident.Type, "work", row.Kind.String())
+	default:
+		addr := host.Address{Type: ident.Type, Key: ident.Key}
+		a := s.activation(t, addr)
+		if a == nil {
+			break // the supervisor has closed
+		}
+		w := make(a)
+		finish := w.finish
+		w.finish = func(w *work) {
+			done()
+			finish(w)
+		}
+		if _, err := s.post(t, addr, w); err != nil {
+			w.fail(err)
+		}
+		return
+	}
+	done()
 }
 
 // recoverSender wakes one actor for its messages, or what is left of a destroyed one.

@@ -121,12 +121,15 @@ type actorType struct {
 	*host.Behavior
 	methods map[string]int
 	alarms  map[string]int
+	queues  map[string]int
 	limits  host.Limits
 	storage *engine.Limits
 	idle    time.Duration // 0 for never
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
-	pace    []atomic.Int64
-	metrics typeMetrics
+	pace []atomic.Int64
+	// queuePace likewise, of the handlers of queues.
+	queuePace []atomic.Int64
+	metrics   typeMetrics
 }
 
 // New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
@@ -144,6 +147,7 @@ func New(o Options) (*Supervisor, error) {
 	for _, b := range o.Behaviors {
 		t := &actorType{
 			Behavior: b, methods: make(map[string]int), alarms: make(map[string]int),
+			queues: make(map[string]int), queuePace: make([]atomic.Int64, len(b.Queues)),
 			limits: resolve(b.Limits, o.Limits), idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
 			metrics: s.metrics.forType(b),
 		}
@@ -163,6 +167,9 @@ func New(o Options) (*Supervisor, error) {
 		}
 		for i, a := range b.Alarms {
 			t.alarms[a.Name] = i
+		}
+		for i := range b.Queues {
+			t.queues[b.Queues[i].Name] = i
 		}
 		s.types[b.Type] = t
 	}

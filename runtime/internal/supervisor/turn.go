@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
 // turnKey finds the turn or query that a context belongs to.
@@ -61,6 +62,7 @@ type turn struct {
 	destroy   bool
 	durable   bool     // an event that must not be dropped was emitted
 	after     []func() // see group.after
+	queues    *queue.Set
 }
 
 type emitted struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -368,6 +369,12 @@ func (c *core) wakeRows() []engine.Wake {
 			rows = append(rows, engine.Wake{Due: unixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance})
 		}
 	}
+	if due, err := queue.Wakes(c.ws); err == nil {
+		for _, q := range due {
+			rows = append(rows, engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue})
+		}
+	}
+	rows = append(rows, engine.Wake{Kind: keyspace.WakeQueue})
 	return rows // a purge row that is left over finds no actor and is dropped
 }
 
