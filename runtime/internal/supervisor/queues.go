@@ -19,9 +19,7 @@ func (t *actorType) queueOf(name string) (int, host.Queue, error) {
 	if !ok {
 		return 0, host.Queue{}, host.Errorf(host.NotFound, "actor type %q has no queue %q", t.Type, name).With("queue", name)
 	}
-	q := t.Queues[i]
-	q.EnsureDefaults()
-	return i, q, nil
+	return i, t.queueSettings[i], nil
 }
 
 // named finds a name in an index in which AnyName stands for every other valid name.

@@ -127,6 +127,8 @@ type actorType struct {
 	idle    time.Duration // 0 for never
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace []atomic.Int64
+	// queueSettings are the behavior's queues with their defaults.
+	queueSettings []host.Queue
 	// queuePace likewise, of the handlers of queues.
 	queuePace []atomic.Int64
 	metrics   typeMetrics
@@ -170,6 +172,9 @@ func New(o Options) (*Supervisor, error) {
 		}
 		for i := range b.Queues {
 			t.queues[b.Queues[i].Name] = i
+			q := b.Queues[i]
+			q.EnsureDefaults()
+			t.queueSettings = append(t.queueSettings, q)
 		}
 		s.types[b.Type] = t
 	}
