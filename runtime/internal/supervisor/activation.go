@@ -75,6 +75,8 @@ type core struct {
 	stored []byte
 	// events is the sequence of the last event; -1 when it was not read yet.
 	events int64
+	// connections counts the actor's connection records; -1 when they were not counted yet.
+	connections int
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
 	group *group
@@ -338,9 +340,11 @@ func (a *activation) quick(w *work) bool {
 	switch w.kind {
 	case workSettle, workPin, workPurge, workRecover:
 		return true
+	case workConnection:
+		return w.tend.quick(a.typ)
 	case workCall:
 		if w.builtin != nil {
-			return true
+			return w.builtin.run == nil
 		}
 		if w.method < 0 {
 			return false

@@ -17,6 +17,4 @@ func scheduleBuiltins() []*builtin { return nil }
 
 func streamBuiltins() []*builtin { return nil }
 
-func connectionBuiltins() []*builtin { return nil }
-
 func controlBuiltins() []*builtin { return nil }

@@ -37,6 +37,8 @@ func (c *core) perform(w *work) {
 		c.sleep(w)
 	case workDestroy:
 		c.destroy(w)
+	case workConnection:
+		c.respond(w, nil, c.tendConnections(w))
 	}
 }
 

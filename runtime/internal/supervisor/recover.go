@@ -3,6 +3,7 @@ package supervisor
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // recoverSends wakes the actors whose messages were pending when the store was last open, a few at a time.
@@ -21,12 +22,24 @@ func (s *Supervisor) recoverSends() {
 			case <-s.life.Done():
 				return
 			}
-			s.recoverSender(row, func() { <-slots })
+			s.recoverRow(row, func() { <-slots })
 		}
 		if len(rows) < 256 {
 			return
 		}
 		after = rows[len(rows)-1].Row
+	}
+}
+
+// recoverRow brings up one actor for what a row that is due at the start says.
+func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
+	switch row.Kind {
+	case keyspace.WakeSends:
+		s.recoverSender(row, done)
+	case keyspace.WakeConnections:
+		s.recoverConnections(row, done)
+	default:
+		done()
 	}
 }
 
