@@ -466,3 +466,39 @@ func FuzzWithoutCredentials(f *testing.F) {
 		}
 	})
 }
+
+func TestEventsThatShareTheCommitOfAConnectionAreDelivered(t *testing.T) {
+	for _, connecting := range []bool{true, false} {
+		in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
+			h.say("before")
+			old := h.connect(host.ConnectRequest{})
+			hold := make(chan struct{})
+			go h.try(func(host.Turn, *room) error { <-hold; return nil })
+			synctest.Wait()
+			// All of this waits, and is worked through as one batch.
+			joined := make(chan host.LiveConnection, 1)
+			go h.try(says("earlier"))
+			synctest.Wait()
+			go func() {
+				if connecting {
+					joined <- h.connect(host.ConnectRequest{Events: []string{"said"}})
+					return
+				}
+				if err := old.Subscribe(context.Background(), "said"); err != nil {
+					t.Error(err)
+				}
+				joined <- old
+			}()
+			synctest.Wait()
+			go h.try(says("later"))
+			synctest.Wait()
+			a := h.s.find(roomA)
+			before := a.applied.Load()
+			close(hold)
+			expect(t, <-joined, "later")
+			if n := a.applied.Load() - before; n != 2 {
+				t.Errorf("%d commits: the last two turns did not share one", n)
+			}
+		})
+	}
+}
