@@ -17,6 +17,7 @@ const (
 	ChangeAlarm ChangeKind = 4 // an alarm was set, fired or cancelled
 	ChangeLife  ChangeKind = 5 // the actor was created or destroyed
 	ChangeQueue ChangeKind = 6 // messages of a queue were sent, settled, given up
+	ChangeConn  ChangeKind = 7 // a connection was opened, lost, resumed or closed
 )
 
 func (k ChangeKind) String() string {
@@ -33,6 +34,8 @@ func (k ChangeKind) String() string {
 		return "life"
 	case ChangeQueue:
 		return "queue"
+	case ChangeConn:
+		return "conn"
 	default:
 		return "unknown"
 	}

@@ -5,10 +5,14 @@
 // A record is a struct with the field
 //
 //	_ struct{} `cbor:",toarray"`
+//
+// A struct inside of a record cannot grow: fields are added to the record itself.
 package record
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -57,8 +61,34 @@ func Decode(b []byte, r any) error {
 	if b[0] != format {
 		return fmt.Errorf("record: decode %T: unknown format %d", r, b[0])
 	}
-	if err := decoding.Unmarshal(b[1:], r); err != nil {
+	err := decoding.Unmarshal(b[1:], r)
+	if _, ok := errors.AsType[*cbor.UnmarshalTypeError](err); ok {
+		if older := complete(b[1:], r); older != nil {
+			err = decoding.Unmarshal(older, r)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("record: decode %T: %w", r, err)
 	}
 	return nil
+}
+
+// complete returns the array of an older record with a null for each field that r has and it has not; nil if it is none.
+// The codec refuses arrays of another length, and a null leaves a field alone.
+func complete(b []byte, r any) []byte {
+	const arrays, most = 0x80, 23 // of a short array, the first byte is the sum of both numbers
+	t := reflect.TypeOf(r)
+	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || len(b) == 0 {
+		return nil
+	}
+	fields := t.Elem().NumField() - 1 // all but the one that makes it an array
+	have := int(b[0]) - arrays
+	if have < 0 || have >= fields || fields > most {
+		return nil
+	}
+	older := append([]byte{arrays + byte(fields)}, b[1:]...)
+	for range fields - have {
+		older = append(older, 0xF6)
+	}
+	return older
 }

@@ -77,6 +77,8 @@ type core struct {
 	stored []byte
 	// events is the sequence of the last event; -1 when it was not read yet.
 	events int64
+	// connections counts the actor's connection records; -1 when they were not counted yet.
+	connections int
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
 	// queueArmed: likewise the row for messages that wait for the actor's own handlers.
@@ -344,9 +346,11 @@ func (a *activation) quick(w *work) bool {
 		return a.quickQueues()
 	case workSettle, workQueueDue, workPin, workPurge, workRecover:
 		return true
+	case workConnection:
+		return w.tend.quick(a.typ)
 	case workCall:
 		if w.builtin != nil {
-			return true
+			return w.builtin.run == nil
 		}
 		if w.method < 0 {
 			return false

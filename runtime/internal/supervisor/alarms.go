@@ -323,6 +323,13 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, err error) {
 		return false, host.Errorf(host.UnknownType, "this node hosts no actor type %q", ident.Type)
 	}
 	id := string(row.Row)
+	if row.Kind == keyspace.WakeConnections {
+		k.s.tend(t, host.Address{Type: ident.Type, Key: ident.Key}, &tending{row: &row}, func(err error) {
+			k.finished(id, err)
+			k.again()
+		})
+		return true, nil
+	}
 	w := &work{method: -1, existing: true, finish: func(w *work) {
 		k.finished(id, w.err)
 		k.again()

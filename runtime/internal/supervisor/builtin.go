@@ -14,13 +14,15 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A builtin is a method that every actor has besides its own. One of act, query and serve is set.
+// A builtin is a method that every actor has besides its own. One of act, run, query and serve is set.
 type builtin struct {
 	name string
 	// existing: a call of it does not create the actor.
 	existing bool
 	// act runs in a turn that does not touch the instance, and encodes its output.
 	act func(c *core, h *turn, w *work) ([]byte, error)
+	// run runs the turns that it needs by itself, because it calls the instance.
+	run func(c *core, w *work) ([]byte, error)
 	// query runs like a query, on a committed version.
 	query func(r *reader, req *host.Request) ([]byte, error)
 	// serve answers without a turn or a version: what is about the actor rather than in it.
@@ -129,10 +131,13 @@ var (
 	})
 )
 
-// runBuiltin runs a builtin that writes, as one turn.
+// runBuiltin runs a builtin that writes, as one turn unless it decides itself.
 func (c *core) runBuiltin(w *work) ([]byte, error) {
 	if err := c.exist(w); err != nil {
 		return nil, err
+	}
+	if w.builtin.run != nil {
+		return w.builtin.run(c, w)
 	}
 	return c.turn(w, w.builtin.name, false, func(h *turn) ([]byte, error) { return w.builtin.act(c, h, w) })
 }

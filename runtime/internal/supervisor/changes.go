@@ -78,6 +78,9 @@ func (c *core) writeChanges(t *turn) error {
 		TimeMS: unixMS(t.start), Traceparent: t.from.traceparent, Changes: make([]engine.Change, 0, len(t.events)+len(t.changes)),
 	}
 	for _, e := range t.events {
+		if e.to != "" {
+			continue // it is for one client's eyes
+		}
 		ev := c.a.typ.Events[e.event]
 		set.Changes = append(set.Changes, engine.Change{Kind: engine.ChangeEvent, Name: ev.Name, Data: e.data, Durable: ev.Durable})
 	}

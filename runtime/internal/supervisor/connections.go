@@ -2,25 +2,13 @@ package supervisor
 
 import (
 	"context"
+	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-func (t *turn) Connections(after string, limit int) ([]host.ConnectionState, error) {
-	return nil, errNotYet
-}
-func (r *reader) Connections(after string, limit int) ([]host.ConnectionState, error) {
-	return nil, errNotYet
-}
-func (t *turn) Connection(id string) (host.ConnectionState, bool, error) {
-	return host.ConnectionState{}, false, errNotYet
-}
-func (r *reader) Connection(id string) (host.ConnectionState, bool, error) {
-	return host.ConnectionState{}, false, errNotYet
-}
-func (t *turn) SetConnectionState(id string, state []byte) error                { return errNotYet }
-func (t *turn) CloseConnection(id string, reason *host.Error) (bool, error)     { return false, errNotYet }
-func (t *turn) EmitTo(event int, data []byte, to string, except []string) error { return errNotYet }
+// maxCloseReason bounds the reason with which an operator closes a connection, in bytes.
+const maxCloseReason = 1024
 
 // Caller implements host.Reader.
 func (t *turn) Caller() string { return t.work.connection }
@@ -28,17 +16,237 @@ func (t *turn) Caller() string { return t.work.connection }
 // Caller implements host.Reader.
 func (r *reader) Caller() string { return r.caller }
 
-// Connect implements host.Connector.
-func (s *Supervisor) Connect(ctx context.Context, a host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
-	return nil, errNotYet
+// Connections implements host.Reader.
+func (t *turn) Connections(after string, limit int) ([]host.ConnectionState, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
+	return connectionStates(t.c.ws, after, limit)
 }
 
-// CallOver implements host.Connector.
-func (s *Supervisor) CallOver(ctx context.Context, token string, r *host.Request) (host.Reply, error) {
-	return host.Reply{}, errNotYet
+// Connections implements host.Reader.
+func (r *reader) Connections(after string, limit int) ([]host.ConnectionState, error) {
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	s, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return connectionStates(s, after, limit)
 }
 
-// Disconnect implements host.Connector.
-func (s *Supervisor) Disconnect(ctx context.Context, a host.Address, token string) error {
-	return errNotYet
+// Connection implements host.Reader.
+func (t *turn) Connection(id string) (host.ConnectionState, bool, error) {
+	if err := t.enter(); err != nil {
+		return host.ConnectionState{}, false, err
+	}
+	defer t.mu.Unlock()
+	rec, ok, err := readConnection(t.c.ws, id)
+	if err != nil || !ok {
+		return host.ConnectionState{}, false, err
+	}
+	return rec.state(id), true, nil
+}
+
+// Connection implements host.Reader.
+func (r *reader) Connection(id string) (host.ConnectionState, bool, error) {
+	if err := r.enter(); err != nil {
+		return host.ConnectionState{}, false, err
+	}
+	defer r.mu.Unlock()
+	s, err := r.snapshot()
+	if err != nil {
+		return host.ConnectionState{}, false, err
+	}
+	rec, ok, err := readConnection(s, id)
+	if err != nil || !ok {
+		return host.ConnectionState{}, false, err
+	}
+	return rec.state(id), true, nil
+}
+
+// SetConnectionState implements host.Turn.
+func (t *turn) SetConnectionState(id string, state []byte) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	rec, ok, err := readConnection(t.c.ws, id)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return noConnection(id)
+	}
+	rec.State = slices.Clone(state)
+	if err := t.c.putConnection(id, &rec); err != nil {
+		return err
+	}
+	t.wrote = true
+	return nil
+}
+
+// CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn is to fail with it: what
+// the hook did in memory cannot be told from what the turn did. The hook gets the reason as the cause.
+func (t *turn) CloseConnection(id string, reason *host.Error) (bool, error) {
+	if reason == nil {
+		reason = connectionClosed("the actor closed the connection")
+	}
+	return t.closeConnection(id, reason)
+}
+
+// Subscribe implements host.LiveConnection.
+func (l *liveConnection) Subscribe(ctx context.Context, events ...string) error {
+	names, err := checkEvents(l.t, events)
+	if err != nil {
+		return err
+	}
+	var added []string
+	return l.update(ctx, "subscribe", names, func(c *core, w *work) error {
+		_, err := c.turn(w, "subscribe", c.a.typ.guarded(names), func(h *turn) (_ []byte, err error) {
+			added, err = h.subscribe(l, names)
+			return nil, err
+		})
+		return err
+	}, func(err error) {
+		if err != nil {
+			l.forget(added)
+		}
+	})
+}
+
+// Unsubscribe implements host.LiveConnection. Events that were on their way to the client before may still come.
+func (l *liveConnection) Unsubscribe(ctx context.Context, events ...string) error {
+	names, err := checkEvents(l.t, events)
+	if err != nil {
+		return err
+	}
+	return l.update(ctx, "unsubscribe", names, func(c *core, w *work) error {
+		_, err := c.internal(w, "unsubscribe", func(h *turn) error { return h.unsubscribe(l, names) })
+		return err
+	}, func(err error) {
+		if err == nil {
+			l.forget(names)
+		}
+	})
+}
+
+// update runs a turn that changes the subscriptions, and finish with its result, before that is told. The result reaches
+// finish even if the caller has gone.
+func (l *liveConnection) update(ctx context.Context, name string, names []string, run func(*core, *work) error, finish func(error)) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if err := l.ended(); err != nil {
+		return err
+	}
+	if err := l.s.outside(ctx); err != nil {
+		return err
+	}
+	b := &builtin{name: name, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
+	done := make(chan error, 1)
+	w := &work{
+		kind: workCall, method: -1, ctx: ctx, builtin: b, existing: true, connection: l.id,
+		finish: func(w *work) {
+			finish(w.err)
+			done <- w.err
+		},
+	}
+	if _, err := l.s.post(l.t, l.addr, w); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+}
+
+// forget stops the delivery of events.
+func (l *liveConnection) forget(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range names {
+		delete(l.subscriptions, n)
+	}
+}
+
+// subscribe adds to the events that a connection gets those after this turn, if their hooks allow it.
+func (t *turn) subscribe(l *liveConnection, names []string) (added []string, err error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	rec, ok, err := readConnection(t.c.ws, l.id)
+	t.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, noConnection(l.id)
+	}
+	added = slices.DeleteFunc(slices.Clone(names), rec.subscribed)
+	if n := len(rec.Events) + len(added); n > host.MaxSubscriptions {
+		return nil, tooLarge("subscriptions of a connection", host.MaxSubscriptions, int64(n))
+	}
+	if len(added) == 0 {
+		return nil, nil
+	}
+	st := rec.state(l.id)
+	if err := t.askSubscribe(&st, added); err != nil {
+		return nil, err
+	}
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
+	if rec, ok, err = readConnection(t.c.ws, l.id); err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, noConnection(l.id) // a hook closed it
+	}
+	last, err := t.c.lastSequence()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range added {
+		rec.Events = append(rec.Events, subscriptionRecord{Name: n, After: last})
+	}
+	if err := t.c.putConnection(l.id, &rec); err != nil {
+		return nil, err
+	}
+	t.wrote = true
+	// From here on, and not only from when the turn is durable: the next events may share its commit.
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range added {
+		l.subscriptions[n] = last
+	}
+	return added, nil
+}
+
+// unsubscribe takes events away from those that a connection gets.
+func (t *turn) unsubscribe(l *liveConnection, names []string) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	rec, ok, err := readConnection(t.c.ws, l.id)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return noConnection(l.id)
+	}
+	n := len(rec.Events)
+	rec.Events = slices.DeleteFunc(rec.Events, func(s subscriptionRecord) bool { return slices.Contains(names, s.Name) })
+	if len(rec.Events) == n {
+		return nil
+	}
+	t.wrote = true
+	return t.c.putConnection(l.id, &rec)
 }

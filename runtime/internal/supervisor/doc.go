@@ -18,7 +18,7 @@
 //
 // # Lock order
 //
-// activation.mu, shard.mu, activation.viewMu, sender.mu, hub locks, waitGraph.mu. A goroutine that holds one of them takes
-// only locks to the right of it. turn.mu is taken by handlers' goroutines and may be held while any of the others is
+// activation.mu, shard.mu, activation.viewMu, sender.mu, hub.mu, then stream.mu or liveConnection.mu, waitGraph.mu. A
+// goroutine that holds one of them takes only locks to the right of it. turn.mu is taken by handlers' goroutines and may be held while any of the others is
 // taken. Gate callbacks take any of them but hold none on entry, and never block on anything else.
 package supervisor

@@ -8,11 +8,13 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // A group is the turns that share one commit, and what leaves the actor when that commit is durable.
 type group struct {
 	a       *activation
+	id      keyspace.ActorID // the incarnation, set by the commit
 	turns   int
 	results []result // set by the commit
 	// changed: at least one turn wrote something.
@@ -119,6 +121,7 @@ type mark struct {
 	queueArmed                bool
 	stored                    []byte
 	sequence                  int64
+	connections               int
 }
 
 func (c *core) mark() mark {
@@ -126,6 +129,7 @@ func (c *core) mark() mark {
 	return mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
 		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
+		connections: c.connections,
 	}
 }
 
@@ -140,6 +144,7 @@ func (c *core) undo(m mark) {
 	g.after = g.after[:m.after]
 	g.wake, g.changed = m.wake, m.changed
 	c.queueArmed = m.queueArmed
+	c.connections = m.connections
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
 }
 
@@ -160,7 +165,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		return
 	}
 	a := c.a
-	g.sender = a.sender
+	g.sender, g.id = a.sender, c.id
 	c.group = &group{a: a}
 	if c.refused {
 		failAll(g.results, unavailable("an earlier commit of the actor failed"))
@@ -250,7 +255,7 @@ func (g *group) durable(err error) {
 		a.advanceGate(g.commit)
 	}
 	if len(g.events) > 0 {
-		a.sup.hub.publish(a.key, g.events)
+		a.sup.hub.publish(a.key, g.id, g.events)
 	}
 	if sink := a.sup.options.Changes; sink != nil {
 		for _, c := range g.changes {
@@ -265,7 +270,7 @@ func (g *group) durable(err error) {
 	}
 	if g.destroyed {
 		a.sup.destroys.Add(1) // before anybody learns of it, and could send to the successor
-		a.sup.hub.end(a.key)
+		a.sup.hub.end(a.key, g.id)
 	}
 	a.settled()
 	for i := range g.results {

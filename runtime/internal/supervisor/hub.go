@@ -6,17 +6,54 @@ import (
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A hub hands the events of durable commits to the streams that subscribed to their actor. A stream holds a bounded
-// number of events; one that falls behind reads what it missed from the actor's kept history.
+// A hub hands the events of durable commits to those who follow their actor: streams and live connections. It is apart from
+// the activations, so that an actor sleeps while its clients stay. A stream holds a bounded number of events; one that falls
+// behind reads what it missed from the actor's kept history. A connection that falls behind is cut off.
+//
+// The gate hands over one commit at a time, in order. So whoever joins in a turn, before that turn is committed, gets every
+// event after it, and tells those before it by their sequence.
 type hub struct {
-	mu      sync.RWMutex
-	closed  bool
-	streams map[string]map[*stream]bool
+	mu        sync.RWMutex
+	closed    bool
+	audiences map[string]*audience // by actor
+	live      int                  // connections in all of them
+}
+
+// An audience is who follows one actor.
+type audience struct {
+	streams map[*stream]bool
+	conns   map[string]*liveConnection // by id
+	// joining are connections whose turn is not durable yet. They are pushed to like the others.
+	joining map[*liveConnection]bool
+}
+
+// audience returns the audience of an actor, making one if there is none.
+//
+// REQUIRES: h.mu for writing
+func (h *hub) audience(key string) *audience {
+	au := h.audiences[key]
+	if au == nil {
+		if h.audiences == nil {
+			h.audiences = make(map[string]*audience)
+		}
+		au = &audience{
+			streams: make(map[*stream]bool), conns: make(map[string]*liveConnection), joining: make(map[*liveConnection]bool),
+		}
+		h.audiences[key] = au
+	}
+	return au
+}
+
+// tidy forgets an audience that nobody is left of.
+//
+// REQUIRES: h.mu for writing
+func (h *hub) tidy(key string) {
+	if au := h.audiences[key]; au != nil && len(au.streams)+len(au.conns)+len(au.joining) == 0 {
+		delete(h.audiences, key)
+	}
 }
 
 // maxBuffered bounds the events that a stream holds for its reader, by count and bytes.
@@ -25,32 +62,125 @@ const (
 	maxBufferedBytes = 1 << 20
 )
 
-func (h *hub) publish(key string, events []host.EmittedEvent) {
+// publish hands out the events of one commit of an incarnation. It does not block.
+func (h *hub) publish(key string, id keyspace.ActorID, events []host.EmittedEvent) {
+	for _, l := range h.push(key, id, events) {
+		l.cutOff()
+	}
+}
+
+// push is publish, and returns the connections that do not read.
+func (h *hub) push(key string, id keyspace.ActorID, events []host.EmittedEvent) (slow []*liveConnection) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	for s := range h.streams[key] {
+	au := h.audiences[key]
+	if au == nil {
+		return nil
+	}
+	if len(au.streams)+len(au.conns)+len(au.joining) > 1 {
+		for i := range events {
+			if events[i].To == "" {
+				events[i].Shared = new(host.SharedFrames)
+			}
+		}
+	}
+	for s := range au.streams {
 		s.push(events)
 	}
-}
-
-// end tells the streams of an actor that it was destroyed.
-func (h *hub) end(key string) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	for s := range h.streams[key] {
-		s.finish(host.Errorf(host.Destroyed, "the actor was destroyed"))
+	one := func(l *liveConnection, e *host.EmittedEvent) {
+		if l.incarnation == id && !l.push(e) {
+			slow = append(slow, l)
+		}
 	}
+	for i := range events {
+		e := &events[i]
+		if e.To != "" {
+			if l := au.conns[e.To]; l != nil {
+				one(l, e)
+			}
+			for l := range au.joining {
+				if l.id == e.To {
+					one(l, e)
+				}
+			}
+			continue
+		}
+		excepted := exceptions(e.Except)
+		for name, l := range au.conns {
+			if !excepted(name) {
+				one(l, e)
+			}
+		}
+		for l := range au.joining {
+			if !excepted(l.id) {
+				one(l, e)
+			}
+		}
+	}
+	return slow
 }
 
+// exceptions returns a test for being among ids that is quick for many of them, too.
+func exceptions(ids []string) func(string) bool {
+	if len(ids) <= 4 {
+		return func(id string) bool { return slices.Contains(ids, id) }
+	}
+	set := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return func(id string) bool { return set[id] }
+}
+
+// end tells the streams and connections of an incarnation that it was destroyed.
+func (h *hub) end(key string, id keyspace.ActorID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.audiences[key]
+	if au == nil {
+		return
+	}
+	gone := host.Errorf(host.Destroyed, "the actor was destroyed")
+	for s := range au.streams {
+		s.finish(gone)
+	}
+	for name, l := range au.conns {
+		if l.incarnation == id {
+			l.finish(gone)
+			delete(au.conns, name)
+			h.live--
+		}
+	}
+	for l := range au.joining {
+		if l.incarnation == id {
+			l.finish(gone)
+			delete(au.joining, l)
+		}
+	}
+	h.tidy(key)
+}
+
+// close ends all streams and connections. No turn is waited for: the next start finds out which connections were lost.
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for _, streams := range h.streams {
-		for s := range streams {
-			s.finish(unavailable("the node is shutting down"))
+	down := unavailable("the node is shutting down")
+	for key, au := range h.audiences {
+		for s := range au.streams {
+			s.finish(down)
 		}
+		for _, l := range au.conns {
+			l.finish(down)
+		}
+		for l := range au.joining {
+			l.finish(down)
+		}
+		clear(au.conns)
+		clear(au.joining)
+		h.tidy(key)
 	}
+	h.live = 0
 }
 
 func (h *hub) add(s *stream) error {
@@ -59,22 +189,16 @@ func (h *hub) add(s *stream) error {
 	if h.closed {
 		return unavailable("the node is shutting down")
 	}
-	if h.streams == nil {
-		h.streams = make(map[string]map[*stream]bool)
-	}
-	if h.streams[s.key] == nil {
-		h.streams[s.key] = make(map[*stream]bool)
-	}
-	h.streams[s.key][s] = true
+	h.audience(s.key).streams[s] = true
 	return nil
 }
 
 func (h *hub) remove(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.streams[s.key], s)
-	if len(h.streams[s.key]) == 0 {
-		delete(h.streams, s.key)
+	if au := h.audiences[s.key]; au != nil {
+		delete(au.streams, s)
+		h.tidy(s.key)
 	}
 }
 
@@ -87,6 +211,8 @@ type stream struct {
 	addr  host.Address
 	key   string
 	names []string
+	// guarded are the events that have a subscribe hook, which is for connections.
+	guarded []string
 
 	mu       sync.Mutex
 	buffer   []host.EmittedEvent
@@ -98,20 +224,33 @@ type stream struct {
 	position uint64
 }
 
-// Subscribe implements host.EventSource.
+// Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are sent to one connection, and
+// none that have a hook of their own.
 func (s *Supervisor) Subscribe(ctx context.Context, addr host.Address, sub host.Subscription) (host.EventStream, error) {
 	t, err := s.typeOf(addr)
 	if err != nil {
 		return nil, err
 	}
+	if t.Behavior.Connections.Connect != "" {
+		return nil, host.Errorf(host.PermissionDenied, "actor type %q is open to connections only, which it may refuse", addr.Type)
+	}
 	for _, n := range sub.Names {
-		if !slices.ContainsFunc(t.Events, func(e host.Event) bool { return e.Name == n }) {
-			return nil, host.Errorf(host.InvalidArgument, "actor type %q has no event %q", addr.Type, n).With("event", n)
+		i, err := t.event(n)
+		if err != nil {
+			return nil, err
+		}
+		if t.Events[i].Subscribe != "" {
+			return nil, host.Errorf(host.PermissionDenied, "the event %q is for connections only", n).With("event", n)
 		}
 	}
 	st := &stream{
 		s: s, addr: addr, key: string(appendAddress(nil, addr)), names: sub.Names, signal: make(chan struct{}, 1),
 		lagging: sub.Resume, started: sub.Resume, position: sub.After,
+	}
+	for _, e := range t.Events {
+		if e.Subscribe != "" {
+			st.guarded = append(st.guarded, e.Name)
+		}
 	}
 	if err := s.hub.add(st); err != nil {
 		return nil, err
@@ -218,99 +357,23 @@ func (s *stream) take(events []host.EmittedEvent) host.Delivery {
 			d.Missed += e.Sequence - s.position - 1
 		}
 		s.position = e.Sequence
-		if len(s.names) == 0 || slices.Contains(s.names, e.Name) {
+		if s.wants(&e) {
 			d.Events = append(d.Events, e)
 		}
 	}
 	return d
 }
 
+func (s *stream) wants(e *host.EmittedEvent) bool {
+	return e.To == "" && !slices.Contains(s.guarded, e.Name) && (len(s.names) == 0 || slices.Contains(s.names, e.Name))
+}
+
 // catchUp reads the kept history after the position. more reports that it did not reach the end.
 func (s *stream) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
-	read := func(l lister) error {
-		last, err := lastEvent(l)
-		if err != nil {
-			return err
-		}
-		if s.position > last {
-			s.position = 0 // the position is another incarnation's
-		}
-		_, end := keyspace.KindRange(keyspace.KindEventHistory)
-		page, err := l.List(engine.ListQuery{Start: keyspace.AppendEvent(nil, s.position+1), End: end, Limit: maxBuffered, MaxBytes: maxBufferedBytes})
-		if err != nil {
-			return err
-		}
-		events := make([]host.EmittedEvent, 0, len(page.Entries))
-		for _, e := range page.Entries {
-			ev, err := decodeEvent(e)
-			if err != nil {
-				return err
-			}
-			events = append(events, ev)
-		}
-		d, more = s.take(events), page.Next != nil
-		return nil
-	}
-	if a := s.s.find(s.addr); a != nil {
-		if v := a.acquireView(); v != nil {
-			defer a.releaseView(v)
-			// What the view shows may not be durable yet; like a query, the reader waits at the gate.
-			if err := a.pass(ctx, v.commit); err != nil {
-				return d, false, err
-			}
-			snap, err := a.snapshotOf(v)
-			if err != nil {
-				return d, false, err
-			}
-			err = read(snap)
-			return d, more, s.publicErr(err)
-		}
-	}
-	id, ok, err := s.s.store.Lookup(s.s.identity(s.addr))
+	page, err := s.s.history(ctx, s.addr, s.position)
 	if err != nil {
-		return d, false, s.publicErr(err)
+		return d, false, err
 	}
-	if !ok {
-		s.position = 0 // the events of a new incarnation count from 1
-		return d, false, nil
-	}
-	snap := s.s.store.Snapshot(id)
-	defer snap.Close()
-	// What the snapshot shows beyond the disk was committed by an activation that cannot have left since.
-	if a := s.s.find(s.addr); a != nil {
-		if err := a.pass(ctx, a.applied.Load()); err != nil {
-			return d, false, err
-		}
-	}
-	err = read(snap)
-	return d, more, s.publicErr(err)
-}
-
-func (s *stream) publicErr(err error) error {
-	if err == nil {
-		return nil
-	}
-	return s.s.storeError(err)
-}
-
-func decodeEvent(e engine.Entry) (host.EmittedEvent, error) {
-	seq, err := keyspace.ParseEvent(e.Key)
-	if err != nil {
-		return host.EmittedEvent{}, err
-	}
-	var r eventRecord
-	if err := record.Decode(e.Value, &r); err != nil {
-		return host.EmittedEvent{}, err
-	}
-	return host.EmittedEvent{Sequence: seq, Version: r.Version, Name: r.Name, Time: timeMS(r.Time).UTC(), Data: r.Data}, nil
-}
-
-// lastEvent returns the sequence of the actor's last event; 0 if it has emitted none.
-func lastEvent(l lister) (uint64, error) {
-	start, end := keyspace.KindRange(keyspace.KindEventHistory)
-	page, err := l.List(engine.ListQuery{Start: start, End: end, Reverse: true, Limit: 1, KeysOnly: true})
-	if err != nil || len(page.Entries) == 0 {
-		return 0, err
-	}
-	return keyspace.ParseEvent(page.Entries[0].Key)
+	s.position = page.after
+	return s.take(page.events), page.more, nil
 }

@@ -19,6 +19,7 @@ type metrics struct {
 	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
 	queueSent, queueFailures, queueDead                         prometheus.Counter
 	alarmLag, queueLag                                          prometheus.Histogram
+	connectionsSlow, connectionsResumed                         prometheus.Counter
 	failed                                                      prometheus.Gauge
 	gauges                                                      []prometheus.Collector
 }
@@ -60,7 +61,10 @@ func newMetrics(s *Supervisor) *metrics {
 		alarmLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
+	m.connectionsSlow = counter("cairn_connections_slow_total", "Connections cut off because the client read too slowly.")
+	m.connectionsResumed = counter("cairn_connections_resumed_total", "Connections that a client came back to.")
 	m.gauges = []prometheus.Collector{
+		gauge("cairn_connections", "Clients that are connected to actors.", func() float64 { return float64(s.hub.total()) }),
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.memory.awake.Load()) }),
 		gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", func() float64 { return float64(s.memory.bytes.Load()) }),
 		gauge("cairn_actors_running", "Actors that a goroutine runs right now.", func() float64 { return float64(s.busy.Load()) }),
@@ -99,6 +103,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	for _, c := range append([]prometheus.Collector{
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
 		m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
+		m.connectionsSlow, m.connectionsResumed,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

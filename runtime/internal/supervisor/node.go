@@ -201,6 +201,7 @@ func (s *Supervisor) present(st *host.Status) {
 		a.mu.Unlock()
 		st.Mailbox = int(a.waiting.Load())
 	}
+	st.Connections = s.hub.count(addr)
 	if f := s.failures.of(addr); f != nil {
 		st.State, st.Failure = host.Failed, f
 	}

@@ -76,6 +76,9 @@ func (o *Options) EnsureDefaults() {
 	def(&l.StateBytes, DefaultStateBytes)
 	def(&l.EventHistory, DefaultEventHistory)
 	def(&l.SendAttempts, DefaultSendAttempts)
+	def(&l.Connections, host.DefaultConnections)
+	def(&l.ConnectionBytes, host.DefaultConnectionBytes)
+	def(&l.ConnectionGrace, host.DefaultConnectionGrace)
 }
 
 // Validate reports every fault of o, joined.
@@ -99,7 +102,8 @@ func (o *Options) Validate() error {
 		{"TurnGrace", int64(o.TurnGrace)}, {"ReplyRetention", int64(o.ReplyRetention)},
 		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
 		{"Limits.MailboxBytes", o.Limits.MailboxBytes}, {"Limits.StateBytes", int64(o.Limits.StateBytes)},
-		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)},
+		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)}, {"Limits.Connections", int64(o.Limits.Connections)},
+		{"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)}, {"Limits.ConnectionGrace", int64(o.Limits.ConnectionGrace)},
 	} {
 		if n.value < 0 {
 			faults = append(faults, fmt.Errorf("supervisor: Options.%s is negative", n.name))
@@ -127,6 +131,9 @@ func resolve(l, d host.Limits) host.Limits {
 	def(&l.WriteSetBytes, d.WriteSetBytes)
 	def(&l.EventHistory, d.EventHistory)
 	def(&l.SendAttempts, d.SendAttempts)
+	def(&l.Connections, d.Connections)
+	def(&l.ConnectionBytes, d.ConnectionBytes)
+	def(&l.ConnectionGrace, d.ConnectionGrace)
 	return l
 }
 

@@ -41,6 +41,8 @@ func (c *core) perform(w *work) {
 		c.handleQueues(w)
 	case workQueueDue:
 		c.queueDue(w)
+	case workConnection:
+		c.respond(w, nil, c.tendConnections(w))
 	}
 }
 

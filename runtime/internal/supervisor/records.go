@@ -54,6 +54,8 @@ type (
 		Version uint64
 		Time    int64 // unix milliseconds
 		Data    []byte
+		To      string   // the only connection that gets it; "" for all that are subscribed
+		Except  []string // the connections that do not
 	}
 )
 

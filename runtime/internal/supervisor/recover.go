@@ -42,6 +42,8 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 			w.recovered = true
 			return w
 		})
+	case keyspace.WakeConnections:
+		s.recoverConnections(row, done)
 	default:
 		done()
 	}

@@ -131,12 +131,8 @@ func (c *core) writeEvents(t *turn) error {
 	if len(t.events) == 0 {
 		return nil
 	}
-	if c.events < 0 {
-		n, err := lastEvent(c.ws)
-		if err != nil {
-			return err
-		}
-		c.events = int64(n)
+	if _, err := c.lastSequence(); err != nil {
+		return err
 	}
 	// At least one event is kept, so that the sequence goes on after a sleep.
 	keep := max(1, int64(c.a.typ.limits.EventHistory))
@@ -144,9 +140,11 @@ func (c *core) writeEvents(t *turn) error {
 		c.events++
 		ev := host.EmittedEvent{
 			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
-			Time: timeMS(unixMS(t.start)), Data: e.data,
+			Time: timeMS(unixMS(t.start)), Data: e.data, To: e.to, Except: e.except,
 		}
-		rec, err := record.Encode(&eventRecord{Name: ev.Name, Version: ev.Version, Time: unixMS(t.start), Data: e.data})
+		rec, err := record.Encode(&eventRecord{
+			Name: ev.Name, Version: ev.Version, Time: unixMS(t.start), Data: e.data, To: e.to, Except: e.except,
+		})
 		if err != nil {
 			return err
 		}

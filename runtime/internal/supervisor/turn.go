@@ -258,7 +258,10 @@ func (t *turn) KVDeleteRange(start, end []byte) (int64, error) {
 }
 
 // Emit implements host.Turn.
-func (t *turn) Emit(event int, data []byte) error {
+func (t *turn) Emit(event int, data []byte) error { return t.EmitTo(event, data, "", nil) }
+
+// EmitTo implements host.Turn.
+func (t *turn) EmitTo(event int, data []byte, to string, except []string) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -266,7 +269,17 @@ func (t *turn) Emit(event int, data []byte) error {
 	if event < 0 || event >= len(t.a.typ.Events) {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no event %d: it was declared after the type was defined", t.a.addr.Type, event)
 	}
-	if t.a.typ.Events[event].Durable {
+	if to != "" {
+		if len(except) > 0 {
+			return host.Errorf(host.InvalidArgument, "an event for one connection cannot except others")
+		}
+		if _, ok, err := readConnection(t.c.ws, to); err != nil {
+			return err
+		} else if !ok {
+			return noConnection(to)
+		}
+	}
+	if t.a.typ.Events[event].Durable && to == "" {
 		if sink := t.a.sup.options.Changes; sink != nil {
 			if err := sink.Refuse(); err != nil {
 				return err
@@ -275,7 +288,7 @@ func (t *turn) Emit(event int, data []byte) error {
 		t.durable = true
 	}
 	t.wrote = true
-	t.events = append(t.events, emitted{event: event, data: data})
+	t.events = append(t.events, emitted{event: event, data: data, to: to, except: except})
 	return nil
 }
 

@@ -104,7 +104,7 @@ func fatalToWake(err error) bool {
 // open reads what a core consists of; of a bare one, nothing but what the store needs.
 func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 	s := a.sup
-	c := &core{a: a, epoch: epoch, events: -1, group: &group{a: a}, inst: a.typ.New()}
+	c := &core{a: a, epoch: epoch, events: -1, connections: -1, group: &group{a: a}, inst: a.typ.New()}
 	var ok bool
 	var err error
 	if a.ghost {
@@ -286,18 +286,14 @@ func (c *core) lastEvents(t *turn) error {
 	if len(t.events) == 0 {
 		return nil
 	}
-	if c.events < 0 {
-		n, err := lastEvent(c.ws)
-		if err != nil {
-			return err
-		}
-		c.events = int64(n)
+	if _, err := c.lastSequence(); err != nil {
+		return err
 	}
 	for _, e := range t.events {
 		c.events++
 		c.group.events = append(c.group.events, host.EmittedEvent{
 			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
-			Time: timeMS(unixMS(t.start)), Data: e.data,
+			Time: timeMS(unixMS(t.start)), Data: e.data, To: e.to, Except: e.except,
 		})
 	}
 	return nil
@@ -375,6 +371,7 @@ func (c *core) wakeRows() []engine.Wake {
 		}
 	}
 	rows = append(rows, engine.Wake{Kind: keyspace.WakeQueue})
+	rows = append(rows, c.connectionWakes()...)
 	return rows // a purge row that is left over finds no actor and is dropped
 }
 

@@ -15,21 +15,24 @@ import (
 type workKind uint8
 
 const (
-	workCall     workKind = iota // an action, a creation, or a bare create
-	workWake                     // make the actor exist and awake, for a query
-	workAlarm                    // an alarm is due
-	workDeliver                  // messages of another actor
-	workSettle                   // messages of this actor were handled or moved aside
-	workPin                      // bind messages to the incarnation that they are for
-	workRecover                  // load pending messages after a restart
-	workPurge                    // remove expired keys
-	workSleep                    // run the sleep hook and leave memory
-	workDestroy                  // run the destroy hook and remove everything
-	workQueue                    // handle messages of the actor's own queues
-	workQueueDue                 // messages of a queue are due
+	workCall       workKind = iota // an action, a creation, or a bare create
+	workWake                       // make the actor exist and awake, for a query
+	workAlarm                      // an alarm is due
+	workDeliver                    // messages of another actor
+	workSettle                     // messages of this actor were handled or moved aside
+	workPin                        // bind messages to the incarnation that they are for
+	workRecover                    // load pending messages after a restart
+	workPurge                      // remove expired keys
+	workSleep                      // run the sleep hook and leave memory
+	workDestroy                    // run the destroy hook and remove everything
+	workQueue                      // handle messages of the actor's own queues
+	workQueueDue                   // messages of a queue are due
+	workConnection                 // note that connections were lost, or end them
 )
 
-var workNames = [...]string{"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "queue", "queue due"}
+var workNames = [...]string{
+	"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "queue", "queue due", "connection",
+}
 
 func (k workKind) String() string { return workNames[k] }
 
@@ -59,6 +62,7 @@ type work struct {
 	deliver *delivery
 	settle  *settlement
 	purge   *engine.Wake
+	tend    *tending
 
 	// Of queue work: a message to count a failed attempt of first; the message that is being handled; whether a restart found
 	// that messages wait.

@@ -1,0 +1,89 @@
+package supervisor
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// crowd is a hub with n connections that are subscribed to the event said.
+func crowd(n int) (*hub, []*liveConnection) {
+	h := new(hub)
+	all := make([]*liveConnection, n)
+	for i := range all {
+		l := &liveConnection{
+			key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1), subscriptions: map[string]uint64{"said": 0, "kept": 0},
+		}
+		h.join(l)
+		h.promote(l)
+		all[i] = l
+	}
+	return h, all
+}
+
+// BenchmarkPublish measures what the gate does for one event: it hands it to the buffers of 1,000 connections.
+func BenchmarkPublish(b *testing.B) {
+	for name, e := range map[string]host.EmittedEvent{
+		"all":          {Name: "said", Data: []byte(`"hello"`)},
+		"all but one":  {Name: "said", Data: []byte(`"hello"`), Except: []string{"x"}},
+		"all but many": {Name: "said", Data: []byte(`"hello"`), Except: make([]string, 500)},
+		"one":          {Name: "said", Data: []byte(`"hello"`)},
+		"nobody":       {Name: "private", Data: []byte(`"hello"`)},
+	} {
+		b.Run(name, func(b *testing.B) {
+			h, all := crowd(1000)
+			if name == "one" {
+				e.To = all[500].id
+			}
+			b.ReportAllocs()
+			for i := range b.N {
+				if i%256 == 0 {
+					b.StopTimer()
+					for _, l := range all {
+						l.take()
+					}
+					b.StartTimer()
+				}
+				e.Sequence = uint64(i + 1)
+				h.publish("room", keyspace.ActorID{}, []host.EmittedEvent{e})
+			}
+		})
+	}
+}
+
+// BenchmarkBroadcast measures a turn that emits one event until 1,000 readers have it.
+func BenchmarkBroadcast(b *testing.B) {
+	h := newHotel(b, &rooms{}, host.Limits{})
+	var got atomic.Int64
+	var readers sync.WaitGroup
+	ctx, cancel := context.WithCancel(b.Context())
+	b.Cleanup(func() { cancel(); readers.Wait() })
+	round := make(chan struct{}, 1)
+	for range 1000 {
+		l := h.connect(host.ConnectRequest{Events: []string{"said"}})
+		readers.Go(func() {
+			for {
+				d, err := l.Next(ctx)
+				if err != nil {
+					return
+				}
+				if got.Add(int64(len(d.Events)))%1000 == 0 {
+					round <- struct{}{}
+				}
+			}
+		})
+	}
+	q := h.rooms.request(says(strconv.Itoa(1)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := h.s.Call(ctx, q); err != nil {
+			b.Fatal(err)
+		}
+		<-round
+	}
+}

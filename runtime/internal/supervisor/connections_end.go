@@ -1,0 +1,278 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A tending is a task of the runtime's own with connection records: to note that a client was lost, or, with end, to end the
+// connection; with row, what an index row that is due says; with sweep, to note all that were lost because nobody holds
+// them. What is noted is what is so when its turn comes, so it may be done twice, or too late.
+type tending struct {
+	id    string
+	end   bool
+	cause *host.Error // why it ends; nil if the client ended it
+	row   *engine.Wake
+	sweep bool
+	// bare leaves out the disconnect hook, which has failed.
+	bare bool
+	// A sweep goes on after a connection. next is where, if the turn is kept and more is set.
+	after, next string
+	more        bool
+	attempts    int
+}
+
+// A tending that failed is tried again after 1 second, doubling up to 5 minutes.
+const (
+	tendRetryMin = time.Second
+	tendRetryMax = 5 * time.Minute
+)
+
+// sweepPage is how many records one turn of a sweep looks at.
+const sweepPage = 256
+
+// quick reports whether the turns before it can wait for it.
+func (d *tending) quick(t *actorType) bool {
+	return d.bare || t.Behavior.Connections.Disconnect == "" || !d.end && d.row == nil
+}
+
+// tend posts d, and calls done, if it is not nil, when it is durable, or with the error if the node stops before. A row is
+// tried once: it stands, and the clock tries it again. It does not block.
+func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func(error)) {
+	w := &work{kind: workConnection, method: -1, existing: true, tend: d, finish: func(w *work) {
+		err := w.err
+		if host.CodeOf(err) == host.NotFound {
+			err = nil // the actor is gone, and all connections with it
+		}
+		switch code := host.CodeOf(err); {
+		case err == nil && d.more:
+			d.after, d.more, d.attempts = d.next, false, 0
+			s.tend(t, addr, d, done)
+		case err == nil, s.draining.Load():
+			if done != nil {
+				done(err)
+			}
+		case (code == host.Crashed || code == host.DeadlineExceeded) && !d.bare:
+			// The hook crashed or did not return; the connection ends all the same.
+			d.bare = true
+			s.tend(t, addr, d, done)
+		case d.row != nil:
+			done(err)
+		default:
+			d.attempts++
+			s.later(backoff(d.attempts, tendRetryMin, tendRetryMax), func() { s.tend(t, addr, d, done) })
+		}
+	}}
+	if _, err := s.post(t, addr, w); err != nil && done != nil {
+		done(err) // the node has stopped; the next start finds the record
+	}
+}
+
+// tendAndWait tends, and returns when that is durable.
+func (s *Supervisor) tendAndWait(ctx context.Context, t *actorType, addr host.Address, d *tending) error {
+	durable := make(chan error, 1)
+	s.tend(t, addr, d, func(err error) { durable <- err })
+	select {
+	case err := <-durable:
+		return err
+	case <-ctx.Done():
+		return contextError(ctx)
+	case <-s.life.Done():
+		return unavailable("the node is shutting down")
+	}
+}
+
+// recoverConnections notes that the connections which the node was holding when it stopped are lost.
+func (s *Supervisor) recoverConnections(row engine.Wake, done func()) {
+	ident, _, ok, err := s.store.Identity(row.ID)
+	t := s.types[ident.Type]
+	switch {
+	case err != nil:
+		s.logger.Error("recover connections", "actor_id", row.ID.String(), "error", err)
+	case !ok:
+		if err := s.store.DropWakes([][]byte{row.Row}); err != nil {
+			s.logger.Error("drop a leftover index row", "error", err)
+		}
+	case t == nil:
+		s.logger.Warn("connections wait for an actor type that this node does not host", "actor_type", ident.Type)
+	default:
+		s.tend(t, host.Address{Type: ident.Type, Key: ident.Key}, &tending{sweep: true}, nil)
+	}
+	done()
+}
+
+// tendConnections does what a tending asks for.
+func (c *core) tendConnections(w *work) error {
+	d := w.tend
+	switch {
+	case d.sweep:
+		return c.sweepConnections(w)
+	case d.row != nil:
+		return c.connectionDue(w)
+	case d.end:
+		_, err := c.endConnection(w, d.id, d.cause, d.bare, nil)
+		return err
+	}
+	_, err := c.internal(w, "lose connection", func(h *turn) error {
+		rec, ok, err := readConnection(c.ws, d.id)
+		if err != nil || !ok {
+			return err
+		}
+		return h.lose(d.id, &rec)
+	})
+	return err
+}
+
+// lose notes that the client of a connection was lost, unless that is known or another client has it.
+func (t *turn) lose(id string, rec *connectionRecord) error {
+	if rec.Lost != 0 || t.a.sup.hub.holds(t.a.key, id) {
+		return nil
+	}
+	rec.Lost = unixMS(t.start)
+	rec.Due = t.a.typ.graceEnd(t.start)
+	if err := t.c.putConnection(id, rec); err != nil {
+		return err
+	}
+	t.c.ws.SetWake(rec.Due, keyspace.WakeConnections, id, "")
+	if t.wake == 0 || rec.Due < t.wake {
+		t.wake = rec.Due
+	}
+	t.wrote = true
+	t.connectionChange("lost", id, nil)
+	return nil
+}
+
+// sweepConnections notes a page of connections that nobody holds as lost.
+func (c *core) sweepConnections(w *work) error {
+	d := w.tend
+	_, err := c.internal(w, "sweep connections", func(h *turn) error {
+		page, more, err := listConnections(c.ws, d.after, sweepPage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if err := h.lose(page[i].id, &page[i].rec); err != nil {
+				return err
+			}
+			d.next = page[i].id
+		}
+		if d.more = more; more {
+			return nil
+		}
+		n, err := c.countConnections()
+		if err == nil && n == 0 {
+			c.ws.ClearWake(0, keyspace.WakeConnections, "", "")
+			h.wrote = true
+		}
+		return err
+	})
+	return err
+}
+
+// connectionDue ends a connection whose client did not come back in time.
+func (c *core) connectionDue(w *work) error {
+	row := w.tend.row
+	if row.ID != c.id {
+		return c.a.sup.store.DropWakes([][]byte{row.Row}) // an earlier incarnation's
+	}
+	rec, ok, err := readConnection(c.ws, row.Name)
+	if err != nil {
+		return err
+	}
+	if !ok || rec.Due != row.Due {
+		// The client came back, or the connection ended, and the row is a leftover; it goes with the next commit.
+		_, err := c.internal(w, "connection", func(h *turn) error {
+			c.ws.ClearWake(row.Due, keyspace.WakeConnections, row.Name, row.Instance)
+			h.wrote = true
+			return nil
+		})
+		return err
+	}
+	_, err = c.endConnection(w, row.Name, unavailable("the client did not come back"), w.tend.bare, nil)
+	return err
+}
+
+// endConnection ends a connection in one turn with its disconnect hook, and returns what reply, which may be nil, makes of
+// whether there was one. If the hook fails, the connection ends without it.
+func (c *core) endConnection(w *work, id string, cause *host.Error, bare bool, reply func(found bool) ([]byte, error)) ([]byte, error) {
+	if reply == nil {
+		reply = func(bool) ([]byte, error) { return nil, nil }
+	}
+	hook := c.a.typ.Behavior.Connections.Disconnect
+	_, found, err := readConnection(c.ws, id)
+	if err != nil {
+		return nil, err
+	}
+	if hook != "" && found && !bare {
+		out, err := c.run(w, hook, func(h *turn) ([]byte, error) {
+			found, err := h.closeConnection(id, cause)
+			if err != nil {
+				return nil, err
+			}
+			return reply(found)
+		})
+		if err == nil || err == errAbandoned || c.broken || c.gone() {
+			return out, err
+		}
+		c.a.sup.logger.Warn("the disconnect hook failed; the connection ends without it", "actor_type", c.a.addr.Type,
+			"actor_key", c.a.addr.Key, "connection", id, "handler", hook, "error", err)
+	}
+	return c.turn(w, "end connection", false, func(h *turn) ([]byte, error) {
+		if err := h.enter(); err != nil {
+			return nil, err
+		}
+		defer h.mu.Unlock()
+		_, found, err := h.dropConnection(id, cause)
+		if err != nil {
+			return nil, err
+		}
+		return reply(found)
+	})
+}
+
+// closeConnection deletes a connection and runs its disconnect hook in this turn.
+func (t *turn) closeConnection(id string, cause *host.Error) (bool, error) {
+	if err := t.enter(); err != nil {
+		return false, err
+	}
+	rec, ok, err := t.dropConnection(id, cause)
+	t.mu.Unlock()
+	if err != nil || !ok {
+		return false, err
+	}
+	if t.a.typ.Behavior.Connections.Disconnect == "" {
+		return true, nil
+	}
+	st := rec.state(id)
+	return true, t.c.inst.Disconnect(t, &st, cause)
+}
+
+// dropConnection deletes a connection. Its client learns why when that is durable.
+//
+// REQUIRES: t.mu
+func (t *turn) dropConnection(id string, cause *host.Error) (connectionRecord, bool, error) {
+	rec, ok, err := readConnection(t.c.ws, id)
+	if err != nil || !ok {
+		return rec, false, err
+	}
+	if err := t.c.removeConnection(id, &rec); err != nil {
+		return rec, false, err
+	}
+	t.wrote = true
+	t.connectionChange("closed", id, func(m map[string]any) {
+		if cause != nil {
+			m["code"], m["reason"] = cause.Code, cause.Message
+		}
+	})
+	reason := cause
+	if reason == nil {
+		reason = connectionClosed("the client ended the connection")
+	}
+	hub, key := &t.a.sup.hub, t.a.key
+	t.after = append(t.after, func() { hub.drop(key, id, reason) })
+	return rec, true, nil
+}

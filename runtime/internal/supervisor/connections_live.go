@@ -1,0 +1,363 @@
+package supervisor
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A liveConnection is a client's end of a connection, as host.LiveConnection. It stands in the hub, apart from the actor,
+// which may sleep: what is durable of it is its record, in the actor.
+//
+// Invariants:
+//  1. It joins the hub in the turn that writes its record, and leaves it once: when it is closed, cut off, taken over,
+//     or when the actor or the node ends. Whoever takes it out of the hub sees to it that the record follows.
+//  2. position is the sequence of the last event that the client was given or passed over. What is pushed up to it is
+//     dropped. While lagging, the next events are read from the actor's history, and nothing is buffered.
+//  3. end is set once, after which nothing is buffered; what was is still delivered.
+type liveConnection struct {
+	s     *Supervisor
+	t     *actorType
+	addr  host.Address
+	key   string
+	limit int // bytes in buffer
+
+	// Set in the turn of the connection, before it joins.
+	id          string
+	incarnation keyspace.ActorID
+	token       [tokenHash]byte
+	welcome     host.Welcome
+
+	// settled gets what became of that turn; fate says whether that or the caller of Connect came first.
+	settled chan error
+	fate    atomic.Int32
+
+	mu            sync.Mutex
+	subscriptions map[string]uint64 // event name -> the sequence of the last event before it was subscribed to
+	buffer        []*host.EmittedEvent
+	bytes         int
+	position      uint64
+	lagging       bool
+	end           *host.Error
+	signal        chan struct{} // capacity 1
+}
+
+// The fates of a connect request.
+const (
+	fateJoined  = 1 // the caller has, or will get, the connection
+	fateGivenUp = 2 // the caller has gone
+)
+
+// eventOverhead is what an event counts for in a buffer besides its data.
+const eventOverhead = 128
+
+// join adds a connection whose turn is not durable yet.
+//
+// REQUIRES: what the turn sets is set.
+func (h *hub) join(l *liveConnection) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return unavailable("the node is shutting down")
+	}
+	h.audience(l.key).joining[l] = true
+	return nil
+}
+
+// promote gives a connection whose turn is durable its place, and ends the one that had it. false means that it ended
+// before.
+func (h *hub) promote(l *liveConnection) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.audiences[l.key]
+	if au == nil || !au.joining[l] {
+		return false
+	}
+	delete(au.joining, l)
+	if l.ended() != nil {
+		h.tidy(l.key)
+		return false
+	}
+	if old := au.conns[l.id]; old != nil {
+		old.finish(unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
+	} else {
+		h.live++
+	}
+	au.conns[l.id] = l
+	return true
+}
+
+// leave takes a connection out and reports whether it was there.
+func (h *hub) leave(l *liveConnection) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.audiences[l.key]
+	if au == nil {
+		return false
+	}
+	there := au.joining[l]
+	delete(au.joining, l)
+	if au.conns[l.id] == l {
+		there = true
+		delete(au.conns, l.id)
+		h.live--
+	}
+	h.tidy(l.key)
+	return there
+}
+
+// drop ends whatever connections have an id.
+func (h *hub) drop(key, id string, reason *host.Error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.audiences[key]
+	if au == nil {
+		return
+	}
+	if l := au.conns[id]; l != nil {
+		l.finish(reason)
+		delete(au.conns, id)
+		h.live--
+	}
+	for l := range au.joining {
+		if l.id == id {
+			l.finish(reason)
+			delete(au.joining, l)
+		}
+	}
+	h.tidy(key)
+}
+
+// connection returns the live connection of an id, or nil.
+func (h *hub) connection(key, id string) *liveConnection {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if au := h.audiences[key]; au != nil {
+		return au.conns[id]
+	}
+	return nil
+}
+
+// holds reports whether a client has a connection, or is about to.
+func (h *hub) holds(key, id string) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	au := h.audiences[key]
+	if au == nil {
+		return false
+	}
+	if au.conns[id] != nil {
+		return true
+	}
+	for l := range au.joining {
+		if l.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// count returns how many clients are connected to an actor, total how many to all.
+func (h *hub) count(addr host.Address) int {
+	var buf [128]byte
+	key := appendAddress(buf[:0], addr)
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if au := h.audiences[string(key)]; au != nil {
+		return len(au.conns)
+	}
+	return 0
+}
+
+func (h *hub) total() int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.live
+}
+
+// push takes an event that is not kept from this connection. It returns false if the client has not read for too long.
+func (l *liveConnection) push(e *host.EmittedEvent) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lagging || l.end != nil || e.Sequence <= l.position || !l.wants(e) {
+		return true
+	}
+	cost := eventOverhead + len(e.Name) + len(e.Data)
+	if l.bytes+cost > l.limit && len(l.buffer) > 0 {
+		l.stop(host.Errorf(host.Overloaded, "the client reads too slowly: more than %d bytes wait for it", l.limit).Retry())
+		return false
+	}
+	l.buffer = append(l.buffer, e)
+	l.bytes += cost
+	if len(l.buffer) == 1 {
+		l.wake()
+	}
+	return true
+}
+
+// wants reports whether the connection is to get an event that does not except it.
+//
+// REQUIRES: l.mu
+func (l *liveConnection) wants(e *host.EmittedEvent) bool {
+	if e.To != "" {
+		return e.To == l.id
+	}
+	since, ok := l.subscriptions[e.Name]
+	return ok && e.Sequence > since
+}
+
+func (l *liveConnection) wake() {
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends the connection, if nothing has yet.
+//
+// REQUIRES: l.mu
+func (l *liveConnection) stop(err *host.Error) {
+	if l.end == nil {
+		l.end = err
+		l.wake()
+	}
+}
+
+func (l *liveConnection) finish(err *host.Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stop(err)
+}
+
+// ended returns why the connection ended, or nil.
+func (l *liveConnection) ended() *host.Error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// cutOff takes a connection that was ended out of the hub; the client may come back.
+func (l *liveConnection) cutOff() {
+	l.s.metrics.connectionsSlow.Inc()
+	if l.s.hub.leave(l) {
+		l.s.tend(l.t, l.addr, &tending{id: l.id}, nil)
+	}
+}
+
+// Welcome implements host.LiveConnection.
+func (l *liveConnection) Welcome() host.Welcome {
+	w := l.welcome
+	w.Events = slices.Clone(w.Events)
+	return w
+}
+
+// Next implements host.LiveConnection.
+func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
+	for {
+		l.mu.Lock()
+		if l.lagging && l.end == nil {
+			l.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
+			after := l.position
+			l.mu.Unlock()
+			d, err := l.catchUp(ctx, after)
+			if err != nil {
+				return host.Delivery{}, err
+			}
+			if d.Missed > 0 || len(d.Events) > 0 {
+				return d, nil
+			}
+			continue
+		}
+		d, end := l.take(), l.end
+		l.mu.Unlock()
+		if len(d.Events) > 0 {
+			return d, nil
+		}
+		if end != nil {
+			return host.Delivery{}, end
+		}
+		select {
+		case <-l.signal:
+		case <-ctx.Done():
+			return host.Delivery{}, contextError(ctx)
+		}
+	}
+}
+
+// take empties the buffer.
+//
+// REQUIRES: l.mu
+func (l *liveConnection) take() host.Delivery {
+	var d host.Delivery
+	if len(l.buffer) == 0 {
+		return d
+	}
+	d.Events = make([]host.EmittedEvent, 0, len(l.buffer))
+	for _, e := range l.buffer {
+		if e.Sequence > l.position {
+			d.Events = append(d.Events, *e)
+			l.position = e.Sequence
+		}
+	}
+	clear(l.buffer)
+	l.buffer, l.bytes = l.buffer[:0], 0
+	return d
+}
+
+// catchUp reads a page of the kept history after the position.
+func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Delivery, err error) {
+	page, err := l.s.history(ctx, l.addr, after)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil || page.more {
+		l.lagging = true
+		clear(l.buffer) // the history has it
+		l.buffer, l.bytes = l.buffer[:0], 0
+	}
+	if err != nil {
+		return d, err
+	}
+	if page.id != l.incarnation {
+		l.stop(host.Errorf(host.Destroyed, "the actor was destroyed"))
+		return d, nil
+	}
+	for i := range page.events {
+		e := &page.events[i]
+		if e.Sequence > l.position+1 {
+			d.Missed += e.Sequence - l.position - 1
+		}
+		l.position = e.Sequence
+		if l.wants(e) && !slices.Contains(e.Except, l.id) {
+			d.Events = append(d.Events, *e)
+		}
+	}
+	return d, nil
+}
+
+// Call implements host.LiveConnection.
+func (l *liveConnection) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	if err := l.ended(); err != nil {
+		return host.Reply{}, err
+	}
+	q := *r
+	q.Address, q.Connection, q.Existing = l.addr, l.id, r.Existing || !r.Create
+	return l.s.Call(ctx, &q)
+}
+
+// Close implements host.LiveConnection. A connection that ended already stays as it is.
+func (l *liveConnection) Close(ctx context.Context, lost bool) error {
+	if !l.s.hub.leave(l) {
+		return nil
+	}
+	l.finish(connectionClosed("the client ended the connection"))
+	return l.s.tendAndWait(ctx, l.t, l.addr, &tending{id: l.id, end: !lost})
+}
+
+// connectionClosed makes the error that a client sees whose connection ended on purpose.
+func connectionClosed(message string) *host.Error {
+	return host.Errorf(host.FailedPrecondition, "%s", message)
+}
