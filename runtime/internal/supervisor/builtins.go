@@ -18,5 +18,3 @@ func scheduleBuiltins() []*builtin { return nil }
 func streamBuiltins() []*builtin { return nil }
 
 func connectionBuiltins() []*builtin { return nil }
-
-func controlBuiltins() []*builtin { return nil }

@@ -117,7 +117,7 @@ type mark struct {
 	wake                      int64
 	changed, exists, armed    bool
 	stored                    []byte
-	sequence                  int64
+	sequence, asked           int64
 }
 
 func (c *core) mark() mark {
@@ -125,6 +125,7 @@ func (c *core) mark() mark {
 	return mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
 		changed: g.changed, exists: c.exists, armed: c.armed, stored: c.stored, sequence: c.events,
+		asked: c.asked,
 	}
 }
 
@@ -139,6 +140,7 @@ func (c *core) undo(m mark) {
 	g.after = g.after[:m.after]
 	g.wake, g.changed = m.wake, m.changed
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
+	c.asked = m.asked
 }
 
 // commit commits the group and begins a new one. Results leave when the commit is durable.
@@ -183,7 +185,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		if err != nil || declined || !g.changed {
 			return nil, err
 		}
-		if g.destroyed {
+		if g.destroyed || c.bare {
 			a.view = nil // whoever learns that the actor is gone must not find it in memory
 			return nil, nil
 		}
@@ -322,6 +324,8 @@ func (a *activation) methodName(w *work) string {
 		return a.typ.Methods[w.method].Name
 	case w.kind == workAlarm:
 		return w.alarm.row.Name
+	case w.kind == workTask:
+		return w.entry.task.name
 	case w.kind == workDeliver:
 		return w.deliver.messages[w.deliver.handled].record.Method
 	}

@@ -26,6 +26,7 @@ const (
 	DefaultMaxAwakeBytes    = 1 << 30
 	DefaultAlarmConcurrency = 256
 	DefaultReplyRetention   = 24 * time.Hour
+	DefaultTaskGrace        = 5 * time.Second
 )
 
 // Options configure a Supervisor. The zero value of every field but Store means its default.
@@ -76,6 +77,10 @@ func (o *Options) EnsureDefaults() {
 	def(&l.StateBytes, DefaultStateBytes)
 	def(&l.EventHistory, DefaultEventHistory)
 	def(&l.SendAttempts, DefaultSendAttempts)
+	def(&l.Connections, host.DefaultConnections)
+	def(&l.ConnectionBytes, host.DefaultConnectionBytes)
+	def(&l.ConnectionGrace, host.DefaultConnectionGrace)
+	def(&l.TaskGrace, DefaultTaskGrace)
 }
 
 // Validate reports every fault of o, joined.
@@ -99,11 +104,16 @@ func (o *Options) Validate() error {
 		{"TurnGrace", int64(o.TurnGrace)}, {"ReplyRetention", int64(o.ReplyRetention)},
 		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
 		{"Limits.MailboxBytes", o.Limits.MailboxBytes}, {"Limits.StateBytes", int64(o.Limits.StateBytes)},
-		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)},
+		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)}, {"Limits.CallBurst", int64(o.Limits.CallBurst)},
+		{"Limits.Connections", int64(o.Limits.Connections)}, {"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)},
+		{"Limits.ConnectionGrace", int64(o.Limits.ConnectionGrace)}, {"Limits.TaskGrace", int64(o.Limits.TaskGrace)},
 	} {
 		if n.value < 0 {
 			faults = append(faults, fmt.Errorf("supervisor: Options.%s is negative", n.name))
 		}
+	}
+	if !validRate(o.Limits.CallRate) {
+		faults = append(faults, fmt.Errorf("supervisor: Options.Limits.CallRate is %v, which is not a rate", o.Limits.CallRate))
 	}
 	return errors.Join(faults...)
 }
@@ -127,6 +137,12 @@ func resolve(l, d host.Limits) host.Limits {
 	def(&l.WriteSetBytes, d.WriteSetBytes)
 	def(&l.EventHistory, d.EventHistory)
 	def(&l.SendAttempts, d.SendAttempts)
+	def(&l.CallRate, d.CallRate)
+	def(&l.CallBurst, d.CallBurst)
+	def(&l.Connections, d.Connections)
+	def(&l.ConnectionBytes, d.ConnectionBytes)
+	def(&l.ConnectionGrace, d.ConnectionGrace)
+	def(&l.TaskGrace, d.TaskGrace)
 	return l
 }
 

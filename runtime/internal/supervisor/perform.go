@@ -37,6 +37,8 @@ func (c *core) perform(w *work) {
 		c.sleep(w)
 	case workDestroy:
 		c.destroy(w)
+	case workTask:
+		c.enter(w)
 	}
 }
 

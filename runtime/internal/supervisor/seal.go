@@ -39,6 +39,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 		}
 	}
 	c.group.after = append(c.group.after, t.after...)
+	c.asked += t.asked
 	if !t.wrote {
 		if t.work.idempotencyKey == "" {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays

@@ -25,9 +25,10 @@ const (
 	workPurge                   // remove expired keys
 	workSleep                   // run the sleep hook and leave memory
 	workDestroy                 // run the destroy hook and remove everything
+	workTask                    // a turn of one of the actor's tasks
 )
 
-var workNames = [...]string{"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy"}
+var workNames = [...]string{"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "task"}
 
 func (k workKind) String() string { return workNames[k] }
 
@@ -57,6 +58,9 @@ type work struct {
 	deliver *delivery
 	settle  *settlement
 	purge   *engine.Wake
+	entry   *entry
+	paused  bool // it was refused because the actor is paused
+	force   bool // of workSleep: the actor sleeps even if more work waits, which wakes it again
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
 	waiter *activation
@@ -151,6 +155,7 @@ type delivery struct {
 	// handled counts the messages that are done; err is why the next one is not.
 	handled int
 	err     error
+	paused  bool // the target did not take them because it is paused
 }
 
 // An outgoing message waits at its sender until its target has handled it.
@@ -164,7 +169,8 @@ type settlement struct {
 	handled []uint64
 	failed  []failedSend
 	channel *channel
-	done    bool // a turn removed the rows; guarded by sender.mu
+	settled func() // told once, when it is durable; may be nil
+	done    bool   // a turn removed the rows; guarded by sender.mu
 }
 
 // A failedSend is a message to be moved aside.
