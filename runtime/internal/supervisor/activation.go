@@ -468,7 +468,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	}
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
-		c.endCrew(err)
+		c.endCrew(c.restartCause())
 		c.space.Fence()
 	}
 	a.dropView()
