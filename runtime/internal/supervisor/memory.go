@@ -171,6 +171,9 @@ func (m *memory) sweep() time.Time {
 			}
 			c.a.askToSleep()
 		}
+		if len(all) > 0 {
+			working = nil // there are others, though some of them may need a moment
+		}
 		for _, c := range leastUsed(working) {
 			if m.enough() {
 				break

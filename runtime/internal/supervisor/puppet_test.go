@@ -273,3 +273,14 @@ func wantCode(t testing.TB, err error, code host.Code) *host.Error {
 	}
 	return e
 }
+
+// crash cuts the power and starts the node on what is left.
+func (g *stage) crash() {
+	g.t.Helper()
+	g.Halt()
+	left := g.disk.Crash(1, 0)
+	g.Kill()
+	g.store.Close()
+	g.disk = left
+	g.start()
+}
