@@ -38,15 +38,27 @@ type appointment struct {
 
 // why implements actor.why: what an actor waits for, found out without waking it.
 func (s *Supervisor) why(ctx context.Context, on target, _ *none) (host.Explanation, error) {
-	status, err := s.Lookup(ctx, on.addr)
+	q, err := s.inquire(ctx, on.typ, on.addr)
 	if err != nil {
 		return host.Explanation{}, err
 	}
-	q := inquiry{s: s, typ: on.typ, addr: on.addr, a: s.find(on.addr), status: status}
-	if err := q.read(); err != nil {
-		return host.Explanation{}, s.storeError(err)
-	}
 	return q.explain(), nil
+}
+
+// inquire finds out about an actor. One that is about to be created counts as awake, for its first turn may take long.
+func (s *Supervisor) inquire(ctx context.Context, t *actorType, addr host.Address) (*inquiry, error) {
+	q := &inquiry{s: s, typ: t, addr: addr, a: s.find(addr)}
+	var err error
+	if q.status, err = s.Lookup(ctx, addr); err != nil {
+		if host.CodeOf(err) != host.NotFound || q.a == nil || q.a.turn.Load() == nil && q.a.waiting.Load() == 0 {
+			return nil, err
+		}
+		q.status = host.Status{Type: addr.Type, Key: q.a.addr.Key, State: host.Awake, Mailbox: int(q.a.waiting.Load())}
+	}
+	if err := q.read(); err != nil {
+		return nil, s.storeError(err)
+	}
+	return q, nil
 }
 
 // read reads what the actor's keyspace says.
@@ -149,13 +161,10 @@ func (q *inquiry) calling() *host.Explanation {
 	}}
 	aboutTurn(x, q.a)
 	x.Text = fmt.Sprintf("Its turn waits for %s.", strings.Join(names[1:], ", which waits for "))
-	if status, err := q.s.Lookup(context.Background(), end.addr); err == nil {
-		last := inquiry{s: q.s, typ: end.typ, addr: end.addr, a: end, status: status}
-		if last.read() == nil {
-			why := last.explain()
-			x.Details["end_why"] = string(why.Why)
-			x.Text += fmt.Sprintf(" Of %s: %s", names[len(names)-1], why.Text)
-		}
+	if last, err := q.s.inquire(context.Background(), end.typ, end.addr); err == nil {
+		why := last.explain()
+		x.Details["end_why"] = string(why.Why)
+		x.Text += fmt.Sprintf(" Of %s: %s", names[len(names)-1], why.Text)
 	}
 	return x
 }
