@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"sync"
@@ -59,8 +61,21 @@ type rateLimit struct {
 // minBuckets is how many buckets are kept without looking for full ones.
 const minBuckets = 1024
 
-// validRate reports that r can be a limit.
-func validRate(r float64) bool { return r >= 0 && !math.IsInf(r, 1) }
+// maxFill bounds how long an empty bucket takes to fill.
+const maxFill = 100 * 365 * 24 * time.Hour
+
+// checkRate returns what is wrong with the rate limit in l.
+func checkRate(l host.Limits) error {
+	switch {
+	case l.CallRate < 0 || math.IsNaN(l.CallRate) || math.IsInf(l.CallRate, 0):
+		return fmt.Errorf("CallRate is %v, which is not a rate", l.CallRate)
+	case l.CallBurst < 0:
+		return errors.New("CallBurst is negative")
+	case l.CallRate > 0 && max(1, float64(l.CallBurst))/l.CallRate > maxFill.Seconds():
+		return fmt.Errorf("CallBurst %d at a CallRate of %v takes more than a hundred years", l.CallBurst, l.CallRate)
+	}
+	return nil
+}
 
 // newRateLimit makes the limit that a type asks for; nil if it asks for none.
 func newRateLimit(l host.Limits) *rateLimit {
@@ -71,7 +86,8 @@ func newRateLimit(l host.Limits) *rateLimit {
 	if r.burst == 0 {
 		r.burst = int(min(max(math.Ceil(l.CallRate), 1), math.MaxInt32))
 	}
-	r.every = time.Duration(min(max(float64(time.Second)/l.CallRate, 1), math.MaxInt64/4))
+	r.every = time.Duration(max(float64(time.Second)/l.CallRate, 1))
+	r.burst = min(r.burst, int(maxFill/r.every))
 	return r
 }
 
@@ -83,7 +99,7 @@ func (r *rateLimit) take(addr host.Address) error {
 	r.mu.Lock()
 	full := max(r.full[string(key)], now)
 	// An empty bucket is full after burst times every.
-	wait := full + r.every - now - r.capacity()
+	wait := full + r.every - now - r.every*time.Duration(r.burst)
 	if wait > 0 {
 		r.mu.Unlock()
 		return overloaded(int64(r.burst), wait, "actor %s takes %s, and %d at once", formatAddress(addr), r, r.burst)
@@ -99,14 +115,6 @@ func (r *rateLimit) take(addr host.Address) error {
 	}
 	r.mu.Unlock()
 	return nil
-}
-
-// capacity is how long an empty bucket takes to fill.
-func (r *rateLimit) capacity() time.Duration {
-	if d := r.every * time.Duration(r.burst); d/r.every == time.Duration(r.burst) {
-		return d
-	}
-	return math.MaxInt64 / 2
 }
 
 // String says what the rate is, for people.

@@ -104,7 +104,7 @@ func (o *Options) Validate() error {
 		{"TurnGrace", int64(o.TurnGrace)}, {"ReplyRetention", int64(o.ReplyRetention)},
 		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
 		{"Limits.MailboxBytes", o.Limits.MailboxBytes}, {"Limits.StateBytes", int64(o.Limits.StateBytes)},
-		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)}, {"Limits.CallBurst", int64(o.Limits.CallBurst)},
+		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)},
 		{"Limits.Connections", int64(o.Limits.Connections)}, {"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)},
 		{"Limits.ConnectionGrace", int64(o.Limits.ConnectionGrace)}, {"Limits.TaskGrace", int64(o.Limits.TaskGrace)},
 	} {
@@ -112,8 +112,8 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("supervisor: Options.%s is negative", n.name))
 		}
 	}
-	if !validRate(o.Limits.CallRate) {
-		faults = append(faults, fmt.Errorf("supervisor: Options.Limits.CallRate is %v, which is not a rate", o.Limits.CallRate))
+	if err := checkRate(o.Limits); err != nil {
+		faults = append(faults, fmt.Errorf("supervisor: Options.Limits: %w", err))
 	}
 	return errors.Join(faults...)
 }

@@ -154,8 +154,11 @@ func New(o Options) (*Supervisor, error) {
 		}
 		t.storage = &engine.Limits{MaxValue: t.limits.ValueBytes, MaxWriteSet: t.limits.WriteSetBytes, Quota: t.limits.StorageBytes}
 		t.storage.EnsureDefaults()
-		if !validRate(t.limits.CallRate) || t.limits.CallBurst < 0 || t.limits.TaskGrace < 0 {
-			return nil, fmt.Errorf("supervisor: limits of actor type %q: CallRate, CallBurst or TaskGrace is negative", b.Type)
+		if err := checkRate(t.limits); err != nil {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
+		}
+		if t.limits.TaskGrace < 0 {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: TaskGrace is negative", b.Type)
 		}
 		t.rate = newRateLimit(t.limits)
 		if err := t.storage.Validate(); err != nil {

@@ -234,6 +234,9 @@ func (q *inquiry) unpublished() *host.Explanation {
 
 func (q *inquiry) waiting() *host.Explanation {
 	if q.status.Mailbox == 0 {
+		if q.a != nil && q.a.rising() {
+			return &host.Explanation{Why: host.WhyMailbox, Text: "It is being read from the store, for a call."}
+		}
 		return nil
 	}
 	return &host.Explanation{Why: host.WhyMailbox, Text: fmt.Sprintf("%s in its mailbox; it is about to run.", count(q.status.Mailbox, "call waits", "calls wait")),
@@ -263,6 +266,13 @@ func (q *inquiry) working() *host.Explanation {
 
 // maxNamedTasks is how many tasks an explanation names.
 const maxNamedTasks = 16
+
+// rising reports that somebody runs the actor who has not got it into memory yet.
+func (a *activation) rising() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.running && a.core == nil
+}
 
 // label names an alarm or schedule for people.
 func label(name, instance string) string {
