@@ -60,7 +60,7 @@ func (c *counts) stats(rows engine.Reader, queue string) (host.QueueStats, error
 		Bytes: c.bytes, Sent: c.sent, Done: c.done, Failed: c.failed,
 	}
 	var m message
-	ok, err := firstReady(rows, queue, &c.fronts[readyIndex], &m)
+	ok, err := firstReady(rows, nil, queue, &c.fronts[readyIndex], &m)
 	if err != nil {
 		return host.QueueStats{}, err
 	}
@@ -102,7 +102,7 @@ func Held(rows engine.Reader, queue string, receipts []string) ([]string, error)
 			continue
 		}
 		var m message
-		ok, err := readMessage(rows, id, &m)
+		ok, err := readMessage(rows, nil, id, &m)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res R
 		return Result{Done: true, Reply: r.value}, true, nil
 	}
 	var m message
-	ok, err = readMessage(rows, id, &m)
+	ok, err = readMessage(rows, nil, id, &m)
 	return Result{}, ok && m.wantsReply() && string(m.queue) == queue, err
 }
 

@@ -37,7 +37,7 @@ func (s *Set) ready(l *line) (*message, error) {
 	}
 	m := s.scratch()
 	for range maxDue {
-		ok, err := firstReady(s.rows, l.name, &l.fronts[readyIndex], m)
+		ok, err := firstReady(s.rows, s.key, l.name, &l.fronts[readyIndex], m)
 		if err != nil {
 			return nil, s.fail(err)
 		}

@@ -27,8 +27,7 @@ type Set struct {
 
 	rows   engine.Writer
 	config func(queue string) (host.Queue, bool)
-	clock  time.Time
-	now    int64 // clock in Unix ms
+	now    int64 // Unix ms
 	broken error // of an operation that may have been done in part
 
 	first     line // most turns use one queue
@@ -42,6 +41,7 @@ type Set struct {
 	out   message // being sent
 	key   []byte
 	value []byte
+	room  [384]byte // what key and value begin with
 }
 
 // A line is one queue in a Set.
@@ -58,7 +58,9 @@ type line struct {
 // queue and false for one that the actor type does not have; it must know names of 1 to 64 characters without a slash or
 // a zero byte only.
 func New(rows engine.Writer, now time.Time, config func(queue string) (host.Queue, bool)) *Set {
-	return &Set{rows: rows, config: config, clock: now, now: now.UnixMilli()}
+	s := &Set{rows: rows, config: config, now: now.UnixMilli()}
+	s.key, s.value = s.room[:0:96], s.room[96:96]
+	return s
 }
 
 // Unknown makes the error for a queue that the actor type does not have.
@@ -233,7 +235,7 @@ func (s *Set) flush(l *line) error {
 
 // get reads a message of any queue into s.msg.
 func (s *Set) get(id uint64) (bool, error) {
-	ok, err := readMessage(s.rows, id, s.scratch())
+	ok, err := readMessage(s.rows, s.key, id, s.scratch())
 	return ok, s.fail(err)
 }
 

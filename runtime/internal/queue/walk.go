@@ -105,24 +105,24 @@ func parsePlace(prefix, key []byte) (p place, err error) {
 	return p, nil
 }
 
-// readMessage reads a message, of any queue. It returns false if there is none.
-func readMessage(rows engine.Reader, id uint64, m *message) (bool, error) {
-	e, ok, err := rows.Get(keyspace.AppendQueueMessage(nil, id))
+// readMessage reads a message, of any queue. It returns false if there is none. key is memory that it may use.
+func readMessage(rows engine.Reader, key []byte, id uint64, m *message) (bool, error) {
+	e, ok, err := rows.Get(keyspace.AppendQueueMessage(key[:0], id))
 	if err != nil || !ok {
 		return false, err
 	}
 	return true, m.decode(id, e.Value)
 }
 
-// firstReady reads the message that is received next.
-func firstReady(rows engine.Reader, queue string, f *front, m *message) (bool, error) {
+// firstReady reads the message that is received next. key is memory that it may use.
+func firstReady(rows engine.Reader, key []byte, queue string, f *front, m *message) (bool, error) {
 	if len(f.runs) == 0 {
 		return false, nil
 	}
 	// Mostly the first entry is where its run begins, which one look at the message tells.
 	r := &f.runs[0]
 	isFirst := func() bool { return m.state == pending && m.place() == r.from && string(m.queue) == queue }
-	ok, err := readMessage(rows, r.from.id, m)
+	ok, err := readMessage(rows, key, r.from.id, m)
 	if err != nil {
 		return false, err
 	}
@@ -136,7 +136,7 @@ func firstReady(rows engine.Reader, queue string, f *front, m *message) (bool, e
 	if _, err := walk(rows, queue, readyIndex, f, 1, last); err != nil {
 		return false, err
 	}
-	ok, err = readMessage(rows, r.from.id, m)
+	ok, err = readMessage(rows, key, r.from.id, m)
 	if err == nil && !(ok && isFirst()) {
 		err = corrupt("queue %q: message %d should be ready", queue, r.from.id)
 	}

@@ -32,5 +32,3 @@ func (s *Supervisor) Methods(b *host.Behavior) []host.Method {
 func scheduleBuiltins() []*builtin { return nil }
 
 func streamBuiltins() []*builtin { return nil }
-
-func controlBuiltins() []*builtin { return nil }

@@ -120,8 +120,8 @@ type mark struct {
 	changed, exists, armed    bool
 	queueArmed                bool
 	stored                    []byte
-	sequence                  int64
 	connections               int
+	sequence, asked           int64
 }
 
 func (c *core) mark() mark {
@@ -129,7 +129,7 @@ func (c *core) mark() mark {
 	return mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
 		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
-		connections: c.connections,
+		connections: c.connections, asked: c.asked,
 	}
 }
 
@@ -146,6 +146,7 @@ func (c *core) undo(m mark) {
 	c.queueArmed = m.queueArmed
 	c.connections = m.connections
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
+	c.asked = m.asked
 }
 
 // commit commits the group and begins a new one. Results leave when the commit is durable.
@@ -190,7 +191,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		if err != nil || declined || !g.changed {
 			return nil, err
 		}
-		if g.destroyed {
+		if g.destroyed || c.bare {
 			a.view = nil // whoever learns that the actor is gone must not find it in memory
 			return nil, nil
 		}
@@ -329,6 +330,8 @@ func (a *activation) methodName(w *work) string {
 		return a.typ.Methods[w.method].Name
 	case w.kind == workAlarm:
 		return w.alarm.row.Name
+	case w.kind == workTask:
+		return w.entry.task.name
 	case w.kind == workDeliver:
 		return w.deliver.messages[w.deliver.handled].record.Method
 	}

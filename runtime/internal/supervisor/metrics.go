@@ -20,6 +20,8 @@ type metrics struct {
 	queueSent, queueFailures, queueDead                         prometheus.Counter
 	alarmLag, queueLag                                          prometheus.Histogram
 	connectionsSlow, connectionsResumed                         prometheus.Counter
+	tasksFailed, tasksLost                                      prometheus.Counter
+	tasksRunning                                                prometheus.Gauge
 	failed                                                      prometheus.Gauge
 	gauges                                                      []prometheus.Collector
 }
@@ -57,7 +59,10 @@ func newMetrics(s *Supervisor) *metrics {
 		queueDead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
 		queueLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_queue_lag_seconds", Help: "Time from sending a message to an attempt to handle it.",
 			Buckets: prometheus.ExponentialBuckets(1e-4, 4, 13)}),
-		failed: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
+		tasksFailed:  counter("cairn_tasks_failed_total", "Tasks that ended with an error or a panic."),
+		tasksLost:    counter("cairn_tasks_abandoned_total", "Tasks left behind because they did not return when their actor went to sleep."),
+		tasksRunning: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
+		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 		alarmLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
@@ -104,6 +109,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
 		m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
 		m.connectionsSlow, m.connectionsResumed,
+		m.tasksFailed, m.tasksLost, m.tasksRunning,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

@@ -43,6 +43,8 @@ func (c *core) perform(w *work) {
 		c.queueDue(w)
 	case workConnection:
 		c.respond(w, nil, c.tendConnections(w))
+	case workTask:
+		c.enter(w)
 	}
 }
 

@@ -68,16 +68,16 @@ func queueBuiltins() []*builtin {
 		ask(host.QueueStatsMethod, queueStats),
 		ask(host.QueuePeek, queuePeek),
 		ask(host.QueueDeadList, queueDeadList),
-		count(host.QueueDelete, "delete", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) { return s.Delete(in.Queue, in.IDs) }),
-		count(host.QueuePurge, "purge", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Purge(in.Queue) }),
-		count(host.QueueSkip, "skip", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Skip(in.Queue) }),
-		count(host.QueueDeadRequeue, "requeue", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
+		counting(host.QueueDelete, "delete", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) { return s.Delete(in.Queue, in.IDs) }),
+		counting(host.QueuePurge, "purge", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Purge(in.Queue) }),
+		counting(host.QueueSkip, "skip", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Skip(in.Queue) }),
+		counting(host.QueueDeadRequeue, "requeue", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
 			if err := selects(in); err != nil {
 				return 0, err
 			}
 			return s.RequeueDead(in.Queue, in.IDs, in.All)
 		}),
-		count(host.QueueDeadDelete, "delete_dead", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
+		counting(host.QueueDeadDelete, "delete_dead", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
 			if err := selects(in); err != nil {
 				return 0, err
 			}
@@ -94,8 +94,8 @@ func selects(in *host.QueueSelectInput) error {
 	return nil
 }
 
-// count makes a builtin that changes messages of a queue that exists and counts them.
-func count[In any](name, op string, f func(*queue.Set, *In) (int64, error)) *builtin {
+// counting makes a builtin that changes messages of a queue that exists and counts them.
+func counting[In any](name, op string, f func(*queue.Set, *In) (int64, error)) *builtin {
 	b := act(name, func(c *core, h *turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		n, err := f(h.queueSet(), in)
 		if n > 0 && err == nil {

@@ -234,6 +234,12 @@ func (a *activation) pumped(w *work) {
 	if s.draining.Load() {
 		return
 	}
+	if w.paused {
+		if !s.pauses.park(a.addr, func() { a.repump(w.failed, 0) }) {
+			a.repump(w.failed, 0) // resumed meanwhile
+		}
+		return
+	}
 	var wait time.Duration
 	switch code := host.CodeOf(w.err); {
 	case code == host.NotFound:
@@ -244,14 +250,17 @@ func (a *activation) pumped(w *work) {
 	default:
 		wait = retryIn(w.err, settleRetry)
 	}
-	failed := w.failed
+	a.repump(w.failed, wait)
+}
+
+// repump has the actor handle messages after a while, which may wake it.
+func (a *activation) repump(failed *failedMessage, wait time.Duration) {
+	s := a.sup
 	s.later(wait, func() {
-		if failed == nil && a.pumping.Swap(true) {
-			return
-		}
-		again := a.pumpWork(failed)
-		if _, err := s.post(a.typ, a.addr, again); err != nil {
-			again.fail(err)
+		w := a.pumpWork(failed)
+		w.recovered = true // the row that a restart finds may stand since before the actor left memory
+		if _, err := s.post(a.typ, a.addr, w); err != nil {
+			w.fail(err)
 		}
 	})
 }

@@ -6,14 +6,15 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// recoverSends wakes the actors whose messages were pending when the store was last open, a few at a time.
-func (s *Supervisor) recoverSends() {
+// recover takes up what was under way when the store was last open, a few actors at a time: the rows of the wake index
+// that are due at 0 say of whom.
+func (s *Supervisor) recover() {
 	slots := make(chan struct{}, s.options.AlarmConcurrency)
 	var after []byte
 	for {
 		rows, err := s.store.Wakes(after, 0, 256)
 		if err != nil {
-			s.logger.Error("read pending messages", "error", err)
+			s.logger.Error("read what was under way", "error", err)
 			return
 		}
 		for _, row := range rows {
@@ -31,7 +32,7 @@ func (s *Supervisor) recoverSends() {
 	}
 }
 
-// recoverRow brings up one actor for what a row that is due at the start says.
+// recoverRow takes up what one row says. done is called when the next may be.
 func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 	switch row.Kind {
 	case keyspace.WakeSends:
@@ -45,7 +46,7 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 	case keyspace.WakeConnections:
 		s.recoverConnections(row, done)
 	default:
-		done()
+		done() // who is paused was read before anything ran
 	}
 }
 

@@ -307,10 +307,3 @@ func ending(t testing.TB, l host.LiveConnection) *host.Error {
 	}
 	return e
 }
-
-func wantCode(t testing.TB, err error, want host.Code) {
-	t.Helper()
-	if got := host.CodeOf(err); got != want {
-		t.Errorf("error %v, want the code %q", err, want)
-	}
-}

@@ -42,6 +42,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 		return err
 	}
 	c.group.after = append(c.group.after, t.after...)
+	c.asked += t.asked
 	if !t.wrote {
 		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays

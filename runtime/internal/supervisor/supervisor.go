@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
 // A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
@@ -31,6 +32,8 @@ type Supervisor struct {
 	// builtins are the methods that every actor has, by name.
 	builtins map[string]*builtin
 	signals  signals
+	pauses   pauses
+	stored   storedWaits
 
 	seed    maphash.Seed
 	shards  [64]shard
@@ -53,6 +56,8 @@ type Supervisor struct {
 	draining atomic.Bool
 	killed   atomic.Bool
 	tasks    tasks
+	// lost counts tasks of actors that were left behind and still run.
+	lost atomic.Int64
 	// busy counts activations that a goroutine runs.
 	busy   atomic.Int64
 	states buffers
@@ -125,6 +130,7 @@ type actorType struct {
 	limits  host.Limits
 	storage *engine.Limits
 	idle    time.Duration // 0 for never
+	rate    *rateLimit    // nil for none
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace []atomic.Int64
 	// queueSettings are the behavior's queues with their defaults.
@@ -142,6 +148,7 @@ func New(o Options) (*Supervisor, error) {
 	}
 	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed()}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.stored.queues = queue.AllStats
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}
@@ -155,6 +162,13 @@ func New(o Options) (*Supervisor, error) {
 		}
 		t.storage = &engine.Limits{MaxValue: t.limits.ValueBytes, MaxWriteSet: t.limits.WriteSetBytes, Quota: t.limits.StorageBytes}
 		t.storage.EnsureDefaults()
+		if err := checkRate(t.limits); err != nil {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
+		}
+		if t.limits.TaskGrace < 0 {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: TaskGrace is negative", b.Type)
+		}
+		t.rate = newRateLimit(t.limits)
 		if err := t.storage.Validate(); err != nil {
 			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
 		}
@@ -190,10 +204,12 @@ func New(o Options) (*Supervisor, error) {
 	return s, nil
 }
 
-// Start begins to fire alarms, and to deliver the messages that were pending when the store was last open.
+// Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
+// open. No call may come before it returns.
 func (s *Supervisor) Start() {
+	s.loadPauses()
 	s.task(s.alarms.run)
-	s.task(s.recoverSends)
+	s.task(s.recover)
 }
 
 // task runs f in a goroutine that Close waits for; false means that the supervisor has closed.
@@ -228,6 +244,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.workers.close()
 	if n := s.tasks.close(s.options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d goroutines of handlers that ignore their deadline are left behind", n))
+	}
+	if n := s.lost.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
 	}
 	return err
 }

@@ -18,7 +18,8 @@ type turnKey struct{}
 // caller is what a call learns from the context that it comes with: the turn or query that makes it.
 type caller struct {
 	a           *activation
-	turn        *turn // nil for a query
+	turn        *turn // nil for a query or a task
+	task        *task // nil for a turn or a query
 	waiter      *turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
 	depth       int
 	traceparent string
@@ -63,6 +64,7 @@ type turn struct {
 	durable   bool     // an event that must not be dropped was emitted
 	after     []func() // see group.after
 	queues    *queue.Set
+	asked     int64 // tasks to start
 }
 
 type emitted struct {

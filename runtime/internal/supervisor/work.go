@@ -28,10 +28,12 @@ const (
 	workQueue                      // handle messages of the actor's own queues
 	workQueueDue                   // messages of a queue are due
 	workConnection                 // note that connections were lost, or end them
+	workTask                       // a turn of one of the actor's tasks
 )
 
 var workNames = [...]string{
 	"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "queue", "queue due", "connection",
+	"task",
 }
 
 func (k workKind) String() string { return workNames[k] }
@@ -69,6 +71,9 @@ type work struct {
 	failed    *failedMessage
 	message   *host.Received
 	recovered bool
+	entry     *entry
+	paused    bool // it was refused because the actor is paused
+	force     bool // of workSleep: the actor sleeps even if more work waits, which wakes it again
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
 	waiter *activation
@@ -163,6 +168,7 @@ type delivery struct {
 	// handled counts the messages that are done; err is why the next one is not.
 	handled int
 	err     error
+	paused  bool // the target did not take them because it is paused
 }
 
 // An outgoing message waits at its sender until its target has handled it.
@@ -176,7 +182,8 @@ type settlement struct {
 	handled []uint64
 	failed  []failedSend
 	channel *channel
-	done    bool // a turn removed the rows; guarded by sender.mu
+	settled func() // told once, when it is durable; may be nil
+	done    bool   // a turn removed the rows; guarded by sender.mu
 }
 
 // A failedSend is a message to be moved aside.
