@@ -29,7 +29,7 @@ func New(rows engine.Writer, now time.Time) *Book { return &Book{rows: rows, now
 // The error code is InvalidArgument or TooLarge for a schedule that is wrong, with the field and the limit, and
 // QuotaExceeded for one too many.
 func (b *Book) Set(s host.Schedule) (host.Schedule, bool, error) {
-	r, err := b.check(&s)
+	r, clock, err := b.check(&s)
 	if err != nil {
 		return host.Schedule{}, false, err
 	}
@@ -46,11 +46,8 @@ func (b *Book) Set(s host.Schedule) (host.Schedule, bool, error) {
 	}
 	if !found || !r.sameRule(&old) || r.Next == 0 { // 0: the handler of a one-shot sets it anew
 		r.Anchor, r.Attempts, r.Retry = b.now, 0, 0
-		rule, err := r.rule()
-		if err != nil {
-			return host.Schedule{}, false, err
-		}
 		if r.Next = r.At; r.At == 0 {
+			rule := rule{clock: clock, every: r.Every, anchor: b.now}
 			r.Next = rule.after(b.now)
 		}
 		if r.Next == 0 {
@@ -74,9 +71,9 @@ func invalid(field, text string) *host.Error {
 	return host.Errorf(host.InvalidArgument, "%s: %s", field, text).With("field", field)
 }
 
-// check returns the record of what a caller wants.
-func (b *Book) check(s *host.Schedule) (scheduleRecord, error) {
-	r := scheduleRecord{Cron: s.Cron, Zone: s.Zone, Every: s.Every, Missed: s.Missed, CatchUp: s.CatchUp, KeepRuns: s.KeepRuns, Payload: s.Payload}
+// check returns the record of what a caller wants, and its expression if it has one.
+func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
+	r = scheduleRecord{Cron: s.Cron, Zone: s.Zone, Every: s.Every, Missed: s.Missed, CatchUp: s.CatchUp, KeepRuns: s.KeepRuns, Payload: s.Payload}
 	rules := 0
 	for _, set := range []bool{s.Cron != "", s.Every != 0, s.At != nil} {
 		if set {
@@ -85,29 +82,29 @@ func (b *Book) check(s *host.Schedule) (scheduleRecord, error) {
 	}
 	switch {
 	case s.Name == "":
-		return r, invalid("name", "it is missing")
+		return r, nil, invalid("name", "it is missing")
 	case rules != 1:
-		return r, invalid("cron, every_ms, at", "exactly one of them is to be set")
+		return r, nil, invalid("cron, every_ms, at", "exactly one of them is to be set")
 	case len(s.Instance) > maxInstance:
-		return r, tooLarge("instance bytes", maxInstance, int64(len(s.Instance)))
+		return r, nil, tooLarge("instance bytes", maxInstance, int64(len(s.Instance)))
 	case !utf8.ValidString(s.Instance):
-		return r, invalid("instance", "it is not valid UTF-8")
+		return r, nil, invalid("instance", "it is not valid UTF-8")
 	case s.Zone != "" && s.Cron == "":
-		return r, invalid("zone", "only cron is in a time zone")
+		return r, nil, invalid("zone", "only cron is in a time zone")
 	case s.Every != 0 && s.Every < host.MinScheduleEvery.Milliseconds():
-		return r, invalid("every_ms", "the shortest interval is 1,000")
+		return r, nil, invalid("every_ms", "the shortest interval is 1,000")
 	case s.Every > maxEvery:
-		return r, invalid("every_ms", "the longest interval is a hundred years")
+		return r, nil, invalid("every_ms", "the longest interval is a hundred years")
 	case s.At != nil && s.At.Year() > 9999:
-		return r, invalid("at", "it is after the year 9999")
+		return r, nil, invalid("at", "it is after the year 9999")
 	case s.CatchUp < 0 || s.CatchUp > host.MaxScheduleCatchUp:
-		return r, invalid("catch_up", "it is not between 0 and 10,000")
+		return r, nil, invalid("catch_up", "it is not between 0 and 10,000")
 	case s.CatchUp != 0 && s.Missed != host.MissedAll:
-		return r, invalid("catch_up", `it goes with missed "all" only`)
+		return r, nil, invalid("catch_up", `it goes with missed "all" only`)
 	case s.KeepRuns > host.MaxScheduleRuns:
-		return r, invalid("keep_runs", "it is over 1,000")
+		return r, nil, invalid("keep_runs", "it is over 1,000")
 	case len(s.Payload) > maxPayload:
-		return r, tooLarge("schedule payload bytes", maxPayload, int64(len(s.Payload)))
+		return r, nil, tooLarge("schedule payload bytes", maxPayload, int64(len(s.Payload)))
 	}
 	switch r.Missed {
 	case "":
@@ -118,7 +115,7 @@ func (b *Book) check(s *host.Schedule) (scheduleRecord, error) {
 		}
 	case host.MissedOnce, host.MissedNone:
 	default:
-		return r, invalid("missed", `it is not "once", "all" or "none"`)
+		return r, nil, invalid("missed", `it is not "once", "all" or "none"`)
 	}
 	if r.KeepRuns == 0 {
 		r.KeepRuns = host.DefaultScheduleRuns
@@ -128,11 +125,9 @@ func (b *Book) check(s *host.Schedule) (scheduleRecord, error) {
 		r.At = clampMS(*s.At) // a moment before 1970 is overdue all the same
 	}
 	if s.Cron != "" {
-		if _, err := parseClock(s.Cron, s.Zone); err != nil {
-			return r, err
-		}
+		c, err = parseClock(s.Cron, s.Zone)
 	}
-	return r, nil
+	return r, c, err
 }
 
 // count counts a schedule more or less.

@@ -13,10 +13,6 @@ func builtins() map[string]*builtin {
 
 func queueBuiltins() []*builtin { return nil }
 
-func scheduleBuiltins() []*builtin { return nil }
-
-func streamBuiltins() []*builtin { return nil }
-
 func connectionBuiltins() []*builtin { return nil }
 
 func controlBuiltins() []*builtin { return nil }

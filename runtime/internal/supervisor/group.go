@@ -322,6 +322,8 @@ func (a *activation) methodName(w *work) string {
 		return a.typ.Methods[w.method].Name
 	case w.kind == workAlarm:
 		return w.alarm.row.Name
+	case w.kind == workSchedule:
+		return w.schedule.row.Name
 	case w.kind == workDeliver:
 		return w.deliver.messages[w.deliver.handled].record.Method
 	}

@@ -17,7 +17,7 @@ type metrics struct {
 	overloaded *prometheus.CounterVec
 
 	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
-	alarmLag                                                    prometheus.Histogram
+	alarmLag, scheduleLag                                       prometheus.Histogram
 	failed                                                      prometheus.Gauge
 	gauges                                                      []prometheus.Collector
 }
@@ -52,6 +52,8 @@ func newMetrics(s *Supervisor) *metrics {
 		stuck:       counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
 		failed:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 		alarmLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
+		scheduleLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
 	m.gauges = []prometheus.Collector{
@@ -91,7 +93,7 @@ func (t *typeMetrics) query(err error) {
 func (m *metrics) register(r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
-		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
+		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag, m.scheduleLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

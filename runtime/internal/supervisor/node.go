@@ -163,6 +163,9 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 			st.NextAlarm = &due
 		}
 	}
+	if err := scheduleStatus(snap, &st); err != nil {
+		return host.Status{}, err
+	}
 	if st.PendingSends, err = countKeys(snap, keyspace.KindOutgoing); err != nil {
 		return host.Status{}, err
 	}

@@ -48,6 +48,7 @@ type Supervisor struct {
 	// destroys counts destructions, so that a cached incarnation is known to be current.
 	destroys atomic.Uint64
 
+	started  time.Time
 	life     context.Context // ends when the supervisor closes
 	end      context.CancelFunc
 	draining atomic.Bool
@@ -135,7 +136,7 @@ func New(o Options) (*Supervisor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed(), started: time.Now()}
 	s.life, s.end = context.WithCancel(context.Background())
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)

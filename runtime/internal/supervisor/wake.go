@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -367,6 +368,9 @@ func (c *core) wakeRows() []engine.Wake {
 		for _, al := range alarms {
 			rows = append(rows, engine.Wake{Due: unixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance})
 		}
+	}
+	if schedules, err := schedule.Wakes(c.ws); err == nil {
+		rows = append(rows, schedules...)
 	}
 	return rows // a purge row that is left over finds no actor and is dropped
 }

@@ -15,19 +15,20 @@ import (
 type workKind uint8
 
 const (
-	workCall    workKind = iota // an action, a creation, or a bare create
-	workWake                    // make the actor exist and awake, for a query
-	workAlarm                   // an alarm is due
-	workDeliver                 // messages of another actor
-	workSettle                  // messages of this actor were handled or moved aside
-	workPin                     // bind messages to the incarnation that they are for
-	workRecover                 // load pending messages after a restart
-	workPurge                   // remove expired keys
-	workSleep                   // run the sleep hook and leave memory
-	workDestroy                 // run the destroy hook and remove everything
+	workCall     workKind = iota // an action, a creation, or a bare create
+	workWake                     // make the actor exist and awake, for a query
+	workAlarm                    // an alarm is due
+	workSchedule                 // a schedule is due
+	workDeliver                  // messages of another actor
+	workSettle                   // messages of this actor were handled or moved aside
+	workPin                      // bind messages to the incarnation that they are for
+	workRecover                  // load pending messages after a restart
+	workPurge                    // remove expired keys
+	workSleep                    // run the sleep hook and leave memory
+	workDestroy                  // run the destroy hook and remove everything
 )
 
-var workNames = [...]string{"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy"}
+var workNames = [...]string{"call", "wake", "alarm", "schedule", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy"}
 
 func (k workKind) String() string { return workNames[k] }
 
@@ -53,10 +54,11 @@ type work struct {
 	// of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	of *work
 
-	alarm   *alarmFiring
-	deliver *delivery
-	settle  *settlement
-	purge   *engine.Wake
+	alarm    *alarmFiring
+	schedule *scheduleFiring
+	deliver  *delivery
+	settle   *settlement
+	purge    *engine.Wake
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
 	waiter *activation
