@@ -13,19 +13,29 @@ import (
 
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
 func (t *actorType) scheduleOf(name string) (int, error) {
-	every := -1
-	for i := range t.Schedules {
-		switch t.Schedules[i].Name {
-		case name:
-			return i, nil
-		case host.AnyName:
-			every = i
-		}
-	}
-	if every < 0 || !validName(name) {
+	at := named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
+	if at < 0 {
 		return -1, host.Errorf(host.InvalidArgument, "actor type %q has no schedule %q", t.Type, name).With("schedule", name)
 	}
-	return every, nil
+	return at, nil
+}
+
+// named returns the index of the contract that a name belongs to: the one that declares it, else that for names which
+// nobody declares; -1 if there is none, or the name is not well formed.
+func named(n int, declared func(i int) string, name string) int {
+	if !validName(name) {
+		return -1
+	}
+	at := -1
+	for i := range n {
+		switch declared(i) {
+		case name:
+			return i
+		case host.AnyName:
+			at = i
+		}
+	}
+	return at
 }
 
 // validName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then

@@ -13,14 +13,7 @@ import (
 
 // streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and its index.
 func (t *actorType) streamOf(name string) (int, *host.Stream, error) {
-	at := -1
-	for i := range t.Streams {
-		if n := t.Streams[i].Name; n == name || n == host.AnyName && at < 0 && validName(name) {
-			if at = i; n == name {
-				break
-			}
-		}
-	}
+	at := named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
 	if at < 0 {
 		return -1, nil, host.Errorf(host.InvalidArgument, "actor type %q has no stream %q", t.Type, name).With("stream", name)
 	}
