@@ -275,3 +275,23 @@ func (n *diaryNode) wakes() []engine.Wake {
 	}
 	return rows
 }
+
+// newBenchNode hosts diaries in real time, on a disk in memory.
+func newBenchNode(b *testing.B) *Supervisor {
+	b.Helper()
+	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := New(Options{Store: store, Behaviors: []*host.Behavior{diaryBehavior(&diaryHooks{})}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.Start()
+	b.Cleanup(func() {
+		if err := errors.Join(s.Close(context.Background()), store.Close()); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
