@@ -153,6 +153,10 @@ func backoff(n int, first, limit time.Duration) time.Duration {
 
 // purge removes keys that have expired.
 func (c *core) purge(w *work) {
+	if w.purge.Name != "" {
+		c.purgeStream(w)
+		return
+	}
 	const most = 1000
 	_, err := c.internal(w, "purge", func(h *turn) error {
 		keys, err := c.ws.Expired(unixMS(h.start), most)
@@ -190,6 +194,8 @@ type alarmClock struct {
 	next     int64                // when the timer is set to fire; 0 for never
 	inFlight map[string]time.Time // row -> when to try again; zero while its handler runs
 	running  int
+	// failedRuns are runs of schedules that are to be recorded as failed, by their row.
+	failedRuns map[string]*failedRun
 }
 
 func (k *alarmClock) init(s *Supervisor) {
@@ -346,6 +352,8 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 		w.kind, w.purge = workPurge, &row
 	case keyspace.WakeQueue:
 		w.kind, w.alarm = workQueueDue, &alarmFiring{row: row}
+	case keyspace.WakeSchedule:
+		k.schedule(w, &row)
 	default:
 		w.kind, w.alarm = workAlarm, &alarmFiring{row: row}
 	}

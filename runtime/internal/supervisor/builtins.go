@@ -28,7 +28,3 @@ func (s *Supervisor) Methods(b *host.Behavior) []host.Method {
 	}
 	return methods
 }
-
-func scheduleBuiltins() []*builtin { return nil }
-
-func streamBuiltins() []*builtin { return nil }

@@ -87,5 +87,3 @@ func notFound(a host.Address) *host.Error {
 func unknownMethod(typ, method string) *host.Error {
 	return host.Errorf(host.UnknownMethod, "actor type %q has no method %q", typ, method).With("type", typ).With("method", method)
 }
-
-var errNotYet = host.Errorf(host.Internal, "not built yet")

@@ -332,6 +332,8 @@ func (a *activation) methodName(w *work) string {
 		return w.alarm.row.Name
 	case w.kind == workTask:
 		return w.entry.task.name
+	case w.kind == workSchedule:
+		return w.schedule.row.Name
 	case w.kind == workDeliver:
 		return w.deliver.messages[w.deliver.handled].record.Method
 	}

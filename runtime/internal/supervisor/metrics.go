@@ -18,10 +18,11 @@ type metrics struct {
 
 	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
 	queueSent, queueFailures, queueDead                         prometheus.Counter
-	alarmLag, queueLag                                          prometheus.Histogram
+	queueLag                                                    prometheus.Histogram
 	connectionsSlow, connectionsResumed                         prometheus.Counter
 	tasksFailed, tasksLost                                      prometheus.Counter
 	tasksRunning                                                prometheus.Gauge
+	alarmLag, scheduleLag                                       prometheus.Histogram
 	failed                                                      prometheus.Gauge
 	gauges                                                      []prometheus.Collector
 }
@@ -64,6 +65,8 @@ func newMetrics(s *Supervisor) *metrics {
 		tasksRunning: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
 		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 		alarmLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
+		scheduleLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
 	m.connectionsSlow = counter("cairn_connections_slow_total", "Connections cut off because the client read too slowly.")
@@ -110,6 +113,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
 		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,
+		m.scheduleLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

@@ -181,6 +181,9 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 	if st.Pause != nil {
 		st.State = host.Paused
 	}
+	if err := scheduleStatus(snap, &st); err != nil {
+		return host.Status{}, err
+	}
 	if st.PendingSends, err = countKeys(snap, keyspace.KindOutgoing); err != nil {
 		return host.Status{}, err
 	}

@@ -23,6 +23,8 @@ func (c *core) perform(w *work) {
 		c.respond(w, nil, err)
 	case workAlarm:
 		c.fireAlarm(w)
+	case workSchedule:
+		c.fireSchedule(w)
 	case workDeliver:
 		c.receive(w)
 	case workSettle:

@@ -129,11 +129,11 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 		e := host.Enqueue{
 			Delay: millis(m.DelayMS), Priority: m.Priority, DedupID: m.DedupID, TTL: millis(m.TTLMS), WantReply: m.WantReply,
 		}
-		if e.Body, err = c.a.typ.convert(host.QueueBody, i, codec, m.Body); err != nil {
-			return host.QueueSendOutput{}, within(n, "body", err)
+		if e.Body, err = c.a.typ.convert(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
+			return host.QueueSendOutput{}, within(n, err)
 		}
 		if e.KeysIfUndelivered, err = packKeys(m.KeysIfUndelivered); err != nil {
-			return host.QueueSendOutput{}, within(n, "", err)
+			return host.QueueSendOutput{}, within(n, err)
 		}
 		if m.BackoffMS != nil {
 			e.Backoff = make([]time.Duration, len(m.BackoffMS))
@@ -147,17 +147,14 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 	return host.QueueSendOutput{Messages: sent}, err
 }
 
-// within names the message of a batch and the field that an error is about.
-func within(n int, field string, err error) error {
+// within names the message of a batch that an error is about.
+func within(n int, err error) error {
 	e, ok := errors.AsType[*host.Error](err)
 	if !ok {
 		return err
 	}
 	c := *e
-	if field != "" {
-		field = "." + field
-	}
-	c.Message = "messages[" + strconv.Itoa(n) + "]" + field + ": " + e.Message
+	c.Message = "messages[" + strconv.Itoa(n) + "]: " + e.Message
 	return &c
 }
 
@@ -215,7 +212,7 @@ func queueAck(c *core, h *turn, codec host.Codec, in *host.QueueAckInput) (host.
 	}
 	var reply []byte
 	if len(in.Reply) > 0 {
-		if reply, err = c.a.typ.convert(host.QueueReplyValue, i, codec, in.Reply); err != nil {
+		if reply, err = c.a.typ.convert(host.QueueReplyValue, i, codec, in.Reply, host.CBOR, "reply"); err != nil {
 			return host.QueueSettleOutput{}, err
 		}
 	}

@@ -15,42 +15,22 @@ import (
 
 // queueOf returns a queue by name: its place among the behavior's queues, and its settings.
 func (t *actorType) queueOf(name string) (int, host.Queue, error) {
-	i, ok := named(t.queues, name)
-	if !ok {
+	i := t.queueIndex(name)
+	if i < 0 {
 		return 0, host.Queue{}, host.Errorf(host.NotFound, "actor type %q has no queue %q", t.Type, name).With("queue", name)
 	}
 	return i, t.queueSettings[i], nil
 }
 
-// named finds a name in an index in which AnyName stands for every other valid name.
-func named(index map[string]int, name string) (int, bool) {
-	if i, ok := index[name]; ok && name != host.AnyName {
-		return i, true
-	}
-	i, ok := index[host.AnyName]
-	return i, ok && validName(name)
-}
-
-// validName reports whether a name has the form of names: 1 to 64 characters, a letter, then letters, digits, "-" and "_".
-func validName(name string) bool {
-	if name == "" || len(name) > 64 {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
-		case i > 0 && ('0' <= c && c <= '9' || c == '-' || c == '_'):
-		default:
-			return false
-		}
-	}
-	return true
+// queueIndex returns the place of the contract that a queue's name belongs to, or -1.
+func (t *actorType) queueIndex(name string) int {
+	return named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
 }
 
 // handled reports that the actor handles the messages of a queue itself.
 func (t *actorType) handled(name string) bool {
-	i, ok := named(t.queues, name)
-	return ok && t.Queues[i].Handler != ""
+	i := t.queueIndex(name)
+	return i >= 0 && t.Queues[i].Handler != ""
 }
 
 // queueSet returns the queues as the turn sees them.
@@ -330,7 +310,7 @@ func (c *core) handleQueues(w *work) {
 // readyQueues returns the queues with messages for handlers.
 func (c *core) readyQueues() ([]string, error) {
 	var names []string
-	if _, any := c.a.typ.queues[host.AnyName]; !any {
+	if !slices.ContainsFunc(c.a.typ.Queues, func(q host.Queue) bool { return q.Name == host.AnyName }) {
 		set := c.a.typ.newQueueSet(c.ws, time.Now())
 		for i := range c.a.typ.Queues {
 			q := &c.a.typ.Queues[i]
@@ -361,8 +341,8 @@ func (c *core) readyQueues() ([]string, error) {
 
 // quickQueue reports that the handler of a queue usually takes so little time that several messages may share a commit.
 func (a *activation) quickQueue(name string) bool {
-	i, ok := named(a.typ.queues, name)
-	if !ok {
+	i := a.typ.queueIndex(name)
+	if i < 0 {
 		return false
 	}
 	p := a.typ.queuePace[i].Load()

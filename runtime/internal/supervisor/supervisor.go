@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
+	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
 // A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
@@ -51,6 +52,7 @@ type Supervisor struct {
 	// destroys counts destructions, so that a cached incarnation is known to be current.
 	destroys atomic.Uint64
 
+	started  time.Time
 	life     context.Context // ends when the supervisor closes
 	end      context.CancelFunc
 	draining atomic.Bool
@@ -126,7 +128,6 @@ type actorType struct {
 	*host.Behavior
 	methods map[string]int
 	alarms  map[string]int
-	queues  map[string]int
 	limits  host.Limits
 	storage *engine.Limits
 	idle    time.Duration // 0 for never
@@ -146,9 +147,12 @@ func New(o Options) (*Supervisor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed(), started: time.Now()}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.stored.queues = queue.AllStats
+	s.stored = storedWaits{
+		queues:    queue.AllStats,
+		schedules: func(rows engine.Reader) ([]host.Schedule, error) { return schedule.List(rows, "") },
+	}
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}
@@ -156,8 +160,8 @@ func New(o Options) (*Supervisor, error) {
 	for _, b := range o.Behaviors {
 		t := &actorType{
 			Behavior: b, methods: make(map[string]int), alarms: make(map[string]int),
-			queues: make(map[string]int), queuePace: make([]atomic.Int64, len(b.Queues)),
-			limits: resolve(b.Limits, o.Limits), idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
+			queuePace: make([]atomic.Int64, len(b.Queues)),
+			limits:    resolve(b.Limits, o.Limits), idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
 			metrics: s.metrics.forType(b),
 		}
 		t.storage = &engine.Limits{MaxValue: t.limits.ValueBytes, MaxWriteSet: t.limits.WriteSetBytes, Quota: t.limits.StorageBytes}
@@ -185,7 +189,6 @@ func New(o Options) (*Supervisor, error) {
 			t.alarms[a.Name] = i
 		}
 		for i := range b.Queues {
-			t.queues[b.Queues[i].Name] = i
 			q := b.Queues[i]
 			q.EnsureDefaults()
 			t.queueSettings = append(t.queueSettings, q)

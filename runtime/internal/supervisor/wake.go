@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
+	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -396,6 +397,9 @@ func (c *core) wakeRows() []engine.Wake {
 	}
 	rows = append(rows, engine.Wake{Kind: keyspace.WakeQueue})
 	rows = append(rows, c.connectionWakes()...)
+	if schedules, err := schedule.Wakes(c.ws); err == nil {
+		rows = append(rows, schedules...)
+	}
 	return rows // a purge row that is left over finds no actor and is dropped
 }
 

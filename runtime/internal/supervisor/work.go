@@ -28,12 +28,13 @@ const (
 	workQueue                      // handle messages of the actor's own queues
 	workQueueDue                   // messages of a queue are due
 	workConnection                 // note that connections were lost, or end them
+	workSchedule                   // a schedule is due
 	workTask                       // a turn of one of the actor's tasks
 )
 
 var workNames = [...]string{
 	"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "queue", "queue due", "connection",
-	"task",
+	"schedule", "task",
 }
 
 func (k workKind) String() string { return workNames[k] }
@@ -74,6 +75,7 @@ type work struct {
 	entry     *entry
 	paused    bool // it was refused because the actor is paused
 	force     bool // of workSleep: the actor sleeps even if more work waits, which wakes it again
+	schedule  *scheduleFiring
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
 	waiter *activation
