@@ -341,7 +341,7 @@ func TestMessageIsNeitherLostNorHandledTwiceWhateverSyncThePowerFailsAt(t *testi
 			}
 			return nil
 		})
-		for i := range 24 {
+		for i := range 10 {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)

@@ -123,7 +123,8 @@ func (w *world) fill(n int) {
 	}
 }
 
-// BenchmarkReceiveAck has a worker that receives a message, does it and sends another, so that the queue keeps its length.
+// BenchmarkReceiveAck shows that receiving takes the same time whatever the length of the queue. It has a worker
+// that receives messages, does them and sends others, so that the queue keeps its length.
 func BenchmarkReceiveAck(b *testing.B) {
 	for _, n := range lengths(b) {
 		for _, batch := range []int{1, 100} {

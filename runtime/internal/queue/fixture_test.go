@@ -88,6 +88,14 @@ func (w *world) turn(f func(s *Set) error) error {
 
 func (w *world) commit() {
 	w.t.Helper()
+	if _, err := w.space.Commit(nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sync waits until everything that was committed is durable.
+func (w *world) sync() {
+	w.t.Helper()
 	done := make(chan error, 1)
 	if _, err := w.space.Commit(func(err error) { done <- err }); err != nil {
 		w.t.Fatal(err)

@@ -79,13 +79,12 @@ type message struct {
 
 // Bounds of what a message may carry.
 const (
-	maxName      = 64
-	maxPauses    = 100
-	maxKeys      = 10
-	maxKeyBytes  = 1_900 // of a packed key, so that it fits the store as a key of kind kv
-	maxCause     = 1_024 // bytes of the text of a failure
-	maxCode      = 64
-	fixedMessage = 3 + 2 + 4 + 8 + 4*8
+	maxName     = 64
+	maxPauses   = 100
+	maxKeys     = 10
+	maxKeyBytes = 1_900 // of a packed key, so that it fits the store as a key of kind kv
+	maxCause    = 1_024 // bytes of the text of a failure
+	maxCode     = 64
 )
 
 // until returns when a delayed message is due: it waits no longer than it lives.

@@ -223,7 +223,7 @@ func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
 	return m.id, nil
 }
 
-// A lock or pause that a caller asks for.
+// checkSpan returns what is wrong with a lock or pause that a caller asks for.
 func checkSpan(field string, d time.Duration) error {
 	if d < 0 || d > host.MaxQueueDelay {
 		return host.Errorf(host.InvalidArgument, "%s: %v, want 0 to %v", field, d, host.MaxQueueDelay)

@@ -24,7 +24,9 @@ func (s *Set) Ack(queue string, receipts []string, reply []byte) (settled int, l
 // Nack gives messages back that a worker has failed with, because of cause, whose first 1,024 bytes are kept. They wait for
 // their next attempt for delay, or if that is nil for their own pause; if they have none left, or if dead is set, they
 // become dead letters.
-func (s *Set) Nack(queue string, receipts []string, delay *time.Duration, cause string, dead bool) (settled int, lost []string, err error) {
+func (s *Set) Nack(
+	queue string, receipts []string, delay *time.Duration, cause string, dead bool,
+) (settled int, lost []string, err error) {
 	l, err := s.settling(queue, receipts)
 	if err == nil && delay != nil {
 		err = checkSpan("delay", *delay)

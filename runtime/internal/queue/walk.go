@@ -44,7 +44,9 @@ const (
 )
 
 // walkRun appends entries of one run to found until there are want.
-func walkRun(rows engine.Reader, prefix []byte, ix index, f *front, i int, found []place, want int, end place) ([]place, error) {
+func walkRun(
+	rows engine.Reader, prefix []byte, ix index, f *front, i int, found []place, want int, end place,
+) ([]place, error) {
 	from, upTo := f.runs[i].from, f.end(i)
 	if end.before(upTo) {
 		upTo = end

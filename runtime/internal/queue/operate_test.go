@@ -1,0 +1,200 @@
+package queue
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+func TestDeadLettersAreBoundedByAgeAndCount(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Dead: 2, DeadFor: time.Minute, Backoff: []time.Duration{}})
+	for _, b := range []string{"a", "b", "c"} {
+		w.send("jobs", body(b))
+		w.fail("jobs", "no")
+		w.now = w.now.Add(time.Second)
+	}
+	d := w.dead("jobs")
+	if len(d) != 2 || string(d[0].Body) != "b" || w.stats("jobs").Failed != 3 {
+		t.Fatalf("dead %+v", d)
+	}
+	w.now = start.Add(time.Second + time.Minute)
+	if w.wakes()["jobs"] != w.now.UnixMilli() {
+		t.Fatalf("wakes %v", w.wakes())
+	}
+	w.due("jobs")
+	if d := w.dead("jobs"); len(d) != 1 || string(d[0].Body) != "c" {
+		t.Fatalf("dead %+v", d)
+	}
+	w.must(func(s *Set) error {
+		n, err := s.DeleteDead("jobs", nil, true)
+		if n != 1 {
+			t.Fatalf("deleted %d", n)
+		}
+		return err
+	})
+	w.verify()
+	if len(w.wakes()) != 0 {
+		t.Fatalf("wakes %v", w.wakes())
+	}
+}
+
+func TestABodyThatNoKeyTakesIsStillADeadLetter(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	key, _ := tuple.Tuple{"lost"}.Pack()
+	w.send("jobs", host.Enqueue{Body: make([]byte, engine.DefaultMaxValue+1), KeysIfUndelivered: [][]byte{key}})
+	w.fail("jobs", "no")
+	w.verify()
+	if d := w.dead("jobs"); len(d) != 1 || !strings.Contains(d[0].Error, "no; its body is too large for a key") {
+		t.Fatalf("dead %.200v", d[0].Error)
+	}
+}
+
+func TestAnActorWithoutQuotaCanGiveUpItsMessages(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	w.send("jobs", body("x"))
+	if err := w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes + 24}); err != nil {
+		t.Fatal(err)
+	}
+	w.fail("jobs", strings.Repeat("long", 50))
+	w.verify()
+	if d := w.dead("jobs"); len(d) != 1 || d[0].Error != "" {
+		t.Fatalf("dead %+v", d)
+	}
+}
+
+func TestPurgeSparesLockedMessagesAndOtherQueues(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"}, host.Queue{Name: "other"})
+	late := host.Enqueue{Body: []byte("late"), Delay: time.Hour, WantReply: true}
+	purge := func(want int64) {
+		t.Helper()
+		w.must(func(s *Set) error {
+			n, err := s.Purge("jobs")
+			if n != want {
+				t.Fatalf("purged %d, want %d", n, want)
+			}
+			return err
+		})
+		w.verify()
+	}
+	w.send("jobs", body("a"), late, host.Enqueue{TTL: time.Hour})
+	purge(3) // as ranges
+	if len(w.last.Replied) != 1 || len(w.wakes()) != 0 {
+		t.Fatalf("replied %v, wakes %v", w.last.Replied, w.wakes())
+	}
+	w.send("other", body("kept"))
+	w.send("jobs", body("locked"), body("a"), late, host.Enqueue{TTL: time.Hour})
+	w.receive("jobs", 1)
+	purge(3)
+	purge(0)
+	if l := w.peek("jobs"); len(l) != 1 || string(l[0].Body) != "locked" || len(w.peek("other")) != 1 {
+		t.Fatalf("left %+v", l)
+	}
+	w.must(func(s *Set) error {
+		if n, err := s.Delete("jobs", []uint64{w.peek("jobs")[0].ID, w.peek("other")[0].ID, 77}); n != 1 || err != nil {
+			t.Fatalf("deleted %d %v", n, err)
+		}
+		return nil
+	})
+	w.verify()
+}
+
+func TestListsArePaged(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}}, host.Queue{Name: "other"})
+	for range 5 {
+		w.send("jobs", body("x"), body("dies"))
+		w.send("other", body("y"))
+	}
+	rows := w.space.Writes()
+	var ids []uint64
+	for after, more := uint64(0), true; more; {
+		var page []host.ListedMessage
+		var err error
+		page, more, err = Peek(rows, &host.QueueListInput{Queue: "jobs", After: after, Limit: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page {
+			ids = append(ids, m.ID)
+		}
+		after = ids[len(ids)-1]
+	}
+	if want := []uint64{1, 2, 4, 5, 7, 8, 10, 11, 13, 14}; !slices.Equal(ids, want) {
+		t.Fatalf("ids %v", ids)
+	}
+	l, more, err := Peek(rows, &host.QueueListInput{Queue: "jobs", IDs: []uint64{5, 2, 3, 5, 99}})
+	if err != nil || more || len(l) != 2 || l[0].ID != 2 {
+		t.Fatalf("%+v %v %v", l, more, err)
+	}
+	if l, more, err := Peek(rows, &host.QueueListInput{Queue: "jobs", After: 1<<64 - 1}); len(l) > 0 || more || err != nil {
+		t.Fatalf("%+v %v %v", l, more, err)
+	}
+	for _, in := range []host.QueueListInput{
+		{Queue: ""}, {Queue: "a/b"}, {Queue: "jobs", Limit: 1_001}, {Queue: "jobs", Limit: -1},
+		{Queue: "jobs", IDs: make([]uint64, 1_001)},
+	} {
+		if _, _, err := Peek(rows, &in); host.CodeOf(err) != host.InvalidArgument && host.CodeOf(err) != host.NotFound {
+			t.Errorf("%+v: %v", in.Queue, err)
+		}
+		if _, _, err := DeadList(rows, &in); err == nil {
+			t.Errorf("%+v is fine", in.Queue)
+		}
+	}
+	all, err := AllStats(rows)
+	if err != nil || len(all) != 2 || all[0].Queue != "jobs" || all[0].Pending != 10 || all[1].Pending != 5 {
+		t.Fatalf("%+v %v", all, err)
+	}
+}
+
+func TestAPageOfLargeBodiesIsShort(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"})
+	large := host.Enqueue{Body: make([]byte, 1<<20)}
+	w.send("jobs", large, large, large, large, large, large)
+	if l, more, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: "jobs"}); len(l) != 4 || !more || err != nil {
+		t.Fatalf("%d %v %v", len(l), more, err)
+	}
+	if n := len(w.receive("jobs", 10)); n != 4 {
+		t.Fatalf("received %d", n)
+	}
+	if n := len(w.receive("jobs", 10)); n != 2 {
+		t.Fatalf("received %d", n)
+	}
+	w.verify()
+}
+
+func TestCorruptRowsAreErrors(t *testing.T) {
+	put := func(key, value []byte) func(*engine.WriteSet) error {
+		return func(ws *engine.WriteSet) error { return ws.Put(key, value, engine.PutOptions{}) }
+	}
+	for name, damage := range map[string]func(*engine.WriteSet) error{
+		"message":  put(keyspace.AppendQueueMessage(nil, 1), []byte{1, 2}),
+		"counts":   put(keyspace.AppendQueueStats(nil, "jobs"), []byte{9}),
+		"metadata": put(keyspace.AppendQueueMetadata(nil), nil),
+		"missing message": func(ws *engine.WriteSet) error {
+			_, err := ws.Delete(keyspace.AppendQueueMessage(nil, 1))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, host.Queue{Name: "jobs"})
+			w.send("jobs", body("x"))
+			w.must(func(*Set) error { return damage(w.space.Writes()) })
+			err := w.turn(func(s *Set) error {
+				m, _, err := s.Next("jobs")
+				if err != nil {
+					return err
+				}
+				return s.Done(m, nil)
+			})
+			if !errors.Is(err, errCorrupt) || host.CodeOf(err) != host.Internal {
+				t.Fatalf("error %v", err)
+			}
+		})
+	}
+}
