@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"math"
 	"sync"
 	"time"
@@ -192,6 +193,7 @@ type alarmClock struct {
 
 	mu       sync.Mutex
 	next     int64                // when the timer is set to fire; 0 for never
+	floor    []byte               // no row stands before it, but those at 0; nil before the first look
 	inFlight map[string]time.Time // row -> when to try again; zero while its handler runs
 	running  int
 	// failedRuns are runs of schedules that are to be recorded as failed, by their row.
@@ -206,6 +208,7 @@ func (k *alarmClock) init(s *Supervisor) {
 func (k *alarmClock) poke(ms int64) {
 	k.mu.Lock()
 	sooner := k.next == 0 || ms < k.next
+	k.lower(keyspace.AppendWakeTime(nil, max(ms, 1))) // rows due at 0 are for the start only
 	k.mu.Unlock()
 	if sooner {
 		k.again()
@@ -250,6 +253,12 @@ func (k *alarmClock) fire() (time.Time, error) {
 	k.mu.Lock()
 	k.next = 0
 	now := time.Now()
+	// Rows that have fired leave tombstones until the store compacts them: the scan begins where there may be rows.
+	floor := k.floor
+	if floor == nil {
+		floor = keyspace.AppendWakeTime(nil, 1) // rows due at 0 are for the start only
+	}
+	k.floor = keyspace.AppendWakeTime(nil, unixMS(now))
 	for id, at := range k.inFlight {
 		if !at.IsZero() && !at.After(now) {
 			delete(k.inFlight, id) // it may be tried again, if the row still stands
@@ -257,9 +266,19 @@ func (k *alarmClock) fire() (time.Time, error) {
 	}
 	k.mu.Unlock()
 	var retry time.Time
-	after := keyspace.AppendWakeTime(nil, 1) // rows due at 0 are for the start only
-	for {
+	after := floor
+	for first := true; ; first = false {
 		rows, err := k.s.store.Wakes(after, unixMS(now), 256)
+		if first {
+			k.mu.Lock()
+			switch {
+			case err != nil:
+				k.lower(floor)
+			case len(rows) > 0:
+				k.lower(before(rows[0].Row))
+			}
+			k.mu.Unlock()
+		}
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -291,6 +310,18 @@ func (k *alarmClock) fire() (time.Time, error) {
 	}
 	return at, nil
 }
+
+// lower notes that there may be a row at a place in the index.
+//
+// REQUIRES: k.mu
+func (k *alarmClock) lower(place []byte) {
+	if k.floor != nil && bytes.Compare(place, k.floor) < 0 {
+		k.floor = place
+	}
+}
+
+// before returns what a scan is to begin after so that it begins with a row: the row without the zero byte that ends it.
+func before(row []byte) []byte { return bytes.TrimSuffix(row, []byte{0}) }
 
 func (k *alarmClock) full() bool {
 	k.mu.Lock()

@@ -277,13 +277,13 @@ func (n *diaryNode) wakes() []engine.Wake {
 }
 
 // newBenchNode hosts diaries in real time, on a disk in memory.
-func newBenchNode(b *testing.B) *Supervisor {
+func newBenchNode(b *testing.B, hooks *diaryHooks) *Supervisor {
 	b.Helper()
 	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := New(Options{Store: store, Behaviors: []*host.Behavior{diaryBehavior(&diaryHooks{})}, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{Store: store, Behaviors: []*host.Behavior{diaryBehavior(hooks)}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

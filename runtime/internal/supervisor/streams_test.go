@@ -362,7 +362,7 @@ func TestReaderSeesEachItemOnceWhateverTheCrash(t *testing.T) {
 }
 
 func BenchmarkStreamAppendCall(b *testing.B) {
-	n := newBenchNode(b)
+	n := newBenchNode(b, &diaryHooks{})
 	r := &host.Request{Address: diaryAddress, Method: host.StreamAppend, Codec: host.JSON, Input: []byte(`{"stream":"log","items":["a token"]}`)}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -373,7 +373,7 @@ func BenchmarkStreamAppendCall(b *testing.B) {
 }
 
 func BenchmarkStreamReadCall(b *testing.B) {
-	n := newBenchNode(b)
+	n := newBenchNode(b, &diaryHooks{})
 	items := `{"stream":"log","items":["a token"` + strings.Repeat(`,"a token"`, 99) + `]}`
 	if _, err := n.Call(context.Background(), &host.Request{Address: diaryAddress, Method: host.StreamAppend, Codec: host.JSON, Input: []byte(items)}); err != nil {
 		b.Fatal(err)
