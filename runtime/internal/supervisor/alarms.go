@@ -324,7 +324,7 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, err error) {
 	}
 	id := string(row.Row)
 	if row.Kind == keyspace.WakeConnections {
-		k.s.tend(t, host.Address{Type: ident.Type, Key: ident.Key}, &tending{row: &row}, func(err error) {
+		k.s.tend(t, host.Address{Type: ident.Type, Key: ident.Key}, &tending{row: &row, once: true}, func(err error) {
 			k.finished(id, err)
 			k.again()
 		})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -23,6 +24,8 @@ type builtin struct {
 	act func(c *core, h *turn, w *work) ([]byte, error)
 	// run runs the turns that it needs by itself, because it calls the instance.
 	run func(c *core, w *work) ([]byte, error)
+	// pace is a moving average of the time that run takes, like actorType.pace; nil if that is not known.
+	pace *atomic.Int64
 	// query runs like a query, on a committed version.
 	query func(r *reader, req *host.Request) ([]byte, error)
 	// serve answers without a turn or a version: what is about the actor rather than in it.

@@ -146,7 +146,7 @@ func (l *liveConnection) update(ctx context.Context, name string, names []string
 	if err := l.s.outside(ctx); err != nil {
 		return err
 	}
-	b := &builtin{name: name, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
+	b := &builtin{name: name, pace: &l.t.joinPace, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
 	done := make(chan error, 1)
 	w := &work{
 		kind: workCall, method: -1, ctx: ctx, builtin: b, existing: true, connection: l.id,

@@ -127,6 +127,8 @@ type actorType struct {
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace    []atomic.Int64
 	metrics typeMetrics
+	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
+	joinPace, leavePace atomic.Int64
 }
 
 // New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
