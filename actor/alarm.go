@@ -20,8 +20,12 @@ type Alarm[S, T any] struct {
 // NewAlarm declares a kind of alarm of t. The name has the form that [NewType] describes and is unique among the type's
 // alarms.
 func NewAlarm[T, S any](t *Type[S], name string) *Alarm[S, T] {
-	a := &Alarm[S, T]{payload: newWire[T](coreOf(t), cborValue)}
-	a.decl = declare(t, declared{kind: kindAlarm, name: name, faults: prefixed("payload ", a.payload.faults())})
+	c := coreOf(t)
+	a := &Alarm[S, T]{payload: newWire[T](c, cborValue)}
+	a.decl = declare(t, declared{
+		kind: kindAlarm, name: name, faults: prefixed("payload ", a.payload.faults()),
+		values: []value{a.payload.value(c, host.AlarmPayload)},
+	})
 	return a
 }
 

@@ -14,6 +14,7 @@ type Reader interface {
 	Node
 	reader() host.Reader
 	own(*declared) error
+	connection() *hookConnection
 }
 
 var (
@@ -28,19 +29,28 @@ var (
 //     into calls to other actors, HTTP requests and the like.
 //  2. It is valid until the handler returns; using it afterwards is an error.
 //  3. A handler's goroutines may use it as a context.Context and as a Node; the rest is for the handler's own goroutine.
-//  4. A failed Emit, Send or alarm call fails the turn, even if the handler ignores its error and returns nil, so that
-//     what a handler asked for is never silently missing from its commit.
+//  4. A failed Emit, Send or Put, Append, Save and so on, a failed call of an alarm or schedule fails the turn, even if the
+//     handler ignores its error and returns nil, so that what a handler asked for is never silently missing from its
+//     commit. Only writes to the key-value store are left to the handler.
 type Context struct {
-	turn     host.Turn
-	core     *core
+	turn   host.Turn
+	core   *core
+	failed error
+
+	// What the turn is for, as far as its handler can ask for it.
 	instance string
-	failed   error
+	message  *host.Received
+	tick     *host.Tick
+	hook     *hookConnection
+	cause    *Error
 }
 
 // own returns an error if d belongs to another actor type than the one whose turn is running.
 func (c *Context) own(d *declared) error { return own(c.core, d) }
 
 func (c *Context) reader() host.Reader { return c.turn }
+
+func (c *Context) connection() *hookConnection { return c.hook }
 
 // fail remembers the first failed write and returns err.
 func (c *Context) fail(err error) error {
@@ -129,6 +139,8 @@ type ReadContext struct {
 func (c *ReadContext) own(d *declared) error { return own(c.core, d) }
 
 func (c *ReadContext) reader() host.Reader { return c.r }
+
+func (c *ReadContext) connection() *hookConnection { return nil }
 
 // Deadline returns when the caller gives up.
 func (c *ReadContext) Deadline() (time.Time, bool) { return c.r.Deadline() }

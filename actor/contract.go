@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // maxName bounds the names of types and of their contracts, in bytes.
@@ -52,6 +54,11 @@ const (
 	kindAlarm
 	kindEvent
 	kindMap
+	kindQueue
+	kindRequests
+	kindSchedule
+	kindStream
+	kindConnections
 )
 
 func (k kind) String() string {
@@ -68,13 +75,23 @@ func (k kind) String() string {
 		return "event"
 	case kindMap:
 		return "map"
+	case kindQueue:
+		return "queue"
+	case kindRequests:
+		return "request queue"
+	case kindSchedule:
+		return "schedule"
+	case kindStream:
+		return "stream"
+	case kindConnections:
+		return "connections"
 	}
 	return "unknown"
 }
 
-// binder names the function that binds a contract of the kind, or "" if there is nothing to bind.
-func (k kind) binder() string {
-	switch k {
+// binder names the function that has to bind the contract, or "" if there is nothing that must be bound.
+func (d *declared) binder() string {
+	switch d.kind {
 	case kindAction:
 		return "On"
 	case kindQuery:
@@ -83,16 +100,34 @@ func (k kind) binder() string {
 		return "OnCreate"
 	case kindAlarm:
 		return "OnAlarm"
+	case kindSchedule:
+		return "OnSchedule"
+	}
+	switch {
+	case d.workers:
+		return ""
+	case d.kind == kindQueue:
+		return "OnMessage"
+	case d.kind == kindRequests:
+		return "OnRequest"
 	}
 	return ""
 }
 
 // space groups the kinds whose names must differ from each other.
 func (k kind) space() kind {
-	if k == kindQuery || k == kindCreate {
+	switch k {
+	case kindQuery, kindCreate:
 		return kindAction
+	case kindRequests:
+		return kindQueue
 	}
 	return k
+}
+
+// open reports whether a contract of the kind may stand for every name that is not declared by itself.
+func (k kind) open() bool {
+	return k == kindQueue || k == kindRequests || k == kindSchedule || k == kindStream
 }
 
 // declared is the part of a contract value that does not depend on its Go types. Immutable.
@@ -102,10 +137,27 @@ type declared struct {
 	name    string
 	index   int
 	durable bool
+	queue   host.Queue
+	workers bool
+	stream  host.Stream
+	values  []value
 	faults  []string
 }
 
-func (d *declared) String() string { return fmt.Sprintf("%s %q", d.kind, d.name) }
+func (d *declared) String() string {
+	if d.kind == kindConnections {
+		return d.kind.String()
+	}
+	return fmt.Sprintf("%s %q", d.kind, d.name)
+}
+
+// nameFault says what is wrong with the declared name, or "".
+func (d *declared) nameFault() string {
+	if d.kind == kindConnections || d.kind.open() && d.name == host.AnyName {
+		return ""
+	}
+	return nameFault(d.name)
+}
 
 // declare registers a contract value with its type. A nil type is a fault that shows when the value is used.
 func declare[S any](t *Type[S], d declared) *declared {

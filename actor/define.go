@@ -3,18 +3,10 @@ package actor
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"runtime"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
-
-// maxValueBytes is the most that Limits.ValueBytes may allow.
-const maxValueBytes = 16 << 20
-
-// Limits bound one actor of a type. A zero field means the default of the runtime.
-type Limits = host.Limits
 
 // A Spec says how a type's actors live. All fields are optional.
 type Spec[S any] struct {
@@ -67,111 +59,6 @@ func (o Stored) Version() uint64 { return o.version }
 // fit. Stored fields that v does not have are ignored. It may be called more than once.
 func (o Stored) Decode(v any) error { return o.codec.decodeCBOR(o.blob, v) }
 
-// A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery], [OnAlarm] and [OnCreate].
-type Binding[S any] struct {
-	decl    *declared
-	handler string
-	act     func(s *S, t host.Turn, as host.Codec, input, out []byte) ([]byte, error)
-	query   func(s *S, r host.Reader, as host.Codec, input, out []byte) ([]byte, error)
-	alarm   func(s *S, t host.Turn, instance string, payload []byte) error
-}
-
-// On binds an action to a method of the state: On(Add, (*Tenant).add).
-func On[S, In, Out any](a *Action[S, In, Out], handler func(*S, *Context, In) (Out, error)) Binding[S] {
-	if a == nil {
-		return Binding[S]{}
-	}
-	d, in, out := a.decl, a.in, a.out
-	b := Binding[S]{decl: d, handler: funcName(handler)}
-	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
-		var arg In
-		if err := in.decode(as, input, &arg); err != nil {
-			return dst, inputError(d, err)
-		}
-		ctx := &Context{turn: t, core: d.core}
-		result, err := handler(s, ctx, arg)
-		if err = ctx.end(err); err != nil {
-			return dst, err
-		}
-		return appendOutput(d, out, as, dst, &result)
-	}
-	return b
-}
-
-// OnQuery binds a query to a method of the state: OnQuery(Sent, Tenant.sent). The value receiver is a copy of the
-// committed state that the handler may change without effect.
-func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext, In) (Out, error)) Binding[S] {
-	if q == nil {
-		return Binding[S]{}
-	}
-	d, in, out := q.decl, q.in, q.out
-	b := Binding[S]{decl: d, handler: funcName(handler)}
-	b.query = func(s *S, r host.Reader, as host.Codec, input, dst []byte) ([]byte, error) {
-		var arg In
-		if err := in.decode(as, input, &arg); err != nil {
-			return dst, inputError(d, err)
-		}
-		result, err := handler(*s, &ReadContext{r: r, core: d.core}, arg)
-		if err != nil {
-			return dst, err
-		}
-		return appendOutput(d, out, as, dst, &result)
-	}
-	return b
-}
-
-// OnCreate binds a type's creation method to a method of the state: OnCreate(Open, (*Account).open).
-func OnCreate[S, In any](c *Create[S, In], handler func(*S, *Context, In) error) Binding[S] {
-	if c == nil {
-		return Binding[S]{}
-	}
-	d, in := c.decl, c.in
-	b := Binding[S]{decl: d, handler: funcName(handler)}
-	b.act = func(s *S, t host.Turn, as host.Codec, input, dst []byte) ([]byte, error) {
-		var arg In
-		if err := in.decode(as, input, &arg); err != nil {
-			return dst, inputError(d, err)
-		}
-		ctx := &Context{turn: t, core: d.core}
-		return dst, ctx.end(handler(s, ctx, arg))
-	}
-	return b
-}
-
-// OnAlarm binds an alarm to a method of the state: OnAlarm(Remind, (*Tenant).remind).
-func OnAlarm[S, T any](a *Alarm[S, T], handler func(*S, *Context, T) error) Binding[S] {
-	if a == nil {
-		return Binding[S]{}
-	}
-	d, w := a.decl, a.payload
-	b := Binding[S]{decl: d, handler: funcName(handler)}
-	b.alarm = func(s *S, t host.Turn, instance string, payload []byte) error {
-		var arg T
-		if err := w.decode(host.CBOR, payload, &arg); err != nil {
-			return valueError(d, err)
-		}
-		ctx := &Context{turn: t, core: d.core, instance: instance}
-		return ctx.end(handler(s, ctx, arg))
-	}
-	return b
-}
-
-func appendOutput[Out any](d *declared, w *wire[Out], as host.Codec, dst []byte, v *Out) ([]byte, error) {
-	out, err := w.append(as, dst, v)
-	if err != nil {
-		return dst, Errorf(Internal, "output of %s: %s", d, err)
-	}
-	return out, nil
-}
-
-// funcName returns the name of a Go function, or "" for nil.
-func funcName(f any) string {
-	if p := reflect.ValueOf(f).Pointer(); p != 0 {
-		return runtime.FuncForPC(p).Name()
-	}
-	return ""
-}
-
 // A Definition is an actor type with its implementation: what a runtime hosts. Immutable. Made by [Define].
 type Definition struct {
 	name     string
@@ -179,17 +66,19 @@ type Definition struct {
 	faults   []error
 }
 
-// Define implements a type. Every action, query, alarm and creation method that is declared on the type must be bound,
-// once. Mistakes are not reported here but by [Definition.Validate], which opening a runtime calls.
+// Define implements a type. Every action, query, creation method, alarm, schedule and queue that is declared on the type
+// must be bound, once, but for queues of [Workers]; hooks of connections and events may be. Mistakes are not reported here
+// but by [Definition.Validate], which opening a runtime calls.
 func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition {
 	if t == nil || t.core == nil {
 		return Definition{faults: []error{&ContractError{Reason: "Define was given a nil Type"}}}
 	}
-	d := definer[S]{core: t.core, bound: make(map[*declared]Binding[S])}
+	d := definer[S]{core: t.core, bound: make(map[place]Binding[S])}
 	d.bind(bindings)
 	p := &program[S]{core: t.core, spec: spec, state: newWire[S](t.core, cborValue)}
 	behavior := d.compile(p)
 	d.checkState(p)
+	d.checkLimits(p.spec.Limits)
 	return Definition{name: t.core.name, behavior: behavior, faults: d.faults}
 }
 
@@ -215,8 +104,14 @@ func (d Definition) Behavior() *host.Behavior {
 // A definer works out one Definition.
 type definer[S any] struct {
 	core   *core
-	bound  map[*declared]Binding[S]
+	bound  map[place]Binding[S]
 	faults []error
+}
+
+// A place is where a handler goes.
+type place struct {
+	decl *declared
+	slot slot
 }
 
 func (d *definer[S]) fault(contract, format string, args ...any) {
@@ -225,19 +120,22 @@ func (d *definer[S]) fault(contract, format string, args ...any) {
 
 func (d *definer[S]) bind(bindings []Binding[S]) {
 	for i, b := range bindings {
+		at := place{b.decl, b.slot}
 		switch {
 		case b.decl == nil:
 			d.fault("", "binding %d is of a nil contract value", i+1)
 		case b.decl.core != d.core:
 			d.fault(b.decl.String(), "is declared on another Type value, %q, and cannot be bound here", b.decl.core.name)
+		case b.decl.workers:
+			d.fault(b.decl.String(), "is received by workers (actor.Workers) and cannot be bound, to %s", b.handler)
 		case b.handler == "":
 			d.fault(b.decl.String(), "is bound to a nil handler")
-			d.bound[b.decl] = b
+			d.bound[at] = b
 		default:
-			if other, ok := d.bound[b.decl]; ok {
+			if other, ok := d.bound[at]; ok {
 				d.fault(b.decl.String(), "is bound twice, to %s and %s", other.handler, b.handler)
 			}
-			d.bound[b.decl] = b
+			d.bound[at] = b
 		}
 	}
 }
@@ -257,41 +155,72 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		New:          func() host.Instance { return &instance[S]{program: p} },
 		Decode:       p.decode,
 		Query:        p.query,
+		Convert:      p.convert,
 	}
-	type place struct {
+	p.values = make(map[host.ValueKind][]value)
+	type spot struct {
 		space kind
 		name  string
 	}
-	taken := make(map[place]*declared)
+	taken := make(map[spot]*declared)
 	for _, c := range d.core.contracts() {
-		if f := nameFault(c.name); f != "" {
+		if f := c.nameFault(); f != "" {
 			d.fault(c.String(), "%s", f)
 		}
-		at := place{c.kind.space(), c.name}
-		if other, ok := taken[at]; ok {
+		at := spot{c.kind.space(), c.name}
+		if other, ok := taken[at]; ok && c.kind == kindConnections {
+			d.fault(c.String(), "are declared twice; a type has one NewConnections")
+		} else if ok {
 			d.fault(c.String(), "there is also %s; names must differ", other)
 		}
 		taken[at] = c
 		for _, f := range c.faults {
 			d.fault(c.String(), "%s", f)
 		}
-		b, ok := d.bound[c]
-		if bind := c.kind.binder(); bind != "" && !ok {
-			d.fault(c.String(), "is declared but not bound: pass actor.%s(...) to actor.Define", bind)
+		b, ok := d.bound[place{c, slotOnly}]
+		if bind := c.binder(); bind != "" && !ok {
+			hint := ""
+			if c.kind.space() == kindQueue {
+				hint = ", or declare it with actor.Workers"
+			}
+			d.fault(c.String(), "is declared but not bound: pass actor.%s(...) to actor.Define%s", bind, hint)
 			continue
 		}
-		switch c.kind {
-		case kindAction, kindQuery, kindCreate:
-			behavior.Methods = append(behavior.Methods, host.Method{Name: c.name, Kind: c.kind.method(), Handler: b.handler})
-			p.methods = append(p.methods, b)
-		case kindAlarm:
-			behavior.Alarms = append(behavior.Alarms, host.AlarmMethod{Name: c.name, Handler: b.handler})
-			p.alarms = append(p.alarms, b)
-		case kindEvent:
-			behavior.Events = append(behavior.Events, host.Event{Name: c.name, Durable: c.durable})
-		}
+		d.add(behavior, p, c, b)
 	}
 	return behavior
+}
+
+// add enters a contract value into the tables of the behavior and the program.
+func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b Binding[S]) {
+	for _, v := range c.values {
+		p.values[v.kind] = append(p.values[v.kind], v)
+	}
+	switch c.kind {
+	case kindAction, kindQuery, kindCreate:
+		behavior.Methods = append(behavior.Methods, host.Method{Name: c.name, Kind: c.kind.method(), Handler: b.handler})
+		p.methods = append(p.methods, b)
+	case kindAlarm:
+		behavior.Alarms = append(behavior.Alarms, host.AlarmMethod{Name: c.name, Handler: b.handler})
+		p.alarms = append(p.alarms, b)
+	case kindEvent:
+		behavior.Events = append(behavior.Events, host.Event{Name: c.name, Durable: c.durable, Subscribe: b.handler})
+		p.events = append(p.events, b)
+	case kindQueue, kindRequests:
+		q := c.queue
+		q.Handler = b.handler
+		behavior.Queues = append(behavior.Queues, q)
+		p.queues = append(p.queues, b)
+	case kindSchedule:
+		behavior.Schedules = append(behavior.Schedules, host.ScheduleMethod{Name: c.name, Handler: b.handler})
+		p.schedules = append(p.schedules, b)
+	case kindStream:
+		behavior.Streams = append(behavior.Streams, c.stream)
+	case kindConnections:
+		connect, disconnect := d.bound[place{c, slotConnect}], d.bound[place{c, slotDisconnect}]
+		behavior.Connections = host.ConnectionMethods{Connect: connect.handler, Disconnect: disconnect.handler}
+		p.connect, p.disconnect = connect.connect, disconnect.disconnect
+	}
 }
 
 func (k kind) method() host.MethodKind {
@@ -304,33 +233,12 @@ func (k kind) method() host.MethodKind {
 	return host.Action
 }
 
-// checkState checks the state's type and the spec.
+// checkState checks the state's type and how it migrates.
 func (d *definer[S]) checkState(p *program[S]) {
 	for _, f := range p.state.faults() {
 		d.fault("state", "%s", f)
 	}
 	if p.spec.Migrate != nil && p.spec.Version == 0 {
 		d.fault("Spec.Migrate", "is never called while Spec.Version is 0")
-	}
-	l := p.spec.Limits
-	for _, n := range []struct {
-		name  string
-		value int64
-	}{
-		{"TurnTimeout", int64(l.TurnTimeout)},
-		{"MailboxCount", int64(l.MailboxCount)},
-		{"MailboxBytes", l.MailboxBytes},
-		{"StateBytes", int64(l.StateBytes)},
-		{"ValueBytes", int64(l.ValueBytes)},
-		{"StorageBytes", l.StorageBytes},
-		{"WriteSetBytes", int64(l.WriteSetBytes)},
-		{"SendAttempts", int64(l.SendAttempts)},
-	} {
-		if n.value < 0 {
-			d.fault("Spec.Limits."+n.name, "is negative")
-		}
-	}
-	if l.ValueBytes > maxValueBytes {
-		d.fault("Spec.Limits.ValueBytes", "is %d; a value has at most %d bytes", l.ValueBytes, maxValueBytes)
 	}
 }

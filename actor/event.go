@@ -6,8 +6,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// An Event is something that actors of a type tell the world: subscribers of the actor over HTTP and NATS. The value is
-// sent as JSON.
+// An Event is something that actors of a type tell the world: clients that are connected to the actor, subscribers over
+// HTTP, NATS. The value is sent as JSON. [OnSubscribe] binds a hook that says which connections may subscribe.
 type Event[T any] struct {
 	decl *declared
 	data *wire[T]
@@ -26,8 +26,12 @@ func (durable) applyEvent(d *declared) { d.durable = true }
 // NewEvent declares an event of t. The name has the form that [NewType] describes and is unique among the type's events.
 // T must be encodable as JSON.
 func NewEvent[T, S any](t *Type[S], name string, opts ...EventOption) *Event[T] {
-	e := &Event[T]{data: newWire[T](coreOf(t), jsonValue)}
-	d := declared{kind: kindEvent, name: name, faults: prefixed("value ", e.data.faults())}
+	c := coreOf(t)
+	e := &Event[T]{data: newWire[T](c, jsonValue)}
+	d := declared{
+		kind: kindEvent, name: name, faults: prefixed("value ", e.data.faults()),
+		values: []value{e.data.value(c, host.EventValue)},
+	}
 	for _, o := range opts {
 		o.applyEvent(&d)
 	}
@@ -43,17 +47,48 @@ func (e *Event[T]) Name() string { return e.decl.name }
 //
 // If Emit fails, so does the turn, whether or not the handler looks at the error.
 func (e *Event[T]) Emit(ctx *Context, value T) error {
-	if err := ctx.own(e.decl); err != nil {
+	data, err := e.encode(ctx, &value)
+	if err != nil {
 		return ctx.fail(err)
 	}
-	data, err := e.data.append(host.JSON, nil, &value)
+	return ctx.fail(ctx.turn.Emit(e.decl.index, data))
+}
+
+// EmitTo sends the event to one connection, whether or not it is subscribed, when the turn is durable. A client that is
+// lost gets it if it comes back in time; one that is gone does not. Otherwise it is like Emit.
+func (e *Event[T]) EmitTo(ctx *Context, connection string, value T) error {
+	data, err := e.encode(ctx, &value)
 	if err != nil {
-		return ctx.fail(valueError(e.decl, err))
+		return ctx.fail(err)
+	}
+	if connection == "" { // which to the runtime would mean all of them
+		return ctx.fail(Errorf(InvalidArgument, "%s: EmitTo needs the id of a connection", e.decl))
+	}
+	return ctx.fail(ctx.turn.EmitTo(e.decl.index, data, connection, nil))
+}
+
+// EmitExcept sends the event to the connections that are subscribed to it but those with the given ids, when the turn is
+// durable. Otherwise it is like Emit.
+func (e *Event[T]) EmitExcept(ctx *Context, value T, connections ...string) error {
+	data, err := e.encode(ctx, &value)
+	if err != nil {
+		return ctx.fail(err)
+	}
+	return ctx.fail(ctx.turn.EmitTo(e.decl.index, data, "", connections))
+}
+
+func (e *Event[T]) encode(ctx *Context, value *T) ([]byte, error) {
+	if err := ctx.own(e.decl); err != nil {
+		return nil, err
+	}
+	data, err := e.data.append(host.JSON, nil, value)
+	if err != nil {
+		return nil, valueError(e.decl, err)
 	}
 	if len(data) == 0 {
 		data = []byte("null")
 	}
-	return ctx.fail(ctx.turn.Emit(e.decl.index, data))
+	return data, nil
 }
 
 // Decode reads the data of an event that a subscription delivered. Unknown fields are ignored, so that a subscriber may

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +27,11 @@ type fakeNode struct {
 	emitted   []string
 	pageSize  int
 	requests  []host.Request
+	tasks     []fakeTask
+	mu        sync.Mutex // guards requests, and what actors hold while a built-in method is called
+	// intercept, if set, may answer a call, or do something before it.
+	intercept func(ctx context.Context, r *host.Request) (reply host.Reply, err error, answered bool)
+	flowing   bool // time is the bubble's
 }
 
 type fakeActor struct {
@@ -37,6 +43,7 @@ type fakeActor struct {
 	version  uint64
 	kv       map[string]host.KVEntry
 	alarms   []host.Alarm
+	holding  fakeHolding
 }
 
 func newNode(definitions ...actor.Definition) (*fakeNode, error) {
@@ -65,7 +72,17 @@ func mustNode(t testing.TB, definitions ...actor.Definition) *fakeNode {
 func place(a host.Address) string { return a.Type + "/" + strings.Join(a.Key, "/") }
 
 func (n *fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	n.mu.Lock()
 	n.requests = append(n.requests, *r)
+	n.mu.Unlock()
+	if n.intercept != nil {
+		if reply, err, answered := n.intercept(ctx, r); answered {
+			return reply, err
+		}
+	}
+	if strings.Contains(r.Method, ".") {
+		return n.builtin(ctx, r)
+	}
 	b := n.behaviors[r.Type]
 	if b == nil {
 		return host.Reply{}, host.Errorf(host.UnknownType, "no type %q", r.Type)
@@ -100,13 +117,14 @@ func (n *fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error
 	switch {
 	case r.Method == "":
 	case b.Methods[method].Kind == host.Query:
-		t := &fakeTurn{Context: ctx, Node: n, node: n, actor: a, kv: a.kv, alarms: a.alarms}
+		t := &fakeTurn{Context: ctx, Node: n, node: n, actor: a, kv: a.kv, alarms: a.alarms, holding: a.holding, caller: r.Connection}
 		var state any
 		if state, err = b.Decode(a.stored, a.saved); err == nil {
 			out, err = b.Query(t, method, state, r.Codec, r.Input, nil)
 		}
 	default:
 		err = n.turn(ctx, a, func(t *fakeTurn) (err error) {
+			t.caller = r.Connection
 			out, err = a.instance.Act(t, method, r.Codec, r.Input, nil)
 			return err
 		})
@@ -128,7 +146,9 @@ func (n *fakeNode) turn(ctx context.Context, a *fakeActor, f func(*fakeTurn) err
 			return err
 		}
 	}
-	t := &fakeTurn{Context: ctx, Node: n, node: n, actor: a, kv: maps.Clone(a.kv), alarms: slices.Clone(a.alarms)}
+	t := &fakeTurn{
+		Context: ctx, Node: n, node: n, actor: a, kv: maps.Clone(a.kv), alarms: slices.Clone(a.alarms), holding: a.holding.clone(),
+	}
 	err := f(t)
 	var saved []byte
 	if err == nil {
@@ -140,7 +160,8 @@ func (n *fakeNode) turn(ctx context.Context, a *fakeActor, f func(*fakeTurn) err
 		}
 		return err
 	}
-	a.saved, a.stored, a.kv, a.alarms = saved, a.behavior.StateVersion, t.kv, t.alarms
+	a.saved, a.stored, a.kv, a.alarms, a.holding = saved, a.behavior.StateVersion, t.kv, t.alarms, t.holding
+	n.tasks = append(n.tasks, t.tasks...)
 	a.version++
 	n.emitted = append(n.emitted, t.emitted...)
 	if t.destroyed {
@@ -233,6 +254,9 @@ type fakeTurn struct {
 	sent      []host.Message
 	destroyed bool
 	refuse    error // of every write
+	holding   fakeHolding
+	tasks     []fakeTask
+	caller    string
 }
 
 var _ host.Turn = (*fakeTurn)(nil)

@@ -9,11 +9,15 @@ import (
 
 // A program is one type's code in the form in which it runs. Immutable once compiled.
 type program[S any] struct {
-	core    *core
-	spec    Spec[S]
-	state   *wire[S]
-	methods []Binding[S] // in the order of the behavior's Methods
-	alarms  []Binding[S] // in the order of the behavior's Alarms
+	core  *core
+	spec  Spec[S]
+	state *wire[S]
+	// In the order of the behavior's tables. A queue of workers and an event without a hook have an empty Binding.
+	methods, alarms, queues, schedules, events []Binding[S]
+
+	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error
+	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error
+	values     map[host.ValueKind][]value
 }
 
 // load replaces s by a stored state.

@@ -22,7 +22,9 @@ type Action[S, In, Out any] struct {
 func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
 	c := coreOf(t)
 	a := &Action[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
-	a.decl = declare(t, declared{kind: kindAction, name: name, faults: methodFaults(a.in, a.out)})
+	a.decl = declare(t, declared{
+		kind: kindAction, name: name, faults: methodFaults(a.in, a.out), values: methodValues(c, a.in, a.out),
+	})
 	return a
 }
 
@@ -72,7 +74,9 @@ type Query[S, In, Out any] struct {
 func NewQuery[In, Out, S any](t *Type[S], name string) *Query[S, In, Out] {
 	c := coreOf(t)
 	q := &Query[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
-	q.decl = declare(t, declared{kind: kindQuery, name: name, faults: methodFaults(q.in, q.out)})
+	q.decl = declare(t, declared{
+		kind: kindQuery, name: name, faults: methodFaults(q.in, q.out), values: methodValues(c, q.in, q.out),
+	})
 	return q
 }
 
@@ -104,8 +108,12 @@ type Create[S, In any] struct {
 // NewCreate declares the creation method of t, named "create". A type has at most one. In must be encodable both as CBOR
 // and as JSON.
 func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
-	c := &Create[S, In]{in: newWire[In](coreOf(t), cborValue|jsonValue)}
-	c.decl = declare(t, declared{kind: kindCreate, name: createName, faults: prefixed("input ", c.in.faults())})
+	core := coreOf(t)
+	c := &Create[S, In]{in: newWire[In](core, cborValue|jsonValue)}
+	c.decl = declare(t, declared{
+		kind: kindCreate, name: createName, faults: prefixed("input ", c.in.faults()),
+		values: methodValues(core, c.in, newWire[None](core, cborValue|jsonValue)),
+	})
 	return c
 }
 
@@ -159,6 +167,10 @@ func inputError(d *declared, err error) error {
 
 func methodFaults[In, Out any](in *wire[In], out *wire[Out]) []string {
 	return append(prefixed("input ", in.faults()), prefixed("output ", out.faults())...)
+}
+
+func methodValues[In, Out any](c *core, in *wire[In], out *wire[Out]) []value {
+	return []value{in.value(c, host.MethodInput), out.value(c, host.MethodOutput)}
 }
 
 func prefixed(prefix string, faults []string) []string {

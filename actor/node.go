@@ -48,7 +48,7 @@ func (r Ref[S]) check(c *core) error {
 	case r.core == nil || r.node == nil:
 		return Errorf(InvalidArgument, "the Ref names no actor: make it with Type.Ref and a node")
 	case r.core != c:
-		return Errorf(InvalidArgument, "the Ref names an actor of type %q, the method belongs to type %q", r.core.name, c.name)
+		return Errorf(InvalidArgument, "the Ref names an actor of type %q, the contract belongs to type %q", r.core.name, c.name)
 	}
 	return nil
 }
@@ -145,6 +145,7 @@ type CreateOption interface{ applyCreate(*host.Request) }
 func IdempotencyKey(key string) interface {
 	CallOption
 	CreateOption
+	SendOption
 } {
 	return idempotencyKey(key)
 }
@@ -153,12 +154,14 @@ type idempotencyKey string
 
 func (k idempotencyKey) applyCall(r *host.Request)   { r.IdempotencyKey = string(k) }
 func (k idempotencyKey) applyCreate(r *host.Request) { r.IdempotencyKey = string(k) }
+func (k idempotencyKey) applySend(s *sending)        { s.request.IdempotencyKey = string(k) }
 
 // Existing demands that the actor exists: the error code is NotFound if it does not. Without it the first call to a key
 // creates the actor.
 func Existing() interface {
 	CallOption
 	QueryOption
+	SendOption
 } {
 	return existing{}
 }
@@ -167,12 +170,14 @@ type existing struct{}
 
 func (existing) applyCall(r *host.Request)  { r.Existing = true }
 func (existing) applyQuery(r *host.Request) { r.Existing = true }
+func (existing) applySend(s *sending)       { s.request.Existing = true }
 
 // Traceparent passes on the W3C trace context of a caller that is not an actor. Turns pass on their own.
 func Traceparent(value string) interface {
 	CallOption
 	QueryOption
 	CreateOption
+	SendOption
 } {
 	return traceparent(value)
 }
@@ -182,3 +187,4 @@ type traceparent string
 func (p traceparent) applyCall(r *host.Request)   { r.Traceparent = string(p) }
 func (p traceparent) applyQuery(r *host.Request)  { r.Traceparent = string(p) }
 func (p traceparent) applyCreate(r *host.Request) { r.Traceparent = string(p) }
+func (p traceparent) applySend(s *sending)        { s.request.Traceparent = string(p) }

@@ -12,6 +12,7 @@ import (
 type wire[T any] struct {
 	codec *codec
 	shape *shape
+	uses  encodings
 	none  bool
 	// null reports that JSON null is a value of the type rather than a missing one.
 	null bool
@@ -20,9 +21,9 @@ type wire[T any] struct {
 // newWire works out how a T is encoded. uses says in which encodings it has to be encodable.
 func newWire[T any](c *core, uses encodings) *wire[T] {
 	t := reflect.TypeFor[T]()
-	w := &wire[T]{codec: c.codec, none: t == reflect.TypeFor[None]()}
+	w := &wire[T]{codec: c.codec, uses: uses, none: t == reflect.TypeFor[None]()}
 	if w.none {
-		w.shape = new(shape)
+		w.shape, w.uses = new(shape), cborValue|jsonValue
 		return w
 	}
 	w.shape = shapeOf(t, uses)
@@ -77,6 +78,60 @@ func (w *wire[T]) decodeJSON(data []byte, v *T) error {
 		return &ValueError{Reason: "is null; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
 	}
 	return w.codec.decodeJSON(data, v)
+}
+
+// A value is one kind of value of a contract, free of its Go type. Immutable.
+type value struct {
+	kind    host.ValueKind
+	typ     reflect.Type
+	convert converter
+}
+
+// A converter decodes a value and appends it in another encoding, or in the same. The error is a *ValueError.
+type converter func(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error)
+
+// value describes the values of w. A type that has only one of the encodings is converted to no other.
+func (w *wire[T]) value(c *core, kind host.ValueKind) value {
+	v := value{kind: kind, typ: reflect.TypeFor[T]()}
+	both := w
+	if w.uses != cborValue|jsonValue {
+		both = newWire[T](c, cborValue|jsonValue)
+	}
+	if len(both.faults()) == 0 {
+		v.convert = both.convert
+		return v
+	}
+	v.convert = func(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
+		for _, as := range []host.Codec{from, to} {
+			if !w.has(as) {
+				return out, &ValueError{Reason: "has no form in " + as.String()}
+			}
+		}
+		return w.convert(from, data, to, out)
+	}
+	return v
+}
+
+func (w *wire[T]) has(as host.Codec) bool {
+	if as == host.JSON {
+		return w.uses&jsonValue != 0
+	}
+	return w.uses&cborValue != 0
+}
+
+// convert is a converter. Nothing, which encodes to no bytes elsewhere, becomes null: converted values stand inside others.
+func (w *wire[T]) convert(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
+	var v T
+	if err := w.decode(from, data, &v); err != nil {
+		return out, err
+	}
+	switch {
+	case w.none && to == host.JSON:
+		return append(out, "null"...), nil
+	case w.none:
+		return append(out, 0xF6), nil
+	}
+	return w.append(to, out, &v)
 }
 
 // decodeNone accepts no data and the forms in which generic clients say nothing: null and an empty object.

@@ -16,6 +16,7 @@ const (
 	ChangeKV    ChangeKind = 3 // a user key was written or deleted
 	ChangeAlarm ChangeKind = 4 // an alarm was set, fired or cancelled
 	ChangeLife  ChangeKind = 5 // the actor was created or destroyed
+	ChangeQueue ChangeKind = 6 // messages of a queue were sent, settled, given up
 	ChangeConn  ChangeKind = 7 // a connection was opened, lost, resumed or closed
 )
 
@@ -31,6 +32,8 @@ func (k ChangeKind) String() string {
 		return "alarm"
 	case ChangeLife:
 		return "life"
+	case ChangeQueue:
+		return "queue"
 	case ChangeConn:
 		return "conn"
 	default:

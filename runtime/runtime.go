@@ -141,7 +141,7 @@ func (r *Runtime) startSupervisor() error {
 	if r.publisher != nil {
 		endpoints := make([]natspub.Endpoint, len(s.Behaviors))
 		for i, b := range s.Behaviors {
-			endpoints[i] = natspub.Endpoint{Type: b.Type, Methods: b.Methods}
+			endpoints[i] = natspub.Endpoint{Type: b.Type, Methods: r.supervisor.Methods(b)}
 		}
 		if err := r.publisher.Serve(r.supervisor, endpoints); err != nil {
 			return fmt.Errorf("runtime: serve calls over NATS: %w", err)
@@ -325,4 +325,19 @@ func (r *Runtime) Subscribe(ctx context.Context, a host.Address, s host.Subscrip
 // Inspect reads an actor's raw keyspace.
 func (r *Runtime) Inspect(ctx context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	return r.supervisor.Inspect(ctx, a, q)
+}
+
+// Connect connects a client to an actor.
+func (r *Runtime) Connect(ctx context.Context, a host.Address, q host.ConnectRequest) (host.LiveConnection, error) {
+	return r.supervisor.Connect(ctx, a, q)
+}
+
+// CallOver calls a method on behalf of the connection that token belongs to.
+func (r *Runtime) CallOver(ctx context.Context, token string, q *host.Request) (host.Reply, error) {
+	return r.supervisor.CallOver(ctx, token, q)
+}
+
+// Disconnect ends the connection that token belongs to.
+func (r *Runtime) Disconnect(ctx context.Context, a host.Address, token string) error {
+	return r.supervisor.Disconnect(ctx, a, token)
 }

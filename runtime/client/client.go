@@ -19,9 +19,10 @@ import (
 //  1. Every error is an *host.Error. Its Retryable says that nothing was done, also when the client made the error.
 //  2. A request is sent again, up to Options.Attempts times and within its context, if the attempt before did nothing:
 //     there was no connection, or the node said that the error is retryable.
-//  3. It is also sent again if the connection was lost in between, when that cannot do a thing twice. Reads cannot. A call
-//     cannot because it carries an idempotency key, one of the client's making if the caller gave none. A lost Destroy is
-//     repeated, and NotFound then counts as success, because the first attempt may have done it.
+//  3. It is also sent again if the connection was lost in between, when that cannot do a thing twice. Reads cannot, among
+//     them the queries that every actor has, such as queue.stats. A call cannot because it carries an idempotency key,
+//     one of the client's making if the caller gave none. A lost Destroy is repeated, and NotFound then counts as
+//     success, because the first attempt may have done it.
 //  4. After Close, idle connections of the client's own are closed; it can still be used.
 //
 // Attempts: 1 turns all of this off.
@@ -83,11 +84,19 @@ func (c *Client) Close() {
 
 // Call runs a method of an actor. Requests in CBOR and in JSON are both possible; the input must not be longer than the
 // node's limit, 1 MiB by default.
+//
+// A method that waits, such as queue.receive, waits at the node: the client itself sets no time limit, so ctx must allow
+// for the wait.
 func (c *Client) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	q, e := c.callRequest(r)
 	if e != nil {
 		return host.Reply{}, e
 	}
+	return c.call(ctx, q, r)
+}
+
+// call sends a call.
+func (c *Client) call(ctx context.Context, q *request, r *host.Request) (host.Reply, error) {
 	a, f := c.send(ctx, q)
 	if f != nil {
 		return host.Reply{}, f.err
@@ -139,6 +148,8 @@ func (c *Client) callRequest(r *host.Request) (*request, *host.Error) {
 	}
 	key := r.IdempotencyKey
 	switch {
+	case key == "" && builtinQuery(r.Method):
+		q.again = true
 	case key == "" && c.opts.Attempts > 1:
 		key = newKey()
 	case !printable(key), strings.TrimSpace(key) != key:
@@ -178,7 +189,7 @@ func (c *Client) Destroy(ctx context.Context, a host.Address) error {
 	if e != nil {
 		return e
 	}
-	_, f := c.send(ctx, &request{method: http.MethodDelete, path: path, header: c.header(), again: true, gone: true})
+	_, f := c.send(ctx, &request{method: http.MethodDelete, path: path, header: c.header(), again: true, gone: []host.Code{host.NotFound}})
 	if f != nil {
 		return f.err
 	}

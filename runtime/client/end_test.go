@@ -67,6 +67,18 @@ func (n *node) Subscribe(_ context.Context, _ host.Address, s host.Subscription)
 	return n.feed(s)
 }
 
+func (n *node) Connect(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error) {
+	return nil, host.Errorf(host.PermissionDenied, "nobody may connect")
+}
+func (n *node) CallOver(_ context.Context, token string, r *host.Request) (host.Reply, error) {
+	q := *r
+	q.Connection = "of " + token
+	return n.handle("call", &q)
+}
+func (n *node) Disconnect(context.Context, host.Address, string) error {
+	return host.Errorf(host.Unauthenticated, "no such connection")
+}
+
 // A wire hands requests to a handler the way they would arrive at a server: as a request line and a header.
 type wire struct {
 	t       testing.TB

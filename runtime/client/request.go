@@ -7,6 +7,7 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -19,8 +20,8 @@ type request struct {
 	body         []byte
 	// again allows another attempt after one whose outcome is unknown.
 	again bool
-	// gone makes NotFound a success after an attempt whose outcome is unknown.
-	gone bool
+	// gone are the codes that are a success after an attempt whose outcome is unknown.
+	gone []host.Code
 }
 
 // An answer is a complete response with a status of success.
@@ -52,7 +53,7 @@ func (c *Client) send(ctx context.Context, q *request) (answer, *failure) {
 		if f == nil {
 			return a, nil
 		}
-		if lost && q.gone && f.err.Code == host.NotFound {
+		if lost && slices.Contains(q.gone, f.err.Code) {
 			return answer{header: http.Header{}}, nil
 		}
 		lost = lost || f.lost

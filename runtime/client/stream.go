@@ -121,7 +121,7 @@ func (st *Stream) Close() {
 }
 
 // run reads connection after connection.
-func (st *Stream) run(ctx context.Context, conn *connection) {
+func (st *Stream) run(ctx context.Context, conn *response) {
 	defer close(st.ended)
 	for {
 		err := conn.read(ctx)
@@ -163,8 +163,8 @@ func asError(ctx context.Context, err error) *host.Error {
 	return contextError(ctx)
 }
 
-// A connection is one response with server-sent events.
-type connection struct {
+// A response is one body with server-sent events: one connection of a stream.
+type response struct {
 	st      *Stream
 	body    io.ReadCloser
 	r       *bufio.Reader
@@ -184,7 +184,7 @@ type connection struct {
 }
 
 // open connects, from where the stream stands, and reads the stream's opening.
-func (st *Stream) open(ctx context.Context) (*connection, *failure) {
+func (st *Stream) open(ctx context.Context) (*response, *failure) {
 	h := st.c.header()
 	h.Set("Accept", "text/event-stream")
 	if st.resume {
@@ -195,7 +195,7 @@ func (st *Stream) open(ctx context.Context) (*connection, *failure) {
 		path += "?" + url.Values{"names": {strings.Join(st.names, ",")}}.Encode()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	conn := &connection{st: st, cancel: cancel}
+	conn := &response{st: st, cancel: cancel}
 	conn.silence = time.AfterFunc(st.c.opts.StreamSilence, cancel)
 	res, f := st.c.do(ctx, &request{method: http.MethodGet, path: path, header: h})
 	if f != nil {
@@ -223,14 +223,14 @@ func (st *Stream) open(ctx context.Context) (*connection, *failure) {
 	return conn, nil
 }
 
-func (conn *connection) close() {
+func (conn *response) close() {
 	conn.silence.Stop()
 	conn.cancel()
 	conn.body.Close()
 }
 
 // read reads events until the connection ends. The error is errReconnect, an *host.Error or ctx's.
-func (conn *connection) read(ctx context.Context) error {
+func (conn *response) read(ctx context.Context) error {
 	for {
 		if err := conn.block(ctx); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (conn *connection) read(ctx context.Context) error {
 }
 
 // block reads lines up to an empty one and handles what they make.
-func (conn *connection) block(ctx context.Context) error {
+func (conn *response) block(ctx context.Context) error {
 	for {
 		line, err := conn.line()
 		if err != nil {
@@ -271,7 +271,7 @@ func (conn *connection) block(ctx context.Context) error {
 }
 
 // line reads one line without its end. The result is valid until the next.
-func (conn *connection) line() ([]byte, error) {
+func (conn *response) line() ([]byte, error) {
 	limit := conn.st.c.opts.ReplyBytes
 	conn.lineBytes = conn.lineBytes[:0]
 	for {
@@ -294,7 +294,7 @@ func (conn *connection) line() ([]byte, error) {
 }
 
 // field takes one line of an event. Fields that cannot be read are skipped, as the standard says.
-func (conn *connection) field(line []byte) {
+func (conn *response) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {
@@ -320,7 +320,7 @@ func (conn *connection) field(line []byte) {
 }
 
 // dispatch handles the event that the lines since the last one make.
-func (conn *connection) dispatch(ctx context.Context) error {
+func (conn *response) dispatch(ctx context.Context) error {
 	e := host.EmittedEvent{Sequence: conn.id, Version: conn.version, Name: conn.name, Time: conn.emitted, Data: conn.data}
 	hasID := conn.hasID
 	conn.id, conn.hasID, conn.name, conn.data, conn.version, conn.emitted = 0, false, "", nil, 0, time.Time{}
@@ -364,7 +364,7 @@ func (conn *connection) dispatch(ctx context.Context) error {
 }
 
 // deliver hands the batch to the reader. While the reader does not take it, silence of the connection counts for nothing.
-func (conn *connection) deliver(ctx context.Context) error {
+func (conn *response) deliver(ctx context.Context) error {
 	if len(conn.batch.Events) == 0 {
 		return nil
 	}

@@ -42,9 +42,9 @@ func (c *cli) actorsCommand() *cobra.Command {
 				}
 			}
 			if prefix != "" {
-				parts, err := parseParts(strings.TrimSuffix(prefix, "/"))
+				parts, err := parsePrefix(prefix)
 				if err != nil {
-					return usagef("--prefix: %w", err)
+					return err
 				}
 				if q.Type == "" {
 					return usagef("--prefix needs a TYPE")
@@ -142,8 +142,8 @@ func (c *cli) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status TYPE/KEY...",
 		Short: "Show what one actor is doing and what it holds",
-		Long: "status describes an actor without waking or creating it: its state, version and sizes, what waits for it and, if\n" +
-			"it failed, why and until when it rests.\n\n" +
+		Long: "status describes an actor without waking or creating it: its state, version and sizes, what waits for it, who is\n" +
+			"connected to it and, if it failed or is paused, why and since when. What it waits for says: cairn why.\n\n" +
 			"With --json it prints the object that GET /actors/TYPE/KEY/-/ answers with.",
 		Example:           "  cairn status cell/acme",
 		Args:              cobra.ExactArgs(1),
@@ -185,6 +185,12 @@ func (c *cli) printStatus(s *host.Status) {
 		t.row("failed since", fmt.Sprintf("%s, %s", clock(f.Since), plural(int64(f.Attempts), "attempt")))
 		t.row("next attempt", clock(f.RetryAt)+" or later, with the next call")
 	}
+	if p := s.Pause; p != nil {
+		t.row("paused since", clock(p.Since))
+		if p.Reason != "" {
+			t.row("paused because", oneLine(p.Reason))
+		}
+	}
 	t.row("version", count(s.Version))
 	t.row("generation", count(s.Generation))
 	t.row("stored", fmt.Sprintf("%s, %s", plural(s.Keys, "key"), size(s.Bytes)))
@@ -201,6 +207,8 @@ func (c *cli) printStatus(s *host.Status) {
 	} else {
 		t.row("alarms", fmt.Sprintf("%s, the next at %s", count(s.Alarms), clock(next)))
 	}
+	t.row("connections", count(s.Connections))
+	t.row("tasks", count(s.Tasks))
 	t.flush()
 }
 

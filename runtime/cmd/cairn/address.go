@@ -50,6 +50,15 @@ func parseParts(s string) ([]string, error) {
 	return parts, nil
 }
 
+// parsePrefix reads the value of --prefix: leading parts of a key, with or without a slash at the end.
+func parsePrefix(s string) ([]string, error) {
+	parts, err := parseParts(strings.TrimSuffix(s, "/"))
+	if err != nil {
+		return nil, usagef("--prefix: %w", err)
+	}
+	return parts, nil
+}
+
 // formatAddress writes an address as it stands in URLs, so that parseAddress reads it back.
 func formatAddress(typ string, key []string) string {
 	var b strings.Builder

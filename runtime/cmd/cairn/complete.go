@@ -68,6 +68,11 @@ func (c *cli) completeAddress(cmd *cobra.Command, args []string, word string) ([
 	return suggestions, directive
 }
 
+// completeAddresses completes one address after another.
+func (c *cli) completeAddresses(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	return c.completeAddress(cmd, nil, word)
+}
+
 // nextParts lists what can stand after settled, as whole words that begin with word. partial reports that one of them
 // is not an actor but the beginning of the keys of several.
 func (c *cli) nextParts(ctx context.Context, n reader, q host.ListQuery, settled, word string) (suggestions []string, partial bool) {

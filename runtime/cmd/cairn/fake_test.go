@@ -29,6 +29,8 @@ type fakeNode struct {
 	// subscriptions counts the streams; each ends with Unavailable after cutAfter events, if that is not 0.
 	subscriptions int
 	cutAfter      int
+	// connect, if set, answers clients that connect.
+	connect func(host.ConnectRequest) (host.LiveConnection, error)
 	// gone ends every stream that has delivered everything.
 	gone bool
 }
@@ -195,6 +197,27 @@ func (n *fakeNode) Subscribe(_ context.Context, a host.Address, s host.Subscript
 		stream.missed, stream.events = 1, stream.events[1:]
 	}
 	return stream, nil
+}
+
+// Connect answers with the connection that was written down.
+func (n *fakeNode) Connect(_ context.Context, a host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, err := n.find(a); err != nil {
+		return nil, err
+	}
+	if n.connect == nil {
+		return nil, host.Errorf(host.PermissionDenied, "nobody may connect")
+	}
+	return n.connect(r)
+}
+
+func (n *fakeNode) CallOver(ctx context.Context, _ string, r *host.Request) (host.Reply, error) {
+	return n.Call(ctx, r)
+}
+
+func (n *fakeNode) Disconnect(context.Context, host.Address, string) error {
+	return host.Errorf(host.Unauthenticated, "no such connection")
 }
 
 type fakeStream struct {

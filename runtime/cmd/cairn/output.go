@@ -56,6 +56,8 @@ func (t table) state(s host.State) string {
 		return t.paint(green, string(s))
 	case host.Failed:
 		return t.paint(red, string(s))
+	case host.Paused:
+		return t.paint(yellow, string(s))
 	}
 	return t.paint(grey, string(s))
 }

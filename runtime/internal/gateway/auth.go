@@ -18,12 +18,17 @@ func (x *exchange) authorize(ctx context.Context, op Operation, a host.Address, 
 			return e
 		}
 	}
+	return g.allowed(ctx, AuthRequest{
+		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.r.Header, RemoteAddr: x.r.RemoteAddr,
+	})
+}
+
+// allowed asks the hook.
+func (g *Gateway) allowed(ctx context.Context, r AuthRequest) *host.Error {
 	if g.opts.Authorize == nil {
 		return nil
 	}
-	err := g.opts.Authorize(ctx, AuthRequest{
-		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.r.Header, RemoteAddr: x.r.RemoteAddr,
-	})
+	err := g.opts.Authorize(ctx, r)
 	if err == nil {
 		return nil
 	}
@@ -31,7 +36,7 @@ func (x *exchange) authorize(ctx context.Context, op Operation, a host.Address, 
 	if errors.As(err, &e) {
 		return e
 	}
-	g.log.Warn("request not authorized", "operation", string(op), "actor_type", a.Type, "error", err)
+	g.log.Warn("request not authorized", "operation", string(r.Operation), "actor_type", r.Type, "error", err)
 	return host.Errorf(host.PermissionDenied, "not allowed")
 }
 

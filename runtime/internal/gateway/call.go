@@ -9,17 +9,22 @@ import (
 
 // call answers POST .../-/call/{method}.
 func (x *exchange) call(t *target) {
-	x.counts(t.Type, x.g.meter.actorType(t.Type).kinds[t.method])
-	q := &host.Request{Address: t.Address, Method: t.method}
-	if fault := x.conditions(q); fault != nil {
+	x.counts(t.Type, x.g.meter.method(t.Type, t.name))
+	q := &host.Request{Address: t.Address, Method: t.name}
+	fault := x.conditions(q)
+	token := ""
+	if fault == nil {
+		token, fault = x.connection()
+	}
+	if fault != nil {
 		x.fail(fault)
 		return
 	}
-	op := Call
-	if q.Create || x.label == labelCreate { // a creation creates, whatever the headers say
+	op := OperationOf(q.Method)
+	if op == Call && (q.Create || x.label == labelCreate) { // a creation creates, whatever the headers say
 		op = Create
 	}
-	if reply, ok := x.run(q, op); ok {
+	if reply, ok := x.run(q, op, token); ok {
 		x.reply(q.Codec, reply)
 	}
 }
@@ -39,7 +44,7 @@ func (x *exchange) create(t *target) {
 		x.fail(fault)
 		return
 	}
-	reply, ok := x.run(q, Create)
+	reply, ok := x.run(q, Create, "")
 	if !ok {
 		return
 	}
@@ -88,27 +93,48 @@ func (x *exchange) conditions(q *host.Request) *host.Error {
 	if q.Create && q.Existing && len(h["If-None-Match"]) > 0 {
 		return host.Errorf(host.InvalidArgument, "If-Match and If-None-Match contradict each other")
 	}
-	if v := h["Idempotency-Key"]; len(v) > 0 {
-		switch {
-		case len(v) > 1:
-			return host.Errorf(host.InvalidArgument, "there is more than one Idempotency-Key header")
-		case v[0] == "":
-			return host.Errorf(host.InvalidArgument, "the Idempotency-Key header is empty")
-		case len(v[0]) > MaxIdempotencyKey:
-			return host.Errorf(host.InvalidArgument, "the Idempotency-Key header is %d bytes long; the limit is %d",
-				len(v[0]), MaxIdempotencyKey)
-		}
-		q.IdempotencyKey = v[0]
-	}
-	if v := h["Traceparent"]; len(v) == 1 && validTraceparent(v[0]) {
-		q.Traceparent = v[0]
-	}
-	return nil
+	var fault *host.Error
+	q.IdempotencyKey, fault = x.single("Idempotency-Key", MaxIdempotencyKey)
+	q.Traceparent = x.traceparent()
+	return fault
 }
 
-// run authorizes the request, reads its body and calls the node. On failure it answers and returns false.
-func (x *exchange) run(q *host.Request, op Operation) (host.Reply, bool) {
-	ctx, cancel := x.limited()
+// single reads a header that may come once and, if it comes, has a value of at most so many bytes.
+func (x *exchange) single(name string, most int) (string, *host.Error) {
+	v := x.r.Header[name]
+	switch {
+	case len(v) == 0:
+		return "", nil
+	case len(v) > 1:
+		return "", host.Errorf(host.InvalidArgument, "there is more than one %s header", name)
+	case v[0] == "":
+		return "", host.Errorf(host.InvalidArgument, "the %s header is empty", name)
+	case len(v[0]) > most:
+		return "", host.Errorf(host.InvalidArgument, "the %s header is %d bytes long; the limit is %d", name, len(v[0]), most)
+	}
+	return v[0], nil
+}
+
+// maxConnectionToken bounds the Cairn-Connection header.
+const maxConnectionToken = 1024
+
+// connection reads the token of the connection that the request is made on behalf of, "" for none.
+func (x *exchange) connection() (string, *host.Error) {
+	return x.single("Cairn-Connection", maxConnectionToken)
+}
+
+// traceparent returns the request's trace context, or "" if there is none that is valid.
+func (x *exchange) traceparent() string {
+	if v := x.r.Header["Traceparent"]; len(v) == 1 && validTraceparent(v[0]) {
+		return v[0]
+	}
+	return ""
+}
+
+// run authorizes the request, reads its body and calls the node, over the connection that token belongs to unless that
+// is "". On failure it answers and returns false.
+func (x *exchange) run(q *host.Request, op Operation, token string) (host.Reply, bool) {
+	ctx, cancel := x.g.limited(x.r.Context(), q.Method)
 	defer cancel()
 	if fault := x.authorize(ctx, op, q.Address, q.Method); fault != nil {
 		x.fail(fault)
@@ -127,7 +153,13 @@ func (x *exchange) run(q *host.Request, op Operation) (host.Reply, bool) {
 		x.fail(fault)
 		return host.Reply{}, false
 	}
-	reply, err := x.g.node.Call(ctx, q)
+	var reply host.Reply
+	var err error
+	if token == "" {
+		reply, err = x.g.node.Call(ctx, q)
+	} else {
+		reply, err = x.g.node.CallOver(ctx, token, q)
+	}
 	if err != nil {
 		x.fail(x.g.asError(err))
 		return host.Reply{}, false

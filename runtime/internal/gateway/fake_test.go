@@ -22,6 +22,10 @@ type fakeNode struct {
 	destroy   func(context.Context, host.Address) error
 	subscribe func(context.Context, host.Address, host.Subscription) (host.EventStream, error)
 	inspect   func(context.Context, host.Address, host.InspectQuery) (host.InspectPage, error)
+	connect   func(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error)
+	// callOver and disconnect get the token of a connection.
+	callOver   func(context.Context, string, *host.Request) (host.Reply, error)
+	disconnect func(context.Context, host.Address, string) error
 }
 
 func (n *fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
@@ -39,6 +43,75 @@ func (n *fakeNode) Subscribe(ctx context.Context, a host.Address, s host.Subscri
 }
 func (n *fakeNode) Inspect(ctx context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	return n.inspect(ctx, a, q)
+}
+
+func (n *fakeNode) Connect(ctx context.Context, a host.Address, q host.ConnectRequest) (host.LiveConnection, error) {
+	return n.connect(ctx, a, q)
+}
+func (n *fakeNode) CallOver(ctx context.Context, token string, r *host.Request) (host.Reply, error) {
+	return n.callOver(ctx, token, r)
+}
+func (n *fakeNode) Disconnect(ctx context.Context, a host.Address, token string) error {
+	return n.disconnect(ctx, a, token)
+}
+
+// A fakeConn is a connection to an actor whose events and end the test decides on.
+type fakeConn struct {
+	welcome    host.Welcome
+	deliveries chan host.Delivery
+	fault      chan error
+	call       func(context.Context, *host.Request) (host.Reply, error)
+	subscribed func(verb string, events []string) error
+	closed     chan bool // what Close said about lost
+}
+
+func newFakeConn() *fakeConn {
+	return &fakeConn{
+		welcome:    host.Welcome{Connection: "c1", Token: "t1", Cursor: 17, Events: []string{"said"}},
+		deliveries: make(chan host.Delivery, 1000), fault: make(chan error, 1), closed: make(chan bool, 10),
+	}
+}
+
+// connect makes c what every client is connected to.
+func (c *fakeConn) connect(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error) {
+	return c, nil
+}
+
+func (c *fakeConn) emit(events ...host.EmittedEvent) { c.deliveries <- host.Delivery{Events: events} }
+
+func (c *fakeConn) Welcome() host.Welcome { return c.welcome }
+
+func (c *fakeConn) Next(ctx context.Context) (host.Delivery, error) {
+	select {
+	case d := <-c.deliveries:
+		return d, nil
+	default:
+	}
+	select {
+	case d := <-c.deliveries:
+		return d, nil
+	case err := <-c.fault:
+		return host.Delivery{}, err
+	case <-ctx.Done():
+		return host.Delivery{}, host.Errorf(host.CodeOf(ctx.Err()), "done")
+	}
+}
+
+func (c *fakeConn) Subscribe(_ context.Context, events ...string) error {
+	return c.subscribed("subscribe", events)
+}
+func (c *fakeConn) Unsubscribe(_ context.Context, events ...string) error {
+	return c.subscribed("unsubscribe", events)
+}
+func (c *fakeConn) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return c.call(ctx, r)
+}
+func (c *fakeConn) Close(ctx context.Context, lost bool) error {
+	if ctx.Err() != nil {
+		panic("the context of Close has ended")
+	}
+	c.closed <- lost
+	return nil
 }
 
 // behaviors are what the tests' node hosts.

@@ -54,11 +54,14 @@ func Status(c host.Code) int {
 // maxRetryAfter bounds the Retry-After header.
 const maxRetryAfter = time.Hour
 
-// retryAfter is the value of the Retry-After header: until the error's retry_at if it has one, a second otherwise.
+// retryAfter is the value of the Retry-After header, in whole seconds: until the error's retry_at or for its
+// retry_after_ms if it has one of them, a second otherwise.
 func retryAfter(e *host.Error, now time.Time) string {
 	wait := time.Second
 	if at, err := time.Parse(time.RFC3339, e.Metadata["retry_at"]); err == nil {
 		wait = min(max(at.Sub(now), wait), maxRetryAfter)
+	} else if ms, err := strconv.ParseUint(e.Metadata["retry_after_ms"], 10, 63); err == nil {
+		wait = max(time.Duration(min(ms, uint64(maxRetryAfter.Milliseconds())))*time.Millisecond, wait)
 	}
 	return strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
 }

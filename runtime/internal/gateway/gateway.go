@@ -20,13 +20,16 @@ import (
 // A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of goroutines.
 //
 //  1. It keeps no state of actors: two gateways in front of one node answer alike.
-//  2. A request runs on the goroutine that net/http gives it; the gateway starts none.
-//  3. Whatever a client sends, it gets a reply in the form of docs/http.md, or its connection is closed. What caused an
-//     internal error stays in the log.
-//  4. After Shutdown returns nil, no event stream is open and no new one can be opened.
+//  2. A request runs on the goroutine that net/http gives it. Only a WebSocket has goroutines of its own: one that reads,
+//     one that waits for events, and one for each call in flight and each stream that is followed.
+//  3. Whatever a client sends, it gets a reply in the form of docs/http.md or docs/websocket.md, or its connection is
+//     closed. What caused an internal error stays in the log.
+//  4. After Shutdown returns nil, no event stream and no WebSocket is open, none of their goroutines runs, and no new one
+//     can be opened.
 //
 // What it takes from the node beyond the contract of package host: an EventStream may be used on after Next returned
-// because its context ended, and a Request is not read any more after Call returned without an error.
+// because its context ended, a Request is not read any more after Call returned without an error, and the context that
+// Connect gets bounds the connecting and not the connection.
 type Gateway struct {
 	opts      Options
 	node      Node
@@ -42,9 +45,10 @@ type Gateway struct {
 
 	closing atomic.Bool
 
-	mu      sync.Mutex
-	streams map[*stream]struct{} // open streams
-	idle    chan struct{}        // closed once closing and no stream is open
+	mu          sync.Mutex
+	streams     map[*stream]struct{} // what is open and lasts
+	connections int                  // how many of them are connections to actors
+	idle        chan struct{}        // closed once closing and no stream is open
 }
 
 // headerValues are values that replies to calls share, so that each need not allocate its own: net/http only reads them,
@@ -95,7 +99,8 @@ func New(o Options) (*Gateway, error) {
 
 // Server returns a server for the gateway with time-outs that suit it: calls end in time, slow clients are cut off and
 // event streams live on, because they set their own write deadlines. The caller sets Addr, or serves a listener.
-// Shutdown of the server ends the event streams.
+// Shutdown of the server ends the event streams and WebSockets, but does not wait for WebSockets: Shutdown of the gateway
+// does.
 func (g *Gateway) Server() *http.Server {
 	s := &http.Server{
 		Handler:           g,
@@ -107,13 +112,13 @@ func (g *Gateway) Server() *http.Server {
 	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context. The gateway bounds the
 	// reading of bodies itself.
 	if g.opts.Limits.CallTimeout > 0 {
-		s.WriteTimeout = g.opts.Limits.CallTimeout + g.opts.Limits.BodyTimeout + ReplyTimeout
+		s.WriteTimeout = g.opts.Limits.CallTimeout + maxWait + g.opts.Limits.BodyTimeout + ReplyTimeout
 	}
 	s.RegisterOnShutdown(g.drain)
 	return s
 }
 
-// drain refuses new requests and tells all event streams to end, without waiting.
+// drain refuses new requests and tells all event streams and WebSockets to end, without waiting.
 func (g *Gateway) drain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,15 +133,15 @@ func (g *Gateway) drain() {
 	}
 }
 
-// Shutdown ends all event streams with a final event and waits for them. New requests are refused as unavailable;
-// running calls are not waited for: that is for the server and the node to do. It returns ctx's error if ctx ends first,
-// and may be called again.
+// Shutdown ends all event streams and WebSockets with a final message and waits for them. New requests are refused as
+// unavailable; running calls are not waited for, except those over WebSockets: that is for the server and the node to do.
+// It returns ctx's error if ctx ends first, and may be called again.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.drain()
 	select {
 	case <-g.idle:
 	case <-ctx.Done():
-		return fmt.Errorf("gateway: event streams are still open: %w", ctx.Err())
+		return fmt.Errorf("gateway: event streams or WebSockets are still open: %w", ctx.Err())
 	}
 	g.meter.unregister(g.opts.Registerer)
 	return nil
@@ -194,10 +199,21 @@ func (rt route) methods() string {
 		return "POST, OPTIONS"
 	case toActor:
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
-	case toEvents:
+	case toEvents, toQueue, toStream:
 		return "GET, OPTIONS"
+	case toConnect:
+		return "GET, POST, DELETE, OPTIONS"
 	}
 	return "GET, HEAD, OPTIONS"
+}
+
+// brief reports whether a GET of the route answers with a document rather than a stream.
+func (rt route) brief() bool {
+	switch rt {
+	case toActor, toKeys, toList, toHealth, toMetrics, toOpenAPI:
+		return true
+	}
+	return false
 }
 
 func (x *exchange) serve() {
@@ -217,7 +233,7 @@ func (x *exchange) serve() {
 		return
 	}
 	t, fault := parseTarget(r.URL)
-	if t.route != toHealth && t.route != toMetrics {
+	if t.route != toHealth && t.route != toMetrics && t.route != toOpenAPI {
 		x.meter = g.meter.unknown
 	}
 	switch {
@@ -232,13 +248,13 @@ func (x *exchange) serve() {
 		x.options(t.route.methods())
 		return
 	}
-	if x.meter != nil && g.closing.Load() {
+	if x.meter != nil && g.closing.Load() && !x.upgrades(&t) { // a WebSocket is told in its own way
 		x.w.Header().Set("Connection", "close")
-		x.fail(host.Errorf(host.Unavailable, "the node is shutting down").Retry())
+		x.fail(errShutdown)
 		return
 	}
 	method := r.Method
-	if method == http.MethodHead && t.route != toCall && t.route != toEvents {
+	if method == http.MethodHead && t.route.brief() {
 		method = http.MethodGet // net/http leaves the body out
 	}
 	switch {
@@ -254,12 +270,24 @@ func (x *exchange) serve() {
 		x.keys(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
+	case t.route == toConnect && x.upgrades(&t):
+		x.websocket(&t)
+	case t.route == toConnect && (method == http.MethodGet || method == http.MethodPost):
+		x.connect(&t)
+	case t.route == toConnect && method == http.MethodDelete:
+		x.disconnect(&t)
+	case t.route == toQueue && method == http.MethodGet:
+		x.listen(&t)
+	case t.route == toStream && method == http.MethodGet:
+		x.follow(&t)
 	case t.route == toList && method == http.MethodGet:
 		x.list()
 	case t.route == toHealth && method == http.MethodGet:
 		x.health()
 	case t.route == toMetrics && method == http.MethodGet:
 		x.metrics()
+	case t.route == toOpenAPI && method == http.MethodGet:
+		x.openapi()
 	default:
 		x.w.Header().Set("Allow", t.route.methods())
 		x.failStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path", r.Method),
@@ -274,8 +302,17 @@ func (x *exchange) counts(typ string, l label) {
 
 // limited bounds how long the node may take.
 func (x *exchange) limited() (context.Context, context.CancelFunc) {
-	if d := x.g.opts.Limits.CallTimeout; d > 0 {
-		return context.WithTimeout(x.r.Context(), d)
+	return x.g.limited(x.r.Context(), "")
+}
+
+// limited bounds how long the node may take to run a method.
+func (g *Gateway) limited(ctx context.Context, method string) (context.Context, context.CancelFunc) {
+	d := g.opts.Limits.CallTimeout
+	if d <= 0 {
+		return ctx, func() {}
 	}
-	return x.r.Context(), func() {}
+	if waits(method) {
+		d += maxWait
+	}
+	return context.WithTimeout(ctx, d)
 }

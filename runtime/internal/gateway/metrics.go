@@ -23,11 +23,21 @@ const (
 	labelEvents
 	labelInspect
 	labelList
+	labelBuiltin
+	labelConnect
+	labelListen
+	labelFollow
 	labels
 )
 
 func (l label) String() string {
-	return [labels]string{"unknown", "action", "query", "create", "read", "destroy", "events", "inspect", "list"}[l]
+	return [labels]string{"unknown", "action", "query", "create", "read", "destroy", "events", "inspect", "list",
+		"builtin", "connect", "listen", "follow"}[l]
+}
+
+// lasting reports whether requests of the label last as long as their clients like, so that their time says nothing.
+func (l label) lasting() bool {
+	return l == labelEvents || l == labelConnect || l == labelListen || l == labelFollow
 }
 
 // A meter counts requests.
@@ -42,6 +52,10 @@ type meter struct {
 	events    prometheus.Counter
 	slow      prometheus.Counter
 	panics    prometheus.Counter
+	sockets   prometheus.Gauge
+	received  prometheus.Counter
+	sent      prometheus.Counter
+	dropped   prometheus.Counter
 	codeIndex map[host.Code]int
 	types     map[string]*typeMeter
 	unknown   *typeMeter
@@ -67,16 +81,29 @@ func newMeter(behaviors []*host.Behavior) *meter {
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30},
 		}, []string{"type", "operation"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "cairn_http_event_streams", Help: "Event streams that are open.",
+			Name: "cairn_http_event_streams",
+			Help: "Streams of server-sent events that are open: of events, connections, queues and streams.",
 		}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "cairn_http_events_total", Help: "Events written to event streams.",
+			Name: "cairn_http_events_total", Help: "Events, messages and items written to event streams.",
 		}),
 		slow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cairn_http_event_streams_slow_total", Help: "Event streams closed because the client did not read.",
 		}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cairn_http_panics_total", Help: "Requests that ended in a panic.",
+		}),
+		sockets: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cairn_http_websockets", Help: "WebSockets that are open.",
+		}),
+		received: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cairn_http_websocket_messages_received_total", Help: "Messages received over WebSockets.",
+		}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cairn_http_websocket_messages_sent_total", Help: "Messages queued to be written to WebSockets.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cairn_http_websockets_slow_total", Help: "WebSockets closed because the client did not read.",
 		}),
 		codeIndex: make(map[host.Code]int),
 		types:     make(map[string]*typeMeter),
@@ -111,7 +138,8 @@ func (m *meter) newType(name string) *typeMeter {
 }
 
 func (m *meter) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.seconds, m.streams, m.events, m.slow, m.panics}
+	return []prometheus.Collector{m.requests, m.seconds, m.streams, m.events, m.slow, m.panics,
+		m.sockets, m.received, m.sent, m.dropped}
 }
 
 // register registers all collectors or none.
@@ -148,6 +176,14 @@ func (m *meter) actorType(name string) *typeMeter {
 	return m.unknown
 }
 
+// method is the label of a method of an actor type.
+func (m *meter) method(typ, name string) label {
+	if builtin(name) {
+		return labelBuiltin
+	}
+	return m.actorType(typ).kinds[name]
+}
+
 // count counts a request that took so long and ended with a code, "" for success.
 func (m *meter) count(t *typeMeter, l label, code host.Code, took time.Duration) {
 	i, name := 0, "ok"
@@ -164,7 +200,7 @@ func (m *meter) count(t *typeMeter, l label, code host.Code, took time.Duration)
 		t.counts[l][i].Store(c)
 	}
 	(*c).Inc()
-	if l == labelEvents {
+	if l.lasting() {
 		return
 	}
 	s := t.seconds[l].Load()

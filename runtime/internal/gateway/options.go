@@ -20,6 +20,9 @@ const (
 	DefaultCallTimeout        = 60 * time.Second
 	DefaultBodyTimeout        = 30 * time.Second
 	DefaultStreams            = 10_000
+	DefaultConnections        = 20_000
+	DefaultConnectionCalls    = 64
+	DefaultConnectionBytes    = 4 << 20
 	DefaultStreamWriteTimeout = 10 * time.Second
 	DefaultStreamBufferBytes  = 64 << 10
 	DefaultHeartbeat          = 15 * time.Second
@@ -34,6 +37,8 @@ const (
 	MaxHeaderBytes = 64 << 10
 	// MaxIdempotencyKey bounds the Idempotency-Key header.
 	MaxIdempotencyKey = 255
+	// ConnectTimeout is how long a WebSocket may take to send its first message, which connects.
+	ConnectTimeout = 10 * time.Second
 )
 
 // A Node is what a gateway serves.
@@ -41,6 +46,7 @@ type Node interface {
 	host.Node
 	host.EventSource
 	host.Inspector
+	host.Connector
 }
 
 // An Operation is what a request wants to do, as Authorize sees it.
@@ -58,6 +64,16 @@ const (
 	Destroy Operation = "destroy"
 	// Events subscribes to an actor's events.
 	Events Operation = "events"
+	// Connect opens a connection to an actor, resumes or ends one. The calls that come over it are asked about one by one;
+	// subscriptions are not, because the actor's own hooks decide on those.
+	Connect Operation = "connect"
+	// Work receives, settles and extends messages of a queue, as a worker.
+	Work Operation = "work"
+	// Follow reads a stream.
+	Follow Operation = "follow"
+	// Operate does what operators do, by calling a method that every actor has: it pauses, wakes or retries an actor, looks
+	// at or removes messages and dead letters, sets schedules, closes connections, and so on. OperationOf has the list.
+	Operate Operation = "operate"
 	// Inspect reads an actor's raw keyspace.
 	Inspect Operation = "inspect"
 	// List pages through actors; Key is the prefix asked for.
@@ -74,8 +90,10 @@ type AuthRequest struct {
 	// Type and Key name the actor; both are empty for Health and Metrics.
 	Type string
 	Key  []string
-	// Method is the name of the action, query or creation; "" unless Operation is Call or Create.
+	// Method is the name of the action, query, creation or built-in method; "" if the request names none.
 	Method string
+	// Header is the request's. Of a call over a WebSocket it is the header of the handshake, in which a token that came as
+	// a subprotocol stands as Authorization.
 	Header http.Header
 	// RemoteAddr is the address of the peer of the connection: of the last proxy, if there is one.
 	RemoteAddr string
@@ -88,17 +106,29 @@ type Limits struct {
 	// BodyTimeout is how long a client may take to send a body: 30 s by default.
 	BodyTimeout time.Duration
 	// CallTimeout ends a request's context, and so the waiting for a reply: 60 s by default, negative for never. The turn
-	// itself has a limit of its own, which the actor type sets.
+	// itself has a limit of its own, which the actor type sets. Built-in methods that wait for something may take a minute
+	// longer, which is the longest that they can be asked to wait.
 	CallTimeout time.Duration
-	// Streams bounds the event streams that are open at a time: 10,000 by default.
+	// Streams bounds what is open at a time of event streams, streams that are followed and workers that listen: 10,000 by
+	// default.
 	Streams int
-	// StreamWriteTimeout is how long a subscriber may take to accept what is written to it before its stream is closed:
-	// 10 s by default.
+	// Connections bounds the connections to actors that are open at a time, over WebSockets and as event streams: 20,000 by
+	// default.
+	Connections int
+	// ConnectionCalls bounds the calls that one WebSocket has in flight, and the streams that it follows: 64 of each by
+	// default.
+	ConnectionCalls int
+	// ConnectionBytes bounds what waits to be written to one WebSocket: 4 MiB by default. A client that lets more pile up is
+	// closed as too slow. One message may be longer.
+	ConnectionBytes int
+	// StreamWriteTimeout is how long a client may take to accept what is written to its stream or WebSocket before that is
+	// closed: 10 s by default.
 	StreamWriteTimeout time.Duration
 	// StreamBufferBytes is how much of a stream is put together before it is written: 64 KiB by default. One event may be
 	// longer.
 	StreamBufferBytes int
-	// Heartbeat is the time between the comments that keep an event stream alive: 15 s by default.
+	// Heartbeat is the time between the comments that keep an event stream alive, and between the pings of a WebSocket:
+	// 15 s by default. A WebSocket from which nothing comes for two of them is lost.
 	Heartbeat time.Duration
 }
 
@@ -140,6 +170,9 @@ func (o Options) EnsureDefaults() Options {
 	setDefault(&l.BodyTimeout, DefaultBodyTimeout)
 	setDefault(&l.CallTimeout, DefaultCallTimeout)
 	setDefault(&l.Streams, DefaultStreams)
+	setDefault(&l.Connections, DefaultConnections)
+	setDefault(&l.ConnectionCalls, DefaultConnectionCalls)
+	setDefault(&l.ConnectionBytes, DefaultConnectionBytes)
 	setDefault(&l.StreamWriteTimeout, DefaultStreamWriteTimeout)
 	setDefault(&l.StreamBufferBytes, DefaultStreamBufferBytes)
 	setDefault(&l.Heartbeat, DefaultHeartbeat)
@@ -180,6 +213,9 @@ func (o Options) Validate() error {
 	fault(l.BodyBytes < 0, "Limits.BodyBytes is %d: it must be positive", l.BodyBytes)
 	fault(l.BodyTimeout < 0, "Limits.BodyTimeout is %v: it must be positive", l.BodyTimeout)
 	fault(l.Streams < 0, "Limits.Streams is %d: it must be positive", l.Streams)
+	fault(l.Connections < 0, "Limits.Connections is %d: it must be positive", l.Connections)
+	fault(l.ConnectionCalls < 0, "Limits.ConnectionCalls is %d: it must be positive", l.ConnectionCalls)
+	fault(l.ConnectionBytes < 0, "Limits.ConnectionBytes is %d: it must be positive", l.ConnectionBytes)
 	fault(l.StreamWriteTimeout < 0, "Limits.StreamWriteTimeout is %v: it must be positive", l.StreamWriteTimeout)
 	fault(l.StreamBufferBytes < 0, "Limits.StreamBufferBytes is %d: it must be positive", l.StreamBufferBytes)
 	fault(l.Heartbeat < 0, "Limits.Heartbeat is %v: it must be positive", l.Heartbeat)

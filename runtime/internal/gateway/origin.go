@@ -79,6 +79,17 @@ func (x *exchange) checkOrigin() *host.Error {
 	return host.Errorf(host.PermissionDenied, "pages of the origin %q may not use this node", origin)
 }
 
+// checkSite refuses GET requests that a page of another site caused without an Origin, for routes on which a GET does
+// something: an image that points to the node must not connect to an actor or lock a message.
+func (x *exchange) checkSite() *host.Error {
+	h := x.r.Header
+	sites := h["Sec-Fetch-Site"]
+	if len(h["Origin"]) > 0 || len(sites) == 0 || sites[0] == "same-origin" || sites[0] == "none" {
+		return nil
+	}
+	return host.Errorf(host.PermissionDenied, "a request of another site must carry an Origin that this node allows")
+}
+
 // options answers OPTIONS: a CORS preflight, which carries no credentials and is therefore not authorized, or the
 // question which methods a path has.
 func (x *exchange) options(allow string) {
@@ -87,7 +98,7 @@ func (x *exchange) options(allow string) {
 		h.Get("Access-Control-Allow-Origin") != "" {
 		h.Set("Access-Control-Allow-Methods", allow)
 		h.Set("Access-Control-Allow-Headers",
-			"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent")
+			"Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent")
 		h.Set("Access-Control-Max-Age", "600")
 		if x.r.Header.Get("Access-Control-Request-Private-Network") == "true" {
 			h.Set("Access-Control-Allow-Private-Network", "true")

@@ -18,16 +18,20 @@ const (
 	toActor
 	toKeys
 	toEvents
+	toConnect
+	toQueue
+	toStream
 	toList
 	toHealth
 	toMetrics
+	toOpenAPI
 )
 
 // A target is what a path names.
 type target struct {
 	host.Address
-	route  route
-	method string
+	route route
+	name  string // of the method, queue or stream
 }
 
 // parseTarget reads the path of a request. The route is nowhere, without an error, if the path belongs to nothing.
@@ -61,6 +65,8 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 			return target{route: toHealth}, nil
 		case "/metrics":
 			return target{route: toMetrics}, nil
+		case "/openapi.json":
+			return target{route: toOpenAPI}, nil
 		}
 		return target{}, nil
 	case rest == "":
@@ -97,22 +103,44 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		}
 		t.Key = append(t.Key, part)
 	}
-	switch what, name, _ := strings.Cut(rest, "/"); {
-	case rest == "":
+	switch rest {
+	case "":
 		t.route = toActor
-	case rest == "keys":
+	case "keys":
 		t.route = toKeys
-	case rest == "events":
+	case "events":
 		t.route = toEvents
-	case what == "call" && name == "":
-		return target{}, host.Errorf(host.InvalidArgument, "the path names no action or query after /-/call/")
-	case what == "call" && !strings.Contains(name, "/"):
-		t.route = toCall
-		if t.method, fault = segment(name, encoded, "the name of the action or query"); fault != nil {
+	case "connect":
+		t.route = toConnect
+	default:
+		if fault := t.named(rest, encoded); fault != nil {
 			return target{}, fault
 		}
 	}
 	return t, nil
+}
+
+// named reads what follows "/-/" in a path that ends with the name of something.
+func (t *target) named(rest string, encoded bool) (fault *host.Error) {
+	what, name, _ := strings.Cut(rest, "/")
+	to, noun := nowhere, ""
+	switch what {
+	case "call":
+		to, noun = toCall, "action or query"
+	case "queues":
+		to, noun = toQueue, "queue"
+	case "streams":
+		to, noun = toStream, "stream"
+	}
+	switch {
+	case to == nowhere, strings.Contains(name, "/"):
+		return nil
+	case name == "":
+		return host.Errorf(host.InvalidArgument, "the path names no %s after /-/%s/", noun, what)
+	}
+	t.route = to
+	t.name, fault = segment(name, encoded, "the name of the "+noun)
+	return fault
 }
 
 // segment decodes one segment of a path. subject begins the message of the error.

@@ -55,7 +55,7 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 			t.Errorf("%s: %v", c.path, fault)
 			continue
 		}
-		if got.route != c.route || got.Type != c.typ || !slices.Equal(got.Key, c.key) || got.method != c.method {
+		if got.route != c.route || got.Type != c.typ || !slices.Equal(got.Key, c.key) || got.name != c.method {
 			t.Errorf("%s: got %+v", c.path, got)
 		}
 	}
@@ -123,7 +123,7 @@ func FuzzPath(f *testing.F) {
 			}
 			return
 		}
-		for _, part := range append(got.Key, got.Type, got.method) {
+		for _, part := range append(got.Key, got.Type, got.name) {
 			if !utf8.ValidString(part) {
 				t.Errorf("%q gives %q", path, part)
 			}

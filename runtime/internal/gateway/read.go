@@ -63,6 +63,20 @@ func (p parameters) number(name string, lo, hi int) (int, *host.Error) {
 	return n, nil
 }
 
+// names reads a list of names, separated by commas or as several parameters: nil if it is absent.
+func (p parameters) names(name string) ([]string, *host.Error) {
+	var names []string
+	for _, list := range p[name] {
+		for one := range strings.SplitSeq(list, ",") {
+			if one == "" {
+				return nil, host.Errorf(host.InvalidArgument, "the parameter %s has an empty name", name)
+			}
+			names = append(names, one)
+		}
+	}
+	return names, nil
+}
+
 // withKey makes an empty key an empty list and not null in JSON.
 func withKey(s host.Status) host.Status {
 	if s.Key == nil {
@@ -209,7 +223,7 @@ func (x *exchange) health() {
 	err := x.g.opts.Health()
 	switch e := (*host.Error)(nil); {
 	case x.g.closing.Load():
-		x.fail(host.Errorf(host.Unavailable, "the node is shutting down").Retry())
+		x.fail(errShutdown)
 	case err == nil:
 		x.json(http.StatusOK, map[string]string{"status": "ok"})
 	case errors.As(err, &e):

@@ -2,13 +2,11 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
 	"strconv"
-	"strings"
-	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -20,6 +18,13 @@ const (
 	// EventBye: the stream ends. Data: the error that says why. Only after the code "unavailable" does it make sense to
 	// come back.
 	EventBye = "cairn.bye"
+	// EventWelcome: the client is connected. Data: a host.Welcome. It is the first event of a connection.
+	EventWelcome = "cairn.welcome"
+	// EventEnd: the stream that is followed is closed, and all its items were sent. The response ends.
+	EventEnd = "cairn.end"
+	// EventItem is an item of a stream that is followed, and EventMessage a message for a worker that listens.
+	EventItem    = "item"
+	EventMessage = "message"
 )
 
 // retryHint is what a browser waits before it comes back, in milliseconds.
@@ -33,71 +38,94 @@ var errClosing = errors.New("gateway: closing")
 // without a gap.
 type positioned interface{ Position() (uint64, bool) }
 
-// A stream is one subscriber that is connected.
+// A stream is one client for as long as it is there: a subscriber, a connection, a worker that listens, a reader that
+// follows. Its context ends when the gateway shuts down.
 type stream struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	connection bool // to an actor; counts against Limits.Connections rather than Limits.Streams
+	open       prometheus.Gauge
 }
+
+// errShutdown is what clients are told when the gateway shuts down.
+var errShutdown = host.Errorf(host.Unavailable, "the node is shutting down").Retry()
 
 // open admits a stream.
 func (g *Gateway) open(ctx context.Context) (*stream, *host.Error) {
+	return g.admit(ctx, &stream{open: g.meter.streams})
+}
+
+// admit admits a stream of either kind.
+func (g *Gateway) admit(ctx context.Context, s *stream) (*stream, *host.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	most, others, what := g.opts.Limits.Streams, len(g.streams)-g.connections, "event streams"
+	if s.connection {
+		most, others, what = g.opts.Limits.Connections, g.connections, "connections"
+	}
 	switch {
 	case g.closing.Load():
-		return nil, host.Errorf(host.Unavailable, "the node is shutting down").Retry()
-	case len(g.streams) >= g.opts.Limits.Streams:
-		return nil, host.Errorf(host.Overloaded, "there are too many event streams").
-			With("limit", strconv.Itoa(g.opts.Limits.Streams)).Retry()
+		return nil, errShutdown
+	case others >= most:
+		return nil, host.Errorf(host.Overloaded, "there are too many %s", what).With("limit", strconv.Itoa(most)).Retry()
 	}
-	s := &stream{}
+	if s.connection {
+		g.connections++
+	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	g.streams[s] = struct{}{}
-	g.meter.streams.Inc()
+	s.open.Inc()
 	return s, nil
 }
 
 // done lets a stream go.
 func (g *Gateway) done(s *stream) {
 	s.cancel(nil)
-	g.meter.streams.Dec()
+	s.open.Dec()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.streams, s)
+	if s.connection {
+		g.connections--
+	}
 	if g.closing.Load() && len(g.streams) == 0 {
 		close(g.idle)
 	}
 }
 
-// subscription reads what a request subscribes to. The Last-Event-ID header, which browsers send when they come back,
-// has precedence over the parameter, which is still in their URL.
+// subscription reads what a request subscribes to.
 func (x *exchange) subscription() (host.Subscription, *host.Error) {
 	var s host.Subscription
 	p, fault := x.params("names", "after")
 	if fault != nil {
 		return s, fault
 	}
-	for _, list := range p["names"] {
-		for name := range strings.SplitSeq(list, ",") {
-			if name == "" {
-				return s, host.Errorf(host.InvalidArgument, "the parameter names has an empty name")
-			}
-			s.Names = append(s.Names, name)
-		}
+	if s.Names, fault = p.names("names"); fault != nil {
+		return s, fault
 	}
+	after, fault := x.position(p)
+	if after != nil {
+		s.Resume, s.After = true, *after
+	}
+	return s, fault
+}
+
+// position reads after which event or item a stream is to begin; nil if the request does not say. The Last-Event-ID
+// header, which browsers send when they come back, has precedence over the parameter, which is still in their URL.
+func (x *exchange) position(p parameters) (*uint64, *host.Error) {
 	what := "the parameter after"
 	after, ok := p.one("after")
 	if v := x.r.Header.Get("Last-Event-ID"); v != "" {
 		what, after, ok = "the Last-Event-ID header", v, true
 	}
-	if ok {
-		n, err := strconv.ParseUint(after, 10, 64)
-		if err != nil {
-			return s, host.Errorf(host.InvalidArgument, "%s is %q; it must be the number of an event", what, after)
-		}
-		s.Resume, s.After = true, n
+	if !ok {
+		return nil, nil
 	}
-	return s, nil
+	n, err := strconv.ParseUint(after, 10, 64)
+	if err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "%s is %q; it must be the number of an event", what, after)
+	}
+	return &n, nil
 }
 
 // events answers GET .../-/events with server-sent events until the client leaves, is too slow, or the stream ends.
@@ -128,21 +156,7 @@ func (x *exchange) events(t *target) {
 	}
 	defer source.Close()
 
-	h := x.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Accel-Buffering", "no")
-	if x.r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // write deadlines stay with the connection
-	}
-	x.began = true
-	x.w.WriteHeader(http.StatusOK)
-
-	out := &eventWriter{x: x, rc: http.NewResponseController(x.w)}
-	out.buf = append(out.buf, "retry: "...)
-	out.buf = strconv.AppendInt(out.buf, retryHint, 10)
-	out.buf = append(out.buf, '\n')
+	out := x.stream()
 	if p, ok := source.(positioned); ok && !sub.Resume {
 		if at, known := p.Position(); known {
 			out.buf = append(out.buf, "id: "...)
@@ -157,8 +171,33 @@ func (x *exchange) events(t *target) {
 	x.pump(s, source, out)
 }
 
+// stream begins a response of server-sent events. What it has put together is to be flushed by the caller, after an empty
+// line.
+func (x *exchange) stream() *eventWriter {
+	h := x.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Accel-Buffering", "no")
+	if x.r.ProtoMajor == 1 {
+		h.Set("Connection", "close") // write deadlines stay with the connection
+	}
+	x.began = true
+	x.w.WriteHeader(http.StatusOK)
+	out := &eventWriter{x: x, rc: http.NewResponseController(x.w)}
+	out.buf = append(out.buf, "retry: "...)
+	out.buf = strconv.AppendInt(out.buf, retryHint, 10)
+	out.buf = append(out.buf, '\n')
+	return out
+}
+
+// A source is where a stream's events come from: an event stream or a connection.
+type source interface {
+	Next(context.Context) (host.Delivery, error)
+}
+
 // pump writes what the source brings until one side ends.
-func (x *exchange) pump(s *stream, source host.EventStream, out *eventWriter) {
+func (x *exchange) pump(s *stream, source source, out *eventWriter) {
 	for {
 		// One timer per heartbeat, whatever happens in between.
 		beat, cancel := context.WithTimeout(s.ctx, x.g.opts.Limits.Heartbeat)
@@ -169,7 +208,7 @@ func (x *exchange) pump(s *stream, source host.EventStream, out *eventWriter) {
 			return
 		case s.ctx.Err() != nil:
 			if context.Cause(s.ctx) == errClosing {
-				out.bye(host.Errorf(host.Unavailable, "the node is shutting down").Retry())
+				out.bye(errShutdown)
 			}
 			return
 		case beat.Err() == nil || host.CodeOf(err) != host.Canceled && host.CodeOf(err) != host.DeadlineExceeded:
@@ -178,8 +217,7 @@ func (x *exchange) pump(s *stream, source host.EventStream, out *eventWriter) {
 			out.bye(e)
 			return
 		}
-		out.buf = append(out.buf, ":\n\n"...)
-		if out.flush() != nil {
+		if out.beat() != nil {
 			return
 		}
 	}
@@ -189,16 +227,14 @@ func (x *exchange) pump(s *stream, source host.EventStream, out *eventWriter) {
 var errGone = errors.New("gateway: client gone")
 
 // until writes events until the source returns an error or the client is gone.
-func (x *exchange) until(ctx context.Context, source host.EventStream, out *eventWriter) error {
+func (x *exchange) until(ctx context.Context, source source, out *eventWriter) error {
 	for {
 		d, err := source.Next(ctx)
 		if err != nil {
 			return err
 		}
 		if d.Missed > 0 {
-			out.buf = append(out.buf, "event: "+EventGap+"\ndata: {\"missed\":"...)
-			out.buf = strconv.AppendUint(out.buf, d.Missed, 10)
-			out.buf = append(out.buf, "}\n\n"...)
+			out.gap(d.Missed)
 		}
 		for i := range d.Events {
 			if err := out.event(&d.Events[i]); err != nil {
@@ -210,92 +246,4 @@ func (x *exchange) until(ctx context.Context, source host.EventStream, out *even
 		}
 		x.g.meter.events.Add(float64(len(d.Events)))
 	}
-}
-
-// An eventWriter puts server-sent events together and writes them under a deadline.
-type eventWriter struct {
-	x   *exchange
-	rc  *http.ResponseController
-	buf []byte
-}
-
-// event appends one event. Besides the fields of the standard it has "version" and "time", which browsers skip.
-func (o *eventWriter) event(e *host.EmittedEvent) error {
-	b := append(o.buf, "id: "...)
-	b = strconv.AppendUint(b, e.Sequence, 10)
-	b = append(b, "\nversion: "...)
-	b = strconv.AppendUint(b, e.Version, 10)
-	b = append(b, "\ntime: "...)
-	b = e.Time.UTC().AppendFormat(b, time.RFC3339Nano)
-	b = appendField(b, "\nevent: ", e.Name)
-	b = appendField(b, "\ndata: ", e.Data)
-	o.buf = append(b, "\n\n"...)
-	if len(o.buf) >= o.x.g.opts.Limits.StreamBufferBytes {
-		return o.flush()
-	}
-	return nil
-}
-
-// appendField appends a value, in as many fields as it has lines: none of its bytes can end the field, except that all
-// line ends are read back as \n.
-func appendField[T string | []byte](b []byte, prefix string, value T) []byte {
-	b = append(b, prefix...)
-	for i := 0; i < len(value); i++ {
-		switch c := value[i]; c {
-		case '\r', '\n':
-			if c == '\r' && i+1 < len(value) && value[i+1] == '\n' {
-				i++
-			}
-			b = append(b, prefix...)
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
-}
-
-// bye says why the stream ends. There is nothing to do about an error. The deadline stays for what net/http writes last.
-func (o *eventWriter) bye(e *host.Error) {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return
-	}
-	o.buf = append(o.buf, "event: "+EventBye+"\ndata: "...)
-	o.buf = append(o.buf, data...)
-	o.buf = append(o.buf, "\n\n"...)
-	o.write()
-}
-
-// flush writes what is put together. The error is errGone.
-func (o *eventWriter) flush() error {
-	err := o.write()
-	if err == nil {
-		// HTTP/2 ends a stream whose deadline passes, even if nothing is being written then.
-		o.rc.SetWriteDeadline(time.Time{})
-	}
-	return err
-}
-
-// write is flush, but leaves the deadline in place.
-func (o *eventWriter) write() error {
-	if len(o.buf) == 0 {
-		return nil
-	}
-	limits := &o.x.g.opts.Limits
-	o.rc.SetWriteDeadline(time.Now().Add(limits.StreamWriteTimeout))
-	_, err := o.x.w.Write(o.buf)
-	if err == nil {
-		err = o.rc.Flush()
-	}
-	if o.buf = o.buf[:0]; cap(o.buf) > 2*limits.StreamBufferBytes {
-		o.buf = nil
-	}
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		o.x.g.meter.slow.Inc()
-		o.x.code = host.DeadlineExceeded
-	}
-	return errGone
 }

@@ -56,7 +56,9 @@ type activation struct {
 	blocked  []gateWaiter
 	gateFail error
 
-	sender *sender // replaced, by the goroutine that runs the actor, when the actor is destroyed
+	pumping atomic.Bool // an item of the mailbox will handle messages of the actor's queues
+
+	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
 
 // core is what an awake actor consists of.
@@ -79,17 +81,27 @@ type core struct {
 	connections int
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
-	group *group
-	held  ledger
-	ident host.Identity
+	// queueArmed: likewise the row for messages that wait for the actor's own handlers.
+	queueArmed bool
+	group      *group
+	held       ledger
+	ident      host.Identity
 	// broken: the core must not be used any more; the actor is rebuilt from the store.
 	broken bool
 	// refused: a commit failed; what the write set holds was answered as undone and must never be committed.
 	refused bool
 	// ended: the actor is destroyed by the commit under way; remains: messages of it outlive it.
 	ended, remains bool
-	// bare: the core has neither state nor code; it serves to destroy an actor that does not wake.
+	// bare: the core has neither state nor code; it serves operators, and to destroy an actor that does not wake.
 	bare bool
+	// quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
+	quiet bool
+	// crew is the actor's tasks; nil until the first is started. asked counts those that turns which stand have started,
+	// and is used by the goroutine that runs the actor.
+	crew  atomic.Pointer[crew]
+	asked int64
+	// slept is who asked the actor to sleep whatever waits.
+	slept *work
 }
 
 func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *activation {
@@ -115,12 +127,12 @@ func (a *activation) enqueue(w *work) error {
 		if n := a.waiting.Load(); n >= int64(a.typ.limits.MailboxCount) {
 			a.mu.Unlock()
 			a.typ.metrics.overloaded.Inc()
-			return host.Errorf(host.Overloaded, "the mailbox of %s is full: %d calls wait", a, n).Retry()
+			return overloaded(int64(a.typ.limits.MailboxCount), a.drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
 		}
 		if n := a.waitingBytes.Load(); n > 0 && n+cost > a.typ.limits.MailboxBytes {
 			a.mu.Unlock()
 			a.typ.metrics.overloaded.Inc()
-			return host.Errorf(host.Overloaded, "the mailbox of %s is full: %d bytes wait", a, n).Retry()
+			return overloaded(a.typ.limits.MailboxBytes, a.drains(w, a.waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
 		}
 	}
 	a.waiting.Add(1)
@@ -201,7 +213,7 @@ func (a *activation) rest() {
 //
 // REQUIRES: a.mu, !a.running
 func (a *activation) leave() bool {
-	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.sender.active() {
+	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.sender.active() || a.crew().size() > 0 {
 		return false
 	}
 	if a.durable.Load() < a.applied.Load() {
@@ -254,9 +266,16 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			w.fail(contextError(w.ctx))
 			continue
 		}
+		if c != nil && c.quiet && !a.staysQuiet(w) {
+			a.teardown(c) // to be woken with its hook
+			c = nil
+		}
+		if a.turnedAway(c, w) {
+			continue
+		}
 		if c == nil {
 			var err error
-			if c, err = a.wake(epoch, w); err == errAbandoned {
+			if c, err = a.rise(epoch, w); err == errAbandoned {
 				w.fail(unavailable("the actor was restarted"))
 				return false
 			} else if err != nil {
@@ -283,6 +302,8 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 		}
 		if c.ended {
 			c.finishDestroy()
+		} else if c.bare {
+			c.broken = true // it was opened for w alone
 		} else if c.group.turns >= maxGroupTurns || c.ws.Bytes() >= maxGroupBytes {
 			c.commit()
 		}
@@ -338,10 +359,14 @@ const (
 // quick reports whether w is known to take little time, so that the turns before it can wait for it.
 func (a *activation) quick(w *work) bool {
 	switch w.kind {
-	case workSettle, workPin, workPurge, workRecover:
+	case workQueue:
+		return a.quickQueues()
+	case workSettle, workQueueDue, workPin, workPurge, workRecover:
 		return true
 	case workConnection:
 		return w.tend.quick(a.typ)
+	case workTask:
+		return !w.entry.instance
 	case workCall:
 		if w.builtin != nil {
 			return w.builtin.run == nil || w.builtin.pace != nil && fast(w.builtin.pace)
@@ -393,6 +418,7 @@ func (a *activation) resume() {
 func (a *activation) teardown(c *core) {
 	c.commit() // the turns that succeeded, and the answer of the one that did not
 	c.drop(unavailable("the actor was restarted"))
+	c.endCrew(c.restartCause())
 	a.mu.Lock()
 	own := a.core == c
 	if own {
@@ -403,6 +429,9 @@ func (a *activation) teardown(c *core) {
 	c.space.Close()
 	if own {
 		a.dropView()
+	}
+	if w := c.slept; w != nil {
+		a.tellSlept(c, w)
 	}
 }
 
@@ -455,6 +484,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	}
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
+		c.endCrew(c.restartCause())
 		c.space.Fence()
 	}
 	a.dropView()
@@ -469,15 +499,17 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 
 // answer reports why the actor could not be woken to whoever waits for w. That it is not there is news as well, which
 // waits at the gate for the commit that removed it.
-func (a *activation) answer(w *work, err error) {
-	e := a.sup.public(a, w, err)
+func (a *activation) answer(w *work, err error) { a.tell(w, a.sup.public(a, w, err)) }
+
+// tell ends work without a turn of its own, when the commits before it are durable.
+func (a *activation) tell(w *work, result error) {
 	if a.durable.Load() == a.applied.Load() || !a.sup.task(func() {
 		if err := a.pass(a.sup.life, a.applied.Load()); err != nil {
 			w.fail(err)
 			return
 		}
-		w.fail(e)
+		w.fail(result)
 	}) {
-		w.fail(e)
+		w.fail(result)
 	}
 }

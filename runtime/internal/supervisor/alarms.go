@@ -153,6 +153,10 @@ func backoff(n int, first, limit time.Duration) time.Duration {
 
 // purge removes keys that have expired.
 func (c *core) purge(w *work) {
+	if w.purge.Name != "" {
+		c.purgeStream(w)
+		return
+	}
 	const most = 1000
 	_, err := c.internal(w, "purge", func(h *turn) error {
 		keys, err := c.ws.Expired(unixMS(h.start), most)
@@ -190,6 +194,8 @@ type alarmClock struct {
 	next     int64                // when the timer is set to fire; 0 for never
 	inFlight map[string]time.Time // row -> when to try again; zero while its handler runs
 	running  int
+	// failedRuns are runs of schedules that are to be recorded as failed, by their row.
+	failedRuns map[string]*failedRun
 }
 
 func (k *alarmClock) init(s *Supervisor) {
@@ -303,44 +309,105 @@ func (k *alarmClock) start(row engine.Wake, now time.Time) time.Time {
 	k.inFlight[id] = time.Time{}
 	k.running++
 	k.mu.Unlock()
-	if posted, err := k.post(row); !posted {
+	if posted, paused, err := k.post(row); paused != nil {
+		return k.putOff(id, *paused)
+	} else if !posted {
 		return k.finished(id, err)
 	}
 	return time.Time{}
 }
 
-// post puts a due row into its actor's mailbox, or drops a row whose actor is gone.
-func (k *alarmClock) post(row engine.Wake) (posted bool, err error) {
+// post puts a due row into its actor's mailbox, or drops a row whose actor is gone. It returns the address of an actor
+// that is paused, for which the row must wait.
+func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, err error) {
 	ident, _, ok, err := k.s.store.Identity(row.ID)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if !ok {
-		return false, k.s.store.DropWakes([][]byte{row.Row})
+		return false, nil, k.s.store.DropWakes([][]byte{row.Row})
 	}
 	t := k.s.types[ident.Type]
 	if t == nil || ident.Namespace != k.s.options.Namespace {
-		return false, host.Errorf(host.UnknownType, "this node hosts no actor type %q", ident.Type)
+		return false, nil, host.Errorf(host.UnknownType, "this node hosts no actor type %q", ident.Type)
 	}
-	id := string(row.Row)
+	id, addr := string(row.Row), host.Address{Type: ident.Type, Key: ident.Key}
 	if row.Kind == keyspace.WakeConnections {
-		k.s.tend(t, host.Address{Type: ident.Type, Key: ident.Key}, &tending{row: &row, once: true}, func(err error) {
-			k.finished(id, err)
+		k.s.tend(t, addr, &tending{row: &row, once: true}, func(err error) {
+			if host.CodeOf(err) == host.ActorPaused {
+				k.putOff(id, addr)
+			} else {
+				k.finished(id, err)
+			}
 			k.again()
 		})
-		return true, nil
+		return true, nil, nil
 	}
 	w := &work{method: -1, existing: true, finish: func(w *work) {
-		k.finished(id, w.err)
+		if w.paused {
+			k.putOff(id, addr)
+		} else {
+			k.finished(id, w.err)
+		}
 		k.again()
 	}}
-	if row.Kind == keyspace.WakeExpiry {
+	switch row.Kind {
+	case keyspace.WakeExpiry:
 		w.kind, w.purge = workPurge, &row
-	} else {
+	case keyspace.WakeQueue:
+		w.kind, w.alarm = workQueueDue, &alarmFiring{row: row}
+	case keyspace.WakeSchedule:
+		k.schedule(w, &row)
+	default:
 		w.kind, w.alarm = workAlarm, &alarmFiring{row: row}
 	}
-	_, err = k.s.post(t, host.Address{Type: ident.Type, Key: ident.Key}, w)
-	return err == nil, err
+	if w.pausable() && k.s.pauses.at(addr) != nil {
+		return false, &addr, nil
+	}
+	_, err = k.s.post(t, addr, w)
+	return err == nil, nil, err
+}
+
+// pausedRow is how long the rows of a paused actor are left alone if it is neither resumed nor destroyed.
+const pausedRow = 24 * time.Hour
+
+// putOff takes a row out of flight until its actor is resumed.
+func (k *alarmClock) putOff(id string, addr host.Address) time.Time {
+	at := time.Now().Add(pausedRow)
+	k.mu.Lock()
+	k.running--
+	k.inFlight[id] = at
+	k.mu.Unlock()
+	if !k.s.pauses.park(addr, func() { k.release(id) }) {
+		k.release(id) // resumed meanwhile
+		return time.Now()
+	}
+	return at
+}
+
+// release lets a row that was put off be tried at once.
+func (k *alarmClock) release(id string) {
+	k.mu.Lock()
+	if at, ok := k.inFlight[id]; ok && !at.IsZero() {
+		delete(k.inFlight, id)
+	}
+	k.mu.Unlock()
+	k.again()
+}
+
+// retry lets the rows of an actor that were put off be tried at once.
+func (k *alarmClock) retry(actor keyspace.ActorID) {
+	k.mu.Lock()
+	for id, at := range k.inFlight {
+		if at.IsZero() {
+			continue
+		}
+		if row, err := keyspace.ParseWakeRow([]byte(id)); err != nil || row.ID == actor {
+			delete(k.inFlight, id)
+		}
+	}
+	k.mu.Unlock()
+	k.again()
 }
 
 // unhosted is how long the rows of actors that cannot run now are left alone.

@@ -20,12 +20,16 @@ type builtin struct {
 	name string
 	// existing: a call of it does not create the actor.
 	existing bool
+	// bare: a call of it does not wake the actor.
+	bare bool
 	// act runs in a turn that does not touch the instance, and encodes its output.
 	act func(c *core, h *turn, w *work) ([]byte, error)
 	// run runs the turns that it needs by itself, because it calls the instance.
 	run func(c *core, w *work) ([]byte, error)
 	// pace is a moving average of the time that run takes, like actorType.pace; nil if that is not known.
 	pace *atomic.Int64
+	// operates: it runs though the actor is paused.
+	operates bool
 	// query runs like a query, on a committed version.
 	query func(r *reader, req *host.Request) ([]byte, error)
 	// serve answers without a turn or a version: what is about the actor rather than in it.
@@ -187,6 +191,12 @@ func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, 
 func (s *Supervisor) callBuiltinOnce(ctx context.Context, t *actorType, b *builtin, r *host.Request, from *caller) (host.Reply, error) {
 	if from == nil && s.draining.Load() {
 		return host.Reply{}, unavailable("the node is shutting down")
+	}
+	if from == nil && t.rate != nil && b.limited() {
+		if err := t.rate.take(r.Address); err != nil {
+			t.metrics.overloaded.Inc()
+			return host.Reply{}, err
+		}
 	}
 	switch {
 	case b.serve != nil:

@@ -1,6 +1,11 @@
 package supervisor
 
-import "slices"
+import (
+	"maps"
+	"slices"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
 
 // builtins returns the methods that every actor has, by name.
 func builtins() map[string]*builtin {
@@ -11,10 +16,15 @@ func builtins() map[string]*builtin {
 	return m
 }
 
-func queueBuiltins() []*builtin { return nil }
-
-func scheduleBuiltins() []*builtin { return nil }
-
-func streamBuiltins() []*builtin { return nil }
-
-func controlBuiltins() []*builtin { return nil }
+// Methods lists the methods of an actor type that can be called by name: its own, and those that every actor has.
+func (s *Supervisor) Methods(b *host.Behavior) []host.Method {
+	methods := slices.Clone(b.Methods)
+	for _, name := range slices.Sorted(maps.Keys(s.builtins)) {
+		kind := host.Query
+		if b := s.builtins[name]; b.act != nil || b.run != nil {
+			kind = host.Action
+		}
+		methods = append(methods, host.Method{Name: name, Kind: kind})
+	}
+	return methods
+}

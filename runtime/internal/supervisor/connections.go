@@ -136,7 +136,9 @@ func (l *liveConnection) Unsubscribe(ctx context.Context, events ...string) erro
 
 // update runs a turn that changes the subscriptions, and finish with its result, before that is told. The result reaches
 // finish even if the caller has gone.
-func (l *liveConnection) update(ctx context.Context, name string, names []string, run func(*core, *work) error, finish func(error)) error {
+func (l *liveConnection) update(
+	ctx context.Context, name string, names []string, run func(*core, *work) error, finish func(error),
+) error {
 	if len(names) == 0 {
 		return nil
 	}

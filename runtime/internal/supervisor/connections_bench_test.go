@@ -17,7 +17,8 @@ func crowd(n int) (*hub, []*liveConnection) {
 	all := make([]*liveConnection, n)
 	for i := range all {
 		l := &liveConnection{
-			key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1), subscriptions: map[string]uint64{"said": 0, "kept": 0},
+			key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1),
+			subscriptions: map[string]uint64{"said": 0, "kept": 0},
 		}
 		h.join(l)
 		h.promote(l)

@@ -42,8 +42,8 @@ func (d *tending) quick(t *actorType) bool {
 	return d.bare || t.Behavior.Connections.Disconnect == "" || !d.end && d.row == nil || fast(&t.leavePace)
 }
 
-// tend posts d, and tries it again until it is durable, then calls done, if that is not nil; with the error if the node stops
-// before, or d is to be tried once. It does not block.
+// tend posts d, and tries it again until it is durable, then calls done, if that is not nil; with the error if the node
+// stops before, or d is to be tried once. It does not block.
 func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func(error)) {
 	w := &work{kind: workConnection, method: -1, existing: true, tend: d, finish: func(w *work) {
 		err := w.err
@@ -64,6 +64,7 @@ func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func
 			s.tend(t, addr, d, done)
 		case d.once:
 			done(err)
+		case code == host.ActorPaused && s.pauses.park(addr, func() { s.tend(t, addr, d, done) }):
 		default:
 			d.attempts++
 			s.later(backoff(d.attempts, tendRetryMin, tendRetryMax), func() { s.tend(t, addr, d, done) })
@@ -207,7 +208,9 @@ func (c *core) connectionDue(w *work) error {
 
 // endConnection ends a connection in one turn with its disconnect hook, and returns what reply, which may be nil, makes of
 // whether there was one. If the hook fails, the connection ends without it.
-func (c *core) endConnection(w *work, id string, cause *host.Error, bare bool, reply func(found bool) ([]byte, error)) ([]byte, error) {
+func (c *core) endConnection(
+	w *work, id string, cause *host.Error, bare bool, reply func(found bool) ([]byte, error),
+) ([]byte, error) {
 	if reply == nil {
 		reply = func(bool) ([]byte, error) { return nil, nil }
 	}

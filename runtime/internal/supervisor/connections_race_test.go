@@ -78,7 +78,8 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	h.say("end")
 	listening.Wait()
 	if log := h.log(); len(log) != clients || len(h.records()) != 0 || h.wakes() != 0 || h.s.hub.total() != 0 {
-		t.Errorf("%d clients left; %d connections, %d wake rows, %d live ends are there", len(log), len(h.records()), h.wakes(), h.s.hub.total())
+		t.Errorf("%d clients left; %d connections, %d wake rows, %d live ends are there",
+			len(log), len(h.records()), h.wakes(), h.s.hub.total())
 	}
 }
 

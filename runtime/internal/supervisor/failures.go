@@ -104,6 +104,16 @@ func (f *failures) clear(a *activation) {
 	}
 }
 
+// forget lets an actor be tried at once, and reports that it had failed.
+func (f *failures) forget(key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, had := f.m[key]
+	delete(f.m, key)
+	delete(f.crash, key)
+	return had
+}
+
 func (f *failures) of(addr host.Address) *host.Failure {
 	var buf [128]byte
 	key := appendAddress(buf[:0], addr)

@@ -118,17 +118,18 @@ type mark struct {
 	after                     int
 	wake                      int64
 	changed, exists, armed    bool
+	queueArmed                bool
 	stored                    []byte
-	sequence                  int64
 	connections               int
+	sequence, asked           int64
 }
 
 func (c *core) mark() mark {
 	g := c.group
 	return mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
-		changed: g.changed, exists: c.exists, armed: c.armed, stored: c.stored, sequence: c.events,
-		connections: c.connections,
+		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
+		connections: c.connections, asked: c.asked,
 	}
 }
 
@@ -142,8 +143,10 @@ func (c *core) undo(m mark) {
 	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
 	g.after = g.after[:m.after]
 	g.wake, g.changed = m.wake, m.changed
+	c.queueArmed = m.queueArmed
 	c.connections = m.connections
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
+	c.asked = m.asked
 }
 
 // commit commits the group and begins a new one. Results leave when the commit is durable.
@@ -188,7 +191,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		if err != nil || declined || !g.changed {
 			return nil, err
 		}
-		if g.destroyed {
+		if g.destroyed || c.bare {
 			a.view = nil // whoever learns that the actor is gone must not find it in memory
 			return nil, nil
 		}
@@ -327,6 +330,10 @@ func (a *activation) methodName(w *work) string {
 		return a.typ.Methods[w.method].Name
 	case w.kind == workAlarm:
 		return w.alarm.row.Name
+	case w.kind == workTask:
+		return w.entry.task.name
+	case w.kind == workSchedule:
+		return w.schedule.row.Name
 	case w.kind == workDeliver:
 		return w.deliver.messages[w.deliver.handled].record.Method
 	}

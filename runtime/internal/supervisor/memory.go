@@ -131,13 +131,20 @@ type candidate struct {
 func (m *memory) sweep() time.Time {
 	now := time.Now().UnixMilli()
 	var next int64
-	var all []candidate
+	var all, working []candidate
 	over := m.over()
 	m.s.each(func(a *activation) {
-		if a.ghost || !a.resting() {
+		rests, k := a.rests()
+		if a.ghost || !rests {
 			return
 		}
 		used := a.lastUsed.Load()
+		if k.size() > 0 { // its last task says when it may sleep
+			if over {
+				working = append(working, candidate{a, used})
+			}
+			return
+		}
 		if over {
 			all = append(all, candidate{a, used})
 		}
@@ -158,13 +165,22 @@ func (m *memory) sweep() time.Time {
 		}
 	})
 	if over {
-		slices.SortFunc(all, func(x, y candidate) int { return int(min(max(x.used-y.used, -1), 1)) })
-		o := &m.s.options
-		for _, c := range all {
-			if m.awake.Load() <= int64(o.MaxAwake)*9/10 && m.bytes.Load() <= o.MaxAwakeBytes*9/10 {
+		for _, c := range leastUsed(all) {
+			if m.enough() {
 				break
 			}
 			c.a.askToSleep()
+		}
+		if len(all) > 0 {
+			working = nil // there are others, though some of them may need a moment
+		}
+		for _, c := range leastUsed(working) {
+			if m.enough() {
+				break
+			}
+			if k := c.a.currentCrew(); k != nil && !c.a.mail().active() {
+				c.a.retire(k)
+			}
 		}
 		if retry := now + 100; m.over() && (next == 0 || retry < next) {
 			next = retry
@@ -176,11 +192,23 @@ func (m *memory) sweep() time.Time {
 	return time.UnixMilli(next)
 }
 
-// resting reports that the actor is awake and nobody runs it.
-func (a *activation) resting() bool {
+// enough reports that memory is short no more.
+func (m *memory) enough() bool {
+	o := &m.s.options
+	return m.awake.Load() <= int64(o.MaxAwake)*9/10 && m.bytes.Load() <= o.MaxAwakeBytes*9/10
+}
+
+// leastUsed sorts candidates by the time of their last use.
+func leastUsed(all []candidate) []candidate {
+	slices.SortFunc(all, func(x, y candidate) int { return int(min(max(x.used-y.used, -1), 1)) })
+	return all
+}
+
+// rests reports that the actor is awake and nobody runs it, and returns its tasks.
+func (a *activation) rests() (bool, *crew) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.running && !a.gone && a.core != nil
+	return !a.running && !a.gone && a.core != nil, a.crew()
 }
 
 // askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay
@@ -191,7 +219,7 @@ func (a *activation) askToSleep() bool {
 		a.mu.Unlock()
 		return true // it is in use, or asleep already
 	}
-	if a.pending.Load() > 0 || a.sender.active() {
+	if a.pending.Load() > 0 || a.sender.active() || a.crew().size() > 0 {
 		a.mu.Unlock()
 		return false
 	}
@@ -238,10 +266,14 @@ func (m *memory) sleepAll(ctx context.Context) error {
 			}
 			left++
 			sample = a.String()
+			if k := a.currentCrew(); k.size() > 0 {
+				k.ask(unavailable(causeShutdown))
+				return
+			}
 			if !resting {
 				return
 			}
-			if a.typ.HasSleep && !asked[a] && a.resting() {
+			if rests, _ := a.rests(); rests && a.typ.HasSleep && !asked[a] {
 				asked[a] = true
 				a.askHook()
 				return

@@ -43,6 +43,12 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 		if s.draining.Load() {
 			return host.Reply{}, unavailable("the node is shutting down")
 		}
+		if t.rate != nil {
+			if err := t.rate.take(r.Address); err != nil {
+				t.metrics.overloaded.Inc()
+				return host.Reply{}, err
+			}
+		}
 	} else if from.depth >= maxDepth {
 		return host.Reply{}, host.Errorf(host.Cycle, "calls are nested more than %d deep", maxDepth)
 	}
@@ -51,6 +57,9 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method)
 		}
 		return s.query(ctx, t, method, r, from)
+	}
+	if err := s.pauses.refuse(r.Address); err != nil {
+		return host.Reply{}, err
 	}
 	return s.callTurn(ctx, t, r, from, func(w *work) {
 		w.method, w.create, w.existing = method, create, r.Existing && !create
@@ -85,6 +94,9 @@ func (from *caller) extend(ctx context.Context, w *work) error {
 	w.chain = from.depth + 1
 	if w.traceparent == "" {
 		w.traceparent = from.traceparent
+	}
+	if from.task != nil {
+		return nil
 	}
 	t := from.turn
 	if t == nil {
@@ -163,6 +175,15 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 			st.NextAlarm = &due
 		}
 	}
+	if st.Pause, err = readPause(snap); err != nil {
+		return host.Status{}, err
+	}
+	if st.Pause != nil {
+		st.State = host.Paused
+	}
+	if err := scheduleStatus(snap, &st); err != nil {
+		return host.Status{}, err
+	}
 	if st.PendingSends, err = countKeys(snap, keyspace.KindOutgoing); err != nil {
 		return host.Status{}, err
 	}
@@ -198,11 +219,15 @@ func (s *Supervisor) present(st *host.Status) {
 		if a.core != nil {
 			st.State = host.Awake
 		}
+		st.Tasks = a.crew().size()
 		a.mu.Unlock()
 		st.Mailbox = int(a.waiting.Load())
 	}
 	st.Connections = s.hub.count(addr)
-	if f := s.failures.of(addr); f != nil {
+	if p := s.pauses.at(addr); p != nil {
+		st.State, st.Pause = host.Paused, p
+	}
+	if f := s.failures.of(addr); f != nil { // the worse of the two, as long as it lasts
 		st.State, st.Failure = host.Failed, f
 	}
 }

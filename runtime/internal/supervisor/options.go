@@ -26,6 +26,7 @@ const (
 	DefaultMaxAwakeBytes    = 1 << 30
 	DefaultAlarmConcurrency = 256
 	DefaultReplyRetention   = 24 * time.Hour
+	DefaultTaskGrace        = 5 * time.Second
 )
 
 // Options configure a Supervisor. The zero value of every field but Store means its default.
@@ -79,6 +80,7 @@ func (o *Options) EnsureDefaults() {
 	def(&l.Connections, host.DefaultConnections)
 	def(&l.ConnectionBytes, host.DefaultConnectionBytes)
 	def(&l.ConnectionGrace, host.DefaultConnectionGrace)
+	def(&l.TaskGrace, DefaultTaskGrace)
 }
 
 // Validate reports every fault of o, joined.
@@ -102,12 +104,16 @@ func (o *Options) Validate() error {
 		{"TurnGrace", int64(o.TurnGrace)}, {"ReplyRetention", int64(o.ReplyRetention)},
 		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
 		{"Limits.MailboxBytes", o.Limits.MailboxBytes}, {"Limits.StateBytes", int64(o.Limits.StateBytes)},
-		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)}, {"Limits.Connections", int64(o.Limits.Connections)},
-		{"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)}, {"Limits.ConnectionGrace", int64(o.Limits.ConnectionGrace)},
+		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)},
+		{"Limits.Connections", int64(o.Limits.Connections)}, {"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)},
+		{"Limits.ConnectionGrace", int64(o.Limits.ConnectionGrace)}, {"Limits.TaskGrace", int64(o.Limits.TaskGrace)},
 	} {
 		if n.value < 0 {
 			faults = append(faults, fmt.Errorf("supervisor: Options.%s is negative", n.name))
 		}
+	}
+	if err := checkRate(o.Limits); err != nil {
+		faults = append(faults, fmt.Errorf("supervisor: Options.Limits: %w", err))
 	}
 	return errors.Join(faults...)
 }
@@ -131,9 +137,12 @@ func resolve(l, d host.Limits) host.Limits {
 	def(&l.WriteSetBytes, d.WriteSetBytes)
 	def(&l.EventHistory, d.EventHistory)
 	def(&l.SendAttempts, d.SendAttempts)
+	def(&l.CallRate, d.CallRate)
+	def(&l.CallBurst, d.CallBurst)
 	def(&l.Connections, d.Connections)
 	def(&l.ConnectionBytes, d.ConnectionBytes)
 	def(&l.ConnectionGrace, d.ConnectionGrace)
+	def(&l.TaskGrace, d.TaskGrace)
 	return l
 }
 

@@ -23,6 +23,8 @@ func (c *core) perform(w *work) {
 		c.respond(w, nil, err)
 	case workAlarm:
 		c.fireAlarm(w)
+	case workSchedule:
+		c.fireSchedule(w)
 	case workDeliver:
 		c.receive(w)
 	case workSettle:
@@ -37,8 +39,14 @@ func (c *core) perform(w *work) {
 		c.sleep(w)
 	case workDestroy:
 		c.destroy(w)
+	case workQueue:
+		c.handleQueues(w)
+	case workQueueDue:
+		c.queueDue(w)
 	case workConnection:
 		c.respond(w, nil, c.tendConnections(w))
+	case workTask:
+		c.enter(w)
 	}
 }
 

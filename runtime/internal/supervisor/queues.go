@@ -1,13 +1,468 @@
 package supervisor
 
-import "github.com/cairn-run/cairn/actor/host"
+import (
+	"slices"
+	"time"
 
-func (t *turn) QueueStats(queue string) (host.QueueStats, error) { return host.QueueStats{}, errNotYet }
-func (r *reader) QueueStats(queue string) (host.QueueStats, error) {
-	return host.QueueStats{}, errNotYet
-}
-func (t *turn) Enqueue(queue string, messages []host.Enqueue) ([]host.Sent, error) {
-	return nil, errNotYet
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
+)
+
+// The rows of queues are package queue's. What is here ties them to turns: who is told of a message, who handles it, and
+// what brings an actor up whose messages are due.
+
+// queueOf returns a queue by name: its place among the behavior's queues, and its settings.
+func (t *actorType) queueOf(name string) (int, host.Queue, error) {
+	i := t.queueIndex(name)
+	if i < 0 {
+		return 0, host.Queue{}, host.Errorf(host.NotFound, "actor type %q has no queue %q", t.Type, name).With("queue", name)
+	}
+	return i, t.queueSettings[i], nil
 }
 
-var errNotYet = host.Errorf(host.Internal, "not built yet")
+// queueIndex returns the place of the contract that a queue's name belongs to, or -1.
+func (t *actorType) queueIndex(name string) int {
+	return named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
+}
+
+// handled reports that the actor handles the messages of a queue itself.
+func (t *actorType) handled(name string) bool {
+	i := t.queueIndex(name)
+	return i >= 0 && t.Queues[i].Handler != ""
+}
+
+// queueSet returns the queues as the turn sees them.
+//
+// REQUIRES: t.mu, or no handler that runs.
+func (t *turn) queueSet() *queue.Set {
+	if t.queues == nil {
+		t.queues = t.a.typ.newQueueSet(t.c.ws, t.start)
+	}
+	return t.queues
+}
+
+func (t *actorType) newQueueSet(rows engine.Writer, now time.Time) *queue.Set {
+	return queue.New(rows, now, func(name string) (host.Queue, bool) {
+		_, q, err := t.queueOf(name)
+		return q, err == nil
+	})
+}
+
+// sealQueues writes what the turn did to queues and lets those know whom it concerns, once it is durable.
+func (c *core) sealQueues(t *turn) error {
+	set := t.queues
+	if set == nil {
+		return nil
+	}
+	if err := set.Flush(); err != nil {
+		return err
+	}
+	if set.Wake != 0 && (t.wake == 0 || set.Wake < t.wake) {
+		t.wake = set.Wake
+	}
+	for _, ms := range set.Expires {
+		t.expireAt(ms)
+	}
+	a := c.a
+	m := a.sup.metrics
+	if set.Dead > 0 {
+		m.queueDead.Add(float64(set.Dead))
+	}
+	for _, name := range set.Ready {
+		if !a.typ.handled(name) {
+			t.notify("queue/" + name)
+			continue
+		}
+		if !c.queueArmed {
+			c.ws.SetWake(0, keyspace.WakeQueue, "", "")
+			c.queueArmed = true
+		}
+		a.pump(nil)
+	}
+	for _, name := range set.Settled {
+		t.notify("settled/" + name)
+	}
+	for _, id := range set.Replied {
+		t.notify(replyTopic(id))
+	}
+	return nil
+}
+
+// notify gives a signal to those who wait for a topic of the actor, once the turn is durable.
+func (t *turn) notify(topic string) {
+	a := t.a
+	t.after = append(t.after, func() { a.sup.signals.notify(a.key, topic) })
+}
+
+// QueueStats implements host.Reader.
+func (t *turn) QueueStats(name string) (host.QueueStats, error) {
+	if err := t.enter(); err != nil {
+		return host.QueueStats{}, err
+	}
+	defer t.mu.Unlock()
+	if _, _, err := t.a.typ.queueOf(name); err != nil {
+		return host.QueueStats{}, err
+	}
+	if err := t.flushQueues(); err != nil {
+		return host.QueueStats{}, err
+	}
+	return queue.Stats(t.c.ws, name)
+}
+
+// flushQueues writes what the turn did to queues so far, so that readers of rows see it.
+//
+// REQUIRES: t.mu, or no handler that runs.
+func (t *turn) flushQueues() error {
+	if t.queues == nil {
+		return nil
+	}
+	return t.queues.Flush()
+}
+
+// QueueStats implements host.Reader.
+func (r *reader) QueueStats(name string) (host.QueueStats, error) {
+	if _, _, err := r.a.typ.queueOf(name); err != nil {
+		return host.QueueStats{}, err
+	}
+	rows, done, err := r.rows()
+	if err != nil {
+		return host.QueueStats{}, err
+	}
+	defer done()
+	return queue.Stats(rows, name)
+}
+
+// rows returns the actor's keys as of the query, and what to call after reading.
+func (r *reader) rows() (engine.Reader, func(), error) {
+	if err := r.enter(); err != nil {
+		return nil, nil, err
+	}
+	s, err := r.snapshot()
+	if err != nil {
+		r.mu.Unlock()
+		return nil, nil, err
+	}
+	return s, r.mu.Unlock, nil
+}
+
+// Enqueue implements host.Turn.
+func (t *turn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
+	return t.enqueue(name, messages)
+}
+
+// enqueue sends messages to a queue of the actor.
+//
+// REQUIRES: t.mu, or no handler that runs.
+func (t *turn) enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
+	sent, err := t.queueSet().Send(name, messages)
+	if err != nil {
+		return nil, err
+	}
+	t.wrote = true
+	t.a.sup.metrics.queueSent.Add(float64(len(sent)))
+	t.queueChange("send", name, func(m map[string]any) { m["messages"] = sent })
+	return sent, nil
+}
+
+// queueChange notes a change of a queue to publish.
+func (t *turn) queueChange(op, name string, more func(map[string]any)) {
+	t.change(engine.ChangeQueue, name, func() any {
+		m := map[string]any{"op": op, "queue": name}
+		if more != nil {
+			more(m)
+		}
+		return m
+	})
+}
+
+// A failedMessage is a message whose handler crashed or did not return, so that the turn after it has to say so.
+type failedMessage struct {
+	message host.Received
+	cause   *host.Error
+}
+
+// pump has the actor handle the messages of its own queues soon. failed is a message to count an attempt of first.
+func (a *activation) pump(failed *failedMessage) {
+	if failed == nil && a.pumping.Swap(true) {
+		return
+	}
+	w := a.pumpWork(failed)
+	if err := a.enqueue(w); err != nil {
+		w.fail(err) // it has left memory; the row that a restart finds stands, and so does the retry
+	}
+}
+
+func (a *activation) pumpWork(failed *failedMessage) *work {
+	return &work{kind: workQueue, method: -1, existing: true, failed: failed, finish: a.pumped}
+}
+
+// pumped takes in that queue work is done, or why it is not.
+func (a *activation) pumped(w *work) {
+	if w.err == nil {
+		return
+	}
+	if w.failed == nil {
+		a.pumping.Store(false)
+	}
+	s := a.sup
+	if s.draining.Load() {
+		return
+	}
+	if w.paused {
+		if !s.pauses.park(a.addr, func() { a.repump(w.failed, 0) }) {
+			a.repump(w.failed, 0) // resumed meanwhile
+		}
+		return
+	}
+	var wait time.Duration
+	switch code := host.CodeOf(w.err); {
+	case code == host.NotFound:
+		return // it was destroyed
+	case w.message != nil && code != host.Unavailable:
+		e, _ := publicError(w.err)
+		w.failed = &failedMessage{*w.message, e}
+	default:
+		wait = retryIn(w.err, settleRetry)
+	}
+	a.repump(w.failed, wait)
+}
+
+// repump has the actor handle messages after a while, which may wake it.
+func (a *activation) repump(failed *failedMessage, wait time.Duration) {
+	s := a.sup
+	s.later(wait, func() {
+		w := a.pumpWork(failed)
+		w.recovered = true // the row that a restart finds may stand since before the actor left memory
+		if _, err := s.post(a.typ, a.addr, w); err != nil {
+			w.fail(err)
+		}
+	})
+}
+
+// retryIn returns how long to wait before trying again: until the error's retry_at, or else d.
+func retryIn(err error, d time.Duration) time.Duration {
+	if e, ok := err.(*host.Error); ok {
+		if at, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"]); perr == nil {
+			return max(time.Until(at), time.Millisecond)
+		}
+	}
+	return d
+}
+
+// maxPump is how many messages are handled before other work of the actor gets its turn.
+const maxPump = 64
+
+// handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues.
+func (c *core) handleQueues(w *work) {
+	a := c.a
+	if w.failed == nil {
+		a.pumping.Store(false) // from here on, whoever sends a message asks anew
+	} else if err := c.messageFailed(w, &w.failed.message, w.failed.cause); err != nil {
+		c.respond(w, nil, err)
+		return
+	}
+	c.queueArmed = c.queueArmed || w.recovered
+	names, err := c.readyQueues()
+	if err != nil {
+		c.respond(w, nil, err)
+		return
+	}
+	for n := 0; len(names) > 0; n++ {
+		if n > 0 && (n >= maxPump || !a.quickQueue(names[0])) {
+			a.pump(nil)
+			break
+		}
+		more, err := c.handleNext(w, names[0], len(names) == 1)
+		if err != nil {
+			c.respond(w, nil, err)
+			return
+		}
+		if c.ended {
+			c.respond(w, nil, nil)
+			return
+		}
+		if more {
+			names = append(names, names[0])
+		}
+		names = names[1:]
+		if c.group.turns >= maxGroupTurns || c.ws.Bytes() >= maxGroupBytes {
+			c.commit()
+			if c.broken {
+				break
+			}
+		}
+	}
+	if len(names) == 0 && c.queueArmed && !c.broken {
+		if err := c.disarmQueues(w); err != nil {
+			c.respond(w, nil, err)
+			return
+		}
+	}
+	c.respond(w, nil, nil)
+}
+
+// readyQueues returns the queues with messages for handlers.
+func (c *core) readyQueues() ([]string, error) {
+	var names []string
+	if !slices.ContainsFunc(c.a.typ.Queues, func(q host.Queue) bool { return q.Name == host.AnyName }) {
+		set := c.a.typ.newQueueSet(c.ws, time.Now())
+		for i := range c.a.typ.Queues {
+			q := &c.a.typ.Queues[i]
+			if q.Handler == "" {
+				continue
+			}
+			n, err := set.Pending(q.Name)
+			if err != nil {
+				return nil, err
+			}
+			if n > 0 {
+				names = append(names, q.Name)
+			}
+		}
+		return names, nil
+	}
+	all, err := queue.AllStats(c.ws)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.Pending > 0 && c.a.typ.handled(s.Queue) {
+			names = append(names, s.Queue)
+		}
+	}
+	return names, nil
+}
+
+// quickQueue reports that the handler of a queue usually takes so little time that several messages may share a commit.
+func (a *activation) quickQueue(name string) bool {
+	i := a.typ.queueIndex(name)
+	if i < 0 {
+		return false
+	}
+	p := a.typ.queuePace[i].Load()
+	return p > 0 && p < int64(quickTurn)
+}
+
+// quickQueues reports that all handlers of the actor's queues are quick.
+func (a *activation) quickQueues() bool {
+	for i := range a.typ.queuePace {
+		if p := a.typ.queuePace[i].Load(); a.typ.Queues[i].Handler != "" && (p == 0 || p >= int64(quickTurn)) {
+			return false
+		}
+	}
+	return true
+}
+
+// handleNext handles the next message of a queue; last says that no other queue is known to have one. The error is why the work cannot go on; that the handler failed is no
+// such error.
+func (c *core) handleNext(w *work, name string, last bool) (more bool, err error) {
+	i, _, err := c.a.typ.queueOf(name)
+	if err != nil {
+		return false, nil // it was declared when the message was sent, and waits for code that handles it
+	}
+	found, left := false, int64(0)
+	start := time.Now()
+	w.message = nil
+	_, err = c.run(w, c.a.typ.Queues[i].Handler, func(h *turn) ([]byte, error) {
+		set := h.queueSet()
+		m, ok, err := set.Next(name)
+		if err != nil || !ok {
+			return nil, err
+		}
+		found, h.wrote = true, true
+		w.message = m
+		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
+		reply, err := c.inst.Message(h, i, m, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := set.Done(m, reply); err != nil {
+			return nil, err
+		}
+		h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
+		left, err = set.Pending(name)
+		if left == 0 && err == nil && last {
+			c.disarm(h)
+		}
+		return nil, err
+	})
+	if found {
+		updatePace(&c.a.typ.queuePace[i], time.Since(start))
+	}
+	switch {
+	case err == nil:
+		w.message = nil
+		return left > 0, nil
+	case err == errAbandoned || c.broken || !found:
+		return false, err
+	}
+	e := c.a.sup.public(c.a, w, err)
+	m := w.message
+	w.message = nil
+	return true, c.messageFailed(w, m, e)
+}
+
+// messageFailed counts a failed attempt of a message, in a turn of its own.
+func (c *core) messageFailed(w *work, m *host.Received, cause *host.Error) error {
+	_, err := c.internal(w, "queue retry", func(h *turn) error {
+		c.a.sup.metrics.queueFailures.Inc()
+		h.wrote = true
+		h.queueChange("failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, cause.Error() })
+		return h.queueSet().Fail(m, cause)
+	})
+	return err
+}
+
+// disarmQueues removes the row that brings the actor up at a start, when no message waits for its handlers.
+func (c *core) disarmQueues(w *work) error {
+	_, err := c.internal(w, "queue", func(h *turn) error {
+		c.disarm(h)
+		return nil
+	})
+	return err
+}
+
+func (c *core) disarm(h *turn) {
+	c.ws.ClearWake(0, keyspace.WakeQueue, "", "")
+	c.queueArmed = false
+	h.wrote = true
+}
+
+// queueDue moves the messages of a queue whose time has come.
+func (c *core) queueDue(w *work) {
+	row := w.alarm.row
+	if row.ID != c.id {
+		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
+		return
+	}
+	_, err := c.internal(w, "queue due", func(h *turn) error {
+		h.wrote = true
+		return h.queueSet().Due(row.Name, row.Due)
+	})
+	c.respond(w, nil, err)
+}
+
+// packKeys packs keys of the key-value store as they come in requests.
+func packKeys(keys [][]any) ([][]byte, error) {
+	if len(keys) > maxUndeliveredKeys {
+		return nil, tooLarge("keys_if_undelivered", maxUndeliveredKeys, int64(len(keys)))
+	}
+	packed := make([][]byte, len(keys))
+	for i, k := range keys {
+		b, err := packKey(k)
+		if err != nil {
+			return nil, host.Errorf(host.InvalidArgument, "keys_if_undelivered[%d]: %s", i, err)
+		}
+		packed[i] = b
+	}
+	return slices.Clip(packed), nil
+}
+
+// maxUndeliveredKeys is how many keys a message may name for the case that it is not delivered.
+const maxUndeliveredKeys = 10

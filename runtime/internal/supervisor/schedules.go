@@ -1,8 +1,366 @@
 package supervisor
 
-import "github.com/cairn-run/cairn/actor/host"
+import (
+	"maps"
+	"sync/atomic"
+	"time"
 
-func (t *turn) Schedules(name string) ([]host.Schedule, error)     { return nil, errNotYet }
-func (r *reader) Schedules(name string) ([]host.Schedule, error)   { return nil, errNotYet }
-func (t *turn) SetSchedule(s host.Schedule) (host.Schedule, error) { return host.Schedule{}, errNotYet }
-func (t *turn) CancelSchedule(name, instance string) (bool, error) { return false, errNotYet }
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/schedule"
+)
+
+// scheduleOf returns the index of the contract that a schedule's name belongs to.
+func (t *actorType) scheduleOf(name string) (int, error) {
+	at := named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
+	if at < 0 {
+		return -1, host.Errorf(host.InvalidArgument, "actor type %q has no schedule %q", t.Type, name).With("schedule", name)
+	}
+	return at, nil
+}
+
+// Schedules implements host.Reader.
+func (t *turn) Schedules(name string) ([]host.Schedule, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
+	return schedule.List(t.c.ws, name)
+}
+
+// Schedules implements host.Reader.
+func (r *reader) Schedules(name string) ([]host.Schedule, error) {
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.mu.Unlock()
+	s, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return schedule.List(s, name)
+}
+
+// SetSchedule implements host.Turn.
+func (t *turn) SetSchedule(s host.Schedule) (host.Schedule, error) {
+	if _, err := t.a.typ.scheduleOf(s.Name); err != nil {
+		return host.Schedule{}, err
+	}
+	if err := t.enter(); err != nil {
+		return host.Schedule{}, err
+	}
+	defer t.mu.Unlock()
+	b := schedule.New(t.c.ws, t.start)
+	out, changed, err := b.Set(s)
+	if err == nil && changed {
+		t.wrote = true
+		t.wakeAt(b.Wake)
+		t.scheduleChange("set", s.Name, s.Instance, out.Next)
+	}
+	return out, err
+}
+
+// CancelSchedule implements host.Turn.
+func (t *turn) CancelSchedule(name, instance string) (bool, error) {
+	if err := t.enter(); err != nil {
+		return false, err
+	}
+	defer t.mu.Unlock()
+	ok, err := schedule.New(t.c.ws, t.start).Cancel(name, instance)
+	if ok && err == nil {
+		t.wrote = true
+		t.scheduleChange("cancel", name, instance, nil)
+	}
+	return ok, err
+}
+
+// wakeAt tells the clock, once the turn is committed, that a row of the wake index is due at ms; 0 is none.
+//
+// REQUIRES: t.mu
+func (t *turn) wakeAt(ms int64) {
+	if ms != 0 && (t.wake == 0 || ms < t.wake) {
+		t.wake = ms
+	}
+}
+
+// scheduleChange notes what happened to a schedule, as of an alarm.
+//
+// REQUIRES: t.mu
+func (t *turn) scheduleChange(op, name, instance string, due *time.Time) {
+	t.change(engine.ChangeAlarm, name, func() any {
+		m := map[string]any{"op": op, "name": name, "instance": instance, "schedule": true}
+		if due != nil {
+			m["due"] = due.UTC()
+		}
+		return m
+	})
+}
+
+// A scheduleFiring is a row of a schedule that is due, on its way through its actor's mailbox.
+type scheduleFiring struct {
+	row engine.Wake
+	// failed is a run that has failed in a way that took the core with it, and is to be recorded; nil to run the handler.
+	failed *failedRun
+	// began is when the handler was started, in Unix ms; 0 before that.
+	began atomic.Int64
+}
+
+// A failedRun is what is known of a run whose turn was lost with its core: the handler panicked or was abandoned.
+type failedRun struct {
+	cause             *host.Error
+	started, finished time.Time
+}
+
+// ableSince is since when the actor could have run its schedules: ticks before that were missed.
+func (a *activation) ableSince() time.Time { return a.sup.started }
+
+// fireSchedule does what a row of a schedule that is due asks for.
+func (c *core) fireSchedule(w *work) {
+	row := w.schedule.row
+	if row.ID != c.id {
+		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
+		return
+	}
+	f, err := schedule.Due(c.ws, row.Name, row.Instance, row.Due, time.Now(), c.a.ableSince())
+	switch {
+	case err != nil:
+	case f == nil:
+		// The schedule has moved or is gone and the row is a leftover; it goes with the next commit.
+		_, err = c.internal(w, "schedule", func(h *turn) error {
+			c.ws.ClearWake(row.Due, keyspace.WakeSchedule, row.Name, row.Instance)
+			h.wrote = true
+			return nil
+		})
+	case f.Skip:
+		_, err = c.internal(w, "schedule", func(h *turn) error {
+			h.wrote = true
+			h.scheduleChange("skipped", row.Name, row.Instance, nil)
+			b := schedule.New(c.ws, h.start)
+			err := b.Skip(f)
+			h.wakeAt(b.Wake)
+			return err
+		})
+	case w.schedule.failed != nil:
+		err = c.scheduleFailed(w, f, w.schedule.failed)
+	default:
+		err = c.runSchedule(w, f)
+	}
+	c.respond(w, nil, err)
+}
+
+// runSchedule runs the handler of a tick.
+func (c *core) runSchedule(w *work, f *schedule.Firing) error {
+	row, started := w.schedule.row, time.Now()
+	i, cause := c.a.typ.scheduleOf(row.Name)
+	if cause == nil {
+		c.a.sup.metrics.scheduleLag.Observe(time.Since(timeMS(row.Due)).Seconds())
+		_, cause = c.run(w, c.a.typ.Schedules[i].Handler, func(h *turn) ([]byte, error) {
+			w.schedule.began.Store(unixMS(h.start))
+			return nil, c.tick(h, i, f)
+		})
+	}
+	if cause == nil || cause == errAbandoned || c.broken {
+		return cause // what is to be recorded of a run that took the core with it, scheduleFinished sees to
+	}
+	return c.scheduleFailed(w, f, &failedRun{cause: c.a.sup.public(c.a, w, cause), started: started, finished: time.Now()})
+}
+
+// tick runs the handler between the two halves of its schedule's own writes.
+func (c *core) tick(h *turn, i int, f *schedule.Firing) error {
+	b := schedule.New(c.ws, h.start)
+	if err := b.Begin(f); err != nil {
+		return err
+	}
+	h.wrote = true
+	if err := c.inst.Schedule(h, i, &f.Tick, f.Payload); err != nil {
+		return err
+	}
+	if err := h.enter(); err != nil {
+		return err
+	}
+	defer h.mu.Unlock()
+	err := b.Done(f, h.start, time.Now())
+	h.wakeAt(b.Wake)
+	h.scheduleChange("fired", f.Tick.Name, f.Tick.Instance, &f.Tick.Due)
+	return err
+}
+
+// scheduleFailed records a run that failed.
+func (c *core) scheduleFailed(w *work, f *schedule.Firing, r *failedRun) error {
+	_, err := c.internal(w, "schedule failed", func(h *turn) error {
+		b := schedule.New(c.ws, h.start)
+		if err := b.Failed(f, r.cause, r.started, r.finished); err != nil {
+			return err
+		}
+		h.wrote = true
+		h.wakeAt(b.Wake)
+		return nil
+	})
+	return err
+}
+
+// schedule makes w the firing of a schedule's row.
+func (k *alarmClock) schedule(w *work, row *engine.Wake) {
+	id := string(row.Row)
+	k.mu.Lock()
+	f := &scheduleFiring{row: *row, failed: k.failedRuns[id]}
+	k.mu.Unlock()
+	w.kind, w.schedule = workSchedule, f
+	w.finish = func(w *work) {
+		k.scheduleFinished(id, f, w.err)
+		k.again()
+	}
+}
+
+// scheduleFinished is finished for a schedule. A handler that panicked, or was abandoned, has taken its core with it, so
+// that its failure could not be recorded: it is kept here, and recorded instead of running the handler again when the
+// row is tried again, as soon as the actor can run.
+func (k *alarmClock) scheduleFinished(id string, f *scheduleFiring, err error) {
+	k.mu.Lock()
+	if err == nil {
+		delete(k.failedRuns, id)
+	} else if began := f.began.Load(); began != 0 {
+		// Unavailable is the node's and not the handler's: a commit that failed. The tick is run again.
+		if e, ok := err.(*host.Error); ok && e.Code != host.Unavailable {
+			k.keepFailed(id, &failedRun{cause: e, started: timeMS(began), finished: time.Now()})
+			err = nil // out of flight, to be tried again at once
+		}
+	}
+	k.mu.Unlock()
+	k.finished(id, err)
+}
+
+// keepFailed remembers a run that is to be recorded. Those of actors that were destroyed meanwhile are forgotten in time.
+//
+// REQUIRES: k.mu
+func (k *alarmClock) keepFailed(id string, r *failedRun) {
+	if k.failedRuns == nil {
+		k.failedRuns = make(map[string]*failedRun)
+	}
+	if len(k.failedRuns) >= 1024 {
+		maps.DeleteFunc(k.failedRuns, func(_ string, old *failedRun) bool { return r.finished.Sub(old.finished) > time.Hour })
+	}
+	k.failedRuns[id] = r
+}
+
+func scheduleBuiltins() []*builtin {
+	return []*builtin{
+		act(host.ScheduleSet, func(c *core, h *turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
+			i, err := c.a.typ.scheduleOf(in.Name)
+			if err != nil {
+				return host.Schedule{}, err
+			}
+			if len(in.Payload) > 0 {
+				if in.Payload, err = c.a.typ.convert(host.SchedulePayload, i, codec, in.Payload, host.CBOR, "payload"); err != nil {
+					return host.Schedule{}, err
+				}
+			}
+			out, err := h.SetSchedule(*in)
+			if err != nil {
+				return host.Schedule{}, err
+			}
+			return c.a.typ.showSchedule(out, codec)
+		}),
+		existing(act(host.ScheduleCancel, func(c *core, h *turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+			return counted(h.CancelSchedule(in.Name, in.Instance))
+		})),
+		existing(act(host.ScheduleTrigger, func(c *core, h *turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
+			out, err := h.triggerSchedule(in.Name, in.Instance)
+			if err != nil {
+				return host.Schedule{}, err
+			}
+			return c.a.typ.showSchedule(out, codec)
+		})),
+		ask(host.ScheduleList, func(r *reader, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
+			all, err := r.Schedules(in.Name)
+			if err != nil {
+				return host.ScheduleListOutput{}, err
+			}
+			for i := range all {
+				if all[i], err = r.a.typ.showSchedule(all[i], codec); err != nil {
+					return host.ScheduleListOutput{}, err
+				}
+			}
+			return host.ScheduleListOutput{Schedules: all}, nil
+		}),
+		ask(host.ScheduleRuns, func(r *reader, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
+			s, done, err := r.rows()
+			if err != nil {
+				return host.ScheduleRunsOutput{}, err
+			}
+			defer done()
+			runs, err := schedule.Runs(s, in.Name, in.Instance)
+			return host.ScheduleRunsOutput{Runs: runs}, err
+		}),
+		ask(host.AlarmList, func(r *reader, _ host.Codec, _ *none) (host.AlarmListOutput, error) {
+			s, done, err := r.rows()
+			if err != nil {
+				return host.AlarmListOutput{}, err
+			}
+			defer done()
+			alarms, err := listAlarms(s, "")
+			out := host.AlarmListOutput{Alarms: make([]host.ListedAlarm, len(alarms))}
+			for i, a := range alarms {
+				out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance, Due: a.Due.UTC(), Attempts: a.Attempts}
+			}
+			return out, err
+		}),
+		existing(act(host.AlarmCancel, func(_ *core, h *turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+			return counted(h.CancelAlarm(in.Name, in.Instance))
+		})),
+	}
+}
+
+// triggerSchedule has a schedule run now, besides its ticks.
+func (t *turn) triggerSchedule(name, instance string) (host.Schedule, error) {
+	if err := t.enter(); err != nil {
+		return host.Schedule{}, err
+	}
+	defer t.mu.Unlock()
+	b := schedule.New(t.c.ws, t.start)
+	out, err := b.Trigger(name, instance)
+	if err == nil {
+		t.wrote = true
+		t.wakeAt(b.Wake)
+	}
+	return out, err
+}
+
+// showSchedule returns a schedule with its payload in a request's encoding. The payload of a schedule whose contract is no
+// longer declared is left out.
+func (t *actorType) showSchedule(s host.Schedule, codec host.Codec) (host.Schedule, error) {
+	i, err := t.scheduleOf(s.Name)
+	if err != nil || len(s.Payload) == 0 {
+		s.Payload = nil
+		return s, nil
+	}
+	s.Payload, err = t.convert(host.SchedulePayload, i, host.CBOR, s.Payload, codec, "payload")
+	return s, err
+}
+
+// scheduleStatus adds the schedules of an actor to its alarms.
+func scheduleStatus(rows engine.Reader, st *host.Status) error {
+	wakes, err := schedule.Wakes(rows)
+	st.Alarms += len(wakes)
+	for _, w := range wakes {
+		if due := timeMS(w.Due).UTC(); st.NextAlarm == nil || due.Before(*st.NextAlarm) {
+			st.NextAlarm = &due
+		}
+	}
+	return err
+}
+
+// existing makes a builtin that does not create the actor.
+func existing(b *builtin) *builtin {
+	b.existing = true
+	return b
+}
+
+// counted is the output of a builtin that removes one thing.
+func counted(ok bool, err error) (host.CountOutput, error) {
+	if !ok || err != nil {
+		return host.CountOutput{}, err
+	}
+	return host.CountOutput{Count: 1}, nil
+}

@@ -38,9 +38,13 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 			return err
 		}
 	}
+	if err := c.sealQueues(t); err != nil {
+		return err
+	}
 	c.group.after = append(c.group.after, t.after...)
+	c.asked += t.asked
 	if !t.wrote {
-		if t.work.idempotencyKey == "" {
+		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays
 			return nil
 		}

@@ -41,6 +41,12 @@ type channel struct {
 	queue    []outgoing
 	busy     bool // a run of messages is on its way, being settled or pinned, or waits for its next attempt
 	attempts int  // failures of the first message of queue
+	// held: the channel is busy because it waits, for its next attempt, or for a paused target if next is zero. Each wait has
+	// a number, so that it is ended once. cause is why the first message was not handled when it was last tried.
+	held  bool
+	waits uint64
+	next  time.Time
+	cause error
 
 	// The target's current incarnation, valid while no actor was destroyed since.
 	incarnation keyspace.ActorID
@@ -55,6 +61,13 @@ const maxDelivery = 64
 
 func newSender(a *activation) *sender {
 	return &sender{owner: a}
+}
+
+// mail returns the actor's sender for those that do not run the actor.
+func (a *activation) mail() *sender {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sender
 }
 
 // bind sets the id under which the actor sends.
@@ -221,6 +234,10 @@ func (s *sender) send(ch *channel) {
 		s.pin(ch)
 		return
 	}
+	if sup.pauses.at(ch.addr) != nil {
+		s.await(ch)
+		return
+	}
 	t, err := sup.typeOf(ch.addr)
 	if err == nil {
 		w := &work{kind: workDeliver, method: -1, deliver: d, finish: func(w *work) {
@@ -244,18 +261,20 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 	handled, rest := d.messages[:d.handled], d.messages[d.handled:]
 	ch.queue = ch.queue[len(handled):]
 	if len(handled) > 0 {
-		ch.attempts = 0
+		ch.attempts, ch.cause = 0, nil
 	}
 	set := &settlement{channel: ch}
 	for _, m := range handled {
 		set.handled = append(set.handled, m.seq)
 	}
 	var wait time.Duration
-	repin := false
+	repin, paused := false, false
 	if d.err != nil && len(rest) > 0 {
 		switch {
 		case errors.Is(d.err, errRepin):
 			repin = true
+		case d.paused:
+			paused = true // which is no failure of the message
 		case owner.sup.draining.Load() && host.CodeOf(d.err) == host.Unavailable:
 			s.mu.Unlock()
 			if len(set.handled) > 0 {
@@ -266,10 +285,11 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 			if host.CodeOf(d.err) != host.Overloaded {
 				ch.attempts++
 			}
+			ch.cause = d.err
 			if permanent(d.err) || ch.attempts >= owner.typ.limits.SendAttempts {
 				set.failed = append(set.failed, failedSend{message: rest[0], err: d.err, attempts: ch.attempts})
 				ch.queue = ch.queue[1:]
-				ch.attempts = 0
+				ch.attempts, ch.cause = 0, nil
 			} else {
 				wait = backoff(max(1, ch.attempts), sendRetryMin, sendRetryMax)
 			}
@@ -282,8 +302,10 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 	switch {
 	case repin:
 		s.pin(ch)
+	case paused:
+		s.await(ch)
 	case wait > 0:
-		owner.sup.later(wait, func() { s.send(ch) })
+		owner.sup.later(wait, s.hold(ch, time.Now().Add(wait)))
 	default:
 		s.send(ch)
 	}
@@ -359,6 +381,9 @@ func (s *sender) settle(set *settlement) {
 		}
 		owner := s.owner
 		s.mu.Unlock()
+		if w.err == nil && set.settled != nil {
+			set.settled()
+		}
 		if w.err != nil {
 			owner.sup.later(settleRetry, func() { s.settle(set) })
 		} else if owner.vacant.Load() {

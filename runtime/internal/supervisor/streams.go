@@ -1,18 +1,312 @@
 package supervisor
 
-import "github.com/cairn-run/cairn/actor/host"
+import (
+	"bytes"
+	"encoding/json"
+	"time"
 
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/streamlog"
+)
+
+// streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and its index.
+func (t *actorType) streamOf(name string) (int, *host.Stream, error) {
+	at := named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
+	if at < 0 {
+		return -1, nil, host.Errorf(host.InvalidArgument, "actor type %q has no stream %q", t.Type, name).With("stream", name)
+	}
+	cfg := t.Streams[at]
+	cfg.EnsureDefaults()
+	return at, &cfg, nil
+}
+
+// StreamInfo implements host.Reader.
 func (t *turn) StreamInfo(stream string) (host.StreamInfo, error) {
-	return host.StreamInfo{}, errNotYet
+	_, cfg, err := t.a.typ.streamOf(stream)
+	if err != nil {
+		return host.StreamInfo{}, err
+	}
+	if err := t.enter(); err != nil {
+		return host.StreamInfo{}, err
+	}
+	defer t.mu.Unlock()
+	return streamlog.Info(t.c.ws, t.start, cfg, stream)
 }
+
+// StreamInfo implements host.Reader.
 func (r *reader) StreamInfo(stream string) (host.StreamInfo, error) {
-	return host.StreamInfo{}, errNotYet
+	_, cfg, err := r.a.typ.streamOf(stream)
+	if err != nil {
+		return host.StreamInfo{}, err
+	}
+	s, done, err := r.rows()
+	if err != nil {
+		return host.StreamInfo{}, err
+	}
+	defer done()
+	return streamlog.Info(s, time.Now(), cfg, stream)
 }
+
+// StreamRead implements host.Reader.
 func (t *turn) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
-	return host.StreamPage{}, errNotYet
+	_, cfg, err := t.a.typ.streamOf(stream)
+	if err != nil {
+		return host.StreamPage{}, err
+	}
+	if err := t.enter(); err != nil {
+		return host.StreamPage{}, err
+	}
+	defer t.mu.Unlock()
+	return streamlog.Read(t.c.ws, t.start, cfg, stream, after, limit, 0)
 }
+
+// StreamRead implements host.Reader.
 func (r *reader) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
-	return host.StreamPage{}, errNotYet
+	_, cfg, err := r.a.typ.streamOf(stream)
+	if err != nil {
+		return host.StreamPage{}, err
+	}
+	s, done, err := r.rows()
+	if err != nil {
+		return host.StreamPage{}, err
+	}
+	defer done()
+	return streamlog.Read(s, time.Now(), cfg, stream, after, limit, 0)
 }
-func (t *turn) StreamAppend(stream string, items [][]byte) (uint64, error) { return 0, errNotYet }
-func (t *turn) StreamClose(stream string) error                            { return errNotYet }
+
+// StreamAppend implements host.Turn.
+func (t *turn) StreamAppend(stream string, items [][]byte) (uint64, error) {
+	if err := t.enter(); err != nil {
+		return 0, err
+	}
+	defer t.mu.Unlock()
+	return t.c.streamAppend(t, stream, items)
+}
+
+// streamAppend appends items to a stream in a turn, and tells those who wait for them when they are durable.
+//
+// REQUIRES: h.mu
+func (c *core) streamAppend(h *turn, name string, items [][]byte) (uint64, error) {
+	_, cfg, err := c.a.typ.streamOf(name)
+	if err != nil {
+		return 0, err
+	}
+	l := streamlog.New(c.ws, h.start)
+	last, err := l.Append(cfg, name, items)
+	if err != nil {
+		return 0, err
+	}
+	h.streamWritten(name, l)
+	return last, nil
+}
+
+// streamWritten notes that a stream was changed.
+//
+// REQUIRES: t.mu
+func (t *turn) streamWritten(name string, l *streamlog.Log) {
+	t.wrote = true
+	t.wakeAt(l.Wake)
+	a := t.a
+	t.after = append(t.after, func() { a.sup.signals.notify(a.key, streamTopic(name)) })
+}
+
+func streamTopic(name string) string { return "stream/" + name }
+
+// StreamClose implements host.Turn.
+func (t *turn) StreamClose(stream string) error {
+	if _, _, err := t.a.typ.streamOf(stream); err != nil {
+		return err
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	l := streamlog.New(t.c.ws, t.start)
+	closed, err := l.Close(stream)
+	if closed && err == nil {
+		t.streamWritten(stream, l)
+	}
+	return err
+}
+
+// purgeStream does what the row of a stream in the wake index asks for.
+func (c *core) purgeStream(w *work) {
+	row := w.purge
+	_, err := c.internal(w, "purge stream", func(h *turn) error {
+		_, cfg, err := c.a.typ.streamOf(row.Name)
+		if err != nil {
+			cfg = nil // it is not declared any more
+		}
+		l := streamlog.New(c.ws, h.start)
+		if err := l.Purge(cfg, row.Name, row.Due); err != nil {
+			return err
+		}
+		h.wrote = true
+		h.wakeAt(l.Wake)
+		return nil
+	})
+	c.respond(w, nil, err)
+}
+
+func streamBuiltins() []*builtin {
+	read := ask(host.StreamRead, readStream)
+	read.wait, read.empty = waitForItems, noItems
+	return []*builtin{
+		act(host.StreamAppend, appendStream),
+		existing(act(host.StreamClose, func(c *core, h *turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
+			if err := c.externalStream(in.Stream); err != nil {
+				return host.StreamInfo{}, err
+			}
+			if err := h.StreamClose(in.Stream); err != nil {
+				return host.StreamInfo{}, err
+			}
+			return h.StreamInfo(in.Stream)
+		})),
+		existing(act(host.StreamDelete, func(_ *core, h *turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
+			n, err := h.deleteStream(in.Stream)
+			return host.CountOutput{Count: n}, err
+		})),
+		read,
+		ask(host.StreamList, listStreams),
+	}
+}
+
+// externalStream checks that clients may write to a stream.
+func (c *core) externalStream(name string) error {
+	_, cfg, err := c.a.typ.streamOf(name)
+	if err == nil && !cfg.External {
+		err = host.Errorf(host.PermissionDenied, "only the actor itself writes to stream %q", name).With("stream", name)
+	}
+	return err
+}
+
+func appendStream(c *core, h *turn, codec host.Codec, in *host.StreamAppendInput) (out host.StreamAppendOutput, err error) {
+	if err := c.externalStream(in.Stream); err != nil {
+		return out, err
+	}
+	if len(in.Items) > host.MaxStreamBatch {
+		return out, tooLarge("stream items of one call", host.MaxStreamBatch, int64(len(in.Items)))
+	}
+	index, _, err := c.a.typ.streamOf(in.Stream)
+	if err != nil {
+		return out, err
+	}
+	items := make([][]byte, len(in.Items))
+	for i, item := range in.Items {
+		if items[i], err = c.a.typ.convert(host.StreamValue, index, codec, item, host.CBOR, "items"); err != nil {
+			return out, err
+		}
+	}
+	if len(items) > 0 || !in.Close {
+		if out.Last, err = h.StreamAppend(in.Stream, items); err != nil {
+			return out, err
+		}
+	}
+	if in.Close {
+		if err := h.StreamClose(in.Stream); err != nil {
+			return out, err
+		}
+		info, err := h.StreamInfo(in.Stream)
+		return host.StreamAppendOutput{Last: info.Last}, err
+	}
+	return out, nil
+}
+
+// deleteStream removes a stream's items, also of one that is not declared any more.
+func (t *turn) deleteStream(name string) (int64, error) {
+	if err := t.enter(); err != nil {
+		return 0, err
+	}
+	defer t.mu.Unlock()
+	l := streamlog.New(t.c.ws, t.start)
+	n, err := l.Delete(name)
+	if err == nil {
+		t.streamWritten(name, l)
+	}
+	return n, err
+}
+
+func readStream(r *reader, codec host.Codec, in *host.StreamReadInput) (out host.StreamReadOutput, err error) {
+	index, cfg, err := r.a.typ.streamOf(in.Stream)
+	if err != nil {
+		return out, err
+	}
+	if in.Limit < 0 || in.Limit > host.MaxStreamBatch {
+		return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", in.Limit, host.MaxStreamBatch).With("field", "limit")
+	}
+	s, done, err := r.rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	page, err := streamlog.Read(s, time.Now(), cfg, in.Stream, in.After, in.Limit, 0)
+	if err != nil {
+		return out, err
+	}
+	out = host.StreamReadOutput{Missed: page.Missed, Items: make([]host.ReadStreamItem, len(page.Items)), Next: page.Next, Closed: page.Closed}
+	for i, it := range page.Items {
+		value := it.Data
+		if codec != host.CBOR {
+			if value, err = r.a.typ.convert(host.StreamValue, index, host.CBOR, it.Data, codec, "value"); err != nil {
+				return out, err
+			}
+		}
+		out.Items[i] = host.ReadStreamItem{Sequence: it.Sequence, Time: it.Time, Value: value}
+	}
+	return out, nil
+}
+
+// waitForItems says what a call of stream.read waits for.
+func waitForItems(req *host.Request) (string, time.Duration, error) {
+	var in host.StreamReadInput
+	if err := decodeInput(host.StreamRead, req.Codec, req.Input, &in); err != nil {
+		return "", 0, err
+	}
+	d := time.Duration(in.WaitMS) * time.Millisecond
+	if in.WaitMS < 0 || in.WaitMS > maxWait.Milliseconds() {
+		return "", 0, host.Errorf(host.InvalidArgument, "wait_ms %d is not between 0 and %d", in.WaitMS, maxWait.Milliseconds()).With("field", "wait_ms")
+	}
+	return streamTopic(in.Stream), d, nil
+}
+
+// noItems reports that a reader is up to date: nothing follows its position, which is one in this stream.
+func noItems(req *host.Request, output []byte) bool {
+	const most = 256 // bytes of a page without items, with room to spare
+	if len(output) > most {
+		return false
+	}
+	var in host.StreamReadInput
+	if decodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil {
+		return false
+	}
+	var out host.StreamReadOutput
+	var err error
+	if req.Codec == host.JSON {
+		err = json.NewDecoder(bytes.NewReader(output)).Decode(&out)
+	} else {
+		err = cbor.Unmarshal(output, &out)
+	}
+	return err == nil && len(out.Items) == 0 && out.Missed == 0 && !out.Closed && out.Next == in.After
+}
+
+func listStreams(r *reader, _ host.Codec, in *host.StreamListInput) (host.StreamListOutput, error) {
+	if in.Stream != "" {
+		info, err := r.StreamInfo(in.Stream)
+		return host.StreamListOutput{Streams: []host.StreamInfo{info}}, err
+	}
+	s, done, err := r.rows()
+	if err != nil {
+		return host.StreamListOutput{}, err
+	}
+	defer done()
+	all, err := streamlog.List(s, time.Now(), func(name string) *host.Stream {
+		_, cfg, err := r.a.typ.streamOf(name)
+		if err != nil {
+			return nil
+		}
+		return cfg
+	})
+	return host.StreamListOutput{Streams: all}, err
+}

@@ -13,6 +13,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
+	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
 // A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
@@ -31,6 +33,8 @@ type Supervisor struct {
 	// builtins are the methods that every actor has, by name.
 	builtins map[string]*builtin
 	signals  signals
+	pauses   pauses
+	stored   storedWaits
 
 	seed    maphash.Seed
 	shards  [64]shard
@@ -48,11 +52,14 @@ type Supervisor struct {
 	// destroys counts destructions, so that a cached incarnation is known to be current.
 	destroys atomic.Uint64
 
+	started  time.Time
 	life     context.Context // ends when the supervisor closes
 	end      context.CancelFunc
 	draining atomic.Bool
 	killed   atomic.Bool
 	tasks    tasks
+	// lost counts tasks of actors that were left behind and still run.
+	lost atomic.Int64
 	// busy counts activations that a goroutine runs.
 	busy   atomic.Int64
 	states buffers
@@ -124,9 +131,14 @@ type actorType struct {
 	limits  host.Limits
 	storage *engine.Limits
 	idle    time.Duration // 0 for never
+	rate    *rateLimit    // nil for none
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
-	pace    []atomic.Int64
-	metrics typeMetrics
+	pace []atomic.Int64
+	// queueSettings are the behavior's queues with their defaults.
+	queueSettings []host.Queue
+	// queuePace likewise, of the handlers of queues.
+	queuePace []atomic.Int64
+	metrics   typeMetrics
 	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
 	joinPace, leavePace atomic.Int64
 }
@@ -137,8 +149,12 @@ func New(o Options) (*Supervisor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed(), started: time.Now()}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.stored = storedWaits{
+		queues:    queue.AllStats,
+		schedules: func(rows engine.Reader) ([]host.Schedule, error) { return schedule.List(rows, "") },
+	}
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}
@@ -146,11 +162,19 @@ func New(o Options) (*Supervisor, error) {
 	for _, b := range o.Behaviors {
 		t := &actorType{
 			Behavior: b, methods: make(map[string]int), alarms: make(map[string]int),
-			limits: resolve(b.Limits, o.Limits), idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
+			queuePace: make([]atomic.Int64, len(b.Queues)),
+			limits:    resolve(b.Limits, o.Limits), idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
 			metrics: s.metrics.forType(b),
 		}
 		t.storage = &engine.Limits{MaxValue: t.limits.ValueBytes, MaxWriteSet: t.limits.WriteSetBytes, Quota: t.limits.StorageBytes}
 		t.storage.EnsureDefaults()
+		if err := checkRate(t.limits); err != nil {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
+		}
+		if t.limits.TaskGrace < 0 {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: TaskGrace is negative", b.Type)
+		}
+		t.rate = newRateLimit(t.limits)
 		if err := t.storage.Validate(); err != nil {
 			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
 		}
@@ -166,6 +190,11 @@ func New(o Options) (*Supervisor, error) {
 		for i, a := range b.Alarms {
 			t.alarms[a.Name] = i
 		}
+		for i := range b.Queues {
+			q := b.Queues[i]
+			q.EnsureDefaults()
+			t.queueSettings = append(t.queueSettings, q)
+		}
 		s.types[b.Type] = t
 	}
 	s.workers.init(s)
@@ -180,10 +209,12 @@ func New(o Options) (*Supervisor, error) {
 	return s, nil
 }
 
-// Start begins to fire alarms, and to deliver the messages that were pending when the store was last open.
+// Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
+// open. No call may come before it returns.
 func (s *Supervisor) Start() {
+	s.loadPauses()
 	s.task(s.alarms.run)
-	s.task(s.recoverSends)
+	s.task(s.recover)
 }
 
 // task runs f in a goroutine that Close waits for; false means that the supervisor has closed.
@@ -218,6 +249,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.workers.close()
 	if n := s.tasks.close(s.options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d goroutines of handlers that ignore their deadline are left behind", n))
+	}
+	if n := s.lost.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
 	}
 	return err
 }

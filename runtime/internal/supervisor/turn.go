@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
 // turnKey finds the turn or query that a context belongs to.
@@ -17,7 +18,8 @@ type turnKey struct{}
 // caller is what a call learns from the context that it comes with: the turn or query that makes it.
 type caller struct {
 	a           *activation
-	turn        *turn // nil for a query
+	turn        *turn // nil for a query or a task
+	task        *task // nil for a turn or a query
 	waiter      *turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
 	depth       int
 	traceparent string
@@ -61,6 +63,8 @@ type turn struct {
 	destroy   bool
 	durable   bool     // an event that must not be dropped was emitted
 	after     []func() // see group.after
+	queues    *queue.Set
+	asked     int64 // tasks to start
 }
 
 type emitted struct {

@@ -70,6 +70,26 @@ func (g *waitGraph) path(a, target *activation, visited map[*activation]bool) []
 	return nil
 }
 
+// chain returns an actor and those that its turn waits for, each for the next.
+func (g *waitGraph) chain(a *activation) []*activation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	chain := []*activation{a}
+	for {
+		var next *activation
+		for _, to := range g.edges[a] {
+			if next == nil || to.key < next.key { // of several calls at once any will do, but always the same
+				next = to
+			}
+		}
+		if next == nil {
+			return chain
+		}
+		chain = append(chain, next)
+		a = next
+	}
+}
+
 // leave removes the edge of w, if it stands. It may be called more than once.
 func (g *waitGraph) leave(w *work) {
 	g.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
+	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -46,6 +48,10 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	a.viewMu.Lock()
 	a.view = &view{version: head.Version, commit: a.applied.Load(), stored: c.stored, id: c.id}
 	a.viewMu.Unlock()
+	if a.staysQuiet(w) {
+		c.quiet = true
+		return c, nil
+	}
 	if err := c.wakeHook(w); err != nil {
 		if err == errAbandoned {
 			c.space.Close()
@@ -78,7 +84,15 @@ func (a *activation) adopt(epoch uint64, c *core) bool {
 	return true
 }
 
-// wakeBare opens an actor that does not wake, without its state and without its code, so that it can still be destroyed.
+// rise makes the core that w needs.
+func (a *activation) rise(epoch uint64, w *work) (*core, error) {
+	if w.builtin != nil && w.builtin.bare {
+		return a.wakeBare(epoch, w)
+	}
+	return a.wake(epoch, w)
+}
+
+// wakeBare opens an actor without its state and without its code: for operators, and to destroy one that does not wake.
 func (a *activation) wakeBare(epoch uint64, w *work) (*core, error) {
 	c, err := a.open(epoch, w, true)
 	if err != nil {
@@ -87,7 +101,9 @@ func (a *activation) wakeBare(epoch uint64, w *work) (*core, error) {
 	if !a.adopt(epoch, c) {
 		return nil, errAbandoned
 	}
-	a.sup.logger.Warn("an actor that does not wake is destroyed without its hook", "actor_type", a.addr.Type, "actor_key", a.addr.Key)
+	if w.kind == workDestroy {
+		a.sup.logger.Warn("an actor that does not wake is destroyed without its hook", "actor_type", a.addr.Type, "actor_key", a.addr.Key)
+	}
 	return c, nil
 }
 
@@ -199,13 +215,17 @@ func (c *core) wakeHook(w *work) error {
 
 // sleep runs the sleep hook and asks to leave memory.
 func (c *core) sleep(w *work) {
-	if c.exists && c.a.typ.HasSleep {
+	if c.exists && c.a.typ.HasSleep && !c.quiet && !c.bare {
 		if _, err := c.run(w, "OnSleep", func(h *turn) ([]byte, error) { return nil, c.inst.Sleep(h) }); err != nil {
 			if err == errAbandoned {
 				return
 			}
 			c.a.sup.public(c.a, w, err) // logged; the actor sleeps all the same
 		}
+	}
+	if w.force {
+		c.slept, c.broken = w, true // told when the core is gone
+		return
 	}
 	c.a.sleepSoon = true
 	c.respond(w, nil, nil)
@@ -249,6 +269,9 @@ func (c *core) sealDestroy(t *turn) error {
 		return err
 	}
 	if err := c.lastEvents(t); err != nil {
+		return err
+	}
+	if _, err := c.clearPause(t); err != nil {
 		return err
 	}
 	for _, due := range c.wakeRows() {
@@ -312,6 +335,7 @@ func (c *core) finishDestroy() {
 		a.sup.memory.addGhost(ghost, c.id)
 		sender.handOver(ghost)
 	}
+	c.endCrew(destroyedError(a.addr))
 	c.commit()
 	if c.refused {
 		if ghost != nil {
@@ -325,7 +349,9 @@ func (c *core) finishDestroy() {
 		a.sup.failures.clear(a)
 	}
 	if ghost != nil {
+		a.mu.Lock()
 		a.sender = newSender(a)
+		a.mu.Unlock()
 		ghost.mu.Lock()
 		held := ghost.running && !ghost.gone
 		ghost.running = false
@@ -364,7 +390,16 @@ func (c *core) wakeRows() []engine.Wake {
 			rows = append(rows, engine.Wake{Due: unixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance})
 		}
 	}
+	if due, err := queue.Wakes(c.ws); err == nil {
+		for _, q := range due {
+			rows = append(rows, engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue})
+		}
+	}
+	rows = append(rows, engine.Wake{Kind: keyspace.WakeQueue})
 	rows = append(rows, c.connectionWakes()...)
+	if schedules, err := schedule.Wakes(c.ws); err == nil {
+		rows = append(rows, schedules...)
+	}
 	return rows // a purge row that is left over finds no actor and is dropped
 }
 

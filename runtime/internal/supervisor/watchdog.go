@@ -76,7 +76,7 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 			return
 		}
 		d.s.logger.Error("handler does not return; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
-			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", handlerStacks())
+			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", stacksOf("supervisor.guard("))
 		d.s.metrics.stuck.Inc()
 		a.abandonTurn(t, host.Errorf(host.DeadlineExceeded, "the handler %s did not return within %s; nothing of the turn was kept",
 			t.handler, a.typ.limits.TurnTimeout).With("handler", t.handler))
@@ -84,13 +84,13 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 	return next, running
 }
 
-// handlerStacks returns the stacks of the goroutines that run handlers.
-func handlerStacks() string {
+// stacksOf returns the stacks of the goroutines that are somewhere in a function.
+func stacksOf(function string) string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	var out bytes.Buffer
 	for _, g := range bytes.Split(buf, []byte("\n\n")) {
-		if bytes.Contains(g, []byte("supervisor.guard(")) {
+		if bytes.Contains(g, []byte(function)) {
 			out.Write(g)
 			out.WriteString("\n\n")
 		}

@@ -25,10 +25,17 @@ const (
 	workPurge                      // remove expired keys
 	workSleep                      // run the sleep hook and leave memory
 	workDestroy                    // run the destroy hook and remove everything
+	workQueue                      // handle messages of the actor's own queues
+	workQueueDue                   // messages of a queue are due
 	workConnection                 // note that connections were lost, or end them
+	workSchedule                   // a schedule is due
+	workTask                       // a turn of one of the actor's tasks
 )
 
-var workNames = [...]string{"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "connection"}
+var workNames = [...]string{
+	"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "queue", "queue due", "connection",
+	"schedule", "task",
+}
 
 func (k workKind) String() string { return workNames[k] }
 
@@ -59,6 +66,16 @@ type work struct {
 	settle  *settlement
 	purge   *engine.Wake
 	tend    *tending
+
+	// Of queue work: a message to count a failed attempt of first; the message that is being handled; whether a restart found
+	// that messages wait.
+	failed    *failedMessage
+	message   *host.Received
+	recovered bool
+	entry     *entry
+	paused    bool // it was refused because the actor is paused
+	force     bool // of workSleep: the actor sleeps even if more work waits, which wakes it again
+	schedule  *scheduleFiring
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
 	waiter *activation
@@ -153,6 +170,7 @@ type delivery struct {
 	// handled counts the messages that are done; err is why the next one is not.
 	handled int
 	err     error
+	paused  bool // the target did not take them because it is paused
 }
 
 // An outgoing message waits at its sender until its target has handled it.
@@ -166,7 +184,8 @@ type settlement struct {
 	handled []uint64
 	failed  []failedSend
 	channel *channel
-	done    bool // a turn removed the rows; guarded by sender.mu
+	settled func() // told once, when it is durable; may be nil
+	done    bool   // a turn removed the rows; guarded by sender.mu
 }
 
 // A failedSend is a message to be moved aside.

@@ -1,24 +1,30 @@
-// Package cell is the actor type of a node that hosts no Go code of its own: a key-value store with JSON keys and values.
+// Package cell is the actor type of a node that hosts no Go code of its own: a key-value store with JSON keys and values,
+// and queues, streams and schedules of any name.
 //
-// A cell is an actor like any other, reached as cell/KEY over HTTP and NATS and with the command cairn, or from Go
-// through the contract of this package. The actions Put, Delete and DeleteRange write, each in one commit; the queries
-// Get, List and Size read; every write emits the event Changed.
+// A cell is an actor like any other, reached as cell/KEY over HTTP, WebSocket and NATS and with the command cairn, or from
+// Go through the contract of this package. The actions Put, Delete, DeleteRange and Atomic write, each in one commit; the
+// queries Get, List, Count and Size read; every write emits the event Changed.
+//
+// The messages of its queues are received by workers outside, clients append to its streams, and its schedules put
+// messages into queues or emit the event Ticked. All of that is done with the methods that every actor has.
 //
 // Keys are arrays of strings, numbers and booleans in the order of [Key]. Values are JSON documents, which are kept as
 // they were written apart from white space between tokens: numbers keep all their digits and objects the order of their
 // members. A value has at most 128 KiB and a key 2,047 bytes in its stored form, the tuple encoding.
+//
+// An entry may have a time to live. When that is over the entry is not there any more for anybody, and nothing tells: the
+// event of its put said when it would be.
 //
 // The input of a method is a JSON object; a member that it does not know is an error. In CBOR, which Go callers use, a
 // value is a byte string that holds JSON.
 package cell
 
 import (
-	"bytes"
 	"encoding/json"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
 // The contract.
@@ -27,22 +33,26 @@ var (
 	Put         = actor.NewAction[Entry, PutResult](Type, "put")
 	Delete      = actor.NewAction[KeyInput, DeleteResult](Type, "delete")
 	DeleteRange = actor.NewAction[PrefixInput, DeleteRangeResult](Type, "delete_range")
+	Atomic      = actor.NewAction[AtomicInput, AtomicResult](Type, "atomic")
 	Get         = actor.NewQuery[KeyInput, GetResult](Type, "get")
 	List        = actor.NewQuery[ListInput, ListResult](Type, "list")
+	Count       = actor.NewQuery[PrefixInput, CountResult](Type, "count")
 	Size        = actor.NewQuery[actor.None, SizeResult](Type, "size")
 	Changed     = actor.NewEvent[Change](Type, "changed")
+	Ticked      = actor.NewEvent[Tick](Type, "tick")
+	Queues      = actor.NewQueue[Document](Type, "*", actor.Workers())
+	Streams     = actor.NewStream[Document](Type, "*", actor.External())
+	Schedules   = actor.NewSchedule[Job](Type, "*")
 )
 
 // MaxEventValue is the size in bytes of the largest value that the event Changed carries. An actor keeps its latest
 // events, so carrying every value would store large ones many times over.
 const MaxEventValue = 8 << 10
 
-// A Cell is the state of a cell. What it stores is in its key-value store; the state only counts it, because counting
-// would mean reading everything.
-type Cell struct {
-	// Entries is how many entries there are. Entries do not expire, so it changes by writes only.
-	Entries int64
-}
+// A Cell is the state of a cell, which is empty: what it stores is in its key-value store. Not even the number of entries
+// is kept here, because entries come and go without a turn that could count them: they expire, and messages that are
+// given up leave their bodies.
+type Cell struct{}
 
 // Definition is the type with its implementation, for a runtime to host.
 func Definition() actor.Definition {
@@ -50,9 +60,12 @@ func Definition() actor.Definition {
 		actor.On(Put, (*Cell).put),
 		actor.On(Delete, (*Cell).delete),
 		actor.On(DeleteRange, (*Cell).deleteRange),
+		actor.On(Atomic, (*Cell).atomic),
 		actor.OnQuery(Get, Cell.get),
 		actor.OnQuery(List, Cell.list),
+		actor.OnQuery(Count, Cell.count),
 		actor.OnQuery(Size, Cell.size),
+		actor.OnSchedule(Schedules, (*Cell).tick),
 	)
 }
 
@@ -60,6 +73,23 @@ func Definition() actor.Definition {
 type Entry struct {
 	Key   Key             `json:"key"`
 	Value json.RawMessage `json:"value"`
+	// TTLMS is how long the entry lives, in milliseconds: 1 to MaxTTL. 0 is for ever.
+	TTLMS int64 `json:"ttl_ms,omitempty"`
+}
+
+// JSONExample shows an entry that expires.
+func (Entry) JSONExample() any {
+	return Entry{Key: Key{"user", 7}, Value: json.RawMessage(`{"name":"Ada"}`), TTLMS: 3_600_000}
+}
+
+// MaxTTL is the longest time to live of an entry, in milliseconds: 100 years.
+const MaxTTL = 100 * 365 * 24 * 3_600_000
+
+func checkTTL(ms int64) error {
+	if ms < 0 || ms > MaxTTL {
+		return actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", ms, int64(MaxTTL))
+	}
+	return nil
 }
 
 // A PutResult says what Put did.
@@ -75,13 +105,16 @@ type KeyInput struct {
 	Key Key `json:"key"`
 }
 
+// JSONExample shows a key of two parts.
+func (KeyInput) JSONExample() any { return KeyInput{Key{"user", 7}} }
+
 // A DeleteResult says what Delete did. That there was nothing to delete is no error.
 type DeleteResult struct {
 	Deleted bool `json:"deleted"`
 }
 
 // A PrefixInput selects the entries whose keys begin with these whole parts: ["user"] selects ["user"] and ["user",7] and
-// not ["users"]. It must be given; the empty array selects everything.
+// not ["users"]. The empty array selects everything; whoever deletes must give it.
 type PrefixInput struct {
 	Prefix Key `json:"prefix"`
 }
@@ -93,13 +126,15 @@ type DeleteRangeResult struct {
 
 // A Change is what the event Changed tells.
 type Change struct {
-	// Op is "put", "delete" or "delete_range".
+	// Op is "put", "delete" or "delete_range", or the Op of a Mutation.
 	Op string `json:"op"`
-	// Key names the entry of a put or delete.
+	// Key names the entry, but for a delete_range.
 	Key Key `json:"key,omitempty"`
-	// Value is what was put, if it has at most MaxEventValue bytes. Size is its size in any case.
+	// Value is the entry's value since then, if it has at most MaxEventValue bytes. Size is its size in any case.
 	Value json.RawMessage `json:"value,omitempty"`
 	Size  int             `json:"size,omitempty"`
+	// Expires is when the entry ceases to exist, which no event tells; zero for never.
+	Expires time.Time `json:"expires,omitzero"`
 	// Prefix selects what a delete_range removed, Deleted is how many entries these were. An empty prefix is left out.
 	Prefix  Key   `json:"prefix,omitempty"`
 	Deleted int64 `json:"deleted,omitempty"`
@@ -115,33 +150,18 @@ func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 	if err != nil {
 		return PutResult{}, err
 	}
+	if err := checkTTL(in.TTLMS); err != nil {
+		return PutResult{}, err
+	}
 	_, exists, err := ctx.KV().Get(key)
 	if err != nil {
 		return PutResult{}, err
 	}
-	if err := ctx.KV().Put(key, value); err != nil {
-		return PutResult{}, err
+	var expire time.Time
+	if in.TTLMS != 0 {
+		expire = ctx.Now().Add(time.Duration(in.TTLMS) * time.Millisecond)
 	}
-	if !exists {
-		c.Entries++
-	}
-	change := Change{Op: "put", Key: Key(key), Size: len(value)}
-	if len(value) <= MaxEventValue {
-		change.Value = value
-	}
-	return PutResult{Created: !exists, Version: ctx.Version()}, Changed.Emit(ctx, change)
-}
-
-// canonical checks that value is JSON and removes white space between its tokens.
-func canonical(value json.RawMessage) ([]byte, error) {
-	if len(value) == 0 {
-		return nil, actor.Errorf(actor.InvalidArgument, "the value is missing; a JSON document is expected (null is one)")
-	}
-	var compact bytes.Buffer
-	if !utf8.Valid(value) || json.Compact(&compact, value) != nil {
-		return nil, actor.Errorf(actor.InvalidArgument, "the value is not JSON")
-	}
-	return compact.Bytes(), nil
+	return PutResult{Created: !exists, Version: ctx.Version()}, store(ctx, "put", key, value, expire)
 }
 
 // delete removes an entry and, if there was one, emits a change.
@@ -150,12 +170,8 @@ func (c *Cell) delete(ctx *actor.Context, in KeyInput) (DeleteResult, error) {
 	if err != nil {
 		return DeleteResult{}, err
 	}
-	deleted, err := ctx.KV().Delete(key)
-	if err != nil || !deleted {
-		return DeleteResult{}, err
-	}
-	c.Entries--
-	return DeleteResult{true}, Changed.Emit(ctx, Change{Op: "delete", Key: Key(key)})
+	deleted, err := remove(ctx, key)
+	return DeleteResult{deleted}, err
 }
 
 // deleteRange removes the entries below a prefix and, if there were any, emits one change.
@@ -172,7 +188,6 @@ func (c *Cell) deleteRange(ctx *actor.Context, in PrefixInput) (DeleteRangeResul
 	if err != nil || n == 0 {
 		return DeleteRangeResult{}, err
 	}
-	c.Entries -= n
 	return DeleteRangeResult{n}, Changed.Emit(ctx, Change{Op: "delete_range", Prefix: Key(prefix), Deleted: n})
 }
 
@@ -184,6 +199,8 @@ type GetResult struct {
 	Version uint64          `json:"version,omitempty"`
 	Created time.Time       `json:"created,omitzero"`
 	Updated time.Time       `json:"updated,omitzero"`
+	// Expires is when the entry ceases to exist; zero for never.
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 func (c Cell) get(ctx *actor.ReadContext, in KeyInput) (GetResult, error) {
@@ -195,12 +212,46 @@ func (c Cell) get(ctx *actor.ReadContext, in KeyInput) (GetResult, error) {
 	if err != nil || !ok {
 		return GetResult{}, err
 	}
-	return GetResult{true, e.Value, e.Version, e.Created.UTC(), e.Updated.UTC()}, nil
+	return GetResult{true, stored(e.Value), e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire)}, nil
+}
+
+// utc returns t in UTC, and zero as zero.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// A CountResult says how many entries there are.
+type CountResult struct {
+	Entries int64 `json:"entries"`
+}
+
+// count counts the entries below a prefix by reading their keys, so it takes time that grows with them.
+func (c Cell) count(ctx *actor.ReadContext, in PrefixInput) (CountResult, error) {
+	prefix, err := in.Prefix.tuple()
+	if err != nil {
+		return CountResult{}, err
+	}
+	n, err := entries(ctx, prefix)
+	return CountResult{n}, err
+}
+
+func entries(ctx *actor.ReadContext, prefix tuple.Tuple) (int64, error) {
+	n := int64(0)
+	for _, err := range ctx.KV().List(prefix, actor.KeysOnly()) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // A SizeResult says how large a cell is.
 type SizeResult struct {
-	// Entries is the number of entries.
+	// Entries is the number of entries that have not expired. They are counted by reading their keys.
 	Entries int64 `json:"entries"`
 	// Bytes is everything that the actor stores, its bookkeeping and kept events included: what its quota counts.
 	Bytes int64 `json:"bytes"`
@@ -212,5 +263,9 @@ func (c Cell) size(ctx *actor.ReadContext, _ actor.None) (SizeResult, error) {
 		// A query on a cell that was never written to reads the empty state.
 		return SizeResult{}, nil
 	}
-	return SizeResult{c.Entries, s.Bytes}, err
+	if err != nil {
+		return SizeResult{}, err
+	}
+	n, err := entries(ctx, nil)
+	return SizeResult{n, s.Bytes}, err
 }

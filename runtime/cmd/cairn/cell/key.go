@@ -41,6 +41,11 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
+// JSONSchema describes the array.
+func (Key) JSONSchema() []byte {
+	return []byte(`{"type":"array","items":{"type":["string","number","boolean"]}}`)
+}
+
 func appendPart(b []byte, part any) ([]byte, error) {
 	switch part := part.(type) {
 	case float64:

@@ -45,6 +45,8 @@ type Listed struct {
 	Version uint64          `json:"version"`
 	Created time.Time       `json:"created"`
 	Updated time.Time       `json:"updated"`
+	// Expires is when the entry ceases to exist; zero for never.
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
@@ -93,7 +95,9 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 			page.Cursor, err = formatCursor(last)
 			return page, err
 		}
-		page.Entries = append(page.Entries, Listed{Key(e.Key), e.Value, e.Version, e.Created.UTC(), e.Updated.UTC()})
+		page.Entries = append(page.Entries, Listed{
+			Key(e.Key), stored(e.Value), e.Version, e.Created.UTC(), e.Updated.UTC(), utc(e.Expire),
+		})
 		packed, err := e.Key.Pack()
 		if err != nil {
 			return ListResult{}, err

@@ -1,0 +1,232 @@
+package queue
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// Send adds 1 to host.MaxQueueBatch messages to a queue, all or none, and says what became of each, in their order. A
+// message with a de-duplication id that the queue has seen within its window is no message: it gets the id of the first.
+//
+// The error is host.InvalidArgument, host.TooLarge for a body, host.Overloaded if the queue is full (retryable; "what" in
+// its metadata is "messages" or "bytes"), or host.NotFound for an unknown queue; nothing was done then.
+func (s *Set) Send(queue string, messages []host.Enqueue) ([]host.Sent, error) {
+	l, err := s.open(queue)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(messages); n == 0 || n > host.MaxQueueBatch {
+		return nil, host.Errorf(host.InvalidArgument, "messages: %d of them, want 1 to %d", n, host.MaxQueueBatch)
+	}
+	for i := range messages {
+		if err := check(&l.cfg, messages, i); err != nil {
+			return nil, err
+		}
+	}
+	sent := make([]host.Sent, len(messages))
+	inBatch, err := s.duplicates(l, messages, sent)
+	if err != nil {
+		return nil, err
+	}
+	added, bytes := int64(0), int64(0)
+	for i := range messages {
+		if !sent[i].Duplicate {
+			added++
+			bytes += int64(len(messages[i].Body))
+		}
+	}
+	if err := l.room(added, bytes); err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		e := &messages[i]
+		switch {
+		case !sent[i].Duplicate:
+			if sent[i].ID, err = s.sendOne(l, e); err != nil {
+				return nil, err
+			}
+		case sent[i].ID == 0:
+			sent[i].ID = sent[inBatch[e.DedupID]].ID
+		}
+	}
+	return sent, nil
+}
+
+// room returns an error if the queue has no room for more messages.
+func (l *line) room(messages, bytes int64) error {
+	if n := l.held() + messages; messages > 0 && n > int64(l.cfg.Messages) {
+		return full(l.name, "messages", int64(l.cfg.Messages), n)
+	}
+	if n := l.bytes + bytes; bytes > 0 && l.cfg.Bytes > 0 && n > l.cfg.Bytes {
+		return full(l.name, "bytes", l.cfg.Bytes, n)
+	}
+	return nil
+}
+
+func full(queue, what string, limit, actual int64) *host.Error {
+	e := host.Errorf(host.Overloaded, "queue %q is full: it would have %d %s, its limit is %d", queue, actual, what, limit)
+	e.Retryable = true
+	e.Metadata = limits(what, limit, actual)
+	return e
+}
+
+func limits(what string, limit, actual int64) map[string]string {
+	return map[string]string{
+		"what": what, "limit": strconv.FormatInt(limit, 10), "actual": strconv.FormatInt(actual, 10),
+	}
+}
+
+// check returns what is wrong with message i of a batch.
+func check(cfg *host.Queue, messages []host.Enqueue, i int) error {
+	e := &messages[i]
+	bad := func(field, format string, args ...any) error {
+		if len(messages) > 1 {
+			field = fmt.Sprintf("messages[%d].%s", i, field)
+		}
+		return host.Errorf(host.InvalidArgument, "%s: %s", field, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case len(e.Body) > cfg.MessageBytes:
+		at := ""
+		if len(messages) > 1 {
+			at = fmt.Sprintf("messages[%d].", i)
+		}
+		err := host.Errorf(host.TooLarge, "%sbody: %d bytes, the queue's limit is %d", at, len(e.Body), cfg.MessageBytes)
+		err.Metadata = limits("body", int64(cfg.MessageBytes), int64(len(e.Body)))
+		return err
+	case e.Delay < 0 || e.Delay > host.MaxQueueDelay:
+		return bad("delay", "%v, want 0 to %v", e.Delay, host.MaxQueueDelay)
+	case e.Priority < -host.MaxQueuePriority || e.Priority > host.MaxQueuePriority:
+		return bad("priority", "%d, want %d to %d", e.Priority, -host.MaxQueuePriority, host.MaxQueuePriority)
+	case len(e.DedupID) > host.MaxDedupID:
+		return bad("dedup_id", "%d bytes, the limit is %d", len(e.DedupID), host.MaxDedupID)
+	case e.TTL < 0 || e.TTL > host.MaxQueueDelay:
+		return bad("ttl", "%v, want 0 to %v", e.TTL, host.MaxQueueDelay)
+	case e.TTL > 0 && milliseconds(e.TTL) <= milliseconds(e.Delay):
+		return bad("ttl", "%v is over before the delay of %v", e.TTL, e.Delay)
+	case len(e.Backoff) > maxPauses:
+		return bad("backoff", "%d pauses, the limit is %d", len(e.Backoff), maxPauses)
+	case len(e.KeysIfUndelivered) > maxKeys:
+		return bad("keys_if_undelivered", "%d keys, the limit is %d", len(e.KeysIfUndelivered), maxKeys)
+	}
+	for k, pause := range e.Backoff {
+		if pause < 0 || pause > host.MaxQueueDelay {
+			return bad(fmt.Sprintf("backoff[%d]", k), "%v, want 0 to %v", pause, host.MaxQueueDelay)
+		}
+	}
+	for k, key := range e.KeysIfUndelivered {
+		if len(key) > maxKeyBytes {
+			return bad(fmt.Sprintf("keys_if_undelivered[%d]", k), "%d bytes, the limit is %d", len(key), maxKeyBytes)
+		}
+		if _, err := tuple.Unpack(key); err != nil {
+			return bad(fmt.Sprintf("keys_if_undelivered[%d]", k), "it is not a packed tuple")
+		}
+	}
+	return nil
+}
+
+// duplicates marks the messages of a batch that are none, because one with the same de-duplication id was sent before. If
+// that one is in the batch, its place is returned, and the mark has no id.
+func (s *Set) duplicates(l *line, messages []host.Enqueue, sent []host.Sent) (inBatch map[string]int, err error) {
+	for i := range messages {
+		id := messages[i].DedupID
+		if id == "" {
+			continue
+		}
+		if _, ok := inBatch[id]; ok {
+			sent[i].Duplicate = true
+			continue
+		}
+		s.key = keyspace.AppendQueueDedup(s.key[:0], l.name, id)
+		e, ok, err := s.rows.Get(s.key)
+		if err == nil && ok {
+			sent[i].Duplicate = true
+			sent[i].ID, err = decodeDedup(e.Value)
+		}
+		if err != nil {
+			return nil, s.fail(err)
+		}
+		if !ok && len(messages) > 1 {
+			if inBatch == nil {
+				inBatch = make(map[string]int)
+			}
+			inBatch[id] = i
+		}
+	}
+	return inBatch, nil
+}
+
+// sendOne writes a message that was checked and returns its id.
+func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
+	meta, err := s.metadata()
+	if err != nil {
+		return 0, err
+	}
+	m := &s.out
+	*m = message{
+		id: meta.next, state: pending, priority: int16(e.Priority), created: s.now,
+		queue: append(m.queue[:0], l.name...), dedup: append(m.dedup[:0], e.DedupID...), body: e.Body,
+		backoff: m.backoff[:0], keys: m.keys[:0],
+	}
+	if e.WantReply {
+		m.flags |= flagReply
+	}
+	if e.TTL > 0 {
+		m.flags |= flagTTL
+		m.ttl = milliseconds(e.TTL)
+		m.expires = s.now + m.ttl
+	}
+	if e.Backoff != nil {
+		m.flags |= flagBackoff
+		m.backoff = binary.AppendUvarint(m.backoff, uint64(len(e.Backoff)))
+		for _, pause := range e.Backoff {
+			m.backoff = binary.AppendUvarint(m.backoff, uint64(milliseconds(pause)))
+		}
+	}
+	if len(e.KeysIfUndelivered) > 0 {
+		m.keys = binary.AppendUvarint(m.keys, uint64(len(e.KeysIfUndelivered)))
+		for _, key := range e.KeysIfUndelivered {
+			m.keys = appendText(m.keys, key)
+		}
+	}
+	if e.Delay > 0 {
+		m.state, m.due = delayed, s.now+milliseconds(e.Delay)
+	}
+	err = s.put(m, true)
+	m.body = nil // it is the caller's
+	if err != nil {
+		return 0, err
+	}
+	meta.next++
+	meta.count++
+	l.bytes += int64(len(e.Body))
+	l.sent++
+	if err := s.enter(l, m); err != nil {
+		return 0, err
+	}
+	if e.DedupID != "" {
+		at := s.now + milliseconds(l.cfg.DedupWindow)
+		s.key = keyspace.AppendQueueDedup(s.key[:0], l.name, e.DedupID)
+		s.value = appendDedup(s.value[:0], m.id)
+		if err := s.rows.Put(s.key, s.value, engine.PutOptions{ExpireAt: at}); err != nil {
+			return 0, s.fail(err)
+		}
+		s.expires(at)
+	}
+	return m.id, nil
+}
+
+// A lock or pause that a caller asks for.
+func checkSpan(field string, d time.Duration) error {
+	if d < 0 || d > host.MaxQueueDelay {
+		return host.Errorf(host.InvalidArgument, "%s: %v, want 0 to %v", field, d, host.MaxQueueDelay)
+	}
+	return nil
+}

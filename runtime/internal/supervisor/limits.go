@@ -1,0 +1,126 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// overloaded makes the error for a bound that is reached, with the time after which another try may succeed.
+func overloaded(limit int64, after time.Duration, format string, args ...any) *host.Error {
+	return host.Errorf(host.Overloaded, format, args...).Retry().
+		With("limit", strconv.FormatInt(limit, 10)).With("retry_at", time.Now().Add(after).UTC().Format(time.RFC3339Nano))
+}
+
+// The least and the most that a caller is told to wait for room in a mailbox.
+const (
+	minDrain = 10 * time.Millisecond
+	maxDrain = time.Second
+)
+
+// drains estimates when half of a full mailbox of n calls is worked off, by how long the type's methods usually take.
+func (a *activation) drains(w *work, n int64) time.Duration {
+	var pace, known int64
+	if w.kind == workCall && w.method >= 0 {
+		pace, known = a.typ.pace[w.method].Load(), 1
+	}
+	if pace == 0 {
+		known = 0
+		for i := range a.typ.pace {
+			if p := a.typ.pace[i].Load(); p > 0 {
+				pace, known = pace+p, known+1
+			}
+		}
+	}
+	if known == 0 {
+		return minDrain
+	}
+	return min(max(time.Duration(pace/known*(n/2)), minDrain), maxDrain)
+}
+
+// A rateLimit bounds how often the actors of one type are called from outside: each has a bucket of its own, which is full
+// at first and when it was left alone for long enough, whether the actor sleeps or not.
+//
+// A bucket is one time: when it will be full again. A full one is not kept, so there are never more than the actors that
+// were called within the time that an empty bucket needs to fill.
+type rateLimit struct {
+	every time.Duration // between two calls at the full rate
+	burst int
+	epoch time.Time
+
+	mu   sync.Mutex
+	full map[string]time.Duration // by address key: when, since epoch
+	room int                      // how many there may be before those that are full are forgotten
+}
+
+// minBuckets is how many buckets are kept without looking for full ones.
+const minBuckets = 1024
+
+// maxFill bounds how long an empty bucket takes to fill.
+const maxFill = 100 * 365 * 24 * time.Hour
+
+// checkRate returns what is wrong with the rate limit in l.
+func checkRate(l host.Limits) error {
+	switch {
+	case l.CallRate < 0 || math.IsNaN(l.CallRate) || math.IsInf(l.CallRate, 0):
+		return fmt.Errorf("CallRate is %v, which is not a rate", l.CallRate)
+	case l.CallBurst < 0:
+		return errors.New("CallBurst is negative")
+	case l.CallRate > 0 && max(1, float64(l.CallBurst))/l.CallRate > maxFill.Seconds():
+		return fmt.Errorf("CallBurst %d at a CallRate of %v takes more than a hundred years", l.CallBurst, l.CallRate)
+	}
+	return nil
+}
+
+// newRateLimit makes the limit that a type asks for; nil if it asks for none.
+func newRateLimit(l host.Limits) *rateLimit {
+	if l.CallRate <= 0 {
+		return nil
+	}
+	r := &rateLimit{burst: l.CallBurst, epoch: time.Now(), full: make(map[string]time.Duration), room: minBuckets}
+	if r.burst == 0 {
+		r.burst = int(min(max(math.Ceil(l.CallRate), 1), math.MaxInt32))
+	}
+	r.every = time.Duration(max(float64(time.Second)/l.CallRate, 1))
+	r.burst = min(r.burst, int(maxFill/r.every))
+	return r
+}
+
+// take takes one call out of an actor's bucket, or returns the error for an empty one.
+func (r *rateLimit) take(addr host.Address) error {
+	var buf [128]byte
+	key := appendAddress(buf[:0], addr)
+	now := time.Since(r.epoch)
+	r.mu.Lock()
+	full := max(r.full[string(key)], now)
+	// An empty bucket is full after burst times every.
+	wait := full + r.every - now - r.every*time.Duration(r.burst)
+	if wait > 0 {
+		r.mu.Unlock()
+		return overloaded(int64(r.burst), wait, "actor %s takes %s, and %d at once", formatAddress(addr), r, r.burst)
+	}
+	r.full[string(key)] = full + r.every
+	if len(r.full) > r.room {
+		for k, at := range r.full {
+			if at <= now {
+				delete(r.full, k)
+			}
+		}
+		r.room = max(minBuckets, 2*len(r.full))
+	}
+	r.mu.Unlock()
+	return nil
+}
+
+// String says what the rate is, for people.
+func (r *rateLimit) String() string {
+	return strconv.FormatFloat(float64(time.Second)/float64(r.every), 'g', 4, 64) + " calls per second from outside"
+}
+
+// limited reports that calls of a built-in method from outside count like calls of the actor's own: they bring it work.
+func (b *builtin) limited() bool { return b.name == host.QueueSend || b.name == host.StreamAppend }

@@ -1,0 +1,240 @@
+package supervisor
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// pauses knows which actors operators have paused: what is durable of it, from the start of the node on.
+//
+// A paused actor runs none of its code for others: calls, messages, alarms and turns of tasks are refused with code
+// actor_paused, and whoever delivers something that must not be lost parks it until the actor is resumed or destroyed.
+// What runs no code of the actor goes on: built-in methods, the settlement of messages that it sent, the purge of expired
+// keys. Queries go on too; they change nothing. The turn that runs when an actor is paused is not interrupted.
+type pauses struct {
+	n  atomic.Int64 // how many there are, so that nobody pays for a lookup while there are none
+	mu sync.Mutex
+	m  map[string]*paused // by address key
+}
+
+type paused struct {
+	host.Pause
+	parked []func()
+}
+
+// of returns the pause of the actor with an address key, or nil.
+func (p *pauses) of(key string) *host.Pause {
+	if p.n.Load() == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.get(key)
+}
+
+// at is of for an address.
+func (p *pauses) at(addr host.Address) *host.Pause {
+	if p.n.Load() == 0 {
+		return nil
+	}
+	return p.of(string(appendAddress(nil, addr)))
+}
+
+// get returns a copy of a pause, or nil.
+//
+// REQUIRES: p.mu
+func (p *pauses) get(key string) *host.Pause {
+	x := p.m[key]
+	if x == nil {
+		return nil
+	}
+	c := x.Pause
+	return &c
+}
+
+// refuse returns the error for what a paused actor does not do, or nil if it is not paused.
+func (p *pauses) refuse(addr host.Address) error {
+	x := p.at(addr)
+	if x == nil {
+		return nil
+	}
+	return pausedError(addr, x)
+}
+
+func pausedError(addr host.Address, p *host.Pause) *host.Error {
+	e := host.Errorf(host.ActorPaused, "actor %s is paused", formatAddress(addr))
+	if p.Reason != "" {
+		e = host.Errorf(host.ActorPaused, "actor %s is paused: %s", formatAddress(addr), p.Reason)
+	}
+	return e.With("reason", p.Reason).With("since", p.Since.Format(time.RFC3339Nano)).Retry()
+}
+
+// park keeps f until the actor is resumed or destroyed; false means that it is not paused. f must not block.
+func (p *pauses) park(addr host.Address, f func()) bool {
+	if p.n.Load() == 0 {
+		return false
+	}
+	key := string(appendAddress(nil, addr))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.m[key]
+	if x == nil {
+		return false
+	}
+	x.parked = append(x.parked, f)
+	return true
+}
+
+// set notes that an actor is paused.
+func (p *pauses) set(key string, pause host.Pause) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.m == nil {
+		p.m = make(map[string]*paused)
+	}
+	if x := p.m[key]; x != nil {
+		x.Pause = pause
+		return
+	}
+	p.m[key] = &paused{Pause: pause}
+	p.n.Add(1)
+}
+
+// clear notes that an actor is not paused any more and returns what was parked.
+func (p *pauses) clear(key string) []func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.m[key]
+	if x == nil {
+		return nil
+	}
+	delete(p.m, key)
+	p.n.Add(-1)
+	return x.parked
+}
+
+// unpause lets an actor go on. It does not block.
+func (s *Supervisor) unpause(key string) {
+	if parked := s.pauses.clear(key); len(parked) > 0 {
+		s.task(func() {
+			for _, f := range parked {
+				f()
+			}
+		})
+	}
+}
+
+// loadPauses reads which actors are paused. It runs before anything else does.
+func (s *Supervisor) loadPauses() {
+	var after []byte
+	for {
+		rows, err := s.store.Wakes(after, 0, 1024)
+		if err != nil {
+			s.logger.Error("read which actors are paused", "error", err)
+			return
+		}
+		for _, row := range rows {
+			if row.Kind == keyspace.WakePaused {
+				if err := s.loadPause(row); err != nil {
+					s.logger.Error("read why an actor is paused", "actor_id", row.ID.String(), "error", err)
+				}
+			}
+		}
+		if len(rows) < 1024 {
+			return
+		}
+		after = rows[len(rows)-1].Row
+	}
+}
+
+func (s *Supervisor) loadPause(row engine.Wake) error {
+	ident, _, ok, err := s.store.Identity(row.ID)
+	if err != nil {
+		return err
+	}
+	snap := s.store.Snapshot(row.ID)
+	defer snap.Close()
+	pause, err := readPause(snap)
+	if err != nil {
+		return err
+	}
+	if !ok || pause == nil {
+		return s.store.DropWakes([][]byte{row.Row}) // nothing stands behind it
+	}
+	if ident.Namespace == s.options.Namespace {
+		s.pauses.set(string(appendAddress(nil, host.Address{Type: ident.Type, Key: ident.Key})), *pause)
+	}
+	return nil
+}
+
+// controlRecord is the value of KindControl: an actor has one while it is paused.
+type controlRecord struct {
+	_      struct{} `cbor:",toarray"`
+	Reason string
+	Since  int64 // unix milliseconds
+}
+
+// controlKey is the logical key of what operators have set.
+var controlKey = keyspace.AppendControl(nil)
+
+// readPause reads an actor's pause; nil if it has none.
+func readPause(r engine.Reader) (*host.Pause, error) {
+	e, ok, err := r.Get(controlKey)
+	if err != nil || !ok {
+		return nil, err
+	}
+	var rec controlRecord
+	if err := record.Decode(e.Value, &rec); err != nil {
+		return nil, err
+	}
+	return &host.Pause{Reason: rec.Reason, Since: timeMS(rec.Since).UTC()}, nil
+}
+
+// staysQuiet reports that an actor is not to be woken with its hook for w, because it is paused.
+func (a *activation) staysQuiet(w *work) bool {
+	return w.kind != workDestroy && a.sup.pauses.of(a.key) != nil
+}
+
+// pausable reports that w is not to run while its actor is paused.
+func (w *work) pausable() bool {
+	switch w.kind {
+	case workWake, workSettle, workPin, workRecover, workPurge, workSleep, workDestroy:
+		return false
+	case workCall:
+		return w.builtin == nil || w.builtin.run != nil && !w.builtin.operates
+	case workConnection:
+		return !w.tend.bare && (w.tend.end || w.tend.row != nil) // it may run a hook
+	}
+	return true
+}
+
+// turnedAway answers work that is not to run now, and reports that it did.
+func (a *activation) turnedAway(c *core, w *work) bool {
+	if w.kind == workTask && (c == nil || c.crew.Load() != w.entry.task.crew) {
+		w.fail(w.entry.task.stale())
+		return true
+	}
+	if w.kind == workSleep && c == nil {
+		w.fail(nil) // it sleeps
+		return true
+	}
+	if a.sup.pauses.n.Load() == 0 || !w.pausable() {
+		return false
+	}
+	p := a.sup.pauses.of(a.key)
+	if p == nil {
+		return false
+	}
+	w.paused = true
+	if w.deliver != nil {
+		w.deliver.paused = true
+	}
+	w.fail(pausedError(a.addr, p))
+	return true
+}

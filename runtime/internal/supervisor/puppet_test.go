@@ -1,0 +1,286 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// A puppet is an actor that does what the test tells it to: its methods run closures, which the input names.
+type puppet struct {
+	typ *puppetType
+	s   puppetState
+}
+
+type puppetState struct {
+	N   int
+	Log []string
+}
+
+type (
+	deed   func(p *puppet, t host.Turn) error
+	glance func(s *puppetState, r host.Reader) error
+)
+
+// puppetType makes the behavior of puppets.
+type puppetType struct {
+	name                   string
+	wake, sleep, onDestroy deed
+	alarm                  deed
+	limits                 host.Limits
+	idle                   time.Duration
+	events                 []host.Event
+	queues                 []host.Queue
+}
+
+var (
+	deeds    sync.Map
+	deedName atomic.Int64
+)
+
+// remember gives a closure a name for an input to carry.
+func remember(f any) []byte {
+	name := strconv.FormatInt(deedName.Add(1), 10)
+	deeds.Store(name, f)
+	return []byte(name)
+}
+
+const (
+	puppetDo = iota
+	puppetLook
+)
+
+func (d *puppetType) behavior() *host.Behavior {
+	decode := func(_ uint64, blob []byte) (any, error) {
+		s := new(puppetState)
+		if blob == nil {
+			return s, nil
+		}
+		return s, json.Unmarshal(blob, s)
+	}
+	b := &host.Behavior{
+		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, Events: d.events, Queues: d.queues,
+		Methods: []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
+		Alarms:  []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
+		New:     func() host.Instance { return &puppet{typ: d} },
+		Decode:  decode,
+		Query: func(r host.Reader, _ int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
+			f, ok := deeds.Load(string(input))
+			if !ok {
+				return out, nil
+			}
+			return out, f.(glance)(state.(*puppetState), r)
+		},
+	}
+	return b
+}
+
+func (p *puppet) Load(_ uint64, blob []byte) error {
+	p.s = puppetState{}
+	if blob == nil {
+		return nil
+	}
+	return json.Unmarshal(blob, &p.s)
+}
+
+func (p *puppet) Save(dst []byte) ([]byte, error) {
+	b, err := json.Marshal(&p.s)
+	return append(dst, b...), err
+}
+
+func (p *puppet) Act(t host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
+	f, ok := deeds.Load(string(input))
+	if !ok {
+		return nil, errors.New("no such deed")
+	}
+	return out, f.(deed)(p, t)
+}
+
+func (p *puppet) hook(f deed, t host.Turn) error {
+	if f == nil {
+		return nil
+	}
+	return f(p, t)
+}
+
+func (p *puppet) Alarm(t host.Turn, _ int, _ string, _ []byte) error { return p.hook(p.typ.alarm, t) }
+func (p *puppet) Message(host.Turn, int, *host.Received, []byte) ([]byte, error) {
+	return nil, nil
+}
+func (p *puppet) Schedule(host.Turn, int, *host.Tick, []byte) error              { return nil }
+func (p *puppet) Connect(host.Turn, *host.ConnectionState, []byte) error         { return nil }
+func (p *puppet) Disconnect(host.Turn, *host.ConnectionState, *host.Error) error { return nil }
+func (p *puppet) Subscribe(host.Turn, int, *host.ConnectionState) error          { return nil }
+func (p *puppet) State() any                                                     { return &p.s }
+func (p *puppet) Create(host.Turn) error                                         { return nil }
+func (p *puppet) Wake(t host.Turn) error                                         { return p.hook(p.typ.wake, t) }
+func (p *puppet) Sleep(t host.Turn) error                                        { return p.hook(p.typ.sleep, t) }
+func (p *puppet) Destroy(t host.Turn) error                                      { return p.hook(p.typ.onDestroy, t) }
+
+// A stage is a node of puppets under test.
+type stage struct {
+	*Supervisor
+	t       testing.TB
+	store   *engine.Store
+	disk    *engine.Disk
+	types   []*puppetType
+	options func(*Options)
+}
+
+// newStage starts a node. The types default to one called "p".
+func newStage(t testing.TB, options func(*Options), types ...*puppetType) *stage {
+	t.Helper()
+	if len(types) == 0 {
+		types = []*puppetType{{name: "p"}}
+	}
+	g := &stage{t: t, disk: engine.NewDisk(), types: types, options: options}
+	g.start()
+	t.Cleanup(g.stop)
+	return g
+}
+
+func (g *stage) start() {
+	g.t.Helper()
+	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	o := Options{Store: store, Logger: slog.New(slog.DiscardHandler), IdleTimeout: time.Minute}
+	for _, d := range g.types {
+		o.Behaviors = append(o.Behaviors, d.behavior())
+	}
+	if g.options != nil {
+		g.options(&o)
+	}
+	g.store = store
+	if g.Supervisor, err = New(o); err != nil {
+		g.t.Fatal(err)
+	}
+	g.Start()
+}
+
+func (g *stage) stop() {
+	g.t.Helper()
+	if g.Supervisor == nil {
+		return
+	}
+	if err := g.Close(context.Background()); err != nil {
+		g.t.Error(err)
+	}
+	if err := g.store.Close(); err != nil {
+		g.t.Error(err)
+	}
+	g.Supervisor = nil
+}
+
+// restart stops the node and starts it again on the same data.
+func (g *stage) restart() {
+	g.t.Helper()
+	g.stop()
+	g.start()
+}
+
+func pAddr(key string) host.Address { return host.Address{Type: "p", Key: []string{key}} }
+
+// do runs a closure as a turn.
+func (g *stage) do(key string, f deed) error { return g.doAt(pAddr(key), f) }
+
+func (g *stage) doAt(a host.Address, f deed) error {
+	_, err := g.Call(context.Background(), &host.Request{Address: a, Method: "do", Codec: host.JSON, Input: remember(f)})
+	return err
+}
+
+// must is do for a closure that must succeed.
+func (g *stage) must(key string, f deed) {
+	g.t.Helper()
+	if err := g.do(key, f); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// add is a deed.
+func add(n int) deed {
+	return func(p *puppet, _ host.Turn) error { p.s.N += n; return nil }
+}
+
+// n reads a puppet's number by a query.
+func (g *stage) n(key string) (n int) {
+	g.t.Helper()
+	_, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: "look", Codec: host.JSON,
+		Input: remember(glance(func(s *puppetState, _ host.Reader) error { n = s.N; return nil }))})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}
+
+func (g *stage) status(key string) host.Status {
+	g.t.Helper()
+	st, err := g.Lookup(context.Background(), pAddr(key))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return st
+}
+
+// verb calls a built-in method of an actor.
+func (g *stage) verb(key, name string, in, out any) error {
+	g.t.Helper()
+	var input []byte
+	if in != nil {
+		var err error
+		if input, err = json.Marshal(in); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Input: input})
+	if err == nil && out != nil {
+		if err := json.Unmarshal(reply.Output, out); err != nil {
+			g.t.Fatalf("%s answered %q: %v", name, reply.Output, err)
+		}
+	}
+	return err
+}
+
+// mustVerb is verb for a call that must succeed.
+func (g *stage) mustVerb(key, name string, in, out any) {
+	g.t.Helper()
+	if err := g.verb(key, name, in, out); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *stage) whyOf(key string) (x host.Explanation) {
+	g.t.Helper()
+	g.mustVerb(key, host.ActorWhy, nil, &x)
+	return x
+}
+
+func wantCode(t testing.TB, err error, code host.Code) *host.Error {
+	t.Helper()
+	var e *host.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("the error is %v, not of code %q", err, code)
+	}
+	return e
+}
+
+// crash cuts the power and starts the node on what is left.
+func (g *stage) crash() {
+	g.t.Helper()
+	g.Halt()
+	left := g.disk.Crash(1, 0)
+	g.Kill()
+	g.store.Close()
+	g.disk = left
+	g.start()
+}

@@ -1,0 +1,383 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/queue"
+)
+
+// maxWait bounds how long a call may wait for something to appear.
+const maxWait = time.Minute
+
+// waiting makes a builtin wait for a topic that depends on its input.
+func waiting[In any](b *builtin, wait func(*In) (topic string, ms int64), empty func(codec host.Codec, out []byte) bool) *builtin {
+	b.wait = func(req *host.Request) (string, time.Duration, error) {
+		var in In
+		if err := decodeInput(b.name, req.Codec, req.Input, &in); err != nil {
+			return "", 0, err
+		}
+		topic, ms := wait(&in)
+		if ms < 0 || ms > maxWait.Milliseconds() {
+			return "", 0, host.Errorf(host.InvalidArgument, "wait_ms is %d; it is 0 to %d", ms, maxWait.Milliseconds())
+		}
+		return topic, time.Duration(ms) * time.Millisecond, nil
+	}
+	b.empty = func(req *host.Request, out []byte) bool { return empty(req.Codec, out) }
+	return b
+}
+
+// decoded reads an output that a builtin made.
+func decoded[Out any](codec host.Codec, out []byte) (v Out) {
+	if codec == host.JSON {
+		json.Unmarshal(out, &v)
+	} else {
+		inputDecoding.Unmarshal(out, &v)
+	}
+	return v
+}
+
+func queueBuiltins() []*builtin {
+	held := waiting(ask(host.QueueHeld, queueHeld),
+		func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS }, nil)
+	held.empty = func(req *host.Request, out []byte) bool {
+		var in host.QueueHeldInput
+		err := decodeInput(host.QueueHeld, req.Codec, req.Input, &in)
+		return err == nil && len(decoded[host.QueueHeldOutput](req.Codec, out).Held) == len(in.Receipts)
+	}
+	return []*builtin{
+		act(host.QueueSend, queueSend),
+		waiting(act(host.QueueReceive, queueReceive),
+			func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
+			func(codec host.Codec, out []byte) bool {
+				return len(decoded[host.QueueReceiveOutput](codec, out).Messages) == 0
+			}),
+		act(host.QueueAck, queueAck),
+		act(host.QueueNack, queueNack),
+		act(host.QueueExtend, queueExtend),
+		held,
+		waiting(ask(host.QueueResult, queueResult),
+			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
+			func(codec host.Codec, out []byte) bool { return !decoded[host.QueueResultOutput](codec, out).Done }),
+		ask(host.QueueStatsMethod, queueStats),
+		ask(host.QueuePeek, queuePeek),
+		ask(host.QueueDeadList, queueDeadList),
+		counting(host.QueueDelete, "delete", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) { return s.Delete(in.Queue, in.IDs) }),
+		counting(host.QueuePurge, "purge", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Purge(in.Queue) }),
+		counting(host.QueueSkip, "skip", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Skip(in.Queue) }),
+		counting(host.QueueDeadRequeue, "requeue", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
+			if err := selects(in); err != nil {
+				return 0, err
+			}
+			return s.RequeueDead(in.Queue, in.IDs, in.All)
+		}),
+		counting(host.QueueDeadDelete, "delete_dead", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
+			if err := selects(in); err != nil {
+				return 0, err
+			}
+			return s.DeleteDead(in.Queue, in.IDs, in.All)
+		}),
+	}
+}
+
+// selects checks that messages are selected in one way.
+func selects(in *host.QueueSelectInput) error {
+	if in.All == (len(in.IDs) > 0) {
+		return host.Errorf(host.InvalidArgument, "give either ids or all")
+	}
+	return nil
+}
+
+// counting makes a builtin that changes messages of a queue that exists and counts them.
+func counting[In any](name, op string, f func(*queue.Set, *In) (int64, error)) *builtin {
+	b := act(name, func(c *core, h *turn, _ host.Codec, in *In) (host.CountOutput, error) {
+		n, err := f(h.queueSet(), in)
+		if n > 0 && err == nil {
+			h.wrote = true
+			h.queueChange(op, queueName(in), func(m map[string]any) { m["count"] = n })
+		}
+		return host.CountOutput{Count: n}, err
+	})
+	b.existing = true
+	return b
+}
+
+func queueName(in any) string {
+	switch in := in.(type) {
+	case *host.QueueInput:
+		return in.Queue
+	case *host.QueueSelectInput:
+		return in.Queue
+	}
+	return ""
+}
+
+func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error) {
+	i, _, err := c.a.typ.queueOf(in.Queue)
+	if err != nil {
+		return host.QueueSendOutput{}, err
+	}
+	messages := make([]host.Enqueue, len(in.Messages))
+	for n := range in.Messages {
+		m := &in.Messages[n]
+		e := host.Enqueue{
+			Delay: millis(m.DelayMS), Priority: m.Priority, DedupID: m.DedupID, TTL: millis(m.TTLMS), WantReply: m.WantReply,
+		}
+		if e.Body, err = c.a.typ.convert(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
+			return host.QueueSendOutput{}, within(n, err)
+		}
+		if e.KeysIfUndelivered, err = packKeys(m.KeysIfUndelivered); err != nil {
+			return host.QueueSendOutput{}, within(n, err)
+		}
+		if m.BackoffMS != nil {
+			e.Backoff = make([]time.Duration, len(m.BackoffMS))
+			for k, ms := range m.BackoffMS {
+				e.Backoff[k] = millis(ms)
+			}
+		}
+		messages[n] = e
+	}
+	sent, err := h.enqueue(in.Queue, messages)
+	return host.QueueSendOutput{Messages: sent}, err
+}
+
+// within names the message of a batch that an error is about.
+func within(n int, err error) error {
+	e, ok := errors.AsType[*host.Error](err)
+	if !ok {
+		return err
+	}
+	c := *e
+	c.Message = "messages[" + strconv.Itoa(n) + "]: " + e.Message
+	return &c
+}
+
+// millis makes a span of milliseconds, at the bounds of what a span can hold.
+func millis(ms int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
+}
+
+// workers checks that a queue is one that workers receive from.
+func (t *actorType) workers(name string) (int, error) {
+	i, q, err := t.queueOf(name)
+	if err == nil && q.Handler != "" {
+		err = host.Errorf(host.FailedPrecondition, "the messages of queue %q are handled by the actor itself", name).With("queue", name)
+	}
+	return i, err
+}
+
+func queueReceive(c *core, h *turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
+	out.Messages = []host.ReceivedMessage{}
+	i, err := c.a.typ.workers(in.Queue)
+	if err != nil {
+		return out, err
+	}
+	limit := in.Limit
+	if limit == 0 {
+		limit = 1
+	}
+	received, err := h.queueSet().Receive(in.Queue, limit, millis(in.LockMS))
+	if err != nil {
+		return out, err
+	}
+	for _, m := range received {
+		h.wrote = true
+		r := host.ReceivedMessage{
+			ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent.UTC(), DedupID: m.DedupID,
+			WantReply: m.WantReply, Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
+		}
+		if r.Body, err = c.a.typ.present(host.QueueBody, i, m.Body, codec); err != nil {
+			return out, err
+		}
+		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
+		out.Messages = append(out.Messages, r)
+	}
+	if len(received) > 0 {
+		h.queueChange("receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
+	}
+	return out, nil
+}
+
+func queueAck(c *core, h *turn, codec host.Codec, in *host.QueueAckInput) (host.QueueSettleOutput, error) {
+	i, err := c.a.typ.workers(in.Queue)
+	if err != nil {
+		return host.QueueSettleOutput{}, err
+	}
+	var reply []byte
+	if len(in.Reply) > 0 {
+		if reply, err = c.a.typ.convert(host.QueueReplyValue, i, codec, in.Reply, host.CBOR, "reply"); err != nil {
+			return host.QueueSettleOutput{}, err
+		}
+	}
+	settled, lost, err := h.queueSet().Ack(in.Queue, in.Receipts, reply)
+	return h.settled("ack", in.Queue, settled, lost, err)
+}
+
+func queueNack(c *core, h *turn, _ host.Codec, in *host.QueueNackInput) (host.QueueSettleOutput, error) {
+	if _, err := c.a.typ.workers(in.Queue); err != nil {
+		return host.QueueSettleOutput{}, err
+	}
+	var delay *time.Duration
+	if in.DelayMS != nil {
+		d := millis(*in.DelayMS)
+		delay = &d
+	}
+	settled, lost, err := h.queueSet().Nack(in.Queue, in.Receipts, delay, in.Error, in.Dead)
+	if err == nil {
+		c.a.sup.metrics.queueFailures.Add(float64(settled))
+	}
+	return h.settled("nack", in.Queue, settled, lost, err)
+}
+
+// settled notes that messages of a queue were settled.
+func (t *turn) settled(op, name string, n int, lost []string, err error) (host.QueueSettleOutput, error) {
+	if n > 0 && err == nil {
+		t.wrote = true
+		t.queueChange(op, name, func(d map[string]any) { d["count"] = n })
+	}
+	return host.QueueSettleOutput{Settled: n, Lost: lost}, err
+}
+
+func queueExtend(c *core, h *turn, _ host.Codec, in *host.QueueExtendInput) (host.QueueExtendOutput, error) {
+	if _, err := c.a.typ.workers(in.Queue); err != nil {
+		return host.QueueExtendOutput{}, err
+	}
+	until, lost, err := h.queueSet().Extend(in.Queue, in.Receipts, millis(in.LockMS))
+	h.wrote = h.wrote || len(lost) < len(in.Receipts)
+	return host.QueueExtendOutput{LockedUntil: until.UTC(), Lost: lost}, err
+}
+
+func queueHeld(r *reader, _ host.Codec, in *host.QueueHeldInput) (host.QueueHeldOutput, error) {
+	if _, err := r.a.typ.workers(in.Queue); err != nil {
+		return host.QueueHeldOutput{}, err
+	}
+	rows, done, err := r.rows()
+	if err != nil {
+		return host.QueueHeldOutput{}, err
+	}
+	defer done()
+	held, err := queue.Held(rows, in.Queue, in.Receipts)
+	if held == nil {
+		held = []string{}
+	}
+	return host.QueueHeldOutput{Held: held}, err
+}
+
+func queueResult(r *reader, codec host.Codec, in *host.QueueResultInput) (out host.QueueResultOutput, err error) {
+	i, _, err := r.a.typ.queueOf(in.Queue)
+	if err != nil {
+		return out, err
+	}
+	rows, done, err := r.rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	res, known, err := queue.ResultOf(rows, in.Queue, in.ID, time.Now())
+	switch {
+	case err != nil:
+		return out, err
+	case !known:
+		return out, host.Errorf(host.NotFound, "no reply to message %d is kept or will come", in.ID)
+	}
+	out.Done, out.Error = res.Done, res.Err
+	if res.Done && res.Err == nil && len(res.Reply) > 0 {
+		out.Reply, err = r.a.typ.present(host.QueueReplyValue, i, res.Reply, codec)
+	}
+	return out, err
+}
+
+func queueStats(r *reader, _ host.Codec, in *host.QueueStatsInput) (out host.QueueStatsOutput, err error) {
+	rows, done, err := r.rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	if in.Queue != "" {
+		if _, _, err := r.a.typ.queueOf(in.Queue); err != nil {
+			return out, err
+		}
+		s, err := queue.Stats(rows, in.Queue)
+		return host.QueueStatsOutput{Queues: []host.QueueStats{s}}, err
+	}
+	if out.Queues, err = queue.AllStats(rows); out.Queues == nil {
+		out.Queues = []host.QueueStats{}
+	}
+	return out, err
+}
+
+func queuePeek(r *reader, codec host.Codec, in *host.QueueListInput) (host.QueueListOutput, error) {
+	return r.listMessages(codec, in, queue.Peek)
+}
+
+func queueDeadList(r *reader, codec host.Codec, in *host.QueueListInput) (host.QueueListOutput, error) {
+	return r.listMessages(codec, in, queue.DeadList)
+}
+
+// replyTopic is what those wait for who want to know what came of a message.
+func replyTopic(id uint64) string { return "reply/" + strconv.FormatUint(id, 10) }
+
+// listMessages answers queue.peek and queue.dead.list.
+func (r *reader) listMessages(codec host.Codec, in *host.QueueListInput,
+	list func(engine.Reader, *host.QueueListInput) ([]host.ListedMessage, bool, error),
+) (out host.QueueListOutput, err error) {
+	i, _, err := r.a.typ.queueOf(in.Queue)
+	if err != nil {
+		return out, err
+	}
+	switch {
+	case in.Limit < 0 || in.Limit > host.MaxQueueBatch:
+		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d", in.Limit, host.MaxQueueBatch)
+	case len(in.IDs) > host.MaxQueueBatch:
+		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+	}
+	rows, done, err := r.rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	if out.Messages, out.More, err = list(rows, in); err != nil {
+		return out, err
+	}
+	for n := range out.Messages {
+		m := &out.Messages[n]
+		if m.Body, err = r.a.typ.present(host.QueueBody, i, m.Body, codec); err != nil {
+			return out, err
+		}
+	}
+	if out.Messages == nil {
+		out.Messages = []host.ListedMessage{}
+	}
+	return out, nil
+}
+
+// packKey packs a key whose parts came as JSON or CBOR.
+func packKey(parts []any) ([]byte, error) {
+	t := make(tuple.Tuple, len(parts))
+	for i, p := range parts {
+		if n, ok := p.(json.Number); ok {
+			if v, err := n.Int64(); err == nil {
+				t[i] = v
+			} else if v, err := n.Float64(); err == nil {
+				t[i] = v
+			} else {
+				return nil, errors.New("part " + strconv.Itoa(i+1) + " is a number that does not fit")
+			}
+			continue
+		}
+		switch p.(type) {
+		case string, bool, int64, uint64, float64, []byte:
+			t[i] = p
+		default:
+			return nil, errors.New("part " + strconv.Itoa(i+1) + " is neither a string nor a number nor a boolean")
+		}
+	}
+	return t.Pack()
+}

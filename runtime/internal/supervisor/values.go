@@ -1,0 +1,61 @@
+package supervisor
+
+import "github.com/cairn-run/cairn/actor/host"
+
+// The names and values of applications: what a name that comes with a request belongs to, and how a value gets from the
+// encoding of a request to CBOR, in which it is stored, and back.
+
+// named returns the index of the contract that a name belongs to: the one that declares it, else that for names which
+// nobody declares; -1 if there is none, or the name is not well formed.
+func named(n int, declared func(i int) string, name string) int {
+	if !validName(name) {
+		return -1
+	}
+	at := -1
+	for i := range n {
+		switch declared(i) {
+		case name:
+			return i
+		case host.AnyName:
+			at = i
+		}
+	}
+	return at
+}
+
+// validName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then
+// letters, digits, "-" and "_".
+func validName(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '-' || c == '_'):
+		default:
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
+}
+
+// convert converts a value of the application between encodings, which checks it. field names it in errors.
+func (t *actorType) convert(kind host.ValueKind, index int, from host.Codec, value []byte, to host.Codec, field string) ([]byte, error) {
+	if t.Convert == nil {
+		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type)
+	}
+	out, err := t.Convert(kind, index, from, value, to, nil)
+	if err != nil {
+		if e, ok := err.(*host.Error); ok {
+			return nil, e
+		}
+		return nil, host.Errorf(host.InvalidArgument, "%s: %v", field, err)
+	}
+	return out, nil
+}
+
+// present returns a stored value in the encoding of a request.
+func (t *actorType) present(kind host.ValueKind, index int, value []byte, codec host.Codec) (host.Raw, error) {
+	if codec == host.CBOR {
+		return value, nil
+	}
+	return t.convert(kind, index, host.CBOR, value, codec, "value")
+}

@@ -1,0 +1,296 @@
+package supervisor
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// explained checks an explanation: which answer, what the text says, the remedy, and the details that it must have.
+func explained(t *testing.T, x host.Explanation, why host.Why, text, remedy string, details ...string) {
+	t.Helper()
+	if x.Why != why || !strings.Contains(x.Text, text) || x.Remedy != remedy {
+		t.Errorf("it waits for %q (%s; remedy %q), and not for %q (%s; remedy %q)", x.Why, x.Text, x.Remedy, why, text, remedy)
+	}
+	if !strings.HasSuffix(x.Text, ".") {
+		t.Errorf("%q is no sentence", x.Text)
+	}
+	for i := 0; i < len(details); i += 2 {
+		if got := x.Details[details[i]]; got != details[i+1] {
+			t.Errorf("detail %s is %q, not %q", details[i], got, details[i+1])
+		}
+	}
+	if x.Status.Type == "" || x.Status.State == "" {
+		t.Error("it has no status")
+	}
+}
+
+func TestWhyAnswersForAnActorThatSleepsWithoutWakingIt(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		x := g.whyOf("a")
+		explained(t, x, host.WhyCalls, "until somebody calls it", "")
+		if x.Status.State != host.Asleep || g.status("a").State != host.Asleep {
+			t.Error("it was woken")
+		}
+	})
+}
+
+func TestWhyOfAFailedActor(t *testing.T) {
+	broken := false
+	d := &puppetType{name: "p", wake: func(*puppet, host.Turn) error {
+		if broken {
+			return errors.New("no such table")
+		}
+		return nil
+	}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		broken = true
+		g.restart()
+		g.do("a", add(1))
+		g.mustVerb("a", host.ActorPause, nil, nil) // failed comes first
+		x := g.whyOf("a")
+		explained(t, x, host.WhyFailed, "no such table", "retry", "attempts", "1")
+		if x.Since == nil || x.Until == nil || !x.Until.After(time.Now()) {
+			t.Errorf("%v to %v", x.Since, x.Until)
+		}
+	})
+}
+
+func TestWhyOfAPausedActor(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", rings("", time.Hour))
+		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: "bad data."}, nil)
+		time.Sleep(time.Second)
+		x := g.whyOf("a")
+		explained(t, x, host.WhyPaused, "paused by an operator: bad data.", "resume", "reason", "bad data.")
+		if x.Since == nil || time.Since(*x.Since) != time.Second {
+			t.Errorf("since %v", x.Since)
+		}
+	})
+}
+
+func TestWhyFollowsCallsToTheEndOfTheChain(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		hold, done := make(chan struct{}), make(chan error, 1)
+		calls := func(key string, f deed) deed {
+			return func(_ *puppet, h host.Turn) error {
+				_, err := h.Call(h, &host.Request{Address: pAddr(key), Method: "do", Input: remember(f)})
+				return err
+			}
+		}
+		go func() {
+			done <- g.do("a", calls("b", calls("c", func(*puppet, host.Turn) error { <-hold; return nil })))
+		}()
+		time.Sleep(3 * time.Second)
+		x := g.whyOf("a")
+		explained(t, x, host.WhyCall, "waits for p/b, which waits for p/c. Of p/c: ", "", "chain", "p/a -> p/b -> p/c", "target", "p/b",
+			"end", "p/c", "handler", "puppet.do", "running_for_ms", "3000")
+		if x.Since == nil || time.Since(*x.Since) != 3*time.Second || x.Until == nil {
+			t.Errorf("%v to %v", x.Since, x.Until)
+		}
+		explained(t, g.whyOf("b"), host.WhyCall, "waits for p/c", "", "chain", "p/b -> p/c")
+		close(hold)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		explained(t, g.whyOf("a"), host.WhyCalls, "", "")
+	})
+}
+
+func TestWhyOfAHandlerThatRuns(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		hold, done := make(chan struct{}), make(chan error, 3)
+		for range 3 {
+			go func() { done <- g.do("a", func(*puppet, host.Turn) error { <-hold; return nil }) }()
+		}
+		time.Sleep(2 * time.Second) // the turn that creates it is a turn like any other
+		explained(t, g.whyOf("a"), host.WhyTurn, "handler puppet.do has been running for 2s; 2 more calls wait", "",
+			"handler", "puppet.do", "running_for_ms", "2000")
+		close(hold)
+		for range 3 {
+			<-done
+		}
+	})
+}
+
+func TestWhyOfACommitThatWaitsForTheDisk(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		hold := make(chan struct{})
+		g.disk.Fail(func(op, path string) error {
+			if strings.Contains(op, "sync") || strings.Contains(op, "Sync") {
+				<-hold
+			}
+			return nil
+		})
+		done := make(chan error, 1)
+		go func() { done <- g.do("a", add(1)) }()
+		synctest.Wait()
+		explained(t, g.whyOf("a"), host.WhyDisk, "1 commit of it", "", "commits", "1")
+		close(hold)
+		g.disk.Fail(nil)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWhyOfAStoreThatTakesNoWrites(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.disk.SetFree(1)
+		time.Sleep(time.Minute)
+		wantCode(t, g.do("a", add(1)), host.Unavailable)
+		explained(t, g.whyOf("a"), host.WhyUnwritable, "disk is nearly full", "")
+	})
+}
+
+func TestWhyOfAPublisherThatIsBehind(t *testing.T) {
+	var log changeLog
+	types := []*puppetType{{name: "p", events: []host.Event{{Name: "billed", Durable: true}}}, {name: "q"}}
+	bubble(t, func(o *Options) { o.Changes = &log }, types, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		q := host.Address{Type: "q", Key: []string{"a"}}
+		if err := g.doAt(q, add(1)); err != nil {
+			t.Fatal(err)
+		}
+		explained(t, g.whyOf("a"), host.WhyCalls, "", "")
+		log.refuse.Store(host.Errorf(host.Overloaded, "the outbox is full").Retry())
+		explained(t, g.whyOf("a"), host.WhyPublisher, "the outbox is full", "", "reason", "the outbox is full")
+	})
+}
+
+func TestWhyOfAnActorAboutToRun(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		// A call that stands in the mailbox while no turn runs: the actor is being loaded, or about to be.
+		a := g.find(pAddr("a"))
+		a.waiting.Add(2)
+		explained(t, g.whyOf("a"), host.WhyMailbox, "2 calls wait", "", "calls", "2")
+		a.waiting.Add(-2)
+	})
+}
+
+func TestWhyOfAnActorWithTasks(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		for _, name := range []string{"import", "index"} {
+			g.must("a", goes(name, func(task host.Task) error { <-task.Done(); time.Sleep(2 * time.Second); return nil }))
+			time.Sleep(time.Second)
+		}
+		x := g.whyOf("a")
+		explained(t, x, host.WhyTasks, "2 tasks run beside it: import, index", "", "tasks", "import,index")
+		if x.Since == nil || time.Since(*x.Since) != 2*time.Second {
+			t.Errorf("since %v", x.Since)
+		}
+		done := make(chan error, 1)
+		go func() { done <- g.verb("a", host.ActorSleep, nil, nil) }()
+		time.Sleep(time.Second)
+		explained(t, g.whyOf("a"), host.WhyTasks, "goes to sleep when 2 tasks have returned: import, index", "")
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWhyOfMessagesThatAreNotHandled(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("b", add(1))
+		g.must("a", func(p *puppet, h host.Turn) error {
+			return sends("b", 3, func(*puppet, host.Turn) error { return host.Errorf(host.FailedPrecondition, "no seat is left") })(p, h)
+		})
+		time.Sleep(10 * time.Second)
+		x := g.whyOf("a")
+		explained(t, x, host.WhySends, "3 messages wait for p/b", "skip", "target", "p/b", "messages", "3", "error", "no seat is left",
+			"code", "failed_precondition")
+		if !strings.Contains(x.Text, "no seat is left") || x.Until == nil || x.Details["next_attempt"] == "" || x.Details["attempts"] == "0" {
+			t.Errorf("%+v", x)
+		}
+		g.mustVerb("b", host.ActorPause, nil, nil)
+		time.Sleep(2 * time.Minute)
+		explained(t, g.whyOf("a"), host.WhySends, "3 messages wait for p/b, which is paused", "skip", "target", "p/b")
+		for range 3 {
+			g.mustVerb("a", host.SendSkip, host.SendSkipInput{Type: "p", Key: []string{"b"}}, nil)
+		}
+		explained(t, g.whyOf("a"), host.WhyCalls, "", "")
+		// While it is being handled, and by an actor that is not in memory yet.
+		hold := make(chan struct{})
+		g.mustVerb("b", host.ActorResume, nil, nil)
+		g.must("a", sends("b", 1, func(*puppet, host.Turn) error { <-hold; return nil }))
+		synctest.Wait()
+		explained(t, g.whyOf("a"), host.WhySends, "1 message is with p/b", "", "messages", "1")
+		close(hold)
+	})
+}
+
+// withQueues makes a node whose actors have the counts that a test sets.
+func withQueues(t *testing.T, f func(t *testing.T, g *stage, set func(...host.QueueStats))) {
+	t.Helper()
+	d := &puppetType{name: "p", queues: []host.Queue{{Name: "jobs", Handler: "puppet.job"}, {Name: "mail"}, {Name: host.AnyName, Handler: "puppet.any"}}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		var stats []host.QueueStats
+		g.stored.queues = func(engine.Reader) ([]host.QueueStats, error) { return stats, nil }
+		g.must("a", add(1))
+		f(t, g, func(s ...host.QueueStats) { stats = s })
+	})
+}
+
+func TestWhyOfMessagesInQueues(t *testing.T) {
+	withQueues(t, func(t *testing.T, g *stage, set func(...host.QueueStats)) {
+		old, soon := time.Now().Add(-time.Minute).UTC(), time.Now().Add(time.Minute).UTC()
+		set(host.QueueStats{Queue: "mail", Pending: 2, Oldest: &old}, host.QueueStats{Queue: "jobs", Pending: 1, Oldest: &old})
+		x := g.whyOf("a")
+		explained(t, x, host.WhyQueue, "1 message waits in its queue jobs", "skip", "queue", "jobs", "pending", "1")
+		if x.Since == nil || !x.Since.Equal(old) {
+			t.Errorf("since %v", x.Since)
+		}
+		set(host.QueueStats{Queue: "dynamic", Pending: 3})
+		explained(t, g.whyOf("a"), host.WhyQueue, "3 messages wait in its queue dynamic", "skip", "queue", "dynamic")
+		set(host.QueueStats{Queue: "mail", Pending: 2, Processing: 1, Oldest: &old})
+		explained(t, g.whyOf("a"), host.WhyWorkers, "2 messages are in its queue mail that no worker", "skip", "queue", "mail")
+		set(host.QueueStats{Queue: "mail", Processing: 1, NextDue: &soon})
+		x = g.whyOf("a")
+		explained(t, x, host.WhyLocked, "hold 1 message of its queue mail", "", "queue", "mail", "processing", "1")
+		if x.Until == nil || !x.Until.Equal(soon) {
+			t.Errorf("until %v", x.Until)
+		}
+		set(host.QueueStats{Queue: "jobs", Delayed: 1, NextDue: &soon})
+		explained(t, g.whyOf("a"), host.WhyAlarm, "a delayed message of queue jobs", "", "queue", "jobs")
+		g.stored.queues = func(engine.Reader) ([]host.QueueStats, error) { return nil, io.ErrUnexpectedEOF }
+		wantCode(t, g.verb("a", host.ActorWhy, nil, nil), host.Internal)
+	})
+}
+
+func TestWhyOfTheNextAppointment(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", rings("later", 2*time.Hour))
+		g.must("a", rings("sooner", time.Hour))
+		x := g.whyOf("a")
+		explained(t, x, host.WhyAlarm, `alarm ring "sooner"`, "", "alarm", "ring")
+		if x.Until == nil || time.Until(*x.Until) != time.Hour {
+			t.Errorf("until %v", x.Until)
+		}
+		next := time.Now().Add(time.Minute)
+		g.stored.schedules = func(engine.Reader) ([]host.Schedule, error) {
+			return []host.Schedule{{Name: "done"}, {Name: "nightly", Next: &next}}, nil
+		}
+		explained(t, g.whyOf("a"), host.WhyAlarm, "schedule nightly", "", "schedule", "nightly")
+	})
+}
+
+func TestWhyOfConnectedClients(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		q := inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}
+		q.status.Connections = 2
+		explained(t, q.explain(), host.WhyConnections, "2 clients are connected", "", "connections", "2")
+	})
+}
