@@ -204,7 +204,7 @@ const (
 	WakeExpiry      WakeKind = 3 // keys of the actor that expire
 	WakeQueue       WakeKind = 4 // a queue, by name, whose next delayed or locked message is due; at 0: messages for the actor's own handlers
 	WakeSchedule    WakeKind = 5 // a schedule of the actor, named by name and instance
-	WakeConnections WakeKind = 6 // connections that were lost and did not come back; at 0: connections that a restart ends
+	WakeConnections WakeKind = 6 // a connection, by name, that was lost and has not come back; at 0: connections that a restart loses
 	WakePaused      WakeKind = 7 // at 0 only: the actor is paused
 )
 

@@ -163,7 +163,8 @@ type Instance interface {
 	// Connect runs the connect hook, which may refuse. params is JSON; c.State and c.Params are what will be stored, and the
 	// hook may set them.
 	Connect(t Turn, c *ConnectionState, params []byte) error
-	// Disconnect runs the disconnect hook; the connection is not listed any more. cause is nil if the client ended it.
+	// Disconnect runs the disconnect hook; the connection is not listed any more. cause is nil if the client ended it. It does
+	// not run for connections that end because the actor is destroyed: Destroy does.
 	Disconnect(t Turn, c *ConnectionState, cause *Error) error
 	// Subscribe asks the hook of an event whether a connection may be subscribed.
 	Subscribe(t Turn, event int, c *ConnectionState) error

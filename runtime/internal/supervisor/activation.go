@@ -369,7 +369,7 @@ func (a *activation) quick(w *work) bool {
 		return !w.entry.instance
 	case workCall:
 		if w.builtin != nil {
-			return w.builtin.run == nil
+			return w.builtin.run == nil || w.builtin.pace != nil && fast(w.builtin.pace)
 		}
 		if w.method < 0 {
 			return false
@@ -385,6 +385,12 @@ func (a *activation) quick(w *work) bool {
 		return p > 0 && p*int64(len(w.deliver.messages)) < int64(quickTurn)
 	}
 	return false
+}
+
+// fast reports whether what has run at this pace may share a commit.
+func fast(pace *atomic.Int64) bool {
+	p := pace.Load()
+	return p > 0 && p < int64(quickTurn)
 }
 
 // resume lets a goroutine run an activation that was abandoned, if something waits, and lets it leave otherwise.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -25,6 +26,8 @@ type builtin struct {
 	act func(c *core, h *turn, w *work) ([]byte, error)
 	// run runs the turns that it needs by itself, because it calls the instance.
 	run func(c *core, w *work) ([]byte, error)
+	// pace is a moving average of the time that run takes, like actorType.pace; nil if that is not known.
+	pace *atomic.Int64
 	// operates: it runs though the actor is paused.
 	operates bool
 	// query runs like a query, on a committed version.

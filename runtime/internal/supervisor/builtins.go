@@ -21,7 +21,7 @@ func (s *Supervisor) Methods(b *host.Behavior) []host.Method {
 	methods := slices.Clone(b.Methods)
 	for _, name := range slices.Sorted(maps.Keys(s.builtins)) {
 		kind := host.Query
-		if s.builtins[name].act != nil {
+		if b := s.builtins[name]; b.act != nil || b.run != nil {
 			kind = host.Action
 		}
 		methods = append(methods, host.Method{Name: name, Kind: kind})

@@ -136,7 +136,9 @@ func (l *liveConnection) Unsubscribe(ctx context.Context, events ...string) erro
 
 // update runs a turn that changes the subscriptions, and finish with its result, before that is told. The result reaches
 // finish even if the caller has gone.
-func (l *liveConnection) update(ctx context.Context, name string, names []string, run func(*core, *work) error, finish func(error)) error {
+func (l *liveConnection) update(
+	ctx context.Context, name string, names []string, run func(*core, *work) error, finish func(error),
+) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -146,7 +148,7 @@ func (l *liveConnection) update(ctx context.Context, name string, names []string
 	if err := l.s.outside(ctx); err != nil {
 		return err
 	}
-	b := &builtin{name: name, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
+	b := &builtin{name: name, pace: &l.t.joinPace, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
 	done := make(chan error, 1)
 	w := &work{
 		kind: workCall, method: -1, ctx: ctx, builtin: b, existing: true, connection: l.id,

@@ -17,7 +17,8 @@ func crowd(n int) (*hub, []*liveConnection) {
 	all := make([]*liveConnection, n)
 	for i := range all {
 		l := &liveConnection{
-			key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1), subscriptions: map[string]uint64{"said": 0, "kept": 0},
+			key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1),
+			subscriptions: map[string]uint64{"said": 0, "kept": 0},
 		}
 		h.join(l)
 		h.promote(l)
@@ -85,5 +86,29 @@ func BenchmarkBroadcast(b *testing.B) {
 			b.Fatal(err)
 		}
 		<-round
+	}
+}
+
+// BenchmarkReconnect measures how fast 1,000 clients that were lost come back at once, hook and all.
+func BenchmarkReconnect(b *testing.B) {
+	rs := &rooms{
+		connect:    func(host.Turn, *room, *host.ConnectionState, []byte) error { return nil },
+		disconnect: func(host.Turn, *room, *host.ConnectionState, *host.Error) error { return nil },
+	}
+	h := newHotel(b, rs, host.Limits{})
+	tokens := make([]string, 1000)
+	for i := range tokens {
+		tokens[i] = h.connect(host.ConnectRequest{Events: []string{"said"}}).Welcome().Token
+	}
+	for b.Loop() {
+		var clients sync.WaitGroup
+		for _, token := range tokens {
+			clients.Go(func() {
+				if l, err := h.s.Connect(b.Context(), roomA, host.ConnectRequest{Token: token}); err != nil || !l.Welcome().Resumed {
+					b.Errorf("%v", err)
+				}
+			})
+		}
+		clients.Wait()
 	}
 }

@@ -20,6 +20,8 @@ type tending struct {
 	sweep bool
 	// bare leaves out the disconnect hook, which has failed.
 	bare bool
+	// once leaves it to whoever posted it to try again.
+	once bool
 	// A sweep goes on after a connection. next is where, if the turn is kept and more is set.
 	after, next string
 	more        bool
@@ -37,11 +39,11 @@ const sweepPage = 256
 
 // quick reports whether the turns before it can wait for it.
 func (d *tending) quick(t *actorType) bool {
-	return d.bare || t.Behavior.Connections.Disconnect == "" || !d.end && d.row == nil
+	return d.bare || t.Behavior.Connections.Disconnect == "" || !d.end && d.row == nil || fast(&t.leavePace)
 }
 
-// tend posts d, and calls done, if it is not nil, when it is durable, or with the error if the node stops before. A row is
-// tried once: it stands, and the clock tries it again. It does not block.
+// tend posts d, and tries it again until it is durable, then calls done, if that is not nil; with the error if the node
+// stops before, or d is to be tried once. It does not block.
 func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func(error)) {
 	w := &work{kind: workConnection, method: -1, existing: true, tend: d, finish: func(w *work) {
 		err := w.err
@@ -60,8 +62,9 @@ func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func
 			// The hook crashed or did not return; the connection ends all the same.
 			d.bare = true
 			s.tend(t, addr, d, done)
-		case d.row != nil:
+		case d.once:
 			done(err)
+		case code == host.ActorPaused && s.pauses.park(addr, func() { s.tend(t, addr, d, done) }):
 		default:
 			d.attempts++
 			s.later(backoff(d.attempts, tendRetryMin, tendRetryMax), func() { s.tend(t, addr, d, done) })
@@ -100,7 +103,14 @@ func (s *Supervisor) recoverConnections(row engine.Wake, done func()) {
 	case t == nil:
 		s.logger.Warn("connections wait for an actor type that this node does not host", "actor_type", ident.Type)
 	default:
-		s.tend(t, host.Address{Type: ident.Type, Key: ident.Key}, &tending{sweep: true}, nil)
+		addr := host.Address{Type: ident.Type, Key: ident.Key}
+		s.tend(t, addr, &tending{sweep: true, once: true}, func(err error) {
+			done() // an actor that fails does not hold up the others
+			if err != nil && !s.draining.Load() {
+				s.later(settleRetry, func() { s.tend(t, addr, &tending{sweep: true}, nil) })
+			}
+		})
+		return
 	}
 	done()
 }
@@ -198,7 +208,9 @@ func (c *core) connectionDue(w *work) error {
 
 // endConnection ends a connection in one turn with its disconnect hook, and returns what reply, which may be nil, makes of
 // whether there was one. If the hook fails, the connection ends without it.
-func (c *core) endConnection(w *work, id string, cause *host.Error, bare bool, reply func(found bool) ([]byte, error)) ([]byte, error) {
+func (c *core) endConnection(
+	w *work, id string, cause *host.Error, bare bool, reply func(found bool) ([]byte, error),
+) ([]byte, error) {
 	if reply == nil {
 		reply = func(bool) ([]byte, error) { return nil, nil }
 	}
@@ -208,6 +220,7 @@ func (c *core) endConnection(w *work, id string, cause *host.Error, bare bool, r
 		return nil, err
 	}
 	if hook != "" && found && !bare {
+		begun := time.Now()
 		out, err := c.run(w, hook, func(h *turn) ([]byte, error) {
 			found, err := h.closeConnection(id, cause)
 			if err != nil {
@@ -215,6 +228,7 @@ func (c *core) endConnection(w *work, id string, cause *host.Error, bare bool, r
 			}
 			return reply(found)
 		})
+		updatePace(&c.a.typ.leavePace, time.Since(begun))
 		if err == nil || err == errAbandoned || c.broken || c.gone() {
 			return out, err
 		}

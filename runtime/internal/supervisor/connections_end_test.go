@@ -81,7 +81,8 @@ func TestLostClientMayComeBackWithinTheGrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(61 * time.Second)
-		if log := h.log(); !slices.Equal(log, []string{"the client did not come back"}) || len(h.records()) != 0 || h.wakes() != 0 {
+		log := h.log()
+		if !slices.Equal(log, []string{"the client did not come back"}) || len(h.records()) != 0 || h.wakes() != 0 {
 			t.Errorf("%q; %d connections and %d wake rows are left", log, len(h.records()), h.wakes())
 		}
 		late := h.connect(host.ConnectRequest{Token: w.Token, After: 4, HasAfter: true, Events: []string{"said"}})
@@ -188,7 +189,8 @@ func TestConnectionEndsAlthoughItsHookFails(t *testing.T) {
 				return fail(h)
 			}}
 			in(t, rs, host.Limits{ConnectionGrace: time.Minute}, func(t *testing.T, h *hotel) {
-				left, lost, closed := h.connect(host.ConnectRequest{}), h.connect(host.ConnectRequest{}), h.connect(host.ConnectRequest{})
+				left, lost := h.connect(host.ConnectRequest{}), h.connect(host.ConnectRequest{})
+				closed := h.connect(host.ConnectRequest{})
 				if err := left.Close(context.Background(), false); err != nil {
 					t.Error(err)
 				}
@@ -203,7 +205,8 @@ func TestConnectionEndsAlthoughItsHookFails(t *testing.T) {
 					t.Errorf("%d connections are left, want 1", n)
 				}
 				_, err := h.s.Call(context.Background(), &host.Request{
-					Address: roomA, Method: host.ConnectionClose, Codec: host.JSON, Input: []byte(`{"connection":"` + closed.Welcome().Connection + `"}`),
+					Address: roomA, Method: host.ConnectionClose, Codec: host.JSON,
+					Input: []byte(`{"connection":"` + closed.Welcome().Connection + `"}`),
 				})
 				if name == "error" {
 					if err != nil || len(h.records()) != 0 {
@@ -301,7 +304,8 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 		if who, err = caller(w.Token); who != w.Connection || err != nil {
 			t.Errorf("the caller that was lost is %q, %v", who, err)
 		}
-		for _, token := range []string{"", "x", w.Connection, w.Connection + ".x", "x" + w.Token, strings.Repeat("x", 1000) + ".x"} {
+		long := strings.Repeat("x", 1000) + ".x"
+		for _, token := range []string{"", "x", w.Connection, w.Connection + ".x", "x" + w.Token, long} {
 			if _, err := caller(token); host.CodeOf(err) != host.Unauthenticated {
 				t.Errorf("token %q: %v", token, err)
 			}
@@ -324,7 +328,9 @@ func TestCallsOverATokenNameTheirConnection(t *testing.T) {
 func TestOperatorsListAndCloseConnections(t *testing.T) {
 	in(t, &rooms{disconnect: noting}, host.Limits{}, func(t *testing.T, h *hotel) {
 		call := func(method, input, key string) (string, error) {
-			r, err := h.s.Call(t.Context(), &host.Request{Address: roomA, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: key})
+			r, err := h.s.Call(t.Context(), &host.Request{
+				Address: roomA, Method: method, Codec: host.JSON, Input: []byte(input), IdempotencyKey: key,
+			})
 			return string(r.Output), err
 		}
 		var ids []string
@@ -340,8 +346,9 @@ func TestOperatorsListAndCloseConnections(t *testing.T) {
 		}
 		at := time.Now().UTC().Format(time.RFC3339)
 		out, err := call(host.ConnectionList, `{"limit":2}`, "")
-		want := `{"connections":[{"id":"` + ids[0] + `","events":["said"],"transport":"go","connected":"` + at + `","lost":"` + at + `"},` +
-			`{"id":"` + ids[1] + `","events":["said"],"transport":"go","connected":"` + at + `"}],"more":true}`
+		rest := `,"events":["said"],"transport":"go","connected":"` + at + `"`
+		want := `{"connections":[{"id":"` + ids[0] + `"` + rest + `,"lost":"` + at + `"},` +
+			`{"id":"` + ids[1] + `"` + rest + `}],"more":true}`
 		if out != want || err != nil {
 			t.Errorf("%s, %v\nwant %s", out, err, want)
 		}
@@ -461,5 +468,39 @@ func TestLossIsNotedOnceTheDiskTakesWritesAgain(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		h.back(l.Welcome(), 0)
+	})
+}
+
+func TestPausedActorRefusesConnectionsAndEndsThemWhenItIsResumed(t *testing.T) {
+	in(t, &rooms{disconnect: noting}, host.Limits{ConnectionGrace: time.Minute}, func(t *testing.T, h *hotel) {
+		left, lost := h.connect(host.ConnectRequest{}), h.connect(host.ConnectRequest{})
+		if err := lost.Close(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		operate := func(method string) {
+			q := &host.Request{Address: roomA, Method: method, Codec: host.JSON}
+			if _, err := h.s.Call(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		operate(host.ActorPause)
+		_, err := h.s.Connect(t.Context(), roomA, host.ConnectRequest{})
+		wantCode(t, err, host.ActorPaused)
+		ended := make(chan error, 1)
+		go func() { ended <- left.Close(context.Background(), false) }()
+		time.Sleep(time.Hour)
+		select {
+		case err := <-ended:
+			t.Errorf("a paused actor ended a connection: %v", err)
+		default:
+		}
+		operate(host.ActorResume)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if log := h.log(); len(log) != 2 || len(h.records()) != 0 || h.wakes() != 0 {
+			t.Errorf("%q; %d connections and %d wake rows are left", log, len(h.records()), h.wakes())
+		}
 	})
 }

@@ -303,9 +303,19 @@ func (l *liveConnection) take() host.Delivery {
 			l.position = e.Sequence
 		}
 	}
+	l.empty()
+	return d
+}
+
+// empty drops the buffer, and keeps its memory if it is not much.
+//
+// REQUIRES: l.mu
+func (l *liveConnection) empty() {
 	clear(l.buffer)
 	l.buffer, l.bytes = l.buffer[:0], 0
-	return d
+	if cap(l.buffer) > maxBuffered {
+		l.buffer = nil
+	}
 }
 
 // catchUp reads a page of the kept history after the position.
@@ -315,8 +325,7 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 	defer l.mu.Unlock()
 	if err != nil || page.more {
 		l.lagging = true
-		clear(l.buffer) // the history has it
-		l.buffer, l.bytes = l.buffer[:0], 0
+		l.empty() // the history has it
 	}
 	if err != nil {
 		return d, err

@@ -35,7 +35,9 @@ func (s *Supervisor) Connect(ctx context.Context, addr host.Address, r host.Conn
 		settled: make(chan error, 1), signal: make(chan struct{}, 1),
 	}
 	l.addr.Key = slices.Clone(addr.Key)
-	b := &builtin{name: "connect", run: func(c *core, w *work) ([]byte, error) { return nil, c.connect(w, l, &r) }}
+	b := &builtin{name: "connect", pace: &t.joinPace, run: func(c *core, w *work) ([]byte, error) {
+		return nil, c.connect(w, l, &r)
+	}}
 	w := &work{
 		kind: workCall, method: -1, ctx: ctx, builtin: b, existing: r.Existing, traceparent: r.Traceparent,
 		finish: func(w *work) { l.settle(w.err) },

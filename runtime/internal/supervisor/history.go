@@ -62,7 +62,9 @@ func (s *Supervisor) readHistory(id keyspace.ActorID, l lister, after uint64) (h
 		p.after = 0 // the position is another incarnation's
 	}
 	_, end := keyspace.KindRange(keyspace.KindEventHistory)
-	page, err := l.List(engine.ListQuery{Start: keyspace.AppendEvent(nil, p.after+1), End: end, Limit: maxBuffered, MaxBytes: maxBufferedBytes})
+	page, err := l.List(engine.ListQuery{
+		Start: keyspace.AppendEvent(nil, p.after+1), End: end, Limit: maxBuffered, MaxBytes: maxBufferedBytes,
+	})
 	if err != nil {
 		return p, s.storeError(err)
 	}

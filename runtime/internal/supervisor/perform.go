@@ -225,6 +225,8 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	}
 	if w.kind == workCall && w.method >= 0 {
 		updatePace(&a.typ.pace[w.method], took)
+	} else if b := w.builtin; b != nil && b.pace != nil {
+		updatePace(b.pace, took)
 	}
 	if err == nil {
 		if err = c.seal(t, instance, out); err == nil {

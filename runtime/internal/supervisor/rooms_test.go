@@ -45,10 +45,12 @@ var roomA = host.Address{Type: "room", Key: []string{"a"}}
 // behavior returns the rooms' behavior. Hooks that are not set are not there.
 func (rs *rooms) behavior() *host.Behavior {
 	b := &host.Behavior{
-		Type:    "room",
-		Methods: []host.Method{{Name: "run", Kind: host.Action, Handler: "run"}, {Name: "who", Kind: host.Query, Handler: "who"}},
-		Events:  []host.Event{{Name: "said"}, {Name: "private"}, {Name: "kept"}},
-		New:     func() host.Instance { return &room{rooms: rs} },
+		Type: "room",
+		Methods: []host.Method{
+			{Name: "run", Kind: host.Action, Handler: "run"}, {Name: "who", Kind: host.Query, Handler: "who"},
+		},
+		Events: []host.Event{{Name: "said"}, {Name: "private"}, {Name: "kept"}},
+		New:    func() host.Instance { return &room{rooms: rs} },
 		Decode: func(_ uint64, blob []byte) (any, error) {
 			r := &room{rooms: rs}
 			return r, r.Load(0, blob)
@@ -74,7 +76,8 @@ func (rs *rooms) request(f script) *host.Request {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.scripts = append(rs.scripts, f)
-	return &host.Request{Address: roomA, Method: "run", Codec: host.JSON, Input: strconv.AppendInt(nil, int64(len(rs.scripts)-1), 10)}
+	n := strconv.Itoa(len(rs.scripts) - 1)
+	return &host.Request{Address: roomA, Method: "run", Codec: host.JSON, Input: []byte(n)}
 }
 
 func (r *room) Load(_ uint64, blob []byte) error {
@@ -150,7 +153,8 @@ func (h *hotel) open() {
 	}
 	b := h.rooms.behavior()
 	b.Limits, b.IdleTimeout = h.limits, 10*time.Second
-	if h.s, err = New(Options{Store: h.store, Behaviors: []*host.Behavior{b}, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	o := Options{Store: h.store, Behaviors: []*host.Behavior{b}, Logger: slog.New(slog.DiscardHandler)}
+	if h.s, err = New(o); err != nil {
 		h.t.Fatal(err)
 	}
 	h.s.Start()
@@ -265,7 +269,7 @@ func (h *hotel) wakes() int {
 	return len(rows)
 }
 
-// heard reads what comes within a second: texts of events, and the events missed. It ends early at the end of the connection.
+// heard reads what comes within a second: texts of events, and the events missed. It ends early when the connection does.
 func heard(l host.LiveConnection) (texts []string, last, missed uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

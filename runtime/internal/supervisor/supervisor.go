@@ -139,6 +139,8 @@ type actorType struct {
 	// queuePace likewise, of the handlers of queues.
 	queuePace []atomic.Int64
 	metrics   typeMetrics
+	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
+	joinPace, leavePace atomic.Int64
 }
 
 // New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
