@@ -42,7 +42,6 @@ type Context struct {
 	message  *host.Received
 	tick     *host.Tick
 	hook     *hookConnection
-	cause    *Error
 }
 
 // own returns an error if d belongs to another actor type than the one whose turn is running.

@@ -156,6 +156,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		Decode:       p.decode,
 		Query:        p.query,
 		Convert:      p.convert,
+		Schema:       p.schema,
 	}
 	p.values = make(map[host.ValueKind][]value)
 	type spot struct {

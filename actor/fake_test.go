@@ -28,10 +28,11 @@ type fakeNode struct {
 	pageSize  int
 	requests  []host.Request
 	tasks     []fakeTask
-	mu        sync.Mutex // guards requests, and what actors hold while a built-in method is called
+	mu        sync.Mutex // guards requests and intercept, and what actors hold while a built-in method is called
 	// intercept, if set, may answer a call, or do something before it.
 	intercept func(ctx context.Context, r *host.Request) (reply host.Reply, err error, answered bool)
 	flowing   bool // time is the bubble's
+	prompt    bool // messages are handled when somebody asks what came of one
 }
 
 type fakeActor struct {
@@ -69,14 +70,29 @@ func mustNode(t testing.TB, definitions ...actor.Definition) *fakeNode {
 	return n
 }
 
+// intercepting sets what may answer calls before the node.
+func (n *fakeNode) intercepting(f func(ctx context.Context, r *host.Request) (host.Reply, error, bool)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.intercept = f
+}
+
+// asked returns the calls so far.
+func (n *fakeNode) asked() []host.Request {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.requests)
+}
+
 func place(a host.Address) string { return a.Type + "/" + strings.Join(a.Key, "/") }
 
 func (n *fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	n.mu.Lock()
 	n.requests = append(n.requests, *r)
+	intercept := n.intercept
 	n.mu.Unlock()
-	if n.intercept != nil {
-		if reply, err, answered := n.intercept(ctx, r); answered {
+	if intercept != nil {
+		if reply, err, answered := intercept(ctx, r); answered {
 			return reply, err
 		}
 	}

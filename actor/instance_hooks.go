@@ -49,7 +49,9 @@ func (i *instance[S]) Subscribe(t host.Turn, event int, c *host.ConnectionState)
 func (i *instance[S]) State() any { return &i.state }
 
 // convert is host.Behavior.Convert.
-func (p *program[S]) convert(kind host.ValueKind, index int, from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
+func (p *program[S]) convert(
+	kind host.ValueKind, index int, from host.Codec, data []byte, to host.Codec, out []byte,
+) ([]byte, error) {
 	v, ok := p.value(kind, index)
 	if !ok {
 		return out, &ValueError{Reason: "there is no such value"}

@@ -1,0 +1,87 @@
+package actor
+
+import "github.com/cairn-run/cairn/actor/host"
+
+// OnConnect binds the hook that is asked when a client connects: OnConnect(Clients, (*Room).join). An error refuses the
+// client, which gets it; otherwise the connection is stored with the state that the hook has given it. Parameters that the
+// client did not send are the zero value. A client that comes back is not asked again.
+func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, *Connection[C], P) error) Binding[S] {
+	if c == nil {
+		return Binding[S]{}
+	}
+	b := Binding[S]{decl: c.decl, slot: slotConnect, handler: funcName(handler)}
+	b.connect = func(s *S, t host.Turn, stored *host.ConnectionState, params []byte) error {
+		var p P
+		if err := c.decodeParams(params, &p); err != nil {
+			return Errorf(InvalidArgument, "parameters of the connection: %s", err)
+		}
+		ctx := &Context{turn: t, core: c.decl.core, hook: &hookConnection{ConnectionState: stored, during: connecting}}
+		one, err := c.load(ctx, stored)
+		if err != nil {
+			return err
+		}
+		if err := ctx.end(handler(s, ctx, one, p)); err != nil {
+			return err
+		}
+		data, err := c.encodeState(&one.State)
+		if err != nil {
+			return valueError(c.decl, err)
+		}
+		stored.State = data
+		return nil
+	}
+	return b
+}
+
+// OnDisconnect binds the hook that runs when a connection has ended: OnDisconnect(Clients, (*Room).leave). That is when its
+// client or the actor closed it, or when a lost client did not come back in time. It is not listed any more.
+// [Context.DisconnectCause] says why it ended.
+func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, *Connection[C]) error) Binding[S] {
+	if c == nil {
+		return Binding[S]{}
+	}
+	b := Binding[S]{decl: c.decl, slot: slotDisconnect, handler: funcName(handler)}
+	b.disconnect = func(s *S, t host.Turn, stored *host.ConnectionState, cause *host.Error) error {
+		hook := &hookConnection{ConnectionState: stored, during: disconnected, cause: cause}
+		ctx := &Context{turn: t, core: c.decl.core, hook: hook}
+		one, err := c.load(ctx, stored)
+		if err != nil {
+			return err
+		}
+		return ctx.end(handler(s, ctx, one))
+	}
+	return b
+}
+
+// OnSubscribe binds the hook that is asked when a connection is to be subscribed to an event: OnSubscribe(Said,
+// (*Room).maySubscribe). An error refuses it, and the client gets the error. [Connections.Get] loads the connection with
+// its state. An event with a hook is delivered to connections only, and not to anonymous subscribers.
+func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, ConnectionInfo) error) Binding[S] {
+	if e == nil {
+		return Binding[S]{}
+	}
+	core := e.decl.core
+	b := Binding[S]{decl: e.decl, handler: funcName(handler)}
+	b.subscribe = func(s *S, t host.Turn, stored *host.ConnectionState) error {
+		ctx := &Context{turn: t, core: core, hook: &hookConnection{ConnectionState: stored, during: subscribing}}
+		return ctx.end(handler(s, ctx, infoOf(stored)))
+	}
+	return b
+}
+
+func infoOf(stored *host.ConnectionState) ConnectionInfo {
+	info := ConnectionInfo{ID: stored.ID, Events: stored.Events, Transport: stored.Transport, Connected: stored.Connected}
+	if lost := stored.Lost; !lost.IsZero() {
+		info.Lost = &lost
+	}
+	return info
+}
+
+// DisconnectCause returns why the connection ended whose disconnect hook is running; nil if its client closed it, and in
+// other turns.
+func (c *Context) DisconnectCause() *Error {
+	if c.hook == nil {
+		return nil
+	}
+	return c.hook.cause
+}

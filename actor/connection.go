@@ -1,0 +1,276 @@
+package actor
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// Connections are the clients that are connected to an actor, over WebSocket or server-sent events: each with parameters of
+// type P, which it sent when it connected, and a state of type C, which the actor keeps for it. A client that is lost may
+// come back within the time that the type's limits allow; until then its connection stays, also while the actor sleeps.
+//
+// Bind [OnConnect] to decide who may connect and [OnDisconnect] to hear of those who leave; neither is needed. Without
+// them, and for types that declare no Connections, every client may connect that the node lets in.
+type Connections[S, P, C any] struct {
+	decl   *declared
+	params *wire[P]
+	state  *wire[C]
+}
+
+// NewConnections declares the connections of t: the type of the parameters and of the state. A type has at most one. P must
+// be encodable as JSON, C as CBOR; both may be [None].
+func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
+	core := coreOf(t)
+	c := &Connections[S, P, C]{params: newWire[P](core, jsonValue), state: newWire[C](core, cborValue)}
+	c.decl = declare(t, declared{
+		kind: kindConnections, values: []value{c.params.value(core, host.ConnectParams)},
+		faults: append(prefixed("parameters ", c.params.faults()), prefixed("state ", c.state.faults())...),
+	})
+	return c
+}
+
+// A Connection is one connection of an actor with its state, as it was when it was loaded. It is for the turn or query
+// that it was loaded in.
+type Connection[C any] struct {
+	// ID is unique. [Event.EmitTo] takes it.
+	ID string
+	// State is what the actor keeps for the client: the zero value before the first Save.
+	State C
+
+	stored host.ConnectionState
+	decl   *declared
+	encode func(*C) ([]byte, error)
+	// hook is the connection of the hook that is running, if it is this one.
+	hook *hookConnection
+}
+
+// A hookConnection is the connection whose hook is running.
+type hookConnection struct {
+	*host.ConnectionState
+	during hookKind
+	cause  *Error // why it was disconnected
+	// loaded is the *Connection that the hook was given, or that was loaded first.
+	loaded any
+}
+
+type hookKind uint8
+
+const (
+	connecting hookKind = iota + 1
+	disconnected
+	subscribing
+)
+
+// Events returns the names of the events that the client is subscribed to.
+func (c *Connection[C]) Events() []string { return slices.Clone(c.stored.Events) }
+
+// Transport returns "websocket", "sse" or "go".
+func (c *Connection[C]) Transport() string { return c.stored.Transport }
+
+// Connected returns when the client connected first.
+func (c *Connection[C]) Connected() time.Time { return c.stored.Connected }
+
+// Lost returns when the client was lost; false means that it is there.
+func (c *Connection[C]) Lost() (time.Time, bool) { return c.stored.Lost, !c.stored.Lost.IsZero() }
+
+// Params returns what the client sent when it connected, as JSON, without what looks like credentials; nil if nothing was
+// kept. [Connections.Params] decodes it.
+func (c *Connection[C]) Params() []byte { return bytes.Clone(c.stored.Params) }
+
+// ForgetParams keeps the parameters from being stored. It works in the connect hook only; elsewhere the error code is
+// FailedPrecondition.
+func (c *Connection[C]) ForgetParams() error {
+	if c.hook == nil || c.hook.during != connecting {
+		return Errorf(FailedPrecondition, "parameters are stored when the connect hook returns; forget them in it")
+	}
+	c.hook.Params, c.stored.Params = nil, nil
+	return nil
+}
+
+// Save stores State as part of the turn's commit. The connect hook's is stored when the hook returns, and the disconnect
+// hook's is gone with the connection: there Save does nothing.
+//
+// If Save fails, so does the turn, whether or not the handler looks at the error. The error code is NotFound if the
+// connection is gone.
+func (c *Connection[C]) Save(ctx *Context) error {
+	if err := ctx.own(c.decl); err != nil {
+		return ctx.fail(err)
+	}
+	data, err := c.encode(&c.State)
+	if err != nil {
+		return ctx.fail(valueError(c.decl, err))
+	}
+	if c.hook != nil {
+		if c.hook.during != subscribing {
+			return nil
+		}
+		c.hook.State = data // which replaces what is stored, if the client is only just connecting
+	}
+	return ctx.fail(ctx.turn.SetConnectionState(c.ID, data))
+}
+
+// Close ends the connection and reports whether there was one. The client learns the reason; nil says no more than that the
+// actor closed it. The disconnect hook runs in this turn.
+//
+// If Close fails, so does the turn, whether or not the handler looks at the error.
+func (c *Connection[C]) Close(ctx *Context, reason *Error) (bool, error) {
+	if err := ctx.own(c.decl); err != nil {
+		return false, ctx.fail(err)
+	}
+	was, err := ctx.turn.CloseConnection(c.ID, reason)
+	return was, ctx.fail(err)
+}
+
+// Params decodes what a client sent when it connected. Without what was not kept: the zero value, if that is all.
+func (c *Connections[S, P, C]) Params(connection *Connection[C]) (P, error) {
+	var p P
+	if err := c.decodeParams(connection.stored.Params, &p); err != nil {
+		return p, valueError(c.decl, err)
+	}
+	return p, nil
+}
+
+// decodeParams decodes parameters as method inputs are, but that none are the zero value.
+func (c *Connections[S, P, C]) decodeParams(data []byte, p *P) error {
+	if data = bytes.Trim(data, " \t\r\n"); len(data) == 0 || string(data) == "null" {
+		return nil
+	}
+	return c.params.decode(host.JSON, data, p)
+}
+
+// All ranges over the actor's connections in the order of their ids, those that are lost and may come back among them. It
+// works in a turn and in a query, and reads page by page. An error ends it.
+func (c *Connections[S, P, C]) All(ctx Reader) iter.Seq2[*Connection[C], error] {
+	return func(yield func(*Connection[C], error) bool) {
+		if err := ctx.own(c.decl); err != nil {
+			yield(nil, err)
+			return
+		}
+		for after := ""; ; {
+			page, err := ctx.reader().Connections(after, pageEntries)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page {
+				after = page[i].ID
+				one, err := c.load(ctx, &page[i])
+				if !yield(one, err) || err != nil {
+					return
+				}
+			}
+			if len(page) < pageEntries {
+				return
+			}
+		}
+	}
+}
+
+// Get returns the connection of an id; false means that there is none. It works in a turn and in a query, and in the hook
+// of the connection itself.
+func (c *Connections[S, P, C]) Get(ctx Reader, id string) (*Connection[C], bool, error) {
+	if err := ctx.own(c.decl); err != nil {
+		return nil, false, err
+	}
+	stored, ok, err := ctx.reader().Connection(id)
+	if hook := ctx.connection(); hook != nil && hook.ID == id {
+		stored, ok, err = *hook.ConnectionState, true, nil
+	}
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	one, err := c.load(ctx, &stored)
+	return one, err == nil, err
+}
+
+// Caller returns the connection that the call came over; false means that it came over none, or that the connection is
+// gone since. It works in a turn and in a query.
+func (c *Connections[S, P, C]) Caller(ctx Reader) (*Connection[C], bool, error) {
+	id := ctx.reader().Caller()
+	if id == "" {
+		return nil, false, ctx.own(c.decl)
+	}
+	return c.Get(ctx, id)
+}
+
+// load makes a Connection of a stored one. A hook gets its connection once, however it asks for it.
+func (c *Connections[S, P, C]) load(ctx Reader, stored *host.ConnectionState) (*Connection[C], error) {
+	hook := ctx.connection()
+	if hook == nil || hook.ID != stored.ID {
+		return c.decode(stored)
+	}
+	if one, ok := hook.loaded.(*Connection[C]); ok {
+		return one, nil
+	}
+	one, err := c.decode(hook.ConnectionState)
+	if err == nil {
+		one.hook, hook.loaded = hook, one
+	}
+	return one, err
+}
+
+func (c *Connections[S, P, C]) decode(stored *host.ConnectionState) (*Connection[C], error) {
+	one := &Connection[C]{ID: stored.ID, stored: *stored, decl: c.decl, encode: c.encodeState}
+	if len(stored.State) > 0 {
+		if err := c.state.decode(host.CBOR, stored.State, &one.State); err != nil {
+			return nil, valueError(c.decl, err)
+		}
+	}
+	return one, nil
+}
+
+func (c *Connections[S, P, C]) encodeState(state *C) ([]byte, error) {
+	return c.state.append(host.CBOR, nil, state)
+}
+
+// ListOf ranges over an actor's connections from outside, in the order of their ids. The error is an [*Error] and ends it.
+func (c *Connections[S, P, C]) ListOf(ctx context.Context, ref Ref[S]) iter.Seq2[ConnectionInfo, error] {
+	return func(yield func(ConnectionInfo, error) bool) {
+		at, err := ref.site(c.decl)
+		if err != nil {
+			yield(ConnectionInfo{}, err)
+			return
+		}
+		var in host.ConnectionListInput
+		for {
+			page, err := ask[host.ConnectionListOutput](ctx, at, host.ConnectionList, &in)
+			if err != nil {
+				yield(ConnectionInfo{}, err)
+				return
+			}
+			for i := range page.Connections {
+				if !yield(page.Connections[i], nil) {
+					return
+				}
+				in.After = page.Connections[i].ID
+			}
+			if !page.More || len(page.Connections) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// CloseOf ends a connection of an actor from outside and reports whether there was one. The client learns the reason.
+func (c *Connections[S, P, C]) CloseOf(ctx context.Context, ref Ref[S], connection, reason string) (bool, error) {
+	at, err := ref.site(c.decl)
+	if err != nil {
+		return false, err
+	}
+	n, err := count(ctx, at, host.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
+	return n > 0, err
+}
+
+// A ConnectionInfo describes a connection without its state.
+type ConnectionInfo = host.ConnectionInfo
+
+// Caller returns the id of the connection that the call came over, or "". [Connections.Caller] loads it.
+func (c *Context) Caller() string { return c.turn.Caller() }
+
+// Caller returns the id of the connection that the call came over, or "". [Connections.Caller] loads it.
+func (c *ReadContext) Caller() string { return c.r.Caller() }

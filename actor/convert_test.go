@@ -1,0 +1,220 @@
+package actor_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// kinds lists the values of the desk: each kind at each index.
+func kinds(b *host.Behavior) map[host.ValueKind]int {
+	return map[host.ValueKind]int{
+		host.MethodInput: len(b.Methods), host.MethodOutput: len(b.Methods), host.EventValue: len(b.Events),
+		host.AlarmPayload: len(b.Alarms), host.QueueBody: len(b.Queues), host.QueueReplyValue: len(b.Queues),
+		host.SchedulePayload: len(b.Schedules), host.StreamValue: len(b.Streams), host.ConnectParams: 1,
+	}
+}
+
+func TestConvertKnowsEveryValue(t *testing.T) {
+	d := newDesks("desk")
+	bell := actor.NewAlarm[form](d.typ, "bell")
+	ring := actor.OnAlarm(bell, func(*desk, *actor.Context, form) error { return nil })
+	def := actor.Define(d.typ, actor.Spec[desk]{}, append(bindings(d), ring)...)
+	if err := def.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	b := def.Behavior()
+	queue := func(name string) int { return find(b.Queues, name, queueName) }
+	for _, c := range []struct {
+		kind  host.ValueKind
+		index int
+		json  string
+		cbor  string
+	}{
+		{host.MethodInput, 0, `null`, "\xf6"},
+		{host.MethodOutput, 0, `"out"`, "\x63out"},
+		{host.MethodOutput, 1, `["a"]`, "\x81\x61a"},
+		{host.EventValue, 0, `"said"`, "\x64said"},
+		{host.EventValue, 1, `7`, "\x07"},
+		{host.AlarmPayload, 0, `{"name":"n","count":3,"at":"2001-01-01T00:00:00Z","rows":[{"ok":true}],"meta":{"a":"b"},"pick":"good"}`, ""},
+		{host.QueueBody, queue("jobs"), `{"name":"x","n":2}`, "\xa2\x61n\x02\x64name\x61x"},
+		{host.QueueBody, queue("price"), `"table"`, "\x65table"},
+		{host.QueueReplyValue, queue("price"), `5`, "\x05"},
+		{host.QueueReplyValue, queue("jobs"), `null`, "\xf6"},
+		{host.SchedulePayload, 0, `9`, "\x09"},
+		{host.StreamValue, 0, `"tok"`, "\x63tok"},
+		{host.ConnectParams, 0, `{"name":"x"}`, "\xa1\x64name\x61x"},
+	} {
+		as, err := b.Convert(c.kind, c.index, host.JSON, []byte(c.json), host.CBOR, []byte("kept"))
+		if err != nil || !strings.HasPrefix(string(as), "kept") || c.cbor != "" && string(as) != "kept"+c.cbor {
+			t.Errorf("%d %d: %s became %x, %v", c.kind, c.index, c.json, as, err)
+			continue
+		}
+		back, err := b.Convert(c.kind, c.index, host.CBOR, as[len("kept"):], host.JSON, nil)
+		if err != nil || string(back) != c.json {
+			t.Errorf("%d %d: %s came back as %s, %v", c.kind, c.index, c.json, back, err)
+		}
+		for _, same := range []host.Codec{host.JSON, host.CBOR} {
+			in := []byte(c.json)
+			if same == host.CBOR {
+				in = as[len("kept"):]
+			}
+			if out, err := b.Convert(c.kind, c.index, same, in, same, nil); err != nil || string(out) != string(in) {
+				t.Errorf("%d %d: %q in %s became %q, %v", c.kind, c.index, in, same, out, err)
+			}
+		}
+	}
+	for kind, n := range kinds(b) {
+		for _, index := range []int{-1, n} {
+			if _, err := b.Convert(kind, index, host.JSON, []byte("1"), host.CBOR, nil); err == nil {
+				t.Errorf("kind %d has a value %d", kind, index)
+			}
+		}
+	}
+	if _, err := b.Convert(0, 0, host.JSON, []byte("1"), host.CBOR, nil); err == nil {
+		t.Error("kind 0 has values")
+	}
+}
+
+// bindings returns the bindings of a desk's definition, for definitions with more.
+func bindings(d *desks) []actor.Binding[desk] {
+	return []actor.Binding[desk]{
+		actor.On(d.do, func(*desk, *actor.Context, actor.None) (string, error) { return "", nil }),
+		actor.OnQuery(d.log, func(desk, *actor.ReadContext, actor.None) ([]string, error) { return nil, nil }),
+		actor.OnMessage(d.jobs, func(*desk, *actor.Context, job) error { return nil }),
+		actor.OnRequest(d.price, func(*desk, *actor.Context, string) (int, error) { return 0, nil }),
+		actor.OnMessage(d.any, func(*desk, *actor.Context, string) error { return nil }),
+		actor.OnSchedule(d.nightly, func(*desk, *actor.Context, int) error { return nil }),
+		actor.OnSchedule(d.rest, func(*desk, *actor.Context, string) error { return nil }),
+	}
+}
+
+func TestConvertSaysWhatIsWrongWithoutGoTypes(t *testing.T) {
+	d := newDesks("desk")
+	b := d.definition().Behavior()
+	for value, want := range map[string]string{
+		``:             "is missing; an object is expected",
+		`null`:         "is null; an object is expected",
+		`[]`:           "a JSON array where an object is expected",
+		`{"x":1}`:      `unknown field "x"`,
+		`{"name":1}`:   `field "name": a JSON number where a string is expected`,
+		`{"name":"x"`:  "cut off",
+		`{"n":1e400}`:  "where a whole number",
+		`{"name":"x}}`: "cut off",
+	} {
+		out, err := b.Convert(host.QueueBody, 0, host.JSON, []byte(value), host.CBOR, []byte("kept"))
+		if err == nil || !strings.Contains(err.Error(), want) || string(out) != "kept" {
+			t.Errorf("%s: %q, %v", value, out, err)
+			continue
+		}
+		leaksNoGoTypes(t, err)
+	}
+	if _, err := b.Convert(host.QueueBody, 0, host.CBOR, []byte("\x01"), host.JSON, nil); err == nil {
+		t.Error("a number is an object")
+	}
+	if _, err := b.Convert(host.StreamValue, 0, host.CBOR, nil, host.JSON, nil); err == nil {
+		t.Error("nothing is a string")
+	}
+}
+
+func TestValueWithOneEncodingIsConvertedToNoOther(t *testing.T) {
+	type point struct{ X, Y int }
+	typ := actor.NewType[desk]("desk")
+	actor.NewEvent[struct {
+		At lonely `json:"at"`
+	}](typ, "json")
+	bell := actor.NewAlarm[map[point]int](typ, "cbor")
+	ring := actor.OnAlarm(bell, func(*desk, *actor.Context, map[point]int) error { return nil })
+	b := actor.Define(typ, actor.Spec[desk]{}, ring).Behavior()
+	for _, c := range []struct {
+		kind     host.ValueKind
+		from, to host.Codec
+		value    string
+		want     string // or a part of the error, if to is another encoding
+	}{
+		{host.EventValue, host.JSON, host.JSON, ` {"at":"x"}`, `{"at":"x"}`},
+		{host.EventValue, host.JSON, host.CBOR, `{"at":"x"}`, "application/cbor"},
+		{host.AlarmPayload, host.CBOR, host.CBOR, "\xa0", "\xa0"},
+		{host.AlarmPayload, host.CBOR, host.JSON, "\xa0", "application/json"},
+	} {
+		out, err := b.Convert(c.kind, 0, c.from, []byte(c.value), c.to, nil)
+		switch {
+		case c.from == c.to && (err != nil || string(out) != c.want):
+			t.Errorf("%d in %s: %q, %v", c.kind, c.from, out, err)
+		case c.from != c.to && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%d to %s: %q, %v", c.kind, c.to, out, err)
+		}
+	}
+}
+
+// lonely has a JSON form of its own and no CBOR form: nothing of it would be saved.
+type lonely struct{ text string }
+
+func (l lonely) MarshalJSON() ([]byte, error)  { return []byte(`"` + l.text + `"`), nil }
+func (l *lonely) UnmarshalJSON(b []byte) error { l.text = strings.Trim(string(b), `"`); return nil }
+
+func TestConvertChecksWhatIsWritten(t *testing.T) {
+	typ := actor.NewType[desk]("desk")
+	actor.NewStream[time.Time](typ, "times")
+	actor.NewStream[float64](typ, "floats")
+	b := actor.Define(typ, actor.Spec[desk]{}).Behavior()
+	far := []byte("\xc1\x1b\x00\x00\x00\x7f\x00\x00\x00\x00") // a number of seconds in a year of five digits
+	for _, to := range []host.Codec{host.CBOR, host.JSON} {
+		if out, err := b.Convert(host.StreamValue, 0, host.CBOR, far, to, nil); err == nil {
+			t.Errorf("%s: %q", to, out)
+		}
+	}
+	nan := []byte("\xf9\x7e\x00")
+	if out, err := b.Convert(host.StreamValue, 1, host.CBOR, nan, host.JSON, nil); err == nil {
+		t.Errorf("%v became %s", math.NaN(), out)
+	}
+}
+
+// Whatever bytes arrive as any value: no panic, no Go types in the error, and what is accepted goes there and back.
+func FuzzConvert(f *testing.F) {
+	d := newDesks("desk")
+	bell := actor.NewAlarm[form](d.typ, "bell")
+	ring := actor.OnAlarm(bell, func(*desk, *actor.Context, form) error { return nil })
+	b := actor.Define(d.typ, actor.Spec[desk]{}, append(bindings(d), ring)...).Behavior()
+	count := kinds(b)
+	f.Add(uint8(host.QueueBody), uint8(0), true, []byte(`{"name":"x","n":2}`))
+	f.Add(uint8(host.QueueBody), uint8(0), false, []byte("\xa2\x61n\x02\x64name\x61x"))
+	f.Add(uint8(host.AlarmPayload), uint8(0), true, []byte(`{"name":"n","at":"2001-01-01T00:00:00Z","rows":[{"ok":true}]}`))
+	f.Add(uint8(host.ConnectParams), uint8(0), true, []byte(`{}`))
+	f.Add(uint8(host.QueueReplyValue), uint8(0), true, []byte(`null`))
+	f.Add(uint8(host.StreamValue), uint8(0), false, []byte("\x63tok"))
+	f.Fuzz(func(t *testing.T, k, i uint8, asJSON bool, value []byte) {
+		kind := host.ValueKind(k%uint8(host.ConnectParams)) + 1
+		index := int(i) % max(count[kind], 1)
+		from, to := host.CBOR, host.JSON
+		if asJSON {
+			from, to = to, from
+		}
+		there, err := b.Convert(kind, index, from, value, to, nil)
+		if err != nil {
+			for _, leak := range []string{"actor_test", "cairn/actor", "Go struct"} {
+				if strings.Contains(err.Error(), leak) && !strings.Contains(string(value), leak) {
+					t.Fatalf("the message shows Go types: %v", err)
+				}
+			}
+			return
+		}
+		// Text that is not UTF-8 has no JSON form of its own, so what comes back first is what must stay.
+		back, err := b.Convert(kind, index, to, there, from, nil)
+		if err != nil {
+			t.Fatalf("%q became %q, which does not convert back: %v", value, there, err)
+		}
+		there, err = b.Convert(kind, index, from, back, to, nil)
+		if err != nil {
+			t.Fatalf("%q came back as %q, which does not convert: %v", value, back, err)
+		}
+		again, err := b.Convert(kind, index, to, there, from, nil)
+		if err != nil || string(again) != string(back) {
+			t.Fatalf("%q came back as %q, then as %q, %v", value, back, again, err)
+		}
+	})
+}

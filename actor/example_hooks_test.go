@@ -1,0 +1,218 @@
+package actor_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// The contract of a room: clients join it and talk; letters go out through workers; a price is asked for.
+var (
+	Rooms   = actor.NewType[Room]("room")
+	Greet   = actor.NewAction[string, actor.None](Rooms, "greet")
+	Jobs    = actor.NewQueue[string](Rooms, "jobs")
+	Mail    = actor.NewQueue[Letter](Rooms, "mail", actor.Workers(), actor.LockFor(time.Minute))
+	Price   = actor.NewRequestQueue[string, int](Rooms, "price")
+	Nightly = actor.NewSchedule[int](Rooms, "nightly")
+	Tokens  = actor.NewStream[string](Rooms, "tokens", actor.Keep(1000))
+	Clients = actor.NewConnections[Join, Member](Rooms)
+	Said    = actor.NewEvent[string](Rooms, "said")
+)
+
+// A Letter is a message to be sent by a worker.
+type Letter struct {
+	To   string `json:"to"`
+	Text string `json:"text"`
+}
+
+// A Join is what a client sends when it connects, a Member what the room keeps for it.
+type (
+	Join   struct{ Name string }
+	Member struct{ Nick string }
+)
+
+// A Room is the durable state.
+type Room struct {
+	Greeted int
+	Nights  int
+}
+
+func (r *Room) greet(ctx *actor.Context, name string) (actor.None, error) {
+	r.Greeted++
+	Jobs.Put(ctx, name, actor.DedupID(name)) // once a day at most
+	Mail.Put(ctx, Letter{To: name, Text: "welcome"}, actor.Priority(5), actor.Backoff(time.Minute, time.Hour),
+		actor.KeysIfUndelivered(tuple.Tuple{"undelivered", name}))
+	Nightly.Cron(ctx, "0 3 * * *", r.Greeted, actor.In("Europe/Zurich"))
+	Said.Emit(ctx, "hello "+name)
+	return actor.None{}, nil // state, messages, schedule, event: one commit
+}
+
+func (r *Room) job(ctx *actor.Context, name string) error {
+	fmt.Println("job", ctx.Message().ID, "attempt", ctx.Message().Attempt, "for", name)
+	return ctx.Go("compose", func(t *actor.Task) error {
+		for _, word := range []string{"dear", name} { // from a slow service
+			if _, err := Tokens.Append(t, word); err != nil {
+				return err
+			}
+		}
+		return actor.Enter(t, func(r *Room, ctx *actor.Context) error { return Tokens.Close(ctx) })
+	})
+}
+
+func (r *Room) price(_ *actor.Context, item string) (int, error) {
+	if item == "" {
+		return 0, actor.Errorf(actor.InvalidArgument, "an item has a name")
+	}
+	return 100 * len(item), nil
+}
+
+func (r *Room) nightly(ctx *actor.Context, greeted int) error {
+	r.Nights += int(ctx.Tick().Missed) + 1
+	return nil
+}
+
+func (r *Room) join(_ *actor.Context, c *actor.Connection[Member], p Join) error {
+	if p.Name == "" {
+		return actor.Errorf(actor.InvalidArgument, "a member has a name")
+	}
+	c.State.Nick = p.Name // stored with the connection
+	return nil
+}
+
+func (r *Room) leave(ctx *actor.Context, c *actor.Connection[Member]) error {
+	return Said.Emit(ctx, c.State.Nick+" left")
+}
+
+func (r *Room) maySubscribe(ctx *actor.Context, c actor.ConnectionInfo) error {
+	member, ok, err := Clients.Get(ctx, c.ID)
+	if err == nil && (!ok || member.State.Nick == "ghost") {
+		err = actor.Errorf(actor.PermissionDenied, "ghosts hear nothing")
+	}
+	return err
+}
+
+// RoomDefinition is the implementation. A runtime takes it.
+func RoomDefinition() actor.Definition {
+	return actor.Define(Rooms, actor.Spec[Room]{},
+		actor.On(Greet, (*Room).greet), actor.OnMessage(Jobs, (*Room).job), actor.OnRequest(Price, (*Room).price),
+		actor.OnSchedule(Nightly, (*Room).nightly), actor.OnConnect(Clients, (*Room).join),
+		actor.OnDisconnect(Clients, (*Room).leave), actor.OnSubscribe(Said, (*Room).maySubscribe))
+}
+
+func Example_queuesAndStreams() {
+	ctx := context.Background()
+	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lobby := Rooms.Ref(rt, "lobby")
+	if _, err := Greet.Call(ctx, lobby, "ada"); err != nil {
+		fmt.Println(err)
+	}
+
+	letters, err := Mail.Receive(ctx, lobby, actor.Max(10)) // a worker; Mail.Work does all of this
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, l := range letters {
+		fmt.Println("letter to", l.Body.To, "attempt", l.Attempt)
+	}
+
+	rt.run(ctx) // what a runtime does by itself
+	for item, err := range Tokens.Follow(ctx, lobby, 0) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		fmt.Println(item.Sequence, item.Value)
+	}
+	set, _, err := Nightly.GetOf(ctx, lobby)
+	fmt.Println(set.Rule, set.Zone, set.Payload, err)
+	fmt.Println(rt.emitted)
+	// Output:
+	// letter to ada attempt 1
+	// job 1 attempt 1 for ada
+	// 1 dear
+	// 2 ada
+	// 0 3 * * * Europe/Zurich 1 <nil>
+	// [said "hello ada"]
+}
+
+func ExampleRequestQueue_Ask() {
+	ctx := context.Background()
+	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rt.prompt = true // as a runtime is: messages are handled when they are sent
+	lobby := Rooms.Ref(rt, "lobby")
+	price, err := Price.Ask(ctx, lobby, "table")
+	fmt.Println(price, err)
+	_, err = Price.Ask(ctx, lobby, "", actor.Backoff()) // one attempt, then the error
+	fmt.Println(err)
+	for dead, err := range Price.DeadLetters(ctx, lobby) {
+		fmt.Println(dead.ID, dead.Attempts, dead.Error, err)
+	}
+	n, err := Price.DeleteAllDead(ctx, lobby)
+	fmt.Println(n, err)
+	// Output:
+	// 500 <nil>
+	// invalid_argument: an item has a name
+	// 2 1 an item has a name <nil>
+	// 1 <nil>
+}
+
+func ExampleQueue_Work() {
+	ctx, stop := context.WithCancel(context.Background()) // in a program: signal.NotifyContext
+	defer stop()
+	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open, or a client of a node
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lobby := Rooms.Ref(rt, "lobby")
+	if _, err := Mail.Send(ctx, lobby, Letter{To: "ada", Text: "welcome"}); err != nil {
+		fmt.Println(err)
+	}
+	err = Mail.Work(ctx, lobby, 4, func(ctx context.Context, l *actor.Delivery[Letter]) error {
+		fmt.Println("to", l.Body.To+":", l.Body.Text)
+		stop()
+		return nil // acknowledged; an error would have it tried again
+	})
+	fmt.Println(err)
+	stats, err := Mail.StatsOf(context.Background(), lobby)
+	fmt.Println(stats.Pending, stats.Processing, stats.Dead, err)
+	// Output:
+	// to ada: welcome
+	// <nil>
+	// 0 0 0 <nil>
+}
+
+func ExampleConnections() {
+	ctx := context.Background()
+	rt, err := newNode(RoomDefinition()) // in a program: runtime.Open
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lobby := Rooms.Ref(rt, "lobby")
+	at := rt.address("room", "lobby")
+	fmt.Println(rt.connect(ctx, at, "c1", `{"Name":"ada"}`, "said")) // what a gateway does for a WebSocket
+	fmt.Println(rt.connect(ctx, at, "c2", `{"Name":"ghost"}`, "said"))
+	fmt.Println(rt.connect(ctx, at, "c3", `{}`))
+	for c, err := range Clients.ListOf(ctx, lobby) {
+		fmt.Println(c.ID, c.Transport, err)
+	}
+	fmt.Println(rt.disconnect(ctx, at, "c1", nil), rt.emitted)
+	// Output:
+	// <nil>
+	// permission_denied: ghosts hear nothing
+	// invalid_argument: a member has a name
+	// c1 go <nil>
+	// <nil> [said "ada left"]
+}

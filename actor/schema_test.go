@@ -1,0 +1,349 @@
+package actor
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/big"
+	"math/rand"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/quick"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// The types of these tests have what encoding/json treats in its own way.
+type (
+	schemaNote struct {
+		Body string `json:"body"`
+		Size int8   `json:"size,omitempty"`
+	}
+	schemaTree struct {
+		Name     string
+		Children []schemaTree
+		Parent   *schemaTree `json:"parent,omitempty"`
+	}
+	schemaForest map[string]schemaForest
+	schemaBase   struct {
+		ID     uint16 `json:"id"`
+		Shared string
+		Hidden string
+	}
+	schemaOther struct {
+		Shared string
+		Hidden string
+	}
+	schemaDeep struct {
+		schemaBase
+		*schemaOther
+		Hidden bool // hides the embedded ones
+	}
+	schemaBox[T any] struct{ Value T }
+	schemaRange      [2]float64
+	schemaKey        []any
+	schemaZoo        struct {
+		Bool      bool
+		Int       int
+		Int64     int64
+		Uint64    uint64
+		Uint8     uint8
+		Float     float64
+		Small     float32
+		Text      string
+		Bytes     []byte
+		Fixed     [3]byte
+		Note      schemaNote
+		Notes     []*schemaNote
+		NotePtr   *schemaNote
+		Named     map[string]schemaNote
+		Counted   map[int16]bool
+		Addresses map[netip.Addr]uint8
+		Any       any `json:"any,omitempty"`
+		Address   netip.Addr
+		Number    *big.Int
+		Box       schemaBox[[]schemaBox[int32]]
+		Range     schemaRange
+		Span      time.Duration
+		Hundred   int             `json:"hundred,string"`
+		Maybe     *bool           `json:"maybe,string"`
+		Said      string          `json:",string"`
+		Left      string          `json:"-"`
+		Dash      string          `json:"-,"`
+		Odd       string          `json:"<odd/name>,omitzero"`
+		Invalid   string          `json:"a\"b"`
+		Raw       json.RawMessage `json:"raw,omitempty"`
+		unseen    int
+		schemaDeep
+	}
+)
+
+func (schemaKey) JSONSchema() []byte { return []byte(`{"type":"array", "items":{"type":"integer"}}`) }
+func (schemaNote) JSONExample() any  { return schemaNote{Body: "renew", Size: 3} }
+
+// schemaZooTypes are what the properties below are tested with.
+var schemaZooTypes = []reflect.Type{
+	reflect.TypeFor[schemaZoo](), reflect.TypeFor[schemaNote](), reflect.TypeFor[schemaDeep](), reflect.TypeFor[schemaBase](),
+	reflect.TypeFor[*schemaNote](), reflect.TypeFor[[]schemaNote](), reflect.TypeFor[map[uint16][]byte](), reflect.TypeFor[string](),
+	reflect.TypeFor[bool](), reflect.TypeFor[int32](), reflect.TypeFor[uint64](), reflect.TypeFor[schemaBox[map[string]*int]](),
+	reflect.TypeFor[schemaRange](), reflect.TypeFor[any](), reflect.TypeFor[struct{}](), reflect.TypeFor[[][]string](),
+}
+
+func TestSchemasSayWhatEachKindOfTypeAllows(t *testing.T) {
+	for _, test := range []struct {
+		typ           reflect.Type
+		read, written string
+	}{
+		{reflect.TypeFor[None](), ``, ``},
+		{reflect.TypeFor[chan int](), ``, ``},
+		{reflect.TypeFor[string](), `"type":"string"`, `"type":"string"`},
+		{reflect.TypeFor[any](), ``, ``},
+		{reflect.TypeFor[int8](), `"type":"integer","format":"int8","minimum":-128,"maximum":127`, ``},
+		{reflect.TypeFor[int64](), `"type":"integer","format":"int64","minimum":-9223372036854775808,"maximum":9223372036854775807`, ``},
+		{reflect.TypeFor[uint64](), `"type":"integer","format":"uint64","minimum":0,"maximum":18446744073709551615`, ``},
+		{reflect.TypeFor[*bool](), `"type":["boolean","null"]`, ``},
+		{reflect.TypeFor[time.Time](), `"type":"string","format":"date-time"`, ``},
+		{reflect.TypeFor[json.Number](), `"type":"number"`, ``},
+		{reflect.TypeFor[big.Int](), `"type":"integer"`, ``},
+		{reflect.TypeFor[json.RawMessage](), ``, ``},
+		{reflect.TypeFor[[]byte](), `"type":["string","null"],"contentEncoding":"base64"`, ``},
+		{reflect.TypeFor[[]string](), `"type":["array","null"],"items":{"type":"string"}`, ``},
+		{reflect.TypeFor[[2]bool](), `"type":"array","items":{"type":"boolean"},"minItems":2,"maxItems":2`, ``},
+		{reflect.TypeFor[map[int]any](),
+			`"type":["object","null"],"propertyNames":{"pattern":"^(0|-?[1-9][0-9]*)$"},"additionalProperties":true`, ``},
+		{reflect.TypeFor[schemaKey](), `"type":"array","items":{"type":"integer"}`, ``},
+		{reflect.TypeFor[schemaNote](),
+			`"$ref":"#/$defs/schemaNote","$defs":{"schemaNote":{"type":"object","properties":{"body":{"type":"string"},` +
+				`"size":{"type":"integer","format":"int8","minimum":-128,"maximum":127}},"additionalProperties":false,` +
+				`"examples":[{"body":"renew","size":3}]}}`,
+			`"$ref":"#/$defs/schemaNote","$defs":{"schemaNote":{"type":"object","properties":{"body":{"type":"string"},` +
+				`"size":{"type":"integer","format":"int8","minimum":-128,"maximum":127}},"required":["body"],` +
+				`"examples":[{"body":"renew","size":3}]}}`},
+		{reflect.TypeFor[schemaTree](),
+			`"$ref":"#/$defs/schemaTree","$defs":{"schemaTree":{"type":"object","properties":{"Name":{"type":"string"},` +
+				`"Children":{"type":["array","null"],"items":{"$ref":"#/$defs/schemaTree"}},` +
+				`"parent":{"anyOf":[{"$ref":"#/$defs/schemaTree"},{"type":"null"}]}},"additionalProperties":false}}`, ``},
+		{reflect.TypeFor[schemaForest](),
+			`"$ref":"#/$defs/schemaForest","$defs":{"schemaForest":{"type":["object","null"],` +
+				`"additionalProperties":{"$ref":"#/$defs/schemaForest"}}}`, ``},
+		{reflect.TypeFor[schemaDeep](),
+			`"$ref":"#/$defs/schemaDeep","$defs":{"schemaDeep":{"type":"object","properties":{` +
+				`"id":{"type":"integer","format":"uint16","minimum":0,"maximum":65535},"Hidden":{"type":"boolean"}},` +
+				`"additionalProperties":false}}`, ``},
+		{reflect.TypeFor[schemaBox[schemaBox[int]]](),
+			`"$ref":"#/$defs/schemaBox_schemaBox_int","$defs":{"schemaBox_schemaBox_int":{"type":"object","properties":{` +
+				`"Value":{"$ref":"#/$defs/schemaBox_int"}},"additionalProperties":false},"schemaBox_int":{"type":"object","properties":{` +
+				`"Value":{"type":"integer","format":"int64","minimum":-9223372036854775808,"maximum":9223372036854775807}},` +
+				`"additionalProperties":false}}`, ``},
+	} {
+		for use, want := range map[schemaUse]string{readSchema: test.read, writtenSchema: test.written} {
+			got := string(schemaOf(test.typ, use))
+			if test.read == "" && test.typ.Kind() != reflect.Interface && test.typ.Kind() != reflect.Slice {
+				if got != "" {
+					t.Errorf("%s has the schema %s, want none", test.typ, got)
+				}
+				continue
+			}
+			if use == writtenSchema && want == "" && test.typ.Kind() == reflect.Struct {
+				continue
+			}
+			if want == "" {
+				want = test.read
+			}
+			got, _ = strings.CutPrefix(got, `{"$schema":"https://json-schema.org/draft/2020-12/schema"`)
+			got = strings.TrimPrefix(strings.TrimSuffix(got, "}"), ",")
+			if got != want {
+				t.Errorf("%s: schema %d is\n%s, want\n%s", test.typ, use, got, want)
+			}
+		}
+	}
+}
+
+func TestSchemasOfEqualTypesAreEqual(t *testing.T) {
+	for _, typ := range schemaZooTypes {
+		for _, use := range []schemaUse{readSchema, writtenSchema} {
+			first := schemaOf(typ, use)
+			for range 5 {
+				if !bytes.Equal(schemaOf(typ, use), first) {
+					t.Fatalf("%s has more than one schema", typ)
+				}
+			}
+		}
+	}
+}
+
+// compileSchema also checks the schema against the one of JSON Schema itself.
+func compileSchema(t testing.TB, typ reflect.Type, use schemaUse) *jsonschema.Schema {
+	t.Helper()
+	text := schemaOf(typ, use)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("the schema of %s is not JSON: %v\n%s", typ, err, text)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatalf("the schema of %s: %v\n%s", typ, err, text)
+	}
+	return s
+}
+
+func TestWhatIsWrittenFitsBothSchemas(t *testing.T) {
+	codec := newCodec()
+	for _, typ := range schemaZooTypes {
+		if typ.Kind() == reflect.Interface {
+			continue
+		}
+		read, written := compileSchema(t, typ, readSchema), compileSchema(t, typ, writtenSchema)
+		fits := func(v reflect.Value) bool {
+			p := reflect.New(typ)
+			p.Elem().Set(v)
+			text, err := codec.appendJSON(nil, p.Interface())
+			if err != nil {
+				t.Logf("%s: %v", typ, err)
+				return false
+			}
+			doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+			if err != nil {
+				t.Log(err)
+				return false
+			}
+			for _, s := range []*jsonschema.Schema{read, written} {
+				if err := s.Validate(doc); err != nil {
+					t.Logf("%s: %v\n%s", typ, err, text)
+					return false
+				}
+			}
+			return true
+		}
+		if !fits(reflect.Zero(typ)) {
+			t.Errorf("the zero %s does not fit its schema", typ)
+		}
+		if typ == reflect.TypeFor[schemaZoo]() || typ == reflect.TypeFor[schemaDeep]() {
+			continue // testing/quick makes no values with unexported fields
+		}
+		random := rand.New(rand.NewSource(1))
+		for range 50 {
+			if v, ok := quick.Value(typ, random); !ok || !fits(v) {
+				t.Fatalf("a %s does not fit its schema", typ)
+			}
+		}
+	}
+	full := schemaZoo{
+		Bytes: []byte{1, 2}, Notes: []*schemaNote{nil, {Body: "x"}}, NotePtr: new(schemaNote), Named: map[string]schemaNote{"a": {}},
+		Counted: map[int16]bool{-1: true, 0: false, 300: true}, Addresses: map[netip.Addr]uint8{netip.IPv6Loopback(): 1},
+		Any: []any{1, "x", nil}, Number: new(big.Int).Lsh(big.NewInt(1), 100), Maybe: new(bool), Said: `"`, Odd: "<>",
+		Raw: json.RawMessage(`{"a":[]}`), Uint64: 1<<64 - 1, Int64: -1 << 63,
+		schemaDeep: schemaDeep{schemaOther: &schemaOther{Shared: "s"}},
+	}
+	text, err := codec.appendJSON(nil, &full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range []schemaUse{readSchema, writtenSchema} {
+		if err := compileSchema(t, reflect.TypeFor[schemaZoo](), use).Validate(doc); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+}
+
+// beyond matches what a schema cannot refuse: whole numbers with a fraction or exponent, -0, and numbers in text that are out
+// of the range of their type.
+var beyond = regexp.MustCompile(`[0-9][.eE]|[0-9]{4}|-0`)
+
+// FuzzSchemaAllowsWhatDecodes feeds JSON to the read schemas: what they allow, the decoder takes.
+func FuzzSchemaAllowsWhatDecodes(f *testing.F) {
+	for _, s := range []string{
+		`null`, `true`, `"x"`, `-1`, `256`, `[]`, `{}`, `{"body":"a","size":-128}`, `{"body":null}`, `{"size":128}`, `{"Body":"a"}`,
+		`{"1":"AQ=="}`, `{"-1":""}`, `[{"body":""},{}]`, `[1,2]`, `[1,2,3]`, `{"Value":{"a":1,"b":null}}`, `{"id":65535,"Hidden":true}`,
+		`{"hundred":"12","maybe":"true","Counted":{"-5":true},"raw":[{}],"any":{}}`, `{"Text":1}`, `[["a"],null]`, `{"Note":null}`,
+	} {
+		f.Add(s)
+	}
+	codec := newCodec()
+	schemas := make([]*jsonschema.Schema, len(schemaZooTypes))
+	for i, typ := range schemaZooTypes {
+		schemas[i] = compileSchema(f, typ, readSchema)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if beyond.MatchString(text) {
+			return
+		}
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for i, typ := range schemaZooTypes {
+			if schemas[i].Validate(doc) != nil {
+				continue
+			}
+			err := codec.decodeJSON([]byte(text), reflect.New(typ).Interface())
+			if err != nil && !beyondSchemas(err) {
+				t.Errorf("the schema of %s allows %s, and decoding says: %v", typ, text, err)
+			}
+		}
+	})
+}
+
+// beyondSchemas reports whether an error is about the content of a string.
+func beyondSchemas(err error) bool {
+	return strings.Contains(err.Error(), "not valid JSON for the type") || strings.Contains(err.Error(), "a JSON string")
+}
+
+func TestEveryValueOfATypeHasItsSchema(t *testing.T) {
+	typ := NewType[struct{ N int }]("described")
+	NewAction[schemaNote, int8](typ, "add")
+	NewQuery[None, []string](typ, "all")
+	NewEvent[schemaNote](typ, "added")
+	NewQueue[bool](typ, "jobs", Workers())
+	NewRequestQueue[string, int16](typ, "price", Workers())
+	NewStream[uint8](typ, "tokens")
+	NewSchedule[time.Time](typ, "nightly")
+	NewAlarm[chan int](typ, "impossible")
+	NewConnections[schemaBase, None](typ)
+	d := definer[struct{ N int }]{core: typ.core, bound: make(map[place]Binding[struct{ N int }])}
+	p := &program[struct{ N int }]{core: typ.core, state: newWire[struct{ N int }](typ.core, cborValue)}
+	for _, c := range typ.core.contracts() {
+		d.bound[place{c, slotOnly}] = Binding[struct{ N int }]{decl: c, handler: "handler"}
+	}
+	d.compile(p)
+	for _, test := range []struct {
+		kind  host.ValueKind
+		index int
+		part  string // "" has no schema
+	}{
+		{host.MethodInput, 0, `"additionalProperties":false`},
+		{host.MethodOutput, 0, `"format":"int8"`},
+		{host.MethodInput, 1, ``},
+		{host.MethodOutput, 1, `"items":{"type":"string"}`},
+		{host.EventValue, 0, `"required":["body"]`},
+		{host.QueueBody, 0, `"type":"boolean"`},
+		{host.QueueReplyValue, 0, ``},
+		{host.QueueBody, 1, `"type":"string"`},
+		{host.QueueReplyValue, 1, `"format":"int16"`},
+		{host.StreamValue, 0, `"format":"uint8"`},
+		{host.SchedulePayload, 0, `"format":"date-time"`},
+		{host.AlarmPayload, 0, ``},
+		{host.ConnectParams, 0, `"id"`},
+		{host.ConnectParams, 1, ``},
+		{host.MethodInput, -1, ``},
+	} {
+		got := string(p.schema(test.kind, test.index))
+		if (got == "") != (test.part == "") || !strings.Contains(got, test.part) {
+			t.Errorf("the schema of value %d of kind %d is %s, want %s", test.index, test.kind, got, test.part)
+		}
+	}
+}
