@@ -10,13 +10,20 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "http.md"))
+// readPage reads a page of the documentation.
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(page)
+}
+
+func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
+	page := readPage(t, "http.md")
 	rows := make(map[string]string) // the error table
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(page) {
 		if cells := strings.Split(line, "|"); len(cells) == 4 {
 			rows[strings.TrimSpace(cells[1])] = cells[2]
 		}
@@ -26,14 +33,44 @@ func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
 			t.Errorf("the row of status %d does not have %s: %q", Status(c), c, row)
 		}
 	}
-	for _, op := range []Operation{Call, Create, Read, Destroy, Events, Inspect, List, Health, Metrics} {
-		if !strings.Contains(string(page), "`"+string(op)+"`") {
+	for _, op := range []Operation{Call, Create, Read, Destroy, Events, Connect, Work, Follow, Operate, Inspect, List, Health, Metrics, OpenAPI} {
+		if !strings.Contains(page, "`"+string(op)+"`") {
 			t.Errorf("operation %s is not described", op)
 		}
 	}
-	for _, event := range []string{EventGap, EventBye} {
-		if !strings.Contains(string(page), event) {
+	for _, event := range []string{EventGap, EventBye, EventWelcome, EventEnd, EventItem, EventMessage} {
+		if !strings.Contains(page, "`"+event+"`") && !strings.Contains(page, "event: "+event) {
 			t.Errorf("event %s is not described", event)
+		}
+	}
+}
+
+func TestTheWebSocketPageHasTheCloseCodeOfEveryError(t *testing.T) {
+	page := readPage(t, "websocket.md")
+	rows := make(map[string]string)
+	for line := range strings.Lines(page) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			rows[strings.TrimSpace(cells[1])] = cells[2] + cells[3]
+		}
+	}
+	for _, c := range host.Codes() {
+		before, after := closeCode(host.Errorf(c, "x"), false), closeCode(host.Errorf(c, "x"), true)
+		row := rows[fmt.Sprint(int(before))]
+		if before != 1008 && !strings.Contains(row, "`"+string(c)+"`") {
+			t.Errorf("the row of %d does not have %s: %q", before, c, row)
+		}
+		if before == 1008 && after != 1000 {
+			t.Errorf("%s is %d before the welcome and %d after it", c, before, after)
+		}
+	}
+	for _, code := range []int{1000, 1001, 1002, 1003, 1008, 1009, 1011, 1013} {
+		if rows[fmt.Sprint(code)] == "" {
+			t.Errorf("the close code %d is not described", code)
+		}
+	}
+	for _, word := range []string{Subprotocol, tokenProtocol, fmt.Sprint(DefaultConnectionCalls), "4 MiB", "10 s", "15 s", "30 s"} {
+		if !strings.Contains(page, word) {
+			t.Errorf("%q is not mentioned", word)
 		}
 	}
 }

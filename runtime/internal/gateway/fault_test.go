@@ -71,6 +71,17 @@ func TestRetryAfterIsASecondOrUntilRetryAt(t *testing.T) {
 	}
 }
 
+func TestRetryAfterIsAsLongAsTheErrorAsksFor(t *testing.T) {
+	e := host.Errorf(host.Overloaded, "x")
+	for ms, want := range map[string]string{
+		"": "1", "-5": "1", "soon": "1", "0": "1", "1000": "1", "1001": "2", "90000": "90", "99999999999999999": "3600",
+	} {
+		if got := retryAfter(e.With("retry_after_ms", ms), time.Now()); got != want {
+			t.Errorf("retry_after_ms %q: %s, want %s", ms, got, want)
+		}
+	}
+}
+
 func TestErrorsWithoutACodeStayInTheLog(t *testing.T) {
 	g := newGateway(t, Options{Node: &fakeNode{}})
 	e := g.asError(errors.New("secret"))

@@ -132,6 +132,10 @@ func TestEveryRouteAndFaultHasItsAnswer(t *testing.T) {
 		{"events after nonsense", "GET", "/actors/counter/-/events?after=x", "", nil, want{status: 400, body: "parameter after"}},
 		{"events after a bad id", "GET", "/actors/counter/-/events?after=1", "", []string{"Last-Event-ID: x"}, want{status: 400, body: "Last-Event-ID"}},
 		{"events with an empty name", "GET", "/actors/counter/-/events?names=a,,b", "", nil, want{status: 400, body: "names"}},
+		{"options of connections", "OPTIONS", connectPath, "", nil, want{status: 204, headers: []string{"Allow: GET, POST, DELETE, OPTIONS"}}},
+		{"options of queues", "OPTIONS", mailPath, "", nil, want{status: 204, headers: []string{"Allow: GET, OPTIONS"}}},
+		{"posting to a stream", "POST", tokensPath, "1", nil, want{status: 405, headers: []string{"Allow: GET, OPTIONS"}}},
+		{"openapi", "GET", "/openapi.json", "", nil, want{status: 200, body: `"openapi":"3.1.0"`}},
 		{"head of events", "HEAD", "/actors/counter/-/events", "", nil, want{status: 405}},
 
 		{"health", "GET", "/healthz", "", nil, want{status: 200, body: `{"status":"ok"}`}},
@@ -297,13 +301,14 @@ func TestOptionsReportEveryFault(t *testing.T) {
 	_, err := New(Options{
 		Token: "a b", AllowedOrigins: []string{"example.com", "https://x/"}, Behaviors: []*host.Behavior{nil},
 		Registerer: onlyRegisterer{prometheus.NewRegistry()},
-		Limits:     Limits{BodyBytes: -1, BodyTimeout: -1, Streams: -1, StreamWriteTimeout: -1, StreamBufferBytes: -1, Heartbeat: -1},
+		Limits: Limits{BodyBytes: -1, BodyTimeout: -1, Streams: -1, Connections: -1, ConnectionCalls: -1, ConnectionBytes: -1,
+			StreamWriteTimeout: -1, StreamBufferBytes: -1, Heartbeat: -1},
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{"Node", "Token", `"example.com"`, `"https://x/"`, "Behaviors[0]", "Registerer", "BodyBytes",
-		"BodyTimeout", "Streams", "StreamWriteTimeout", "StreamBufferBytes", "Heartbeat"} {
+		"BodyTimeout", "Streams", "Connections", "ConnectionCalls", "ConnectionBytes", "StreamWriteTimeout", "StreamBufferBytes", "Heartbeat"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported in %v", want, err)
 		}

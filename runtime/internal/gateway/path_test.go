@@ -26,6 +26,12 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 		{"/actors/t/a/-/call/a%2Fb", toCall, "t", []string{"a"}, "a/b"},
 		{"/actors/t/a/-/keys", toKeys, "t", []string{"a"}, ""},
 		{"/actors/t/a/-/events", toEvents, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/connect", toConnect, "t", []string{"a"}, ""},
+		{"/actors/t/a/-/queues/mail", toQueue, "t", []string{"a"}, "mail"},
+		{"/actors/t/-/streams/a%2Fb", toStream, "t", nil, "a/b"},
+		{"/actors/t/-/connect/x", nowhere, "t", nil, ""},
+		{"/actors/t/-/queues/a/b", nowhere, "t", nil, ""},
+		{"/openapi.json", toOpenAPI, "", nil, ""},
 		{"/actors/t/a%2Fb/%25/-/", toActor, "t", []string{"a/b", "%"}, ""},
 		{"/actors/t/a%25b/-/", toActor, "t", []string{"a%b"}, ""},
 		{"/actors/t/%2D/-/", toActor, "t", []string{"-"}, ""},
@@ -109,6 +115,9 @@ func TestAChangedPathWinsOverAStaleRawPath(t *testing.T) {
 
 func FuzzPath(f *testing.F) {
 	for _, p := range []string{"/actors/t/a/-/", "/actors/t/~-/%2D/-/call/x", "/actors/t//-/", "/actors/%7E/-/-/"} {
+		f.Add(p)
+	}
+	for _, p := range []string{"/actors/t/a/-/connect", "/actors/t/a/-/queues/~-", "/actors/t/-/streams/%2e"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {

@@ -202,6 +202,7 @@ func (x *exchange) pump(s *stream, source source, out *eventWriter) {
 		// One timer per heartbeat, whatever happens in between.
 		beat, cancel := context.WithTimeout(s.ctx, x.g.opts.Limits.Heartbeat)
 		err := x.until(beat, source, out)
+		due := beat.Err() != nil
 		cancel()
 		switch {
 		case errors.Is(err, errGone):
@@ -211,7 +212,7 @@ func (x *exchange) pump(s *stream, source source, out *eventWriter) {
 				out.bye(errShutdown)
 			}
 			return
-		case beat.Err() == nil || host.CodeOf(err) != host.Canceled && host.CodeOf(err) != host.DeadlineExceeded:
+		case !due || host.CodeOf(err) != host.Canceled && host.CodeOf(err) != host.DeadlineExceeded:
 			e := x.g.asError(err)
 			x.code = e.Code
 			out.bye(e)

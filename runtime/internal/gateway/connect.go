@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// closeTimeout is how long the node may take to note that a client is gone.
+const closeTimeout = 10 * time.Second
+
+// existing reads the header If-Match: * of a request that connects.
+func (x *exchange) existing() (bool, *host.Error) {
+	var q host.Request
+	fault := x.conditions(&q)
+	if fault == nil && q.Create {
+		fault = host.Errorf(host.InvalidArgument, "If-None-Match does not apply to connections")
+	}
+	return q.Existing, fault
+}
+
+// connect answers GET and POST .../-/connect with a connection whose events are server-sent events. Its calls come as
+// requests of their own, with the header Cairn-Connection.
+func (x *exchange) connect(t *target) {
+	x.counts(t.Type, labelConnect)
+	fault := x.checkSite()
+	if fault == nil {
+		fault = x.authorize(x.r.Context(), Connect, t.Address, "")
+	}
+	var q host.ConnectRequest
+	if fault == nil {
+		q, fault = x.connectRequest()
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	s, fault := x.g.admit(x.r.Context(), &stream{open: x.g.meter.streams, connection: true})
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	defer x.g.done(s)
+	conn, fault := x.g.connect(s, t.Address, q)
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	defer x.g.lost(s.ctx, conn)
+
+	out := x.stream()
+	welcome := conn.Welcome()
+	out.buf = strconv.AppendUint(append(out.buf, "id: "...), welcome.Cursor, 10)
+	out.buf = append(out.buf, '\n')
+	out.plain(EventWelcome, appendJSON(nil, named(welcome)))
+	if out.flush() != nil {
+		return
+	}
+	x.pump(s, conn, out)
+}
+
+// connectRequest reads how a client wants to connect: from the parameters of a GET, or from the body of a POST, which
+// keeps parameters and token out of logs.
+func (x *exchange) connectRequest() (q host.ConnectRequest, fault *host.Error) {
+	in := new(connectInput)
+	if x.r.Method == http.MethodPost {
+		fault = x.connectBody(in)
+	} else {
+		fault = x.connectParams(in)
+	}
+	if fault == nil {
+		q, fault = in.request("sse")
+	}
+	if fault == nil {
+		q.Traceparent = x.traceparent()
+		q.Existing, fault = x.existing()
+	}
+	return q, fault
+}
+
+func (x *exchange) connectBody(in *connectInput) *host.Error {
+	p, fault := x.params("after") // for a page that comes back
+	if fault != nil {
+		return fault
+	}
+	if codec, ok := x.codec(); !ok || codec != host.JSON {
+		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.r.Header.Get("Content-Type"))
+	}
+	body, fault := x.body()
+	if fault != nil {
+		return fault
+	}
+	if len(body) > 0 {
+		if fault := decodeJSON(body, in); fault != nil {
+			return host.Errorf(fault.Code, "the body: %s", fault.Message)
+		}
+	}
+	after, fault := x.position(p)
+	if after != nil {
+		in.After = after
+	}
+	return fault
+}
+
+func (x *exchange) connectParams(in *connectInput) *host.Error {
+	p, fault := x.params("events", "after", "token", "params")
+	if fault != nil {
+		return fault
+	}
+	if s, ok := p.one("params"); ok {
+		if !json.Valid([]byte(s)) {
+			return host.Errorf(host.InvalidArgument, "the parameter params is not JSON")
+		}
+		in.Params = json.RawMessage(s)
+	}
+	in.Token, _ = p.one("token")
+	if in.Events, fault = p.names("events"); fault == nil {
+		in.After, fault = x.position(p)
+	}
+	return fault
+}
+
+// disconnect answers DELETE .../-/connect: it ends the connection that the header Cairn-Connection names.
+func (x *exchange) disconnect(t *target) {
+	x.counts(t.Type, labelConnect)
+	ctx, cancel := x.limited()
+	defer cancel()
+	token, fault := x.connection()
+	if fault == nil && token == "" {
+		fault = host.Errorf(host.InvalidArgument, "the Cairn-Connection header is missing: it names the connection by its token")
+	}
+	if fault == nil {
+		_, fault = x.params()
+	}
+	if fault == nil {
+		fault = x.authorize(ctx, Connect, t.Address, "")
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	if err := x.g.node.Disconnect(ctx, t.Address, token); err != nil {
+		x.fail(x.g.asError(err))
+		return
+	}
+	x.began = true
+	x.w.WriteHeader(http.StatusNoContent)
+}
+
+// connect connects a client to an actor.
+func (g *Gateway) connect(s *stream, a host.Address, q host.ConnectRequest) (host.LiveConnection, *host.Error) {
+	ctx, cancel := g.limited(s.ctx, "")
+	defer cancel()
+	conn, err := g.node.Connect(ctx, a, q)
+	switch {
+	case err == nil:
+		return conn, nil
+	case context.Cause(s.ctx) == errClosing:
+		return nil, errShutdown
+	}
+	return nil, g.asError(err)
+}
+
+// lost tells the node that a client is gone and may come back.
+func (g *Gateway) lost(ctx context.Context, conn host.LiveConnection) {
+	g.closeConnection(ctx, conn, true)
+}
+
+// closeConnection tells the node that a client is gone, also if the client's context has ended.
+func (g *Gateway) closeConnection(ctx context.Context, conn host.LiveConnection, lost bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := conn.Close(ctx, lost); err != nil {
+		g.log.Warn("end of a connection not noted", "connection", conn.Welcome().Connection, "lost", lost, "error", err)
+	}
+}

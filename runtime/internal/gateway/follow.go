@@ -1,0 +1,264 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A caller is a way to call an actor: straight, or over a connection.
+type caller func(context.Context, *host.Request) (host.Reply, *host.Error)
+
+// callNode calls straight.
+func (g *Gateway) callNode(ctx context.Context, q *host.Request) (host.Reply, *host.Error) {
+	reply, err := g.node.Call(ctx, q)
+	if err != nil {
+		return host.Reply{}, g.asError(err)
+	}
+	return reply, nil
+}
+
+// callBuiltin calls a built-in method with input and output of package host.
+func callBuiltin[Out any](
+	ctx context.Context, g *Gateway, call caller, a host.Address, method string, input any,
+) (out Out, fault *host.Error) {
+	text, err := json.Marshal(input)
+	if err != nil {
+		return out, g.internal("input of a built-in method does not encode", slog.String("method", method), slog.Any("error", err))
+	}
+	reply, fault := call(ctx, &host.Request{Address: a, Method: method, Codec: host.JSON, Input: text})
+	if fault != nil {
+		return out, fault
+	}
+	if err := json.Unmarshal(reply.Output, &out); err != nil {
+		return out, g.internal("output of a built-in method does not decode", slog.String("method", method), slog.Any("error", err))
+	}
+	return out, nil
+}
+
+// A streamReader reads a stream of an actor, page by page.
+type streamReader struct {
+	g       *Gateway
+	call    caller
+	address host.Address
+	stream  string
+	after   uint64
+}
+
+// read reads the next page and waits for it as long as wait.
+func (r *streamReader) read(ctx context.Context, wait time.Duration) (host.StreamReadOutput, *host.Error) {
+	page, fault := callBuiltin[host.StreamReadOutput](ctx, r.g, r.call, r.address, host.StreamRead,
+		host.StreamReadInput{Stream: r.stream, After: r.after, WaitMS: waitMS(wait)})
+	if fault == nil {
+		r.after = page.Next
+	}
+	return page, fault
+}
+
+// waitMS is a time that a built-in method is asked to wait.
+func waitMS(d time.Duration) int64 { return max(min(d, maxWait), 0).Milliseconds() }
+
+// follow answers GET .../-/streams/{name} with the items of a stream as server-sent events, until the stream is closed.
+func (x *exchange) follow(t *target) {
+	x.counts(t.Type, labelFollow)
+	p, fault := x.params("after")
+	var after *uint64
+	if fault == nil {
+		after, fault = x.position(p)
+	}
+	if fault == nil {
+		fault = x.authorize(x.r.Context(), Follow, t.Address, host.StreamRead)
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	s, fault := x.g.open(x.r.Context())
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	defer x.g.done(s)
+	r := &streamReader{g: x.g, call: x.g.callNode, address: t.Address, stream: t.name}
+	if after != nil {
+		r.after = *after
+	}
+	// The first page is read before the response begins, so that what is wrong has its status.
+	page, fault := r.read(s.ctx, 0)
+	switch {
+	case fault != nil:
+		x.fail(x.ending(s, fault))
+		return
+	case page.Closed && len(page.Items) == 0 && page.Missed == 0 && x.r.Header.Get("Last-Event-ID") != "":
+		x.began = true
+		x.w.WriteHeader(http.StatusNoContent) // a browser has it all, and would come back again and again
+		return
+	}
+	out := x.stream()
+	out.buf = append(out.buf, '\n')
+	x.items(s, r, page, out)
+}
+
+// items writes pages until there are no more or the client is gone.
+func (x *exchange) items(s *stream, r *streamReader, page host.StreamReadOutput, out *eventWriter) {
+	for {
+		if page.Missed > 0 {
+			out.gap(page.Missed)
+		}
+		for i := range page.Items {
+			out.item(&page.Items[i])
+			if out.full() != nil {
+				return
+			}
+		}
+		x.g.meter.events.Add(float64(len(page.Items)))
+		if page.Closed {
+			out.plain(EventEnd, []byte("{}"))
+			out.write()
+			return
+		}
+		quiet := len(out.buf) == 0
+		if quiet {
+			out.buf = append(out.buf, ":\n\n"...)
+		}
+		if out.flush() != nil {
+			return
+		}
+		var fault *host.Error
+		if page, fault = r.read(s.ctx, x.g.opts.Limits.Heartbeat); fault != nil {
+			x.parting(s, fault, out)
+			return
+		}
+	}
+}
+
+// item appends an item of a stream.
+func (o *eventWriter) item(i *host.ReadStreamItem) {
+	b := strconv.AppendUint(append(o.buf, "id: "...), i.Sequence, 10)
+	b = i.Time.UTC().AppendFormat(append(b, "\ntime: "...), time.RFC3339Nano)
+	b = append(b, "\nevent: "+EventItem...)
+	b = appendField(b, "\ndata: ", appendRaw(nil, i.Value))
+	o.buf = append(b, "\n\n"...)
+}
+
+// ending is what a client is told because of fault: that the gateway shuts down, if that is the cause.
+func (x *exchange) ending(s *stream, fault *host.Error) *host.Error {
+	if context.Cause(s.ctx) == errClosing {
+		return errShutdown
+	}
+	return fault
+}
+
+// parting ends a stream that a call failed for, unless the client is gone.
+func (x *exchange) parting(s *stream, fault *host.Error, out *eventWriter) {
+	switch {
+	case context.Cause(s.ctx) == errClosing:
+		out.bye(errShutdown)
+	case s.ctx.Err() == nil:
+		x.code = fault.Code
+		out.bye(fault)
+	}
+}
+
+// A following is a stream that a session follows.
+type following struct {
+	stop    context.CancelFunc
+	stopped int64 // the id of the unfollow, once there is one; guarded by session.mu
+}
+
+// follow begins to follow a stream.
+func (c *session) follow(m *message) *host.Error {
+	most := c.g.opts.Limits.ConnectionCalls
+	c.mu.Lock()
+	if _, taken := c.follows[m.ID]; taken {
+		c.mu.Unlock()
+		return host.Errorf(host.InvalidArgument, "a stream is followed under the id %d already", m.ID)
+	}
+	if len(c.follows) >= most {
+		c.mu.Unlock()
+		return host.Errorf(host.Overloaded, "the connection follows too many streams").With("limit", strconv.Itoa(most)).Retry()
+	}
+	if c.follows == nil {
+		c.follows = make(map[int64]*following)
+	}
+	f := &following{}
+	ctx, cancel := context.WithCancel(c.stream.ctx)
+	f.stop = cancel
+	c.follows[m.ID] = f
+	c.mu.Unlock()
+	c.send(appendDone(nil, m.ID))
+	r := &streamReader{g: c.g, call: c.ask, address: c.address, stream: m.Follow}
+	if m.After != nil {
+		r.after = *m.After
+	}
+	before := c.barrier
+	c.spawn(func() {
+		defer cancel()
+		if before != nil {
+			select {
+			case <-before:
+			case <-ctx.Done():
+			}
+		}
+		last := c.forward(ctx, m.ID, r)
+		c.mu.Lock()
+		delete(c.follows, m.ID)
+		stopped := f.stopped
+		c.mu.Unlock()
+		if stopped != 0 {
+			c.send(appendDone(nil, stopped))
+		} else if last != nil {
+			c.send(last)
+		}
+	})
+	return nil
+}
+
+// forward sends the items of a stream and returns the last message about it, nil if the client or the session ended it.
+func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte {
+	var batch [][]byte
+	for {
+		page, fault := r.read(ctx, maxWait/2)
+		if fault != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return appendEnd(nil, id, fault)
+		}
+		batch = batch[:0]
+		if page.Missed > 0 {
+			batch = append(batch, appendMissed(nil, id, page.Missed))
+		}
+		for i := range page.Items {
+			batch = append(batch, appendItem(nil, id, &page.Items[i]))
+		}
+		c.g.meter.sent.Add(float64(len(batch)))
+		if c.socket.sendAll(batch) != nil {
+			return nil
+		}
+		if page.Closed {
+			return appendEnd(nil, id, nil)
+		}
+	}
+}
+
+// unfollow stops following. The answer comes after the last item, at once if there is nothing to stop.
+func (c *session) unfollow(m *message) {
+	c.mu.Lock()
+	f := c.follows[m.Unfollow]
+	first := f != nil && f.stopped == 0
+	if first {
+		f.stopped = m.ID
+	}
+	c.mu.Unlock()
+	if first {
+		f.stop()
+		return
+	}
+	c.send(appendDone(nil, m.ID))
+}

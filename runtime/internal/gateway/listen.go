@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// listenBatch is how many messages are received at a time: their locks run while they are written one after the other.
+const listenBatch = 64
+
+// A listener is a worker that listens to a queue.
+//
+//  1. It never holds more than max messages that are neither settled nor free again.
+//  2. Nothing is received before everything received earlier is written, so that a worker that does not read locks nothing.
+//  3. What was received and could not be written is given back at once. What was written stays locked: the worker may be
+//     at it, whether its connection lasts or not.
+//
+// A worker that leaves while the node is taking a message out for it leaves that one locked until its lock ends.
+type listener struct {
+	x       *exchange
+	s       *stream
+	out     *eventWriter
+	address host.Address
+	queue   string
+	max     int
+	lockMS  int64
+	held    []string // receipts of what was written
+	fresh   []string // receipts of what was received and is not written
+	written time.Time
+}
+
+// listen answers GET .../-/queues/{name} with messages as server-sent events.
+func (x *exchange) listen(t *target) {
+	x.counts(t.Type, labelListen)
+	l := &listener{x: x, address: t.Address, queue: t.name}
+	fault := x.checkSite()
+	if fault == nil {
+		fault = l.params()
+	}
+	if fault == nil {
+		fault = x.authorize(x.r.Context(), Work, t.Address, host.QueueReceive)
+	}
+	if fault == nil {
+		l.s, fault = x.g.open(x.r.Context())
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	defer x.g.done(l.s)
+	// What is there is received before the response begins, so that what is wrong has its status.
+	messages, fault := l.receive(0)
+	if fault != nil {
+		x.fail(x.ending(l.s, fault))
+		return
+	}
+	defer l.giveBack()
+	l.out = x.stream()
+	l.out.buf = append(l.out.buf, '\n')
+	for {
+		if !l.write(messages) {
+			return
+		}
+		if messages, fault = l.next(); fault != nil {
+			x.parting(l.s, fault, l.out)
+			return
+		}
+	}
+}
+
+// params reads the parameters of the request.
+func (l *listener) params() *host.Error {
+	p, fault := l.x.params("lock_ms", "max")
+	if fault != nil {
+		return fault
+	}
+	if l.max, fault = p.number("max", 1, host.MaxQueueBatch); fault != nil {
+		return fault
+	}
+	l.max = max(l.max, 1)
+	lock, fault := p.number("lock_ms", 1, int(host.MaxQueueDelay.Milliseconds()))
+	l.lockMS = int64(lock)
+	return fault
+}
+
+// next waits for messages, at most until a comment is due. While the worker holds all that it may, it waits until that
+// changes.
+func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
+	if len(l.held) > 0 {
+		wait := time.Duration(0)
+		if len(l.held) >= l.max {
+			wait = l.quiet()
+		}
+		out, fault := callBuiltin[host.QueueHeldOutput](l.s.ctx, l.x.g, l.x.g.callNode, l.address, host.QueueHeld,
+			host.QueueHeldInput{Queue: l.queue, Receipts: l.held, WaitMS: waitMS(wait)})
+		if fault != nil {
+			return nil, fault
+		}
+		l.held = slices.DeleteFunc(l.held, func(r string) bool { return !slices.Contains(out.Held, r) })
+		if len(l.held) >= l.max {
+			return nil, nil
+		}
+	}
+	return l.receive(l.quiet())
+}
+
+// quiet is how long nothing needs to be written.
+func (l *listener) quiet() time.Duration {
+	return time.Until(l.written.Add(l.x.g.opts.Limits.Heartbeat))
+}
+
+// receive takes out as many messages as the worker may hold, waiting for the first.
+func (l *listener) receive(wait time.Duration) ([]host.ReceivedMessage, *host.Error) {
+	out, fault := callBuiltin[host.QueueReceiveOutput](l.s.ctx, l.x.g, l.x.g.callNode, l.address, host.QueueReceive,
+		host.QueueReceiveInput{Queue: l.queue, Limit: min(l.max-len(l.held), listenBatch), LockMS: l.lockMS, WaitMS: waitMS(wait)})
+	for i := range out.Messages {
+		l.fresh = append(l.fresh, out.Messages[i].Receipt)
+	}
+	return out.Messages, fault
+}
+
+// write writes messages, or a comment if it is time for one, and reports whether the worker takes them.
+func (l *listener) write(messages []host.ReceivedMessage) bool {
+	for i := range messages {
+		text, err := json.Marshal(&messages[i])
+		if err != nil {
+			l.out.bye(l.x.g.internal("message does not encode", slog.String("queue", l.queue), slog.Any("error", err)))
+			return false
+		}
+		l.out.plain(EventMessage, text)
+		if len(l.out.buf) >= l.x.g.opts.Limits.StreamBufferBytes && !l.flush(i+1-len(messages)+len(l.fresh)) {
+			return false
+		}
+	}
+	l.x.g.meter.events.Add(float64(len(messages)))
+	if len(l.out.buf) > 0 {
+		return l.flush(len(l.fresh))
+	}
+	if l.quiet() <= 0 {
+		l.out.buf = append(l.out.buf, ":\n\n"...)
+		return l.flush(0)
+	}
+	return true
+}
+
+// flush writes what is put together, with which the first n of the fresh messages are the worker's.
+func (l *listener) flush(n int) bool {
+	if l.s.ctx.Err() != nil && context.Cause(l.s.ctx) != errClosing || l.out.flush() != nil {
+		return false
+	}
+	l.written = time.Now()
+	l.held = append(l.held, l.fresh[:n]...)
+	l.fresh = l.fresh[n:]
+	return true
+}
+
+// giveBack returns what was received and not written.
+func (l *listener) giveBack() {
+	if len(l.fresh) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.s.ctx), closeTimeout)
+	defer cancel()
+	at := int64(0)
+	_, fault := callBuiltin[host.QueueSettleOutput](ctx, l.x.g, l.x.g.callNode, l.address, host.QueueNack,
+		host.QueueNackInput{Queue: l.queue, Receipts: l.fresh, DelayMS: &at, Error: "the worker left before it got the message"})
+	if fault != nil {
+		l.x.g.log.Warn("messages not given back; they stay locked", "actor_type", l.address.Type, "actor_key", l.address.Key,
+			"queue", l.queue, "messages", len(l.fresh), "error", fault)
+	}
+}

@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// maxID bounds the ids that clients give to their messages: the largest integer that every client can count to.
+const maxID = 1<<53 - 1
+
+// A message is what a client sends over a WebSocket: a connect message, or one request with an id.
+type message struct {
+	Connect *connectInput `json:"connect"`
+
+	ID             int64           `json:"id"`
+	Call           string          `json:"call"`
+	Input          json.RawMessage `json:"input"`
+	IdempotencyKey string          `json:"idempotency_key"`
+	Traceparent    string          `json:"traceparent"`
+	Subscribe      []string        `json:"subscribe"`
+	Unsubscribe    []string        `json:"unsubscribe"`
+	Follow         string          `json:"follow"`
+	After          *uint64         `json:"after"`
+	Unfollow       int64           `json:"unfollow"`
+}
+
+// A connectInput is how a client connects, in its first message or as the body of a POST.
+type connectInput struct {
+	Params json.RawMessage `json:"params"`
+	Events []string        `json:"events"`
+	Token  string          `json:"token"`
+	After  *uint64         `json:"after"`
+}
+
+// errNotJSON is why a message cannot be read at all. Every other fault of a message leaves its socket in order.
+var errNotJSON = host.Errorf(host.InvalidArgument, "the message is not JSON text")
+
+// decodeMessage reads a message. With a fault other than errNotJSON, the message's ID is set if it could be read.
+func decodeMessage(data []byte) (*message, *host.Error) {
+	m := new(message)
+	if fault := decodeJSON(data, m); fault != nil {
+		if m.ID < 0 || m.ID > maxID {
+			m.ID = 0
+		}
+		return m, fault
+	}
+	return m, m.check()
+}
+
+// check says what is wrong with a message that is well-formed.
+func (m *message) check() *host.Error {
+	bad := func(format string, args ...any) *host.Error {
+		return host.Errorf(host.InvalidArgument, format, args...)
+	}
+	verbs := 0
+	for _, is := range []bool{
+		m.Connect != nil, m.Call != "", m.Subscribe != nil, m.Unsubscribe != nil, m.Follow != "", m.Unfollow != 0,
+	} {
+		if is {
+			verbs++
+		}
+	}
+	id := m.ID
+	if m.ID < 0 || m.ID > maxID {
+		m.ID = 0
+	}
+	switch {
+	case verbs != 1:
+		return bad("a message has one of connect, call, subscribe, unsubscribe, follow and unfollow; this one has %d of them", verbs)
+	case m.Connect != nil && id != 0:
+		return bad("the message connect has no id")
+	case m.Connect == nil && m.ID == 0:
+		return bad("the member id is %d; it must be a number from 1 to %d", id, int64(maxID))
+	case m.Call == "" && (m.Input != nil || m.IdempotencyKey != "" || m.Traceparent != ""):
+		return bad("the members input, idempotency_key and traceparent belong to call")
+	case m.Follow == "" && m.After != nil:
+		return bad("the member after belongs to follow and connect")
+	case len(m.IdempotencyKey) > MaxIdempotencyKey:
+		return bad("the member idempotency_key is %d bytes long; the limit is %d", len(m.IdempotencyKey), MaxIdempotencyKey)
+	case m.Unfollow < 0:
+		return bad("the member unfollow is %d; it must be the id of a follow", m.Unfollow)
+	}
+	if fault := checkEvents("subscribe", m.Subscribe); fault != nil {
+		return fault
+	}
+	return checkEvents("unsubscribe", m.Unsubscribe)
+}
+
+// checkEvents checks a list of events; nil is none.
+func checkEvents(member string, names []string) *host.Error {
+	switch {
+	case names != nil && len(names) == 0:
+		return host.Errorf(host.InvalidArgument, "%s names no event", member)
+	case len(names) > host.MaxSubscriptions:
+		return host.Errorf(host.InvalidArgument, "%s names %d events; the limit is %d", member, len(names), host.MaxSubscriptions)
+	}
+	for _, name := range names {
+		if name == "" {
+			return host.Errorf(host.InvalidArgument, "%s has an empty name", member)
+		}
+	}
+	return nil
+}
+
+// request checks the input and makes what the node is asked.
+func (c *connectInput) request(transport string) (host.ConnectRequest, *host.Error) {
+	q := host.ConnectRequest{Params: c.Params, Events: c.Events, Token: c.Token, Transport: transport}
+	if string(q.Params) == "null" {
+		q.Params = nil
+	}
+	if len(c.Events) == 0 {
+		q.Events = nil
+	}
+	if c.After != nil {
+		q.After, q.HasAfter = *c.After, true
+	}
+	switch {
+	case len(q.Params) > host.MaxConnectionParams:
+		return q, host.Errorf(host.TooLarge, "params are longer than %d bytes", host.MaxConnectionParams).
+			With("what", "params").With("limit", strconv.Itoa(host.MaxConnectionParams)).With("actual", strconv.Itoa(len(q.Params)))
+	case len(q.Token) > maxConnectionToken:
+		return q, host.Errorf(host.InvalidArgument, "token is %d bytes long; the limit is %d", len(q.Token), maxConnectionToken)
+	}
+	return q, checkEvents("events", q.Events)
+}
+
+// decodeJSON reads one JSON value with no members that v does not have. The fault is errNotJSON if data is something else.
+func decodeJSON(data []byte, v any) *host.Error {
+	if !utf8.Valid(data) {
+		return errNotJSON
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errNotJSON
+	}
+	if _, end := d.Token(); end != io.EOF {
+		return errNotJSON
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &kind) && kind.Field == "":
+		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", kind.Value)
+	case kind != nil:
+		return host.Errorf(host.InvalidArgument, "the member %s cannot be: %s", kind.Field, kind.Value)
+	}
+	return host.Errorf(host.InvalidArgument, "the object has an %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// appendJSON appends v, which is a name or an error and can always be encoded.
+func appendJSON(b []byte, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return append(b, "null"...)
+	}
+	return append(b, text...)
+}
+
+// appendRaw appends a value of the application, which is JSON; none is null.
+func appendRaw(b, value []byte) []byte {
+	if len(value) == 0 {
+		return append(b, "null"...)
+	}
+	return append(b, value...)
+}
+
+// appendTime appends t as a JSON string.
+func appendTime(b []byte, t time.Time) []byte {
+	return append(t.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+}
+
+// appendReply appends the answer to a call.
+func appendReply(b []byte, id int64, r *host.Reply) []byte {
+	b = strconv.AppendInt(append(b, `{"id":`...), id, 10)
+	b = strconv.AppendUint(append(b, `,"version":`...), r.Version, 10)
+	if r.Replayed {
+		b = append(b, `,"replayed":true`...)
+	}
+	if len(r.Output) > 0 {
+		b = append(append(b, `,"output":`...), r.Output...)
+	}
+	return append(b, '}')
+}
+
+// appendDone appends the answer to a request that has no output.
+func appendDone(b []byte, id int64) []byte {
+	return append(strconv.AppendInt(append(b, `{"id":`...), id, 10), '}')
+}
+
+// appendFault appends the error that answers a request, or tells of a message without an id if that is 0.
+func appendFault(b []byte, id int64, e *host.Error) []byte {
+	if b = append(b, '{'); id > 0 {
+		b = append(strconv.AppendInt(append(b, `"id":`...), id, 10), ',')
+	}
+	return append(appendJSON(append(b, `"error":`...), e), '}')
+}
+
+// appendWelcome appends the first message of a connection.
+func appendWelcome(b []byte, w host.Welcome) []byte {
+	return append(appendJSON(append(b, `{"welcome":`...), named(w)), '}')
+}
+
+// named makes no events an empty list and not null in JSON.
+func named(w host.Welcome) host.Welcome {
+	if w.Events == nil {
+		w.Events = []string{}
+	}
+	return w
+}
+
+// appendBye appends the last message of a connection.
+func appendBye(b []byte, e *host.Error) []byte {
+	return append(appendJSON(append(b, `{"bye":`...), e), '}')
+}
+
+// appendGap appends that events are missing.
+func appendGap(b []byte, missed uint64) []byte {
+	return append(strconv.AppendUint(append(b, `{"gap":{"missed":`...), missed, 10), "}}"...)
+}
+
+// eventMessage returns the message of an event, which all its receivers share.
+func eventMessage(e *host.EmittedEvent) []byte {
+	return e.Shared.Get(host.FrameWebSocket, func() []byte {
+		b := make([]byte, 0, len(e.Name)+len(e.Data)+128)
+		b = appendJSON(append(b, `{"event":`...), e.Name)
+		b = strconv.AppendUint(append(b, `,"sequence":`...), e.Sequence, 10)
+		b = strconv.AppendUint(append(b, `,"version":`...), e.Version, 10)
+		b = appendTime(append(b, `,"time":`...), e.Time)
+		return append(appendRaw(append(b, `,"data":`...), e.Data), '}')
+	})
+}
+
+// appendItem appends an item of a stream that is followed under id.
+func appendItem(b []byte, id int64, item *host.ReadStreamItem) []byte {
+	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
+	b = strconv.AppendUint(append(b, `,"sequence":`...), item.Sequence, 10)
+	b = appendTime(append(b, `,"time":`...), item.Time)
+	return append(appendRaw(append(b, `,"value":`...), item.Value), '}')
+}
+
+// appendMissed appends that items of a stream are no longer kept.
+func appendMissed(b []byte, id int64, missed uint64) []byte {
+	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
+	return append(strconv.AppendUint(append(b, `,"missed":`...), missed, 10), '}')
+}
+
+// appendEnd appends that a stream is closed, or why it is not followed any more.
+func appendEnd(b []byte, id int64, e *host.Error) []byte {
+	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
+	if e == nil {
+		return append(b, `,"end":true}`...)
+	}
+	return append(appendJSON(append(b, `,"error":`...), e), '}')
+}

@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func FuzzClientMessage(f *testing.F) {
+	for _, text := range []string{
+		`{"connect":{"params":{"a":1},"events":["said"],"token":"t","after":17}}`, `{"id":1,"call":"add","input":{"n":1},"idempotency_key":"k"}`,
+		`{"id":2,"subscribe":["said"]}`, `{"id":3,"unsubscribe":["said"]}`, `{"id":4,"follow":"tokens","after":17}`, `{"id":5,"unfollow":4}`,
+		`{"id":-1}`, `{"ID":1,"id":2,"call":"a"}`, `null`, `5`, `{`, "\"\xff\"", `{"id":1e3,"call":"a"}`, `{"connect":{"after":18446744073709551615}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, fault := decodeMessage(data)
+		if m.ID < 0 || m.ID > maxID {
+			t.Fatalf("the id %d cannot be answered", m.ID)
+		}
+		if fault != nil {
+			if fault.Code != host.InvalidArgument || !strings.Contains(fault.Message, " ") {
+				t.Fatal(fault)
+			}
+			if text := appendFault(nil, m.ID, fault); !json.Valid(text) || !utf8.Valid(text) {
+				t.Fatalf("%q", text)
+			}
+			if fault == errNotJSON && json.Valid(data) && utf8.Valid(data) {
+				t.Fatalf("%q is JSON", data)
+			}
+			return
+		}
+		if !json.Valid(data) {
+			t.Fatalf("%q is not JSON", data)
+		}
+		if m.Connect != nil {
+			if q, fault := m.Connect.request("websocket"); fault == nil && (len(q.Params) > host.MaxConnectionParams || len(q.Events) > host.MaxSubscriptions) {
+				t.Fatalf("%+v", q)
+			}
+			return
+		}
+		if m.ID == 0 {
+			t.Fatal("a request without an id")
+		}
+		if m.Input != nil && !json.Valid(m.Input) {
+			t.Fatalf("%q", m.Input)
+		}
+	})
+}
+
+func TestMessagesOfTheServerAreJSONWhateverTheyHold(t *testing.T) {
+	e := host.EmittedEvent{Sequence: 1<<64 - 1, Name: "a\"b\\c\n\u2028é"}
+	var got struct {
+		Event    string
+		Sequence uint64
+		Data     any
+	}
+	if err := json.Unmarshal(eventMessage(&e), &got); err != nil || got.Event != e.Name || got.Sequence != e.Sequence || got.Data != nil {
+		t.Error(got, err)
+	}
+	fault := host.Errorf(host.Internal, "a\"b\xff").With("k\n", "v")
+	for _, text := range [][]byte{
+		appendBye(nil, fault), appendFault(nil, 0, fault), appendFault(nil, maxID, fault), appendEnd(nil, 1, fault), appendEnd(nil, 1, nil),
+		appendItem(nil, 1, &host.ReadStreamItem{}), appendMissed(nil, 1, 1<<64-1), appendGap(nil, 1), appendWelcome(nil, host.Welcome{}),
+		appendReply(nil, 1, &host.Reply{Replayed: true, Output: []byte("[]")}), appendDone(nil, 1),
+	} {
+		if !json.Valid(text) {
+			t.Errorf("%s", text)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// TestManyClientsOverTheNetwork lets many clients call and listen at once over loopback. Each must get exactly its own
+// answers and all events in order.
+func TestManyClientsOverTheNetwork(t *testing.T) {
+	const clients, calls, events = 40, 50, 100
+	h := newHall()
+	connect := h.connect
+	h.connect = func(ctx context.Context, a host.Address, q host.ConnectRequest) (host.LiveConnection, error) {
+		conn, err := connect(ctx, a, q)
+		c := conn.(*fakeConn)
+		c.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
+			return host.Reply{Output: r.Input, Version: 1}, nil
+		}
+		return c, err
+	}
+	g := newGateway(t, Options{Node: h})
+	s := httptest.NewServer(g)
+	var connected, all sync.WaitGroup
+	connected.Add(clients)
+	for n := range clients {
+		all.Go(func() {
+			ws, _, err := websocket.Dial(t.Context(), s.URL+connectPath, &websocket.DialOptions{Subprotocols: []string{Subprotocol}})
+			if err != nil {
+				t.Error(err)
+				connected.Done()
+				return
+			}
+			defer ws.CloseNow()
+			ws.SetReadLimit(-1)
+			say := func(text string) {
+				if err := ws.Write(t.Context(), websocket.MessageText, []byte(text)); err != nil {
+					t.Error(err)
+				}
+			}
+			say(`{"connect":{}}`)
+			if _, b, err := ws.Read(t.Context()); err != nil || !strings.HasPrefix(string(b), `{"welcome":`) {
+				t.Error(string(b), err)
+			}
+			connected.Done()
+			all.Go(func() {
+				for id := 1; id <= calls; id++ {
+					say(fmt.Sprintf(`{"id":%d,"call":"echo","input":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)))
+				}
+			})
+			answers, last := make(map[string]bool), 0
+			for len(answers) < calls || last < events {
+				_, b, err := ws.Read(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text := string(b)
+				var id, sequence int
+				switch {
+				case strings.HasPrefix(text, `{"event":"said"`):
+					fmt.Sscanf(text, `{"event":"said","sequence":%d`, &sequence)
+					if last++; sequence != last {
+						t.Errorf("event %d after %d", sequence, last-1)
+					}
+				default:
+					fmt.Sscanf(text, `{"id":%d`, &id)
+					if want := fmt.Sprintf(`{"id":%d,"version":1,"output":"%d %d %s"}`, id, n, id, strings.Repeat("x", id*100)); text != want {
+						t.Errorf("got %.100q", text)
+					}
+					answers[text] = true
+				}
+			}
+			if err := ws.Close(websocket.StatusNormalClosure, ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	connected.Wait()
+	for n := range uint64(events) {
+		h.emit(said(n+1, `"hello"`))
+	}
+	all.Wait()
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range h.conns {
+		if lost := <-c.closed; lost {
+			t.Error("a client that closed its socket counts as lost")
+		}
+	}
+	s.Close()
+	if n := g.openStreams(); n != 0 {
+		t.Errorf("%d are open", n)
+	}
+}
+
+// FuzzWhatAClientSends writes any bytes to a WebSocket that is connected. Whatever they are, the session ends when the
+// client is gone, without a panic, and the node is told once.
+func FuzzWhatAClientSends(f *testing.F) {
+	for _, text := range []string{`{"id":1,"call":"add"}`, `{"id":1,"follow":"x"}`, `{`} {
+		f.Add([]byte(maskedFrame(text)))
+	}
+	f.Add([]byte("\x88\x82\x00\x00\x00\x00\x03\xe8"))
+	f.Add([]byte("\x89\x80\x00\x00\x00\x00\x01\xff\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		conn := newFakeConn()
+		conn.call = func(context.Context, *host.Request) (host.Reply, error) {
+			return host.Reply{Output: []byte(`{"items":[],"closed":true}`)}, nil
+		}
+		conn.subscribed = func(string, []string) error { return nil }
+		g := newGateway(t, Options{Node: &fakeNode{connect: conn.connect}})
+		s := httptest.NewServer(g)
+		defer s.Close()
+		c := gather(t, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":["said"]}}`)
+		c.listen()
+		c.conns[0].Write(data)
+		c.leave()
+		<-conn.closed
+		if text := ask(g, "GET", "/metrics", "").Body.String(); !strings.Contains(text, "cairn_http_panics_total 0\n") {
+			t.Error("a panic")
+		}
+		if g.Close(); len(conn.closed) != 0 {
+			t.Error("the node was told twice")
+		}
+	})
+}

@@ -1,0 +1,382 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A typeDocument is the part of a document that describes one actor type.
+type typeDocument struct {
+	*document
+	b                          *host.Behavior
+	base                       string // the paths of an actor begin with it
+	queues, schedules, streams *family
+	workers                    *family // the queues that clients receive from
+	external                   *family // the streams that clients append to
+}
+
+// actorType describes what can be done with the actors of one type.
+func (d *document) actorType(b *host.Behavior) {
+	t := &typeDocument{document: d, b: b, base: "/actors/" + b.Type + "/{key}/-/"}
+	t.families()
+	d.tags = append(d.tags, object{"name": b.Type, "description": t.about()})
+	t.lifecycle()
+	for i, m := range b.Methods {
+		t.method(i, m)
+	}
+	t.connections()
+	t.follows()
+	t.builtins()
+}
+
+// families finds out what the type's queues, schedules and streams carry. A family without members is nil.
+func (t *typeDocument) families() {
+	d, b := t.document, t.b
+	value := func(kind host.ValueKind, index int) any {
+		schema, exists := d.value(b, kind, index, "in")
+		if !exists {
+			return object{"type": "null"}
+		}
+		return schema
+	}
+	pick := func(field string, n int, name func(int) string, belongs func(int) bool, value func(int, string) any) *family {
+		f := &family{field: field}
+		var index []int
+		for i := range n {
+			if name(i) != host.AnyName {
+				f.declared = append(f.declared, name(i))
+			}
+			if belongs(i) {
+				f.names, index = append(f.names, name(i)), append(index, i)
+			}
+		}
+		f.value = func(i int, member string) any { return value(index[i], member) }
+		if len(f.names) == 0 {
+			return nil
+		}
+		return f
+	}
+	all := func(int) bool { return true }
+	queueName := func(i int) string { return b.Queues[i].Name }
+	queueValue := func(i int, member string) any {
+		if member == "reply" {
+			return value(host.QueueReplyValue, i)
+		}
+		return value(host.QueueBody, i)
+	}
+	t.queues = pick("queue", len(b.Queues), queueName, all, queueValue)
+	t.workers = pick("queue", len(b.Queues), queueName, func(i int) bool { return b.Queues[i].Handler == "" }, queueValue)
+	t.schedules = pick("name", len(b.Schedules), func(i int) string { return b.Schedules[i].Name }, all,
+		func(i int, _ string) any { return value(host.SchedulePayload, i) })
+	streamName := func(i int) string { return b.Streams[i].Name }
+	streamValue := func(i int, _ string) any { return value(host.StreamValue, i) }
+	t.streams = pick("stream", len(b.Streams), streamName, all, streamValue)
+	t.external = pick("stream", len(b.Streams), streamName, func(i int) bool { return b.Streams[i].External }, streamValue)
+}
+
+// about says in words what the type has.
+func (t *typeDocument) about() string {
+	text := fmt.Sprintf("Actors of the type %s.", t.b.Type)
+	list := func(what string, f *family) {
+		if f == nil {
+			return
+		}
+		names := strings.ReplaceAll(strings.Join(f.names, ", "), host.AnyName, "any name")
+		text += fmt.Sprintf(" %s: %s.", what, names)
+	}
+	list("Queues", t.queues)
+	list("Schedules", t.schedules)
+	list("Streams", t.streams)
+	if names := t.eventNames(func(host.Event) bool { return true }); len(names) > 0 {
+		text += " Events: " + strings.Join(names, ", ") + "."
+	}
+	return text
+}
+
+func (t *typeDocument) eventNames(which func(host.Event) bool) []string {
+	var names []string
+	for _, e := range t.b.Events {
+		if which(e) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// add adds an operation of the type's actors. verb and the type make its id.
+func (t *typeDocument) add(path, method, verb string, o operation) {
+	o.id = verb + "." + t.b.Type
+	o.tag = t.b.Type
+	o.parameters = append([]any{parameter("Key")}, o.parameters...)
+	t.path(t.base+path, method, o)
+}
+
+// lifecycle describes creation, status, destruction and the raw keyspace.
+func (t *typeDocument) lifecycle() {
+	status := shaper{d: t.document}.of(typeOf[host.Status]())
+	t.add("", http.MethodGet, "status", operation{
+		summary: "Describes an actor, without waking it.", success: versioned(answer("The actor.", status)),
+	})
+	created := object{"201": object{
+		"description": "The actor as it is now; no body if it is gone again.", "content": inJSON(status),
+		"headers": headers("Cairn-Version", "Location", "Idempotency-Replayed"),
+	}}
+	create := operation{
+		summary: "Creates an actor explicitly.", success: created, errors: callStatuses(),
+		parameters: []any{parameter("IdempotencyKey"), parameter("IfNoneMatch"), parameter("Traceparent")},
+	}
+	var creations []int
+	for i, m := range t.b.Methods {
+		if m.Kind == host.Creation {
+			creations = append(creations, i)
+		}
+	}
+	if len(creations) == 1 {
+		if schema, exists := t.value(t.b, host.MethodInput, creations[0], "in"); exists {
+			create.body = body(schema, false)
+			create.description = "The body is the input of the type's creation; without one the actor is created without input."
+		}
+	}
+	t.add("", http.MethodPut, "create", create)
+	t.add("", http.MethodDelete, "destroy", operation{
+		summary: "Destroys an actor and all its data.",
+		success: object{"204": object{"description": "It is gone."}}, errors: callStatuses(),
+	})
+	page := shaper{d: t.document}.of(typeOf[host.StoredKey]())
+	t.add("keys", http.MethodGet, "keys", operation{
+		summary: "Reads the raw keyspace of an actor, without waking it.",
+		parameters: []any{
+			query("limit", "How many keys a page has at most; 100 by default.", between(1, maxPage)),
+			query("after", "Continues after this key, in base64: an earlier page's next.", object{"type": "string"}),
+			query("value_bytes", "How much of each value to return; 0 by default.", between(0, 16<<20)),
+		},
+		success: answer("A page.", object{"type": "object", "required": []string{"keys"}, "properties": object{
+			"keys": object{"type": "array", "items": page},
+			"next": object{"type": "string", "description": "Continues after the page; absent at the end."},
+		}}),
+	})
+}
+
+// method describes a method of the behavior.
+func (t *typeDocument) method(i int, m host.Method) {
+	o := operation{summary: fmt.Sprintf("Calls the %s %s.", m.Kind, m.Name)}
+	input, takes := t.value(t.b, host.MethodInput, i, "in")
+	if !takes {
+		input = nil
+	}
+	output, gives := t.value(t.b, host.MethodOutput, i, "out")
+	if !gives {
+		output = nil
+	}
+	if t.b.Schema == nil {
+		o.description = "What it takes and returns is not known to the node."
+	}
+	t.call(m.Name, m.Kind != host.Query, input, output, o)
+}
+
+// call describes a method, the type's own or one that every actor has. A nil schema stands for nothing.
+func (t *typeDocument) call(name string, writes bool, input, output any, o operation) {
+	o.parameters = []any{parameter("IfMatch"), parameter("IfNoneMatch"), parameter("Traceparent"), parameter("Connection")}
+	if writes {
+		o.parameters = append([]any{parameter("IdempotencyKey")}, o.parameters...)
+	}
+	if input != nil {
+		o.body = body(input, true)
+	}
+	o.success = object{}
+	if output != nil {
+		o.success["200"] = object{"description": "The output.", "content": either(output), "headers": replied()}
+	}
+	if output == nil || t.b.Schema == nil {
+		o.success["204"] = object{"description": "Done; there is no output.", "headers": replied()}
+	}
+	o.errors = callStatuses()
+	t.add("call/"+name, http.MethodPost, "call."+name, o)
+}
+
+// body is a request body in either encoding.
+func body(schema any, required bool) object {
+	return object{"required": required, "content": either(schema)}
+}
+
+// either is content in JSON, which the schema describes, or the same in CBOR.
+func either(schema any) object {
+	c := inJSON(schema)
+	c["application/cbor"] = object{}
+	return c
+}
+
+func headers(names ...string) object {
+	all := object{}
+	for _, name := range names {
+		all[name] = object{"$ref": "#/components/headers/" + name}
+	}
+	return all
+}
+
+// replied are the headers of replies to calls.
+func replied() object { return headers("Cairn-Version", "Idempotency-Replayed") }
+
+func versioned(success object) object {
+	for _, response := range success {
+		response.(object)["headers"] = headers("Cairn-Version")
+	}
+	return success
+}
+
+// serverSentEvents is a response that goes on. OpenAPI cannot describe what comes one by one, so the values are named in
+// an extension.
+func serverSentEvents(description string, values object) object {
+	content := object{"schema": object{"type": "string"}}
+	if len(values) > 0 {
+		content["x-cairn-data"] = values
+	}
+	return object{"200": object{"description": description, "content": object{"text/event-stream": content}}}
+}
+
+// events are the schemas of the events that which selects, by name.
+func (t *typeDocument) events(which func(host.Event) bool) object {
+	values := object{}
+	for i, e := range t.b.Events {
+		if schema, exists := t.value(t.b, host.EventValue, i, "out"); exists && which(e) {
+			values[e.Name] = schema
+		}
+	}
+	return values
+}
+
+// connections describes how clients get events, with a connection and without.
+func (t *typeDocument) connections() {
+	open := func(e host.Event) bool { return e.Subscribe == "" }
+	if names := t.eventNames(open); len(names) > 0 && t.b.Connections.Connect == "" {
+		t.add("events", http.MethodGet, "events", operation{
+			summary: "Subscribes to the events of an actor, which it neither wakes nor creates.",
+			parameters: []any{
+				query("names", "The events, separated by commas; all by default.", list(names)),
+				parameter("After"), parameter("LastEventID"),
+			},
+			success: serverSentEvents("Server-sent events with id, version, time, event and data. The event cairn.gap says how many "+
+				"are no longer kept, cairn.bye with an error is the last.", t.events(open)),
+		})
+	}
+	all := t.eventNames(func(host.Event) bool { return true })
+	params, exists := t.value(t.b, host.ConnectParams, 0, "in")
+	if !exists {
+		params = object{}
+	}
+	values := t.events(func(host.Event) bool { return true })
+	values["cairn.welcome"] = shaper{d: t.document}.of(typeOf[host.Welcome]())
+	welcome := serverSentEvents("Server-sent events. The first is cairn.welcome with what is needed to come back, the last "+
+		"cairn.bye with an error.", values)
+	upgraded := maps.Clone(welcome)
+	upgraded["101"] = object{"description": "A WebSocket with the subprotocol cairn.v1."}
+	t.add("connect", http.MethodGet, "connect", operation{
+		summary: "Connects a client to an actor, over a WebSocket or with server-sent events.",
+		description: "With Upgrade: websocket, everything is said in messages on the socket, the parameters below included. Otherwise the " +
+			"connection carries events, and calls name it in the header Cairn-Connection.",
+		parameters: []any{
+			query("events", "The events to subscribe to at once, separated by commas.", list(all)),
+			parameter("After"), parameter("LastEventID"),
+			query("token", "Resumes the connection that an earlier welcome was for.", object{"type": "string"}),
+			object{"name": "params", "in": "query", "description": "The parameters of the connection.", "content": inJSON(params)},
+		},
+		success: upgraded, errors: callStatuses(),
+	})
+	t.add("connect", http.MethodPost, "connect_with_body", operation{
+		summary: "Connects a client to an actor with server-sent events; nothing of it stands in the URL.",
+		body: object{"content": inJSON(object{"type": "object", "additionalProperties": false, "properties": object{
+			"params": params,
+			"events": object{"type": "array", "items": object{"type": "string"}},
+			"token":  object{"type": "string", "description": "Resumes the connection that an earlier welcome was for."},
+			"after":  object{"type": "integer", "minimum": 0, "description": "The sequence of the last event that the client got."},
+		}})},
+		success: welcome, errors: callStatuses(),
+	})
+	t.add("connect", http.MethodDelete, "disconnect", operation{
+		summary:    "Ends the connection that the header Cairn-Connection names.",
+		parameters: []any{required("Connection")},
+		success:    object{"204": object{"description": "It has ended."}}, errors: callStatuses(),
+	})
+}
+
+// required is a header parameter that must be there.
+func required(name string) object {
+	return object{"name": "Cairn-" + name, "in": "header", "required": true, "description": "The token of the connection.",
+		"schema": object{"type": "string"}}
+}
+
+// list is a parameter of names separated by commas.
+func list(names []string) object {
+	if len(names) == 0 {
+		return object{"type": "string"}
+	}
+	return object{"type": "string", "description": "Any of: " + strings.Join(names, ", ")}
+}
+
+// follows describes the streams of server-sent events that are not events of the actor.
+func (t *typeDocument) follows() {
+	name := func(f *family, what string) object {
+		return object{"name": "name", "in": "path", "required": true, "description": what, "schema": f.nameParameter()}
+	}
+	if f := t.workers; f != nil {
+		message := shaper{d: t.document, typ: t.b.Type, family: f}.of(typeOf[host.ReceivedMessage]())
+		t.add("queues/{name}", http.MethodGet, "listen", operation{
+			summary: "Receives the messages of a queue as they come.",
+			parameters: []any{
+				name(f, "The queue."),
+				query("max", "How many messages the client may hold without settling them; 1 by default.", between(1, host.MaxQueueBatch)),
+				query("lock_ms", "How long each message is locked; by default what the queue says.",
+					between(1, int(host.MaxQueueDelay.Milliseconds()))),
+			},
+			success: serverSentEvents("Server-sent events: message with a message, cairn.bye with an error as the last.",
+				object{"message": message}),
+			errors: callStatuses(),
+		})
+	}
+	if f := t.streams; f != nil {
+		items := object{}
+		for i, n := range f.names {
+			items[n] = f.value(i, "value")
+		}
+		success := serverSentEvents("Server-sent events: item with the sequence as its id, cairn.gap if some are no longer kept, "+
+			"cairn.end when the stream is closed.", items)
+		success["204"] = object{"description": "The stream is closed, and the client has all of it."}
+		t.add("streams/{name}", http.MethodGet, "follow", operation{
+			summary:    "Follows a stream: brings the items after a position, and then each as it is appended.",
+			parameters: []any{name(f, "The stream."), parameter("After"), parameter("LastEventID")},
+			success:    success, errors: callStatuses(),
+		})
+	}
+}
+
+// builtins describes the methods that every actor has, as far as they apply to the type.
+func (t *typeDocument) builtins() {
+	for _, m := range builtinMethods() {
+		f, applies := m.family(t)
+		if !applies {
+			continue
+		}
+		in := shaper{d: t.document, typ: t.b.Type, family: f, input: true}
+		out := shaper{d: t.document, typ: t.b.Type, family: f}
+		var input, output any
+		if m.input != nil {
+			input = in.of(m.input)
+		}
+		if m.output != nil {
+			output = out.of(m.output)
+		}
+		t.builtin(m, input, output)
+	}
+}
+
+func (t *typeDocument) builtin(m builtinMethod, input, output any) {
+	o := operation{summary: m.summary}
+	if OperationOf(m.name) == Operate {
+		o.description = "For operators."
+	}
+	t.call(m.name, !m.query, input, output, o)
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"reflect"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A builtinMethod is a method that every actor has, as the document describes it.
+type builtinMethod struct {
+	name          string
+	input, output reflect.Type // nil for nothing
+	query         bool
+	// family says whether the method applies to a type, and whose values its input and output carry.
+	family  func(*typeDocument) (*family, bool)
+	summary string
+}
+
+// builtinMethods lists them all. A test compares the list with package host.
+func builtinMethods() []builtinMethod {
+	queues := func(t *typeDocument) (*family, bool) { return t.queues, t.queues != nil }
+	workers := func(t *typeDocument) (*family, bool) { return t.workers, t.workers != nil }
+	schedules := func(t *typeDocument) (*family, bool) { return t.schedules, t.schedules != nil }
+	alarms := func(t *typeDocument) (*family, bool) { return nil, len(t.b.Alarms) > 0 }
+	streams := func(t *typeDocument) (*family, bool) { return t.streams, t.streams != nil }
+	external := func(t *typeDocument) (*family, bool) { return t.external, t.external != nil }
+	always := func(*typeDocument) (*family, bool) { return nil, true }
+	count := typeOf[host.CountOutput]()
+	return []builtinMethod{
+		{host.QueueSend, typeOf[host.QueueSendInput](), typeOf[host.QueueSendOutput](), false, queues,
+			"Sends messages to a queue, all or none."},
+		{host.QueueReceive, typeOf[host.QueueReceiveInput](), typeOf[host.QueueReceiveOutput](), false, workers,
+			"Takes messages out of a queue and locks them for the caller."},
+		{host.QueueAck, typeOf[host.QueueAckInput](), typeOf[host.QueueSettleOutput](), false, workers,
+			"Says that received messages are done, with a reply for senders that want one."},
+		{host.QueueNack, typeOf[host.QueueNackInput](), typeOf[host.QueueSettleOutput](), false, workers,
+			"Gives received messages back as failed attempts."},
+		{host.QueueExtend, typeOf[host.QueueExtendInput](), typeOf[host.QueueExtendOutput](), false, workers,
+			"Locks received messages for longer."},
+		{host.QueueHeld, typeOf[host.QueueHeldInput](), typeOf[host.QueueHeldOutput](), true, workers,
+			"Tells which receipts are still valid."},
+		{host.QueueResult, typeOf[host.QueueResultInput](), typeOf[host.QueueResultOutput](), true, queues,
+			"Tells what came of a message that was sent with want_reply."},
+		{host.QueueStatsMethod, typeOf[host.QueueStatsInput](), typeOf[host.QueueStatsOutput](), true, queues,
+			"Counts the messages of queues."},
+		{host.QueuePeek, typeOf[host.QueueListInput](), typeOf[host.QueueListOutput](), true, queues,
+			"Lists the messages of a queue without receiving them."},
+		{host.QueueDelete, typeOf[host.QueueSelectInput](), count, false, queues, "Deletes messages of a queue."},
+		{host.QueuePurge, typeOf[host.QueueInput](), count, false, queues, "Deletes all messages of a queue."},
+		{host.QueueSkip, typeOf[host.QueueInput](), count, false, queues, "Makes the next message of a queue a dead letter."},
+		{host.QueueDeadList, typeOf[host.QueueListInput](), typeOf[host.QueueListOutput](), true, queues, "Lists dead letters."},
+		{host.QueueDeadRequeue, typeOf[host.QueueSelectInput](), count, false, queues, "Puts dead letters into their queue again."},
+		{host.QueueDeadDelete, typeOf[host.QueueSelectInput](), count, false, queues, "Deletes dead letters."},
+
+		{host.ScheduleSet, typeOf[host.Schedule](), typeOf[host.Schedule](), false, schedules,
+			"Sets a schedule, replacing one of the same name and instance."},
+		{host.ScheduleCancel, typeOf[host.ScheduleInput](), count, false, schedules, "Removes a schedule and its history."},
+		{host.ScheduleTrigger, typeOf[host.ScheduleInput](), typeOf[host.Schedule](), false, schedules,
+			"Runs a schedule now, besides its ticks."},
+		{host.ScheduleList, typeOf[host.ScheduleListInput](), typeOf[host.ScheduleListOutput](), true, schedules, "Lists schedules."},
+		{host.ScheduleRuns, typeOf[host.ScheduleInput](), typeOf[host.ScheduleRunsOutput](), true, schedules,
+			"Lists the latest runs of a schedule."},
+
+		{host.AlarmList, nil, typeOf[host.AlarmListOutput](), true, alarms, "Lists armed alarms."},
+		{host.AlarmCancel, typeOf[host.ScheduleInput](), count, false, alarms, "Disarms an alarm."},
+
+		{host.StreamAppend, typeOf[host.StreamAppendInput](), typeOf[host.StreamAppendOutput](), false, external,
+			"Appends items to a stream, all or none."},
+		{host.StreamClose, typeOf[host.StreamInput](), typeOf[host.StreamInfo](), false, external,
+			"Closes a stream: its last item is the last."},
+		{host.StreamDelete, typeOf[host.StreamInput](), count, false, streams, "Deletes the items of a stream."},
+		{host.StreamRead, typeOf[host.StreamReadInput](), typeOf[host.StreamReadOutput](), true, streams,
+			"Reads what follows a position in a stream."},
+		{host.StreamList, typeOf[host.StreamListInput](), typeOf[host.StreamListOutput](), true, streams, "Describes streams."},
+
+		{host.ConnectionList, typeOf[host.ConnectionListInput](), typeOf[host.ConnectionListOutput](), true, always,
+			"Lists connections."},
+		{host.ConnectionClose, typeOf[host.ConnectionCloseInput](), count, false, always, "Closes a connection."},
+
+		{host.ActorPause, typeOf[host.PauseInput](), typeOf[host.Pause](), false, always, "Pauses an actor until it is resumed."},
+		{host.ActorResume, nil, count, false, always, "Ends a pause."},
+		{host.ActorWake, nil, nil, false, always, "Wakes an actor."},
+		{host.ActorSleep, nil, nil, false, always, "Puts an actor to sleep."},
+		{host.ActorRetry, nil, count, false, always, "Lets a failed actor be tried again at once."},
+		{host.ActorWhy, nil, typeOf[host.Explanation](), true, always, "Says what an actor waits for, without waking it."},
+		{host.SendSkip, typeOf[host.SendSkipInput](), count, false, always, "Moves the next message to another actor aside."},
+	}
+}

@@ -1,0 +1,332 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A family is the named things of one kind that a behavior has: its queues, schedules or streams. Their values have
+// schemas of their own, so inputs and outputs that carry values differ from name to name.
+type family struct {
+	// field is the member that holds the name in inputs and outputs.
+	field string
+	names []string
+	// declared are all names of the kind that the behavior declares, which AnyName does not stand for.
+	declared []string
+	// value is the schema of the value of one of them that stands in a member.
+	value func(i int, member string) any
+}
+
+// A shaper makes schemas of the structs of package host. It knows what they use and no more: no embedded structs, no maps
+// but those of strings.
+type shaper struct {
+	d *document
+	// typ and family say what the values inside are; a nil family allows any.
+	typ    string
+	family *family
+	// input closes objects: unknown members are refused. Answers may get more members in later versions.
+	input bool
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// unfixed means that a value may belong to any name of the family.
+const unfixed = -1
+
+// of returns the schema of t.
+func (s shaper) of(t reflect.Type) any { return s.member(t, "", unfixed) }
+
+func (s shaper) member(t reflect.Type, name string, fixed int) any {
+	switch t {
+	case typeOf[host.Raw]():
+		return s.raw(name, fixed)
+	case typeOf[time.Time]():
+		return object{"type": "string", "format": "date-time"}
+	case typeOf[[]any](): // a key
+		return object{"type": "array", "items": object{"type": []string{"string", "number", "boolean"}}, "minItems": 1}
+	case typeOf[host.Code]():
+		return object{"type": "string", "enum": host.Codes()}
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.String:
+		if values, ok := hostEnums[t.Name()]; ok {
+			return object{"type": "string", "enum": values}
+		}
+		return object{"type": "string"}
+	case reflect.Int, reflect.Int64:
+		return object{"type": "integer", "format": "int64"}
+	case reflect.Uint64:
+		return object{"type": "integer", "format": "uint64", "minimum": 0}
+	case reflect.Pointer:
+		return s.member(t.Elem(), name, fixed)
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return object{"type": "string", "contentEncoding": "base64"}
+		}
+		return object{"type": "array", "items": s.member(t.Elem(), name, fixed)}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": s.member(t.Elem(), name, fixed)}
+	case reflect.Struct:
+		return s.object(t, fixed)
+	}
+	return object{}
+}
+
+// raw is the schema of a value of the application.
+func (s shaper) raw(member string, fixed int) any {
+	switch {
+	case s.family == nil:
+		return object{}
+	case fixed != unfixed:
+		return s.family.value(fixed, member)
+	}
+	var all []any
+	for i := range s.family.names {
+		all = append(all, s.family.value(i, member))
+	}
+	return anyOf(all)
+}
+
+// anyOf allows what one of the schemas allows.
+func anyOf(schemas []any) any {
+	var distinct []any
+	for _, s := range schemas {
+		if o, ok := s.(object); ok && len(o) == 0 {
+			return s // allows everything
+		}
+		if !slices.ContainsFunc(distinct, func(other any) bool { return reflect.DeepEqual(s, other) }) {
+			distinct = append(distinct, s)
+		}
+	}
+	if len(distinct) == 1 {
+		return distinct[0]
+	}
+	return object{"anyOf": distinct}
+}
+
+// object returns a reference to the schema of a struct, or to one for each name if it holds the name.
+func (s shaper) object(t reflect.Type, fixed int) any {
+	dynamic := s.family != nil && carries(t)
+	if dynamic && fixed == unfixed && hasMember(t, s.family.field) {
+		var all []any
+		for i := range s.family.names {
+			all = append(all, s.object(t, i))
+		}
+		return anyOf(all)
+	}
+	name := t.Name()
+	if s.input && !strings.HasSuffix(name, "Input") {
+		name += ".Input"
+	}
+	switch {
+	case dynamic && fixed == unfixed:
+		name = s.typ + "." + name + ".all"
+	case dynamic && s.family.names[fixed] == host.AnyName:
+		name = s.typ + "." + name + ".any"
+	case dynamic:
+		name = s.typ + "." + name + "-" + s.family.names[fixed]
+	}
+	if _, ok := s.d.schemas[name]; !ok {
+		s.d.schemas[name] = nil // while it is being made
+		s.d.schemas[name] = s.members(t, fixed)
+	}
+	return object{"$ref": "#/components/schemas/" + name}
+}
+
+func (s shaper) members(t reflect.Type, fixed int) object {
+	properties, required := object{}, []string{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() || name == "-" {
+			continue
+		}
+		schema, _ := s.member(f.Type, name, fixed).(object)
+		if schema == nil {
+			schema = object{}
+		}
+		if s.family != nil && fixed != unfixed && name == s.family.field {
+			schema = s.family.nameSchema(fixed)
+		}
+		schema = maps.Clone(schema)
+		if text := hostText[t.Name()+"."+name]; text != "" {
+			schema["description"] = text
+		}
+		if s.input && slices.Contains(setByRuntime[t.Name()], name) {
+			schema["readOnly"] = true
+		}
+		properties[name] = schema
+		if options == "" {
+			required = append(required, name)
+		}
+	}
+	o := object{"type": "object", "properties": properties}
+	if text := hostText[t.Name()]; text != "" {
+		o["description"] = text
+	}
+	if len(required) > 0 {
+		o["required"] = required
+	}
+	if s.input {
+		o["additionalProperties"] = false
+	}
+	return o
+}
+
+// setByRuntime are the members of inputs that say what the runtime knows.
+var setByRuntime = map[string][]string{
+	"Schedule": {"next", "runs", "attempts", "skipped", "last_result", "last_error"},
+}
+
+// namePattern is what names of queues, schedules and streams look like.
+const namePattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
+
+// nameSchema allows the name of one of the family; AnyName stands for those that are not declared.
+func (f *family) nameSchema(i int) object {
+	if f.names[i] != host.AnyName {
+		return object{"type": "string", "const": f.names[i]}
+	}
+	schema := object{"type": "string", "pattern": namePattern}
+	if len(f.declared) > 0 {
+		schema["not"] = object{"enum": f.declared}
+	}
+	return schema
+}
+
+// nameParameter allows all names of the family.
+func (f *family) nameParameter() object {
+	if slices.Contains(f.names, host.AnyName) {
+		return object{"type": "string", "pattern": namePattern}
+	}
+	return object{"type": "string", "enum": f.names}
+}
+
+// carries reports whether a value of the application stands somewhere in t.
+func carries(t reflect.Type) bool {
+	switch {
+	case t == typeOf[host.Raw]():
+		return true
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer:
+		return carries(t.Elem())
+	case t.Kind() == reflect.Struct && t != typeOf[time.Time]():
+		for i := range t.NumField() {
+			if carries(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasMember(t reflect.Type, name string) bool {
+	for i := range t.NumField() {
+		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	componentName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	definition    = regexp.MustCompile(`"\$ref":"#/\$defs/([^"/]*)"`)
+	reference     = regexp.MustCompile(`"\$(ref|dynamicRef|id|anchor|dynamicAnchor)":`)
+)
+
+// value returns the schema of a value of a behavior as a part of the document, and whether there is a value at all. The
+// definitions of the schema become components, named after the type; use tells apart those that differ by their use. A
+// schema that refers to anything but its definitions counts as none: any value.
+func (d *document) value(b *host.Behavior, kind host.ValueKind, index int, use string) (schema any, exists bool) {
+	if b.Schema == nil {
+		return object{}, true
+	}
+	text := b.Schema(kind, index)
+	if len(text) == 0 {
+		return nil, false
+	}
+	var compact bytes.Buffer
+	var root map[string]json.RawMessage
+	var defs map[string]json.RawMessage
+	if json.Compact(&compact, text) != nil || json.Unmarshal(compact.Bytes(), &root) != nil {
+		return object{}, true
+	}
+	if json.Unmarshal(root["$defs"], &defs) != nil && root["$defs"] != nil {
+		return object{}, true
+	}
+	delete(root, "$schema")
+	delete(root, "$defs")
+	rest, err := json.Marshal(root)
+	if err != nil || !contained(rest, defs) {
+		return object{}, true
+	}
+	for name, def := range defs {
+		if !componentName.MatchString(name) || !contained(def, defs) {
+			return object{}, true
+		}
+	}
+	for i := 0; ; i++ {
+		suffix := []string{"", "." + use, "." + strconv.Itoa(i)}[min(i, 2)]
+		parts := make(map[string]json.RawMessage, len(defs))
+		for name, def := range defs {
+			parts[b.Type+"."+name+suffix] = renamed(def, b.Type+".", suffix)
+		}
+		if d.add(parts) {
+			return members(renamed(rest, b.Type+".", suffix)), true
+		}
+	}
+}
+
+// members returns the members of a JSON object, as they are written.
+func members(text []byte) object {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(text, &m) != nil {
+		return object{}
+	}
+	o := make(object, len(m))
+	for k, v := range m {
+		o[k] = v
+	}
+	return o
+}
+
+// renamed points the references of a schema to the components that its definitions become.
+func renamed(schema []byte, prefix, suffix string) []byte {
+	return definition.ReplaceAll(schema, []byte(`"$$ref":"#/components/schemas/`+prefix+`${1}`+suffix+`"`))
+}
+
+// contained reports whether a schema refers to the definitions and to nothing else.
+func contained(schema []byte, defs map[string]json.RawMessage) bool {
+	matches := definition.FindAllSubmatch(schema, -1)
+	for _, m := range matches {
+		if _, ok := defs[string(m[1])]; !ok {
+			return false
+		}
+	}
+	return len(reference.FindAll(schema, -1)) == len(matches)
+}
+
+// add adds components, unless one of the names is taken by something else.
+func (d *document) add(parts map[string]json.RawMessage) bool {
+	for name, text := range parts {
+		if other, ok := d.schemas[name]; ok {
+			if raw, same := other.(json.RawMessage); !same || !bytes.Equal(raw, text) {
+				return false
+			}
+		}
+	}
+	for name, text := range parts {
+		d.schemas[name] = text
+	}
+	return true
+}

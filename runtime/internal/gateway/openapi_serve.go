@@ -1,0 +1,37 @@
+package gateway
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// OpenAPI is GET /openapi.json, as Authorize sees it.
+const OpenAPI Operation = "openapi"
+
+// openapi answers GET /openapi.json.
+func (x *exchange) openapi() {
+	_, fault := x.params()
+	if fault == nil {
+		fault = x.authorize(x.r.Context(), OpenAPI, host.Address{}, "")
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	doc, err := buildOpenAPI(&x.g.opts)
+	if err != nil {
+		x.fail(x.g.internal("OpenAPI document", slog.Any("error", err)))
+		return
+	}
+	h := x.w.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(doc)))
+	x.began = true
+	x.w.WriteHeader(http.StatusOK)
+	x.w.Write(doc)
+}

@@ -1,0 +1,218 @@
+// Code generated from the comments of package host by TestDescriptionsAreTheCommentsOfTheContract. DO NOT EDIT.
+
+package gateway
+
+// hostText describes structs, their members and the error codes.
+var hostText = map[string]string{
+	"AlarmListOutput": "AlarmListOutput is in the order of name and instance.",
+	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
+		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
+		"attempt is allowed.",
+	"Code.actor_paused":   "An operator paused the actor. Retryable; Metadata \"reason\" says why.",
+	"Code.already_exists": "An explicit create named a key that is taken.",
+	"Code.canceled":       "The caller gave up. Whether the turn ran is unknown to the caller.",
+	"Code.crashed": "The handler panicked. Nothing of the turn was kept. Metadata \"error_id\" finds the stack " +
+		"in the node's log.",
+	"Code.cycle": "The call would make actors wait for each other. Metadata \"chain\" shows the actors in " +
+		"order.",
+	"Code.deadline_exceeded": "The caller's deadline or the turn's own time limit passed.",
+	"Code.destroyed":         "The addressed incarnation of the actor no longer exists.",
+	"Code.failed_precondition": "The actor is not in a state in which this call makes sense. Handlers use it for business " +
+		"rules.",
+	"Code.idempotency_mismatch": "The idempotency key was used before with another request.",
+	"Code.internal":             "An error without a code, whose details stay in the node's log under Metadata \"error_id\".",
+	"Code.invalid_argument":     "The request itself is wrong (undecodable input, a bad key part, a bad parameter).",
+	"Code.not_found":            "The actor, or the thing that the handler looked for, does not exist.",
+	"Code.overloaded":           "A mailbox or another bounded queue is full. Retryable; nothing was done.",
+	"Code.permission_denied":    "The caller is known and may not do this.",
+	"Code.quota_exceeded":       "The actor's storage quota is used up. Reads, deletes and exports go on.",
+	"Code.read_only":            "A query, or something that a query called, tried to write.",
+	"Code.state_too_new": "The stored state was written by a newer version of the actor's code. The data is " +
+		"untouched.",
+	"Code.too_large": "A key, value, message, state or write set is over its limit. Metadata names \"what\", " +
+		"\"limit\", \"actual\".",
+	"Code.unauthenticated": "The request carries no valid credentials.",
+	"Code.unavailable": "The node is starting, draining, out of disk space or its store is read-only. Retryable " +
+		"elsewhere or later.",
+	"Code.unknown_method":       "The actor type has no such action or query.",
+	"Code.unknown_type":         "The node hosts no such actor type.",
+	"ConnectionCloseInput":      "ConnectionCloseInput closes a connection, for a reason that the client sees.",
+	"ConnectionInfo":            "A ConnectionInfo describes a connection for operators.",
+	"ConnectionInfo.lost":       "lost is when the client was lost; nil while it is there.",
+	"ConnectionListInput":       "ConnectionListInput pages through connections in the order of their ids.",
+	"ConnectionListInput.limit": "limit is 1 to 1,000; 0 means 100.",
+	"ConnectionListOutput":      "ConnectionListOutput is one page.",
+	"CountOutput":               "CountOutput counts what a call did.",
+	"EmittedEvent":              "An EmittedEvent is an event that an actor emitted in a turn that is durable.",
+	"EmittedEvent.sequence":     "sequence counts the actor's events, from 1, without gaps.",
+	"Error": "An Error is the only kind of error that crosses the border of an actor: between actors, " +
+		"over HTTP and over NATS. It has no cause; what caused it stays in the log of the node " +
+		"where it happened.",
+	"Error.code":          "code says what happened; see the constants.",
+	"Error.message":       "message is for people: one sentence, safe to show to the remote caller.",
+	"Error.metadata":      "metadata holds details for programs. Nil when there are none.",
+	"Error.retryable":     "retryable reports that the same call may succeed later and that nothing was done.",
+	"Explanation":         "An Explanation says what an actor waits for.",
+	"Explanation.details": "details are for programs: \"handler\", \"chain\", \"queue\", \"target\" and the like.",
+	"Explanation.remedy": "remedy names the verb that gets the actor going, if there is one: \"resume\", \"retry\", " +
+		"\"skip\".",
+	"Explanation.since": "since is when the wait began and until when it ends by itself, as far as that is known.",
+	"Explanation.text":  "text is one sentence for people.",
+	"Failure":           "A Failure says why an actor does not run.",
+	"Failure.reason": "reason is the cause in words, for operators: unlike the errors of calls it may show what " +
+		"a hook or migration said.",
+	"InspectPage":       "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"ListPage":          "A ListPage is one page of actors. cursor is \"\" at the end.",
+	"ListedAlarm":       "A ListedAlarm is an armed alarm as operators see it.",
+	"ListedMessage":     "A ListedMessage is a message as operators see it.",
+	"ListedMessage.due": "due is when a delayed or locked message can be received.",
+	"ListedMessage.error": "error is why the last attempt failed; tried when it did; died when the message became a " +
+		"dead letter.",
+	"ListedMessage.state": "state is \"pending\", \"delayed\", \"processing\" or \"dead\".",
+	"Pause":               "A Pause is why an actor is paused.",
+	"PauseInput": "PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused " +
+		"until it is resumed.",
+	"PauseInput.reason":      "reason is shown to whoever asks, at most 1,024 bytes.",
+	"QueueAckInput":          "QueueAckInput says that messages are done.",
+	"QueueAckInput.reply":    "reply goes to the senders that want one.",
+	"QueueExtendInput":       "QueueExtendInput locks messages for longer, counted from now.",
+	"QueueExtendOutput":      "QueueExtendOutput says until when those that were not lost are locked.",
+	"QueueHeldInput":         "QueueHeldInput asks which receipts are still valid.",
+	"QueueHeldInput.wait_ms": "wait_ms is how long to wait, at most 60,000, until one of them is not.",
+	"QueueHeldOutput": "QueueHeldOutput names those that are valid: their messages are locked by whoever got the " +
+		"receipt.",
+	"QueueInput":                   "QueueInput names a queue.",
+	"QueueListInput":               "QueueListInput pages through messages in the order of their ids.",
+	"QueueListInput.after":         "after continues after a message; limit is 1 to 1,000, 0 means 100.",
+	"QueueListInput.ids":           "ids selects messages; none selects all.",
+	"QueueListOutput":              "QueueListOutput is one page; more says that there is another, after the last id.",
+	"QueueMessageInput":            "QueueMessageInput is an Enqueue.",
+	"QueueMessageInput.backoff_ms": "backoff_ms overrides the queue's pauses; absent does not, empty means one attempt.",
+	"QueueMessageInput.keys_if_undelivered": "keys_if_undelivered are keys of the key-value store: arrays of strings, numbers and " +
+		"booleans.",
+	"QueueNackInput":            "QueueNackInput gives messages back, as a failed attempt each.",
+	"QueueNackInput.dead":       "dead makes them dead letters at once.",
+	"QueueNackInput.delay_ms":   "delay_ms overrides the pause before the next attempt; absent does not.",
+	"QueueNackInput.error":      "error is kept with the message, at most 1,024 bytes.",
+	"QueueReceiveInput":         "QueueReceiveInput takes messages out and locks them.",
+	"QueueReceiveInput.limit":   "limit is 1 to 1,000; 0 means 1.",
+	"QueueReceiveInput.lock_ms": "lock_ms is how long they are locked; 0 means the queue's.",
+	"QueueReceiveInput.wait_ms": "wait_ms is how long to wait for the first message, at most 60,000; 0 does not wait.",
+	"QueueReceiveOutput":        "QueueReceiveOutput holds no messages if none came in time.",
+	"QueueResultInput":          "QueueResultInput asks what came of a message that was sent with WantReply.",
+	"QueueResultInput.wait_ms":  "wait_ms is how long to wait for it, at most 60,000.",
+	"QueueResultOutput": "QueueResultOutput is what came of it. The error code is NotFound if the message is " +
+		"unknown or its reply no longer kept.",
+	"QueueResultOutput.reply": "reply is what the handler or worker answered; error why the message became a dead letter.",
+	"QueueSelectInput":        "QueueSelectInput selects messages by id, or all.",
+	"QueueSendInput":          "QueueSendInput sends messages, all or none.",
+	"QueueSendInput.messages": "messages are 1 to 1,000.",
+	"QueueSendOutput":         "QueueSendOutput answers message by message.",
+	"QueueSettleOutput": "QueueSettleOutput counts the messages settled and names the receipts that are no longer " +
+		"valid: their lock expired, and the message is with another worker, in the queue again, or " +
+		"gone. Nothing was done about those.",
+	"QueueStats":          "QueueStats are the counts of one queue.",
+	"QueueStats.bytes":    "bytes is the sum of the bodies that are pending, delayed or processing.",
+	"QueueStats.next_due": "next_due is when the next delayed or locked message can be received, nil if there is none.",
+	"QueueStats.oldest":   "oldest is when the first of the pending messages was sent; nil if none is pending.",
+	"QueueStats.pending": "pending messages can be received, delayed ones not yet, processing ones are locked by " +
+		"workers; dead ones were given up.",
+	"QueueStats.sent":  "sent, done and failed count messages ever sent, acknowledged and given up.",
+	"QueueStatsInput":  "QueueStatsInput names a queue, or \"\" for all of the actor.",
+	"QueueStatsOutput": "QueueStatsOutput is in the order of names.",
+	"ReadStreamItem":   "ReadStreamItem is a StreamItem in a request's encoding.",
+	"ReceivedMessage":  "ReceivedMessage is a Received in a request's encoding.",
+	"Schedule": "A Schedule is when an actor's schedule handler is to run. Exactly one of cron, every_ms " +
+		"and at is set.",
+	"Schedule.at": "at is one moment; the schedule ends with its run.",
+	"Schedule.cron": "cron is an expression of five fields (minute, hour, day of month, month, day of week), or " +
+		"six with seconds first, or a descriptor such as @daily. zone is the IANA name of its time " +
+		"zone; \"\" means UTC.",
+	"Schedule.every_ms":    "every_ms is a fixed interval in milliseconds, counted from when it was set.",
+	"Schedule.keep_runs":   "keep_runs is how many runs the history keeps: 100 by default, negative for none.",
+	"Schedule.last_result": "last_result is \"ok\", \"error\" or \"\", last_error why.",
+	"Schedule.missed":      "missed is the policy for missed ticks, catch_up the cap of MissedAll.",
+	"Schedule.name":        "name is the schedule's contract name, instance tells schedules of one name apart.",
+	"Schedule.next":        "next is the tick that comes next; nil when there is none.",
+	"Schedule.payload": "payload is handed to the handler: CBOR inside the node, the request's encoding in " +
+		"requests.",
+	"Schedule.runs":      "runs counts the runs, attempts the failures of the current tick.",
+	"Schedule.skipped":   "skipped counts ticks that were missed and not made up for.",
+	"ScheduleInput":      "ScheduleInput names a schedule.",
+	"ScheduleListInput":  "ScheduleListInput selects schedules by name; \"\" selects all.",
+	"ScheduleListOutput": "ScheduleListOutput is in the order of name and instance.",
+	"ScheduleRun":        "A ScheduleRun is what came of one run.",
+	"ScheduleRun.result": "result is \"ok\" or \"error\"; error says why, as operators may see it.",
+	"ScheduleRunsOutput": "ScheduleRunsOutput has the latest run first.",
+	"SendSkipInput":      "SendSkipInput names the target of the message to be moved aside.",
+	"Sent":               "A Sent says what became of an Enqueue.",
+	"Sent.id":            "id is the message's; of a duplicate, that of the first.",
+	"Status":             "A Status describes an actor for operators.",
+	"Status.alarms":      "alarms counts armed alarms; next_alarm is the earliest.",
+	"Status.connections": "connections counts the clients that are connected to this node right now, tasks the tasks " +
+		"that run.",
+	"Status.failure": "failure says why state is Failed.",
+	"Status.keys":    "keys and bytes are exact: the number of stored keys, and the sum of keys and values.",
+	"Status.mailbox": "mailbox is how many calls wait.",
+	"Status.pause":   "pause says why state is Paused.",
+	"Status.pending_sends": "pending_sends and failed_sends count messages to other actors that wait, and that were " +
+		"moved aside.",
+	"Status.version": "version counts the turns that wrote something, the runtime's own for the actor among " +
+		"them: settling messages, moving alarms. generation counts the activations that wrote.",
+	"StoredKey":               "A StoredKey is one logical key of an actor's keyspace, for inspection.",
+	"StoredKey.text":          "text is the key in readable form.",
+	"StoredKey.value":         "value is the stored value, cut after the number of bytes that the caller asked for.",
+	"StreamAppendInput":       "StreamAppendInput appends items, all or none.",
+	"StreamAppendInput.close": "close closes the stream after them; then items may be empty.",
+	"StreamAppendInput.items": "items are 1 to 1,000.",
+	"StreamAppendOutput":      "StreamAppendOutput is the sequence of the last item.",
+	"StreamInfo":              "StreamInfo says what is known of one stream.",
+	"StreamInfo.bytes":        "bytes is the sum of the items that are kept.",
+	"StreamInfo.first": "first and last are the sequences of the first and last item that is kept; last is 0 if " +
+		"there never was one, and first is last+1 if none is kept.",
+	"StreamInfo.updated":      "updated is when the stream was last appended to or closed; zero if it never was.",
+	"StreamInput":             "StreamInput names a stream.",
+	"StreamListInput":         "StreamListInput names a stream, or \"\" for all of the actor.",
+	"StreamListOutput":        "StreamListOutput is in the order of names.",
+	"StreamReadInput":         "StreamReadInput reads what follows a position.",
+	"StreamReadInput.after":   "after is the sequence of the last item that the reader has; 0 reads from the beginning.",
+	"StreamReadInput.limit":   "limit is 1 to 1,000; 0 means 100.",
+	"StreamReadInput.wait_ms": "wait_ms is how long to wait for the first item, at most 60,000.",
+	"StreamReadOutput":        "StreamReadOutput is a StreamPage in a request's encoding.",
+	"Welcome":                 "A Welcome is what a client learns when it is connected.",
+	"Welcome.cursor":          "cursor is the sequence of the last event before the first that the connection brings.",
+	"Welcome.token":           "token resumes the connection; it is a secret of the client's.",
+}
+
+// hostEnums are the closed lists of names.
+var hostEnums = map[string][]string{
+	"Missed": {
+		"once",
+		"all",
+		"none",
+	},
+	"State": {
+		"asleep",
+		"awake",
+		"paused",
+		"failed",
+	},
+	"Why": {
+		"failed",
+		"paused",
+		"call",
+		"turn",
+		"disk",
+		"unwritable",
+		"publisher",
+		"mailbox",
+		"tasks",
+		"sends",
+		"queue",
+		"workers",
+		"locked",
+		"alarm",
+		"connections",
+		"calls",
+	},
+}

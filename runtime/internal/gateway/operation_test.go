@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// builtinNames reads the names of the built-in methods from the source of package host.
+func builtinNames(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "actor", "host", "builtin.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range file.Decls {
+		decl, ok := d.(*ast.GenDecl)
+		if !ok || decl.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range decl.Specs {
+			for _, value := range spec.(*ast.ValueSpec).Values {
+				name, err := strconv.Unquote(value.(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
+	want := make(map[string]Operation)
+	for op, names := range map[Operation]string{
+		Work:   "queue.receive queue.ack queue.nack queue.extend queue.held",
+		Follow: "stream.read",
+		Call: "queue.send queue.result queue.stats schedule.list schedule.runs alarm.list " +
+			"stream.append stream.close stream.list",
+		Operate: "queue.peek queue.delete queue.purge queue.skip queue.dead.list queue.dead.requeue queue.dead.delete " +
+			"schedule.set schedule.cancel schedule.trigger alarm.cancel stream.delete connection.list connection.close send.skip " +
+			"actor.pause actor.resume actor.wake actor.sleep actor.retry actor.why",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			want[name] = op
+		}
+	}
+	names := builtinNames(t)
+	if len(names) < 30 {
+		t.Fatalf("only %d names were read", len(names))
+	}
+	for _, name := range names {
+		switch op, ok := want[name]; {
+		case !ok:
+			t.Errorf("%s is new: decide which operation it is", name)
+		case OperationOf(name) != op:
+			t.Errorf("%s is %s, want %s", name, OperationOf(name), op)
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not built in: %v", want)
+	}
+	for name, op := range map[string]Operation{"add": Call, "": Call, "actor": Call, "actor.new": Operate, "x.y": Operate} {
+		if got := OperationOf(name); got != op {
+			t.Errorf("%q is %s, want %s", name, got, op)
+		}
+	}
+}
+
+func TestThePagesNameTheOperationOfEveryBuiltinMethod(t *testing.T) {
+	page := readPage(t, "http.md")
+	for _, name := range builtinNames(t) {
+		op := OperationOf(name)
+		row := ""
+		for line := range strings.Lines(page) {
+			if strings.HasPrefix(line, fmt.Sprintf("| `%s` |", op)) {
+				row = line
+			}
+		}
+		family, _, _ := strings.Cut(name, ".")
+		if !strings.Contains(row, "`"+name+"`") && !strings.Contains(row, "`"+family+".*`") && op != Call {
+			t.Errorf("the row of %s does not have %s: %q", op, name, row)
+		}
+	}
+}

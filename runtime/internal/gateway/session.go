@@ -1,0 +1,305 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A session is a client that is connected to an actor over a WebSocket.
+//
+//  1. One goroutine reads messages, one waits for events and writes them, and each call in flight and each stream that is
+//     followed has its own. Whatever they write goes through the socket.
+//  2. A subscription is in effect, or given up, for every call that the client sent after it. Calls do not wait for each
+//     other.
+//  3. A call's id and its place among those in flight are free before its answer can reach the client.
+//  4. When the session ends, the node is told once, after the last call has returned: that the client closed its end, or
+//     that it was lost and may come back.
+type session struct {
+	g       *Gateway
+	address host.Address
+	header  http.Header // of the handshake, for Authorize
+	remote  string
+	start   time.Time
+	first   host.ConnectRequest // what the handshake says about the connection
+	ws      *websocket.Conn
+	socket  *socket
+	stream  *stream
+	conn    host.LiveConnection
+
+	// life is the context of calls. The stream's, which ends earlier when the gateway shuts down, is that of everything
+	// that waits.
+	life  context.Context
+	end   context.CancelFunc // of life
+	tasks sync.WaitGroup
+
+	barrier chan struct{} // closed when the last subscription is in effect; nil if there was none
+
+	mu         sync.Mutex
+	calls      map[int64]struct{}   // in flight
+	follows    map[int64]*following // under way
+	unanswered int                  // calls whose answer is not queued
+	idle       chan struct{}        // closed when unanswered is 0, if somebody waits for that
+}
+
+// leave ends everything that the session does.
+func (c *session) leave() {
+	c.end()
+	c.stream.cancel(nil)
+}
+
+// serve runs the session once it is connected.
+func (c *session) serve() {
+	defer c.g.done(c.stream)
+	defer c.guard()
+	lost := true
+	defer func() {
+		c.leave()
+		c.ws.CloseNow()
+		c.tasks.Wait()
+		if c.socket.slow() {
+			c.g.meter.dropped.Inc()
+		}
+		c.g.closeConnection(c.life, c.conn, lost)
+	}()
+	defer c.guard()
+	c.spawn(c.pump)
+	lost = c.read()
+}
+
+// spawn runs f on a goroutine that the session waits for.
+func (c *session) spawn(f func()) {
+	c.tasks.Go(func() {
+		defer c.guard()
+		f()
+	})
+}
+
+// guard turns a panic into the end of the session. It is deferred.
+func (c *session) guard() {
+	if p := recover(); p != nil {
+		c.g.meter.panics.Inc()
+		e := c.g.internal("WebSocket panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		c.bye(e, websocket.StatusInternalError)
+	}
+}
+
+// bye ends the session with a last message.
+func (c *session) bye(e *host.Error, code websocket.StatusCode) {
+	c.socket.farewell(appendBye(nil, e), code, string(e.Code))
+}
+
+// connect reads the first message and connects. On failure it says why and returns false.
+func (c *session) connect() bool {
+	defer c.guard()
+	fail := func(e *host.Error) bool {
+		c.counted(e.Code)
+		c.bye(e, closeCode(e, false))
+		return false
+	}
+	c.socket.readUntil(time.Now().Add(ConnectTimeout))
+	m, fault, code := c.next()
+	switch {
+	case code == noMessage:
+		c.counted(host.Canceled)
+		return false
+	case code != 0:
+		c.counted(fault.Code)
+		c.bye(fault, code)
+		return false
+	case fault == nil && m.Connect == nil:
+		fault = host.Errorf(host.InvalidArgument, "the first message must be connect")
+	}
+	if fault != nil {
+		return fail(fault)
+	}
+	q, fault := m.Connect.request("websocket")
+	if fault != nil {
+		return fail(fault)
+	}
+	q.Existing, q.Traceparent = c.first.Existing, c.first.Traceparent
+	if c.conn, fault = c.g.connect(c.stream, c.address, q); fault != nil {
+		return fail(fault)
+	}
+	c.counted("")
+	c.send(appendWelcome(nil, c.conn.Welcome()))
+	return true
+}
+
+// read handles what the client sends until it is gone, and reports whether it may come back.
+func (c *session) read() (lost bool) {
+	for {
+		c.socket.wait() // a client that does not read its replies gets no more of them
+		m, fault, code := c.next()
+		switch {
+		case code == noMessage:
+			return fault != errLeft
+		case code != 0:
+			c.bye(fault, code)
+			c.discard()
+			return true
+		case fault != nil:
+			c.send(appendFault(nil, c.answerable(m.ID), fault))
+		default:
+			c.handle(m)
+		}
+	}
+}
+
+// noMessage says, in place of a close code, that the client is gone.
+const noMessage websocket.StatusCode = -1
+
+// errLeft stands for a client that closed its WebSocket itself.
+var errLeft = host.Errorf(host.Canceled, "the client has left")
+
+// next reads a message. A code other than 0 means that there is none and no next one either: noMessage if the client is
+// gone, or the one to close with. A fault without a code leaves the session in order.
+func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
+	typ, r, err := c.ws.Reader(context.Background())
+	if err != nil {
+		return nil, c.gone(err), noMessage
+	}
+	limits := &c.g.opts.Limits
+	c.socket.readUntil(time.Now().Add(limits.BodyTimeout))
+	buf := buffers.Get().(*bytes.Buffer)
+	defer release(buf)
+	n, err := io.Copy(buf, io.LimitReader(r, limits.BodyBytes+1))
+	c.socket.readUntil(time.Time{})
+	c.g.meter.received.Inc()
+	switch {
+	case err != nil:
+		return nil, c.gone(err), noMessage
+	case n > limits.BodyBytes:
+		e := tooLong(limits.BodyBytes, -1)
+		e.Message = "a message" + e.Message[len("the body"):]
+		return nil, e.With("what", "message"), websocket.StatusMessageTooBig
+	case typ != websocket.MessageText:
+		return nil, host.Errorf(host.InvalidArgument, "messages are JSON text, not binary"), websocket.StatusUnsupportedData
+	}
+	m, fault := decodeMessage(buf.Bytes())
+	if fault == errNotJSON {
+		return nil, fault, websocket.StatusPolicyViolation
+	}
+	return m, fault, 0
+}
+
+// gone judges why nothing can be read: errLeft if the client closed the WebSocket, which counts unless this side did so
+// before.
+func (c *session) gone(err error) *host.Error {
+	switch websocket.CloseStatus(err) {
+	case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
+		if !c.socket.saidFarewell() {
+			return errLeft
+		}
+	}
+	return nil
+}
+
+// discard reads until the client is gone.
+func (c *session) discard() {
+	for {
+		_, r, err := c.ws.Reader(context.Background())
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send queues a message for the client, and ends the session if the client reads too slowly.
+func (c *session) send(payload []byte) {
+	err := c.socket.send(payload)
+	switch {
+	case err == nil:
+		c.g.meter.sent.Inc()
+	case errors.Is(err, errSlow):
+		c.bye(errTooSlow, websocket.StatusTryAgainLater)
+	}
+}
+
+// errTooSlow is what a client is told that does not read what is sent to it, if it then reads at all. It may come back.
+var errTooSlow = host.Errorf(host.Overloaded, "the client is too slow: it does not read what is sent to it").Retry()
+
+// pump waits for events and writes them, and ends the session when there can be no more of them.
+func (c *session) pump() {
+	var batch [][]byte
+	for {
+		// One timer per heartbeat, whatever happens in between.
+		beat, cancel := context.WithTimeout(c.stream.ctx, c.g.opts.Limits.Heartbeat)
+		err := c.until(beat, &batch)
+		due := beat.Err() != nil
+		cancel()
+		switch {
+		case err == nil: // the socket is closed, and the reader will notice
+			return
+		case c.stream.ctx.Err() != nil:
+			if context.Cause(c.stream.ctx) == errClosing {
+				c.settle()
+				c.bye(errShutdown, websocket.StatusGoingAway)
+			}
+			return
+		case !due || host.CodeOf(err) != host.Canceled && host.CodeOf(err) != host.DeadlineExceeded:
+			e := c.g.asError(err)
+			c.bye(e, closeCode(e, true))
+			return
+		}
+		c.socket.ping()
+	}
+}
+
+// until writes events until there is an error, which it returns, or the socket takes no more.
+func (c *session) until(ctx context.Context, batch *[][]byte) error {
+	for {
+		d, err := c.conn.Next(ctx)
+		if err != nil {
+			return err
+		}
+		out := (*batch)[:0]
+		if d.Missed > 0 {
+			out = append(out, appendGap(nil, d.Missed))
+		}
+		for i := range d.Events {
+			out = append(out, eventMessage(&d.Events[i]))
+		}
+		err = c.socket.sendAll(out)
+		c.g.meter.sent.Add(float64(len(out)))
+		clear(out)
+		if *batch = out; cap(out) > 64 {
+			*batch = nil
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// settle waits until the calls in flight are answered, for as long as a write may take.
+func (c *session) settle() {
+	c.mu.Lock()
+	idle := make(chan struct{})
+	if c.unanswered == 0 {
+		close(idle)
+	} else {
+		c.idle = idle
+	}
+	c.mu.Unlock()
+	limit := time.NewTimer(c.g.opts.Limits.StreamWriteTimeout)
+	defer limit.Stop()
+	select {
+	case <-idle:
+	case <-limit.C:
+	case <-c.life.Done():
+	}
+}

@@ -1,0 +1,121 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+)
+
+func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
+	limits := Options{}.EnsureDefaults().Limits
+	var s *socket
+	ready := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := &hijacker{ResponseWriter: w, limits: &limits}
+		ws, err := websocket.Accept(h, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		s = h.socket
+		close(ready)
+		ws.Read(context.Background())
+	}))
+	defer server.Close()
+	ws, _, err := websocket.Dial(t.Context(), server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	ws.SetReadLimit(-1)
+	<-ready
+	sizes := []int{0, 1, 125, 126, 127, 65535, 65536, 1 << 20}
+	var writers sync.WaitGroup
+	for _, n := range sizes { // all at once: frames must not mix
+		writers.Go(func() {
+			if err := s.sendAll([][]byte{bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("b"), n)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	got := make(map[string]int)
+	for range 2 * len(sizes) {
+		typ, b, err := ws.Read(t.Context())
+		if err != nil || typ != websocket.MessageText {
+			t.Fatal(typ, err)
+		}
+		first := " "
+		if len(b) > 0 {
+			first = string(b[:1])
+		}
+		if len(b) > 0 && strings.Trim(string(b), first) != "" {
+			t.Error("frames mix")
+		}
+		got[fmt.Sprint(len(b), first)]++
+	}
+	writers.Wait()
+	for _, n := range sizes[1:] {
+		if got[fmt.Sprint(n, "a")] != 1 || got[fmt.Sprint(n, "b")] != 1 {
+			t.Errorf("%d bytes: %v", n, got)
+		}
+	}
+}
+
+func TestNothingFollowsACloseFrame(t *testing.T) {
+	limits := Options{}.EnsureDefaults().Limits
+	client, server := net.Pipe()
+	s := &socket{Conn: server, limits: &limits}
+	s.room.L = &s.mu
+	var got []byte
+	var reader sync.WaitGroup
+	reader.Go(func() { got, _ = io.ReadAll(client) })
+	if err := s.send([]byte("a")); err != nil {
+		t.Error(err)
+	}
+	s.farewell([]byte("b"), 1001, "x")
+	s.farewell([]byte("c"), 1011, "y")
+	if err := s.send([]byte("d")); !errors.Is(err, errFarewell) {
+		t.Error(err)
+	}
+	if err := s.sendAll([][]byte{[]byte("e")}); !errors.Is(err, errFarewell) {
+		t.Error(err)
+	}
+	s.ping()
+	s.Write([]byte{frameClose, 0}) // the library's answer
+	server.Close()
+	reader.Wait()
+	if want := "\x81\x01a\x81\x01b\x88\x03\x03\xe9x"; string(got) != want {
+		t.Errorf("%q", got)
+	}
+	if err := s.send([]byte("f")); err == nil {
+		t.Error("a closed socket takes a message")
+	}
+}
+
+func TestWhatCameWithTheHandshakeIsReadFirst(t *testing.T) {
+	limits := Options{}.EnsureDefaults().Limits
+	client, server := net.Pipe()
+	s := &socket{Conn: server, limits: &limits, early: []byte("abc")}
+	go func() {
+		client.Write([]byte("def"))
+		client.Close()
+	}()
+	if got, err := io.ReadAll(byteReader{s}); err != nil || string(got) != "abcdef" {
+		t.Errorf("%q %v", got, err)
+	}
+}
+
+// byteReader reads byte by byte.
+type byteReader struct{ io.Reader }
+
+func (r byteReader) Read(p []byte) (int, error) { return r.Reader.Read(p[:1]) }
