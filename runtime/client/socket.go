@@ -1,0 +1,347 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+const (
+	// inboxBytes is how much a Connection holds for a reader that does not come.
+	inboxBytes = 4 << 20
+	// eventOverhead is what an event counts besides its data.
+	eventOverhead = 128
+	// takenOver is the reason, in the metadata of a bye, of a connection that another client resumed with its token.
+	takenOver = "taken_over"
+	// farewell is how long to wait for the close frame that follows a bye.
+	farewell = time.Second
+)
+
+// A socket is one WebSocket of a Connection.
+type socket struct {
+	conn   *websocket.Conn
+	cancel context.CancelFunc // set while the socket is served
+}
+
+// open connects and resumes, from where the connection stands, and reads the welcome.
+func (cn *Connection) open(life context.Context) (*socket, *failure) {
+	ctx, cancel := context.WithTimeout(life, cn.c.opts.StreamSilence)
+	defer cancel()
+	s, f := cn.dial(ctx)
+	if f != nil && life.Err() == nil && ctx.Err() != nil {
+		f = &failure{err: host.Errorf(host.Unavailable, "the node did not answer in time").Retry(), lost: true}
+	}
+	return s, f
+}
+
+func (cn *Connection) dial(ctx context.Context) (*socket, *failure) {
+	conn, res, err := websocket.Dial(ctx, cn.c.base+cn.path, &websocket.DialOptions{
+		HTTPClient: cn.c.http, HTTPHeader: cn.header.Clone(), Subprotocols: []string{subprotocol},
+	})
+	if err != nil {
+		return nil, handshakeFailure(ctx, res, err)
+	}
+	conn.SetReadLimit(cn.c.opts.ReplyBytes)
+	s := &socket{conn: conn}
+	f := cn.greet(ctx, s)
+	if f != nil {
+		conn.CloseNow()
+		return nil, f
+	}
+	return s, nil
+}
+
+// handshakeFailure is the failure of a handshake. What a node or a proxy answers with a status of 500 and more, or 429,
+// passes; all else is a refusal.
+func handshakeFailure(ctx context.Context, res *http.Response, err error) *failure {
+	if res == nil || ctx.Err() != nil {
+		return sendFailure(ctx, err)
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return &failure{err: host.Errorf(host.Internal, "the node's answer is not a WebSocket handshake: %v", err)}
+	}
+	body, err := io.ReadAll(res.Body) // the library keeps the beginning
+	if err != nil {
+		return sendFailure(ctx, err)
+	}
+	f := answerFailure(res.StatusCode, res.Header, body)
+	if res.StatusCode/100 == 2 {
+		f.err = host.Errorf(host.Internal, "the node answers with status %d instead of a WebSocket: %s", res.StatusCode, excerpt(body))
+	}
+	f.lost = f.lost || res.StatusCode >= http.StatusInternalServerError
+	return f
+}
+
+// greet sends the connect message and takes in the welcome.
+func (cn *Connection) greet(ctx context.Context, s *socket) *failure {
+	cn.mu.Lock()
+	hello := connectMessage{Params: cn.params, Events: cn.events, Token: cn.token}
+	if cn.placed {
+		hello.After = &cn.after
+	}
+	frame, err := (&outgoing{Connect: &hello}).encode()
+	cn.mu.Unlock()
+	if err != nil {
+		return &failure{err: host.Errorf(host.InvalidArgument, "the connection's parameters cannot be encoded: %v", err)}
+	}
+	if err := s.conn.Write(ctx, websocket.MessageText, frame); err != nil {
+		return sendFailure(ctx, err)
+	}
+	m, b := s.read(ctx)
+	switch {
+	case b != nil && b.garbled:
+		return &failure{err: b.err}
+	case b != nil:
+		return &failure{err: b.err, lost: b.resume && !b.tooLong} // the connect message does not get shorter
+	case m.Welcome == nil:
+		return &failure{err: host.Errorf(host.Internal, "the node's first message is not a welcome")}
+	}
+	cn.welcomed(s, m.Welcome)
+	return nil
+}
+
+// welcomed takes in a welcome.
+func (cn *Connection) welcomed(s *socket, w *host.Welcome) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	cn.socket, cn.cut = s, false
+	// A gap that was told before the loss is told again, unless an event followed it.
+	cn.missed = 0
+	// What the node names is where its events begin: further back than before, if the actor is another one by now.
+	cn.after, cn.placed = w.Cursor, true
+	cn.welcome, cn.token = *w, cmp.Or(w.Token, cn.token)
+	if w.Events != nil {
+		cn.events = slices.Clone(w.Events)
+	}
+}
+
+// A breach is how a socket ended.
+type breach struct {
+	err *host.Error
+	// resume says that it makes sense to come back.
+	resume bool
+	// tooLong: the node did not take a message of that length.
+	tooLong bool
+	// garbled: what came is not the protocol.
+	garbled bool
+}
+
+// read reads one message.
+func (s *socket) read(ctx context.Context) (*incoming, *breach) {
+	typ, frame, err := s.conn.Read(ctx)
+	if err != nil {
+		return nil, closed(err)
+	}
+	if typ != websocket.MessageText {
+		return nil, &breach{err: host.Errorf(host.Internal, "the node sent a message that is not text"), resume: true, garbled: true}
+	}
+	m, err := decode(frame)
+	switch {
+	case err != nil:
+		return nil, &breach{err: host.Errorf(host.Internal, "%v", err), resume: true, garbled: true}
+	case m.Bye != nil:
+		return nil, s.bye(ctx, m.Bye)
+	}
+	return m, nil
+}
+
+// bye judges the last message of a node, together with the code that it closes the socket with.
+func (s *socket) bye(ctx context.Context, e *host.Error) *breach {
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	_, _, err := s.conn.Read(ctx)
+	b := &breach{err: e, resume: e.Retryable || e.Code == host.Unavailable || e.Code == host.Overloaded}
+	switch websocket.CloseStatus(err) {
+	case websocket.StatusGoingAway, websocket.StatusTryAgainLater:
+		b.resume = true
+	case websocket.StatusMessageTooBig:
+		b.resume, b.tooLong = true, true
+	}
+	if e.Metadata["reason"] == takenOver {
+		b.resume = false // or the two would take it from each other without end
+	}
+	return b
+}
+
+// closed judges the end of a socket without a bye.
+func closed(err error) *breach {
+	if errors.Is(err, websocket.ErrMessageTooBig) {
+		e := host.Errorf(host.TooLarge, "a message of the node is longer than the client takes")
+		return &breach{err: e.With("what", "message")}
+	}
+	var frame websocket.CloseError
+	errors.As(err, &frame)
+	switch frame.Code {
+	case websocket.StatusNormalClosure:
+		return &breach{err: host.Errorf(host.Canceled, "the node ended the connection: %s", cmp.Or(frame.Reason, "no reason given"))}
+	case websocket.StatusPolicyViolation:
+		e := host.Errorf(host.PermissionDenied, "the node refused the connection: %s", cmp.Or(frame.Reason, "no reason given"))
+		return &breach{err: e}
+	case websocket.StatusMessageTooBig:
+		return &breach{err: host.Errorf(host.TooLarge, "the node did not take a message of this length"), resume: true, tooLong: true}
+	}
+	return &breach{err: host.Errorf(host.Unavailable, "the connection to the node was lost: %v", err).Retry(), resume: true}
+}
+
+// serve reads and writes a socket until it ends. The result is nil if the connection is to be resumed.
+func (cn *Connection) serve(life context.Context, s *socket) *host.Error {
+	ctx, cancel := context.WithCancel(life)
+	cn.mu.Lock()
+	s.cancel = cancel
+	cn.mu.Unlock()
+	wake(cn.work) // for what waited until there was a socket
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer cancel()
+		cn.write(ctx, s)
+	})
+	wg.Go(func() {
+		defer cancel()
+		s.beat(ctx, cn.c.opts.StreamSilence)
+	})
+	var b *breach
+	for b == nil {
+		var m *incoming
+		if m, b = s.read(ctx); b == nil {
+			cn.receive(m)
+		}
+	}
+	cancel()
+	s.conn.CloseNow()
+	wg.Wait()
+
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	cn.socket = nil
+	switch {
+	case life.Err() != nil:
+		return contextError(life)
+	case !b.resume:
+		cn.gone = b.err.Code != host.TooLarge // a message of the node's that was too long ended only the client's part
+		return b.err
+	}
+	cn.grounded(b.tooLong)
+	return nil
+}
+
+// write sends requests as they come.
+func (cn *Connection) write(ctx context.Context, s *socket) {
+	for {
+		f := cn.nextFlight()
+		if f == nil {
+			select {
+			case <-cn.work:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		limited, cancel := context.WithTimeout(ctx, cn.c.opts.StreamSilence)
+		err := s.conn.Write(limited, websocket.MessageText, f.frame)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// beat pings the node, and returns when it does not answer within the rest of the silence that is allowed.
+func (s *socket) beat(ctx context.Context, silence time.Duration) {
+	pause := silence / 3
+	for sleep(ctx, pause) {
+		limited, cancel := context.WithTimeout(ctx, silence-pause)
+		err := s.conn.Ping(limited)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// receive handles a message. It never waits, so that answers come through whatever the reader of events does.
+func (cn *Connection) receive(m *incoming) {
+	switch {
+	case m.ID > 0:
+		cn.landed(m)
+	case m.Gap != nil:
+		cn.mu.Lock()
+		cn.missed += m.Gap.Missed
+		cn.mu.Unlock()
+	case m.Event != "":
+		cn.put(m.delivered())
+	}
+}
+
+// put adds an event to the inbox.
+func (cn *Connection) put(e host.EmittedEvent) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if cn.cut || e.Sequence <= cn.after {
+		return
+	}
+	if cn.held > inboxBytes {
+		cn.cut = true
+		return
+	}
+	last := len(cn.inbox) - 1
+	if last < 0 || cn.missed > 0 || len(cn.inbox[last].Events) >= deliveryEvents {
+		cn.inbox = append(cn.inbox, host.Delivery{Missed: cn.missed})
+		cn.missed = 0
+		last++
+	}
+	cn.inbox[last].Events = append(cn.inbox[last].Events, e)
+	cn.after = e.Sequence
+	cn.held += int64(len(e.Data)) + eventOverhead
+	wake(cn.arrived)
+}
+
+// take takes the first delivery out of the inbox.
+func (cn *Connection) take() (host.Delivery, bool) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if len(cn.inbox) == 0 {
+		return host.Delivery{}, false
+	}
+	d := cn.inbox[0]
+	cn.inbox = cn.inbox[1:]
+	for i := range d.Events {
+		cn.held -= int64(len(d.Events[i].Data)) + eventOverhead
+	}
+	if len(cn.inbox) == 0 {
+		cn.inbox = nil
+		cn.catchUp()
+	}
+	return d, true
+}
+
+// catchUp ends a socket whose events were let go, once the reader has taken those before, so that the next socket brings
+// them. It waits for requests that could not be sent again.
+//
+// REQUIRES: cn.mu
+func (cn *Connection) catchUp() {
+	if !cn.cut || len(cn.inbox) > 0 || cn.socket == nil || cn.socket.cancel == nil {
+		return
+	}
+	for _, f := range cn.flights {
+		if f.sends > 0 && !f.again {
+			return
+		}
+	}
+	cn.socket.cancel()
+}
+
+// behind reports whether the last socket ended because of catchUp.
+func (cn *Connection) behind() bool {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	return cn.cut
+}
