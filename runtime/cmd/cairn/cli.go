@@ -73,7 +73,8 @@ func (c *cli) root() *cobra.Command {
 			"  cairn call cell/acme put '{\"key\":[\"a\",1],\"value\":{\"n\":1}}'\n" +
 			"  cairn call cell/acme get '{\"key\":[\"a\",1]}'\n" +
 			"  cairn actors                                        # who lives here\n" +
-			"  cairn events cell/acme                              # follow what happens",
+			"  cairn events cell/acme                              # follow what happens\n" +
+			"  cairn why cell/acme                                 # what does it wait for?",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -99,14 +100,19 @@ func (c *cli) root() *cobra.Command {
 	root.AddGroup(
 		&cobra.Group{ID: "node", Title: "Node:"},
 		&cobra.Group{ID: "actor", Title: "One actor:"},
+		&cobra.Group{ID: "part", Title: "Parts of an actor:"},
+		&cobra.Group{ID: "operate", Title: "Getting actors going:"},
 		&cobra.Group{ID: "look", Title: "Looking inside:"},
 		&cobra.Group{ID: "tool", Title: "The tool itself:"},
 	)
 	for group, cmds := range map[string][]*cobra.Command{
 		"node":  {c.serveCommand(), c.benchCommand()},
-		"actor": {c.callCommand(), c.createCommand(), c.destroyCommand(), c.eventsCommand()},
-		"look":  {c.actorsCommand(), c.statusCommand(), c.inspectCommand()},
-		"tool":  {c.versionCommand()},
+		"actor": {c.callCommand(), c.createCommand(), c.eventsCommand(), c.connectCommand()},
+		"part":  {c.queueCommand(), c.scheduleCommand(), c.streamCommand(), c.connectionsCommand()},
+		"operate": {c.whyCommand(), c.skipCommand(), c.pauseCommand(), c.resumeCommand(), c.wakeCommand(), c.sleepCommand(),
+			c.retryCommand(), c.destroyCommand()},
+		"look": {c.actorsCommand(), c.statusCommand(), c.inspectCommand()},
+		"tool": {c.versionCommand()},
 	} {
 		for _, cmd := range cmds {
 			cmd.GroupID = group

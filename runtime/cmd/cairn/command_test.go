@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cairn-run/cairn/actor/host"
 )
 
@@ -119,7 +121,7 @@ func TestSlipsInNamesAreExplained(t *testing.T) {
 	same(t, at(t, url, "call", "cell/acme", "delet"), 1, "",
 		"error: unknown_method: no method \"delet\"\n  did you mean delete?\n  see docs/errors/unknown_method.md\n")
 	same(t, at(t, url, "call", "cell/acme", "frobnicate"), 1, "",
-		"error: unknown_method: no method \"frobnicate\"\n  a cell has: delete, delete_range, get, list, put, size\n  see docs/errors/unknown_method.md\n")
+		"error: unknown_method: no method \"frobnicate\"\n  a cell has: "+strings.Join(cellMethods(), ", ")+"\n  see docs/errors/unknown_method.md\n")
 	r := at(t, url, "status", "tenant")
 	if r.status != 1 || strings.Contains(r.stderr, "did you mean") {
 		t.Errorf("%+v", r)
@@ -191,12 +193,27 @@ func TestFaultsOfTheCommandLineExitWithTwo(t *testing.T) {
 		{"events", "cell/a", "--after=x"}, {"inspect", "cell/a", "--after=x"}, {"inspect", "cell/a", "--limit=-1"}, {"inspect", "cell/a", "--values=-1"},
 		{"bench", "--duration=0s"}, {"bench", "--callers=0"}, {"bench", "--actors=0"}, {"bench", "--value=-1"}, {"--nonsense"}, {"actors", "--attempts=0"},
 		{"status", "cell/a", "--url", "127.0.0.1:6420"}, {"status", "cell/a", "--url", "ftp://x"}, {"serve", "extra"}, {"version", "extra"},
+		{"pause"}, {"pause", "cell/a", "--type=cell"}, {"pause", "--type=cell"}, {"pause", "cell/a", "cell/b"}, {"resume", "--state=tired", "-y"},
+		{"sleep", "--prefix=a", "-y"}, {"sleep", "--type=a/b", "-y"}, {"wake", "cell/a", "--concurrency=0"}, {"retry", "--type=cell", "--prefix=%zz", "-y"},
+		{"why"}, {"why", "cell/a", "extra"}, {"skip", "cell/a"}, {"skip", "cell/a", "--queue=q", "--to=cell/b"}, {"skip", "cell/a", "--to=//"},
+		{"queue"}, {"queue", "nonsense"}, {"queue", "send", "cell/a", "q"}, {"queue", "send", "cell/a", "q", "{"}, {"queue", "send", "cell/a", "q", "1", "--lines"},
+		{"queue", "send", "cell/a", "q", "1", "--delay=-1s"}, {"queue", "send", "cell/a", "q", "1", "--ttl=1us"}, {"queue", "send", "cell/a", "q", "1", "2", "--wait=1s"},
+		{"queue", "peek", "cell/a", "q", "x"}, {"queue", "peek", "cell/a", "q", "--limit=-1"}, {"queue", "receive", "cell/a", "q", "--limit=0"},
+		{"queue", "ack", "cell/a", "q"}, {"queue", "ack", "cell/a", "q", "r", "--reply={"}, {"queue", "nack", "cell/a", "q", "r", "--delay=-1s"},
+		{"queue", "dead"}, {"queue", "dead", "requeue", "cell/a", "q"}, {"queue", "dead", "requeue", "cell/a", "q", "1", "--all"}, {"queue", "dead", "delete", "cell/a", "q", "--all"},
+		{"queue", "purge", "cell/a", "q"}, {"queue", "work", "cell/a", "q"}, {"queue", "work", "cell/a", "q", "true"}, {"queue", "work", "cell/a", "--", "true"},
+		{"queue", "work", "cell/a", "q", "--", "/does/not/exist"}, {"queue", "work", "cell/a", "q", "--workers=0", "--", "true"}, {"queue", "work", "cell/a", "q", "--lock=1ms", "--", "true"},
+		{"schedule", "set", "cell/a", "s"}, {"schedule", "set", "cell/a", "s", "--every=1s", "--cron=@daily"}, {"schedule", "set", "cell/a", "s", "--every=1s", "--zone=UTC"},
+		{"schedule", "set", "cell/a", "s", "--at=tomorrow"}, {"schedule", "set", "cell/a", "s", "--every=1s", "--payload={"}, {"schedule", "runs", "cell/a"},
+		{"stream", "append", "cell/a", "s"}, {"stream", "append", "cell/a", "s", "1", "--lines"}, {"stream", "append", "cell/a", "s", "--lines", "--idempotency-key=k"},
+		{"stream", "read", "cell/a", "s", "--limit=-1"}, {"stream", "follow", "cell/a", "s", "--count=-1"}, {"stream", "follow", "cell/a", "s", "--new", "--after=1"},
+		{"connect", "cell/a", "--params={"}, {"connect", "cell/a", "--params=-"}, {"connect", "//"}, {"connections", "close", "cell/a"},
 	} {
 		r := at(t, url, args...)
 		if r.status != 2 || r.stdout != "" || !strings.HasPrefix(r.stderr, "error: ") || !strings.Contains(r.stderr, "--help") {
 			t.Errorf("%q: %+v", args, r)
 		}
-		r = at(t, url, append(args, "--json")...)
+		r = at(t, url, append([]string{"--json"}, args...)...)
 		if r.status != 2 || r.stdout != "" || !strings.HasPrefix(r.stderr, `{"error":{"code":"usage","message":"`) || strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("%q: %+v", args, r)
 		}
@@ -268,7 +285,9 @@ func TestStatusShowsWhyAnActorFailed(t *testing.T) {
 		"updated         2026-11-21T16:00:00Z\n"+
 		"waiting calls   0\n"+
 		"sends           0 pending, 0 failed\n"+
-		"alarms          2, the next at 2026-11-21T12:00:00Z\n", "")
+		"alarms          2, the next at 2026-11-21T12:00:00Z\n"+
+		"connections     0\n"+
+		"tasks           0\n", "")
 	all := documents[host.Status](t, at(t, url, "status", "cell/acme/eu", "--json").stdout)
 	if len(all) != 1 || all[0].State != host.Awake || all[0].Mailbox != 3 {
 		t.Errorf("got %+v", all)
@@ -438,14 +457,26 @@ func TestCompletionIsSilentWithoutANode(t *testing.T) {
 
 func TestHelpDocumentsEveryCommandWithAnExample(t *testing.T) {
 	c := &cli{getenv: func(string) string { return "" }}
-	for _, cmd := range c.root().Commands() {
-		if cmd.Name() == "help" || cmd.Name() == "completion" {
-			continue
-		}
+	for _, cmd := range allCommands(c.root()) {
 		if cmd.Short == "" || cmd.Long == "" || cmd.Name() != "version" && cmd.Example == "" || !strings.Contains(cmd.Long, "--json") && cmd.Name() != "serve" {
-			t.Errorf("%s is not documented", cmd.Name())
+			t.Errorf("%s is not documented", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if len(line) > 121 {
+				t.Errorf("%s: a line of the help is too long for a terminal: %s", cmd.CommandPath(), line)
+			}
 		}
 	}
+}
+
+// allCommands lists the commands below one, but for those that cobra makes.
+func allCommands(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() != "help" && sub.Name() != "completion" {
+			all = append(append(all, sub), allCommands(sub)...)
+		}
+	}
+	return all
 }
 
 func TestVersionHasAStableShape(t *testing.T) {

@@ -74,7 +74,7 @@ func (c *cli) follow(ctx context.Context, a host.Address, s host.Subscription, c
 		case err != nil:
 			return err
 		}
-		if err := c.printGap(d.Missed); err != nil {
+		if err := c.printMissed(d.Missed, "event"); err != nil {
 			return err
 		}
 		for _, e := range d.Events {
@@ -88,7 +88,8 @@ func (c *cli) follow(ctx context.Context, a host.Address, s host.Subscription, c
 	}
 }
 
-func (c *cli) printGap(missed uint64) error {
+// printMissed says how many events or items are no longer kept.
+func (c *cli) printMissed(missed uint64, noun string) error {
 	switch {
 	case missed == 0:
 		return nil
@@ -97,7 +98,7 @@ func (c *cli) printGap(missed uint64) error {
 			Missed uint64 `json:"missed"`
 		}{missed})
 	}
-	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", plural(int64(missed), "event"))
+	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", plural(int64(missed), noun))
 	return err
 }
 

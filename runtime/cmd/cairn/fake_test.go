@@ -24,7 +24,8 @@ type fakeNode struct {
 	calls  []host.Request
 	keys   []host.StoredKey
 	events []host.EmittedEvent
-	// answer, if set, answers calls.
+	// wait, if set, may keep a call waiting; answer, if set, answers calls.
+	wait   func(context.Context, host.Request)
 	answer func(host.Request) (host.Reply, error)
 	// subscriptions counts the streams; each ends with Unavailable after cutAfter events, if that is not 0.
 	subscriptions int
@@ -94,7 +95,10 @@ func (n *fakeNode) find(a host.Address) (int, error) {
 	return i, nil
 }
 
-func (n *fakeNode) Call(_ context.Context, r *host.Request) (host.Reply, error) {
+func (n *fakeNode) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	if n.wait != nil {
+		n.wait(ctx, *r)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls = append(n.calls, *r)

@@ -85,6 +85,11 @@ func (Entry) JSONExample() any {
 // MaxTTL is the longest time to live of an entry, in milliseconds: 100 years.
 const MaxTTL = 100 * 365 * 24 * 3_600_000
 
+// expiry is when an entry that is put now expires, in the whole milliseconds in which it is kept.
+func expiry(ctx *actor.Context, ms int64) time.Time {
+	return ctx.Now().Add(time.Duration(ms) * time.Millisecond).Truncate(time.Millisecond)
+}
+
 func checkTTL(ms int64) error {
 	if ms < 0 || ms > MaxTTL {
 		return actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", ms, int64(MaxTTL))
@@ -159,7 +164,7 @@ func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 	}
 	var expire time.Time
 	if in.TTLMS != 0 {
-		expire = ctx.Now().Add(time.Duration(in.TTLMS) * time.Millisecond)
+		expire = expiry(ctx, in.TTLMS)
 	}
 	return PutResult{Created: !exists, Version: ctx.Version()}, store(ctx, "put", key, value, expire)
 }

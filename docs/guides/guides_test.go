@@ -1,0 +1,63 @@
+package guides_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSnippetsStandInTestsThatRun(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal("no guides: ", err)
+	}
+	for _, page := range pages {
+		snippets := goBlocks(t, page)
+		if len(snippets) == 0 {
+			if page != "cell.md" { // which has its own tests, beside the code of cells
+				t.Errorf("%s has no snippet", page)
+			}
+			continue
+		}
+		code, err := os.ReadFile(strings.TrimSuffix(page, ".md") + "_test.go")
+		if err != nil {
+			t.Errorf("%s has no test: %v", page, err)
+			continue
+		}
+		for _, snippet := range snippets {
+			if !strings.Contains(flat(string(code)), flat(snippet)) {
+				t.Errorf("%s: this is not in its test:\n%s", page, snippet)
+			}
+		}
+	}
+}
+
+// goBlocks returns the Go snippets of a page.
+func goBlocks(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, rest := range strings.Split("\n"+string(text), "\n```go\n")[1:] {
+		block, _, ok := strings.Cut(rest, "```")
+		if !ok {
+			t.Fatalf("%s: a block does not end", page)
+		}
+		all = append(all, block)
+	}
+	return all
+}
+
+// flat removes what differs between a page and a test: indentation, and the alignment of comments.
+func flat(code string) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for line := range strings.Lines(code) {
+		b.WriteString(strings.Join(strings.Fields(line), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

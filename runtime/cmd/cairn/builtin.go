@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/client"
+)
+
+// A target is an actor of a node: what a command calls the methods on that every actor has.
+type target struct {
+	c *cli
+	n *client.Client
+	a host.Address
+}
+
+// askOptions say how to call a method.
+type askOptions struct {
+	// existing demands that the actor exists.
+	existing bool
+	// wait is how long the node may take besides --timeout.
+	wait time.Duration
+	// key is the idempotency key, if the caller has one.
+	key string
+}
+
+// on returns what runs a command whose first argument is an actor: f gets the others.
+func (c *cli) on(f func(ctx context.Context, t *target, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a, err := parseAddress(args[0])
+		if err != nil {
+			return usageError{err}
+		}
+		n, err := c.connect(client.Options{})
+		if err != nil {
+			return err
+		}
+		defer n.Close()
+		return f(cmd.Context(), &target{c, n, a}, args[1:])
+	}
+}
+
+// String returns the actor as it is written on the command line.
+func (t *target) String() string { return formatAddress(t.a.Type, t.a.Key) }
+
+// ask calls a method that every actor has. in and out are those that package host names for it; nil stands for none.
+func (t *target) ask(ctx context.Context, method string, in, out any, o askOptions) error {
+	r := &host.Request{Address: t.a, Method: method, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing}
+	if in != nil {
+		var err error
+		if r.Input, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	limited, cancel := t.c.requestContext(ctx)
+	if t.c.timeout > 0 && o.wait > 0 {
+		cancel()
+		limited, cancel = context.WithTimeout(ctx, t.c.timeout+o.wait)
+	}
+	defer cancel()
+	reply, err := t.n.Call(limited, r)
+	if err != nil {
+		return t.c.explain(ctx, t.n, *r, err)
+	}
+	if out == nil || len(reply.Output) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(reply.Output, out); err != nil {
+		return host.Errorf(host.Internal, "the node's answer to %s is not what was expected: %v", method, err)
+	}
+	return nil
+}
+
+// group makes a command that only holds others.
+func group(use, short, long, example string, cmds ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var names []string
+			for _, sub := range cmd.Commands() {
+				names = append(names, sub.Name())
+			}
+			return usagef("%s what? One of: %s", cmd.CommandPath(), strings.Join(names, ", "))
+		},
+	}
+	cmd.AddCommand(cmds...)
+	return cmd
+}
+
+// duration checks a flag that a request carries in milliseconds.
+func duration(flag string, d time.Duration) error {
+	switch {
+	case d < 0:
+		return usagef("--%s %s: must not be negative", flag, d)
+	case d%time.Millisecond != 0:
+		return usagef("--%s %s: whole milliseconds are needed", flag, d)
+	}
+	return nil
+}
+
+// durations checks several flags.
+func durations(flags map[string]time.Duration) error {
+	for name, d := range flags {
+		if err := duration(name, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// brief is a value of the application as it stands in a column.
+func brief(value host.Raw) string {
+	var compact bytes.Buffer
+	if json.Compact(&compact, value) != nil {
+		return cut(oneLine(string(value)), 60)
+	}
+	return cut(oneLine(compact.String()), 60)
+}
+
+// reason is why something failed as it stands in a column.
+func reason(s string) string { return cmp.Or(cut(oneLine(s), 60), "-") }
+
+// clockOf is clock for a time that may be missing.
+func clockOf(t *time.Time) string {
+	if t == nil {
+		return clock(time.Time{})
+	}
+	return clock(*t)
+}
+
+// completeNamed completes an actor and then the name of one of its queues, schedules or streams, which list tells.
+func (c *cli) completeNamed(list func(ctx context.Context, t *target) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return c.completeAddress(cmd, args, word)
+		}
+		a, err := parseAddress(args[0])
+		n, ctx, done := c.completionNode(cmd)
+		defer done()
+		remote, ok := n.(*client.Client)
+		if err != nil || !ok {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return withPrefix(list(ctx, &target{c, remote, a}), word), cobra.ShellCompDirectiveNoFileComp
+	}
+}

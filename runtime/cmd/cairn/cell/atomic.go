@@ -1,0 +1,264 @@
+package cell
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// The bounds of one atomic commit.
+const (
+	MaxChecks    = 100
+	MaxMutations = 1000
+	MaxEnqueues  = 100
+)
+
+// An AtomicInput is a commit: if all checks hold, all mutations are done, in order, and all messages are sent. Otherwise
+// nothing is. A mutation that cannot be done is an error, and then nothing is done either.
+type AtomicInput struct {
+	// Checks are at most MaxChecks, Mutations at most MaxMutations and Enqueues at most MaxEnqueues; something must be given.
+	Checks    []Check    `json:"checks,omitempty"`
+	Mutations []Mutation `json:"mutations,omitempty"`
+	Enqueues  []Message  `json:"enqueues,omitempty"`
+}
+
+// A Check demands that an entry is as the caller last saw it.
+type Check struct {
+	Key Key `json:"key"`
+	// Version is the entry's version; 0 demands that there is no entry. It must be given.
+	Version *uint64 `json:"version"`
+}
+
+// A Mutation changes one entry.
+type Mutation struct {
+	// Op is one of
+	//
+	//	put              stores Value
+	//	delete           removes the entry
+	//	sum, min, max    put the sum, the least or the greatest of the entry's value and Value, which are integers
+	//	append, prepend  put the entry's value with Value behind or in front, which are arrays
+	//
+	// An entry that does not exist takes Value as it is.
+	Op    string          `json:"op"`
+	Key   Key             `json:"key"`
+	Value json.RawMessage `json:"value,omitempty"`
+	// TTLMS is how long the entry lives from now, in milliseconds. Without it an entry that is put lives for ever, and one
+	// that is changed in another way as long as it would.
+	TTLMS int64 `json:"ttl_ms,omitempty"`
+}
+
+// JSONExample shows a counter.
+func (Mutation) JSONExample() any {
+	return Mutation{Op: "sum", Key: Key{"visits"}, Value: json.RawMessage("1")}
+}
+
+// An AtomicResult says what Atomic did. That a check failed is no error.
+type AtomicResult struct {
+	OK bool `json:"ok"`
+	// Failed are the positions of the checks that failed, from 0.
+	Failed []int `json:"failed,omitempty"`
+	// Version is the version of the cell, and of the entries that were changed, since this call.
+	Version uint64 `json:"version,omitempty"`
+	// Results has an element for each mutation, in order, and Messages one for each message.
+	Results  []MutationResult `json:"results,omitempty"`
+	Messages []actor.Sent     `json:"messages,omitempty"`
+}
+
+// A MutationResult says what came of a mutation.
+type MutationResult struct {
+	// Value is the entry's new value, after sum, min and max only.
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+func (c *Cell) atomic(ctx *actor.Context, in AtomicInput) (AtomicResult, error) {
+	if err := in.bounded(); err != nil {
+		return AtomicResult{}, err
+	}
+	// All that can be wrong by itself is found before anything is read: what is wrong does not depend on what is stored.
+	for i := range in.Mutations {
+		if err := in.Mutations[i].check(); err != nil {
+			return AtomicResult{}, at(err, "mutations", i)
+		}
+	}
+	for i := range in.Enqueues {
+		if err := in.Enqueues[i].check(); err != nil {
+			return AtomicResult{}, at(err, "enqueues", i)
+		}
+	}
+	var failed []int
+	for i, check := range in.Checks {
+		holds, err := check.holds(ctx)
+		if err != nil {
+			return AtomicResult{}, at(err, "checks", i)
+		}
+		if !holds {
+			failed = append(failed, i)
+		}
+	}
+	if len(failed) > 0 {
+		return AtomicResult{Failed: failed}, nil
+	}
+	out := AtomicResult{OK: true, Version: ctx.Version()}
+	for i := range in.Mutations {
+		result, err := in.Mutations[i].apply(ctx)
+		if err != nil {
+			return AtomicResult{}, at(err, "mutations", i)
+		}
+		out.Results = append(out.Results, result)
+	}
+	for i := range in.Enqueues {
+		sent, err := in.Enqueues[i].put(ctx)
+		if err != nil {
+			return AtomicResult{}, at(err, "enqueues", i)
+		}
+		out.Messages = append(out.Messages, sent)
+	}
+	if len(in.Mutations)+len(in.Enqueues) == 0 {
+		out.Version = 0 // nothing was changed
+	}
+	return out, nil
+}
+
+func (in *AtomicInput) bounded() error {
+	for _, part := range []struct {
+		name        string
+		count, most int
+	}{
+		{"checks", len(in.Checks), MaxChecks},
+		{"mutations", len(in.Mutations), MaxMutations},
+		{"enqueues", len(in.Enqueues), MaxEnqueues},
+	} {
+		if part.count > part.most {
+			return actor.Errorf(actor.TooLarge, "there are %d %s; the limit is %d", part.count, part.name, part.most).
+				With("what", part.name).With("limit", strconv.Itoa(part.most)).With("actual", strconv.Itoa(part.count))
+		}
+	}
+	if len(in.Checks)+len(in.Mutations)+len(in.Enqueues) == 0 {
+		return actor.Errorf(actor.InvalidArgument, "there is nothing to do: checks, mutations and enqueues are all missing")
+	}
+	return nil
+}
+
+// at says in which element of the input an error is.
+func at(err error, list string, i int) error {
+	e, ok := err.(*actor.Error)
+	if !ok {
+		return err
+	}
+	place := fmt.Sprintf("%s[%d]", list, i)
+	located := e.With("at", place)
+	located.Message = place + ": " + e.Message
+	return located
+}
+
+func (k *Check) holds(ctx *actor.Context) (bool, error) {
+	key, err := k.Key.entry()
+	if err != nil {
+		return false, err
+	}
+	if k.Version == nil {
+		return false, actor.Errorf(actor.InvalidArgument, "the version is missing; 0 demands that there is no entry")
+	}
+	e, ok, err := ctx.KV().Entry(key)
+	switch {
+	case err != nil:
+		return false, err
+	case !ok:
+		return *k.Version == 0, nil
+	}
+	return e.Version == *k.Version, nil
+}
+
+// check finds what is wrong with a mutation by itself, and brings its value into the form in which it is stored.
+func (m *Mutation) check() error {
+	if m.Op == "delete" {
+		if len(m.Value) > 0 || m.TTLMS != 0 {
+			return actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms")
+		}
+		return nil
+	}
+	if m.Op != "put" && combinations[m.Op] == nil {
+		return actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op)
+	}
+	value, err := canonical(m.Value)
+	if err != nil {
+		return err
+	}
+	m.Value = value
+	switch {
+	case number(m.Op):
+		_, err = integer(value)
+	case m.Op != "put":
+		_, err = concatenate(value, value, nil)
+	}
+	if err != nil {
+		return actor.Errorf(actor.InvalidArgument, "the value of %s %s", m.Op, err)
+	}
+	return checkTTL(m.TTLMS)
+}
+
+// apply does a mutation that check found in order.
+func (m *Mutation) apply(ctx *actor.Context) (MutationResult, error) {
+	key, err := m.Key.entry()
+	if err != nil {
+		return MutationResult{}, err
+	}
+	if m.Op == "delete" {
+		_, err := remove(ctx, key)
+		return MutationResult{}, err
+	}
+	value, expire := []byte(m.Value), time.Time{}
+	if combine := combinations[m.Op]; combine != nil {
+		e, ok, err := ctx.KV().Entry(key)
+		if err != nil {
+			return MutationResult{}, err
+		}
+		if ok {
+			expire = e.Expire
+			if value, err = combine(stored(e.Value), value); err != nil {
+				return MutationResult{}, actor.Errorf(actor.FailedPrecondition, "%s: the value that is stored %s", m.Op, err)
+			}
+		} else if value, err = alone(m.Op, value); err != nil {
+			return MutationResult{}, err
+		}
+	}
+	if m.TTLMS != 0 {
+		expire = expiry(ctx, m.TTLMS)
+	}
+	if err := store(ctx, m.Op, key, value, expire); err != nil {
+		return MutationResult{}, err
+	}
+	if number(m.Op) {
+		return MutationResult{Value: value}, nil
+	}
+	return MutationResult{}, nil
+}
+
+// store puts a value and emits a change. A zero expire is never.
+func store(ctx *actor.Context, op string, key tuple.Tuple, value []byte, expire time.Time) error {
+	var opts []actor.PutOption
+	if !expire.IsZero() {
+		opts = append(opts, actor.ExpireAt(expire))
+	}
+	if err := ctx.KV().Put(key, value, opts...); err != nil {
+		return err
+	}
+	change := Change{Op: op, Key: Key(key), Size: len(value), Expires: utc(expire)}
+	if len(value) <= MaxEventValue {
+		change.Value = value
+	}
+	return Changed.Emit(ctx, change)
+}
+
+// remove deletes an entry and, if there was one, emits a change.
+func remove(ctx *actor.Context, key tuple.Tuple) (bool, error) {
+	deleted, err := ctx.KV().Delete(key)
+	if err != nil || !deleted {
+		return false, err
+	}
+	return true, Changed.Emit(ctx, Change{Op: "delete", Key: Key(key)})
+}

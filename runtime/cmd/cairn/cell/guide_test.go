@@ -1,0 +1,321 @@
+package cell_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/nats-io/nats.go"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
+)
+
+// guide is the page whose examples are run.
+var guide = filepath.Join("..", "..", "..", "..", "docs", "guides", "cell.md")
+
+// A block is a fenced block of a page.
+type block struct {
+	line       int
+	kind, text string
+}
+
+func blocks(t *testing.T, page string) []block {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []block
+	var open *block
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		fence, isFence := strings.CutPrefix(strings.TrimRight(line, "\n"), "```")
+		switch {
+		case isFence && open == nil:
+			open = &block{line: n, kind: fence}
+		case isFence:
+			all = append(all, *open)
+			open = nil
+		case open != nil:
+			open.text += line
+		}
+	}
+	return all
+}
+
+// The examples of the guide run in the order of the page, against one node. A json or text block says what the sh block
+// before it prints: see same and matches for what may differ.
+func TestGuideShowsWhatTheCommandsPrint(t *testing.T) {
+	rt, err := runtime.Open(t.Context(), runtime.Options{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", NATSListen: "127.0.0.1:0", Actors: []actor.Definition{cell.Definition()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g := guideRun{t: t, rt: rt, dir: t.TempDir()}
+	all := blocks(t, guide)
+	ran := 0
+	for i, b := range all {
+		switch b.kind {
+		case "sh":
+			got := g.shell(b)
+			if i+1 < len(all) && (all[i+1].kind == "json" || all[i+1].kind == "text") {
+				g.compare(all[i+1], got)
+			} else {
+				t.Errorf("line %d: the page does not say what is printed", b.line)
+			}
+			ran++
+		case "websocket":
+			g.websocket(b)
+			ran++
+		case "nats":
+			g.nats(b)
+			ran++
+		case "json", "text", "console":
+		default:
+			t.Errorf("line %d: a block of kind %q", b.line, b.kind)
+		}
+	}
+	if ran < 15 {
+		t.Errorf("only %d examples found", ran)
+	}
+}
+
+type guideRun struct {
+	t   *testing.T
+	rt  *runtime.Runtime
+	dir string
+}
+
+// at puts the node's address for that of the page.
+func (g *guideRun) at(text string) string {
+	return strings.ReplaceAll(text, "localhost:6420", g.rt.Addr())
+}
+
+// shell runs a block and returns what it printed. That curl ended after its time (-m) is no failure.
+func (g *guideRun) shell(b block) string {
+	cmd := exec.CommandContext(g.t.Context(), "sh", "-e")
+	cmd.Dir = g.dir
+	// The replies end without a newline; one after each makes them lines.
+	cmd.Stdin = strings.NewReader("curl() { command curl \"$@\" || [ $? = 28 ]; echo; }\n" + g.at(b.text))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		g.t.Errorf("line %d: %v\n%s%s", b.line, err, out, &stderr)
+	}
+	return string(out)
+}
+
+func (g *guideRun) compare(want block, got string) {
+	g.t.Helper()
+	if want.kind == "text" {
+		if !matches(want.text, got) {
+			g.t.Errorf("line %d: printed is\n%s\nand the page says\n%s", want.line, got, want.text)
+		}
+		return
+	}
+	wanted, printed := values(g.t, want.text), values(g.t, got)
+	if len(wanted) != len(printed) {
+		g.t.Errorf("line %d: %d values are printed, and the page shows %d:\n%s", want.line, len(printed), len(wanted), got)
+		return
+	}
+	for i := range wanted {
+		if !same(wanted[i], printed[i]) {
+			g.t.Errorf("line %d: printed is\n%v\nand the page says\n%v", want.line, encode(printed[i]), encode(wanted[i]))
+		}
+	}
+}
+
+// values decodes JSON documents that follow each other. Numbers keep all their digits.
+func values(t *testing.T, text string) []any {
+	t.Helper()
+	var all []any
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	for {
+		var v any
+		err := d.Decode(&v)
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		all = append(all, v)
+	}
+}
+
+func encode(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}
+
+// same compares JSON values. The string "..." on the page is any value.
+func same(want, got any) bool {
+	if want == "..." {
+		return true
+	}
+	switch want := want.(type) {
+	case map[string]any:
+		got, ok := got.(map[string]any)
+		if !ok || len(got) != len(want) {
+			return false
+		}
+		for k, v := range want {
+			if g, ok := got[k]; !ok || !same(v, g) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		got, ok := got.([]any)
+		if !ok || len(got) != len(want) {
+			return false
+		}
+		for i := range want {
+			if !same(want[i], got[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(want, got)
+}
+
+// matches compares text. On the page, "..." is any rest of a line or part of one, and a line of its own any lines.
+func matches(want, got string) bool {
+	pattern := regexp.QuoteMeta(strings.TrimSpace(want))
+	pattern = regexp.MustCompile(`(?m)^\\\.\\\.\\\.$`).ReplaceAllLiteralString(pattern, `(?s:.*)`)
+	pattern = strings.ReplaceAll(pattern, `\.\.\.`, `.*`)
+	return regexp.MustCompile(`^` + pattern + `$`).MatchString(strings.TrimSpace(got))
+}
+
+// websocket plays a block whose first line is the address and the others messages. Messages from the node that stand
+// together may come in any order.
+func (g *guideRun) websocket(b block) {
+	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
+	defer cancel()
+	address, rest, _ := strings.Cut(b.text, "\n")
+	c, _, err := websocket.Dial(ctx, "ws://"+g.at(address), &websocket.DialOptions{Subprotocols: []string{"cairn.v1"}})
+	if err != nil {
+		g.t.Errorf("line %d: %v", b.line, err)
+		return
+	}
+	defer c.CloseNow()
+	var expected []any
+	settle := func() {
+		for len(expected) > 0 {
+			_, data, err := c.Read(ctx)
+			if err != nil {
+				g.t.Errorf("line %d: %v while waiting for %s", b.line, err, encode(expected))
+				return
+			}
+			got := values(g.t, string(data))[0]
+			found := false
+			for i := range expected {
+				if found = same(expected[i], got); found {
+					expected = append(expected[:i], expected[i+1:]...)
+					break
+				}
+			}
+			if !found {
+				g.t.Errorf("line %d: the node says\n%s\nand the page\n%s", b.line, data, encode(expected))
+				return
+			}
+		}
+	}
+	for line := range strings.Lines(rest) {
+		switch message, text, _ := strings.Cut(strings.TrimSpace(line), " "); message {
+		case ">":
+			settle()
+			if err := c.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
+				g.t.Errorf("line %d: %v", b.line, err)
+			}
+		case "<":
+			expected = append(expected, values(g.t, text)...)
+		}
+	}
+	settle()
+	c.Close(websocket.StatusNormalClosure, "")
+}
+
+// nats sends the requests of a block and compares the replies.
+func (g *guideRun) nats(b block) {
+	c, err := nats.Connect(g.rt.NATSURL())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer c.Close()
+	request := regexp.MustCompile(`^nats req (\S+) '(.*)'$`)
+	var reply string
+	for line := range strings.Lines(b.text) {
+		line = strings.TrimSpace(line)
+		if want, ok := strings.CutPrefix(line, "< "); ok {
+			g.compare(block{b.line, "json", want}, reply)
+			continue
+		}
+		m := request.FindStringSubmatch(line)
+		if m == nil {
+			g.t.Fatalf("line %d: %s is not a request", b.line, line)
+		}
+		r, err := c.Request(m[1], []byte(m[2]), time.Minute)
+		if err != nil {
+			g.t.Errorf("line %d: %s: %v", b.line, line, err)
+			return
+		}
+		reply = string(r.Data)
+	}
+}
+
+func TestGuideComparisonIsStrictWhereThePageIs(t *testing.T) {
+	for _, test := range []struct {
+		want, got string
+		same      bool
+	}{
+		{`{"a":"...","b":1}`, `{"b":1,"a":[2]}`, true},
+		{`{"a":"..."}`, `{}`, false},
+		{`{"a":1}`, `{"a":1,"b":2}`, false},
+		{`[12345678901234567890]`, `[12345678901234567891]`, false},
+		{`[1,"..."]`, `[1]`, false},
+	} {
+		if got := same(values(t, test.want)[0], values(t, test.got)[0]); got != test.same {
+			t.Errorf("%s and %s are the same: %t", test.want, test.got, got)
+		}
+	}
+	for _, test := range []struct {
+		want, got string
+		same      bool
+	}{
+		{"id: 1\ndata: ...\n", "id: 1\ndata: {}\n\n", true},
+		{"id: 1\ndata: ...\n", "id: 1\ndata: {}\nid: 2\n", false},
+		{"id: 1\n...\nid: 3", "id: 1\nx\ny\nid: 3", true},
+		{"a.c", "abc", false},
+	} {
+		if got := matches(test.want, test.got); got != test.same {
+			t.Errorf("%q matches %q: %t", test.got, test.want, got)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func (c *cli) streamCommand() *cobra.Command {
+	return group("stream", "Append to, read and follow the streams of an actor",
+		"stream works on the ordered logs of an actor: what is appended gets a number, is durable, and can be read and followed\n"+
+			"from any position. Each command explains itself with --help.\n\n"+
+			"With --json each line is one item or one stream, in the shapes of docs/cli.md.",
+		"  cairn stream append cell/acme log '{\"text\":\"hello\"}'\n  cairn stream follow cell/acme log",
+		c.streamAppendCommand(), c.streamReadCommand(), c.streamFollowCommand(), c.streamCloseCommand(), c.streamListCommand())
+}
+
+// streamNames lists an actor's streams, for completion.
+func streamNames(ctx context.Context, t *target) []string {
+	infos, err := t.streams(ctx, "")
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, s := range infos {
+		names = append(names, s.Stream)
+	}
+	return names
+}
+
+// streams describes one stream, or all if name is "".
+func (t *target) streams(ctx context.Context, name string) ([]host.StreamInfo, error) {
+	var out host.StreamListOutput
+	err := t.ask(ctx, host.StreamList, &host.StreamListInput{Stream: name}, &out, askOptions{existing: true})
+	return out.Streams, err
+}
+
+func (c *cli) streamAppendCommand() *cobra.Command {
+	var lines, close bool
+	var key string
+	cmd := &cobra.Command{
+		Use:   "append TYPE/KEY... STREAM [JSON|-|@FILE]...",
+		Short: "Append items to a stream",
+		Long: "append adds items to the end of a stream, all or none, and prints the number of the last when they are durable. Each\n" +
+			"argument is one item; with --lines each line of standard input is one, appended a thousand at a time. --close closes\n" +
+			"the stream after them. A type's streams take items from outside only if the type says so.\n\n" +
+			"With --json each request prints {\"last\":N}.",
+		Example: "  cairn stream append cell/acme log '{\"text\":\"hello\"}'\n" +
+			"  jq -c '.[]' tokens.json | cairn stream append cell/acme tokens --lines --close",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: c.completeNamed(streamNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lines && len(args) > 2 || !lines && !close && len(args) == 2 {
+				return usagef("give the items as arguments, or with --lines as lines of standard input")
+			}
+			if lines && key != "" {
+				return usagef("--idempotency-key is for one request, and --lines makes many")
+			}
+			items := []host.Raw{}
+			for _, arg := range args[2:] {
+				item, err := c.input(arg)
+				if err != nil {
+					return err
+				}
+				items = append(items, item)
+			}
+			return c.on(func(ctx context.Context, t *target, args []string) error {
+				in := host.StreamAppendInput{Stream: args[0], Items: items, Close: close}
+				if !lines {
+					return t.appendItems(ctx, &in, key)
+				}
+				in.Close = false
+				err := c.batches(host.MaxStreamBatch, func(batch []host.Raw) error {
+					in.Items = batch
+					return t.appendItems(ctx, &in, "")
+				})
+				if err != nil || !close {
+					return err
+				}
+				in.Items, in.Close = []host.Raw{}, true
+				return t.appendItems(ctx, &in, "")
+			})(cmd, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&lines, "lines", false, "read items from standard input, one a line")
+	flags.BoolVar(&close, "close", false, "close the stream after them")
+	flags.StringVar(&key, "idempotency-key", "", "make repeating this command safe for 24 hours")
+	return cmd
+}
+
+func (t *target) appendItems(ctx context.Context, in *host.StreamAppendInput, key string) error {
+	var out host.StreamAppendOutput
+	if err := t.ask(ctx, host.StreamAppend, in, &out, askOptions{key: key}); err != nil {
+		return err
+	}
+	if t.c.json {
+		return t.c.printJSON(out)
+	}
+	closed := ""
+	if in.Close {
+		closed = ", and closed"
+	}
+	_, err := fmt.Fprintf(t.c.stdout, "appended up to %d%s\n", out.Last, closed)
+	return err
+}
+
+// itemShape says how items look as JSON.
+const itemShape = "With --json each line is {\"sequence\":N,\"time\":...,\"value\":...}, or {\"missed\":N} for items that are no longer kept."
+
+func (c *cli) streamReadCommand() *cobra.Command {
+	var after uint64
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "read TYPE/KEY... STREAM",
+		Short: "Print what is in a stream",
+		Long: "read prints the items of a stream, from the oldest that is kept or after a position, up to the last that is there\n" +
+			"now. To wait for more see follow.\n\n" + itemShape,
+		Example:           "  cairn stream read cell/acme log --limit 20\n  cairn stream read cell/acme log --after 100 --json | jq .value",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: c.completeNamed(streamNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return usagef("--limit %d: at least 1, or 0 for all", limit)
+			}
+			return c.on(func(ctx context.Context, t *target, args []string) error {
+				f := follower{target: t, stream: args[0], after: after, most: limit}
+				for {
+					more, err := f.page(ctx, 0)
+					if err != nil || !more {
+						return err
+					}
+				}
+			})(cmd, args)
+		},
+	}
+	cmd.Flags().Uint64Var(&after, "after", 0, "begin after this position")
+	cmd.Flags().IntVar(&limit, "limit", 0, "how many items to print; 0 prints all")
+	return cmd
+}
+
+func (c *cli) streamFollowCommand() *cobra.Command {
+	var after uint64
+	var limit int
+	var latest bool
+	cmd := &cobra.Command{
+		Use:   "follow TYPE/KEY... STREAM",
+		Short: "Print a stream and what is appended to it, until it is closed",
+		Long: "follow prints the items of a stream, from the oldest that is kept, after a position or, with --new, from now on, and\n" +
+			"goes on as they are appended. If the node goes away it waits for it and continues where it was, so that nothing is\n" +
+			"missed or printed twice. It ends when the stream is closed, after --count items, or when interrupted.\n\n" + itemShape,
+		Example:           "  cairn stream follow cell/acme tokens\n  cairn stream follow cell/acme log --new --json | jq -r .value.text",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: c.completeNamed(streamNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return usagef("--count %d: at least 1, or 0 for no end", limit)
+			}
+			if latest && cmd.Flags().Changed("after") {
+				return usagef("--new and --after are two places to begin at")
+			}
+			return c.on(func(ctx context.Context, t *target, args []string) error {
+				f := follower{target: t, stream: args[0], after: after, most: limit}
+				if latest {
+					infos, err := t.streams(ctx, args[0])
+					if err != nil {
+						return err
+					}
+					for _, info := range infos {
+						f.after = info.Last
+					}
+				}
+				return f.follow(ctx)
+			})(cmd, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&after, "after", 0, "begin after this position")
+	flags.BoolVar(&latest, "new", false, "begin with the next item that is appended")
+	flags.IntVar(&limit, "count", 0, "end after this many items; 0 for no end")
+	return cmd
+}
+
+// A follower prints a stream.
+type follower struct {
+	*target
+	stream  string
+	after   uint64
+	most    int // items to print in all; 0 for no end
+	printed int
+	opened  bool // a page was read
+	closed  bool
+}
+
+// page prints one page and reports whether there may be more to read at once. With wait it waits for the first item.
+func (f *follower) page(ctx context.Context, wait time.Duration) (more bool, err error) {
+	in := host.StreamReadInput{Stream: f.stream, After: f.after, Limit: host.MaxStreamBatch, WaitMS: wait.Milliseconds()}
+	if f.most > 0 {
+		in.Limit = min(in.Limit, f.most-f.printed)
+	}
+	var out host.StreamReadOutput
+	if err := f.ask(ctx, host.StreamRead, &in, &out, askOptions{existing: true, wait: wait}); err != nil {
+		return false, err
+	}
+	if err := f.print(&out); err != nil {
+		return false, err
+	}
+	f.after, f.opened, f.closed = max(f.after, out.Next), true, out.Closed
+	full := f.most > 0 && f.printed >= f.most
+	return len(out.Items) > 0 && !full && !out.Closed, nil
+}
+
+func (f *follower) print(out *host.StreamReadOutput) error {
+	if err := f.c.printMissed(out.Missed, "item"); err != nil {
+		return err
+	}
+	for _, item := range out.Items {
+		f.printed++
+		if f.c.json {
+			if err := f.c.printJSON(item); err != nil {
+				return err
+			}
+			continue
+		}
+		_, err := fmt.Fprintf(f.c.stdout, "%6d  %s  %s\n", item.Sequence, clock(item.Time), oneLine(string(item.Value)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow prints what comes until the stream is closed, enough is printed or ctx ends. It waits for a node that is away.
+func (f *follower) follow(ctx context.Context) error {
+	pause := workRetry
+	for {
+		_, err := f.page(ctx, waitPiece)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && f.closed:
+			if !f.c.json {
+				f.c.note("stream %s is closed", f.stream)
+			}
+			return nil
+		case err == nil && f.most > 0 && f.printed >= f.most:
+			return nil
+		case errors.Is(err, &host.Error{Code: host.Destroyed}):
+			f.c.note("%s was destroyed", f)
+			return nil
+		case err != nil && !(f.opened && passes(err)):
+			return err // at first an error is an answer; later it may be an outage
+		case err != nil:
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+			pause = min(2*pause, maxWorkRetry)
+		default:
+			pause = workRetry
+		}
+	}
+}
+
+func (c *cli) streamCloseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "close TYPE/KEY... STREAM",
+		Short: "Close a stream: its last item is the last",
+		Long: "close says that nothing will be appended any more. Those who follow the stream learn it after its last item, and what\n" +
+			"it holds can still be read.\n\nWith --json it prints the stream, in the shape of list.",
+		Example:           "  cairn stream close cell/acme tokens",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: c.completeNamed(streamNames),
+		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
+			var info host.StreamInfo
+			if err := t.ask(ctx, host.StreamClose, &host.StreamInput{Stream: args[0]}, &info, askOptions{existing: true}); err != nil {
+				return err
+			}
+			return c.printStreams([]host.StreamInfo{info})
+		}),
+	}
+}
+
+func (c *cli) streamListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list TYPE/KEY... [STREAM]",
+		Short: "List the streams of an actor",
+		Long: "list prints which items of each stream are kept, how large they are, and whether the stream is closed.\n\n" +
+			"With --json each line is one stream: {\"stream\",\"first\",\"last\",\"bytes\",\"closed\",\"updated\"}.",
+		Example:           "  cairn stream list cell/acme",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: c.completeNamed(streamNames),
+		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			infos, err := t.streams(ctx, name)
+			if err != nil {
+				return err
+			}
+			if len(infos) == 0 && !c.json {
+				c.note("no streams")
+			}
+			return c.printStreams(infos)
+		}),
+	}
+}
+
+func (c *cli) printStreams(infos []host.StreamInfo) error {
+	t := c.table()
+	defer t.flush()
+	for i, s := range infos {
+		if c.json {
+			if err := c.printJSON(s); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 0 {
+			t.row("STREAM", "FIRST", "LAST", "SIZE", "STATE", "UPDATED")
+		}
+		state := "open"
+		if s.Closed {
+			state = "closed"
+		}
+		t.row(oneLine(s.Stream), strconv.FormatUint(s.First, 10), strconv.FormatUint(s.Last, 10), size(s.Bytes), state, clock(s.Updated))
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func (c *cli) whyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "why TYPE/KEY...",
+		Short: "Say what an actor waits for",
+		Long: "why says in one sentence what an actor waits for: the one thing that keeps it from doing more, such as a pause, a\n" +
+			"failure, a handler that runs, a message that fails, or just the next call. Below stand since when, until when (if it\n" +
+			"ends by itself), the command that gets the actor going (if there is one) and details. The actor is not woken.\n\n" +
+			"With --json it prints {\"why\",\"text\",\"since\",\"until\",\"remedy\",\"details\",\"status\"}.",
+		Example:           "  cairn why cell/acme\n  cairn why cell/acme --json | jq -r .why",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeAddress,
+		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
+			var e host.Explanation
+			if err := t.ask(ctx, host.ActorWhy, nil, &e, askOptions{existing: true}); err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(e)
+			}
+			c.printWhy(t, &e)
+			return nil
+		}),
+	}
+}
+
+func (c *cli) printWhy(t *target, e *host.Explanation) {
+	fmt.Fprintln(c.stdout, oneLine(e.Text))
+	rows := c.table()
+	if e.Since != nil {
+		rows.row("since", clock(*e.Since))
+	}
+	if e.Until != nil {
+		rows.row("until", clock(*e.Until))
+	}
+	if e.Remedy != "" {
+		rows.row("remedy", remedy(t.String(), e))
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
+		rows.row(oneLine(name), oneLine(e.Details[name]))
+	}
+	rows.flush()
+}
+
+// remedy is the command that a remedy stands for.
+func remedy(actor string, e *host.Explanation) string {
+	queue, to := e.Details["queue"], e.Details["target"]
+	switch {
+	case e.Remedy == "skip" && queue != "":
+		return oneLine("cairn skip " + actor + " --queue " + queue)
+	case e.Remedy == "skip" && to != "":
+		return oneLine("cairn skip " + actor + " --to " + to)
+	case e.Remedy == "resume", e.Remedy == "retry":
+		return "cairn " + e.Remedy + " " + actor
+	}
+	return oneLine(e.Remedy)
+}
+
+func (c *cli) skipCommand() *cobra.Command {
+	var queue, to string
+	cmd := &cobra.Command{
+		Use:   "skip TYPE/KEY... --queue NAME | --to TYPE/KEY...",
+		Short: "Move the message that holds an actor up out of its way",
+		Long: "skip moves one message aside so that those behind it go on: with --queue the next message of a queue, which becomes\n" +
+			"a dead letter and can be sent again (cairn queue dead); with --to the next message to another actor, which counts as\n" +
+			"failed and stays with the sender.\n\n" +
+			"With --json it prints {\"skipped\":N}.",
+		Example:           "  cairn skip tenant/acme --queue jobs\n  cairn skip tenant/acme --to ledger/main",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeAddress,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (queue == "") == (to == "") {
+				return usagef("say which message: the next of a queue with --queue, or the next to an actor with --to")
+			}
+			return c.on(func(ctx context.Context, t *target, _ []string) error {
+				if queue != "" {
+					return t.skip(ctx, host.QueueSkip, &host.QueueInput{Queue: queue}, "queue "+queue)
+				}
+				a, err := parseAddress(to)
+				if err != nil {
+					return usageError{err}
+				}
+				return t.skip(ctx, host.SendSkip, &host.SendSkipInput{Type: a.Type, Key: append([]string{}, a.Key...)}, "messages to "+to)
+			})(cmd, args)
+		},
+	}
+	cmd.Flags().StringVar(&queue, "queue", "", "skip the next message of this queue")
+	cmd.Flags().StringVar(&to, "to", "", "skip the next message to this actor")
+	_ = cmd.RegisterFlagCompletionFunc("to", func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		return c.completeAddress(cmd, nil, word)
+	})
+	return cmd
+}
+
+// skip calls a method that moves a message aside. from says where it is in line.
+func (t *target) skip(ctx context.Context, method string, in any, from string) error {
+	var out host.CountOutput
+	if err := t.ask(ctx, method, in, &out, askOptions{existing: true}); err != nil {
+		return err
+	}
+	if t.c.json {
+		return t.c.printJSON(struct {
+			Skipped int64 `json:"skipped"`
+		}{out.Count})
+	}
+	if out.Count == 0 {
+		return fmt.Errorf("%s of %s: there is nothing to skip", from, t)
+	}
+	_, err := fmt.Fprintf(t.c.stdout, "skipped %s: %s of %s\n", plural(out.Count, "message"), from, t)
+	return err
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package main
+
+import "os/exec"
+
+// apart does nothing: where there are no process groups, an interrupt reaches the command too.
+func apart(*exec.Cmd) {}
