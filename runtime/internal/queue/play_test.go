@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -424,9 +425,9 @@ func (p *player) compare() {
 }
 
 func TestQueuesDoWhatTheModelDoes(t *testing.T) {
-	seeds, steps := 5, 1_200
-	if testing.Short() {
-		seeds, steps = 2, 400
+	seeds, steps := 2, 300
+	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
+		seeds, steps = 20, 1_200
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, uint64(seed), steps) })
