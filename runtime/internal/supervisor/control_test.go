@@ -551,3 +551,17 @@ func TestPauseAndResumeArePublished(t *testing.T) {
 		}
 	})
 }
+
+func TestActorSleepsAlthoughWhoeverAskedDoesNotWaitForItsTasks(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", goes("slow", func(task host.Task) error { <-task.Done(); time.Sleep(2 * time.Second); return nil }))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: host.ActorSleep, Codec: host.JSON})
+		wantCode(t, err, host.DeadlineExceeded)
+		time.Sleep(5 * time.Second)
+		if st := g.status("a"); st.State != host.Asleep {
+			t.Fatalf("%+v: awake without its tasks", st)
+		}
+	})
+}

@@ -179,7 +179,7 @@ func (m *memory) sweep() time.Time {
 				break
 			}
 			if k := c.a.currentCrew(); k != nil && !c.a.mail().active() {
-				c.a.retire(k)
+				c.a.retire(k, causeMemory)
 			}
 		}
 		if retry := now + 100; m.over() && (next == 0 || retry < next) {
