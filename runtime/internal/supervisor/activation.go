@@ -207,11 +207,14 @@ func (a *activation) rest() {
 //
 // REQUIRES: a.mu, !a.running
 func (a *activation) leave() bool {
-	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.sender.active() || a.crew().size() > 0 {
+	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.crew().size() > 0 {
 		return false
 	}
 	if a.durable.Load() < a.applied.Load() {
 		return false // the disk failed: what the store shows may never be durable, and this activation knows it
+	}
+	if !a.sender.leave() {
+		return false
 	}
 	a.gone = true
 	if c := a.core; c != nil {

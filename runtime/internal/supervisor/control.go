@@ -153,7 +153,7 @@ func (s *Supervisor) sleepActor(ctx context.Context, on target, _ *none) (none, 
 	if from := on.from; from != nil && from.waiter != nil && from.waiter.a == a {
 		return none{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
 	}
-	if a.mail().active() {
+	if a.mail().busy() {
 		return none{}, host.Errorf(host.FailedPrecondition, "actor %s has messages to other actors on their way, which keep it awake", a).
 			With("why", string(host.WhySends))
 	}

@@ -178,7 +178,7 @@ func (m *memory) sweep() time.Time {
 			if m.enough() {
 				break
 			}
-			if k := c.a.currentCrew(); k != nil && !c.a.mail().active() {
+			if k := c.a.currentCrew(); k != nil && !c.a.mail().busy() {
 				c.a.retire(k, causeMemory)
 			}
 		}
@@ -219,7 +219,7 @@ func (a *activation) askToSleep() bool {
 		a.mu.Unlock()
 		return true // it is in use, or asleep already
 	}
-	if a.pending.Load() > 0 || a.sender.active() || a.crew().size() > 0 {
+	if a.pending.Load() > 0 || a.sender.busy() || a.crew().size() > 0 {
 		a.mu.Unlock()
 		return false
 	}

@@ -25,7 +25,7 @@ type pauses struct {
 
 type paused struct {
 	host.Pause
-	parked []func()
+	parked map[string]func()
 }
 
 // of returns the pause of the actor with an address key, or nil.
@@ -75,8 +75,9 @@ func pausedError(addr host.Address, p *host.Pause) *host.Error {
 	return e.With("reason", p.Reason).With("since", p.Since.Format(time.RFC3339Nano)).Retry()
 }
 
-// park keeps f until the actor is resumed or destroyed; false means that it is not paused. f must not block.
-func (p *pauses) park(addr host.Address, f func()) bool {
+// park keeps f until the actor is resumed or destroyed; false means that it is not paused. Of those that park under one
+// name the last counts. f must not block.
+func (p *pauses) park(addr host.Address, name string, f func()) bool {
 	if p.n.Load() == 0 {
 		return false
 	}
@@ -87,7 +88,10 @@ func (p *pauses) park(addr host.Address, f func()) bool {
 	if x == nil {
 		return false
 	}
-	x.parked = append(x.parked, f)
+	if x.parked == nil {
+		x.parked = make(map[string]func())
+	}
+	x.parked[name] = f
 	return true
 }
 
@@ -107,7 +111,7 @@ func (p *pauses) set(key string, pause host.Pause) {
 }
 
 // clear notes that an actor is not paused any more and returns what was parked.
-func (p *pauses) clear(key string) []func() {
+func (p *pauses) clear(key string) map[string]func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.m[key]
