@@ -26,20 +26,24 @@ func working(
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- d.mail.Work(ctx, d.typ.Ref(n, "a"), workers, handle) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Work: %v", err)
+			}
+		}()
 		f(ctx, d, n)
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Work: %v", err)
-		}
 	})
 }
 
 func mustSend(t testing.TB, d *desks, n *fakeNode, names ...string) {
 	t.Helper()
-	for _, name := range names {
-		if _, err := d.mail.Send(t.Context(), d.typ.Ref(n, "a"), job{Name: name}); err != nil {
-			t.Fatal(err)
-		}
+	bodies := make([]job, len(names))
+	for i, name := range names {
+		bodies[i].Name = name
+	}
+	if _, err := d.mail.SendAll(t.Context(), d.typ.Ref(n, "a"), bodies); err != nil { // in one call: workers act at once
+		t.Fatal(err)
 	}
 }
 

@@ -43,6 +43,13 @@ type Gateway struct {
 	origins   map[string]bool
 	values    headerValues
 
+	// document is the OpenAPI document, made when it is first asked for.
+	document struct {
+		once sync.Once
+		text []byte
+		err  error
+	}
+
 	closing atomic.Bool
 
 	mu          sync.Mutex

@@ -21,7 +21,9 @@ func (x *exchange) openapi() {
 		x.fail(fault)
 		return
 	}
-	doc, err := buildOpenAPI(&x.g.opts)
+	d := &x.g.document
+	d.once.Do(func() { d.text, d.err = buildOpenAPI(&x.g.opts) })
+	doc, err := d.text, d.err
 	if err != nil {
 		x.fail(x.g.internal("OpenAPI document", slog.Any("error", err)))
 		return

@@ -148,6 +148,9 @@ func (c *session) read() (lost bool) {
 			c.bye(fault, code)
 			c.discard()
 			return true
+		case c.socket.saidFarewell(): // what comes after it could not be answered, and is not done
+			c.discard()
+			return true
 		case fault != nil:
 			c.send(appendFault(nil, c.answerable(m.ID), fault))
 		default:

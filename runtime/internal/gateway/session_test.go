@@ -218,6 +218,23 @@ func TestRepliesThatPileUpEndTheConnection(t *testing.T) {
 	})
 }
 
+func TestWhatComesAfterTheGoodbyeIsNotDone(t *testing.T) {
+	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+		conn.call = func(context.Context, *host.Request) (host.Reply, error) {
+			t.Error("called")
+			return host.Reply{}, nil
+		}
+		c := join(t, l)
+		conn.fault <- host.Errorf(host.PermissionDenied, "kicked")
+		synctest.Wait()
+		c.say(`{"id":1,"call":"add"}`)
+		c.expectBye(`"kicked"`, websocket.StatusNormalClosure)
+		if lost := <-conn.closed; !lost {
+			t.Error("not lost")
+		}
+	})
+}
+
 func TestAClientThatReadsSlowlyGetsEverythingThatIsLong(t *testing.T) {
 	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)

@@ -60,6 +60,7 @@ var policy = []rule{
 	{pkg: "runtime", uses: []string{"actor", "engine", "keyspace", "runtime/internal", "runtime/localnats"}, libs: []string{nats, prometheus, "github.com/BurntSushi/toml"}, why: "wires the floors below"},
 	{pkg: "actor/actortest", uses: []string{"actor", "engine", "runtime"}, why: "the runtime on a memory disk in virtual time"},
 	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
+	{pkg: "docs/guides", uses: []string{"actor", "runtime"}, why: "tests of the guides"},
 	{pkg: "docs/examples/...", uses: []string{"actor", "runtime", "docs/examples"}, libs: []string{"golang.org/x/term"}, why: "what a user's program may import"},
 }
 

@@ -213,11 +213,14 @@ func (a *activation) rest() {
 //
 // REQUIRES: a.mu, !a.running
 func (a *activation) leave() bool {
-	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.sender.active() || a.crew().size() > 0 {
+	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.crew().size() > 0 {
 		return false
 	}
 	if a.durable.Load() < a.applied.Load() {
 		return false // the disk failed: what the store shows may never be durable, and this activation knows it
+	}
+	if !a.sender.leave() {
+		return false
 	}
 	a.gone = true
 	if c := a.core; c != nil {
@@ -304,7 +307,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			c.finishDestroy()
 		} else if c.bare {
 			c.broken = true // it was opened for w alone
-		} else if c.group.turns >= maxGroupTurns || c.ws.Bytes() >= maxGroupBytes {
+		} else if c.group.full() || c.ws.Bytes() >= maxGroupBytes {
 			c.commit()
 		}
 		if c.broken {
@@ -347,11 +350,12 @@ func (b *batch) revoke() []*work {
 	return append([]*work(nil), b.items[min(i, int64(len(b.items))):]...)
 }
 
-// A commit is shared by at most so many turns and about so many bytes, which bounds how long the first reply waits for
-// the last turn.
+// A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
+// long the first reply waits for the last turn.
 const (
 	maxGroupTurns = 256
 	maxGroupBytes = 1 << 20
+	maxGroupTime  = 5 * time.Millisecond
 	// quickTurn is how long a turn may usually take to share a commit with the turns before it.
 	quickTurn = 500 * time.Microsecond
 )

@@ -409,7 +409,7 @@ func (k *alarmClock) putOff(id string, addr host.Address) time.Time {
 	k.running--
 	k.inFlight[id] = at
 	k.mu.Unlock()
-	if !k.s.pauses.park(addr, func() { k.release(id) }) {
+	if !k.s.pauses.park(addr, "row "+id, func() { k.release(id) }) {
 		k.release(id) // resumed meanwhile
 		return time.Now()
 	}

@@ -64,7 +64,7 @@ func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func
 			s.tend(t, addr, d, done)
 		case d.once:
 			done(err)
-		case code == host.ActorPaused && s.pauses.park(addr, func() { s.tend(t, addr, d, done) }):
+		case code == host.ActorPaused && s.pauses.park(addr, "connection "+d.id, func() { s.tend(t, addr, d, done) }):
 		default:
 			d.attempts++
 			s.later(backoff(d.attempts, tendRetryMin, tendRetryMax), func() { s.tend(t, addr, d, done) })

@@ -153,13 +153,14 @@ func (s *Supervisor) sleepActor(ctx context.Context, on target, _ *none) (none, 
 	if from := on.from; from != nil && from.waiter != nil && from.waiter.a == a {
 		return none{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
 	}
-	if a.mail().active() {
+	if a.mail().busy() {
 		return none{}, host.Errorf(host.FailedPrecondition, "actor %s has messages to other actors on their way, which keep it awake", a).
 			With("why", string(host.WhySends))
 	}
-	if k := a.currentCrew(); k != nil {
+	if k := a.currentCrew(); k.size() > 0 {
+		// From here on it sleeps, whether the caller waits or not: without its tasks it must not stay awake.
 		select {
-		case <-k.ask(unavailable(causeSleep)):
+		case <-a.retire(k, causeSleep):
 		case <-ctx.Done():
 			return none{}, contextError(ctx)
 		}
@@ -191,16 +192,17 @@ func (a *activation) tellSlept(c *core, w *work) {
 	a.tell(w, nil)
 }
 
-// retire puts an actor with tasks to sleep, because memory is short: its tasks are asked to return first.
-func (a *activation) retire(k *crew) {
+// retire puts an actor with tasks to sleep: they are asked to return first. The channel is closed when they have, or their
+// time is over.
+func (a *activation) retire(k *crew, cause string) <-chan struct{} {
+	gone := k.ask(unavailable(cause))
 	k.mu.Lock()
 	again := k.retired
 	k.retired = true
 	k.mu.Unlock()
 	if again {
-		return
+		return gone
 	}
-	gone := k.ask(unavailable(causeMemory))
 	a.sup.task(func() {
 		select {
 		case <-gone:
@@ -211,6 +213,7 @@ func (a *activation) retire(k *crew) {
 		case <-a.sup.life.Done():
 		}
 	})
+	return gone
 }
 
 // restartCause is what the tasks of a core learn that is given up.

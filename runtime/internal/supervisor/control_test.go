@@ -198,6 +198,54 @@ func TestMessagesToAPausedActorWaitAndGoOnInOrder(t *testing.T) {
 	}
 }
 
+func TestActorsWithMessagesToAPausedActorSleepAndAreWokenWhenItIsResumed(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(0))
+		g.mustVerb("a", host.ActorPause, nil, nil)
+		for i := range 10 {
+			g.must(fmt.Sprint("s", i), sends("a", 3, add(1)))
+		}
+		time.Sleep(time.Hour)
+		for range 3 {
+			g.must("s7", sends("b", 1, add(0))) // loads its older messages, which wait again
+			time.Sleep(time.Hour)
+		}
+		if n := g.memory.awake.Load(); n != 0 {
+			t.Fatalf("%d actors are awake", n)
+		}
+		for _, p := range g.pauses.m {
+			if n := len(p.parked); n != 10 {
+				t.Fatalf("%d wait for the end of the pause", n)
+			}
+		}
+		explained(t, g.whyOf("s1"), host.WhySends, "3 messages wait for p/a, which is paused", "skip", "target", "p/a")
+		g.must("s2", sends("b", 1, add(1))) // awake again, and finds its older messages
+		g.must("s3", add(1))                // awake again, and does not look
+		g.must("s4", sends("a", 1, add(1)))
+		if err := g.Destroy(context.Background(), pAddr("s5")); err != nil {
+			t.Fatal(err)
+		}
+		g.mustVerb("s6", host.ActorPause, nil, nil) // which does not hold its messages back
+		g.mustVerb("a", host.ActorResume, nil, nil)
+		synctest.Wait()
+		if n := g.n("a"); n != 31 {
+			t.Fatalf("%d messages were handled", n)
+		}
+		for i := range 10 {
+			if i == 5 {
+				continue
+			}
+			if st := g.status(fmt.Sprint("s", i)); st.PendingSends != 0 || st.FailedSends != 0 {
+				t.Fatalf("%+v", st)
+			}
+		}
+		time.Sleep(time.Hour)
+		if n := g.memory.awake.Load(); n != 0 || len(g.memory.ghosts()) != 0 {
+			t.Fatalf("%d actors are awake, %d remains", n, len(g.memory.ghosts()))
+		}
+	})
+}
+
 func TestAlarmsOfAPausedActorWaitAndFireAtOnceWhenItIsResumed(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
@@ -548,6 +596,20 @@ func TestPauseAndResumeArePublished(t *testing.T) {
 		defer log.mu.Unlock()
 		if want := []string{"created", "paused one", "resumed", "slept"}; !slices.Equal(log.life, want) {
 			t.Fatalf("%q were published, not %q", log.life, want)
+		}
+	})
+}
+
+func TestActorSleepsAlthoughWhoeverAskedDoesNotWaitForItsTasks(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", goes("slow", func(task host.Task) error { <-task.Done(); time.Sleep(2 * time.Second); return nil }))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: host.ActorSleep, Codec: host.JSON})
+		wantCode(t, err, host.DeadlineExceeded)
+		time.Sleep(5 * time.Second)
+		if st := g.status("a"); st.State != host.Asleep {
+			t.Fatalf("%+v: awake without its tasks", st)
 		}
 	})
 }

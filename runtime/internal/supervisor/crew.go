@@ -36,7 +36,7 @@ type crew struct {
 	mu            sync.Mutex
 	members       map[*task]struct{}
 	leaving, over *host.Error   // why tasks are to return, and why they may do nothing any more
-	retired       bool          // memory is short, and the actor sleeps when they have returned
+	retired       bool          // the actor sleeps when they have returned
 	watched       bool          // a goroutine waits for the members to return
 	idle          chan struct{} // closed when the last member has returned; nil if nobody waits for that
 	gone          chan struct{} // closed when over is set

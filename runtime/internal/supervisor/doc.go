@@ -16,9 +16,16 @@
 // before it, so that nobody's reply waits for somebody else's slow turn, and so that a call chain can never wait for its
 // own uncommitted reply.
 //
+// # Beside the turns
+//
+// A task is a goroutine that a turn starts and that enters turns of its own through the mailbox. The tasks of one waking
+// of an actor are its [crew], which ends with it. What operators do to an actor is a built-in method like any other, in
+// the files control, pauses, skip and why.
+//
 // # Lock order
 //
-// activation.mu, shard.mu, activation.viewMu, sender.mu, hub.mu, then stream.mu or liveConnection.mu, waitGraph.mu. A
-// goroutine that holds one of them takes only locks to the right of it. turn.mu is taken by handlers' goroutines and may be held while any of the others is
-// taken. Gate callbacks take any of them but hold none on entry, and never block on anything else.
+// activation.mu, crew.mu, shard.mu, activation.viewMu, sender.mu, hub.mu, then stream.mu or liveConnection.mu,
+// waitGraph.mu, pauses.mu. A goroutine that holds one of them takes only locks to the right of it. turn.mu is taken by
+// handlers' goroutines and may be held while any of the others is taken. Gate callbacks take any of them but hold none on
+// entry, and never block on anything else.
 package supervisor

@@ -16,7 +16,8 @@ type group struct {
 	a       *activation
 	id      keyspace.ActorID // the incarnation, set by the commit
 	turns   int
-	results []result // set by the commit
+	took    time.Duration // what the turns took together
+	results []result      // set by the commit
 	// changed: at least one turn wrote something.
 	changed bool
 	// version is that of the last turn that wrote something.
@@ -31,6 +32,9 @@ type group struct {
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 }
+
+// full reports that the turns so far are to be committed before another one runs.
+func (g *group) full() bool { return g.turns >= maxGroupTurns || g.took >= maxGroupTime }
 
 // A result is what a turn answers, held until the gate opens.
 type result struct {

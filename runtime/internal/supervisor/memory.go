@@ -178,8 +178,8 @@ func (m *memory) sweep() time.Time {
 			if m.enough() {
 				break
 			}
-			if k := c.a.currentCrew(); k != nil && !c.a.mail().active() {
-				c.a.retire(k)
+			if k := c.a.currentCrew(); k != nil && !c.a.mail().busy() {
+				c.a.retire(k, causeMemory)
 			}
 		}
 		if retry := now + 100; m.over() && (next == 0 || retry < next) {
@@ -219,7 +219,7 @@ func (a *activation) askToSleep() bool {
 		a.mu.Unlock()
 		return true // it is in use, or asleep already
 	}
-	if a.pending.Load() > 0 || a.sender.active() || a.crew().size() > 0 {
+	if a.pending.Load() > 0 || a.sender.busy() || a.crew().size() > 0 {
 		a.mu.Unlock()
 		return false
 	}

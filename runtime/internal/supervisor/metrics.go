@@ -47,7 +47,7 @@ func newMetrics(s *Supervisor) *metrics {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_turn_seconds", Help: "Time in handlers.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13)}, []string{"type"}),
 		queries:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"}),
-		overloaded:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_overloaded_total", Help: "Calls refused because a mailbox was full."}, []string{"type"}),
+		overloaded:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_overloaded_total", Help: "Calls refused because a mailbox was full or they came too often."}, []string{"type"}),
 		commits:       counter("cairn_commits_total", "Commits: one atomic batch each."),
 		shared:        counter("cairn_commit_turns_total", "Turns in those commits; divided by commits, how many share one."),
 		refused:       counter("cairn_commits_refused_total", "Commits that failed or were refused; nothing of them was kept."),
@@ -75,6 +75,7 @@ func newMetrics(s *Supervisor) *metrics {
 		gauge("cairn_connections", "Clients that are connected to actors.", func() float64 { return float64(s.hub.total()) }),
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.memory.awake.Load()) }),
 		gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", func() float64 { return float64(s.memory.bytes.Load()) }),
+		gauge("cairn_actors_paused", "Actors that operators have paused.", func() float64 { return float64(s.pauses.n.Load()) }),
 		gauge("cairn_actors_running", "Actors that a goroutine runs right now.", func() float64 { return float64(s.busy.Load()) }),
 	}
 	return m

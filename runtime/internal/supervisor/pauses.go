@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,11 +22,13 @@ type pauses struct {
 	n  atomic.Int64 // how many there are, so that nobody pays for a lookup while there are none
 	mu sync.Mutex
 	m  map[string]*paused // by address key
+	// resumed is when actors were resumed for which something was parked.
+	resumed map[string]time.Time
 }
 
 type paused struct {
 	host.Pause
-	parked []func()
+	parked map[string]func()
 }
 
 // of returns the pause of the actor with an address key, or nil.
@@ -75,8 +78,9 @@ func pausedError(addr host.Address, p *host.Pause) *host.Error {
 	return e.With("reason", p.Reason).With("since", p.Since.Format(time.RFC3339Nano)).Retry()
 }
 
-// park keeps f until the actor is resumed or destroyed; false means that it is not paused. f must not block.
-func (p *pauses) park(addr host.Address, f func()) bool {
+// park keeps f until the actor is resumed or destroyed; false means that it is not paused. Of those that park under one
+// name the last counts. f must not block.
+func (p *pauses) park(addr host.Address, name string, f func()) bool {
 	if p.n.Load() == 0 {
 		return false
 	}
@@ -87,7 +91,10 @@ func (p *pauses) park(addr host.Address, f func()) bool {
 	if x == nil {
 		return false
 	}
-	x.parked = append(x.parked, f)
+	if x.parked == nil {
+		x.parked = make(map[string]func())
+	}
+	x.parked[name] = f
 	return true
 }
 
@@ -107,7 +114,7 @@ func (p *pauses) set(key string, pause host.Pause) {
 }
 
 // clear notes that an actor is not paused any more and returns what was parked.
-func (p *pauses) clear(key string) []func() {
+func (p *pauses) clear(key string) map[string]func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.m[key]
@@ -116,7 +123,25 @@ func (p *pauses) clear(key string) []func() {
 	}
 	delete(p.m, key)
 	p.n.Add(-1)
+	now := time.Now()
+	maps.DeleteFunc(p.resumed, func(_ string, at time.Time) bool { return now.Sub(at) > resumedFor })
+	if len(x.parked) > 0 {
+		if p.resumed == nil {
+			p.resumed = make(map[string]time.Time)
+		}
+		p.resumed[key] = now
+	}
 	return x.parked
+}
+
+// resumedFor is how long it is remembered when an actor was resumed: by then what was parked has been taken up.
+const resumedFor = time.Hour
+
+// resumedAt returns when an actor for which something was parked was resumed; zero if that is long ago or never was.
+func (p *pauses) resumedAt(key string) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resumed[key]
 }
 
 // unpause lets an actor go on. It does not block.

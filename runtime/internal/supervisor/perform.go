@@ -231,6 +231,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	if err == nil {
 		if err = c.seal(t, instance, out); err == nil {
 			c.group.turns++
+			c.group.took += took
 			if a.crashes > 0 && instance && w.kind != workWake {
 				a.crashes = 0
 				a.sup.failures.clear(a)

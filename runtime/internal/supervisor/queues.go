@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -215,7 +216,11 @@ func (a *activation) pumped(w *work) {
 		return
 	}
 	if w.paused {
-		if !s.pauses.park(a.addr, func() { a.repump(w.failed, 0) }) {
+		name := "queues"
+		if w.failed != nil {
+			name = "message " + strconv.FormatUint(w.failed.message.ID, 10)
+		}
+		if !s.pauses.park(a.addr, name, func() { a.repump(w.failed, 0) }) {
 			a.repump(w.failed, 0) // resumed meanwhile
 		}
 		return

@@ -113,7 +113,12 @@ type failedRun struct {
 }
 
 // ableSince is since when the actor could have run its schedules: ticks before that were missed.
-func (a *activation) ableSince() time.Time { return a.sup.started }
+func (a *activation) ableSince() time.Time {
+	if at := a.sup.pauses.resumedAt(a.key); at.After(a.sup.started) {
+		return at
+	}
+	return a.sup.started
+}
 
 // fireSchedule does what a row of a schedule that is due asks for.
 func (c *core) fireSchedule(w *work) {

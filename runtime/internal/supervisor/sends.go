@@ -33,6 +33,9 @@ type sender struct {
 	room     int // how many channels there may be before those that are idle are forgotten
 	pending  int // messages in all channels and on their way to being settled
 	settling int // of these, messages whose rows a turn removed that is not durable yet
+	// dormant: the actor has left memory although messages wait, all of them for targets that are paused. roused: it was told
+	// to take them up again.
+	dormant, roused bool
 }
 
 // A channel is the messages to one target.

@@ -7,6 +7,50 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
+// busy reports that the sender must stay in memory: messages are on their way, or wait for their next attempt. Those that
+// wait for targets that are paused may do so for long, and do it in the store.
+func (s *sender) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.working()
+}
+
+// working is busy.
+//
+// REQUIRES: s.mu
+func (s *sender) working() bool {
+	if s.pending == 0 {
+		return false
+	}
+	if s.owner.ghost {
+		return true // nothing would find it again
+	}
+	parked := 0
+	for _, ch := range s.channels {
+		if len(ch.queue) == 0 {
+			continue
+		}
+		if !ch.held || !ch.next.IsZero() {
+			return true
+		}
+		parked += len(ch.queue)
+	}
+	return parked < s.pending // some are being settled
+}
+
+// leave lets the sender leave memory, if it is not busy.
+func (s *sender) leave() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working() {
+		return false
+	}
+	if s.dormant = s.pending > 0; s.dormant {
+		s.channels = nil // the rows say it all
+	}
+	return true
+}
+
 // hold notes that a busy channel waits, until a time if that is known, and returns what ends the wait.
 func (s *sender) hold(ch *channel, until time.Time) func() {
 	s.mu.Lock()
@@ -20,17 +64,38 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 		if mine {
 			ch.held = false
 		}
+		dormant, roused, owner := s.dormant, s.roused, s.owner
+		s.roused = s.roused || mine && dormant
 		s.mu.Unlock()
-		if mine {
+		switch {
+		case !mine:
+		case !dormant:
 			s.send(ch)
+		case !roused:
+			owner.sup.rouseSender(owner.typ, owner.addr)
 		}
+	}
+}
+
+// rouseSender wakes an actor that left memory while messages of it waited.
+func (s *Supervisor) rouseSender(t *actorType, addr host.Address) {
+	w := &work{kind: workRecover, method: -1, existing: true, finish: func(w *work) {
+		if w.err != nil && host.CodeOf(w.err) != host.NotFound && !s.draining.Load() {
+			s.later(settleRetry, func() { s.rouseSender(t, addr) })
+		}
+	}}
+	if _, err := s.post(t, addr, w); err != nil {
+		s.logger.Debug("an actor with messages is not woken", "error", err) // the node is shutting down; the next start finds them
 	}
 }
 
 // await lets a busy channel wait until its target, which is paused, is resumed.
 func (s *sender) await(ch *channel) {
 	again := s.hold(ch, time.Time{})
-	if !s.current().sup.pauses.park(ch.addr, again) {
+	s.mu.Lock()
+	owner, id := s.owner, s.id
+	s.mu.Unlock()
+	if !owner.sup.pauses.park(ch.addr, "messages of "+string(id[:]), again) {
 		again() // it was resumed meanwhile
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // storedWaits read what an actor waits for in those parts of its keyspace that other packages keep. A nil one knows nothing.
@@ -27,6 +28,7 @@ type inquiry struct {
 	status host.Status
 	queues []host.QueueStats
 	next   []appointment
+	oldest *messageRecord // the first message to another actor that is not handled yet
 }
 
 // An appointment is a time at which the actor will have something to do.
@@ -72,6 +74,20 @@ func (q *inquiry) read() error {
 	if f := q.s.stored.queues; f != nil {
 		if q.queues, err = f(snap); err != nil {
 			return err
+		}
+	}
+	if q.status.PendingSends > 0 {
+		start, end := keyspace.KindRange(keyspace.KindOutgoing)
+		page, err := snap.List(engine.ListQuery{Start: start, End: end, Limit: 1})
+		if err != nil {
+			return err
+		}
+		found, err := appendOutgoing(nil, page.Entries)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			q.oldest = &found[0].record
 		}
 	}
 	alarms, err := listAlarms(snap, "")

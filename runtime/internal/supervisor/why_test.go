@@ -3,6 +3,8 @@ package supervisor
 import (
 	"errors"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -284,6 +286,38 @@ func TestWhyOfTheNextAppointment(t *testing.T) {
 		}
 		explained(t, g.whyOf("a"), host.WhyAlarm, "schedule nightly", "", "schedule", "nightly")
 	})
+}
+
+// TestEveryAnswerIsAskedForAndDocumented reads the answers from their declaration.
+func TestEveryAnswerIsAskedForAndDocumented(t *testing.T) {
+	source, err := os.ReadFile("../../../actor/host/control.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("why_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../docs/operate/stuck.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := regexp.MustCompile(`(?m)^\t(Why\w+)\s+Why = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(answers) < 16 {
+		t.Fatalf("only %d answers were found", len(answers))
+	}
+	at := 0
+	for _, a := range answers {
+		if !strings.Contains(string(tests), "host."+a[1]+",") {
+			t.Errorf("no test asks for %s", a[1])
+		}
+		row := strings.Index(string(page[at:]), "\n| `"+a[2]+"` |")
+		if row < 0 {
+			t.Errorf("docs/operate/stuck.md does not list %q, or not in the order in which it is looked for", a[2])
+			continue
+		}
+		at += row + 1
+	}
 }
 
 func TestWhyOfConnectedClients(t *testing.T) {

@@ -56,11 +56,12 @@ func (q *inquiry) sending() *host.Explanation {
 		all = q.a.mail().outstanding()
 	}
 	if len(all) == 0 {
-		if q.status.PendingSends == 0 {
+		if q.oldest == nil {
 			return nil
 		}
-		return &host.Explanation{Why: host.WhySends, Text: fmt.Sprintf("%s to be sent.", count(q.status.PendingSends, "message waits", "messages wait")),
-			Details: map[string]string{"messages": strconv.Itoa(q.status.PendingSends)}}
+		// They are in the store only: their target is paused, or the node has just started.
+		all = []pendingSend{{target: q.oldest.address(), messages: q.status.PendingSends, sent: timeMS(q.oldest.Sent).UTC(),
+			held: q.s.pauses.at(q.oldest.address()) != nil}}
 	}
 	p := all[0]
 	to := formatAddress(p.target)
