@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,6 +95,8 @@ type core struct {
 	// and is used by the goroutine that runs the actor.
 	crew  atomic.Pointer[crew]
 	asked int64
+	// streak counts the work done since the actor last rested for a while, or let others run.
+	streak int
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -161,9 +164,14 @@ func (a *activation) run(epoch uint64) {
 				a.spare = b.items[:0]
 			}
 			b.items = nil
-		} else if b = a.taken; b == nil {
-			b = new(batch)
-			a.taken = b
+		} else {
+			if a.core != nil && time.Now().UnixMilli()-a.lastUsed.Load() > respite {
+				a.core.streak = 0
+			}
+			if b = a.taken; b == nil {
+				b = new(batch)
+				a.taken = b
+			}
 		}
 		if len(a.queue) == 0 {
 			if cap(a.queue) > 0 && a.spare != nil {
@@ -297,6 +305,10 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			c.space.Close()
 			return false
 		}
+		if c.streak++; c.streak >= maxStreak {
+			c.streak = 0
+			runtime.Gosched()
+		}
 		if c.ended {
 			c.finishDestroy()
 		} else if c.bare {
@@ -343,6 +355,14 @@ func (b *batch) revoke() []*work {
 	i := b.next.Swap(revoked)
 	return append([]*work(nil), b.items[min(i, int64(len(b.items))):]...)
 }
+
+// An actor that has done so much work without a respite, in milliseconds, lets every goroutine run that is ready before it
+// goes on. Otherwise a busy actor and its callers hand one processor to each other for as long as the scheduler lets them,
+// 10 milliseconds at a time, while the other callers and all other actors wait. Callers that come together share commits.
+const (
+	maxStreak = 16
+	respite   = 5
+)
 
 // A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
 // long the first reply waits for the last turn.
