@@ -18,7 +18,7 @@ import (
 // A clock has alarms, armed by calls.
 type clock struct{}
 
-// A wakeUp asks for the alarm of an instance at a time: Unix microseconds, which are the alarm's payload too.
+// A wakeUp asks for the alarm of an instance at a time: Unix milliseconds, which are the alarm's payload too.
 type wakeUp struct {
 	Instance string
 	Due      int64
@@ -34,10 +34,10 @@ var (
 func clockDefinition(rang func(lag time.Duration)) []actor.Definition {
 	return []actor.Definition{actor.Define(clocks, actor.Spec[clock]{},
 		actor.On(wind, func(_ *clock, ctx *actor.Context, w wakeUp) (actor.None, error) {
-			return actor.None{}, ring.Named(w.Instance).At(ctx, time.UnixMicro(w.Due), w.Due)
+			return actor.None{}, ring.Named(w.Instance).At(ctx, time.UnixMilli(w.Due), w.Due)
 		}),
 		actor.OnAlarm(ring, func(_ *clock, _ *actor.Context, due int64) error {
-			rang(time.Since(time.UnixMicro(due)))
+			rang(time.Since(time.UnixMilli(due)))
 			return nil
 		}))}
 }
@@ -106,7 +106,7 @@ func clockRefs(rt *runtime.Runtime, n int) []actor.Ref[clock] {
 func arm(refs []actor.Ref[clock], n int, due func(i int) time.Time) {
 	rateOnce(64, n, func(i int) {
 		at := due(i)
-		w := wakeUp{Instance: fmt.Sprint(at.Unix()%1000, "-", i/len(refs)), Due: at.UnixMicro()}
+		w := wakeUp{Instance: fmt.Sprint(at.Unix()%1000, "-", i/len(refs)), Due: at.UnixMilli()}
 		_, err := wind.Call(context.Background(), refs[i%len(refs)], w)
 		check(err)
 	})

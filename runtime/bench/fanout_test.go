@@ -17,7 +17,11 @@ func TestTwinSendsTheBytesOfANode(t *testing.T) {
 		var heard []byte
 		b := &bench{dir: t.TempDir()}
 		b.node(runtime.Options{Listen: "127.0.0.1:0", Actors: stageDefinition(func(int) {})}, func(rt *runtime.Runtime) {
-			l := listen(rt.Addr(), stagePath+stageEvent, stageHello, sockets)
+			path := stagePath
+			if !sockets {
+				path += stageEvent
+			}
+			l := listen(rt.Addr(), path, stageHello, sockets)
 			defer l.conn.Close()
 			count := l.count
 			l.count = func(b []byte) int {

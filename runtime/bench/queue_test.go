@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -8,8 +9,6 @@ import (
 
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime"
-
-	"sync/atomic"
 )
 
 // TestTwinWritesWhatAMessageWrites compares the twin's batches with what a message adds to the store's commits in a run

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/nats-io/nats.go"
+import (
+	"github.com/nats-io/nats.go"
+
+	"github.com/cairn-run/cairn/runtime"
+)
 
 func rows() []row {
 	return []row{
@@ -11,9 +15,10 @@ func rows() []row {
 		{name: "64 callers, 1,000 actors / 64 raw committers", target: "at least 0.6",
 			ours: func(b *bench) float64 { return b.durable(64, 1000) }, raw: func(b *bench) float64 { return b.rawCommitters(64, 1000) }},
 		{name: "p99 of 100 calm actors, 64 callers flood another / nobody does", target: "at most 2", latency: true,
-			ours: func(b *bench) float64 { return b.calmP99(64) }, raw: func(b *bench) float64 { return b.calmP99(0) }},
-		{name: "p99 of 100 calm actors, 512 callers flood another / nobody does", target: "at most 2", latency: true,
-			ours: func(b *bench) float64 { return b.calmP99(512) }, raw: func(b *bench) float64 { return b.calmP99(0) }},
+			ours: func(b *bench) float64 { return b.calmP99(64, runtime.Options{}) },
+			raw:  func(b *bench) float64 { return b.calmP99(0, runtime.Options{}) }},
+		{name: "p99 of 100 calm actors, one core, no sync, 64 callers flood another / nobody does", target: "(what the core allows)", latency: true,
+			ours: func(b *bench) float64 { return b.calmOneCore(64) }, raw: func(b *bench) float64 { return b.calmOneCore(0) }},
 		{name: "query, awake actor, one core", target: "at least 500,000/s", ours: (*bench).queries},
 		{name: "wake and answer, 10,000 asleep, p50", target: "at most 30 us", latency: true, ours: (*bench).wakes},
 		{name: "memory of an awake idle actor", target: "at most 2048 B", bytes: true, ours: (*bench).memoryAwake},
