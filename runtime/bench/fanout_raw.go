@@ -57,7 +57,9 @@ func (h *hall) admit(c func([]byte) error, welcome string) {
 }
 
 func (h *hall) socket(w http.ResponseWriter, r *http.Request) {
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
+	})
 	check(err)
 	defer ws.CloseNow()
 	ctx := context.Background()

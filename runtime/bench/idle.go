@@ -57,7 +57,9 @@ func hold(what string) {
 
 // holdBare holds a WebSocket and reads what comes.
 func holdBare(w http.ResponseWriter, r *http.Request) {
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
+	})
 	check(err)
 	defer ws.CloseNow()
 	_, _, err = ws.Read(context.Background()) // the hello

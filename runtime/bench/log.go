@@ -24,10 +24,9 @@ type write struct {
 	is         keyspace.Row
 }
 
-// logical reports that the write is the first row of a logical key of that kind.
+// logical reports that the write is the row that says whether a logical key of that kind exists.
 func (w *write) logical(kind keyspace.Kind) bool {
-	return (w.is.Type == keyspace.RowData || w.delete && w.is.Type == keyspace.RowMetadata) &&
-		len(w.is.Key) > 0 && w.is.Key[0] == byte(kind)
+	return w.is.Type == keyspace.RowMetadata && len(w.is.Key) > 0 && w.is.Key[0] == byte(kind)
 }
 
 // A commit is the rows of one commit, in the order in which they are written.

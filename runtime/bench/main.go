@@ -1,8 +1,9 @@
-// Command bench measures a node beside raw Pebble writing the same rows, and beside bare net/http handlers, in one run.
+// Command bench measures a node beside raw Pebble writing the same rows, and beside bare servers and publishers, in one run.
 //
 // Each measurement of Cairn runs in a pair with its twin, in turn, several times over; what counts is the median of the
-// pairs' ratios, because the speed of a shared machine drifts. The twin writes exactly the rows that a durable action
-// writes: the state's data row, its metadata row and the actor's head row.
+// pairs' ratios, because the speed of a shared machine drifts. The twin of a durable action writes exactly its rows: the
+// state's data row, its metadata row and the actor's head row. Those of messages and alarms write the rows that stand in
+// the log of a real run; those of events send the bytes that a node sends.
 package main
 
 import (

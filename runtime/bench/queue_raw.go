@@ -59,8 +59,8 @@ func (b *bench) rawQueue() (v float64) {
 	return v
 }
 
-// rawQueuePipelined does it with up to depth batches of each goroutine that wait for the log. Of the rows it leaves out
-// those that mark the queue as not empty, which messages that come while others wait do not write.
+// rawQueuePipelined commits them from one goroutine, with up to depth batches that wait for the log. Of the rows it leaves
+// out those that mark the queue as not empty, which messages that come while others wait do not write.
 func (b *bench) rawQueuePipelined(depth int) (v float64) {
 	messages := b.messagesLogged(loggedMessages)
 	for i := range messages {
@@ -68,27 +68,27 @@ func (b *bench) rawQueuePipelined(depth int) (v float64) {
 		m.enqueue, m.handle = m.enqueue.without(keyspace.RowWake), m.handle.without(keyspace.RowWake)
 	}
 	b.pebbleDB(func(db *pebble.DB) {
-		var all sync.WaitGroup
-		pipeline := func() (chan *pebble.Batch, func(commit)) {
-			waiting := make(chan *pebble.Batch, depth)
-			all.Go(func() {
-				for batch := range waiting {
-					check(batch.SyncWait())
-					batch.Close()
-				}
-			})
-			return waiting, func(c commit) {
-				batch := c.batch(db)
-				check(db.ApplyNoSyncWait(batch, pebble.Sync))
-				waiting <- batch
+		waiting := make(chan *pebble.Batch, depth)
+		var syncs sync.WaitGroup
+		syncs.Go(func() {
+			for batch := range waiting {
+				check(batch.SyncWait())
+				batch.Close()
 			}
+		})
+		apply := func(c commit) {
+			batch := c.batch(db)
+			check(db.ApplyNoSyncWait(batch, pebble.Sync))
+			waiting <- batch
 		}
-		sent, enqueue := pipeline()
-		done, handle := pipeline()
-		v = b.messageLoad(messages, enqueue, handle)
-		close(sent)
-		close(done)
-		all.Wait()
+		v = b.loadUntil(1, func(_, i int) {
+			m := &messages[i%len(messages)]
+			apply(m.enqueue)
+			apply(m.handle)
+		}, func() {
+			close(waiting)
+			syncs.Wait()
+		})
 	})
 	return v
 }
