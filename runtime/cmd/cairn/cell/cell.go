@@ -55,9 +55,9 @@ const MaxEventValue = 8 << 10
 // kept here, because entries come and go without a turn that could count them: they expire, and messages that are given up
 // leave their bodies.
 type Cell struct {
-	State Document
+	State Document `json:"state,omitzero"`
 	// Version is that of the call which set State.
-	Version uint64
+	Version uint64 `json:"version,omitempty"`
 }
 
 // Definition is the type with its implementation, for a runtime to host.
