@@ -40,3 +40,24 @@ func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
 		}
 	})
 }
+
+// What the runtime keeps of what is there already is not refused when the quota is used up.
+func TestFullActorIsStillOperated(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{StorageBytes: 4 << 10}}}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.must("a", func(p *puppet, h host.Turn) error {
+			n := 0
+			for step := 2048; step > 0; step /= 2 {
+				for h.KVPut([]byte("\x02k\x00"), make([]byte, n+step), time.Time{}) == nil {
+					n += step
+				}
+			}
+			return nil
+		})
+		if n := g.status("a").Bytes; n != 4<<10 {
+			t.Fatalf("it has %d bytes", n)
+		}
+		g.mustVerb("a", host.ActorPause, &host.PauseInput{Reason: "it is full"}, nil)
+		g.mustVerb("a", host.ActorResume, nil, nil)
+	})
+}

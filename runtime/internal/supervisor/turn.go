@@ -344,7 +344,7 @@ func (t *turn) SetAlarm(al host.Alarm) error {
 	if due < 1 {
 		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
 	}
-	if err := t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}); err != nil {
+	if err := t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}, engine.PutOptions{}); err != nil {
 		return err
 	}
 	t.wrote = true
