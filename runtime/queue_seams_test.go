@@ -2,12 +2,15 @@ package runtime_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // A relay hands what comes in from one of its queues to the other.
@@ -94,4 +97,107 @@ func TestDrainDoesNotWorkOffQueues(t *testing.T) {
 			t.Fatalf("%d messages are handled, %v", len(got.Out), err)
 		}
 	}, relayDefinition())
+}
+
+// call calls a built-in method of the mill "a" with JSON.
+func callMill(t *testing.T, h *actortest.Harness, method, key string, in, out any) (host.Reply, error) {
+	t.Helper()
+	input, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := h.Call(context.Background(), &host.Request{
+		Address: host.Address{Type: "mill", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: input, IdempotencyKey: key,
+	})
+	if err == nil && out != nil {
+		if err := json.Unmarshal(reply.Output, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reply, err
+}
+
+// A receipt is good for as long as its lock. The reply to queue.receive is remembered no longer, with the bodies in it.
+func TestRepeatedReceiveIsAnsweredAgainUntilTheLockEnds(t *testing.T) {
+	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
+		if _, err := carry.SendAll(t.Context(), m, []grain{{Name: "1"}, {Name: "2"}}); err != nil {
+			t.Fatal(err)
+		}
+		receive := func() (string, bool) {
+			var out host.QueueReceiveOutput
+			reply, err := callMill(t, h, host.QueueReceive, "once", &host.QueueReceiveInput{Queue: "carry", LockMS: 10_000}, &out)
+			if err != nil || len(out.Messages) != 1 {
+				t.Fatal(out, err)
+			}
+			return out.Messages[0].Receipt, reply.Replayed
+		}
+		first, replayed := receive()
+		if replayed {
+			t.Fatal("replayed")
+		}
+		time.Sleep(9 * time.Second)
+		if again, replayed := receive(); again != first || !replayed {
+			t.Fatal("a repeated call got another message while the first is locked")
+		}
+		time.Sleep(2 * time.Second)
+		if again, replayed := receive(); again == first || replayed {
+			t.Fatal("a repeated call got a receipt that is good for nothing")
+		}
+		time.Sleep(2 * time.Hour)
+		for _, k := range h.Inspect("mill", "a") {
+			if strings.Contains(k.Text, "once") {
+				t.Errorf("%s is kept", k.Text)
+			}
+		}
+	})
+}
+
+// What a poll finds out about a queue stays, though it brings no message.
+func TestPollThatFindsNothingGivesUpWhatIsOver(t *testing.T) {
+	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
+		if _, err := carry.Send(t.Context(), m, grain{Name: "1"}, actor.MessageTTL(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := callMill(t, h, host.ActorPause, "", struct{}{}, nil); err != nil { // its rows of the wake index wait
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if d, err := carry.Receive(t.Context(), m); err != nil || len(d) != 0 {
+			t.Fatal(d, err)
+		}
+		if s := queueStats(t, carry.StatsOf, m); s.Pending != 0 || s.Dead != 1 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+func TestPurgeSaysWhetherItIsDone(t *testing.T) {
+	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
+		ctx := t.Context()
+		if _, err := grind.Send(ctx, m, grain{Name: "late"}, actor.Delay(time.Hour)); err != nil { // or the purge would take ranges
+			t.Fatal(err)
+		}
+		for range 11 {
+			if _, err := carry.SendAll(ctx, m, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out host.CountOutput
+		if _, err := callMill(t, h, host.QueuePurge, "", &host.QueueInput{Queue: "carry"}, &out); err != nil || out.Count != 10_000 || !out.More {
+			t.Fatal(out, err)
+		}
+		out = host.CountOutput{}
+		_, err := callMill(t, h, host.QueueDelete, "", &host.QueueSelectInput{Queue: "carry", All: true}, &out)
+		if err != nil || out.Count != 1000 || out.More {
+			t.Fatal(out, err)
+		}
+		for range 11 {
+			if _, err := carry.SendAll(ctx, m, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := carry.Purge(ctx, m); n != 11_000 || err != nil {
+			t.Fatal(n, err)
+		}
+	})
 }

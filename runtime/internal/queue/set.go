@@ -24,6 +24,8 @@ type Set struct {
 	Expires []int64
 	// Dead counts the messages that became dead letters.
 	Dead int
+	// Changed: Flush has written something.
+	Changed bool
 
 	rows   engine.Writer
 	config func(queue string) (host.Queue, bool)
@@ -229,7 +231,7 @@ func (s *Set) flush(l *line) error {
 	if err := s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true}); err != nil {
 		return err
 	}
-	l.dirty, l.again = false, false
+	l.dirty, l.again, s.Changed = false, false, true
 	return nil
 }
 

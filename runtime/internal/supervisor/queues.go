@@ -60,6 +60,7 @@ func (c *core) sealQueues(t *turn) error {
 	if err := set.Flush(); err != nil {
 		return err
 	}
+	t.wrote = t.wrote || set.Changed // whoever asks for a message also does what is due
 	if set.Wake != 0 && (t.wake == 0 || set.Wake < t.wake) {
 		t.wake = set.Wake
 	}
