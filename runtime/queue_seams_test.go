@@ -162,11 +162,19 @@ func TestPollThatFindsNothingGivesUpWhatIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if d, err := carry.Receive(t.Context(), m); err != nil || len(d) != 0 {
-			t.Fatal(d, err)
+		in := &host.QueueReceiveInput{Queue: "carry"}
+		var out host.QueueReceiveOutput
+		if _, err := callMill(t, h, host.QueueReceive, "key", in, &out); err != nil || len(out.Messages) != 0 {
+			t.Fatal(out, err)
 		}
 		if s := queueStats(t, carry.StatsOf, m); s.Pending != 0 || s.Dead != 1 {
 			t.Fatalf("%+v", s)
+		}
+		if _, err := carry.Send(t.Context(), m, grain{Name: "2"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := callMill(t, h, host.QueueReceive, "key", in, &out); err != nil || len(out.Messages) != 1 {
+			t.Fatal("nothing was remembered as the answer: ", out, err)
 		}
 	})
 }

@@ -204,6 +204,7 @@ func (t *actorType) workers(name string) (int, error) {
 
 func queueReceive(c *core, h *turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
+	h.goodFor = -1 // whoever asks again, asks for messages
 	i, err := c.a.typ.workers(in.Queue)
 	if err != nil {
 		return out, err

@@ -65,7 +65,7 @@ type turn struct {
 	after     []func() // see group.after
 	queues    *queue.Set
 	asked     int64 // tasks to start
-	goodFor   int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies
+	goodFor   int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 type emitted struct {
