@@ -124,7 +124,8 @@ func (q *queue[S, In]) Delete(ctx context.Context, ref Ref[S], ids ...uint64) (i
 	return q.selected(ctx, ref, host.QueueDelete, ids)
 }
 
-// Purge removes all messages that wait or are locked from an actor's queue, and counts them. They become no dead letters.
+// Purge removes all messages that wait from an actor's queue, and not those that workers hold, and counts them. They become
+// no dead letters.
 func (q *queue[S, In]) Purge(ctx context.Context, ref Ref[S]) (int64, error) {
 	return q.counted(ctx, ref, host.QueuePurge, &host.QueueInput{Queue: q.name})
 }

@@ -65,10 +65,14 @@ func ask[Out any](ctx context.Context, s site, method string, in any) (Out, erro
 	return out, err
 }
 
-// count calls a method that answers with a count.
-func count(ctx context.Context, s site, method string, in any) (int64, error) {
-	out, err := ask[host.CountOutput](ctx, s, method, in)
-	return out.Count, err
+// count calls a method that answers with a count, as often as it takes to do all.
+func count(ctx context.Context, s site, method string, in any) (n int64, err error) {
+	for {
+		out, err := ask[host.CountOutput](ctx, s, method, in)
+		if n += out.Count; err != nil || !out.More {
+			return n, err
+		}
+	}
 }
 
 // contextError returns what a call says whose context ended.

@@ -10,7 +10,8 @@ import (
 //  1. Reads see the store as of the last commit, with the set's own changes on
 //     top: slots over hidden ranges over the store.
 //  2. keys and bytes are what the actor will have after the commit, exactly,
-//     and never over the quota because of a Put that returned nil.
+//     and never over the quota because of a Put that returned nil, unless that
+//     was exempt.
 //  3. A call that returns an error changed nothing.
 //  4. Rollback restores everything that was so at the savepoint: keys, counts,
 //     version, clock, node rows.
@@ -59,6 +60,11 @@ type PutOptions struct {
 	// whether it is. If it is wrong, the counts of the actor are wrong from then
 	// on, and chunks of the old value may remain.
 	New bool
+
+	// Exempt puts the key though the actor's quota is used up. It is for the
+	// small rows that go with a change of what is there already, so that an actor
+	// which is full can get emptier.
+	Exempt bool
 }
 
 // reset makes the set empty, on top of the space's head.
@@ -265,7 +271,7 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 		keys++
 		bytes += int64(len(key))
 	}
-	if bytes > limits.Quota && bytes > w.bytes {
+	if !o.Exempt && bytes > limits.Quota && bytes > w.bytes {
 		return &QuotaError{Limit: limits.Quota, Used: w.bytes, Need: bytes}
 	}
 

@@ -17,8 +17,8 @@ const (
 	QueueResult      = "queue.result"       // QueueResultInput -> QueueResultOutput; a query
 	QueueStatsMethod = "queue.stats"        // QueueStatsInput -> QueueStatsOutput; a query
 	QueuePeek        = "queue.peek"         // QueueListInput -> QueueListOutput; a query
-	QueueDelete      = "queue.delete"       // QueueSelectInput -> CountOutput
-	QueuePurge       = "queue.purge"        // QueueInput -> CountOutput
+	QueueDelete      = "queue.delete"       // QueueSelectInput -> CountOutput; all is queue.purge
+	QueuePurge       = "queue.purge"        // QueueInput -> CountOutput: those that wait, and not those that workers hold
 	QueueSkip        = "queue.skip"         // QueueInput -> CountOutput: the next message becomes a dead letter
 	QueueDeadList    = "queue.dead.list"    // QueueListInput -> QueueListOutput; a query
 	QueueDeadRequeue = "queue.dead.requeue" // QueueSelectInput -> CountOutput
@@ -237,6 +237,8 @@ type QueueSelectInput struct {
 // CountOutput counts what a call did.
 type CountOutput struct {
 	Count int64 `json:"count"`
+	// More: there was more to do than one call does, so call again. Of queue.purge, and of what takes all messages.
+	More bool `json:"more,omitempty"`
 }
 
 // ScheduleInput names a schedule.

@@ -247,8 +247,15 @@ func (c *cli) consent(given bool, what string) error {
 // counted calls a method that counts messages and prints the count.
 func (t *target) counted(ctx context.Context, method string, in any, did string) error {
 	var out host.CountOutput
-	if err := t.ask(ctx, method, in, &out, askOptions{existing: true}); err != nil {
-		return err
+	for more := true; more; { // one call does no more than one turn can
+		var some host.CountOutput
+		if err := t.ask(ctx, method, in, &some, askOptions{existing: true}); err != nil {
+			if out.Count > 0 {
+				err = fmt.Errorf("after %s: %w", plural(out.Count, "message"), err)
+			}
+			return err
+		}
+		out.Count, more = out.Count+some.Count, some.More
 	}
 	if t.c.json {
 		return t.c.printJSON(out)
@@ -261,7 +268,7 @@ func (c *cli) queueDeleteCommand() *cobra.Command {
 	cmd := c.selectCommand("delete", host.QueueDelete, "deleted", "messages")
 	cmd.Short = "Delete messages by id"
 	cmd.Long = "delete removes messages from a queue for good, whether or not a worker has locked them. Name them by id, or take --all,\n" +
-		"which is what purge does: it asks on a terminal and needs --yes elsewhere.\n\nWith --json it prints {\"count\":N}."
+		"which is what purge does: it spares those that are locked, asks on a terminal and needs --yes elsewhere.\n\nWith --json it prints {\"count\":N}."
 	cmd.Example = "  cairn queue delete tenant/acme jobs 17"
 	return cmd
 }
@@ -271,8 +278,8 @@ func (c *cli) queuePurgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge TYPE/KEY... QUEUE",
 		Short: "Delete all messages of a queue",
-		Long: "purge removes all messages of a queue, those that workers have locked too, but not the dead letters. It cannot be\n" +
-			"undone: on a terminal it asks first; elsewhere it needs --yes.\n\nWith --json it prints {\"count\":N}.",
+		Long: "purge removes all messages that wait in a queue: not those that workers have locked, and not the dead letters. It\n" +
+			"cannot be undone: on a terminal it asks first; elsewhere it needs --yes.\n\nWith --json it prints {\"count\":N}.",
 		Example:           "  cairn queue purge tenant/acme jobs --yes",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeNamed(queueNames),

@@ -43,8 +43,10 @@ var hostText = map[string]string{
 	"ConnectionListInput.limit": "limit is 1 to 1,000; 0 means 100.",
 	"ConnectionListOutput":      "ConnectionListOutput is one page.",
 	"CountOutput":               "CountOutput counts what a call did.",
-	"EmittedEvent":              "An EmittedEvent is an event that an actor emitted in a turn that is durable.",
-	"EmittedEvent.sequence":     "sequence counts the actor's events, from 1, without gaps.",
+	"CountOutput.more": "more: there was more to do than one call does, so call again. Of queue.purge, and of what " +
+		"takes all messages.",
+	"EmittedEvent":          "An EmittedEvent is an event that an actor emitted in a turn that is durable.",
+	"EmittedEvent.sequence": "sequence counts the actor's events, from 1, without gaps.",
 	"Error": "An Error is the only kind of error that crosses the border of an actor: between actors, " +
 		"over HTTP and over NATS. It has no cause; what caused it stays in the log of the node " +
 		"where it happened.",

@@ -8,6 +8,16 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
+// Rest returns how many messages of a queue wait, pending or delayed, and how many dead letters it has, as of the changes of
+// this Set.
+func (s *Set) Rest(queue string) (waiting, dead int64, err error) {
+	l, err := s.openAny(queue)
+	if err != nil {
+		return 0, 0, err
+	}
+	return l.fronts[readyIndex].n + l.fronts[delayedIndex].n, l.fronts[deadIndex].n, nil
+}
+
 // Skip makes the message that is received next a dead letter. It returns 0 if none can be received.
 func (s *Set) Skip(queue string) (int64, error) {
 	l, err := s.openAny(queue)

@@ -198,3 +198,37 @@ func TestCorruptRowsAreErrors(t *testing.T) {
 		})
 	}
 }
+
+// An actor that is full, or that got a smaller quota, must be able to get emptier: nothing that is done about messages which
+// are there is refused.
+func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
+	for _, over := range []int64{0, 100} {
+		w := newWorld(t, host.Queue{Name: "jobs"})
+		for range 8 {
+			w.send("jobs", host.Enqueue{Body: []byte("some body"), WantReply: true, TTL: 20 * time.Minute})
+		}
+		if err := w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes - over}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.turn(func(s *Set) error { _, err := s.Send("jobs", []host.Enqueue{body("x")}); return err }); err == nil {
+			t.Fatal("a full actor takes a message")
+		}
+		r := w.receive("jobs", 4)
+		receipts := []string{r[0].Receipt, r[1].Receipt, r[2].Receipt, r[3].Receipt}
+		w.must(func(s *Set) error { _, _, err := s.Nack("jobs", receipts[:1], nil, "no", false); return err })
+		w.must(func(s *Set) error { _, _, err := s.Nack("jobs", receipts[1:2], nil, "no", true); return err })
+		w.must(func(s *Set) error { _, _, err := s.Extend("jobs", receipts[2:3], time.Minute); return err })
+		w.fail("jobs", "no")
+		w.verify()
+		w.now = w.now.Add(10 * time.Minute)
+		w.must(func(s *Set) error { return s.Due("jobs", 0) }) // pauses and locks are over
+		w.must(func(s *Set) error { _, err := s.Skip("jobs"); return err })
+		w.must(func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err })
+		w.verify()
+		w.now = w.now.Add(11 * time.Minute)
+		w.must(func(s *Set) error { return s.Due("jobs", 0) }) // time-to-live is over
+		w.verify()
+		w.must(func(s *Set) error { _, err := s.Purge("jobs"); return err })
+		w.verify()
+	}
+}

@@ -118,7 +118,9 @@ func (s *Set) reply(l *line, m *message, r *reply) error {
 	at := s.now + milliseconds(l.cfg.ReplyFor)
 	s.key = keyspace.AppendQueueReply(s.key[:0], m.id)
 	s.value = r.append(s.value[:0])
-	if err := s.rows.Put(s.key, s.value, engine.PutOptions{ExpireAt: at}); err != nil {
+	// A reply that is no larger than the message takes its room.
+	o := engine.PutOptions{ExpireAt: at, Exempt: r.failed || len(r.value) <= len(m.body)}
+	if err := s.rows.Put(s.key, s.value, o); err != nil {
 		return s.fail(err)
 	}
 	s.expires(at)

@@ -199,7 +199,9 @@ func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
 	if e.Delay > 0 {
 		m.state, m.due = delayed, s.now+milliseconds(e.Delay)
 	}
-	err = s.put(m, true)
+	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
+	s.value = m.append(s.value[:0])
+	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{New: true}))
 	m.body = nil // it is the caller's
 	if err != nil {
 		return 0, err

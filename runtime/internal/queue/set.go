@@ -24,6 +24,8 @@ type Set struct {
 	Expires []int64
 	// Dead counts the messages that became dead letters.
 	Dead int
+	// Changed: Flush has written something.
+	Changed bool
 
 	rows   engine.Writer
 	config func(queue string) (host.Queue, bool)
@@ -185,7 +187,7 @@ func (s *Set) Flush() error {
 	if s.metaDirty {
 		s.key = keyspace.AppendQueueMetadata(s.key[:0])
 		s.value = s.meta.append(s.value[:0])
-		if err := s.rows.Put(s.key, s.value, engine.PutOptions{}); err != nil {
+		if err := s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true}); err != nil {
 			return s.fail(err)
 		}
 		s.metaDirty = false
@@ -226,10 +228,10 @@ func (s *Set) flush(l *line) error {
 	}
 	s.key = keyspace.AppendQueueStats(s.key[:0], l.name)
 	s.value = l.append(s.value[:0])
-	if err := s.rows.Put(s.key, s.value, engine.PutOptions{}); err != nil {
+	if err := s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true}); err != nil {
 		return err
 	}
-	l.dirty, l.again = false, false
+	l.dirty, l.again, s.Changed = false, false, true
 	return nil
 }
 
@@ -245,21 +247,21 @@ func (s *Set) scratch() *message {
 	return &s.msg
 }
 
-// put writes the record of a message that is not dead.
+// put writes the record of a message that is there already, and is not dead after this.
 func (s *Set) put(m *message, isNew bool) error {
 	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
 	return s.fail(s.putText(s.key, m, engine.PutOptions{New: isNew}))
 }
 
 // putText writes a record. If the actor's quota is used up, it leaves out why the message failed, so that the record is no
-// larger than it was.
+// larger than it was, and writes it all the same: the message is there already.
 func (s *Set) putText(key []byte, m *message, o engine.PutOptions) error {
 	s.value = m.append(s.value[:0])
 	err := s.rows.Put(key, s.value, o)
-	if err == nil || len(m.cause) == 0 || !errors.Is(err, &engine.QuotaError{}) {
+	if err == nil || !errors.Is(err, &engine.QuotaError{}) {
 		return err
 	}
-	m.cause, m.code = nil, nil
+	m.cause, m.code, o.Exempt = nil, nil, true
 	s.value = m.append(s.value[:0])
 	return s.rows.Put(key, s.value, o)
 }
@@ -323,7 +325,7 @@ func (s *Set) leave(l *line, m *message) error {
 
 func (s *Set) addEntry(l *line, ix index, p place) error {
 	s.entryKey(l, ix, p)
-	if err := s.rows.Put(s.key, nil, engine.PutOptions{New: true}); err != nil {
+	if err := s.rows.Put(s.key, nil, engine.PutOptions{New: true, Exempt: true}); err != nil {
 		return s.fail(err)
 	}
 	l.fronts[ix].add(p)

@@ -54,7 +54,7 @@ func (b *Book) Set(s host.Schedule) (host.Schedule, bool, error) {
 			return host.Schedule{}, false, invalid("cron", quote(s.Cron)+" never ticks")
 		}
 	}
-	changed, err := b.put(s.Name, s.Instance, &r)
+	changed, err := b.put(s.Name, s.Instance, &r, engine.PutOptions{})
 	if err == nil && !found {
 		if err = b.count(1); err != nil {
 			b.rows.Delete(keyspace.AppendSchedule(nil, s.Name, s.Instance)) // a row of this turn: it cannot fail
@@ -155,7 +155,7 @@ func (b *Book) count(by int) error {
 }
 
 // put writes a record, moves its row in the wake index, and reports whether the record changed.
-func (b *Book) put(name, instance string, r *scheduleRecord) (bool, error) {
+func (b *Book) put(name, instance string, r *scheduleRecord, o engine.PutOptions) (bool, error) {
 	key := keyspace.AppendSchedule(nil, name, instance)
 	was := r.Wake
 	r.Wake = r.tryAt()
@@ -173,7 +173,7 @@ func (b *Book) put(name, instance string, r *scheduleRecord) (bool, error) {
 	if found && bytes.Equal(e.Value, value) {
 		return false, nil
 	}
-	if err := b.rows.Put(key, value, engine.PutOptions{}); err != nil {
+	if err := b.rows.Put(key, value, o); err != nil {
 		return false, err
 	}
 	if was != r.Wake {
@@ -233,6 +233,6 @@ func (b *Book) Trigger(name, instance string) (host.Schedule, error) {
 		return host.Schedule{}, host.Errorf(host.Overloaded, "%d triggered runs of the schedule wait", len(r.Triggers)).Retry()
 	}
 	r.Triggers = append(r.Triggers, b.now)
-	_, err = b.put(name, instance, &r)
+	_, err = b.put(name, instance, &r, engine.PutOptions{})
 	return r.schedule(name, instance), err
 }

@@ -77,6 +77,9 @@ func (f *Firing) run(tick int64) {
 	f.Tick.Due = time.UnixMilli(tick).UTC()
 }
 
+// ofRun: an actor that is full goes on with its schedules; the record of a run that was refused would be tried for ever.
+var ofRun = engine.PutOptions{Exempt: true}
+
 // Begin uses the tick up, in the handler's turn before the handler runs: the schedule is then armed for the tick after it,
 // and what the handler does about the schedule is done on top of that.
 func (b *Book) Begin(f *Firing) error {
@@ -87,7 +90,7 @@ func (b *Book) Begin(f *Firing) error {
 	if err := r.begin(f); err != nil {
 		return err
 	}
-	_, err = b.put(f.Tick.Name, f.Tick.Instance, &r)
+	_, err = b.put(f.Tick.Name, f.Tick.Instance, &r, ofRun)
 	return err
 }
 
@@ -174,7 +177,7 @@ func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, started, 
 	if err := b.history(f.Tick.Name, f.Tick.Instance, r, f.Tick.Run, &run); err != nil {
 		return err
 	}
-	_, err := b.put(f.Tick.Name, f.Tick.Instance, r)
+	_, err := b.put(f.Tick.Name, f.Tick.Instance, r, ofRun)
 	return err
 }
 
@@ -191,7 +194,7 @@ func (b *Book) Skip(f *Firing) error {
 	if r.Passed = passed; r.Next == 0 {
 		return b.remove(f.Tick.Name, f.Tick.Instance, &r)
 	}
-	_, err = b.put(f.Tick.Name, f.Tick.Instance, &r)
+	_, err = b.put(f.Tick.Name, f.Tick.Instance, &r, ofRun)
 	return err
 }
 
@@ -205,7 +208,7 @@ func (b *Book) history(name, instance string, r *scheduleRecord, number uint64, 
 		if err != nil {
 			return err
 		}
-		if err := b.rows.Put(keyspace.AppendScheduleRun(nil, name, instance, number), value, engine.PutOptions{}); err != nil {
+		if err := b.rows.Put(keyspace.AppendScheduleRun(nil, name, instance, number), value, ofRun); err != nil {
 			return err
 		}
 	}

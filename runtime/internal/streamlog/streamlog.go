@@ -77,7 +77,8 @@ func (l *Log) write(name string, m *metaRecord) error {
 	if err != nil {
 		return err
 	}
-	return l.rows.Put(keyspace.AppendStream(nil, name), value, engine.PutOptions{})
+	// An actor that is full must be able to close and to empty its streams; what fills it are the items.
+	return l.rows.Put(keyspace.AppendStream(nil, name), value, engine.PutOptions{Exempt: true})
 }
 
 // Append appends items, each in CBOR, and returns the sequence of the last. It cuts off what the stream's limits no longer

@@ -57,7 +57,8 @@ type activation struct {
 	blocked  []gateWaiter
 	gateFail error
 
-	pumping atomic.Bool // an item of the mailbox will handle messages of the actor's queues
+	pumping   atomic.Bool // an item of the mailbox will handle messages of the actor's queues
+	repumping atomic.Bool // such an item is to come after a while
 
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // setAlarm arms an alarm, replacing one of the same name and instance.
-func (c *core) setAlarm(name, instance string, r alarmRecord) error {
+func (c *core) setAlarm(name, instance string, r alarmRecord, o engine.PutOptions) error {
 	key := keyspace.AppendAlarm(nil, name, instance)
 	if old, ok, err := c.readAlarm(key); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (c *core) setAlarm(name, instance string, r alarmRecord) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ws.Put(key, rec, engine.PutOptions{}); err != nil {
+	if err := c.ws.Put(key, rec, o); err != nil {
 		return err
 	}
 	c.ws.SetWake(r.Due, keyspace.WakeAlarm, name, instance)
@@ -126,7 +126,7 @@ func (c *core) fireAlarm(w *work) {
 	rec.Attempts++
 	_, err = c.internal(w, "alarm retry", func(h *turn) error {
 		rec.Due = unixMS(time.Now().Add(backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
-		if err := c.setAlarm(row.Name, row.Instance, rec); err != nil {
+		if err := c.setAlarm(row.Name, row.Instance, rec, engine.PutOptions{Exempt: true}); err != nil {
 			return err
 		}
 		h.wrote, h.wake = true, rec.Due

@@ -250,5 +250,5 @@ func (t *turn) unsubscribe(l *liveConnection, names []string) error {
 		return nil
 	}
 	t.wrote = true
-	return t.c.putConnection(l.id, &rec)
+	return t.c.markConnection(l.id, &rec)
 }

@@ -144,7 +144,7 @@ func (t *turn) lose(id string, rec *connectionRecord) error {
 	}
 	rec.Lost = unixMS(t.start)
 	rec.Due = t.a.typ.graceEnd(t.start)
-	if err := t.c.putConnection(id, rec); err != nil {
+	if err := t.c.markConnection(id, rec); err != nil {
 		return err
 	}
 	t.c.ws.SetWake(rec.Due, keyspace.WakeConnections, id, "")

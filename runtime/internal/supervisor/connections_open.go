@@ -175,7 +175,7 @@ func (t *turn) resume(l *liveConnection, r *host.ConnectRequest, id string, rec 
 		t.c.ws.ClearWake(rec.Due, keyspace.WakeConnections, id, "")
 	}
 	rec.Lost, rec.Due, rec.Transport = 0, 0, r.Transport
-	if err := t.c.putConnection(id, rec); err != nil {
+	if err := t.c.markConnection(id, rec); err != nil {
 		return err
 	}
 	t.wrote = true

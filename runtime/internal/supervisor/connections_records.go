@@ -159,13 +159,22 @@ func connectionStates(l lister, after string, limit int) ([]host.ConnectionState
 	return out, nil
 }
 
-// putConnection writes a record.
+// putConnection writes a record that an application has a part in.
 func (c *core) putConnection(id string, rec *connectionRecord) error {
+	return c.writeConnection(id, rec, engine.PutOptions{})
+}
+
+// markConnection writes a record in which it was noted that a client was lost or came back, which a full actor must not refuse.
+func (c *core) markConnection(id string, rec *connectionRecord) error {
+	return c.writeConnection(id, rec, engine.PutOptions{Exempt: true})
+}
+
+func (c *core) writeConnection(id string, rec *connectionRecord, o engine.PutOptions) error {
 	b, err := record.Encode(rec)
 	if err != nil {
 		return err
 	}
-	return c.ws.Put(keyspace.AppendConnection(nil, id), b, engine.PutOptions{})
+	return c.ws.Put(keyspace.AppendConnection(nil, id), b, o)
 }
 
 // addConnection writes a new record.

@@ -74,7 +74,7 @@ func pauseActor(c *core, h *turn, _ host.Codec, in *host.PauseInput) (host.Pause
 	if err != nil {
 		return host.Pause{}, err
 	}
-	if err := c.ws.Put(controlKey, rec, engine.PutOptions{}); err != nil {
+	if err := c.ws.Put(controlKey, rec, engine.PutOptions{Exempt: true}); err != nil {
 		return host.Pause{}, err
 	}
 	c.ws.SetWake(0, keyspace.WakePaused, "", "")

@@ -40,7 +40,7 @@ func (c *core) pin(w *work) {
 			if err != nil {
 				return err
 			}
-			if err := c.ws.Put(keyspace.AppendOutgoing(nil, m.seq), rec, engine.PutOptions{}); err != nil {
+			if err := c.ws.Put(keyspace.AppendOutgoing(nil, m.seq), rec, engine.PutOptions{Exempt: true}); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 	if c.a.ghost {
 		return nil // nothing of a destroyed actor is kept
 	}
-	return c.ws.Put(keyspace.AppendFailedSend(nil, f.message.seq), rec, engine.PutOptions{})
+	return c.ws.Put(keyspace.AppendFailedSend(nil, f.message.seq), rec, engine.PutOptions{Exempt: true}) // it takes the message's room
 }
 
 // recover takes up the messages that were pending when the node last stopped.

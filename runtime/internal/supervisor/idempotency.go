@@ -69,6 +69,12 @@ func (c *core) remember(t *turn, key string, out []byte) error {
 		return err
 	}
 	expire := unixMS(t.start.Add(c.a.sup.options.ReplyRetention))
+	switch {
+	case t.goodFor < 0:
+		return nil
+	case t.goodFor > 0:
+		expire = max(min(expire, t.goodFor), unixMS(t.start)+1)
+	}
 	if err := c.ws.Put(keyspace.AppendIdempotency(nil, key), rec, engine.PutOptions{ExpireAt: expire}); err != nil {
 		return err
 	}

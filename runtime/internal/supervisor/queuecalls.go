@@ -68,22 +68,51 @@ func queueBuiltins() []*builtin {
 		ask(host.QueueStatsMethod, queueStats),
 		ask(host.QueuePeek, queuePeek),
 		ask(host.QueueDeadList, queueDeadList),
-		counting(host.QueueDelete, "delete", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) { return s.Delete(in.Queue, in.IDs) }),
-		counting(host.QueuePurge, "purge", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Purge(in.Queue) }),
-		counting(host.QueueSkip, "skip", func(s *queue.Set, in *host.QueueInput) (int64, error) { return s.Skip(in.Queue) }),
-		counting(host.QueueDeadRequeue, "requeue", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
+		counting(host.QueueDelete, "delete", func(s *queue.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			if err := selects(in); err != nil {
-				return 0, err
+				return host.CountOutput{}, err
 			}
-			return s.RequeueDead(in.Queue, in.IDs, in.All)
+			if in.All {
+				return purgeQueue(s, in.Queue)
+			}
+			n, err := s.Delete(in.Queue, in.IDs)
+			return host.CountOutput{Count: n}, err
 		}),
-		counting(host.QueueDeadDelete, "delete_dead", func(s *queue.Set, in *host.QueueSelectInput) (int64, error) {
-			if err := selects(in); err != nil {
-				return 0, err
-			}
-			return s.DeleteDead(in.Queue, in.IDs, in.All)
+		counting(host.QueuePurge, "purge", func(s *queue.Set, in *host.QueueInput) (host.CountOutput, error) { return purgeQueue(s, in.Queue) }),
+		counting(host.QueueSkip, "skip", func(s *queue.Set, in *host.QueueInput) (host.CountOutput, error) {
+			n, err := s.Skip(in.Queue)
+			return host.CountOutput{Count: n}, err
+		}),
+		counting(host.QueueDeadRequeue, "requeue", func(s *queue.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+			return eachDead(s, in, s.RequeueDead)
+		}),
+		counting(host.QueueDeadDelete, "delete_dead", func(s *queue.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+			return eachDead(s, in, s.DeleteDead)
 		}),
 	}
+}
+
+// purgeQueue removes what waits, as far as one turn does.
+func purgeQueue(s *queue.Set, name string) (out host.CountOutput, err error) {
+	if out.Count, err = s.Purge(name); err != nil {
+		return out, err
+	}
+	waiting, _, err := s.Rest(name)
+	out.More = waiting > 0
+	return out, err
+}
+
+// eachDead does something about dead letters, as far as one turn does.
+func eachDead(s *queue.Set, in *host.QueueSelectInput, do func(string, []uint64, bool) (int64, error)) (out host.CountOutput, err error) {
+	if err = selects(in); err != nil {
+		return out, err
+	}
+	if out.Count, err = do(in.Queue, in.IDs, in.All); err != nil || !in.All {
+		return out, err
+	}
+	_, dead, err := s.Rest(in.Queue)
+	out.More = dead > 0
+	return out, err
 }
 
 // selects checks that messages are selected in one way.
@@ -95,14 +124,14 @@ func selects(in *host.QueueSelectInput) error {
 }
 
 // counting makes a builtin that changes messages of a queue that exists and counts them.
-func counting[In any](name, op string, f func(*queue.Set, *In) (int64, error)) *builtin {
+func counting[In any](name, op string, f func(*queue.Set, *In) (host.CountOutput, error)) *builtin {
 	b := act(name, func(c *core, h *turn, _ host.Codec, in *In) (host.CountOutput, error) {
-		n, err := f(h.queueSet(), in)
-		if n > 0 && err == nil {
+		out, err := f(h.queueSet(), in)
+		if out.Count > 0 && err == nil {
 			h.wrote = true
-			h.queueChange(op, queueName(in), func(m map[string]any) { m["count"] = n })
+			h.queueChange(op, queueName(in), func(m map[string]any) { m["count"] = out.Count })
 		}
-		return host.CountOutput{Count: n}, err
+		return out, err
 	})
 	b.existing = true
 	return b
@@ -175,6 +204,7 @@ func (t *actorType) workers(name string) (int, error) {
 
 func queueReceive(c *core, h *turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
+	h.goodFor = -1 // whoever asks again, asks for messages
 	i, err := c.a.typ.workers(in.Queue)
 	if err != nil {
 		return out, err
@@ -200,6 +230,7 @@ func queueReceive(c *core, h *turn, codec host.Codec, in *host.QueueReceiveInput
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
+		h.goodFor = unixMS(received[0].LockedUntil) // then the receipts are worth nothing, and the bodies have no business here
 		h.queueChange("receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
 	}
 	return out, nil

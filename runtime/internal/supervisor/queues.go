@@ -60,6 +60,7 @@ func (c *core) sealQueues(t *turn) error {
 	if err := set.Flush(); err != nil {
 		return err
 	}
+	t.wrote = t.wrote || set.Changed // whoever asks for a message also does what is due
 	if set.Wake != 0 && (t.wake == 0 || set.Wake < t.wake) {
 		t.wake = set.Wake
 	}
@@ -215,13 +216,14 @@ func (a *activation) pumped(w *work) {
 	if s.draining.Load() {
 		return
 	}
+	failed := w.failed
 	if w.paused {
 		name := "queues"
-		if w.failed != nil {
-			name = "message " + strconv.FormatUint(w.failed.message.ID, 10)
+		if failed != nil {
+			name = "message " + strconv.FormatUint(failed.message.ID, 10)
 		}
-		if !s.pauses.park(a.addr, name, func() { a.repump(w.failed, 0) }) {
-			a.repump(w.failed, 0) // resumed meanwhile
+		if !s.pauses.park(a.addr, name, func() { a.repump(failed, 0) }) {
+			a.repump(failed, 0) // resumed meanwhile
 		}
 		return
 	}
@@ -229,25 +231,42 @@ func (a *activation) pumped(w *work) {
 	switch code := host.CodeOf(w.err); {
 	case code == host.NotFound:
 		return // it was destroyed
-	case w.message != nil && code != host.Unavailable:
+	case w.message.Load() != nil && code != host.Unavailable:
 		e, _ := publicError(w.err)
-		w.failed = &failedMessage{*w.message, e}
+		failed = &failedMessage{*w.message.Load(), e}
 	default:
 		wait = retryIn(w.err, settleRetry)
 	}
-	a.repump(w.failed, wait)
+	a.repump(failed, wait)
 }
 
-// repump has the actor handle messages after a while, which may wake it.
+// repump has the actor handle messages after a while, which may wake it. Of those that wait without a message to count, one
+// is enough: more would never become fewer while the actor cannot run.
 func (a *activation) repump(failed *failedMessage, wait time.Duration) {
-	s := a.sup
-	s.later(wait, func() {
-		w := a.pumpWork(failed)
-		w.recovered = true // the row that a restart finds may stand since before the actor left memory
-		if _, err := s.post(a.typ, a.addr, w); err != nil {
-			w.fail(err)
+	if failed == nil && a.repumping.Swap(true) {
+		return
+	}
+	a.sup.later(wait, func() {
+		if failed == nil {
+			a.repumping.Store(false)
 		}
+		a.sup.pumpAgain(a.typ, a.addr, failed)
 	})
+}
+
+// pumpAgain has an actor handle messages that may wait since before it left memory.
+func (s *Supervisor) pumpAgain(t *actorType, addr host.Address, failed *failedMessage) {
+	for {
+		a := s.activation(t, addr)
+		if a == nil {
+			return // the next start finds them
+		}
+		w := a.pumpWork(failed)
+		w.recovered = true
+		if a.enqueue(w) == nil { // else it has left memory since
+			return
+		}
+	}
 }
 
 // retryIn returns how long to wait before trying again: until the error's retry_at, or else d.
@@ -263,14 +282,22 @@ func retryIn(err error, d time.Duration) time.Duration {
 // maxPump is how many messages are handled before other work of the actor gets its turn.
 const maxPump = 64
 
-// handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues.
+// handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues. A queue
+// that cannot be worked on does not hold up the others. A node that is going away keeps what waits for its next start.
 func (c *core) handleQueues(w *work) {
 	a := c.a
 	if w.failed == nil {
 		a.pumping.Store(false) // from here on, whoever sends a message asks anew
-	} else if err := c.messageFailed(w, &w.failed.message, w.failed.cause); err != nil {
-		c.respond(w, nil, err)
+	}
+	if !c.exists {
+		c.respond(w, nil, notFound(a.addr))
 		return
+	}
+	if w.failed != nil {
+		if err := c.messageFailed(w, &w.failed.message, w.failed.cause); err != nil {
+			c.respond(w, nil, err)
+			return
+		}
 	}
 	c.queueArmed = c.queueArmed || w.recovered
 	names, err := c.readyQueues()
@@ -279,18 +306,25 @@ func (c *core) handleQueues(w *work) {
 		return
 	}
 	for n := 0; len(names) > 0; n++ {
+		if a.sup.draining.Load() {
+			c.respond(w, nil, nil)
+			return
+		}
 		if n > 0 && (n >= maxPump || !a.quickQueue(names[0])) {
 			a.pump(nil)
 			break
 		}
-		more, err := c.handleNext(w, names[0], len(names) == 1)
-		if err != nil {
-			c.respond(w, nil, err)
-			return
-		}
+		more, failed := c.handleNext(w, names[0], len(names) == 1 && err == nil)
 		if c.ended {
 			c.respond(w, nil, nil)
 			return
+		}
+		if failed == errAbandoned || failed != nil && c.broken {
+			c.respond(w, nil, failed)
+			return
+		}
+		if failed != nil {
+			err = failed
 		}
 		if more {
 			names = append(names, names[0])
@@ -303,13 +337,10 @@ func (c *core) handleQueues(w *work) {
 			}
 		}
 	}
-	if len(names) == 0 && c.queueArmed && !c.broken {
-		if err := c.disarmQueues(w); err != nil {
-			c.respond(w, nil, err)
-			return
-		}
+	if len(names) == 0 && err == nil && c.queueArmed && !a.pumping.Load() && !c.broken {
+		err = c.disarmQueues(w)
 	}
-	c.respond(w, nil, nil)
+	c.respond(w, nil, err)
 }
 
 // readyQueues returns the queues with messages for handlers.
@@ -364,8 +395,8 @@ func (a *activation) quickQueues() bool {
 	return true
 }
 
-// handleNext handles the next message of a queue; last says that no other queue is known to have one. The error is why the work cannot go on; that the handler failed is no
-// such error.
+// handleNext handles the next message of a queue; last says that no other queue is known to have one. The error is why the
+// queue cannot be worked on; that the handler failed is no such error.
 func (c *core) handleNext(w *work, name string, last bool) (more bool, err error) {
 	i, _, err := c.a.typ.queueOf(name)
 	if err != nil {
@@ -373,7 +404,7 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 	}
 	found, left := false, int64(0)
 	start := time.Now()
-	w.message = nil
+	w.message.Store(nil)
 	_, err = c.run(w, c.a.typ.Queues[i].Handler, func(h *turn) ([]byte, error) {
 		set := h.queueSet()
 		m, ok, err := set.Next(name)
@@ -381,7 +412,7 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 			return nil, err
 		}
 		found, h.wrote = true, true
-		w.message = m
+		w.message.Store(m)
 		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
 		reply, err := c.inst.Message(h, i, m, nil)
 		if err != nil {
@@ -392,7 +423,7 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 		}
 		h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
 		left, err = set.Pending(name)
-		if left == 0 && err == nil && last {
+		if left == 0 && err == nil && last && !c.a.pumping.Load() { // else an earlier handler sent a message to another queue
 			c.disarm(h)
 		}
 		return nil, err
@@ -402,14 +433,13 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 	}
 	switch {
 	case err == nil:
-		w.message = nil
+		w.message.Store(nil)
 		return left > 0, nil
 	case err == errAbandoned || c.broken || !found:
 		return false, err
 	}
 	e := c.a.sup.public(c.a, w, err)
-	m := w.message
-	w.message = nil
+	m := w.message.Swap(nil)
 	return true, c.messageFailed(w, m, e)
 }
 

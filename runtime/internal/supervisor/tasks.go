@@ -246,10 +246,12 @@ func (t *task) enter(ctx context.Context, e *entry) error {
 		<-w.done
 	}
 	err := w.err
+	if err == nil {
+		a.sup.pool.put(w) // else not: if the turn was abandoned, the function that still runs has it
+	}
 	if e.err != nil {
 		err = e.err // as the function made it: it never left the actor
 	}
-	a.sup.pool.put(w)
 	return err
 }
 

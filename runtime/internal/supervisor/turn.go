@@ -65,6 +65,7 @@ type turn struct {
 	after     []func() // see group.after
 	queues    *queue.Set
 	asked     int64 // tasks to start
+	goodFor   int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 type emitted struct {
@@ -344,7 +345,7 @@ func (t *turn) SetAlarm(al host.Alarm) error {
 	if due < 1 {
 		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
 	}
-	if err := t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}); err != nil {
+	if err := t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}, engine.PutOptions{}); err != nil {
 		return err
 	}
 	t.wrote = true

@@ -70,7 +70,7 @@ type work struct {
 	// Of queue work: a message to count a failed attempt of first; the message that is being handled; whether a restart found
 	// that messages wait.
 	failed    *failedMessage
-	message   *host.Received
+	message   atomic.Pointer[host.Received] // also read by whoever abandons the turn
 	recovered bool
 	entry     *entry
 	paused    bool // it was refused because the actor is paused

@@ -1,0 +1,211 @@
+package runtime_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A relay hands what comes in from one of its queues to the other.
+type relay struct{ In, Out []string }
+
+var (
+	relays   = actor.NewType[relay]("relay")
+	relayIn  = actor.NewQueue[string](relays, "in")
+	relayOut = actor.NewQueue[string](relays, "out")
+	relayLog = actor.NewQuery[actor.None, relay](relays, "log")
+
+	relayHeld chan struct{} // holds up the handlers of relayOut until it is closed; nil for no hold
+)
+
+func (r *relay) in(ctx *actor.Context, s string) error {
+	r.In = append(r.In, s)
+	if s != "forward" {
+		return nil
+	}
+	_, err := relayOut.Put(ctx, s)
+	return err
+}
+
+func (r *relay) out(ctx *actor.Context, s string) error {
+	if held := relayHeld; held != nil {
+		<-held
+	}
+	if s == "slow" {
+		time.Sleep(time.Second)
+	}
+	r.Out = append(r.Out, s)
+	return nil
+}
+
+func (r relay) log(*actor.ReadContext, actor.None) (relay, error) { return r, nil }
+
+func relayDefinition() actor.Definition {
+	return actor.Define(relays, actor.Spec[relay]{}, actor.OnMessage(relayIn, (*relay).in), actor.OnMessage(relayOut, (*relay).out),
+		actor.OnQuery(relayLog, relay.log))
+}
+
+// The row that a start finds must stand for as long as any queue has a message, and not only the one that was emptied.
+func TestMessageThatAHandlerSentToAnotherQueueSurvivesACrash(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		r := relays.Ref(h, "a")
+		relayHeld = make(chan struct{})
+		held := relayHeld
+		if _, err := relayIn.SendAll(t.Context(), r, []string{"forward", "keep"}); err != nil {
+			t.Fatal(err)
+		}
+		h.Settle()
+		go func() {
+			time.Sleep(time.Second)
+			relayHeld = nil
+			close(held)
+		}()
+		h.Crash()
+		time.Sleep(2 * time.Second)
+		h.Settle()
+		got, err := relayLog.Call(context.Background(), relays.Ref(h, "a"), actor.None{})
+		if err != nil || !slices.Equal(got.Out, []string{"forward"}) || len(got.In) != 2 {
+			t.Fatalf("%+v %v", got, err)
+		}
+	}, relayDefinition())
+}
+
+// What waits in queues is kept by a drain, as messages between actors are.
+func TestDrainDoesNotWorkOffQueues(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx := t.Context()
+		relayHeld = nil
+		if _, err := relayOut.SendAll(ctx, relays.Ref(h, "a"), slices.Repeat([]string{"slow"}, 20)); err != nil {
+			t.Fatal(err)
+		}
+		h.Settle() // the first is being handled
+		begun := time.Now()
+		h.Restart()
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("the drain took %v", took)
+		}
+		time.Sleep(30 * time.Second)
+		got, err := relayLog.Call(ctx, relays.Ref(h, "a"), actor.None{})
+		if err != nil || len(got.Out) != 20 {
+			t.Fatalf("%d messages are handled, %v", len(got.Out), err)
+		}
+	}, relayDefinition())
+}
+
+// call calls a built-in method of the mill "a" with JSON.
+func callMill(t *testing.T, h *actortest.Harness, method, key string, in, out any) (host.Reply, error) {
+	t.Helper()
+	input, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := h.Call(context.Background(), &host.Request{
+		Address: host.Address{Type: "mill", Key: []string{"a"}}, Method: method, Codec: host.JSON, Input: input, IdempotencyKey: key,
+	})
+	if err == nil && out != nil {
+		if err := json.Unmarshal(reply.Output, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reply, err
+}
+
+// A receipt is good for as long as its lock. The reply to queue.receive is remembered no longer, with the bodies in it.
+func TestRepeatedReceiveIsAnsweredAgainUntilTheLockEnds(t *testing.T) {
+	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
+		if _, err := carry.SendAll(t.Context(), m, []grain{{Name: "1"}, {Name: "2"}}); err != nil {
+			t.Fatal(err)
+		}
+		receive := func() (string, bool) {
+			var out host.QueueReceiveOutput
+			reply, err := callMill(t, h, host.QueueReceive, "once", &host.QueueReceiveInput{Queue: "carry", LockMS: 10_000}, &out)
+			if err != nil || len(out.Messages) != 1 {
+				t.Fatal(out, err)
+			}
+			return out.Messages[0].Receipt, reply.Replayed
+		}
+		first, replayed := receive()
+		if replayed {
+			t.Fatal("replayed")
+		}
+		time.Sleep(9 * time.Second)
+		if again, replayed := receive(); again != first || !replayed {
+			t.Fatal("a repeated call got another message while the first is locked")
+		}
+		time.Sleep(2 * time.Second)
+		if again, replayed := receive(); again == first || replayed {
+			t.Fatal("a repeated call got a receipt that is good for nothing")
+		}
+		time.Sleep(2 * time.Hour)
+		for _, k := range h.Inspect("mill", "a") {
+			if strings.Contains(k.Text, "once") {
+				t.Errorf("%s is kept", k.Text)
+			}
+		}
+	})
+}
+
+// What a poll finds out about a queue stays, though it brings no message.
+func TestPollThatFindsNothingGivesUpWhatIsOver(t *testing.T) {
+	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
+		if _, err := carry.Send(t.Context(), m, grain{Name: "1"}, actor.MessageTTL(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := callMill(t, h, host.ActorPause, "", struct{}{}, nil); err != nil { // its rows of the wake index wait
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		in := &host.QueueReceiveInput{Queue: "carry"}
+		var out host.QueueReceiveOutput
+		if _, err := callMill(t, h, host.QueueReceive, "key", in, &out); err != nil || len(out.Messages) != 0 {
+			t.Fatal(out, err)
+		}
+		if s := queueStats(t, carry.StatsOf, m); s.Pending != 0 || s.Dead != 1 {
+			t.Fatalf("%+v", s)
+		}
+		if _, err := carry.Send(t.Context(), m, grain{Name: "2"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := callMill(t, h, host.QueueReceive, "key", in, &out); err != nil || len(out.Messages) != 1 {
+			t.Fatal("nothing was remembered as the answer: ", out, err)
+		}
+	})
+}
+
+func TestPurgeSaysWhetherItIsDone(t *testing.T) {
+	withMill(t, func(t *testing.T, h *actortest.Harness, m actor.Ref[mill]) {
+		ctx := t.Context()
+		if _, err := grind.Send(ctx, m, grain{Name: "late"}, actor.Delay(time.Hour)); err != nil { // or the purge would take ranges
+			t.Fatal(err)
+		}
+		for range 11 {
+			if _, err := carry.SendAll(ctx, m, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out host.CountOutput
+		if _, err := callMill(t, h, host.QueuePurge, "", &host.QueueInput{Queue: "carry"}, &out); err != nil || out.Count != 10_000 || !out.More {
+			t.Fatal(out, err)
+		}
+		out = host.CountOutput{}
+		_, err := callMill(t, h, host.QueueDelete, "", &host.QueueSelectInput{Queue: "carry", All: true}, &out)
+		if err != nil || out.Count != 1000 || out.More {
+			t.Fatal(out, err)
+		}
+		for range 11 {
+			if _, err := carry.SendAll(ctx, m, slices.Repeat([]grain{{Name: "x"}}, 1000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := carry.Purge(ctx, m); n != 11_000 || err != nil {
+			t.Fatal(n, err)
+		}
+	})
+}
