@@ -330,15 +330,45 @@ func BenchmarkGet(b *testing.B) {
 			sn.Close()
 		}
 	})
+	for i := range keys {
+		keys[i] = fmt.Appendf([]byte{4}, "nothing %06d", i)
+	}
 	b.Run("absent", func(b *testing.B) {
 		b.ReportAllocs()
-		key := []byte("\x04nothing here")
-		for range b.N {
-			if _, ok, err := sp.Writes().Get(key); ok || err != nil {
+		for i := range b.N {
+			if _, ok, err := sp.Writes().Get(keys[i%len(keys)]); ok || err != nil {
 				b.Fatal(ok, err)
 			}
 		}
 	})
+}
+
+// BenchmarkGetThenPut is a turn that reads a key and writes it, without a commit.
+func BenchmarkGetThenPut(b *testing.B) {
+	sp := benchKeys(b, 10000)
+	w := sp.Writes()
+	value := make([]byte, 100)
+	for name, format := range map[string]string{"present": "key %06d", "absent": "nothing %06d"} {
+		keys := make([][]byte, 1000)
+		for i := range keys {
+			keys[i] = fmt.Appendf([]byte{4}, format, i*9)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := range b.N {
+				key := keys[i%len(keys)]
+				at := w.Savepoint()
+				w.Advance(int64(i))
+				if _, _, err := w.Get(key); err != nil {
+					b.Fatal(err)
+				}
+				if err := w.Put(key, value, PutOptions{}); err != nil {
+					b.Fatal(err)
+				}
+				w.Rollback(at)
+			}
+		})
+	}
 }
 
 func BenchmarkList(b *testing.B) {

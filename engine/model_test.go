@@ -92,10 +92,20 @@ type walker struct {
 	space *Space
 	model *model
 	depth int // of turns in turns
+	last  []byte
 }
 
 // randomKey draws from few keys, full of the bytes that are hard: 00 and FF.
+// Often it is the key of the operation before, so that operations of all kinds
+// meet on the same key.
 func (w *walker) randomKey() []byte {
+	if len(w.last) == 0 || w.rnd.IntN(3) > 0 {
+		w.last = w.drawKey()
+	}
+	return slices.Clone(w.last)
+}
+
+func (w *walker) drawKey() []byte {
 	kinds := []keyspace.Kind{keyspace.KindPersisted, keyspace.KindUserKV, keyspace.KindUserKV, keyspace.KindQueueMessages, keyspace.KindSQLite, keyspace.KindOutgoing, 0xFF}
 	key := []byte{byte(kinds[w.rnd.IntN(len(kinds))])}
 	for range w.rnd.IntN(4) {
@@ -178,9 +188,13 @@ func (w *walker) step() {
 	case op < 57:
 		w.fill()
 	case op < 75:
+		held := set.Bytes()
 		w.checkGet(set, w.randomKey())
+		w.checkHeld(held)
 	case op < 90:
+		held := set.Bytes()
 		w.checkList(set)
+		w.checkHeld(held)
 	case op < 93:
 		w.checkExpired()
 	case op < 95:
@@ -235,6 +249,14 @@ func (w *walker) checkCounts() {
 	keys, bytes := w.model.size()
 	if set := w.space.Writes(); set.Keys() != keys || set.Size() != bytes {
 		w.t.Fatalf("%d keys of %d bytes, want %d of %d", set.Keys(), set.Size(), keys, bytes)
+	}
+	checkRecent(w.t, w.space)
+}
+
+// checkHeld checks that a read added nothing to the write set.
+func (w *walker) checkHeld(before int) {
+	if set := w.space.Writes(); set.Bytes() != before || set.Version() != w.model.version {
+		w.t.Fatalf("%d bytes held, version %d after a read; want %d and %d", set.Bytes(), set.Version(), before, w.model.version)
 	}
 }
 

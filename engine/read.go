@@ -136,7 +136,8 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 	if sp.head.Keys == 0 || w.hidden(key) {
 		return Entry{}, false, nil
 	}
-	if isState(key) && sp.state.known && !sp.state.exists {
+	m, ok, known := sp.recall(key)
+	if known && (!ok || m.expired(now)) {
 		return Entry{}, false, nil
 	}
 	if err := sp.store.enter(); err != nil {
@@ -147,8 +148,8 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 	if err != nil {
 		return Entry{}, false, err
 	}
-	if isState(key) {
-		sp.state = stateCache{known: true, exists: ok || m.expire != 0, meta: m}
+	if !known {
+		sp.remember(key, &m, ok || m.expire != 0) // one that has expired is there all the same
 	}
 	return e, ok, nil
 }

@@ -13,7 +13,8 @@ import (
 //  1. It is the only space of the actor that can commit, until the actor is
 //     opened again; then its commits return ErrFenced.
 //  2. head is what the last commit wrote; nothing else changes the actor's rows,
-//     so it and the cached metadata of the state are always right.
+//     so it, the cached metadata of the state and what is remembered of keys
+//     that were read are always right.
 //  3. Idle, it holds no buffers: those of a write set are given back with its
 //     commit.
 //
@@ -31,6 +32,7 @@ type Space struct {
 
 	head    head
 	state   stateCache
+	recent  *recent // nil while nothing is remembered
 	durable atomic.Uint64
 	set     WriteSet
 }

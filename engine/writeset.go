@@ -83,6 +83,7 @@ func (w *WriteSet) drop() {
 	if w.overlay != nil {
 		w.overlay.release()
 	}
+	w.space.forgetRecent()
 	w.reset()
 }
 
@@ -167,6 +168,9 @@ func (w *WriteSet) Savepoint() Savepoint {
 // done again for the same savepoint.
 func (w *WriteSet) Rollback(s Savepoint) {
 	epoch, o := w.epoch+1, w.overlay
+	if s.state.overlay == nil {
+		w.space.forgetRecent() // nothing may follow that would give the memory back
+	}
 	*w = s.state
 	w.epoch = epoch
 	if o == nil {
@@ -352,8 +356,8 @@ func (w *WriteSet) lookup(key []byte) (metadata, bool, error) {
 	if sp.head.Keys == 0 || w.hidden(key) {
 		return metadata{}, false, nil
 	}
-	if isState(key) && sp.state.known {
-		return sp.state.meta, sp.state.exists, nil
+	if m, ok, known := sp.recall(key); known {
+		return m, ok, nil
 	}
 	if err := sp.store.enter(); err != nil {
 		return metadata{}, false, err

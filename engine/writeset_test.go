@@ -308,7 +308,7 @@ func TestIdleSpaceIsSmall(t *testing.T) {
 		put(t, sp.Writes(), kv(fmt.Sprint(i)), "x")
 	}
 	commit(t, sp)
-	if sp.set.overlay != nil || sp.set.ranges != nil {
+	if sp.set.overlay != nil || sp.set.ranges != nil || sp.recent != nil {
 		t.Fatal("a space without writes holds their buffers")
 	}
 }
