@@ -210,6 +210,9 @@ func jsonNoun(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Time]() {
 		return "a time in RFC 3339 form"
 	}
+	if t.Implements(reflect.TypeFor[json.Unmarshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return "a JSON value"
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return jsonNoun(t.Elem())

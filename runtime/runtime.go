@@ -218,6 +218,7 @@ func (r *Runtime) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), r.options.DrainTimeout)
 		defer cancel()
 		var faults []error
+		r.supervisor.EndWaits()
 		r.closeGateway(ctx)
 		faults = append(faults, r.supervisor.Close(ctx))
 		if r.publisher != nil {

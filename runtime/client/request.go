@@ -64,6 +64,9 @@ func (c *Client) send(ctx context.Context, q *request) (answer, *failure) {
 			// This attempt may have done nothing, but an earlier one did perhaps.
 			f.err.Retryable = false
 		}
+		if f.err.Code == host.ActorPaused {
+			return a, f // until a person lets the actor go on; that is for the caller to wait for, or not
+		}
 		if attempt >= c.opts.Attempts || !f.nothing && !(f.lost && q.again) {
 			return a, f
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -100,12 +101,15 @@ func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 func inputReason(err error) string {
 	var typ *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
+	var moment *time.ParseError
 	switch {
 	case errors.As(err, &typ):
 		if typ.Field == "" {
-			return fmt.Sprintf("it is a %s, which does not fit", typ.Value)
+			return fmt.Sprintf("it is %s; %s is expected", typ.Value, jsonNoun(typ.Type))
 		}
-		return fmt.Sprintf("%q is a %s, which does not fit", typ.Field, typ.Value)
+		return fmt.Sprintf("%q is %s; %s is expected", typ.Field, typ.Value, jsonNoun(typ.Type))
+	case errors.As(err, &moment):
+		return "a time is not in RFC 3339 form, like 2026-11-21T16:00:00Z"
 	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "it is not JSON"
 	}
@@ -116,6 +120,25 @@ func inputReason(err error) string {
 		}
 	}
 	return msg
+}
+
+// jsonNoun says what JSON is expected for a field of an input.
+func jsonNoun(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Pointer:
+		return jsonNoun(t.Elem())
+	}
+	return "a whole number that fits"
 }
 
 func encodeOutput(codec host.Codec, v any) ([]byte, error) {
@@ -182,11 +205,15 @@ func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, 
 			return reply, nil
 		case <-ctx.Done():
 			return host.Reply{}, contextError(ctx)
-		case <-s.life.Done():
+		case <-s.noWaits:
 			return host.Reply{}, unavailable("the node is shutting down")
 		}
 	}
 }
+
+// EndWaits ends the calls that wait for a message, a reply or an item, and lets no more wait. It is the first thing to do
+// before the gateways are closed, which wait for their calls.
+func (s *Supervisor) EndWaits() { s.waitsOnce.Do(func() { close(s.noWaits) }) }
 
 func (s *Supervisor) callBuiltinOnce(ctx context.Context, t *actorType, b *builtin, r *host.Request, from *caller) (host.Reply, error) {
 	if from == nil && s.draining.Load() {

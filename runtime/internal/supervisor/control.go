@@ -69,6 +69,9 @@ func pauseActor(c *core, h *turn, _ host.Codec, in *host.PauseInput) (host.Pause
 	}
 	if old != nil {
 		pause.Since = old.Since
+		if pause.Reason == "" {
+			pause.Reason = old.Reason
+		}
 	}
 	rec, err := record.Encode(&controlRecord{Reason: pause.Reason, Since: unixMS(pause.Since)})
 	if err != nil {

@@ -391,6 +391,9 @@ func (r *reader) listMessages(codec host.Codec, in *host.QueueListInput,
 
 // packKey packs a key whose parts came as JSON or CBOR.
 func packKey(parts []any) ([]byte, error) {
+	if len(parts) == 0 {
+		return nil, errors.New("the key is empty")
+	}
 	t := make(tuple.Tuple, len(parts))
 	for i, p := range parts {
 		if n, ok := p.(json.Number); ok {

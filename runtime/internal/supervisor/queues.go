@@ -162,6 +162,12 @@ func (t *turn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 //
 // REQUIRES: t.mu, or no handler that runs.
 func (t *turn) enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
+	for i := range messages {
+		// It would be found out only when the message is given up.
+		if m := &messages[i]; len(m.KeysIfUndelivered) > 0 && len(m.Body) > t.a.typ.storage.MaxValue {
+			return nil, within(i, tooLarge("bytes of a body with keys_if_undelivered", int64(t.a.typ.storage.MaxValue), int64(len(m.Body))))
+		}
+	}
 	sent, err := t.queueSet().Send(name, messages)
 	if err != nil {
 		return nil, err

@@ -33,8 +33,11 @@ type Supervisor struct {
 	// builtins are the methods that every actor has, by name.
 	builtins map[string]*builtin
 	signals  signals
-	pauses   pauses
-	stored   storedWaits
+	// noWaits is closed when calls that wait for something must come to an end.
+	noWaits   chan struct{}
+	waitsOnce sync.Once
+	pauses    pauses
+	stored    storedWaits
 
 	seed    maphash.Seed
 	shards  [64]shard
@@ -149,7 +152,7 @@ func New(o Options) (*Supervisor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), seed: maphash.MakeSeed(), started: time.Now()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now()}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.stored = storedWaits{
 		queues:    queue.AllStats,
@@ -258,6 +261,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 
 // Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
 func (s *Supervisor) Halt() {
+	s.EndWaits()
 	s.draining.Store(true)
 	s.killed.Store(true)
 }

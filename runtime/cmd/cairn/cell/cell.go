@@ -42,7 +42,7 @@ var (
 	Size        = actor.NewQuery[actor.None, SizeResult](Type, "size")
 	Changed     = actor.NewEvent[Change](Type, "changed")
 	Ticked      = actor.NewEvent[Tick](Type, "tick")
-	Queues      = actor.NewQueue[Document](Type, "*", actor.Workers())
+	Queues      = actor.NewRequestQueue[Document, Document](Type, "*", actor.Workers())
 	Streams     = actor.NewStream[Document](Type, "*", actor.External())
 	Schedules   = actor.NewSchedule[Job](Type, "*")
 )

@@ -74,7 +74,33 @@ func canonical(value []byte) ([]byte, error) {
 	if !utf8.Valid(value) || json.Compact(&compact, value) != nil {
 		return nil, actor.Errorf(actor.InvalidArgument, "the value is not JSON")
 	}
+	if n := depth(compact.Bytes()); n > MaxDepth {
+		return nil, actor.Errorf(actor.TooLarge, "the value nests %d levels deep; %d are allowed", n, MaxDepth).With("what", "depth")
+	}
 	return compact.Bytes(), nil
+}
+
+// MaxDepth is how deep the arrays and objects of a document may nest: few readers of JSON take much more.
+const MaxDepth = 500
+
+// depth returns how deep valid JSON nests.
+func depth(text []byte) (most int) {
+	level, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			level++
+			most = max(most, level)
+		case c == ']' || c == '}':
+			level--
+		}
+	}
+	return most
 }
 
 // stored returns the document that an entry holds. The cell itself stores JSON as it is; the runtime stores the body of a

@@ -172,7 +172,7 @@ func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 		if err != nil || len(got) != 1 || string(got[0].Body) != `{"a":1}` {
 			t.Fatal(got, err)
 		}
-		if err := got[0].Ack(ctx); err != nil {
+		if err := got[0].Reply(ctx, cell.Document(`{"done":true}`)); err != nil {
 			t.Error(err)
 		}
 		if _, err := cell.Streams.Named("log").AppendTo(ctx, ref, cell.Document(`[1]`), nil); err != nil {
@@ -188,6 +188,42 @@ func TestGoCallersUseQueuesStreamsAndSchedules(t *testing.T) {
 		}
 		if _, err := cell.Schedules.Named("s").Set(ctx, ref, actor.Every(time.Minute), cell.Job{}); actor.CodeOf(err) != actor.InvalidArgument {
 			t.Errorf("a job that does nothing: %v", err)
+		}
+	}, cell.Definition())
+}
+
+func TestWorkersOfACellReply(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, ref, jobs := t.Context(), cell.Type.Ref(h, "a"), cell.Queues.Named("jobs")
+		answer := make(chan string, 1)
+		go func() {
+			got, err := jobs.Ask(ctx, ref, cell.Document(`{"add":[1,2]}`))
+			answer <- fmt.Sprint(string(got), err)
+		}()
+		got, err := jobs.Receive(ctx, ref, actor.Wait(time.Minute))
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		if err := got[0].Reply(ctx, cell.Document(`3`)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-answer; got != "3<nil>" {
+			t.Fatal(got)
+		}
+	}, cell.Definition())
+}
+
+func TestDocumentsNestOnlySoDeep(t *testing.T) {
+	deep := func(n int) cell.Document {
+		return cell.Document(strings.Repeat("[", n) + `"]\""` + strings.Repeat("]", n))
+	}
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, ref := t.Context(), cell.Type.Ref(h, "a")
+		if _, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: deep(cell.MaxDepth)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: deep(cell.MaxDepth + 1)}); actor.CodeOf(err) != actor.InvalidArgument && actor.CodeOf(err) != actor.TooLarge {
+			t.Fatal(err)
 		}
 	}, cell.Definition())
 }
