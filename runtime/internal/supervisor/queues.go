@@ -269,6 +269,17 @@ func (s *Supervisor) pumpAgain(t *actorType, addr host.Address, failed *failedMe
 	}
 }
 
+// retryQueues has an actor handle its messages at once, if it has any: what they wait for is over.
+func (s *Supervisor) retryQueues(t *actorType, addr host.Address, id keyspace.ActorID) error {
+	snap := s.store.Snapshot(id)
+	defer snap.Close()
+	all, err := queue.AllStats(snap)
+	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && t.handled(st.Queue) }) {
+		s.pumpAgain(t, addr, nil)
+	}
+	return err
+}
+
 // retryIn returns how long to wait before trying again: until the error's retry_at, or else d.
 func retryIn(err error, d time.Duration) time.Duration {
 	if e, ok := err.(*host.Error); ok {
