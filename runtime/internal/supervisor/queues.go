@@ -45,10 +45,12 @@ func (t *turn) queueSet() *queue.Set {
 }
 
 func (t *actorType) newQueueSet(rows engine.Writer, now time.Time) *queue.Set {
-	return queue.New(rows, now, func(name string) (host.Queue, bool) {
+	s := queue.New(rows, now, func(name string) (host.Queue, bool) {
 		_, q, err := t.queueOf(name)
 		return q, err == nil
 	})
+	s.Room = t.storage.MaxWriteSet
+	return s
 }
 
 // sealQueues writes what the turn did to queues and lets those know whom it concerns, once it is durable.
