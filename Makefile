@@ -11,7 +11,7 @@ NATS_LISTEN ?= 127.0.0.1:4222
 ONCE        ?=
 ARGS        ?=
 
-# How long `make fuzz` spends on each fuzz test, and how often `make crash` kills the program.
+# How long `make fuzz` spends on each fuzz test, and how often `make crash` and `make chaos` kill a process.
 FUZZTIME    ?= 30s
 KILLS       ?= 100
 ROUNDS      ?= 5
@@ -56,6 +56,16 @@ fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)
 .PHONY: crash
 crash: build ## kill -9 the flights program at random moments, many times, and compare the tables (KILLS=100)
 	$(GO) test -count=1 -timeout 120m -v -run '^TestKill' ./docs/examples/flights -binary '$(CURDIR)/bin/flights' -kills '$(KILLS)' -flights 20000
+
+.PHONY: chaos
+chaos: go ## kill -9 node, senders, workers and readers of the jobs example at random, and account for every message (KILLS=100)
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./docs/examples/jobs
+	$(GO) test -count=1 -timeout 120m -v ./docs/examples/jobs -binary '$(CURDIR)/bin/jobs' -kills '$(KILLS)' -letters 5000
+
+.PHONY: soak
+soak: go cc ## the long forms of the tests against models
+	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/...
 
 # A fresh machine may lack Go, or the C compiler that the race detector (and nothing else here) needs.
 .PHONY: go cc

@@ -16,7 +16,8 @@ import (
 )
 
 // Each program in testdata/mustnotcompile is wrong in one way that the API promises to catch at compile time. Its first
-// line holds a part of the compiler's message. control.go is the same program without a mistake.
+// line holds a part of the compiler's message. control.go is a program without a mistake. All use the contract in the
+// folder of that name.
 func TestMistakesDoNotCompile(t *testing.T) {
 	files, err := filepath.Glob("testdata/mustnotcompile/*.go")
 	if err != nil || len(files) < 60 {
@@ -24,6 +25,10 @@ func TestMistakesDoNotCompile(t *testing.T) {
 	}
 	fset := token.NewFileSet()
 	imports := compiledImports(t, fset)
+	contract, err := parser.ParseFile(fset, "testdata/mustnotcompile/contract/contract.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".go"), func(t *testing.T) {
 			parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
@@ -39,7 +44,7 @@ func TestMistakesDoNotCompile(t *testing.T) {
 			}
 			var got []error
 			conf := types.Config{Importer: imports, Error: func(err error) { got = append(got, err) }}
-			conf.Check("mustnotcompile", fset, []*ast.File{parsed}, nil)
+			conf.Check("mustnotcompile", fset, []*ast.File{contract, parsed}, nil)
 			message := strings.Join(strings.Fields(errorText(got)), " ")
 			switch {
 			case want == "" && len(got) > 0:

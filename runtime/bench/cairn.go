@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -42,12 +41,19 @@ func definition() actor.Definition {
 	return actor.Define(meters, actor.Spec[meter]{}, actor.On(record, (*meter).record), actor.OnQuery(read, meter.read))
 }
 
-// node runs f with a node on a fresh directory.
+// node runs f with a node on a fresh directory, that of the options if they name one, which is then kept. It hosts the
+// actors of the options, or the meter.
 func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
-	dir, err := os.MkdirTemp(b.dir, "node-")
-	check(err)
-	defer os.RemoveAll(dir)
-	o.Dir, o.Actors, o.Logger = dir, []actor.Definition{definition()}, slog.New(slog.NewTextHandler(io.Discard, nil))
+	if o.Dir == "" {
+		dir, err := os.MkdirTemp(b.dir, "node-")
+		check(err)
+		defer os.RemoveAll(dir)
+		o.Dir = dir
+	}
+	if o.Actors == nil {
+		o.Actors = []actor.Definition{definition()}
+	}
+	o.Logger = slog.New(slog.DiscardHandler)
 	rt, err := runtime.Open(context.Background(), o)
 	check(err)
 	f(rt)
@@ -57,10 +63,11 @@ func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
 // load runs op from n goroutines for the bench's time and returns operations per second. op is told which goroutine runs
 // it and how often it did.
 func (b *bench) load(n int, op func(worker, i int)) float64 {
-	return rateOf(n, b.time, op)
+	return b.loadUntil(n, op, func() {})
 }
 
-func rateOf(n int, d time.Duration, op func(worker, i int)) float64 {
+// loadUntil is load with something to wait for after the last operation, which counts as part of the time.
+func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 	var done atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
@@ -74,9 +81,10 @@ func rateOf(n int, d time.Duration, op func(worker, i int)) float64 {
 			done.Add(int64(i))
 		})
 	}
-	time.Sleep(d)
+	time.Sleep(b.time)
 	stop.Store(true)
 	wg.Wait()
+	last()
 	return float64(done.Load()) / time.Since(begin).Seconds()
 }
 

@@ -1,8 +1,9 @@
-// Command bench measures a node beside raw Pebble writing the same rows, and beside bare net/http handlers, in one run.
+// Command bench measures a node beside raw Pebble writing the same rows, and beside bare servers and publishers, in one run.
 //
 // Each measurement of Cairn runs in a pair with its twin, in turn, several times over; what counts is the median of the
-// pairs' ratios, because the speed of a shared machine drifts. The twin writes exactly the rows that a durable action
-// writes: the state's data row, its metadata row and the actor's head row.
+// pairs' ratios, because the speed of a shared machine drifts. The twin of a durable action writes exactly its rows: the
+// state's data row, its metadata row and the actor's head row. Those of messages and alarms write the rows that stand in
+// the log of a real run; those of events send the bytes that a node sends.
 package main
 
 import (
@@ -32,9 +33,30 @@ type row struct {
 type bench struct {
 	dir  string
 	time time.Duration
+	// round is the number of the pair that is measured, and kept what once has measured in it.
+	round int
+	kept  map[string]any
+}
+
+// once returns what f measures, which is done once in a round: rows that look at one measurement from two sides share it.
+func once[T any](b *bench, name string, f func() T) T {
+	name = fmt.Sprint(name, "/", b.round)
+	if v, ok := b.kept[name]; ok {
+		return v.(T)
+	}
+	v := f()
+	if b.kept == nil {
+		b.kept = make(map[string]any)
+	}
+	b.kept[name] = v
+	return v
 }
 
 func main() {
+	if what := os.Getenv(asHolder); what != "" {
+		hold(what)
+		return
+	}
 	rounds := flag.Int("rounds", 5, "pairs per measurement")
 	span := flag.Duration("time", time.Second, "duration of each measurement")
 	dir := flag.String("dir", "", "directory for the stores; default a temporary one")
@@ -58,7 +80,7 @@ func main() {
 			continue
 		}
 		var ours, raws, ratios []float64
-		for range *rounds {
+		for b.round = range *rounds {
 			o := r.ours(b)
 			ours = append(ours, o)
 			if r.raw != nil {

@@ -24,30 +24,56 @@ func Stats(rows engine.Reader, queue string) (host.QueueStats, error) {
 // AllStats returns the counts of the queues that were ever used, in the order of their names.
 func AllStats(rows engine.Reader) ([]host.QueueStats, error) {
 	var all []host.QueueStats
+	err := each(rows, func(queue string, c *counts) error {
+		s, err := c.stats(rows, queue)
+		all = append(all, s)
+		return err
+	})
+	return all, err
+}
+
+// A Wake is the row that a queue has in the wake index.
+type Wake struct {
+	Queue string
+	Due   int64 // Unix ms
+}
+
+// Wakes returns the rows that the queues of an actor have in the wake index.
+func Wakes(rows engine.Reader) ([]Wake, error) {
+	var wakes []Wake
+	err := each(rows, func(queue string, c *counts) error {
+		if c.wake != 0 {
+			wakes = append(wakes, Wake{queue, c.wake})
+		}
+		return nil
+	})
+	return wakes, err
+}
+
+// each calls f with the counts of each queue that was ever used, in the order of their names, until it fails.
+func each(rows engine.Reader, f func(queue string, c *counts) error) error {
 	start, end := keyspace.KindRange(keyspace.KindQueueStats)
 	q := engine.ListQuery{Start: start, End: end, Limit: 1_000}
 	for {
 		page, err := rows.List(q)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range page.Entries {
 			k, err := keyspace.ParseQueueStats(page.Entries[i].Key)
 			if err != nil {
-				return nil, corrupt("%v", err)
+				return corrupt("%v", err)
 			}
 			var c counts
 			if err := c.decode(k.Queue, page.Entries[i].Value); err != nil {
-				return nil, err
+				return err
 			}
-			s, err := c.stats(rows, k.Queue)
-			if err != nil {
-				return nil, err
+			if err := f(k.Queue, &c); err != nil {
+				return err
 			}
-			all = append(all, s)
 		}
 		if q.After = page.Next; q.After == nil {
-			return all, nil
+			return nil
 		}
 	}
 }

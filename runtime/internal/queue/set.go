@@ -379,3 +379,12 @@ func note(names []string, name string) []string {
 	}
 	return append(names, name)
 }
+
+// Pending returns how many messages of a queue can be received, as of the changes of this Set.
+func (s *Set) Pending(queue string) (int64, error) {
+	l, err := s.open(queue)
+	if err != nil {
+		return 0, err
+	}
+	return l.fronts[readyIndex].n, nil
+}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,6 +102,8 @@ type core struct {
 	// and is used by the goroutine that runs the actor.
 	crew  atomic.Pointer[crew]
 	asked int64
+	// streak counts the work done since the actor last rested for a while, or let others run.
+	streak int
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -168,9 +171,14 @@ func (a *activation) run(epoch uint64) {
 				a.spare = b.items[:0]
 			}
 			b.items = nil
-		} else if b = a.taken; b == nil {
-			b = new(batch)
-			a.taken = b
+		} else {
+			if a.core != nil && time.Now().UnixMilli()-a.lastUsed.Load() > respite {
+				a.core.streak = 0
+			}
+			if b = a.taken; b == nil {
+				b = new(batch)
+				a.taken = b
+			}
 		}
 		if len(a.queue) == 0 {
 			if cap(a.queue) > 0 && a.spare != nil {
@@ -304,6 +312,10 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			c.space.Close()
 			return false
 		}
+		if c.streak++; c.streak >= maxStreak {
+			c.streak = 0
+			runtime.Gosched()
+		}
 		if c.ended {
 			c.finishDestroy()
 		} else if c.bare {
@@ -323,79 +335,6 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 		}
 	}
 	return true
-}
-
-// A batch is work that was taken from the mailbox. Each item is given out once: to the goroutine that runs the actor, or,
-// with everything after it, to one that takes the actor away.
-type batch struct {
-	items []*work
-	next  atomic.Int64 // the index of the next item to give out
-}
-
-// revoked is the next of a batch that gives out nothing any more.
-const revoked = 1 << 40
-
-func (b *batch) take() (*work, bool) {
-	i := b.next.Load()
-	if i >= int64(len(b.items)) || !b.next.CompareAndSwap(i, i+1) {
-		return nil, false
-	}
-	return b.items[i], true
-}
-
-// revoke returns what was not given out.
-//
-// REQUIRES: the activation's mu.
-func (b *batch) revoke() []*work {
-	i := b.next.Swap(revoked)
-	return append([]*work(nil), b.items[min(i, int64(len(b.items))):]...)
-}
-
-// A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
-// long the first reply waits for the last turn.
-const (
-	maxGroupTurns = 256
-	maxGroupBytes = 1 << 20
-	maxGroupTime  = 5 * time.Millisecond
-	// quickTurn is how long a turn may usually take to share a commit with the turns before it.
-	quickTurn = 500 * time.Microsecond
-)
-
-// quick reports whether w is known to take little time, so that the turns before it can wait for it.
-func (a *activation) quick(w *work) bool {
-	switch w.kind {
-	case workQueue:
-		return a.quickQueues()
-	case workSettle, workQueueDue, workPin, workPurge, workRecover:
-		return true
-	case workConnection:
-		return w.tend.quick(a.typ)
-	case workTask:
-		return !w.entry.instance
-	case workCall:
-		if w.builtin != nil {
-			return w.builtin.run == nil || w.builtin.pace != nil && fast(w.builtin.pace)
-		}
-		if w.method < 0 {
-			return false
-		}
-		p := a.typ.pace[w.method].Load()
-		return p > 0 && p < int64(quickTurn)
-	case workDeliver:
-		m, ok := a.typ.methods[w.deliver.messages[0].record.Method]
-		if !ok {
-			return true
-		}
-		p := a.typ.pace[m].Load()
-		return p > 0 && p*int64(len(w.deliver.messages)) < int64(quickTurn)
-	}
-	return false
-}
-
-// fast reports whether what has run at this pace may share a commit.
-func fast(pace *atomic.Int64) bool {
-	p := pace.Load()
-	return p > 0 && p < int64(quickTurn)
 }
 
 // resume lets a goroutine run an activation that was abandoned, if something waits, and lets it leave otherwise.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,8 +27,23 @@ type diary struct {
 
 // diaryHooks are what the handlers of a test do.
 type diaryHooks struct {
-	do       func(d *diary, t host.Turn, what string) error
+	do func(d *diary, t host.Turn, what string) error
+
+	mu       sync.Mutex
 	schedule func(d *diary, t host.Turn, tick *host.Tick, payload []byte) error
+}
+
+// onSchedule sets what the handler of schedules does, also while it may be running.
+func (h *diaryHooks) onSchedule(f func(d *diary, t host.Turn, tick *host.Tick, payload []byte) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.schedule = f
+}
+
+func (h *diaryHooks) scheduled() func(d *diary, t host.Turn, tick *host.Tick, payload []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.schedule
 }
 
 func (d *diary) note(s string) { d.Notes = append(d.Notes, s) }
@@ -50,7 +66,7 @@ func (d *diary) Act(t host.Turn, _ int, codec host.Codec, input, out []byte) ([]
 }
 
 func (d *diary) Schedule(t host.Turn, _ int, tick *host.Tick, payload []byte) error {
-	return d.hooks.schedule(d, t, tick, payload)
+	return d.hooks.scheduled()(d, t, tick, payload)
 }
 
 func (d *diary) Alarm(host.Turn, int, string, []byte) error { d.note("alarm"); return nil }
@@ -144,10 +160,10 @@ func withDiaries(t *testing.T, f func(t *testing.T, n *diaryNode)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		n := &diaryNode{t: t, disk: engine.NewDisk()}
-		n.hooks.schedule = func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
+		n.hooks.onSchedule(func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
 			d.note(tick.Due.UTC().Format("15:04:05"))
 			return nil
-		}
+		})
 		n.open()
 		f(t, n)
 		n.stop()

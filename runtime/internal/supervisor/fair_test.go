@@ -1,7 +1,12 @@
 package supervisor
 
 import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,4 +43,38 @@ func TestReplyDoesNotWaitForManyTurnsThatAreQuickOneByOne(t *testing.T) {
 			t.Fatalf("they took %d commits", n)
 		}
 	})
+}
+
+// TestFloodedActorDoesNotKeepOthersWaiting counts instead of measuring time: how many turns of a flooded actor overtake a
+// call to another, on one processor.
+func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	g := newStage(t, nil)
+	var stop atomic.Bool
+	var turns atomic.Int64
+	var wg sync.WaitGroup
+	flood := remember(deed(func(p *puppet, _ host.Turn) error { turns.Add(1); return nil }))
+	for range 64 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if _, err := g.Call(context.Background(), &host.Request{Address: pAddr("hot"), Method: "do", Input: flood}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var overtaken []int64
+	for i := range 300 {
+		before := turns.Load()
+		g.must(fmt.Sprint("calm", i%100), add(1))
+		overtaken = append(overtaken, turns.Load()-before)
+	}
+	stop.Store(true)
+	wg.Wait()
+	slices.Sort(overtaken)
+	t.Logf("turns that overtake a call: median %d, 90 of 100 %d, most %d", overtaken[150], overtaken[270], overtaken[299])
+	if n := overtaken[270]; n > 10*64 {
+		t.Errorf("%d turns of the flooded actor, which has 64 callers, overtake a call in ten", n)
+	}
 }

@@ -26,11 +26,11 @@ func TestScheduleRunsAtItsTicksAlsoInASleepingActorAndAfterARestart(t *testing.T
 	withDiaries(t, func(t *testing.T, n *diaryNode) {
 		n.must(host.ScheduleSet, host.Schedule{Name: "s", Cron: "0 3 * * *", Zone: "Europe/Zurich", Payload: host.Raw(`{"n":[1,2]}`)}, nil)
 		var payload []byte
-		n.hooks.schedule = func(d *diary, ht host.Turn, tick *host.Tick, p []byte) error {
+		n.hooks.onSchedule(func(d *diary, ht host.Turn, tick *host.Tick, p []byte) error {
 			d.note(fmt.Sprint(tick.Due.UTC().Format("02 15:04"), " run ", tick.Run, " at ", ht.Now().Sub(tick.Due)))
 			payload = slices.Clone(p)
 			return nil
-		}
+		})
 		time.Sleep(2 * time.Hour)
 		n.wantNotes("01 02:00 run 1 at 0s")
 		n.stop()
@@ -58,10 +58,10 @@ func TestTicksMissedWhileTheNodeWasDown(t *testing.T) {
 	} {
 		t.Run(string(missed), func(t *testing.T) {
 			withDiaries(t, func(t *testing.T, n *diaryNode) {
-				n.hooks.schedule = func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
+				n.hooks.onSchedule(func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
 					d.note(fmt.Sprintf("%s+%d", tick.Due.UTC().Format("15:04:05"), tick.Missed))
 					return nil
-				}
+				})
 				s := every(10 * time.Minute)
 				if s.Missed = missed; missed == host.MissedAll {
 					s.CatchUp = 2
@@ -82,13 +82,13 @@ func TestTicksMissedWhileTheNodeWasDown(t *testing.T) {
 func TestTicksDuringARunFollowThePolicyAndNeverOverlap(t *testing.T) {
 	withDiaries(t, func(t *testing.T, n *diaryNode) {
 		var running, most atomic.Int64
-		n.hooks.schedule = func(d *diary, ht host.Turn, tick *host.Tick, _ []byte) error {
+		n.hooks.onSchedule(func(d *diary, ht host.Turn, tick *host.Tick, _ []byte) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			d.note(fmt.Sprintf("%s+%d", tick.Due.UTC().Format("05"), tick.Missed))
 			time.Sleep(25 * time.Second)
 			return nil
-		}
+		})
 		n.must(host.ScheduleSet, every(10*time.Second), nil)
 		time.Sleep(70 * time.Second)
 		n.wantNotes("10+0", "30+1") // and 50 is under way, for 40 and 50
@@ -110,19 +110,19 @@ func TestRecurringRunThatFailsInAnyWayIsRecordedAndWaitsForItsNextTick(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			withDiaries(t, func(t *testing.T, n *diaryNode) {
-				runs := 0
-				n.hooks.schedule = func(d *diary, ht host.Turn, tick *host.Tick, _ []byte) error {
+				var runs atomic.Int64
+				n.hooks.onSchedule(func(d *diary, ht host.Turn, tick *host.Tick, _ []byte) error {
 					d.note(tick.Due.UTC().Format("15:04:05"))
-					if runs++; runs <= 2 {
+					if runs.Add(1) <= 2 {
 						return fail(ht)
 					}
 					return nil
-				}
+				})
 				n.must(host.ScheduleSet, every(10*time.Minute), nil)
 				time.Sleep(25 * time.Minute)
 				s, history := n.get("s"), n.runs("s")
-				if runs != 2 || s.Runs != 2 || s.Attempts != 0 || s.LastResult != "error" || s.LastError == "" || strings.Contains(s.LastError, "password") {
-					t.Fatalf("ran %d times: %+v", runs, s)
+				if runs.Load() != 2 || s.Runs != 2 || s.Attempts != 0 || s.LastResult != "error" || s.LastError == "" || strings.Contains(s.LastError, "password") {
+					t.Fatalf("ran %d times: %+v", runs.Load(), s)
 				}
 				if len(history) != 2 || history[0].Result != "error" || history[0].Error == "" || history[1].Started.IsZero() {
 					t.Fatalf("%+v", history)
@@ -139,18 +139,18 @@ func TestRecurringRunThatFailsInAnyWayIsRecordedAndWaitsForItsNextTick(t *testin
 
 func TestScheduleOfAnActorThatKeepsCrashingIsRecordedAndKept(t *testing.T) {
 	withDiaries(t, func(t *testing.T, n *diaryNode) {
-		runs := 0
-		n.hooks.schedule = func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
-			runs++
+		var runs atomic.Int64
+		n.hooks.onSchedule(func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
+			runs.Add(1)
 			panic("boom")
-		}
+		})
 		n.must(host.ScheduleSet, every(time.Minute), nil)
 		time.Sleep(20*time.Minute + 30*time.Second)
 		s := n.get("s")
-		if runs < 10 || s.Runs != uint64(runs) || len(n.runs("s")) != runs || s.LastResult != "error" {
-			t.Fatalf("ran %d times, recorded %d: %+v", runs, len(n.runs("s")), s)
+		if ran := int(runs.Load()); ran < 10 || s.Runs != uint64(ran) || len(n.runs("s")) != ran || s.LastResult != "error" {
+			t.Fatalf("ran %d times, recorded %d: %+v", ran, len(n.runs("s")), s)
 		}
-		n.hooks.schedule = func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error { d.note("well"); return nil }
+		n.hooks.onSchedule(func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error { d.note("well"); return nil })
 		time.Sleep(10 * time.Minute)
 		if s := n.get("s"); s.LastResult != "ok" {
 			t.Fatalf("%+v", s)
@@ -165,7 +165,7 @@ func TestOneShotIsTriedAgainUntilItSucceedsAndLeavesNothing(t *testing.T) {
 	withDiaries(t, func(t *testing.T, n *diaryNode) {
 		var tries []time.Duration
 		begin := time.Now()
-		n.hooks.schedule = func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
+		n.hooks.onSchedule(func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
 			tries = append(tries, time.Since(begin))
 			if tick.Attempt != len(tries) || tick.Run != 1 {
 				t.Errorf("%+v", tick)
@@ -175,7 +175,7 @@ func TestOneShotIsTriedAgainUntilItSucceedsAndLeavesNothing(t *testing.T) {
 			}
 			d.note("done")
 			return nil
-		}
+		})
 		at := begin.Add(time.Minute)
 		n.must(host.ScheduleSet, host.Schedule{Name: "s", At: &at}, nil)
 		time.Sleep(time.Minute + 2*time.Second)
@@ -195,7 +195,7 @@ func TestOneShotIsTriedAgainUntilItSucceedsAndLeavesNothing(t *testing.T) {
 
 func TestHandlerEditsAndCancelsSchedulesInItsTurn(t *testing.T) {
 	withDiaries(t, func(t *testing.T, n *diaryNode) {
-		n.hooks.schedule = func(d *diary, ht host.Turn, tick *host.Tick, _ []byte) error {
+		n.hooks.onSchedule(func(d *diary, ht host.Turn, tick *host.Tick, _ []byte) error {
 			d.note(fmt.Sprintf("%s %d", tick.Name, tick.Run))
 			all, err := ht.Schedules("")
 			if err != nil {
@@ -219,7 +219,7 @@ func TestHandlerEditsAndCancelsSchedulesInItsTurn(t *testing.T) {
 				return err
 			}
 			return nil
-		}
+		})
 		n.must(host.ScheduleSet, every(time.Hour), nil)
 		time.Sleep(24 * time.Hour)
 		n.wantNotes("s 2", "s 3", "s 4") // at 2:00, 2:01, 2:02
@@ -347,7 +347,7 @@ func TestChangesOfSchedulesArePublishedAsThoseOfAlarms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &changes{}
 		n := &diaryNode{t: t, disk: engine.NewDisk(), sink: sink}
-		n.hooks.schedule = func(*diary, host.Turn, *host.Tick, []byte) error { return nil }
+		n.hooks.onSchedule(func(*diary, host.Turn, *host.Tick, []byte) error { return nil })
 		n.open()
 		n.must(host.ScheduleSet, every(time.Hour), nil)
 		time.Sleep(90 * time.Minute)
@@ -368,13 +368,13 @@ func TestChangesOfSchedulesArePublishedAsThoseOfAlarms(t *testing.T) {
 func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
 	withDiaries(t, func(t *testing.T, n *diaryNode) {
 		fail := func(tick *host.Tick) bool { return tick.Due.Unix()%3 == 0 }
-		n.hooks.schedule = func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
+		n.hooks.onSchedule(func(d *diary, _ host.Turn, tick *host.Tick, _ []byte) error {
 			if fail(tick) {
 				return errors.New("boom")
 			}
 			d.note(tick.Due.UTC().Format("15:04:05"))
 			return nil
-		}
+		})
 		begin := time.Now()
 		n.must(host.ScheduleSet, host.Schedule{Name: "s", Every: 1000, Missed: host.MissedAll, CatchUp: 1000, KeepRuns: 1000}, nil)
 		var clones []*engine.Disk
@@ -402,7 +402,8 @@ func TestTickIsNeitherLostNorRecordedTwiceWhateverTheCrash(t *testing.T) {
 			t.Fatal("too few")
 		}
 		for i, disk := range clones {
-			m := &diaryNode{t: t, disk: disk, hooks: n.hooks}
+			m := &diaryNode{t: t, disk: disk}
+			m.hooks.onSchedule(n.hooks.scheduled())
 			m.open()
 			time.Sleep(3 * time.Second)
 			synctest.Wait()

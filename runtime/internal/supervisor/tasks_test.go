@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 )
 
 // goes is a deed that starts a task.
@@ -179,59 +178,6 @@ func TestTasksSaveWhatTheyHaveWhenTheNodeShutsDown(t *testing.T) {
 		if n := g.n("a"); n != 42 {
 			t.Fatalf("%d was saved", n)
 		}
-	})
-}
-
-func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		g := newStage(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		stop, late := make(chan struct{}), make(chan error, 1)
-		g.must("a", goes("stubborn", func(task host.Task) error {
-			<-stop
-			late <- task.Turn(task, adds(1))
-			return nil
-		}))
-		begin := time.Now()
-		err := g.Close(context.Background())
-		if took := time.Since(begin); took < DefaultTaskGrace || took > DefaultTaskGrace+time.Second {
-			t.Errorf("the shutdown took %s", took)
-		}
-		if err == nil || !strings.Contains(err.Error(), "1 tasks did not return") {
-			t.Errorf("Close returned %v", err)
-		}
-		if !strings.Contains(log.String(), "task=stubborn") || !strings.Contains(log.String(), "tasks_test.go") {
-			t.Errorf("the log does not name the task and where it hangs: %s", log.String())
-		}
-		close(stop)
-		wantCode(t, <-late, host.Unavailable)
-		synctest.Wait()
-		if n := g.lost.Load(); n != 0 {
-			t.Errorf("%d tasks count as left behind", n)
-		}
-		g.store.Close()
-		g.Supervisor = nil
-	})
-}
-
-func TestCloseWithADeadlineDoesNotWaitForTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newStage(t, nil)
-		stop := make(chan struct{})
-		g.must("a", goes("stubborn", func(task host.Task) error { <-stop; return nil }))
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		begin := time.Now()
-		if err := g.Close(ctx); err == nil {
-			t.Error("nothing is said of the task")
-		}
-		if took := time.Since(begin); took > time.Second+2*lastGrace {
-			t.Errorf("the shutdown took %s", took)
-		}
-		close(stop)
-		synctest.Wait()
-		g.store.Close()
-		g.Supervisor = nil
 	})
 }
 
@@ -482,78 +428,4 @@ func TestTaskGivesUpATurnThatHasNotBegun(t *testing.T) {
 			t.Fatal("the turn ran although nobody waited for it")
 		}
 	})
-}
-
-func TestMemoryPressureStopsTasksAfterEverythingElse(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxAwake = 10 }, nil, func(t *testing.T, g *stage) {
-		causes := make(chan error, 100)
-		for i := range 8 {
-			g.must(fmt.Sprint("task", i), goes("x", func(task host.Task) error {
-				<-task.Done()
-				causes <- context.Cause(task)
-				return task.Turn(task, adds(1))
-			}))
-		}
-		for i := range 20 {
-			g.must(fmt.Sprint("idle", i), add(1))
-		}
-		time.Sleep(time.Second)
-		if n := len(causes); n != 0 {
-			t.Fatalf("%d tasks were stopped though other actors could sleep", n)
-		}
-		for i := range 8 {
-			g.must(fmt.Sprint("more", i), goes("x", untilTold))
-		}
-		time.Sleep(10 * time.Second)
-		if n := g.memory.awake.Load(); n > 10 {
-			t.Errorf("%d actors are awake", n)
-		}
-		if len(causes) == 0 {
-			t.Error("no task was stopped")
-		} else if e := wantCode(t, <-causes, host.Unavailable); !strings.Contains(e.Message, "memory") {
-			t.Error(e)
-		}
-	})
-}
-
-func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
-	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	s, err := New(Options{Store: store, Behaviors: []*host.Behavior{(&puppetType{name: "p"}).behavior()}, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	g := &stage{Supervisor: s, t: t}
-	g.must("warm", add(1))
-	before := runtime.NumGoroutine()
-	for i := range 50 {
-		key := fmt.Sprint(i)
-		for range 4 {
-			g.must(key, goes("x", untilTold))
-		}
-		switch i % 3 {
-		case 0:
-			if err := g.Destroy(context.Background(), pAddr(key)); err != nil {
-				t.Fatal(err)
-			}
-		case 1:
-			g.do(key, func(*puppet, host.Turn) error { panic("told to") })
-		case 2:
-			g.mustVerb(key, host.ActorSleep, nil, nil)
-		}
-	}
-	spare := int(s.workers.spares) + 4 // workers that wait for the next actor, and what is about to return
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before+spare && time.Now().Before(end); {
-		runtime.Gosched()
-	}
-	if n := runtime.NumGoroutine(); n > before+spare {
-		t.Errorf("%d goroutines, %d before", n, before)
-	}
-	if err := s.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
 }

@@ -220,7 +220,8 @@ func (q *inquiry) syncing() *host.Explanation {
 	if n == 0 {
 		return nil
 	}
-	return &host.Explanation{Why: host.WhyDisk, Text: fmt.Sprintf("%s of it are not on the disk yet; their replies wait for that.", count(int(n), "commit", "commits")),
+	return &host.Explanation{Why: host.WhyDisk,
+		Text:    fmt.Sprintf("%s of it are not on the disk yet; their replies wait for that.", count(int(n), "commit", "commits")),
 		Details: map[string]string{"commits": strconv.FormatInt(n, 10)}}
 }
 
@@ -255,7 +256,8 @@ func (q *inquiry) waiting() *host.Explanation {
 		}
 		return nil
 	}
-	return &host.Explanation{Why: host.WhyMailbox, Text: fmt.Sprintf("%s in its mailbox; it is about to run.", count(q.status.Mailbox, "call waits", "calls wait")),
+	return &host.Explanation{Why: host.WhyMailbox,
+		Text:    fmt.Sprintf("%s in its mailbox; it is about to run.", count(q.status.Mailbox, "call waits", "calls wait")),
 		Details: map[string]string{"calls": strconv.Itoa(q.status.Mailbox)}}
 }
 

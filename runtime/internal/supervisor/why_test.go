@@ -298,7 +298,7 @@ func TestEveryAnswerIsAskedForAndDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../../docs/operate/stuck.md")
+	page, err := os.ReadFile("../../../docs/operate/stuck-actors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestEveryAnswerIsAskedForAndDocumented(t *testing.T) {
 		}
 		row := strings.Index(string(page[at:]), "\n| `"+a[2]+"` |")
 		if row < 0 {
-			t.Errorf("docs/operate/stuck.md does not list %q, or not in the order in which it is looked for", a[2])
+			t.Errorf("docs/operate/stuck-actors.md does not list %q, or not in the order in which it is looked for", a[2])
 			continue
 		}
 		at += row + 1

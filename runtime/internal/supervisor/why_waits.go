@@ -151,6 +151,7 @@ func (q *inquiry) connected() *host.Explanation {
 	if n == 0 {
 		return nil
 	}
-	return &host.Explanation{Why: host.WhyConnections, Text: fmt.Sprintf("%s connected; it waits for what they do.", count(n, "client is", "clients are")),
+	return &host.Explanation{Why: host.WhyConnections,
+		Text:    fmt.Sprintf("%s connected; it waits for what they do.", count(n, "client is", "clients are")),
 		Details: map[string]string{"connections": strconv.Itoa(n)}}
 }

@@ -1,5 +1,5 @@
-// Package cell is the actor type of a node that hosts no Go code of its own: a key-value store with JSON keys and values,
-// and queues, streams and schedules of any name.
+// Package cell is the actor type of a node that hosts no Go code of its own: a document as its state, a key-value store with
+// JSON keys and values, and queues, streams and schedules of any name.
 //
 // A cell is an actor like any other, reached as cell/KEY over HTTP, WebSocket and NATS and with the command cairn, or from
 // Go through the contract of this package. The actions Put, Delete, DeleteRange and Atomic write, each in one commit; the
@@ -34,6 +34,8 @@ var (
 	Delete      = actor.NewAction[KeyInput, DeleteResult](Type, "delete")
 	DeleteRange = actor.NewAction[PrefixInput, DeleteRangeResult](Type, "delete_range")
 	Atomic      = actor.NewAction[AtomicInput, AtomicResult](Type, "atomic")
+	SetState    = actor.NewAction[StateInput, SetStateResult](Type, "set_state")
+	State       = actor.NewQuery[actor.None, StateResult](Type, "state")
 	Get         = actor.NewQuery[KeyInput, GetResult](Type, "get")
 	List        = actor.NewQuery[ListInput, ListResult](Type, "list")
 	Count       = actor.NewQuery[PrefixInput, CountResult](Type, "count")
@@ -49,10 +51,14 @@ var (
 // events, so carrying every value would store large ones many times over.
 const MaxEventValue = 8 << 10
 
-// A Cell is the state of a cell, which is empty: what it stores is in its key-value store. Not even the number of entries
-// is kept here, because entries come and go without a turn that could count them: they expire, and messages that are
-// given up leave their bodies.
-type Cell struct{}
+// A Cell is the state of a cell: one document. Everything else is in its key-value store. Not even the number of entries is
+// kept here, because entries come and go without a turn that could count them: they expire, and messages that are given up
+// leave their bodies.
+type Cell struct {
+	State Document `json:"state,omitzero"`
+	// Version is that of the call which set State.
+	Version uint64 `json:"version,omitempty"`
+}
 
 // Definition is the type with its implementation, for a runtime to host.
 func Definition() actor.Definition {
@@ -61,6 +67,8 @@ func Definition() actor.Definition {
 		actor.On(Delete, (*Cell).delete),
 		actor.On(DeleteRange, (*Cell).deleteRange),
 		actor.On(Atomic, (*Cell).atomic),
+		actor.On(SetState, (*Cell).setState),
+		actor.OnQuery(State, Cell.state),
 		actor.OnQuery(Get, Cell.get),
 		actor.OnQuery(List, Cell.list),
 		actor.OnQuery(Count, Cell.count),

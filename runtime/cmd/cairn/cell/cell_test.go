@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime"
@@ -361,4 +362,31 @@ func TestReadingACellThatWasNeverWrittenFindsNothing(t *testing.T) {
 	if out := call(t, n, "size", ``); !strings.HasPrefix(out, `{"entries":0,"bytes":`) {
 		t.Error(out)
 	}
+}
+
+func TestStateIsOneDocumentThatIsReplacedIfItsVersionIsAsExpected(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, ref := t.Context(), cell.Type.Ref(h, "a")
+		zero, other := uint64(0), uint64(99)
+		if got, err := cell.State.Call(ctx, ref, actor.None{}); err != nil || got.State != nil || got.Version != 0 {
+			t.Fatalf("%+v %v", got, err)
+		}
+		set, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: cell.Document(`{"n": 12345678901234567890}`), Version: &zero})
+		if err != nil || !set.OK || set.Version == 0 {
+			t.Fatalf("%+v %v", set, err)
+		}
+		if again, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: cell.Document(`1`), Version: &other}); err != nil || again.OK || again.Version != set.Version {
+			t.Fatalf("%+v %v", again, err)
+		}
+		if _, err := cell.SetState.Call(ctx, ref, cell.StateInput{State: cell.Document(`"` + strings.Repeat("x", cell.MaxState) + `"`)}); actor.CodeOf(err) != actor.TooLarge {
+			t.Fatal(err)
+		}
+		if _, err := cell.SetState.Call(ctx, ref, cell.StateInput{}); actor.CodeOf(err) != actor.InvalidArgument {
+			t.Fatal(err)
+		}
+		h.Crash()
+		if got, err := cell.State.Call(ctx, ref, actor.None{}); err != nil || string(got.State) != `{"n":12345678901234567890}` || got.Version != set.Version {
+			t.Fatalf("%s %v", got.State, err)
+		}
+	}, cell.Definition())
 }

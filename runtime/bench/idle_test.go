@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(asHolder); what != "" {
+		hold(what)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestIdleWebSocketsTakeMemoryOfAnotherProcess(t *testing.T) {
+	b := &bench{dir: t.TempDir()}
+	for _, what := range []string{"node", "bare"} {
+		if v := b.idle(what, 500); v.heap < 1<<10 || v.heap > 1<<20 || v.resident > 1<<20 {
+			t.Errorf("%s: %+v", what, v)
+		}
+	}
+}
+
+func TestEveryItemOfAStreamIsFollowed(t *testing.T) {
+	b := &bench{dir: t.TempDir(), time: 50 * time.Millisecond}
+	for _, size := range []int{1, 10} {
+		if v := b.streamed(size); v <= 0 {
+			t.Errorf("%d at a time: %v items a second", size, v)
+		}
+	}
+}

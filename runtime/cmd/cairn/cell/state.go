@@ -1,0 +1,52 @@
+package cell
+
+import (
+	"github.com/cairn-run/cairn/actor"
+)
+
+// MaxState is the size in bytes of the largest state of a cell. It is read with every call; what is large, or many, goes
+// into the key-value store.
+const MaxState = 128 << 10
+
+// A StateInput replaces the state of a cell.
+type StateInput struct {
+	State Document `json:"state"`
+	// Version, if given, must be that of the state as it is, 0 if it was never set; otherwise nothing is done.
+	Version *uint64 `json:"version,omitempty"`
+}
+
+// JSONExample shows an input.
+func (StateInput) JSONExample() any {
+	return map[string]any{"state": map[string]any{"plan": "pro"}}
+}
+
+// A SetStateResult says whether the state was replaced, and its version now.
+type SetStateResult struct {
+	OK      bool   `json:"ok"`
+	Version uint64 `json:"version"`
+}
+
+// A StateResult is the state of a cell: null with version 0 if it was never set.
+type StateResult struct {
+	State Document `json:"state"`
+	// Version is that of the call which set it.
+	Version uint64 `json:"version"`
+}
+
+func (c *Cell) setState(ctx *actor.Context, in StateInput) (SetStateResult, error) {
+	if n := len(in.State); n > MaxState {
+		return SetStateResult{}, actor.Errorf(actor.TooLarge, "the state has %d bytes; %d are allowed", n, MaxState).With("what", "state")
+	}
+	if in.State == nil {
+		return SetStateResult{}, actor.Errorf(actor.InvalidArgument, "the state is missing; a JSON document is expected (null is one)")
+	}
+	if in.Version != nil && *in.Version != c.Version {
+		return SetStateResult{Version: c.Version}, nil
+	}
+	c.State, c.Version = in.State, ctx.Version()
+	return SetStateResult{OK: true, Version: c.Version}, nil
+}
+
+func (c Cell) state(*actor.ReadContext, actor.None) (StateResult, error) {
+	return StateResult(c), nil
+}

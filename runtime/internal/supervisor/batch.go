@@ -1,0 +1,87 @@
+package supervisor
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A batch is work that was taken from the mailbox. Each item is given out once: to the goroutine that runs the actor, or,
+// with everything after it, to one that takes the actor away.
+type batch struct {
+	items []*work
+	next  atomic.Int64 // the index of the next item to give out
+}
+
+// revoked is the next of a batch that gives out nothing any more.
+const revoked = 1 << 40
+
+func (b *batch) take() (*work, bool) {
+	i := b.next.Load()
+	if i >= int64(len(b.items)) || !b.next.CompareAndSwap(i, i+1) {
+		return nil, false
+	}
+	return b.items[i], true
+}
+
+// revoke returns what was not given out.
+//
+// REQUIRES: the activation's mu.
+func (b *batch) revoke() []*work {
+	i := b.next.Swap(revoked)
+	return append([]*work(nil), b.items[min(i, int64(len(b.items))):]...)
+}
+
+// An actor that has done so much work without a respite, in milliseconds, lets every goroutine run that is ready before it
+// goes on. Otherwise a busy actor and its callers hand one processor to each other for as long as the scheduler lets them,
+// 10 milliseconds at a time, while the other callers and all other actors wait. Callers that come together share commits.
+const (
+	maxStreak = 16
+	respite   = 5
+)
+
+// A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
+// long the first reply waits for the last turn.
+const (
+	maxGroupTurns = 256
+	maxGroupBytes = 1 << 20
+	maxGroupTime  = 5 * time.Millisecond
+	// quickTurn is how long a turn may usually take to share a commit with the turns before it.
+	quickTurn = 500 * time.Microsecond
+)
+
+// quick reports whether w is known to take little time, so that the turns before it can wait for it.
+func (a *activation) quick(w *work) bool {
+	switch w.kind {
+	case workQueue:
+		return a.quickQueues()
+	case workSettle, workQueueDue, workPin, workPurge, workRecover:
+		return true
+	case workConnection:
+		return w.tend.quick(a.typ)
+	case workTask:
+		return !w.entry.instance
+	case workCall:
+		if w.builtin != nil {
+			return w.builtin.run == nil || w.builtin.pace != nil && fast(w.builtin.pace)
+		}
+		if w.method < 0 {
+			return false
+		}
+		p := a.typ.pace[w.method].Load()
+		return p > 0 && p < int64(quickTurn)
+	case workDeliver:
+		m, ok := a.typ.methods[w.deliver.messages[0].record.Method]
+		if !ok {
+			return true
+		}
+		p := a.typ.pace[m].Load()
+		return p > 0 && p*int64(len(w.deliver.messages)) < int64(quickTurn)
+	}
+	return false
+}
+
+// fast reports whether what has run at this pace may share a commit.
+func fast(pace *atomic.Int64) bool {
+	p := pace.Load()
+	return p > 0 && p < int64(quickTurn)
+}
