@@ -213,7 +213,8 @@ func (s *Set) eachDead(l *line, ids []uint64, all bool, visit func(*message) err
 	}
 	prefix := keyspace.AppendDeadLetterName(nil, l.name)
 	q := engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: 1_000, MaxBytes: maxReceiveBytes}
-	for bytes := 0; n < maxOperate && bytes < maxOperateBytes; {
+	most := s.share(maxOperateBytes)
+	for bytes := 0; n < maxOperate && bytes < most; {
 		page, err := s.rows.List(q)
 		if err != nil {
 			return n, s.fail(err)
@@ -231,7 +232,9 @@ func (s *Set) eachDead(l *line, ids []uint64, all bool, visit func(*message) err
 				return n, err
 			}
 			n++
-			bytes += len(e.Value)
+			if bytes += len(e.Value); bytes >= most {
+				return n, nil
+			}
 		}
 		if q.After = page.Next; q.After == nil {
 			break

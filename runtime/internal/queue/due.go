@@ -38,7 +38,7 @@ func (s *Set) Due(queue string, row int64) error {
 
 // catchUp does what is due, at most maxDue of it.
 func (s *Set) catchUp(l *line) error {
-	left, bytes := maxDue, maxReceiveBytes
+	left, bytes := maxDue, s.share(maxReceiveBytes)
 	for ix := delayedIndex; ix < indexes; ix++ {
 		for left > 0 && bytes > 0 {
 			f := &l.fronts[ix]

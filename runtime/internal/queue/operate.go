@@ -88,8 +88,8 @@ func (s *Set) Purge(queue string) (int64, error) {
 	if meta.count == waiting {
 		return waiting, s.purgeAll(l, meta)
 	}
-	n := int64(0)
-	for bytes := 0; n < maxOperate && bytes < maxOperateBytes; {
+	n, most := int64(0), s.share(maxOperateBytes)
+	for bytes := 0; n < maxOperate && bytes < most; {
 		places, err := walk(s.rows, l.name, readyIndex, &l.fronts[readyIndex], 1_000, last)
 		if err == nil && len(places) == 0 {
 			places, err = walk(s.rows, l.name, delayedIndex, &l.fronts[delayedIndex], 1_000, last)
@@ -106,7 +106,7 @@ func (s *Set) Purge(queue string) (int64, error) {
 			}
 			n++
 			bytes += len(m.body)
-			return bytes < maxOperateBytes, s.drop(l, m)
+			return bytes < most, s.drop(l, m)
 		})
 		if err != nil {
 			return n, s.fail(err)

@@ -232,3 +232,43 @@ func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
 		w.verify()
 	}
 }
+
+// Messages come due together, or are sent again together, that are more than one turn may write: then it takes several.
+func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	const room = 64 << 10
+	if err := w.space.SetLimits(&engine.Limits{MaxWriteSet: room}); err != nil {
+		t.Fatal(err)
+	}
+	limited := func(f func(s *Set) error) {
+		t.Helper()
+		w.must(func(s *Set) error { s.Room = room; return f(s) })
+		w.verify()
+	}
+	for range 20 {
+		w.send("jobs", host.Enqueue{Body: make([]byte, 8<<10), Delay: time.Second})
+	}
+	w.now = w.now.Add(time.Minute)
+	for range 20 {
+		limited(func(s *Set) error { return s.Due("jobs", 0) })
+	}
+	if st := w.stats("jobs"); st.Pending != 20 {
+		t.Fatalf("%+v", st)
+	}
+	for range 20 {
+		limited(func(s *Set) error { _, err := s.Receive("jobs", 100, time.Second); return err })
+	}
+	w.now = w.now.Add(time.Minute)
+	for range 20 {
+		limited(func(s *Set) error { return s.Due("jobs", 0) })
+	}
+	if st := w.stats("jobs"); st.Dead != 20 {
+		t.Fatalf("%+v", st)
+	}
+	for range 20 {
+		limited(func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err })
+	}
+	if st := w.stats("jobs"); st.Pending != 20 {
+		t.Fatalf("%+v", st)
+	}
+}

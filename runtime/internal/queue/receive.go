@@ -186,7 +186,7 @@ func (s *Set) Receive(queue string, limit int, lock time.Duration) ([]host.Recei
 		return nil, s.fail(err)
 	}
 	received := make([]host.Received, 0, len(places))
-	size := 0
+	size, most := 0, s.share(maxReceiveBytes)
 	err = s.each(places, func(m *message) (bool, error) {
 		if m.state != pending || string(m.queue) != l.name {
 			return false, corrupt("queue %q: message %d should be ready", l.name, m.id)
@@ -194,7 +194,7 @@ func (s *Set) Receive(queue string, limit int, lock time.Duration) ([]host.Recei
 		if m.expired(s.now) {
 			return true, s.expire(l, m)
 		}
-		if size += len(m.body); size > maxReceiveBytes && len(received) > 0 {
+		if size += len(m.body); size > most && len(received) > 0 {
 			return false, nil
 		}
 		received = append(received, host.Received{})

@@ -26,6 +26,8 @@ type Set struct {
 	Dead int
 	// Changed: Flush has written something.
 	Changed bool
+	// Room is how many bytes the turn may write; 0 for plenty. What moves messages by itself stops well before that.
+	Room int
 
 	rows   engine.Writer
 	config func(queue string) (host.Queue, bool)
@@ -348,6 +350,14 @@ func (s *Set) removeEntry(l *line, ix index, p place) error {
 func (s *Set) entryKey(l *line, ix index, p place) {
 	s.key = appendIndex(s.key[:0], ix, l.name)
 	s.key = appendPlace(s.key, nil, p)
+}
+
+// share is how many bytes of messages an operation moves: most, or less if a turn must not write that much.
+func (s *Set) share(most int) int {
+	if s.Room <= 0 {
+		return most
+	}
+	return min(most, s.Room/4)
 }
 
 // expires notes that a row was put that expires.

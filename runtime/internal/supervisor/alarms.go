@@ -154,6 +154,10 @@ func backoff(n int, first, limit time.Duration) time.Duration {
 
 // purge removes keys that have expired.
 func (c *core) purge(w *work) {
+	if row := w.purge; row.ID != c.id {
+		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
+		return
+	}
 	if w.purge.Name != "" {
 		c.purgeStream(w)
 		return
@@ -388,7 +392,7 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	case keyspace.WakeQueue:
 		w.kind, w.alarm = workQueueDue, &alarmFiring{row: row}
 	case keyspace.WakeSchedule:
-		k.schedule(w, &row)
+		k.schedule(w, &row, addr)
 	default:
 		w.kind, w.alarm = workAlarm, &alarmFiring{row: row}
 	}

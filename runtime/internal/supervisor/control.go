@@ -248,6 +248,11 @@ func (s *Supervisor) retryActor(ctx context.Context, on target, _ *none) (host.C
 	if !had {
 		return host.CountOutput{}, nil
 	}
+	if ok {
+		if err := s.retryQueues(on.typ, on.addr, id); err != nil {
+			return host.CountOutput{}, s.storeError(err)
+		}
+	}
 	s.logger.Info("an operator lets a failed actor be tried again", "actor_type", on.addr.Type, "actor_key", on.addr.Key, "at", time.Now().UTC())
 	return host.CountOutput{Count: 1}, nil
 }

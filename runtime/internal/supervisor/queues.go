@@ -45,10 +45,12 @@ func (t *turn) queueSet() *queue.Set {
 }
 
 func (t *actorType) newQueueSet(rows engine.Writer, now time.Time) *queue.Set {
-	return queue.New(rows, now, func(name string) (host.Queue, bool) {
+	s := queue.New(rows, now, func(name string) (host.Queue, bool) {
 		_, q, err := t.queueOf(name)
 		return q, err == nil
 	})
+	s.Room = t.storage.MaxWriteSet
+	return s
 }
 
 // sealQueues writes what the turn did to queues and lets those know whom it concerns, once it is durable.
@@ -273,6 +275,17 @@ func (s *Supervisor) pumpAgain(t *actorType, addr host.Address, failed *failedMe
 			return
 		}
 	}
+}
+
+// retryQueues has an actor handle its messages at once, if it has any: what they wait for is over.
+func (s *Supervisor) retryQueues(t *actorType, addr host.Address, id keyspace.ActorID) error {
+	snap := s.store.Snapshot(id)
+	defer snap.Close()
+	all, err := queue.AllStats(snap)
+	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && t.handled(st.Queue) }) {
+		s.pumpAgain(t, addr, nil)
+	}
+	return err
 }
 
 // retryIn returns how long to wait before trying again: until the error's retry_at, or else d.

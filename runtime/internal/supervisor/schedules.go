@@ -205,15 +205,19 @@ func (c *core) scheduleFailed(w *work, f *schedule.Firing, r *failedRun) error {
 	return err
 }
 
-// schedule makes w the firing of a schedule's row.
-func (k *alarmClock) schedule(w *work, row *engine.Wake) {
+// schedule makes w the firing of a schedule's row, which waits if its actor was paused on the way.
+func (k *alarmClock) schedule(w *work, row *engine.Wake, addr host.Address) {
 	id := string(row.Row)
 	k.mu.Lock()
 	f := &scheduleFiring{row: *row, failed: k.failedRuns[id]}
 	k.mu.Unlock()
 	w.kind, w.schedule = workSchedule, f
 	w.finish = func(w *work) {
-		k.scheduleFinished(id, f, w.err)
+		if w.paused {
+			k.putOff(id, addr)
+		} else {
+			k.scheduleFinished(id, f, w.err)
+		}
 		k.again()
 	}
 }

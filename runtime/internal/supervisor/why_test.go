@@ -257,7 +257,7 @@ func TestWhyOfMessagesInQueues(t *testing.T) {
 		set(host.QueueStats{Queue: "dynamic", Pending: 3})
 		explained(t, g.whyOf("a"), host.WhyQueue, "3 messages wait in its queue dynamic", "skip", "queue", "dynamic")
 		set(host.QueueStats{Queue: "mail", Pending: 2, Processing: 1, Oldest: &old})
-		explained(t, g.whyOf("a"), host.WhyWorkers, "2 messages are in its queue mail that no worker", "skip", "queue", "mail")
+		explained(t, g.whyOf("a"), host.WhyWorkers, "2 messages wait for workers in its queue mail", "", "queue", "mail")
 		set(host.QueueStats{Queue: "mail", Processing: 1, NextDue: &soon})
 		x = g.whyOf("a")
 		explained(t, x, host.WhyLocked, "hold 1 message of its queue mail", "", "queue", "mail", "processing", "1")

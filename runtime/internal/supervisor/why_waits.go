@@ -117,8 +117,8 @@ func (q *inquiry) forWorkers() *host.Explanation {
 	if st == nil {
 		return nil
 	}
-	return &host.Explanation{Why: host.WhyWorkers, Since: st.Oldest, Remedy: "skip",
-		Text:    fmt.Sprintf("%s in its queue %s that no worker has received.", count(int(st.Pending), "message is", "messages are"), st.Queue),
+	return &host.Explanation{Why: host.WhyWorkers, Since: st.Oldest, // what helps is no verb: start workers
+		Text:    fmt.Sprintf("%s for workers in its queue %s: start workers that receive from it.", count(int(st.Pending), "message waits", "messages wait"), st.Queue),
 		Details: map[string]string{"queue": st.Queue, "pending": strconv.FormatInt(st.Pending, 10)}}
 }
 
@@ -127,9 +127,13 @@ func (q *inquiry) locked() *host.Explanation {
 	if st == nil {
 		return nil
 	}
-	return &host.Explanation{Why: host.WhyLocked, Until: st.NextDue,
+	x := &host.Explanation{Why: host.WhyLocked,
 		Text:    fmt.Sprintf("Workers hold %s of its queue %s.", count(int(st.Processing), "message", "messages"), st.Queue),
 		Details: map[string]string{"queue": st.Queue, "processing": strconv.FormatInt(st.Processing, 10)}}
+	if st.Delayed == 0 { // else the next time may be that of a delayed message
+		x.Until = st.NextDue
+	}
+	return x
 }
 
 func (q *inquiry) appointed() *host.Explanation {
