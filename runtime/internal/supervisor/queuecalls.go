@@ -58,9 +58,9 @@ func queueBuiltins() []*builtin {
 			func(codec host.Codec, out []byte) bool {
 				return len(decoded[host.QueueReceiveOutput](codec, out).Messages) == 0
 			}),
-		act(host.QueueAck, queueAck),
-		act(host.QueueNack, queueNack),
-		act(host.QueueExtend, queueExtend),
+		existing(act(host.QueueAck, queueAck)),
+		existing(act(host.QueueNack, queueNack)),
+		existing(act(host.QueueExtend, queueExtend)),
 		held,
 		waiting(ask(host.QueueResult, queueResult),
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
