@@ -3,7 +3,9 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -421,4 +423,59 @@ func TestOutboxReaderMissesNothing(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// TestOutboxRowsAreAcknowledgedInAnyOrder compares acknowledgements of rows in
+// and out of order, near to one another and far apart, there and gone, with a map.
+func TestOutboxRowsAreAcknowledgedInAnyOrder(t *testing.T) {
+	s := openTest(t, Options{})
+	sp := openSpace(t, s, 1)
+	rng := rand.New(rand.NewPCG(1, 2))
+	const records = 600
+	left, bytes := map[uint64]int{}, 0
+	for i := range records {
+		record := make([]byte, rng.IntN(50))
+		sp.Writes().Outbox(record, nil)
+		left[uint64(i+1)] = len(record)
+		bytes += len(record)
+		if i%50 == 49 {
+			commit(t, sp)
+		}
+	}
+	for len(left) > 0 {
+		seqs := make([]uint64, 1+rng.IntN(40))
+		from, near := rng.Uint64N(records), 1+rng.Uint64N(4*outboxStride)
+		for i := range seqs {
+			seqs[i] = from + rng.Uint64N(near) // also 0 and rows beyond the last
+			if rng.IntN(8) == 0 {
+				seqs[i] = rng.Uint64N(records + 2)
+			}
+		}
+		if rng.IntN(2) == 0 {
+			slices.Sort(seqs)
+		}
+		given := slices.Clone(seqs)
+		if err := s.AckOutbox(seqs); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(seqs, given) {
+			t.Fatalf("AckOutbox changed its argument: %v, was %v", seqs, given)
+		}
+		for _, seq := range seqs {
+			bytes -= left[seq]
+			delete(left, seq)
+		}
+		if rows, n := s.OutboxSize(); rows != int64(len(left)) || n != int64(bytes) {
+			t.Fatalf("%d rows of %d bytes, want %d of %d", rows, n, len(left), bytes)
+		}
+		rows, err := s.Outbox(0, records)
+		if err != nil || len(rows) != len(left) {
+			t.Fatalf("%d rows, want %d: %v", len(rows), len(left), err)
+		}
+		for _, row := range rows {
+			if size, ok := left[row.Seq]; !ok || size != len(row.Record) {
+				t.Fatalf("row %d of %d bytes, want %d, %v", row.Seq, len(row.Record), size, ok)
+			}
+		}
+	}
 }

@@ -53,9 +53,9 @@ type envelope struct {
 	set     *engine.ChangeSet
 	rowless bool
 	id      []byte // <actor id>/<version>/
-	source  []byte
-	buf     []byte
+	source  string
 	time    string
+	buf     []byte
 }
 
 // begin turns to a change set. rowless says that it has no commit of its own.
@@ -72,13 +72,15 @@ func (e *envelope) begin(set *engine.ChangeSet, rowless bool) {
 	if namespace == "" {
 		namespace = e.namespace
 	}
-	e.source = append(e.source[:0], '/')
-	e.source = append(appendPathPart(e.source, namespace), '/')
-	e.source = appendPathPart(e.source, set.Identity.Type)
+	e.buf = append(appendPathPart(append(e.buf[:0], '/'), namespace), '/')
+	e.buf = appendPathPart(e.buf, set.Identity.Type)
 	for _, part := range set.Identity.Key {
-		e.source = appendPathPart(append(e.source, '/'), part)
+		e.buf = appendPathPart(append(e.buf, '/'), part)
 	}
-	e.time = time.UnixMilli(set.TimeMS).UTC().Format(timeFormat)
+	source := len(e.buf)
+	e.buf = time.UnixMilli(set.TimeMS).UTC().AppendFormat(e.buf, timeFormat)
+	written := string(e.buf)
+	e.source, e.time = written[:source], written[source:]
 }
 
 // message returns the message of one change. It is valid until the next call. REQUIRES: begin.
@@ -89,18 +91,10 @@ func (e *envelope) message(index int) *nats.Msg {
 	if namespace == "" {
 		namespace = e.namespace
 	}
+	// All that is written for the message is one string, of which its parts are cut.
 	e.buf = e.subjects.append(e.buf[:0], namespace, family, e.set.Identity.Type, name, e.set.Identity.Key)
-	e.msg.Subject = string(e.buf)
-	e.msg.Reply = ""
-	e.msg.Data = c.Data
-	if len(c.Data) == 0 {
-		e.msg.Data = jsonNull
-	}
-	if e.msg.Header == nil {
-		e.msg.Header = make(nats.Header, len(e.values))
-	}
-	clear(e.msg.Header)
-	e.buf = append(e.buf[:0], e.id...)
+	subject := len(e.buf)
+	e.buf = append(e.buf, e.id...)
 	if e.rowless {
 		e.buf = appendHeaderText(e.buf, name)
 		e.buf = append(e.buf, '-')
@@ -108,21 +102,31 @@ func (e *envelope) message(index int) *nats.Msg {
 	} else {
 		e.buf = strconv.AppendInt(e.buf, int64(index), 10)
 	}
-	id := string(e.buf)
-	e.buf = append(append(e.buf[:0], typePrefix...), family...)
+	id := len(e.buf)
+	e.buf = append(append(e.buf, typePrefix...), family...)
 	e.buf = appendHeaderText(append(e.buf, '.'), e.set.Identity.Type)
 	e.buf = appendHeaderText(append(e.buf, '.'), name)
+	written := string(e.buf)
 
-	e.put(0, headerSpecVersion, "1.0")
-	e.put(1, headerID, id)
-	e.put(2, headerType, string(e.buf))
-	e.put(3, headerSource, string(e.source))
-	e.put(4, headerTime, e.time)
-	e.put(5, headerContentType, "application/json")
-	e.put(6, nats.MsgIdHdr, id)
-	if e.set.Traceparent != "" {
-		e.put(7, HeaderTraceparent, e.set.Traceparent)
+	e.msg.Subject = written[:subject]
+	e.msg.Reply = ""
+	e.msg.Data = c.Data
+	if len(c.Data) == 0 {
+		e.msg.Data = jsonNull
 	}
+	if e.msg.Header == nil {
+		e.msg.Header = make(nats.Header, len(e.values))
+		e.put(0, headerSpecVersion, "1.0")
+		e.put(5, headerContentType, "application/json")
+	}
+	e.put(1, headerID, written[subject:id])
+	e.put(2, headerType, written[id:])
+	e.put(3, headerSource, e.source)
+	e.put(4, headerTime, e.time)
+	e.put(6, nats.MsgIdHdr, written[subject:id])
+	e.put(7, HeaderTraceparent, e.set.Traceparent)
+	e.put(8, HeaderOmitted, "")
+	e.put(9, HeaderSize, "")
 	return &e.msg
 }
 
@@ -133,10 +137,17 @@ func (e *envelope) omit() {
 	e.msg.Data = nil
 }
 
-// put sets a header. Its slice of values is part of an array, so that headers cost no allocation.
+// put sets a header, or takes it away if the value is empty. Its slice of values is part of an array, so that a header that
+// is there needs its value written and nothing else.
 func (e *envelope) put(slot int, name, value string) {
+	was := e.values[slot]
 	e.values[slot] = value
-	e.msg.Header[name] = e.values[slot : slot+1 : slot+1]
+	switch {
+	case value == "" && was != "":
+		delete(e.msg.Header, name)
+	case value != "" && was == "":
+		e.msg.Header[name] = e.values[slot : slot+1 : slot+1]
+	}
 }
 
 var jsonNull = []byte("null")

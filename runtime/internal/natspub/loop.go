@@ -15,7 +15,7 @@ import (
 // Bounds of the loop.
 const (
 	// windowRows and windowBytes bound what the loop holds: taken from the queue and not yet known to have arrived.
-	windowRows  = 1024
+	windowRows  = 2048
 	windowBytes = 8 << 20
 	// pageRows is how many rows are read from the store at once.
 	pageRows = 128
@@ -32,14 +32,14 @@ type item struct {
 	confirmed, next int
 	// sent reports that some message was sent on a connection that is gone.
 	sent bool
-	// busy: the item has a message on the way to a stream.
+	// busy: the item has a message on the way.
 	busy bool
 }
 
 // done reports whether all messages arrived.
 func (it *item) done() bool { return it.confirmed >= len(it.set.Changes) }
 
-// A loop is the goroutine that publishes, and its state, which no other goroutine touches.
+// A loop is the goroutine that publishes, and its state, which no other goroutine touches except as plain says.
 type loop struct {
 	p        *Publisher
 	done     chan struct{}
@@ -49,17 +49,18 @@ type loop struct {
 	bytes    int     // of the window
 	scratch  []record
 	acks     []uint64 // rows to delete
-	reported [3]int   // messages that arrived and are not counted yet, by family
+	reported tally    // messages that arrived and are not counted yet
 
 	backlog     uint64 // the last row of earlier processes that was read
 	backlogLast uint64 // the last of them that there is
 	trimmed     uint64 // rows up to here were examined by trim
 
 	maxSubject int // longest subject that the server takes
-	longest    int // longest subject sent since the last flush
+	longest    int // longest subject sent and not flushed
 	faulty     bool
 	pause      time.Duration // how long to wait at most; 0 for as long as nothing happens
-	streams    *streams      // nil without JetStream
+	plain      *plain        // nil with JetStream
+	streams    *streams      // nil without
 }
 
 func (l *loop) init(p *Publisher, last uint64) {
@@ -67,6 +68,8 @@ func (l *loop) init(p *Publisher, last uint64) {
 	l.env = envelope{subjects: p.subjects, namespace: p.opts.Namespace}
 	if p.opts.JetStream {
 		l.streams = newStreams(l)
+	} else {
+		l.plain = &plain{l: l}
 	}
 }
 
@@ -79,21 +82,25 @@ func (l *loop) run() {
 	closing, ending := p.closing, false
 	for p.ctx.Err() == nil {
 		l.pause = 0
-		l.delete()
 		l.fill()
+		// What can be sent is sent first: the server is at work while rows are deleted and read.
+		more := l.link != nil && l.publish()
+		l.delete()
 		l.trim()
 		l.note()
-		if l.link != nil && l.publish() {
+		if more {
 			continue
 		}
-		l.note()
 		if ending && l.idle() {
-			l.delete()
 			return
 		}
 		var ended <-chan struct{}
+		var answer <-chan error
 		if l.link != nil {
 			ended = l.link.closed
+			if l.plain != nil {
+				answer = l.plain.answer()
+			}
 		}
 		var tried <-chan struct{}
 		if ending && l.link == nil {
@@ -107,6 +114,8 @@ func (l *loop) run() {
 		select {
 		case <-p.poke:
 		case <-due:
+		case err := <-answer:
+			l.plain.answered(err)
 		case <-closing:
 			closing, ending = nil, true
 		case next := <-p.links:
@@ -298,15 +307,25 @@ func (l *loop) count() {
 	}
 }
 
-// arrived counts a message.
-func (l *loop) arrived(c *engine.Change) {
+// A tally counts messages by family: events, changes, life.
+type tally [3]int
+
+// add counts a message.
+func (t *tally) add(c *engine.Change) {
 	switch c.Kind {
 	case engine.ChangeEvent:
-		l.reported[0]++
+		t[0]++
 	case engine.ChangeLife:
-		l.reported[2]++
+		t[2]++
 	default:
-		l.reported[1]++
+		t[1]++
+	}
+}
+
+// join adds what another tally counted.
+func (t *tally) join(other tally) {
+	for i, n := range other {
+		t[i] += n
 	}
 }
 
@@ -320,6 +339,9 @@ func (l *loop) attach(next *link) {
 		}
 	}
 	l.link = next
+	if l.plain != nil {
+		l.plain.attach(next.nc)
+	}
 	l.p.connected.Store(true)
 	l.p.metrics.connects.Inc()
 }
@@ -331,6 +353,9 @@ func (l *loop) detach(cause error) {
 	}
 	l.p.connected.Store(false)
 	l.link.nc.Close()
+	if l.plain != nil {
+		l.plain.detach()
+	}
 	l.link = nil
 	if cause != nil {
 		l.p.log.Warn("nats: connection lost", "error", cause)
@@ -340,6 +365,9 @@ func (l *loop) detach(cause error) {
 	}
 	l.longest = 0
 	for _, it := range l.window {
+		if it.busy && it.seq != 0 {
+			l.trimmed = min(l.trimmed, it.seq-1) // trim passed it over, and may drop it now
+		}
 		it.next, it.busy = it.confirmed, false
 	}
 	if l.streams != nil {
@@ -347,47 +375,14 @@ func (l *loop) detach(cause error) {
 	}
 }
 
-// publish sends what it can. The result is true if something arrived, so that there may be more to do at once.
+// publish sends what it can. The result is true if there may be more to do at once.
 //
 // REQUIRES: there is a connection.
 func (l *loop) publish() bool {
 	if l.streams != nil {
 		return l.streams.publish()
 	}
-	return l.publishPlain()
-}
-
-// publishPlain sends the whole window and flushes: the server answers a flush after it has everything sent before.
-func (l *loop) publishPlain() bool {
-	if len(l.window) == 0 {
-		return false
-	}
-	for _, it := range l.window {
-		if it.sent {
-			l.p.metrics.repeated.Add(float64(len(it.set.Changes)))
-		}
-		it.sent = true
-		for i := range it.set.Changes {
-			dropped, err := l.send(it, i, "", false)
-			if err != nil {
-				l.reported = [3]int{}
-				l.detach(err)
-				return false
-			}
-			if !dropped {
-				l.arrived(&it.set.Changes[i])
-			}
-		}
-	}
-	if !l.flush() {
-		l.reported = [3]int{}
-		return false
-	}
-	for _, it := range l.window {
-		it.confirmed = len(it.set.Changes)
-	}
-	l.sweep()
-	return true
+	return l.plain.publish()
 }
 
 // flush waits until the server has everything; otherwise it gives the connection up.
@@ -395,14 +390,19 @@ func (l *loop) flush() bool {
 	ctx, cancel := context.WithTimeout(l.p.ctx, flushTimeout)
 	defer cancel()
 	if err := l.link.nc.FlushWithContext(ctx); err != nil {
-		if last := l.link.nc.LastError(); last != nil {
-			err = last
-		}
-		l.detach(err)
+		l.lost(err)
 		return false
 	}
 	l.longest = 0
 	return true
+}
+
+// lost gives the connection up because a flush failed. What the server said before, if it did, is the better reason.
+func (l *loop) lost(err error) {
+	if last := l.link.nc.LastError(); last != nil {
+		err = last
+	}
+	l.detach(err)
 }
 
 // send sends one message. A message that is too large for the server is sent without its payload. dropped says that it

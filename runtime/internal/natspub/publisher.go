@@ -31,7 +31,7 @@ import (
 // side.
 //
 // How order survives a full memory: see queue. There is one goroutine that publishes, and it alone reads and deletes
-// rows.
+// rows. Without JetStream it has another one send meanwhile: see plain.
 type Publisher struct {
 	opts     Options
 	outbox   Outbox

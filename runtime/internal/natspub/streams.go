@@ -219,7 +219,7 @@ func (s *streams) advance(ln *lane) error {
 			}
 			if !dropped {
 				s.l.p.metrics.unstored.Inc()
-				s.l.arrived(c)
+				s.l.reported.add(c)
 			}
 			s.passed(ln, it)
 			s.plain = append(s.plain, it)
@@ -365,7 +365,7 @@ func (s *streams) acknowledged(ln *lane, m *nats.Msg) {
 	it := ln.items[0]
 	switch {
 	case ack.Error == nil:
-		s.l.arrived(&it.set.Changes[it.next])
+		s.l.reported.add(&it.set.Changes[it.next])
 	case ack.Error.Code == errTooLarge && !ln.omit:
 		ln.flight, ln.omit, it.busy = false, true, false
 		s.rouse(ln)

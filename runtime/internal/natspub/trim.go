@@ -7,7 +7,7 @@ import (
 )
 
 // trim drops rows that hold only best-effort changes, oldest first, while the outbox is over its limit, until a tenth
-// of the limit is free. Rows on the way to a stream stay.
+// of the limit is free. Rows on the way stay.
 func (l *loop) trim() {
 	p := l.p
 	rows, bytes := p.outbox.OutboxSize()

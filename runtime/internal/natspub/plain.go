@@ -1,0 +1,184 @@
+package natspub
+
+import (
+	"context"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Bounds of plain.
+const (
+	// maxBatches is how many batches may be on the way at once.
+	maxBatches = 3
+	// batchRows and batchBytes are the size of a full batch. With maxBatches of them on the way there is room in the
+	// window for one more, which is read and decoded meanwhile.
+	batchRows  = windowRows / (maxBatches + 1)
+	batchBytes = windowBytes / (maxBatches + 1)
+)
+
+// plain publishes without acknowledgements: it sends the window in batches and asks the server after each whether it has
+// everything. Its claims:
+//
+//  1. A message counts as arrived when the server has answered a flush that was sent after it on the same connection.
+//  2. Batches are sent in the order of the window and confirmed in that order. What is on the way is the beginning of the
+//     window: when the connection is lost, all of it that is not confirmed is sent again, in order, on the next one.
+//     Nothing is sent on a connection after something that could not be.
+//  3. At most maxBatches are on the way, so that the server has work while rows are read and deleted. A batch that is not
+//     full waits until nothing is on the way: for less than that a flush of its own is not worth its price.
+//
+// It belongs to the loop's goroutine. A second one sends, from attach to detach, and has the loop's envelope, its send
+// and what that uses for itself during that time.
+type plain struct {
+	l       *loop
+	batches []*batch // on the way, the oldest first
+	rows    int      // in them: items of the window, from the first
+	bytes   int      // in them
+
+	queue chan *batch   // to the goroutine that sends; has room for all that may be on the way
+	ended chan struct{} // closed when that goroutine has
+}
+
+// A batch is a part of the window that is on the way.
+type batch struct {
+	items   []*item
+	bytes   int
+	answer  chan error // one: nil when the server has the batch
+	arrived tally      // of its messages, once it is confirmed; read after the answer or after detach
+	longest int        // its longest subject, likewise
+}
+
+// attach begins to send on a connection.
+func (s *plain) attach(nc *nats.Conn) {
+	s.queue, s.ended = make(chan *batch, maxBatches), make(chan struct{})
+	queue, ended := s.queue, s.ended
+	s.l.p.wg.Go(func() {
+		defer close(ended)
+		for b := range queue {
+			if err := s.send(b); err != nil {
+				b.answer <- err
+				return
+			}
+			s.flush(nc, b)
+		}
+	})
+}
+
+// detach gives up the batches that are on the way, unless their answers came before. REQUIRES: the connection is closed.
+func (s *plain) detach() {
+	close(s.queue)
+	<-s.ended
+	s.settle() // an error says no more than the loss itself
+	for _, b := range s.batches {
+		s.l.longest = max(s.l.longest, b.longest)
+	}
+	s.batches, s.rows, s.bytes = nil, 0, 0
+}
+
+// answer returns what tells about the oldest batch on the way; nil if there is none.
+func (s *plain) answer() <-chan error {
+	if len(s.batches) == 0 {
+		return nil
+	}
+	return s.batches[0].answer
+}
+
+// publish takes in answers and hands the next batch over. The result is true if it did something. REQUIRES: there is a
+// connection.
+func (s *plain) publish() bool {
+	confirmed, err := s.settle()
+	if err != nil {
+		s.l.lost(err)
+		return false
+	}
+	rows, bytes := len(s.l.window)-s.rows, s.l.bytes-s.bytes
+	full := rows >= batchRows || bytes >= batchBytes
+	if rows == 0 || len(s.batches) == maxBatches || len(s.batches) > 0 && !full {
+		return confirmed
+	}
+	b := &batch{answer: make(chan error, 1)}
+	n := 0
+	for _, it := range s.l.window[s.rows:] {
+		if n == batchRows || b.bytes >= batchBytes {
+			break
+		}
+		n++
+		b.bytes += it.size
+		if it.sent {
+			s.l.p.metrics.repeated.Add(float64(len(it.set.Changes)))
+		}
+		it.sent, it.busy = true, true
+	}
+	b.items = slices.Clone(s.l.window[s.rows : s.rows+n])
+	s.batches = append(s.batches, b)
+	s.rows += n
+	s.bytes += b.bytes
+	s.queue <- b
+	return true
+}
+
+// send sends a batch. It runs on the goroutine that sends.
+func (s *plain) send(b *batch) error {
+	s.l.longest = 0
+	defer func() { b.longest, s.l.longest = s.l.longest, 0 }()
+	for _, it := range b.items {
+		for i := range it.set.Changes {
+			dropped, err := s.l.send(it, i, "", false)
+			if err != nil {
+				return err
+			}
+			if !dropped {
+				b.arrived.add(&it.set.Changes[i])
+			}
+		}
+	}
+	return nil
+}
+
+// flush asks the server whether it has everything that was sent until now, and answers for the batch.
+func (s *plain) flush(nc *nats.Conn, b *batch) {
+	ctx, cancel := context.WithTimeout(s.l.p.ctx, flushTimeout)
+	s.l.p.wg.Go(func() {
+		defer cancel()
+		b.answer <- nc.FlushWithContext(ctx)
+	})
+}
+
+// settle takes in the answers that are there, without waiting, up to the first that is an error.
+func (s *plain) settle() (confirmed bool, err error) {
+	for len(s.batches) > 0 {
+		select {
+		case err = <-s.batches[0].answer:
+		default:
+			return confirmed, nil
+		}
+		if err != nil {
+			return confirmed, err
+		}
+		s.confirm()
+		confirmed = true
+	}
+	return confirmed, nil
+}
+
+// answered takes in the answer about the oldest batch.
+func (s *plain) answered(err error) {
+	if err != nil {
+		s.l.lost(err)
+		return
+	}
+	s.confirm()
+}
+
+// confirm takes the oldest batch out of the window: the server has it.
+func (s *plain) confirm() {
+	b := s.batches[0]
+	s.batches = s.batches[1:]
+	s.rows -= len(b.items)
+	s.bytes -= b.bytes
+	for _, it := range b.items {
+		it.confirmed, it.busy = len(it.set.Changes), false
+	}
+	s.l.reported.join(b.arrived)
+	s.l.sweep()
+}

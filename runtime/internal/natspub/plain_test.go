@@ -1,0 +1,187 @@
+package natspub
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// mute dials a first connection on which the server's answers to flushes are heard up to a number, and further ones when
+// the test lets go.
+type mute struct {
+	url   string
+	heard int
+	conn  *muteConn
+	again chan struct{} // closed when a second connection may be opened
+}
+
+func newMute(t testing.TB, heard int) (*outage, *mute) {
+	srv := newOutage(t)
+	srv.stop()
+	srv.opts.Listen = "127.0.0.1:0"
+	srv.start()
+	return srv, &mute{url: srv.s.ClientURL(), heard: heard, again: make(chan struct{})}
+}
+
+func (m *mute) dial(opts ...nats.Option) (*nats.Conn, error) {
+	if m.conn != nil {
+		<-m.again
+		return URL(m.url)(opts...)
+	}
+	nc, err := URL(m.url, nats.SetCustomDialer(m))(opts...)
+	if err == nil {
+		m.conn.limit(m.heard)
+	}
+	return nc, err
+}
+
+func (m *mute) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	m.conn = &muteConn{Conn: c, closed: make(chan struct{})}
+	return m.conn, nil
+}
+
+type muteConn struct {
+	net.Conn
+	mu      sync.Mutex
+	limited bool
+	left    int // how many answers are still heard
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (c *muteConn) limit(answers int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limited, c.left = true, answers
+}
+
+func (c *muteConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	pong, heard := []byte("PONG\r\n"), n
+	for at := 0; c.limited; {
+		i := bytes.Index(b[at:n], pong)
+		if i < 0 {
+			break
+		}
+		if c.left == 0 {
+			heard = at
+			break
+		}
+		c.left--
+		at += i + len(pong)
+	}
+	c.mu.Unlock()
+	if heard < n {
+		if heard == 0 {
+			<-c.closed
+			return 0, net.ErrClosed
+		}
+		return heard, nil // what was left out answers flushes, which come in order: nothing after it is heard either
+	}
+	return n, err
+}
+
+func (c *muteConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// versionOf returns the version of the message's change.
+func versionOf(t testing.TB, m *nats.Msg) (v int) {
+	t.Helper()
+	parts := strings.Split(m.Header.Get(nats.MsgIdHdr), "/")
+	if _, err := fmt.Sscan(parts[1], &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t *testing.T) {
+	for answers := range 3 {
+		t.Run(fmt.Sprintf("confirmed=%d", answers), func(t *testing.T) {
+			srv, dialer := newMute(t, answers)
+			sub := subscribe(t, srv.client(), "cairn.>")
+			box := newMemory()
+			const versions = 4*batchRows + 10
+			for v := 1; v <= versions; v++ {
+				box.insert(emitted(0, v, true, "moved"))
+			}
+			p := begin(t, Options{Outbox: box, Dial: dialer.dial})
+
+			// Two batches go out after the last one that is confirmed. Nothing that is not confirmed is deleted.
+			sent := 0
+			for sent < (answers+2)*batchRows {
+				sent++
+				if v := versionOf(t, next(t, sub)); v != sent {
+					t.Fatalf("version %d where %d was due", v, sent)
+				}
+			}
+			confirmed := answers * batchRows
+			box.await(t, "confirmed rows are kept", func(rows int) bool { return rows == versions-confirmed })
+			dialer.conn.Close()
+			eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
+			if rows, _ := box.OutboxSize(); rows != int64(versions-confirmed) {
+				t.Fatalf("%d rows, although %d are not confirmed", rows, versions-confirmed)
+			}
+			if got := value(t, p.metrics.published, familyEvent); got != float64(confirmed) {
+				t.Errorf("published %v, confirmed %d", got, confirmed)
+			}
+
+			// What was sent besides comes first; then all that is not confirmed, in order, from the first.
+			close(dialer.again)
+			again := false
+			for want := sent + 1; want <= versions || !again; want++ {
+				v := versionOf(t, next(t, sub))
+				if !again && v == confirmed+1 {
+					again, want = true, v
+				}
+				if v != want {
+					t.Fatalf("version %d where %d was due, again=%v", v, want, again)
+				}
+			}
+			box.awaitEmpty(t)
+			eventually(t, "counted", func() bool { return value(t, p.metrics.published, familyEvent) == versions })
+			if got := value(t, p.metrics.repeated, ""); got < 2*batchRows || got > maxBatches*batchRows {
+				t.Errorf("repeated %v", got)
+			}
+		})
+	}
+}
+
+func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
+	srv, dialer := newMute(t, 0)
+	sub := subscribe(t, srv.client(), "cairn.>")
+	box := newMemory()
+	for v := 1; v <= 50; v++ {
+		box.insert(changed(0, v))
+	}
+	p := begin(t, Options{Outbox: box, Dial: dialer.dial, MaxOutboxRows: 100})
+	for v := 1; v <= 50; v++ {
+		next(t, sub)
+	}
+	for v := 51; v <= 100; v++ {
+		box.commit(p, changed(0, v))
+	}
+	eventually(t, "counted", func() bool { return value(t, p.metrics.dropped, dropOutboxFull) == 11 })
+	dialer.conn.Close()
+	close(dialer.again)
+	for v := 1; v <= 100; v++ {
+		if v == 51 {
+			v = 62 // the oldest that were not on the way are dropped
+		}
+		if got := versionOf(t, next(t, sub)); got != v {
+			t.Fatalf("version %d where %d was due", got, v)
+		}
+	}
+	box.awaitEmpty(t)
+}
