@@ -26,14 +26,14 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 	if err != nil {
 		return host.Reply{}, err
 	}
-	if b := s.builtins[r.Method]; b != nil {
-		return s.callBuiltin(ctx, t, b, r, from)
-	}
 	method := -1
 	kind := host.Creation
 	if r.Method != "" || !r.Create {
 		i, ok := t.methods[r.Method]
 		if !ok {
+			if b := s.builtins[r.Method]; b != nil {
+				return s.callBuiltin(ctx, t, b, r, from)
+			}
 			return host.Reply{}, unknownMethod(t.Type, r.Method)
 		}
 		method, kind = i, t.Methods[i].Kind
