@@ -63,6 +63,14 @@ chaos: go ## kill -9 node, senders, workers and readers of the jobs example at r
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./docs/examples/jobs
 	$(GO) test -count=1 -timeout 120m -v ./docs/examples/jobs -binary '$(CURDIR)/bin/jobs' -kills '$(KILLS)' -letters 5000
 
+.PHONY: browser
+browser: go ## connections from a page in Chromium, which is installed if it is missing
+	@command -v chromium >/dev/null || { \
+		echo 'Installing Chromium.'; \
+		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+		$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends chromium; }
+	$(GO) test -count=1 -tags browser -run Browser -v ./docs/guides
+
 .PHONY: soak
 soak: go cc ## the long forms of the tests against models
 	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/...
