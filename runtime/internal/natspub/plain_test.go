@@ -18,7 +18,11 @@ type mute struct {
 	heard int
 	conn  *muteConn
 	again chan struct{} // closed when a second connection may be opened
+	once  sync.Once
 }
+
+// letGo lets further connections be opened.
+func (m *mute) letGo() { m.once.Do(func() { close(m.again) }) }
 
 func newMute(t testing.TB, heard int) (*outage, *mute) {
 	srv := newOutage(t)
@@ -107,9 +111,10 @@ func versionOf(t testing.TB, m *nats.Msg) (v int) {
 }
 
 func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t *testing.T) {
-	for answers := range 3 {
-		t.Run(fmt.Sprintf("confirmed=%d", answers), func(t *testing.T) {
+	for answers := range 2 {
+		t.Run(fmt.Sprintf("heard=%d", answers), func(t *testing.T) {
 			srv, dialer := newMute(t, answers)
+			defer dialer.letGo() // before the publisher is closed
 			sub := subscribe(t, srv.client(), "cairn.>")
 			box := newMemory()
 			const versions = 4*batchRows + 10
@@ -118,7 +123,8 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 			}
 			p := begin(t, Options{Outbox: box, Dial: dialer.dial})
 
-			// Two batches go out after the last one that is confirmed. Nothing that is not confirmed is deleted.
+			// Flushes of several batches may be under way in any order: the answer that is heard may be to a later one, which
+			// says nothing of the first batch to somebody who counts in order. Without an answer nothing is deleted.
 			sent := 0
 			for sent < (answers+2)*batchRows {
 				sent++
@@ -126,23 +132,21 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 					t.Fatalf("version %d where %d was due", v, sent)
 				}
 			}
-			confirmed := answers * batchRows
-			box.await(t, "confirmed rows are kept", func(rows int) bool { return rows == versions-confirmed })
 			dialer.conn.Close()
 			eventually(t, "the loss is noticed", func() bool { return !p.Connected() })
-			if rows, _ := box.OutboxSize(); rows != int64(versions-confirmed) {
-				t.Fatalf("%d rows, although %d are not confirmed", rows, versions-confirmed)
-			}
-			if got := value(t, p.metrics.published, familyEvent); got != float64(confirmed) {
-				t.Errorf("published %v, confirmed %d", got, confirmed)
+			if rows, _ := box.OutboxSize(); rows < int64(versions-answers*batchRows) {
+				t.Fatalf("%d rows of %d, although %d answers were heard", rows, versions, answers)
 			}
 
 			// What was sent besides comes first; then all that is not confirmed, in order, from the first.
-			close(dialer.again)
+			dialer.letGo()
 			again := false
 			for want := sent + 1; want <= versions || !again; want++ {
 				v := versionOf(t, next(t, sub))
-				if !again && v == confirmed+1 {
+				if !again && v < want {
+					if confirmed := v - 1; confirmed%batchRows != 0 || confirmed > answers*batchRows {
+						t.Fatalf("it goes on after %d of %d, with %d answers", confirmed, versions, answers)
+					}
 					again, want = true, v
 				}
 				if v != want {
@@ -151,7 +155,7 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 			}
 			box.awaitEmpty(t)
 			eventually(t, "counted", func() bool { return value(t, p.metrics.published, familyEvent) == versions })
-			if got := value(t, p.metrics.repeated, ""); got < 2*batchRows || got > maxBatches*batchRows {
+			if got := value(t, p.metrics.repeated, ""); got < batchRows || got > maxBatches*batchRows {
 				t.Errorf("repeated %v", got)
 			}
 		})
@@ -160,6 +164,7 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 
 func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
 	srv, dialer := newMute(t, 0)
+	defer dialer.letGo() // before the publisher is closed
 	sub := subscribe(t, srv.client(), "cairn.>")
 	box := newMemory()
 	for v := 1; v <= 50; v++ {
@@ -174,7 +179,7 @@ func TestRowsOnTheWayAreNotDroppedWhenTheOutboxIsFull(t *testing.T) {
 	}
 	eventually(t, "counted", func() bool { return value(t, p.metrics.dropped, dropOutboxFull) == 11 })
 	dialer.conn.Close()
-	close(dialer.again)
+	dialer.letGo()
 	for v := 1; v <= 100; v++ {
 		if v == 51 {
 			v = 62 // the oldest that were not on the way are dropped
