@@ -32,7 +32,7 @@ build: go ## build bin/cairn and bin/flights
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
 
 .PHONY: test
-test: go cc ## go vet and all tests with the race detector
+test: go cc curl ## go vet and all tests with the race detector
 	$(GO) vet ./...
 	$(GO) test -race ./...
 	@if [ -f runtime/bench/go.mod ]; then \
@@ -76,7 +76,7 @@ soak: go cc ## the long forms of the tests against models
 	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/...
 
 # A fresh machine may lack Go, or the C compiler that the race detector (and nothing else here) needs.
-.PHONY: go cc
+.PHONY: go cc curl
 go:
 	@command -v $(GO) >/dev/null || { \
 		echo 'Go is missing. Install version 1.26 or newer from https://go.dev/dl, or a packaged one from 1.21 on, which fetches it.' >&2; exit 1; }
@@ -88,4 +88,15 @@ cc:
 			$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends gcc libc6-dev; \
 		else \
 			echo 'Install gcc and the C library headers first.' >&2; exit 1; \
+		fi; }
+
+# The commands of the guide to cells are run by a test, in a shell.
+curl:
+	@command -v curl >/dev/null && command -v jq >/dev/null || { \
+		echo 'The examples of the guides need curl and jq: installing them.'; \
+		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+		if command -v apt-get >/dev/null && { [ -z "$$sudo" ] || command -v sudo >/dev/null; }; then \
+			$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends curl jq; \
+		else \
+			echo 'Install curl (7.82 or newer) and jq first.' >&2; exit 1; \
 		fi; }
