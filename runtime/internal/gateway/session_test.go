@@ -421,6 +421,7 @@ func TestWebSocketsAreCounted(t *testing.T) {
 			c.say(`{"id":1,"call":"` + method + `"}`)
 			c.expect(`{"id":1,"version":0}`)
 		}
+		synctest.Wait() // what is sent is counted after it was written
 		text := ask(g, "GET", "/metrics", "").Body.String()
 		for _, want := range []string{
 			"cairn_http_websockets 1\n", "cairn_http_websocket_messages_received_total 4\n", "cairn_http_websocket_messages_sent_total 4\n",
