@@ -130,6 +130,10 @@ type Behavior struct {
 	// SharedState reports that a decoded state may be read by many queries at once, because a query handler receives a
 	// copy that shares no memory which the handler could change. Otherwise each query decodes its own.
 	SharedState bool
+	// Migrations are the schema of the actors' SQLite databases.
+	Migrations []Migration
+	// OpenSQL lets whoever may call the actor use sql.query and sql.exec; otherwise they are for operators.
+	OpenSQL bool
 	// New makes the code's side of an actor that is waking up.
 	New func() Instance
 	// Decode reads a stored state for queries; the result is handed to Query. A nil blob is a state never saved.

@@ -49,6 +49,11 @@ const (
 	ActorRetry  = "actor.retry"  // no input -> CountOutput: 1 if it had failed; a failed actor may be tried again at once
 	ActorWhy    = "actor.why"    // no input -> Explanation; wakes nothing
 	SendSkip    = "send.skip"    // SendSkipInput -> CountOutput: the next message to an actor is moved aside
+
+	SQLQuery   = "sql.query"   // SQLInput -> SQLOutput; a query: reads the last commit
+	SQLExec    = "sql.exec"    // SQLInput -> SQLOutput: one transaction, logged with its reason
+	SQLMigrate = "sql.migrate" // SQLMigrateInput -> SQLMigrateOutput; wakes nothing if it is a dry run
+	SQLStatus  = "sql.status"  // no input -> SQLStatusOutput; a query
 )
 
 // QueueSendInput sends messages, all or none.

@@ -38,6 +38,7 @@ const (
 	cbor       = "github.com/fxamacker/cbor"
 	xxh3       = "github.com/zeebo/xxh3"
 	websocket  = "github.com/coder/websocket"
+	sqlite     = "github.com/ncruces/go-sqlite3"
 )
 
 // policy is the floors of docs/architecture.md, from the ground up.
@@ -45,13 +46,14 @@ var policy = []rule{
 	{pkg: "keyspace/tuple", never: []string{"net", "os", "log"}, why: "a codec: no I/O, standard library only"},
 	{pkg: "keyspace", uses: []string{"keyspace/tuple"}, never: []string{"net", "os", "log"}, why: "byte layouts: no I/O, standard library only"},
 	{pkg: "engine", uses: []string{"keyspace"}, libs: []string{pebble, xxh3, "golang.org/x/sys"}, never: []string{"net/http"}, why: "the only importer of Pebble"},
+	{pkg: "sqlitevfs", uses: []string{"keyspace"}, libs: []string{sqlite}, never: []string{"net/http", pebble}, why: "the only importer of the SQLite library; usable alone"},
 	{pkg: "actor/host", never: []string{"net", "os"}, why: "the contract between actor and runtime: standard library only"},
-	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus}, why: "what authors import: no database, no network"},
+	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
 	{pkg: "runtime/internal/record", libs: []string{cbor}, never: []string{"net", "os"}, why: "a codec"},
 	{pkg: "runtime/internal/queue", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the supervisor: rows of queues, no goroutine and no clock"},
 	{pkg: "runtime/internal/schedule", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{"github.com/netresearch/go-cron"}, never: []string{"net"}, why: "below the supervisor: rows of schedules, no goroutine and no clock"},
 	{pkg: "runtime/internal/streamlog", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the supervisor: rows of streams, no goroutine and no clock"},
-	{pkg: "runtime/internal/supervisor", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record", "runtime/internal/queue", "runtime/internal/schedule", "runtime/internal/streamlog"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats}, why: "knows neither HTTP nor NATS"},
+	{pkg: "runtime/internal/supervisor", uses: []string{"actor/host", "engine", "keyspace", "sqlitevfs", "runtime/internal/record", "runtime/internal/queue", "runtime/internal/schedule", "runtime/internal/streamlog"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats}, why: "knows neither HTTP nor NATS"},
 	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the supervisor and the gateway"},
 	{pkg: "runtime/internal/gateway", uses: []string{"actor/host"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
 	{pkg: "runtime/localnats", libs: []string{nats}, never: []string{pebble}, why: "a NATS server and nothing of ours"},

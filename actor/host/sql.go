@@ -1,0 +1,83 @@
+package host
+
+import (
+	"context"
+	"io"
+)
+
+// A Migration is one step of the schema of an actor type's SQLite databases. Each actor applies it once, in order, when it
+// wakes; it must not change afterwards.
+type Migration struct {
+	// Name is unique within the type, 1 to 128 bytes.
+	Name string
+	// SQL is one or more statements.
+	SQL string
+}
+
+// SQLInput is one or more SQL statements with arguments.
+type SQLInput struct {
+	SQL string `json:"sql"`
+	// Args are for the parameters ?1, ?2 and so on of the statements: strings, numbers, booleans, null, or {"base64": "..."} for
+	// bytes. Statements without parameters take none.
+	Args []any `json:"args,omitempty"`
+	// Limit bounds the rows of the answer: 1 to 10,000; 0 means 1,000. The answer is bounded by 8 MiB too.
+	Limit int `json:"limit,omitempty"`
+	// Reason says why the statement is run; it is logged. sql.exec demands it of operators, at most 1,024 bytes.
+	Reason string `json:"reason,omitempty"`
+}
+
+// SQLOutput is the answer of the last statement that has one.
+type SQLOutput struct {
+	Columns []SQLColumn `json:"columns"`
+	// Rows hold strings, numbers, null, and {"base64": "..."} for bytes. Integers are exact, in JSON too.
+	Rows [][]any `json:"rows"`
+	// Truncated: there are more rows.
+	Truncated bool `json:"truncated,omitempty"`
+	// Changes counts the rows that the statements inserted, updated and deleted; LastInsertID is the last rowid inserted.
+	Changes      int64 `json:"changes"`
+	LastInsertID int64 `json:"last_insert_id,omitempty"`
+}
+
+// SQLColumn describes a column of an answer.
+type SQLColumn struct {
+	Name string `json:"name"`
+	// Type is the declared type, "" for an expression.
+	Type string `json:"type,omitempty"`
+}
+
+// SQLMigrateInput asks for the type's migrations to be applied.
+type SQLMigrateInput struct {
+	// DryRun tries them on a copy, and changes nothing.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// SQLMigrateOutput says what was applied, or would be.
+type SQLMigrateOutput struct {
+	Applied []string `json:"applied"`
+	// Error is why a dry run failed, and Migration the one that did; "" if it did not.
+	Error     string `json:"error,omitempty"`
+	Migration string `json:"migration,omitempty"`
+}
+
+// SQLStatusOutput describes an actor's database.
+type SQLStatusOutput struct {
+	// Exists: the actor has one. It is made by the first statement that changes something.
+	Exists bool  `json:"exists"`
+	Bytes  int64 `json:"bytes"` // of its pages
+	// Sequence counts the commits that changed it.
+	Sequence uint64 `json:"sequence"`
+	// Migrations counts those that were applied, and Pending names those of the type that were not.
+	Migrations int      `json:"migrations"`
+	Pending    []string `json:"pending,omitempty"`
+}
+
+// Databases gives whole databases out and takes them in. A local node implements it.
+type Databases interface {
+	// ExportSQL writes an actor's database as a plain SQLite file, as of one commit, without waking the actor. The error code
+	// is NotFound if the actor or its database does not exist.
+	ExportSQL(ctx context.Context, a Address, w io.Writer) error
+	// ImportSQL replaces an actor's database by a plain SQLite file, in one commit. It creates the actor if need be. The reason
+	// is logged. The error code is InvalidArgument for a file that is not a sound database, TooLarge and QuotaExceeded for one
+	// that does not fit.
+	ImportSQL(ctx context.Context, a Address, file io.Reader, reason string) (SQLStatusOutput, error)
+}

@@ -1,0 +1,3 @@
+package main
+
+import _ "golang.org/x/term"
