@@ -20,15 +20,14 @@ const (
 
 func pageKey(n int) []byte { return keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, uint32(n)) }
 
-// pageOf returns a page that compresses about as well as rows of text do.
+// pageOf returns a page of rows, which takes about half of its size when it is
+// compressed.
 func pageOf(n int) []byte {
-	page, rnd := make([]byte, pageSize), rand.New(rand.NewPCG(uint64(n), 1))
-	for i := range page {
-		if page[i] = byte(i); i%3 == 0 {
-			page[i] = byte(rnd.Uint32())
-		}
+	page, rnd := make([]byte, 0, 2*pageSize), rand.New(rand.NewPCG(uint64(n), 1))
+	for len(page) < pageSize {
+		page = fmt.Appendf(page, "customer %016x of %d since 2024-%02d|", rnd.Uint64(), rnd.IntN(1e6), rnd.IntN(12))
 	}
-	return page
+	return page[:pageSize]
 }
 
 // benchPages returns an actor with pages: where is "memtable", or "tables", where
@@ -245,7 +244,7 @@ func BenchmarkPageEncode(b *testing.B) {
 				b.ReportAllocs()
 				for range b.N {
 					next := w.nextHead()
-					batch := sp.store.db.NewBatch()
+					batch := sp.store.newBatch(w)
 					if _, err := w.encode(batch, &next, outboxSpan{}); err != nil {
 						b.Fatal(err)
 					}
