@@ -24,7 +24,8 @@ type DB struct {
 }
 
 // Open returns the database of a store, which it creates with its first write. Migrations are applied first, in an Update of
-// their own; if there is nothing to apply the store is only read. Of o, MaxOpen is 8 if it is zero.
+// their own; if there is nothing to apply the store is only read, and if ms is nil not even that: then the database is taken as it
+// is. Of o, MaxOpen is 8 if it is zero.
 func Open(ctx context.Context, s Store, ms []Migration, o Options) (*DB, error) {
 	if o.MaxOpen == 0 {
 		o.MaxOpen = openMaxOpen
@@ -34,8 +35,10 @@ func Open(ctx context.Context, s Store, ms []Migration, o Options) (*DB, error) 
 		return nil, err
 	}
 	db := &DB{store: s, pool: pool, database: pool.Database("main"), turn: make(chan struct{}, 1)}
-	if err := db.migrate(ctx, ms); err != nil {
-		return nil, errors.Join(err, db.Close())
+	if ms != nil {
+		if err := db.migrate(ctx, ms); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	return db, nil
 }
