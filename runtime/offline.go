@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +40,12 @@ func (o *Offline) Close() error { return o.store.Close() }
 // Inspect reads an actor's raw keyspace.
 func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	return supervisor.Inspect(o.store, o.Namespace, a, q)
+}
+
+// ExportSQL writes an actor's SQLite database as a plain file. The error code is NotFound if there is no such actor or if it
+// has no database.
+func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
+	return supervisor.StoredSQL(ctx, o.store, o.Namespace, a, w)
 }
 
 // Lookup describes an actor. The error code is NotFound if there is none.
