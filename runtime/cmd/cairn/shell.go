@@ -172,12 +172,23 @@ func (s *shell) run(ctx context.Context, all []string, args []any) error {
 	case out.Truncated:
 		s.c.note("there are more rows than the %s shown: --limit takes up to 10,000, or give the statement a LIMIT", count(len(out.Rows)))
 	case method == host.SQLExec && len(out.Columns) == 0:
-		s.c.note("done, %s changed", plural(out.Changes, "row"))
+		s.c.note("%s", done(all, out.Changes))
 	}
 	if s.timer {
 		s.c.note("%s", took.Round(10*time.Microsecond))
 	}
 	return nil
+}
+
+// done says what statements without rows did.
+func done(all []string, changes int64) string {
+	for _, statement := range all {
+		switch firstWord(statement) {
+		case "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH":
+			return "done, " + plural(changes, "row") + " changed"
+		}
+	}
+	return "done"
 }
 
 // askSQL calls sql.query or sql.exec on an actor that must exist.

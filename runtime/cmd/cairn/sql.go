@@ -265,16 +265,10 @@ func (c *cli) sqlExportCommand() *cobra.Command {
 
 // export writes a database to the file of that name.
 func (c *cli) export(cmd *cobra.Command, n reader, a host.Address, name string, force bool) error {
-	from, ok := n.(interface {
-		ExportSQL(context.Context, host.Address, io.Writer) error
-	})
-	if !ok {
-		return errors.New("a stopped node's databases cannot be exported by this version")
-	}
 	ctx, cancel := c.unbounded(cmd)
 	defer cancel()
 	write := func(w io.Writer) error {
-		err := from.ExportSQL(ctx, a, w)
+		err := n.ExportSQL(ctx, a, w)
 		return c.explain(ctx, n, host.Request{Address: a}, err)
 	}
 	if name == "-" {

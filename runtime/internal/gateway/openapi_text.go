@@ -137,7 +137,7 @@ var hostText = map[string]string{
 	"SQLMigrateInput.dry_run": "dry_run tries them on a copy, and changes nothing.",
 	"SQLMigrateOutput":        "SQLMigrateOutput says what was applied, or would be.",
 	"SQLMigrateOutput.error":  "error is why a dry run failed, and migration the one that did; \"\" if it did not.",
-	"SQLOutput":               "SQLOutput is the answer of the last statement that has one.",
+	"SQLOutput":               "SQLOutput is the answer of the last statement. Those before it are run to their end.",
 	"SQLOutput.changes": "changes counts the rows that the statements inserted, updated and deleted; last_insert_id " +
 		"is the last rowid inserted.",
 	"SQLOutput.rows": "rows hold strings, numbers, null, and {\"base64\": \"...\"} for bytes. Integers are exact, in " +
