@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -30,7 +31,7 @@ const (
 	cellBytes = 24
 )
 
-// A datum is a value of a row: nil, a number as it is written in JSON, a string, or bytes.
+// A datum is a value of a row: nil, a number as it is written in JSON, a string, or bytes; a boolean if a node sends one.
 type datum struct{ v any }
 
 func (d *datum) UnmarshalJSON(b []byte) error {
@@ -51,6 +52,10 @@ func (d *datum) UnmarshalJSON(b []byte) error {
 			return err
 		}
 		d.v = append([]byte{}, blob.Base64...)
+	case '[':
+		return errors.New("a value of a row is an array")
+	case 't', 'f':
+		d.v = b[0] == 't'
 	default:
 		d.v = json.Number(b)
 	}

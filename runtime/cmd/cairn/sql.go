@@ -54,9 +54,10 @@ func (c *cli) sqlCommand() *cobra.Command {
 	}
 	c.shellOn(cmd)
 	shell := &cobra.Command{
-		Use:     "shell TYPE/KEY...",
-		Short:   "The same as sql without a command, for every name of a type",
-		Long:    "shell is what cairn sql TYPE/KEY... does. It takes actors too whose type has the name of a command of sql.",
+		Use:   "shell TYPE/KEY...",
+		Short: "The same as sql without a command, for every name of a type",
+		Long: "shell is what cairn sql TYPE/KEY... does, with the same flags and --json. It takes actors too whose type has the name\n" +
+			"of a command of sql.",
 		Example: "  cairn sql shell export",
 	}
 	c.shellOn(shell)

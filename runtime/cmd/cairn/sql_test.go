@@ -315,6 +315,35 @@ func TestAnAnswerThatIsNoTableIsRefused(t *testing.T) {
 	}
 }
 
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"columns":[{"name":"a"},{"name":"a"}],"rows":[[9e999,{"base64":"AA=="}],[null,true],["\u001b[2J",-0.5]],"changes":0}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var a sqlAnswer
+		if json.Unmarshal(text, &a) != nil || a.check() != nil {
+			return
+		}
+		for _, mode := range sqlModes {
+			var b strings.Builder
+			p := resultPrinter{w: &b, mode: mode, headers: true}
+			if err := p.print(&a); err != nil {
+				t.Fatal(mode, err)
+			}
+			switch {
+			case mode == modeJSON:
+				for line := range strings.Lines(b.String()) {
+					if !json.Valid([]byte(line)) {
+						t.Errorf("no JSON: %q", line)
+					}
+				}
+			case mode != modeCSV && strings.ContainsFunc(b.String(), func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }):
+				t.Errorf("%s prints what a terminal obeys: %q", mode, &b)
+			case mode == modeTable && len(a.Columns) > 0 && strings.Count(b.String(), "\n") != len(a.Rows)+2:
+				t.Errorf("a table of %d rows: %q", len(a.Rows), &b)
+			}
+		}
+	})
+}
+
 func TestWidthsAreThoseOfATerminal(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{"": 0, "abc": 3, "é": 1, "e\u0301": 1, "東京": 4, "한글": 4, "🙂": 2, "…": 1, "ｆ": 2, "\u200d": 0} {
