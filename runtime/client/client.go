@@ -37,6 +37,7 @@ var (
 	_ host.Node        = (*Client)(nil)
 	_ host.EventSource = (*Client)(nil)
 	_ host.Inspector   = (*Client)(nil)
+	_ host.Databases   = (*Client)(nil)
 )
 
 // New makes a client of the node at baseURL, such as "http://127.0.0.1:6420". A path in it is put in front of the node's
@@ -61,10 +62,12 @@ func New(baseURL string, o Options) (*Client, error) {
 			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second,
-			MaxIdleConnsPerHost: 256,
-			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  true,
-			ForceAttemptHTTP2:   true,
+			// For files, which are not sent before the node says that it takes them; or does not say anything.
+			ExpectContinueTimeout: 2 * time.Second,
+			MaxIdleConnsPerHost:   256,
+			IdleConnTimeout:       90 * time.Second,
+			DisableCompression:    true,
+			ForceAttemptHTTP2:     true,
 		}
 		c.http = &http.Client{
 			Transport:     c.own,

@@ -18,6 +18,8 @@ type request struct {
 	method, path string
 	header       http.Header
 	body         []byte
+	// file is the body instead, if it is not nil.
+	file *upload
 	// again allows another attempt after one whose outcome is unknown.
 	again bool
 	// gone are the codes that are a success after an attempt whose outcome is unknown.
@@ -47,14 +49,23 @@ func (c *Client) header() http.Header {
 
 // send sends a request until it has an answer that counts.
 func (c *Client) send(ctx context.Context, q *request) (answer, *failure) {
+	var a answer
+	f := c.repeat(ctx, q, func() (f *failure) {
+		if a, f = c.once(ctx, q); f != nil {
+			a.header = http.Header{} // of an attempt that failed and may count all the same
+		}
+		return f
+	})
+	return a, f
+}
+
+// repeat makes attempts at a request until one counts.
+func (c *Client) repeat(ctx context.Context, q *request, try func() *failure) *failure {
 	lost := false
 	for attempt := 1; ; attempt++ {
-		a, f := c.once(ctx, q)
-		if f == nil {
-			return a, nil
-		}
-		if lost && slices.Contains(q.gone, f.err.Code) {
-			return answer{header: http.Header{}}, nil
+		f := try()
+		if f == nil || lost && slices.Contains(q.gone, f.err.Code) {
+			return nil
 		}
 		lost = lost || f.lost
 		switch {
@@ -65,15 +76,15 @@ func (c *Client) send(ctx context.Context, q *request) (answer, *failure) {
 			f.err.Retryable = false
 		}
 		if f.err.Code == host.ActorPaused {
-			return a, f // until a person lets the actor go on; that is for the caller to wait for, or not
+			return f // until a person lets the actor go on; that is for the caller to wait for, or not
 		}
-		if attempt >= c.opts.Attempts || !f.nothing && !(f.lost && q.again) {
-			return a, f
+		if attempt >= c.opts.Attempts || !f.nothing && !(f.lost && q.again) || !q.file.rewind() {
+			return f
 		}
 		if !sleep(ctx, c.wait(attempt, f.after)) {
 			e := contextError(ctx)
 			e.Message += "; before that: " + f.err.Error()
-			return a, &failure{err: e}
+			return &failure{err: e}
 		}
 	}
 }
@@ -109,7 +120,10 @@ func (c *Client) do(ctx context.Context, q *request) (*http.Response, *failure) 
 		return nil, &failure{err: host.Errorf(host.InvalidArgument, "the request cannot be made: %v", err)}
 	}
 	r.Header = q.header
-	if len(q.body) > 0 {
+	switch {
+	case q.file != nil:
+		r.Body, r.ContentLength = q.file.body(), q.file.size
+	case len(q.body) > 0:
 		r.ContentLength = int64(len(q.body))
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(q.body)), nil }
 		r.Body, _ = r.GetBody()

@@ -34,6 +34,9 @@ type fakeNode struct {
 	connect func(host.ConnectRequest) (host.LiveConnection, error)
 	// gone ends every stream that has delivered everything.
 	gone bool
+	// database is what the SQLite file of every actor holds; imported says to whom and why it was given.
+	database []byte
+	imported string
 }
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -20,7 +20,7 @@ const (
 
 var errNoMoreLines = errors.New("no more lines")
 
-// lines reads lines without the white space around them.
+// lines reads lines.
 type lines struct{ s *bufio.Scanner }
 
 func newLines(r io.Reader) *lines {
@@ -29,11 +29,18 @@ func newLines(r io.Reader) *lines {
 	return &lines{s}
 }
 
-// next returns the next line, which the caller may keep. The error is errNoMoreLines at the end.
+// next returns the next line without the white space around it. The caller may keep it. The error is errNoMoreLines at
+// the end.
 func (l *lines) next() ([]byte, error) {
+	line, err := l.raw()
+	return bytes.Clone(bytes.TrimSpace(line)), err
+}
+
+// raw returns the next line without its end. It is valid until the next call.
+func (l *lines) raw() ([]byte, error) {
 	switch {
 	case l.s.Scan():
-		return bytes.Clone(bytes.TrimSpace(l.s.Bytes())), nil
+		return l.s.Bytes(), nil
 	case errors.Is(l.s.Err(), bufio.ErrTooLong):
 		return nil, fmt.Errorf("a line is longer than %s", size(maxLine))
 	case l.s.Err() != nil:

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ type reader interface {
 	host.Inspector
 	Lookup(ctx context.Context, a host.Address) (host.Status, error)
 	List(ctx context.Context, q host.ListQuery) (host.ListPage, error)
+	ExportSQL(ctx context.Context, a host.Address, w io.Writer) error
 }
 
 // connect returns a client of the node that --url names. It does not yet talk to it.

@@ -20,7 +20,7 @@ func (x *exchange) call(t *target) {
 		x.fail(fault)
 		return
 	}
-	op := OperationOf(q.Method)
+	op := x.g.operation(t.Type, q.Method)
 	if op == Call && (q.Create || x.label == labelCreate) { // a creation creates, whatever the headers say
 		op = Create
 	}

@@ -121,7 +121,7 @@ func (c *session) call(m *message) ([]byte, *host.Error) {
 
 // ask calls the node over the connection, if Authorize allows it.
 func (c *session) ask(ctx context.Context, q *host.Request) (host.Reply, *host.Error) {
-	op := OperationOf(q.Method)
+	op := c.g.operation(c.address.Type, q.Method)
 	if op == Call && c.g.meter.method(c.address.Type, q.Method) == labelCreate {
 		op = Create
 	}

@@ -241,3 +241,17 @@ func (s *feedStream) Next(ctx context.Context) (host.Delivery, error) {
 		}
 	}
 }
+
+// fakeDatabases answer with their functions.
+type fakeDatabases struct {
+	export func(context.Context, host.Address, io.Writer) error
+	imp    func(context.Context, host.Address, io.Reader, string) (host.SQLStatusOutput, error)
+}
+
+func (d *fakeDatabases) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
+	return d.export(ctx, a, w)
+}
+
+func (d *fakeDatabases) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+	return d.imp(ctx, a, file, reason)
+}

@@ -36,6 +36,7 @@ type Gateway struct {
 	log       *slog.Logger
 	meter     *meter
 	creations map[string]string // the only creation of each type that has exactly one
+	openSQL   map[string]bool   // the types whose callers may use SQL
 	metrics   http.Handler
 	tokenSum  [sha256.Size]byte
 	hostCheck bool
@@ -74,6 +75,7 @@ func New(o Options) (*Gateway, error) {
 		log:       o.Logger,
 		meter:     newMeter(o.Behaviors),
 		creations: make(map[string]string),
+		openSQL:   make(map[string]bool),
 		metrics:   promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
 		tokenSum:  sha256.Sum256([]byte(o.Token)),
 		hostCheck: o.LoopbackOnly && o.Token == "" && o.Authorize == nil,
@@ -87,6 +89,7 @@ func New(o Options) (*Gateway, error) {
 		g.origins[origin] = true
 	}
 	for _, b := range o.Behaviors {
+		g.openSQL[b.Type] = b.OpenSQL
 		n := 0
 		for _, m := range b.Methods {
 			if m.Kind == host.Creation {
@@ -208,6 +211,8 @@ func (rt route) methods() string {
 		return "GET, HEAD, PUT, DELETE, OPTIONS"
 	case toEvents, toQueue, toStream:
 		return "GET, OPTIONS"
+	case toSQLite:
+		return "GET, PUT, OPTIONS"
 	case toConnect:
 		return "GET, POST, DELETE, OPTIONS"
 	}
@@ -247,7 +252,7 @@ func (x *exchange) serve() {
 	case fault != nil:
 		x.fail(fault)
 		return
-	case t.route == nowhere:
+	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil:
 		x.fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -287,6 +292,10 @@ func (x *exchange) serve() {
 		x.listen(&t)
 	case t.route == toStream && method == http.MethodGet:
 		x.follow(&t)
+	case t.route == toSQLite && method == http.MethodGet:
+		x.exportSQL(&t)
+	case t.route == toSQLite && method == http.MethodPut:
+		x.importSQL(&t)
 	case t.route == toList && method == http.MethodGet:
 		x.list()
 	case t.route == toHealth && method == http.MethodGet:

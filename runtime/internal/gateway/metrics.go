@@ -27,17 +27,19 @@ const (
 	labelConnect
 	labelListen
 	labelFollow
+	labelExport
+	labelImport
 	labels
 )
 
 func (l label) String() string {
 	return [labels]string{"unknown", "action", "query", "create", "read", "destroy", "events", "inspect", "list",
-		"builtin", "connect", "listen", "follow"}[l]
+		"builtin", "connect", "listen", "follow", "export", "import"}[l]
 }
 
 // lasting reports whether requests of the label last as long as their clients like, so that their time says nothing.
 func (l label) lasting() bool {
-	return l == labelEvents || l == labelConnect || l == labelListen || l == labelFollow
+	return l == labelEvents || l == labelConnect || l == labelListen || l == labelFollow || l == labelExport || l == labelImport
 }
 
 // A meter counts requests.

@@ -25,6 +25,7 @@ func (d *document) actorType(b *host.Behavior) {
 	t.families()
 	d.tags = append(d.tags, object{"name": b.Type, "description": t.about()})
 	t.lifecycle()
+	t.databases()
 	for i, m := range b.Methods {
 		t.method(i, m)
 	}
@@ -158,6 +159,29 @@ func (t *typeDocument) lifecycle() {
 			"keys": object{"type": "array", "items": page},
 			"next": object{"type": "string", "description": "Continues after the page; absent at the end."},
 		}}),
+	})
+}
+
+// databases describes how whole databases come out and go in.
+func (t *typeDocument) databases() {
+	if t.opts.Databases == nil {
+		return
+	}
+	file := object{sqliteType: object{"schema": object{"type": "string", "contentMediaType": sqliteType}}}
+	t.add("sqlite", http.MethodGet, "export", operation{
+		summary: "Exports the actor's database as a SQLite file, as of one commit, without waking it.",
+		description: "For operators. If the export fails half way the connection is cut, or the stream reset: what has come until then " +
+			"is not a database.",
+		success: object{"200": object{"description": "The file.", "content": file}}, errors: callStatuses(),
+	})
+	status := shaper{d: t.document}.of(typeOf[host.SQLStatusOutput]())
+	t.add("sqlite", http.MethodPut, "import", operation{
+		summary: "Replaces the actor's database by a SQLite file, in one commit. It creates the actor if need be.",
+		parameters: []any{object{"name": "reason", "in": "query", "required": true, "description": "Why; it is logged.",
+			"schema": object{"type": "string", "minLength": 1, "maxLength": maxReason}}},
+		description: "For operators.",
+		body:        object{"required": true, "content": file},
+		success:     answer("The database as it is now.", status), errors: callStatuses(),
 	})
 }
 
@@ -375,7 +399,7 @@ func (t *typeDocument) builtins() {
 
 func (t *typeDocument) builtin(m builtinMethod, input, output any) {
 	o := operation{summary: m.summary}
-	if OperationOf(m.name) == Operate {
+	if OperationOf(m.name, t.b.OpenSQL) == Operate {
 		o.description = "For operators."
 	}
 	t.call(m.name, !m.query, input, output, o)

@@ -83,6 +83,12 @@ func builtinMethods() []builtinMethod {
 		{host.ActorSleep, nil, nil, false, always, "Puts an actor to sleep."},
 		{host.ActorRetry, nil, count, false, always, "Lets a failed actor be tried again at once."},
 		{host.ActorWhy, nil, typeOf[host.Explanation](), true, always, "Says what an actor waits for, without waking it."},
+		{host.SQLQuery, typeOf[host.SQLInput](), typeOf[host.SQLOutput](), true, always,
+			"Runs SQL statements that only read, on the last commit."},
+		{host.SQLExec, typeOf[host.SQLInput](), typeOf[host.SQLOutput](), false, always, "Runs SQL statements in one transaction."},
+		{host.SQLMigrate, typeOf[host.SQLMigrateInput](), typeOf[host.SQLMigrateOutput](), false, always,
+			"Applies the type's migrations that the actor's database lacks, or tries them."},
+		{host.SQLStatus, nil, typeOf[host.SQLStatusOutput](), true, always, "Describes an actor's database."},
 		{host.SendSkip, typeOf[host.SendSkipInput](), count, false, always, "Moves the next message to another actor aside."},
 	}
 }

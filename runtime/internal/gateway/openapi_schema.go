@@ -51,7 +51,13 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 		return s.raw(name, fixed)
 	case typeOf[time.Time]():
 		return object{"type": "string", "format": "date-time"}
-	case typeOf[[]any](): // a key
+	case typeOf[[][]any](): // rows
+		return object{"type": "array", "items": object{"type": "array", "items": sqlValue()}}
+	case typeOf[[]any]():
+		if name == "args" {
+			return object{"type": "array", "items": sqlValue()}
+		}
+		// a key
 		return object{"type": "array", "items": object{"type": []string{"string", "number", "boolean"}}, "minItems": 1}
 	case typeOf[host.Code]():
 		return object{"type": "string", "enum": host.Codes()}
@@ -81,6 +87,13 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 		return s.object(t, fixed)
 	}
 	return object{}
+}
+
+// sqlValue is the schema of a value of a database.
+func sqlValue() object {
+	bytes := object{"type": "object", "required": []string{"base64"}, "additionalProperties": false,
+		"properties": object{"base64": object{"type": "string", "contentEncoding": "base64"}}}
+	return object{"anyOf": []any{object{"type": []string{"string", "number", "boolean", "null"}}, bytes}}
 }
 
 // raw is the schema of a value of the application.

@@ -140,7 +140,7 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []Options{{}, {Behaviors: described()}, {Behaviors: described(), Token: "secret"}} {
+	for _, o := range []Options{{}, {Behaviors: described()}, {Behaviors: described(), Token: "secret", Databases: &fakeDatabases{}}} {
 		if err := schema.Validate(parseDocument(t, o).root); err != nil {
 			t.Error(err)
 		}
@@ -148,7 +148,7 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 }
 
 func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
-	checkSchemas(t, parseDocument(t, Options{Behaviors: described()}))
+	checkSchemas(t, parseDocument(t, Options{Behaviors: described(), Databases: &fakeDatabases{}}))
 }
 
 func checkSchemas(t *testing.T, d parsedDocument) {
@@ -199,7 +199,7 @@ func checkSchemas(t *testing.T, d parsedDocument) {
 }
 
 func TestTheDocumentHangsTogether(t *testing.T) {
-	d := parseDocument(t, Options{Behaviors: described(), Token: "secret"})
+	d := parseDocument(t, Options{Behaviors: described(), Token: "secret", Databases: &fakeDatabases{}})
 	walk("#", d.root, func(pointer string, o map[string]any) {
 		if ref, ok := o["$ref"].(string); ok {
 			if _, ok := d.at(ref); !ok || !strings.HasPrefix(ref, "#/components/") {
@@ -248,7 +248,7 @@ func TestTheDocumentHangsTogether(t *testing.T) {
 }
 
 func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
-	d := parseDocument(t, Options{Behaviors: described()})
+	d := parseDocument(t, Options{Behaviors: described(), Databases: &fakeDatabases{}})
 	routes := make(map[route]bool)
 	d.each(func(path, method string, _ map[string]any) {
 		u, err := url.Parse(strings.NewReplacer("{key}", "a/b", "{name}", "n").Replace(path))
@@ -277,7 +277,7 @@ func lastRoute() route {
 	last := nowhere
 	for _, path := range []string{
 		"/actors", "/healthz", "/metrics", "/openapi.json", "/actors/t/k/-/", "/actors/t/k/-/keys", "/actors/t/k/-/events",
-		"/actors/t/k/-/call/m", "/actors/t/k/-/connect", "/actors/t/k/-/queues/n", "/actors/t/k/-/streams/n",
+		"/actors/t/k/-/call/m", "/actors/t/k/-/sqlite", "/actors/t/k/-/connect", "/actors/t/k/-/queues/n", "/actors/t/k/-/streams/n",
 	} {
 		if t, _ := parseTarget(&url.URL{Path: path}); t.route > last {
 			last = t.route
@@ -359,6 +359,11 @@ func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
 		{"schedule.set", "requestBody", `{"name":"any","at":"2030-01-01T00:00:00Z","missed":"never"}`, false},
 		{"schedule.list", "responses/200", `{"schedules":[{"name":"nightly"},{"name":"x","missed":"once","new_member":1}]}`, true},
 		{"actor.pause", "requestBody", `{}`, true},
+		{"sql.query", "requestBody", `{"sql":"SELECT ?1, ?2","args":[null,{"base64":"AA=="},1.5,true,"x"]}`, true},
+		{"sql.query", "requestBody", `{"sql":"SELECT ?1","args":[[1]]}`, false},
+		{"sql.query", "requestBody", `{}`, false},
+		{"sql.exec", "responses/200", `{"columns":[{"name":"a"}],"rows":[[9007199254740993,null,{"base64":""}]],"changes":0}`, true},
+		{"sql.exec", "responses/200", `{"columns":[],"rows":[{}],"changes":0}`, false},
 	} {
 		if err := validate(test.method, test.part, test.value); (err == nil) != test.good {
 			t.Errorf("%s %s %s: %v", test.method, test.part, test.value, err)

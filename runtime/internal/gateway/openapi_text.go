@@ -124,6 +124,30 @@ var hostText = map[string]string{
 	"QueueStatsOutput": "QueueStatsOutput is in the order of names.",
 	"ReadStreamItem":   "ReadStreamItem is a StreamItem in a request's encoding.",
 	"ReceivedMessage":  "ReceivedMessage is a Received in a request's encoding.",
+	"SQLColumn":        "SQLColumn describes a column of an answer.",
+	"SQLColumn.type":   "type is the declared type, \"\" for an expression.",
+	"SQLInput":         "SQLInput is one or more sql statements with arguments.",
+	"SQLInput.args": "args are for the parameters ?1, ?2 and so on of the statements: strings, numbers, " +
+		"booleans, null, or {\"base64\": \"...\"} for bytes. Statements without parameters take none.",
+	"SQLInput.limit": "limit bounds the rows of the answer: 1 to 10,000; 0 means 1,000. The answer is bounded by " +
+		"8 MiB too.",
+	"SQLInput.reason": "reason says why the statement is run; it is logged. sql.exec demands it of operators, at " +
+		"most 1,024 bytes.",
+	"SQLMigrateInput":         "SQLMigrateInput asks for the type's migrations to be applied.",
+	"SQLMigrateInput.dry_run": "dry_run tries them on a copy, and changes nothing.",
+	"SQLMigrateOutput":        "SQLMigrateOutput says what was applied, or would be.",
+	"SQLMigrateOutput.error":  "error is why a dry run failed, and migration the one that did; \"\" if it did not.",
+	"SQLOutput":               "SQLOutput is the answer of the last statement. Those before it are run to their end.",
+	"SQLOutput.changes": "changes counts the rows that the statements inserted, updated and deleted; last_insert_id " +
+		"is the last rowid inserted.",
+	"SQLOutput.rows": "rows hold strings, numbers, null, and {\"base64\": \"...\"} for bytes. Integers are exact, in " +
+		"JSON too.",
+	"SQLOutput.truncated":    "truncated: there are more rows.",
+	"SQLStatusOutput":        "SQLStatusOutput describes an actor's database.",
+	"SQLStatusOutput.exists": "exists: the actor has one. It is made by the first statement that changes something.",
+	"SQLStatusOutput.migrations": "migrations counts those that were applied, and pending names those of the type that were " +
+		"not.",
+	"SQLStatusOutput.sequence": "sequence counts the commits that changed it.",
 	"Schedule": "A Schedule is when an actor's schedule handler is to run. Exactly one of cron, every_ms " +
 		"and at is set.",
 	"Schedule.at": "at is one moment; the schedule ends with its run.",

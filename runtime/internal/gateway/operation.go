@@ -9,9 +9,15 @@ import (
 
 // OperationOf is what calling a method means to Authorize: Call for an actor's own methods and for those built-in ones that
 // any caller may need, Work, Follow or Operate for the other built-in ones. A built-in name that is not known here counts
-// as Operate, so that what a later version adds is not open to everybody.
-func OperationOf(method string) Operation {
+// as Operate, so that what a later version adds is not open to everybody. openSQL says whether the actor's type lets its
+// callers use SQL.
+func OperationOf(method string, openSQL bool) Operation {
 	switch method {
+	case host.SQLQuery, host.SQLExec:
+		if openSQL {
+			return Call
+		}
+		return Operate
 	case host.QueueReceive, host.QueueAck, host.QueueNack, host.QueueExtend, host.QueueHeld:
 		return Work
 	case host.StreamRead:
@@ -24,7 +30,8 @@ func OperationOf(method string) Operation {
 		host.QueueDeadList, host.QueueDeadRequeue, host.QueueDeadDelete,
 		host.ScheduleSet, host.ScheduleCancel, host.ScheduleTrigger, host.AlarmCancel,
 		host.StreamDelete, host.ConnectionList, host.ConnectionClose, host.SendSkip,
-		host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy:
+		host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy,
+		host.SQLMigrate, host.SQLStatus:
 		return Operate
 	}
 	if builtin(method) {
@@ -32,6 +39,9 @@ func OperationOf(method string) Operation {
 	}
 	return Call
 }
+
+// operation is what calling a method of an actor of a type means to Authorize.
+func (g *Gateway) operation(typ, method string) Operation { return OperationOf(method, g.openSQL[typ]) }
 
 // builtin reports whether a method is one that every actor has: names of behaviors' methods have no dot.
 func builtin(method string) bool { return strings.IndexByte(method, '.') >= 0 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // builtinNames reads the names of the built-in methods from the source of package host.
@@ -46,7 +48,7 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 			"stream.append stream.close stream.list",
 		Operate: "queue.peek queue.delete queue.purge queue.skip queue.dead.list queue.dead.requeue queue.dead.delete " +
 			"schedule.set schedule.cancel schedule.trigger alarm.cancel stream.delete connection.list connection.close send.skip " +
-			"actor.pause actor.resume actor.wake actor.sleep actor.retry actor.why",
+			"actor.pause actor.resume actor.wake actor.sleep actor.retry actor.why sql.query sql.exec sql.migrate sql.status",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			want[name] = op
@@ -60,8 +62,8 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 		switch op, ok := want[name]; {
 		case !ok:
 			t.Errorf("%s is new: decide which operation it is", name)
-		case OperationOf(name) != op:
-			t.Errorf("%s is %s, want %s", name, OperationOf(name), op)
+		case OperationOf(name, false) != op:
+			t.Errorf("%s is %s, want %s", name, OperationOf(name, false), op)
 		}
 		delete(want, name)
 	}
@@ -69,8 +71,15 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 		t.Errorf("not built in: %v", want)
 	}
 	for name, op := range map[string]Operation{"add": Call, "": Call, "actor": Call, "actor.new": Operate, "x.y": Operate} {
-		if got := OperationOf(name); got != op {
+		if got := OperationOf(name, false); got != op {
 			t.Errorf("%q is %s, want %s", name, got, op)
+		}
+	}
+	for name, op := range map[string]Operation{
+		host.SQLQuery: Call, host.SQLExec: Call, host.SQLMigrate: Operate, host.SQLStatus: Operate, host.ActorPause: Operate,
+	} {
+		if got := OperationOf(name, true); got != op {
+			t.Errorf("%s of a type that opens SQL is %s, want %s", name, got, op)
 		}
 	}
 }
@@ -78,7 +87,7 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 func TestThePagesNameTheOperationOfEveryBuiltinMethod(t *testing.T) {
 	page := readPage(t, "http.md")
 	for _, name := range builtinNames(t) {
-		op := OperationOf(name)
+		op := OperationOf(name, false)
 		row := ""
 		for line := range strings.Lines(page) {
 			if strings.HasPrefix(line, fmt.Sprintf("| `%s` |", op)) {

@@ -19,6 +19,7 @@ const (
 	DefaultBodyBytes          = 1 << 20
 	DefaultCallTimeout        = 60 * time.Second
 	DefaultBodyTimeout        = 30 * time.Second
+	DefaultImportBytes        = 1 << 30
 	DefaultStreams            = 10_000
 	DefaultConnections        = 20_000
 	DefaultConnectionCalls    = 64
@@ -72,7 +73,8 @@ const (
 	// Follow reads a stream.
 	Follow Operation = "follow"
 	// Operate does what operators do, by calling a method that every actor has: it pauses, wakes or retries an actor, looks
-	// at or removes messages and dead letters, sets schedules, closes connections, and so on. OperationOf has the list.
+	// at or removes messages and dead letters, sets schedules, closes connections, reads and writes SQL where the type does
+	// not leave that to its callers, and so on. OperationOf has the list. Exporting and importing databases belong here too.
 	Operate Operation = "operate"
 	// Inspect reads an actor's raw keyspace.
 	Inspect Operation = "inspect"
@@ -90,7 +92,8 @@ type AuthRequest struct {
 	// Type and Key name the actor; both are empty for Health and Metrics.
 	Type string
 	Key  []string
-	// Method is the name of the action, query, creation or built-in method; "" if the request names none.
+	// Method is the name of the action, query, creation or built-in method; ExportSQL or ImportSQL for whole databases; "" if
+	// the request names none.
 	Method string
 	// Header is the request's. Of a call over a WebSocket it is the header of the handshake, in which a token that came as
 	// a subprotocol stands as Authorization.
@@ -105,6 +108,9 @@ type Limits struct {
 	BodyBytes int64
 	// BodyTimeout is how long a client may take to send a body: 30 s by default.
 	BodyTimeout time.Duration
+	// ImportBytes bounds a database that is imported: 1 GiB by default. It may take as long as it likes to arrive, but
+	// BodyTimeout for every 256 KiB of it.
+	ImportBytes int64
 	// CallTimeout ends a request's context, and so the waiting for a reply: 60 s by default, negative for never. The turn
 	// itself has a limit of its own, which the actor type sets. Built-in methods that wait for something may take a minute
 	// longer, which is the longest that they can be asked to wait.
@@ -136,8 +142,12 @@ type Limits struct {
 type Options struct {
 	// Node answers the requests.
 	Node Node
+	// Databases gives out and takes in the actors' SQLite databases. Nil means Node if it is one, and otherwise that there is
+	// nothing at their paths.
+	Databases host.Databases
 	// Behaviors are the actor types of the node. They name the types and methods that appear in metrics (all others are
-	// counted as "unknown"), and the creation that a PUT with a body means. Nil names none.
+	// counted as "unknown"), the creation that a PUT with a body means, and the types whose callers may use SQL. Nil names
+	// none.
 	Behaviors []*host.Behavior
 	// Authorize is asked about every request except CORS preflights, after the token. An *host.Error is passed on to the
 	// client, any other error becomes permission_denied without details. Nil allows all.
@@ -168,6 +178,7 @@ func (o Options) EnsureDefaults() Options {
 	l := &o.Limits
 	setDefault(&l.BodyBytes, DefaultBodyBytes)
 	setDefault(&l.BodyTimeout, DefaultBodyTimeout)
+	setDefault(&l.ImportBytes, DefaultImportBytes)
 	setDefault(&l.CallTimeout, DefaultCallTimeout)
 	setDefault(&l.Streams, DefaultStreams)
 	setDefault(&l.Connections, DefaultConnections)
@@ -176,6 +187,9 @@ func (o Options) EnsureDefaults() Options {
 	setDefault(&l.StreamWriteTimeout, DefaultStreamWriteTimeout)
 	setDefault(&l.StreamBufferBytes, DefaultStreamBufferBytes)
 	setDefault(&l.Heartbeat, DefaultHeartbeat)
+	if o.Databases == nil {
+		o.Databases, _ = o.Node.(host.Databases)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -212,6 +226,7 @@ func (o Options) Validate() error {
 	l := o.Limits
 	fault(l.BodyBytes < 0, "Limits.BodyBytes is %d: it must be positive", l.BodyBytes)
 	fault(l.BodyTimeout < 0, "Limits.BodyTimeout is %v: it must be positive", l.BodyTimeout)
+	fault(l.ImportBytes < 0, "Limits.ImportBytes is %d: it must be positive", l.ImportBytes)
 	fault(l.Streams < 0, "Limits.Streams is %d: it must be positive", l.Streams)
 	fault(l.Connections < 0, "Limits.Connections is %d: it must be positive", l.Connections)
 	fault(l.ConnectionCalls < 0, "Limits.ConnectionCalls is %d: it must be positive", l.ConnectionCalls)

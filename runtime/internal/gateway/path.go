@@ -21,6 +21,7 @@ const (
 	toConnect
 	toQueue
 	toStream
+	toSQLite
 	toList
 	toHealth
 	toMetrics
@@ -112,6 +113,8 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toEvents
 	case "connect":
 		t.route = toConnect
+	case "sqlite":
+		t.route = toSQLite
 	default:
 		if fault := t.named(rest, encoded); fault != nil {
 			return target{}, fault

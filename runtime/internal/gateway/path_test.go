@@ -29,6 +29,8 @@ func TestPathsNameRoutesActorsAndMethods(t *testing.T) {
 		{"/actors/t/a/-/connect", toConnect, "t", []string{"a"}, ""},
 		{"/actors/t/a/-/queues/mail", toQueue, "t", []string{"a"}, "mail"},
 		{"/actors/t/-/streams/a%2Fb", toStream, "t", nil, "a/b"},
+		{"/actors/t/a/-/sqlite", toSQLite, "t", []string{"a"}, ""},
+		{"/actors/t/-/sqlite/x", nowhere, "t", nil, ""},
 		{"/actors/t/-/connect/x", nowhere, "t", nil, ""},
 		{"/actors/t/-/queues/a/b", nowhere, "t", nil, ""},
 		{"/openapi.json", toOpenAPI, "", nil, ""},

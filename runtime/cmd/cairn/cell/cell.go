@@ -1,12 +1,13 @@
 // Package cell is the actor type of a node that hosts no Go code of its own: a document as its state, a key-value store with
-// JSON keys and values, and queues, streams and schedules of any name.
+// JSON keys and values, a SQLite database, and queues, streams and schedules of any name.
 //
 // A cell is an actor like any other, reached as cell/KEY over HTTP, WebSocket and NATS and with the command cairn, or from
 // Go through the contract of this package. The actions Put, Delete, DeleteRange and Atomic write, each in one commit; the
 // queries Get, List, Count and Size read; every write emits the event Changed.
 //
 // The messages of its queues are received by workers outside, clients append to its streams, and its schedules put
-// messages into queues or emit the event Ticked. All of that is done with the methods that every actor has.
+// messages into queues or emit the event Ticked. Whoever may call a cell may also use its SQLite database. All of that is done
+// with the methods that every actor has.
 //
 // Keys are arrays of strings, numbers and booleans in the order of [Key]. Values are JSON documents, which are kept as
 // they were written apart from white space between tokens: numbers keep all their digits and objects the order of their
@@ -62,7 +63,7 @@ type Cell struct {
 
 // Definition is the type with its implementation, for a runtime to host.
 func Definition() actor.Definition {
-	return actor.Define(Type, actor.Spec[Cell]{},
+	return actor.Define(Type, actor.Spec[Cell]{OpenSQL: true},
 		actor.On(Put, (*Cell).put),
 		actor.On(Delete, (*Cell).delete),
 		actor.On(DeleteRange, (*Cell).deleteRange),

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/client"
+)
+
+// A screen keeps what is printed on it and lets others wait for that.
+type screen struct {
+	mu      sync.Mutex
+	changed chan struct{}
+	text    []byte
+	seen    int // what was waited for already
+}
+
+func newScreen() *screen { return &screen{changed: make(chan struct{})} }
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = append(s.text, b...)
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return len(b), nil
+}
+
+// wait waits until text is printed after what was waited for before, and returns what came until then.
+func (s *screen) wait(t *testing.T, text string) string {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		s.mu.Lock()
+		if i := bytes.Index(s.text[s.seen:], []byte(text)); i >= 0 {
+			before := string(s.text[s.seen : s.seen+i])
+			s.seen += i + len(text)
+			s.mu.Unlock()
+			return before
+		}
+		changed, rest := s.changed, string(s.text[s.seen:])
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("%q is not printed, but %q", text, rest)
+		}
+	}
+}
+
+// A sitting is a person at a shell.
+type sitting struct {
+	t      *testing.T
+	screen *screen
+	keys   *io.PipeWriter
+	done   chan error
+	node   *fakeNode
+	fake   *sqlFake
+}
+
+// sit starts a shell on a fake node. The history is in file.
+func sit(t *testing.T, ctx context.Context, write bool, file string) *sitting {
+	t.Helper()
+	n, fake := newSQLFake(t, noteSetup)
+	s := &sitting{t: t, screen: newScreen(), done: make(chan error, 1), node: n, fake: fake}
+	in, keys := io.Pipe()
+	s.keys = keys
+	c := &cli{stdout: s.screen, stderr: s.screen, getenv: func(string) string { return "" }, url: n.serve(t, ""), attempts: 1, timeout: time.Minute}
+	remote, err := c.connect(client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := &shell{
+		target: &target{c, remote, host.Address{Type: "cell", Key: []string{"acme"}}}, write: write, reason: "r", limit: 100, now: time.Now,
+		resultPrinter: resultPrinter{mode: modeTable, headers: true},
+	}
+	go func() {
+		s.done <- sh.interact(ctx, &console{in: in, screen: s.screen, history: openHistory(file), size: func() (int, int) { return 200, 50 }})
+	}()
+	t.Cleanup(func() {
+		keys.Close()
+		remote.Close()
+	})
+	s.screen.wait(t, "cell/acme")
+	s.screen.wait(t, "> ")
+	return s
+}
+
+func (s *sitting) typed(keys string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.keys, keys); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// leave ends the shell with keys.
+func (s *sitting) leave(keys string) {
+	s.t.Helper()
+	s.typed(keys)
+	select {
+	case err := <-s.done:
+		if err != nil {
+			s.t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("the shell does not end")
+	}
+}
+
+func TestAStatementMayHaveSeveralLines(t *testing.T) {
+	t.Parallel()
+	s := sit(t, t.Context(), false, "")
+	s.typed("SELECT id, ';\r")
+	s.screen.wait(t, "...> ")
+	s.typed("' AS x FROM note WHERE id = 1; SELECT 2 AS b;\r")
+	s.screen.wait(t, "\r\nid  x\r\n--  ---\r\n 1  ;\\n\r\nb\r\n-\r\n2\r\n")
+	s.screen.wait(t, "cell/acme> ")
+	s.typed(".headers off\rSELECT 'tab\tin a paste';\r")
+	s.screen.wait(t, "cell/acme> ")
+	s.leave("\r.quit\r")
+}
+
+func TestErrorsDoNotEndTheShell(t *testing.T) {
+	t.Parallel()
+	s := sit(t, t.Context(), false, "")
+	s.typed("DELETE FROM note;\r")
+	s.screen.wait(t, "error: read_only")
+	s.screen.wait(t, "--write and --reason TEXT\r\n")
+	s.typed(".nonsense\r")
+	s.screen.wait(t, "error: there is no command .nonsense")
+	s.typed("SELECT 1 AS still;\r")
+	s.screen.wait(t, "still\r\n")
+	s.leave("\x04") // Ctrl-D
+}
+
+func TestCtrlCClearsTheLineOrCancelsTheStatement(t *testing.T) {
+	t.Parallel()
+	s := sit(t, t.Context(), true, "")
+	started := make(chan struct{}, 1)
+	s.fake.running = func(ctx context.Context, input string) {
+		if strings.Contains(input, "forever") {
+			started <- struct{}{}
+			<-ctx.Done()
+		}
+	}
+	s.typed("SELECT 'not this")
+	s.screen.wait(t, "not this")
+	s.typed("\x03")
+	s.screen.wait(t, "^C\r\n")
+	s.screen.wait(t, "cell/acme (write)> ")
+	s.typed("SELECT '\r")
+	s.screen.wait(t, "...> ")
+	s.typed("\x03")
+	s.screen.wait(t, "(write)> ")
+	s.typed("SELECT 'forever';\r")
+	<-started
+	s.typed("typed ahead \x03")
+	s.screen.wait(t, "error: canceled")
+	s.screen.wait(t, "(write)> ")
+	s.typed("BEGIN; DELETE FROM note;\r")
+	s.screen.wait(t, "(write)*> ")
+	s.typed("\x03")
+	s.screen.wait(t, "given up\r\n")
+	s.screen.wait(t, "(write)> ")
+	s.typed("SELECT count(*) AS n FROM note;\r")
+	s.screen.wait(t, "n\r\n-\r\n3\r\n")
+	s.typed("BEGIN;\r")
+	s.screen.wait(t, "*> ")
+	s.leave("\x04")
+	s.screen.wait(t, "no COMMIT: nothing of it was done")
+	for _, input := range s.fake.inputs {
+		if strings.Contains(input, "DELETE") || strings.Contains(input, "not this") {
+			t.Errorf("%q was sent", input)
+		}
+	}
+}
+
+func TestTheEndOfTheContextEndsTheShell(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := sit(t, ctx, false, "")
+	cancel()
+	if err := <-s.done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTabCompletesCommandsAndNames(t *testing.T) {
+	t.Parallel()
+	s := sit(t, t.Context(), false, "")
+	s.typed(".tab\t\r")
+	s.screen.wait(t, ".tables ")
+	s.screen.wait(t, "note   table")
+	s.typed("SELECT count(*) AS n FROM NO\t;\r")
+	s.screen.wait(t, "FROM note ;")
+	s.screen.wait(t, "n\r\n-\r\n3\r\n")
+	s.typed(".\t")
+	s.screen.wait(t, ".tables  .schema  .indexes")
+	s.leave("\x15\x04")
+}
+
+func TestStatementsAreRememberedInAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "deep", "down", "history")
+	s := sit(t, t.Context(), false, file)
+	s.typed("SELECT 1\r  AS first; -- really\r.headers on\rSELECT 2 AS second;\rSELECT 2 AS second;\rSELECT 'a\rb';\r")
+	s.screen.wait(t, "a\\nb")
+	s.leave("\x04")
+	text, err := os.ReadFile(file)
+	info, _ := os.Stat(file)
+	if want := "SELECT 1 AS first;\nSELECT 2 AS second;\n"; err != nil || string(text) != want || info.Mode().Perm() != 0o600 {
+		t.Errorf("%q %v %v", text, err, info.Mode())
+	}
+
+	s = sit(t, t.Context(), false, file)
+	s.typed("\x1b[A\x1b[A\r") // up, up
+	s.screen.wait(t, "first\r\n-----\r\n    1\r\n")
+	s.leave("\x04")
+}
+
+func TestTheHistoryIsBoundedAndSkipsWhatIsNoStatement(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "history")
+	var long strings.Builder
+	long.WriteString("\xff\n\nbell \a\n")
+	for i := range maxHistory + 5 {
+		fmt.Fprintf(&long, "SELECT %d;\n", i)
+	}
+	if err := os.WriteFile(file, []byte(long.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := openHistory(file)
+	if h.Len() != maxHistory || h.At(0) != fmt.Sprintf("SELECT %d;", maxHistory+4) || h.At(maxHistory-1) != "SELECT 5;" {
+		t.Errorf("%d entries, %q to %q", h.Len(), h.At(h.Len()-1), h.At(0))
+	}
+	h.keep("x")
+	if text, err := os.ReadFile(file); err != nil || bytes.Count(text, []byte("\n")) != maxHistory+1 {
+		t.Errorf("%d lines, %v", bytes.Count(text, []byte("\n")), err)
+	}
+	if again := openHistory(file); !slices.Equal(again.entries, h.entries) {
+		t.Error("what is read is not what was written")
+	}
+	// A place that cannot be written to is done without.
+	h = openHistory(filepath.Join(file, "below a file"))
+	h.keep("SELECT 1")
+	if h.Len() != 1 || h.file != "" {
+		t.Errorf("%+v", h)
+	}
+	if h := openHistory(""); h.Len() != 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
+func TestAKeyboardKeepsWhatIsTypedUntilItIsRead(t *testing.T) {
+	t.Parallel()
+	k := newKeyboard(t.Context())
+	defer k.close()
+	k.add([]byte("ab\x03cd"), nil)
+	k.add(nil, io.EOF)
+	b := make([]byte, 10)
+	for _, want := range []struct {
+		text string
+		err  error
+	}{{"ab", nil}, {"", errInterrupt}, {"cd", nil}, {"", io.EOF}} {
+		n, err := k.Read(b)
+		if string(b[:n]) != want.text || !errors.Is(err, want.err) {
+			t.Errorf("%q %v, want %+v", b[:n], err, want)
+		}
+	}
+}

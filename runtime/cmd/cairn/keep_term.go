@@ -1,3 +1,0 @@
-package main
-
-import _ "golang.org/x/term"

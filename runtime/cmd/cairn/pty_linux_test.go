@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/term"
+)
+
+// openTerminal opens a pseudo-terminal: its master and the device that a program takes for its terminal.
+func openTerminal(t *testing.T) (master, device *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no pseudo-terminals here: ", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	control := func(request uintptr, value *int32) {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
+			t.Skip("no pseudo-terminals here: ", errno)
+		}
+	}
+	var unlock, number int32
+	control(syscall.TIOCSPTLCK, &unlock)
+	control(syscall.TIOCGPTN, &number)
+	device, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("no pseudo-terminals here: ", err)
+	}
+	t.Cleanup(func() { device.Close() })
+	return master, device
+}
+
+// The whole program, on a terminal of its own.
+func TestTheShellOnATerminal(t *testing.T) {
+	t.Parallel()
+	n, _ := newSQLFake(t, noteSetup)
+	url := n.serve(t, "")
+	master, device := openTerminal(t)
+	before, err := term.GetState(int(device.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	cmd := exec.Command(executable, "sql", "cell/acme")
+	cmd.Env = []string{"CAIRN_URL=" + url, "HOME=" + home, "XDG_CONFIG_HOME=" + home, "TERM=xterm"}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = device, device, device
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := newScreen()
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := master.Read(b)
+			if err != nil {
+				return
+			}
+			s.Write(b[:n])
+		}
+	}()
+	typed := func(keys string) {
+		if _, err := master.WriteString(keys); err != nil {
+			t.Error(err)
+		}
+	}
+	s.wait(t, "cell/acme: 12.0 KiB; read-only. .help lists the commands, Ctrl-D leaves.\r\n")
+	s.wait(t, "cell/acme> ")
+	typed("SELECT 1 AS a, NULL AS b;\r")
+	s.wait(t, "a  b\r\n-  ----\r\n1  \x1b[90mNULL\x1b[0m\r\n")
+	s.wait(t, "cell/acme> ")
+	typed("SELECT 'half\x03") // a key, not a signal
+	s.wait(t, "^C\r\n")
+	s.wait(t, "cell/acme> ")
+	typed("\x04")
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if after, err := term.GetState(int(device.Fd())); err != nil || *after != *before {
+		t.Errorf("the terminal is left in another state: %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(home, "cairn", "sql_history"))
+	if err != nil || strings.TrimSpace(string(text)) != "SELECT 1 AS a, NULL AS b;" {
+		t.Errorf("history %q %v", text, err)
+	}
+}

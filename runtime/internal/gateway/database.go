@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// What GET and PUT .../-/sqlite are to Authorize: both are Operate, and these are their methods.
+const (
+	ExportSQL = "sql.export"
+	ImportSQL = "sql.import"
+)
+
+const (
+	// sqliteType is the media type of a SQLite file.
+	sqliteType = "application/vnd.sqlite3"
+	// exportBuffer is how much of a file is put together before it is written. What fails before that is answered with an
+	// error like any other request.
+	exportBuffer = 64 << 10
+	// importStep is how much of a file has to arrive within Limits.BodyTimeout.
+	importStep = 256 << 10
+	// maxReason bounds the reason of an import.
+	maxReason = 1024
+)
+
+// exportSQL answers GET .../-/sqlite. The time that it takes is not bounded, each write is: the client may be slow, but
+// must read.
+//
+// A failure after the first write cuts the connection, or resets the stream of HTTP/2. There is no length and no trailer
+// to compare with, so that is how a client knows that it does not have the whole file.
+func (x *exchange) exportSQL(t *target) {
+	x.counts(t.Type, labelExport)
+	_, fault := x.params()
+	if fault == nil {
+		fault = x.authorize(x.r.Context(), Operate, t.Address, ExportSQL)
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	out := &exportWriter{x: x, rc: http.NewResponseController(x.w), address: t.Address}
+	out.rc.SetWriteDeadline(time.Time{}) // the server's is for replies that are made at once
+	buffered := bufio.NewWriterSize(out, exportBuffer)
+	err := x.g.opts.Databases.ExportSQL(x.r.Context(), t.Address, buffered)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	out.rc.SetWriteDeadline(time.Now().Add(ReplyTimeout)) // for what net/http writes last
+	switch {
+	case err == nil:
+		out.begin()
+	case errors.Is(out.err, os.ErrDeadlineExceeded):
+		x.fail(host.Errorf(host.DeadlineExceeded, "the file was not read"))
+	case out.err != nil:
+		x.fail(host.Errorf(host.Canceled, "the client is gone"))
+	default:
+		x.fail(x.g.asError(err))
+	}
+}
+
+// An exportWriter sends a file. The header goes before its first byte.
+type exportWriter struct {
+	x       *exchange
+	rc      *http.ResponseController
+	address host.Address
+	err     error // why a write failed
+}
+
+func (w *exportWriter) Write(b []byte) (int, error) {
+	w.begin()
+	w.rc.SetWriteDeadline(time.Now().Add(w.x.g.opts.Limits.StreamWriteTimeout))
+	n, err := w.x.w.Write(b)
+	if err != nil {
+		w.err = err
+		return n, err
+	}
+	// HTTP/2 ends a stream whose deadline passes, even if nothing is being written then.
+	w.rc.SetWriteDeadline(time.Time{})
+	return n, nil
+}
+
+// begin sends the header.
+func (w *exportWriter) begin() {
+	if w.x.began {
+		return
+	}
+	h := w.x.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", sqliteType)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": fileName(w.address)}))
+	w.x.began = true
+	w.x.w.WriteHeader(http.StatusOK)
+}
+
+// fileName is the name that a browser gives to an actor's database: its address, with what file systems may not take
+// replaced, and cut.
+func fileName(a host.Address) string {
+	const most = 100
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, strings.Join(append([]string{a.Type}, a.Key...), "-"))
+	return name[:min(len(name), most)] + ".sqlite"
+}
+
+// importSQL answers PUT .../-/sqlite. What the request says of the body's type is not looked at: what the body is, its
+// first bytes tell.
+func (x *exchange) importSQL(t *target) {
+	x.counts(t.Type, labelImport)
+	p, fault := x.params("reason")
+	reason, _ := p.one("reason")
+	switch {
+	case fault != nil:
+	case reason == "":
+		fault = host.Errorf(host.InvalidArgument, "the parameter reason is missing: say why the database is replaced")
+	case len(reason) > maxReason || !utf8.ValidString(reason):
+		fault = host.Errorf(host.InvalidArgument, "the parameter reason must have 1 to %d bytes of UTF-8; it has %d", maxReason, len(reason))
+	}
+	if fault == nil {
+		fault = x.authorize(x.r.Context(), Operate, t.Address, ImportSQL)
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	limit := x.g.opts.Limits.ImportBytes
+	if n := x.r.ContentLength; n > limit {
+		x.w.Header().Set("Connection", "close")
+		x.fail(tooLong(limit, n))
+		return
+	}
+	rc := http.NewResponseController(x.w)
+	rc.SetWriteDeadline(time.Time{}) // the server's is for requests that arrive at once
+	in := &importReader{x: x, body: http.MaxBytesReader(x.w, x.r.Body, limit)}
+	out, err := x.g.opts.Databases.ImportSQL(x.r.Context(), t.Address, in, reason)
+	rc.SetWriteDeadline(time.Now().Add(ReplyTimeout))
+	if err == nil {
+		x.readDeadline(time.Time{})
+		x.json(http.StatusOK, out)
+		return
+	}
+	// The rest is not read, and the deadline stays, or net/http would wait without one for it.
+	x.w.Header().Set("Connection", "close")
+	tooBig := (*http.MaxBytesError)(nil)
+	switch {
+	case in.err == nil:
+		x.fail(x.g.asError(err))
+	case errors.As(in.err, &tooBig):
+		x.fail(tooLong(limit, -1))
+	default:
+		x.fail(bodyFault(in.err))
+	}
+}
+
+// An importReader reads a body that may be long, as long as it goes on arriving.
+type importReader struct {
+	x    *exchange
+	body io.Reader
+	left int   // until the deadline is set anew
+	err  error // why a read failed; nil at the end of the body
+}
+
+func (r *importReader) Read(b []byte) (int, error) {
+	if r.left <= 0 {
+		r.x.readDeadline(time.Now().Add(r.x.g.opts.Limits.BodyTimeout))
+		r.left = importStep
+	}
+	n, err := r.body.Read(b[:min(len(b), r.left)])
+	r.left -= n
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
+}
