@@ -125,6 +125,8 @@ func (a *app) next(rt *runtime.Runtime, s *survey) {
 	if addr := rt.Addr(); addr != "" {
 		url := fmt.Sprintf("http://%s/actors/airport/%s/-", addr, airport)
 		try("ask an airport", "curl -X POST %s/call/stats", url)
+		try("its worst hours and routes, from its own SQLite database", `curl --json '{"least_flights":5}' %s/call/worst`, url)
+		try("any other question about them", `bin/cairn --url http://%s sql airport/%s -c 'SELECT destination, max(delay) FROM flight'`, addr, airport)
 		try("its events, from the oldest kept one on, and then live", "curl -N '%s/events?after=0'", url)
 		destination := "LAX"
 		if airport == destination {

@@ -13,21 +13,23 @@ import (
 // report prints the airports with the latest departures, and totals. It depends only on what was imported: not on when,
 // in how many runs, or what crashed meanwhile.
 func report(out io.Writer, s *survey, airports map[string]data.Airport) error {
-	const listed = 10
 	all := s.departures()
 	t := table{columns: []column{
 		{title: "#", right: true}, {}, {title: "Airport", width: 34}, {title: "City", width: 18},
 		{title: "Flights", right: true}, {title: "Mean delay", right: true}, {title: fmt.Sprintf("Over %d min", traffic.LateAfter), right: true},
-		{title: "Worst route"},
+		{title: "Worst hour"}, {title: "Worst route"},
 	}}
 	for i, a := range s.worstAirports(listed) {
 		known := airports[a.Airport]
-		worst := "-"
+		worst, hour := "-", "-"
 		if r, ok := s.worstRoute(a.Airport); ok {
 			worst = fmt.Sprintf("to %s, %s min", r.Destination, mean(r.Delays))
 		}
+		if h, ok := s.hours[a.Airport]; ok {
+			hour = fmt.Sprintf("%s, %s min", h.Name, mean(traffic.Summary{Flights: h.Flights, TotalDelay: h.TotalDelay}))
+		}
 		t.row(fmt.Sprint(i+1), a.Airport, known.Name, known.City, grouped(a.Departures.Flights), mean(a.Departures)+" min",
-			share(a.Departures.Late, a.Departures.Flights), worst)
+			share(a.Departures.Late, a.Departures.Flights), hour, worst)
 	}
 	var late, minutes int64
 	for _, a := range s.airports {
@@ -35,7 +37,7 @@ func report(out io.Writer, s *survey, airports map[string]data.Airport) error {
 		minutes += a.Departures.TotalDelay
 	}
 	b := new(strings.Builder)
-	fmt.Fprintf(b, "Worst airports by mean delay, of those with at least %s departures (routes: %s flights)\n\n",
+	fmt.Fprintf(b, "Worst airports by mean delay, of those with at least %s departures (hours and routes: %s)\n\n",
 		grouped(s.leastDepartures()), grouped(s.leastLegs()))
 	t.write(b)
 	fmt.Fprintf(b, "\n%s flights, %s min late on average, %s over %d min\n", grouped(all),

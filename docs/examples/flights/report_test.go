@@ -14,10 +14,12 @@ func surveyOf(flights []data.Flight) *survey {
 	type leg struct{ origin, destination string }
 	departures, arrivals := make(map[string]*traffic.Delays), make(map[string]*traffic.Delays)
 	legs := make(map[leg]*traffic.Delays)
+	hours := make(map[leg]*traffic.Delays) // by origin and hour
 	for _, f := range flights {
 		add(departures, f.Origin, f.Delay)
 		add(arrivals, f.Destination, f.Delay)
 		add(legs, leg{f.Origin, f.Destination}, f.Delay)
+		add(hours, leg{f.Origin, f.Date[11:13] + ":00"}, f.Delay)
 	}
 	codes := make(map[string]bool)
 	for code := range departures {
@@ -39,6 +41,17 @@ func surveyOf(flights []data.Flight) *survey {
 	slices.SortFunc(s.routes, func(a, b traffic.RouteReport) int {
 		return strings.Compare(a.Origin+a.Destination, b.Origin+b.Destination)
 	})
+	s.hours = make(map[string]traffic.Group)
+	for l, d := range hours {
+		h, known := s.hours[l.origin]
+		if d.Flights < s.leastLegs() {
+			continue
+		}
+		// The later one by mean delay; of equals, the earlier of the day.
+		if c := d.Minutes*h.Flights - h.TotalDelay*d.Flights; !known || c > 0 || c == 0 && l.destination < h.Name {
+			s.hours[l.origin] = traffic.Group{Name: l.destination, Flights: d.Flights, TotalDelay: d.Minutes}
+		}
+	}
 	return s
 }
 

@@ -16,6 +16,8 @@ type survey struct {
 	// airports is ordered by code; routes, by origin and destination.
 	airports []traffic.AirportReport
 	routes   []traffic.RouteReport
+	// hours holds the hour with the latest departures for each of the worst airports, as their tables tell.
+	hours map[string]traffic.Group
 }
 
 // departures, arrivals and legs count the flights that the origins, the destinations and the routes have recorded.
@@ -59,7 +61,7 @@ func settledSurvey(ctx context.Context, node actor.Node) (*survey, error) {
 			return nil, err
 		}
 		if s.settled() {
-			return s, nil
+			return s, s.askHours(ctx, node)
 		}
 		if handled := s.arrivals() + s.legs(); handled != before {
 			before, deadline = handled, time.Now().Add(patience)
@@ -102,8 +104,26 @@ func takeSurvey(ctx context.Context, node actor.Node) (*survey, error) {
 	return s, nil
 }
 
-// A ranking leaves out airports and routes with few flights: one bad day would put them on top. These are the least
-// numbers of departures and of flights on a route that count: 100 and 10, for all the data.
+// askHours asks the worst airports for their worst hours.
+func (s *survey) askHours(ctx context.Context, node actor.Node) error {
+	s.hours = make(map[string]traffic.Group)
+	for _, a := range s.worstAirports(listed) {
+		worst, err := traffic.Worst.Call(ctx, traffic.Airports.Ref(node, a.Airport), traffic.WorstQuery{Limit: 1, LeastFlights: s.leastLegs()})
+		if err != nil {
+			return fmt.Errorf("ask airport %s for its worst hours: %w", a.Airport, err)
+		}
+		if len(worst.Hours) > 0 {
+			s.hours[a.Airport] = worst.Hours[0]
+		}
+	}
+	return nil
+}
+
+// listed is how many airports the table shows.
+const listed = 10
+
+// A ranking leaves out airports, routes and hours with few flights: one bad day would put them on top. These are the least
+// numbers of departures, and of flights on a route or in an hour, that count: 100 and 10, for all the data.
 func (s *survey) leastDepartures() int64 { return max(s.departures()/200, 1) }
 func (s *survey) leastLegs() int64       { return max(s.departures()/2000, 1) }
 

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cairn-run/cairn/actor"
 )
@@ -11,7 +12,8 @@ import (
 //  1. Departures and Arrivals depend only on the set of flights, not on their order.
 //  2. No flight with a number up to Last is counted again. The runtime remembers an idempotency key for a day; an import that
 //     goes on a month after it was interrupted relies on this number.
-//  3. Whenever Congested is set, the alarm Quiet is armed: both change in one commit.
+//  3. The table flight has one row for each of Departures: both change in one commit.
+//  4. Whenever Congested is set, the alarm Quiet is armed: both change in one commit.
 type Airport struct {
 	Departures, Arrivals Delays
 	// Last is the highest number of a flight counted.
@@ -37,13 +39,16 @@ func (a *Airport) depart(ctx *actor.Context, f Flight) (Departure, error) {
 	if f.Number != 0 && f.Number <= a.Last {
 		return a.departure(true), nil
 	}
+	if err := record(ctx, f); err != nil {
+		return Departure{}, err
+	}
 	a.Last = max(a.Last, f.Number)
 	a.Departures.Add(f.Delay)
 	a.watch(ctx, f)
 	// Emit, Send and the like return errors for handlers that want to react. Here, the turn fails if one of them does.
 	Arrive.Send(ctx, Airports.Ref(ctx, f.Destination), Arrival{Origin: origin, Delay: f.Delay})
 	Fly.Send(ctx, Routes.Ref(ctx, origin, f.Destination), Leg{Distance: f.Distance, Delay: f.Delay})
-	return a.departure(false), nil // Statistics, event, alarm, both messages and this reply: one commit.
+	return a.departure(false), nil // Row, statistics, event, alarm, both messages and this reply: one commit.
 }
 
 // watch decides whether the airport is congested after flight f.
@@ -128,6 +133,11 @@ func (f Flight) check(origin string) error {
 	}
 	if f.Number < 0 || f.Distance < 0 {
 		return actor.Errorf(actor.InvalidArgument, "number %d or distance %d is negative", f.Number, f.Distance)
+	}
+	if f.Date != "" {
+		if _, err := time.Parse(dateForm, f.Date); err != nil {
+			return actor.Errorf(actor.InvalidArgument, "date %q is not of the form %s", f.Date, dateForm)
+		}
 	}
 	return checkDelay(f.Delay)
 }

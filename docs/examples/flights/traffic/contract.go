@@ -18,6 +18,9 @@ var (
 	// AirportStats tells how punctual the airport's flights were.
 	AirportStats = actor.NewQuery[actor.None, AirportReport](Airports, "stats")
 
+	// Worst tells at which hours and on which routes departures were latest, from a table with a row for each.
+	Worst = actor.NewQuery[WorstQuery, WorstReport](Airports, "worst")
+
 	// Congested is emitted when the mean delay of the last RecentFlights departures reaches CongestedAt, Cleared when it
 	// is back at ClearedAt, or when no flight has left for QuietAfter.
 	Congested = actor.NewEvent[Congestion](Airports, "congested")
@@ -58,7 +61,7 @@ const (
 type Flight struct {
 	// Number orders the flights of an import, from 1; 0 for a flight that comes from no import.
 	Number int64 `json:"number,omitempty"`
-	// Date is when the flight was to leave, in the local time of the airport.
+	// Date is when the flight was to leave, in the local time of the airport, like "2001-01-01T00:47:00".
 	Date        string `json:"date,omitempty"`
 	Destination string `json:"destination"`
 	// Distance is in miles.
@@ -98,6 +101,35 @@ type AirportReport struct {
 	RecentDelay float64 `json:"recent_delay"`
 	Departures  Summary `json:"departures"`
 	Arrivals    Summary `json:"arrivals"`
+}
+
+// MaxWorst bounds WorstQuery.Limit.
+const MaxWorst = 100
+
+// A WorstQuery is the input of Worst.
+type WorstQuery struct {
+	// Limit bounds each list, at most MaxWorst; 0 for 5.
+	Limit int `json:"limit,omitempty"`
+	// LeastFlights leaves out hours and routes with fewer flights.
+	LeastFlights int64 `json:"least_flights,omitempty"`
+}
+
+// A WorstReport is the answer to Worst: by falling mean delay.
+type WorstReport struct {
+	Airport string  `json:"airport"`
+	Hours   []Group `json:"hours"`
+	Routes  []Group `json:"routes"`
+}
+
+// A Group is the departures of one hour of the day, like "17:00", or to one destination.
+type Group struct {
+	Name    string `json:"name"`
+	Flights int64  `json:"flights"`
+	// TotalDelay is the sum of all delays, in minutes; MeanDelay is rounded to two decimals.
+	TotalDelay int64   `json:"total_delay"`
+	MeanDelay  float64 `json:"mean_delay"`
+	// Late counts the flights with more than 15 minutes.
+	Late int64 `json:"late"`
 }
 
 // A RouteReport is the answer to RouteStats.

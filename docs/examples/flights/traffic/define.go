@@ -5,10 +5,11 @@ import "github.com/cairn-run/cairn/actor"
 // Definitions returns the actor types of this package with their handlers, for runtime.Options or actortest.Run.
 func Definitions() []actor.Definition {
 	return []actor.Definition{
-		actor.Define(Airports, actor.Spec[Airport]{OnCreate: (*Airport).create},
+		actor.Define(Airports, actor.Spec[Airport]{OnCreate: (*Airport).create, Migrations: migrations},
 			actor.On(Depart, (*Airport).depart),
 			actor.On(Arrive, (*Airport).arrive),
 			actor.OnQuery(AirportStats, Airport.stats),
+			actor.OnQuery(Worst, Airport.worst),
 			actor.OnAlarm(Quiet, (*Airport).quiet),
 		),
 		actor.Define(Routes, actor.Spec[Route]{OnCreate: (*Route).create},
