@@ -2,6 +2,7 @@ package actor
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"time"
 
@@ -124,6 +125,20 @@ func (c *Context) AlarmInstance() string { return c.instance }
 // KV returns the actor's key-value store.
 func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn} }
 
+// SQL returns a handle of the actor's SQLite database, the same throughout the turn. It goes into anything that works with
+// database/sql.
+//
+//  1. The turn is one transaction: rows are committed together with the state and everything else when the handler returns
+//     nil, and vanish otherwise. BeginTx, and BEGIN in SQL, set savepoints inside it, which have to be ended before the
+//     handler returns.
+//  2. All connections that the handle gives out are that one transaction: rows can be iterated while other statements run.
+//  3. Pass the Context to every statement; in any case they are interrupted when the turn's time is up.
+//  4. After the turn the handle is closed.
+//
+// The database is made by the first statement that writes; an actor that never asks for it pays nothing. Its schema is
+// best kept in [Spec.Migrations].
+func (c *Context) SQL() *sql.DB { return c.turn.SQL() }
+
 // DestroySelf removes the actor and everything that it stored when the turn commits. Events and messages of the turn
 // still go out.
 func (c *Context) DestroySelf() { c.turn.DestroySelf() }
@@ -191,6 +206,10 @@ func (c *ReadContext) Traceparent() string { return c.r.Traceparent() }
 
 // KV returns the actor's key-value store, as it was at the query's version.
 func (c *ReadContext) KV() ReadKV { return ReadKV{r: c.r} }
+
+// SQL returns a handle of the actor's SQLite database as it was at the query's version. It only reads. Queries run beside
+// each other and beside the actor's turns. After the query the handle is closed.
+func (c *ReadContext) SQL() *sql.DB { return c.r.SQL() }
 
 func own(running *core, d *declared) error {
 	if running == d.core {

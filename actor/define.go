@@ -3,6 +3,7 @@ package actor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -43,6 +44,15 @@ type Spec[S any] struct {
 	Migrate func(s *S, old Stored) error
 	// Limits bound each actor.
 	Limits Limits
+
+	// Migrations are the schema of the actors' SQLite databases: each actor applies those that it lacks, in their order, when
+	// it wakes, before any of its code runs. New ones are appended; those that have been applied somewhere must stay as they
+	// are. If one fails the actor does not run, with the error code ActorFailed, and its data is as it was. See
+	// [ReadMigrations].
+	Migrations []Migration
+	// OpenSQL lets whoever may call the actor use the built-in methods sql.query and sql.exec. Otherwise they are for
+	// operators.
+	OpenSQL bool
 }
 
 // A Stored is a state as an earlier version of the type's code saved it.
@@ -79,6 +89,7 @@ func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition 
 	behavior := d.compile(p)
 	d.checkState(p)
 	d.checkLimits(p.spec.Limits)
+	d.checkMigrations(p.spec.Migrations)
 	return Definition{name: t.core.name, behavior: behavior, faults: d.faults}
 }
 
@@ -152,6 +163,8 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		Limits:       p.spec.Limits,
 		HasSleep:     p.spec.OnSleep != nil,
 		SharedState:  p.state.shape.flat,
+		Migrations:   slices.Clone(p.spec.Migrations),
+		OpenSQL:      p.spec.OpenSQL,
 		New:          func() host.Instance { return &instance[S]{program: p} },
 		Decode:       p.decode,
 		Query:        p.query,

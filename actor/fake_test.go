@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -273,6 +274,7 @@ type fakeTurn struct {
 	holding   fakeHolding
 	tasks     []fakeTask
 	caller    string
+	db        *sql.DB
 }
 
 var _ host.Turn = (*fakeTurn)(nil)
@@ -283,6 +285,7 @@ func (t *fakeTurn) Version() uint64      { return t.actor.version + 1 }
 func (t *fakeTurn) Traceparent() string  { return "00-trace" }
 func (t *fakeTurn) Now() time.Time       { return t.node.now }
 func (t *fakeTurn) DestroySelf()         { t.destroyed = true }
+func (t *fakeTurn) SQL() *sql.DB         { return t.db }
 
 func (t *fakeTurn) KVGet(key []byte) (host.KVEntry, bool, error) {
 	e, ok := t.kv[string(key)]

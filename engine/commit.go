@@ -156,7 +156,9 @@ func (w *WriteSet) nextHead() head {
 	h := w.space.head
 	h.Generation = w.space.generation
 	h.Version = w.version
-	h.Keys, h.Bytes = w.keys, w.bytes
+	// Only a caller who was wrong about what it knew brings them below zero, and
+	// then the head must still be one that can be read.
+	h.Keys, h.Bytes = max(0, w.keys), max(0, w.bytes)
 	h.Updated = w.now
 	if h.Created == 0 {
 		h.Created = w.now

@@ -161,28 +161,33 @@ func (c *cursor) load(mem *arena) (m metadata, value []byte, err error) {
 	if c.reverse {
 		return c.loadReverse(mem)
 	}
-	return c.loadForward(mem)
+	if m, err = c.loadForward(mem != nil); err == nil && mem != nil {
+		value = mem.copy(c.value)
+	}
+	return m, value, err
 }
 
-func (c *cursor) loadForward(mem *arena) (m metadata, value []byte, err error) {
+// loadForward reads the entry of the key that it stands on, and the value too if
+// that is wanted: into c.value, which is valid until the next one is read.
+func (c *cursor) loadForward(values bool) (m metadata, err error) {
 	n := 0
 	c.value = c.value[:0]
 	for {
 		isMetadata, chunk, err := c.rowKind()
 		if err != nil {
-			return m, nil, err
+			return m, err
 		}
 		if isMetadata {
 			break
 		}
 		moved := false
-		if mem != nil {
+		if values {
 			if chunk != n {
-				return m, nil, c.corrupt("chunks of the value are out of order")
+				return m, c.corrupt("chunks of the value are out of order")
 			}
 			data, err := c.it.ValueAndErr()
 			if err != nil {
-				return m, nil, err
+				return m, err
 			}
 			c.value = append(c.value, data...)
 			moved = c.it.Next()
@@ -195,22 +200,21 @@ func (c *cursor) loadForward(mem *arena) (m metadata, value []byte, err error) {
 		n++
 		if !moved {
 			if err := c.it.Error(); err != nil {
-				return m, nil, err
+				return m, err
 			}
-			return m, nil, &CorruptError{Row: clone(c.prefix), Reason: "a key has no metadata"}
+			return m, &CorruptError{Row: clone(c.prefix), Reason: "a key has no metadata"}
 		}
 	}
 	if m, err = c.metadata(); err != nil {
-		return m, nil, err
+		return m, err
 	}
-	if mem != nil {
+	if values {
 		if n != int(m.chunks) || len(c.value) != int(m.size) {
-			return m, nil, c.corrupt("the value has not the size that the metadata tells")
+			return m, c.corrupt("the value has not the size that the metadata tells")
 		}
-		value = mem.copy(c.value)
 	}
 	c.last = true
-	return m, value, nil
+	return m, nil
 }
 
 func (c *cursor) metadata() (metadata, error) {

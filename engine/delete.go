@@ -170,7 +170,7 @@ func (w *WriteSet) dropSlots(start, end []byte) {
 		return
 	}
 	for _, i := range w.overlay.within(start, end) {
-		sl, _ := w.change(int(i))
+		sl := w.change(int(i))
 		sl.live, sl.value, sl.meta = false, nil, metadata{}
 	}
 }

@@ -36,7 +36,7 @@ func (w *WriteSet) setIndex(key []byte, live bool) {
 	if i < 0 {
 		i = w.newSlot(key, metadata{}, true)
 	}
-	sl, _ := w.change(i)
+	sl := w.change(i)
 	sl.index, sl.live = true, live
 	sl.meta = metadata{}
 	if live {

@@ -123,7 +123,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 		}
 	}
 	for _, f := range stored {
-		sl, _ := w.change(w.newSlot(f.key, f.meta, true))
+		sl := w.change(w.newSlot(f.key, f.meta, true))
 		sl.index = keyspace.Kind(f.key[0]) == keyspace.KindExpiry
 	}
 	w.keys, w.bytes = keys, bytes

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -38,10 +39,14 @@ func readMetadata(r reader, id keyspace.ActorID, key []byte) (m metadata, ok boo
 	return m, ok, err
 }
 
-// readValue returns the value of a key in the store whose metadata is m, in new
-// memory.
-func readValue(r reader, id keyspace.ActorID, key []byte, m *metadata) ([]byte, error) {
-	value := make([]byte, m.size)
+// readValue appends the value of a key in the store whose metadata is m to dst.
+// The result is not nil.
+func readValue(dst []byte, r reader, id keyspace.ActorID, key []byte, m *metadata) ([]byte, error) {
+	if dst == nil {
+		dst = make([]byte, 0, m.size)
+	}
+	dst = slices.Grow(dst, int(m.size))[:len(dst)+int(m.size)]
+	value := dst[len(dst)-int(m.size):]
 	row := rowBuffer()
 	defer row.free()
 	if m.chunks <= 2 {
@@ -56,7 +61,7 @@ func readValue(r reader, id keyspace.ActorID, key []byte, m *metadata) ([]byte, 
 				return nil, err
 			}
 		}
-		return value, nil
+		return dst, nil
 	}
 	row.b = keyspace.AppendDataRow(row.b[:0], id, key, 0)
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: row.b, UpperBound: keyspace.AppendMetadataRow(nil, id, key)})
@@ -82,7 +87,7 @@ func readValue(r reader, id keyspace.ActorID, key []byte, m *metadata) ([]byte, 
 	if err := errors.Join(err, it.Error(), it.Close()); err != nil {
 		return nil, err
 	}
-	return value, nil
+	return dst, nil
 }
 
 // chunkOf returns the part of a value that one chunk holds.
@@ -107,7 +112,7 @@ func readEntry(r reader, id keyspace.ActorID, key []byte, now int64) (e Entry, m
 	}
 	e.Key = key
 	e.describe(&m)
-	e.Value, err = readValue(r, id, key, &m)
+	e.Value, err = readValue(nil, r, id, key, &m)
 	return e, m, err == nil, err
 }
 

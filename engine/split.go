@@ -103,7 +103,7 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 			}
 			i = w.newSlot(from.key, base, stored)
 		}
-		sl, _ := w.change(i)
+		sl := w.change(i)
 		sl.value = w.overlay.arena.copy(from.value)
 		sl.live, sl.meta, sl.index = from.live, from.meta, from.index
 	}

@@ -61,6 +61,18 @@ type PutOptions struct {
 	// on, and chunks of the old value may remain.
 	New bool
 
+	// Known says that the caller knows that the key is there, with a value of Old
+	// bytes that does not expire; or, if Old is below zero, that it is absent, as
+	// New does. That saves the lookup too. Entry.Created of the key is then this
+	// turn, as nobody has read since when it is there. What the set itself has
+	// written, deleted or hidden is not asked of the caller: it goes before Known
+	// and New.
+	//
+	// If it is wrong, the counts of the actor are wrong by the difference from
+	// then on, and chunks of an old value that is longer than Old may remain.
+	Known bool
+	Old   int
+
 	// Exempt puts the key though the actor's quota is used up. It is for the
 	// small rows that go with a change of what is there already, so that an actor
 	// which is full can get emptier.
@@ -198,16 +210,21 @@ func (w *WriteSet) Rollback(s Savepoint) {
 }
 
 // change returns slot i for a change, after saving it if a savepoint needs it.
-// fresh reports whether its value's memory may be written over.
-func (w *WriteSet) change(i int) (sl *slot, fresh bool) {
+func (w *WriteSet) change(i int) *slot {
 	o := w.overlay
-	sl = &o.slots[i]
-	if sl.epoch == w.epoch {
-		return sl, true
+	sl := &o.slots[i]
+	if sl.epoch != w.epoch {
+		o.undo = append(o.undo, undo{slot: int32(i), was: *sl})
+		sl.epoch = w.epoch
 	}
-	o.undo = append(o.undo, undo{slot: int32(i), was: *sl})
-	sl.epoch = w.epoch
-	return sl, false
+	return sl
+}
+
+// fits reports whether a value of n bytes can take the memory of the value of
+// slot i, which no savepoint needs.
+func (w *WriteSet) fits(i, n int) bool {
+	sl := &w.overlay.slots[i]
+	return sl.epoch == w.epoch && cap(sl.value) >= n
 }
 
 // newSlot makes a slot for a key that has none.
@@ -237,6 +254,14 @@ func (w *WriteSet) checkRoom(n int) error {
 	return nil
 }
 
+// Room returns how many bytes of keys and values can be put before Put returns a
+// QuotaError or, of the set, a LimitError; it is never negative. A value that
+// takes the place of one that is as long needs no room of the quota.
+func (w *WriteSet) Room() int64 {
+	room := int64(w.space.limits.MaxWriteSet - w.Bytes())
+	return max(0, min(room, w.space.limits.Quota-w.bytes))
+}
+
 // Put sets a key to a value, which may be empty; both are copied. It returns a
 // LimitError if one of them or the set gets too large, a QuotaError if the actor
 // would (the bytes of the value that is replaced are given credit, so a value
@@ -253,17 +278,27 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	if len(value) > maxValue {
 		return &LimitError{LimitValue, int64(maxValue), int64(len(value))}
 	}
-	if err := w.checkRoom(len(key) + len(value)); err != nil {
-		return err
+	if o.Known && o.Old > MaxValueCap {
+		return &LimitError{LimitValue, MaxValueCap, int64(o.Old)}
 	}
 	i := w.overlay.find(key)
+	need := len(value)
+	if i < 0 {
+		need += len(key)
+	} else if w.fits(i, need) {
+		need = 0
+	}
+	if err := w.checkRoom(need); err != nil {
+		return err
+	}
 	var was metadata // the key as it counts now
 	var exists, stored bool
+	unread := i < 0 && o.Known
 	if i >= 0 {
 		was, exists = w.overlay.slots[i].meta, w.overlay.slots[i].live
-	} else if !o.New {
+	} else {
 		var err error
-		if was, exists, err = w.lookup(key); err != nil {
+		if was, exists, err = w.before(key, &o); err != nil {
 			return err
 		}
 		stored = exists
@@ -284,8 +319,9 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	if i < 0 {
 		i = w.newSlot(key, was, stored)
 	}
-	sl, fresh := w.change(i)
-	if fresh && cap(sl.value) >= len(value) {
+	inPlace := w.fits(i, len(value))
+	sl := w.change(i)
+	if inPlace {
 		sl.value = sl.value[:len(value)]
 		copy(sl.value, value)
 	} else {
@@ -300,11 +336,23 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 		size:    uint32(len(value)),
 		chunks:  uint32(chunksOf(len(value))),
 	}
-	if exists && !was.expired(w.now) {
+	if exists && !unread && !was.expired(w.now) {
 		sl.meta.created = was.created
 	}
 	w.reindex(key, was.expire, o.ExpireAt)
 	return nil
+}
+
+// before returns what the store has under a key that has no slot, as lookup does
+// or as the caller of a Put knows. Hidden ranges go before what the caller says.
+func (w *WriteSet) before(key []byte, o *PutOptions) (metadata, bool, error) {
+	switch {
+	case o.New || o.Known && (o.Old < 0 || w.space.head.Keys == 0 || w.hidden(key)):
+		return metadata{}, false, nil
+	case o.Known:
+		return metadata{size: uint32(o.Old), chunks: uint32(chunksOf(o.Old))}, true, nil
+	}
+	return w.lookup(key)
 }
 
 // Delete removes a key and reports whether it was there. A key that has expired
@@ -341,7 +389,7 @@ func (w *WriteSet) Delete(key []byte) (bool, error) {
 
 // kill deletes the key of a slot, which counts as was.
 func (w *WriteSet) kill(i int, was metadata) {
-	sl, _ := w.change(i)
+	sl := w.change(i)
 	key := sl.key
 	sl.live, sl.value, sl.meta = false, nil, metadata{}
 	w.keys--

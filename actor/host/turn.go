@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"time"
 )
@@ -33,6 +34,10 @@ type Reader interface {
 	KVGet(key []byte) (KVEntry, bool, error)
 	// KVList reads entries in key order.
 	KVList(q KVQuery) (KVPage, error)
+
+	// SQL returns the handle of the actor's SQLite database, the same at every call. In a turn it writes, and what it wrote is
+	// part of the commit; in a query it reads the version that the query sees. A closed handle is returned after the end.
+	SQL() *sql.DB
 
 	// QueueStats counts the messages of a queue.
 	QueueStats(queue string) (QueueStats, error)

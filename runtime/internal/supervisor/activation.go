@@ -104,6 +104,9 @@ type core struct {
 	asked int64
 	// streak counts the work done since the actor last rested for a while, or let others run.
 	streak int
+	// sql is the actor's SQLite database. published counts how often its pages were put into the write set.
+	sql       database
+	published int
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -233,7 +236,7 @@ func (a *activation) leave() bool {
 	}
 	a.gone = true
 	if c := a.core; c != nil {
-		c.space.Close()
+		c.close()
 		a.core = nil
 		a.sup.memory.asleep(a)
 	}
@@ -309,7 +312,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			c.perform(w)
 		}
 		if c.gone() {
-			c.space.Close()
+			c.close()
 			return false
 		}
 		if c.streak++; c.streak >= maxStreak {
@@ -370,13 +373,19 @@ func (a *activation) teardown(c *core) {
 		a.sup.memory.asleep(a)
 	}
 	a.mu.Unlock()
-	c.space.Close()
+	c.close()
 	if own {
 		a.dropView()
 	}
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
 	}
+}
+
+// close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
+func (c *core) close() {
+	c.sql.close()
+	c.space.Close()
 }
 
 // abandon takes the actor away from a goroutine that runs it, answers what it was doing and what waits, and returns the
@@ -429,6 +438,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.endCrew(c.restartCause())
+		c.sql.close()
 		c.space.Fence()
 	}
 	a.dropView()

@@ -126,6 +126,7 @@ type mark struct {
 	stored                    []byte
 	connections               int
 	sequence, asked           int64
+	published                 int
 }
 
 func (c *core) mark() mark {
@@ -133,7 +134,7 @@ func (c *core) mark() mark {
 	return mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
 		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
-		connections: c.connections, asked: c.asked,
+		connections: c.connections, asked: c.asked, published: c.published,
 	}
 }
 
@@ -151,6 +152,9 @@ func (c *core) undo(m mark) {
 	c.connections = m.connections
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
 	c.asked = m.asked
+	if c.published != m.published { // it counts on: the connections have seen pages that are gone now
+		c.sql.discard()
+	}
 }
 
 // commit commits the group and begins a new one. Results leave when the commit is durable.
@@ -199,7 +203,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 			a.view = nil // whoever learns that the actor is gone must not find it in memory
 			return nil, nil
 		}
-		return &view{version: g.version, commit: g.commit, stored: stored, id: c.id}, nil
+		return &view{version: g.version, commit: g.commit, stored: stored, id: c.id, sql: &c.sql}, nil
 	})
 	if declined {
 		a.pending.Add(-1)

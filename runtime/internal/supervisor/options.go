@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // The defaults of Options and of host.Limits.
@@ -52,11 +53,16 @@ type Options struct {
 	AlarmConcurrency int
 	// ReplyRetention is how long replies to calls with an idempotency key are kept.
 	ReplyRetention time.Duration
+	// SQL bounds the connections of the actors' SQLite databases.
+	SQL SQLOptions
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Registerer receives the metrics; nil registers none.
 	Registerer prometheus.Registerer
 }
+
+// SQLOptions are those of the pool of connections.
+type SQLOptions = sqlitevfs.Options
 
 // EnsureDefaults fills in what is not set.
 func (o *Options) EnsureDefaults() {

@@ -221,6 +221,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	}
 	t.close()
 	if c.gone() {
+		t.dropSQL()
 		return nil, errAbandoned
 	}
 	if w.kind == workCall && w.method >= 0 {
@@ -241,6 +242,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 		}
 	}
 	a.typ.metrics.turn(took, err)
+	t.dropSQL()
 	c.undo(t.mark)
 	if !instance {
 		return nil, err
@@ -268,6 +270,8 @@ func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, e
 			out, crashed, err = nil, true, t.a.sup.crashed(t.a, t.handler, p)
 		} else if !returned {
 			// runtime.Goexit cannot be stopped; the turn is undone by a goroutine of its own.
+			t.close()
+			t.dropSQL()
 			t.a.sup.task(func() {
 				t.a.abandonTurn(t, host.Errorf(host.Crashed, "the handler %s ended its goroutine", t.handler))
 			})

@@ -22,6 +22,7 @@ type reader struct {
 	mu     sync.Mutex
 	closed bool
 	snap   *engine.Snapshot
+	sql    *sqlQuery
 }
 
 func (r *reader) enter() error {
@@ -37,6 +38,9 @@ func (r *reader) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
+	if r.sql != nil {
+		r.sql.end()
+	}
 	r.a.releaseView(r.v)
 }
 

@@ -31,6 +31,7 @@ func (b *buffers) put(p *[]byte) {
 // for the outbox.
 func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if t.destroy {
+		t.dropSQL()
 		return c.sealDestroy(t)
 	}
 	if instance {
@@ -39,6 +40,9 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 		}
 	}
 	if err := c.sealQueues(t); err != nil {
+		return err
+	}
+	if err := c.commitSQL(t); err != nil {
 		return err
 	}
 	c.group.after = append(c.group.after, t.after...)

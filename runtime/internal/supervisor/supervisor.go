@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
 	"github.com/cairn-run/cairn/runtime/internal/schedule"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
@@ -45,6 +46,9 @@ type Supervisor struct {
 	workers workers
 	waits   waitGraph
 	hub     hub
+
+	// sql opens the connections of the actors' databases.
+	sql *sqlitevfs.Pool
 
 	failures failures
 	alarms   alarmClock
@@ -204,6 +208,13 @@ func New(o Options) (*Supervisor, error) {
 	s.alarms.init(s)
 	s.memory.init(s)
 	s.watchdog.init(s)
+	var err error
+	if o.SQL.Logger == nil {
+		o.SQL.Logger = o.Logger
+	}
+	if s.sql, err = newPool(o.SQL); err != nil {
+		return nil, fmt.Errorf("supervisor: Options.SQL: %w", err)
+	}
 	if o.Registerer != nil {
 		if err := s.metrics.register(o.Registerer); err != nil {
 			return nil, fmt.Errorf("supervisor: register metrics: %w", err)
@@ -253,6 +264,9 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	if n := s.tasks.close(s.options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
+	if !s.closeSQL() {
+		err = errors.Join(err, errors.New("supervisor: SQL statements of handlers that ignore their deadline are left behind"))
+	}
 	if n := s.lost.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
 	}
@@ -277,6 +291,28 @@ func (s *Supervisor) Kill() {
 	s.abandonAll()
 	s.workers.close()
 	s.tasks.close(s.options.TurnGrace)
+	s.closeSQL()
+}
+
+// closeSQL closes the connections and waits until none is in use, but not for long: what has one now is a query or an
+// abandoned handler, whose statements are interrupted, and a handler that keeps rows open cannot be ended.
+func (s *Supervisor) closeSQL() bool {
+	if s.sql == nil {
+		return true
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.sql.Close() }()
+	timer := time.NewTimer(s.options.TurnGrace)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		if err != nil {
+			s.logger.Error("close SQL connections", "error", err)
+		}
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // abandonAll gives up every activation and returns the handlers that are still running.
@@ -426,4 +462,14 @@ func (s *Supervisor) later(d time.Duration, f func()) {
 		case <-s.life.Done():
 		}
 	})
+}
+
+// newPool is to go when package sqlitevfs is there.
+func newPool(o SQLOptions) (p *sqlitevfs.Pool, err error) {
+	defer func() {
+		if recover() != nil {
+			p, err = nil, nil
+		}
+	}()
+	return sqlitevfs.NewPool(o)
 }

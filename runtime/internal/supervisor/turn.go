@@ -64,6 +64,7 @@ type turn struct {
 	durable   bool     // an event that must not be dropped was emitted
 	after     []func() // see group.after
 	queues    *queue.Set
+	sql       *sqlTurn
 	asked     int64 // tasks to start
 	goodFor   int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }

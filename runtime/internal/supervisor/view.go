@@ -19,6 +19,7 @@ type view struct {
 	commit  uint64 // the commit that must be durable before what the view shows may leave
 	stored  []byte
 	id      keyspace.ActorID
+	sql     *database // of the core that committed it
 
 	// Guarded by activation.viewMu.
 	refs     int
@@ -84,7 +85,7 @@ func (a *activation) ensureView(c *core) {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
 	if a.view == nil {
-		a.view = &view{version: c.space.Head().Version, commit: a.applied.Load(), stored: c.stored, id: c.id}
+		a.view = &view{version: c.space.Head().Version, commit: a.applied.Load(), stored: c.stored, id: c.id, sql: &c.sql}
 	}
 }
 

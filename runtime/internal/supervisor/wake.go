@@ -46,7 +46,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	}
 	head := c.space.Head()
 	a.viewMu.Lock()
-	a.view = &view{version: head.Version, commit: a.applied.Load(), stored: c.stored, id: c.id}
+	a.view = &view{version: head.Version, commit: a.applied.Load(), stored: c.stored, id: c.id, sql: &c.sql}
 	a.viewMu.Unlock()
 	if a.staysQuiet(w) {
 		c.quiet = true
@@ -54,7 +54,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	}
 	if err := c.wakeHook(w); err != nil {
 		if err == errAbandoned {
-			c.space.Close()
+			c.close()
 			return nil, err
 		}
 		a.teardown(c)

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// appendStored appends the value of a key in the store to dst. The data row says
+// all there is to say about a value that is shorter than a chunk, so only values
+// that are longer, empty or absent need the metadata.
+func appendStored(dst []byte, r reader, id keyspace.ActorID, key []byte) ([]byte, bool, error) {
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendDataRow(row.b[:0], id, key, 0)
+	whole := false
+	_, err := get(r, row.b, func(data []byte) error {
+		if whole = 0 < len(data) && len(data) < ChunkSize; whole {
+			dst = append(dst, data...)
+		}
+		return nil
+	})
+	if whole || err != nil {
+		return dst, whole, err
+	}
+	m, ok, err := readMetadata(r, id, key)
+	if !ok || err != nil {
+		return dst, false, err
+	}
+	value, err := readValue(dst, r, id, key, &m)
+	if err != nil {
+		return dst, false, err
+	}
+	return value, true, nil
+}
+
+// AppendValue appends the value of a key to dst and returns the result, or dst
+// and false if the key is absent. It is for values that are read often and known
+// to be short: one that is shorter than ChunkSize and not empty costs one lookup
+// in the store and one copy. Anything else costs what Get does and a lookup more.
+//
+// It does not look at the time: a key that has expired is found until it is
+// deleted.
+func (w *WriteSet) AppendValue(dst, key []byte) ([]byte, bool, error) {
+	if i := w.overlay.find(key); i >= 0 {
+		sl := &w.overlay.slots[i]
+		if !sl.live {
+			return dst, false, nil
+		}
+		return append(dst, sl.value...), true, nil
+	}
+	sp := w.space
+	if sp.head.Keys == 0 || w.hidden(key) {
+		return dst, false, nil
+	}
+	if err := sp.store.enter(); err != nil {
+		return dst, false, err
+	}
+	defer sp.store.leave()
+	return appendStored(dst, sp.store.db, sp.id, key)
+}
+
+// AppendValue is [WriteSet.AppendValue] as of the snapshot. It does not look at
+// the time either.
+func (sn *Snapshot) AppendValue(dst, key []byte) ([]byte, bool, error) {
+	if err := sn.enter(); err != nil {
+		return dst, false, err
+	}
+	defer sn.store.leave()
+	return appendStored(dst, sn.snap, sn.id, key)
+}
+
+// Scan calls f for the keys in start <= key < end in their order, this set's
+// changes included, until f returns false; a nil end has no bound. It finds what
+// List finds, but allocates nothing for an entry and has no limit.
+//
+// What f is given is valid during the call, and must not be changed. The store
+// cannot be closed while f runs, so f must neither wait for somebody nor call
+// anything of the store; who has to do that scans a part, as much as it can
+// hold, and then goes on after the last key.
+func (w *WriteSet) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	s := w.space.store
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	return w.view().scan(start, end, w.clock(), f)
+}
+
+// Scan is [WriteSet.Scan] as of the snapshot.
+func (sn *Snapshot) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	if err := sn.enter(); err != nil {
+		return err
+	}
+	defer sn.store.leave()
+	return view{store: sn.snap, id: sn.id}.scan(start, end, sn.now, f)
+}
+
+// scan visits the keys of a range with their values, as of now.
+func (v view) scan(start, end []byte, now int64, f func(key, value []byte) bool) error {
+	m, err := v.merge(start, end, false)
+	if err != nil {
+		return err
+	}
+	for {
+		ok, err := m.next()
+		if !ok || err != nil {
+			return errors.Join(err, m.close())
+		}
+		var meta metadata
+		var value []byte
+		if m.slot != nil {
+			meta, value = m.slot.meta, m.slot.value
+		} else if meta, err = m.c.loadForward(true); err != nil {
+			return errors.Join(err, m.close())
+		} else {
+			value = m.c.value
+		}
+		if !meta.expired(now) && !f(m.key, value) {
+			return m.close()
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package supervisor
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+// A database is the SQLite database of one core: of one actor, for as long as it is awake. It is made by the first turn or
+// query that asks for it, and none of its connections outlives the core, so that what a connection remembers can only
+// come from commits of that core or from what was there before it.
+//
+// Its methods may be called from any goroutine.
+type database struct {
+	mu     sync.Mutex
+	d      *sqlitevfs.Database // nil until it is asked for
+	closed bool
+}
+
+// get returns the database; nil if the core is gone.
+func (b *database) get(s *Supervisor, name string) *sqlitevfs.Database {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.d == nil && !b.closed {
+		b.d = s.sql.Database(name)
+	}
+	if b.closed {
+		return nil
+	}
+	return b.d
+}
+
+// discard makes connections forget what they read from the write set, because a part of it was undone.
+func (b *database) discard() {
+	b.mu.Lock()
+	d := b.d
+	b.mu.Unlock()
+	if d != nil {
+		d.Discard()
+	}
+}
+
+// close closes what is idle now, and the rest when the sessions end that run.
+func (b *database) close() {
+	b.mu.Lock()
+	d := b.d
+	b.d, b.closed = nil, true
+	b.mu.Unlock()
+	if d != nil {
+		d.Close()
+	}
+}
+
+// A sqlTurn is the write session of a turn. It is the session's context, and its writer over the core's write set.
+//
+//  1. While the handler runs, everything happens under turn.mu, like all else that it does with the write set.
+//  2. When the handler has returned, statements that goroutines of it still run are interrupted; only commit goes on.
+//  3. When the turn is over, nothing reaches the write set any more, whoever still has the handle: an abandoned handler finds
+//     errors and the write set of a core that nobody commits.
+type sqlTurn struct {
+	context.Context // the turn
+	t               *turn
+	session         *sqlitevfs.Session
+	sealing, over   bool // guarded by turn.mu
+}
+
+// SQL implements host.Reader.
+func (t *turn) SQL() *sql.DB {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return closedDB()
+	}
+	if t.sql == nil {
+		d := t.c.sql.get(t.a.sup, t.a.String())
+		if d == nil {
+			return closedDB() // the actor was taken away from this goroutine
+		}
+		s := &sqlTurn{Context: t, t: t}
+		s.session = d.Write(s, s)
+		t.sql = s
+	}
+	return t.sql.session.DB()
+}
+
+// Err implements context.Context. It does not end while the changes are committed, which is past interrupting.
+func (s *sqlTurn) Err() error {
+	s.t.mu.Lock()
+	sealing, over := s.sealing, s.over || s.t.closed
+	s.t.mu.Unlock()
+	switch {
+	case sealing:
+		return nil
+	case over:
+		return context.Canceled
+	}
+	return s.t.Err()
+}
+
+// enter locks the turn for one access to its write set.
+func (s *sqlTurn) enter() error {
+	s.t.mu.Lock()
+	if s.over || s.t.closed && !s.sealing {
+		s.t.mu.Unlock()
+		return sqlitevfs.ErrClosed
+	}
+	return nil
+}
+
+// Get implements sqlitevfs.Reader.
+func (s *sqlTurn) Get(dst, key []byte) ([]byte, bool, error) {
+	if err := s.enter(); err != nil {
+		return dst, false, err
+	}
+	defer s.t.mu.Unlock()
+	return appendValue(s.t.c.ws, dst, key)
+}
+
+// Scan implements sqlitevfs.Reader.
+func (s *sqlTurn) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.t.mu.Unlock()
+	return scan(s.t.c.ws, start, end, f)
+}
+
+// Put implements sqlitevfs.Writer.
+func (s *sqlTurn) Put(key, value []byte, old int) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.t.mu.Unlock()
+	return sqlFull(s.t.c.ws.Put(key, value, engine.PutOptions{New: old < 0}))
+}
+
+// DeleteRange implements sqlitevfs.Writer.
+func (s *sqlTurn) DeleteRange(start, end []byte) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.t.mu.Unlock()
+	_, err := s.t.c.ws.DeleteRange(start, end)
+	return sqlFull(err)
+}
+
+// Room implements sqlitevfs.Writer.
+func (s *sqlTurn) Room() int64 {
+	if s.enter() != nil {
+		return 0
+	}
+	defer s.t.mu.Unlock()
+	l := s.t.a.typ.storage
+	return min(l.Quota-s.t.c.ws.Size(), int64(l.MaxWriteSet-s.t.c.ws.Bytes()))
+}
+
+// sqlFull marks what a write set refuses for want of room for package sqlitevfs.
+func sqlFull(err error) error {
+	if errors.Is(err, (*engine.QuotaError)(nil)) || errors.Is(err, (*engine.LimitError)(nil)) {
+		return fmt.Errorf("%w: %w", sqlitevfs.ErrFull, err)
+	}
+	return err
+}
+
+// commitSQL puts what the turn changed by SQL into the write set.
+func (c *core) commitSQL(t *turn) error {
+	s := t.sql
+	if s == nil {
+		return nil
+	}
+	t.mu.Lock()
+	s.sealing = true
+	t.mu.Unlock()
+	changed, err := s.session.Commit()
+	t.mu.Lock()
+	s.sealing, s.over = false, true
+	t.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if changed {
+		c.published++
+		t.wrote = true
+	}
+	return nil
+}
+
+// dropSQL ends the turn's session, if it has one and that did not end, without changes. It is called by the goroutine of the
+// handler: it waits for statements that goroutines of the handler run.
+func (t *turn) dropSQL() {
+	s := t.sql
+	if s == nil {
+		return
+	}
+	t.mu.Lock()
+	s.over = true
+	t.mu.Unlock()
+	s.session.Rollback()
+}
+
+// A sqlQuery is the read session of a query.
+type sqlQuery struct {
+	context.Context // the reader
+	r               *reader
+	session         *sqlitevfs.Session
+	own             *sqlitevfs.Database // if the core of the view was gone when the query first asked; nil else
+	over            atomic.Bool
+}
+
+// SQL implements host.Reader.
+func (r *reader) SQL() *sql.DB {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return closedDB()
+	}
+	if r.sql == nil {
+		q := &sqlQuery{Context: r, r: r}
+		d := r.v.sql.get(r.a.sup, r.a.String())
+		if d == nil {
+			q.own = r.a.sup.sql.Database(r.a.String())
+			d = q.own
+		}
+		q.session = d.Read(q, q)
+		r.sql = q
+	}
+	return r.sql.session.DB()
+}
+
+// Err implements context.Context.
+func (q *sqlQuery) Err() error {
+	if q.over.Load() || q.r.a.sup.killed.Load() {
+		return context.Canceled
+	}
+	return q.r.Context.Err()
+}
+
+// snapshot locks the query for one access to its view.
+func (q *sqlQuery) snapshot() (*engine.Snapshot, error) {
+	if err := q.r.enter(); err != nil {
+		return nil, sqlitevfs.ErrClosed
+	}
+	s, err := q.r.snapshot()
+	if err != nil {
+		q.r.mu.Unlock()
+	}
+	return s, err
+}
+
+// Get implements sqlitevfs.Reader.
+func (q *sqlQuery) Get(dst, key []byte) ([]byte, bool, error) {
+	s, err := q.snapshot()
+	if err != nil {
+		return dst, false, err
+	}
+	defer q.r.mu.Unlock()
+	return appendValue(s, dst, key)
+}
+
+// Scan implements sqlitevfs.Reader.
+func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	s, err := q.snapshot()
+	if err != nil {
+		return err
+	}
+	defer q.r.mu.Unlock()
+	return scan(s, start, end, f)
+}
+
+// end ends the session. It interrupts statements that goroutines of the query run, and waits for them.
+func (q *sqlQuery) end() {
+	q.over.Store(true)
+	q.session.Rollback()
+	if q.own != nil {
+		q.own.Close()
+	}
+}
+
+// closedDB returns the handle of a turn or query that is over.
+func closedDB() *sql.DB {
+	db := sql.OpenDB(noConnector{})
+	db.Close()
+	return db
+}
+
+// A noConnector connects to nothing.
+type noConnector struct{}
+
+// Connect implements driver.Connector.
+func (noConnector) Connect(context.Context) (driver.Conn, error) { return nil, sqlitevfs.ErrClosed }
+
+// Driver implements driver.Connector.
+func (noConnector) Driver() driver.Driver { return nil }
+
+// keys is what sessions read from: a write set or a snapshot.
+type keys interface {
+	Get(key []byte) (engine.Entry, bool, error)
+	List(q engine.ListQuery) (engine.Page, error)
+}
+
+// appendValue appends the value of a key to dst.
+func appendValue(k keys, dst, key []byte) ([]byte, bool, error) {
+	e, ok, err := k.Get(key)
+	if err != nil || !ok {
+		return dst, false, err
+	}
+	return append(dst, e.Value...), true, nil
+}
+
+// scan calls f for the keys of a range in their order.
+func scan(k keys, start, end []byte, f func(key, value []byte) bool) error {
+	q := engine.ListQuery{Start: start, End: end, Limit: 64}
+	for {
+		page, err := k.List(q)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			if !f(page.Entries[i].Key, page.Entries[i].Value) {
+				return nil
+			}
+		}
+		if q.After = page.Next; q.After == nil {
+			return nil
+		}
+	}
+}
+
+// snapshotReader is a sqlitevfs.Reader over a snapshot of its own.
+type snapshotReader struct{ *engine.Snapshot }
+
+// Get implements sqlitevfs.Reader.
+func (r snapshotReader) Get(dst, key []byte) ([]byte, bool, error) {
+	return appendValue(r.Snapshot, dst, key)
+}
+
+// Scan implements sqlitevfs.Reader.
+func (r snapshotReader) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	return scan(r.Snapshot, start, end, f)
+}
