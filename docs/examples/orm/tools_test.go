@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"entgo.io/ent/dialect/sql/sqlgraph"
 	"github.com/jmoiron/sqlx"
 
 	authors "github.com/cairn-run/cairn/docs/examples/orm/ent/author"
@@ -303,4 +304,6 @@ func (byEnt) transaction(ctx context.Context, db *sql.DB, b volume, commit bool)
 	return tx.Commit()
 }
 
-func (byEnt) isUnique(err error) bool { return ent.IsConstraintError(err) }
+func (byEnt) isUnique(err error) bool {
+	return ent.IsConstraintError(err) && sqlgraph.IsUniqueConstraintError(err)
+}
