@@ -15,7 +15,7 @@ import (
 const (
 	maxMigrations     = 10_000
 	maxMigrationName  = 128
-	maxMigrationBytes = 1 << 20
+	maxMigrationBytes = 1_000_000
 )
 
 // A Migration is one step of the schema of an actor type's SQLite databases; see [Spec.Migrations].

@@ -37,6 +37,15 @@ type config struct {
 		TurnTimeout   span  `toml:"turn_timeout"`
 		DrainTimeout  span  `toml:"drain_timeout"`
 	} `toml:"actors"`
+	SQL struct {
+		MaxOpen    int   `toml:"max_open"`
+		MaxMemory  int64 `toml:"max_memory"`
+		ConnMemory int64 `toml:"conn_memory"`
+		CacheBytes int64 `toml:"cache_bytes"`
+		TurnBytes  int64 `toml:"turn_bytes"`
+		Temporary  int64 `toml:"temporary"`
+		IdleTime   span  `toml:"idle_time"`
+	} `toml:"sql"`
 }
 
 // readConfig reads a configuration file. A key that it does not know is an error, because a misspelt setting that does
@@ -88,6 +97,10 @@ func (c *config) apply(o *Options) {
 	o.NoSync, o.PlainCommit = c.Storage.NoSync, c.Storage.PlainCommit
 	o.CacheBytes, o.MinFreeBytes = c.Storage.CacheBytes, uint64(c.Storage.MinFreeBytes)
 	o.MaxAwake, o.MaxAwakeBytes = c.Actors.MaxAwake, c.Actors.MaxAwakeBytes
+	o.SQL = SQLOptions{
+		MaxOpen: c.SQL.MaxOpen, MaxMemory: c.SQL.MaxMemory, ConnMemory: c.SQL.ConnMemory, CacheBytes: c.SQL.CacheBytes,
+		TurnBytes: c.SQL.TurnBytes, Temporary: c.SQL.Temporary, IdleTime: c.SQL.IdleTime.d,
+	}
 	o.IdleTimeout, o.Limits.TurnTimeout, o.DrainTimeout = c.Actors.IdleTimeout.d, c.Actors.TurnTimeout.d, c.Actors.DrainTimeout.d
 }
 

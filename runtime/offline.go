@@ -41,6 +41,12 @@ func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery
 	return supervisor.Inspect(o.store, o.Namespace, a, q)
 }
 
+// ExportSQL writes an actor's SQLite database as a plain file. The error code is NotFound if there is no such actor or if it
+// has no database.
+func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
+	return supervisor.StoredSQL(ctx, o.store, o.Namespace, a, w)
+}
+
 // Lookup describes an actor. The error code is NotFound if there is none.
 func (o *Offline) Lookup(_ context.Context, a host.Address) (host.Status, error) {
 	return supervisor.StoredStatus(o.store, o.Namespace, a)

@@ -113,6 +113,8 @@ type Options struct {
 	// MaxAwake and MaxAwakeBytes bound the actors in memory: 100,000 and 1 GiB if 0. The least recently used sleep first.
 	MaxAwake      int
 	MaxAwakeBytes int64
+	// SQL bounds the connections to the SQLite databases of actors.
+	SQL SQLOptions
 	// TurnGrace is how long after its deadline a handler may still return before its turn is abandoned; 0 means 5 seconds.
 	TurnGrace time.Duration
 	// AlarmConcurrency bounds the alarms that run or wait in mailboxes at once, which paces a restart; 0 means 256.
@@ -121,6 +123,30 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Logger takes what operators should know; nil means slog.Default().
 	Logger *slog.Logger
+}
+
+// SQLOptions bound the connections to the SQLite databases of actors. A zero field means its default. A connection takes
+// some 0.4 MiB while it is open, and opening one some 0.1 ms.
+type SQLOptions struct {
+	// MaxOpen bounds the connections of the node: 2,000 if 0. The least recently used idle one is closed for another; if turns
+	// and queries use them all, the next statement fails with the code Overloaded.
+	MaxOpen int
+	// MaxMemory bounds what the idle connections take, in bytes: 1 GiB if 0.
+	MaxMemory int64
+	// ConnMemory bounds the heap of one connection, in bytes: 32 MiB if 0, and at least 1 MiB. A statement that needs more
+	// fails with the code TooLarge.
+	ConnMemory int64
+	// CacheBytes bounds the page cache of one connection: 2 MiB if 0.
+	CacheBytes int64
+	// TurnBytes bounds the pages that one turn changes: 64 MiB if 0. What the actor's Limits.WriteSetBytes allows bounds them
+	// too.
+	TurnBytes int64
+	// Temporary bounds the temporary files of one connection, which are in memory: 64 MiB if 0.
+	Temporary int64
+	// MaxLength bounds one string, blob or row: 16 MiB if 0.
+	MaxLength int
+	// IdleTime is after how long an idle connection is closed: 30 seconds if 0.
+	IdleTime time.Duration
 }
 
 // EnsureDefaults sets the fields that are zero and whose default does not depend on the machine.
@@ -189,6 +215,9 @@ func (o *Options) Validate() error {
 		value int64
 	}{
 		{"CacheBytes", o.CacheBytes}, {"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"IdleTimeout", int64(o.IdleTimeout)},
+		{"SQL.MaxOpen", int64(o.SQL.MaxOpen)}, {"SQL.MaxMemory", o.SQL.MaxMemory}, {"SQL.ConnMemory", o.SQL.ConnMemory},
+		{"SQL.CacheBytes", o.SQL.CacheBytes}, {"SQL.TurnBytes", o.SQL.TurnBytes}, {"SQL.Temporary", o.SQL.Temporary},
+		{"SQL.MaxLength", int64(o.SQL.MaxLength)}, {"SQL.IdleTime", int64(o.SQL.IdleTime)},
 		{"TurnGrace", int64(o.TurnGrace)}, {"DrainTimeout", int64(o.DrainTimeout)}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
 	} {
 		if d.value < 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -127,6 +128,10 @@ func (r *Runtime) startSupervisor() error {
 		Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, MaxAwake: o.MaxAwake,
 		MaxAwakeBytes: o.MaxAwakeBytes, TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
 		Registerer: r.registry,
+		SQL: supervisor.SQLOptions{
+			MaxOpen: o.SQL.MaxOpen, MaxMemory: o.SQL.MaxMemory, ConnMemory: o.SQL.ConnMemory, CacheBytes: o.SQL.CacheBytes,
+			TurnBytes: o.SQL.TurnBytes, Temporary: o.SQL.Temporary, MaxLength: o.SQL.MaxLength, IdleTime: o.SQL.IdleTime,
+		},
 	}
 	if r.publisher != nil {
 		s.Changes = r.publisher
@@ -326,6 +331,20 @@ func (r *Runtime) Subscribe(ctx context.Context, a host.Address, s host.Subscrip
 // Inspect reads an actor's raw keyspace.
 func (r *Runtime) Inspect(ctx context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	return r.supervisor.Inspect(ctx, a, q)
+}
+
+// ExportSQL writes an actor's SQLite database as a plain file, as of one commit, without waking the actor. The error code is
+// NotFound if there is no such actor or if it has no database.
+func (r *Runtime) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
+	return r.supervisor.ExportSQL(ctx, a, w)
+}
+
+// ImportSQL replaces an actor's SQLite database by a plain file, in one commit, and brings it to the type's migrations. The
+// actor is created if need be, and wakes anew afterwards. The reason is logged. The file is held in memory, and bounded by
+// Limits.WriteSetBytes of the type. The error code is InvalidArgument for a file that is not a sound database, and TooLarge
+// or QuotaExceeded for one that does not fit.
+func (r *Runtime) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+	return r.supervisor.ImportSQL(ctx, a, file, reason)
 }
 
 // Connect connects a client to an actor.

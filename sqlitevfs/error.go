@@ -1,12 +1,20 @@
 package sqlitevfs
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/ncruces/go-sqlite3"
+)
 
 // What errors of this package are, for errors.Is.
 var (
 	ErrFull            = errors.New("database or disk is full")      // quota, TurnBytes, Temporary
 	ErrMemory          = errors.New("out of memory")                 // ConnMemory
-	ErrBusy            = errors.New("too many databases are in use") // MaxOpen; or a second write session
+	ErrBusy            = errors.New("busy")                          // MaxOpen; or a second write session
 	ErrInterrupted     = errors.New("interrupted")                   // wraps the cause of the context too
 	ErrReadOnly        = errors.New("read-only")                     // a write in a read session
 	ErrClosed          = errors.New("the session is over")           // or the database, or the pool
@@ -24,4 +32,128 @@ type Error struct {
 	Message string // SQLite's own, as in "UNIQUE constraint failed: note.id"
 	SQL     string // from where the error is, at most 200 bytes; may be empty
 	Err     error  // the cause: of a Reader or Writer, of a context; may be nil
+}
+
+// maxErrorSQL is how much of a statement an error quotes, in bytes.
+const maxErrorSQL = 200
+
+// Error returns the message and the cause.
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is the variable of this package for the code.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrUnique:
+		return e.Code == int(sqlite3.CONSTRAINT_UNIQUE) || e.Code == int(sqlite3.CONSTRAINT_PRIMARYKEY) ||
+			e.Code == int(sqlite3.CONSTRAINT_ROWID)
+	case ErrForeignKey:
+		return e.Code == int(sqlite3.CONSTRAINT_FOREIGNKEY)
+	case ErrCorrupt:
+		if e.Code == int(sqlite3.IOERR_CORRUPTFS) || e.Code == int(sqlite3.IOERR_DATA) {
+			return true
+		}
+	}
+	return target != nil && target == sentinel(sqlite3.ErrorCode(e.Code&0xff))
+}
+
+// sentinel returns the variable for a primary result code, or nil.
+func sentinel(code sqlite3.ErrorCode) error {
+	switch code {
+	case sqlite3.FULL:
+		return ErrFull
+	case sqlite3.NOMEM:
+		return ErrMemory
+	case sqlite3.BUSY:
+		return ErrBusy
+	case sqlite3.INTERRUPT:
+		return ErrInterrupted
+	case sqlite3.READONLY:
+		return ErrReadOnly
+	case sqlite3.AUTH, sqlite3.PERM:
+		return ErrRefused
+	case sqlite3.CONSTRAINT:
+		return ErrConstraint
+	case sqlite3.CORRUPT, sqlite3.NOTADB:
+		return ErrCorrupt
+	}
+	return nil
+}
+
+// wrap turns an error of the library into an *Error; others, and nil, are returned as they are. sql is quoted where
+// SQLite does not say where in the statement the error is.
+func wrap(err error, sql string) error {
+	if err == nil {
+		return nil
+	}
+	var done *Error
+	if errors.As(err, &done) {
+		return err
+	}
+	e := &Error{SQL: sql}
+	var full *sqlite3.Error
+	var extended sqlite3.ExtendedErrorCode
+	var code sqlite3.ErrorCode
+	switch {
+	case errors.As(err, &full):
+		e.Code, e.Err = int(full.ExtendedCode()), full.Unwrap()
+		e.Message = strings.TrimPrefix(full.Error(), full.ExtendedCode().Error())
+		if e.Err != nil {
+			e.Message = strings.TrimSuffix(e.Message, ": "+e.Err.Error())
+		}
+		e.Message = strings.TrimPrefix(e.Message, ": ")
+		if s := full.SQL(); s != "" {
+			e.SQL = s
+		}
+	case errors.As(err, &extended):
+		e.Code = int(extended)
+	case errors.As(err, &code):
+		e.Code = int(code)
+	default:
+		return err
+	}
+	if e.Message == "" {
+		e.Message = strings.TrimPrefix(sqlite3.ExtendedErrorCode(e.Code).Error(), "sqlite3: ")
+	}
+	if len(e.SQL) > maxErrorSQL {
+		n := maxErrorSQL
+		for n > 0 && !utf8.RuneStart(e.SQL[n]) {
+			n--
+		}
+		e.SQL = e.SQL[:n]
+	}
+	return e
+}
+
+// outOfMemory reports whether a recovered panic is that of the library when the heap of a connection is used up.
+func outOfMemory(p any) bool {
+	err, ok := p.(error)
+	if !ok {
+		return false
+	}
+	// The library's value is of an internal type, so its text is all there is to know it by; a test holds on to that.
+	return err.Error() == "sqlite3: out of memory" || errors.Is(err, syscall.ENOMEM)
+}
+
+// memoryError returns the error for such a panic, or nil for any other.
+func memoryError(p any) error {
+	if !outOfMemory(p) {
+		return nil
+	}
+	return &Error{Code: int(sqlite3.NOMEM), Message: ErrMemory.Error()}
+}
+
+// interrupted returns the error of a context that has ended, or nil.
+func interrupted(ctx context.Context) error {
+	if ctx == nil || ctx.Err() == nil {
+		return nil
+	}
+	return &Error{Code: int(sqlite3.INTERRUPT), Message: ErrInterrupted.Error(), Err: context.Cause(ctx)}
 }

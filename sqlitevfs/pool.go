@@ -1,22 +1,34 @@
 package sqlitevfs
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 // Defaults of Options.
 const (
-	DefaultMaxOpen       = 2000
-	DefaultMaxMemory     = 1 << 30
-	DefaultConnMemory    = 32 << 20
-	DefaultTurnBytes     = 64 << 20
-	DefaultCacheBytes    = 2 << 20
-	DefaultIdleTime      = 30 * time.Second
-	DefaultStatements    = 32
-	DefaultTemporary     = 64 << 20
-	DefaultMaxResultText = 16 << 20
+	DefaultMaxOpen    = 2000
+	DefaultMaxMemory  = 1 << 30
+	DefaultConnMemory = 32 << 20
+	DefaultTurnBytes  = 64 << 20
+	DefaultCacheBytes = 2 << 20
+	DefaultIdleTime   = 30 * time.Second
+	DefaultStatements = 32
+	DefaultTemporary  = 64 << 20
+	DefaultMaxLength  = 16 << 20
 )
+
+// minConnMemory is what a connection cannot do without.
+const minConnMemory = 1 << 20
 
 // Options of a Pool. The zero value of a field means its default.
 type Options struct {
@@ -26,7 +38,7 @@ type Options struct {
 	// MaxMemory bounds what the open connections take, in bytes, as far as they are idle.
 	MaxMemory int64
 	// ConnMemory bounds the heap of one connection, in bytes: page cache, undo journal, sorts, statements. A statement
-	// that needs more fails with [ErrMemory].
+	// that needs more fails with [ErrMemory]. At least 1 MiB.
 	ConnMemory int64
 	// TurnBytes bounds the pages that one write session changes, in bytes; a statement that changes more fails with [ErrFull].
 	TurnBytes int64
@@ -44,16 +56,93 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// withDefaults returns the options with nothing left out, or their faults, joined.
+func (o Options) withDefaults() (Options, error) {
+	var faults []error
+	set := func(name string, v *int64, otherwise, least int64) {
+		if *v == 0 {
+			*v = otherwise
+		}
+		if *v < least {
+			faults = append(faults, fmt.Errorf("sqlitevfs: Options.%s is %d; the least is %d", name, *v, least))
+		}
+	}
+	open, length, statements, idle := int64(o.MaxOpen), int64(o.MaxLength), int64(o.Statements), int64(o.IdleTime)
+	set("MaxOpen", &open, DefaultMaxOpen, 1)
+	set("MaxMemory", &o.MaxMemory, DefaultMaxMemory, 1)
+	set("ConnMemory", &o.ConnMemory, DefaultConnMemory, minConnMemory)
+	set("TurnBytes", &o.TurnBytes, DefaultTurnBytes, 16*PageSize)
+	set("CacheBytes", &o.CacheBytes, DefaultCacheBytes, 16*PageSize)
+	set("Temporary", &o.Temporary, DefaultTemporary, chunkSize)
+	set("MaxLength", &length, DefaultMaxLength, 1024)
+	set("Statements", &statements, DefaultStatements, 1)
+	set("IdleTime", &idle, int64(DefaultIdleTime), 1)
+	o.MaxOpen, o.MaxLength, o.Statements, o.IdleTime = int(open), int(length), int(statements), time.Duration(idle)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, errors.Join(faults...)
+}
+
 // A Pool opens connections for many databases and keeps those that were used last. Its methods may be called from any
 // goroutine.
-type Pool struct{}
+//
+//  1. A connection is in exactly one of three places: in use by one session; idle, in its database's list and in the list
+//     of the pool, which is in the order of use; or on its way out, of which the pool knows only how many there are.
+//  2. Connections are opened and closed without the lock.
+//  3. One timer serves all: it is for the connection that has been idle longest.
+type Pool struct {
+	options Options
+	open    context.Context // bounds the heap of the connections that are opened with it
+	prefix  string          // of the names of their file systems
+	buffers buffers
+
+	mu             sync.Mutex
+	changed        sync.Cond // of inUse, closing, armed
+	closed         bool
+	serial         uint64 // of the connection that was opened last
+	newest, oldest *conn  // idle
+	stats          Stats
+	closing        int  // on their way out
+	armed          bool // the timer is set, or its function has not begun to look
+	timer          *time.Timer
+}
 
 // NewPool returns a pool, or the faults of its options, joined.
-func NewPool(o Options) (*Pool, error) { panic("seam") }
+func NewPool(o Options) (*Pool, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	var id [8]byte
+	rand.Read(id[:])
+	p := &Pool{options: o, prefix: "cairn-" + hex.EncodeToString(id[:]) + "-"}
+	p.open = sqlite3.WithMaxMemory(context.Background(), o.ConnMemory)
+	p.changed.L = &p.mu
+	return p, nil
+}
 
 // Close closes the idle connections and refuses new sessions; connections in use are closed when their session ends, and
 // Close waits for that.
-func (p *Pool) Close() error { panic("seam") }
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	if p.timer != nil && p.timer.Stop() {
+		p.armed = false
+	}
+	var gone []*conn
+	for p.oldest != nil {
+		gone = append(gone, p.drop(p.oldest))
+	}
+	p.mu.Unlock()
+	p.closeAll(gone)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.stats.InUse+p.closing > 0 || p.armed {
+		p.changed.Wait()
+	}
+	return nil
+}
 
 // Stats are counts of a pool.
 type Stats struct {
@@ -63,7 +152,203 @@ type Stats struct {
 }
 
 // Stats returns the counts of the pool.
-func (p *Pool) Stats() Stats { panic("seam") }
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
 
 // Database returns a database, which costs nothing before its first statement. name is for logs.
-func (p *Pool) Database(name string) *Database { panic("seam") }
+func (p *Pool) Database(name string) *Database { return &Database{pool: p, name: name} }
+
+// take returns an idle connection for a session, or nil: then the session may open one, which is counted already.
+func (p *Pool) take(s *Session) (*conn, error) {
+	p.mu.Lock()
+	if err := p.takeable(s); err != nil {
+		p.mu.Unlock()
+		return nil, err
+	}
+	p.stats.InUse++
+	idle := s.database.idle
+	for _, c := range slices.Backward(idle) {
+		if c.write == s.write {
+			p.unlink(c)
+			p.mu.Unlock()
+			return c, nil
+		}
+	}
+	var gone []*conn
+	if p.stats.Open >= p.options.MaxOpen {
+		gone = append(gone, p.evict())
+	}
+	p.stats.Open++
+	p.stats.Opened++
+	p.mu.Unlock()
+	p.closeAll(gone)
+	return nil, nil
+}
+
+// takeable returns why there is no connection for a session, or nil. REQUIRES: mu
+func (p *Pool) takeable(s *Session) error {
+	if p.closed {
+		return fmt.Errorf("%w: the pool was closed", ErrClosed)
+	}
+	if err := s.database.claim(s); err != nil {
+		return err
+	}
+	if p.stats.Open < p.options.MaxOpen || p.oldest != nil {
+		return nil
+	}
+	if s.write {
+		s.database.writer = nil
+	}
+	return fmt.Errorf("%w: all %d connections are in use", ErrBusy, p.options.MaxOpen)
+}
+
+// put takes back the connection of a session, or what is left of it: c is nil if none could be opened. The connection is
+// closed if it is stained.
+func (p *Pool) put(s *Session, c *conn) {
+	var gone []*conn
+	p.mu.Lock()
+	d := s.database
+	if d.writer == s {
+		d.writer = nil
+	}
+	p.stats.InUse--
+	if c != nil {
+		d.extensions |= c.extensions
+	}
+	switch {
+	case c == nil:
+		p.stats.Open--
+		p.changed.Broadcast()
+	case c.stained != "" || p.closed || d.closed || c.write && c.epoch != d.epoch:
+		p.count(c)
+		gone = append(gone, p.forget(c))
+	default:
+		p.count(c)
+		p.link(c)
+		for p.stats.Bytes > p.options.MaxMemory && p.oldest != nil {
+			gone = append(gone, p.evict())
+		}
+		p.arm()
+	}
+	p.mu.Unlock()
+	p.closeAll(gone)
+}
+
+// replace closes a connection in use, in whose stead another is opened.
+func (p *Pool) replace(c *conn) {
+	p.mu.Lock()
+	p.stats.Bytes -= c.bytes
+	p.stats.Closed++
+	p.stats.Opened++
+	p.mu.Unlock()
+	c.close()
+}
+
+// due is how large a connection may grow and still be kept, in bytes: its memory never shrinks.
+func (p *Pool) due() int64 { return 2<<20 + p.options.CacheBytes*5/4 }
+
+// count notes how large a connection is. REQUIRES: mu
+func (p *Pool) count(c *conn) {
+	size := c.size()
+	p.stats.Bytes += size - c.bytes
+	c.bytes = size
+}
+
+// link makes a connection idle. REQUIRES: mu
+func (p *Pool) link(c *conn) {
+	c.since = time.Now()
+	c.older, c.newer = p.newest, nil
+	if p.newest != nil {
+		p.newest.newer = c
+	} else {
+		p.oldest = c
+	}
+	p.newest = c
+	c.database.idle = append(c.database.idle, c)
+}
+
+// unlink takes a connection out of the idle ones. REQUIRES: mu
+func (p *Pool) unlink(c *conn) {
+	if c.older != nil {
+		c.older.newer = c.newer
+	} else {
+		p.oldest = c.newer
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		p.newest = c.older
+	}
+	c.older, c.newer = nil, nil
+	d := c.database
+	i := slices.Index(d.idle, c)
+	d.idle = slices.Delete(d.idle, i, i+1)
+}
+
+// evict drops the connection that has been idle longest. REQUIRES: mu, an idle connection
+func (p *Pool) evict() *conn {
+	p.stats.Evicted++
+	return p.drop(p.oldest)
+}
+
+// drop takes an idle connection out of the pool; the caller has to pass it to closeAll. REQUIRES: mu
+func (p *Pool) drop(c *conn) *conn {
+	p.unlink(c)
+	return p.forget(c)
+}
+
+// forget takes a connection out of the counts; the caller has to pass it to closeAll. REQUIRES: mu
+func (p *Pool) forget(c *conn) *conn {
+	p.stats.Open--
+	p.stats.Bytes -= c.bytes
+	p.stats.Closed++
+	p.closing++
+	return c
+}
+
+// closeAll closes connections that are out of the pool.
+func (p *Pool) closeAll(gone []*conn) {
+	if len(gone) == 0 {
+		return
+	}
+	for _, c := range gone {
+		c.close()
+	}
+	p.mu.Lock()
+	p.closing -= len(gone)
+	p.changed.Broadcast()
+	p.mu.Unlock()
+}
+
+// arm sets the timer if there is something to wait for. REQUIRES: mu
+func (p *Pool) arm() {
+	if p.armed || p.closed || p.oldest == nil {
+		return
+	}
+	p.armed = true
+	wait := max(time.Until(p.oldest.since.Add(p.options.IdleTime)), 0)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(wait, p.sweep)
+		return
+	}
+	p.timer.Reset(wait)
+}
+
+// sweep closes the connections that were idle for too long.
+func (p *Pool) sweep() {
+	var gone []*conn
+	p.mu.Lock()
+	for p.oldest != nil && time.Since(p.oldest.since) >= p.options.IdleTime {
+		gone = append(gone, p.drop(p.oldest))
+	}
+	p.mu.Unlock()
+	p.closeAll(gone)
+	p.mu.Lock()
+	p.armed = false
+	p.arm()
+	p.changed.Broadcast()
+	p.mu.Unlock()
+}

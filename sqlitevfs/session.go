@@ -3,44 +3,431 @@ package sqlitevfs
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
-// A Database is one database in one keyspace, as long as its owner, an awake actor, is the only one to change it.
-// Its methods may be called from any goroutine.
-type Database struct{}
-
-// Write begins the write session. It opens nothing: the first statement does. There is one at a time; the statements of a
-// second fail with [ErrBusy]. ctx is asked for its Err while statements run, and never for Done; when it has ended they fail
-// with an error that wraps [ErrInterrupted] and its cause. w is used only by the goroutine that runs a statement, or Commit.
-func (d *Database) Write(ctx context.Context, w Writer) *Session { panic("seam") }
-
-// Read begins a read session on what r shows.
-func (d *Database) Read(ctx context.Context, r Reader) *Session { panic("seam") }
-
-// Discard says that something which a Commit of this database handed to a Writer, or that an Import put there, was dropped by
-// the writer's owner, or that the keys were changed by others: what connections remember is forgotten. There must be no write session.
-func (d *Database) Discard() { panic("seam") }
-
-// Close closes the connections of the database, those in use when their session ends. Sessions begun later fail with [ErrClosed].
-func (d *Database) Close() { panic("seam") }
-
 // A Session is a transaction on a database.
-type Session struct{}
+//
+//  1. It has a connection from its first statement to its end, and all of that time SQLite is in a transaction.
+//  2. When SQLite has ended that transaction by itself, as it does after some errors, the session is poisoned: what was
+//     done before is lost, so everything after it fails, Commit too.
+type Session struct {
+	database *Database
+	r        Reader
+	w        Writer // nil in a read session
+	write    bool
+	late     bool // begun after the database was closed
+
+	// front guards the handle. It is not mu, which is held while a statement runs and the Writer is called, because the owner
+	// may hold a lock when it asks for the handle that its Writer needs too.
+	front  sync.Mutex
+	handle *sql.DB
+	over   bool
+
+	used atomic.Bool
+
+	mu        sync.Mutex
+	ended     bool
+	conn      *conn
+	meta      Metadata // as of the first statement
+	interrupt interrupt
+	poisoned  error
+	pending   *Metadata // what the next publish says of migrations
+	open                // of the handle
+}
 
 // DB returns the session's handle. Its connections are cheap and share the session's transaction and see each other's
 // changes, so rows may be read while other statements run. BeginTx, and BEGIN in SQL, set savepoints, which end in
 // reverse order. After the session everything about it fails with [ErrClosed].
-func (s *Session) DB() *sql.DB { panic("seam") }
+func (s *Session) DB() *sql.DB {
+	s.front.Lock()
+	defer s.front.Unlock()
+	if s.handle == nil {
+		s.handle = newHandle(s)
+		if s.over {
+			s.handle.Close()
+		}
+	}
+	return s.handle
+}
+
+// closeHandle closes the handle, also one that is asked for later.
+func (s *Session) closeHandle() {
+	s.front.Lock()
+	h := s.handle
+	s.over = true
+	s.front.Unlock()
+	if h != nil {
+		h.Close()
+	}
+}
 
 // Used reports whether a statement was run.
-func (s *Session) Used() bool { panic("seam") }
+func (s *Session) Used() bool {
+	return s.used.Load()
+}
 
 // Commit ends a write session and puts the pages that it changed into its Writer; changed is false if there are none. If it
-// fails nothing was put there, as far as the writer allows, and the session is rolled back: [ErrFull] if there is no room,
-// [ErrOpenTransaction] if a transaction that was begun in the session was neither committed nor rolled back, [ErrConstraint]
-// for a deferred foreign key.
-func (s *Session) Commit() (changed bool, err error) { panic("seam") }
+// fails the session is rolled back: [ErrFull] if there is no room, [ErrOpenTransaction] if a transaction that was begun in
+// the session was neither committed nor rolled back, [ErrConstraint] for a deferred foreign key. If it fails and changed is
+// true, pages were put into the Writer before that, and the owner of the writer has to drop them; Discard was done.
+//
+// The context of the session does not matter to Commit. A read session has nothing to commit: it is ended.
+func (s *Session) Commit() (changed bool, err error) {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return false, ErrClosed
+	}
+	s.ended = true
+	if s.conn != nil {
+		if err = s.commit(); err != nil {
+			s.rollback()
+		}
+		changed = s.conn.file.published
+		s.release(changed && err != nil)
+	} else {
+		err = s.poisoned
+	}
+	s.mu.Unlock()
+	s.closeHandle()
+	return changed, err
+}
 
 // Rollback ends a session without changes. It does nothing after Commit. If it returns true, pages had been put into the
 // Writer already, as VACUUM does, and the owner of the writer has to drop them; Discard was done.
-func (s *Session) Rollback() (published bool) { panic("seam") }
+func (s *Session) Rollback() (published bool) {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return false
+	}
+	s.ended = true
+	if s.conn != nil {
+		s.rollback()
+		published = s.conn.file.published
+		s.release(published)
+	}
+	s.mu.Unlock()
+	s.closeHandle()
+	return published
+}
+
+// enter locks the session for a statement of ctx and returns its connection, which it takes at the first call. The caller
+// must leave. A nil ctx is for cleaning up, which contexts that have ended do not hinder.
+func (s *Session) enter(ctx context.Context) (*conn, error) {
+	s.mu.Lock()
+	if err := s.prepare(ctx); err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	return s.conn, nil
+}
+
+// prepare makes the session ready for a statement. REQUIRES: mu
+func (s *Session) prepare(ctx context.Context) error {
+	if s.ended {
+		return ErrClosed
+	}
+	if s.poisoned != nil {
+		return fmt.Errorf("the session cannot go on: %w", s.poisoned)
+	}
+	s.interrupt.call, s.interrupt.off = ctx, ctx == nil
+	if err := s.interrupt.cause(); err != nil {
+		return err
+	}
+	if s.conn == nil {
+		if err := s.begin(); err != nil {
+			s.interrupt.call = nil
+			return err
+		}
+	}
+	s.used.Store(true)
+	s.conn.file.fault = nil
+	return nil
+}
+
+// leave ends what enter began.
+func (s *Session) leave() {
+	if s.poisoned == nil && s.conn.db.GetAutocommit() {
+		s.poison(errRolledBack)
+	}
+	s.interrupt.call = nil
+	s.mu.Unlock()
+}
+
+// errRolledBack is why a session is poisoned if nothing better is known.
+var errRolledBack = errors.New("SQLite rolled the transaction back after an error")
+
+// poison makes everything fail from here on but Rollback. REQUIRES: mu
+func (s *Session) poison(err error) {
+	if s.poisoned == nil {
+		s.poisoned = err
+	}
+	if s.conn != nil {
+		s.conn.stain("its transaction was lost: " + err.Error())
+	}
+}
+
+// recovered makes an error of a panic out of the library, if that says that the heap of the connection is used up; the
+// session is poisoned. It panics again with any other. REQUIRES: mu
+func (s *Session) recovered(p any) error {
+	err := memoryError(p)
+	if err == nil {
+		s.poison(fmt.Errorf("panic: %v", p))
+		panic(p)
+	}
+	s.poison(err)
+	return err
+}
+
+// wrap makes an *Error of an error of the library. To SQLite's code it adds the cause: of the Reader or the Writer, or of
+// the contexts. If SQLite has ended the transaction, the session is poisoned. REQUIRES: mu
+func (s *Session) wrap(ctx context.Context, err error, sql string) error {
+	if err == nil {
+		return nil
+	}
+	err = s.conn.wrap(err, sql)
+	var e *Error
+	if errors.As(err, &e) && e.Code&0xff == int(sqlite3.INTERRUPT) && e.Err == nil {
+		for _, c := range []context.Context{ctx, s.interrupt.session} {
+			if c != nil && c.Err() != nil {
+				e.Err = context.Cause(c)
+				break
+			}
+		}
+	}
+	if s.poisoned == nil && s.conn.db.GetAutocommit() {
+		s.poison(err)
+	}
+	return err
+}
+
+// migrated notes what the next publish says of migrations. REQUIRES: mu
+func (s *Session) migrated(count uint32, fingerprint [16]byte) {
+	s.pending = &Metadata{Migrations: count, Fingerprint: fingerprint}
+}
+
+// begin takes a connection and begins the transaction. REQUIRES: mu
+func (s *Session) begin() (err error) {
+	p, d := s.database.pool, s.database
+	c, err := p.take(s)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			if c != nil {
+				c.stain("its session could not begin")
+				c.file.finish()
+			}
+			s.conn = nil
+			p.put(s, c)
+		}
+	}()
+	meta, length, err := readMetadata(s.r, make([]byte, 0, maxMetadata+3))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	epoch := d.epoch
+	p.mu.Unlock()
+	stale := c != nil && (c.epoch != epoch || c.sequence != meta.Sequence)
+	switch {
+	case c != nil && stale && c.write:
+		// It holds its lock between sessions, so SQLite remembers more than pages.
+		old := c
+		c = nil
+		p.replace(old)
+	case c != nil:
+		c.file.begin(s.r, s.w, meta, length)
+		if stale {
+			if _, err := c.db.FileControl("main", sqlite3.FCNTL_RESET_CACHE); err != nil {
+				return c.wrap(err, "")
+			}
+		}
+	}
+	if c == nil {
+		if c, err = openConn(d, s.r, s.w, meta, length); err != nil {
+			return err
+		}
+	}
+	c.epoch, c.sequence = epoch, meta.Sequence
+	s.meta, s.conn = meta, c
+	s.interrupt.off = true
+	c.db.SetInterrupt(&s.interrupt)
+	defer func() { s.interrupt.off = s.interrupt.call == nil }()
+	if err := s.native(func() error { return c.transact(&c.begin, "BEGIN") }); err != nil {
+		return err
+	}
+	if s.write {
+		return s.native(c.limitPages)
+	}
+	return nil
+}
+
+// native calls the library, and makes errors of its panics. REQUIRES: mu, conn
+func (s *Session) native(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = s.recovered(v)
+		}
+	}()
+	return s.conn.wrap(f(), "")
+}
+
+// commit ends SQLite's transaction and publishes. REQUIRES: mu, conn
+func (s *Session) commit() error {
+	if len(s.tx) > 0 {
+		return ErrOpenTransaction
+	}
+	if s.poisoned != nil {
+		return s.poisoned
+	}
+	s.interrupt.off = true
+	c, f := s.conn, s.conn.file
+	err := s.native(func() error {
+		s.resetAll()
+		f.committing = s.write
+		return c.transact(&c.commit, "COMMIT")
+	})
+	f.committing = false
+	if err != nil {
+		return err
+	}
+	return s.publishMigrations()
+}
+
+// publishMigrations puts the metadata again if it says other things about migrations. REQUIRES: mu, conn
+func (s *Session) publishMigrations() error {
+	f := s.conn.file
+	if s.pending == nil || f.meta.Migrations == s.pending.Migrations && f.meta.Fingerprint == s.pending.Fingerprint {
+		return nil
+	}
+	m := f.meta
+	m.Migrations, m.Fingerprint = s.pending.Migrations, s.pending.Fingerprint
+	if !f.published {
+		m.Sequence++
+	}
+	if err := f.putMetadata(m); err != nil {
+		return err
+	}
+	return nil
+}
+
+// republish ends SQLite's transaction and publishes, calls f, which may run VACUUM, and begins a transaction again. If f
+// fails after it has written something, the session is poisoned. REQUIRES: mu, conn
+func (s *Session) republish(f func() error) error {
+	if err := s.commit(); err != nil {
+		s.poison(err)
+		return err
+	}
+	c := s.conn
+	err := s.native(func() error { return c.journal(false) })
+	if err == nil {
+		c.file.committing = true
+		s.interrupt.off = s.interrupt.call == nil
+		err = f()
+		c.file.committing = false
+		if err != nil && len(c.file.order) > 0 {
+			s.poison(err) // there is no journal to go back with
+		}
+		s.interrupt.off = true
+	}
+	defer func() { s.interrupt.off = s.interrupt.call == nil }()
+	if s.poisoned != nil {
+		return errors.Join(err, s.poisoned)
+	}
+	again := s.native(func() error {
+		if err := c.journal(true); err != nil {
+			return err
+		}
+		return c.transact(&c.begin, "BEGIN")
+	})
+	if again != nil {
+		s.poison(again)
+	}
+	return errors.Join(err, again)
+}
+
+// rollback ends SQLite's transaction. REQUIRES: mu, conn
+func (s *Session) rollback() {
+	c := s.conn
+	if c.stained != "" && s.poisoned != nil {
+		return // it is closed instead
+	}
+	s.interrupt.off = true
+	err := s.native(func() error {
+		s.resetAll()
+		if c.db.GetAutocommit() {
+			return nil
+		}
+		return c.transact(&c.rollback, "ROLLBACK")
+	})
+	if err != nil {
+		c.stain("it could not be rolled back: " + err.Error())
+	}
+}
+
+// release gives the connection back. REQUIRES: mu, conn
+func (s *Session) release(discard bool) {
+	c := s.conn
+	s.conn = nil
+	c.sequence = c.file.meta.Sequence
+	c.file.finish()
+	c.db.SetInterrupt(context.Background())
+	if discard {
+		c.stain("what it published was dropped")
+		s.database.Discard()
+	}
+	if c.size() > s.database.pool.due() {
+		c.stain("it has grown")
+	}
+	s.database.pool.put(s, c)
+}
+
+// An interrupt is the context that SQLite asks, of a session and of a call.
+type interrupt struct {
+	session, call context.Context
+	off           bool
+}
+
+// Deadline returns none: nobody asks.
+func (*interrupt) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Done returns nil: the contexts are asked for Err only.
+func (*interrupt) Done() <-chan struct{} { return nil }
+
+// Value returns nil.
+func (*interrupt) Value(any) any { return nil }
+
+// Err returns why what runs has to stop.
+func (i *interrupt) Err() error {
+	if i.off {
+		return nil
+	}
+	if err := i.session.Err(); err != nil {
+		return err
+	}
+	if i.call != nil {
+		return i.call.Err()
+	}
+	return nil
+}
+
+// cause returns the same as an *Error.
+func (i *interrupt) cause() error {
+	if i.off {
+		return nil
+	}
+	if err := interrupted(i.session); err != nil {
+		return err
+	}
+	return interrupted(i.call)
+}

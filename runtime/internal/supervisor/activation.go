@@ -75,6 +75,8 @@ type core struct {
 	exists bool
 	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
 	creating bool
+	// rising: the actor is being migrated and woken, in turns that stand or fall together.
+	rising bool
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored []byte
 	// events is the sequence of the last event; -1 when it was not read yet.

@@ -62,7 +62,10 @@ func (a *activation) quick(w *work) bool {
 		return !w.entry.instance
 	case workCall:
 		if w.builtin != nil {
-			return w.builtin.run == nil || w.builtin.pace != nil && fast(w.builtin.pace)
+			if w.builtin.pace != nil {
+				return fast(w.builtin.pace)
+			}
+			return w.builtin.run == nil
 		}
 		if w.method < 0 {
 			return false

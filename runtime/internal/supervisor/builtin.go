@@ -21,13 +21,17 @@ type builtin struct {
 	name string
 	// existing: a call of it does not create the actor.
 	existing bool
+	// creates: a call of it creates the actor all the same, if the type is such; nil means never.
+	creates func(t *actorType) bool
 	// bare: a call of it does not wake the actor.
 	bare bool
 	// act runs in a turn that does not touch the instance, and encodes its output.
 	act func(c *core, h *turn, w *work) ([]byte, error)
 	// run runs the turns that it needs by itself, because it calls the instance.
 	run func(c *core, w *work) ([]byte, error)
-	// pace is a moving average of the time that run takes, like actorType.pace; nil if that is not known.
+	// fault says what to answer instead of the error of a turn of act; nil for that itself.
+	fault func(error) error
+	// pace is a moving average of the time that its turns take, like actorType.pace; nil if that is not known.
 	pace *atomic.Int64
 	// operates: it runs though the actor is paused.
 	operates bool
@@ -169,7 +173,11 @@ func (c *core) runBuiltin(w *work) ([]byte, error) {
 	if w.builtin.run != nil {
 		return w.builtin.run(c, w)
 	}
-	return c.turn(w, w.builtin.name, false, func(h *turn) ([]byte, error) { return w.builtin.act(c, h, w) })
+	out, err := c.turn(w, w.builtin.name, false, func(h *turn) ([]byte, error) { return w.builtin.act(c, h, w) })
+	if err != nil && w.builtin.fault != nil {
+		err = w.builtin.fault(err)
+	}
+	return out, err
 }
 
 // callBuiltin calls a builtin, waiting for what it asks for if the caller wants to.
@@ -235,6 +243,6 @@ func (s *Supervisor) callBuiltinOnce(ctx context.Context, t *actorType, b *built
 		return s.queryWith(ctx, t, &q, from, b.name, func(rd *reader) ([]byte, error) { return b.query(rd, &q) })
 	}
 	return s.callTurn(ctx, t, r, from, func(w *work) {
-		w.method, w.builtin, w.existing = -1, b, r.Existing || b.existing
+		w.method, w.builtin, w.existing = -1, b, r.Existing || b.existing && (b.creates == nil || !b.creates(t))
 	})
 }

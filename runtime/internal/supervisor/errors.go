@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 var (
@@ -32,8 +33,9 @@ func tooLarge(what string, limit, actual int64) *host.Error {
 // logged under the returned id, because it does not cross.
 func publicError(err error) (e *host.Error, id string) {
 	var (
-		limit *engine.LimitError
-		quota *engine.QuotaError
+		limit     *engine.LimitError
+		quota     *engine.QuotaError
+		migration *sqlitevfs.MigrationError
 	)
 	switch {
 	case err == nil:
@@ -56,13 +58,39 @@ func publicError(err error) (e *host.Error, id string) {
 		return unavailable("the store is read-only after a disk error").With("reason", "read_only"), ""
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrFenced):
 		return unavailable("the node is shutting down"), ""
+	case errors.Is(err, sqlitevfs.ErrFull):
+		return host.Errorf(host.QuotaExceeded, "the actor's database cannot grow: its storage quota is used up, or one turn changes too much of it"), ""
+	case errors.Is(err, sqlitevfs.ErrMemory):
+		return host.Errorf(host.TooLarge, "an SQL statement needs more memory than one may have").With("what", "SQL memory"), ""
+	case errors.Is(err, sqlitevfs.ErrBusy):
+		return host.Errorf(host.Overloaded, "too many databases are in use at once").Retry(), ""
+	case errors.Is(err, sqlitevfs.ErrReadOnly):
+		return host.Errorf(host.ReadOnly, "a query cannot change anything"), ""
+	case errors.Is(err, sqlitevfs.ErrRefused), errors.Is(err, sqlitevfs.ErrOpenTransaction):
+		return host.Errorf(host.FailedPrecondition, "%s", sqlMessage(err)), ""
+	case errors.Is(err, sqlitevfs.ErrClosed):
+		return host.Errorf(host.FailedPrecondition, "a database handle was used after the end of its turn or query"), ""
 	case errors.Is(err, context.Canceled):
 		return host.Errorf(host.Canceled, "the call was canceled"), ""
 	case errors.Is(err, context.DeadlineExceeded):
 		return host.Errorf(host.DeadlineExceeded, "the deadline passed"), ""
+	case errors.Is(err, sqlitevfs.ErrInterrupted):
+		return host.Errorf(host.Canceled, "the call was canceled"), ""
+	case errors.As(err, &migration):
+		id = newErrorID()
+		return host.Errorf(host.Internal, "the migration %q of the actor's database failed (error %s); the node's log has the cause", migration.Name, id).
+			With("error_id", id).With("migration", migration.Name), id
 	}
 	id = newErrorID()
 	return host.Errorf(host.Internal, "internal error %s; the node's log has the cause", id).With("error_id", id), id
+}
+
+// sqlMessage is what SQLite said, or else the text of the error.
+func sqlMessage(err error) string {
+	if e, ok := errors.AsType[*sqlitevfs.Error](err); ok && e.Message != "" {
+		return e.Message
+	}
+	return err.Error()
 }
 
 // newErrorID makes an opaque id that connects what a caller sees with what the log says.

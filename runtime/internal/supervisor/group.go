@@ -230,9 +230,10 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 
 // flush commits the turns before the open one, which began at m, and returns the mark to undo the open turn from now on.
 // Turns collect what they emit and send in themselves until they succeed, so the group holds nothing of the open one.
-// The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it.
+// The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it; so
+// has and must the one that migrates it, together with its wake hook.
 func (c *core) flush(m mark) mark {
-	if c.creating || c.held.empty() && !m.changed {
+	if c.creating || c.rising || c.held.empty() && !m.changed {
 		return m
 	}
 	open := c.group

@@ -101,6 +101,9 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("supervisor: actor type %q is given twice", b.Type))
 		}
 		seen[b.Type] = true
+		if err := sqlitevfs.ValidateMigrations(migrations(b)); err != nil {
+			faults = append(faults, fmt.Errorf("supervisor: migrations of actor type %q: %w", b.Type, err))
+		}
 	}
 	for _, n := range []struct {
 		name  string

@@ -174,6 +174,9 @@ func (c *core) create(w *work) ([]byte, error) {
 		h.wrote = true
 		c.exists = true
 		h.lifeChange("created", "")
+		if err := h.migrate(); err != nil {
+			return nil, err
+		}
 		if err := c.inst.Create(h); err != nil {
 			return nil, err
 		}

@@ -73,21 +73,29 @@ type sqlTurn struct {
 
 // SQL implements host.Reader.
 func (t *turn) SQL() *sql.DB {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
+	s, err := t.sqlSession()
+	if err != nil {
 		return closedDB()
 	}
+	return s.session.DB()
+}
+
+// sqlSession returns the write session of the turn, which it begins if need be.
+func (t *turn) sqlSession() (*sqlTurn, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.mu.Unlock()
 	if t.sql == nil {
 		d := t.c.sql.get(t.a.sup, t.a.String())
 		if d == nil {
-			return closedDB() // the actor was taken away from this goroutine
+			return nil, unavailable("the actor was restarted")
 		}
 		s := &sqlTurn{Context: t, t: t}
 		s.session = d.Write(s, s)
 		t.sql = s
 	}
-	return t.sql.session.DB()
+	return t.sql, nil
 }
 
 // Err implements context.Context. It does not end while the changes are committed, which is past interrupting.
@@ -120,7 +128,7 @@ func (s *sqlTurn) Get(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, err
 	}
 	defer s.t.mu.Unlock()
-	return appendValue(s.t.c.ws, dst, key)
+	return s.t.c.ws.AppendValue(dst, key)
 }
 
 // Scan implements sqlitevfs.Reader.
@@ -129,7 +137,7 @@ func (s *sqlTurn) Scan(start, end []byte, f func(key, value []byte) bool) error 
 		return err
 	}
 	defer s.t.mu.Unlock()
-	return scan(s.t.c.ws, start, end, f)
+	return s.t.c.ws.Scan(start, end, f)
 }
 
 // Put implements sqlitevfs.Writer.
@@ -138,7 +146,7 @@ func (s *sqlTurn) Put(key, value []byte, old int) error {
 		return err
 	}
 	defer s.t.mu.Unlock()
-	return sqlFull(s.t.c.ws.Put(key, value, engine.PutOptions{New: old < 0}))
+	return sqlFull(s.t.c.ws.Put(key, value, engine.PutOptions{Known: true, Old: old}))
 }
 
 // DeleteRange implements sqlitevfs.Writer.
@@ -157,8 +165,7 @@ func (s *sqlTurn) Room() int64 {
 		return 0
 	}
 	defer s.t.mu.Unlock()
-	l := s.t.a.typ.storage
-	return min(l.Quota-s.t.c.ws.Size(), int64(l.MaxWriteSet-s.t.c.ws.Bytes()))
+	return s.t.c.ws.Room()
 }
 
 // sqlFull marks what a write set refuses for want of room for package sqlitevfs.
@@ -261,7 +268,7 @@ func (q *sqlQuery) Get(dst, key []byte) ([]byte, bool, error) {
 		return dst, false, err
 	}
 	defer q.r.mu.Unlock()
-	return appendValue(s, dst, key)
+	return s.AppendValue(dst, key)
 }
 
 // Scan implements sqlitevfs.Reader.
@@ -271,7 +278,7 @@ func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error
 		return err
 	}
 	defer q.r.mu.Unlock()
-	return scan(s, start, end, f)
+	return s.Scan(start, end, f)
 }
 
 // end ends the session. It interrupts statements that goroutines of the query run, and waits for them.
@@ -299,49 +306,14 @@ func (noConnector) Connect(context.Context) (driver.Conn, error) { return nil, s
 // Driver implements driver.Connector.
 func (noConnector) Driver() driver.Driver { return nil }
 
-// keys is what sessions read from: a write set or a snapshot.
-type keys interface {
-	Get(key []byte) (engine.Entry, bool, error)
-	List(q engine.ListQuery) (engine.Page, error)
-}
-
-// appendValue appends the value of a key to dst.
-func appendValue(k keys, dst, key []byte) ([]byte, bool, error) {
-	e, ok, err := k.Get(key)
-	if err != nil || !ok {
-		return dst, false, err
-	}
-	return append(dst, e.Value...), true, nil
-}
-
-// scan calls f for the keys of a range in their order.
-func scan(k keys, start, end []byte, f func(key, value []byte) bool) error {
-	q := engine.ListQuery{Start: start, End: end, Limit: 64}
-	for {
-		page, err := k.List(q)
-		if err != nil {
-			return err
-		}
-		for i := range page.Entries {
-			if !f(page.Entries[i].Key, page.Entries[i].Value) {
-				return nil
-			}
-		}
-		if q.After = page.Next; q.After == nil {
-			return nil
-		}
-	}
-}
-
 // snapshotReader is a sqlitevfs.Reader over a snapshot of its own.
 type snapshotReader struct{ *engine.Snapshot }
 
-// Get implements sqlitevfs.Reader.
-func (r snapshotReader) Get(dst, key []byte) ([]byte, bool, error) {
-	return appendValue(r.Snapshot, dst, key)
-}
+// Get implements sqlitevfs.Reader; Scan is the snapshot's own.
+func (r snapshotReader) Get(dst, key []byte) ([]byte, bool, error) { return r.AppendValue(dst, key) }
 
-// Scan implements sqlitevfs.Reader.
-func (r snapshotReader) Scan(start, end []byte, f func(key, value []byte) bool) error {
-	return scan(r.Snapshot, start, end, f)
-}
+// writesReader is a sqlitevfs.Reader over a write set, for the goroutine that runs the actor, between turns.
+type writesReader struct{ *engine.WriteSet }
+
+// Get implements sqlitevfs.Reader; Scan is the write set's own.
+func (r writesReader) Get(dst, key []byte) ([]byte, bool, error) { return r.AppendValue(dst, key) }

@@ -137,8 +137,11 @@ type actorType struct {
 	alarms  map[string]int
 	limits  host.Limits
 	storage *engine.Limits
-	idle    time.Duration // 0 for never
-	rate    *rateLimit    // nil for none
+	// migrations are the behavior's, and fingerprint is theirs.
+	migrations  []sqlitevfs.Migration
+	fingerprint [16]byte
+	idle        time.Duration // 0 for never
+	rate        *rateLimit    // nil for none
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace []atomic.Int64
 	// queueSettings are the behavior's queues with their defaults.
@@ -175,6 +178,8 @@ func New(o Options) (*Supervisor, error) {
 		}
 		t.storage = &engine.Limits{MaxValue: t.limits.ValueBytes, MaxWriteSet: t.limits.WriteSetBytes, Quota: t.limits.StorageBytes}
 		t.storage.EnsureDefaults()
+		t.migrations = migrations(b)
+		t.fingerprint = sqlitevfs.Fingerprint(t.migrations)
 		if err := checkRate(t.limits); err != nil {
 			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
 		}

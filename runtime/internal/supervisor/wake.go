@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
 	"github.com/cairn-run/cairn/runtime/internal/schedule"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -44,20 +45,29 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	if !c.exists || a.ghost {
 		return c, nil
 	}
-	head := c.space.Head()
-	a.viewMu.Lock()
-	a.view = &view{version: head.Version, commit: a.applied.Load(), stored: c.stored, id: c.id, sql: &c.sql}
-	a.viewMu.Unlock()
-	if a.staysQuiet(w) {
-		c.quiet = true
+	c.quiet = a.staysQuiet(w)
+	stale := false
+	if !c.quiet {
+		stale, err = c.unmigrated()
+	}
+	if err == nil && !stale { // else queries wait for the commit of the migration
+		a.ensureView(c)
+	}
+	if c.quiet {
 		return c, nil
 	}
-	if err := c.wakeHook(w); err != nil {
+	if err == nil {
+		err = c.rouse(w, stale)
+	}
+	if err != nil {
 		if err == errAbandoned {
 			c.close()
 			return nil, err
 		}
 		a.teardown(c)
+		if errors.Is(err, sqlitevfs.ErrBusy) {
+			return nil, a.sup.public(a, w, err) // the node is busy, the actor is well
+		}
 		a.sup.failures.add(a, a.sup.public(a, w, err), err)
 		if w.kind == workDestroy {
 			return a.wakeBare(epoch, w)

@@ -1,0 +1,386 @@
+package supervisor
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+// The bounds of an answer to sql.query and sql.exec.
+const (
+	defaultSQLRows = 1000
+	maxSQLRows     = 10_000
+	maxSQLBytes    = 8 << 20
+)
+
+// maxLoggedSQL is how much of a statement the log shows, in bytes.
+const maxLoggedSQL = 200
+
+// sqlBuiltins are the methods that run SQL and look after databases, for operators and for whom the type lets.
+func sqlBuiltins() []*builtin {
+	exec := act(host.SQLExec, execSQL)
+	exec.pace, exec.fault, exec.creates = new(atomic.Int64), sqlFault, func(t *actorType) bool { return t.OpenSQL }
+	exec.existing = true
+	query := ask(host.SQLQuery, func(r *reader, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
+		out, err := runSQL(r, r.SQL(), codec, in)
+		return out, sqlFault(err)
+	})
+	return []*builtin{exec, query, serve(host.SQLMigrate, (*Supervisor).migrateSQL), serve(host.SQLStatus, (*Supervisor).statusSQL)}
+}
+
+// execSQL implements sql.exec.
+func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
+	a := c.a
+	if n := len(in.Reason); n > maxReason {
+		return host.SQLOutput{}, tooLarge("bytes of the reason", maxReason, int64(n))
+	}
+	if in.Reason == "" {
+		if !a.typ.OpenSQL {
+			return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec)
+		}
+		if p := a.sup.pauses.of(a.key); p != nil {
+			return host.SQLOutput{}, pausedError(a.addr, p)
+		}
+	} else {
+		a.sup.logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.attrs(slog.String("reason", in.Reason), slog.String("sql", shortened(in.SQL, maxLoggedSQL)))...)
+	}
+	return runSQL(h, h.SQL(), codec, in)
+}
+
+// shortened returns the beginning of a text, whole characters of at most n bytes.
+func shortened(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// sqlFault makes the error of a caller's SQL: what SQLite says is wrong with it, unless it is something else that is wrong.
+func sqlFault(err error) error {
+	if err == nil || err == errAbandoned || errors.Is(err, sqlitevfs.ErrCorrupt) {
+		return err
+	}
+	if host.CodeOf(err) == host.Internal {
+		if e, _ := publicError(err); e.Code != host.Internal {
+			return e
+		}
+		var said *sqlitevfs.Error
+		text := err.Error() // of package database/sql, or of the driver's conversions
+		if errors.As(err, &said) && said.Err == nil || strings.HasPrefix(text, "sql: ") || strings.HasPrefix(text, "sqlite: ") {
+			return host.Errorf(host.InvalidArgument, "%s", sqlMessage(err))
+		}
+	}
+	return err
+}
+
+// runSQL runs statements and returns the rows of the last that has any.
+func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
+	out := host.SQLOutput{Columns: []host.SQLColumn{}, Rows: [][]any{}}
+	limit := in.Limit
+	switch {
+	case limit < 0 || limit > maxSQLRows:
+		return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", limit, maxSQLRows)
+	case limit == 0:
+		limit = defaultSQLRows
+	case strings.TrimSpace(in.SQL) == "":
+		return out, host.Errorf(host.InvalidArgument, "there is no SQL")
+	}
+	args := make([]any, len(in.Args))
+	for i, a := range in.Args {
+		v, err := sqlArgument(a)
+		if err != nil {
+			return out, host.Errorf(host.InvalidArgument, "argument %d: %s", i+1, err)
+		}
+		args[i] = v
+	}
+	var before, after int64
+	if err := db.QueryRowContext(ctx, "SELECT total_changes()").Scan(&before); err != nil {
+		return out, err
+	}
+	rows, err := db.QueryContext(ctx, in.SQL, args...)
+	if err != nil {
+		return out, err
+	}
+	defer rows.Close()
+	if err := readRows(rows, codec, limit, &out); err != nil {
+		return out, err
+	}
+	if err := rows.Close(); err != nil {
+		return out, err
+	}
+	var last int64
+	if err := db.QueryRowContext(ctx, "SELECT total_changes(), last_insert_rowid()").Scan(&after, &last); err != nil {
+		return out, err
+	}
+	if out.Changes = after - before; out.Changes > 0 && inserts(in.SQL) {
+		out.LastInsertID = last
+	}
+	return out, nil
+}
+
+// inserts reports that statements may insert: SQLite remembers the last rowid of a connection, whoever inserted it.
+func inserts(text string) bool {
+	text = strings.ToUpper(text)
+	return strings.Contains(text, "INSERT") || strings.Contains(text, "REPLACE")
+}
+
+// readRows reads an answer up to its bounds.
+func readRows(rows *sql.Rows, codec host.Codec, limit int, out *host.SQLOutput) error {
+	columns, err := rows.ColumnTypes()
+	if err != nil {
+		return err
+	}
+	for _, c := range columns {
+		out.Columns = append(out.Columns, host.SQLColumn{Name: c.Name(), Type: c.DatabaseTypeName()})
+	}
+	values, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	size := 0
+	for rows.Next() {
+		if len(out.Rows) == limit || size >= maxSQLBytes {
+			out.Truncated = true
+			return nil
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		row := make([]any, len(values))
+		for i, v := range values {
+			var n int
+			if row[i], n, err = sqlValue(v, codec); err != nil {
+				return err
+			}
+			size += n
+		}
+		if size > maxSQLBytes {
+			if len(out.Rows) == 0 {
+				return tooLarge("bytes of a row", maxSQLBytes, int64(size))
+			}
+			out.Truncated = true
+			return nil
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return rows.Err()
+}
+
+// encodedBytes is how bytes stand in inputs and outputs.
+type encodedBytes struct {
+	Base64 string `json:"base64"`
+}
+
+// sqlValue returns a value of SQLite as it stands in an output, and about how many bytes it takes there.
+func sqlValue(v any, codec host.Codec) (any, int, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, 5, nil
+	case int64:
+		return v, 12, nil
+	case bool:
+		if v {
+			return int64(1), 2, nil
+		}
+		return int64(0), 2, nil
+	case float64:
+		if codec == host.JSON && math.IsInf(v, 0) {
+			if v < 0 {
+				return json.Number("-9e999"), 8, nil // as SQLite writes it; numbers of JSON have no bound
+			}
+			return json.Number("9e999"), 8, nil
+		}
+		return v, 12, nil
+	case string:
+		if !utf8.ValidString(v) {
+			v = strings.ToValidUTF8(v, "\uFFFD") // neither JSON nor CBOR has other text
+		}
+		return v, len(v) + 3, nil
+	case []byte:
+		return encodedBytes{base64.StdEncoding.EncodeToString(v)}, base64.StdEncoding.EncodedLen(len(v)) + 14, nil
+	case time.Time:
+		s := v.Format(time.RFC3339Nano)
+		return s, len(s) + 3, nil
+	}
+	return nil, 0, errors.New("supervisor: a column has a value of a kind that SQLite does not have")
+}
+
+// sqlArgument returns an argument of an input as a value of SQLite.
+func sqlArgument(a any) (any, error) {
+	switch a := a.(type) {
+	case nil, string, bool, int64, []byte:
+		return a, nil
+	case uint64:
+		if a > math.MaxInt64 {
+			return nil, errors.New("the number is too large; SQLite has integers of 64 bits with a sign")
+		}
+		return int64(a), nil
+	case float32:
+		return sqlArgument(float64(a))
+	case float64:
+		if math.IsNaN(a) {
+			return nil, errors.New("SQLite has no NaN")
+		}
+		return a, nil
+	case json.Number:
+		if n, err := strconv.ParseInt(a.String(), 10, 64); err == nil {
+			return n, nil
+		}
+		if !strings.ContainsAny(a.String(), ".eE") {
+			return nil, errors.New("the number is too large; SQLite has integers of 64 bits with a sign")
+		}
+		f, err := a.Float64()
+		if err != nil {
+			return nil, errors.New("the number is too large")
+		}
+		return f, nil
+	case map[string]any:
+		return sqlBytes(len(a), a["base64"])
+	case map[any]any:
+		return sqlBytes(len(a), a["base64"])
+	}
+	return nil, errWrongArgument
+}
+
+var errWrongArgument = errors.New(`it is a string, a number, true, false, null, or {"base64": "..."}`)
+
+func sqlBytes(members int, text any) ([]byte, error) {
+	s, ok := text.(string)
+	if !ok || members != 1 {
+		return nil, errWrongArgument
+	}
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return nil, errors.New("it is not base64")
+	}
+	if b == nil {
+		b = []byte{}
+	}
+	return b, nil
+}
+
+// migrateSQL implements sql.migrate.
+func (s *Supervisor) migrateSQL(ctx context.Context, on target, in *host.SQLMigrateInput) (host.SQLMigrateOutput, error) {
+	out := host.SQLMigrateOutput{Applied: []string{}}
+	before, err := s.sqlMetadata(ctx, on.addr)
+	if err != nil {
+		return out, err
+	}
+	if in.DryRun {
+		return s.tryMigrations(ctx, on)
+	}
+	if err := s.pauses.refuse(on.addr); err != nil {
+		return out, err
+	}
+	if err := s.ask(ctx, on, func(w *work) { w.kind = workWake }); err != nil {
+		return out, err
+	}
+	after, err := s.sqlMetadata(ctx, on.addr)
+	if err != nil {
+		return out, err
+	}
+	ms := on.typ.migrations
+	for i := int(before.Migrations); i < min(int(after.Migrations), len(ms)); i++ {
+		out.Applied = append(out.Applied, ms[i].Name)
+	}
+	return out, nil
+}
+
+// tryMigrations applies what migrations an actor's database lacks to a copy in memory of what they change.
+func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQLMigrateOutput, err error) {
+	out.Applied = []string{}
+	if len(on.typ.migrations) == 0 {
+		return out, nil
+	}
+	snap, err := s.committed(ctx, on.addr)
+	if err != nil {
+		return out, err
+	}
+	defer snap.Close()
+	d := s.sql.Database(formatAddress(on.addr) + " (trial)")
+	defer d.Close()
+	session := d.Write(ctx, sqlitevfs.Scratch(snapshotReader{snap}))
+	defer session.Rollback()
+	applied, err := session.Migrate(on.typ.migrations)
+	var failed *sqlitevfs.MigrationError
+	switch {
+	case errors.As(err, &failed):
+		out.Error, out.Migration = failed.Error(), failed.Name
+	case err != nil:
+		return out, s.storeError(err)
+	default:
+		out.Applied = append(out.Applied, applied...)
+	}
+	return out, nil
+}
+
+// statusSQL implements sql.status.
+func (s *Supervisor) statusSQL(ctx context.Context, on target, _ *none) (host.SQLStatusOutput, error) {
+	m, err := s.sqlMetadata(ctx, on.addr)
+	if err != nil {
+		return host.SQLStatusOutput{}, err
+	}
+	return on.typ.sqlStatus(m), nil
+}
+
+// sqlStatus describes a database.
+func (t *actorType) sqlStatus(m sqlitevfs.Metadata) host.SQLStatusOutput {
+	out := host.SQLStatusOutput{
+		Exists: m.Pages > 0, Bytes: int64(m.Pages) * sqlitevfs.PageSize, Sequence: m.Sequence, Migrations: int(m.Migrations),
+	}
+	out.Pending, _ = m.Pending(t.migrations) // what does not fit the list has none; sql.migrate says why
+	return out
+}
+
+// sqlMetadata returns what is known of an actor's database; zero if it has none.
+func (s *Supervisor) sqlMetadata(ctx context.Context, addr host.Address) (sqlitevfs.Metadata, error) {
+	snap, err := s.committed(ctx, addr)
+	if err != nil {
+		return sqlitevfs.Metadata{}, err
+	}
+	defer snap.Close()
+	m, _, err := sqlitevfs.ReadMetadata(snapshotReader{snap})
+	if err != nil {
+		return m, s.storeError(err)
+	}
+	return m, nil
+}
+
+// committed returns a snapshot of an actor, awake or not, all of which is durable. The error is an *Error.
+func (s *Supervisor) committed(ctx context.Context, addr host.Address) (*engine.Snapshot, error) {
+	id, ok, err := s.store.Lookup(s.identity(addr))
+	if err != nil {
+		return nil, s.storeError(err)
+	}
+	if !ok {
+		return nil, notFound(addr)
+	}
+	snap := s.store.Snapshot(id)
+	// What the snapshot shows beyond the disk was committed by an activation that cannot have left since.
+	if a := s.find(addr); a != nil {
+		a.viewMu.Lock()
+		n := a.applied.Load()
+		a.viewMu.Unlock()
+		if err := a.pass(ctx, n); err != nil {
+			snap.Close()
+			return nil, err
+		}
+	}
+	return snap, nil
+}

@@ -1,0 +1,163 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+var _ host.Databases = (*Supervisor)(nil)
+
+// ExportSQL implements host.Databases. The snapshot that it writes from stays open until the writer has taken it all.
+func (s *Supervisor) ExportSQL(ctx context.Context, addr host.Address, w io.Writer) error {
+	if _, err := s.typeOf(addr); err != nil {
+		return err
+	}
+	snap, err := s.committed(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	return s.exportError(exportSQL(ctx, snap, addr, w))
+}
+
+// exportError makes the public error of an export, but for those of the writer.
+func (s *Supervisor) exportError(err error) error {
+	if sink, ok := errors.AsType[*sinkError](err); ok {
+		return sink.err
+	}
+	if err != nil {
+		return s.storeError(err)
+	}
+	return nil
+}
+
+// StoredSQL writes the database of an actor from a store that no supervisor need be running on.
+func StoredSQL(ctx context.Context, store *engine.Store, namespace string, addr host.Address, w io.Writer) error {
+	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
+	if err == nil && !ok {
+		err = notFound(addr)
+	}
+	if err != nil {
+		e, _ := publicError(err)
+		return e
+	}
+	snap := store.Snapshot(id)
+	defer snap.Close()
+	err = exportSQL(ctx, snap, addr, w)
+	if sink, ok := errors.AsType[*sinkError](err); ok {
+		return sink.err
+	}
+	return err
+}
+
+func exportSQL(ctx context.Context, snap *engine.Snapshot, addr host.Address, w io.Writer) error {
+	r := snapshotReader{snap}
+	m, ok, err := sqlitevfs.ReadMetadata(r)
+	if err != nil {
+		return err
+	}
+	if !ok || m.Pages == 0 {
+		return host.Errorf(host.NotFound, "actor %s has no database", formatAddress(addr)).With("actor", formatAddress(addr))
+	}
+	_, err = sqlitevfs.Export(ctx, sink{w}, r)
+	return err
+}
+
+// A sink marks the errors of a writer as such.
+type sink struct{ w io.Writer }
+
+// Write implements io.Writer.
+func (s sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil {
+		err = &sinkError{err}
+	}
+	return n, err
+}
+
+type sinkError struct{ err error }
+
+func (e *sinkError) Error() string { return e.err.Error() }
+func (e *sinkError) Unwrap() error { return e.err }
+
+// ImportSQL implements host.Databases. The file is read before the actor's turn begins, so that a slow reader keeps nobody
+// waiting. The actor is brought into memory anew afterwards, because what it remembers of its rows is wrong.
+func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+	var out host.SQLStatusOutput
+	t, err := s.typeOf(addr)
+	if err != nil {
+		return out, err
+	}
+	from := callerOf(ctx)
+	switch {
+	case reason == "":
+		return out, host.Errorf(host.InvalidArgument, "the import of a database needs a reason, which is logged")
+	case len(reason) > maxReason:
+		return out, tooLarge("bytes of the reason", maxReason, int64(len(reason)))
+	case from == nil && s.draining.Load():
+		return out, unavailable("the node is shutting down")
+	}
+	limit := int64(t.storage.MaxWriteSet)
+	var spooled bytes.Buffer
+	n, err := spooled.ReadFrom(io.LimitReader(file, limit+1))
+	if err != nil {
+		return out, host.Errorf(host.InvalidArgument, "the file cannot be read: %s", err)
+	}
+	if n > limit {
+		return out, tooLarge("bytes of the file", limit, n)
+	}
+	b := &builtin{name: "sql.import", operates: true, run: func(c *core, w *work) ([]byte, error) {
+		c.a.sup.logger.LogAttrs(ctx, slog.LevelInfo, "a database is imported", c.a.attrs(slog.String("reason", reason), slog.Int64("bytes", n))...)
+		_, err := c.internal(w, "sql.import", func(h *turn) (err error) {
+			out, err = h.importSQL(spooled.Bytes(), limit)
+			return err
+		})
+		if err == nil {
+			c.broken = true // once it is committed
+		}
+		return nil, err
+	}}
+	_, err = s.callTurn(ctx, t, &host.Request{Address: addr}, from, func(w *work) { w.method, w.builtin = -1, b })
+	if err != nil {
+		return host.SQLStatusOutput{}, err
+	}
+	return out, nil
+}
+
+// importSQL replaces the actor's database, and brings it to the type's migrations.
+func (t *turn) importSQL(file []byte, limit int64) (host.SQLStatusOutput, error) {
+	c := t.c
+	d := c.sql.get(t.a.sup, t.a.String())
+	if d == nil {
+		return host.SQLStatusOutput{}, unavailable("the actor was restarted")
+	}
+	w := &sqlTurn{Context: t, t: t}
+	c.published++ // even if it fails half way
+	m, err := d.Import(w, w, bytes.NewReader(file), limit)
+	if unfit, ok := errors.AsType[*sqlitevfs.ImportError](err); ok {
+		return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "%s", unfit)
+	}
+	if err != nil {
+		return host.SQLStatusOutput{}, err
+	}
+	t.wrote = true
+	if len(t.a.typ.migrations) > 0 && !t.a.typ.current(m) {
+		err := t.migrate()
+		if failed, ok := errors.AsType[*sqlitevfs.MigrationError](err); ok {
+			return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "the file cannot be brought to the schema of the code: %s", failed)
+		}
+		if err != nil {
+			return host.SQLStatusOutput{}, err
+		}
+		m.Sequence++
+		m.Migrations, m.Fingerprint = uint32(len(t.a.typ.migrations)), t.a.typ.fingerprint
+	}
+	return t.a.typ.sqlStatus(m), nil
+}

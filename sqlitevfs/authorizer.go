@@ -1,0 +1,176 @@
+package sqlitevfs
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// An authorizer decides what SQL may do, and notices what the driver has to do itself. SQLite asks it while it compiles
+// a statement: for a new text, and again for a kept statement when the schema has changed.
+//
+//  1. No statement reaches a file of the host, or another database: ATTACH and VACUUM INTO are denied, and no function is
+//     there that reads or writes files.
+//  2. No statement ends the transaction that the session is: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE compile to
+//     nothing, and the session works with savepoints instead.
+//  3. What a statement changes outside the database, in the connection, does not outlive the session: it stains the
+//     connection, which is then closed.
+//  4. The table of migrations is for reading.
+//
+// The rules of each pragma are in pragmas.
+type authorizer struct {
+	c        *conn
+	maxCache int64 // the largest page cache that a statement may ask for, in bytes; 0 means half of DefaultConnMemory
+
+	internal  bool // the statements are the session's own: all is allowed
+	vacuuming bool // VACUUM runs, which attaches a nameless temporary file
+	watching  bool // a text of the user's is being compiled
+	saw       sight
+	refusal   string // of the last statement that was denied
+	rules     map[string]pragmaRule
+}
+
+// A sight is what was noticed about a statement.
+type sight struct {
+	class   class
+	name    string // of the savepoint; "on" or "off" of the foreign keys
+	pragma  bool   // it must be compiled anew each time: some pragmas work while they are compiled
+	instead string // to be run in its place
+}
+
+// migrationTable is the table in which Migrate notes what was applied.
+const migrationTable = "cairn_migration"
+
+// install makes the authorizer that of the connection.
+func (a *authorizer) install(c *conn) error {
+	a.c = c
+	// Shadow tables of full-text and other indexes, and the schema, stay consistent.
+	if _, err := c.db.Config(sqlite3.DBCONFIG_DEFENSIVE, true); err != nil {
+		return err
+	}
+	return c.db.SetAuthorizer(a.decide)
+}
+
+// watch begins to notice, and unwatch returns what was noticed.
+func (a *authorizer) watch() {
+	a.watching, a.saw = !a.internal && !a.vacuuming, sight{}
+}
+
+func (a *authorizer) unwatch() sight {
+	a.watching = false
+	return a.saw
+}
+
+func (a *authorizer) deny(what, why string) sqlite3.AuthorizerReturnCode {
+	a.refusal = refusalText(what, why)
+	return sqlite3.AUTH_DENY
+}
+
+// takeOver makes the statement one that the session runs itself.
+func (a *authorizer) takeOver(k class, name string) sqlite3.AuthorizerReturnCode {
+	if a.watching {
+		a.saw.class, a.saw.name = k, name
+	}
+	return sqlite3.AUTH_IGNORE
+}
+
+// decide is asked by SQLite. See its list of action codes for what the names are.
+func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, _, _ string) sqlite3.AuthorizerReturnCode {
+	if a.internal {
+		return sqlite3.AUTH_OK
+	}
+	if a.vacuuming {
+		if action == sqlite3.AUTH_ATTACH && third != "" {
+			return a.deny("VACUUM INTO", "it writes a file of the host")
+		}
+		return sqlite3.AUTH_OK
+	}
+	switch action {
+	case sqlite3.AUTH_SELECT, sqlite3.AUTH_READ, sqlite3.AUTH_RECURSIVE, sqlite3.AUTH_REINDEX, sqlite3.AUTH_ANALYZE:
+		return sqlite3.AUTH_OK
+
+	case sqlite3.AUTH_PRAGMA:
+		return a.pragma(strings.ToLower(third), fourth)
+	case sqlite3.AUTH_FUNCTION:
+		switch name := strings.ToLower(fourth); name {
+		case "load_extension", "fts3_tokenizer", "readfile", "writefile", "edit":
+			return a.deny(name+"()", "it reaches outside the database")
+		}
+
+	case sqlite3.AUTH_ATTACH:
+		return a.deny("ATTACH", "a turn writes its own database only")
+	case sqlite3.AUTH_DETACH:
+		return a.deny("DETACH", "nothing can be attached")
+
+	case sqlite3.AUTH_TRANSACTION:
+		switch third {
+		case "BEGIN":
+			return a.takeOver(runBegin, "")
+		case "COMMIT":
+			return a.takeOver(runCommit, "")
+		}
+		return a.takeOver(runRollback, "")
+	case sqlite3.AUTH_SAVEPOINT:
+		switch third {
+		case "BEGIN":
+			return a.takeOver(runSavepoint, fourth)
+		case "RELEASE":
+			return a.takeOver(runRelease, fourth)
+		}
+		return a.takeOver(runRollbackTo, fourth)
+
+	case sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_CREATE_TEMP_VIEW:
+		a.stain("a temporary table")
+	}
+	if isMigrationTable(action, third, fourth) {
+		return a.deny("changes of the table "+migrationTable, "it says which migrations were applied")
+	}
+	return sqlite3.AUTH_OK
+}
+
+// isMigrationTable reports whether an action changes the table of migrations, or makes or removes it.
+func isMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
+	switch action {
+	case sqlite3.AUTH_INSERT, sqlite3.AUTH_UPDATE, sqlite3.AUTH_DELETE,
+		sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW, sqlite3.AUTH_CREATE_TEMP_VIEW,
+		sqlite3.AUTH_CREATE_VTABLE, sqlite3.AUTH_DROP_TABLE, sqlite3.AUTH_DROP_VTABLE:
+		return strings.EqualFold(third, migrationTable)
+	case sqlite3.AUTH_ALTER_TABLE, sqlite3.AUTH_CREATE_INDEX, sqlite3.AUTH_DROP_INDEX,
+		sqlite3.AUTH_CREATE_TRIGGER, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_DROP_TRIGGER:
+		return strings.EqualFold(fourth, migrationTable)
+	}
+	return false
+}
+
+// stain makes the connection one that is closed at the end of the session.
+func (a *authorizer) stain(why string) {
+	if a.c.stained == "" {
+		a.c.stained = why
+	}
+}
+
+// refuse returns an error that is ErrRefused.
+func refuse(what, why string) error {
+	return &Error{Code: int(sqlite3.AUTH), Message: refusalText(what, why)}
+}
+
+func refusalText(what, why string) string {
+	return ErrRefused.Error() + ": " + what + ": " + why
+}
+
+// explain says in an error of SQLite what was refused and why.
+func (c *conn) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	var code sqlite3.ErrorCode
+	if c.auth.refusal != "" && errors.As(err, &code) && code == sqlite3.AUTH {
+		err = &Error{Code: int(sqlite3.AUTH), Message: c.auth.refusal}
+	}
+	c.auth.refusal = ""
+	if strings.Contains(err.Error(), "no such function: load_extension") {
+		return refuse("load_extension()", "it reaches outside the database")
+	}
+	return err
+}

@@ -1,0 +1,336 @@
+package sqlitevfs
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// open is what is open in a session. Access needs the session's mutex.
+type open struct {
+	tx   []*transaction // savepoints, the innermost last
+	rows *rows          // statements that are being read, in a list
+}
+
+// newHandle returns the handle of a session. Whoever ends the session closes it.
+func newHandle(s *Session) *sql.DB { return sql.OpenDB(connector{s}) }
+
+// A connector makes links. It is its own driver, which opens nothing by name: a database is reached through its session.
+type connector struct{ s *Session }
+
+// Connect implements driver.Connector.
+func (k connector) Connect(context.Context) (driver.Conn, error) { return &link{s: k.s}, nil }
+
+// Driver implements driver.Connector.
+func (k connector) Driver() driver.Driver { return k }
+
+// Open implements driver.Driver.
+func (k connector) Open(string) (driver.Conn, error) {
+	return nil, errors.New("sqlite: a database of an actor is opened by its session, not by a name")
+}
+
+// A link is what database/sql takes for a connection: one of any number, all of them on the native connection of
+// their session, and in its transaction. Each call enters the session, so one link may be read while another writes, and a
+// call after the session's end finds nothing to do harm to.
+type link struct {
+	s  *Session
+	tx *transaction // begun by BeginTx on this link
+}
+
+var (
+	_ driver.ConnPrepareContext = (*link)(nil)
+	_ driver.ExecerContext      = (*link)(nil)
+	_ driver.QueryerContext     = (*link)(nil)
+	_ driver.ConnBeginTx        = (*link)(nil)
+	_ driver.SessionResetter    = (*link)(nil)
+	_ driver.Validator          = (*link)(nil)
+	_ driver.NamedValueChecker  = (*link)(nil)
+	_ driver.Pinger             = (*link)(nil)
+)
+
+// Close implements driver.Conn. The native connection is the session's.
+func (l *link) Close() error { return nil }
+
+// IsValid implements driver.Validator.
+func (l *link) IsValid() bool { return true }
+
+// ResetSession implements driver.SessionResetter: there is no state but the session's.
+func (l *link) ResetSession(context.Context) error { return nil }
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (l *link) CheckNamedValue(nv *driver.NamedValue) error { return checkValue(nv.Value) }
+
+// Ping implements driver.Pinger. It opens the database if that was not done yet.
+func (l *link) Ping(ctx context.Context) (err error) {
+	_, err = l.s.enter(ctx)
+	if err == nil {
+		l.s.leave()
+	}
+	return err
+}
+
+// Prepare implements driver.Conn.
+func (l *link) Prepare(text string) (driver.Stmt, error) {
+	return l.PrepareContext(context.Background(), text)
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (l *link) PrepareContext(ctx context.Context, text string) (_ driver.Stmt, err error) {
+	c, err := l.s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.s.leave()
+	defer l.s.guard(&err)
+	st, tail, err := c.statement(text)
+	if err != nil {
+		return nil, l.s.wrap(ctx, err, text)
+	}
+	inputs := st.parameters
+	if st.names != nil {
+		inputs = -1 // an argument may stand for several parameters: they are counted when they are bound
+	}
+	c.cache.put(st)
+	if tail != "" {
+		return nil, errors.New("sqlite: several statements cannot be prepared as one: prepare each, or use Exec")
+	}
+	return &prepared{l: l, text: text, inputs: inputs}, nil
+}
+
+// ExecContext implements driver.ExecerContext.
+func (l *link) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Result, err error) {
+	c, err := l.s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.s.leave()
+	defer l.s.guard(&err)
+	var r result
+	for rest, used := text, 0; ; {
+		st, tail, err := l.next(ctx, c, rest, args, &used)
+		if err != nil {
+			return nil, err
+		}
+		if tail == "" {
+			err = leftOver(args, used)
+		}
+		if err == nil {
+			err = l.run(ctx, c, st, &r)
+		}
+		if closed := c.cache.put(st); err == nil && closed != nil {
+			err = l.s.wrap(ctx, closed, rest)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if tail == "" {
+			return r, nil
+		}
+		rest = tail
+	}
+}
+
+// QueryContext implements driver.QueryerContext. All statements but the last are run to their end; the rows are those of
+// the last, which is run up to its first row, so that a statement that changes something does so if nobody reads a row.
+func (l *link) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Rows, err error) {
+	c, err := l.s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.s.leave()
+	defer l.s.guard(&err)
+	for rest, used := text, 0; ; {
+		st, tail, err := l.next(ctx, c, rest, args, &used)
+		if err != nil {
+			return nil, err
+		}
+		if tail == "" {
+			if err := leftOver(args, used); err != nil {
+				c.cache.put(st)
+				return nil, err
+			}
+			return l.query(ctx, c, st)
+		}
+		err = l.run(ctx, c, st, nil)
+		if closed := c.cache.put(st); err == nil && closed != nil {
+			err = l.s.wrap(ctx, closed, rest)
+		}
+		if err != nil {
+			return nil, err
+		}
+		rest = tail
+	}
+}
+
+// next returns the first statement of a text with its arguments set, and the rest of the text. It may be run on this link.
+func (l *link) next(ctx context.Context, c *conn, text string, args []driver.NamedValue, used *int) (*statement, string, error) {
+	if l.tx != nil && l.tx.over {
+		return nil, "", errTransactionOver
+	}
+	st, tail, err := c.statement(text)
+	if err != nil {
+		return nil, "", l.s.wrap(ctx, err, text)
+	}
+	if l.tx != nil && l.tx.readOnly && !st.readOnly {
+		err = &Error{Code: int(sqlite3.READONLY), Message: "attempt to write in a read-only transaction"}
+	}
+	var n int
+	if err == nil {
+		n, err = st.bindAll(args, *used)
+		*used += n
+	}
+	if err != nil {
+		c.cache.put(st)
+		return nil, "", wrap(err, text)
+	}
+	return st, tail, nil
+}
+
+// run runs a statement to its end and says in r, if it is not nil, what it did.
+func (l *link) run(ctx context.Context, c *conn, st *statement, r *result) error {
+	switch {
+	case st.class != runOrdinary:
+		return l.s.control(ctx, c, st)
+	case st.readOnly || r == nil:
+		return l.s.ran(ctx, c, st, c.run(st))
+	}
+	before := c.db.TotalChanges()
+	if err := l.s.ran(ctx, c, st, c.run(st)); err != nil {
+		return err
+	}
+	if c.db.TotalChanges() != before {
+		r.changes = c.db.Changes()
+	} else {
+		r.changes = 0
+	}
+	r.id = c.db.LastInsertRowID()
+	return nil
+}
+
+// ran looks at what became of a statement. VACUUM is run here: SQLite refuses it inside a transaction before it
+// does anything else, and there is no other way to know one without parsing.
+func (s *Session) ran(ctx context.Context, c *conn, st *statement, err error) error {
+	if isVacuum(err) {
+		err = s.vacuum(c, st)
+	}
+	if err != nil {
+		return s.wrap(ctx, err, st.text)
+	}
+	return nil
+}
+
+// guard is deferred: it makes a panic of the library for lack of memory an error.
+func (s *Session) guard(err *error) {
+	if p := recover(); p != nil {
+		*err = s.recovered(p)
+	}
+}
+
+// isVacuum reports whether an error is the refusal of a VACUUM inside a transaction.
+func isVacuum(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "cannot VACUUM from within a transaction")
+}
+
+// vacuum runs a VACUUM between two transactions of the session.
+func (s *Session) vacuum(c *conn, st *statement) error {
+	fault := func(text string) error { return &Error{Code: int(sqlite3.ERROR), Message: text} }
+	switch {
+	case !c.write:
+		return &Error{Code: int(sqlite3.READONLY), Message: "attempt to write a readonly database"}
+	case len(s.tx) > 0:
+		return fault("cannot VACUUM from within a transaction")
+	case s.rows != nil:
+		return fault("cannot VACUUM - SQL statements in progress: read or close the rows first")
+	}
+	into, err := c.vacuumsInto(st.text)
+	if err != nil {
+		return err
+	}
+	if into {
+		return refuse("VACUUM INTO", "it writes a file of the host; an export does that")
+	}
+	return s.republish(func() error {
+		c.auth.vacuuming = true
+		defer func() { c.auth.vacuuming = false }()
+		return c.run(st)
+	})
+}
+
+// vacuumsInto reports whether a VACUUM has an INTO: then the register of the file's name is not 0 in its opcode.
+func (c *conn) vacuumsInto(text string) (into bool, err error) {
+	native, _, err := c.db.Prepare("EXPLAIN " + text)
+	if err != nil {
+		return false, err
+	}
+	defer native.Close()
+	for native.Step() {
+		if native.ColumnText(1) == "Vacuum" && native.ColumnInt64(3) != 0 {
+			into = true
+		}
+	}
+	return into, native.Err()
+}
+
+// A result is the driver.Result of a statement, or of the last of several.
+type result struct{ id, changes int64 }
+
+// LastInsertId implements driver.Result.
+func (r result) LastInsertId() (int64, error) { return r.id, nil }
+
+// RowsAffected implements driver.Result.
+func (r result) RowsAffected() (int64, error) { return r.changes, nil }
+
+// prepared is the driver.Stmt of database/sql: a text that compiled. What it compiled to is kept by the native connection, and
+// taken from there for each use, so a statement can be run while its own rows are read.
+type prepared struct {
+	l      *link
+	text   string
+	inputs int
+}
+
+var (
+	_ driver.StmtExecContext   = (*prepared)(nil)
+	_ driver.StmtQueryContext  = (*prepared)(nil)
+	_ driver.NamedValueChecker = (*prepared)(nil)
+)
+
+// Close implements driver.Stmt.
+func (p *prepared) Close() error { return nil }
+
+// NumInput implements driver.Stmt.
+func (p *prepared) NumInput() int { return p.inputs }
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (p *prepared) CheckNamedValue(nv *driver.NamedValue) error { return checkValue(nv.Value) }
+
+// ExecContext implements driver.StmtExecContext.
+func (p *prepared) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return p.l.ExecContext(ctx, p.text, args)
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (p *prepared) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return p.l.QueryContext(ctx, p.text, args)
+}
+
+// Exec implements driver.Stmt.
+func (p *prepared) Exec(args []driver.Value) (driver.Result, error) {
+	return p.ExecContext(context.Background(), unnamed(args))
+}
+
+// Query implements driver.Stmt.
+func (p *prepared) Query(args []driver.Value) (driver.Rows, error) {
+	return p.QueryContext(context.Background(), unnamed(args))
+}
+
+func unnamed(args []driver.Value) []driver.NamedValue {
+	out := make([]driver.NamedValue, len(args))
+	for i, v := range args {
+		out[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	return out
+}

@@ -1,0 +1,364 @@
+package sqlitevfs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+type page = [PageSize]byte
+
+const (
+	pageKeySize = 7
+	// pageCost is what a new page takes of the room of a Writer, in bytes.
+	pageCost = PageSize + pageKeySize
+	// Where in page 1 the length of the database is, in pages: 4 bytes, big-endian.
+	headerPages = 28
+)
+
+// A file is the database file of one native connection. Between sessions it has nothing to read from.
+//
+// A page is looked for in the overlay, which holds what SQLite has written and not yet synced, and then in the Reader
+// of the session. SQLite calls [file.SyncSuper] at the end of the first phase of a commit, after it has written all
+// pages: there the overlay is put into the Writer, if the session has said that it commits. SQLite also syncs while it
+// rolls back a transaction of which pages were written early; that is why it is the session that says. Whatever is in
+// the overlay when a transaction has ended otherwise is dropped.
+//
+// The batch-atomic interface of SQLite is not offered: as the library is compiled, it leaves the change counter alone,
+// so that a second connection reads old pages from its cache.
+type file struct {
+	write   bool
+	buffers *buffers
+	limit   int64 // of the bytes that a session writes
+
+	r Reader
+	w Writer // nil in a read session
+
+	meta       Metadata // as of the last publish
+	metaLength int      // of the value that is there, or -1
+	pages      uint32   // the length of the file, with the overlay
+	base       uint32   // pages from here on are not in the Reader, or were cut off
+
+	overlay map[uint32]*page
+	order   []uint32 // the keys of overlay, in the order of their first write
+
+	committing bool  // syncs publish
+	published  bool  // the Writer was changed in this session
+	spent      int64 // bytes that were published in this session
+	fault      error // why the last operation failed, while a statement runs
+
+	ahead readAhead
+	touch int // pages read or written since the caller last set it to 0
+	key   [pageKeySize]byte
+	end   [pageKeySize]byte
+	value [maxMetadata + 3]byte
+}
+
+// begin attaches the file to what a session reads, and writes if w is not nil.
+func (f *file) begin(r Reader, w Writer, m Metadata, length int) {
+	f.r, f.w = r, w
+	f.meta, f.metaLength = m, length
+	f.pages, f.base = m.Pages, m.Pages
+	f.committing, f.published, f.spent, f.fault = false, false, 0, nil
+}
+
+// finish detaches the file, and drops what was written and not published.
+func (f *file) finish() {
+	f.drop()
+	f.ahead.drop(f.buffers)
+	f.r, f.w, f.fault = nil, nil, nil
+}
+
+// drop forgets what was written since the last publish.
+func (f *file) drop() {
+	for _, n := range f.order {
+		f.buffers.putPage(f.overlay[n])
+	}
+	clear(f.overlay)
+	f.order = f.order[:0]
+	f.pages, f.base = f.meta.Pages, f.meta.Pages
+}
+
+// fail keeps the cause of an error, of which SQLite passes on no more than a code.
+func (f *file) fail(err error, code sqlite3.ExtendedErrorCode) error {
+	f.fault = err
+	switch {
+	case errors.Is(err, ErrFull):
+		return vfs.SystemError(err, sqlite3.FULL)
+	case errors.Is(err, ErrCorrupt):
+		return vfs.SystemError(err, sqlite3.IOERR_CORRUPTFS)
+	}
+	return vfs.SystemError(err, code)
+}
+
+// ReadAt reads a page, or a part of one.
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	n, at := uint32(off/PageSize), int(off%PageSize)
+	if n >= f.pages {
+		return 0, io.EOF
+	}
+	if at+len(p) > PageSize {
+		return 0, f.fail(fmt.Errorf("read of %d bytes at %d is not of one page", len(p), off), sqlite3.IOERR_READ)
+	}
+	if len(f.overlay) > 0 {
+		if b := f.overlay[n]; b != nil {
+			return copy(p, b[at:]), nil
+		}
+	}
+	if n >= f.base {
+		clear(p) // between pages that were written beyond the end
+		return len(p), nil
+	}
+	f.touch++
+	if b := f.ahead.page(n); b != nil {
+		return copy(p, b[at:]), nil
+	}
+	if f.r == nil {
+		return 0, f.fail(ErrClosed, sqlite3.IOERR_READ)
+	}
+	if len(p) < PageSize {
+		// SQLite looks at the head of the file before it reads the first page, which is kept for that.
+		b, err := f.ahead.one(f, n)
+		if err != nil {
+			return 0, f.fail(err, sqlite3.IOERR_READ)
+		}
+		return copy(p, b[at:]), nil
+	}
+	if f.ahead.sequential(n) {
+		b, err := f.ahead.scan(f, n)
+		if err != nil {
+			return 0, f.fail(err, sqlite3.IOERR_READ)
+		}
+		return copy(p, b[:]), nil
+	}
+	if err := f.get(p, n); err != nil {
+		return 0, f.fail(err, sqlite3.IOERR_READ)
+	}
+	return PageSize, nil
+}
+
+// get reads a page of the Reader into p, which has the length of one.
+func (f *file) get(p []byte, n uint32) error {
+	v, ok, err := f.r.Get(p[:0], f.pageKey(f.key[:0], n))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read page %d: %w", n, err)
+	case !ok:
+		return fmt.Errorf("%w: page %d of %d is missing", ErrCorrupt, n, f.meta.Pages)
+	case len(v) != PageSize:
+		return fmt.Errorf("%w: page %d has %d bytes", ErrCorrupt, n, len(v))
+	}
+	if &v[0] != &p[0] {
+		copy(p, v)
+	}
+	return nil
+}
+
+func (f *file) pageKey(dst []byte, n uint32) []byte {
+	return keyspace.AppendSQLiteChunk(dst, keyspace.SQLiteMain, n)
+}
+
+// WriteAt writes a page into the overlay. p is SQLite's and is copied.
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
+	if len(p) != PageSize || off%PageSize != 0 {
+		return 0, f.fail(fmt.Errorf("write of %d bytes at %d is not a page", len(p), off), sqlite3.IOERR_WRITE)
+	}
+	if f.w == nil {
+		return 0, f.fail(ErrReadOnly, sqlite3.IOERR_WRITE)
+	}
+	n := uint32(off / PageSize)
+	b := f.overlay[n]
+	if b == nil {
+		if f.spent+int64(len(f.order)+1)*PageSize > f.limit {
+			err := fmt.Errorf("%w: a turn may change %d bytes of pages", ErrFull, f.limit)
+			return 0, f.fail(err, sqlite3.IOERR_WRITE)
+		}
+		b = f.buffers.page()
+		if f.overlay == nil {
+			f.overlay = make(map[uint32]*page)
+		}
+		f.overlay[n] = b
+		f.order = append(f.order, n)
+		f.touch++
+	}
+	f.pages = max(f.pages, n+1)
+	return copy(b[:], p), nil
+}
+
+// Truncate cuts the file.
+func (f *file) Truncate(size int64) error {
+	n := uint32((size + PageSize - 1) / PageSize)
+	if n >= f.pages {
+		return nil
+	}
+	f.order = slices.DeleteFunc(f.order, func(at uint32) bool {
+		if at < n {
+			return false
+		}
+		f.buffers.putPage(f.overlay[at])
+		delete(f.overlay, at)
+		return true
+	})
+	f.pages, f.base = n, min(f.base, n)
+	return nil
+}
+
+// SyncSuper publishes if the session commits.
+func (f *file) SyncSuper(super string) error {
+	if super != "" {
+		return f.fail(fmt.Errorf("%w: a transaction over several files", ErrRefused), sqlite3.IOERR_FSYNC)
+	}
+	if !f.committing {
+		return nil
+	}
+	pages := f.pages
+	if first := f.overlay[0]; first != nil {
+		// SQLite cuts the file after the sync, but page 1 says the length already.
+		if n := binary.BigEndian.Uint32(first[headerPages:]); n > 0 && n < pages {
+			pages = n
+		}
+	}
+	if len(f.order) == 0 && pages == f.meta.Pages {
+		return nil
+	}
+	if err := f.publish(pages); err != nil {
+		return f.fail(err, sqlite3.IOERR_FSYNC)
+	}
+	return nil
+}
+
+// CommitPhaseTwo publishes a truncation that SyncSuper could not foresee.
+func (f *file) CommitPhaseTwo() error {
+	if !f.committing || f.pages == f.meta.Pages {
+		return nil
+	}
+	if err := f.publish(f.pages); err != nil {
+		return f.fail(err, sqlite3.ExtendedErrorCode(sqlite3.IOERR))
+	}
+	return nil
+}
+
+// publish puts the overlay into the Writer as a database of so many pages. If it fails, f.published says whether
+// something was put there.
+func (f *file) publish(pages uint32) error {
+	old := f.meta.Pages
+	if pages > old {
+		if need, room := int64(pages-old)*pageCost, f.w.Room(); need > room {
+			return fmt.Errorf("%w: %d new pages need %d bytes, and there is room for %d", ErrFull, pages-old, need, max(room, 0))
+		}
+	}
+	slices.Sort(f.order)
+	next := f.base // the first page that is neither in the Reader nor put there yet
+	for _, n := range f.order {
+		if n >= pages {
+			break
+		}
+		if err := f.fill(next, n); err != nil {
+			return err
+		}
+		if err := f.put(n, f.overlay[n][:]); err != nil {
+			return err
+		}
+		next = max(next, n+1)
+	}
+	if err := f.fill(next, pages); err != nil {
+		return err
+	}
+	if pages < old {
+		f.published = true
+		start := f.pageKey(f.key[:0], pages)
+		if err := f.w.DeleteRange(start, f.pageKey(f.end[:0], old)); err != nil {
+			return fmt.Errorf("delete the pages from %d on: %w", pages, err)
+		}
+	}
+	m := f.meta
+	m.Pages = pages
+	m.Sequence++
+	if err := f.putMetadata(m); err != nil {
+		return err
+	}
+	f.spent += int64(len(f.order)) * PageSize
+	f.drop()
+	f.ahead.drop(f.buffers)
+	return nil
+}
+
+// fill puts pages of zeros from one up to another. SQLite does not write pages that a transaction added and freed again.
+func (f *file) fill(from, to uint32) error {
+	if from >= to {
+		return nil
+	}
+	zero := f.buffers.page()
+	defer f.buffers.putPage(zero)
+	clear(zero[:])
+	for n := from; n < to; n++ {
+		if err := f.put(n, zero[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *file) put(n uint32, b []byte) error {
+	old := -1
+	if n < f.meta.Pages {
+		old = PageSize
+	}
+	f.published = true // even if Put fails, which may leave the Writer in any state
+	if err := f.w.Put(f.pageKey(f.key[:0], n), b, old); err != nil {
+		return fmt.Errorf("write page %d: %w", n, err)
+	}
+	return nil
+}
+
+// putMetadata puts m, and takes it for what is there.
+func (f *file) putMetadata(m Metadata) error {
+	f.published = true
+	v := m.append(f.value[:0])
+	if err := f.w.Put(keyspace.AppendSQLiteMetadata(f.key[:0], keyspace.SQLiteMain), v, f.metaLength); err != nil {
+		return fmt.Errorf("write the metadata of the database: %w", err)
+	}
+	f.meta, f.metaLength = m, len(v)
+	return nil
+}
+
+// Pragma answers the pragmas that would change what the file is.
+func (f *file) Pragma(name, value string) (string, error) {
+	switch {
+	case value == "":
+	case name == "page_size":
+		return "", nil // ignored, as by any database that has a table
+	}
+	return "", sqlite3.NOTFOUND
+}
+
+// Size returns the length of the file.
+func (f *file) Size() (int64, error) { return int64(f.pages) * PageSize, nil }
+
+// Sync does nothing: what is durable is for the owner of the Writer to say.
+func (*file) Sync(vfs.SyncFlag) error { return nil }
+
+// Lock does nothing. There is one writer by construction, and readers have snapshots.
+func (*file) Lock(vfs.LockLevel) error { return nil }
+
+// Unlock does nothing.
+func (*file) Unlock(vfs.LockLevel) error { return nil }
+
+// CheckReservedLock finds no lock.
+func (*file) CheckReservedLock() (bool, error) { return false, nil }
+
+// SectorSize returns the size that nothing depends on.
+func (*file) SectorSize() int { return 512 }
+
+// DeviceCharacteristics says that a page that is written leaves its neighbours alone.
+func (*file) DeviceCharacteristics() vfs.DeviceCharacteristic { return vfs.IOCAP_POWERSAFE_OVERWRITE }
+
+// Close does nothing: the session has dropped what there is.
+func (*file) Close() error { return nil }

@@ -1,0 +1,132 @@
+package sqlitevfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"sync"
+)
+
+const (
+	minWindow = 16 // pages
+	maxWindow = 64
+	// maxGap is how many pages a scan may skip and still be one: a table's interior pages stand between its leaves.
+	maxGap = 3
+	// minRun is after how many pages in a row the next are read ahead.
+	minRun = 2
+)
+
+// buffers are the pages that the connections of a pool take turns with.
+type buffers struct {
+	pages, windows sync.Pool
+}
+
+func (b *buffers) page() *page {
+	if p, ok := b.pages.Get().(*page); ok {
+		return p
+	}
+	return new(page)
+}
+
+func (b *buffers) putPage(p *page) {
+	if p != nil {
+		b.pages.Put(p)
+	}
+}
+
+// A window is consecutive pages.
+type window = [maxWindow]page
+
+func (b *buffers) window() *window {
+	if w, ok := b.windows.Get().(*window); ok {
+		return w
+	}
+	return new(window)
+}
+
+// readAhead is what a file has read ahead of SQLite. A page that is read alone costs a lookup, some 2 us; in a row, a
+// fraction of that.
+type readAhead struct {
+	buffer *window // nil if nothing was read
+	start  uint32  // the page at the beginning of buffer
+	count  uint32  // pages in buffer
+	size   uint32  // of the next window
+	last   uint32  // the page that was read last
+	run    int     // how many were read in a row
+}
+
+// page returns a page that was read ahead, or nil. It is valid until the next call of another method.
+func (a *readAhead) page(n uint32) *page {
+	if a.buffer == nil || n-a.start >= a.count {
+		return nil
+	}
+	a.last = n
+	return &a.buffer[n-a.start]
+}
+
+// sequential notes that a page is read, and reports whether those that follow will be too, as far as one can tell.
+func (a *readAhead) sequential(n uint32) bool {
+	if step := n - a.last; step >= 1 && step <= maxGap {
+		a.run++
+	} else {
+		a.run, a.size = 0, minWindow
+	}
+	a.last = n
+	return a.run >= minRun
+}
+
+// one reads a page and keeps it.
+func (a *readAhead) one(f *file, n uint32) (*page, error) {
+	if a.buffer == nil {
+		a.buffer = f.buffers.window()
+	}
+	a.start, a.count = n, 0
+	if err := f.get(a.buffer[0][:], n); err != nil {
+		return nil, err
+	}
+	a.count = 1
+	return &a.buffer[0], nil
+}
+
+// scan reads a page and those that follow.
+func (a *readAhead) scan(f *file, n uint32) (*page, error) {
+	if a.buffer == nil {
+		a.buffer = f.buffers.window()
+	}
+	a.start, a.count = n, 0
+	want := min(max(a.size, minWindow), f.base-n)
+	a.size = min(want*2, maxWindow)
+	start := f.pageKey(f.key[:0], n)
+	end := f.pageKey(f.end[:0], n+want-1)
+	end = append(end, 0)
+	var fault error
+	err := f.r.Scan(start, end, func(key, value []byte) bool {
+		// What is not the page that is expected is left to a lookup, which knows what to say.
+		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count ||
+			!bytes.Equal(key[:3], f.key[:3]) || len(value) != PageSize {
+			return false
+		}
+		copy(a.buffer[a.count][:], value)
+		a.count++
+		return a.count < want
+	})
+	if err == nil {
+		err = fault
+	}
+	if err != nil {
+		a.count = 0
+		return nil, fmt.Errorf("read pages from %d on: %w", n, err)
+	}
+	if a.count == 0 {
+		return a.one(f, n)
+	}
+	return &a.buffer[0], nil
+}
+
+// drop forgets what was read.
+func (a *readAhead) drop(b *buffers) {
+	if a.buffer != nil {
+		b.windows.Put(a.buffer)
+	}
+	*a = readAhead{}
+}

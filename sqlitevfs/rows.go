@@ -1,0 +1,275 @@
+package sqlitevfs
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// rows are the driver.Rows of a statement. While they are open they are in the list of their session, which resets
+// them when it ends.
+type rows struct {
+	s   *Session
+	ctx context.Context
+	c   *conn
+
+	st         *statement // nil if it was put back
+	prev, next *rows      // in the session's list
+	state      rowState
+	over       bool // the end was handed out, or Close was called; not guarded by the session
+
+	columns []string
+	kinds   []kind
+}
+
+// A rowState says where the statement stands.
+type rowState uint8
+
+const (
+	onRow    rowState = iota // a row that was handed out
+	onNewRow                 // a row that was not handed out yet
+	atEnd
+)
+
+var (
+	_ driver.Rows                           = (*rows)(nil)
+	_ driver.RowsColumnTypeDatabaseTypeName = (*rows)(nil)
+	_ driver.RowsColumnTypeNullable         = (*rows)(nil)
+	_ driver.RowsColumnTypeScanType         = (*rows)(nil)
+)
+
+// query runs a statement up to its first row.
+func (l *link) query(ctx context.Context, c *conn, st *statement) (driver.Rows, error) {
+	r := &rows{s: l.s, ctx: ctx, c: c, st: st}
+	if st.class != runOrdinary {
+		err := l.s.control(ctx, c, st)
+		c.cache.put(st)
+		r.st, r.over = nil, true
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
+	r.link()
+	if err := r.first(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// link adds the rows to the session's list.
+func (r *rows) link() {
+	r.next = r.s.rows
+	if r.next != nil {
+		r.next.prev = r
+	}
+	r.s.rows = r
+}
+
+// detach takes the rows out of the list, and the statement out of the rows.
+func (r *rows) detach() *statement {
+	st := r.st
+	r.st = nil
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		r.s.rows = r.next
+	}
+	r.prev, r.next = nil, nil
+	return st
+}
+
+// finish puts the statement back. The error is that of a statement that was not run to its end.
+func (r *rows) finish() error { return r.c.cache.put(r.detach()) }
+
+// resetAll resets the statements that are being read. It needs the session's mutex.
+func (s *Session) resetAll() {
+	for s.rows != nil {
+		s.rows.finish() // what was wrong with them nobody asks any more
+	}
+}
+
+// first goes to the first row. Before that SQLite may compile the statement again, and its columns may be others.
+func (r *rows) first() error {
+	err := r.step()
+	for err != nil && r.c.extend(err) {
+		r.st.native.Reset()
+		err = r.step()
+	}
+	if err != nil {
+		st := r.detach()
+		err = r.s.ran(r.ctx, r.c, st, r.c.explain(err))
+		r.c.cache.put(st)
+		if err != nil {
+			return err
+		}
+		r.columns, r.over = []string{}, true // it was a VACUUM
+		return nil
+	}
+	r.st.describe()
+	r.columns, r.kinds = r.st.columns, r.st.kinds
+	if r.state == onRow {
+		r.state = onNewRow
+	} else if len(r.columns) == 0 {
+		r.over = true
+		if err := r.finish(); err != nil {
+			return r.s.wrap(r.ctx, err, "")
+		}
+	}
+	return nil
+}
+
+// step goes to the next row or to the end.
+func (r *rows) step() error {
+	r.state, r.st.dirty = onRow, true
+	if !r.st.native.Step() {
+		r.state = atEnd
+		return r.st.native.Err()
+	}
+	return nil
+}
+
+// Columns implements driver.Rows.
+func (r *rows) Columns() []string { return r.columns }
+
+// Next implements driver.Rows. Nothing in dest is SQLite's memory.
+func (r *rows) Next(dest []driver.Value) (err error) {
+	if r.over {
+		return io.EOF
+	}
+	_, err = r.s.enter(r.ctx)
+	if err != nil {
+		return err
+	}
+	defer r.s.leave()
+	defer r.s.guard(&err)
+	if r.st == nil {
+		return ErrClosed
+	}
+	if r.state == onRow {
+		if err := r.step(); err != nil {
+			r.over = true
+			st := r.detach()
+			r.c.cache.put(st)
+			return r.s.wrap(r.ctx, r.c.explain(err), st.text)
+		}
+	}
+	if r.state == atEnd {
+		return io.EOF
+	}
+	r.state = onRow
+	clear(dest) // or else the library would write into the bytes of the last row
+	if err := r.st.native.Columns(unsafe.Slice((*any)(unsafe.SliceData(dest)), len(dest))...); err != nil {
+		return r.s.wrap(r.ctx, err, r.st.text)
+	}
+	for i, v := range dest {
+		if r.kinds != nil && r.kinds[i] != asIs {
+			dest[i] = r.kinds[i].convert(v)
+		} else if b, ok := v.([]byte); ok && b == nil {
+			dest[i] = []byte{} // empty is not NULL
+		}
+	}
+	return nil
+}
+
+// Close implements driver.Rows. The error is that of a statement that changes something and was not read to its end.
+func (r *rows) Close() (err error) {
+	if r.over {
+		return nil
+	}
+	r.over = true
+	_, err = r.s.enter(nil)
+	if err != nil {
+		return nil // the session has reset, or will reset, the statement
+	}
+	defer r.s.leave()
+	defer r.s.guard(&err)
+	if st := r.st; st != nil {
+		if err := r.finish(); err != nil {
+			return r.s.wrap(r.ctx, err, st.text)
+		}
+	}
+	return nil
+}
+
+// ColumnTypeDatabaseTypeName implements driver.RowsColumnTypeDatabaseTypeName: the declared type in capitals, without a length.
+func (r *rows) ColumnTypeDatabaseTypeName(i int) string {
+	name, _, _ := strings.Cut(r.declared(i).name, "(")
+	return strings.ToUpper(strings.TrimSpace(name))
+}
+
+// ColumnTypeNullable implements driver.RowsColumnTypeNullable.
+func (r *rows) ColumnTypeNullable(i int) (nullable, ok bool) {
+	d := r.declared(i)
+	return !d.notNull, d.ok
+}
+
+// ColumnTypeScanType implements driver.RowsColumnTypeScanType: what values of the declared type can be scanned into.
+func (r *rows) ColumnTypeScanType(i int) reflect.Type {
+	d := r.declared(i)
+	name := r.ColumnTypeDatabaseTypeName(i)
+	switch k := kindOf(name); {
+	case k == asBool:
+		return scanType[bool, sql.NullBool](d.notNull)
+	case k == asTime:
+		return scanType[time.Time, sql.NullTime](d.notNull)
+	case strings.Contains(name, "INT"):
+		return scanType[int64, sql.NullInt64](d.notNull)
+	case strings.Contains(name, "CHAR"), strings.Contains(name, "CLOB"), strings.Contains(name, "TEXT"):
+		return scanType[string, sql.NullString](d.notNull)
+	case strings.Contains(name, "BLOB"):
+		return reflect.TypeFor[[]byte]()
+	case strings.Contains(name, "REAL"), strings.Contains(name, "FLOA"), strings.Contains(name, "DOUB"):
+		return scanType[float64, sql.NullFloat64](d.notNull)
+	}
+	return reflect.TypeFor[any]()
+}
+
+func scanType[T, Null any](notNull bool) reflect.Type {
+	if notNull {
+		return reflect.TypeFor[T]()
+	}
+	return reflect.TypeFor[Null]()
+}
+
+// A declaration is what the schema says about a column of a result.
+type declaration struct {
+	name        string
+	notNull, ok bool // ok: it is a column of a table
+}
+
+// declared asks the schema about a column. It knows nothing once the statement was put back.
+func (r *rows) declared(i int) (d declaration) {
+	if r.over {
+		return d
+	}
+	c, err := r.s.enter(r.ctx)
+	if err != nil {
+		return d
+	}
+	defer r.s.leave()
+	defer r.s.guard(&err)
+	if r.st == nil || i >= len(r.columns) {
+		return d
+	}
+	n := r.st.native
+	d.name = n.ColumnDeclType(i)
+	column := n.ColumnOriginName(i)
+	if column == "" {
+		return d
+	}
+	declared, _, notNull, primary, _, err := c.db.TableColumnMetadata(n.ColumnDatabaseName(i), n.ColumnTableName(i), column)
+	if err != nil {
+		return d
+	}
+	rowid := primary && strings.EqualFold(declared, "INTEGER")
+	return declaration{name: declared, notNull: notNull || rowid, ok: true}
+}

@@ -1,0 +1,202 @@
+package sqlitevfs
+
+import (
+	"database/sql/driver"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// A kind says how the values of a column are handed out, after its declared type.
+type kind uint8
+
+const (
+	asIs   kind = iota
+	asBool      // BOOLEAN, BOOL
+	asTime      // DATE, DATETIME, TIMESTAMP, TIME
+)
+
+// kindOf returns the kind of a declared type.
+func kindOf(declared string) kind {
+	name, _, _ := strings.Cut(declared, "(")
+	switch strings.ToUpper(strings.TrimSpace(name)) {
+	case "BOOLEAN", "BOOL":
+		return asBool
+	case "DATE", "DATETIME", "TIMESTAMP", "TIME":
+		return asTime
+	}
+	return asIs
+}
+
+// convert returns a value of SQLite's as the column's kind wants it, or as it is.
+func (k kind) convert(v driver.Value) driver.Value {
+	switch k {
+	case asBool:
+		switch v {
+		case int64(0):
+			return false
+		case int64(1):
+			return true
+		}
+	case asTime:
+		switch v := v.(type) {
+		case string:
+			if t, ok := parseTime(v); ok {
+				return t
+			}
+		case int64:
+			return time.Unix(v, 0).UTC()
+		}
+	}
+	return v
+}
+
+// parseTime reads a date, or a date and a time of day, as SQLite's functions and this package write them. Without an
+// offset it is UTC.
+func parseTime(s string) (time.Time, bool) {
+	if len(s) < len(time.DateOnly) || len(s) > 48 || s[4] != '-' || s[7] != '-' {
+		return time.Time{}, false
+	}
+	day, rest := s[:10], s[10:]
+	zone := "Z"
+	if rest == "" {
+		rest = " 00:00:00"
+	}
+	if n := len(rest); rest[n-1] == 'Z' {
+		rest = rest[:n-1]
+	} else if n > 6 && (rest[n-6] == '+' || rest[n-6] == '-') {
+		rest, zone = strings.TrimRight(rest[:n-6], " "), rest[n-6:]
+	}
+	if len(rest) < len(" 15:04") || rest[0] != ' ' && rest[0] != 'T' {
+		return time.Time{}, false
+	}
+	if len(rest) == len(" 15:04") {
+		rest += ":00"
+	}
+	// With a location of its own an offset never becomes time.Local by accident.
+	t, err := time.ParseInLocation(time.RFC3339Nano, day+"T"+rest[1:]+zone, time.UTC)
+	return t, err == nil
+}
+
+// checkValue accepts the values that bind takes and leaves all others to database/sql, which converts them, or calls their
+// Value method, and says what is wrong with them.
+func checkValue(v driver.Value) error {
+	switch v.(type) {
+	case nil, int64, float64, string, []byte, bool, time.Time,
+		int, int8, int16, int32, uint8, uint16, uint32, float32:
+		return nil
+	}
+	return driver.ErrSkip
+}
+
+// bind sets the i-th parameter, counted from 1.
+func (st *statement) bind(i int, v driver.Value) error {
+	n := st.native
+	switch v := v.(type) {
+	case int64:
+		return n.BindInt64(i, v)
+	case string:
+		return n.BindText(i, v)
+	case int:
+		return n.BindInt64(i, int64(v))
+	case nil:
+		return n.BindNull(i)
+	case float64:
+		return n.BindFloat(i, v)
+	case []byte:
+		if v == nil {
+			return n.BindNull(i)
+		}
+		return n.BindBlob(i, v)
+	case bool:
+		return n.BindBool(i, v)
+	case time.Time:
+		return n.BindTime(i, v, sqlite3.TimeFormatDefault)
+	case int8:
+		return n.BindInt64(i, int64(v))
+	case int16:
+		return n.BindInt64(i, int64(v))
+	case int32:
+		return n.BindInt64(i, int64(v))
+	case uint8:
+		return n.BindInt64(i, int64(v))
+	case uint16:
+		return n.BindInt64(i, int64(v))
+	case uint32:
+		return n.BindInt64(i, int64(v))
+	case float32:
+		return n.BindFloat(i, float64(v))
+	}
+	return fmt.Errorf("sqlite: a value of type %T cannot be stored", v)
+}
+
+// bindAll sets the parameters of a statement. Those without a name take the arguments without a name in their order,
+// beginning after the first skip arguments; those with a name the argument of that name or, if no argument has a name, the one
+// in their place. It returns how many arguments were used up.
+func (st *statement) bindAll(args []driver.NamedValue, skip int) (used int, err error) {
+	if st.parameters == 0 {
+		return 0, nil
+	}
+	if named(args) {
+		return st.bindNamed(args, skip)
+	}
+	if len(args)-skip < st.parameters {
+		return 0, fmt.Errorf("sqlite: %d arguments for a statement with %d parameters", len(args)-skip, st.parameters)
+	}
+	for i := range st.parameters {
+		if err := st.bind(i+1, args[skip+i].Value); err != nil {
+			return 0, err
+		}
+	}
+	return st.parameters, nil
+}
+
+// bindNamed is bindAll if some arguments have names. All statements of a text may use those.
+func (st *statement) bindNamed(args []driver.NamedValue, skip int) (used int, err error) {
+	rest := args[min(skip, len(args)):]
+	for i := range st.parameters {
+		var arg *driver.NamedValue
+		if st.names != nil && st.names[i] != "" {
+			for j := range args {
+				if args[j].Name == st.names[i][1:] {
+					arg = &args[j]
+				}
+			}
+			if arg == nil {
+				return 0, fmt.Errorf("sqlite: no argument for the parameter %s", st.names[i])
+			}
+		} else {
+			for len(rest) > 0 && rest[0].Name != "" {
+				rest = rest[1:]
+			}
+			if len(rest) == 0 {
+				return 0, fmt.Errorf("sqlite: no argument for the parameter in place %d", i+1)
+			}
+			arg, rest = &rest[0], rest[1:]
+		}
+		if err := st.bind(i+1, arg.Value); err != nil {
+			return 0, err
+		}
+	}
+	return len(args) - skip - len(rest), nil
+}
+
+// named reports whether some argument has a name.
+func named(args []driver.NamedValue) bool {
+	for i := range args {
+		if args[i].Name != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// leftOver is the error if, without names, not all arguments were used.
+func leftOver(args []driver.NamedValue, used int) error {
+	if used < len(args) && !named(args) {
+		return fmt.Errorf("sqlite: %d arguments for statements with %d parameters", len(args), used)
+	}
+	return nil
+}

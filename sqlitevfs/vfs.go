@@ -1,0 +1,140 @@
+package sqlitevfs
+
+import (
+	"io"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// mainName is what the database of every connection is called; the file systems tell them apart.
+const mainName = "/db"
+
+// A fileSystem is the virtual file system of one native connection: its database, which can be opened once, and
+// temporary files, which are in memory. There is one for each connection, and not one for all, because SQLite does not
+// say whose a temporary file is. So nothing that SQL can name leads to another database or to a file of the host.
+type fileSystem struct {
+	main   *file
+	opened bool
+	temp   budget
+}
+
+// Open opens the database or a temporary file.
+func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	switch {
+	case name == mainName && flags&vfs.OPEN_MAIN_DB != 0 && !fs.opened:
+		fs.opened = true
+		// With this flag the pager keeps its journal in memory and never asks for a file for it.
+		flags |= vfs.OPEN_MEMORY
+		if !fs.main.write {
+			flags = flags&^(vfs.OPEN_READWRITE|vfs.OPEN_CREATE) | vfs.OPEN_READONLY
+		}
+		return fs.main, flags, nil
+	case name == "" || flags&vfs.OPEN_DELETEONCLOSE != 0:
+		return &temporary{budget: &fs.temp}, flags | vfs.OPEN_MEMORY, nil
+	}
+	return nil, flags, sqlite3.CANTOPEN
+}
+
+// Delete finds nothing to delete.
+func (*fileSystem) Delete(string, bool) error { return sqlite3.IOERR_DELETE_NOENT }
+
+// Access says that there is no journal.
+func (*fileSystem) Access(string, vfs.AccessFlag) (bool, error) { return false, nil }
+
+// FullPathname returns the name.
+func (*fileSystem) FullPathname(name string) (string, error) { return name, nil }
+
+// A budget bounds the bytes of the temporary files of one connection.
+type budget struct{ used, limit int64 }
+
+// chunkSize is in how many bytes a temporary file grows.
+const chunkSize = 64 << 10
+
+// A temporary file is in memory, in chunks, so that it grows without being copied.
+type temporary struct {
+	chunks [][]byte
+	size   int64
+	budget *budget
+}
+
+// ReadAt reads.
+func (t *temporary) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) && off < t.size {
+		c := t.chunks[off/chunkSize][off%chunkSize:]
+		if left := t.size - off; int64(len(c)) > left {
+			c = c[:left]
+		}
+		m := copy(p[n:], c)
+		n, off = n+m, off+int64(m)
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt writes, as far as the budget allows.
+func (t *temporary) WriteAt(p []byte, off int64) (n int, err error) {
+	if err := t.grow(off + int64(len(p))); err != nil {
+		return 0, err
+	}
+	for n < len(p) {
+		m := copy(t.chunks[off/chunkSize][off%chunkSize:], p[n:])
+		n, off = n+m, off+int64(m)
+	}
+	t.size = max(t.size, off)
+	return n, nil
+}
+
+func (t *temporary) grow(size int64) error {
+	for int64(len(t.chunks))*chunkSize < size {
+		if t.budget.used+chunkSize > t.budget.limit {
+			return sqlite3.FULL
+		}
+		t.budget.used += chunkSize
+		t.chunks = append(t.chunks, make([]byte, chunkSize))
+	}
+	return nil
+}
+
+// Truncate cuts the file.
+func (t *temporary) Truncate(size int64) error {
+	if size > t.size {
+		return nil
+	}
+	keep := (size + chunkSize - 1) / chunkSize
+	t.budget.used -= (int64(len(t.chunks)) - keep) * chunkSize
+	clear(t.chunks[keep:])
+	t.chunks, t.size = t.chunks[:keep], size
+	if rest := size % chunkSize; rest != 0 {
+		clear(t.chunks[keep-1][rest:]) // a later write beyond the end leaves zeros between
+	}
+	return nil
+}
+
+// Close gives the bytes back.
+func (t *temporary) Close() error { return t.Truncate(0) }
+
+// Size returns the size.
+func (t *temporary) Size() (int64, error) { return t.size, nil }
+
+// Sync does nothing: the file ends with its connection.
+func (*temporary) Sync(vfs.SyncFlag) error { return nil }
+
+// Lock does nothing: nobody else knows the file.
+func (*temporary) Lock(vfs.LockLevel) error { return nil }
+
+// Unlock does nothing.
+func (*temporary) Unlock(vfs.LockLevel) error { return nil }
+
+// CheckReservedLock finds no lock.
+func (*temporary) CheckReservedLock() (bool, error) { return false, nil }
+
+// SectorSize returns the size that nothing depends on.
+func (*temporary) SectorSize() int { return 512 }
+
+// DeviceCharacteristics says that nothing needs to be written twice.
+func (*temporary) DeviceCharacteristics() vfs.DeviceCharacteristic {
+	return vfs.IOCAP_SAFE_APPEND | vfs.IOCAP_SEQUENTIAL | vfs.IOCAP_POWERSAFE_OVERWRITE
+}
