@@ -104,7 +104,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	defer release()
 
 	next := w.nextHead()
-	batch := s.db.NewBatch()
+	batch := s.newBatch(w)
 	span := s.outbox.begin(w)
 	size, err := w.encode(batch, &next, span)
 	if err == nil {
@@ -167,6 +167,25 @@ func (w *WriteSet) nextHead() head {
 		h.Destroyed, h.kept = true, w.destroyed.kept
 	}
 	return h
+}
+
+// newBatch returns a batch for the rows of a write set. A large one is given its
+// memory at once: a batch that grows doubles, and copies what it holds each time.
+func (s *Store) newBatch(w *WriteSet) *pebble.Batch {
+	const large = 256 << 10
+	if w.Bytes() < large {
+		return s.db.NewBatch()
+	}
+	const rows = 128 // of a slot, beyond key and value
+	size := 4 << 10
+	for i := range w.overlay.slots {
+		sl := &w.overlay.slots[i]
+		size += len(sl.value) + 3*len(sl.key) + rows
+	}
+	for i := range w.overlay.records {
+		size += len(w.overlay.records[i].data) + rows/2
+	}
+	return s.db.NewBatchWithSize(size)
 }
 
 // encode writes the rows of the write set into a batch: first the ranges, then

@@ -80,7 +80,7 @@ func crashRun(t *testing.T, o Options, seed uint64) {
 						}
 						continue
 					}
-					w.model.put(key, value, 0)
+					w.model.put(key, value, 0, false)
 					if err := w.space.Writes().Put(key, value, PutOptions{}); err != nil {
 						t.Error(err)
 					}

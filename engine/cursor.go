@@ -36,6 +36,7 @@ type cursor struct {
 	seek    []byte
 	first   bool // in reverse: the iterator is on the first row of the key
 	last    bool // forward: the iterator is on the last row of the key
+	brief   bool // forward: the iterator is on the only data row of the key
 }
 
 func newCursor(r reader, id keyspace.ActorID, start, end []byte, reverse bool) (*cursor, error) {
@@ -67,7 +68,7 @@ const actorPrefix = 22
 
 // stand takes in the key that the iterator was moved to.
 func (c *cursor) stand(ok bool) error {
-	c.valid, c.first, c.last = ok, false, false
+	c.valid, c.first, c.last, c.brief = ok, false, false, false
 	if !ok {
 		return c.it.Error()
 	}
@@ -135,6 +136,11 @@ func (c *cursor) skip() error {
 		}
 		return c.stand(c.it.SeekLT(c.prefix))
 	case c.last:
+		return c.stand(c.it.Next())
+	case c.brief:
+		if err := c.pass(); err != nil {
+			return err
+		}
 		return c.stand(c.it.Next())
 	default:
 		return c.stand(c.it.NextPrefix())
@@ -215,6 +221,40 @@ func (c *cursor) loadForward(values bool) (m metadata, err error) {
 	}
 	c.last = true
 	return m, nil
+}
+
+// peek returns the value of the key that it stands on, going forward; it is valid
+// until skip. A value of one chunk is not copied: the iterator stays on it, before
+// its metadata, which only skip comes to.
+func (c *cursor) peek() ([]byte, error) {
+	isMetadata, chunk, err := c.rowKind()
+	if err != nil {
+		return nil, err
+	}
+	if !isMetadata && chunk == 0 {
+		data, err := c.it.ValueAndErr()
+		if c.brief = err == nil && len(data) < ChunkSize; c.brief || err != nil {
+			return data, err
+		}
+	}
+	_, err = c.loadForward(true)
+	return c.value, err
+}
+
+// pass moves from the only data row of a key to its metadata, which has to be
+// the next row. A step is cheaper than the search for the next prefix.
+func (c *cursor) pass() error {
+	if !c.it.Next() {
+		if err := c.it.Error(); err != nil {
+			return err
+		}
+		return &CorruptError{Row: clone(c.prefix), Reason: "a key has no metadata"}
+	}
+	isMetadata, _, err := c.rowKind()
+	if err == nil && !isMetadata {
+		err = c.corrupt("more chunks of the value than its size allows")
+	}
+	return err
 }
 
 func (c *cursor) metadata() (metadata, error) {

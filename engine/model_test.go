@@ -46,9 +46,10 @@ func (m *model) size() (keys, bytes int64) {
 	return keys, bytes
 }
 
-func (m *model) put(key, value []byte, expire int64) {
+// put sets a key; unread says that it was not read, so that it begins anew.
+func (m *model) put(key, value []byte, expire int64, unread bool) {
 	e := modelEntry{string(value), m.version, m.now, expire}
-	if was, ok := m.entries[string(key)]; ok && !was.gone(m.now) {
+	if was, ok := m.entries[string(key)]; ok && !unread && !was.gone(m.now) {
 		e.created = was.created
 	}
 	m.entries[string(key)] = e
@@ -72,16 +73,22 @@ func (m *model) deleteRange(start, end []byte) int64 {
 
 // list returns the keys of the range in order, expired ones left out.
 func (m *model) list(start, end []byte, reverse bool) []string {
+	keys := slices.DeleteFunc(m.all(start, end), func(k string) bool { return m.entries[k].gone(m.now) })
+	if reverse {
+		slices.Reverse(keys)
+	}
+	return keys
+}
+
+// all returns the keys of the range in order, expired ones too.
+func (m *model) all(start, end []byte) []string {
 	var keys []string
-	for k, e := range m.entries {
-		if k >= string(start) && (end == nil || k < string(end)) && !e.gone(m.now) {
+	for k := range m.entries {
+		if k >= string(start) && (end == nil || k < string(end)) {
 			keys = append(keys, k)
 		}
 	}
 	slices.Sort(keys)
-	if reverse {
-		slices.Reverse(keys)
-	}
 	return keys
 }
 
@@ -157,10 +164,35 @@ func (w *walker) fill() {
 }
 
 func (w *walker) put(key, value []byte, expire int64) {
-	w.model.put(key, value, expire)
-	if err := w.space.Writes().Put(key, value, PutOptions{ExpireAt: expire}); err != nil {
+	o := w.randomKnowledge(key)
+	o.ExpireAt = expire
+	set := w.space.Writes()
+	unread := o.Known && set.overlay.find(key) < 0
+	w.model.put(key, value, expire, unread)
+	if err := set.Put(key, value, o); err != nil {
 		w.t.Fatalf("put: %v", err)
 	}
+}
+
+// randomKnowledge sometimes says what is there under a key: the truth, or
+// anything where the set knows better.
+func (w *walker) randomKnowledge(key []byte) (o PutOptions) {
+	set := w.space.Writes()
+	was, exists := w.model.entries[string(key)]
+	better := set.overlay.find(key) >= 0
+	switch w.rnd.IntN(4) {
+	case 0:
+		o.New = !exists || better
+	case 1:
+		o.Known, o.Old = true, -1
+		if exists {
+			o.Old = len(was.value)
+		}
+		if better || set.hidden(key) {
+			o.Old = w.rnd.IntN(30000) - 1
+		}
+	}
+	return o
 }
 
 // step does one operation that changes nothing outside of the write set.
@@ -189,11 +221,14 @@ func (w *walker) step() {
 		w.fill()
 	case op < 75:
 		held := set.Bytes()
-		w.checkGet(set, w.randomKey())
+		key := w.randomKey()
+		w.checkGet(set, key)
+		w.checkAppend(set, key)
 		w.checkHeld(held)
 	case op < 90:
 		held := set.Bytes()
 		w.checkList(set)
+		w.checkScan(set)
 		w.checkHeld(held)
 	case op < 93:
 		w.checkExpired()
@@ -372,7 +407,9 @@ func (w *walker) checkExpired() {
 func (w *walker) checkAll(r interface {
 	getter
 	lister
+	scanner
 }) {
+	w.checkScanOf(r, nil, nil, 0)
 	page, err := r.List(ListQuery{Limit: 1 << 20, MaxBytes: 1 << 30})
 	if err != nil {
 		w.t.Fatal(err)
@@ -418,7 +455,12 @@ func TestRandomOperationsAgreeWithAMap(t *testing.T) {
 				sn := w.space.SnapshotAt(w.model.now)
 				w.checkAll(sn)
 				w.checkList(sn)
-				w.checkGet(sn, w.randomKey())
+				w.checkScan(sn)
+				for range 3 {
+					key := w.randomKey()
+					w.checkGet(sn, key)
+					w.checkAppend(sn, key)
+				}
 				sn.Close()
 				switch w.rnd.IntN(8) {
 				case 0:

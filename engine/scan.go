@@ -71,8 +71,14 @@ func (sn *Snapshot) AppendValue(dst, key []byte) ([]byte, bool, error) {
 }
 
 // Scan calls f for the keys in start <= key < end in their order, this set's
-// changes included, until f returns false; a nil end has no bound. It finds what
-// List finds, but allocates nothing for an entry and has no limit.
+// changes included, until f returns false; a nil end has no bound. It is for
+// reading much: it has no limit, allocates nothing for an entry, and copies only
+// values of ChunkSize or more.
+//
+// As AppendValue, it does not look at the time: keys that have expired are among
+// those that it finds. (Where a value stands in the store, its time comes after
+// it, so to look would be to copy each value first.) It may have called f for some
+// keys when it returns an error.
 //
 // What f is given is valid during the call, and must not be changed. The store
 // cannot be closed while f runs, so f must neither wait for somebody nor call
@@ -84,40 +90,38 @@ func (w *WriteSet) Scan(start, end []byte, f func(key, value []byte) bool) error
 		return err
 	}
 	defer s.leave()
-	return w.view().scan(start, end, w.clock(), f)
+	return w.view().scan(start, end, f)
 }
 
-// Scan is [WriteSet.Scan] as of the snapshot.
+// Scan is [WriteSet.Scan] as of the snapshot. It does not look at the time either.
 func (sn *Snapshot) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	if err := sn.enter(); err != nil {
 		return err
 	}
 	defer sn.store.leave()
-	return view{store: sn.snap, id: sn.id}.scan(start, end, sn.now, f)
+	return view{store: sn.snap, id: sn.id}.scan(start, end, f)
 }
 
-// scan visits the keys of a range with their values, as of now.
-func (v view) scan(start, end []byte, now int64, f func(key, value []byte) bool) error {
+// scan visits the keys of a range with their values.
+func (v view) scan(start, end []byte, f func(key, value []byte) bool) (err error) {
 	m, err := v.merge(start, end, false)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, m.close()) }() // also if f panics
 	for {
 		ok, err := m.next()
 		if !ok || err != nil {
-			return errors.Join(err, m.close())
+			return err
 		}
-		var meta metadata
 		var value []byte
 		if m.slot != nil {
-			meta, value = m.slot.meta, m.slot.value
-		} else if meta, err = m.c.loadForward(true); err != nil {
-			return errors.Join(err, m.close())
-		} else {
-			value = m.c.value
+			value = m.slot.value
+		} else if value, err = m.c.peek(); err != nil {
+			return err
 		}
-		if !meta.expired(now) && !f(m.key, value) {
-			return m.close()
+		if !f(m.key, value) {
+			return nil
 		}
 	}
 }
