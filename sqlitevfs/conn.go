@@ -27,7 +27,7 @@ type conn struct {
 	fs                      string // the name under which its file system is registered
 	heap                    reflect.Value
 	begin, commit, rollback *sqlite3.Stmt
-	maxPages                uint32 // PRAGMA max_page_count; 0 if it was not set
+	maxPages                uint32 // PRAGMA max_page_count
 
 	// What its page cache is of. REQUIRES: database.pool.mu, or to be in a session.
 	epoch, sequence uint64
@@ -37,6 +37,9 @@ type conn struct {
 	since        time.Time
 	bytes        int64 // as the pool counts it, idle or not
 }
+
+// noPageLimit is SQLite's own limit of pages.
+const noPageLimit = 1<<32 - 2
 
 // goHeap is what a connection takes in Go's heap, roughly, in bytes.
 const goHeap = 32 << 10
@@ -75,7 +78,7 @@ func openConn(d *Database, r Reader, w Writer, m Metadata, length int) (_ *conn,
 	if err := refuseJournal(r); err != nil {
 		return nil, err
 	}
-	c := &conn{database: d, write: w != nil}
+	c := &conn{database: d, write: w != nil, maxPages: noPageLimit}
 	c.file = &file{write: c.write, buffers: &p.buffers, limit: p.options.TurnBytes}
 	c.file.begin(r, w, m, length)
 	p.mu.Lock()
@@ -96,7 +99,14 @@ func openConn(d *Database, r Reader, w Writer, m Metadata, length int) (_ *conn,
 			c.close()
 		}
 	}()
-	if c.db, err = sqlite3.OpenContext(p.open, "file:"+mainName+"?vfs="+c.fs); err != nil {
+	c.file.opening = true
+	c.db, err = sqlite3.OpenContext(p.open, "file:"+mainName+"?vfs="+c.fs)
+	c.file.opening = false
+	if err != nil {
+		return nil, err
+	}
+	if err = c.file.fault; err != nil {
+		c.file.fault = nil
 		return nil, err
 	}
 	c.heap = heapOf(c.db)
@@ -203,20 +213,19 @@ func (c *conn) wrap(err error, sql string) error {
 // limitPages sets how far the database may grow in the session, so that the statement fails that needs more, and not the
 // commit. It is left alone if there is room for whatever TurnBytes allows.
 func (c *conn) limitPages() error {
-	const unlimited = 1<<32 - 2
-	room := c.file.w.Room()
-	want := uint32(0)
-	if room < c.database.pool.options.TurnBytes/PageSize*pageCost+maxMetadata {
-		want = uint32(min(int64(c.file.meta.Pages)+max(room-maxMetadata, 0)/pageCost, unlimited))
-		want = max(want, 1)
+	limit := uint32(noPageLimit)
+	room := c.file.w.Room() - maxMetadata
+	if room < c.database.pool.options.TurnBytes/PageSize*pageCost {
+		limit = uint32(min(int64(c.file.meta.Pages)+max(room, 0)/pageCost, noPageLimit))
+		limit = max(limit, 1) // 0 asks for the limit that there is
 	}
-	if want == c.maxPages {
+	if limit == c.maxPages {
 		return nil
 	}
-	if err := c.exec(fmt.Sprintf("PRAGMA max_page_count=%d", min(want-1, unlimited-1)+1)); err != nil {
+	if err := c.exec("PRAGMA main.max_page_count=" + strconv.FormatUint(uint64(limit), 10)); err != nil {
 		return err
 	}
-	c.maxPages = want
+	c.maxPages = limit
 	return nil
 }
 

@@ -87,35 +87,25 @@ func sentinel(code sqlite3.ErrorCode) error {
 	return nil
 }
 
-// wrap turns an error of the library into an *Error; others, and nil, are returned as they are. sql is quoted where
-// SQLite does not say where in the statement the error is.
+// wrap turns an error of the library into an *Error. Others, and nil, are returned as they are, also those of a Reader or
+// Writer that wrap one of the library's. sql is quoted where SQLite does not say where in the statement the error is.
 func wrap(err error, sql string) error {
-	if err == nil {
-		return nil
-	}
-	var done *Error
-	if errors.As(err, &done) {
-		return err
-	}
 	e := &Error{SQL: sql}
-	var full *sqlite3.Error
-	var extended sqlite3.ExtendedErrorCode
-	var code sqlite3.ErrorCode
-	switch {
-	case errors.As(err, &full):
-		e.Code, e.Err = int(full.ExtendedCode()), full.Unwrap()
-		e.Message = strings.TrimPrefix(full.Error(), full.ExtendedCode().Error())
+	switch err := err.(type) {
+	case *sqlite3.Error:
+		e.Code, e.Err = int(err.ExtendedCode()), err.Unwrap()
+		e.Message = strings.TrimPrefix(err.Error(), err.ExtendedCode().Error())
 		if e.Err != nil {
 			e.Message = strings.TrimSuffix(e.Message, ": "+e.Err.Error())
 		}
 		e.Message = strings.TrimPrefix(e.Message, ": ")
-		if s := full.SQL(); s != "" {
+		if s := err.SQL(); s != "" {
 			e.SQL = s
 		}
-	case errors.As(err, &extended):
-		e.Code = int(extended)
-	case errors.As(err, &code):
-		e.Code = int(code)
+	case sqlite3.ExtendedErrorCode:
+		e.Code = int(err)
+	case sqlite3.ErrorCode:
+		e.Code = int(err)
 	default:
 		return err
 	}

@@ -21,6 +21,8 @@ const (
 	pageCost = PageSize + pageKeySize
 	// Where in page 1 the length of the database is, in pages: 4 bytes, big-endian.
 	headerPages = 28
+	// Where the change counter is, and the bytes that are read with it.
+	headerStamp, stampSize = 24, 16
 )
 
 // A file is the database file of one native connection. Between sessions it has nothing to read from.
@@ -54,8 +56,15 @@ type file struct {
 	spent      int64 // bytes that were published in this session
 	fault      error // why the last operation failed, while a statement runs
 
+	// opening makes a failed read look like the end of the file: the library loses the memory of a connection that
+	// SQLite fails to open. Whoever opens looks at fault.
+	opening bool
+	// stamp is where page 1 has its change counter, which SQLite reads at the beginning of each transaction in a read
+	// session. It is remembered between sessions as long as the page is the same.
+	stamp   [stampSize]byte
+	stamped bool
+
 	ahead readAhead
-	touch int // pages read or written since the caller last set it to 0
 	key   [pageKeySize]byte
 	end   [pageKeySize]byte
 	value [maxMetadata + 3]byte
@@ -116,32 +125,50 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 		clear(p) // between pages that were written beyond the end
 		return len(p), nil
 	}
-	f.touch++
+	if at == headerStamp && len(p) == stampSize && n == 0 && f.stamped {
+		return copy(p, f.stamp[:]), nil
+	}
 	if b := f.ahead.page(n); b != nil {
 		return copy(p, b[at:]), nil
 	}
+	if err := f.read(p, n, at); err != nil {
+		err = f.fail(err, sqlite3.IOERR_READ)
+		if f.opening {
+			err = io.EOF
+		}
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// read reads of the Reader.
+func (f *file) read(p []byte, n uint32, at int) error {
 	if f.r == nil {
-		return 0, f.fail(ErrClosed, sqlite3.IOERR_READ)
+		return ErrClosed
+	}
+	if n == 0 {
+		// SQLite looks at the head of the file before it reads the first page: this is one lookup for both.
+		b, err := f.ahead.first(f)
+		if err != nil {
+			return err
+		}
+		copy(f.stamp[:], b[headerStamp:])
+		f.stamped = true
+		copy(p, b[at:])
+		return nil
 	}
 	if len(p) < PageSize {
-		// SQLite looks at the head of the file before it reads the first page, which is kept for that.
-		b, err := f.ahead.one(f, n)
-		if err != nil {
-			return 0, f.fail(err, sqlite3.IOERR_READ)
-		}
-		return copy(p, b[at:]), nil
+		return fmt.Errorf("read of %d bytes is not of a page", len(p))
 	}
 	if f.ahead.sequential(n) {
 		b, err := f.ahead.scan(f, n)
 		if err != nil {
-			return 0, f.fail(err, sqlite3.IOERR_READ)
+			return err
 		}
-		return copy(p, b[:]), nil
+		copy(p, b[:])
+		return nil
 	}
-	if err := f.get(p, n); err != nil {
-		return 0, f.fail(err, sqlite3.IOERR_READ)
-	}
-	return PageSize, nil
+	return f.get(p, n)
 }
 
 // get reads a page of the Reader into p, which has the length of one.
@@ -186,7 +213,6 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 		}
 		f.overlay[n] = b
 		f.order = append(f.order, n)
-		f.touch++
 	}
 	f.pages = max(f.pages, n+1)
 	return copy(b[:], p), nil
@@ -287,6 +313,7 @@ func (f *file) publish(pages uint32) error {
 	f.spent += int64(len(f.order)) * PageSize
 	f.drop()
 	f.ahead.drop(f.buffers)
+	f.stamped = false
 	return nil
 }
 

@@ -3,19 +3,167 @@ package sqlitevfs
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"io"
+	"sync"
 )
 
-// A DB is one database in a Store of the caller's. Its methods may be called from any goroutine.
-type DB struct{}
+// openMaxOpen is how many connections a DB has by default: a writer, and readers.
+const openMaxOpen = 8
 
-// Open returns the database of a store. Its Migrations are applied first, in an Update of their own.
-func Open(ctx context.Context, s Store, ms []Migration, o Options) (*DB, error) { panic("seam") }
+// A DB is one database in a Store of the caller's. Its methods may be called from any goroutine.
+type DB struct {
+	store    Store
+	pool     *Pool
+	database *Database
+	turn     chan struct{} // holds one token: updates take it in turn
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup // updates and views; Add under mu, and not after closed
+}
+
+// Open returns the database of a store, which it creates with its first write. Migrations are applied first, in an Update of
+// their own; if there is nothing to apply the store is only read, and if ms is nil not even that: then the database is taken as it
+// is. Of o, MaxOpen is 8 if it is zero.
+func Open(ctx context.Context, s Store, ms []Migration, o Options) (*DB, error) {
+	if o.MaxOpen == 0 {
+		o.MaxOpen = openMaxOpen
+	}
+	pool, err := NewPool(o)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{store: s, pool: pool, database: pool.Database("main"), turn: make(chan struct{}, 1)}
+	if ms != nil {
+		if err := db.migrate(ctx, ms); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+	}
+	return db, nil
+}
+
+func (db *DB) migrate(ctx context.Context, ms []Migration) error {
+	current := false
+	err := db.snapshot(ctx, func(r Reader) error {
+		m, _, err := ReadMetadata(r)
+		current = m.Current(ms)
+		return err
+	})
+	if err != nil || current {
+		return err
+	}
+	return db.session(ctx, func(s *Session) error {
+		_, err := s.Migrate(ms)
+		return err
+	})
+}
 
 // Update runs f in one transaction: what it changes is committed by the store if f returns nil, and vanishes otherwise.
-func (db *DB) Update(ctx context.Context, f func(*sql.DB) error) error { panic("seam") }
+// Updates wait for each other; f must not call Update. What f reads with View is the last commit, without its own changes.
+func (db *DB) Update(ctx context.Context, f func(*sql.DB) error) error {
+	return db.session(ctx, func(s *Session) error { return f(s.DB()) })
+}
+
+func (db *DB) session(ctx context.Context, f func(*Session) error) error {
+	return db.change(ctx, func(w Writer) (bool, error) {
+		s := db.database.Write(ctx, w)
+		defer s.Rollback() // nothing after Commit; for an error or a panic of f
+		if err := f(s); err != nil {
+			return false, err
+		}
+		return s.Commit()
+	})
+}
+
+// change runs f in an Update of the store. f returns whether it put something into the writer.
+func (db *DB) change(ctx context.Context, f func(Writer) (bool, error)) error {
+	if err := db.begin(); err != nil {
+		return err
+	}
+	defer db.running.Done()
+	select {
+	case db.turn <- struct{}{}:
+	case <-ctx.Done():
+		return interrupted(ctx)
+	}
+	defer func() { <-db.turn }()
+	changed, committed := false, false
+	defer func() {
+		// What the store's writer dropped must not stay in the connection's cache.
+		if changed && !committed {
+			db.database.Discard()
+		}
+	}()
+	err := db.store.Update(ctx, func(w Writer) (err error) {
+		changed, err = f(w)
+		return err
+	})
+	committed = err == nil
+	return err
+}
 
 // View runs f on the last commit, beside updates and other views. f cannot write.
-func (db *DB) View(ctx context.Context, f func(*sql.DB) error) error { panic("seam") }
+func (db *DB) View(ctx context.Context, f func(*sql.DB) error) error {
+	return db.view(ctx, func(r Reader) error {
+		s := db.database.Read(ctx, r)
+		defer s.Rollback()
+		return f(s.DB())
+	})
+}
 
-// Close waits for the updates and views that run.
-func (db *DB) Close() error { panic("seam") }
+func (db *DB) view(ctx context.Context, f func(Reader) error) error {
+	if err := db.begin(); err != nil {
+		return err
+	}
+	defer db.running.Done()
+	return db.snapshot(ctx, f)
+}
+
+func (db *DB) snapshot(ctx context.Context, f func(Reader) error) (err error) {
+	sn, err := db.store.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sn.Close()) }()
+	return f(sn)
+}
+
+// Export writes the database as of its last commit as a plain SQLite file, as [Export] does, beside updates and views.
+func (db *DB) Export(ctx context.Context, w io.Writer) (n int64, err error) {
+	err = db.view(ctx, func(r Reader) error {
+		n, err = Export(ctx, w, r)
+		return err
+	})
+	return n, err
+}
+
+// Import replaces the database by a plain SQLite file, as [Database.Import] does, in an Update of its own. Migrations are not
+// applied to it; those that the program needs are when it is opened next.
+func (db *DB) Import(ctx context.Context, file io.Reader, maxBytes int64) (m Metadata, err error) {
+	err = db.change(ctx, func(w Writer) (bool, error) {
+		m, err = db.database.Import(ctx, w, file, maxBytes)
+		return true, err
+	})
+	return m, err
+}
+
+func (db *DB) begin() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return ErrClosed
+	}
+	db.running.Add(1)
+	return nil
+}
+
+// Close waits for the updates and views that run. Those begun later fail with [ErrClosed].
+func (db *DB) Close() error {
+	db.mu.Lock()
+	db.closed = true
+	db.mu.Unlock()
+	db.running.Wait()
+	db.database.Close()
+	return db.pool.Close()
+}

@@ -161,20 +161,21 @@ func (p *Pool) Stats() Stats {
 // Database returns a database, which costs nothing before its first statement. name is for logs.
 func (p *Pool) Database(name string) *Database { return &Database{pool: p, name: name} }
 
-// take returns an idle connection for a session, or nil: then the session may open one, which is counted already.
-func (p *Pool) take(s *Session) (*conn, error) {
+// take returns an idle connection for a session, or nil: then the session may open one, which is counted already. epoch is
+// that of the database.
+func (p *Pool) take(s *Session) (_ *conn, epoch uint64, _ error) {
 	p.mu.Lock()
 	if err := p.takeable(s); err != nil {
 		p.mu.Unlock()
-		return nil, err
+		return nil, 0, err
 	}
 	p.stats.InUse++
-	idle := s.database.idle
+	idle, epoch := s.database.idle, s.database.epoch
 	for _, c := range slices.Backward(idle) {
 		if c.write == s.write {
 			p.unlink(c)
 			p.mu.Unlock()
-			return c, nil
+			return c, epoch, nil
 		}
 	}
 	var gone []*conn
@@ -185,7 +186,7 @@ func (p *Pool) take(s *Session) (*conn, error) {
 	p.stats.Opened++
 	p.mu.Unlock()
 	p.closeAll(gone)
-	return nil, nil
+	return nil, epoch, nil
 }
 
 // takeable returns why there is no connection for a session, or nil. REQUIRES: mu

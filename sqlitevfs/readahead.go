@@ -1,7 +1,6 @@
 package sqlitevfs
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -47,6 +46,8 @@ func (b *buffers) window() *window {
 // readAhead is what a file has read ahead of SQLite. A page that is read alone costs a lookup, some 2 us; in a row, a
 // fraction of that.
 type readAhead struct {
+	head *page // the first page, or nil
+
 	buffer *window // nil if nothing was read
 	start  uint32  // the page at the beginning of buffer
 	count  uint32  // pages in buffer
@@ -57,11 +58,25 @@ type readAhead struct {
 
 // page returns a page that was read ahead, or nil. It is valid until the next call of another method.
 func (a *readAhead) page(n uint32) *page {
-	if a.buffer == nil || n-a.start >= a.count {
+	if n == 0 && a.head != nil {
+		return a.head
+	}
+	if n-a.start >= a.count {
 		return nil
 	}
 	a.last = n
 	return &a.buffer[n-a.start]
+}
+
+// first reads the first page.
+func (a *readAhead) first(f *file) (*page, error) {
+	b := f.buffers.page()
+	if err := f.get(b[:], 0); err != nil {
+		f.buffers.putPage(b)
+		return nil, err
+	}
+	a.head = b
+	return b, nil
 }
 
 // sequential notes that a page is read, and reports whether those that follow will be too, as far as one can tell.
@@ -75,19 +90,6 @@ func (a *readAhead) sequential(n uint32) bool {
 	return a.run >= minRun
 }
 
-// one reads a page and keeps it.
-func (a *readAhead) one(f *file, n uint32) (*page, error) {
-	if a.buffer == nil {
-		a.buffer = f.buffers.window()
-	}
-	a.start, a.count = n, 0
-	if err := f.get(a.buffer[0][:], n); err != nil {
-		return nil, err
-	}
-	a.count = 1
-	return &a.buffer[0], nil
-}
-
 // scan reads a page and those that follow.
 func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	if a.buffer == nil {
@@ -96,35 +98,33 @@ func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	a.start, a.count = n, 0
 	want := min(max(a.size, minWindow), f.base-n)
 	a.size = min(want*2, maxWindow)
-	start := f.pageKey(f.key[:0], n)
-	end := f.pageKey(f.end[:0], n+want-1)
-	end = append(end, 0)
-	var fault error
-	err := f.r.Scan(start, end, func(key, value []byte) bool {
+	// want is at most what is left below 2^32-1, the largest number of pages, so the end does not wrap.
+	end := f.pageKey(f.end[:0], n+want)
+	err := f.r.Scan(f.pageKey(f.key[:0], n), end, func(key, value []byte) bool {
 		// What is not the page that is expected is left to a lookup, which knows what to say.
-		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count ||
-			!bytes.Equal(key[:3], f.key[:3]) || len(value) != PageSize {
+		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count || len(value) != PageSize {
 			return false
 		}
 		copy(a.buffer[a.count][:], value)
 		a.count++
 		return a.count < want
 	})
-	if err == nil {
-		err = fault
-	}
 	if err != nil {
 		a.count = 0
 		return nil, fmt.Errorf("read pages from %d on: %w", n, err)
 	}
 	if a.count == 0 {
-		return a.one(f, n)
+		if err := f.get(a.buffer[0][:], n); err != nil {
+			return nil, err
+		}
+		a.count = 1
 	}
 	return &a.buffer[0], nil
 }
 
 // drop forgets what was read.
 func (a *readAhead) drop(b *buffers) {
+	b.putPage(a.head)
 	if a.buffer != nil {
 		b.windows.Put(a.buffer)
 	}

@@ -140,6 +140,7 @@ func (s *Session) prepare(ctx context.Context) error {
 	}
 	s.interrupt.call, s.interrupt.off = ctx, ctx == nil
 	if err := s.interrupt.cause(); err != nil {
+		s.interrupt.call = nil
 		return err
 	}
 	if s.conn == nil {
@@ -217,7 +218,7 @@ func (s *Session) migrated(count uint32, fingerprint [16]byte) {
 // begin takes a connection and begins the transaction. REQUIRES: mu
 func (s *Session) begin() (err error) {
 	p, d := s.database.pool, s.database
-	c, err := p.take(s)
+	c, epoch, err := p.take(s)
 	if err != nil {
 		return err
 	}
@@ -235,9 +236,6 @@ func (s *Session) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	epoch := d.epoch
-	p.mu.Unlock()
 	stale := c != nil && (c.epoch != epoch || c.sequence != meta.Sequence)
 	switch {
 	case c != nil && stale && c.write:
@@ -248,6 +246,7 @@ func (s *Session) begin() (err error) {
 	case c != nil:
 		c.file.begin(s.r, s.w, meta, length)
 		if stale {
+			c.file.stamped = false
 			if _, err := c.db.FileControl("main", sqlite3.FCNTL_RESET_CACHE); err != nil {
 				return c.wrap(err, "")
 			}
@@ -299,6 +298,9 @@ func (s *Session) commit() error {
 	})
 	f.committing = false
 	if err != nil {
+		if s.poisoned == nil && c.db.GetAutocommit() {
+			c.stain("its commit failed: " + err.Error())
+		}
 		return err
 	}
 	return s.publishMigrations()

@@ -1,21 +1,392 @@
 package sqlitevfs
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/ext/fts5"
+	"github.com/ncruces/go-sqlite3/ext/rtree"
+	"github.com/ncruces/go-sqlite3/ext/vec1"
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Export writes a database as a plain SQLite file, of which stock SQLite's integrity_check says ok, and returns its
-// length. It reads keys only and needs no connection. Of a database that does not exist it writes an empty one.
-func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) { panic("seam") }
+// lockPage is the index of the page at 1 GiB, whose bytes stand for locks. SQLite neither writes nor reads it.
+const lockPage = 1 << 30 / PageSize
 
-// Import replaces a database by a plain SQLite file. It is checked first, converted if its pages are not of [PageSize] bytes
-// or if it is in WAL mode, and bounded by maxBytes. The error is an *ImportError, which says what is wrong with the file, or [ErrFull].
-func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxBytes int64) (Metadata, error) {
-	panic("seam")
+// exportPages is how many pages Export collects before it writes them.
+const exportPages = 64
+
+// Export writes a database as a plain SQLite file, of which stock SQLite's integrity_check says ok, and returns its
+// length in bytes. It reads keys only and needs no connection. Of a database that does not exist it writes an empty one, of
+// one page. The writer is not called during a Scan, so it may be slow.
+//
+// The error wraps [ErrCorrupt] if pages are missing or more than the metadata says; then a part was written. It wraps
+// [ErrInterrupted] and the cause if ctx ends.
+func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) {
+	m, ok, err := ReadMetadata(r)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		n, err := w.Write(emptyFile())
+		return int64(n), err
+	}
+	var written int64
+	buf := make([]byte, 0, exportPages*PageSize)
+	end := keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, m.Pages)
+	for next := uint32(0); next < m.Pages; {
+		if ctx.Err() != nil {
+			return written, interrupted(ctx)
+		}
+		buf = buf[:0]
+		if next == lockPage {
+			buf = append(buf, make([]byte, PageSize)...)
+			next++
+		}
+		var damage error
+		start := keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, next)
+		err := r.Scan(start, end, func(key, page []byte) bool {
+			if next == lockPage {
+				return false
+			}
+			_, at, err := keyspace.ParseSQLiteChunk(key)
+			switch {
+			case err != nil:
+				damage = err
+			case at != next:
+				damage = fmt.Errorf("page %d is missing, %d is there", next, at)
+			case len(page) != PageSize:
+				damage = fmt.Errorf("page %d has %d bytes, want %d", at, len(page), PageSize)
+			default:
+				buf = append(buf, page...)
+				next++
+			}
+			return damage == nil && len(buf) < cap(buf)
+		})
+		if err != nil {
+			return written, err
+		}
+		if damage == nil && len(buf) == 0 {
+			damage = fmt.Errorf("page %d of %d is missing", next, m.Pages)
+		}
+		if damage == nil && written == 0 {
+			damage = checkExported(buf, m)
+		}
+		if damage != nil {
+			return written, fmt.Errorf("%w: %w", ErrCorrupt, damage)
+		}
+		n, err := w.Write(buf)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, noMorePages(r, end)
+}
+
+// noMorePages looks for pages beyond the end of a database.
+func noMorePages(r Reader, end []byte) error {
+	_, after := pageRange()
+	found := false
+	if err := r.Scan(end, after, func(_, _ []byte) bool { found = true; return false }); err != nil {
+		return err
+	}
+	if found {
+		return fmt.Errorf("%w: there are pages beyond the end of the database", ErrCorrupt)
+	}
+	return nil
+}
+
+// checkExported compares a database's first page with its metadata. SQLite believes the number of pages in the header if the
+// counters of change and of version are equal.
+func checkExported(page []byte, m Metadata) error {
+	h, err := parseHeader(page)
+	switch {
+	case err != nil:
+		return err
+	case h.pageSize != PageSize:
+		return fmt.Errorf("the header says pages of %d bytes, want %d", h.pageSize, PageSize)
+	case !h.counted:
+		return errors.New("the header's number of pages is not valid")
+	case h.pages != m.Pages:
+		return fmt.Errorf("the header says %d pages, the metadata %d", h.pages, m.Pages)
+	}
+	return nil
+}
+
+// A fileHeader is what the first 100 bytes of a database file say. https://sqlite.org/fileformat2.html
+type fileHeader struct {
+	pageSize int
+	wal      bool
+	reserved int    // bytes at the end of each page, for extensions
+	pages    uint32 // valid if counted
+	counted  bool
+}
+
+const (
+	headerSize = 100
+	magic      = "SQLite format 3\x00"
+)
+
+// parseHeader reads a header. The errors say what is wrong with a file.
+func parseHeader(b []byte) (h fileHeader, err error) {
+	if len(b) < headerSize || string(b[:len(magic)]) != magic {
+		return h, errors.New("it is not a SQLite database, or it is encrypted")
+	}
+	h.pageSize = int(binary.BigEndian.Uint16(b[16:]))
+	if h.pageSize == 1 {
+		h.pageSize = 65536
+	}
+	if h.pageSize < 512 || h.pageSize&(h.pageSize-1) != 0 {
+		return h, fmt.Errorf("its header says pages of %d bytes", h.pageSize)
+	}
+	if b[18] > 2 || b[19] > 2 || b[18] == 0 || b[19] == 0 {
+		return h, fmt.Errorf("its header says the versions %d and %d of the file format, want 1 or 2", b[18], b[19])
+	}
+	h.wal = b[18] == 2 || b[19] == 2
+	h.reserved = int(b[20])
+	if h.pageSize-h.reserved < 480 || string(b[21:24]) != "\x40\x20\x20" {
+		return h, errors.New("its header is damaged")
+	}
+	h.pages = binary.BigEndian.Uint32(b[28:])
+	h.counted = h.pages > 0 && string(b[24:28]) == string(b[92:96])
+	return h, nil
+}
+
+// emptyFile returns a database without tables, of one page.
+func emptyFile() []byte {
+	b := make([]byte, PageSize)
+	copy(b, magic)
+	binary.BigEndian.PutUint16(b[16:], PageSize)
+	copy(b[18:], "\x01\x01\x00\x40\x20\x20")
+	b[27], b[95] = 1, 1 // changes
+	b[31] = 1           // pages
+	b[47] = 4           // format of the schema
+	b[59] = 1           // UTF-8
+	binary.BigEndian.PutUint32(b[96:], 3_053_004)
+	b[headerSize] = 0x0d // an empty leaf of a table
+	binary.BigEndian.PutUint16(b[headerSize+5:], PageSize)
+	return b
+}
+
+// pageRange returns the keys before and after all pages of the database.
+func pageRange() (start, end []byte) {
+	start = keyspace.AppendSQLiteChunks(nil, keyspace.SQLiteMain)
+	return start, keyspace.Successor(start)
 }
 
 // An ImportError says why a file cannot be imported.
 type ImportError struct{ Reason string }
 
 func (e *ImportError) Error() string { return "the file cannot be imported: " + e.Reason }
+
+// Import replaces a database by a plain SQLite file, of at most maxBytes, and returns its metadata. What is put into the writer
+// is committed or dropped by its owner, and if it is dropped Discard is due.
+//
+// Before anything is written the file is read whole, and SQLite's integrity_check has to say ok; rows that violate a foreign key are
+// taken as they are. It may be of any page size and have reserved bytes: then it is copied by VACUUM, in memory, and the copy
+// has to be within maxBytes too. A file in WAL mode is taken without its log: what was not written back from the log to the file is
+// not in it. What stands in its table cairn_migration counts as applied.
+//
+// The error is an *ImportError, which says what is wrong with the file; or [ErrBusy] if there is a write session; or it wraps
+// [ErrFull], [ErrMemory] or [ErrInterrupted], or what the file's reader returned. After an error some of the file may be in the
+// writer, so that its owner has to drop it all.
+func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxBytes int64) (Metadata, error) {
+	if d.writing() {
+		return Metadata{}, fmt.Errorf("a write session is open: %w", ErrBusy)
+	}
+	m, err := readImage(file, maxBytes)
+	if errors.Is(err, errTooLong) {
+		return Metadata{}, &ImportError{fmt.Sprintf("it is longer than %d bytes", maxBytes)}
+	}
+	if err != nil {
+		return Metadata{}, fmt.Errorf("reading the file: %w", err)
+	}
+	h, err := prepareImage(m)
+	if err != nil {
+		return Metadata{}, err
+	}
+	c := &importer{ctx: ctx, pool: d.pool, max: maxBytes}
+	rows, err := c.check(m)
+	for err == nil && (h.pageSize != PageSize || h.reserved != 0) {
+		// Twice, if there are reserved bytes of the checksum extension, which allows no other change together with them.
+		if m, err = c.convert(m); err == nil {
+			h, err = prepareImage(m)
+		}
+	}
+	if err != nil {
+		return Metadata{}, err
+	}
+	old, _, err := ReadMetadata(w)
+	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged one is there to be replaced
+		return Metadata{}, err
+	}
+	meta := Metadata{Pages: h.pages, Sequence: old.Sequence + 1, Migrations: uint32(len(rows)), Fingerprint: fingerprint(rows)}
+	err = putImage(ctx, w, m, meta)
+	d.Discard()
+	return meta, err
+}
+
+// prepareImage reads the header of a file, cuts off what is behind the database, and takes it out of WAL mode.
+func prepareImage(m *image) (fileHeader, error) {
+	if m.size == 0 {
+		return fileHeader{}, &ImportError{"it is empty"}
+	}
+	var b [headerSize]byte
+	n, _ := m.ReadAt(b[:], 0)
+	h, err := parseHeader(b[:n])
+	if err != nil {
+		return h, &ImportError{err.Error()}
+	}
+	has := m.size / int64(h.pageSize)
+	if !h.counted {
+		h.pages = uint32(min(has, 1<<32-1))
+	}
+	if int64(h.pages) > has || h.pages == 0 {
+		return h, &ImportError{fmt.Sprintf("it is cut short: it has %d of %d pages", has, h.pages)}
+	}
+	if h.pageSize == PageSize && int64(h.pages) > maxPages {
+		return h, &ImportError{fmt.Sprintf("it has %d pages, at most %d are possible", h.pages, maxPages)}
+	}
+	if err := m.Truncate(int64(h.pages) * int64(h.pageSize)); err != nil {
+		return h, err
+	}
+	copy(m.chunks[0][18:20], "\x01\x01")
+	return h, nil
+}
+
+// maxPages is SQLite's own bound.
+const maxPages = 1<<32 - 2
+
+// putImage replaces the keys of a database.
+func putImage(ctx context.Context, w Writer, m *image, meta Metadata) error {
+	all := []byte{byte(keyspace.KindSQLite)}
+	if err := w.DeleteRange(all, keyspace.Successor(bytes.Clone(all))); err != nil {
+		return err
+	}
+	var key []byte
+	for i := range meta.Pages {
+		if ctx.Err() != nil {
+			return interrupted(ctx)
+		}
+		if i == lockPage {
+			continue
+		}
+		key = keyspace.AppendSQLiteChunk(key[:0], keyspace.SQLiteMain, i)
+		if err := w.Put(key, m.page(i), -1); err != nil {
+			return err
+		}
+	}
+	return w.Put(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain), meta.append(nil), -1)
+}
+
+// An importer checks and converts files on connections of their own, which know nothing but the file.
+type importer struct {
+	ctx  context.Context
+	pool *Pool
+	max  int64
+}
+
+// check runs SQLite's check and returns what the table of migrations says.
+func (c *importer) check(m *image) (rows []migrationRow, err error) {
+	err = c.open(map[string]*image{"file": m}, func(db *sqlite3.Conn, _ string) error {
+		err := eachRow(db, "PRAGMA integrity_check(1)", func(s *sqlite3.Stmt) error {
+			if text := s.ColumnText(0); text != "ok" {
+				return &ImportError{"SQLite's integrity_check says: " + text}
+			}
+			return nil
+		})
+		if err == nil {
+			rows, err = readMigrations(db)
+		}
+		var foreign *MigrationError
+		if errors.As(err, &foreign) {
+			rows, err = nil, nil // a table of that name, but not ours: Migrate will say so
+		}
+		return err
+	})
+	return rows, err
+}
+
+// convert returns a copy with pages of PageSize, none of whose bytes are reserved.
+func (c *importer) convert(m *image) (*image, error) {
+	out := newImage(c.max)
+	err := c.open(map[string]*image{"file": m, "copy": out}, func(db *sqlite3.Conn, name string) error {
+		if _, err := db.FileControl("main", sqlite3.FCNTL_RESERVE_BYTES, 0); err != nil {
+			return wrap(err, "")
+		}
+		if err := execute(db, fmt.Sprintf("PRAGMA page_size=%d", PageSize)); err != nil {
+			return err
+		}
+		return execute(db, "VACUUM INTO ?", "file:copy?vfs="+name)
+	})
+	if errors.Is(err, ErrFull) {
+		err = &ImportError{fmt.Sprintf("with pages of %d bytes it is longer than %d bytes", PageSize, c.max)}
+	}
+	return out, err
+}
+
+// open calls f with a read-only connection on the image "file". Errors of SQLite become an *ImportError if the file is to blame.
+func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsName string) error) (err error) {
+	if c.ctx.Err() != nil {
+		return interrupted(c.ctx)
+	}
+	name := "cairn-import-" + rand.Text()
+	vfs.Register(name, &images{files: files, temp: budget{limit: c.pool.options.Temporary}})
+	defer vfs.Unregister(name)
+	var db *sqlite3.Conn
+	defer func() {
+		// A panic leaves the connection as it is: it is memory, and nothing else refers to it.
+		if p := recover(); p != nil {
+			if err = memoryError(p); err == nil {
+				panic(p)
+			}
+			return
+		}
+		if closed := db.Close(); err == nil {
+			err = closed
+		}
+		err = c.blame(err)
+	}()
+	db, err = sqlite3.OpenContext(c.pool.open, "file:file?mode=ro&vfs="+name)
+	if err != nil {
+		return wrap(err, "")
+	}
+	db.SetInterrupt(c.ctx)
+	for _, register := range []func(*sqlite3.Conn) error{fts5.Register, rtree.Register, vec1.Register} {
+		if err := register(db); err != nil {
+			return wrap(err, "")
+		}
+	}
+	// The file may be anybody's: what its schema calls is called with the rights of its author.
+	if err := execute(db, "PRAGMA trusted_schema=OFF"); err != nil {
+		return err
+	}
+	if err := execute(db, "PRAGMA cell_size_check=ON"); err != nil {
+		return err
+	}
+	return f(db, name)
+}
+
+// blame tells faults of the file from those of the circumstances.
+func (c *importer) blame(err error) error {
+	if err == nil {
+		return nil
+	}
+	if c.ctx.Err() != nil {
+		return interrupted(c.ctx)
+	}
+	var e *Error
+	if errors.As(err, &e) && !errors.Is(err, ErrMemory) && !errors.Is(err, ErrFull) {
+		return &ImportError{"SQLite says: " + e.Message}
+	}
+	return err
+}

@@ -1,0 +1,501 @@
+package sqlitevfs_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+// The tests here cut the power of a memory disk under Pebble, in which a few databases live, at random operations on files
+// and with 0, 50 or 100 % of what was not synced kept, and look at what is left.
+
+// TestPowerLossLosesNothingAcknowledgedAndTearsNothing demands of each cut that SQLite finds the databases sound, that the
+// rows, the index on them, the counts in a second table and a key outside the database agree, and that nothing is missing
+// that was acknowledged.
+func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
+	rounds, cuts := 8, 130
+	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
+		rounds = 200
+	}
+	var total outcome
+	var disk *vfs.MemFS
+	for seed := range rounds {
+		if seed%3 == 0 {
+			disk = nil // from nothing; the others go on from what the last cut of the round before left
+		}
+		var o outcome
+		o, disk = crashRound(t, disk, crashMode{seed: uint64(seed), cuts: cuts})
+		total.add(o)
+	}
+	if len(total.faults) > 0 {
+		t.Errorf("%d faults, the first: %s", len(total.faults), total.faults[0])
+	}
+	if total.cuts < rounds*cuts || total.vacuums == 0 || total.rollbacks == 0 || total.large == 0 || total.alive == 0 {
+		total.faults = nil
+		t.Errorf("the test did too little: %+v", total)
+	}
+	t.Logf("%d cuts, %d commits, of which %d large and %d with VACUUM; %d rollbacks; %d databases alive after a cut",
+		total.cuts, total.commits, total.large, total.vacuums, total.rollbacks, total.alive)
+}
+
+// TestPowerLossTestSeesCommitsThatWereNotSynced is a negative control: a store that acknowledges what it has not synced.
+func TestPowerLossTestSeesCommitsThatWereNotSynced(t *testing.T) {
+	o, _ := crashRound(t, nil, crashMode{seed: 1, cuts: 40, noSync: true})
+	if !o.has("lost") {
+		t.Fatalf("no acknowledged commit was found missing in %d cuts: %v", o.cuts, o.faults)
+	}
+	if o.has("unsound") || o.has("torn") {
+		t.Errorf("the log keeps the order of batches, but: %v", o.faults)
+	}
+}
+
+// TestPowerLossTestSeesStateInABatchOfItsOwn is a negative control: a store that commits the key beside the database later.
+func TestPowerLossTestSeesStateInABatchOfItsOwn(t *testing.T) {
+	o, _ := crashRound(t, nil, crashMode{seed: 2, cuts: 60, apart: true})
+	if !o.has("torn") {
+		t.Fatalf("the key and the database agreed after each of %d cuts: %v", o.cuts, o.faults)
+	}
+	if o.has("unsound") {
+		t.Errorf("the databases must be sound, but: %v", o.faults)
+	}
+}
+
+const crashDatabases = 3
+
+type crashMode struct {
+	seed   uint64
+	cuts   int
+	noSync bool // the store does not wait for the disk
+	apart  bool // the store commits the key in a second batch
+}
+
+type outcome struct {
+	cuts, commits, large, vacuums, rollbacks, alive int
+	faults                                          []string // each begins with its kind
+}
+
+func (o *outcome) add(p outcome) {
+	o.cuts += p.cuts
+	o.commits += p.commits
+	o.large += p.large
+	o.vacuums += p.vacuums
+	o.rollbacks += p.rollbacks
+	o.alive += p.alive
+	o.faults = append(o.faults, p.faults...)
+}
+
+func (o *outcome) has(kind string) bool {
+	for _, f := range o.faults {
+		if strings.HasPrefix(f, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// A cut is what a loss of power leaves, and the least and the most that each database may have on it.
+type cut struct {
+	disk         *vfs.MemFS
+	acked, begun [crashDatabases]uint64
+}
+
+// crashRound runs a walker for each database at full speed until enough cuts were taken, and returns the last disk.
+func crashRound(t *testing.T, disk *vfs.MemFS, mode crashMode) (outcome, *vfs.MemFS) {
+	t.Helper()
+	if disk == nil {
+		disk = vfs.NewCrashableMem()
+	}
+	walkers := make([]*walker, crashDatabases)
+	for i := range walkers {
+		walkers[i] = &walker{rnd: rand.New(rand.NewPCG(mode.seed, uint64(i)))}
+	}
+	p := &power{disk: disk, walkers: walkers, rnd: rand.New(rand.NewPCG(mode.seed, 99)), cuts: make(chan cut), mode: mode}
+	db, err := openPebble(errorfs.Wrap(disk, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range walkers {
+		w.store = &pebbleStore{db: db, prefix: byte(i)}
+		w.open(t)
+		w.store.mode = mode
+	}
+
+	var mu sync.Mutex
+	var total outcome
+	var last *vfs.MemFS
+	var checkers, working sync.WaitGroup
+	for range 2 {
+		checkers.Go(func() {
+			for c := range p.cuts {
+				o := checkCut(t, c)
+				mu.Lock()
+				total.add(o)
+				last = c.disk
+				mu.Unlock()
+			}
+		})
+	}
+	p.on.Store(true)
+	for _, w := range walkers {
+		working.Go(func() {
+			for p.on.Load() {
+				w.step(t)
+			}
+		})
+	}
+	working.Wait()
+	close(p.cuts)
+	checkers.Wait()
+	for _, w := range walkers {
+		total.add(w.did)
+		if err := w.db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	return total, last
+}
+
+// power takes a cut before some of the operations that change a file. It is an [errorfs.Injector] that never fails.
+type power struct {
+	disk    *vfs.MemFS
+	walkers []*walker
+	mode    crashMode
+	cuts    chan cut
+	on      atomic.Bool
+
+	mu    sync.Mutex
+	rnd   *rand.Rand
+	left  int // operations until the next cut
+	taken int
+}
+
+func (p *power) String() string { return "power" }
+
+func (p *power) MaybeError(op errorfs.Op) error {
+	if !p.on.Load() || op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left--; p.left > 0 || p.taken >= p.mode.cuts {
+		return nil
+	}
+	p.left = 1 + p.rnd.IntN(24)
+	var c cut
+	for i, w := range p.walkers {
+		c.acked[i] = w.acked.Load()
+	}
+	c.disk = p.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[p.taken%3], RNG: p.rnd})
+	for i, w := range p.walkers {
+		c.begun[i] = w.begun.Load()
+	}
+	p.cuts <- c // the disk stands still while it waits, so that the walkers do not run ahead of the checkers
+	if p.taken++; p.taken == p.mode.cuts {
+		p.on.Store(false)
+	}
+	return nil
+}
+
+// A walker makes random transactions on one database.
+type walker struct {
+	rnd          *rand.Rand
+	store        *pebbleStore
+	db           *sqlitevfs.DB
+	sequence     uint64 // of the last commit
+	rows         uint64 // after it
+	begun, acked atomic.Uint64
+	did          outcome
+}
+
+var crashSchema = []sqlitevfs.Migration{{Name: "1", SQL: `
+	CREATE TABLE item (id INTEGER PRIMARY KEY, v BLOB NOT NULL);
+	CREATE INDEX item_v ON item (v);
+	CREATE TABLE head (sequence INTEGER NOT NULL, count INTEGER NOT NULL);
+	INSERT INTO head VALUES (0, 0);`}}
+
+// crashOptions have the smallest cache, and large transactions make do with ten pages, so that they write pages before they commit.
+func crashOptions() sqlitevfs.Options { return sqlitevfs.Options{CacheBytes: 64 << 10} }
+
+func (w *walker) open(t *testing.T) {
+	db, err := sqlitevfs.Open(t.Context(), w.store, crashSchema, crashOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.db = db
+	err = db.View(t.Context(), func(tx *sql.DB) error {
+		return tx.QueryRow(`SELECT sequence, count FROM head`).Scan(&w.sequence, &w.rows)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.begun.Store(w.sequence)
+	w.acked.Store(w.sequence)
+}
+
+var errSecondThoughts = errors.New("second thoughts")
+
+func (w *walker) step(t *testing.T) {
+	next, rows := w.sequence+1, w.rows
+	var fails, vacuums, large bool
+	var script []func(tx *sql.DB) error
+	insert := func(n int) {
+		rows += uint64(n)
+		script = append(script, func(tx *sql.DB) error { return insertItems(tx, n) })
+	}
+	exec := func(text string) {
+		script = append(script, func(tx *sql.DB) error {
+			_, err := tx.Exec(text)
+			return err
+		})
+	}
+	switch k := w.rnd.IntN(100); {
+	case k < 60:
+		insert(1)
+	case k < 72:
+		exec(`PRAGMA cache_size = 10`)
+		insert(300 + w.rnd.IntN(200))
+		large = true
+	case k < 80: // all of it is rolled back, after some was written
+		exec(`PRAGMA cache_size = 10`)
+		insert(1 + w.rnd.IntN(400))
+		fails = true
+	case k < 86: // a part of it is rolled back
+		script = append(script, func(tx *sql.DB) error {
+			part, err := tx.Begin()
+			if err != nil {
+				return err
+			}
+			return errors.Join(insertItems(part, 1+w.rnd.IntN(300)), part.Rollback())
+		})
+		insert(2)
+	case k < 92:
+		exec(`UPDATE item SET v = randomblob(40) WHERE id % 3 = 0`)
+	default:
+		exec(`DELETE FROM item`)
+		rows, vacuums = 0, w.rnd.IntN(2) == 0
+	}
+	script = append(script, func(tx *sql.DB) error {
+		_, err := tx.Exec(`UPDATE head SET sequence = ?, count = ?`, next, rows)
+		return err
+	})
+	if vacuums {
+		exec(`VACUUM`)
+	}
+	if !fails {
+		w.begun.Store(next)
+	}
+	w.store.state = state(next, rows)
+	err := w.db.Update(t.Context(), func(tx *sql.DB) error {
+		for _, f := range script {
+			if err := f(tx); err != nil {
+				return err
+			}
+		}
+		if fails {
+			return errSecondThoughts
+		}
+		return nil
+	})
+	switch {
+	case fails && errors.Is(err, errSecondThoughts):
+		w.did.rollbacks++
+		return
+	case err != nil:
+		t.Error(err)
+		return
+	}
+	w.sequence, w.rows = next, rows
+	w.acked.Store(next)
+	w.did.commits++
+	if large {
+		w.did.large++
+	}
+	if vacuums {
+		w.did.vacuums++
+	}
+}
+
+func insertItems(tx interface {
+	Exec(string, ...any) (sql.Result, error)
+}, n int) error {
+	_, err := tx.Exec(`WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO item (v) SELECT randomblob(40 + i % 40) FROM n`, n)
+	return err
+}
+
+func state(sequence, rows uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, sequence), rows)
+}
+
+// checkCut starts a store from what a cut left, as after a restart of the machine.
+func checkCut(t *testing.T, c cut) outcome {
+	o := outcome{cuts: 1}
+	db, err := openPebble(c.disk)
+	if err != nil {
+		o.faults = append(o.faults, "unsound: Pebble: "+err.Error())
+		return o
+	}
+	defer db.Close()
+	for i := range crashDatabases {
+		store := &pebbleStore{db: db, prefix: byte(i)}
+		fault := func(kind, format string, args ...any) {
+			o.faults = append(o.faults, fmt.Sprintf("%s: database %d: %s", kind, i, fmt.Sprintf(format, args...)))
+		}
+		s, err := sqlitevfs.Open(t.Context(), store, nil, crashOptions())
+		if err != nil {
+			fault("unsound", "open: %v", err)
+			continue
+		}
+		var sound string
+		var sequence, counted, rows, indexed uint64
+		err = s.View(t.Context(), func(tx *sql.DB) error {
+			return errors.Join(
+				tx.QueryRow(`PRAGMA integrity_check`).Scan(&sound),
+				tx.QueryRow(`SELECT sequence, count, (SELECT count(*) FROM item NOT INDEXED), (SELECT count(v) FROM item INDEXED BY item_v WHERE v >= x'') FROM head`).
+					Scan(&sequence, &counted, &rows, &indexed))
+		})
+		if err != nil || sound != "ok" {
+			fault("unsound", "%v, integrity_check says %q", err, sound)
+		}
+		key, _, err := store.get(nil, crashStateKey)
+		if err != nil {
+			fault("unsound", "the key beside it: %v", err)
+		}
+		if sequence > 0 && !bytes.Equal(key, state(sequence, counted)) {
+			fault("torn", "the key is %x, of the database %x", key, state(sequence, counted))
+		}
+		if rows != counted || indexed != counted {
+			fault("torn", "%d rows, %d in the index, %d were counted", rows, indexed, counted)
+		}
+		if sequence < c.acked[i] || sequence > c.begun[i] {
+			fault("lost", "commit %d, want %d to %d", sequence, c.acked[i], c.begun[i])
+		}
+		if len(o.faults) == 0 && sequence%4 == 0 {
+			w := &walker{rnd: rand.New(rand.NewPCG(sequence, counted)), store: store, db: s, sequence: sequence, rows: counted}
+			w.step(t)
+			o.alive++
+		}
+		if err := s.Close(); err != nil {
+			fault("unsound", "close: %v", err)
+		}
+	}
+	return o
+}
+
+func openPebble(fs vfs.FS) (*pebble.DB, error) {
+	return pebble.Open("db", &pebble.Options{
+		FS: fs, MemTableSize: 256 << 10, L0CompactionThreshold: 2, CacheSize: 1 << 20, // flushes and compactions while it runs
+		FormatMajorVersion: pebble.FormatWALSyncChunks, Logger: quiet{},
+	})
+}
+
+// quiet is a [pebble.Logger] that panics on what Pebble thinks is fatal.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)           {}
+func (quiet) Errorf(string, ...any)          {}
+func (quiet) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
+
+// A pebbleStore is a [sqlitevfs.Store] under one byte of a Pebble database. With each update it commits a key of its own.
+type pebbleStore struct {
+	db     *pebble.DB
+	prefix byte
+	mode   crashMode
+	state  []byte
+}
+
+var crashStateKey = []byte{1}
+
+func (s *pebbleStore) get(dst, key []byte) ([]byte, bool, error) {
+	return pebbleKeys{s.db, s.prefix}.Get(dst, key)
+}
+
+func (s *pebbleStore) Snapshot(context.Context) (sqlitevfs.Snapshot, error) {
+	sn := s.db.NewSnapshot()
+	return pebbleSnapshot{pebbleKeys{sn, s.prefix}, sn}, nil
+}
+
+type pebbleSnapshot struct {
+	pebbleKeys
+	*pebble.Snapshot
+}
+
+func (s pebbleSnapshot) Get(dst, key []byte) ([]byte, bool, error) { return s.pebbleKeys.Get(dst, key) }
+
+func (s *pebbleStore) Update(_ context.Context, f func(sqlitevfs.Writer) error) error {
+	b := s.db.NewIndexedBatch()
+	defer b.Close()
+	if err := f(pebbleWriter{pebbleKeys{b, s.prefix}, b}); err != nil {
+		return err
+	}
+	wait := pebble.Sync
+	if s.mode.noSync {
+		wait = pebble.NoSync
+	}
+	key := append([]byte{s.prefix}, crashStateKey...)
+	if s.mode.apart {
+		return errors.Join(b.Commit(wait), s.db.Set(key, s.state, wait))
+	}
+	return errors.Join(b.Set(key, s.state, nil), b.Commit(wait))
+}
+
+type pebbleKeys struct {
+	r      pebble.Reader
+	prefix byte
+}
+
+func (k pebbleKeys) key(key []byte) []byte { return append([]byte{k.prefix}, key...) }
+
+func (k pebbleKeys) Get(dst, key []byte) ([]byte, bool, error) {
+	value, closer, err := k.r.Get(k.key(key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, err
+	}
+	dst = append(dst, value...)
+	return dst, true, closer.Close()
+}
+
+func (k pebbleKeys) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	it, err := k.r.NewIter(&pebble.IterOptions{LowerBound: k.key(start), UpperBound: k.key(end)})
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok && f(it.Key()[1:], it.Value()); ok = it.Next() {
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+type pebbleWriter struct {
+	pebbleKeys
+	b *pebble.Batch
+}
+
+func (w pebbleWriter) Put(key, value []byte, _ int) error { return w.b.Set(w.key(key), value, nil) }
+
+func (w pebbleWriter) DeleteRange(start, end []byte) error {
+	return w.b.DeleteRange(w.key(start), w.key(end), nil)
+}
+
+func (w pebbleWriter) Room() int64 { return math.MaxInt64 }

@@ -1,0 +1,241 @@
+package sqlitevfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// A faultKind says how the calls of a Reader or Writer fail.
+type faultKind struct {
+	name   string
+	err    error
+	sticky bool
+}
+
+var faultKinds = []faultKind{
+	{"full", fmt.Errorf("the quota of 10 bytes is used up: %w", ErrFull), false},
+	{"io error once", sqlite3.IOERR_READ, false},
+	{"io error from then on", errors.New("the disk is gone"), true},
+	{"busy", sqlite3.BUSY, false},
+	{"plain", errPlain, false},
+}
+
+// arm makes the n-th call fail, counted from 1, and counts the calls.
+func (k faultKind) arm(w *mapWriter, n int) (calls *int) {
+	calls = new(int)
+	w.fault = func(call string, _ []byte) error {
+		*calls++
+		if *calls == n || k.sticky && *calls > n {
+			return fmt.Errorf("%s: %w", call, k.err)
+		}
+		return nil
+	}
+	return calls
+}
+
+// The counts of rows in total have to agree with the table at all times.
+const faultSchema = `CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB, w INT);
+CREATE INDEX by_w ON t (w);
+CREATE TABLE total (n INT); INSERT INTO total VALUES (0);
+CREATE TRIGGER plus AFTER INSERT ON t BEGIN UPDATE total SET n = n+1; END;
+CREATE TRIGGER minus AFTER DELETE ON t BEGIN UPDATE total SET n = n-1; END;`
+
+const faultDigest = "SELECT count(*) = (SELECT n FROM total), count(*), sum(id * 31 + w), sum(length(v)) FROM t"
+
+func manyRows(from, to int) string {
+	return fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i+1 FROM n WHERE i < %d) INSERT INTO t SELECT i, zeroblob(1500 + i), i * 7 %% 101 FROM n;", from, to)
+}
+
+// faultTurn is what a turn does, one statement after the other.
+var faultTurn = []string{
+	"UPDATE t SET w = w + 1 WHERE id % 3 = 0",
+	manyRows(1000, 1060), // more than the cache, so that pages are written early
+	"SAVEPOINT a",
+	"DELETE FROM t WHERE id > 20",
+	manyRows(2000, 2030),
+	"ROLLBACK TO a; RELEASE a",
+	"DELETE FROM t WHERE id BETWEEN 5 AND 30",
+	"CREATE TABLE other (v); INSERT INTO other VALUES (zeroblob(20000)); DROP TABLE other",
+}
+
+func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
+	t.Parallel()
+	for _, kind := range faultKinds {
+		for _, vacuum := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, vacuum %v", kind.name, vacuum), func(t *testing.T) {
+				t.Parallel()
+				p := newTestPool(t, Options{CacheBytes: 16 * PageSize})
+				m, d := newMapStore(), p.Database("test")
+				writeStore(t, m, d, faultSchema, manyRows(1, 60))
+				old := readStore(t, m, d, faultDigest)
+
+				turn := func(w *mapWriter) error {
+					s := d.Write(context.Background(), w)
+					defer s.Rollback()
+					for _, q := range faultTurn {
+						if err := execNative(s, q); err != nil {
+							return err
+						}
+					}
+					if vacuum {
+						if err := vacuumNative(s); err != nil {
+							return err
+						}
+					}
+					_, err := s.Commit()
+					return err
+				}
+				w := m.writer()
+				if err := turn(w); err != nil {
+					t.Fatal(err)
+				}
+				after := newMapStore()
+				after.commit(w)
+				next := readStore(t, after, p.Database("after"), faultDigest)
+				d.Discard() // the writer is dropped
+
+				step := 1
+				if testing.Short() {
+					step = 7
+				}
+				failed := 0
+				for n := 1; ; n += step {
+					w := m.writer()
+					calls := kind.arm(w, n)
+					err := turn(w)
+					if err == nil && *calls < n {
+						break
+					}
+					if err == nil {
+						t.Fatalf("call %d failed, and nobody noticed", n)
+					}
+					failed++
+					if !errors.Is(err, kind.err) {
+						t.Fatalf("call %d: the cause is lost in %v", n, err)
+					}
+					if errors.Is(kind.err, ErrFull) && !errors.Is(err, ErrFull) {
+						t.Fatalf("call %d: %v is not ErrFull", n, err)
+					}
+					if got := readStore(t, m, d, faultDigest); got != old {
+						t.Fatalf("call %d: the old state %s became %s", n, old, got)
+					}
+					// The next turn goes on from there, whatever happened to the connection.
+					if n%10 == 0 {
+						w := m.writer()
+						if err := turn(w); err != nil {
+							t.Fatalf("call %d: the turn after: %v", n, err)
+						}
+						after := newMapStore()
+						after.commit(w)
+						if got := readStore(t, after, p.Database("after"), faultDigest+"; PRAGMA integrity_check"); got != next+",ok" {
+							t.Fatalf("call %d: the turn after made %s, want %s", n, got, next)
+						}
+						d.Discard()
+					}
+				}
+				if failed < 50/step {
+					t.Fatalf("only %d calls failed", failed)
+				}
+				checkStore(t, m, d)
+			})
+		}
+	}
+}
+
+// TestTurnsThatIgnoreFaultsStayConsistent goes on after statements that failed, as a handler may, and commits.
+func TestTurnsThatIgnoreFaultsStayConsistent(t *testing.T) {
+	t.Parallel()
+	for _, kind := range faultKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			p := newTestPool(t, Options{CacheBytes: 16 * PageSize})
+			m, d := newMapStore(), p.Database("test")
+			writeStore(t, m, d, faultSchema, manyRows(1, 40))
+			rnd := rand.New(rand.NewPCG(1, uint64(len(kind.name))))
+			committed, refused := 0, 0
+			for turn := range 120 {
+				before := readStore(t, m, d, faultDigest)
+				w := m.writer()
+				if rnd.IntN(3) == 0 {
+					kind.arm(w, 1+rnd.IntN(120))
+				}
+				s := d.Write(context.Background(), w)
+				for range 1 + rnd.IntN(4) {
+					id := rnd.IntN(200)
+					var q string
+					switch rnd.IntN(6) {
+					case 0:
+						q = fmt.Sprintf("DELETE FROM t WHERE id BETWEEN %d AND %d", id, id+rnd.IntN(40))
+					case 1:
+						q = strings.Replace(manyRows(id, id+rnd.IntN(40)), "INSERT", "INSERT OR IGNORE", 1)
+					case 2:
+						q = fmt.Sprintf("UPDATE t SET v = zeroblob(%d) WHERE id %% 7 = %d", rnd.IntN(9000), rnd.IntN(7))
+					case 3:
+						q = fmt.Sprintf("SAVEPOINT s; DELETE FROM t WHERE id > %d; ROLLBACK TO s; RELEASE s", id)
+					default:
+						q = fmt.Sprintf("INSERT OR IGNORE INTO t VALUES (%d, zeroblob(%d), %d)", id, rnd.IntN(3000), rnd.IntN(100))
+					}
+					_ = execNative(s, q)
+				}
+				_, err := s.Commit()
+				s.Rollback()
+				if err == nil {
+					m.commit(w)
+					committed++
+				} else {
+					refused++
+					if got := readStore(t, m, d, faultDigest); got != before {
+						t.Fatalf("turn %d: Commit failed with %v and %s became %s", turn, err, before, got)
+					}
+				}
+				if got := readStore(t, m, d, faultDigest+"; PRAGMA integrity_check"); !strings.HasPrefix(got, "1|") || !strings.HasSuffix(got, ",ok") {
+					t.Fatalf("turn %d: %s", turn, got)
+				}
+			}
+			if committed < 20 || refused < 5 {
+				t.Fatalf("%d turns were committed and %d refused", committed, refused)
+			}
+		})
+	}
+}
+
+func TestReadSessionsSurviveFaults(t *testing.T) {
+	t.Parallel()
+	m, d := newMapStore(), newTestPool(t, Options{CacheBytes: 16 * PageSize}).Database("test")
+	writeStore(t, m, d, faultSchema, manyRows(1, 100))
+	want := readStore(t, m, d, faultDigest)
+	d.Discard()
+	for n := 1; n < 60; n++ {
+		for _, fresh := range []bool{true, false} {
+			if fresh {
+				d = d.pool.Database("test") // a connection of its own
+			}
+			r, calls := m.snapshot(), 0
+			r.fault = func(string, []byte) error {
+				if calls++; calls == n {
+					return errPlain
+				}
+				return nil
+			}
+			got, err := readFrom(r, d, faultDigest)
+			switch {
+			case err == nil && calls < n:
+			case err == nil || !errors.Is(err, errPlain):
+				t.Fatalf("call %d: %q, %v", n, got, err)
+			}
+			if got := readStore(t, m, d, faultDigest); got != want {
+				t.Fatalf("after call %d: %q", n, got)
+			}
+		}
+		d.Close()
+	}
+	if open := d.pool.Stats().InUse; open != 0 {
+		t.Fatalf("%d connections are in use", open)
+	}
+}

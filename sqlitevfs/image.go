@@ -1,0 +1,84 @@
+package sqlitevfs
+
+import (
+	"errors"
+	"io"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// An image is a database file in memory, for the one connection that checks or converts it.
+type image struct{ temporary }
+
+// newImage returns an empty file that a write beyond max bytes, rounded up to chunks, makes fail with SQLITE_FULL.
+func newImage(max int64) *image {
+	limit := (max + chunkSize - 1) / chunkSize * chunkSize
+	return &image{temporary{budget: &budget{limit: limit}}}
+}
+
+var errTooLong = errors.New("longer than allowed")
+
+// readImage reads a file to its end. If it is longer than max bytes the error is errTooLong.
+func readImage(r io.Reader, max int64) (*image, error) {
+	m := newImage(max)
+	buf := make([]byte, chunkSize)
+	for {
+		n, err := io.ReadFull(r, buf)
+		if m.size+int64(n) > max {
+			return nil, errTooLong
+		}
+		if _, err := m.WriteAt(buf[:n], m.size); err != nil {
+			return nil, err
+		}
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return m, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// page returns a page of PageSize.
+func (m *image) page(index uint32) []byte {
+	off := int64(index) * PageSize
+	at := off % chunkSize
+	return m.chunks[off/chunkSize][at : at+PageSize]
+}
+
+// Close keeps the bytes, for whoever made the image.
+func (m *image) Close() error { return nil }
+
+// images is a file system of images by name, and of temporary files.
+type images struct {
+	files map[string]*image
+	temp  budget
+}
+
+// Open opens an image or a temporary file.
+func (v *images) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	if name == "" {
+		return &temporary{budget: &v.temp}, flags | vfs.OPEN_MEMORY, nil
+	}
+	m := v.files[name]
+	if m == nil || flags&vfs.OPEN_MAIN_DB == 0 {
+		return nil, flags, sqlite3.CANTOPEN
+	}
+	// VACUUM does not change the page size of a database that says it is in memory. So the one that is read does not say
+	// so; it is opened read-only and needs no journal. The one that is written does, or it would ask for a journal.
+	if flags&vfs.OPEN_READONLY == 0 {
+		flags |= vfs.OPEN_MEMORY
+	}
+	return m, flags, nil
+}
+
+// Delete finds nothing to delete.
+func (*images) Delete(string, bool) error { return sqlite3.IOERR_DELETE_NOENT }
+
+// Access says that there is no journal.
+func (*images) Access(string, vfs.AccessFlag) (bool, error) { return false, nil }
+
+// FullPathname returns the name.
+func (*images) FullPathname(name string) (string, error) { return name, nil }

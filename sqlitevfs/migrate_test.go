@@ -1,0 +1,423 @@
+package sqlitevfs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+func migrationsOf(texts ...string) []sqlitevfs.Migration {
+	var ms []sqlitevfs.Migration
+	for i, text := range texts {
+		ms = append(ms, sqlitevfs.Migration{Name: fmt.Sprintf("%04d", i+1), SQL: text})
+	}
+	return ms
+}
+
+func newPool(t *testing.T) *sqlitevfs.Pool {
+	t.Helper()
+	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return pool
+}
+
+// migrate opens a database of its own over the keys, migrates and commits.
+func migrate(t *testing.T, k keys, ms []sqlitevfs.Migration) ([]string, error) {
+	t.Helper()
+	d := newPool(t).Database(t.Name())
+	defer d.Close()
+	s := d.Write(t.Context(), k)
+	defer s.Rollback()
+	applied, err := s.Migrate(ms)
+	if err != nil {
+		return applied, err
+	}
+	_, err = s.Commit()
+	return applied, err
+}
+
+func query(t *testing.T, k keys, text string) string {
+	t.Helper()
+	d := newPool(t).Database(t.Name())
+	defer d.Close()
+	s := d.Read(t.Context(), k)
+	defer s.Rollback()
+	var result string
+	if err := s.DB().QueryRow(text).Scan(&result); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return result
+}
+
+func metadata(t *testing.T, k keys) sqlitevfs.Metadata {
+	t.Helper()
+	m, _, err := sqlitevfs.ReadMetadata(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestMigrateAppliesWhatIsMissingInOrderAndOnce(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	ms := migrationsOf(
+		`CREATE TABLE a (x); INSERT INTO a VALUES (1)`,
+		"-- adds a row\nINSERT INTO a SELECT max(x) + 1 FROM a; /* and */ ; INSERT INTO a SELECT max(x) + 1 FROM a;",
+		`CREATE VIRTUAL TABLE f USING fts5 (t); INSERT INTO f VALUES ('found'); SELECT count(*) FROM a`,
+	)
+	for n := range len(ms) + 1 {
+		applied, err := migrate(t, k, ms[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := n - max(n-1, 0); len(applied) != want {
+			t.Errorf("%d applied %v", n, applied)
+		}
+		if m := metadata(t, k); !m.Current(ms[:n]) || n < len(ms) && m.Current(ms[:n+1]) || int(m.Migrations) != n {
+			t.Errorf("after %d: %+v", n, m)
+		}
+	}
+	before := metadata(t, k)
+	if applied, err := migrate(t, k, ms); err != nil || len(applied) > 0 {
+		t.Errorf("again: %v, %v", applied, err)
+	}
+	if after := metadata(t, k); after != before {
+		t.Errorf("metadata was %+v, is %+v though nothing was applied", before, after)
+	}
+	if got := query(t, k, `SELECT group_concat(x) FROM a`); got != "1,2,3" {
+		t.Errorf("rows %s", got)
+	}
+	if got := query(t, k, `SELECT group_concat(position || ' ' || name, ', ') FROM cairn_migration WHERE applied LIKE '20__-__-__T%Z' AND length(checksum) = 64`); got != "1 0001, 2 0002, 3 0003" {
+		t.Errorf("table: %s", got)
+	}
+	if got := query(t, k, `SELECT t FROM f WHERE f MATCH 'found'`); got != "found" {
+		t.Errorf("search found %s", got)
+	}
+}
+
+func TestMigrateRefusesAnotherHistory(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	ms := migrationsOf(`CREATE TABLE a (x)`, `CREATE TABLE b (x)`, `CREATE TABLE c (x)`, `CREATE TABLE d (x)`)
+	if _, err := migrate(t, k, ms[:3]); err != nil {
+		t.Fatal(err)
+	}
+	before := fmt.Sprint(k)
+	tests := []struct {
+		name  string
+		ms    []sqlitevfs.Migration
+		want  string
+		newer bool
+	}{
+		{"changed text", slices.Concat(ms[:1], []sqlitevfs.Migration{{Name: "0002", SQL: `CREATE TABLE b (x, y)`}}, ms[2:]),
+			`migration "0002": its text was changed after it was applied`, false},
+		{"renamed", slices.Concat(ms[:1], []sqlitevfs.Migration{{Name: "b", SQL: ms[1].SQL}}, ms[2:]),
+			`migration "b": as number 2 the database has "0002": what was applied must stay where it was in the list`, false},
+		{"one in between", slices.Concat(ms[:1], ms[3:], ms[1:3]),
+			`migration "0004": as number 2 the database has "0002": what was applied must stay where it was in the list`, false},
+		{"one more", ms[:2], `migration "0003": the database has a migration that this program does not know: a newer program wrote it`, true},
+		{"more", ms[:1], `migration "0002": the database has 2 more migrations than this program knows: a newer program wrote it`, true},
+		{"none known", nil, `migration "0001": the database has 3 more migrations than this program knows: a newer program wrote it`, true},
+	}
+	for _, test := range tests {
+		_, err := migrate(t, k, test.ms)
+		var fault *sqlitevfs.MigrationError
+		if !errors.As(err, &fault) || err.Error() != test.want || errors.Is(err, sqlitevfs.ErrNewer) != test.newer {
+			t.Errorf("%s: %v, want %s", test.name, err, test.want)
+		}
+		if _, err := metadata(t, k).Pending(test.ms); !errors.As(err, &fault) || errors.Is(err, sqlitevfs.ErrNewer) != test.newer {
+			t.Errorf("%s: pending says %v", test.name, err)
+		}
+	}
+	if fmt.Sprint(k) != before {
+		t.Error("the refused lists changed the database")
+	}
+	if pending, err := metadata(t, k).Pending(ms); err != nil || !slices.Equal(pending, []string{"0004"}) {
+		t.Errorf("pending %v, %v", pending, err)
+	}
+}
+
+func TestFailedMigrationNamesItsStatementAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ text, want string }{
+		{`CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)`, `migration "0002": at INSERT INTO nowhere VALUES (1): no such table: nowhere`},
+		{`INSERT INTO a VALUES (1)`, `migration "0002": at INSERT INTO a VALUES (1): UNIQUE constraint failed: a.x`},
+		{"CREATE TABLE c (x);\n-- why\n  SELEKT  1;", `migration "0002": at SELEKT 1;: near "SELEKT": syntax error`},
+		{`CREATE TABLE c (x); VACUUM`, `migration "0002": at VACUUM: VACUUM cannot run in a migration, which is in a transaction: not allowed here`},
+		{`BEGIN; CREATE TABLE c (x); COMMIT`, `migration "0002": at BEGIN; CREATE TABLE c (x); COMMIT: BEGIN cannot be in a migration, which is in a transaction: not allowed here`},
+		{`CREATE TABLE c (x); end`, `migration "0002": at end: END cannot be in a migration, which is in a transaction: not allowed here`},
+		{`SAVEPOINT s`, `migration "0002": at SAVEPOINT s: SAVEPOINT cannot be in a migration, which is in a transaction: not allowed here`},
+		{`ROLLBACK TRANSACTION`, `migration "0002": at ROLLBACK TRANSACTION: ROLLBACK cannot be in a migration, which is in a transaction: not allowed here`},
+		{`INSERT INTO child VALUES (7)`, `migration "0002": at INSERT INTO child VALUES (7): FOREIGN KEY constraint failed`},
+		{`PRAGMA defer_foreign_keys = on; INSERT INTO child VALUES (7)`,
+			`migration "0002": it leaves row 1 of table child without the row of table a that it refers to: foreign key constraint failed`},
+		{`PRAGMA foreign_keys=OFF; DROP TABLE a; CREATE TABLE a (x INTEGER PRIMARY KEY); INSERT INTO child VALUES (9); PRAGMA foreign_keys=ON`,
+			`migration "0002": it leaves row 1 of table child without the row of table a that it refers to: foreign key constraint failed`},
+		{`SELECT '` + strings.Repeat("é", 100) + `' FROM nowhere`, `migration "0002": at SELECT '` + strings.Repeat("é", 36) + `...: no such table: nowhere`},
+		{`ATTACH 'file:/etc/passwd' AS x`, ``},
+		{`DROP TABLE cairn_migration`, ``},
+	}
+	for _, test := range tests {
+		k := keys{}
+		ms := migrationsOf(`CREATE TABLE a (x INTEGER PRIMARY KEY); INSERT INTO a VALUES (1); CREATE TABLE child (x REFERENCES a)`)
+		if _, err := migrate(t, k, ms); err != nil {
+			t.Fatal(err)
+		}
+		before := fmt.Sprint(k)
+		applied, err := migrate(t, k, append(ms, sqlitevfs.Migration{Name: "0002", SQL: test.text}))
+		var fault *sqlitevfs.MigrationError
+		if !errors.As(err, &fault) || test.want != "" && err.Error() != test.want || applied != nil {
+			t.Errorf("%s\n got %v, %v\nwant %s", test.text, applied, err, test.want)
+		}
+		if fmt.Sprint(k) != before {
+			t.Errorf("%s: it failed and changed the database", test.text)
+		}
+	}
+}
+
+func TestSessionOfAFailedMigrationCannotBeCommitted(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	d := newPool(t).Database("x")
+	defer d.Close()
+	s := d.Write(t.Context(), k)
+	if _, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`, `nonsense`)); err == nil {
+		t.Fatal("no error")
+	}
+	if changed, err := s.Commit(); err == nil || changed || len(k) > 0 {
+		t.Errorf("commit: %v, %v; %d keys", changed, err, len(k))
+	}
+	s.Rollback()
+	again := d.Write(t.Context(), k)
+	defer again.Rollback()
+	if applied, err := again.Migrate(migrationsOf(`CREATE TABLE a (x)`)); err != nil || len(applied) != 1 {
+		t.Errorf("afterwards: %v, %v", applied, err)
+	}
+}
+
+// A table that others refer to is rebuilt in the twelve steps of https://sqlite.org/lang_altertable.html, which ORMs write too.
+func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	ms := migrationsOf(
+		`CREATE TABLE parent (id INTEGER PRIMARY KEY, x); CREATE TABLE child (id INTEGER PRIMARY KEY, p NOT NULL REFERENCES parent ON DELETE CASCADE);
+			INSERT INTO parent VALUES (1, 'one'), (2, 'two'); INSERT INTO child VALUES (10, 1), (20, 2)`,
+		`PRAGMA foreign_keys=OFF;
+			CREATE TABLE new_parent (id INTEGER PRIMARY KEY, x TEXT NOT NULL);
+			INSERT INTO new_parent SELECT id, x FROM parent;
+			DROP TABLE parent;
+			ALTER TABLE new_parent RENAME TO parent;
+			PRAGMA foreign_key_check;
+			PRAGMA foreign_keys=ON;`,
+	)
+	if _, err := migrate(t, k, ms); err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, k, `SELECT group_concat(x) FROM child JOIN parent ON p = parent.id`); got != "one,two" {
+		t.Errorf("rows %s", got)
+	}
+	// And afterwards the keys hold, also if a migration does not switch them on again.
+	ms = append(ms, sqlitevfs.Migration{Name: "0003", SQL: `PRAGMA foreign_keys(0); DROP TABLE parent; CREATE TABLE parent (id INTEGER PRIMARY KEY); INSERT INTO parent VALUES (1), (2)`},
+		sqlitevfs.Migration{Name: "0004", SQL: `INSERT INTO child VALUES (30, 3)`})
+	if _, err := migrate(t, k, ms); !errors.Is(err, sqlitevfs.ErrForeignKey) || !strings.HasPrefix(err.Error(), `migration "0004"`) {
+		t.Errorf("a violation: %v", err)
+	}
+}
+
+func TestMigrateAfterTheTableWasLostSaysSo(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	if _, err := migrate(t, k, migrationsOf(`CREATE TABLE a (x)`)); err != nil {
+		t.Fatal(err)
+	}
+	other := keys{} // a database without migrations, under the metadata of one with
+	if _, err := migrate(t, other, nil); err != nil {
+		t.Fatal(err)
+	}
+	d := newPool(t).Database("x")
+	defer d.Close()
+	s := d.Write(t.Context(), other)
+	defer s.Rollback()
+	if _, err := s.DB().Exec(`CREATE TABLE a (x); CREATE TABLE b (x)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	other["\x09\x00\x00"] = k["\x09\x00\x00"]
+	if m, n := metadata(t, k), len(other)-1; int(m.Pages) != n {
+		t.Fatalf("the test has %d pages, %d in the metadata", n, m.Pages)
+	}
+	if _, err := migrate(t, other, migrationsOf(`CREATE TABLE a (x)`)); err == nil || !strings.Contains(err.Error(), "is gone") {
+		t.Error(err)
+	}
+}
+
+func TestValidateMigrationsReportsEveryFault(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", sqlitevfs.MaxMigrationName)
+	ok := []sqlitevfs.Migration{{Name: long, SQL: "SELECT 1"}, {Name: "b", SQL: "SELECT " + strings.Repeat(" ", sqlitevfs.MaxMigrationSQL-8) + "1"}}
+	if err := sqlitevfs.ValidateMigrations(ok); err != nil {
+		t.Error(err)
+	}
+	err := sqlitevfs.ValidateMigrations([]sqlitevfs.Migration{
+		{Name: "", SQL: "SELECT 1"},
+		{Name: long + "n", SQL: "SELECT 1"},
+		{Name: "a", SQL: " ;; -- nothing\n /* at all"},
+		{Name: "a", SQL: "SELECT 1"},
+		{Name: "b", SQL: strings.Repeat(" ", sqlitevfs.MaxMigrationSQL) + "1"},
+		{Name: "c\x00", SQL: "SELECT 1\x00"},
+		{Name: "d\xff", SQL: "SELECT '\xff'"},
+	})
+	want := []string{
+		`migration 1 (""): the name has 0 bytes, want 1 to 128`,
+		`migration 2 ("` + long[:80] + `..."): the name has 129 bytes, want 1 to 128`,
+		`migration 3 ("a"): the text has no statement`,
+		`migration 4 ("a"): the name is that of migration 3`,
+		`migration 5 ("b"): the text has 1000001 bytes, at most 1000000 are allowed`,
+		`migration 6 ("c\x00"): the name is not UTF-8 without zero bytes`,
+		`migration 6 ("c\x00"): the text is not UTF-8 without zero bytes`,
+		`migration 7 ("d\xff"): the name is not UTF-8 without zero bytes`,
+		`migration 7 ("d\xff"): the text is not UTF-8 without zero bytes`,
+	}
+	if err == nil || err.Error() != strings.Join(want, "\n") {
+		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
+	}
+	if _, err := migrate(t, keys{}, []sqlitevfs.Migration{{}}); err == nil {
+		t.Error("Migrate took a list with faults")
+	}
+}
+
+func TestFingerprintTellsNamesTextsAndOrder(t *testing.T) {
+	t.Parallel()
+	a, b := sqlitevfs.Migration{Name: "a", SQL: "x"}, sqlitevfs.Migration{Name: "b", SQL: "y"}
+	lists := [][]sqlitevfs.Migration{nil, {a}, {b}, {a, b}, {b, a}, {a, a}, {{Name: "ax", SQL: ""}}, {{Name: "", SQL: "ax"}}, {{Name: "a", SQL: "y"}}, {{Name: "ab", SQL: "xy"}}}
+	seen := map[[16]byte]int{}
+	for i, l := range lists {
+		f := sqlitevfs.Fingerprint(l)
+		if j, ok := seen[f]; ok {
+			t.Errorf("lists %d and %d have the same fingerprint", i, j)
+		}
+		seen[f] = i
+	}
+	if sqlitevfs.Fingerprint(nil) != [16]byte{} {
+		t.Error("that of no migrations is not zero")
+	}
+	// It is on disk: it never changes.
+	if got := fmt.Sprintf("%x", sqlitevfs.Fingerprint([]sqlitevfs.Migration{a, b})); got != "3931fa9e582542d2cbcbe35a56f33915" {
+		t.Errorf("fingerprint %s", got)
+	}
+}
+
+func TestScratchShowsItsChangesAndLeavesTheReaderAlone(t *testing.T) {
+	t.Parallel()
+	under := keys{"b": []byte("1"), "d": []byte("2"), "f": []byte("3")}
+	before := fmt.Sprint(under)
+	w := sqlitevfs.Scratch(under)
+	model := keys{"b": []byte("1"), "d": []byte("2"), "f": []byte("3")}
+	both := []sqlitevfs.Writer{w, model}
+	listing := func(r sqlitevfs.Reader, start, end string, limit int) (all []string) {
+		if err := r.Scan([]byte(start), []byte(end), func(k, v []byte) bool {
+			all = append(all, string(k)+"="+string(v))
+			return len(all) != limit
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	steps := []func(w sqlitevfs.Writer) error{
+		func(w sqlitevfs.Writer) error { return w.Put([]byte("a"), []byte("10"), -1) },
+		func(w sqlitevfs.Writer) error { return w.Put([]byte("d"), []byte("20"), 1) },
+		func(w sqlitevfs.Writer) error { return w.DeleteRange([]byte("b"), []byte("d")) },
+		func(w sqlitevfs.Writer) error { return w.Put([]byte("c"), []byte("30"), -1) },
+		func(w sqlitevfs.Writer) error { return w.Put([]byte("g"), []byte("40"), -1) },
+		func(w sqlitevfs.Writer) error { return w.DeleteRange([]byte("a"), []byte("e")) },
+		func(w sqlitevfs.Writer) error { return w.Put([]byte("b"), nil, -1) },
+		func(w sqlitevfs.Writer) error { return w.DeleteRange([]byte("f"), []byte("z")) },
+	}
+	for i, step := range steps {
+		for _, w := range both {
+			if err := step(w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range [][2]string{{"a", "z"}, {"b", "d"}, {"d", "g"}} {
+			for _, limit := range []int{-1, 1, 2} {
+				if got, want := listing(w, r[0], r[1], limit), listing(model, r[0], r[1], limit); !slices.Equal(got, want) {
+					t.Errorf("step %d, %v: %v, want %v", i, r, got, want)
+				}
+			}
+		}
+		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+			got, ok, _ := w.Get([]byte("x"), []byte(key))
+			want, there, _ := model.Get([]byte("x"), []byte(key))
+			if string(got) != string(want) || ok != there {
+				t.Errorf("step %d, %s: %q, %v, want %q, %v", i, key, got, ok, want, there)
+			}
+		}
+	}
+	if fmt.Sprint(under) != before {
+		t.Error("the reader was changed")
+	}
+	big := make([]byte, 64<<20)
+	for range sqlitevfs.ScratchBytes/len(big) - 1 {
+		if err := w.Put(fmt.Appendf(nil, "big %d", w.Room()), big, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room := w.Room()
+	if err := w.Put([]byte("too big"), big, -1); !errors.Is(err, sqlitevfs.ErrFull) || w.Room() != room {
+		t.Errorf("beyond the bound: %v", err)
+	}
+	if err := w.DeleteRange([]byte("big"), []byte("bih")); err != nil || w.Room() < sqlitevfs.ScratchBytes-100 {
+		t.Errorf("room %d after all was deleted, %v", w.Room(), err)
+	}
+}
+
+func TestMigrateInAReadSessionIsRefused(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	if _, err := migrate(t, k, migrationsOf(`CREATE TABLE a (x)`)); err != nil {
+		t.Fatal(err)
+	}
+	d := newPool(t).Database("x")
+	defer d.Close()
+	s := d.Read(t.Context(), k)
+	defer s.Rollback()
+	if _, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`)); !errors.Is(err, sqlitevfs.ErrReadOnly) {
+		t.Error(err)
+	}
+}
+
+func TestMigrationEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("why")
+	d := newPool(t).Database("x")
+	defer d.Close()
+	k := keys{}
+	s := d.Write(ctx, k)
+	defer s.Rollback()
+	if _, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`)); err != nil {
+		t.Fatal(err)
+	}
+	cancel(why)
+	_, err := s.Migrate(migrationsOf(`CREATE TABLE a (x)`, `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n`))
+	if !errors.Is(err, sqlitevfs.ErrInterrupted) || !errors.Is(err, why) {
+		t.Error(err)
+	}
+}
+
