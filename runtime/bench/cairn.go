@@ -89,12 +89,16 @@ func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 }
 
 // p50 returns the median time of op in seconds.
-func (b *bench) p50(op func(i int)) float64 {
+func (b *bench) p50(op func(i int)) float64 { return b.p50Before(op, func() {}) }
+
+// p50Before is p50 with something to do after each op, whose time does not count.
+func (b *bench) p50Before(op func(i int), after func()) float64 {
 	var times []float64
 	for i, end := 0, time.Now().Add(b.time); time.Now().Before(end); i++ {
 		t := time.Now()
 		op(i)
 		times = append(times, time.Since(t).Seconds())
+		after()
 	}
 	return median(times)
 }

@@ -37,6 +37,10 @@ type footprint struct{ heap, resident float64 }
 
 // hold is the program as a holder.
 func hold(what string) {
+	if database, ok := strings.CutPrefix(what, "sql "); ok {
+		holdDatabases(database)
+		return
+	}
 	if what == "bare" {
 		serve(holdBare, func(addr string) { report(addr, func() {}) })
 		return
@@ -144,12 +148,13 @@ func leave(open []*listener) {
 	}
 }
 
-// affordable returns how many of n files a process may have open beside a few hundred others, and says so if it is less.
+// affordable returns how many of n files or sockets a process may have open beside a few hundred others, and says so if it
+// is less.
 func affordable(n int) int {
 	var limit syscall.Rlimit
 	check(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if most := int(min(limit.Cur, 1<<30)) - 600; n > most {
-		fmt.Fprintf(os.Stderr, "bench: %d idle WebSockets instead of %d: ulimit -n is %d\n", most, n, limit.Cur)
+		fmt.Fprintf(os.Stderr, "bench: %d files instead of %d: ulimit -n is %d\n", most, n, limit.Cur)
 		return most
 	}
 	return n

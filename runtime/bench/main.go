@@ -9,6 +9,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -23,10 +24,20 @@ type row struct {
 	target string
 	// ours and raw return a rate in operations per second, or a latency; raw may be nil.
 	ours, raw func(b *bench) float64
+	// more are further twins, each of which gets a line of its own.
+	more []twin
 	// latency says that smaller is better; the ratio is then ours/raw too.
 	latency bool
 	// bytes says that ours is a size.
 	bytes bool
+	// long says that the row is measured only on request: it takes minutes, or gigabytes.
+	long bool
+}
+
+// A twin is something else to compare with.
+type twin struct {
+	name    string
+	measure func(b *bench) float64
 }
 
 // bench is what measurements share.
@@ -61,6 +72,7 @@ func main() {
 	span := flag.Duration("time", time.Second, "duration of each measurement")
 	dir := flag.String("dir", "", "directory for the stores; default a temporary one")
 	only := flag.String("run", "", "only measurements whose name contains this")
+	long := flag.Bool("long", false, "the rows too that take gigabytes of memory")
 	procs := flag.Int("procs", runtime.NumCPU()+1, "GOMAXPROCS, for Cairn and twins alike; one more than processors is what runtime.Main sets")
 	flag.Parse()
 	runtime.GOMAXPROCS(*procs)
@@ -76,34 +88,49 @@ func main() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "measurement\tCairn\ttwin\tratio (median of pairs)\tmin..max\tto reach")
 	for _, r := range rows() {
-		if !strings.Contains(r.name, *only) {
+		if !strings.Contains(r.name, *only) || r.long && !*long {
 			continue
 		}
-		var ours, raws, ratios []float64
+		twins := r.more
+		if r.raw != nil {
+			twins = slices.Insert(slices.Clone(twins), 0, twin{r.name, r.raw})
+		}
+		var ours []float64
+		theirs := make([][]float64, len(twins))
 		for b.round = range *rounds {
-			o := r.ours(b)
-			ours = append(ours, o)
-			if r.raw != nil {
-				t := r.raw(b)
-				raws = append(raws, t)
-				ratios = append(ratios, o/t)
+			ours = append(ours, r.ours(b))
+			for i, t := range twins {
+				theirs[i] = append(theirs[i], t.measure(b))
 			}
 		}
-		format := rate
-		if r.latency {
-			format = latency
-		}
-		if r.bytes {
-			format = func(v float64) string { return fmt.Sprintf("%.0f B", v) }
-		}
-		twin, ratio, spread := "", "", ""
-		if r.raw != nil {
-			slices.Sort(ratios)
-			twin, ratio = format(median(raws)), fmt.Sprintf("%.2f", median(ratios))
-			spread = fmt.Sprintf("%.2f..%.2f", ratios[0], ratios[len(ratios)-1])
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, format(median(ours)), twin, ratio, spread, r.target)
+		r.print(w, ours, twins, theirs)
 		w.Flush()
+	}
+}
+
+// print writes the line of a row, and one more for each further twin.
+func (r *row) print(w io.Writer, ours []float64, twins []twin, theirs [][]float64) {
+	format := rate
+	if r.latency {
+		format = latency
+	}
+	if r.bytes {
+		format = func(v float64) string { return fmt.Sprintf("%.0f B", v) }
+	}
+	if len(twins) == 0 {
+		fmt.Fprintf(w, "%s\t%s\t\t\t\t%s\n", r.name, format(median(ours)), r.target)
+	}
+	for i, t := range twins {
+		ratios := make([]float64, len(ours))
+		for k := range ours {
+			ratios[k] = ours[k] / theirs[i][k]
+		}
+		own, target := format(median(ours)), r.target
+		if i > 0 {
+			own, target = "", ""
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%.2f..%.2f\t%s\n",
+			t.name, own, format(median(theirs[i])), median(ratios), slices.Min(ratios), slices.Max(ratios), target)
 	}
 }
 

@@ -7,6 +7,10 @@ import (
 )
 
 func rows() []row {
+	return append(nodeRows(), sqlRows()...)
+}
+
+func nodeRows() []row {
 	return []row{
 		{name: "durable action, one actor, one caller, p50 / one raw synced batch", target: "at most 1.5", latency: true,
 			ours: (*bench).durableAlone, raw: (*bench).rawAlone},

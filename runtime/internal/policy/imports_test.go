@@ -162,7 +162,7 @@ func parseModule(t *testing.T) map[string]*parsed {
 		rel, _ := filepath.Rel(top, file)
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			if name := d.Name(); rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin") || rel == "runtime/bench" || rel == "data" {
+			if name := d.Name(); rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || nested(file)) || rel == "data" {
 				return filepath.SkipDir
 			}
 			return nil
@@ -199,6 +199,12 @@ func parseModule(t *testing.T) map[string]*parsed {
 		t.Fatal(err)
 	}
 	return pkgs
+}
+
+// nested reports that a directory is a module of its own.
+func nested(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 // ignoredFile reports that a file is built only on request, such as the differential test against a C library.

@@ -1,0 +1,2 @@
+// Package schema is what ent's code is generated from.
+package schema

@@ -1,0 +1,254 @@
+package sqlitevfs_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+// A sorted is a store in memory, as fast as one can be: what is left is SQLite and this package.
+type sorted struct {
+	values map[string][]byte
+	keys   []string // in order, of values
+}
+
+func (s *sorted) Get(dst, key []byte) ([]byte, bool, error) {
+	v, ok := s.values[string(key)]
+	return append(dst, v...), ok, nil
+}
+
+func (s *sorted) Scan(start, end []byte, f func(key, value []byte) bool) error {
+	i, _ := slices.BinarySearch(s.keys, string(start))
+	for ; i < len(s.keys) && (end == nil || s.keys[i] < string(end)); i++ {
+		if !f([]byte(s.keys[i]), s.values[s.keys[i]]) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *sorted) Put(key, value []byte, old int) error {
+	v, ok := s.values[string(key)]
+	if !ok {
+		i, _ := slices.BinarySearch(s.keys, string(key))
+		s.keys = slices.Insert(s.keys, i, string(key))
+	}
+	s.values[string(key)] = append(v[:0], value...)
+	return nil
+}
+
+func (s *sorted) DeleteRange(start, end []byte) error {
+	s.keys = slices.DeleteFunc(s.keys, func(k string) bool {
+		gone := bytes.Compare([]byte(k), start) >= 0 && (end == nil || cmp.Compare(k, string(end)) < 0)
+		if gone {
+			delete(s.values, k)
+		}
+		return gone
+	})
+	return nil
+}
+
+func (s *sorted) Room() int64 { return 1 << 40 }
+
+// A benchmarked is a database with a table.
+type benchmarked struct {
+	b        *testing.B
+	store    *sorted
+	pool     *sqlitevfs.Pool
+	database *sqlitevfs.Database
+}
+
+const (
+	benchInsert = "INSERT INTO t(k, v, body) VALUES(?, ?, ?)"
+	benchPoint  = "SELECT v, body FROM t WHERE id = ?"
+)
+
+var benchBody = strings.Repeat("a body of some length. ", 4)[:90]
+
+func newBenchmarked(b *testing.B, rows int) *benchmarked {
+	b.Helper()
+	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	x := &benchmarked{b, &sorted{values: make(map[string][]byte)}, pool, pool.Database("bench")}
+	b.Cleanup(func() {
+		x.database.Close()
+		if err := pool.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	x.write(func(db *sql.DB) {
+		x.exec(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)")
+		for i := range rows {
+			x.exec(db, benchInsert, "a key", i, benchBody)
+		}
+	})
+	b.ReportAllocs()
+	b.ResetTimer()
+	return x
+}
+
+func (x *benchmarked) exec(db *sql.DB, text string, args ...any) {
+	if _, err := db.Exec(text, args...); err != nil {
+		x.b.Fatal(err)
+	}
+}
+
+func (x *benchmarked) write(f func(*sql.DB)) {
+	s := x.database.Write(context.Background(), x.store)
+	f(s.DB())
+	if _, err := s.Commit(); err != nil {
+		x.b.Fatal(err)
+	}
+}
+
+func (x *benchmarked) read(f func(*sql.DB)) {
+	s := x.database.Read(context.Background(), x.store)
+	f(s.DB())
+	s.Rollback()
+}
+
+func (x *benchmarked) point(row *sql.Row) {
+	var v int
+	var body string
+	if err := row.Scan(&v, &body); err != nil {
+		x.b.Fatal(err)
+	}
+}
+
+// BenchmarkInsertSession is a write session with one insert, from Write to Commit.
+func BenchmarkInsertSession(b *testing.B) {
+	x := newBenchmarked(b, 1000)
+	for i := range b.N {
+		x.write(func(db *sql.DB) { x.exec(db, benchInsert, "a key", i, benchBody) })
+	}
+}
+
+// BenchmarkEmptySession is a write session that nobody uses, as of a turn without SQL.
+func BenchmarkEmptySession(b *testing.B) {
+	x := newBenchmarked(b, 0)
+	for range b.N {
+		s := x.database.Write(context.Background(), x.store)
+		s.Commit()
+	}
+}
+
+// BenchmarkInsertMany inserts in one session.
+func BenchmarkInsertMany(b *testing.B) {
+	x := newBenchmarked(b, 0)
+	for done := 0; done < b.N; {
+		x.write(func(db *sql.DB) {
+			stmt, err := db.Prepare(benchInsert)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer stmt.Close()
+			for range min(100_000, b.N-done) { // as much as a session may change
+				if _, err := stmt.Exec("a key", done, benchBody); err != nil {
+					b.Fatal(err)
+				}
+				done++
+			}
+		})
+	}
+}
+
+// BenchmarkPointSession is a read session with one SELECT.
+func BenchmarkPointSession(b *testing.B) {
+	const rows = 1000
+	x := newBenchmarked(b, rows)
+	for i := range b.N {
+		x.read(func(db *sql.DB) { x.point(db.QueryRow(benchPoint, 1+i%rows)) })
+	}
+}
+
+// BenchmarkPoint selects by key in one read session. The large table does not fit into the page cache.
+func BenchmarkPoint(b *testing.B) {
+	for name, rows := range map[string]int{"cached": 1000, "large": 100_000} {
+		b.Run(name, func(b *testing.B) {
+			x := newBenchmarked(b, rows)
+			x.read(func(db *sql.DB) {
+				stmt, err := db.Prepare(benchPoint)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer stmt.Close()
+				for range b.N {
+					x.point(stmt.QueryRow(1 + rand.IntN(rows)))
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkScan reads 100,000 rows in a read session: on the connection that is there, and on a new one.
+func BenchmarkScan(b *testing.B) {
+	const rows = 100_000
+	for _, name := range []string{"warm", "new"} {
+		b.Run(name, func(b *testing.B) {
+			x := newBenchmarked(b, rows)
+			for range b.N {
+				if name == "new" {
+					x.reopen()
+				}
+				x.read(func(db *sql.DB) { x.scan(db, rows) })
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
+		})
+	}
+}
+
+func (x *benchmarked) scan(db *sql.DB, want int) {
+	rows, err := db.Query("SELECT id, k, v, body FROM t")
+	if err != nil {
+		x.b.Fatal(err)
+	}
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		var id, v int
+		var k, body string
+		if err := rows.Scan(&id, &k, &v, &body); err != nil {
+			x.b.Fatal(err)
+		}
+	}
+	if err := rows.Err(); err != nil || n != want {
+		x.b.Fatalf("%d rows, %v", n, err)
+	}
+}
+
+// reopen closes the connections.
+func (x *benchmarked) reopen() {
+	x.database.Close()
+	x.database = x.pool.Database("bench")
+}
+
+// BenchmarkOpen opens a database, selects a row and closes it.
+func BenchmarkOpen(b *testing.B) {
+	x := newBenchmarked(b, 100)
+	for range b.N {
+		x.read(func(db *sql.DB) { x.point(db.QueryRow(benchPoint, 50)) })
+		x.reopen()
+	}
+}
+
+// BenchmarkCreate makes a database with a table and a row.
+func BenchmarkCreate(b *testing.B) {
+	x := newBenchmarked(b, 0)
+	for range b.N {
+		x.reopen()
+		x.store = &sorted{values: make(map[string][]byte)}
+		x.write(func(db *sql.DB) {
+			x.exec(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v INTEGER, body TEXT)")
+			x.exec(db, benchInsert, "a key", 1, benchBody)
+		})
+	}
+}
