@@ -90,19 +90,19 @@ func expected(t *testing.T, n int) string {
 }
 
 func TestReportOfAllFlights(t *testing.T) {
-	const want = `Worst airports by mean delay, of those with at least 100 departures (routes: 10 flights)
+	const want = `Worst airports by mean delay, of those with at least 100 departures (hours and routes: 10)
 
- #       Airport                           City         Flights  Mean delay  Over 15 min  Worst route
- 1  JFK  John F Kennedy Intl               New York         200    16.2 min       33.5 %  to SJU, 62.8 min
- 2  SEA  Seattle-Tacoma Intl               Seattle          339    13.3 min       31.0 %  to PHX, 35.5 min
- 3  SMF  Sacramento International          Sacramento       121    13.1 min       24.8 %  to SAN, 15.7 min
- 4  MIA  Miami International               Miami            294    13.1 min       30.3 %  to TPA, 23.6 min
- 5  BOS  Gen Edw L Logan Intl              Boston           369    12.5 min       29.3 %  to MCO, 31.3 min
- 6  PHX  Phoenix Sky Harbor International  Phoenix          633    12.0 min       26.2 %  to ELP, 30.5 min
- 7  DEN  Denver Intl                       Denver           452    11.9 min       27.0 %  to SAN, 30.8 min
- 8  MSY  New Orleans International         New Orleans      176    11.6 min       24.4 %  to IAH, 23.4 min
- 9  TPA  Tampa International               Tampa            255    11.3 min       25.9 %  to BWI, 19.8 min
-10  PDX  Portland Intl                     Portland         172    10.8 min       21.5 %  to SFO, 29.4 min
+ #       Airport                           City         Flights  Mean delay  Over 15 min  Worst hour       Worst route
+ 1  JFK  John F Kennedy Intl               New York         200    16.2 min       33.5 %  18:00, 38.5 min  to SJU, 62.8 min
+ 2  SEA  Seattle-Tacoma Intl               Seattle          339    13.3 min       31.0 %  22:00, 30.7 min  to PHX, 35.5 min
+ 3  SMF  Sacramento International          Sacramento       121    13.1 min       24.8 %  21:00, 14.8 min  to SAN, 15.7 min
+ 4  MIA  Miami International               Miami            294    13.1 min       30.3 %  18:00, 29.7 min  to TPA, 23.6 min
+ 5  BOS  Gen Edw L Logan Intl              Boston           369    12.5 min       29.3 %  21:00, 47.1 min  to MCO, 31.3 min
+ 6  PHX  Phoenix Sky Harbor International  Phoenix          633    12.0 min       26.2 %  19:00, 24.8 min  to ELP, 30.5 min
+ 7  DEN  Denver Intl                       Denver           452    11.9 min       27.0 %  12:00, 26.7 min  to SAN, 30.8 min
+ 8  MSY  New Orleans International         New Orleans      176    11.6 min       24.4 %  16:00, 36.7 min  to IAH, 23.4 min
+ 9  TPA  Tampa International               Tampa            255    11.3 min       25.9 %  14:00, 26.1 min  to BWI, 19.8 min
+10  PDX  Portland Intl                     Portland         172    10.8 min       21.5 %  07:00, 25.4 min  to SFO, 29.4 min
 
 20,000 flights, 7.7 min late on average, 21.7 % over 15 min
 20,000 departures and 20,000 arrivals at 224 airports, 20,000 flights on 2,977 routes
