@@ -133,7 +133,9 @@ func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn} }
 //     handler returns.
 //  2. All connections that the handle gives out are that one transaction: rows can be iterated while other statements run.
 //  3. Pass the Context to every statement; in any case they are interrupted when the turn's time is up.
-//  4. After the turn the handle is closed.
+//  4. An error for want of room, memory or time usually takes the transaction with it: then every later statement fails, and
+//     so does the turn, even if the handler returns nil.
+//  5. After the turn the handle is closed.
 //
 // The database is made by the first statement that writes; an actor that never asks for it pays nothing. Its schema is
 // best kept in [Spec.Migrations].

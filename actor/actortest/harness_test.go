@@ -3,6 +3,7 @@ package actortest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -144,4 +145,55 @@ func TestMessageIsHandledOnceAcrossACrash(t *testing.T) {
 			t.Fatalf("%d messages are left", n)
 		}
 	}, definition())
+}
+
+type diary struct{ Entries int }
+
+var (
+	diaries = actor.NewType[diary]("diary")
+	write   = actor.NewAction[string, int64](diaries, "write")
+	read    = actor.NewQuery[actor.None, []string](diaries, "read")
+)
+
+func (d *diary) write(ctx *actor.Context, text string) (id int64, err error) {
+	d.Entries++
+	err = ctx.SQL().QueryRowContext(ctx, "INSERT INTO entry (written, text) VALUES (?, ?) RETURNING id", ctx.Now(), text).Scan(&id)
+	return id, err
+}
+
+func (d diary) read(ctx *actor.ReadContext, _ actor.None) (all []string, err error) {
+	rows, err := ctx.SQL().QueryContext(ctx, "SELECT text FROM entry WHERE written < ? ORDER BY id", time.Now())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, rows.Err()
+}
+
+func TestRowsSurviveCrashAndRestartInVirtualTime(t *testing.T) {
+	definition := actor.Define(diaries, actor.Spec[diary]{
+		IdleTimeout: time.Minute,
+		Migrations:  []actor.Migration{{Name: "entry", SQL: "CREATE TABLE entry (id INTEGER PRIMARY KEY, written DATETIME, text TEXT UNIQUE)"}},
+	}, actor.On(write, (*diary).write), actor.OnQuery(read, diary.read))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx, ref := context.Background(), diaries.Ref(h, "a")
+		for i, again := range []func(){func() { h.Crash() }, func() { h.Restart() }, func() { time.Sleep(time.Hour) }, func() {}} {
+			id, err := write.Call(ctx, ref, fmt.Sprint("day ", i))
+			must(t, int64(i+1), id, err)
+			if _, err := write.Call(ctx, ref, "day 0"); err == nil {
+				t.Fatal("a text can be written twice")
+			}
+			again()
+			time.Sleep(time.Second)
+			all, err := read.Call(ctx, ref, actor.None{})
+			must(t, i+1, len(all), err)
+		}
+	}, definition)
 }

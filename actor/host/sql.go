@@ -26,7 +26,7 @@ type SQLInput struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// SQLOutput is the answer of the last statement that has one.
+// SQLOutput is the answer of the last statement. Those before it are run to their end.
 type SQLOutput struct {
 	Columns []SQLColumn `json:"columns"`
 	// Rows hold strings, numbers, null, and {"base64": "..."} for bytes. Integers are exact, in JSON too.

@@ -35,11 +35,14 @@ type (
 type puppetType struct {
 	name                   string
 	wake, sleep, onDestroy deed
+	create                 deed
 	alarm                  deed
 	limits                 host.Limits
 	idle                   time.Duration
 	events                 []host.Event
 	queues                 []host.Queue
+	migrations             []host.Migration
+	openSQL                bool
 }
 
 var (
@@ -69,10 +72,11 @@ func (d *puppetType) behavior() *host.Behavior {
 	}
 	b := &host.Behavior{
 		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, Events: d.events, Queues: d.queues,
-		Methods: []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
-		Alarms:  []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
-		New:     func() host.Instance { return &puppet{typ: d} },
-		Decode:  decode,
+		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
+		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
+		Migrations: d.migrations, OpenSQL: d.openSQL,
+		New:    func() host.Instance { return &puppet{typ: d} },
+		Decode: decode,
 		Query: func(r host.Reader, _ int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
 			f, ok := deeds.Load(string(input))
 			if !ok {
@@ -121,7 +125,7 @@ func (p *puppet) Connect(host.Turn, *host.ConnectionState, []byte) error        
 func (p *puppet) Disconnect(host.Turn, *host.ConnectionState, *host.Error) error { return nil }
 func (p *puppet) Subscribe(host.Turn, int, *host.ConnectionState) error          { return nil }
 func (p *puppet) State() any                                                     { return &p.s }
-func (p *puppet) Create(host.Turn) error                                         { return nil }
+func (p *puppet) Create(t host.Turn) error                                       { return p.hook(p.typ.create, t) }
 func (p *puppet) Wake(t host.Turn) error                                         { return p.hook(p.typ.wake, t) }
 func (p *puppet) Sleep(t host.Turn) error                                        { return p.hook(p.typ.sleep, t) }
 func (p *puppet) Destroy(t host.Turn) error                                      { return p.hook(p.typ.onDestroy, t) }

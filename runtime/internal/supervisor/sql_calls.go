@@ -89,17 +89,17 @@ func sqlFault(err error) error {
 	return err
 }
 
-// runSQL runs statements and returns the rows of the last that has any.
+// runSQL runs statements and returns the rows of the last.
 func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 	out := host.SQLOutput{Columns: []host.SQLColumn{}, Rows: [][]any{}}
 	limit := in.Limit
 	switch {
 	case limit < 0 || limit > maxSQLRows:
 		return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", limit, maxSQLRows)
-	case limit == 0:
-		limit = defaultSQLRows
 	case strings.TrimSpace(in.SQL) == "":
 		return out, host.Errorf(host.InvalidArgument, "there is no SQL")
+	case limit == 0:
+		limit = defaultSQLRows
 	}
 	args := make([]any, len(in.Args))
 	for i, a := range in.Args {

@@ -217,7 +217,7 @@ func New(o Options) (*Supervisor, error) {
 	if o.SQL.Logger == nil {
 		o.SQL.Logger = o.Logger
 	}
-	if s.sql, err = newPool(o.SQL); err != nil {
+	if s.sql, err = sqlitevfs.NewPool(o.SQL); err != nil {
 		return nil, fmt.Errorf("supervisor: Options.SQL: %w", err)
 	}
 	if o.Registerer != nil {
@@ -302,9 +302,6 @@ func (s *Supervisor) Kill() {
 // closeSQL closes the connections and waits until none is in use, but not for long: what has one now is a query or an
 // abandoned handler, whose statements are interrupted, and a handler that keeps rows open cannot be ended.
 func (s *Supervisor) closeSQL() bool {
-	if s.sql == nil {
-		return true
-	}
 	closed := make(chan error, 1)
 	go func() { closed <- s.sql.Close() }()
 	timer := time.NewTimer(s.options.TurnGrace)
@@ -467,14 +464,4 @@ func (s *Supervisor) later(d time.Duration, f func()) {
 		case <-s.life.Done():
 		}
 	})
-}
-
-// newPool is to go when package sqlitevfs is there.
-func newPool(o SQLOptions) (p *sqlitevfs.Pool, err error) {
-	defer func() {
-		if recover() != nil {
-			p, err = nil, nil
-		}
-	}()
-	return sqlitevfs.NewPool(o)
 }
