@@ -18,6 +18,12 @@ ROUNDS      ?= 5
 
 GO ?= go
 
+# Modules of their own: what is measured beside other libraries, and examples with dependencies that nobody else should have.
+MODULES := runtime/bench docs/examples/orm
+
+# Both SQLite libraries that are measured register one name, so the Go one is linked without its.
+MATTN := -tags mattn -ldflags '-X github.com/ncruces/go-sqlite3/driver.driverName='
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,17 +38,15 @@ build: go ## build bin/cairn and bin/flights
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
 
 .PHONY: test
-test: go cc curl ## go vet and all tests with the race detector
+test: go cc tools ## go vet and all tests with the race detector
 	$(GO) vet ./...
 	$(GO) test -race ./...
-	@if [ -f runtime/bench/go.mod ]; then \
-		echo 'cd runtime/bench'; cd runtime/bench; $(GO) vet ./... && $(GO) test -race ./...; \
-	fi
+	@for module in $(MODULES); do echo "cd $$module"; (cd $$module && $(GO) vet ./... && $(GO) test -race ./...); done
 
 .PHONY: bench
-bench: go ## measure a node beside raw Pebble and bare HTTP handlers in one run (ROUNDS=5), then the packages' own benchmarks
-	cd runtime/bench && $(GO) run . -rounds '$(ROUNDS)'
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor
+bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
+	cd runtime/bench && $(GO) run $(MATTN) . -rounds '$(ROUNDS)'
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor ./sqlitevfs
 
 .PHONY: fuzz
 fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)
@@ -73,10 +77,10 @@ browser: go ## connections from a page in Chromium, which is installed if it is 
 
 .PHONY: soak
 soak: go cc ## the long forms of the tests against models
-	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/...
+	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/...
 
 # A fresh machine may lack Go, or the C compiler that the race detector (and nothing else here) needs.
-.PHONY: go cc curl
+.PHONY: go cc tools
 go:
 	@command -v $(GO) >/dev/null || { \
 		echo 'Go is missing. Install version 1.26 or newer from https://go.dev/dl, or a packaged one from 1.21 on, which fetches it.' >&2; exit 1; }
@@ -90,13 +94,13 @@ cc:
 			echo 'Install gcc and the C library headers first.' >&2; exit 1; \
 		fi; }
 
-# The commands of the guide to cells are run by a test, in a shell.
-curl:
-	@command -v curl >/dev/null && command -v jq >/dev/null || { \
-		echo 'The examples of the guides need curl and jq: installing them.'; \
+# Tests run the commands of the guides in a shell, and look at exported databases with the stock SQLite program.
+tools:
+	@command -v curl >/dev/null && command -v jq >/dev/null && command -v sqlite3 >/dev/null || { \
+		echo 'The tests use curl, jq and sqlite3: installing them.'; \
 		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
 		if command -v apt-get >/dev/null && { [ -z "$$sudo" ] || command -v sudo >/dev/null; }; then \
-			$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends curl jq; \
+			$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends curl jq sqlite3; \
 		else \
-			echo 'Install curl (7.82 or newer) and jq first.' >&2; exit 1; \
+			echo 'Install curl (7.82 or newer), jq and sqlite3 first.' >&2; exit 1; \
 		fi; }
