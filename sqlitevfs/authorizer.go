@@ -96,6 +96,8 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 		switch name := strings.ToLower(fourth); name {
 		case "load_extension", "fts3_tokenizer", "readfile", "writefile", "edit":
 			return a.deny(name+"()", "it reaches outside the database")
+		case "vec1_config":
+			a.stain("vec1_config()")
 		}
 
 	case sqlite3.AUTH_ATTACH:

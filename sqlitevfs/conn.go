@@ -241,23 +241,26 @@ func (c *conn) close() {
 	}
 }
 
-func (c *conn) closeNative() (err error) {
+func (c *conn) closeNative() error {
+	// A statement that ran out of memory panics when it is closed, and is closed all the same.
+	_ = attempt(func() error { c.cache.close(); return nil })
+	for left := true; left; {
+		left = false
+		for s := range c.db.Stmts() {
+			left = true
+			_ = attempt(s.Close) // the error is that of its last step
+			break
+		}
+	}
+	return attempt(c.db.Close)
+}
+
+// attempt makes an error of a panic.
+func attempt(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
-	c.cache.close()
-	for {
-		var open *sqlite3.Stmt
-		for s := range c.db.Stmts() {
-			open = s
-			break
-		}
-		if open == nil {
-			break
-		}
-		_ = open.Close() // the error is that of its last step
-	}
-	return c.db.Close()
+	return f()
 }

@@ -76,7 +76,11 @@ func TestPowerLossTestSeesStateInABatchOfItsOwn(t *testing.T) {
 	}
 }
 
-const crashDatabases = 3
+const crashDatabases = 2
+
+// crashKeeps are the percents of what was not synced that cuts keep, in turn. Those of 50 are fewer, because Pebble tries every
+// bit of a record whose checksum is wrong, which is most of the time that the test takes.
+var crashKeeps = []int{0, 100, 50, 0, 100}
 
 type crashMode struct {
 	seed   uint64
@@ -126,7 +130,7 @@ func crashRound(t *testing.T, disk *vfs.MemFS, mode crashMode) (outcome, *vfs.Me
 		walkers[i] = &walker{rnd: rand.New(rand.NewPCG(mode.seed, uint64(i)))}
 	}
 	p := &power{disk: disk, walkers: walkers, rnd: rand.New(rand.NewPCG(mode.seed, 99)), cuts: make(chan cut), mode: mode}
-	db, err := openPebble(errorfs.Wrap(disk, p))
+	db, err := openPebble(errorfs.Wrap(disk, p), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +208,7 @@ func (p *power) MaybeError(op errorfs.Op) error {
 	for i, w := range p.walkers {
 		c.acked[i] = w.acked.Load()
 	}
-	c.disk = p.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[p.taken%3], RNG: p.rnd})
+	c.disk = p.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: crashKeeps[p.taken%len(crashKeeps)], RNG: p.rnd})
 	for i, w := range p.walkers {
 		c.begun[i] = w.begun.Load()
 	}
@@ -232,7 +236,7 @@ var crashSchema = []sqlitevfs.Migration{{Name: "1", SQL: `
 	CREATE TABLE head (sequence INTEGER NOT NULL, count INTEGER NOT NULL);
 	INSERT INTO head VALUES (0, 0);`}}
 
-// crashOptions have the smallest cache, and large transactions make do with ten pages, so that they write pages before they commit.
+// crashOptions have the smallest cache, and large transactions make do with five pages, so that they write pages before they commit.
 func crashOptions() sqlitevfs.Options { return sqlitevfs.Options{CacheBytes: 64 << 10} }
 
 func (w *walker) open(t *testing.T) {
@@ -271,12 +275,12 @@ func (w *walker) step(t *testing.T) {
 	case k < 60:
 		insert(1)
 	case k < 72:
-		exec(`PRAGMA cache_size = 10`)
-		insert(300 + w.rnd.IntN(200))
+		exec(`PRAGMA cache_size = 5`)
+		insert(200 + w.rnd.IntN(150))
 		large = true
 	case k < 80: // all of it is rolled back, after some was written
-		exec(`PRAGMA cache_size = 10`)
-		insert(1 + w.rnd.IntN(400))
+		exec(`PRAGMA cache_size = 5`)
+		insert(1 + w.rnd.IntN(250))
 		fails = true
 	case k < 86: // a part of it is rolled back
 		script = append(script, func(tx *sql.DB) error {
@@ -284,7 +288,7 @@ func (w *walker) step(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(insertItems(part, 1+w.rnd.IntN(300)), part.Rollback())
+			return errors.Join(insertItems(part, 1+w.rnd.IntN(200)), part.Rollback())
 		})
 		insert(2)
 	case k < 92:
@@ -346,64 +350,76 @@ func state(sequence, rows uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, sequence), rows)
 }
 
-// checkCut starts a store from what a cut left, as after a restart of the machine.
+// checkCut starts a store from what a cut left, as after a restart of the machine. What is in it is checked in a copy of the
+// keys, because Pebble is slow at single reads when it is built for the race detector, and mostly read-only for the same reason.
 func checkCut(t *testing.T, c cut) outcome {
 	o := outcome{cuts: 1}
-	db, err := openPebble(c.disk)
+	alive := (c.acked[0]+c.acked[1])%4 == 0
+	db, err := openPebble(c.disk, !alive)
 	if err != nil {
 		o.faults = append(o.faults, "unsound: Pebble: "+err.Error())
 		return o
 	}
 	defer db.Close()
 	for i := range crashDatabases {
-		store := &pebbleStore{db: db, prefix: byte(i)}
-		fault := func(kind, format string, args ...any) {
-			o.faults = append(o.faults, fmt.Sprintf("%s: database %d: %s", kind, i, fmt.Sprintf(format, args...)))
-		}
-		s, err := sqlitevfs.Open(t.Context(), store, nil, crashOptions())
-		if err != nil {
-			fault("unsound", "open: %v", err)
-			continue
-		}
-		var sound string
-		var sequence, counted, rows, indexed uint64
-		err = s.View(t.Context(), func(tx *sql.DB) error {
-			return errors.Join(
-				tx.QueryRow(`PRAGMA integrity_check`).Scan(&sound),
-				tx.QueryRow(`SELECT sequence, count, (SELECT count(*) FROM item NOT INDEXED), (SELECT count(v) FROM item INDEXED BY item_v WHERE v >= x'') FROM head`).
-					Scan(&sequence, &counted, &rows, &indexed))
-		})
-		if err != nil || sound != "ok" {
-			fault("unsound", "%v, integrity_check says %q", err, sound)
-		}
-		key, _, err := store.get(nil, crashStateKey)
-		if err != nil {
-			fault("unsound", "the key beside it: %v", err)
-		}
-		if sequence > 0 && !bytes.Equal(key, state(sequence, counted)) {
-			fault("torn", "the key is %x, of the database %x", key, state(sequence, counted))
-		}
-		if rows != counted || indexed != counted {
-			fault("torn", "%d rows, %d in the index, %d were counted", rows, indexed, counted)
-		}
-		if sequence < c.acked[i] || sequence > c.begun[i] {
-			fault("lost", "commit %d, want %d to %d", sequence, c.acked[i], c.begun[i])
-		}
-		if len(o.faults) == 0 && sequence%4 == 0 {
-			w := &walker{rnd: rand.New(rand.NewPCG(sequence, counted)), store: store, db: s, sequence: sequence, rows: counted}
+		found, err := checkDatabase(t, db, i)
+		switch {
+		case err != nil:
+			o.faults = append(o.faults, fmt.Sprintf("%v, database %d", err, i))
+		case found.sequence < c.acked[i] || found.sequence > c.begun[i]:
+			o.faults = append(o.faults, fmt.Sprintf("lost: commit %d of database %d, want %d to %d", found.sequence, i, c.acked[i], c.begun[i]))
+		case alive: // life goes on
+			w := &walker{rnd: rand.New(rand.NewPCG(found.sequence, found.rows)), store: &pebbleStore{db: db, prefix: byte(i)}}
+			w.open(t)
 			w.step(t)
+			if err := w.db.Close(); err != nil {
+				t.Error(err)
+			}
 			o.alive++
-		}
-		if err := s.Close(); err != nil {
-			fault("unsound", "close: %v", err)
 		}
 	}
 	return o
 }
 
-func openPebble(fs vfs.FS) (*pebble.DB, error) {
+type crashHead struct{ sequence, rows uint64 }
+
+// checkDatabase returns what a database says of itself. The text of the error begins with the kind of the fault.
+func checkDatabase(t *testing.T, db *pebble.DB, i int) (h crashHead, err error) {
+	k := keys{}
+	err = pebbleKeys{db, byte(i)}.Scan(nil, []byte{0xff}, func(key, value []byte) bool {
+		k[string(key)] = bytes.Clone(value)
+		return true
+	})
+	if err != nil {
+		return h, fmt.Errorf("unsound: Pebble: %w", err)
+	}
+	s, err := sqlitevfs.Open(t.Context(), &memoryStore{last: k}, nil, sqlitevfs.Options{})
+	if err != nil {
+		return h, fmt.Errorf("unsound: open: %w", err)
+	}
+	defer s.Close()
+	var sound string
+	var rows, indexed uint64
+	err = s.View(t.Context(), func(tx *sql.DB) error {
+		return errors.Join(
+			tx.QueryRow(`PRAGMA integrity_check`).Scan(&sound),
+			tx.QueryRow(`SELECT sequence, count, (SELECT count(*) FROM item NOT INDEXED), (SELECT count(v) FROM item INDEXED BY item_v WHERE v >= x'') FROM head`).
+				Scan(&h.sequence, &h.rows, &rows, &indexed))
+	})
+	switch key := k[string(crashStateKey)]; {
+	case err != nil || sound != "ok":
+		return h, fmt.Errorf("unsound: integrity_check says %q, %v", sound, err)
+	case rows != h.rows || indexed != h.rows:
+		return h, fmt.Errorf("torn: %d rows, %d in the index, %d were counted", rows, indexed, h.rows)
+	case h.sequence > 0 && !bytes.Equal(key, state(h.sequence, h.rows)):
+		return h, fmt.Errorf("torn: the key is %x, of the database %x", key, state(h.sequence, h.rows))
+	}
+	return h, nil
+}
+
+func openPebble(fs vfs.FS, readOnly bool) (*pebble.DB, error) {
 	return pebble.Open("db", &pebble.Options{
-		FS: fs, MemTableSize: 256 << 10, L0CompactionThreshold: 2, CacheSize: 1 << 20, // flushes and compactions while it runs
+		FS: fs, ReadOnly: readOnly, MemTableSize: 128 << 10, L0CompactionThreshold: 2, CacheSize: 1 << 20, // flushes and compactions while it runs
 		FormatMajorVersion: pebble.FormatWALSyncChunks, Logger: quiet{},
 	})
 }
@@ -424,10 +440,6 @@ type pebbleStore struct {
 }
 
 var crashStateKey = []byte{1}
-
-func (s *pebbleStore) get(dst, key []byte) ([]byte, bool, error) {
-	return pebbleKeys{s.db, s.prefix}.Get(dst, key)
-}
 
 func (s *pebbleStore) Snapshot(context.Context) (sqlitevfs.Snapshot, error) {
 	sn := s.db.NewSnapshot()

@@ -256,7 +256,7 @@ func (s *Session) vacuum(c *conn, st *statement) error {
 	return s.republish(func() error {
 		c.auth.vacuuming = true
 		defer func() { c.auth.vacuuming = false }()
-		return c.run(st)
+		return c.wrap(c.run(st), st.text)
 	})
 }
 

@@ -66,7 +66,7 @@ var faultTurn = []string{
 
 func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 	t.Parallel()
-	for _, kind := range faultKinds {
+	for i, kind := range faultKinds {
 		for _, vacuum := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, vacuum %v", kind.name, vacuum), func(t *testing.T) {
 				t.Parallel()
@@ -100,12 +100,12 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 				next := readStore(t, after, p.Database("after"), faultDigest)
 				d.Discard() // the writer is dropped
 
-				step := 1
-				if testing.Short() {
-					step = 7
+				first, step := 1, 1
+				if RaceDetector {
+					first, step = 1+i*7, 37 // some calls of each kind
 				}
 				failed := 0
-				for n := 1; ; n += step {
+				for n := first; ; n += step {
 					w := m.writer()
 					calls := kind.arm(w, n)
 					err := turn(w)
@@ -126,7 +126,7 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 						t.Fatalf("call %d: the old state %s became %s", n, old, got)
 					}
 					// The next turn goes on from there, whatever happened to the connection.
-					if n%10 == 0 {
+					if failed%10 == 5 {
 						w := m.writer()
 						if err := turn(w); err != nil {
 							t.Fatalf("call %d: the turn after: %v", n, err)
@@ -139,7 +139,7 @@ func TestFaultAtAnyCallLeavesTheOldOrTheNewState(t *testing.T) {
 						d.Discard()
 					}
 				}
-				if failed < 50/step {
+				if failed < 100/step {
 					t.Fatalf("only %d calls failed", failed)
 				}
 				checkStore(t, m, d)
@@ -158,8 +158,11 @@ func TestTurnsThatIgnoreFaultsStayConsistent(t *testing.T) {
 			m, d := newMapStore(), p.Database("test")
 			writeStore(t, m, d, faultSchema, manyRows(1, 40))
 			rnd := rand.New(rand.NewPCG(1, uint64(len(kind.name))))
-			committed, refused := 0, 0
-			for turn := range 120 {
+			committed, refused, turns := 0, 0, 120
+			if RaceDetector {
+				turns = 30
+			}
+			for turn := range turns {
 				before := readStore(t, m, d, faultDigest)
 				w := m.writer()
 				if rnd.IntN(3) == 0 {
@@ -198,7 +201,7 @@ func TestTurnsThatIgnoreFaultsStayConsistent(t *testing.T) {
 					t.Fatalf("turn %d: %s", turn, got)
 				}
 			}
-			if committed < 20 || refused < 5 {
+			if committed < turns/4 || refused < turns/20 {
 				t.Fatalf("%d turns were committed and %d refused", committed, refused)
 			}
 		})
@@ -211,7 +214,11 @@ func TestReadSessionsSurviveFaults(t *testing.T) {
 	writeStore(t, m, d, faultSchema, manyRows(1, 100))
 	want := readStore(t, m, d, faultDigest)
 	d.Discard()
-	for n := 1; n < 60; n++ {
+	calls := 60
+	if RaceDetector {
+		calls = 12
+	}
+	for n := 1; n < calls; n++ {
 		for _, fresh := range []bool{true, false} {
 			if fresh {
 				d = d.pool.Database("test") // a connection of its own

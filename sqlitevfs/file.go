@@ -95,9 +95,10 @@ func (f *file) drop() {
 	f.pages, f.base = f.meta.Pages, f.meta.Pages
 }
 
-// fail keeps the cause of an error, of which SQLite passes on no more than a code.
+// fail keeps the cause of an error, of which SQLite passes on no more than a code. It ends what is committed: SQLite now
+// rolls back, and may sync when it is done with that.
 func (f *file) fail(err error, code sqlite3.ExtendedErrorCode) error {
-	f.fault = err
+	f.fault, f.committing = err, false
 	switch {
 	case errors.Is(err, ErrFull):
 		return vfs.SystemError(err, sqlite3.FULL)

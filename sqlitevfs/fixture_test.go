@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -45,7 +44,7 @@ func (m *mapStore) Update(_ context.Context, f func(Writer) error) error {
 func (m *mapStore) writer() *mapWriter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &mapWriter{mapReader: mapReader{keys: maps.Clone(m.keys)}, room: math.MaxInt64}
+	return &mapWriter{mapReader: mapReader{keys: maps.Clone(m.keys)}, room: 1 << 40}
 }
 
 // commit makes what a writer holds the content of the store.
@@ -152,7 +151,11 @@ func newTestPool(t testing.TB, o Options) *Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.Close() })
+	t.Cleanup(func() {
+		if !t.Failed() { // or sessions may be left, for which Close waits
+			p.Close()
+		}
+	})
 	return p
 }
 

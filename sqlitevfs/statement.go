@@ -1,6 +1,7 @@
 package sqlitevfs
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/ncruces/go-sqlite3"
@@ -33,7 +34,6 @@ type statement struct {
 	parameters int      // how many
 	names      []string // of the parameters, with their prefix; nil if none has one
 	readOnly   bool
-	internal   bool // one of the session's own, for which the authorizer steps aside
 
 	columns []string // see describe
 	kinds   []kind   // nil if all are plain
@@ -52,6 +52,7 @@ type statement struct {
 type statements struct {
 	limit          int // 0 means DefaultStatements
 	table          map[string]*statement
+	commands       map[string]*statement // the session's own, which are few
 	newest, oldest *statement
 }
 
@@ -144,19 +145,37 @@ func (k *statements) close() {
 	for _, st := range k.table {
 		st.close()
 	}
+	for _, st := range k.commands {
+		st.close()
+	}
 	*k = statements{limit: k.limit}
 }
 
 func (st *statement) close() {
 	if st.native != nil {
-		st.native.Close() // repeats the error of the last run
+		finalize(st.native)
 	}
 	st.live = false
 }
 
+// finalize closes a statement of the library. That repeats the error of the last run, and panics if it was lack of memory.
+func finalize(native *sqlite3.Stmt) {
+	defer func() {
+		if p := recover(); p != nil && !outOfMemory(p) {
+			panic(p)
+		}
+	}()
+	native.Close()
+}
+
+var errZero = errors.New("sqlite: there is a zero byte in the text of a statement")
+
 // compile compiles the first statement of a text. The tail is empty if nothing but blanks, comments and semicolons
 // follows. It is in use: put it back.
 func (c *conn) compile(text string) (st *statement, tail string, err error) {
+	if strings.IndexByte(text, 0) >= 0 {
+		return nil, "", errZero // where SQLite would see the end
+	}
 	var (
 		native *sqlite3.Stmt
 		saw    sight
@@ -175,7 +194,7 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 	if blank(tail) {
 		tail = ""
 	}
-	st = &statement{native: native, text: text, internal: c.auth.internal, busy: true, live: true}
+	st = &statement{native: native, text: text, busy: true, live: true}
 	if native == nil {
 		st.class, st.readOnly = runNothing, true
 		return st, tail, nil
@@ -183,11 +202,11 @@ func (c *conn) compile(text string) (st *statement, tail string, err error) {
 	st.isPragma = saw.pragma
 	if saw.class != runOrdinary && native.ColumnCount() == 0 { // or else it is an EXPLAIN of such a statement
 		st.class, st.name, st.readOnly, st.native = saw.class, saw.name, true, nil
-		native.Close()
+		finalize(native)
 		return st, tail, nil
 	}
 	if saw.instead != "" && native.ColumnCount() == 0 {
-		native.Close()
+		finalize(native)
 		if native, _, err = c.db.Prepare(saw.instead); err != nil {
 			return nil, "", c.explain(err)
 		}
@@ -231,13 +250,18 @@ func (c *conn) run(st *statement) error {
 // command runs a statement of the session's own, which is kept.
 func (c *conn) command(text string) error {
 	return c.internally(func() error {
-		st, _, err := c.statement(text)
-		if err != nil {
-			return err
+		st := c.cache.commands[text]
+		if st == nil {
+			var err error
+			if st, _, err = c.compile(text); err != nil {
+				return err
+			}
+			if c.cache.commands == nil {
+				c.cache.commands = make(map[string]*statement)
+			}
+			c.cache.commands[text] = st
 		}
-		err = c.run(st)
-		c.cache.put(st)
-		return err
+		return c.run(st)
 	})
 }
 

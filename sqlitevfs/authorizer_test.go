@@ -1,0 +1,210 @@
+package sqlitevfs
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWhatSQLMayNotDo(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir) // where a file would appear
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1); CREATE VIRTUAL TABLE f USING fts5 (b)")
+	r.turn(func(db *sql.DB) {
+		for text, says := range map[string]string{
+			"ATTACH 'stolen.db' AS x":             "not allowed here: ATTACH: a turn writes its own database only",
+			"ATTACH 'file:stolen.db?vfs=os' AS x": "ATTACH",
+			"ATTACH ':memory:' AS x":              "ATTACH",
+			"ATTACH '' AS x":                      "ATTACH",
+			"ATTACH 'a' || 'b' AS x":              "ATTACH",
+			"DETACH main":                         "DETACH",
+			"VACUUM INTO 'stolen.db'":             "VACUUM INTO",
+			"VACUUM INTO 'file:stolen.db?vfs=os'": "VACUUM INTO",
+			"SELECT load_extension('x')":          "load_extension()",
+			"PRAGMA writable_schema = ON":         "PRAGMA writable_schema = ON: a wrong schema corrupts the database",
+			"PRAGMA main.writable_schema(1)":      "PRAGMA writable_schema = 1",
+			"pragma Temp_Store_Directory":         "PRAGMA temp_store_directory",
+			"PRAGMA temp_store_directory = 'x'":   "names a directory of the host",
+			"PRAGMA data_store_directory = 'x'":   "names a directory of the host",
+			"PRAGMA max_page_count = 1000000":     "quota",
+			"PRAGMA hard_heap_limit = 1":          "PRAGMA hard_heap_limit = 1",
+			"PRAGMA schema_version = 9":           "corrupts",
+			"PRAGMA page_size = 512":              "4,096",
+			"PRAGMA checksum_verification = OFF":  "checksum_verification",
+			"PRAGMA cache_size = -1000000":        "at most",
+			"PRAGMA cache_size = 1000000":         "at most",
+			"PRAGMA cache_size = -2147483648":     "at most",
+			"PRAGMA cache_size = 99999999999999":  "at most",
+			"PRAGMA cache_size = much":            "at most",
+			"EXPLAIN PRAGMA writable_schema = ON": "writable_schema",
+			"SELECT 1; ATTACH 'stolen.db' AS x":   "ATTACH",
+		} {
+			_, err := db.Exec(text)
+			wantError(t, err, ErrRefused, says)
+		}
+		for text, says := range map[string]string{
+			"INSERT INTO sqlite_master VALUES (1, 2, 3, 4, 5)":  "may not be modified",
+			"UPDATE sqlite_schema SET sql = ''":                 "may not be modified",
+			"DROP TABLE sqlite_schema":                          "may not be dropped",
+			"DELETE FROM f_data":                                "may not be modified", // a shadow table
+			"CREATE VIRTUAL TABLE x USING csv (filename = 'y')": "no such module: csv",
+			"SELECT readfile('/etc/passwd')":                    "no such function",
+			"SELECT writefile('stolen', 'x')":                   "no such function",
+			"SELECT fts3_tokenizer('x')":                        "no such function",
+			"SELECT edit('x')":                                  "no such function",
+			"SELECT * FROM sqlite_dbpage":                       "no such table",
+			"SELECT * FROM fsdir('/')":                          "no such table",
+		} {
+			_, err := db.Exec(text)
+			wantError(t, err, nil, says)
+		}
+		wantText(t, ask(t, db, "SELECT a FROM t"), "1")
+	})
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) > 0 {
+		t.Errorf("files appeared: %v, %v", files, err)
+	}
+}
+
+func TestTableOfMigrationsIsForReading(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	if err := r.try(context.Background(), func(*sql.DB) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	w := r.writer()
+	s := r.db.Write(context.Background(), w)
+	if _, err := s.Migrate([]Migration{{Name: "one", SQL: "CREATE TABLE t (a)"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	r.store.commit(w)
+	r.turn(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT position, name FROM cairn_migration"), "1|one")
+		for _, text := range []string{
+			"INSERT INTO cairn_migration VALUES (2, 'x', 'y', 'z')",
+			"UPDATE main.Cairn_Migration SET name = 'x'",
+			"DELETE FROM cairn_migration",
+			"DROP TABLE cairn_migration",
+			"ALTER TABLE cairn_migration RENAME TO gone",
+			"ALTER TABLE cairn_migration ADD COLUMN x",
+			"CREATE INDEX i ON cairn_migration (name)",
+			"CREATE TRIGGER x AFTER INSERT ON cairn_migration BEGIN SELECT 1; END",
+			"CREATE TRIGGER x AFTER INSERT ON t BEGIN DELETE FROM cairn_migration; END; INSERT INTO t VALUES (1)",
+			"CREATE TEMP TABLE cairn_migration (a)",
+			"CREATE TEMP VIEW cairn_migration AS SELECT 1",
+			"WITH x AS (SELECT 1) INSERT INTO cairn_migration SELECT 2, 'x', 'y', 'z'",
+			"REPLACE INTO cairn_migration VALUES (1, 'x', 'y', 'z')",
+			"PRAGMA writable_schema = 1",
+		} {
+			_, err := db.Exec(text)
+			wantError(t, err, ErrRefused, "")
+			run(t, db, "DROP TRIGGER IF EXISTS x")
+		}
+		wantText(t, ask(t, db, "SELECT position, name FROM cairn_migration"), "1|one")
+	})
+}
+
+func TestPragmasThatHaveNoEffectAnswerWhatIs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, "CREATE TABLE t (a)")
+		for _, s := range []step{
+			{"PRAGMA journal_mode = WAL", "memory"}, {"PRAGMA journal_mode=off", "memory"}, {"PRAGMA main.journal_mode(DELETE)", "memory"}, {"PRAGMA journal_mode", "memory"},
+			{"PRAGMA locking_mode = NORMAL", "exclusive"}, {"PRAGMA synchronous = OFF", ""}, {"PRAGMA temp_store = FILE", ""}, {"PRAGMA mmap_size = 1000000", ""},
+			{"PRAGMA busy_timeout = 5000", "0"}, {"PRAGMA wal_checkpoint", "0|-1|-1"}, {"PRAGMA wal_checkpoint(TRUNCATE)", "0|-1|-1"}, {"PRAGMA threads = 8", "0"},
+			{"PRAGMA encoding = 'UTF-16'", ""}, {"PRAGMA encoding", "UTF-8"}, {"PRAGMA read_uncommitted = 1", ""}, {"PRAGMA nonsense = 1", ""}, {"PRAGMA nonsense", ""},
+			{"PRAGMA user_version = 7; PRAGMA user_version", "7"}, {"PRAGMA application_id = 9; PRAGMA application_id", "9"},
+			{"PRAGMA integrity_check", "ok"}, {"PRAGMA quick_check(10)", "ok"}, {"PRAGMA foreign_key_check", ""}, {"PRAGMA page_size", "4096"},
+			{"SELECT name FROM pragma_table_info('t')", "a"}, {"PRAGMA table_info(t)", "0|a||0|NULL|0"}, {"SELECT journal_mode FROM pragma_journal_mode", "memory"},
+			{"SELECT group_concat(name) FROM (SELECT name FROM pragma_collation_list WHERE name IN ('BINARY', 'NOCASE', 'RTRIM') ORDER BY name)", "BINARY,NOCASE,RTRIM"}, {"PRAGMA optimize", ""}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
+			{"PRAGMA cache_size = -256; PRAGMA cache_size", "-256"}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
+		} {
+			if got := ask(t, db, s.text); got != s.want {
+				t.Errorf("%s answers %q, want %q", s.text, got, s.want)
+			}
+		}
+	})
+	r.view(func(db *sql.DB) {
+		wantText(t, ask(t, db, "PRAGMA user_version"), "7")
+		wantText(t, ask(t, db, "PRAGMA locking_mode"), "normal")
+		_, err := db.Exec("PRAGMA user_version = 8")
+		wantError(t, err, ErrReadOnly, "")
+	})
+}
+
+func TestSettingsEndWithTheirSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a)")
+	for _, s := range []struct{ set, get, want string }{
+		{"PRAGMA cache_size = -64", "PRAGMA cache_size", "-2000"},
+		{"PRAGMA recursive_triggers = ON", "PRAGMA recursive_triggers", "0"},
+		{"PRAGMA reverse_unordered_selects = ON", "PRAGMA reverse_unordered_selects", "0"},
+		{"PRAGMA ignore_check_constraints = ON", "PRAGMA ignore_check_constraints", "0"},
+		{"PRAGMA case_sensitive_like = ON", "SELECT 'a' LIKE 'A'", "1"},
+		{"PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys", "1"},
+		{"CREATE TEMP TABLE x (a)", "SELECT count(*) FROM temp.sqlite_schema", "0"},
+		{"CREATE TEMP VIEW x AS SELECT 1", "SELECT count(*) FROM temp.sqlite_schema", "0"},
+		{"SELECT 1 AS x", "SELECT last_insert_rowid() >= 0", "1"},
+	} {
+		for _, session := range []func(func(db *sql.DB)){r.turn, r.view} {
+			session(func(db *sql.DB) { run(t, db, s.set) })
+			session(func(db *sql.DB) {
+				if got := ask(t, db, s.get); got != s.want {
+					t.Errorf("after %s in an earlier session %s answers %s, want %s", s.set, s.get, got, s.want)
+				}
+			})
+		}
+	}
+}
+
+// pragmaTable returns the table of pragmas of the page about SQL.
+func pragmaTable(t *testing.T) string {
+	t.Helper()
+	rules := pragmaRules()
+	names := make([]string, 0, len(rules))
+	for name := range rules {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	b.WriteString("| pragma | alone | with a value |\n|---|---|---|\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, rules[name].get, rules[name].set)
+	}
+	return b.String()
+}
+
+func TestPageHasTheTableOfPragmas(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := pragmaTable(t); !strings.Contains(string(page), want) {
+		t.Errorf("docs/sql.md lacks this table:\n%s", want)
+	}
+}
+
+func TestEveryPragmaOfTheLibraryHasARule(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	rules := pragmaRules()
+	r.view(func(db *sql.DB) {
+		for name := range strings.SplitSeq(ask(t, db, "PRAGMA pragma_list"), ",") {
+			if _, ok := rules[name]; !ok {
+				t.Errorf("PRAGMA %s has no rule", name)
+			}
+		}
+	})
+}

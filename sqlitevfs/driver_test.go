@@ -1,0 +1,579 @@
+package sqlitevfs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A rig is a database in a store of its own.
+type rig struct {
+	t     testing.TB
+	store *mapStore
+	pool  *Pool
+	db    *Database
+}
+
+func newRig(t testing.TB, o Options) *rig {
+	t.Helper()
+	p := newTestPool(t, o)
+	return &rig{t: t, store: newMapStore(), pool: p, db: p.Database("test")}
+}
+
+// writer returns a writer on what is committed.
+func (r *rig) writer() *mapWriter {
+	w := r.store.writer()
+	w.room = 1 << 40
+	return w
+}
+
+// try runs f in a write session and commits it if f returns nil.
+func (r *rig) try(ctx context.Context, f func(db *sql.DB) error) error {
+	r.t.Helper()
+	w := r.writer()
+	s := r.db.Write(ctx, w)
+	defer s.Rollback()
+	err := f(s.DB())
+	if err == nil {
+		_, err = s.Commit()
+	}
+	if err == nil {
+		r.store.commit(w)
+	}
+	return err
+}
+
+// turn is try for what must not fail.
+func (r *rig) turn(f func(db *sql.DB)) {
+	r.t.Helper()
+	if err := r.try(context.Background(), func(db *sql.DB) error { f(db); return nil }); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// exec runs statements in a turn of their own.
+func (r *rig) exec(text string, args ...any) {
+	r.t.Helper()
+	if err := r.try(context.Background(), func(db *sql.DB) error { _, err := db.Exec(text, args...); return err }); err != nil {
+		r.t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// view runs f in a read session.
+func (r *rig) view(f func(db *sql.DB)) {
+	r.t.Helper()
+	s := r.db.Read(context.Background(), r.store.snapshot())
+	defer s.Rollback()
+	f(s.DB())
+}
+
+// asker is a *sql.DB, *sql.Tx or *sql.Conn.
+type asker interface {
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+}
+
+// ask returns the rows of a query as text: columns joined by a bar, rows by a comma.
+func ask(t testing.TB, db asker, text string, args ...any) string {
+	t.Helper()
+	got, err := answer(db, text, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return got
+}
+
+func answer(db asker, text string, args ...any) (string, error) {
+	rows, err := db.QueryContext(context.Background(), text, args...)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return "", err
+	}
+	values, dest := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	var out []string
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return "", err
+		}
+		var row []string
+		for _, v := range values {
+			switch v := v.(type) {
+			case nil:
+				row = append(row, "NULL")
+			case []byte:
+				row = append(row, fmt.Sprintf("x'%x'", v))
+			case time.Time:
+				row = append(row, v.Format(time.RFC3339Nano))
+			default:
+				row = append(row, fmt.Sprint(v))
+			}
+		}
+		out = append(out, strings.Join(row, "|"))
+	}
+	if err := rows.Err(); err != nil {
+		return "", err
+	}
+	return strings.Join(out, ","), rows.Close()
+}
+
+// run executes statements that must not fail.
+func run(t testing.TB, db asker, text string, args ...any) sql.Result {
+	t.Helper()
+	r, err := db.ExecContext(context.Background(), text, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return r
+}
+
+// wantError fails unless err is target and contains text.
+func wantError(t testing.TB, err, target error, text string) {
+	t.Helper()
+	if err == nil || target != nil && !errors.Is(err, target) || !strings.Contains(err.Error(), text) {
+		t.Fatalf("the error is %v; want one that is %v and says %q", err, target, text)
+	}
+}
+
+func wantText(t testing.TB, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func TestStatementsOfATurnAreCommittedTogether(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT)")
+	err := r.try(context.Background(), func(db *sql.DB) error {
+		run(t, db, "INSERT INTO note (body) VALUES (?)", "lost")
+		return errors.New("the handler fails")
+	})
+	wantError(t, err, nil, "the handler fails")
+	r.turn(func(db *sql.DB) {
+		run(t, db, "INSERT INTO note (body) VALUES (?), (?)", "one", "two")
+		wantText(t, ask(t, db, "SELECT id, body FROM note ORDER BY id"), "1|one,2|two")
+	})
+	r.view(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT id, body FROM note ORDER BY id"), "1|one,2|two")
+		_, err := db.Exec("INSERT INTO note (body) VALUES ('x')")
+		wantError(t, err, ErrReadOnly, "readonly")
+	})
+}
+
+func TestResultsSayWhatTheLastStatementDid(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		for _, c := range []struct {
+			text        string
+			id, changes int64
+		}{
+			{"CREATE TABLE t (a INTEGER PRIMARY KEY, b)", 0, 0},
+			{"INSERT INTO t VALUES (7, 'x'), (8, 'y')", 8, 2},
+			{"SELECT * FROM t", 0, 0},
+			{"UPDATE t SET b = 'z'", 8, 2},
+			{"UPDATE t SET b = 'z' WHERE a = 99", 8, 0},
+			{"CREATE INDEX i ON t (b)", 8, 0},
+			{"INSERT OR IGNORE INTO t VALUES (7, 'w')", 8, 0},
+			{"DELETE FROM t WHERE a = 7; DELETE FROM t", 8, 1},
+			{"INSERT INTO t VALUES (1, 1); CREATE TABLE u (a)", 1, 0},
+			{"", 0, 0},
+			{"  -- nothing\n ;; /* at all */", 0, 0},
+		} {
+			res, err := db.Exec(c.text)
+			if err != nil {
+				t.Fatalf("%s: %v", c.text, err)
+			}
+			id, _ := res.LastInsertId()
+			changes, _ := res.RowsAffected()
+			if id != c.id || changes != c.changes {
+				t.Errorf("%q: id %d, changes %d; want %d, %d", c.text, id, changes, c.id, c.changes)
+			}
+		}
+	})
+}
+
+func TestArgumentsFindTheirParameters(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		for _, c := range []struct {
+			text string
+			args []any
+			want string
+			err  string
+		}{
+			{"SELECT ?, ?", []any{1, "b"}, "1|b", ""},
+			{"SELECT ?2, ?1", []any{1, "b"}, "b|1", ""},
+			{"SELECT ?1, ?1", []any{5}, "5|5", ""},
+			{"SELECT :a, @b, $c", []any{sql.Named("c", 3), sql.Named("b", 2), sql.Named("a", 1)}, "1|2|3", ""},
+			{"SELECT :a, @a, $a, :a", []any{sql.Named("a", 1)}, "1|1|1|1", ""},
+			{"SELECT :a, :b", []any{1, 2}, "1|2", ""},
+			{"SELECT ?, :a, ?", []any{1, sql.Named("a", 2), 3}, "1|2|3", ""},
+			{"SELECT :a", []any{sql.Named("a", 1), sql.Named("unused", 1)}, "1", ""},
+			{"SELECT ?", nil, "", "0 arguments for a statement with 1 parameters"},
+			{"SELECT ?", []any{1, 2}, "", "2 arguments for statements with 1 parameters"},
+			{"SELECT 1", []any{1}, "", "1 arguments for statements with 0 parameters"},
+			{"SELECT :a, :b", []any{sql.Named("a", 1)}, "", "no argument for the parameter :b"},
+			{"SELECT ?, :a", []any{sql.Named("a", 1)}, "", "no argument for the parameter in place 1"},
+			{"SELECT 1; SELECT ?, ?", []any{2, 3}, "2|3", ""},
+			{"CREATE TABLE t (a, b); INSERT INTO t VALUES (?, ?); UPDATE t SET b = ?; SELECT a, b, ? FROM t", []any{1, 2, 3, 4}, "1|3|4", ""},
+			{"UPDATE t SET a = :x; SELECT a, :y FROM t", []any{sql.Named("x", 8), sql.Named("y", 9)}, "8|9", ""},
+			{"SELECT ?; SELECT ?", []any{1}, "", "0 arguments for a statement with 1 parameters"},
+		} {
+			got, err := answer(db, c.text, c.args...)
+			if c.err != "" {
+				wantError(t, err, nil, c.err)
+				continue
+			}
+			if err != nil || got != c.want {
+				t.Errorf("%s: %q, %v; want %q", c.text, got, err, c.want)
+			}
+		}
+	})
+}
+
+func TestSeveralStatementsCannotBePreparedAsOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		_, err := db.Prepare("SELECT 1; SELECT 2")
+		wantError(t, err, nil, "several statements")
+		st, err := db.Prepare("SELECT 1; -- one\n /* and */ ;")
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Close()
+	})
+}
+
+func TestPreparedStatementIsUsedWhileItsOwnRowsAreRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, "CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3)")
+		tx, err := db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		st, err := tx.Prepare("SELECT a FROM t WHERE a >= ? ORDER BY a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		outer, err := st.Query(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for outer.Next() {
+			var a, b int
+			outer.Scan(&a)
+			inner, err := st.Query(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for inner.Next() {
+				inner.Scan(&b)
+				got = append(got, 10*a+b)
+			}
+		}
+		if want := []int{11, 12, 13, 22, 23, 33}; !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		tx.Commit()
+	})
+}
+
+func TestRowsAreReadWhileOtherStatementsWrite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, "CREATE TABLE a (x); CREATE TABLE b (x)")
+		run(t, db, "INSERT INTO a SELECT value FROM generate_series(1, 500)")
+		rows, err := db.Query("SELECT x FROM a ORDER BY x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var x int
+			if err := rows.Scan(&x); err != nil {
+				t.Fatal(err)
+			}
+			run(t, db, "INSERT INTO b VALUES (?)", 2*x)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*), sum(x) FROM b"), "500|250500") })
+}
+
+func TestHandleIsUsedByManyGoroutines(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE n (v); INSERT INTO n VALUES (0)")
+	r.turn(func(db *sql.DB) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 50 {
+					ctx, cancel := context.WithCancel(context.Background())
+					if _, err := db.ExecContext(ctx, "UPDATE n SET v = v + 1"); err != nil {
+						t.Error(err)
+					}
+					var v int
+					if err := db.QueryRowContext(ctx, "SELECT v FROM n").Scan(&v); err != nil {
+						t.Error(err)
+					}
+					rows, err := db.QueryContext(ctx, "SELECT value FROM generate_series(1, 100)")
+					if err != nil {
+						t.Error(err)
+						cancel()
+						return
+					}
+					rows.Next()
+					cancel() // database/sql closes the rows from a goroutine of its own
+					rows.Close()
+				}
+			})
+		}
+		wg.Wait()
+	})
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT v FROM n"), "400") })
+}
+
+func TestNothingWorksAfterTheSession(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"commit", "rollback"} {
+		r := newRig(t, Options{})
+		r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1), (2), (3)")
+		w := r.writer()
+		s := r.db.Write(context.Background(), w)
+		db := s.DB()
+		ctx := context.Background()
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := conn.PrepareContext(ctx, "SELECT a FROM t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := db.Query("SELECT a FROM t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !rows.Next() {
+			t.Fatal("there is no row")
+		}
+		if end == "commit" {
+			if _, err := s.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Rollback()
+		// The connection serves somebody else now.
+		r.turn(func(db *sql.DB) {
+			mine := ask(t, db, "SELECT a FROM t")
+			if rows.Next() {
+				t.Error("rows go on after the end of their session")
+			}
+			wantError(t, rows.Err(), ErrClosed, "")
+			rows.Close()
+			_, err = conn.ExecContext(ctx, "DELETE FROM t")
+			wantError(t, err, ErrClosed, "")
+			_, err = st.Query()
+			wantError(t, err, ErrClosed, "")
+			_, err = conn.BeginTx(ctx, nil)
+			wantError(t, err, ErrClosed, "")
+			wantError(t, conn.PingContext(ctx), ErrClosed, "")
+			_, err = s.DB().Exec("DELETE FROM t")
+			wantError(t, err, nil, "closed")
+			wantText(t, ask(t, db, "SELECT a FROM t"), mine)
+		})
+		conn.Close()
+	}
+}
+
+func TestRowsLeftOpenDoNotHinderTheCommit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a)")
+	var left []*sql.Rows
+	r.turn(func(db *sql.DB) {
+		run(t, db, "INSERT INTO t VALUES (1), (2), (3)")
+		for _, text := range []string{"SELECT a FROM t", "INSERT INTO t VALUES (4), (5) RETURNING a", "UPDATE t SET a = a + 10 RETURNING a"} {
+			rows, err := db.Query(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows.Next()
+			left = append(left, rows)
+		}
+	})
+	for _, rows := range left {
+		if err := rows.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT a FROM t ORDER BY a"), "11,12,13,14,15") })
+}
+
+func TestQueriesThatChangeSomethingDoSoUnread(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, "CREATE TABLE t (a INTEGER PRIMARY KEY, b UNIQUE)")
+		rows, err := db.Query("INSERT INTO t (b) VALUES ('x')")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows.Close()
+		var id int
+		if err := db.QueryRow("INSERT INTO t (b) VALUES ('y'), ('z') RETURNING a").Scan(&id); err != nil || id != 2 {
+			t.Fatal(id, err)
+		}
+		_, err = db.Query("INSERT INTO t (b) VALUES ('x') RETURNING a")
+		wantError(t, err, ErrUnique, "UNIQUE constraint failed: t.b")
+		wantText(t, ask(t, db, "SELECT a, b FROM t ORDER BY a"), "1|x,2|y,3|z")
+	})
+}
+
+func TestKeptStatementsFollowTheSchema(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+	r.turn(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT * FROM t"), "1")
+		run(t, db, "ALTER TABLE t ADD COLUMN b BOOLEAN DEFAULT 1")
+		wantText(t, ask(t, db, "SELECT * FROM t"), "1|true")
+		run(t, db, "ALTER TABLE t RENAME COLUMN b TO c")
+		rows, err := db.Query("SELECT * FROM t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns, _ := rows.Columns()
+		rows.Close()
+		wantText(t, strings.Join(columns, " "), "a c")
+		run(t, db, "DROP TABLE t; CREATE TABLE t (x, y, z); INSERT INTO t VALUES (1, 2, 3)")
+		wantText(t, ask(t, db, "SELECT * FROM t"), "1|2|3")
+	})
+}
+
+func TestRunawayStatementIsInterrupted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a)")
+	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+	cause := errors.New("enough")
+	t.Run("by the context of the call", func(t *testing.T) {
+		r.turn(func(db *sql.DB) {
+			ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, cause)
+			defer cancel()
+			_, err := db.ExecContext(ctx, endless+"SELECT count(*) FROM n")
+			wantError(t, err, ErrInterrupted, "")
+			wantError(t, err, cause, "")
+			run(t, db, "INSERT INTO t VALUES (1)") // reading was interrupted: nothing is lost
+		})
+	})
+	t.Run("by the context of the turn", func(t *testing.T) {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, cause)
+		defer cancel()
+		err := r.try(ctx, func(db *sql.DB) error {
+			_, err := db.Exec(endless + "SELECT count(*) FROM n")
+			wantError(t, err, cause, "")
+			_, err = db.Exec("SELECT 1")
+			return err
+		})
+		wantError(t, err, ErrInterrupted, "")
+	})
+	t.Run("and a write that is takes the turn with it", func(t *testing.T) {
+		err := r.try(context.Background(), func(db *sql.DB) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			defer cancel()
+			_, err := db.ExecContext(ctx, endless+"INSERT INTO t SELECT i FROM n")
+			wantError(t, err, ErrInterrupted, "")
+			_, err = db.Exec("SELECT 1")
+			wantError(t, err, ErrInterrupted, "cannot go on")
+			return nil
+		})
+		wantError(t, err, ErrInterrupted, "")
+	})
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT a FROM t"), "1") })
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{ConnMemory: 4 << 20, MaxLength: 64 << 20})
+	r.exec("CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+	err := r.try(context.Background(), func(db *sql.DB) error {
+		run(t, db, "INSERT INTO t VALUES (2)")
+		_, err := db.Exec("INSERT INTO t SELECT hex(randomblob(20000000))")
+		wantError(t, err, ErrMemory, "")
+		_, err = db.Exec("SELECT 1")
+		wantError(t, err, ErrMemory, "")
+		return nil
+	})
+	wantError(t, err, ErrMemory, "")
+	r.turn(func(db *sql.DB) {
+		wantText(t, ask(t, db, "SELECT a FROM t"), "1")
+		run(t, db, "INSERT INTO t VALUES (3)")
+	})
+	r.view(func(db *sql.DB) {
+		_, err := answer(db, "SELECT group_concat(hex(randomblob(200000)), '') FROM generate_series(1, 100000)")
+		wantError(t, err, ErrMemory, "")
+	})
+	small := newRig(t, Options{MaxLength: 1 << 20})
+	small.turn(func(db *sql.DB) {
+		_, err := db.Exec("SELECT hex(randomblob(40000000))")
+		wantError(t, err, nil, "too big")
+		_, err = db.Exec("SELECT length(?)", strings.Repeat("x", 2<<20))
+		wantError(t, err, nil, "too big")
+	})
+}
+
+func TestErrorsSayWhatSQLiteSays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, `CREATE TABLE p (id INTEGER PRIMARY KEY, n TEXT UNIQUE NOT NULL, CHECK (n <> 'bad'));
+			CREATE TABLE c (p REFERENCES p); INSERT INTO p VALUES (1, 'x')`)
+		for _, c := range []struct {
+			text string
+			is   error
+			says string
+		}{
+			{"INSERT INTO p VALUES (1, 'y')", ErrUnique, "UNIQUE constraint failed: p.id"},
+			{"INSERT INTO p VALUES (2, 'x')", ErrUnique, "UNIQUE constraint failed: p.n"},
+			{"INSERT INTO p VALUES (2, NULL)", ErrConstraint, "NOT NULL constraint failed: p.n"},
+			{"INSERT INTO p VALUES (2, 'bad')", ErrConstraint, "CHECK constraint failed: n <> 'bad'"},
+			{"INSERT INTO c VALUES (7)", ErrForeignKey, "FOREIGN KEY constraint failed"},
+			{"SELEC 1", nil, `near "SELEC": syntax error`},
+			{"SELECT * FROM nowhere", nil, "no such table: nowhere"},
+			{"SELECT nix()", nil, "no such function: nix"},
+		} {
+			_, err := db.Exec(c.text)
+			wantError(t, err, c.is, c.says)
+			var e *Error
+			if !errors.As(err, &e) || e.SQL == "" {
+				t.Errorf("%s: %#v has no SQL", c.text, err)
+			}
+		}
+		wantText(t, ask(t, db, "SELECT count(*) FROM p"), "1")
+	})
+}

@@ -1,0 +1,207 @@
+package sqlitevfs
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A weekday is a type that knows how it is stored.
+type weekday int
+
+func (w weekday) Value() (driver.Value, error) {
+	if w > 6 {
+		return nil, errors.New("there is no such day")
+	}
+	return []string{"mo", "tu", "we", "th", "fr", "sa", "su"}[w], nil
+}
+
+func TestValuesAreStoredAsTheirKind(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	berlin := time.FixedZone("", 2*3600)
+	seven := 7
+	r.turn(func(db *sql.DB) {
+		for _, c := range []struct {
+			in         any
+			kind, text string
+		}{
+			{int64(math.MinInt64), "integer", "-9223372036854775808"},
+			{7, "integer", "7"}, {int8(-7), "integer", "-7"}, {int16(7), "integer", "7"}, {int32(7), "integer", "7"},
+			{uint(7), "integer", "7"}, {uint8(7), "integer", "7"}, {uint16(7), "integer", "7"}, {uint32(1 << 31), "integer", "2147483648"},
+			{uint64(math.MaxInt64), "integer", "9223372036854775807"},
+			{1.5, "real", "1.5"}, {float32(0.5), "real", "0.5"}, {math.NaN(), "null", ""}, {math.Inf(1), "real", "Inf"},
+			{true, "integer", "1"}, {false, "integer", "0"},
+			{"", "text", ""}, {"a\x00b", "text", "a\x00b"}, {"\xff", "text", "\xff"},
+			{[]byte{}, "blob", ""}, {[]byte("x"), "blob", "x"}, {[]byte(nil), "null", ""}, {json.RawMessage(`{}`), "blob", "{}"}, {sql.RawBytes("x"), "blob", "x"},
+			{nil, "null", ""}, {(*int)(nil), "null", ""}, {&seven, "integer", "7"}, {sql.NullString{}, "null", ""}, {sql.Null[int64]{V: 3, Valid: true}, "integer", "3"},
+			{weekday(2), "text", "we"},
+			{time.Date(2026, 3, 1, 12, 30, 0, 5000, berlin), "text", "2026-03-01T12:30:00.000005+02:00"},
+			{time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC), "text", "2026-03-01T12:30:00Z"},
+		} {
+			var kind string
+			var text []byte
+			if err := db.QueryRow("SELECT typeof(:v), :v", sql.Named("v", c.in)).Scan(&kind, &text); err != nil {
+				t.Errorf("%#v: %v", c.in, err)
+			}
+			if text := strings.Replace(string(text), "+Inf", "Inf", 1); kind != c.kind || text != c.text {
+				t.Errorf("%#v is stored as %s %q, want %s %q", c.in, kind, text, c.kind, c.text)
+			}
+		}
+		for in, says := range map[any]string{uint64(1 << 63): "high bit set", struct{}{}: "unsupported type", weekday(9): "no such day"} {
+			_, err := db.Exec("SELECT ?", in)
+			wantError(t, err, nil, says)
+		}
+	})
+}
+
+func TestValuesAreReadAfterTheirDeclaredType(t *testing.T) {
+	t.Parallel()
+	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	at := day.Add(12*time.Hour + 30*time.Minute + 15*time.Second)
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		for i, c := range []struct {
+			declared, literal string
+			want              any
+		}{
+			{"BOOLEAN", "1", true}, {"bool", "0", false}, {"BOOLEAN", "2", int64(2)}, {"BOOLEAN", "'t'", "t"}, {"BOOLEAN", "NULL", nil},
+			{"INTEGER", "1", int64(1)}, {"TEXT", "'x'", "x"}, {"BLOB", "x'00ff'", []byte{0, 255}}, {"BLOB", "x''", []byte{}}, {"REAL", "1", 1.0},
+			{"", "x''", []byte{}}, {"", "''", ""}, {"VARCHAR(10)", "5", "5"},
+			{"DATETIME", "'2026-03-01 12:30:15'", at}, {"TIMESTAMP", "'2026-03-01T12:30:15Z'", at}, {"timestamp(3)", "'2026-03-01 12:30:15.000'", at},
+			{"DATETIME", "'2026-03-01 12:30:15.250'", at.Add(250 * time.Millisecond)}, {"DATETIME", "'2026-03-01T12:30:15.000000001Z'", at.Add(1)},
+			{"DATETIME", "'2026-03-01 12:30'", at.Add(-15 * time.Second)}, {"DATE", "'2026-03-01'", day}, {"DATETIME", "'2026-03-01'", day},
+			{"DATETIME", "'2026-03-01 12:30:15+02:00'", at.Add(-2 * time.Hour)}, {"DATETIME", "'2026-03-01 12:30:15 -01:30'", at.Add(90 * time.Minute)},
+			{"DATETIME", "1772368215", at}, {"DATETIME", "-1", time.Unix(-1, 0)}, {"DATETIME", "'soon'", "soon"}, {"TIME", "'12:30:15'", "12:30:15"},
+			{"DATETIME", "'2026-13-01'", "2026-13-01"}, {"DATETIME", "NULL", nil}, {"DATETIME", "2461100.5", 2461100.5}, {"TEXT", "'2026-03-01'", "2026-03-01"},
+		} {
+			run(t, db, fmt.Sprintf("CREATE TABLE v%d (v %s); INSERT INTO v%d VALUES (%s)", i, c.declared, i, c.literal))
+			var got any
+			if err := db.QueryRow(fmt.Sprintf("SELECT v FROM v%d", i)).Scan(&got); err != nil {
+				t.Errorf("%s %s: %v", c.declared, c.literal, err)
+			}
+			if want, ok := c.want.(time.Time); ok {
+				if got, ok := got.(time.Time); !ok || !got.Equal(want) {
+					t.Errorf("%s %s is read as %v, want %v", c.declared, c.literal, got, want)
+				}
+			} else if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%s %s is read as %#v, want %#v", c.declared, c.literal, got, c.want)
+			}
+		}
+	})
+}
+
+func TestTimesKeepTheirInstantAndOffset(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, "CREATE TABLE t (at TIMESTAMP)")
+		for _, offset := range []int{0, 3600, -5400, 14 * 3600} {
+			want := time.Date(2026, 7, 8, 9, 10, 11, 123456789, time.FixedZone("", offset))
+			run(t, db, "DELETE FROM t; INSERT INTO t VALUES (?)", want)
+			var got time.Time
+			if err := db.QueryRow("SELECT at FROM t").Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if _, have := got.Zone(); !got.Equal(want) || have != offset {
+				t.Errorf("stored %v, read %v", want, got)
+			}
+			if text := ask(t, db, "SELECT unixepoch(at) FROM t"); text != fmt.Sprint(want.Unix()) {
+				t.Errorf("SQLite takes %v for %s", want, text)
+			}
+		}
+	})
+}
+
+func TestBlobsThatWereReadAreCopies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, "CREATE TABLE t (b); INSERT INTO t VALUES (x'0101'), (x''), (NULL), (x'0202'), (x'')")
+		rows, err := db.Query("SELECT b FROM t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got [][]byte
+		for rows.Next() {
+			var b sql.RawBytes
+			if err := rows.Scan(&b); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, b)
+		}
+		run(t, db, "UPDATE t SET b = x'ffff'")
+		want := [][]byte{{1, 1}, {}, nil, {2, 2}, {}}
+		for i := range want {
+			if string(got[i]) != string(want[i]) || (got[i] == nil) != (want[i] == nil) {
+				t.Errorf("row %d: %#v, want %#v", i, got[i], want[i])
+			}
+		}
+	})
+}
+
+func TestColumnTypesAreThoseOfTheSchema(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, `CREATE TABLE t (id INTEGER PRIMARY KEY, a VARCHAR(20) NOT NULL, b bigint, c BLOB, d DOUBLE NOT NULL, e boolean, f DATETIME NOT NULL, g)`)
+		rows, err := db.Query("SELECT id, a, b, c, d, e, f, g, 1 + 1 FROM t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		types, err := rows.ColumnTypes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range types {
+			nullable, ok := c.Nullable()
+			got = append(got, fmt.Sprintf("%s %s %v %v %v", c.Name(), c.DatabaseTypeName(), nullable, ok, c.ScanType()))
+		}
+		want := []string{
+			"id INTEGER false true int64", "a VARCHAR false true string", "b BIGINT true true sql.NullInt64", "c BLOB true true []uint8",
+			"d DOUBLE false true float64", "e BOOLEAN true true sql.NullBool", "f DATETIME false true time.Time", "g  true true interface {}",
+			"1 + 1  true false interface {}",
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+func TestDriverIsNotOpenedByName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		_, err := db.Driver().Open("file:x.db")
+		wantError(t, err, nil, "opened by its session")
+		if err := db.PingContext(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func FuzzTimes(f *testing.F) {
+	for _, s := range []string{"2026-03-01", "2026-03-01 12:30", "2026-03-01T12:30:15.5+02:00", "2026-03-01 12:30:15 Z", "9999-99-99 99:99:99"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, ok := parseTime(s)
+		if !ok {
+			return
+		}
+		again, ok := parseTime(at.Format(time.RFC3339Nano))
+		if !ok || !again.Equal(at) {
+			t.Errorf("%q is %v, and that is %v", s, at, again)
+		}
+	})
+}
