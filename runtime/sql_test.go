@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-var crashPoints = flag.Int("crash-points", 240, "how many power cuts the test of all subsystems makes")
+var crashPoints = flag.Int("crash-points", 210, "how many power cuts the test of all subsystems makes")
 
 // A ledger notes every number in each of the places where a turn can write.
 type ledger struct{ Numbers []int }
@@ -48,7 +49,7 @@ func (l *ledger) note(ctx *actor.Context, n int) (actor.None, error) {
 	if err != nil {
 		return actor.None{}, err
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO number (n, text) VALUES (?, ?)", n, strings.Repeat(fmt.Sprint(n, " "), 100+n%700)); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO number (n, text) VALUES (?, ?)", n, strings.Repeat(fmt.Sprint(n, " "), 20+n%300)); err != nil {
 		return actor.None{}, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -115,14 +116,18 @@ func ledgerDefinition() actor.Definition {
 // answered.
 func TestEverythingOfATurnSurvivesPowerCutsOrNothing(t *testing.T) {
 	const runs = 6
+	points := *crashPoints
+	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
+		points = max(points, 6000)
+	}
 	for seed := range uint64(runs) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			actortest.Config{Seed: seed + 1, UnsyncedPercent: int(seed) % 3 * 40}.Run(t, func(t *testing.T, h *actortest.Harness) {
 				random := rand.New(rand.NewPCG(seed, 4))
 				b := &bookkeeping{t: t, h: h, random: random}
-				for i := range (*crashPoints + runs - 1) / runs {
-					if i%15 == 0 { // before the ledger gets long
+				for i := range (points + runs - 1) / runs {
+					if i%8 == 0 { // before the ledger gets long
 						b.key, b.acked, b.refused = fmt.Sprint("l", i), nil, nil
 					}
 					b.cut()
@@ -156,7 +161,7 @@ func (b *bookkeeping) cut() {
 	})
 	rt := b.h.Runtime()
 	var wg sync.WaitGroup
-	for range 2 + b.random.IntN(12) {
+	for range 2 + b.random.IntN(9) {
 		n := b.next
 		b.next++
 		wg.Go(func() {

@@ -200,6 +200,10 @@ func readMigrations(db *sqlite3.Conn) ([]migrationRow, error) {
 		}
 		return nil
 	})
+	var e *Error
+	if errors.As(err, &e) && e.Code == int(sqlite3.ERROR) {
+		return nil, &MigrationError{Reason: "the table cairn_migration is somebody else's", Err: err}
+	}
 	return rows, err
 }
 
@@ -250,7 +254,7 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 		have, err = readMigrations(c.db)
 		return err
 	}); err != nil {
-		return nil, err
+		return nil, s.wrap(nil, err, "")
 	}
 	if len(have) == 0 && s.meta.Migrations > 0 {
 		return nil, &MigrationError{Reason: fmt.Sprintf("%d migrations were applied, but the table cairn_migration that says which is gone", s.meta.Migrations)}
@@ -272,7 +276,7 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 // migrate applies one migration and notes it in the table.
 func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) (err error) {
 	internal := func(sql string, args ...string) error {
-		return c.internally(func() error { return execute(c.db, sql, args...) })
+		return s.wrap(nil, c.internally(func() error { return execute(c.db, sql, args...) }), sql)
 	}
 	unchecked := false // whether foreign keys were, for a while
 	defer func() {
@@ -290,11 +294,11 @@ func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) 
 		}
 		st, tail, err := c.statement(rest)
 		if err != nil {
-			return fail("", wrap(err, rest))
+			return fail("", s.wrap(nil, err, rest))
 		}
 		switch st.class {
 		case runOrdinary:
-			err = wrap(c.run(st), rest)
+			err = s.wrap(nil, c.run(st), rest)
 		case runNothing:
 		case runForeignKeys:
 			off := st.name == "off"
@@ -304,7 +308,7 @@ func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) 
 			err = fail(word+" cannot be in a migration, which is in a transaction", ErrRefused)
 		}
 		if reset := c.cache.put(st); err == nil {
-			err = wrap(reset, rest)
+			err = s.wrap(nil, reset, rest)
 		}
 		if err != nil {
 			var refused *MigrationError

@@ -420,4 +420,3 @@ func TestMigrationEndsWithTheContext(t *testing.T) {
 		t.Error(err)
 	}
 }
-

@@ -192,8 +192,8 @@ func (e *ImportError) Error() string { return "the file cannot be imported: " + 
 // is committed or dropped by its owner, and if it is dropped Discard is due.
 //
 // Before anything is written the file is read whole, and SQLite's integrity_check has to say ok; rows that violate a foreign key are
-// taken as they are. It may be of any page size and have reserved bytes: then it is copied by VACUUM, in memory, and the copy
-// has to be within maxBytes too. A file in WAL mode is taken without its log: what was not written back from the log to the file is
+// taken as they are. If its pages are of another size it is copied by VACUUM, in memory, and the copy has to be within maxBytes
+// too. Reserved bytes at the end of pages are kept; eight of them are checksums, which have to be right. A file in WAL mode is taken without its log: what was not written back from the log to the file is
 // not in it. What stands in its table cairn_migration counts as applied.
 //
 // The error is an *ImportError, which says what is wrong with the file; or [ErrBusy] if there is a write session; or it wraps
@@ -216,10 +216,12 @@ func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxByte
 	}
 	c := &importer{ctx: ctx, pool: d.pool, max: maxBytes}
 	rows, err := c.check(m)
-	for err == nil && (h.pageSize != PageSize || h.reserved != 0) {
-		// Twice, if there are reserved bytes of the checksum extension, which allows no other change together with them.
+	if err == nil && h.pageSize != PageSize {
 		if m, err = c.convert(m); err == nil {
 			h, err = prepareImage(m)
+		}
+		if err == nil && h.pageSize != PageSize {
+			err = &ImportError{fmt.Sprintf("its pages have %d bytes, and because they have checksums SQLite does not convert them", h.pageSize)}
 		}
 	}
 	if err != nil {
@@ -316,13 +318,10 @@ func (c *importer) check(m *image) (rows []migrationRow, err error) {
 	return rows, err
 }
 
-// convert returns a copy with pages of PageSize, none of whose bytes are reserved.
+// convert returns a copy with pages of PageSize.
 func (c *importer) convert(m *image) (*image, error) {
 	out := newImage(c.max)
 	err := c.open(map[string]*image{"file": m, "copy": out}, func(db *sqlite3.Conn, name string) error {
-		if _, err := db.FileControl("main", sqlite3.FCNTL_RESERVE_BYTES, 0); err != nil {
-			return wrap(err, "")
-		}
 		if err := execute(db, fmt.Sprintf("PRAGMA page_size=%d", PageSize)); err != nil {
 			return err
 		}

@@ -98,15 +98,12 @@ func (t *turn) sqlSession() (*sqlTurn, error) {
 	return t.sql, nil
 }
 
-// Err implements context.Context. It does not end while the changes are committed, which is past interrupting.
+// Err implements context.Context. To the commit it does not matter.
 func (s *sqlTurn) Err() error {
 	s.t.mu.Lock()
-	sealing, over := s.sealing, s.over || s.t.closed
+	over := s.over || s.t.closed
 	s.t.mu.Unlock()
-	switch {
-	case sealing:
-		return nil
-	case over:
+	if over {
 		return context.Canceled
 	}
 	return s.t.Err()

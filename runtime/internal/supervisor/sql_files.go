@@ -114,10 +114,15 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 		return out, tooLarge("bytes of the file", limit, n)
 	}
 	b := &builtin{name: "sql.import", operates: true, run: func(c *core, w *work) ([]byte, error) {
-		c.a.sup.logger.LogAttrs(ctx, slog.LevelInfo, "a database is imported", c.a.attrs(slog.String("reason", reason), slog.Int64("bytes", n))...)
 		_, err := c.internal(w, "sql.import", func(h *turn) (err error) {
-			out, err = h.importSQL(spooled.Bytes(), limit)
-			return err
+			if out, err = h.importSQL(spooled.Bytes(), limit); err != nil {
+				return err
+			}
+			attrs := c.a.attrs(slog.String("reason", reason), slog.Int64("bytes", n))
+			h.after = append(h.after, func() {
+				s.logger.LogAttrs(s.life, slog.LevelInfo, "a database was imported", attrs...)
+			})
+			return nil
 		})
 		if err == nil {
 			c.broken = true // once it is committed

@@ -254,6 +254,33 @@ func TestQueriesSeeTheLastCommitAndNotTheTurnUnderWay(t *testing.T) {
 	g.wantNotes("a", "one", "two", "three")
 }
 
+func TestATurnThatQueriesItsOwnActorSeesTheLastCommit(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	g.must("b", note("other"))
+	g.must("a", func(p *puppet, h host.Turn) error {
+		if err := note("two")(p, h); err != nil {
+			return err
+		}
+		for key, want := range map[string][]string{"a": {"one"}, "b": {"other"}} {
+			var got []string
+			if _, err := h.Call(h, &host.Request{Address: pAddr(key), Method: "look", Codec: host.JSON,
+				Input: remember(glance(func(_ *puppetState, r host.Reader) (err error) { got, err = bodies(r); return err }))}); err != nil {
+				return err
+			}
+			if !slices.Equal(got, want) {
+				return fmt.Errorf("%s: %q", key, got)
+			}
+		}
+		if all, err := bodies(h); err != nil || len(all) != 2 {
+			return fmt.Errorf("the turn itself sees %q, %w", all, err)
+		}
+		return note("three")(p, h)
+	})
+	g.wantNotes("a", "one", "two", "three")
+}
+
 func TestQueriesCannotWriteRows(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
@@ -782,3 +809,84 @@ func TestARefusedCommitIsForgottenByConnections(t *testing.T) {
 }
 
 func goexit() { runtime.Goexit() }
+
+func TestActorsThatSleepForMemoryGiveTheirConnectionsBack(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.MaxAwake = 4 })
+	for i := range 12 {
+		g.must(fmt.Sprint(i), note("one"))
+	}
+	for i := 0; g.memory.awake.Load() > 4; i++ {
+		if i > 5000 {
+			t.Fatalf("%d actors are awake", g.memory.awake.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n := g.sql.Stats().Open; n > 5 { // one may be falling asleep right now
+		t.Fatalf("%d connections are open", n)
+	}
+}
+
+func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
+	t.Parallel()
+	const runaway = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	g.must("b", note("one"))
+	began := make(chan bool, 2)
+	ended := make(chan error, 2)
+	go func() {
+		ended <- g.look("a", func(_ *puppetState, r host.Reader) error {
+			began <- true
+			_, err := r.SQL().Exec(runaway)
+			return err
+		})
+	}()
+	go func() {
+		ended <- g.do("b", func(_ *puppet, h host.Turn) error {
+			if err := run(h, "DELETE FROM note"); err != nil {
+				return err
+			}
+			began <- true
+			_, err := h.SQL().Exec(runaway)
+			return err
+		})
+	}()
+	<-began
+	<-began
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := g.Close(ctx); err == nil || strings.Contains(err.Error(), "left behind") {
+		t.Errorf("the close: %v", err)
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("the close took %v", took)
+	}
+	for range 2 {
+		if err := <-ended; err == nil {
+			t.Error("a statement came to its end")
+		}
+	}
+	g.store.Close()
+	g.start()
+	g.wantNotes("b", "one")
+}
+
+func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	if err := g.look("a", func(*puppetState, host.Reader) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a := g.find(pAddr("a"))
+	a.core.sql.mu.Lock()
+	defer a.core.sql.mu.Unlock()
+	if a.core.sql.d != nil {
+		t.Error("a database was made")
+	}
+	if s := g.sql.Stats(); s.Opened != 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -420,3 +420,24 @@ func TestDatabasesGoOutAndComeIn(t *testing.T) {
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errOnPurpose }
+
+func TestAnActorIsNotFailedBecauseTheNodeHasNoConnectionToMigrateIt(t *testing.T) {
+	t.Parallel()
+	typ := &puppetType{name: "p", migrations: schema[:1]}
+	g := newStage(t, func(o *Options) { o.SQL.MaxOpen = 1 }, typ)
+	g.must("a", insert("one"))
+	g.must("b", insert("one"))
+	typ.migrations = schema
+	g.restart()
+	g.must("b", func(p *puppet, h host.Turn) error {
+		if err := insert("two")(p, h); err != nil {
+			return err
+		}
+		if err := g.do("a", insert("two")); host.CodeOf(err) != host.Overloaded {
+			return fmt.Errorf("without a connection: %v", err)
+		}
+		return nil
+	})
+	g.must("a", insert("two"))
+	g.wantNotes("a", "one", "two")
+}

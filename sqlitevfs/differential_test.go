@@ -1,0 +1,343 @@
+package sqlitevfs
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// A writer of statements: random ones that are often right, on a schema that it remembers as far as is useful.
+type author struct {
+	*rand.Rand
+	temp bool
+}
+
+func (a *author) pick(of ...string) string { return of[a.IntN(len(of))] }
+
+func (a *author) table() string  { return a.pick("t0", "t1", "t2", "t3") }
+func (a *author) column() string { return a.pick("a", "b", "c", "d", "rowid") }
+
+func (a *author) literal() string {
+	switch a.IntN(9) {
+	case 0:
+		return "NULL"
+	case 1:
+		return fmt.Sprintf("'%s'", strings.Repeat(a.pick("x", "ab", "é", "10"), a.IntN(6)))
+	case 2:
+		return fmt.Sprintf("x'%x'", a.Uint32())
+	case 3:
+		return fmt.Sprintf("%g", a.NormFloat64())
+	case 4:
+		return fmt.Sprintf("zeroblob(%d)", a.IntN(3000))
+	case 5:
+		return fmt.Sprintf("printf('%%.*c', %d, 'k')", a.IntN(9000))
+	}
+	return fmt.Sprint(a.IntN(40) - 4)
+}
+
+func (a *author) expression(deep int) string {
+	if deep <= 0 || a.IntN(3) == 0 {
+		if a.IntN(2) == 0 {
+			return a.column()
+		}
+		return a.literal()
+	}
+	x, y := a.expression(deep-1), a.expression(deep-1)
+	switch a.IntN(9) {
+	case 0:
+		return "(" + x + a.pick(" + ", " - ", " * ", " / ", " % ", " || ", " & ", " | ") + y + ")"
+	case 1:
+		return "(" + x + a.pick(" < ", " <= ", " = ", " <> ", " IS ", " IS NOT ", " AND ", " OR ", " LIKE ", " GLOB ") + y + ")"
+	case 2:
+		return a.pick("abs", "length", "typeof", "upper", "hex", "quote", "json_array", "round", "trim", "unicode") + "(" + x + ")"
+	case 3:
+		return "coalesce(" + x + ", " + y + ")"
+	case 4:
+		return "CASE WHEN " + x + " THEN " + y + " ELSE " + a.literal() + " END"
+	case 5:
+		return "CAST(" + x + " AS " + a.pick("INTEGER", "TEXT", "REAL", "BLOB") + ")"
+	case 6:
+		return "(" + x + " BETWEEN " + y + " AND " + a.literal() + ")"
+	case 7:
+		return "(SELECT " + a.pick("count(*)", "max(a)", "min(b)", "sum(length(c))") + " FROM " + a.table() + ")"
+	}
+	return "(" + x + " IN (" + y + ", " + a.literal() + "))"
+}
+
+func (a *author) where() string {
+	if a.IntN(4) == 0 {
+		return ""
+	}
+	return " WHERE " + a.expression(2)
+}
+
+func (a *author) orElse() string {
+	return a.pick("", "", "", "OR IGNORE ", "OR REPLACE ", "OR ABORT ", "OR FAIL ")
+}
+
+func (a *author) statement() string {
+	switch n := a.IntN(100); {
+	case n < 26:
+		rows := make([]string, 1+a.IntN(4))
+		for i := range rows {
+			rows[i] = "(" + a.literal() + ", " + a.literal() + ", " + a.literal() + ")"
+		}
+		return "INSERT " + a.orElse() + "INTO " + a.table() + " (a, b, c) VALUES " + strings.Join(rows, ", ") +
+			a.pick("", "", " ON CONFLICT DO NOTHING", " ON CONFLICT (a) DO UPDATE SET b = excluded.b", " RETURNING a, b, rowid")
+	case n < 30:
+		return fmt.Sprintf("INSERT %sINTO %s (a, b, c) SELECT value, %s, %s FROM generate_series(%d, %d)",
+			a.orElse(), a.table(), a.pick("value * 2", "'v' || value", "value % 7"), a.literal(), a.IntN(50), 50+a.IntN(60))
+	case n < 44:
+		return "UPDATE " + a.orElse() + a.table() + " SET " + a.pick("a", "b", "c") + " = " + a.expression(2) + a.where() + a.pick("", "", " RETURNING a")
+	case n < 54:
+		return "DELETE FROM " + a.table() + a.where() + a.pick("", "", " RETURNING rowid")
+	case n < 72:
+		// Which rows are first, or stand for a group, is not determined by less than this.
+		return "SELECT " + a.pick("rowid, *", "a, b, rowid", a.expression(3)+", rowid") + " FROM " + a.table() + a.where() + " ORDER BY rowid" + a.pick("", " DESC", " LIMIT 3 OFFSET 1")
+	case n < 73:
+		return "SELECT " + a.pick("count(*), sum(a), max(b)", "min(b), count(*), total(length(c))") + " FROM " + a.table() + a.where() + a.pick("", " GROUP BY b ORDER BY 1, 2, 3")
+	case n < 75:
+		return "SELECT x.a, y.b FROM " + a.table() + " x " + a.pick("JOIN ", "LEFT JOIN ") + a.table() + " y ON x.a = y.b ORDER BY 1, 2 LIMIT 20"
+	case n < 79:
+		return a.createTable()
+	case n < 82:
+		return a.pick("", "", "/* x */ ") + "CREATE " + a.pick("", "UNIQUE ") + "INDEX " + a.pick("", "IF NOT EXISTS ") + a.pick("i0", "i1", "i2") + " ON " + a.table() +
+			" (" + a.pick("a", "b", "b, c", "length(c)", "b DESC") + ")" + a.pick("", " WHERE b > 3")
+	case n < 84:
+		return a.pick("DROP INDEX i0", "DROP INDEX IF EXISTS i1", "DROP TABLE "+a.table(), "DROP TRIGGER IF EXISTS g", "DROP VIEW IF EXISTS v", "REINDEX", "ANALYZE")
+	case n < 86:
+		return a.pick("ALTER TABLE "+a.table()+" ADD COLUMN d DEFAULT 5", "ALTER TABLE "+a.table()+" DROP COLUMN d", "ALTER TABLE "+a.table()+" RENAME TO "+a.table(),
+			"ALTER TABLE "+a.table()+" RENAME COLUMN d TO a")
+	case n < 88:
+		return a.pick("CREATE TRIGGER IF NOT EXISTS g AFTER INSERT ON t0 BEGIN UPDATE t1 SET c = new.a WHERE a = new.b; END",
+			"CREATE TRIGGER IF NOT EXISTS g BEFORE DELETE ON t1 WHEN old.a % 5 = 0 BEGIN SELECT RAISE(ABORT, 'not five'); END",
+			"CREATE VIEW IF NOT EXISTS v AS SELECT a, count(*) AS n FROM t0 GROUP BY a", "SELECT * FROM v ORDER BY 1, 2")
+	case n < 98:
+		return a.pick("BEGIN", "BEGIN IMMEDIATE", "COMMIT", "END", "ROLLBACK", "SAVEPOINT p", "SAVEPOINT q", "RELEASE p", "RELEASE q", "ROLLBACK TO p", "ROLLBACK TO q", "COMMIT", "RELEASE p")
+	}
+	return a.pick("PRAGMA user_version = 5", "PRAGMA user_version", "PRAGMA integrity_check", "PRAGMA table_info(t1)", "SELECT", "DELETE t1", "SELECT changes() >= 0")
+}
+
+func (a *author) createTable() string {
+	return "CREATE TABLE " + a.pick("", "IF NOT EXISTS ") + a.table() + " (a " + a.pick("INTEGER PRIMARY KEY", "INTEGER PRIMARY KEY AUTOINCREMENT", "UNIQUE", "TEXT", "INT NOT NULL") +
+		", b " + a.pick("", "TEXT", "REAL", "INTEGER CHECK (b < 1000)", "COLLATE NOCASE") + ", c" + a.pick("", " DEFAULT 'dflt'", " BLOB", " REFERENCES t1 (a)") + ")"
+}
+
+// outcome is what a statement said: rows, columns, or the code of its error.
+func outcomeOf(columns []string, rows []string, err error) string {
+	if err != nil {
+		var e *Error
+		if errors.As(err, &e) {
+			return fmt.Sprintf("error %d: %s", e.Code, e.Message)
+		}
+		return "error: " + err.Error()
+	}
+	return strings.Join(columns, "|") + "\n" + strings.Join(rows, "\n")
+}
+
+// controls are the words that statements about transactions begin with.
+const controls = " BEGIN COMMIT END ROLLBACK SAVEPOINT RELEASE "
+
+// plainSQL runs a statement on a connection of the library alone.
+func plainSQL(c *sqlite3.Conn, text string) string {
+	st, _, err := c.Prepare(text)
+	if err != nil {
+		return outcomeOf(nil, nil, wrap(err, text))
+	}
+	defer st.Close()
+	var columns, rows []string
+	for i := range st.ColumnCount() {
+		columns = append(columns, st.ColumnName(i))
+	}
+	for st.Step() {
+		var row []string
+		for i := range columns {
+			switch st.ColumnType(i) {
+			case sqlite3.NULL:
+				row = append(row, "NULL")
+			case sqlite3.INTEGER:
+				row = append(row, fmt.Sprint(st.ColumnInt64(i)))
+			case sqlite3.FLOAT:
+				row = append(row, fmt.Sprint(st.ColumnFloat(i)))
+			case sqlite3.TEXT:
+				row = append(row, fmt.Sprintf("%q", st.ColumnText(i)))
+			default:
+				row = append(row, fmt.Sprintf("x'%x'", st.ColumnBlob(i, nil)))
+			}
+		}
+		rows = append(rows, strings.Join(row, "|"))
+	}
+	return outcomeOf(columns, rows, wrap(st.Err(), text))
+}
+
+// sessionSQL does the same in a session.
+func sessionSQL(db *sql.Conn, text string) string {
+	set, err := db.QueryContext(context.Background(), text)
+	if err != nil {
+		return outcomeOf(nil, nil, err)
+	}
+	defer set.Close()
+	columns, _ := set.Columns()
+	values, dest := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	var rows []string
+	for set.Next() {
+		if err := set.Scan(dest...); err != nil {
+			return outcomeOf(nil, nil, err)
+		}
+		var row []string
+		for _, v := range values {
+			switch v := v.(type) {
+			case nil:
+				row = append(row, "NULL")
+			case string:
+				row = append(row, fmt.Sprintf("%q", v))
+			case []byte:
+				row = append(row, fmt.Sprintf("x'%x'", v))
+			default:
+				row = append(row, fmt.Sprint(v))
+			}
+		}
+		rows = append(rows, strings.Join(row, "|"))
+	}
+	if err := set.Err(); err != nil {
+		return outcomeOf(nil, nil, err)
+	}
+	return outcomeOf(columns, rows, nil)
+}
+
+// Random statements have the same outcome in a session as in a plain database in memory, which knows nothing of turns. Turns end
+// where no transaction is open, and now and then everything is read back from the store. Between them are turns that are
+// rolled back, of which the plain database does not hear.
+func TestStatementsHaveTheOutcomeThatTheyHaveInAPlainDatabase(t *testing.T) {
+	t.Parallel()
+	runs, length := 8, 500
+	if os.Getenv("CAIRN_LONG") != "" {
+		runs, length = 200, 2000
+	}
+	for seed := range runs {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			differential(t, uint64(seed), length)
+		})
+	}
+}
+
+func differential(t *testing.T, seed uint64, length int) {
+	a := &author{Rand: rand.New(rand.NewPCG(seed, 7))}
+	o := Options{CacheBytes: 16 * PageSize}
+	if seed%2 == 0 {
+		o = Options{}
+	}
+	r := newRig(t, o)
+	plain, err := sqlite3.Open(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	plain.Limit(sqlite3.LIMIT_LENGTH, DefaultMaxLength)
+	must := func(text string) {
+		t.Helper()
+		if err := plain.Exec(text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	for i := range 4 {
+		text := strings.Replace(a.createTable(), "IF NOT EXISTS ", "", 1)
+		text = strings.Replace(text, text[:len("CREATE TABLE t0")], fmt.Sprintf("CREATE TABLE t%d", i), 1)
+		must(text)
+		r.exec(text)
+	}
+
+	var (
+		log  []string
+		w    *mapWriter
+		s    *Session
+		conn *sql.Conn
+	)
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("%s\nafter\n%s", fmt.Sprintf(format, args...), strings.Join(log[max(0, len(log)-40):], ";\n"))
+	}
+	begin := func() {
+		w = r.writer()
+		s = r.db.Write(context.Background(), w)
+		if conn, err = s.DB().Conn(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(commit bool) {
+		conn.Close()
+		if !commit {
+			s.Rollback()
+			return
+		}
+		if _, err := s.Commit(); err != nil {
+			fail("commit: %v", err)
+		}
+		r.store.commit(w)
+	}
+	compare := func(text string) {
+		t.Helper()
+		// A statement of a turn is in a transaction. That makes a difference: SQLite undoes less of some statements that fail.
+		alone := plain.GetAutocommit() && !strings.Contains(controls, " "+strings.SplitN(text, " ", 2)[0]+" ")
+		if alone {
+			must("BEGIN")
+		}
+		want := plainSQL(plain, text)
+		if alone {
+			must("COMMIT")
+		}
+		got := sessionSQL(conn, text)
+		log = append(log, text)
+		if got != want {
+			fail("%s\nin a session: %.2000s\nplain: %.2000s", text, got, want)
+		}
+	}
+	begin()
+	defer func() { s.Rollback() }()
+	for range length {
+		text := a.statement()
+		compare(text)
+		if a.IntN(12) > 0 || len(s.tx) > 0 {
+			continue
+		}
+		if !plain.GetAutocommit() {
+			fail("the plain database has a transaction and the session has none")
+		}
+		if check := sessionSQL(conn, "PRAGMA integrity_check"); check != "integrity_check\n\"ok\"" {
+			fail("%s", check)
+		}
+		end(true)
+		switch a.IntN(6) {
+		case 0: // what is not committed leaves no trace
+			begin()
+			for range 5 {
+				if text := a.statement(); !strings.HasPrefix(text, "PRAGMA") {
+					sessionSQL(conn, text)
+				}
+			}
+			end(false)
+		case 1:
+			r.db.Discard()
+		case 2:
+			r.pool.Close()
+			r.pool = newTestPool(t, o)
+			r.db = r.pool.Database("again")
+		}
+		begin()
+		for i := range 4 {
+			compare(fmt.Sprintf("SELECT rowid, * FROM t%d ORDER BY rowid", i))
+		}
+		compare("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")
+	}
+}

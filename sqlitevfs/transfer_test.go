@@ -1,0 +1,500 @@
+package sqlitevfs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+// inFile runs statements with the stock sqlite3 program and returns what it prints. The test is skipped without the program.
+func inFile(t *testing.T, file string, text ...string) string {
+	t.Helper()
+	program, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Skip("the sqlite3 program is not there")
+	}
+	out, err := exec.Command(program, append([]string{"-batch", "-init", os.DevNull, file}, text...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("sqlite3: %v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// change runs statements in a write session, each in one of its own, and commits.
+func change(t *testing.T, k keys, text ...string) {
+	t.Helper()
+	d := newPool(t).Database(t.Name())
+	defer d.Close()
+	for _, text := range text {
+		s := d.Write(t.Context(), k)
+		if _, err := s.DB().Exec(text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if _, err := s.Commit(); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+func export(t *testing.T, k keys) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := sqlitevfs.Export(t.Context(), &b, k)
+	if err != nil || n != int64(b.Len()) {
+		t.Fatalf("exported %d, %d were written: %v", n, b.Len(), err)
+	}
+	return b.Bytes()
+}
+
+func importFile(t *testing.T, k keys, file []byte) (sqlitevfs.Metadata, error) {
+	t.Helper()
+	d := newPool(t).Database(t.Name())
+	defer d.Close()
+	return d.Import(t.Context(), k, bytes.NewReader(file), 64<<20)
+}
+
+const fill = `INSERT INTO a (v) SELECT randomblob(300) FROM generate_series(1, 2000)`
+
+func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	steps := []string{
+		``,
+		`CREATE TABLE a (id INTEGER PRIMARY KEY, v); CREATE INDEX a_v ON a (v)`,
+		fill,
+		`UPDATE a SET v = randomblob(3000) WHERE id % 7 = 0`,
+		`CREATE VIRTUAL TABLE f USING fts5 (t); INSERT INTO f VALUES ('some text'); CREATE VIRTUAL TABLE r USING rtree (id, a, b); INSERT INTO r VALUES (1, 2, 3)`,
+		`DELETE FROM a WHERE id % 3 = 0`,
+		`VACUUM`,
+		`DELETE FROM a`,
+		`VACUUM`,
+	}
+	for i, step := range steps {
+		if step != "" {
+			change(t, k, step)
+		}
+		b := export(t, k)
+		pages := len(b) / sqlitevfs.PageSize
+		if m := metadata(t, k); int(m.Pages) != pages && i > 0 || len(b)%sqlitevfs.PageSize != 0 {
+			t.Errorf("%q: %d bytes of %d pages", step, len(b), m.Pages)
+		}
+		// SQLite believes the length in the header if the version for which it is valid is that of the last change.
+		if header := binary.BigEndian.Uint32(b[28:]); int(header) != pages || !bytes.Equal(b[24:28], b[92:96]) {
+			t.Errorf("%q: the header says %d pages as of change %x, the last change is %x; there are %d", step, header, b[92:96], b[24:28], pages)
+		}
+		file := filepath.Join(t.TempDir(), "export.sqlite")
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := inFile(t, file, "PRAGMA integrity_check", "PRAGMA journal_mode"); got != "ok\ndelete" {
+			t.Errorf("%q: sqlite3 says %s", step, got)
+		}
+		if i == 4 {
+			if got := inFile(t, file, "SELECT count(*), (SELECT t FROM f WHERE f MATCH 'text') FROM a"); got != "2000|some text" {
+				t.Errorf("sqlite3 finds %s", got)
+			}
+		}
+		// And what stock SQLite writes into the file is read again after an import.
+		inFile(t, file, "CREATE TABLE theirs AS SELECT 42 AS x")
+		after, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := keys{}
+		if _, err := importFile(t, other, after); err != nil {
+			t.Fatalf("%q: %v", step, err)
+		}
+		if got := query(t, other, `SELECT x FROM theirs`); got != "42" {
+			t.Errorf("%q: %s", step, got)
+		}
+	}
+}
+
+// Under SQLite's byte at 1 GiB lies a page that it never writes. A test with as many pages would take too long; but a file with
+// a hole anywhere else is not one.
+func TestExportRefusesADatabaseWithHolesOrTooMuch(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	change(t, k, `CREATE TABLE a (id INTEGER PRIMARY KEY, v); `+fill)
+	page := func(n uint32) string { return string(binary.BigEndian.AppendUint32([]byte{9, 1, 0}, n)) }
+	m := metadata(t, k)
+	tests := []struct {
+		name   string
+		damage func(keys)
+		want   string
+	}{
+		{"first", func(k keys) { delete(k, page(0)) }, "page 0 is missing, 1 is there"},
+		{"middle", func(k keys) { delete(k, page(70)) }, "page 70 is missing, 71 is there"},
+		{"at the edge of a part", func(k keys) { delete(k, page(64)) }, "page 64 is missing, 65 is there"},
+		{"last", func(k keys) { delete(k, page(m.Pages-1)) }, fmt.Sprintf("page %d of %d is missing", m.Pages-1, m.Pages)},
+		{"short", func(k keys) { k[page(3)] = k[page(3)][:4000] }, "page 3 has 4000 bytes, want 4096"},
+		{"more", func(k keys) { k[page(m.Pages)] = k[page(1)] }, "beyond the end"},
+		{"header", func(k keys) { b := bytes.Clone(k[page(0)]); b[31]++; k[page(0)] = b }, fmt.Sprintf("the header says %d pages, the metadata %d", m.Pages+1, m.Pages)},
+		{"change", func(k keys) { b := bytes.Clone(k[page(0)]); b[27]++; k[page(0)] = b }, "number of pages is not valid"},
+		{"not a database", func(k keys) { k[page(0)] = make([]byte, 4096) }, "not a SQLite database"},
+		{"metadata", func(k keys) { k["\x09\x00\x00"] = []byte{7} }, "metadata"},
+	}
+	for _, test := range tests {
+		damaged := keys{}
+		for key, value := range k {
+			damaged[key] = value
+		}
+		test.damage(damaged)
+		_, err := sqlitevfs.Export(t.Context(), io.Discard, damaged)
+		if !errors.Is(err, sqlitevfs.ErrCorrupt) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", test.name, err, test.want)
+		}
+	}
+}
+
+func TestExportEndsWithItsContextAndItsWriter(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	change(t, k, `CREATE TABLE a (id INTEGER PRIMARY KEY, v); `+fill)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("why")
+	w := writerFunc(func(p []byte) (int, error) {
+		cancel(why)
+		return len(p), nil
+	})
+	if n, err := sqlitevfs.Export(ctx, w, k); !errors.Is(err, sqlitevfs.ErrInterrupted) || !errors.Is(err, why) || n == 0 || n > 1<<20 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	full := writerFunc(func(p []byte) (int, error) { return 100, why })
+	if n, err := sqlitevfs.Export(t.Context(), full, k); err != why || n != 100 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestImportTakesFilesOfAnyPageSizeAndMode(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{512, 1024, 4096, 8192, 65536} {
+		for _, mode := range []string{"delete", "wal"} {
+			for _, reserved := range []int{0, 8, 12} {
+				for _, vacuum := range []string{"none", "full"} {
+					if reserved > 0 && vacuum != "none" {
+						continue
+					}
+					name := fmt.Sprintf("pages of %d, journal %s, %d reserved, auto_vacuum %s", size, mode, reserved, vacuum)
+					file := filepath.Join(t.TempDir(), "import.sqlite")
+					setup := []string{fmt.Sprintf("PRAGMA page_size=%d", size), "PRAGMA auto_vacuum=" + vacuum}
+					if reserved > 0 {
+						setup = append(setup, fmt.Sprintf(".filectrl reserve_bytes %d", reserved))
+					}
+					inFile(t, file, append(setup, "PRAGMA journal_mode="+mode,
+						"CREATE TABLE a (id INTEGER PRIMARY KEY, v); CREATE INDEX a_v ON a (v); CREATE VIRTUAL TABLE f USING fts5 (t)",
+						"INSERT INTO f VALUES ('some text'); INSERT INTO a (v) SELECT randomblob(100) FROM generate_series(1, 500)", "PRAGMA user_version=7")...)
+					b, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := b[20]; int(got) != reserved {
+						t.Fatalf("%s: the program made a file with %d reserved bytes", name, got)
+					}
+					k := keys{"\x01": []byte("state"), "\x09\x00\x01": []byte("a foreign journal")}
+					m, err := importFile(t, k, b)
+					if reserved == 8 {
+						// Pages with eight reserved bytes have checksums, says the library, and these have none.
+						var fault *sqlitevfs.ImportError
+						if !errors.As(err, &fault) {
+							t.Errorf("%s: %v", name, err)
+						}
+						continue
+					}
+					if err != nil || m != metadata(t, k) || m.Sequence != 1 {
+						t.Errorf("%s: %v, %+v", name, err, m)
+						continue
+					}
+					if got := query(t, k, `SELECT count(*) || ' ' || (SELECT t FROM f WHERE f MATCH 'text') || ' ' || (SELECT user_version FROM pragma_user_version) || ' ' || (SELECT * FROM pragma_integrity_check) FROM a`); got != "500 some text 7 ok" {
+						t.Errorf("%s: %s", name, got)
+					}
+					if string(k["\x01"]) != "state" || k["\x09\x00\x01"] != nil {
+						t.Errorf("%s: keys beside the database were changed, or a foreign journal was left", name)
+					}
+					change(t, k, `INSERT INTO a (v) VALUES (1)`)
+					if _, err := sqlitevfs.Export(t.Context(), io.Discard, k); err != nil {
+						t.Errorf("%s: export after a change: %v", name, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestImportReplacesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	from := keys{}
+	ms := migrationsOf(`CREATE TABLE a (x)`, `INSERT INTO a VALUES ('imported')`)
+	if _, err := migrate(t, from, ms); err != nil {
+		t.Fatal(err)
+	}
+	file := export(t, from)
+
+	k := keys{}
+	change(t, k, `CREATE TABLE a (id INTEGER PRIMARY KEY, v); `+fill)
+	d := newPool(t).Database("x")
+	defer d.Close()
+	read := func() (text string) {
+		s := d.Read(t.Context(), k)
+		defer s.Rollback()
+		if err := s.DB().QueryRow(`SELECT CASE WHEN count(*) > 1 THEN 'many' ELSE min(x) END FROM (SELECT * FROM a) AS t (x)`).Scan(&text); err != nil {
+			if err := s.DB().QueryRow(`SELECT count(*) FROM a`).Scan(&text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return text
+	}
+	write := d.Write(t.Context(), k)
+	if _, err := write.DB().Exec(`INSERT INTO a (v) VALUES (1)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Import(t.Context(), k, bytes.NewReader(file), 1<<20); !errors.Is(err, sqlitevfs.ErrBusy) {
+		t.Errorf("beside a write session: %v", err)
+	}
+	if _, err := write.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); got != "2001" {
+		t.Errorf("before: %s", got)
+	}
+	before := metadata(t, k)
+	m, err := d.Import(t.Context(), k, bytes.NewReader(file), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Sequence != before.Sequence+1 || !m.Current(ms) || int(m.Pages) != len(file)/sqlitevfs.PageSize {
+		t.Errorf("metadata %+v, was %+v", m, before)
+	}
+	if got := query(t, k, `SELECT x FROM a`); got != "imported" {
+		t.Errorf("a new connection reads %s", got)
+	}
+	s := d.Read(t.Context(), k)
+	defer s.Rollback()
+	var x string
+	if err := s.DB().QueryRow(`SELECT x FROM a`).Scan(&x); err != nil || x != "imported" {
+		t.Errorf("the connection that read before reads %q, %v", x, err)
+	}
+	w := d.Write(t.Context(), k)
+	defer w.Rollback()
+	if applied, err := w.Migrate(append(ms, sqlitevfs.Migration{Name: "0003", SQL: `INSERT INTO a VALUES ('more')`})); err != nil || len(applied) != 1 {
+		t.Errorf("after the import %v were applied: %v", applied, err)
+	}
+}
+
+func TestImportRefusesWhatIsNoSoundDatabase(t *testing.T) {
+	t.Parallel()
+	k := keys{}
+	change(t, k, `CREATE TABLE a (id INTEGER PRIMARY KEY, v); CREATE INDEX a_v ON a (v); `+fill)
+	good := export(t, k)
+	patched := func(at int, with string) []byte {
+		b := bytes.Clone(good)
+		copy(b[at:], with)
+		return b
+	}
+	flipped := func() []byte { // the key of an entry of the index, near the end of some leaf
+		b := bytes.Clone(good)
+		for p := sqlitevfs.PageSize; p < len(b); p += sqlitevfs.PageSize {
+			if b[p] == 0x0a {
+				b[p+sqlitevfs.PageSize-100] ^= 0xff
+				return b
+			}
+		}
+		t.Fatal("no leaf of an index")
+		return nil
+	}
+	small := keys{}
+	change(t, small, `CREATE TABLE a (x)`)
+	tests := []struct {
+		name, want string
+		file       []byte
+	}{
+		{"empty", "it is empty", nil},
+		{"short", "not a SQLite database, or it is encrypted", []byte("SQLite format 3\x00")},
+		{"text", "not a SQLite database, or it is encrypted", []byte(strings.Repeat("hello ", 1000))},
+		{"noise", "not a SQLite database, or it is encrypted", bytes.Repeat([]byte{0x5a, 0xc3, 0x77}, 5000)},
+		{"page size", "pages of 1000 bytes", patched(16, "\x03\xe8")},
+		{"version", "versions 3 and 3 of the file format", patched(18, "\x03\x03")},
+		{"header", "its header is damaged", patched(21, "\x00")},
+		{"cut short", "it is cut short: it has 10 of ", good[:10*sqlitevfs.PageSize]},
+		{"cut in a page", "it is cut short", good[:len(good)-1]},
+		{"zeros", "SQLite", patched(sqlitevfs.PageSize, string(make([]byte, 20*sqlitevfs.PageSize)))},
+		{"index", "integrity_check says", flipped()},
+		{"schema", "SQLite says", bytes.Replace(good, []byte("CREATE TABLE a"), []byte("CREATE TALBE a"), 1)},
+	}
+	for _, test := range tests {
+		before := fmt.Sprint(small)
+		_, err := importFile(t, small, test.file)
+		var fault *sqlitevfs.ImportError
+		if !errors.As(err, &fault) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", test.name, err, test.want)
+		}
+		if fmt.Sprint(small) != before {
+			t.Errorf("%s: it was refused and changed the database", test.name)
+		}
+	}
+	// Bytes behind the database are none of it.
+	longer := keys{}
+	if m, err := importFile(t, longer, append(bytes.Clone(good), "behind the end"...)); err != nil || int(m.Pages) != len(good)/sqlitevfs.PageSize {
+		t.Errorf("with bytes behind: %+v, %v", m, err)
+	}
+}
+
+func TestImportIsBounded(t *testing.T) {
+	t.Parallel()
+	from := keys{}
+	change(t, from, `CREATE TABLE a (id INTEGER PRIMARY KEY, v); `+fill)
+	file := export(t, from)
+	d := newPool(t).Database("x")
+	defer d.Close()
+	k := keys{}
+	var fault *sqlitevfs.ImportError
+	if _, err := d.Import(t.Context(), k, bytes.NewReader(file), int64(len(file))); err != nil {
+		t.Errorf("as long as allowed: %v", err)
+	}
+	if _, err := d.Import(t.Context(), k, bytes.NewReader(file), int64(len(file)-1)); !errors.As(err, &fault) || !strings.Contains(err.Error(), fmt.Sprintf("longer than %d bytes", len(file)-1)) {
+		t.Errorf("a byte too long: %v", err)
+	}
+	endless := &counter{r: iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 1<<20)))}
+	if _, err := d.Import(t.Context(), k, endless, 100_000); !errors.As(err, &fault) || endless.n > 300_000 {
+		t.Errorf("an endless file: %v after %d bytes", err, endless.n)
+	}
+	broken := errors.New("connection reset")
+	if _, err := d.Import(t.Context(), k, io.MultiReader(bytes.NewReader(file[:5000]), iotest.ErrReader(broken)), 1<<20); !errors.Is(err, broken) || errors.As(err, &fault) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("why")
+	cancel(why)
+	if _, err := d.Import(ctx, k, bytes.NewReader(file), 1<<20); !errors.Is(err, sqlitevfs.ErrInterrupted) || !errors.Is(err, why) {
+		t.Errorf("after the context: %v", err)
+	}
+	small := &narrow{keys: keys{}, room: 100_000}
+	if _, err := d.Import(t.Context(), small, bytes.NewReader(file), 1<<20); !errors.Is(err, sqlitevfs.ErrFull) {
+		t.Errorf("no room: %v", err)
+	}
+	// Many small tables in pages of 512 bytes need eight times the room.
+	tiny := filepath.Join(t.TempDir(), "tiny.sqlite")
+	var text strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&text, "CREATE TABLE t%d (x);", i)
+	}
+	inFile(t, tiny, "PRAGMA page_size=512", text.String())
+	b, err := os.ReadFile(tiny)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Import(t.Context(), k, bytes.NewReader(b), int64(len(b))); !errors.As(err, &fault) || !strings.Contains(err.Error(), "with pages of 4096 bytes it is longer") {
+		t.Errorf("converted: %v", err)
+	}
+}
+
+type counter struct {
+	r io.Reader
+	n int
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
+// narrow is a writer with little room.
+type narrow struct {
+	keys
+	room int64
+}
+
+func (n *narrow) Room() int64 { return n.room }
+
+func (n *narrow) Put(key, value []byte, old int) error {
+	if n.room -= int64(len(key) + len(value)); n.room < 0 {
+		return fmt.Errorf("a quota of the test: %w", sqlitevfs.ErrFull)
+	}
+	return n.keys.Put(key, value, old)
+}
+
+func TestImportTakesATableOfThatNameForWhatItIs(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`CREATE TABLE cairn_migration (something TEXT)`,
+		`CREATE TABLE cairn_migration (position INTEGER PRIMARY KEY, name TEXT, checksum TEXT); INSERT INTO cairn_migration VALUES (5, 'x', 'y')`,
+		`CREATE VIEW cairn_migration AS SELECT 1`,
+	} {
+		file := filepath.Join(t.TempDir(), "x.sqlite")
+		inFile(t, file, text)
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := keys{}
+		m, err := importFile(t, k, b)
+		if err != nil || m.Migrations != 0 {
+			t.Errorf("%s: %v, %+v", text, err, m)
+		}
+		var fault *sqlitevfs.MigrationError
+		if _, err := migrate(t, k, migrationsOf(`CREATE TABLE a (x)`)); !errors.As(err, &fault) {
+			t.Errorf("%s: migrate: %v", text, err)
+		}
+	}
+}
+
+func FuzzImportNeverPanicsAndTakesOnlySoundFiles(f *testing.F) {
+	k := keys{}
+	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { pool.Close() })
+	d := pool.Database("seed")
+	s := d.Write(context.Background(), k)
+	if _, err := s.DB().Exec(`CREATE TABLE a (id INTEGER PRIMARY KEY, v UNIQUE); INSERT INTO a (v) VALUES ('x'), (1.5), (randomblob(5000))`); err != nil {
+		f.Fatal(err)
+	}
+	if _, err := s.Commit(); err != nil {
+		f.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := sqlitevfs.Export(context.Background(), &b, k); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes(), 0, byte(0))
+	f.Add(b.Bytes(), 16, byte(2))
+	f.Add(b.Bytes(), 20, byte(8))
+	f.Add(b.Bytes(), 18, byte(2))
+	f.Fuzz(func(t *testing.T, file []byte, at int, value byte) {
+		if len(file) > 0 {
+			file[uint(at)%uint(len(file))] = value
+		}
+		to := keys{}
+		d := pool.Database("fuzz")
+		defer d.Close()
+		if _, err := d.Import(t.Context(), to, bytes.NewReader(file), 1<<20); err != nil {
+			return
+		}
+		s := d.Read(t.Context(), to)
+		defer s.Rollback()
+		var sound string
+		if err := s.DB().QueryRow(`PRAGMA integrity_check`).Scan(&sound); err != nil || sound != "ok" {
+			t.Errorf("it was taken, and integrity_check says %q, %v", sound, err)
+		}
+		if _, err := sqlitevfs.Export(t.Context(), io.Discard, to); err != nil {
+			t.Errorf("it was taken and cannot be exported: %v", err)
+		}
+	})
+}
