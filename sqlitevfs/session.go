@@ -334,7 +334,10 @@ func (s *Session) republish(f func() error) error {
 		s.interrupt.off = true
 	}
 	if s.poisoned != nil {
-		return errors.Join(err, s.poisoned)
+		if err == nil {
+			err = s.poisoned
+		}
+		return err
 	}
 	again := s.native(func() error {
 		if err := c.journal(true); err != nil {
