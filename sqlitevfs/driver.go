@@ -215,7 +215,7 @@ func (l *link) run(ctx context.Context, c *conn, st *statement, r *result) error
 // does anything else, and there is no other way to know one without parsing.
 func (s *Session) ran(ctx context.Context, c *conn, st *statement, err error) error {
 	if isVacuum(err) {
-		err = s.vacuum(c, st)
+		err = s.vacuum(c, st, err)
 	}
 	if err != nil {
 		return s.wrap(ctx, err, st.text)
@@ -230,28 +230,28 @@ func (s *Session) guard(err *error) {
 	}
 }
 
-// isVacuum reports whether an error is the refusal of a VACUUM inside a transaction.
+// isVacuum reports whether an error looks like the refusal of a VACUUM inside a transaction.
 func isVacuum(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "cannot VACUUM from within a transaction")
+	return err != nil && strings.HasSuffix(err.Error(), "cannot VACUUM from within a transaction")
 }
 
-// vacuum runs a VACUUM between two transactions of the session.
-func (s *Session) vacuum(c *conn, st *statement) error {
-	fault := func(text string) error { return &Error{Code: int(sqlite3.ERROR), Message: text} }
+// vacuum runs a VACUUM between two transactions of the session. If it is another statement, which says the same by RAISE,
+// that keeps its error.
+func (s *Session) vacuum(c *conn, st *statement, refused error) error {
+	is, into, err := c.isVacuum(st.text)
 	switch {
+	case err != nil:
+		return err
+	case !is:
+		return refused
 	case !c.write:
 		return &Error{Code: int(sqlite3.READONLY), Message: "attempt to write a readonly database"}
-	case len(s.tx) > 0:
-		return fault("cannot VACUUM from within a transaction")
-	case s.rows != nil:
-		return fault("cannot VACUUM - SQL statements in progress: read or close the rows first")
-	}
-	into, err := c.vacuumsInto(st.text)
-	if err != nil {
-		return err
-	}
-	if into {
+	case into:
 		return refuse("VACUUM INTO", "it writes a file of the host; an export does that")
+	case len(s.tx) > 0:
+		return refused
+	case s.rows != nil:
+		return sqlFault("cannot VACUUM - SQL statements in progress: read or close the rows first")
 	}
 	return s.republish(func() error {
 		c.auth.vacuuming = true
@@ -260,19 +260,20 @@ func (s *Session) vacuum(c *conn, st *statement) error {
 	})
 }
 
-// vacuumsInto reports whether a VACUUM has an INTO: then the register of the file's name is not 0 in its opcode.
-func (c *conn) vacuumsInto(text string) (into bool, err error) {
+// isVacuum reports whether a statement is a VACUUM, and whether it has an INTO: then the register of the file's name is not
+// 0 in its opcode.
+func (c *conn) isVacuum(text string) (is, into bool, err error) {
 	native, _, err := c.db.Prepare("EXPLAIN " + text)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	defer native.Close()
+	defer finalize(native)
 	for native.Step() {
-		if native.ColumnText(1) == "Vacuum" && native.ColumnInt64(3) != 0 {
-			into = true
+		if native.ColumnText(1) == "Vacuum" {
+			is, into = true, native.ColumnInt64(3) != 0
 		}
 	}
-	return into, native.Err()
+	return is, into, native.Err()
 }
 
 // A result is the driver.Result of a statement, or of the last of several.

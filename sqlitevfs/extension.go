@@ -1,6 +1,7 @@
 package sqlitevfs
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/ncruces/go-sqlite3"
@@ -41,11 +42,22 @@ func extensionOf(name string) extensions {
 	return 0
 }
 
-// missing returns the extension that a statement lacked, after the text of its error, or 0.
+// missing returns the extension that a statement lacked, after the text of its error, or 0. It does not believe an error
+// whose text the statement has made up: it may be run again.
 func missing(err error) extensions {
-	text := err.Error()
-	for _, what := range []string{"no such module: ", "no such function: ", "no such table: "} {
-		if _, name, found := strings.Cut(text, what); found {
+	var code sqlite3.ErrorCode
+	if !errors.As(err, &code) {
+		return 0
+	}
+	_, text, _ := strings.Cut(strings.TrimPrefix(err.Error(), "sqlite3: "), ": ")
+	inSchema := code == sqlite3.ERROR && strings.HasPrefix(text, "error in ") ||
+		code == sqlite3.CORRUPT && strings.HasPrefix(text, "malformed database schema ")
+	if code != sqlite3.ERROR && !inSchema {
+		return 0
+	}
+	for _, what := range []string{"no such module: ", "no such function: ", "unknown function: ", "no such table: "} {
+		before, name, found := strings.Cut(text, what)
+		if found && (before == "" || inSchema) {
 			if i := strings.IndexFunc(name, notInName); i >= 0 {
 				name = name[:i]
 			}

@@ -116,3 +116,38 @@ func TestExtensionsAreRegisteredWhenTheyAreNeeded(t *testing.T) {
 	r.db.Discard()
 	r.turn(func(db *sql.DB) { wantText(t, has(db, "fts5"), "1") })
 }
+
+func TestExtensionIsFoundForSchemasThatCannotBeReadWithoutIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		run(t, db, "CREATE VIRTUAL TABLE doc USING fts5 (body); CREATE VIEW v AS SELECT body FROM doc; CREATE TABLE p (s)")
+		run(t, db, "CREATE INDEX i ON p (geopoly_area(s)); INSERT INTO p VALUES ('[[0,0],[1,0],[1,1],[0,0]]')")
+	})
+	for _, text := range []string{"ALTER TABLE p RENAME TO q", "SELECT * FROM v", "SELECT geopoly_area(s) FROM p", "INSERT INTO p VALUES (NULL)", "PRAGMA integrity_check", "VACUUM", "DROP TABLE doc"} {
+		fresh := &rig{t: t, store: r.store, pool: newTestPool(t, Options{})}
+		fresh.db = fresh.pool.Database("again")
+		fresh.try(context.Background(), func(db *sql.DB) error {
+			ask(t, db, text)
+			return errors.New("undone")
+		})
+	}
+}
+
+func TestErrorsThatAStatementMakesUpAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec(`CREATE TABLE t (a); CREATE TABLE log (a);
+		CREATE TRIGGER x AFTER INSERT ON t BEGIN INSERT INTO log VALUES (new.a); SELECT RAISE(FAIL, 'no such module: fts5'); END;
+		CREATE TRIGGER y AFTER DELETE ON t BEGIN SELECT RAISE(ABORT, 'cannot VACUUM from within a transaction'); END`)
+	r.turn(func(db *sql.DB) {
+		_, err := db.Exec("INSERT INTO t VALUES (1)")
+		wantError(t, err, ErrConstraint, "no such module: fts5")
+		wantText(t, ask(t, db, "SELECT count(*) FROM log"), "1")
+		_, err = db.Exec("DELETE FROM t")
+		wantError(t, err, ErrConstraint, "cannot VACUUM")
+		_, err = db.Exec("UPDATE t SET a = json_extract('{}', 'no such module: rtree')")
+		wantError(t, err, nil, "no such module")
+		wantText(t, ask(t, db, "SELECT count(*) FROM pragma_module_list WHERE name IN ('fts5', 'rtree')"), "0")
+	})
+}

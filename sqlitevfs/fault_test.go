@@ -246,3 +246,69 @@ func TestReadSessionsSurviveFaults(t *testing.T) {
 		t.Fatalf("%d connections are in use", open)
 	}
 }
+
+// TestSessionGoesOnAfterAVacuumThatFailed makes VACUUM fail at each of its calls. It has no journal then, so either the
+// session is over, or what it goes on with is sound.
+func TestSessionGoesOnAfterAVacuumThatFailed(t *testing.T) {
+	t.Parallel()
+	p := newTestPool(t, Options{})
+	m, d := newMapStore(), p.Database("test")
+	writeStore(t, m, d, faultSchema, manyRows(1, 60))
+	poisoned, went := 0, 0
+	for n := 1; ; n++ {
+		if RaceDetector && n%5 != 0 {
+			n++
+		}
+		d.Discard()
+		w := m.writer()
+		s := d.Write(context.Background(), w)
+		mustExec(t, s, "DELETE FROM t WHERE id > 20")
+		calls := 0
+		w.fault = func(string, []byte) error {
+			if calls++; calls == n {
+				return errPlain
+			}
+			return nil
+		}
+		err := vacuumNative(s)
+		w.fault = nil
+		if err == nil {
+			if calls >= n {
+				t.Fatalf("call %d failed, and nobody noticed", n)
+			}
+			s.Rollback()
+			break
+		}
+		if err := execNative(s, "INSERT INTO t VALUES (100, 'x', 1)"); err != nil {
+			poisoned++
+			if changed, err := s.Commit(); err == nil {
+				t.Fatalf("call %d: Commit = %v, %v", n, changed, err)
+			}
+			continue
+		}
+		went++
+		if _, err := s.Commit(); err != nil {
+			t.Fatalf("call %d: %v", n, err)
+		}
+		after := newMapStore()
+		after.commit(w)
+		if got := readStore(t, after, p.Database("after"), "SELECT count(*), (SELECT n FROM total) FROM t; PRAGMA integrity_check"); got != "21|21,ok" {
+			t.Fatalf("call %d: %s", n, got)
+		}
+		// And the connection that did that is sound, too.
+		w = after.writer()
+		s = d.Write(context.Background(), w)
+		mustExec(t, s, "DELETE FROM t WHERE id % 2 = 0;"+manyRows(300, 340))
+		if _, err := s.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		after.commit(w)
+		if got := readStore(t, after, p.Database("after"), "SELECT count(*) = (SELECT n FROM total) FROM t; PRAGMA integrity_check"); got != "1,ok" {
+			t.Fatalf("call %d: %s", n, got)
+		}
+	}
+	if poisoned == 0 {
+		t.Fatal("no fault cost the session")
+	}
+	t.Logf("%d faults cost the session, after %d it went on", poisoned, went)
+}
