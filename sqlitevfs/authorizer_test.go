@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 func TestWhatSQLMayNotDo(t *testing.T) {
@@ -207,4 +209,35 @@ func TestEveryPragmaOfTheLibraryHasARule(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestPageHasTheLimits(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, Options{})
+	s := r.db.Read(context.Background(), r.store.snapshot())
+	defer s.Rollback()
+	if !strings.Contains(string(page), "SQLite "+ask(t, s.DB(), "SELECT sqlite_version()")+" ") {
+		t.Error("docs/sql.md names another version of SQLite")
+	}
+	for name, id := range map[string]sqlite3.LimitCategory{
+		"columns of a table, index or result": sqlite3.LIMIT_COLUMN, "depth of an expression": sqlite3.LIMIT_EXPR_DEPTH,
+		"terms of a compound SELECT": sqlite3.LIMIT_COMPOUND_SELECT, "arguments of a function": sqlite3.LIMIT_FUNCTION_ARG,
+		"length of a LIKE or GLOB pattern": sqlite3.LIMIT_LIKE_PATTERN_LENGTH, "parameters of a statement": sqlite3.LIMIT_VARIABLE_NUMBER,
+		"depth of triggers": sqlite3.LIMIT_TRIGGER_DEPTH,
+	} {
+		s.mu.Lock()
+		n := s.conn.db.Limit(id, -1)
+		s.mu.Unlock()
+		value := fmt.Sprint(n)
+		if len(value) > 3 {
+			value = value[:len(value)-3] + "," + value[len(value)-3:]
+		}
+		if row := "| " + name + " | " + value + " |"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/sql.md lacks %s", row)
+		}
+	}
 }

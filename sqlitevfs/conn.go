@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,8 +30,8 @@ type conn struct {
 	begin, commit, rollback *sqlite3.Stmt
 	maxPages                uint32 // PRAGMA max_page_count
 
-	// What its page cache is of. REQUIRES: database.pool.mu, or to be in a session.
-	epoch, sequence uint64
+	// What its page cache is of, with the sequence of file.meta. REQUIRES: database.pool.mu, or to be in a session.
+	epoch uint64
 
 	// While it is idle. REQUIRES: database.pool.mu
 	older, newer *conn
@@ -72,15 +73,19 @@ func heapOf(db *sqlite3.Conn) reflect.Value {
 	return v
 }
 
-// openConn opens a connection for a session that has the reader r, and the writer w if it writes.
-func openConn(d *Database, r Reader, w Writer, m Metadata, length int) (_ *conn, err error) {
-	p := d.pool
-	if err := refuseJournal(r); err != nil {
+// openConn opens a connection for a session.
+func openConn(s *Session) (_ *conn, err error) {
+	d, p := s.database, s.database.pool
+	c := &conn{database: d, write: s.write, maxPages: noPageLimit}
+	c.file = &file{write: c.write, buffers: &p.buffers, limit: p.options.TurnBytes}
+	m, length, err := readMetadata(s.r, c.file.value[:0])
+	if err != nil {
 		return nil, err
 	}
-	c := &conn{database: d, write: w != nil, maxPages: noPageLimit}
-	c.file = &file{write: c.write, buffers: &p.buffers, limit: p.options.TurnBytes}
-	c.file.begin(r, w, m, length)
+	if err := refuseJournal(s.r); err != nil {
+		return nil, err
+	}
+	c.file.begin(s.r, s.w, m, length)
 	p.mu.Lock()
 	p.serial++
 	c.fs = p.prefix + strconv.FormatUint(p.serial, 36)
@@ -131,6 +136,24 @@ func openConn(d *Database, r Reader, w Writer, m Metadata, length int) (_ *conn,
 		return nil, err
 	}
 	return c, nil
+}
+
+// refresh makes a connection that reads one of another reader. What is in its page cache is kept if it is of the same
+// version of the database.
+func (c *conn) refresh(r Reader, epoch uint64) error {
+	f := c.file
+	m, length, err := readMetadata(r, f.value[:0])
+	if err != nil {
+		return err
+	}
+	same := c.epoch == epoch && f.meta.Sequence == m.Sequence
+	f.begin(r, nil, m, length)
+	if same {
+		return nil
+	}
+	f.stamped = false
+	_, err = c.db.FileControl("main", sqlite3.FCNTL_RESET_CACHE)
+	return c.wrap(err, "")
 }
 
 // stain notes why the connection must be closed when its session ends.
@@ -198,6 +221,9 @@ func (c *conn) journal(on bool) error {
 func (c *conn) wrap(err error, sql string) error {
 	fault := c.file.fault
 	c.file.fault = nil
+	if err == nil {
+		return nil
+	}
 	err = wrap(err, sql)
 	var e *Error
 	if fault == nil || !errors.As(err, &e) {
@@ -244,13 +270,8 @@ func (c *conn) close() {
 func (c *conn) closeNative() error {
 	// A statement that ran out of memory panics when it is closed, and is closed all the same.
 	_ = attempt(func() error { c.cache.close(); return nil })
-	for left := true; left; {
-		left = false
-		for s := range c.db.Stmts() {
-			left = true
-			_ = attempt(s.Close) // the error is that of its last step
-			break
-		}
+	for _, s := range slices.Collect(c.db.Stmts()) {
+		_ = attempt(s.Close) // the error is that of its last step
 	}
 	return attempt(c.db.Close)
 }

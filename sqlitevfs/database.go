@@ -43,7 +43,8 @@ func (d *Database) session(ctx context.Context, r Reader, w Writer) *Session {
 }
 
 // Discard says that something which a Commit of this database handed to a Writer, or that an Import put there, was dropped by
-// the writer's owner, or that the keys were changed by others: what connections remember is forgotten. There must be no write session.
+// the writer's owner, or that the keys were changed by others: what connections remember is forgotten, which otherwise
+// is taken for what is there. There must be no write session.
 func (d *Database) Discard() {
 	p := d.pool
 	p.mu.Lock()

@@ -372,7 +372,7 @@ func TestScratchShowsItsChangesAndLeavesTheReaderAlone(t *testing.T) {
 	if fmt.Sprint(under) != before {
 		t.Error("the reader was changed")
 	}
-	big := make([]byte, 64<<20)
+	big := make([]byte, 32<<20)
 	for range sqlitevfs.ScratchBytes/len(big) - 1 {
 		if err := w.Put(fmt.Appendf(nil, "big %d", w.Room()), big, -1); err != nil {
 			t.Fatal(err)

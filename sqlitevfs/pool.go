@@ -238,16 +238,6 @@ func (p *Pool) put(s *Session, c *conn) {
 	p.closeAll(gone)
 }
 
-// replace closes a connection in use, in whose stead another is opened.
-func (p *Pool) replace(c *conn) {
-	p.mu.Lock()
-	p.stats.Bytes -= c.bytes
-	p.stats.Closed++
-	p.stats.Opened++
-	p.mu.Unlock()
-	c.close()
-}
-
 // due is how large a connection may grow and still be kept, in bytes: its memory never shrinks.
 func (p *Pool) due() int64 { return 2<<20 + p.options.CacheBytes*5/4 }
 

@@ -25,6 +25,10 @@ type rows struct {
 
 	columns []string
 	kinds   []kind
+
+	drained bool // what follows is what is left
+	rest    [][]driver.Value
+	fault   error // after the rest
 }
 
 // A rowState says where the statement stands.
@@ -97,6 +101,40 @@ func (s *Session) resetAll() {
 	}
 }
 
+// settle runs the statements that write to their end, and keeps the rows that they have left: SQLite opens and closes no
+// savepoint while such a statement is under way.
+func (s *Session) settle() {
+	for r := s.rows; r != nil; {
+		next := r.next
+		if !r.st.readOnly {
+			r.drain()
+		}
+		r = next
+	}
+}
+
+func (r *rows) drain() {
+	text := r.st.text
+	var err error
+	for {
+		if r.state == onRow {
+			err = r.step()
+		}
+		if r.state == atEnd {
+			break
+		}
+		row := make([]driver.Value, len(r.columns))
+		if err = r.fetch(row); err != nil {
+			break
+		}
+		r.rest = append(r.rest, row)
+	}
+	if finished := r.finish(); err == nil {
+		err = finished
+	}
+	r.drained, r.fault = true, r.s.wrap(r.ctx, r.c.explain(err), text)
+}
+
 // first goes to the first row. Before that SQLite may compile the statement again, and its columns may be others.
 func (r *rows) first() error {
 	err := r.step()
@@ -152,7 +190,7 @@ func (r *rows) Next(dest []driver.Value) (err error) {
 	defer r.s.leave()
 	defer r.s.guard(&err)
 	if r.st == nil {
-		return ErrClosed
+		return r.nextOfRest(dest)
 	}
 	if r.state == onRow {
 		if err := r.step(); err != nil {
@@ -165,10 +203,30 @@ func (r *rows) Next(dest []driver.Value) (err error) {
 	if r.state == atEnd {
 		return io.EOF
 	}
+	return r.s.wrap(r.ctx, r.fetch(dest), r.st.text)
+}
+
+// nextOfRest is Next after the statement was put back.
+func (r *rows) nextOfRest(dest []driver.Value) error {
+	switch {
+	case len(r.rest) > 0:
+		copy(dest, r.rest[0])
+		r.rest = r.rest[1:]
+		return nil
+	case r.fault != nil:
+		return r.fault
+	case r.drained:
+		return io.EOF
+	}
+	return ErrClosed
+}
+
+// fetch hands out the row on which the statement stands.
+func (r *rows) fetch(dest []driver.Value) error {
 	r.state = onRow
 	clear(dest) // or else the library would write into the bytes of the last row
 	if err := r.st.native.Columns(unsafe.Slice((*any)(unsafe.SliceData(dest)), len(dest))...); err != nil {
-		return r.s.wrap(r.ctx, err, r.st.text)
+		return err
 	}
 	for i, v := range dest {
 		if r.kinds != nil && r.kinds[i] != asIs {

@@ -8,7 +8,7 @@ import (
 )
 
 // ScratchBytes is how much a [Scratch] writer holds, in bytes of keys and values.
-const ScratchBytes = 256 << 20
+const ScratchBytes = 128 << 20
 
 // Scratch returns a writer that keeps changes in memory, over what r shows, and never writes them anywhere: for trying
 // out what a session would do, such as migrations. The session has to be of a [Database] of its own, because its connection

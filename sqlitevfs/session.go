@@ -217,7 +217,7 @@ func (s *Session) migrated(count uint32, fingerprint [16]byte) {
 
 // begin takes a connection and begins the transaction. REQUIRES: mu
 func (s *Session) begin() (err error) {
-	p, d := s.database.pool, s.database
+	p := s.database.pool
 	c, epoch, err := p.take(s)
 	if err != nil {
 		return err
@@ -232,33 +232,21 @@ func (s *Session) begin() (err error) {
 			p.put(s, c)
 		}
 	}()
-	meta, length, err := readMetadata(s.r, make([]byte, 0, maxMetadata+3))
-	if err != nil {
-		return err
-	}
-	stale := c != nil && (c.epoch != epoch || c.sequence != meta.Sequence)
 	switch {
-	case c != nil && stale && c.write:
-		// It holds its lock between sessions, so SQLite remembers more than pages.
-		old := c
-		c = nil
-		p.replace(old)
-	case c != nil:
-		c.file.begin(s.r, s.w, meta, length)
-		if stale {
-			c.file.stamped = false
-			if _, err := c.db.FileControl("main", sqlite3.FCNTL_RESET_CACHE); err != nil {
-				return c.wrap(err, "")
-			}
+	case c == nil:
+		if c, err = openConn(s); err != nil {
+			return err
 		}
-	}
-	if c == nil {
-		if c, err = openConn(d, s.r, s.w, meta, length); err != nil {
+	case s.write:
+		// What it published last is what is there: the database has one writer, and Discard closes it.
+		c.file.begin(s.r, s.w, c.file.meta, c.file.metaLength)
+	default:
+		if err = c.refresh(s.r, epoch); err != nil {
 			return err
 		}
 	}
-	c.epoch, c.sequence = epoch, meta.Sequence
-	s.meta, s.conn = meta, c
+	c.epoch = epoch
+	s.meta, s.conn = c.file.meta, c
 	s.interrupt.off = true
 	c.db.SetInterrupt(&s.interrupt)
 	defer func() { s.interrupt.off = s.interrupt.call == nil }()
@@ -326,11 +314,14 @@ func (s *Session) publishMigrations() error {
 // republish ends SQLite's transaction and publishes, calls f, which may run VACUUM, and begins a transaction again. If f
 // fails after it has written something, the session is poisoned. REQUIRES: mu, conn
 func (s *Session) republish(f func() error) error {
+	c := s.conn
+	defer func() { s.interrupt.off = s.interrupt.call == nil }()
 	if err := s.commit(); err != nil {
-		s.poison(err)
+		if s.poisoned == nil && c.db.GetAutocommit() {
+			s.poison(err)
+		}
 		return err
 	}
-	c := s.conn
 	err := s.native(func() error { return c.journal(false) })
 	if err == nil {
 		c.file.committing = true
@@ -342,7 +333,6 @@ func (s *Session) republish(f func() error) error {
 		}
 		s.interrupt.off = true
 	}
-	defer func() { s.interrupt.off = s.interrupt.call == nil }()
 	if s.poisoned != nil {
 		return errors.Join(err, s.poisoned)
 	}
@@ -381,7 +371,6 @@ func (s *Session) rollback() {
 func (s *Session) release(discard bool) {
 	c := s.conn
 	s.conn = nil
-	c.sequence = c.file.meta.Sequence
 	c.file.finish()
 	c.db.SetInterrupt(context.Background())
 	if discard {

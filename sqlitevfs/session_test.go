@@ -176,21 +176,6 @@ func TestDiscardForgetsWhatWasDropped(t *testing.T) {
 	}
 }
 
-func TestAWriterThatWasDroppedUnnoticedIsSeenByItsSequence(t *testing.T) {
-	t.Parallel()
-	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
-	writeStore(t, m, d, "CREATE TABLE t (v); INSERT INTO t VALUES (1)")
-	s := d.Write(context.Background(), m.writer())
-	mustExec(t, s, "UPDATE t SET v = 2")
-	if _, err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	writeStore(t, m, d, "UPDATE t SET v = v + 10")
-	if got := readStore(t, m, d, "SELECT v FROM t"); got != "11" {
-		t.Fatal(got)
-	}
-}
-
 func TestOneWriteSessionAtATime(t *testing.T) {
 	t.Parallel()
 	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")

@@ -33,6 +33,7 @@ func sqlFault(text string) error { return &Error{Code: int(sqlite3.ERROR), Messa
 
 // push opens a savepoint.
 func (s *Session) push(c *conn, t *transaction) error {
+	s.settle()
 	violated, err := c.violated()
 	if err != nil {
 		return err
@@ -47,6 +48,7 @@ func (s *Session) push(c *conn, t *transaction) error {
 
 // merge commits the transactions from place i on, in those below.
 func (s *Session) merge(c *conn, i int) error {
+	s.settle()
 	if i == 0 && !s.tx[0].deferred {
 		// This is where SQLite would commit, and check the keys that are checked late. It does not for a savepoint in a transaction.
 		if violated, err := c.violated(); err != nil {
@@ -64,6 +66,7 @@ func (s *Session) merge(c *conn, i int) error {
 
 // undo takes back what was done since place i of the stack, and keeps the savepoint there if keep is true.
 func (s *Session) undo(c *conn, i int, keep bool) error {
+	s.settle()
 	if err := c.command("ROLLBACK TO " + savepointName(i)); err != nil {
 		return err
 	}

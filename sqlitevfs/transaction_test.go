@@ -3,6 +3,7 @@ package sqlitevfs
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -372,4 +373,54 @@ func TestRollbackAfterVacuumSaysThatPagesWerePublished(t *testing.T) {
 		t.Error("Rollback does not say that pages were published")
 	}
 	r.turn(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT a FROM t"), "1") })
+}
+
+func TestRowsOfStatementsThatWriteOutliveSavepoints(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a UNIQUE)")
+	r.turn(func(db *sql.DB) {
+		read := func(rows *sql.Rows) (got []int) {
+			for rows.Next() {
+				var a int
+				if err := rows.Scan(&a); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, a)
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		query := func(db asker, text string) *sql.Rows {
+			rows, err := db.QueryContext(context.Background(), text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		rows := query(db, "INSERT INTO t VALUES (1), (2), (3) RETURNING a")
+		rows.Next()
+		tx := mustBegin(t, db, nil)
+		if got := read(rows); !slices.Equal(got, []int{2, 3}) {
+			t.Errorf("BeginTx left the rows %v", got)
+		}
+		inside, outside := query(tx, "INSERT INTO t VALUES (4), (5) RETURNING a"), query(db, "UPDATE t SET a = a + 10 WHERE a < 3 RETURNING a")
+		inside.Next()
+		if err := tx.Commit(); err != nil { // database/sql closes the rows that are read in the transaction
+			t.Fatal(err)
+		}
+		if got := read(outside); !slices.Equal(got, []int{11, 12}) {
+			t.Errorf("Commit left the rows %v", got)
+		}
+		wantText(t, ask(t, db, "SELECT a FROM t ORDER BY a"), "3,4,5,11,12")
+		run(t, db, "BEGIN")
+		rows = query(db, "DELETE FROM t WHERE a > 10 RETURNING a")
+		run(t, db, "ROLLBACK")
+		if got := read(rows); !slices.Equal(got, []int{11, 12}) {
+			t.Errorf("ROLLBACK left the rows %v", got)
+		}
+		wantText(t, ask(t, db, "SELECT a FROM t ORDER BY a"), "3,4,5,11,12")
+	})
 }
