@@ -358,7 +358,7 @@ func state(sequence, rows uint64) []byte {
 // keys, because Pebble is slow at single reads when it is built for the race detector, and mostly read-only for the same reason.
 func checkCut(t *testing.T, sound *sync.Map, c cut) outcome {
 	o := outcome{cuts: 1}
-	alive := (c.acked[0]+c.acked[1])%4 == 0
+	alive := (c.acked[0]+c.acked[1])%16 == 0
 	db, err := openPebble(c.disk, !alive)
 	if err != nil {
 		o.faults = append(o.faults, "unsound: Pebble: "+err.Error())

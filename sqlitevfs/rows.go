@@ -154,6 +154,9 @@ func (r *rows) first() error {
 	}
 	r.st.describe()
 	r.columns, r.kinds = r.st.columns, r.st.kinds
+	if r.kinds != nil && isRaw(r.ctx) {
+		r.kinds = nil
+	}
 	if r.state == onRow {
 		r.state = onNewRow
 	} else if len(r.columns) == 0 {

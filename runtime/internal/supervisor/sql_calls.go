@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -109,6 +108,7 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 		}
 		args[i] = v
 	}
+	ctx = sqlitevfs.Raw(ctx)
 	var before, after int64
 	if err := db.QueryRowContext(ctx, "SELECT total_changes()").Scan(&before); err != nil {
 		return out, err
@@ -194,11 +194,6 @@ func sqlValue(v any, codec host.Codec) (any, int, error) {
 		return nil, 5, nil
 	case int64:
 		return v, 12, nil
-	case bool:
-		if v {
-			return int64(1), 2, nil
-		}
-		return int64(0), 2, nil
 	case float64:
 		if codec == host.JSON && math.IsInf(v, 0) {
 			if v < 0 {
@@ -214,9 +209,6 @@ func sqlValue(v any, codec host.Codec) (any, int, error) {
 		return v, len(v) + 3, nil
 	case []byte:
 		return encodedBytes{base64.StdEncoding.EncodeToString(v)}, base64.StdEncoding.EncodedLen(len(v)) + 14, nil
-	case time.Time:
-		s := v.Format(time.RFC3339Nano)
-		return s, len(s) + 3, nil
 	}
 	return nil, 0, errors.New("supervisor: a column has a value of a kind that SQLite does not have")
 }

@@ -1,0 +1,247 @@
+package supervisor
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func TestAHandleIsClosedAfterItsTurnOrQuery(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	var handles []*sql.DB
+	var turn host.Turn
+	var query host.Reader
+	g.must("a", func(p *puppet, h host.Turn) error {
+		turn = h
+		handles = append(handles, h.SQL())
+		return note("one")(p, h)
+	})
+	if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+		query = r
+		handles = append(handles, r.SQL())
+		return run(r, "SELECT 1")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	handles = append(handles, turn.SQL(), query.SQL())
+	for i, db := range handles {
+		if _, err := db.Exec("INSERT INTO note (body) VALUES ('late')"); err == nil {
+			t.Errorf("handle %d works", i)
+		}
+	}
+	g.wantNotes("a", "one")
+}
+
+func TestAFailedSealTakesBackTheRowsThatWerePut(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{WriteSetBytes: 128 << 10}, events: []host.Event{{Name: "e"}}})
+	g.must("a", note("one"))
+	// The rows fit, the event that is written after them does not.
+	err := g.do("a", func(p *puppet, h host.Turn) error {
+		if err := note("lost")(p, h); err != nil {
+			return err
+		}
+		return h.Emit(0, []byte(`"`+strings.Repeat("x", 127<<10)+`"`))
+	})
+	wantCode(t, err, host.TooLarge)
+	g.wantNotes("a", "one")
+	g.must("a", note("two"))
+	g.wantNotes("a", "one", "two")
+	g.check("a")
+}
+
+func TestAnActorMadeByAFailedCallLeavesNoDatabase(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", create: note("created")})
+	if err := g.do("a", func(*puppet, host.Turn) error { return errOnPurpose }); err == nil {
+		t.Fatal("no error")
+	}
+	if _, err := g.Lookup(context.Background(), pAddr("a")); host.CodeOf(err) != host.NotFound {
+		t.Fatalf("look-up: %v", err)
+	}
+	g.must("a", note("one"))
+	g.wantNotes("a", "created", "one")
+}
+
+func TestADestroyedActorBeginsAgainWithAnEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	g.wantNotes("a", "one")
+	if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
+		t.Fatal(err)
+	}
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		var n int
+		err := h.SQL().QueryRowContext(h, "SELECT count(*) FROM sqlite_schema").Scan(&n)
+		if err == nil && n != 0 {
+			err = fmt.Errorf("there are %d tables", n)
+		}
+		return err
+	})
+	// By its own hand, after writing.
+	g.must("a", note("two"))
+	g.must("a", func(p *puppet, h host.Turn) error {
+		h.DestroySelf()
+		return note("three")(p, h)
+	})
+	g.must("a", note("four"))
+	g.wantNotes("a", "four")
+	g.check("a")
+	if n := g.sql.Stats().InUse; n != 0 {
+		t.Fatalf("%d connections are in use", n)
+	}
+}
+
+func TestAnAbandonedHandlerCannotReachTheDatabaseOfTheNextCore(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.TurnGrace = 20 * time.Millisecond },
+		&puppetType{name: "p", limits: host.Limits{TurnTimeout: 500 * time.Millisecond}})
+	g.must("a", note("one"))
+	release, done := make(chan bool), make(chan error)
+	err := g.do("a", func(p *puppet, h host.Turn) error {
+		if err := note("lost")(p, h); err != nil {
+			return err
+		}
+		db := h.SQL()
+		<-release
+		_, err := db.Exec("INSERT INTO note (body) VALUES ('late')")
+		done <- err
+		return nil
+	})
+	wantCode(t, err, host.DeadlineExceeded)
+	g.must("a", note("two"))
+	close(release)
+	if err := <-done; err == nil {
+		t.Error("the abandoned handler could write")
+	}
+	g.wantNotes("a", "one", "two")
+	for i := 0; g.sql.Stats().InUse != 0; i++ { // its connection comes back when it has ended
+		if i > 2000 {
+			t.Fatal("its connection is still in use")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	g.check("a")
+}
+
+func TestAHandlerThatEndsItsGoroutineGivesItsConnectionBack(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+		if err := note("lost")(p, h); err != nil {
+			return err
+		}
+		goexit()
+		return nil
+	}), host.Crashed)
+	g.must("a", note("two"))
+	g.wantNotes("a", "one", "two")
+	if n := g.sql.Stats().InUse; n != 0 {
+		t.Fatalf("%d connections are in use", n)
+	}
+}
+
+func TestGoroutinesOfAHandlerCannotOutliveItsSession(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	for _, fail := range []error{nil, errOnPurpose} {
+		ended := make(chan error, 1)
+		g.do("a", func(p *puppet, h host.Turn) error {
+			db, begun := h.SQL(), make(chan bool)
+			go func() {
+				close(begun)
+				_, err := db.Exec("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) INSERT INTO note (body) SELECT x FROM n")
+				ended <- err
+			}()
+			<-begun
+			time.Sleep(5 * time.Millisecond)
+			return fail
+		})
+		if err := <-ended; err == nil {
+			t.Fatal("the statement came to an end")
+		}
+	}
+	g.wantNotes("a", "one")
+	g.must("a", note("two"))
+	g.check("a")
+}
+
+func TestARefusedCommitIsForgottenByConnections(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	g.wantNotes("a", "one")
+	// The space is opened anew behind the supervisor's back, so that the next commit is fenced.
+	a := g.find(pAddr("a"))
+	a.mu.Lock()
+	space, err := g.store.OpenSpace(a.core.id)
+	a.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.do("a", note("refused")); err == nil {
+		t.Fatal("the commit was not refused")
+	}
+	space.Close()
+	g.must("a", note("two"))
+	g.wantNotes("a", "one", "two")
+	g.check("a")
+}
+
+func goexit() { runtime.Goexit() }
+
+func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
+	t.Parallel()
+	const runaway = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	g.must("b", note("one"))
+	began := make(chan bool, 2)
+	ended := make(chan error, 2)
+	go func() {
+		ended <- g.look("a", func(_ *puppetState, r host.Reader) error {
+			began <- true
+			_, err := r.SQL().Exec(runaway)
+			return err
+		})
+	}()
+	go func() {
+		ended <- g.do("b", func(_ *puppet, h host.Turn) error {
+			if err := run(h, "DELETE FROM note"); err != nil {
+				return err
+			}
+			began <- true
+			_, err := h.SQL().Exec(runaway)
+			return err
+		})
+	}()
+	<-began
+	<-began
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := g.Close(ctx); err == nil || strings.Contains(err.Error(), "left behind") {
+		t.Errorf("the close: %v", err)
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("the close took %v", took)
+	}
+	for range 2 {
+		if err := <-ended; err == nil {
+			t.Error("a statement came to its end")
+		}
+	}
+	g.store.Close()
+	g.start()
+	g.wantNotes("b", "one")
+}

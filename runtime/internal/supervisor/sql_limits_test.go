@@ -1,0 +1,211 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+func TestASleepingActorHasNoConnection(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	g.wantNotes("a", "one")
+	if n := g.sql.Stats().Open; n < 2 {
+		t.Fatalf("%d connections are open, want one for the turns and one for the queries", n)
+	}
+	// A query may go on while the actor falls asleep under it.
+	if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+		db := r.SQL()
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		if n := g.sql.Stats().Open; n != 0 {
+			return fmt.Errorf("%d connections are open", n)
+		}
+		var n int
+		if err := db.QueryRowContext(r, "SELECT count(*) FROM note").Scan(&n); err != nil || n != 1 {
+			return fmt.Errorf("%d notes: %w", n, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// Nor one that asks for its first rows only then.
+	g.must("a", add(1))
+	if err := g.look("a", func(_ *puppetState, r host.Reader) error {
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		all, err := bodies(r)
+		if err == nil && len(all) != 1 {
+			err = fmt.Errorf("%q", all)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if s := g.sql.Stats(); s.Open != 0 || s.InUse != 0 || s.Bytes != 0 {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func TestMoreActorsThanConnections(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.SQL.MaxOpen = 4 })
+	const actors = 24
+	for round := range 3 {
+		for i := range actors {
+			g.must(fmt.Sprint(i), note(fmt.Sprint(round)))
+		}
+	}
+	s := g.sql.Stats()
+	if s.Open > 4 || s.Evicted == 0 {
+		t.Fatalf("%+v", s)
+	}
+	for i := range actors {
+		g.wantNotes(fmt.Sprint(i), "0", "1", "2")
+	}
+	// When all connections are in use, the next one that is needed is refused.
+	hold, held := make(chan bool), make(chan bool)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			g.must(fmt.Sprint(i), func(p *puppet, h host.Turn) error {
+				err := note("3")(p, h)
+				held <- true
+				<-hold
+				return err
+			})
+		})
+	}
+	for range 4 {
+		<-held
+	}
+	if e := wantCode(t, g.do("9", note("x")), host.Overloaded); !e.Retryable {
+		t.Error("it is not retryable")
+	}
+	close(hold)
+	wg.Wait()
+	g.must("9", note("3"))
+}
+
+func TestADeadlineInterruptsAStatement(t *testing.T) {
+	t.Parallel()
+	const runaway = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{TurnTimeout: 500 * time.Millisecond}})
+	g.must("a", note("one"))
+	begun := time.Now()
+	// With the turn as its context, and without any.
+	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+		if err := run(h, "INSERT INTO note (body) VALUES ('lost')"); err != nil {
+			return err
+		}
+		return run(h, runaway)
+	}), host.DeadlineExceeded)
+	wantCode(t, g.do("a", func(_ *puppet, h host.Turn) error { _, err := h.SQL().Exec(runaway); return err }), host.DeadlineExceeded)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON,
+		Input: remember(glance(func(_ *puppetState, r host.Reader) error { _, err := r.SQL().Exec(runaway); return err }))})
+	wantCode(t, err, host.DeadlineExceeded)
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	g.must("a", note("two"))
+	g.wantNotes("a", "one", "two")
+}
+
+func TestOutOfMemoryIsAnErrorOfTheTurn(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.SQL.ConnMemory = 8 << 20 })
+	g.must("a", note("one"))
+	hog := func(r host.Reader) error {
+		return r.SQL().QueryRowContext(r, "SELECT group_concat(hex(zeroblob(500000)), '') FROM (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12))").Scan(new(string))
+	}
+	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+		if err := run(h, "INSERT INTO note (body) VALUES ('lost')"); err != nil {
+			return err
+		}
+		return hog(h)
+	}), host.TooLarge)
+	wantCode(t, g.look("a", func(_ *puppetState, r host.Reader) error { return hog(r) }), host.TooLarge)
+	g.must("a", note("two"))
+	g.wantNotes("a", "one", "two")
+}
+
+func TestAFullDatabaseCanBeReadAndTrimmed(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{StorageBytes: 256 << 10}})
+	g.must("a", note("one"))
+	blob := strings.Repeat("x", 8<<10)
+	n := 0
+	var err error
+	for ; err == nil; n++ {
+		err = g.do("a", note(blob))
+	}
+	wantCode(t, err, host.QuotaExceeded)
+	if n < 20 || n > 40 {
+		t.Fatalf("%d notes of 8 KiB fit in 256 KiB", n)
+	}
+	// SQLite gives the whole transaction up when it is full, so a handler cannot ignore that.
+	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+		if err := note(blob)(p, h); !errors.Is(err, sqlitevfs.ErrFull) {
+			return fmt.Errorf("the insert: %v", err)
+		}
+		return nil
+	}), host.QuotaExceeded)
+	g.must("a", func(p *puppet, h host.Turn) error {
+		if err := run(h, "UPDATE note SET body = 'uno' WHERE id = 1"); err != nil {
+			return err
+		}
+		return run(h, "DELETE FROM note WHERE id > 5")
+	})
+	if all := g.notes("a"); len(all) != 5 || all[0] != "uno" {
+		t.Fatalf("%d notes", len(all))
+	}
+	g.must("a", note(blob))
+	g.must("a", func(_ *puppet, h host.Turn) error { return run(h, "VACUUM") })
+	if b := g.status("a").Bytes; b > 100<<10 {
+		t.Fatalf("the actor has %d bytes after VACUUM", b)
+	}
+	g.check("a")
+}
+
+func TestActorsThatSleepForMemoryGiveTheirConnectionsBack(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.MaxAwake = 4 })
+	for i := range 12 {
+		g.must(fmt.Sprint(i), note("one"))
+	}
+	for i := 0; g.memory.awake.Load() > 4; i++ {
+		if i > 5000 {
+			t.Fatalf("%d actors are awake", g.memory.awake.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n := g.sql.Stats().Open; n > 5 { // one may be falling asleep right now
+		t.Fatalf("%d connections are open", n)
+	}
+}
+
+func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", add(1))
+	if err := g.look("a", func(*puppetState, host.Reader) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a := g.find(pAddr("a"))
+	a.core.sql.mu.Lock()
+	defer a.core.sql.mu.Unlock()
+	if a.core.sql.d != nil {
+		t.Error("a database was made")
+	}
+	if s := g.sql.Stats(); s.Opened != 0 {
+		t.Errorf("%+v", s)
+	}
+}
