@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/ncruces/go-sqlite3"
 )
 
 // A kind says how the values of a column are handed out, after its declared type.
@@ -80,6 +78,9 @@ func parseTime(s string) (time.Time, bool) {
 	return t, err == nil
 }
 
+// timeForm is how a time is stored: RFC 3339 with a fixed number of digits, so that texts of one offset sort as the times do.
+const timeForm = "2006-01-02T15:04:05.000000000Z07:00"
+
 // checkValue accepts the values that bind takes and leaves all others to database/sql, which converts them, or calls their
 // Value method, and says what is wrong with them.
 func checkValue(v driver.Value) error {
@@ -113,7 +114,7 @@ func (st *statement) bind(i int, v driver.Value) error {
 	case bool:
 		return n.BindBool(i, v)
 	case time.Time:
-		return n.BindTime(i, v, sqlite3.TimeFormatDefault)
+		return n.BindText(i, v.Format(timeForm))
 	case int8:
 		return n.BindInt64(i, int64(v))
 	case int16:

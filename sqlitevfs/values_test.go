@@ -44,8 +44,8 @@ func TestValuesAreStoredAsTheirKind(t *testing.T) {
 			{[]byte{}, "blob", ""}, {[]byte("x"), "blob", "x"}, {[]byte(nil), "null", ""}, {json.RawMessage(`{}`), "blob", "{}"}, {sql.RawBytes("x"), "blob", "x"},
 			{nil, "null", ""}, {(*int)(nil), "null", ""}, {&seven, "integer", "7"}, {sql.NullString{}, "null", ""}, {sql.Null[int64]{V: 3, Valid: true}, "integer", "3"},
 			{weekday(2), "text", "we"},
-			{time.Date(2026, 3, 1, 12, 30, 0, 5000, berlin), "text", "2026-03-01T12:30:00.000005+02:00"},
-			{time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC), "text", "2026-03-01T12:30:00Z"},
+			{time.Date(2026, 3, 1, 12, 30, 0, 5000, berlin), "text", "2026-03-01T12:30:00.000005000+02:00"},
+			{time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC), "text", "2026-03-01T12:30:00.000000000Z"},
 		} {
 			var kind string
 			var text []byte
@@ -117,6 +117,19 @@ func TestTimesKeepTheirInstantAndOffset(t *testing.T) {
 			if text := ask(t, db, "SELECT unixepoch(at) FROM t"); text != fmt.Sprint(want.Unix()) {
 				t.Errorf("SQLite takes %v for %s", want, text)
 			}
+		}
+	})
+}
+
+func TestTimesOfOneOffsetSortAsTexts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.turn(func(db *sql.DB) {
+		at := time.Date(2026, 7, 8, 9, 10, 11, 0, time.UTC)
+		run(t, db, "CREATE TABLE t (at TIMESTAMP)")
+		run(t, db, "INSERT INTO t VALUES (?), (?)", at, at.Add(time.Millisecond))
+		if got := ask(t, db, "SELECT count(*) FROM t WHERE at < ?", at.Add(time.Microsecond)); got != "1" {
+			t.Errorf("%s rows are before %v, want 1", got, at.Add(time.Microsecond))
 		}
 	})
 }
