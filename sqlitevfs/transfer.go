@@ -237,7 +237,8 @@ func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxByte
 	return meta, err
 }
 
-// prepareImage reads the header of a file, cuts off what is behind the database, and takes it out of WAL mode.
+// prepareImage reads the header of a file, cuts off what is behind the database, takes it out of WAL mode, and writes its length
+// into the header if that is not there.
 func prepareImage(m *image) (fileHeader, error) {
 	if m.size == 0 {
 		return fileHeader{}, &ImportError{"it is empty"}
@@ -261,7 +262,12 @@ func prepareImage(m *image) (fileHeader, error) {
 	if err := m.Truncate(int64(h.pages) * int64(h.pageSize)); err != nil {
 		return h, err
 	}
-	copy(m.chunks[0][18:20], "\x01\x01")
+	header := m.chunks[0][:headerSize]
+	copy(header[18:20], "\x01\x01")
+	if !h.counted { // SQLite before 3.7.0 wrote it last
+		binary.BigEndian.PutUint32(header[28:], h.pages)
+		copy(header[92:96], header[24:28])
+	}
 	return h, nil
 }
 
