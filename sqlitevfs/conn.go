@@ -240,7 +240,7 @@ func (c *conn) wrap(err error, sql string) error {
 // commit. It is left alone if there is room for whatever TurnBytes allows.
 func (c *conn) limitPages() error {
 	limit := uint32(noPageLimit)
-	room := c.file.w.Room() - maxMetadata
+	room := c.file.w.Room() - metadataSize
 	if room < c.database.pool.options.TurnBytes/PageSize*pageCost {
 		limit = uint32(min(int64(c.file.meta.Pages)+max(room, 0)/pageCost, noPageLimit))
 		limit = max(limit, 1) // 0 asks for the limit that there is

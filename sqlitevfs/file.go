@@ -67,7 +67,7 @@ type file struct {
 	ahead readAhead
 	key   [pageKeySize]byte
 	end   [pageKeySize]byte
-	value [maxMetadata + 3]byte
+	value [metadataSize + 3]byte
 }
 
 // begin attaches the file to what a session reads, and writes if w is not nil.

@@ -120,7 +120,7 @@ func (w *mapWriter) Put(key, value []byte, old int) error {
 	if have != old {
 		return fmt.Errorf("Put(%x) says that the old value has %d bytes, and it has %d", key, old, have)
 	}
-	if need > w.room {
+	if need > 0 && need > w.room {
 		return fmt.Errorf("no room for %d bytes: %w", need, ErrFull)
 	}
 	w.room -= need

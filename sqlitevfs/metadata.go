@@ -21,15 +21,15 @@ type Metadata struct {
 // metadataFormat is the first byte of the value.
 const metadataFormat = 1
 
-// maxMetadata is the length of the longest value.
-const maxMetadata = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64 + binary.MaxVarintLen32 + 16
+// metadataSize is the length of every value: a commit that only rewrites pages must fit into an actor that is full.
+const metadataSize = 1 + 4 + 8 + 4 + 16
 
-// append appends the value: format byte 1, uvarints of Pages, Sequence and Migrations, the fingerprint.
+// append appends the value: format byte 1, Pages, Sequence and Migrations, big-endian, the fingerprint.
 func (m Metadata) append(dst []byte) []byte {
 	dst = append(dst, metadataFormat)
-	dst = binary.AppendUvarint(dst, uint64(m.Pages))
-	dst = binary.AppendUvarint(dst, m.Sequence)
-	dst = binary.AppendUvarint(dst, uint64(m.Migrations))
+	dst = binary.BigEndian.AppendUint32(dst, m.Pages)
+	dst = binary.BigEndian.AppendUint64(dst, m.Sequence)
+	dst = binary.BigEndian.AppendUint32(dst, m.Migrations)
 	return append(dst, m.Fingerprint[:]...)
 }
 
@@ -38,27 +38,20 @@ func parseMetadata(b []byte) (m Metadata, err error) {
 	if len(b) == 0 || b[0] != metadataFormat {
 		return m, fmt.Errorf("%w: metadata of an unknown format", ErrCorrupt)
 	}
-	rest := b[1:]
-	var fields [3]uint64
-	for i, limit := range [3]uint64{1<<32 - 1, 1<<64 - 1, 1<<32 - 1} {
-		v, n := binary.Uvarint(rest)
-		if n <= 0 || v > limit {
-			return Metadata{}, fmt.Errorf("%w: metadata has a bad number at byte %d", ErrCorrupt, len(b)-len(rest))
-		}
-		fields[i], rest = v, rest[n:]
+	if len(b) != metadataSize {
+		return m, fmt.Errorf("%w: metadata has %d bytes, want %d", ErrCorrupt, len(b), metadataSize)
 	}
-	if len(rest) != len(m.Fingerprint) {
-		return Metadata{}, fmt.Errorf("%w: metadata has %d bytes where %d are the fingerprint", ErrCorrupt, len(rest), len(m.Fingerprint))
-	}
-	m.Pages, m.Sequence, m.Migrations = uint32(fields[0]), fields[1], uint32(fields[2])
-	copy(m.Fingerprint[:], rest)
+	m.Pages = binary.BigEndian.Uint32(b[1:])
+	m.Sequence = binary.BigEndian.Uint64(b[5:])
+	m.Migrations = binary.BigEndian.Uint32(b[13:])
+	copy(m.Fingerprint[:], b[17:])
 	return m, nil
 }
 
 // ReadMetadata returns the metadata of a database, and false if there is no database. The error wraps [ErrCorrupt] if
 // what is there is not metadata; other errors are those of r.
 func ReadMetadata(r Reader) (Metadata, bool, error) {
-	m, n, err := readMetadata(r, make([]byte, 0, maxMetadata+3))
+	m, n, err := readMetadata(r, make([]byte, 0, metadataSize+3))
 	return m, n >= 0 && err == nil, err
 }
 

@@ -9,14 +9,14 @@ import (
 
 func TestMetadataGolden(t *testing.T) {
 	t.Parallel()
-	m := Metadata{Pages: 300, Sequence: 7, Migrations: 2, Fingerprint: [16]byte{0xaa, 15: 0xbb}}
-	want := append([]byte{1, 0xac, 0x02, 7, 2, 0xaa}, append(make([]byte, 14), 0xbb)...)
+	m := Metadata{Pages: 300, Sequence: 1<<40 + 7, Migrations: 2, Fingerprint: [16]byte{0xaa, 15: 0xbb}}
+	want := append([]byte{1, 0, 0, 1, 44, 0, 0, 1, 0, 0, 0, 0, 7, 0, 0, 0, 2, 0xaa}, append(make([]byte, 14), 0xbb)...)
 	if got := m.append(nil); !bytes.Equal(got, want) {
 		t.Fatalf("encoded %x, want %x", got, want)
 	}
 	for _, m := range []Metadata{m, {}, {Pages: math.MaxUint32, Sequence: math.MaxUint64, Migrations: math.MaxUint32}} {
 		b := m.append(nil)
-		if len(b) > maxMetadata {
+		if len(b) != metadataSize {
 			t.Errorf("%+v takes %d bytes", m, len(b))
 		}
 		if got, err := parseMetadata(b); err != nil || got != m {

@@ -25,7 +25,7 @@ func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 		}
 	}
 	for _, pages := range []int{0, 1, 5, 40, 5} {
-		rows, puts, err := fill(int64(pages)*pageCost + maxMetadata + pageCost/2)
+		rows, puts, err := fill(int64(pages)*pageCost + metadataSize + pageCost/2)
 		if !errors.Is(err, ErrFull) || puts != 0 {
 			t.Fatalf("room for %d pages: %v", pages, err)
 		}
@@ -58,6 +58,59 @@ func TestStatementThatDoesNotFitFailsAtOnce(t *testing.T) {
 	s = d.Write(context.Background(), w)
 	defer s.Rollback()
 	mustExec(t, s, "DELETE FROM t WHERE id > 40")
+	if _, err := s.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is deleted needs no room, however long the numbers in the metadata get, and whatever way pages are given back.
+func TestActorOverItsQuotaCanDelete(t *testing.T) {
+	t.Parallel()
+	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
+	writeStore(t, m, d, "PRAGMA auto_vacuum = INCREMENTAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB); CREATE TABLE u (v BLOB)",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 300) INSERT INTO t SELECT i, zeroblob(1000) FROM n; INSERT INTO u SELECT v FROM t")
+	over := func(f func(*Session)) {
+		t.Helper()
+		w := m.writer()
+		w.room = -1_000_000
+		s := d.Write(context.Background(), w)
+		defer s.Rollback()
+		f(s)
+		if _, err := s.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		m.commit(w)
+	}
+	pages := func() uint32 {
+		meta, _, err := ReadMetadata(m.snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return meta.Pages
+	}
+	for i := range 140 { // beyond sequence 127
+		over(func(s *Session) { mustExec(t, s, fmt.Sprintf("DELETE FROM t WHERE id = %d", i)) })
+	}
+	over(func(s *Session) { mustExec(t, s, "UPDATE t SET v = zeroblob(999) WHERE id > 290") })
+	over(func(s *Session) { mustExec(t, s, "DROP TABLE u") })
+	before := pages()
+	over(func(s *Session) { mustExec(t, s, "PRAGMA incremental_vacuum(50)") })
+	if got := pages(); got != before-50 {
+		t.Errorf("%d pages after incremental_vacuum of 50 of %d", got, before)
+	}
+	before = pages()
+	over(func(s *Session) {
+		if err := vacuumNative(s); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got := pages(); got >= before {
+		t.Errorf("%d pages after VACUUM of %d", got, before)
+	}
+	if got := readStore(t, m, d, "SELECT count(*) FROM t"); got != "161" {
+		t.Error(got)
+	}
+	checkStore(t, m, d)
 }
 
 func TestCommitThatDoesNotFitPutsNothing(t *testing.T) {
