@@ -270,10 +270,16 @@ func (c *conn) close() {
 func (c *conn) closeNative() error {
 	// A statement that ran out of memory panics when it is closed, and is closed all the same.
 	_ = attempt(func() error { c.cache.close(); return nil })
-	for _, s := range slices.Collect(c.db.Stmts()) {
+	return closeNative(c.db)
+}
+
+// closeNative closes a connection and the statements that are left of it, also after it ran out of memory. The library drops a
+// statement from Stmts before it panics with the error of the last step, so none is finalized twice.
+func closeNative(db *sqlite3.Conn) error {
+	for _, s := range slices.Collect(db.Stmts()) {
 		_ = attempt(s.Close) // the error is that of its last step
 	}
-	return attempt(c.db.Close)
+	return attempt(db.Close)
 }
 
 // attempt makes an error of a panic.

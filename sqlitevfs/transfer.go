@@ -349,15 +349,17 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 	defer vfs.Unregister(name)
 	var db *sqlite3.Conn
 	defer func() {
-		// A panic leaves the connection as it is: it is memory, and nothing else refers to it.
-		if p := recover(); p != nil {
+		p := recover()
+		if db != nil {
+			// Its heap is not Go's: what is not closed is never given back.
+			if closed := closeNative(db); closed != nil {
+				c.pool.options.Logger.Error("a SQLite connection could not be closed after an import, and its memory is lost", "error", closed)
+			}
+		}
+		if p != nil {
 			if err = memoryError(p); err == nil {
 				panic(p)
 			}
-			return
-		}
-		if closed := db.Close(); err == nil {
-			err = closed
 		}
 		err = c.blame(err)
 	}()

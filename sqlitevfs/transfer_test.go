@@ -462,6 +462,37 @@ func TestImportTakesATableOfThatNameForWhatItIs(t *testing.T) {
 	}
 }
 
+// An index on an expression that needs more memory than a connection may have, which SQLite computes when it checks the file.
+// Not parallel: it looks at the memory of the process.
+func TestImportThatRunsOutOfMemoryGivesItBack(t *testing.T) {
+	k := keys{}
+	change(t, k, `CREATE TABLE a (x)`, `INSERT INTO a VALUES (1)`, `CREATE INDEX i ON a (CASE x WHEN 1 THEN 1 ELSE length(hex(zeroblob(15000000))) END)`)
+	file := export(t, k)
+	one, zero := []byte{2, 9}, []byte{2, 8} // the header of a row with the constant 1, and with 0
+	file = bytes.ReplaceAll(file, one, zero)
+
+	resident := func() (bytes int) {
+		b, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			t.Skip("there is no /proc to read the memory from")
+		}
+		var size, pages int
+		if _, err := fmt.Sscan(string(b), &size, &pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages * os.Getpagesize()
+	}
+	before := resident()
+	for range 20 {
+		if _, err := importFile(t, keys{}, file); !errors.Is(err, sqlitevfs.ErrMemory) {
+			t.Fatal(err)
+		}
+	}
+	if got := resident(); got > before+150<<20 {
+		t.Errorf("the process grew from %d to %d MiB", before>>20, got>>20)
+	}
+}
+
 func FuzzImportNeverPanicsAndTakesOnlySoundFiles(f *testing.F) {
 	k := keys{}
 	pool, err := sqlitevfs.NewPool(sqlitevfs.Options{})
