@@ -16,7 +16,8 @@ import (
 //     nothing, and the session works with savepoints instead.
 //  3. What a statement changes outside the database, in the connection, does not outlive the session: it stains the
 //     connection, which is then closed.
-//  4. The table of migrations is for reading.
+//  4. The table of migrations is for reading. One of that name that Migrate did not make, as an import may bring, or a rename,
+//     is a table like any other, which Migrate refuses to take for its own.
 //
 // The rules of each pragma are in pragmas.
 type authorizer struct {
@@ -26,6 +27,7 @@ type authorizer struct {
 	internal  bool // the statements are the session's own: all is allowed
 	vacuuming bool // VACUUM runs, which attaches a nameless temporary file
 	watching  bool // a text of the user's is being compiled
+	migrated  bool // the table of migrations was made on this connection
 	saw       sight
 	refusal   string // of the last statement that was denied
 	rules     map[string]pragmaRule
@@ -125,18 +127,27 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 	case sqlite3.AUTH_CREATE_TEMP_INDEX, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_CREATE_TEMP_VIEW:
 		a.stain("a temporary table")
 	}
-	if isMigrationTable(action, third, fourth) {
+	if makesMigrationTable(action, third) || changesMigrationTable(action, third, fourth) && (a.migrated || a.c.file.meta.Migrations > 0) {
 		return a.deny("changes of the table "+migrationTable, "it says which migrations were applied")
 	}
 	return sqlite3.AUTH_OK
 }
 
-// isMigrationTable reports whether an action changes the table of migrations, or makes or removes it.
-func isMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
+// makesMigrationTable reports whether an action makes something by the name of the table of migrations. It does not see a
+// rename: SQLite says what is renamed, not to what.
+func makesMigrationTable(action sqlite3.AuthorizerActionCode, third string) bool {
+	switch action {
+	case sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW, sqlite3.AUTH_CREATE_TEMP_VIEW, sqlite3.AUTH_CREATE_VTABLE:
+		return strings.EqualFold(third, migrationTable)
+	}
+	return false
+}
+
+// changesMigrationTable reports whether an action changes the table of migrations, or removes it.
+func changesMigrationTable(action sqlite3.AuthorizerActionCode, third, fourth string) bool {
 	switch action {
 	case sqlite3.AUTH_INSERT, sqlite3.AUTH_UPDATE, sqlite3.AUTH_DELETE,
-		sqlite3.AUTH_CREATE_TABLE, sqlite3.AUTH_CREATE_TEMP_TABLE, sqlite3.AUTH_CREATE_VIEW, sqlite3.AUTH_CREATE_TEMP_VIEW,
-		sqlite3.AUTH_CREATE_VTABLE, sqlite3.AUTH_DROP_TABLE, sqlite3.AUTH_DROP_VTABLE:
+		sqlite3.AUTH_DROP_TABLE, sqlite3.AUTH_DROP_VTABLE, sqlite3.AUTH_DROP_VIEW:
 		return strings.EqualFold(third, migrationTable)
 	case sqlite3.AUTH_ALTER_TABLE, sqlite3.AUTH_CREATE_INDEX, sqlite3.AUTH_DROP_INDEX,
 		sqlite3.AUTH_CREATE_TRIGGER, sqlite3.AUTH_CREATE_TEMP_TRIGGER, sqlite3.AUTH_DROP_TRIGGER:

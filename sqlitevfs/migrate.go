@@ -180,17 +180,16 @@ func compare(have, want []migrationRow) (int, error) {
 	return len(have), nil
 }
 
-const createMigrations = `CREATE TABLE IF NOT EXISTS main.cairn_migration (position INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied TEXT NOT NULL) STRICT`
+const createMigrations = `CREATE TABLE main.cairn_migration (position INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied TEXT NOT NULL) STRICT`
 
 // readMigrations returns the rows of the table cairn_migration, none if there is no such table.
 func readMigrations(db *sqlite3.Conn) ([]migrationRow, error) {
-	exists := false
-	err := eachRow(db, `SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = 'cairn_migration'`, func(*sqlite3.Stmt) error {
-		exists = true
-		return nil
-	})
-	if err != nil || !exists {
+	what, err := whatIsMigrations(db)
+	if err != nil || what == "" {
 		return nil, err
+	}
+	if what != "table" {
+		return nil, &MigrationError{Reason: "the " + what + " cairn_migration is somebody else's"}
 	}
 	var rows []migrationRow
 	err = eachRow(db, `SELECT position, name, checksum FROM main.cairn_migration ORDER BY position`, func(s *sqlite3.Stmt) error {
@@ -205,6 +204,43 @@ func readMigrations(db *sqlite3.Conn) ([]migrationRow, error) {
 		return nil, &MigrationError{Reason: "the table cairn_migration is somebody else's", Err: err}
 	}
 	return rows, err
+}
+
+// whatIsMigrations returns what there is by the name cairn_migration: "table", "virtual table", "view", or nothing.
+func whatIsMigrations(db *sqlite3.Conn) (what string, err error) {
+	err = eachRow(db, `SELECT type, rootpage FROM main.sqlite_schema WHERE type IN ('table', 'view') AND name = 'cairn_migration' COLLATE NOCASE`, func(s *sqlite3.Stmt) error {
+		if what = s.ColumnText(0); what == "table" && s.ColumnInt(1) == 0 {
+			what = "virtual table"
+		}
+		return nil
+	})
+	return what, err
+}
+
+// appliedMigrations returns the rows of the table cairn_migration, if it is the one that made the session's metadata say what
+// it says: whoever may write SQL can make a table of that name, by renaming another.
+func (s *Session) appliedMigrations(c *conn) ([]migrationRow, error) {
+	known := c.file.meta
+	if s.pending != nil {
+		known = *s.pending
+	}
+	if known.Migrations == 0 {
+		what, err := whatIsMigrations(c.db)
+		if err == nil && what != "" {
+			err = &MigrationError{Reason: "there is a " + what + " cairn_migration, which no migration made: rename it or drop it"}
+		}
+		return nil, err
+	}
+	rows, err := readMigrations(c.db)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rows) == 0:
+		return nil, &MigrationError{Reason: fmt.Sprintf("%d migrations were applied, but the table cairn_migration that says which is gone", known.Migrations)}
+	case len(rows) != int(known.Migrations) || fingerprint(rows) != known.Fingerprint:
+		return nil, &MigrationError{Reason: "the table cairn_migration does not say what was applied: it was changed by others"}
+	}
+	return rows, nil
 }
 
 func eachRow(db *sqlite3.Conn, query string, f func(*sqlite3.Stmt) error) error {
@@ -251,13 +287,10 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	want := rowsOf(ms)
 	var have []migrationRow
 	if err := c.internally(func() error {
-		have, err = readMigrations(c.db)
+		have, err = s.appliedMigrations(c)
 		return err
 	}); err != nil {
 		return nil, s.wrap(nil, err, "")
-	}
-	if len(have) == 0 && s.meta.Migrations > 0 {
-		return nil, &MigrationError{Reason: fmt.Sprintf("%d migrations were applied, but the table cairn_migration that says which is gone", s.meta.Migrations)}
 	}
 	done, err := compare(have, want)
 	if err != nil {
@@ -326,6 +359,7 @@ func (s *Session) migrate(c *conn, m Migration, row migrationRow, position int) 
 		if err := internal(createMigrations); err != nil {
 			return &MigrationError{Name: m.Name, Reason: "creating the table cairn_migration", Err: err}
 		}
+		c.auth.migrated = true
 	}
 	err = internal("INSERT INTO main.cairn_migration VALUES (?, ?, ?, ?)",
 		strconv.Itoa(position), row.name, row.checksum, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))

@@ -2,6 +2,7 @@ package sqlitevfs_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -234,6 +235,53 @@ func TestMigrationRebuildsATableThatOthersReferTo(t *testing.T) {
 		sqlitevfs.Migration{Name: "0004", SQL: `INSERT INTO child VALUES (30, 3)`})
 	if _, err := migrate(t, k, ms); !errors.Is(err, sqlitevfs.ErrForeignKey) || !strings.HasPrefix(err.Error(), `migration "0004"`) {
 		t.Errorf("a violation: %v", err)
+	}
+}
+
+// SQLite does not ask whether a table may be renamed to the name of that of migrations.
+func TestMigrateTakesNoTableForItsOwnThatItDidNotMake(t *testing.T) {
+	t.Parallel()
+	ms := migrationsOf(`CREATE TABLE a (x)`, `CREATE TABLE b (x)`)
+	forged := keys{}
+	change(t, forged, `CREATE TABLE foo (position INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied TEXT NOT NULL)`,
+		fmt.Sprintf(`INSERT INTO foo VALUES (1, '0001', '%x', '')`, sha256.Sum256([]byte(ms[0].SQL))), `ALTER TABLE foo RENAME TO Cairn_Migration`)
+	virtual := keys{}
+	change(t, virtual, `CREATE VIRTUAL TABLE foo USING fts5 (position, name, checksum)`, `ALTER TABLE foo RENAME TO cairn_migration`)
+	for want, k := range map[string]keys{"a table cairn_migration": forged, "a virtual table cairn_migration": virtual} {
+		var fault *sqlitevfs.MigrationError
+		if applied, err := migrate(t, k, ms); !errors.As(err, &fault) || !strings.Contains(err.Error(), want+", which no migration made") {
+			t.Errorf("%s: applied %v, %v", want, applied, err)
+		}
+		// Its owner can put that right.
+		change(t, k, `ALTER TABLE cairn_migration RENAME TO bar`, `DROP TABLE bar`)
+		if applied, err := migrate(t, k, ms); err != nil || len(applied) != 2 {
+			t.Errorf("afterwards: applied %v, %v", applied, err)
+		}
+	}
+	// Nor one that a migration brings.
+	var fault *sqlitevfs.MigrationError
+	if _, err := migrate(t, keys{}, migrationsOf(`CREATE TABLE foo (x); ALTER TABLE foo RENAME TO cairn_migration`)); !errors.As(err, &fault) || !strings.Contains(err.Error(), "already exists") {
+		t.Errorf("by a migration: %v", err)
+	}
+}
+
+func TestTableOfMigrationsIsForReadingInTheTurnThatMakesIt(t *testing.T) {
+	t.Parallel()
+	d := newPool(t).Database("x")
+	defer d.Close()
+	s := d.Write(t.Context(), keys{})
+	defer s.Rollback()
+	ms := migrationsOf(`CREATE TABLE a (x)`)
+	if _, err := s.Migrate(ms); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`DELETE FROM cairn_migration`, `DROP TABLE cairn_migration`, `ALTER TABLE cairn_migration RENAME TO x`} {
+		if _, err := s.DB().Exec(text); !errors.Is(err, sqlitevfs.ErrRefused) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if applied, err := s.Migrate(ms); err != nil || applied != nil {
+		t.Errorf("again: applied %v, %v", applied, err)
 	}
 }
 
