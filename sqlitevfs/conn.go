@@ -237,11 +237,12 @@ func (c *conn) wrap(err error, sql string) error {
 }
 
 // limitPages sets how far the database may grow in the session, so that the statement fails that needs more, and not the
-// commit. It is left alone if there is room for whatever TurnBytes allows.
+// commit. It is left alone if there is room for most of what TurnBytes allows, which bounds the session then: a Writer that
+// has room for that much and no more, less what the turn has put there before, would have the limit set in every session.
 func (c *conn) limitPages() error {
 	limit := uint32(noPageLimit)
 	room := c.file.w.Room() - metadataSize
-	if room < c.database.pool.options.TurnBytes/PageSize*pageCost {
+	if room < c.database.pool.options.TurnBytes/8*7 {
 		limit = uint32(min(int64(c.file.meta.Pages)+max(room, 0)/pageCost, noPageLimit))
 		limit = max(limit, 1) // 0 asks for the limit that there is
 	}

@@ -113,6 +113,40 @@ func TestActorOverItsQuotaCanDelete(t *testing.T) {
 	checkStore(t, m, d)
 }
 
+// Setting the limit costs a statement, and the room of a turn is never quite what TurnBytes allows.
+func TestLimitOfPagesIsNotSetInEverySession(t *testing.T) {
+	t.Parallel()
+	p := newTestPool(t, Options{TurnBytes: 64 << 20})
+	m, d := newMapStore(), p.Database("test")
+	writeStore(t, m, d, "CREATE TABLE t (v BLOB)")
+	limit := func(room int64) (limit uint32, left int64) {
+		w := m.writer()
+		w.room = room
+		s := d.Write(context.Background(), w)
+		defer s.Rollback()
+		mustExec(t, s, "INSERT INTO t VALUES (zeroblob(10000))")
+		limit = s.conn.maxPages
+		if _, err := s.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		m.commit(w)
+		return limit, w.room
+	}
+	for _, less := range []int64{0, 1000, 1 << 20, 10_000} {
+		if got, _ := limit(64<<20 - less); got != noPageLimit {
+			t.Errorf("the limit is %d pages with room for TurnBytes less %d", got, less)
+		}
+	}
+	// Under a quota the limit stays where it is as long as only the database grows.
+	first, room := limit(1 << 20)
+	for range 3 {
+		var got uint32
+		if got, room = limit(room); got != first {
+			t.Errorf("the limit is %d pages, and was %d", got, first)
+		}
+	}
+}
+
 func TestCommitThatDoesNotFitPutsNothing(t *testing.T) {
 	t.Parallel()
 	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
