@@ -318,7 +318,8 @@ func (f *file) publish(pages uint32) error {
 	return nil
 }
 
-// fill puts pages of zeros from one up to another. SQLite does not write pages that a transaction added and freed again.
+// fill puts pages of zeros from one up to another. SQLite does not write pages that a transaction added and freed again. The one that it never
+// uses is not there, as after an import.
 func (f *file) fill(from, to uint32) error {
 	if from >= to {
 		return nil
@@ -327,6 +328,9 @@ func (f *file) fill(from, to uint32) error {
 	defer f.buffers.putPage(zero)
 	clear(zero[:])
 	for n := from; n < to; n++ {
+		if n == lockPage {
+			continue
+		}
 		if err := f.put(n, zero[:]); err != nil {
 			return err
 		}

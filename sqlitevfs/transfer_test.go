@@ -121,8 +121,7 @@ func TestExportedFileIsOneThatStockSQLiteFindsSound(t *testing.T) {
 	}
 }
 
-// Under SQLite's byte at 1 GiB lies a page that it never writes. A test with as many pages would take too long; but a file with
-// a hole anywhere else is not one.
+// Under SQLite's byte at 1 GiB lies a page that it never writes. A file with a hole anywhere else is not one.
 func TestExportRefusesADatabaseWithHolesOrTooMuch(t *testing.T) {
 	t.Parallel()
 	k := keys{}
