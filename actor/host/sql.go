@@ -17,8 +17,8 @@ type Migration struct {
 // SQLInput is one or more SQL statements with arguments.
 type SQLInput struct {
 	SQL string `json:"sql"`
-	// Args are for the parameters ?1, ?2 and so on of the statements: strings, numbers, booleans, null, or {"base64": "..."} for
-	// bytes. Statements without parameters take none.
+	// Args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or {"base64": "..."} for bytes. Each
+	// statement takes as many of those that are left as it has parameters.
 	Args []any `json:"args,omitempty"`
 	// Limit bounds the rows of the answer: 1 to 10,000; 0 means 1,000. The answer is bounded by 8 MiB too.
 	Limit int `json:"limit,omitempty"`

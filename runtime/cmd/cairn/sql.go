@@ -333,6 +333,9 @@ func (t *target) importFile(cmd *cobra.Command, name, reason string, yes bool) e
 			return err
 		}
 		defer file.Close()
+		if err := wholeDatabase(name); err != nil {
+			return err
+		}
 		in = file
 	}
 	if !yes {
@@ -349,6 +352,23 @@ func (t *target) importFile(cmd *cobra.Command, name, reason string, yes bool) e
 	}
 	_, err = fmt.Fprintf(t.c.stdout, "imported %s into %s: %s\n", oneLine(name), t, size(status.Bytes))
 	return err
+}
+
+// wholeDatabase refuses a file that is not the whole database: one that a program has open in WAL mode, or that was left in the
+// middle of a transaction, has the rest in a file beside it.
+func wholeDatabase(name string) error {
+	if info, err := os.Stat(name); err != nil {
+		return err
+	} else if info.IsDir() {
+		return fmt.Errorf("%s is a directory", name)
+	}
+	for _, beside := range []string{name + "-wal", name + "-journal"} {
+		if info, err := os.Stat(beside); err == nil && info.Size() > 0 {
+			return fmt.Errorf("a part of the database is in %s, which would be lost: close it in the programs that use it, or import the result of\n"+
+				"  sqlite3 %s \"VACUUM INTO 'copy.sqlite'\"", oneLine(beside), oneLine(name))
+		}
+	}
+	return nil
 }
 
 // consentToReplace asks whether the actor's database may go, if it has one.

@@ -261,6 +261,18 @@ func TestADatabaseIsReplacedWithConsentAndAReason(t *testing.T) {
 	fake.status = host.SQLStatusOutput{}
 	same(t, imported("from a pipe", "cell/acme/eu", "-", "--reason", "r", "--json"), 0, `{"exists":true,"bytes":11,"sequence":1,"migrations":0}`+"\n", "")
 	same(t, imported("", "cell/new", name, "--reason", "r"), 0, "imported "+name+" into cell/new: 4 B\n", "")
+	for _, beside := range []string{"-wal", "-journal"} {
+		if err := os.WriteFile(name+beside, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := imported("", "cell/new", name, "--reason", "r"); r.status != 1 || !strings.Contains(r.stderr, "a part of the database is in "+name+beside) {
+			t.Errorf("%+v", r)
+		}
+		os.Remove(name + beside)
+	}
+	if r := imported("", "cell/new", filepath.Dir(name), "--reason", "r"); r.status != 1 || !strings.Contains(r.stderr, "is a directory") {
+		t.Errorf("%+v", r)
+	}
 	if r := imported("", "cell/acme", name+"x", "--reason", "r"); r.status != 1 || !strings.Contains(r.stderr, "no such file") {
 		t.Errorf("%+v", r)
 	}
