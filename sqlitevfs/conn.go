@@ -102,6 +102,9 @@ func openConn(s *Session) (_ *conn, err error) {
 		return nil, err
 	}
 	c.limit(p.options.MaxLength)
+	if err = c.functions(); err != nil {
+		return nil, err
+	}
 	if c.write {
 		// One writer by construction: locks would be taken for nothing, and page 1 written with every commit.
 		if err = c.db.Exec("PRAGMA locking_mode=EXCLUSIVE"); err != nil {
