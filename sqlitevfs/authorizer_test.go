@@ -227,14 +227,15 @@ func TestPageHasTheLimits(t *testing.T) {
 		"columns of a table, index or result": sqlite3.LIMIT_COLUMN, "depth of an expression": sqlite3.LIMIT_EXPR_DEPTH,
 		"terms of a compound SELECT": sqlite3.LIMIT_COMPOUND_SELECT, "arguments of a function": sqlite3.LIMIT_FUNCTION_ARG,
 		"length of a LIKE or GLOB pattern": sqlite3.LIMIT_LIKE_PATTERN_LENGTH, "parameters of a statement": sqlite3.LIMIT_VARIABLE_NUMBER,
-		"depth of triggers": sqlite3.LIMIT_TRIGGER_DEPTH,
+		"depth of triggers": sqlite3.LIMIT_TRIGGER_DEPTH, "length of a statement, in bytes": sqlite3.LIMIT_SQL_LENGTH,
+		"depth of the parser, with 5 to 7 for a subselect in a FROM": sqlite3.LIMIT_PARSER_DEPTH,
 	} {
 		s.mu.Lock()
 		n := s.conn.db.Limit(id, -1)
 		s.mu.Unlock()
 		value := fmt.Sprint(n)
-		if len(value) > 3 {
-			value = value[:len(value)-3] + "," + value[len(value)-3:]
+		for i := len(value) - 3; i > 0; i -= 3 {
+			value = value[:i] + "," + value[i:]
 		}
 		if row := "| " + name + " | " + value + " |"; !strings.Contains(string(page), row) {
 			t.Errorf("docs/sql.md lacks %s", row)

@@ -3,8 +3,6 @@ package sqlitevfs
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"strconv"
 	"time"
 
@@ -25,12 +23,19 @@ type conn struct {
 	extensions
 
 	database                *Database
-	fs                      string // the name under which its file system is registered
-	heap                    reflect.Value
+	fs                      *fileSystem
 	begin, commit, rollback *sqlite3.Stmt
 	maxPages                uint32 // PRAGMA max_page_count
 
-	// What its page cache is of, with the sequence of file.meta. REQUIRES: database.pool.mu, or to be in a session.
+	inner  inner   // nil if the library does not show it
+	memory *[]byte // nil, too; as is stack
+	stack  *int32
+	rest   int32 // *stack while nothing runs
+	seen   int   // len(*memory) when the pool was told last
+	broken bool  // a panic has left a call into SQLite: there must be no other
+
+	// Of the database when it was opened. If that has another it is not kept: what it remembers, of which the schema is a
+	// part that SQLite cannot be told to forget, may be of pages that never were. REQUIRES: database.pool.mu, or to be in a session.
 	epoch uint64
 
 	// While it is idle. REQUIRES: database.pool.mu
@@ -47,30 +52,10 @@ const goHeap = 32 << 10
 
 // size returns what the connection takes, in bytes.
 func (c *conn) size() int64 {
-	if !c.heap.IsValid() {
+	if c.memory == nil {
 		return 512<<10 + goHeap
 	}
-	return int64(c.heap.Len()) + goHeap
-}
-
-// heapOf returns the linear memory of a connection, which is nearly all it takes and which never shrinks. The library does not
-// show it, and SQLite's own counters say what is in use now, not how far the memory has grown. Reading the length of an
-// unexported slice is all that is done with it. If a later version of the library has other names the value is invalid, and
-// a test says so.
-func heapOf(db *sqlite3.Conn) reflect.Value {
-	v := reflect.ValueOf(db)
-	for _, name := range []string{"wrp", "Memory", "Buf"} {
-		if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-			return reflect.Value{}
-		}
-		if v = v.Elem().FieldByName(name); !v.IsValid() {
-			return v
-		}
-	}
-	if v.Kind() != reflect.Slice {
-		return reflect.Value{}
-	}
-	return v
+	return int64(len(*c.memory)) + goHeap
 }
 
 // openConn opens a connection for a session.
@@ -88,13 +73,14 @@ func openConn(s *Session) (_ *conn, err error) {
 	c.file.begin(s.r, s.w, m, length)
 	p.mu.Lock()
 	p.serial++
-	c.fs = p.prefix + strconv.FormatUint(p.serial, 36)
+	name := p.prefix + strconv.FormatUint(p.serial, 36)
 	wanted := d.extensions
 	p.mu.Unlock()
-	vfs.Register(c.fs, &fileSystem{main: c.file, temp: budget{limit: p.options.Temporary}})
+	c.fs = &fileSystem{name: name, main: c.file, temp: budget{limit: p.options.Temporary, all: &p.temporary}}
+	vfs.Register(name, c.fs)
 	defer func() {
 		if v := recover(); v != nil {
-			if err = memoryError(v); err == nil {
+			if err = c.failure(v); err == nil {
 				c.close()
 				panic(v)
 			}
@@ -105,17 +91,20 @@ func openConn(s *Session) (_ *conn, err error) {
 		}
 	}()
 	c.file.opening = true
-	c.db, err = sqlite3.OpenContext(p.open, "file:"+mainName+"?vfs="+c.fs)
+	db, err := sqlite3.OpenContext(p.open, "file:"+mainName+"?vfs="+name)
 	c.file.opening = false
 	if err != nil {
 		return nil, err
 	}
+	c.attach(db)
 	if err = c.file.fault; err != nil {
 		c.file.fault = nil
 		return nil, err
 	}
-	c.heap = heapOf(c.db)
-	c.db.Limit(sqlite3.LIMIT_LENGTH, p.options.MaxLength)
+	c.limit(p.options.MaxLength)
+	if err = c.functions(); err != nil {
+		return nil, err
+	}
 	if c.write {
 		// One writer by construction: locks would be taken for nothing, and page 1 written with every commit.
 		if err = c.db.Exec("PRAGMA locking_mode=EXCLUSIVE"); err != nil {
@@ -138,22 +127,38 @@ func openConn(s *Session) (_ *conn, err error) {
 	return c, nil
 }
 
-// refresh makes a connection that reads one of another reader. What is in its page cache is kept if it is of the same
-// version of the database.
-func (c *conn) refresh(r Reader, epoch uint64) error {
+// limit sets the limits of SQLite that its defaults leave too high here.
+func (c *conn) limit(length int) {
+	for _, l := range []struct {
+		id    sqlite3.LimitCategory
+		value int
+	}{
+		{sqlite3.LIMIT_LENGTH, length},
+		// The library reads names up to so many bytes, and panics at longer ones.
+		{sqlite3.LIMIT_SQL_LENGTH, 1_000_000},
+		// Beyond these, or a little beyond, C's stack is used up, which costs the connection and the session.
+		{sqlite3.LIMIT_PARSER_DEPTH, 500},
+		{sqlite3.LIMIT_EXPR_DEPTH, 500},
+		{sqlite3.LIMIT_COMPOUND_SELECT, 150},
+		// A pattern takes time in proportion to its length times that of the text, and no context interrupts that.
+		{sqlite3.LIMIT_LIKE_PATTERN_LENGTH, 1000},
+	} {
+		c.db.Limit(l.id, l.value)
+	}
+}
+
+// refresh makes a connection that reads one of another reader, and reports whether what is in its page cache is of the
+// same version of the database.
+func (c *conn) refresh(r Reader) (same bool, _ error) {
 	f := c.file
 	m, length, err := readMetadata(r, f.value[:0])
 	if err != nil {
-		return err
+		return false, err
 	}
-	same := c.epoch == epoch && f.meta.Sequence == m.Sequence
+	same = f.meta.Sequence == m.Sequence
 	f.begin(r, nil, m, length)
-	if same {
-		return nil
-	}
-	f.stamped = false
-	_, err = c.db.FileControl("main", sqlite3.FCNTL_RESET_CACHE)
-	return c.wrap(err, "")
+	f.stamped = f.stamped && same
+	return same, nil
 }
 
 // stain notes why the connection must be closed when its session ends.
@@ -254,41 +259,4 @@ func (c *conn) limitPages() error {
 	}
 	c.maxPages = limit
 	return nil
-}
-
-// close closes the connection, whatever state it is in.
-func (c *conn) close() {
-	defer vfs.Unregister(c.fs)
-	if c.db == nil {
-		return
-	}
-	if err := c.closeNative(); err != nil {
-		c.database.pool.options.Logger.Error("a SQLite connection could not be closed, and its memory is lost",
-			"database", c.database.name, "bytes", c.size(), "error", err)
-	}
-}
-
-func (c *conn) closeNative() error {
-	// A statement that ran out of memory panics when it is closed, and is closed all the same.
-	_ = attempt(func() error { c.cache.close(); return nil })
-	return closeNative(c.db)
-}
-
-// closeNative closes a connection and the statements that are left of it, also after it ran out of memory. The library drops a
-// statement from Stmts before it panics with the error of the last step, so none is finalized twice.
-func closeNative(db *sqlite3.Conn) error {
-	for _, s := range slices.Collect(db.Stmts()) {
-		_ = attempt(s.Close) // the error is that of its last step
-	}
-	return attempt(db.Close)
-}
-
-// attempt makes an error of a panic.
-func attempt(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
-		}
-	}()
-	return f()
 }

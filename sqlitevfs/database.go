@@ -51,9 +51,7 @@ func (d *Database) Discard() {
 	d.epoch++
 	var gone []*conn
 	for _, c := range slices.Clone(d.idle) {
-		if c.write {
-			gone = append(gone, p.drop(c))
-		}
+		gone = append(gone, p.drop(c))
 	}
 	p.mu.Unlock()
 	p.closeAll(gone)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"strings"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -232,7 +231,11 @@ func (s *Session) guard(err *error) {
 
 // isVacuum reports whether an error looks like the refusal of a VACUUM inside a transaction.
 func isVacuum(err error) bool {
-	return err != nil && strings.HasSuffix(err.Error(), "cannot VACUUM from within a transaction")
+	if err == nil || !errors.Is(err, sqlite3.ERROR) {
+		return false
+	}
+	e, ok := wrap(err, "").(*Error)
+	return ok && e.Message == "cannot VACUUM from within a transaction"
 }
 
 // vacuum runs a VACUUM between two transactions of the session. If it is another statement, which says the same by RAISE,

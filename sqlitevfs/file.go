@@ -15,6 +15,9 @@ import (
 
 type page = [PageSize]byte
 
+// keptOverlay is up to how many pages an overlay had that is kept, empty, for the next turn: a map does not shrink.
+const keptOverlay = 256
+
 const (
 	pageKeySize = 7
 	// pageCost is what a new page takes of the room of a Writer, in bytes.
@@ -55,6 +58,7 @@ type file struct {
 	published  bool  // the Writer was changed in this session
 	spent      int64 // bytes that were published in this session
 	fault      error // why the last operation failed, while a statement runs
+	outside    bool  // the Reader or the Writer is being called: a panic is theirs
 
 	// opening makes a failed read look like the end of the file: the library loses the memory of a connection that
 	// SQLite fails to open. Whoever opens looks at fault.
@@ -90,8 +94,12 @@ func (f *file) drop() {
 	for _, n := range f.order {
 		f.buffers.putPage(f.overlay[n])
 	}
-	clear(f.overlay)
-	f.order = f.order[:0]
+	if cap(f.order) > keptOverlay { // a truncation may have shortened it
+		f.overlay, f.order = nil, nil
+	} else {
+		clear(f.overlay)
+		f.order = f.order[:0]
+	}
 	f.pages, f.base = f.meta.Pages, f.meta.Pages
 }
 
@@ -132,7 +140,10 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if b := f.ahead.page(n); b != nil {
 		return copy(p, b[at:]), nil
 	}
-	if err := f.read(p, n, at); err != nil {
+	f.outside = true
+	err := f.read(p, n, at)
+	f.outside = false
+	if err != nil {
 		err = f.fail(err, sqlite3.IOERR_READ)
 		if f.opening {
 			err = io.EOF
@@ -255,7 +266,10 @@ func (f *file) SyncSuper(super string) error {
 	if len(f.order) == 0 && pages == f.meta.Pages {
 		return nil
 	}
-	if err := f.publish(pages); err != nil {
+	f.outside = true
+	err := f.publish(pages)
+	f.outside = false
+	if err != nil {
 		return f.fail(err, sqlite3.IOERR_FSYNC)
 	}
 	return nil
@@ -266,7 +280,10 @@ func (f *file) CommitPhaseTwo() error {
 	if !f.committing || f.pages == f.meta.Pages {
 		return nil
 	}
-	if err := f.publish(f.pages); err != nil {
+	f.outside = true
+	err := f.publish(f.pages)
+	f.outside = false
+	if err != nil {
 		return f.fail(err, sqlite3.ExtendedErrorCode(sqlite3.IOERR))
 	}
 	return nil

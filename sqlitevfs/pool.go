@@ -25,6 +25,8 @@ const (
 	DefaultStatements = 32
 	DefaultTemporary  = 64 << 20
 	DefaultMaxLength  = 16 << 20
+
+	DefaultMaxTemporary = 512 << 20
 )
 
 // minConnMemory is what a connection cannot do without.
@@ -35,7 +37,8 @@ type Options struct {
 	// MaxOpen bounds the open connections. When it is reached the one that was used least recently is closed; if all are
 	// in use, the next one to be opened is refused with [ErrBusy].
 	MaxOpen int
-	// MaxMemory bounds what the open connections take, in bytes, as far as they are idle.
+	// MaxMemory bounds what the open connections take, in bytes: beyond it, idle ones are closed. When those in use take
+	// more by ConnMemory, the next one to be opened is refused with [ErrBusy].
 	MaxMemory int64
 	// ConnMemory bounds the heap of one connection, in bytes: page cache, undo journal, sorts, statements. A statement
 	// that needs more fails with [ErrMemory]. At least 1 MiB.
@@ -46,6 +49,8 @@ type Options struct {
 	CacheBytes int64
 	// Temporary bounds the temporary files of one connection, in bytes: large sorts, VACUUM. They are in memory.
 	Temporary int64
+	// MaxTemporary bounds the temporary files of all connections together, in bytes.
+	MaxTemporary int64
 	// MaxLength bounds one string, blob or row, in bytes.
 	MaxLength int
 	// Statements is how many prepared statements a connection keeps.
@@ -74,6 +79,7 @@ func (o Options) withDefaults() (Options, error) {
 	set("TurnBytes", &o.TurnBytes, DefaultTurnBytes, 16*PageSize)
 	set("CacheBytes", &o.CacheBytes, DefaultCacheBytes, 16*PageSize)
 	set("Temporary", &o.Temporary, DefaultTemporary, chunkSize)
+	set("MaxTemporary", &o.MaxTemporary, DefaultMaxTemporary, chunkSize)
 	set("MaxLength", &length, DefaultMaxLength, 1024)
 	set("Statements", &statements, DefaultStatements, 1)
 	set("IdleTime", &idle, int64(DefaultIdleTime), 1)
@@ -97,6 +103,8 @@ type Pool struct {
 	prefix  string          // of the names of their file systems
 	buffers buffers
 
+	temporary sharedBudget
+
 	mu             sync.Mutex
 	changed        sync.Cond // of inUse, closing, armed
 	closed         bool
@@ -119,6 +127,7 @@ func NewPool(o Options) (*Pool, error) {
 	p := &Pool{options: o, prefix: "cairn-" + hex.EncodeToString(id[:]) + "-"}
 	p.open = sqlite3.WithMaxMemory(context.Background(), o.ConnMemory)
 	p.changed.L = &p.mu
+	p.temporary.limit = o.MaxTemporary
 	return p, nil
 }
 
@@ -163,47 +172,50 @@ func (p *Pool) Database(name string) *Database { return &Database{pool: p, name:
 
 // take returns an idle connection for a session, or nil: then the session may open one, which is counted already. epoch is
 // that of the database.
-func (p *Pool) take(s *Session) (_ *conn, epoch uint64, _ error) {
+func (p *Pool) take(s *Session) (_ *conn, epoch uint64, err error) {
+	var gone []*conn
+	defer func() { p.closeAll(gone) }()
 	p.mu.Lock()
-	if err := p.takeable(s); err != nil {
-		p.mu.Unlock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, 0, fmt.Errorf("%w: the pool was closed", ErrClosed)
+	}
+	d := s.database
+	if err := d.claim(s); err != nil {
+		return nil, 0, err
+	}
+	for _, c := range slices.Backward(d.idle) {
+		if c.write == s.write {
+			p.unlink(c)
+			p.stats.InUse++
+			return c, d.epoch, nil
+		}
+	}
+	for p.oldest != nil && (p.stats.Open >= p.options.MaxOpen || p.stats.Bytes > p.options.MaxMemory) {
+		gone = append(gone, p.evict())
+	}
+	if err := p.full(); err != nil {
+		if s.write {
+			d.writer = nil
+		}
 		return nil, 0, err
 	}
 	p.stats.InUse++
-	idle, epoch := s.database.idle, s.database.epoch
-	for _, c := range slices.Backward(idle) {
-		if c.write == s.write {
-			p.unlink(c)
-			p.mu.Unlock()
-			return c, epoch, nil
-		}
-	}
-	var gone []*conn
-	if p.stats.Open >= p.options.MaxOpen {
-		gone = append(gone, p.evict())
-	}
 	p.stats.Open++
 	p.stats.Opened++
-	p.mu.Unlock()
-	p.closeAll(gone)
-	return nil, epoch, nil
+	return nil, d.epoch, nil
 }
 
-// takeable returns why there is no connection for a session, or nil. REQUIRES: mu
-func (p *Pool) takeable(s *Session) error {
-	if p.closed {
-		return fmt.Errorf("%w: the pool was closed", ErrClosed)
+// full returns why no connection can be opened although none is idle, or nil. REQUIRES: mu
+func (p *Pool) full() error {
+	if p.stats.Open >= p.options.MaxOpen {
+		return fmt.Errorf("%w: all %d connections are in use", ErrBusy, p.options.MaxOpen)
 	}
-	if err := s.database.claim(s); err != nil {
-		return err
+	// One that has grown as far as it may does not keep all others out.
+	if most := p.options.MaxMemory + p.options.ConnMemory; p.stats.Bytes > most {
+		return fmt.Errorf("%w: the connections in use take %d bytes of memory, and no more are opened beyond %d", ErrBusy, p.stats.Bytes, most)
 	}
-	if p.stats.Open < p.options.MaxOpen || p.oldest != nil {
-		return nil
-	}
-	if s.write {
-		s.database.writer = nil
-	}
-	return fmt.Errorf("%w: all %d connections are in use", ErrBusy, p.options.MaxOpen)
+	return nil
 }
 
 // put takes back the connection of a session, or what is left of it: c is nil if none could be opened. The connection is
@@ -223,7 +235,7 @@ func (p *Pool) put(s *Session, c *conn) {
 	case c == nil:
 		p.stats.Open--
 		p.changed.Broadcast()
-	case c.stained != "" || p.closed || d.closed || c.write && c.epoch != d.epoch:
+	case c.stained != "" || p.closed || d.closed || c.epoch != d.epoch:
 		p.count(c)
 		gone = append(gone, p.forget(c))
 	default:
@@ -246,6 +258,13 @@ func (p *Pool) count(c *conn) {
 	size := c.size()
 	p.stats.Bytes += size - c.bytes
 	c.bytes = size
+}
+
+// grown notes how large a connection in use is.
+func (p *Pool) grown(c *conn) {
+	p.mu.Lock()
+	p.count(c)
+	p.mu.Unlock()
 }
 
 // link makes a connection idle. REQUIRES: mu

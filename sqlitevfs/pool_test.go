@@ -120,8 +120,8 @@ func TestSizeOfAConnectionIsReadFromTheLibrary(t *testing.T) {
 	s := p.Database("test").Write(context.Background(), m.writer())
 	defer s.Rollback()
 	mustExec(t, s, "CREATE TABLE t (v)")
-	if !s.conn.heap.IsValid() {
-		t.Fatal("the linear memory of a connection was not found: the library has other names for it now")
+	if s.conn.inner == nil {
+		t.Fatal("the inner of a connection was not found: the library has other names for it now")
 	}
 	before := s.conn.size()
 	mustExec(t, s, "INSERT INTO t VALUES (zeroblob(4000000)); SELECT length(hex(v)) FROM t")
@@ -220,7 +220,7 @@ func TestCloseOfAPoolWaitsForSessions(t *testing.T) {
 		if s := p.Stats(); s.Open != 0 || s.InUse != 0 || s.Bytes != 0 {
 			t.Fatalf("%+v", s)
 		}
-		if vfs.Find(name) != nil {
+		if vfs.Find(name.name) != nil {
 			t.Fatal("the file system of a closed connection is still registered")
 		}
 	})

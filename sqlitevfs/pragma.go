@@ -168,7 +168,7 @@ func (a *authorizer) cacheLimit() int64 {
 // cacheBytes returns how many bytes a cache_size means: pages, or KiB if it is negative. What is not a number is too much.
 func cacheBytes(arg string) int64 {
 	const most = 1 << 62
-	n, err := strconv.ParseInt(arg, 0, 32)
+	n, err := parseInt(arg, 32)
 	switch {
 	case err != nil:
 		return most
@@ -178,13 +178,21 @@ func cacheBytes(arg string) int64 {
 	return n * PageSize
 }
 
+// parseInt reads an integer as SQLite does: a zero in front does not make it octal.
+func parseInt(arg string, bits int) (int64, error) {
+	if digits, found := strings.CutPrefix(strings.ToLower(arg), "0x"); found {
+		return strconv.ParseInt(digits, 16, bits)
+	}
+	return strconv.ParseInt(arg, 10, bits)
+}
+
 // onOff reads a switch as SQLite does.
 func onOff(arg string) string {
 	switch strings.ToLower(arg) {
 	case "on", "yes", "true", "extra", "full":
 		return "on"
 	}
-	if n, err := strconv.ParseInt(arg, 0, 64); err == nil && n&0xff != 0 {
+	if n, err := parseInt(arg, 64); err == nil && n&0xff != 0 {
 		return "on"
 	}
 	return "off"

@@ -44,7 +44,8 @@ type Session struct {
 
 // DB returns the session's handle. Its connections are cheap and share the session's transaction and see each other's
 // changes, so rows may be read while other statements run. BeginTx, and BEGIN in SQL, set savepoints, which end in
-// reverse order. After the session everything about it fails with [ErrClosed].
+// reverse order. After the session the handle is closed: new statements fail with database/sql's own "sql: database is
+// closed", and what was begun before, such as rows, with [ErrClosed].
 func (s *Session) DB() *sql.DB {
 	s.front.Lock()
 	defer s.front.Unlock()
@@ -123,10 +124,17 @@ func (s *Session) Rollback() (published bool) {
 // must leave. A nil ctx is for cleaning up, which contexts that have ended do not hinder.
 func (s *Session) enter(ctx context.Context) (*conn, error) {
 	s.mu.Lock()
+	ready := false
+	defer func() {
+		if !ready { // also by a panic
+			s.interrupt.call = nil
+			s.mu.Unlock()
+		}
+	}()
 	if err := s.prepare(ctx); err != nil {
-		s.mu.Unlock()
 		return nil, err
 	}
+	ready = true
 	return s.conn, nil
 }
 
@@ -140,12 +148,10 @@ func (s *Session) prepare(ctx context.Context) error {
 	}
 	s.interrupt.call, s.interrupt.off = ctx, ctx == nil
 	if err := s.interrupt.cause(); err != nil {
-		s.interrupt.call = nil
 		return err
 	}
 	if s.conn == nil {
 		if err := s.begin(); err != nil {
-			s.interrupt.call = nil
 			return err
 		}
 	}
@@ -156,8 +162,18 @@ func (s *Session) prepare(ctx context.Context) error {
 
 // leave ends what enter began.
 func (s *Session) leave() {
-	if s.poisoned == nil && s.conn.db.GetAutocommit() {
+	c := s.conn
+	switch {
+	case s.poisoned != nil:
+	case !c.atRest(): // the goroutine ends, as t.FailNow does it
+		c.broken = true
+		s.poison(errBroken)
+	case c.db.GetAutocommit():
 		s.poison(errRolledBack)
+	}
+	if c.memory != nil && len(*c.memory) != c.seen {
+		c.seen = len(*c.memory)
+		s.database.pool.grown(c)
 	}
 	s.interrupt.call = nil
 	s.mu.Unlock()
@@ -176,10 +192,10 @@ func (s *Session) poison(err error) {
 	}
 }
 
-// recovered makes an error of a panic out of the library, if that says that the heap of the connection is used up; the
-// session is poisoned. It panics again with any other. REQUIRES: mu
+// recovered makes an error of a panic out of the library, which says that the heap of the connection is used up, or C's
+// stack; the session is poisoned. It panics again with any other. REQUIRES: mu
 func (s *Session) recovered(p any) error {
-	err := memoryError(p)
+	err := s.conn.failure(p)
 	if err == nil {
 		s.poison(fmt.Errorf("panic: %v", p))
 		panic(p)
@@ -222,8 +238,10 @@ func (s *Session) begin() (err error) {
 	if err != nil {
 		return err
 	}
+	fresh := false // the connection has to forget its pages
+	begun := false
 	defer func() {
-		if err != nil {
+		if !begun { // also by a panic
 			if c != nil {
 				c.stain("its session could not begin")
 				c.file.finish()
@@ -237,26 +255,34 @@ func (s *Session) begin() (err error) {
 		if c, err = openConn(s); err != nil {
 			return err
 		}
+		c.epoch = epoch
 	case s.write:
 		// What it published last is what is there: the database has one writer, and Discard closes it.
 		c.file.begin(s.r, s.w, c.file.meta, c.file.metaLength)
 	default:
-		if err = c.refresh(s.r, epoch); err != nil {
+		same, err := c.refresh(s.r)
+		if err != nil {
 			return err
 		}
+		fresh = !same
 	}
-	c.epoch = epoch
 	s.meta, s.conn = c.file.meta, c
 	s.interrupt.off = true
 	c.db.SetInterrupt(&s.interrupt)
 	defer func() { s.interrupt.off = s.interrupt.call == nil }()
-	if err := s.native(func() error { return c.transact(&c.begin, "BEGIN") }); err != nil {
-		return err
-	}
-	if s.write {
-		return s.native(c.limitPages)
-	}
-	return nil
+	err = s.native(func() error {
+		if fresh {
+			if _, err := c.db.FileControl("main", sqlite3.FCNTL_RESET_CACHE); err != nil {
+				return err
+			}
+		}
+		if err := c.transact(&c.begin, "BEGIN"); err != nil || !s.write {
+			return err
+		}
+		return c.limitPages()
+	})
+	begun = err == nil
+	return err
 }
 
 // native calls the library, and makes errors of its panics. REQUIRES: mu, conn
@@ -271,11 +297,11 @@ func (s *Session) native(f func() error) (err error) {
 
 // commit ends SQLite's transaction and publishes. REQUIRES: mu, conn
 func (s *Session) commit() error {
-	if len(s.tx) > 0 {
-		return ErrOpenTransaction
-	}
 	if s.poisoned != nil {
 		return s.poisoned
+	}
+	if len(s.tx) > 0 {
+		return ErrOpenTransaction
 	}
 	s.interrupt.off = true
 	c, f := s.conn, s.conn.file

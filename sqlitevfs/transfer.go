@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/ext/fts5"
@@ -350,13 +351,25 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 	var db *sqlite3.Conn
 	defer func() {
 		p := recover()
+		lost := false // a call into SQLite was left by the panic: no other is safe
 		if db != nil {
 			// Its heap is not Go's: what is not closed is never given back.
-			if closed := closeNative(db); closed != nil {
+			in, closed := innerOf(db), errBroken
+			_, fault := p.(runtime.Error)
+			if lost = fault && in != nil; !lost {
+				closed = closeNative(db)
+			}
+			if closed != nil && in != nil {
+				closed = attempt(in.Close)
+			}
+			if closed != nil {
 				c.pool.options.Logger.Error("a SQLite connection could not be closed after an import, and its memory is lost", "error", closed)
 			}
 		}
-		if p != nil {
+		switch {
+		case lost:
+			err = tooComplex()
+		case p != nil:
 			if err = memoryError(p); err == nil {
 				panic(p)
 			}

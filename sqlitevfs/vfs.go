@@ -2,6 +2,7 @@ package sqlitevfs
 
 import (
 	"io"
+	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -14,6 +15,7 @@ const mainName = "/db"
 // temporary files, which are in memory. There is one for each connection, and not one for all, because SQLite does not
 // say whose a temporary file is. So nothing that SQL can name leads to another database or to a file of the host.
 type fileSystem struct {
+	name   string // under which it is registered
 	main   *file
 	opened bool
 	temp   budget
@@ -36,6 +38,13 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 	return nil, flags, sqlite3.CANTOPEN
 }
 
+// close makes the name unknown, and gives back what the temporary files have of the pool: SQLite does not close them if its
+// connection is broken.
+func (fs *fileSystem) close() {
+	vfs.Unregister(fs.name)
+	fs.temp.take(-fs.temp.used)
+}
+
 // Delete finds nothing to delete.
 func (*fileSystem) Delete(string, bool) error { return sqlite3.IOERR_DELETE_NOENT }
 
@@ -45,8 +54,34 @@ func (*fileSystem) Access(string, vfs.AccessFlag) (bool, error) { return false, 
 // FullPathname returns the name.
 func (*fileSystem) FullPathname(name string) (string, error) { return name, nil }
 
-// A budget bounds the bytes of the temporary files of one connection.
-type budget struct{ used, limit int64 }
+// A budget bounds the bytes of the temporary files of one connection, and of all connections of a pool.
+type budget struct {
+	used, limit int64
+	all         *sharedBudget // nil: there are no others
+}
+
+// take takes n bytes, or gives them back if n is negative. It reports whether there were as many.
+func (b *budget) take(n int64) bool {
+	if b.used+n > b.limit && n > 0 || b.all != nil && !b.all.take(n) {
+		return false
+	}
+	b.used += n
+	return true
+}
+
+// A sharedBudget is the part of a budget that connections share.
+type sharedBudget struct {
+	used  atomic.Int64
+	limit int64
+}
+
+func (b *sharedBudget) take(n int64) bool {
+	if b.used.Add(n) > b.limit && n > 0 {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
 
 // chunkSize is in how many bytes a temporary file grows.
 const chunkSize = 64 << 10
@@ -89,10 +124,9 @@ func (t *temporary) WriteAt(p []byte, off int64) (n int, err error) {
 
 func (t *temporary) grow(size int64) error {
 	for int64(len(t.chunks))*chunkSize < size {
-		if t.budget.used+chunkSize > t.budget.limit {
+		if !t.budget.take(chunkSize) {
 			return sqlite3.FULL
 		}
-		t.budget.used += chunkSize
 		t.chunks = append(t.chunks, make([]byte, chunkSize))
 	}
 	return nil
@@ -104,7 +138,7 @@ func (t *temporary) Truncate(size int64) error {
 		return nil
 	}
 	keep := (size + chunkSize - 1) / chunkSize
-	t.budget.used -= (int64(len(t.chunks)) - keep) * chunkSize
+	t.budget.take((keep - int64(len(t.chunks))) * chunkSize)
 	clear(t.chunks[keep:])
 	t.chunks, t.size = t.chunks[:keep], size
 	if rest := size % chunkSize; rest != 0 {

@@ -127,8 +127,9 @@ var hostText = map[string]string{
 	"SQLColumn":        "SQLColumn describes a column of an answer.",
 	"SQLColumn.type":   "type is the declared type, \"\" for an expression.",
 	"SQLInput":         "SQLInput is one or more sql statements with arguments.",
-	"SQLInput.args": "args are for the parameters ?1, ?2 and so on of the statements: strings, numbers, " +
-		"booleans, null, or {\"base64\": \"...\"} for bytes. Statements without parameters take none.",
+	"SQLInput.args": "args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or " +
+		"{\"base64\": \"...\"} for bytes. Each statement takes as many of those that are left as it " +
+		"has parameters.",
 	"SQLInput.limit": "limit bounds the rows of the answer: 1 to 10,000; 0 means 1,000. The answer is bounded by " +
 		"8 MiB too.",
 	"SQLInput.reason": "reason says why the statement is run; it is logged. sql.exec demands it of operators, at " +

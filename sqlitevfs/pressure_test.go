@@ -1,0 +1,188 @@
+package sqlitevfs
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestConnectionsInUseCountAgainstTheMemory(t *testing.T) {
+	t.Parallel()
+	p := newTestPool(t, Options{MaxMemory: 4 << 20, ConnMemory: 8 << 20})
+	m := smallStore(t, p)
+	idle := p.Database("idle")
+	readStore(t, m, idle, "SELECT * FROM t")
+	var in []*Session
+	var refused error
+	for i := range 10 {
+		s := p.Database(fmt.Sprint(i)).Read(context.Background(), m.snapshot())
+		in = append(in, s)
+		if _, refused = s.DB().Exec("SELECT length(hex(zeroblob(1000000)))"); refused != nil {
+			break
+		}
+	}
+	if n := len(in); !errors.Is(refused, ErrBusy) || n < 3 || n > 6 {
+		t.Fatalf("%d sessions, the last one with %v", n, refused)
+	}
+	if s := p.Stats(); s.Bytes < 12<<20 || s.Bytes > 20<<20 || s.Open != len(in)-1 {
+		t.Fatalf("%+v", s) // what was idle is closed
+	}
+	wantRows(t, in[0], "SELECT * FROM t", "one") // those that are open go on
+	last := in[len(in)-1]
+	in[0].Rollback()
+	wantRows(t, last, "SELECT * FROM t", "one")
+	for _, s := range in {
+		s.Rollback()
+	}
+	if s := p.Stats(); s.Bytes > 4<<20 || s.InUse != 0 {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func TestTemporaryFilesShareABudget(t *testing.T) {
+	t.Parallel()
+	p := newTestPool(t, Options{Temporary: 8 << 20, MaxTemporary: 12 << 20, ConnMemory: 8 << 20})
+	m := newMapStore()
+	const sort = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 300) " +
+		"SELECT x FROM (SELECT x, randomblob(20000) AS b FROM c) ORDER BY b"
+	open := func(name string) (*Session, error) {
+		s := p.Database(name).Read(context.Background(), m.snapshot())
+		rows, err := s.DB().Query(sort)
+		if err != nil {
+			s.Rollback()
+			return s, err
+		}
+		rows.Next() // keeps what is sorted
+		return s, nil
+	}
+	writeStore(t, m, p.Database("w"), "CREATE TABLE t (a)")
+	a, err := open("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := p.temporary.used.Load()
+	if used < 4<<20 || used > 8<<20 {
+		t.Fatalf("a sort takes %d bytes", used)
+	}
+	b, err := open("b")
+	if err == nil {
+		_, err = open("c")
+		b.Rollback()
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("more than all may have: %v", err)
+	}
+	a.Rollback()
+	p.Close()
+	if used := p.temporary.used.Load(); used != 0 {
+		t.Fatalf("%d bytes are still taken", used)
+	}
+}
+
+func TestLargeOverlayIsNotKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	s := r.db.Write(context.Background(), r.writer())
+	run(t, s.DB(), "CREATE TABLE t (a); WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 2000) "+
+		"INSERT INTO t SELECT zeroblob(4000) FROM c")
+	f := s.conn.file
+	if len(f.order) < 1000 {
+		t.Fatalf("only %d pages were written early", len(f.order))
+	}
+	s.Rollback()
+	if f.overlay != nil || f.order != nil {
+		t.Fatalf("there is room for %d pages", cap(f.order))
+	}
+}
+
+func TestReadersForgetTheSchemaOfWhatAnImportReplaced(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	open := func(texts ...string) *DB {
+		db, err := Open(ctx, newMapStore(), nil, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		for _, text := range texts {
+			if err := db.Update(ctx, func(d *sql.DB) error { _, err := d.Exec(text); return err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return db
+	}
+	// Both have the same schema cookie.
+	from := open("CREATE TABLE pad (x)", "CREATE TABLE b (name TEXT)", "INSERT INTO b VALUES ('B')")
+	to := open("CREATE TABLE a (v)", "CREATE TABLE a2 (v)", "INSERT INTO a VALUES (1)")
+	view := func(text string) (got string, err error) {
+		err = to.View(ctx, func(d *sql.DB) error { got, err = answer(d, text); return err })
+		return got, err
+	}
+	if got, err := view("SELECT v FROM a"); err != nil || got != "1" {
+		t.Fatal(got, err)
+	}
+	var file bytes.Buffer
+	if _, err := from.Export(ctx, &file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := to.Import(ctx, &file, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := view("SELECT name FROM b"); err != nil || got != "B" {
+		t.Errorf("a new table: %q, %v", got, err)
+	}
+	if got, err := view("SELECT v FROM a2"); err == nil {
+		t.Errorf("a table that is gone has %q", got)
+	}
+}
+
+func TestReaderThatWasInUseWhenItsDatabaseWasDiscardedIsClosed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a)")
+	s := r.db.Read(context.Background(), r.store.snapshot())
+	wantText(t, ask(t, s.DB(), "SELECT count(*) FROM t"), "0")
+	r.db.Discard()
+	s.Rollback()
+	if st := r.pool.Stats(); st.Open != 0 {
+		t.Fatalf("%+v", st)
+	}
+}
+
+func TestVacuumIsNotKnownByItsTextAlone(t *testing.T) {
+	t.Parallel()
+	const text = "cannot VACUUM from within a transaction"
+	r := newRig(t, Options{})
+	r.exec(`CREATE TABLE t (a); CREATE TABLE log (a);
+		CREATE TRIGGER tr BEFORE INSERT ON t WHEN new.a = 2 BEGIN INSERT INTO log VALUES (1); SELECT RAISE(FAIL, '` + text + `'); END`)
+	r.turn(func(db *sql.DB) {
+		_, err := db.Exec("INSERT INTO t SELECT 1 UNION ALL SELECT 2")
+		wantError(t, err, nil, text)
+		wantText(t, ask(t, db, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM log)"), "1|1") // run once
+		_, err = answer(db, "SELECT json_extract('{}', ?)", text)
+		wantError(t, err, nil, "bad JSON path")
+	})
+	r.view(func(db *sql.DB) {
+		_, err := answer(db, "SELECT json_extract('{}', ?)", text)
+		wantError(t, err, nil, "bad JSON path")
+	})
+}
+
+func TestNumbersOfPragmasAreDecimal(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]int64{
+		"01000": 1000 * PageSize, "0x10": 16 * PageSize, "-08": 8 << 10, "0b1": 1 << 62, "1_000": 1 << 62, "x": 1 << 62,
+	} {
+		if got := cacheBytes(arg); got != want {
+			t.Errorf("cache_size = %s means %d bytes, want %d", arg, got, want)
+		}
+	}
+	for arg, want := range map[string]string{"08": "on", "0": "off", "1": "on", "00": "off", "yes": "on"} {
+		if got := onOff(arg); got != want {
+			t.Errorf("%s is %s, want %s", arg, got, want)
+		}
+	}
+}
