@@ -245,3 +245,78 @@ func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
 	g.start()
 	g.wantNotes("b", "one")
 }
+
+// A stuckContext holds whoever asks it for its Err until it is let go: a statement with it cannot be interrupted.
+type stuckContext struct {
+	context.Context
+	asked   chan bool
+	release chan bool
+}
+
+func newStuckContext() stuckContext {
+	return stuckContext{context.Background(), make(chan bool, 100), make(chan bool)}
+}
+
+func (c stuckContext) Err() error {
+	select {
+	case c.asked <- true:
+	default:
+	}
+	<-c.release
+	return nil
+}
+
+func TestAStatementThatCannotBeInterruptedDoesNotHangItsActor(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.TurnGrace = 20 * time.Millisecond },
+		&puppetType{name: "p", limits: host.Limits{TurnTimeout: 200 * time.Millisecond}})
+	g.must("a", note("one"))
+	for _, fail := range []error{nil, errOnPurpose} {
+		stuck, done := newStuckContext(), make(chan error, 1)
+		wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+			if err := note("lost")(p, h); err != nil {
+				return err
+			}
+			db := h.SQL()
+			go func() {
+				_, err := db.ExecContext(stuck, "INSERT INTO note (body) VALUES ('late')")
+				done <- err
+			}()
+			<-stuck.asked
+			return fail
+		}), host.DeadlineExceeded)
+		g.must("a", note("next"))
+		close(stuck.release)
+		if err := <-done; err == nil {
+			t.Error("the statement that was left could write")
+		}
+	}
+	g.wantNotes("a", "one", "next", "next")
+	g.check("a")
+}
+
+func TestATransactionThatIsRolledBackAfterTheHandlerCountsAsOpen(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+		tx, err := h.SQL().BeginTx(h, nil)
+		if err != nil {
+			return err
+		}
+		p.s.N++
+		if _, err := tx.ExecContext(h, "INSERT INTO note (body) VALUES ('lost')"); err != nil {
+			return err
+		}
+		// What happens when the handler has returned: its context ends, and package database/sql rolls the transaction back,
+		// here before the commit in any case.
+		h.(*turn).close()
+		tx.Rollback()
+		return nil
+	}), host.FailedPrecondition)
+	if n := g.n("a"); n != 0 {
+		t.Errorf("the state was kept without the rows: %d", n)
+	}
+	g.wantNotes("a", "one")
+	g.check("a")
+}
