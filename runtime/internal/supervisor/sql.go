@@ -28,13 +28,25 @@ type database struct {
 func (b *database) get(s *Supervisor, name string) *sqlitevfs.Database {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.made(s, name)
+}
+
+// made is get. REQUIRES: mu
+func (b *database) made(s *Supervisor, name string) *sqlitevfs.Database {
 	if b.d == nil && !b.closed {
 		b.d = s.sql.Database(name)
 	}
-	if b.closed {
-		return nil
-	}
 	return b.d
+}
+
+// read begins a read session; nil if the core is gone. One that was begun is served to its end if the core goes after that.
+func (b *database) read(s *Supervisor, name string, ctx context.Context, r sqlitevfs.Reader) *sqlitevfs.Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d := b.made(s, name); d != nil {
+		return d.Read(ctx, r)
+	}
+	return nil
 }
 
 // discard makes connections forget what they read from the write set, because a part of it was undone.
@@ -236,12 +248,11 @@ func (r *reader) SQL() *sql.DB {
 	}
 	if r.sql == nil {
 		q := &sqlQuery{Context: r, r: r}
-		d := r.v.sql.get(r.a.sup, r.a.String())
-		if d == nil {
+		q.session = r.v.sql.read(r.a.sup, r.a.String(), q, q)
+		if q.session == nil {
 			q.own = r.a.sup.sql.Database(r.a.String())
-			d = q.own
+			q.session = q.own.Read(q, q)
 		}
-		q.session = d.Read(q, q)
 		r.sql = q
 	}
 	return r.sql.session.DB()
