@@ -74,6 +74,18 @@ func (s *Session) Used() bool {
 	return s.used.Load()
 }
 
+// Shut refuses statements from now on, those that clean up too, and interrupts one that runs; it does not wait for that.
+// What is open stays open, so what is done to a transaction after this does not count for Commit. The owner calls it when
+// the code that uses the session is done, before that code's contexts end, and then Commit or Rollback.
+func (s *Session) Shut() { s.interrupt.shut.Store(true) }
+
+// Wait returns when no statement runs. One may outlast its interruption for as long as a single step of SQLite's takes.
+// After Shut and Wait, neither Commit nor Rollback waits for statements.
+func (s *Session) Wait() {
+	s.mu.Lock()
+	s.mu.Unlock() //nolint:staticcheck // only waited for
+}
+
 // Commit ends a write session and puts the pages that it changed into its Writer; changed is false if there are none. If it
 // fails the session is rolled back: [ErrFull] if there is no room, [ErrOpenTransaction] if a transaction that was begun in
 // the session was neither committed nor rolled back, [ErrConstraint] for a deferred foreign key. If it fails and changed is
@@ -81,6 +93,7 @@ func (s *Session) Used() bool {
 //
 // The context of the session does not matter to Commit. A read session has nothing to commit: it is ended.
 func (s *Session) Commit() (changed bool, err error) {
+	s.Shut()
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -104,6 +117,7 @@ func (s *Session) Commit() (changed bool, err error) {
 // Rollback ends a session without changes. It does nothing after Commit. If it returns true, pages had been put into the
 // Writer already, as VACUUM does, and the owner of the writer has to drop them; Discard was done.
 func (s *Session) Rollback() (published bool) {
+	s.Shut()
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -140,7 +154,7 @@ func (s *Session) enter(ctx context.Context) (*conn, error) {
 
 // prepare makes the session ready for a statement. REQUIRES: mu
 func (s *Session) prepare(ctx context.Context) error {
-	if s.ended {
+	if s.ended || s.interrupt.shut.Load() {
 		return ErrClosed
 	}
 	if s.poisoned != nil {
@@ -416,6 +430,7 @@ func (s *Session) release(discard bool) {
 type interrupt struct {
 	session, call context.Context
 	off           bool
+	shut          atomic.Bool // nothing may run any more but the end of the session
 }
 
 // Deadline returns none: nobody asks.
@@ -431,6 +446,9 @@ func (*interrupt) Value(any) any { return nil }
 func (i *interrupt) Err() error {
 	if i.off {
 		return nil
+	}
+	if i.shut.Load() {
+		return context.Canceled
 	}
 	if err := i.session.Err(); err != nil {
 		return err

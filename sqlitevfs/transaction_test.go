@@ -96,6 +96,34 @@ func TestTransactionLeftOpenFailsTheCommit(t *testing.T) {
 	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT count(*) FROM t"), "0") })
 }
 
+func TestAShutSessionRefusesAllButItsEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE t (a)")
+	begin := func() (*Session, *sql.Tx) {
+		s := r.db.Write(context.Background(), r.writer())
+		run(t, s.DB(), "INSERT INTO t VALUES (1)")
+		return s, mustBegin(t, s.DB(), nil)
+	}
+	s, tx := begin()
+	s.Shut()
+	s.Wait()
+	_, err := s.DB().Exec("INSERT INTO t VALUES (2)")
+	wantError(t, err, ErrClosed, "")
+	wantError(t, tx.Rollback(), ErrClosed, "")
+	_, err = s.Commit()
+	wantError(t, err, ErrOpenTransaction, "")
+
+	s, tx = begin()
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	s.Shut()
+	if changed, err := s.Commit(); err != nil || !changed {
+		t.Fatalf("changed %t, %v", changed, err)
+	}
+}
+
 func TestReadOnlyTransactionRefusesWrites(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})

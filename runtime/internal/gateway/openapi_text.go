@@ -132,8 +132,9 @@ var hostText = map[string]string{
 		"has parameters.",
 	"SQLInput.limit": "limit bounds the rows of the answer: 1 to 10,000; 0 means 1,000. The answer is bounded by " +
 		"8 MiB too.",
-	"SQLInput.reason": "reason says why the statement is run; it is logged. sql.exec demands it of operators, at " +
-		"most 1,024 bytes.",
+	"SQLInput.reason": "reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an " +
+		"operator's or, of a type with OpenSQL, as a caller's, and demands it of operators. Only " +
+		"operators get past a pause: if the type has OpenSQL nobody does.",
 	"SQLMigrateInput":         "SQLMigrateInput asks for the type's migrations to be applied.",
 	"SQLMigrateInput.dry_run": "dry_run tries them on a copy, and changes nothing.",
 	"SQLMigrateOutput":        "SQLMigrateOutput says what was applied, or would be.",

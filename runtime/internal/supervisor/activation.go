@@ -435,6 +435,9 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	if t != nil {
 		handler = t.handler
 		t.close()
+		if t.sql != nil {
+			a.sup.task(t.dropSQL) // its connection would be in use for as long as the handler does not return
+		}
 		t.work.fail(err)
 	}
 	if c != nil {

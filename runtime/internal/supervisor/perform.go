@@ -216,13 +216,14 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	a.sup.watchdog.watch()
 	out, crashed, err := guard(t, fn)
 	took := time.Since(t.start)
+	t.close()
+	t.settle()
 	if !a.turn.CompareAndSwap(t, nil) {
 		// Somebody is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
 		// committed although its caller is told that it was not.
 		a.mu.Lock()
 		a.mu.Unlock() //nolint:staticcheck // only waited for
 	}
-	t.close()
 	if c.gone() {
 		t.dropSQL()
 		return nil, errAbandoned

@@ -28,13 +28,25 @@ type database struct {
 func (b *database) get(s *Supervisor, name string) *sqlitevfs.Database {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.made(s, name)
+}
+
+// made is get. REQUIRES: mu
+func (b *database) made(s *Supervisor, name string) *sqlitevfs.Database {
 	if b.d == nil && !b.closed {
 		b.d = s.sql.Database(name)
 	}
-	if b.closed {
-		return nil
-	}
 	return b.d
+}
+
+// read begins a read session; nil if the core is gone. One that was begun is served to its end if the core goes after that.
+func (b *database) read(s *Supervisor, name string, ctx context.Context, r sqlitevfs.Reader) *sqlitevfs.Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d := b.made(s, name); d != nil {
+		return d.Read(ctx, r)
+	}
+	return nil
 }
 
 // discard makes connections forget what they read from the write set, because a part of it was undone.
@@ -61,7 +73,8 @@ func (b *database) close() {
 // A sqlTurn is the write session of a turn. It is the session's context, and its writer over the core's write set.
 //
 //  1. While the handler runs, everything happens under turn.mu, like all else that it does with the write set.
-//  2. When the handler has returned, statements that goroutines of it still run are interrupted; only commit goes on.
+//  2. When the handler has returned, the session is shut: statements that goroutines of it still run are interrupted, no
+//     other begins, and settle waits for their end. Only then the turn is sealed, and only commit goes on.
 //  3. When the turn is over, nothing reaches the write set any more, whoever still has the handle: an abandoned handler finds
 //     errors and the write set of a core that nobody commits.
 type sqlTurn struct {
@@ -196,8 +209,16 @@ func (c *core) commitSQL(t *turn) error {
 	return nil
 }
 
-// dropSQL ends the turn's session, if it has one and that did not end, without changes. It is called by the goroutine of the
-// handler: it waits for statements that goroutines of the handler run.
+// settle waits for the statements that goroutines of the handler left. The turn is closed, so they are interrupted, but a
+// single step of SQLite's may take long: the watchdog must still see the turn.
+func (t *turn) settle() {
+	if s := t.sql; s != nil {
+		s.session.Wait()
+	}
+}
+
+// dropSQL ends the turn's session, if it has one and that did not end, without changes. It waits for statements that
+// goroutines of the handler run. The turn is closed.
 func (t *turn) dropSQL() {
 	s := t.sql
 	if s == nil {
@@ -227,12 +248,11 @@ func (r *reader) SQL() *sql.DB {
 	}
 	if r.sql == nil {
 		q := &sqlQuery{Context: r, r: r}
-		d := r.v.sql.get(r.a.sup, r.a.String())
-		if d == nil {
+		q.session = r.v.sql.read(r.a.sup, r.a.String(), q, q)
+		if q.session == nil {
 			q.own = r.a.sup.sql.Database(r.a.String())
-			d = q.own
+			q.session = q.own.Read(q, q)
 		}
-		q.session = d.Read(q, q)
 		r.sql = q
 	}
 	return r.sql.session.DB()

@@ -46,15 +46,18 @@ func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOut
 	if n := len(in.Reason); n > maxReason {
 		return host.SQLOutput{}, tooLarge("bytes of the reason", maxReason, int64(n))
 	}
-	if in.Reason == "" {
-		if !a.typ.OpenSQL {
-			return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec)
-		}
+	by := "operator"
+	if a.typ.OpenSQL { // it is not known to be an operator, whatever reason it gives
+		by = "caller"
 		if p := a.sup.pauses.of(a.key); p != nil {
 			return host.SQLOutput{}, pausedError(a.addr, p)
 		}
-	} else {
-		a.sup.logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.attrs(slog.String("reason", in.Reason), slog.String("sql", shortened(in.SQL, maxLoggedSQL)))...)
+	} else if in.Reason == "" {
+		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec)
+	}
+	if in.Reason != "" {
+		a.sup.logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.attrs(slog.String("by", by), slog.String("reason", in.Reason),
+			slog.String("sql", shortened(in.SQL, maxLoggedSQL)))...)
 	}
 	return runSQL(h, h.SQL(), codec, in)
 }

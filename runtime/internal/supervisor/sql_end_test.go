@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 func TestAHandleIsClosedAfterItsTurnOrQuery(t *testing.T) {
@@ -118,17 +119,17 @@ func TestAnAbandonedHandlerCannotReachTheDatabaseOfTheNextCore(t *testing.T) {
 	})
 	wantCode(t, err, host.DeadlineExceeded)
 	g.must("a", note("two"))
-	close(release)
-	if err := <-done; err == nil {
-		t.Error("the abandoned handler could write")
-	}
-	g.wantNotes("a", "one", "two")
-	for i := 0; g.sql.Stats().InUse != 0; i++ { // its connection comes back when it has ended
+	for i := 0; g.sql.Stats().InUse != 0; i++ { // its connection comes back though it does not return
 		if i > 2000 {
 			t.Fatal("its connection is still in use")
 		}
 		time.Sleep(time.Millisecond)
 	}
+	close(release)
+	if err := <-done; err == nil {
+		t.Error("the abandoned handler could write")
+	}
+	g.wantNotes("a", "one", "two")
 	g.check("a")
 }
 
@@ -244,4 +245,114 @@ func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
 	g.store.Close()
 	g.start()
 	g.wantNotes("b", "one")
+}
+
+// A stuckContext holds whoever asks it for its Err until it is let go: a statement with it cannot be interrupted.
+type stuckContext struct {
+	context.Context
+	asked   chan bool
+	release chan bool
+}
+
+func newStuckContext() stuckContext {
+	return stuckContext{context.Background(), make(chan bool, 100), make(chan bool)}
+}
+
+func (c stuckContext) Err() error {
+	select {
+	case c.asked <- true:
+	default:
+	}
+	<-c.release
+	return nil
+}
+
+func TestAStatementThatCannotBeInterruptedDoesNotHangItsActor(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.TurnGrace = 20 * time.Millisecond },
+		&puppetType{name: "p", limits: host.Limits{TurnTimeout: 200 * time.Millisecond}})
+	g.must("a", note("one"))
+	for _, fail := range []error{nil, errOnPurpose} {
+		stuck, done := newStuckContext(), make(chan error, 1)
+		wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+			if err := note("lost")(p, h); err != nil {
+				return err
+			}
+			db := h.SQL()
+			go func() {
+				_, err := db.ExecContext(stuck, "INSERT INTO note (body) VALUES ('late')")
+				done <- err
+			}()
+			<-stuck.asked
+			return fail
+		}), host.DeadlineExceeded)
+		g.must("a", note("next"))
+		close(stuck.release)
+		if err := <-done; err == nil {
+			t.Error("the statement that was left could write")
+		}
+	}
+	g.wantNotes("a", "one", "next", "next")
+	g.check("a")
+}
+
+func TestATransactionThatIsRolledBackAfterTheHandlerCountsAsOpen(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+		tx, err := h.SQL().BeginTx(h, nil)
+		if err != nil {
+			return err
+		}
+		p.s.N++
+		if _, err := tx.ExecContext(h, "INSERT INTO note (body) VALUES ('lost')"); err != nil {
+			return err
+		}
+		// What happens when the handler has returned: its context ends, and package database/sql rolls the transaction back,
+		// here before the commit in any case.
+		h.(*turn).close()
+		tx.Rollback()
+		return nil
+	}), host.FailedPrecondition)
+	if n := g.n("a"); n != 0 {
+		t.Errorf("the state was kept without the rows: %d", n)
+	}
+	g.wantNotes("a", "one")
+	g.check("a")
+}
+
+func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	snap, err := g.committed(context.Background(), pAddr("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	for range 100 {
+		var b database
+		read := func() *sqlitevfs.Session {
+			return b.read(g.Supervisor, "test", context.Background(), snapshotReader{snap})
+		}
+		last := make(chan *sqlitevfs.Session)
+		for range 4 {
+			s := read()
+			go func() {
+				for next := s; next != nil; next = read() {
+					s = next
+				}
+				last <- s // begun just before the end
+			}()
+		}
+		b.close()
+		for range 4 {
+			s := <-last
+			if _, err := s.DB().Exec("SELECT 1"); err != nil {
+				t.Error(err)
+			}
+			s.Rollback()
+		}
+	}
 }

@@ -126,6 +126,7 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 		})
 		if err == nil {
 			c.broken = true // once it is committed
+			c.sql.close()   // before: no query of what is imported may find a connection that knows what was there
 		}
 		return nil, err
 	}}

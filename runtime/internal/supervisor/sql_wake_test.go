@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +206,46 @@ func TestMigrationsOfAPausedActorWait(t *testing.T) {
 	g.mustVerb("a", host.ActorResume, nil, nil)
 	g.must("a", func(_ *puppet, h host.Turn) error { return run(h, "UPDATE note SET done = 1") })
 	g.wantNotes("a", "one", "two")
+}
+
+func TestAPauseHoldsForWhoeverMayCall(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	g := newStage(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&said, nil)) }, &puppetType{name: "p", openSQL: true})
+	g.must("a", note("one"))
+	in := host.SQLInput{SQL: "INSERT INTO note (body) VALUES ('two')", Reason: "because"}
+	g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: "test"}, nil)
+	for _, reason := range []string{"", "because"} {
+		wantCode(t, g.verb("a", host.SQLExec, host.SQLInput{SQL: in.SQL, Reason: reason}, nil), host.ActorPaused)
+	}
+	g.mustVerb("a", host.ActorResume, nil, nil)
+	g.mustVerb("a", host.SQLExec, in, nil)
+	g.wantNotes("a", "one", "two")
+	if s := said.String(); strings.Count(s, "because") != 1 || !strings.Contains(s, "by=caller") {
+		t.Errorf("the log says %s", s)
+	}
+}
+
+func TestAWakeHookThatQueriesItsActorBeforeTheMigrationIsCommittedIsACycle(t *testing.T) {
+	t.Parallel()
+	typ := &puppetType{name: "p", migrations: schema[:1]}
+	g := newStage(t, nil, typ)
+	g.must("a", insert("one"))
+	var asked error
+	typ.migrations, typ.wake = schema, func(_ *puppet, h host.Turn) error {
+		_, asked = h.Call(h, &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON,
+			Input: remember(glance(func(*puppetState, host.Reader) error { return nil }))})
+		return nil
+	}
+	g.restart()
+	g.must("a", insert("two"))
+	wantCode(t, asked, host.Cycle)
+	g.wantNotes("a", "one", "two")
+	g.restart() // without a migration it sees the last commit
+	g.must("a", insert("three"))
+	if asked != nil {
+		t.Error(asked)
+	}
 }
 
 func TestMigrateAppliesOrTries(t *testing.T) {
@@ -415,6 +457,57 @@ func TestDatabasesGoOutAndComeIn(t *testing.T) {
 	if e := wantCode(t, err, host.Internal); !strings.Contains(e.Message, "4") { // it could not be made at all
 		t.Errorf("%q", e.Message)
 	}
+}
+
+func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	var file bytes.Buffer
+	if err := g.ExportSQL(context.Background(), pAddr("a"), &file); err != nil {
+		t.Fatal(err)
+	}
+	g.must("a", note("two"))
+	g.wantNotes("a", "one", "two")
+	a := g.find(pAddr("a"))
+	// Two turns that wait, and the import after the second in one batch: then a.mu is not needed until the import is committed.
+	entered, release, ended := make(chan bool), make(chan bool), make(chan error, 3)
+	wait := func(*puppet, host.Turn) error { entered <- true; <-release; return nil }
+	queued := func(n int64) {
+		for a.waiting.Load() != n {
+			runtime.Gosched()
+		}
+	}
+	go func() { ended <- g.do("a", wait) }()
+	<-entered
+	go func() { ended <- g.do("a", wait) }()
+	queued(1)
+	go func() {
+		_, err := g.ImportSQL(context.Background(), pAddr("a"), &file, "test")
+		ended <- err
+	}()
+	queued(2)
+	release <- true
+	<-entered
+	a.mu.Lock()
+	before := a.applied.Load()
+	release <- true
+	for a.applied.Load() == before {
+		runtime.Gosched()
+	}
+	v := a.acquireView()
+	if v.sql.get(g.Supervisor, "test") != nil {
+		t.Error("they use the connections of the core that imported it")
+	}
+	a.releaseView(v)
+	a.mu.Unlock()
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	g.wantNotes("a", "one")
+	g.check("a")
 }
 
 type brokenWriter struct{}

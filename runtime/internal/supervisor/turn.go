@@ -80,11 +80,21 @@ type emitted struct {
 func (t *turn) close() {
 	t.mu.Lock()
 	t.closed = true
-	cancel := t.cancel
+	cancel, sql := t.cancel, t.sql
 	t.mu.Unlock()
+	if sql != nil {
+		sql.session.Shut() // before the context ends, at which package database/sql rolls open transactions back
+	}
 	if cancel != nil {
 		cancel()
 	}
+}
+
+// returned reports that the handler has returned.
+func (t *turn) returned() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
 }
 
 // enter locks the turn for one operation of the handler.

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A watchdog finds handlers that do not return although their turn's deadline and grace have passed. Such a turn is
+// A watchdog finds handlers that do not return although their turn's deadline and grace have passed, or that left a goroutine
+// in an SQL statement that does not end. Such a turn is
 // abandoned: its caller is answered, its writes can no longer be committed, the actor is rebuilt from the store for the
 // work that waits, and the log names the handler and where it hangs. Its goroutine is left; Go has no way to end it.
 //
@@ -75,11 +76,15 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 			next = min(next, max(wait, time.Millisecond))
 			return
 		}
-		d.s.logger.Error("handler does not return; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
-			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", stacksOf("supervisor.guard("))
+		fault, what, where := "handler does not return", "did not return", "supervisor.guard("
+		if t.returned() {
+			fault, what, where = "a handler's goroutine does not return from SQL", "left an SQL statement that did not end", "sqlitevfs.(*link)"
+		}
+		d.s.logger.Error(fault+"; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
+			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", stacksOf(where))
 		d.s.metrics.stuck.Inc()
-		a.abandonTurn(t, host.Errorf(host.DeadlineExceeded, "the handler %s did not return within %s; nothing of the turn was kept",
-			t.handler, a.typ.limits.TurnTimeout).With("handler", t.handler))
+		a.abandonTurn(t, host.Errorf(host.DeadlineExceeded, "the handler %s %s within %s; nothing of the turn was kept",
+			t.handler, what, a.typ.limits.TurnTimeout).With("handler", t.handler))
 	})
 	return next, running
 }
