@@ -441,9 +441,20 @@ func checkDatabase(t *testing.T, sound *sync.Map, db *pebble.DB, i int) (h crash
 	return h, nil
 }
 
+// freshFiles is a file system that makes a new file where Pebble would use one of its logs again: MemFS takes the lock of CrashClone twice
+// for that, and hangs if a clone is asked for in between.
+type freshFiles struct{ vfs.FS }
+
+func (f freshFiles) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.Remove(oldname); err != nil {
+		return nil, err
+	}
+	return f.Create(newname, category)
+}
+
 func openPebble(fs vfs.FS, readOnly bool) (*pebble.DB, error) {
 	return pebble.Open("db", &pebble.Options{
-		FS: fs, ReadOnly: readOnly, MemTableSize: 128 << 10, L0CompactionThreshold: 2, CacheSize: 1 << 20, // flushes and compactions while it runs
+		FS: freshFiles{fs}, ReadOnly: readOnly, MemTableSize: 128 << 10, L0CompactionThreshold: 2, CacheSize: 1 << 20, // flushes and compactions while it runs
 		FormatMajorVersion: pebble.FormatWALSyncChunks, Logger: quiet{},
 	})
 }
