@@ -131,7 +131,8 @@ type SQLOptions struct {
 	// MaxOpen bounds the connections of the node: 2,000 if 0. The least recently used idle one is closed for another; if turns
 	// and queries use them all, the next statement fails with the code Overloaded.
 	MaxOpen int
-	// MaxMemory bounds what the idle connections take, in bytes: 1 GiB if 0.
+	// MaxMemory bounds what the connections take, in bytes: 1 GiB if 0. Idle ones are closed for it; beyond it and ConnMemory, with none
+	// left that is idle, a turn or query that needs another is refused.
 	MaxMemory int64
 	// ConnMemory bounds the heap of one connection, in bytes: 32 MiB if 0, and at least 1 MiB. A statement that needs more
 	// fails with the code TooLarge.
