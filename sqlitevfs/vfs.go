@@ -1,6 +1,7 @@
 package sqlitevfs
 
 import (
+	"fmt"
 	"io"
 	"sync/atomic"
 
@@ -33,7 +34,7 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 		}
 		return fs.main, flags, nil
 	case name == "" || flags&vfs.OPEN_DELETEONCLOSE != 0:
-		return &temporary{budget: &fs.temp}, flags | vfs.OPEN_MEMORY, nil
+		return &temporary{budget: &fs.temp, main: fs.main}, flags | vfs.OPEN_MEMORY, nil
 	}
 	return nil, flags, sqlite3.CANTOPEN
 }
@@ -91,6 +92,7 @@ type temporary struct {
 	chunks [][]byte
 	size   int64
 	budget *budget
+	main   *file // notes why a statement fails; may be nil
 }
 
 // ReadAt reads.
@@ -125,7 +127,10 @@ func (t *temporary) WriteAt(p []byte, off int64) (n int, err error) {
 func (t *temporary) grow(size int64) error {
 	for int64(len(t.chunks))*chunkSize < size {
 		if !t.budget.take(chunkSize) {
-			return sqlite3.FULL
+			if t.main == nil {
+				return sqlite3.FULL
+			}
+			return t.main.fail(fmt.Errorf("%w: temporary files, of large sorts and VACUUM, take more than %d bytes", ErrFull, t.budget.limit), sqlite3.ExtendedErrorCode(sqlite3.FULL))
 		}
 		t.chunks = append(t.chunks, make([]byte, chunkSize))
 	}

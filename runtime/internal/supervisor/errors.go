@@ -59,7 +59,11 @@ func publicError(err error) (e *host.Error, id string) {
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrFenced):
 		return unavailable("the node is shutting down"), ""
 	case errors.Is(err, sqlitevfs.ErrFull):
-		return host.Errorf(host.QuotaExceeded, "the actor's database cannot grow: its storage quota is used up, or one turn changes too much of it"), ""
+		var full *sqlitevfs.Error
+		if errors.As(err, &full) && errors.Is(full.Err, sqlitevfs.ErrFull) { // a bound that is not the quota, which the cause names
+			return host.Errorf(host.QuotaExceeded, "%s", full.Err), ""
+		}
+		return host.Errorf(host.QuotaExceeded, "the actor's database cannot grow: its storage quota is used up"), ""
 	case errors.Is(err, sqlitevfs.ErrMemory):
 		return host.Errorf(host.TooLarge, "an SQL statement needs more memory than one may have").With("what", "SQL memory"), ""
 	case errors.Is(err, sqlitevfs.ErrBusy):
