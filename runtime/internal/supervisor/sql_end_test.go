@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"runtime"
+	gort "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -165,7 +166,9 @@ func TestGoroutinesOfAHandlerCannotOutliveItsSession(t *testing.T) {
 				ended <- err
 			}()
 			<-begun
-			time.Sleep(5 * time.Millisecond)
+			for g.sql.Stats().InUse == 0 { // the statement has not got its connection yet
+				gort.Gosched()
+			}
 			return fail
 		})
 		if err := <-ended; err == nil {
