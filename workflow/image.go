@@ -13,7 +13,7 @@ import (
 // An image is what is recorded of a run, as one ordered scan of its rows found it. It does not change with later writes.
 //
 //  1. Records stand in the order of keys: each one is followed by all that lie inside it, before the next beside it.
-//  2. Values are decoded when they are asked for, and large payloads are fetched then.
+//  2. Values are decoded when they are asked for, and large payloads are fetched then. Those of form 1 are decoded at once.
 //  3. The memory of a record's value is shared with its neighbours, in blocks; it is free when all of a block were released.
 type image struct {
 	fields
@@ -43,7 +43,7 @@ type record struct {
 	// visited is for whoever replays: the code has asked for the entry.
 	visited bool
 	decoded *Entry
-	// id1 is the entry's id in form 1, known once it is decoded.
+	// id1 is the entry's id in form 1. Records of form 1 are decoded from the start.
 	id1 string
 }
 
@@ -105,6 +105,11 @@ func loadImage(r Reader) (*image, error) {
 	}
 	im.names = newNames(list)
 	im.number1(found)
+	for i := range im.records {
+		if im.records[i].form == form1 {
+			return im, im.adopt()
+		}
+	}
 	return im, nil
 }
 
@@ -176,8 +181,8 @@ func (im *image) span(from int, prefix location) int {
 	return low + sort.Search(high-low, func(i int) bool { return !bytes.HasPrefix(list[low+i].loc, prefix) })
 }
 
-// children returns the records that lie directly inside loc, in the order of their ordinals. Those of form 1 have none, and
-// come in the order of keys, which is that of their names.
+// children returns the records that lie directly inside loc, in the order of their ordinals. Those of form 1 have none:
+// they come first, in the order of keys, which is that of their names.
 func (im *image) children(loc location) []*record {
 	var list []*record
 	i := im.at(loc)
@@ -194,7 +199,7 @@ func (im *image) children(loc location) []*record {
 		}
 		child := rec.loc[:len(loc)+n]
 		if len(child) == len(rec.loc) {
-			sorted = sorted && (len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal)
+			sorted = sorted && (len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal && list[len(list)-1].form <= rec.form)
 			list = append(list, rec)
 		}
 		if i+1 < len(im.records) && !child.encloses(im.records[i+1].loc) {
@@ -204,7 +209,7 @@ func (im *image) children(loc location) []*record {
 		}
 	}
 	if !sorted {
-		slices.SortStableFunc(list, func(a, b *record) int { return cmp.Compare(a.ordinal, b.ordinal) })
+		slices.SortStableFunc(list, func(a, b *record) int { return cmp.Or(cmp.Compare(a.form, b.form), cmp.Compare(a.ordinal, b.ordinal)) })
 	}
 	return list
 }
@@ -232,17 +237,7 @@ func (rec *record) header() (*Entry, error) {
 		return nil, corrupt(key, errors.New("asked for after it was released"))
 	}
 	e := new(Entry)
-	var err error
-	if rec.form == form1 {
-		*e, rec.id1, err = decodeEntry1(rec.value)
-		if id := rec.im.ids1[rec.id1]; err == nil && id != 0 {
-			e.ID = id
-			rec.im.facts1[id].complete(e)
-		}
-	} else {
-		err = decodeEntry2(e, rec.value)
-	}
-	if err != nil {
+	if err := decodeEntry2(e, rec.value); err != nil {
 		return nil, corrupt(key, err)
 	}
 	rec.decoded, rec.value = e, nil
