@@ -22,10 +22,10 @@ type image struct {
 	obligations []numbered // by number
 	inbox       []numbered // by number
 	metadatas   map[uint32]*Metadata
-	ids1        map[string]uint32     // of form 1: the number under which the metadata of an id stands in metadatas
-	facts1      map[uint32]*metadata1 // of form 1: what metadata says of the entry itself
-	nextID      uint32                // the first number of metadata that is free
-	lastSeq     uint64                // the largest number of a resolution
+	ids1        map[string]uint32 // of form 1: the number under which the metadata of an id stands in metadatas
+	facts1      map[uint32]found1 // of form 1: what metadata says of the entry itself
+	nextID      uint32            // the first number of metadata that is free
+	lastSeq     uint64            // the largest number of a resolution
 	entries     int
 	bytes       int64 // of keys and values of the history and the metadata
 	// reader is what large payloads are read from: whoever decodes records sets it to the transaction that goes on.
@@ -42,16 +42,20 @@ type record struct {
 	flags   uint16 // of form 2
 	// visited is for whoever replays: the code has asked for the entry.
 	visited bool
-	decoded *Entry
-	// id1 is the entry's id in form 1. Records of form 1 are decoded from the start.
-	id1 string
+	decoded *Entry // of a record of form 1 from the start
 }
 
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
+// recordPage is how many records are gathered at a time.
+const recordPage = 512
+
 // loadImage reads all rows of a run but the large values. An image without a state is that of no run.
 func loadImage(r Reader) (*image, error) {
+	// Records are gathered in pages, and put into one piece when it is known how many there are: there may be many, and a
+	// slice that grows is copied over and over.
+	var pages [][]record
 	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
 	im.form = form1
 	var arena arena
@@ -61,6 +65,10 @@ func loadImage(r Reader) (*image, error) {
 	blobs, _ := familyRange(keyspace.WorkflowBlobs)
 	err := r.Scan(start, blobs, func(key, value []byte) error {
 		if len(key) > len(historyPrefix) && string(key[:len(historyPrefix)]) == historyPrefix {
+			if len(im.records) == cap(im.records) {
+				pages = append(pages, im.records)
+				im.records = make([]record, 0, recordPage)
+			}
 			return im.add(key, arena.copy(key[len(historyPrefix):]), arena.copy(value))
 		}
 		k, err := keyspace.ParseWorkflow(key)
@@ -100,6 +108,7 @@ func loadImage(r Reader) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
+	im.records = slices.Concat(append(pages, im.records)...)
 	if im.control != nil {
 		im.lastSeq = max(im.lastSeq, im.control.Seq)
 	}
@@ -124,15 +133,22 @@ func (im *image) number1(found []found1) {
 	if len(found) == 0 {
 		return
 	}
-	im.ids1, im.facts1 = make(map[string]uint32, len(found)), make(map[uint32]*metadata1, len(found))
+	im.ids1, im.facts1 = make(map[string]uint32, len(found)), make(map[uint32]found1, len(found))
 	for _, f := range found {
-		im.ids1[f.id], im.metadatas[im.nextID], im.facts1[im.nextID] = im.nextID, &f.Metadata, f.metadata1
+		im.ids1[f.id], im.metadatas[im.nextID], im.facts1[im.nextID] = im.nextID, &f.Metadata, f
 		im.nextID++
 	}
 }
 
 // add takes one row of the history, both parts of which it keeps.
 func (im *image) add(key []byte, loc location, value []byte) error {
+	for at := 0; at < len(loc); {
+		n := elementEnd(loc[at:])
+		if n == 0 {
+			return corrupt(key, &SyntaxError{"location", at, "no element"})
+		}
+		at += n
+	}
 	rec := record{im: im, loc: loc, value: value}
 	if p, ok := peekEntry(value); ok {
 		rec.form, rec.ordinal, rec.flags = form2, p.ordinal, uint16(p.flags)

@@ -89,7 +89,7 @@ func (rec *record) header1() (*Entry, []branch1, error) {
 		e.ID = id
 		rec.im.facts1[id].complete(&e.Entry)
 	}
-	rec.id1, rec.decoded, rec.value = e.id, &e.Entry, nil
+	rec.decoded, rec.value = &e.Entry, nil
 	return rec.decoded, e.branches, nil
 }
 

@@ -60,7 +60,7 @@ func newStore(im *image, maxPayload int64) (*store, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s := (side{id: e.ID, id1: rec.id1, refs: e.large}); !s.empty() {
+		if s := (side{id: e.ID, id1: im.facts1[e.ID].id, refs: e.large}); !s.empty() {
 			st.root.set(rec.loc, s)
 		}
 	}
