@@ -34,3 +34,10 @@ func Start(t Turn, p *Program, input []byte, o StartOptions) (Started, error) {
 func Cancel(t Turn, reason string) error {
 	return putControl(t, &control{Kind: "cancel", Reason: reason, Time: t.Now()})
 }
+
+// A ControlError says why a request cannot be done.
+type ControlError struct{ Verb, Reason string }
+
+func (e *ControlError) Error() string { return e.Reason }
+
+const controlCancel = "cancel"
