@@ -195,7 +195,6 @@ func fnv(h uint64, b []byte) uint64 {
 	return h
 }
 
-
 // own checks that the scope may be used by who asks. It does not return if not.
 func (s *scope) own() {
 	r := s.run
