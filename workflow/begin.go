@@ -26,8 +26,11 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 		s.misuse(s.owner, fmt.Sprintf("%s %q is asked for twice in %s: names are used once in a scope, and repetition belongs into Loop or Map", kind, name, s.describe()))
 	}
 	o.s, o.name, o.index = s, name, i
-	rec := s.match(kind, name, i)
+	rec, i := s.match(kind, name, i)
 	if rec == nil {
+		if s.sealed {
+			s.divergeSealed(kind, name)
+		}
 		o.entry.Kind, o.entry.Ordinal, o.entry.Created = kind, s.next, r.clock()
 		o.loc = childName(nil, s.loc, i)
 		o.hidden = true
@@ -35,14 +38,17 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 		return nil
 	}
 	o.recorded, o.loc = true, rec.loc
-	if old, ok := s.renames[name]; ok {
-		o.index, _ = r.names.lookup(old)
-	}
+	o.index = i
 	e, err := rec.decode()
 	if err != nil {
 		s.corrupt(err)
 	}
 	o.entry = *e
+	if e.ID != 0 {
+		if m := r.image.metadata(e.ID); m != nil {
+			o.tries = m.Attempts
+		}
+	}
 	o.arrange()
 	return nil
 }
@@ -109,11 +115,11 @@ func (r *Run) clock() time.Time {
 	return r.now
 }
 
-// match returns the record of the operation that the code asks for next, nil if it is new. It does not return if the
+// match returns the record of the operation that the code asks for next, nil if it is new, and the index of its name. It does not return if the
 // history has another one there.
-func (s *scope) match(kind Kind, name string, i uint32) *record {
+func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 	if s.run.image == nil || len(s.records) == 0 {
-		return nil
+		return nil, i
 	}
 	if old, ok := s.renames[name]; ok {
 		if index, ok := s.run.names.lookup(old); ok {
@@ -125,16 +131,16 @@ func (s *scope) match(kind Kind, name string, i uint32) *record {
 	if s.byName {
 		rec := s.recorded(i)
 		if rec == nil {
-			return nil
+			return nil, i
 		}
 		if !s.same(rec, kind, i) {
 			s.diverge(kind, name, rec)
 		}
 		s.consume(rec)
-		return rec
+		return rec, i
 	}
 	if s.cursor == len(s.records) {
-		return nil
+		return nil, i
 	}
 	rec := s.records[s.cursor]
 	switch {
@@ -142,13 +148,13 @@ func (s *scope) match(kind Kind, name string, i uint32) *record {
 		s.cursor++
 		s.slack -= min(s.slack, rec.ordinal-s.next)
 		s.consume(rec)
-		return rec
+		return rec, i
 	case rec.ordinal > s.next && (kind == KindStep || kind == KindSpawn) && s.recorded(i) == nil:
 		// A step leaves no row before it ends. This one had begun when a later one ended, and was cut off.
-		return nil
+		return nil, i
 	}
 	s.diverge(kind, name, rec)
-	return nil
+	return nil, i
 }
 
 // consume marks a record as asked for.

@@ -66,7 +66,7 @@ func (r *Run) step(c *coroutine) {
 func (r *Run) ready(c *coroutine) {
 	if c != nil && !c.queued && !c.over {
 		c.queued = true
-		r.runnable = append(r.runnable, c)
+		r.runnable.push(c)
 	}
 }
 

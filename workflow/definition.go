@@ -32,7 +32,6 @@ type config struct {
 	errors  []errorType
 	steps   stepOptions
 	undo    undoHandlers
-	limits  limits
 }
 
 // An Option is an option of Define.

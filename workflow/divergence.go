@@ -83,6 +83,14 @@ func (s *scope) diverge(kind Kind, name string, rec *record) {
 	s.run.hang(s.run.current.Load())
 }
 
+// divergeSealed pauses the run: the code asks for something new in a scope whose end is recorded. It does not return.
+func (s *scope) divergeSealed(kind Kind, name string) {
+	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: fmt.Sprintf("%s %q", kind, name), Site: userLine(), Expected: "the end of the scope"}
+	d.Hint = fmt.Sprintf("If %q is new here, let only new runs do it: if workflow.Patched(ctx, \"…\") { … }.", name)
+	s.run.fail(PausedDiverged, d.String())
+	s.run.hang(s.run.current.Load())
+}
+
 // divergedLeftover pauses the run: a scope ended, or waits, and the code has not asked for rec.
 func (r *Run) divergedLeftover(s *scope, rec *record) {
 	d := &Divergence{Scope: s.path(), Ordinal: s.next, Found: "the end of the scope"}

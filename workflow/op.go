@@ -44,6 +44,10 @@ type op struct {
 	// hidden says that no row of the entry was written by this activation or before it.
 	hidden bool
 
+	// deferred: what follows may begin before the entry is durable.
+	deferred bool
+	tries    uint32 // executions of a step that has ended
+
 	queued   bool // stands in Run.due
 	done     bool
 	waiter   *coroutine
@@ -60,7 +64,7 @@ var (
 // wait parks the calling coroutine until o is done.
 func (o *op) wait(c *coroutine) {
 	r := c.run
-	if o.replay != 0 && !o.done && len(r.coroutines) == 1 && len(r.runnable) == 0 && r.fault == nil {
+	if o.replay != 0 && !o.done && len(r.coroutines) == 1 && r.runnable.len() == 0 && r.fault == nil {
 		// Only this coroutine exists and it is about to park, so the driver would do just this.
 		for !o.done && len(r.replays) > 0 && r.replays[0].seq <= o.replay {
 			r.hand(r.replays.pop())
@@ -85,7 +89,7 @@ func (o *op) wait(c *coroutine) {
 func (o *op) happened() {
 	if !o.queued && !o.done {
 		o.queued = true
-		o.s.run.due = append(o.s.run.due, o)
+		o.s.run.due.push(o)
 	}
 }
 

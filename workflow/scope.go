@@ -66,9 +66,10 @@ type place struct {
 	records  []*record
 	cursor   int  // the first of records that was not consumed, if they are consumed in order
 	byName   bool // the order does not count: records of version 1, or RunOptions.NameOnly
-	used     bits
+	used     nameSet
 	inner    *op // the container whose body runs on the owner's coroutine
 	ended    bool
+	sealed   bool              // the history has the end of the scope: nothing new begins in it
 	renames  map[string]string // new name to recorded name
 	versions map[string]int
 	futures  []*op // begun and perhaps not over
@@ -76,11 +77,11 @@ type place struct {
 	random   *rand.Rand
 }
 
-// bits is a set of small numbers.
-type bits []uint64
+// A nameSet is a set of small numbers.
+type nameSet []uint64
 
 // add reports whether i was not yet in the set, and adds it.
-func (b *bits) add(i uint32) bool {
+func (b *nameSet) add(i uint32) bool {
 	word := int(i / 64)
 	for len(*b) <= word {
 		*b = append(*b, 0)
