@@ -1,5 +1,7 @@
 package workflow
 
+import "errors"
+
 // A container is an operation with operations inside: a scope, a loop, a join, a race, a map, a saga, a child within the
 // run.
 //
@@ -24,10 +26,14 @@ func (s *scope) open(kind Kind, name string) (o *op, skip bool, err error) {
 // ended reports whether the history has the end of the operation.
 func (o *op) ended() bool { return o.recorded && o.entry.Status.Over() }
 
-// within makes the scope of a container that runs on its parent's coroutine, and marks the parent as busy until leave.
+// inside makes the scope of what is at o's location.
+func (s *scope) inside(o *op, x *cancellation, g *saga) *scope {
+	return &scope{s.run.newPlace(s, o.loc, o.name), x, g}
+}
+
+// within marks a scope as busy, until leave, with a container that runs on its coroutine.
 func (s *scope) within(o *op, inner *scope) *scope {
 	s.inner = o
-	inner.owner = s.owner
 	inner.sealed = s.sealed || o.ended()
 	return inner
 }
@@ -40,7 +46,7 @@ func (s *scope) leave(inner *scope) {
 
 // end gives a container its outcome and waits until it is on record. at, if not nil, runs in the recording transaction,
 // before the entry is written.
-func (o *op) end(output []byte, err error, at func() error) {
+func (o *op) end(output []byte, err error, at func() error, members ...*member) {
 	if o.ended() {
 		o.wait(o.s.owner)
 		return
@@ -52,10 +58,9 @@ func (o *op) end(output []byte, err error, at func() error) {
 				return err
 			}
 		}
-		return o.s.run.collapse(o)
+		return o.s.run.collapse(o, members...)
 	}
-	o.happened()
-	o.wait(o.s.owner)
+	o.complete(o.s.owner)
 }
 
 // refuse ends a container whose arguments are wrong.
@@ -68,13 +73,16 @@ func (o *op) refuse(err error) error {
 }
 
 // settle sets the outcome of an entry.
-func (o *op) settle(output []byte, err error) {
+func (o *op) settle(output []byte, err error) { o.settleIn(o.s, output, err) }
+
+// settleIn is settle; s says whether an error is one of cancellation.
+func (o *op) settleIn(s *scope, output []byte, err error) {
 	r := o.s.run
 	o.entry.Output, o.entry.Failure = nil, nil
 	switch {
 	case err == nil:
 		o.entry.Status, o.entry.Output = Completed, output
-	case o.s.Err() != nil && isCanceled(err):
+	case s.Err() != nil && errors.Is(err, ErrCanceled):
 		o.entry.Status, o.entry.Failure = Canceled, r.failure(err)
 	default:
 		o.entry.Status, o.entry.Failure = Failed, r.failure(err)
@@ -116,7 +124,7 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 		if !o.recorded {
 			r.put(o)
 		}
-		inner := s.within(o, r.scopeAt(o, ""))
+		inner := s.within(o, s.inside(o, s.cancel, s.saga))
 		v, err := fn(inner)
 		s.leave(inner)
 		var output []byte
@@ -127,4 +135,45 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 	}
 	output, err := o.outcome()
 	return decoded[T](r, output, err)
+}
+
+// structure is what containers keep of a run while it is in memory.
+type structure struct {
+	obligations obligations
+	undoing     int        // sagas that undo
+	programs    []*Program // of children within the run
+	children    []*op      // spawned in other actors, and not ended
+}
+
+// dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding another.
+func (r *Run) dropIterations(o *op, from, to uint32) error {
+	r.touched()
+	return r.st.dropIterations(r.turn, o.loc, o.index, from, to)
+}
+
+// touched says that something was written that has to be durable before anything leaves the run.
+func (r *Run) touched() { r.wrote, r.durable = true, true }
+
+// must keeps an error of the transaction for the driver.
+func (r *Run) must(err error) {
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+}
+
+// collapseAt is how many bytes of history a run may have before containers that end drop what is inside of them.
+const collapseAt = 256 << 10
+
+// collapse drops what is inside of a container that ends, if the history is large. Ends of branches stay, which hold the results.
+func (r *Run) collapse(o *op, members ...*member) error {
+	if r.bytes < collapseAt || r.obliged(o.loc) {
+		return nil
+	}
+	if err := r.drop(o.loc, false); err != nil {
+		return err
+	}
+	for _, m := range members {
+		r.put(m.o)
+	}
+	return r.err
 }

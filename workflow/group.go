@@ -7,11 +7,12 @@ import (
 
 // A member is one branch of a group: a branch of a join or race, an element of a map, each a coroutine with a scope.
 type member struct {
-	g    *group
-	name string // for people
-	loc  location
-	run  func(ctx Context) ([]byte, error) // returns the encoded result
-	o    *op                               // its end; nil before it began
+	g       *group
+	name    string // for people
+	ordinal uint32
+	loc     location
+	run     func(ctx Context) ([]byte, error) // returns the encoded result
+	o       *op                               // its end; nil before it began
 	// lost: the group has been decided without it, and what becomes of it is not recorded.
 	lost bool
 }
@@ -38,12 +39,24 @@ func (s *scope) group(o *op) *group {
 	return &group{s: s, o: o, cancel: newCancellation(s.cancel, false)}
 }
 
+// find makes the operation that is the end of a branch.
+func (g *group) find(m *member) *op {
+	m.g = g
+	o, err := g.s.run.branch(g.o, m.loc, m.name)
+	if err != nil {
+		g.s.corrupt(err)
+	}
+	if !o.recorded {
+		o.entry.Ordinal = m.ordinal
+	}
+	return o
+}
+
 // start begins a branch.
 func (g *group) start(m *member) {
 	r := g.s.run
 	g.left++
-	m.g = g
-	m.o = r.branch(g.o, m.loc, m.name)
+	m.o = g.find(m)
 	over := m.o.ended()
 	m.o.after = func() error { g.settled(m); return nil }
 	m.o.replayed = func() { g.settled(m) }
@@ -51,10 +64,9 @@ func (g *group) start(m *member) {
 		r.replayAt(m.o.entry.Seq, m.o)
 		return
 	}
-	inner := r.scopeAt(m.o, "")
-	inner.cancel = g.cancel
+	inner := g.s.inside(m.o, g.cancel, g.s.saga)
 	inner.sealed = g.s.sealed || over || g.o.ended()
-	inner.owner = r.spawn(func(c *coroutine) {
+	inner.owner = r.spawn(func(*coroutine) {
 		output, err := m.run(inner)
 		inner.end()
 		switch {
@@ -63,8 +75,7 @@ func (g *group) start(m *member) {
 		case over:
 			r.replayAt(m.o.entry.Seq, m.o)
 		default:
-			m.o.s = inner // its cancellation says whether an error is one
-			m.o.settle(output, err)
+			m.o.settleIn(inner, output, err)
 			m.o.happened()
 		}
 	})
@@ -73,8 +84,7 @@ func (g *group) start(m *member) {
 // recall returns the recorded ends of branches of a group that is not entered.
 func (g *group) recall(members []*member) {
 	for _, m := range members {
-		m.g = g
-		m.o = g.s.run.branch(g.o, m.loc, m.name)
+		m.o = g.find(m)
 	}
 }
 
@@ -101,6 +111,7 @@ func (g *group) wait() {
 		c.park()
 	}
 	g.waiting, c.waits = nil, nil
+	g.cancel.unlink()
 }
 
 // sameBranches checks that an operation has the branches that the history says, and records those of a new one.
@@ -113,10 +124,10 @@ func (s *scope) sameBranches(o *op, branches []string) error {
 	for i, name := range branches {
 		for _, other := range branches[:i] {
 			if name == other {
-				r.misused(s, fmt.Sprintf("%s %q has two branches with the name %q", o.entry.Kind, o.name, name))
+				s.misuse(s.owner, fmt.Sprintf("%s %q has two branches with the name %q", o.entry.Kind, o.name, name))
 			}
 		}
-		indexes[i] = r.nameIndex(name)
+		indexes[i] = s.nameIndex(name)
 	}
 	if !o.recorded {
 		o.entry.Branches = indexes
@@ -131,7 +142,7 @@ func (s *scope) sameBranches(o *op, branches []string) error {
 		for _, i := range o.entry.Branches {
 			recorded = append(recorded, r.names.name(i))
 		}
-		r.diverged(s, o, fmt.Sprintf("branches %s", quoted(recorded)), fmt.Sprintf("branches %s", quoted(branches)))
+		r.diverged(o, fmt.Sprintf("branches %s", quoted(recorded)), fmt.Sprintf("branches %s", quoted(branches)))
 	}
 	return nil
 }

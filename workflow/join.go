@@ -117,7 +117,7 @@ func join(ctx Context, name string, branches []Branch, fast bool) error {
 	g := s.group(o)
 	members := make([]*member, len(branches))
 	for i, b := range branches {
-		members[i] = &member{name: b.name, loc: childName(nil, o.loc, o.entry.Branches[i]), run: b.run}
+		members[i] = &member{name: b.name, ordinal: uint32(i), loc: childName(nil, o.loc, o.entry.Branches[i]), run: b.run}
 	}
 	if skip {
 		g.recall(members)
@@ -136,7 +136,7 @@ func join(ctx Context, name string, branches []Branch, fast bool) error {
 			g.start(m)
 		}
 		g.wait()
-		o.end(nil, joinError(name, members, fast), nil)
+		o.end(nil, joinError(name, members, fast), nil, members...)
 	}
 	for i, b := range branches {
 		if m := members[i]; m.o.entry.Status == Completed {

@@ -34,7 +34,9 @@ func (it *Iter[S, R]) Break(result R) error {
 // one, whose result it would lose.
 type breakError struct{ _ byte }
 
-func (*breakError) Error() string { return "workflow: the loop's body has not returned what Break returned" }
+func (*breakError) Error() string {
+	return "workflow: the loop's body has not returned what Break returned"
+}
 
 // A LoopOption changes how a Loop keeps its history.
 type LoopOption interface{ loop(*loopOptions) error }
@@ -129,7 +131,6 @@ type loop struct {
 	s       *scope
 	o       *op
 	options loopOptions
-	index   uint32 // of the loop's name
 	trimmed uint32
 	pinned  []uint32
 }
@@ -150,7 +151,6 @@ func (s *scope) loop(name string, opts []LoopOption) (*loop, bool, error) {
 	if l.options.every == 0 {
 		l.options.every = defaultTrimEvery
 	}
-	l.index = s.run.nameIndex(name)
 	return l, skip, nil
 }
 
@@ -170,7 +170,7 @@ func (l *loop) begin(init func() ([]byte, error)) error {
 	return nil
 }
 
-func (l *loop) at(i uint32) location { return childIteration(nil, l.o.loc, l.index, i) }
+func (l *loop) at(i uint32) location { return childIteration(nil, l.o.loc, l.o.index, i) }
 
 // run goes through the iterations until one ends the loop.
 func (l *loop) run(body iterate) {
@@ -241,8 +241,7 @@ func (l *loop) run(body iterate) {
 			}
 			return l.trim(ended - keep)
 		}
-		o.happened()
-		o.wait(l.s.owner)
+		o.complete(l.s.owner)
 		o.again()
 	}
 }
@@ -265,14 +264,14 @@ func (l *loop) trim(end uint64) error {
 			break
 		}
 		if uint64(i) > from {
-			if err := r.dropRange(l.at(uint32(from)), l.at(i)); err != nil {
+			if err := r.dropIterations(l.o, uint32(from), i); err != nil {
 				return err
 			}
 		}
 		from = uint64(i) + 1
 	}
 	if from < end {
-		if err := r.dropRange(l.at(uint32(from)), append(l.at(uint32(end-1)), 0xFF)); err != nil {
+		if err := r.dropIterations(l.o, uint32(from), uint32(end)); err != nil {
 			return err
 		}
 	}

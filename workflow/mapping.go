@@ -71,12 +71,11 @@ func (s *scope) mapping(o *op, skip bool, count int, options mapOptions, fn func
 		return nil, o.refuse(fmt.Errorf("workflow: %q has %d elements, and the limit is %d", o.name, count, MaxBranches))
 	}
 	if o.recorded && int(o.entry.Count) != count {
-		r.diverged(s, o, strconv.Itoa(int(o.entry.Count))+" elements", strconv.Itoa(count)+" elements")
+		r.diverged(o, strconv.Itoa(int(o.entry.Count))+" elements", strconv.Itoa(count)+" elements")
 	}
-	index := r.nameIndex(o.name)
 	members := make([]*member, count)
 	for i := range members {
-		members[i] = &member{name: strconv.Itoa(i), loc: childIteration(nil, o.loc, index, uint32(i)), run: func(ctx Context) ([]byte, error) {
+		members[i] = &member{name: strconv.Itoa(i), ordinal: uint32(i), loc: childIteration(nil, o.loc, o.index, uint32(i)), run: func(ctx Context) ([]byte, error) {
 			return fn(ctx, i)
 		}}
 	}
@@ -102,6 +101,6 @@ func (s *scope) mapping(o *op, skip bool, count int, options mapOptions, fn func
 		more()
 	}
 	g.wait()
-	o.end(nil, joinError(o.name, members, false), nil)
+	o.end(nil, joinError(o.name, members, false), nil, members...)
 	return members, nil
 }

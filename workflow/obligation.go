@@ -3,8 +3,7 @@ package workflow
 import (
 	"cmp"
 	"slices"
-
-	"github.com/cairn-run/cairn/keyspace"
+	"time"
 )
 
 // Obligations are what a run has to undo if things fail.
@@ -20,6 +19,50 @@ type obligations struct {
 	sites map[string]int
 }
 
+// An obligation is something that is to be undone if its saga fails.
+type obligation struct {
+	Number  uint64   // the seq of the result that it undoes
+	Entry   location // of that result
+	Handler string   // name of an undo handler; "" for a function of the code
+	Args    []byte   // of a handler by name
+	// What the attempts to undo it came to.
+	Attempts         uint32
+	LastAttempt, Due time.Time
+	Failure          *Failure
+}
+
+// An undoRow is the value of the row of an obligation. Times are Unix ms.
+type undoRow struct {
+	Entry       []byte   `cbor:"1,keyasint"`
+	Handler     string   `cbor:"2,keyasint,omitempty"`
+	Args        []byte   `cbor:"3,keyasint,omitempty"`
+	Attempts    uint32   `cbor:"4,keyasint,omitempty"`
+	LastAttempt int64    `cbor:"5,keyasint,omitempty"`
+	Due         int64    `cbor:"6,keyasint,omitempty"`
+	Failure     *Failure `cbor:"7,keyasint,omitempty"`
+}
+
+func putObligation(j Journal, o *obligation) error {
+	value, err := appendRow(nil, &undoRow{o.Entry, o.Handler, o.Args, o.Attempts, millis(o.LastAttempt), millis(o.Due), o.Failure})
+	if err != nil {
+		return err
+	}
+	return j.Put(obligationKey(nil, o.Number), value)
+}
+
+func deleteObligation(j Journal, number uint64) error { return j.Delete(obligationKey(nil, number)) }
+
+func decodeObligation(row numbered) (*obligation, error) {
+	var u undoRow
+	if err := decodeRow(obligationKey(nil, row.n), row.value, &u); err != nil {
+		return nil, err
+	}
+	return &obligation{
+		Number: row.n, Entry: u.Entry, Handler: u.Handler, Args: u.Args,
+		Attempts: u.Attempts, LastAttempt: fromMillis(u.LastAttempt), Due: fromMillis(u.Due), Failure: u.Failure,
+	}, nil
+}
+
 // A pledge is an obligation while the run is in memory.
 type pledge struct {
 	*obligation
@@ -30,10 +73,15 @@ type pledge struct {
 func (p *pledge) compare(number uint64) int { return cmp.Compare(p.Number, number) }
 
 // load takes what is recorded.
-func (b *obligations) load(recorded []*obligation) {
-	for _, o := range recorded {
+func (b *obligations) load(recorded []numbered) error {
+	for _, row := range recorded {
+		o, err := decodeObligation(row)
+		if err != nil {
+			return err
+		}
 		b.add(&pledge{obligation: o})
 	}
+	return nil
 }
 
 func (b *obligations) add(p *pledge) {
@@ -88,7 +136,8 @@ func (b *obligations) under(locs ...location) (list []*pledge) {
 // transaction of that record.
 func (o *op) oblige(handler string, args []byte, undo func(sc *StepCtx) error) error {
 	r := o.s.run
-	p := &pledge{&obligation{Number: o.entry.Seq, Entry: o.loc, Saga: o.s.sagaAt(), Handler: handler, Args: args}, undo}
+	p := &pledge{&obligation{Number: o.entry.Seq, Entry: o.loc, Handler: handler, Args: args}, undo}
+	r.touched()
 	if err := putObligation(r.turn, p.obligation); err != nil {
 		return err
 	}
@@ -106,6 +155,9 @@ func (o *op) reoblige(undo func(sc *StepCtx) error) {
 // discharge removes all obligations inside of a location, which will not be undone any more.
 func (r *Run) discharge(loc location) error {
 	done := r.obligations.under(loc)
+	if len(done) > 0 {
+		r.touched()
+	}
 	for _, p := range done {
 		if err := deleteObligation(r.turn, p.Number); err != nil {
 			return err
@@ -142,13 +194,23 @@ func (r *Run) obligedIterations(loc location) (list []uint32) {
 
 // pin writes what an ended iteration of a loop began with, so that it can be entered again.
 func (r *Run) pin(loc location, i uint32, state []byte) error {
-	return r.putAt(loc, &Entry{Kind: KindScope, Status: Pending, Iteration: i, State: state, Created: r.now})
+	r.touched()
+	_, err := r.st.put(r.turn, loc, &Entry{Kind: KindScope, Status: Pending, Ordinal: i, Iteration: i, State: state, Created: r.clock()})
+	return err
 }
 
 // pinnedState returns what pin wrote.
 func (r *Run) pinnedState(loc location) ([]byte, bool) {
-	rec, e := r.recordAt(loc)
-	if rec == nil || e.Kind != KindScope {
+	if r.image == nil {
+		return nil, false
+	}
+	rec := r.image.find(loc)
+	if rec == nil {
+		return nil, false
+	}
+	e, err := rec.decode()
+	if err != nil {
+		r.must(err)
 		return nil, false
 	}
 	return e.State, true
@@ -201,5 +263,3 @@ func (l *loopAt) past(at location) bool {
 	segments, err := inside[:elementEnd(inside)].segments()
 	return err == nil && len(segments) == 1 && segments[0].Loop && (l.over || segments[0].Iteration < l.iteration)
 }
-
-var _ = keyspace.KindWorkflow

@@ -22,7 +22,9 @@ type RaceError struct {
 	first  *BranchError
 }
 
-func (e *RaceError) Error() string { return "workflow: nobody won " + failures(e.Name, e.Failed, e.first) }
+func (e *RaceError) Error() string {
+	return "workflow: nobody won " + failures(e.Name, e.Failed, e.first)
+}
 
 // Unwrap returns the errors of the cases.
 func (e *RaceError) Unwrap() []error { return branchErrors(e.Failed) }
@@ -58,7 +60,7 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 	}
 	members := make([]*member, len(cases))
 	for i, c := range cases {
-		members[i] = &member{name: c.name, loc: childName(nil, o.loc, o.entry.Branches[i]), run: func(ctx Context) ([]byte, error) {
+		members[i] = &member{name: c.name, ordinal: uint32(i), loc: childName(nil, o.loc, o.entry.Branches[i]), run: func(ctx Context) ([]byte, error) {
 			v, err := c.run(ctx)
 			if err != nil {
 				return nil, err
@@ -125,7 +127,7 @@ func (s *scope) finishRace(o *op, won *member, members []*member) {
 	if won == nil || o.ended() {
 		e := &RaceError{Name: o.name}
 		e.Failed, e.first, _ = failed(members)
-		o.end(nil, e, nil)
+		o.end(nil, e, nil, members...)
 		return
 	}
 	var lost []location
@@ -134,7 +136,7 @@ func (s *scope) finishRace(o *op, won *member, members []*member) {
 			lost = append(lost, m.loc)
 		}
 	}
-	s.undo(lost, undoOptions{})
+	s.undo(undoOptions{}, lost...)
 	o.entry.Winner = won.name
 	o.end(won.o.entry.Output, nil, func() error {
 		var messages []received

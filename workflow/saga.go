@@ -1,5 +1,10 @@
 package workflow
 
+import (
+	"errors"
+	"fmt"
+)
+
 // A SagaOption changes how a Saga undoes.
 type SagaOption interface{ saga(*undoOptions) error }
 
@@ -12,8 +17,11 @@ func (f sagaOption) saga(o *undoOptions) error { return f(o) }
 // meaning here: an obligation is not given up.
 func UndoRetry(p RetryPolicy) SagaOption {
 	return sagaOption(func(o *undoOptions) error {
-		o.retry = p
-		return p.check("UndoRetry")
+		o.retry = &p
+		if err := p.validate(); err != nil {
+			return fmt.Errorf("workflow: UndoRetry: %w", err)
+		}
+		return nil
 	})
 }
 
@@ -30,14 +38,6 @@ func UndoParallel(n int) SagaOption {
 type saga struct {
 	parent *saga // nil for the run as a whole, which undoes if it fails or is canceled
 	loc    location
-}
-
-// sagaAt returns the location of the saga that encloses the scope.
-func (s *scope) sagaAt() location {
-	if s.saga == nil {
-		return nil
-	}
-	return s.saga.loc
 }
 
 // Saga runs fn, and if that returns an error, undoes what the steps inside have to be undone by: Compensated ones, and those
@@ -70,7 +70,7 @@ func Saga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOpti
 		r.put(o)
 	}
 	own := &saga{s.saga, o.loc}
-	inner := s.within(o, r.scopeAt(o, "").with(s.cancel, own))
+	inner := s.within(o, s.inside(o, s.cancel, own))
 	err = fn(inner)
 	s.leave(inner)
 	var output []byte
@@ -79,7 +79,7 @@ func Saga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOpti
 	case err != nil:
 		s.compensate(o, r.failure(err), options)
 	default:
-		output, err = r.encode(nil)
+		output = encodedNil
 	}
 	o.end(output, err, func() error {
 		if o.entry.Status == Completed && own.parent == nil {
@@ -117,18 +117,19 @@ func (r *Run) rollingBack(by int) {
 	}
 }
 
-// root runs the workflow function, and undoes what it leaves to be undone if it fails or if the run was canceled.
-func (r *Run) root(s *scope, invoke func(ctx Context, input []byte) ([]byte, error)) ([]byte, error) {
-	output, err := invoke(s, r.input)
+// rootSaga runs the workflow function, and undoes what it leaves to be undone if it fails or if the run was canceled.
+func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte, error), input []byte) ([]byte, error) {
+	output, err := invoke(s, input)
 	s.end()
-	failed := err
-	if failed == nil {
-		failed = s.Err()
+	failed := s.Err()
+	var again *restartError
+	if failed == nil && !errors.As(err, &again) {
+		failed = err
 	}
-	if failed != nil && len(r.obligations.under(nil)) > 0 {
+	if failed != nil && len(r.obligations.list) > 0 {
 		r.rollingBack(1)
-		s.undo(undoOptions{}, nil)
-		r.undoing--
+		s.undo(undoOptions{}, location{})
+		r.undoing-- // the word stays: the run ends
 	}
 	return output, err
 }

@@ -110,7 +110,7 @@ func Spawn[In, Out any](ctx Context, name string, d *Definition[In, Out], in In,
 		return nil, o.refuse(fmt.Errorf("workflow: child %q runs within the run, and cannot be abandoned", name))
 	}
 	if o.recorded && (o.entry.Program != p.name || !o.entry.Child.equal(options.to)) {
-		s.run.diverged(s, o, o.entry.Child.describe(o.entry.Program), options.to.describe(p.name))
+		s.run.diverged(o, o.entry.Child.describe(o.entry.Program), options.to.describe(p.name))
 	}
 	s.futures = append(s.futures, o)
 	if o.ended() && !s.run.obliged(o.loc) {
@@ -138,7 +138,7 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 	inner.sealed = s.sealed || o.ended()
 	inner.owner = r.spawn(func(*coroutine) {
 		output, err := p.invoke(inner, input)
-		inner.finish()
+		inner.end()
 		if o.ended() {
 			return // it is handed out in its turn
 		}
@@ -230,6 +230,7 @@ type letter struct {
 	Failure *Failure `cbor:"12,keyasint,omitempty"`
 }
 
+// post sends a letter.
 func post(t Turn, to Destination, l *letter) error {
 	body, err := rowEncoding.Marshal(l)
 	if err != nil {
@@ -251,7 +252,7 @@ func childID(run *runRecord, loc location) []byte {
 func (s *scope) spawnAt(o *op, p *Program, input []byte, options spawnOptions) {
 	r := s.run
 	if !o.recorded {
-		o.entry.State = childID(r.record, o.loc)
+		o.entry.State = childID(&r.record, o.loc)
 		r.put(o)
 		r.must(post(r.turn, options.to, &letter{
 			Verb: verbStart, Child: o.entry.State, Parent: r.record.ID[:], Location: o.loc, From: r.options.Self,
@@ -279,12 +280,11 @@ func (s *scope) spawnAt(o *op, p *Program, input []byte, options spawnOptions) {
 			close(&CanceledError{errParentEnded})
 		}
 	}
-	o.canceled = func(bool) {
+	o.listen(func(bool) {
 		if options.close != CloseAbandon && r.live {
 			r.must(r.tell(o, verbCancel, "the parent was canceled"))
 		}
-	}
-	s.cancel.watch(o)
+	})
 	r.children = append(r.children, o)
 }
 
@@ -307,6 +307,49 @@ func closeChild(t Turn, run *runRecord, loc location, e *Entry, verb string) err
 	return post(t, e.Child, &letter{Verb: verb, Child: e.State, Parent: run.ID[:], Location: loc, Reason: errParentEnded.Error()})
 }
 
+// A message is one of another run that waits in the inbox: what became of a child.
+type message struct {
+	number   uint64
+	location location // of the Spawn
+	child    [16]byte // id of the child's run
+	status   Status
+	output   []byte
+	failure  *Failure
+}
+
+// A messageRow is the value of a row of the inbox.
+type messageRow struct {
+	Location []byte   `cbor:"1,keyasint"`
+	Child    []byte   `cbor:"2,keyasint"`
+	Status   uint8    `cbor:"3,keyasint"`
+	Output   []byte   `cbor:"4,keyasint"`
+	Failure  *Failure `cbor:"5,keyasint,omitempty"`
+}
+
+func putMessage(j Journal, m *message) error {
+	value, err := appendRow(nil, &messageRow{m.location, m.child[:], uint8(m.status), m.output, m.failure})
+	if err != nil {
+		return err
+	}
+	return j.Put(inboxKey(nil, m.number), value)
+}
+
+func decodeMessage(row numbered) (*message, error) {
+	key := inboxKey(nil, row.n)
+	var m messageRow
+	if err := decodeRow(key, row.value, &m); err != nil {
+		return nil, err
+	}
+	child, err := sixteen(key, m.Child)
+	if err != nil {
+		return nil, err
+	}
+	if m.Status > uint8(statusLast) {
+		return nil, corrupt(key, newer("status %d", m.Status))
+	}
+	return &message{row.n, m.Location, child, Status(m.Status), m.Output, m.Failure}, nil
+}
+
 // pollChildren takes results of children out of the inbox.
 func (r *Run) pollChildren() error {
 	if len(r.children) == 0 {
@@ -316,15 +359,19 @@ func (r *Run) pollChildren() error {
 	if err != nil {
 		return err
 	}
-	for _, m := range inbox {
+	for _, row := range inbox {
+		m, err := decodeMessage(row)
+		if err != nil {
+			return err
+		}
 		for _, o := range r.children {
-			if !bytes.Equal(o.loc, m.Location) || !bytes.Equal(o.entry.State, m.Run[:]) {
+			if !bytes.Equal(o.loc, m.location) || !bytes.Equal(o.entry.State, m.child[:]) {
 				continue
 			}
 			o.resolve = func() error {
-				o.entry.Status, o.entry.Output, o.entry.Failure = m.Status, m.Output, m.Failure
+				o.entry.Status, o.entry.Output, o.entry.Failure = m.status, m.output, m.failure
 				r.forgetChild(o)
-				return deleteMessage(r.turn, m.Number)
+				return r.turn.Delete(inboxKey(nil, m.number))
 			}
 			o.happened()
 			break
@@ -351,7 +398,7 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 	if err != nil {
 		return err
 	}
-	mine := f.record != nil && bytes.Equal(f.record.ID[:], l.Child)
+	mine := bytes.Equal(f.run.ID[:], l.Child)
 	switch l.Verb {
 	case verbStart:
 		return l.start(t, f, mine, programs)
@@ -364,7 +411,7 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 		}
 		return Terminate(t, l.Reason)
 	case verbResult:
-		if f.record == nil || f.state.Over() || !bytes.Equal(f.record.ID[:], l.Parent) {
+		if f.run.ID == [16]byte{} || f.state.Over() || !bytes.Equal(f.run.ID[:], l.Parent) {
 			return nil
 		}
 		inbox, err := loadInbox(t)
@@ -373,9 +420,9 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 		}
 		number := uint64(1)
 		if n := len(inbox); n > 0 {
-			number = inbox[n-1].Number + 1
+			number = inbox[n-1].n + 1
 		}
-		return putMessage(t, &message{Number: number, Verb: verbResult, Location: l.Location, Run: [16]byte(l.Child), Output: l.Output, Failure: l.Failure, Status: Status(l.Status)})
+		return putMessage(t, &message{number, l.Location, [16]byte(l.Child), Status(l.Status), l.Output, l.Failure})
 	}
 	return fmt.Errorf("%w: verb %q", ErrLetter, l.Verb)
 }
@@ -387,7 +434,7 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 		if !f.state.Over() {
 			return nil
 		}
-		return reportEnd(t, f.record, f.state, f.output, f.failure)
+		return reportEnd(t, &f.run, f.state, f.output, f.failure)
 	}
 	p := programs(l.Program)
 	var refused error
@@ -398,7 +445,7 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 		refused = p.err
 	default:
 		// A run of an epoch before, which the parent has left behind, makes room when it has ended.
-		replace := f.record != nil && f.record.Parent != nil && f.record.Parent.Run == parent.Run && f.state.Over()
+		replace := f.run.Parent != nil && f.run.Parent.Run == parent.Run && f.state.Over()
 		_, err := Start(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), Parent: parent, Replace: replace})
 		if err == nil || !errors.Is(err, ErrExists) {
 			return err
@@ -433,10 +480,10 @@ func Undeliverable(t Turn, m *Outgoing, reason error) error {
 // transaction that destroys it, or in one before.
 func Destroyed(t Turn) error {
 	f, err := loadFields(t)
-	if err != nil || f.record == nil || f.state.Over() {
+	if err != nil || f.run.ID == [16]byte{} || f.state.Over() {
 		return err
 	}
-	return report(t, f.record, Exhausted, nil, &Failure{Message: "the child's actor was destroyed"})
+	return report(t, &f.run, Exhausted, nil, &Failure{Message: "the child's actor was destroyed"})
 }
 
 // reportEnd tells the parent of a run how it ended.
@@ -467,7 +514,10 @@ func report(t Turn, run *runRecord, status Status, output []byte, f *Failure) er
 
 // atEnd runs in the last transaction of a run.
 func (r *Run) atEnd(state State, output []byte, f *Failure) error {
-	return reportEnd(r.turn, r.record, state, output, f)
+	if err := r.discharge(location{}); err != nil {
+		return err
+	}
+	return reportEnd(r.turn, &r.record, state, output, f)
 }
 
 func (d Destination) equal(other Destination) bool {
