@@ -58,6 +58,7 @@ func (g *group) start(m *member) {
 	g.left++
 	m.o = g.find(m)
 	over := m.o.ended()
+	m.o.resolve = nothing
 	m.o.after = func() error { g.settled(m); return nil }
 	m.o.replayed = func() { g.settled(m) }
 	if over && !g.again && !r.obliged(m.loc) {
@@ -87,6 +88,9 @@ func (g *group) recall(members []*member) {
 		m.o = g.find(m)
 	}
 }
+
+// nothing is for operations whose outcome is known before they are resolved.
+func nothing() error { return nil }
 
 // settled runs when the end of a branch is handed out.
 func (g *group) settled(m *member) {

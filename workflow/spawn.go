@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // A ParentClose says what becomes of a child that has not ended when the scope that spawned it ends.
@@ -134,7 +135,7 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 	x := newCancellation(s.cancel, false)
 	o.abandon = func() { x.cancel(errParentEnded, onClose == CloseTerminate) }
 	r.addProgram(p)
-	inner := &scope{r.newPlace(s, o.loc, o.name), x, &saga{nil, o.loc}}
+	inner := s.inside(o, x, nil)
 	inner.sealed = s.sealed || o.ended()
 	inner.owner = r.spawn(func(*coroutine) {
 		output, err := p.invoke(inner, input)
@@ -182,6 +183,27 @@ func (c *Child[Out]) Result(ctx Context) (Out, error) {
 	}
 	err := c.program.decode(c.o.entry.Output, &out)
 	return out, err
+}
+
+// waitFor waits until an operation has ended, or until the scope is canceled, which is the error.
+func (s *scope) waitFor(o *op) error {
+	c := s.owner
+	for !o.done {
+		if err := s.cancel.err(); err != nil {
+			return err
+		}
+		told := &op{s: s, name: o.name}
+		told.listen(func(bool) { s.run.ready(c) })
+		o.waiters = append(o.waiters, c)
+		c.waits = o
+		c.park()
+		c.waits = nil
+		told.unwatch()
+		if i := slices.Index(o.waiters, c); i >= 0 {
+			o.waiters = slices.Delete(o.waiters, i, i+1)
+		}
+	}
+	return nil
 }
 
 // Cancel asks the child to cancel itself. It does not wait for it; Result does.
@@ -289,11 +311,8 @@ func (s *scope) spawnAt(o *op, p *Program, input []byte, options spawnOptions) {
 }
 
 func (r *Run) forgetChild(o *op) {
-	for i, c := range r.children {
-		if c == o {
-			r.children = append(r.children[:i], r.children[i+1:]...)
-			return
-		}
+	if i := slices.Index(r.children, o); i >= 0 {
+		r.children = slices.Delete(r.children, i, i+1)
 	}
 }
 
@@ -446,7 +465,7 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 	default:
 		// A run of an epoch before, which the parent has left behind, makes room when it has ended.
 		replace := f.run.Parent != nil && f.run.Parent.Run == parent.Run && f.state.Over()
-		_, err := Start(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), Parent: parent, Replace: replace})
+		_, err := StartRun(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), parent: parent, Replace: replace})
 		if err == nil || !errors.Is(err, ErrExists) {
 			return err
 		}
@@ -521,15 +540,7 @@ func (r *Run) atEnd(state State, output []byte, f *Failure) error {
 }
 
 func (d Destination) equal(other Destination) bool {
-	if d.Type != other.Type || len(d.Key) != len(other.Key) {
-		return false
-	}
-	for i := range d.Key {
-		if d.Key[i] != other.Key[i] {
-			return false
-		}
-	}
-	return true
+	return d.Type == other.Type && slices.Equal(d.Key, other.Key)
 }
 
 // describe says for people what runs where.
