@@ -273,7 +273,6 @@ func decodeEntry2(e *Entry, value []byte) error {
 	}
 	e.Codec = r.byte()
 	refs := flags&flagLarge != 0
-	payload := func(which int) []byte { return r.payload(e, refs, which) }
 	present := func(flag uint64, zero func() bool) {
 		// What is flagged says something, or two values would mean the same.
 		if at := r.off; flags&flag != 0 && zero() {
@@ -281,7 +280,10 @@ func decodeEntry2(e *Entry, value []byte) error {
 		}
 	}
 	if flags&flagNoOutput == 0 {
-		e.Output = payload(payloadOutput)
+		e.Output = r.payload(e, refs, payloadOutput)
+	}
+	if flags&^flagNoOutput == 0 {
+		return r.end()
 	}
 	present(flagID, func() bool { e.ID = r.uint32(); return e.ID == 0 })
 	present(flagDeadline, func() bool { e.Deadline = time.UnixMilli(int64(r.uvarint())).UTC(); return e.Deadline.IsZero() })
@@ -289,7 +291,7 @@ func decodeEntry2(e *Entry, value []byte) error {
 	e.Sensitive = flags&flagSensitive != 0
 	present(flagIteration, func() bool { e.Iteration = r.uint32(); return e.Iteration == 0 })
 	if flags&flagState != 0 {
-		e.State = payload(payloadState)
+		e.State = r.payload(e, refs, payloadState)
 	}
 	present(flagWinner, func() bool { e.Winner = r.string(); return e.Winner == "" })
 	present(flagQueues, func() bool { e.Queues = r.strings(); return len(e.Queues) == 0 })
