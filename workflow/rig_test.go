@@ -66,10 +66,18 @@ type rig struct {
 // attempting is an attempt that was launched.
 type attempting struct {
 	a       *Attempt
+	start   func() // nil once it runs
 	cancel  context.CancelFunc
 	done    chan struct{}
 	blocked chan struct{}
 	once    sync.Once
+}
+
+// stopped reports whether the run has ended the context of the body.
+func (at *attempting) stopped() bool {
+	at.a.r.mu.Lock()
+	defer at.a.r.mu.Unlock()
+	return at.a.stopped != nil
 }
 
 type attemptKey struct{}
@@ -172,7 +180,9 @@ func (h *rig) close() {
 	}
 	for _, at := range h.pending {
 		at.cancel()
-		<-at.done
+		if at.start == nil {
+			<-at.done
+		}
 	}
 	h.pending, h.out = nil, Outcome{}
 	h.stale = true
@@ -232,14 +242,19 @@ func (w *world) step() bool {
 	}
 	for _, h := range w.order {
 		for i, at := range h.pending {
-			select {
-			case <-at.blocked:
+			if at.start == nil {
 				select {
 				case <-at.done:
 				default:
-					continue
+					// It blocks; should its context be over, it is about to return.
+					if !at.stopped() {
+						continue
+					}
+					<-at.done
 				}
-			default:
+			} else {
+				at.start()
+				at.start = nil
 				select {
 				case <-at.done:
 				case <-at.blocked:
@@ -354,11 +369,13 @@ func (h *rig) launch(a *Attempt) {
 	at := &attempting{a: a, done: make(chan struct{}), blocked: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), attemptKey{}, at))
 	at.cancel = cancel
+	at.start = func() {
+		go func() {
+			defer close(at.done)
+			_ = a.Run(ctx, h, func() {})
+		}()
+	}
 	h.pending = append(h.pending, at)
-	go func() {
-		defer close(at.done)
-		_ = a.Run(ctx, h, func() {})
-	}()
 }
 
 // outcome says how the run of an actor ended.
