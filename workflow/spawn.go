@@ -465,7 +465,7 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 	default:
 		// A run of an epoch before, which the parent has left behind, makes room when it has ended.
 		replace := f.run.Parent != nil && f.run.Parent.Run == parent.Run && f.state.Over()
-		_, err := StartRun(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), parent: parent, Replace: replace})
+		_, err := Start(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), parent: parent, Replace: replace})
 		if err == nil || !errors.Is(err, ErrExists) {
 			return err
 		}
