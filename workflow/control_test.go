@@ -31,6 +31,9 @@ func TestStart(t *testing.T) {
 	if err != nil || again.Started || again.ID != first.ID || !turn.equal(before) {
 		t.Errorf("the same again: %+v, %v", again, err)
 	}
+	if _, err := start(turn, "order", "v1", CodecCBOR, input, StartOptions{ID: [16]byte{3}}); !errors.Is(err, ErrExists) {
+		t.Errorf("another id: %v", err)
+	}
 	for what, o := range map[string]StartOptions{"other input": {}, "replace a run that lives": {Replace: true}} {
 		if _, err := start(turn, "order", "v1", CodecCBOR, []byte{9}, o); !errors.Is(err, ErrExists) {
 			t.Errorf("%s: %v", what, err)
