@@ -69,7 +69,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow/internal/memhost", "actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)
