@@ -18,6 +18,8 @@ type Attempt struct {
 	index   int    // in Run.inflight
 	settled bool   // the step knows what the attempt came to, or does not care any more
 	before  []byte // the progress that earlier attempts saved
+	run     [16]byte
+	epoch   uint32
 	ctx     StepCtx
 
 	// Guarded by Run.mu.
@@ -68,10 +70,9 @@ func (sc *StepCtx) Attempt() int { return sc.a.number }
 // IdempotencyKey returns a string that is the same for all attempts of the step and for no other step, for services that
 // recognize a repeated request.
 func (sc *StepCtx) IdempotencyKey() string {
-	r := sc.a.r
-	dst := hex.AppendEncode(make([]byte, 0, 64), r.record.ID[:])
+	dst := hex.AppendEncode(make([]byte, 0, 64), sc.a.run[:])
 	dst = append(dst, '.')
-	dst = strconv.AppendUint(dst, uint64(r.record.Epoch), 10)
+	dst = strconv.AppendUint(dst, uint64(sc.a.epoch), 10)
 	dst = append(dst, '.')
 	return string(hex.AppendEncode(dst, sc.a.t.o.loc))
 }
@@ -201,7 +202,18 @@ func (a *Attempt) call() (output []byte, err error) {
 	}()
 	output, err = a.t.fn(&a.ctx)
 	normal = true
+	if err == nil {
+		err = a.r.checkSize(output)
+	}
 	return output, err
+}
+
+// checkSize refuses a result that is too large to be recorded. It runs on any goroutine.
+func (r *Run) checkSize(output []byte) error {
+	if size, limit := int64(len(output)), r.st.maxPayload; size > limit {
+		return Permanent(&TooLargeError{What: "the result", Size: size, Limit: limit})
+	}
+	return nil
 }
 
 // finish tells the run that the body has returned.
