@@ -280,7 +280,11 @@ func TestD14LosersMessages(t *testing.T) {
 					if _, err := ReceiveBatch(ctx, "two", in, 2); err != nil {
 						return 0, err
 					}
-					if _, err := Receive(ctx, "third", in); err != nil {
+					m, err := Receive(ctx, "third", in)
+					if err != nil {
+						return 0, err
+					}
+					if _, err := Update(ctx, "answer", func(tx *Tx) (int, error) { return 0, Reply(tx, m, "dealt with") }); err != nil {
 						return 0, err
 					}
 					return 0, Sleep(ctx, "never", 1000*time.Hour)
@@ -299,7 +303,7 @@ func TestD14LosersMessages(t *testing.T) {
 			h.send("in", body)
 		}
 		w.run()
-		h.want("completed winsabcd")
+		h.want("completed winsabd")
 		return ""
 	})
 }
