@@ -167,7 +167,7 @@ func (r *Run) replayAt(seq uint64, o *op) {
 
 // hand lets a recorded resolution happen.
 func (r *Run) hand(it replayItem) {
-	r.seq = it.seq
+	r.seq = max(r.seq, it.seq)
 	if it.at.After(r.now) {
 		r.now = it.at
 	}

@@ -47,6 +47,7 @@ type Run struct {
 	gone    bool   // closed; coroutines unwind
 	ended   bool
 	live    bool // what is recorded is used up
+	fresh   bool // nothing of it has ever run
 	verify  bool // stops when it would go live
 	control *control
 	changed bool // the control rows are to be read
