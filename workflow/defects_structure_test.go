@@ -263,6 +263,19 @@ func TestD13UndoneIsNotDone(t *testing.T) {
 			if m := im.metadata(e.ID); m == nil || m.Undone.IsZero() {
 				t.Errorf("charge is not recorded as undone: %+v", m)
 			}
+			for entry, err := range History(h.begin(), Filter{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				for verb, f := range map[string]func(Turn, EntryID) error{"retry": RetryEntry, "rewind": Rewind} {
+					turn := h.begin()
+					var refused *ControlError
+					if err := f(turn, entry.ID); !errors.As(err, &refused) && (entry.Path != "charge" || verb == "retry") {
+						t.Errorf("%s of %s: %v", verb, entry.Path, err)
+					}
+					turn.undo()
+				}
+			}
 			return ""
 		}
 		t.Error("charge is not recorded")
