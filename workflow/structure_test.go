@@ -696,3 +696,99 @@ func TestLargeHistoriesCollapse(t *testing.T) {
 		t.Errorf("entries %q", got)
 	}
 }
+
+// Code that cannot read what is recorded, or not write what it has, pauses the run: it undoes nothing, and code that can goes on.
+func TestWrongTypesPause(t *testing.T) {
+	wrong := func(ctx Context) (int, error) {
+		if err := mark(ctx, "a"); err != nil {
+			return 0, err
+		}
+		_, err := Scope(ctx, "scope", func(ctx Context) ([]string, error) { return nil, pass(ctx, "b") })
+		return 0, err
+	}
+	unwritable := func(ctx Context) (int, error) {
+		if err := mark(ctx, "a"); err != nil {
+			return 0, err
+		}
+		_, err := Scope(ctx, "scope", func(ctx Context) (func(), error) { return nil, pass(ctx, "b") })
+		return 0, err
+	}
+	right := func(ctx Context) (int, error) {
+		if err := mark(ctx, "a"); err != nil {
+			return 0, err
+		}
+		v, err := Scope(ctx, "scope", func(ctx Context) (int, error) { return 5, pass(ctx, "b") })
+		if err != nil {
+			return 0, err
+		}
+		return v, Sleep(ctx, "sleep", time.Hour)
+	}
+	for name, fn := range map[string]func(Context) (int, error){"unreadable": wrong, "unwritable": unwritable} {
+		w := newWorld(t)
+		first := right
+		if name == "unwritable" {
+			first = unwritable
+		}
+		h := w.with(0, program(first))
+		w.until(func() bool { return h.paused || strings.Contains(h.history(), "sleep: sleep pending") })
+		w.crash()
+		h.paused = false
+		w.programs["test"] = program(fn)
+		w.until(func() bool { return h.paused })
+		if got := h.outcome(); !strings.Contains(got, "paused corrupt") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if h.state["a"] != "done" {
+			t.Errorf("%s: a is %q", name, h.state["a"])
+		}
+		w.programs["test"] = program(right)
+		w.crash()
+		h.paused = false
+		w.run()
+		h.want("completed 5")
+	}
+}
+
+// A race that is decided while it is being canceled does not wait for bodies that mind nothing.
+func TestDecidedRaceGivesUpBodies(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	h := w.with(0, program(func(ctx Context) (string, error) {
+		winner, _, err := Race(ctx, "race",
+			C("stuck", func(ctx Context) (int, error) {
+				return 0, Do(ctx, "stuck", func(sc *StepCtx) error {
+					at := sc.Value(attemptKey{}).(*attempting)
+					at.once.Do(func() { close(at.blocked) })
+					<-release
+					return nil
+				})
+			}),
+			C("wins", func(ctx Context) (int, error) {
+				_ = Sleep(ctx, "sleep", time.Hour)
+				return 1, nil
+			}))
+		return winner, err
+	}))
+	asked := false
+	for !h.ended {
+		if !asked && len(h.pending) == 1 && h.pending[0].start == nil && !h.stale {
+			asked = true
+			h.control(func(t Turn) error { return Cancel(t, "enough") })
+		}
+		if h.stale {
+			h.stale = false
+			h.advance()
+			continue
+		}
+		if asked {
+			break
+		}
+		if !w.step() {
+			t.Fatal("the race waits")
+		}
+	}
+	if !h.ended {
+		t.Error("the race waits for the body of a loser")
+	}
+	close(release)
+}
