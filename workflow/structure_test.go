@@ -723,10 +723,10 @@ func TestWrongTypesPause(t *testing.T) {
 		}
 		return v, Sleep(ctx, "sleep", time.Hour)
 	}
-	for name, fn := range map[string]func(Context) (int, error){"unreadable": wrong, "unwritable": unwritable} {
+	for name, fn := range map[string]func(Context) (int, error){"diverged": wrong, "corrupt": unwritable} {
 		w := newWorld(t)
 		first := right
-		if name == "unwritable" {
+		if name == "corrupt" {
 			first = unwritable
 		}
 		h := w.with(0, program(first))
@@ -735,7 +735,7 @@ func TestWrongTypesPause(t *testing.T) {
 		h.paused = false
 		w.programs["test"] = program(fn)
 		w.until(func() bool { return h.paused })
-		if got := h.outcome(); !strings.Contains(got, "paused corrupt") {
+		if got := h.outcome(); !strings.Contains(got, "paused "+name) {
 			t.Errorf("%s: %s", name, got)
 		}
 		if h.state["a"] != "done" {
