@@ -353,5 +353,7 @@ func sendReply(tx *Tx, queue string, id uint64, sent time.Time, want bool, reply
 	if tx.run == nil {
 		return ErrTx
 	}
+	// The entry says which messages were answered: a race does not take these back from its losers.
+	tx.o.entry.Messages = append(tx.o.entry.Messages, Delivery{Queue: queue, ID: id, Sent: sent})
 	return tx.run.turn.Reply(&Delivery{Queue: queue, ID: id, Sent: sent, WantReply: want}, reply, f)
 }

@@ -31,6 +31,9 @@ func (r *Run) transact(o *op, fn func(tx *Tx) error) (err error) {
 		if p := recover(); p != nil {
 			err = &PanicError{fmt.Sprint(p), string(debug.Stack())}
 		}
+		if err != nil {
+			o.entry.Messages = nil // what it answered is undone
+		}
 	}()
 	if fn == nil {
 		return errors.New("the function is nil")
