@@ -174,7 +174,7 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 		s.misuse(s.owner, fmt.Sprintf("receive %q: %v", s.pathOf(o.name), err))
 	}
 	w.limit = limit
-	o.resolve = w.resolve
+	o.live = w
 	if !o.recorded {
 		o.entry.Queues = slices.Clone(queues)
 		if options.limited {
@@ -190,12 +190,7 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 		r.timers.set(&w.timer, o.entry.Deadline)
 	}
 	r.receives = append(r.receives, w)
-	o.listen(func(bool) {
-		if !o.queued {
-			o.setCanceled()
-			o.happened()
-		}
-	})
+	o.listen()
 }
 
 func checkQueues(queues []string, limit int) error {
@@ -211,6 +206,13 @@ func checkQueues(queues []string, limit int) error {
 		return fmt.Errorf("a limit of %d messages", limit)
 	}
 	return nil
+}
+
+func (w *receive) canceled(bool) {
+	if !w.op.queued {
+		w.op.setCanceled()
+		w.op.happened()
+	}
 }
 
 func (w *receive) resolve() error {
