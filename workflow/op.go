@@ -90,26 +90,42 @@ var (
 
 // wait parks the calling coroutine until o is done.
 func (o *op) wait(c *coroutine) {
-	r := c.run
-	if o.replay != 0 && !o.done && len(r.coroutines) == 1 && r.runnable.len() == 0 && r.fault == nil {
-		// Only this coroutine exists and it is about to park, so the driver would do just this.
-		for !o.done && len(r.replays) > 0 && r.replays[0].seq <= o.replay {
-			r.hand(r.replays.pop())
-		}
+	if o.done {
+		return
 	}
+	o.catchUp(c)
 	for !o.done {
-		if o.waiter == nil || o.waiter == c {
-			o.waiter = c
-		} else {
-			o.waiters = append(o.waiters, c)
-		}
-		c.waits = o
-		c.park()
-		c.waits = nil
+		o.park(c)
 	}
 	if o.waiter == c {
 		o.waiter = nil
 	}
+}
+
+// catchUp hands out recorded resolutions up to that of o, if c is the only coroutine: it is about to park, so the driver would
+// do just this. It is apart from wait to keep the stack of a parked coroutine small.
+//
+//go:noinline
+func (o *op) catchUp(c *coroutine) {
+	r := c.run
+	if o.replay == 0 || len(r.coroutines) > 1 || r.runnable.len() > 0 || r.fault != nil {
+		return
+	}
+	for !o.done && len(r.replays) > 0 && r.replays[0].seq <= o.replay {
+		r.hand(r.replays.pop())
+	}
+}
+
+// park parks a coroutine that waits for o.
+func (o *op) park(c *coroutine) {
+	if o.waiter == nil || o.waiter == c {
+		o.waiter = c
+	} else {
+		o.waiters = append(o.waiters, c)
+	}
+	c.waits = o
+	c.park()
+	c.waits = nil
 }
 
 // happened queues a live op to be resolved.

@@ -291,8 +291,14 @@ func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), opt
 
 // startStep begins a step.
 func (s *scope) startStep(name string, fn body, options []StepOption) (*op, error) {
-	so := new(stepOp)
-	o := &so.op
+	var so *stepOp
+	var o *op
+	if s.run.image == nil {
+		so = new(stepOp)
+		o = &so.op
+	} else {
+		o = new(op) // most likely it has ended
+	}
 	if err := s.beginOp(o, KindStep, name); err != nil {
 		return nil, err
 	}
@@ -309,7 +315,11 @@ func (s *scope) startStep(name string, fn body, options []StepOption) (*op, erro
 	if err != nil {
 		s.misuse(s.owner, fmt.Sprintf("step %q: %v", s.pathOf(name), err))
 	}
-	s.attempt(o, &so.task, fn, opts)
+	if so != nil {
+		s.attempt(o, &so.task, fn, opts)
+	} else {
+		s.attempt(o, new(task), fn, opts)
+	}
 	return o, nil
 }
 
