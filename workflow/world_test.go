@@ -435,7 +435,7 @@ func (h *rig) history() string {
 		if e.Failure != nil {
 			b.WriteString(" !") // the text may tell of attempts
 		}
-		if e.State != nil {
+		if e.State != nil && e.Kind != KindSpawn {
 			fmt.Fprintf(&b, " state %d %x", e.Iteration, e.State)
 		}
 		if e.Winner != "" {
