@@ -339,7 +339,7 @@ func exec(ctx Context, n *node, path string) (int, error) {
 	case "failfast":
 		return 0, JoinFast(ctx, name,
 			B[int]("busy", nil, func(ctx Context) (int, error) {
-				err := Saga(ctx, "saga", func(ctx Context) error {
+				err := sagaOf(ctx, "saga", func(ctx Context) error {
 					if _, err := exec(ctx, n.kids[0], path+":busy"); err != nil {
 						return err
 					}
@@ -374,17 +374,7 @@ func exec(ctx Context, n *node, path string) (int, error) {
 		_, v, err := Race(ctx, name, cases...)
 		return v, err
 	case "saga":
-		v := 0
-		err := Saga(ctx, name, func(ctx Context) error {
-			var err error
-			v, err = exec(ctx, n.kids[0], path)
-			return err
-		})
-		if err == nil && v == 0 {
-			// What fn leaves behind is not there when the saga was not entered again.
-			v, _, _ = (&model{live: map[string]bool{}}).eval(n.kids[0], path)
-		}
-		return v, err
+		return Saga(ctx, name, func(ctx Context) (int, error) { return exec(ctx, n.kids[0], path) })
 	case "spawn":
 		d := Define("child", func(ctx Context, in string) (int, error) { return exec(ctx, n.kids[0], in) })
 		c, err := Spawn(ctx, name, d, path)

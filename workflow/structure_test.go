@@ -26,7 +26,7 @@ func TestVoidResults(t *testing.T) {
 			err3 := Join(ctx, "join", B[any]("b", nil, func(ctx Context) (any, error) { return nil, pass(ctx, "a") }))
 			_, _, err4 := Race(ctx, "race", C("c", func(ctx Context) (any, error) { return nil, pass(ctx, "a") }))
 			_, err5 := Map(ctx, "map", []int{1}, func(ctx Context, _, _ int) (any, error) { return nil, pass(ctx, "a") })
-			err6 := Saga(ctx, "saga", func(ctx Context) error { return pass(ctx, "a") })
+			err6 := sagaOf(ctx, "saga", func(ctx Context) error { return pass(ctx, "a") })
 			_, err7 := Map(ctx, "empty map", []int{}, func(ctx Context, _, _ int) (any, error) { return nil, nil })
 			err8 := Join(ctx, "empty join")
 			if err := pass(ctx, "last"); err != nil {
@@ -279,7 +279,7 @@ func TestRaceLosersLeaveNothing(t *testing.T) {
 					if err := mark(ctx, "one"); err != nil {
 						return 0, err
 					}
-					return 0, Saga(ctx, "saga", func(ctx Context) error {
+					return 0, sagaOf(ctx, "saga", func(ctx Context) error {
 						if err := mark(ctx, "two"); err != nil {
 							return err
 						}
@@ -426,7 +426,7 @@ func TestUndoThatFailsPauses(t *testing.T) {
 		w := newWorld(t)
 		broken, tries := true, 0
 		h := w.with(0, program(func(ctx Context) (int, error) {
-			return 0, Saga(ctx, "saga", func(ctx Context) error {
+			return 0, sagaOf(ctx, "saga", func(ctx Context) error {
 				if err := mark(ctx, "first"); err != nil {
 					return err
 				}
@@ -507,17 +507,17 @@ func TestNestedSagas(t *testing.T) {
 			if err := mark(ctx, "run"); err != nil {
 				return 0, err
 			}
-			if err := Saga(ctx, "settled", func(ctx Context) error { return mark(ctx, "kept") }); err != nil {
+			if err := sagaOf(ctx, "settled", func(ctx Context) error { return mark(ctx, "kept") }); err != nil {
 				return 0, err
 			}
-			err := Saga(ctx, "outer", func(ctx Context) error {
+			err := sagaOf(ctx, "outer", func(ctx Context) error {
 				if err := mark(ctx, "a"); err != nil {
 					return err
 				}
-				if err := Saga(ctx, "good", func(ctx Context) error { return mark(ctx, "b") }); err != nil {
+				if err := sagaOf(ctx, "good", func(ctx Context) error { return mark(ctx, "b") }); err != nil {
 					return err
 				}
-				if err := Saga(ctx, "caught", func(ctx Context) error {
+				if err := sagaOf(ctx, "caught", func(ctx Context) error {
 					if err := mark(ctx, "c"); err != nil {
 						return err
 					}
@@ -553,7 +553,7 @@ func TestCancelWhileUndoing(t *testing.T) {
 		everywhere(t, func(w *world) string {
 			undoing := false
 			h := w.with(0, program(func(ctx Context) (int, error) {
-				err := Saga(ctx, "saga", func(ctx Context) error {
+				err := sagaOf(ctx, "saga", func(ctx Context) error {
 					if err := mark(ctx, "a"); err != nil {
 						return err
 					}
