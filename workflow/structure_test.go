@@ -792,3 +792,36 @@ func TestDecidedRaceGivesUpBodies(t *testing.T) {
 	}
 	close(release)
 }
+
+// Undo handlers run one at a time, or as many as UndoParallel says.
+func TestUndoParallel(t *testing.T) {
+	for _, n := range []int{0, 1, 3} {
+		everywhere(t, func(w *world) string {
+			most := 0
+			var h *rig
+			h = w.with(0, program(func(ctx Context) (int, error) {
+				return 0, sagaOf(ctx, "saga", func(ctx Context) error {
+					for i := range 5 {
+						_, err := Compensated(ctx, fmt.Sprint("step", i), func(*StepCtx) (int, error) { return i, nil }, func(sc *StepCtx, v int) error {
+							most = max(most, len(h.pending))
+							note(sc, fmt.Sprint("v", v), "undone")
+							return nil
+						})
+						if err != nil {
+							return err
+						}
+					}
+					return fail(ctx, "bad")
+				}, UndoParallel(n))
+			}))
+			w.run()
+			if got := h.state["order"]; got != " v4 v3 v2 v1 v0" {
+				t.Errorf("UndoParallel(%d): undone:%s", n, got)
+			}
+			if w.crashes == 0 && most != max(n, 1) {
+				t.Errorf("UndoParallel(%d): %d at the same time", n, most)
+			}
+			return ""
+		})
+	}
+}
