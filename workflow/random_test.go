@@ -476,6 +476,7 @@ func TestRandomPrograms(t *testing.T) {
 			programs := randomPrograms(n)
 			w := newWorld(t, programs...)
 			w.crashAt, w.after = at, after
+			w.label = fmt.Sprintf("seed %d, %d: %v", seed, at, n)
 			if at < 0 {
 				w.chance = rand.New(rand.NewPCG(seed, uint64(-at)))
 			}

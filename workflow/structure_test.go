@@ -825,3 +825,43 @@ func TestUndoParallel(t *testing.T) {
 		})
 	}
 }
+
+// Crashes during a long rollback are no crash loop as long as handlers get done; and a run that was paused for its crashes goes
+// on when it is resumed.
+func TestCrashesWhileUndoing(t *testing.T) {
+	w := newWorld(t)
+	const steps = 14
+	deadly := true
+	h := w.with(0, program(func(ctx Context) (int, error) {
+		for i := range steps {
+			if err := mark(ctx, fmt.Sprint("m", i)); err != nil {
+				return 0, err
+			}
+		}
+		return 0, fail(ctx, "bad")
+	}))
+	before := -1
+	w.until(func() bool {
+		undone := strings.Count(h.state["order"], "m")
+		if undone > before && undone > 0 && undone < steps-1 && len(h.pending) > 0 {
+			before = undone
+			w.crash()
+		}
+		if undone == steps-1 && deadly && len(h.pending) > 0 {
+			w.crash() // the last handler kills the process
+		}
+		return h.paused
+	})
+	if got := h.outcome(); !strings.Contains(got, "paused crashing") || !strings.Contains(got, "m0") {
+		t.Errorf("outcome %q", got)
+	}
+	if got := strings.Count(h.state["order"], "m"); got != steps-1 {
+		t.Errorf("%d undone", got)
+	}
+	deadly = false
+	h.control(Resume)
+	w.run()
+	if got := h.outcome(); !strings.HasPrefix(got, "failed") || strings.Count(h.state["order"], "m") != steps {
+		t.Errorf("outcome %q, undone %s", got, h.state["order"])
+	}
+}
