@@ -35,12 +35,12 @@ func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
 			return 1, err
 		}, []string{"published"}},
 		{"undone", func(ctx workflow.Context, _ none) (int, error) {
-			return 1, workflow.Saga(ctx, "saga", func(ctx workflow.Context) error {
+			return workflow.Saga(ctx, "saga", func(ctx workflow.Context) (int, error) {
 				n, err := workflow.Compensated(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil }, func(*workflow.StepCtx, int) error { return nil })
 				if n > 1 {
-					return errors.New("twice")
+					return 0, errors.New("twice")
 				}
-				return err
+				return n, err
 			})
 		}, []string{"undone", "[saga/s]"}},
 		{"queue", func(ctx workflow.Context, _ none) (int, error) {

@@ -175,9 +175,9 @@ var scenarios = []scenario{
 			sc.OnCommit(func(tx *workflow.Tx) error { tx.Host().(*shop).sales[s]++; return nil })
 			return nil
 		}
-		err := workflow.Saga(ctx, "trip", func(ctx workflow.Context) error {
+		_, err := workflow.Saga(ctx, "trip", func(ctx workflow.Context) (none, error) {
 			if _, err := workflow.Compensated(ctx, "flight", func(*workflow.StepCtx) (string, error) { return "flight", nil }, note); err != nil {
-				return err
+				return none{}, err
 			}
 			_, err := workflow.Loop(ctx, "rooms", 0, func(it *workflow.Iter[int, int]) error {
 				if it.Iteration() == 2 {
@@ -186,9 +186,9 @@ var scenarios = []scenario{
 				return workflow.Do(it, "room", func(*workflow.StepCtx) error { return nil }, workflow.UndoBy("room", it.Iteration()))
 			})
 			if err != nil {
-				return err
+				return none{}, err
 			}
-			return workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return workflow.Permanent(errBusy) })
+			return none{}, workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return workflow.Permanent(errBusy) })
 		})
 		return fmt.Sprint(err != nil), nil // the text has the number of attempts, which depends on crashes
 	}, workflow.WithUndo("room", func(sc *workflow.StepCtx, i int) error {
@@ -291,12 +291,12 @@ var scenarios = []scenario{
 	}), result[none, string](none{}, `9 16 workflow: child "fails" (helper): negative`), workflowtest.WithPrograms(helper.Program())),
 
 	scene("cancelled", workflow.Define("cancelled", func(ctx workflow.Context, _ none) (none, error) {
-		err := workflow.Saga(ctx, "work", func(ctx workflow.Context) error {
+		_, err := workflow.Saga(ctx, "work", func(ctx workflow.Context) (none, error) {
 			_, err := workflow.Compensated(ctx, "take", func(*workflow.StepCtx) (int, error) { return 1, nil }, func(*workflow.StepCtx, int) error { return nil })
 			if err != nil {
-				return err
+				return none{}, err
 			}
-			return workflow.Sleep(ctx, "long", 1000*time.Hour)
+			return none{}, workflow.Sleep(ctx, "long", 1000*time.Hour)
 		})
 		if _, cerr := step(workflow.Detach(ctx), "clean", 1); cerr != nil {
 			return none{}, cerr
