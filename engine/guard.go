@@ -84,11 +84,7 @@ func (g *guardFS) open(op, name string, try func() (vfs.File, error)) (vfs.File,
 	f, err := try()
 	switch {
 	case err == nil:
-		gf := &guardFile{File: f, g: g, name: name, table: table}
-		if g.spare != nil && isLog(name) {
-			gf.asks = g.spare.first / 8
-		}
-		return gf, nil
+		return &guardFile{File: f, g: g, name: name, table: table, log: g.spare != nil && isLog(name)}, nil
 	case !g.armed.Load():
 		return nil, err
 	case table:
@@ -195,7 +191,7 @@ type guardFile struct {
 	g     *guardFS
 	name  string
 	table bool
-	asks  int64 // after how many bytes more the next log is made; 0 if it was, or this is no log
+	log   bool // the spare log hears of what is written
 }
 
 // dropped reports whether a write is not to be done.
@@ -230,10 +226,8 @@ func (f *guardFile) Write(p []byte) (int, error) {
 			n = len(p)
 		}
 	}
-	if f.asks > 0 {
-		if f.asks = max(0, f.asks-int64(n)); f.asks == 0 {
-			f.g.spare.ask()
-		}
+	if f.log {
+		f.g.spare.wrote(n)
 	}
 	return n, err
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,51 +40,78 @@ const logCategory vfs.DiskWriteCategory = "pebble-wal"
 // log, as it does for the logs that Pebble uses again; but zeros cannot be
 // mistaken.)
 //
-// The next spare is made when the log that took the last one is in use, and is
-// twice as large, because memtables begin small and double: a store that only
-// reads, or is opened and closed, makes the first and no other.
+// How large the next log will be shows in what was written to logs so far: the
+// first memtable is small and each is twice as large as the one before, so the
+// next one has about the size of all before it. The spare grows with that, when
+// half of a memtable is full; a store that is only read, or is opened and closed,
+// makes the first one and no other. If memtables turn out to be larger, because
+// those of the log that was replayed at Open counted too, the spare grows on.
 type spareLog struct {
 	guard *guardFS
 	free  *freeSpace
 	dir   string
 	path  string
-	first int64 // bytes of the first spare
-	full  int64 // bytes of the log of a full memtable
+	first int64 // bytes of a log of the first memtable
+	full  int64 // bytes of a log of a full memtable
 	step  int64 // bytes between syncs, so that the log's own syncs do not wait for long
+
+	written atomic.Int64 // bytes written to logs
+	due     atomic.Int64 // of written, when the spare is to be made or to grow
 
 	running sync.WaitGroup
 	stopped atomic.Bool
 
 	mu     sync.Mutex
-	ready  int64    // bytes of the spare; 0 if there is none
-	next   int64    // bytes of the spare to make next
-	wanted bool     // that is to be made
+	ready  int64    // bytes of the spare; 0 if there is none, or it grows
+	next   int64    // bytes that the spare is to have when written is due
 	unused []string // logs to remove, in whose place a spare was taken
 	busy   bool     // a goroutine works
 	closed bool     // none may begin
 }
 
+// Sizes of the first spare, and of the steps in which it grows. On a memory disk nothing is gained by a spare, and each sync
+// copies the whole log, so there it is just large enough to be tested.
+const (
+	firstSpare       = 256 << 10 // Pebble's first memtable
+	spareStep        = 1 << 20
+	memoryFirstSpare = 4 << 10
+	memoryFullSpare  = 64 << 10
+	memorySpareStep  = 16 << 10
+)
+
 // newSpareLog returns a spare log for a store whose memtables have at most memTable bytes.
 func newSpareLog(g *guardFS, free *freeSpace, dir string, memTable uint64, memory bool) *spareLog {
-	w := &spareLog{guard: g, free: free, dir: dir, path: g.PathJoin(dir, spareName), first: 1 << 20, full: int64(memTable), step: 1 << 20}
-	if memory { // nothing is gained there, and each sync copies the file
-		w.first, w.full, w.step = 4<<10, min(w.full, 64<<10), 16<<10
+	w := &spareLog{guard: g, free: free, dir: dir, path: g.PathJoin(dir, spareName), first: firstSpare, full: int64(memTable), step: spareStep}
+	if memory {
+		w.first, w.full, w.step = memoryFirstSpare, min(w.full, memoryFullSpare), memorySpareStep
 	}
 	w.first = min(w.first, w.full)
 	return w
 }
 
-// start sees that there is a spare.
+// start sees that there is a spare. It is called before there are logs.
 func (w *spareLog) start() {
-	w.ready = w.left()
-	if w.ready == 0 {
-		w.ready = w.make(w.first)
+	if w.ready = w.left(); w.ready == 0 {
+		w.ready = w.grow(0, w.first)
 	}
-	w.next = w.after(max(w.ready, w.first))
+	w.next = w.first
+	w.advance()
 }
 
-// after returns the size of the spare that follows one of a size.
-func (w *spareLog) after(size int64) int64 { return min(2*size, w.full) }
+// advance sets what is to be made next and when. REQUIRES: mu, or that nothing
+// else runs.
+func (w *spareLog) advance() {
+	if w.next < w.full {
+		w.next = min(2*w.next, w.full)
+		w.due.Store(w.next*3/4 - w.first) // half of the memtable before it
+		return
+	}
+	if w.ready == w.full {
+		w.due.Store(math.MaxInt64)
+		return
+	}
+	w.due.Store(w.written.Load() + w.full/2)
+}
 
 // left returns the size of the spare that a process before this one left, or 0
 // if there is none of use.
@@ -105,32 +133,39 @@ func (w *spareLog) left() int64 {
 	return info.Size()
 }
 
-// make writes a spare and returns its size, or 0 if there is none.
-func (w *spareLog) make(size int64) int64 {
+// grow gives the spare, which has from bytes, more of them, and returns how many
+// it has: fewer than to if it had to end, 0 if there is no spare.
+func (w *spareLog) grow(from, to int64) int64 {
+	if !w.mayWrite(to - from) {
+		return from
+	}
 	fs := w.guard.FS
-	f, err := fs.Create(w.path, logCategory)
+	var f vfs.File
+	var err error
+	if from == 0 {
+		f, err = fs.Create(w.path, logCategory)
+	} else {
+		f, err = fs.OpenReadWrite(w.path, logCategory)
+	}
 	if err != nil {
 		return 0
 	}
-	zeros := make([]byte, min(w.step, size))
-	written := int64(0)
-	for err == nil && written < size && w.mayWrite(size-written) {
-		zeros = zeros[:min(int64(len(zeros)), size-written)]
-		if _, err = f.Write(zeros); err == nil {
+	zeros := make([]byte, min(w.step, to-from))
+	for err == nil && from < to && w.mayWrite(to-from) {
+		zeros = zeros[:min(int64(len(zeros)), to-from)]
+		if _, err = f.WriteAt(zeros, from); err == nil {
 			err = f.SyncData()
 		}
-		written += int64(len(zeros))
+		from += int64(len(zeros))
 	}
 	if closing := f.Close(); err == nil {
 		err = closing
 	}
-	if err == nil && written == size {
-		return size
+	if err != nil {
+		_ = w.guard.Remove(w.path) // else it is made anew
+		return 0
 	}
-	if !w.guard.frozen.Load() && !w.stopped.Load() {
-		_ = fs.Remove(w.path) // best effort: what is left is overwritten or used
-	}
-	return 0
+	return from
 }
 
 // mayWrite reports whether the spare may grow by n bytes more.
@@ -155,13 +190,14 @@ func (w *spareLog) take(name string, atLeast int64) vfs.File {
 	if w.ready <= atLeast {
 		return nil
 	}
-	size := w.ready
 	w.ready = 0
+	if w.due.Load() == math.MaxInt64 {
+		w.due.Store(w.written.Load() + w.full/2)
+	}
 	f, err := w.guard.moveForWrite(w.path, name)
 	if err != nil {
 		return nil // the caller makes a file of that name, whatever is there
 	}
-	w.next = w.after(size)
 	return f
 }
 
@@ -181,38 +217,53 @@ func (w *spareLog) replace(old, name string) vfs.File {
 		w.mu.Lock()
 		w.unused = append(w.unused, old)
 		w.mu.Unlock()
+		w.ask()
 	}
 	return f
 }
 
-// ask has the next spare made if there is none. It does not wait.
+// wrote counts n bytes that were written to a log.
+func (w *spareLog) wrote(n int) {
+	if w.written.Add(int64(n)) >= w.due.Load() {
+		w.ask()
+	}
+}
+
+// ask has the spare made, or has it grow. It does not wait.
 func (w *spareLog) ask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.wanted = true
 	if !w.closed && !w.busy {
 		w.busy = true
 		w.running.Go(w.run)
 	}
 }
 
-// run removes and makes files until there is nothing more to do.
+// run removes logs and grows the spare until there is nothing more to do.
 func (w *spareLog) run() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !w.closed && (w.wanted || len(w.unused) > 0) {
-		unused, wanted, size := w.unused, w.wanted && w.ready == 0, w.next
-		w.unused, w.wanted = nil, false
+	for !w.closed {
+		unused, due := w.unused, w.written.Load() >= w.due.Load()
+		if len(unused) == 0 && !due {
+			break
+		}
+		from, to := w.ready, w.next
+		w.unused = nil
+		if due {
+			w.ready = 0 // it cannot be taken while it grows
+		}
 		w.mu.Unlock()
 		for _, name := range unused {
 			_ = w.guard.Remove(name)
 		}
-		if wanted {
-			size = w.make(size)
+		if due && from < to {
+			from = w.grow(from, to)
 		}
 		w.mu.Lock()
-		if wanted {
-			w.ready = size
+		if due {
+			w.ready = from
+			w.advance()
 		}
 	}
 	w.busy = false
