@@ -71,9 +71,13 @@ type spareLog struct {
 
 // Sizes of the first spare, and of the steps in which it grows. On a memory disk nothing is gained by a spare, and each sync
 // copies the whole log, so there it is just large enough to be tested.
+//
+// It is written page by page: Linux keeps in one piece what was written in one
+// call, and then counts and looks through all of it with each small write there.
 const (
 	firstSpare       = 256 << 10 // Pebble's first memtable
 	spareStep        = 1 << 20
+	sparePage        = 4 << 10
 	memoryFirstSpare = 4 << 10
 	memoryFullSpare  = 64 << 10
 	memorySpareStep  = 16 << 10
@@ -125,6 +129,7 @@ func (w *spareLog) left() int64 {
 		return 0
 	}
 	defer f.Close()
+	_ = f.Prefetch(0, info.Size()) // a page that is not in memory is read before a part of it is written
 	// Anything but a spare shows at its beginning.
 	begin := make([]byte, min(w.first, 64<<10))
 	if _, err := io.ReadFull(f, begin); err != nil || len(bytes.TrimLeft(begin, "\x00")) > 0 {
@@ -150,13 +155,16 @@ func (w *spareLog) grow(from, to int64) int64 {
 	if err != nil {
 		return 0
 	}
-	zeros := make([]byte, min(w.step, to-from))
+	zeros := make([]byte, sparePage)
 	for err == nil && from < to && w.mayWrite(to-from) {
-		zeros = zeros[:min(int64(len(zeros)), to-from)]
-		if _, err = f.WriteAt(zeros, from); err == nil {
+		for end := min(from+w.step, to); err == nil && from < end; {
+			var n int
+			n, err = f.WriteAt(zeros[:min(sparePage, end-from)], from)
+			from += int64(n)
+		}
+		if err == nil {
 			err = f.SyncData()
 		}
-		from += int64(len(zeros))
 	}
 	if closing := f.Close(); err == nil {
 		err = closing
