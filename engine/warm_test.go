@@ -342,44 +342,98 @@ func TestSpareTakesNoRoomThatIsShort(t *testing.T) {
 	})
 }
 
+// blockSpare makes the n-th write of a spare, and those after it, wait until the
+// channel is closed, and counts them.
+func blockSpare(d *Disk, n int64) (release chan struct{}, writes *atomic.Int64) {
+	release, writes = make(chan struct{}), new(atomic.Int64)
+	d.Fail(func(op, path string) error {
+		if op == "write" && strings.Contains(path, spareName) && writes.Add(1) >= n {
+			<-release
+		}
+		return nil
+	})
+	return release, writes
+}
+
+// growsFrom is the size of the spare, and the number of writes it took, before it grows in more than one step.
+const (
+	growsFrom = memoryFullSpare / 2
+	before    = growsFrom / sparePage
+)
+
 func TestCloseEndsTheWorkOnTheSpareAndWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := small(Options{MemTableBytes: 256 << 10})
+		o := small(Options{})
 		s := mustOpen(t, o)
 		defer func() { s.Close() }()
 		sp := openSpace(t, s, 1)
-		release, writes := make(chan struct{}), 0
-		o.Disk.Fail(func(op, path string) error {
-			if op == "write" && strings.Contains(path, spareName) {
-				writes++
-				<-release
-			}
-			return nil
-		})
-		put(t, sp.Writes(), []byte{1}, strings.Repeat("x", memoryFullSpare))
-		commit(t, sp)
-		synctest.Wait()
-		if writes != 1 {
-			t.Fatalf("%d writes of the spare before the first is done", writes)
+		release, writes := blockSpare(o.Disk, before+1)
+		for i := 0; i < 100 && writes.Load() <= before; i++ {
+			put(t, sp.Writes(), []byte{1}, fmt.Sprint(i, strings.Repeat("x", 1000)))
+			commit(t, sp)
+			synctest.Wait()
+		}
+		if n := writes.Load(); n != before+1 {
+			t.Errorf("%d writes of the spare before one is done, want %d", n, before+1)
 		}
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		synctest.Wait()
 		select {
 		case err := <-closed:
-			t.Fatalf("closed while the spare is written: %v", err)
+			t.Errorf("closed while the spare is written: %v", err)
+			closed <- err
 		default:
 		}
 		close(release)
 		if err := <-closed; err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		o.Disk.Fail(nil)
-		if b, _ := contents(t, o.Disk, spareName); !zero(b) || len(b) >= memoryFullSpare {
-			t.Errorf("a spare of %d bytes is left, zero is %v", len(b), zero(b))
+		if b, _ := contents(t, o.Disk, spareName); !zero(b) || len(b) != growsFrom+memorySpareStep {
+			t.Errorf("a spare of %d bytes is left, zero is %v; want one step more than %d", len(b), zero(b), growsFrom)
 		}
 		s = mustOpen(t, o)
-		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, strings.Repeat("x", memoryFullSpare))
+		checkRows(t, s)
+	})
+}
+
+// TestSpareThatGrowsIsNoLog changes the log while the spare grows: zeros that are
+// written late must not be written over records.
+func TestSpareThatGrowsIsNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small(Options{})
+		s := mustOpen(t, o)
+		defer func() { s.Close() }()
+		sp := openSpace(t, s, 1)
+		release, writes := blockSpare(o.Disk, before+1)
+		last := 0
+		fill := func() {
+			last++
+			put(t, sp.Writes(), []byte{1}, fmt.Sprint(last, strings.Repeat("x", 1000)))
+			commit(t, sp)
+			synctest.Wait()
+		}
+		for last < 100 && writes.Load() <= before {
+			fill()
+		}
+		if err := s.db.Flush(); err != nil { // another log begins
+			t.Error(err)
+		}
+		for range memoryFullSpare/1000 + 1 {
+			fill()
+		}
+		close(release)
+		synctest.Wait()
+		o.Disk.Fail(nil)
+		crashed := o
+		crashed.Disk = o.Disk.Crash(1, 0)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		s = mustOpen(t, crashed)
+		checkRows(t, s)
+		wantValue(t, openSpace(t, s, 1).Writes(), []byte{1}, fmt.Sprint(last, strings.Repeat("x", 1000)))
 	})
 }
 
@@ -388,12 +442,22 @@ func TestLogsThatAreUsedAgainGiveWayToALargerSpare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small(Options{MemTableBytes: 64 << 10})
 		var spares, logs, created atomic.Int64
+		var mu sync.Mutex
+		var looked string // at this log, to see whether the spare is larger
+		var replaced []string
 		o.Disk.Fail(func(op, path string) error {
+			mu.Lock()
+			defer mu.Unlock()
 			switch {
+			case op == "stat" && isLog(path):
+				looked = path
 			case op == "rename" && strings.Contains(path, spareName):
 				spares.Add(1)
+				replaced = append(replaced, looked)
+				looked = ""
 			case op == "rename" && isLog(path):
 				logs.Add(1)
+				looked = ""
 			case op == "create" && isLog(path):
 				created.Add(1)
 			}
@@ -419,8 +483,19 @@ func TestLogsThatAreUsedAgainGiveWayToALargerSpare(t *testing.T) {
 		if spares.Load() < 3 {
 			t.Errorf("%d spares, %d old logs, %d new files became logs", spares.Load(), logs.Load(), created.Load())
 		}
-		if n := len(logsOf(t, o.Disk)); n > 8 {
-			t.Errorf("%d logs are there: those that were replaced are not removed", n)
+		o.Disk.Fail(nil)
+		names := 0
+		for _, path := range replaced {
+			if path == "" {
+				continue // a new log
+			}
+			names++
+			if _, err := o.Disk.mem.Stat(path); err == nil {
+				t.Errorf("%s is there, in whose place a spare was taken", path)
+			}
+		}
+		if names == 0 {
+			t.Error("no log was replaced")
 		}
 		crashed := o
 		crashed.Disk = o.Disk.Crash(1, 0)
