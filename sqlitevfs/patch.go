@@ -1,6 +1,7 @@
 package sqlitevfs
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -23,11 +24,12 @@ type patch struct {
 }
 
 const (
-	word      = 8                // what is compared, in bytes
+	word      = 8                // what runs are made of, in bytes
+	stride    = 16 * word        // what is compared at once
 	pageWords = PageSize / word  // of a page
 	runHeader = 2 + 2            // where a run begins, and how many words it has
 	patchHead = 4 + 2            // the page, and how many bytes its runs take
-	minRuns   = runHeader + word // the shortest runs
+	minRuns   = runHeader + word // the length of the shortest runs
 	// maxPatches bounds the patches of one database together, in bytes.
 	maxPatches = 2 << 10
 )
@@ -56,6 +58,10 @@ func (p *patch) apply(b []byte) {
 func appendRuns(dst []byte, stored, now *page, limit int) ([]byte, bool) {
 	begin := len(dst)
 	for at := 0; at < PageSize; {
+		if at%stride == 0 && bytes.Equal(stored[at:at+stride], now[at:at+stride]) {
+			at += stride
+			continue
+		}
 		if binary.LittleEndian.Uint64(stored[at:]) == binary.LittleEndian.Uint64(now[at:]) {
 			at += word
 			continue
@@ -154,11 +160,16 @@ func (l patches) apply(n uint32, b []byte) {
 	}
 }
 
-// remove forgets the patch of a page, if it has one.
+// remove forgets the patch of a page, if it has one. The memory of its runs stays behind the end of the list, for set.
 func (l *patches) remove(n uint32) {
-	if i, ok := l.find(n); ok {
-		*l = slices.Delete(*l, i, i+1)
+	i, ok := l.find(n)
+	if !ok {
+		return
 	}
+	last, runs := len(*l)-1, (*l)[i].runs
+	copy((*l)[i:], (*l)[i+1:])
+	(*l)[last] = patch{runs: runs[:0]}
+	*l = (*l)[:last]
 }
 
 // cut forgets the patches of pages from n on.
@@ -169,14 +180,17 @@ func (l *patches) cut(n uint32) {
 }
 
 // set takes runs, which it copies, for the patch of a page.
-func (l *patches) set(n uint32, runs []byte) *patch {
+func (l *patches) set(n uint32, runs []byte) {
 	i, ok := l.find(n)
 	if !ok {
-		*l = slices.Insert(*l, i, patch{page: n, runs: make([]byte, 0, 2*len(runs))})
+		end := len(*l)
+		*l = slices.Grow(*l, 1)[:end+1]
+		buffer := (*l)[end].runs
+		copy((*l)[i+1:], (*l)[i:end])
+		(*l)[i] = patch{page: n, runs: buffer}
 	}
 	p := &(*l)[i]
 	p.runs = append(p.runs[:0], runs...)
-	return p
 }
 
 // keptImages is of how many pages a file that is written remembers what is stored: those that were stored or changed last. A

@@ -337,7 +337,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	for range 100 {
 		var b database
 		read := func() *sqlitevfs.Session {
-			return b.read(g.Supervisor, "test", context.Background(), snapshotReader{snap})
+			return b.read(context.Background(), &activation{sup: g.Supervisor, addr: pAddr("a")}, snapshotReader{snap})
 		}
 		last := make(chan *sqlitevfs.Session)
 		for range 4 {
