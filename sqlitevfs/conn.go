@@ -52,10 +52,14 @@ const goHeap = 32 << 10
 
 // size returns what the connection takes, in bytes.
 func (c *conn) size() int64 {
-	if c.memory == nil {
-		return 512<<10 + goHeap
+	size := int64(goHeap)
+	if c.write {
+		size += keptImages * PageSize
 	}
-	return int64(len(*c.memory)) + goHeap
+	if c.memory == nil {
+		return 512<<10 + size
+	}
+	return int64(len(*c.memory)) + size
 }
 
 // openConn opens a connection for a session.
