@@ -114,12 +114,11 @@ func (t *turn) sqlSession() (*sqlTurn, error) {
 // Err implements context.Context. To the commit it does not matter.
 func (s *sqlTurn) Err() error {
 	s.t.mu.Lock()
-	over := s.over || s.t.closed
-	s.t.mu.Unlock()
-	if over {
+	defer s.t.mu.Unlock()
+	if s.over || s.t.closed {
 		return context.Canceled
 	}
-	return s.t.Err()
+	return s.t.err()
 }
 
 // enter locks the turn for one access to its write set.

@@ -161,6 +161,11 @@ func (t *turn) Done() <-chan struct{} {
 func (t *turn) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.err()
+}
+
+// err is Err. REQUIRES: t.mu
+func (t *turn) err() error {
 	if t.done != nil {
 		return t.ended
 	}
