@@ -45,9 +45,9 @@ func TestAFailedSealTakesBackTheRowsThatWerePut(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{WriteSetBytes: 128 << 10}, events: []host.Event{{Name: "e"}}})
 	g.must("a", note("one"))
-	// The rows fit, the event that is written after them does not.
+	// The row fits, the event that is written after it does not.
 	err := g.do("a", func(p *puppet, h host.Turn) error {
-		if err := note("lost")(p, h); err != nil {
+		if err := note(strings.Repeat("lost", 750))(p, h); err != nil {
 			return err
 		}
 		return h.Emit(0, []byte(`"`+strings.Repeat("x", 127<<10)+`"`))
