@@ -52,10 +52,14 @@ const goHeap = 32 << 10
 
 // size returns what the connection takes, in bytes.
 func (c *conn) size() int64 {
-	if c.memory == nil {
-		return 512<<10 + goHeap
+	size := int64(goHeap)
+	if c.write {
+		size += keptImages * PageSize
 	}
-	return int64(len(*c.memory)) + goHeap
+	if c.memory == nil {
+		return 512<<10 + size
+	}
+	return int64(len(*c.memory)) + size
 }
 
 // openConn opens a connection for a session.
@@ -63,14 +67,12 @@ func openConn(s *Session) (_ *conn, err error) {
 	d, p := s.database, s.database.pool
 	c := &conn{database: d, write: s.write, maxPages: noPageLimit}
 	c.file = &file{write: c.write, buffers: &p.buffers, limit: p.options.TurnBytes}
-	m, length, err := readMetadata(s.r, c.file.value[:0])
-	if err != nil {
+	if err := c.file.open(s.r, s.w); err != nil {
 		return nil, err
 	}
 	if err := refuseJournal(s.r); err != nil {
 		return nil, err
 	}
-	c.file.begin(s.r, s.w, m, length)
 	p.mu.Lock()
 	p.serial++
 	name := p.prefix + strconv.FormatUint(p.serial, 36)
@@ -151,12 +153,11 @@ func (c *conn) limit(length int) {
 // same version of the database.
 func (c *conn) refresh(r Reader) (same bool, _ error) {
 	f := c.file
-	m, length, err := readMetadata(r, f.value[:0])
-	if err != nil {
+	before := f.meta.Sequence
+	if err := f.open(r, nil); err != nil {
 		return false, err
 	}
-	same = f.meta.Sequence == m.Sequence
-	f.begin(r, nil, m, length)
+	same = f.meta.Sequence == before
 	f.stamped = f.stamped && same
 	return same, nil
 }

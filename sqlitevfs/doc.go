@@ -15,6 +15,7 @@
 // # Layout
 //
 // Keys are those of package keyspace: 09 00 00 is the [Metadata], 09 01 00 and a big-endian u32 a page of the database
-// file, counted from 0. A page of 4,096 bytes is stored as it is. The pages, one after the other, are a database file that
-// any SQLite opens; that is what [Export] writes.
+// file, counted from 0. A page of 4,096 bytes is stored as it is, or as it was: then the value of the metadata has a patch, which
+// says how it has changed since. The pages with their patches, one after the other, are a database file that any SQLite
+// opens; that is what [Export] writes.
 package sqlitevfs

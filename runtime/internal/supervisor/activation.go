@@ -109,6 +109,8 @@ type core struct {
 	// sql is the actor's SQLite database. published counts how often its pages were put into the write set.
 	sql       database
 	published int
+	// timer ends the contexts of turns.
+	timer turnTimer
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }

@@ -45,9 +45,9 @@ func TestAFailedSealTakesBackTheRowsThatWerePut(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{WriteSetBytes: 128 << 10}, events: []host.Event{{Name: "e"}}})
 	g.must("a", note("one"))
-	// The rows fit, the event that is written after them does not.
+	// The row fits, the event that is written after it does not.
 	err := g.do("a", func(p *puppet, h host.Turn) error {
-		if err := note("lost")(p, h); err != nil {
+		if err := note(strings.Repeat("lost", 750))(p, h); err != nil {
 			return err
 		}
 		return h.Emit(0, []byte(`"`+strings.Repeat("x", 127<<10)+`"`))
@@ -337,7 +337,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	for range 100 {
 		var b database
 		read := func() *sqlitevfs.Session {
-			return b.read(g.Supervisor, "test", context.Background(), snapshotReader{snap})
+			return b.read(context.Background(), &activation{sup: g.Supervisor, addr: pAddr("a")}, snapshotReader{snap})
 		}
 		last := make(chan *sqlitevfs.Session)
 		for range 4 {
