@@ -94,9 +94,10 @@ func (o Options) withDefaults() (Options, error) {
 // goroutine.
 //
 //  1. A connection is in exactly one of three places: in use by one session; idle, in its database's list and in the list
-//     of the pool, which is in the order of use; or on its way out, of which the pool knows only how many there are.
+//     of the pool, which is in the order of use; or on its way out, of which the pool knows only how many there are. A few of
+//     the instances of those that went out are spare, and belong to no connection.
 //  2. Connections are opened and closed without the lock.
-//  3. One timer serves all: it is for the connection that has been idle longest.
+//  3. One timer serves all: it is for the connection that has been idle longest, or the spare.
 type Pool struct {
 	options Options
 	open    context.Context // bounds the heap of the connections that are opened with it
@@ -108,8 +109,10 @@ type Pool struct {
 	mu             sync.Mutex
 	changed        sync.Cond // of inUse, closing, armed
 	closed         bool
-	serial         uint64 // of the connection that was opened last
-	newest, oldest *conn  // idle
+	serial         uint64       // of the connection that was opened last
+	newest, oldest *conn        // idle
+	spares         []*instance  // in the order in which they became spare
+	templates      [2]*template // of instances that read, and that write
 	stats          Stats
 	closing        int  // on their way out
 	armed          bool // the timer is set, or its function has not begun to look
@@ -143,8 +146,10 @@ func (p *Pool) Close() error {
 	for p.oldest != nil {
 		gone = append(gone, p.drop(p.oldest))
 	}
+	spares := p.stale(0)
 	p.mu.Unlock()
 	p.closeAll(gone)
+	p.closeSpares(spares)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.stats.InUse+p.closing > 0 || p.armed {
@@ -335,11 +340,18 @@ func (p *Pool) closeAll(gone []*conn) {
 
 // arm sets the timer if there is something to wait for. REQUIRES: mu
 func (p *Pool) arm() {
-	if p.armed || p.closed || p.oldest == nil {
+	if p.armed || p.closed || p.oldest == nil && len(p.spares) == 0 {
 		return
 	}
 	p.armed = true
-	wait := max(time.Until(p.oldest.since.Add(p.options.IdleTime)), 0)
+	wait := p.options.IdleTime
+	if p.oldest != nil {
+		wait = time.Until(p.oldest.since.Add(p.options.IdleTime))
+	}
+	if len(p.spares) > 0 {
+		wait = min(wait, time.Until(p.spares[0].since.Add(p.options.IdleTime)))
+	}
+	wait = max(wait, 0)
 	if p.timer == nil {
 		p.timer = time.AfterFunc(wait, p.sweep)
 		return
@@ -354,7 +366,9 @@ func (p *Pool) sweep() {
 	for p.oldest != nil && time.Since(p.oldest.since) >= p.options.IdleTime {
 		gone = append(gone, p.drop(p.oldest))
 	}
+	spares := p.stale(p.options.IdleTime)
 	p.mu.Unlock()
+	p.closeSpares(spares)
 	p.closeAll(gone)
 	p.mu.Lock()
 	p.armed = false
