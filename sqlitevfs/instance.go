@@ -197,13 +197,21 @@ func (in *instance) close(logger *slog.Logger) {
 
 // A template is the memory of an instance that is new, for all of its kind in a pool.
 type template struct {
-	memory []byte
-	names  []int // where the name of its file system is
+	blocks []*block // nil: zeros
+	names  []int    // where the name of its file system is
 }
+
+// A block is a part of a memory, of the size of a page of the system or less.
+type block = [4096]byte
 
 // newTemplate copies the memory of an instance that is new.
 func newTemplate(memory []byte, name string) *template {
-	t := &template{memory: bytes.Clone(memory)}
+	t := &template{blocks: make([]*block, len(memory)/len(block{}))}
+	for i := range t.blocks {
+		if b := block(memory[i*len(block{}):]); b != (block{}) {
+			t.blocks[i] = &b
+		}
+	}
 	for at := 0; ; at += len(name) {
 		i := bytes.Index(memory[at:], []byte(name))
 		if i < 0 {
@@ -215,15 +223,24 @@ func newTemplate(memory []byte, name string) *template {
 }
 
 // restore makes the memory what it was, to the last byte; the name is that of the instance's file system. What the memory
-// has grown by is taken from it, and is zero when SQLite asks for it again.
+// has grown by is taken from it, and is zero when SQLite asks for it again. Blocks that are as they should be, which is more than
+// half, are not written: the system may not have given memory for them yet.
 func (t *template) restore(memory *[]byte, name string) {
+	var zero block
 	m := *memory
-	n := copy(m, t.memory)
-	clear(m[n:])
+	for i := range len(m) / len(zero) {
+		has, wants := m[i*len(zero):][:len(zero)], &zero
+		if i < len(t.blocks) && t.blocks[i] != nil {
+			wants = t.blocks[i]
+		}
+		if !bytes.Equal(has, wants[:]) {
+			copy(has, wants[:])
+		}
+	}
 	for _, at := range t.names {
 		copy(m[at:], name)
 	}
-	*memory = m[:n]
+	*memory = m[:len(t.blocks)*len(zero)]
 }
 
 // templateOf returns the template for an instance that is new, which makes it if it is the first.
