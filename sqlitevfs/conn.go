@@ -44,7 +44,7 @@ func (c *conn) size() int64 {
 	if c.memory == nil {
 		return 512<<10 + goHeap
 	}
-	return int64(len(*c.memory)) + goHeap
+	return int64(max(len(*c.memory), c.extent)) + goHeap
 }
 
 // openConn opens a connection for a session.
@@ -57,11 +57,9 @@ func openConn(s *Session) (_ *conn, err error) {
 	if err := refuseJournal(s.r); err != nil {
 		return nil, err
 	}
-	in := p.spare(s.write)
-	if in == nil {
-		if in, err = p.newInstance(s.write); err != nil {
-			return nil, err
-		}
+	in, err := p.instance(s.write)
+	if err != nil {
+		return nil, err
 	}
 	c := &conn{instance: in, database: d, maxPages: noPageLimit}
 	in.serves = c

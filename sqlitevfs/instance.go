@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -41,7 +42,8 @@ type instance struct {
 	outside  *outside  // nil if the instance cannot be made new
 	template *template // nil, too
 
-	since time.Time // it is a spare. REQUIRES: Pool.mu
+	extent int       // how far the memory has grown before it was made new, in bytes
+	since  time.Time // it is a spare. REQUIRES: Pool.mu
 }
 
 // newInstance makes an instance for sessions that write, or for such that read.
@@ -108,7 +110,9 @@ func (in *instance) configure() error {
 			return err
 		}
 	}
-	return nil
+	// Where the library passes strings to C there is a part of the file system's name left. This makes blanks of it: memories
+	// differ where the whole name is, and nowhere else.
+	return in.db.Exec(strings.Repeat(" ", 2*len(in.fs.name)))
 }
 
 // decide asks the authorizer of the conn that is served.
@@ -150,9 +154,10 @@ func (in *instance) renew() bool {
 	if attempt(in.closeStatements) != nil || !in.atRest() || !in.outside.restore() {
 		return false
 	}
-	in.fs.temp.take(-in.fs.temp.used)
 	*in.file = file{write: in.write, buffers: in.file.buffers, limit: in.file.limit}
 	in.db.SetInterrupt(context.Background())
+	in.serves = nil
+	in.extent = max(in.extent, len(*in.memory))
 	in.template.restore(in.memory, in.fs.name)
 	return true
 }

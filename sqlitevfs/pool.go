@@ -35,7 +35,8 @@ const minConnMemory = 1 << 20
 // Options of a Pool. The zero value of a field means its default.
 type Options struct {
 	// MaxOpen bounds the open connections. When it is reached the one that was used least recently is closed; if all are
-	// in use, the next one to be opened is refused with [ErrBusy].
+	// in use, the next one to be opened is refused with [ErrBusy]. Beside them, and not counted, up to one for each 128 and
+	// at most 16, but at least 2, of those that read and as many of those that write are kept ready for other databases.
 	MaxOpen int
 	// MaxMemory bounds what the open connections take, in bytes: beyond it, idle ones are closed. When those in use take
 	// more by ConnMemory, the next one to be opened is refused with [ErrBusy].
@@ -107,7 +108,7 @@ type Pool struct {
 	temporary sharedBudget
 
 	mu             sync.Mutex
-	changed        sync.Cond // of inUse, closing, armed
+	changed        sync.Cond // of inUse, closing, armed, ahead
 	closed         bool
 	serial         uint64       // of the connection that was opened last
 	newest, oldest *conn        // idle
@@ -115,6 +116,7 @@ type Pool struct {
 	templates      [2]*template // of instances that read, and that write
 	stats          Stats
 	closing        int  // on their way out
+	ahead          bool // an instance is being made before it is asked for
 	armed          bool // the timer is set, or its function has not begun to look
 	timer          *time.Timer
 }
@@ -152,7 +154,7 @@ func (p *Pool) Close() error {
 	p.closeSpares(spares)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.stats.InUse+p.closing > 0 || p.armed {
+	for p.stats.InUse+p.closing > 0 || p.armed || p.ahead {
 		p.changed.Wait()
 	}
 	return nil

@@ -9,17 +9,51 @@ import (
 // opened at once, and little beside those that are open.
 func (o Options) mostSpares() int { return min(max(o.MaxOpen/128, 2), 16) }
 
-// spare returns a spare for sessions that write, or for such that read, or nil.
-func (p *Pool) spare(write bool) *instance {
+// manyOpen is from how many open connections on the next instance is made before it is asked for. With fewer they are those of a
+// few databases, which are not opened time and again.
+const manyOpen = 16
+
+// instance returns an instance for sessions that write, or for such that read: a spare if there is one.
+func (p *Pool) instance(write bool) (*instance, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, in := range slices.Backward(p.spares) {
-		if in.write == write {
+	var in *instance
+	for i, x := range slices.Backward(p.spares) {
+		if x.write == write {
+			in = x
 			p.spares = slices.Delete(p.spares, i, i+1)
-			return in
+			break
 		}
 	}
-	return nil
+	ahead := !p.ahead && !p.closed && p.stats.Open >= manyOpen && p.stats.Open < p.options.MaxOpen && p.countSpares(write) == 0
+	if ahead {
+		p.ahead = true
+	}
+	p.mu.Unlock()
+	if ahead {
+		go p.makeAhead(write)
+	}
+	if in != nil {
+		return in, nil
+	}
+	return p.newInstance(write)
+}
+
+// makeAhead makes a spare. One is made at a time, and Close waits for it.
+func (p *Pool) makeAhead(write bool) {
+	in, err := p.newInstance(write)
+	p.mu.Lock()
+	if err == nil && p.roomForSpare(write) {
+		p.addSpare(in)
+		in = nil
+	}
+	p.mu.Unlock()
+	if err == nil && in != nil {
+		in.close(p.options.Logger)
+	}
+	p.mu.Lock()
+	p.ahead = false
+	p.changed.Broadcast()
+	p.mu.Unlock()
 }
 
 // reuse makes a spare of an instance that no conn has any more, if it can and there is room. If not it has to be closed.
@@ -35,21 +69,30 @@ func (p *Pool) reuse(in *instance) bool {
 	if !p.roomForSpare(in.write) {
 		return false
 	}
+	p.addSpare(in)
+	return true
+}
+
+// addSpare adds an instance that is new to the spares. REQUIRES: mu
+func (p *Pool) addSpare(in *instance) {
 	in.since = time.Now()
 	p.spares = append(p.spares, in)
 	p.arm()
-	return true
 }
 
 // roomForSpare reports whether there may be another spare of a kind. REQUIRES: mu
 func (p *Pool) roomForSpare(write bool) bool {
-	n := 0
+	return !p.closed && p.countSpares(write) < p.options.mostSpares()
+}
+
+// countSpares returns how many spares there are of a kind. REQUIRES: mu
+func (p *Pool) countSpares(write bool) (n int) {
 	for _, in := range p.spares {
 		if in.write == write {
 			n++
 		}
 	}
-	return !p.closed && n < p.options.mostSpares()
+	return n
 }
 
 // stale takes the spares out of the pool that have been there for so long, the oldest of which is the first. REQUIRES: mu
