@@ -150,8 +150,8 @@ func TestRenewedInstanceKnowsNoErrorOfBefore(t *testing.T) {
 	s := d.Read(context.Background(), m.snapshot())
 	wantRows(t, s, "SELECT * FROM t", "one")
 	in := s.conn.instance
-	*in.outside.fault = errors.New("of a file") // as the library notes it
 	s.Rollback()
+	*in.outside.fault = errors.New("of a file") // as the library notes it
 	d.Close()
 	wantNew(t, p, in, "a failed read")
 }
