@@ -64,9 +64,6 @@ type file struct {
 	fault      error // why the last operation failed, while a statement runs
 	outside    bool  // the Reader or the Writer is being called: a panic is theirs
 
-	// opening makes a failed read look like the end of the file: the library loses the memory of a connection that
-	// SQLite fails to open. Whoever opens looks at fault.
-	opening bool
 	// stamp is where page 1 has its change counter, which SQLite reads at the beginning of each transaction in a read
 	// session. It is remembered between sessions as long as the page is the same.
 	stamp   [stampSize]byte
@@ -175,11 +172,7 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	err := f.read(p, n, at)
 	f.outside = false
 	if err != nil {
-		err = f.fail(err, sqlite3.IOERR_READ)
-		if f.opening {
-			err = io.EOF
-		}
-		return 0, err
+		return 0, f.fail(err, sqlite3.IOERR_READ)
 	}
 	return len(p), nil
 }
