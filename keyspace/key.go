@@ -9,7 +9,8 @@ import (
 // package and by no others:
 //
 //	Persisted, Connection, InspectorToken, UserKV, QueueMessage, QueueMetadata,
-//	WorkflowName, WorkflowHistory, WorkflowField, WorkflowEntry, TraceChunk,
+//	WorkflowName, WorkflowHistory, WorkflowField, WorkflowEntry,
+//	WorkflowMetadata, WorkflowUndo, WorkflowMessage, WorkflowBlob, TraceChunk,
 //	SQLiteMetadata, SQLiteChunk, Alarm, Expiry, Idempotency, Received, Outgoing,
 //	FailedSend, Event, QueueReady, QueueDelayed, QueueStats, DeadLetter,
 //	QueueDedup, QueueReply, Schedule, ScheduleRun, Stream, StreamItem, Control

@@ -14,7 +14,10 @@ const (
 	WorkflowNames   WorkflowFamily = 1 // (1, name index) -> name
 	WorkflowRecords WorkflowFamily = 2 // (2, location...) -> entry of the history
 	WorkflowFields  WorkflowFamily = 3 // (3, field) -> field of the run
-	WorkflowEntries WorkflowFamily = 4 // (4, entry id) -> metadata of an entry
+	WorkflowEntries WorkflowFamily = 4 // (4, entry number) -> metadata of an entry; (4, "id") in histories of form 1
+	WorkflowUndos   WorkflowFamily = 5 // (5, number) -> undo obligation
+	WorkflowInbox   WorkflowFamily = 6 // (6, number) -> message from another run that was not yet consumed
+	WorkflowBlobs   WorkflowFamily = 8 // (8, hash) -> head of a large value, (8, hash, chunk) -> a part of it
 )
 
 // AppendWorkflowFamily appends what all workflow keys of a family begin with;
@@ -25,7 +28,8 @@ func AppendWorkflowFamily(dst []byte, family WorkflowFamily) []byte {
 }
 
 // ParseWorkflow takes a workflow key of any family apart; the result is a
-// [WorkflowName], [WorkflowHistory], [WorkflowField] or [WorkflowEntry].
+// [WorkflowName], [WorkflowHistory], [WorkflowField], [WorkflowEntry],
+// [WorkflowMetadata], [WorkflowUndo], [WorkflowMessage] or [WorkflowBlob].
 func ParseWorkflow(key []byte) (Key, error) {
 	if err := checkKind(key, KindWorkflow); err != nil {
 		return nil, err
@@ -58,16 +62,42 @@ func parseWorkflow(packed []byte) (k Key, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if field < uint64(FieldState) || field > uint64(FieldInput) {
+		if field < uint64(FieldState) || field > uint64(FieldPause) {
 			return nil, &tuple.SyntaxError{Offset: at, Reason: "unknown field " + strconv.FormatUint(field, 10)}
 		}
 		k = WorkflowField(field)
 	case WorkflowEntries:
+		if d.Peek() == tuple.TypeInt {
+			number, err := uint32Element(&d)
+			if err != nil {
+				return nil, err
+			}
+			k = WorkflowMetadata{number}
+			break
+		}
 		id, err := d.String()
 		if err != nil {
 			return nil, err
 		}
 		k = WorkflowEntry{id}
+	case WorkflowUndos:
+		number, err := d.Uint()
+		if err != nil {
+			return nil, err
+		}
+		k = WorkflowUndo{number}
+	case WorkflowInbox:
+		number, err := d.Uint()
+		if err != nil {
+			return nil, err
+		}
+		k = WorkflowMessage{number}
+	case WorkflowBlobs:
+		blob, err := blobElements(&d)
+		if err != nil {
+			return nil, err
+		}
+		k = blob
 	default:
 		return nil, &tuple.SyntaxError{Offset: 0, Reason: "unknown family " + strconv.FormatUint(family, 10)}
 	}
@@ -229,8 +259,13 @@ const (
 	FieldState   WorkflowField = 1 // the state word, such as running
 	FieldOutput  WorkflowField = 2 // what the workflow returned
 	FieldError   WorkflowField = 3 // why it failed
-	FieldVersion WorkflowField = 4 // version of the layout
+	FieldVersion WorkflowField = 4 // name and version of the workflow
 	FieldInput   WorkflowField = 5 // what it was started with
+
+	FieldControl   WorkflowField = 6 // what was requested of the run: to cancel
+	FieldRun       WorkflowField = 7 // the run's id, its counters, its parent
+	FieldPublished WorkflowField = 8 // what the run shows of itself
+	FieldPause     WorkflowField = 9 // why it does not go on
 )
 
 // AppendWorkflowField appends the key of a field.
@@ -260,6 +295,14 @@ func (k WorkflowField) String() string {
 		return "workflow/version"
 	case FieldInput:
 		return "workflow/input"
+	case FieldControl:
+		return "workflow/control"
+	case FieldRun:
+		return "workflow/run"
+	case FieldPublished:
+		return "workflow/published"
+	case FieldPause:
+		return "workflow/pause"
 	default:
 		return "workflow/field " + strconv.Itoa(int(k))
 	}
@@ -267,8 +310,9 @@ func (k WorkflowField) String() string {
 
 func (WorkflowField) key() {}
 
-// WorkflowEntry is the key of the metadata of an entry: 07 and the tuple (4,
-// entry id).
+// WorkflowEntry is the key of the metadata of an entry as histories of form 1
+// have it: 07 and the tuple (4, entry id), the id being a string. Metadata that
+// is written now has a [WorkflowMetadata] key.
 type WorkflowEntry struct{ ID string }
 
 // AppendWorkflowEntry appends the key of an entry's metadata.

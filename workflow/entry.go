@@ -1,6 +1,9 @@
 package workflow
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // A Kind says what an entry of the history is. The numbers are stored: 0 to 8 are those of the encoding that version 1 of
 // the values documents.
@@ -23,7 +26,18 @@ const (
 	KindAwait      Kind = 13
 	KindSpawn      Kind = 14
 	KindCall       Kind = 15
+
+	kindLast = KindCall
 )
+
+// String returns the word for the kind.
+func (k Kind) String() string {
+	words := [...]string{"step", "loop", "sleep", "message", "checkpoint", "join", "race", "removed", "version", "receive", "map", "saga", "scope", "await", "spawn", "call"}
+	if int(k) < len(words) {
+		return words[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
 
 // A Status says what became of an entry. The numbers are stored; 0 to 4 are those of version 1.
 type Status uint8
@@ -36,7 +50,18 @@ const (
 	Exhausted Status = 4 // ended in the error of its last attempt
 	Canceled  Status = 5 // ended because its scope was canceled
 	TimedOut  Status = 6 // ended by its own time limit
+
+	statusLast = TimedOut
 )
+
+// String returns the word for the status.
+func (s Status) String() string {
+	words := [...]string{"pending", "running", "completed", "failed", "exhausted", "cancelled", "timed_out"}
+	if int(s) < len(words) {
+		return words[s]
+	}
+	return "status " + strconv.Itoa(int(s))
+}
 
 // Over reports whether the status is final.
 func (s Status) Over() bool { return s >= Completed }
@@ -54,6 +79,8 @@ type Entry struct {
 	Created, Ended time.Time
 	// ID is the number of the entry's Metadata, 0 if it has none.
 	ID uint32
+	// Codec says how Output, State and Failure.Data are encoded: CodecCBOR, or the number that the run's codec declares.
+	Codec uint8
 
 	// Output is the result, encoded by the run's codec; nil if there is none (a function that returns nothing has an
 	// encoded nil). For a loop it is what broke it.
@@ -78,8 +105,12 @@ type Entry struct {
 	// Child is where a spawned child runs, and Program its name.
 	Child   Destination
 	Program string
-	// Count is how many branches a map has.
-	Count uint32
+	// Count is how many branches a map has; Branches are the indices of the names of those of a join or a race.
+	Count    uint32
+	Branches []uint32
+
+	// large names the payloads above that stand in rows of their own, and are nil here until they are fetched.
+	large []largeRef
 }
 
 // Metadata is what the history says of an entry beyond what it came to. Most entries have none.
