@@ -60,6 +60,11 @@ type activation struct {
 	pumping   atomic.Bool // an item of the mailbox will handle messages of the actor's queues
 	repumping atomic.Bool // such an item is to come after a while
 
+	runPumping  atomic.Bool // an item of the mailbox will advance the workflow run
+	runRetrying atomic.Bool // such an item is to come after a while
+	runFailures atomic.Int64
+	runArmed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
+
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
 
@@ -109,6 +114,8 @@ type core struct {
 	// sql is the actor's SQLite database. published counts how often its pages were put into the write set.
 	sql       database
 	published int
+	// flow is the actor's workflow run.
+	flow flow
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -312,6 +319,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			w.fail(unavailable("an earlier commit of the actor failed"))
 		} else {
 			c.perform(w)
+			c.runsOn()
 		}
 		if c.gone() {
 			c.close()
@@ -381,11 +389,14 @@ func (a *activation) teardown(c *core) {
 	}
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
+	} else if own && a.runArmed.Load() && !c.ended {
+		a.pumpRun() // the next core goes on with it
 	}
 }
 
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *core) close() {
+	c.closeRun()
 	c.sql.close()
 	c.space.Close()
 }
@@ -449,6 +460,9 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	a.dropView()
 	for _, w := range rest {
 		w.fail(err)
+	}
+	if len(rest) == 0 && a.runArmed.Load() {
+		a.pumpRun()
 	}
 	if len(rest) == 0 {
 		a.resume()
