@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -129,7 +130,7 @@ func TestDocsNumbersMatch(t *testing.T) {
 			t.Errorf("field %d is %s, the page says %v", i+1, want, row)
 		}
 	}
-	if WorkflowField(len(fields)) != FieldInput {
+	if WorkflowField(len(fields)) != FieldPause {
 		t.Errorf("the page lists %d fields", len(fields))
 	}
 	files := docRows(t, "SQLite files", "file")
@@ -150,14 +151,26 @@ func TestDocsNumbersMatch(t *testing.T) {
 	if WakeKind(len(wakes)) != WakeRun {
 		t.Errorf("the page lists %d wake kinds", len(wakes))
 	}
-	families := []string{"names", "history", "fields", "entry metadata"}
-	for i, row := range docRows(t, "Workflow families", "family") {
-		if row["number"] != strconv.Itoa(i+1) || row["family"] != families[i] {
-			t.Errorf("family %d is %s, the page says %v", i+1, families[i], row)
-		}
+	families := []struct {
+		family WorkflowFamily
+		name   string
+	}{
+		{WorkflowNames, "names"}, {WorkflowRecords, "history"}, {WorkflowFields, "fields"}, {WorkflowEntries, "entry metadata"},
+		{WorkflowUndos, "undo obligations"}, {WorkflowInbox, "inbox"}, {WorkflowBlobs, "large values"},
 	}
-	if got := []WorkflowFamily{WorkflowNames, WorkflowRecords, WorkflowFields, WorkflowEntries}; got[0] != 1 || got[1] != 2 || got[2] != 3 || got[3] != 4 {
-		t.Errorf("families are %v", got)
+	listed := docRows(t, "Workflow families", "family")
+	if len(listed) != len(families) {
+		t.Fatalf("the page lists %d families, want %d", len(listed), len(families))
+	}
+	for i, row := range listed {
+		if row["number"] != strconv.Itoa(int(families[i].family)) || row["family"] != families[i].name {
+			t.Errorf("family %d is %s, the page says %v", families[i].family, families[i].name, row)
+		}
+		example := unhex(t, row["example"])
+		key, err := Parse(example)
+		if err != nil || key.String() != row["prints"] || !bytes.HasPrefix(example, AppendWorkflowFamily(nil, families[i].family)) {
+			t.Errorf("the example of family %s is %v (%v), the page says %s", families[i].name, key, err, row["prints"])
+		}
 	}
 	constants := map[string]int{"ChunkSize": ChunkSize, "Slots": Slots, "MaxDepth": tuple.MaxDepth, "TraceBucketSeconds": TraceBucketSeconds}
 	rows := docRows(t, "Constants", "name")

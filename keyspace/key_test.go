@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"reflect"
@@ -62,7 +63,21 @@ var keyVectors = []struct {
 	{"07 15 03 15 03", FieldError, "workflow/error"},
 	{"07 15 03 15 04", FieldVersion, "workflow/version"},
 	{"07 15 03 15 05", FieldInput, "workflow/input"},
+	{"07 15 03 15 06", FieldControl, "workflow/control"},
+	{"07 15 03 15 07", FieldRun, "workflow/run"},
+	{"07 15 03 15 08", FieldPublished, "workflow/published"},
+	{"07 15 03 15 09", FieldPause, "workflow/pause"},
 	{"07 15 04 02 61 62 63 00", WorkflowEntry{"abc"}, `workflow/entry("abc")`},
+	{"07 15 04 02 61 62 00 FF 63 00", WorkflowEntry{"ab\x00c"}, `workflow/entry("ab\x00c")`},
+	{"07 15 04 02 36 37 62 34 36 63 35 66 2d 38 32 31 61 2d 34 32 66 61 2d 62 64 33 33 2d 39 62 39 39 36 38 62 64 62 34 35 30 00", WorkflowEntry{"67b46c5f-821a-42fa-bd33-9b9968bdb450"}, `workflow/entry("67b46c5f-821a-42fa-bd33-9b9968bdb450")`},
+	{"07 15 04 14", WorkflowMetadata{0}, "workflow/entry 0"},
+	{"07 15 04 16 01 2C", WorkflowMetadata{300}, "workflow/entry 300"},
+	{"07 15 05 15 01", WorkflowUndo{1}, "workflow/undo 1"},
+	{"07 15 05 1A 01 9C 8C F2 10 00", WorkflowUndo{0x019C8CF21000}, "workflow/undo 1771891200000"},
+	{"07 15 06 15 02", WorkflowMessage{2}, "workflow/inbox 2"},
+	{"07 15 08 01 2C F2 4D BA 5F B0 A3 0E 26 E8 3B 2A C5 B9 E2 9E 1B 16 1E 5C 1F A7 42 5E 73 04 33 62 93 8B 98 24 00", WorkflowBlob{Hash: sha256.Sum256([]byte("hello"))}, "workflow/blob 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"},
+	{"07 15 08 01 2C F2 4D BA 5F B0 A3 0E 26 E8 3B 2A C5 B9 E2 9E 1B 16 1E 5C 1F A7 42 5E 73 04 33 62 93 8B 98 24 00 15 07", WorkflowBlob{Hash: sha256.Sum256([]byte("hello")), Chunk: 7}, "workflow/blob 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824/chunk 7"},
+	{"07 15 08 01 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00 FF 00", WorkflowBlob{}, "workflow/blob 0000000000000000000000000000000000000000000000000000000000000000"},
 	{"08 15 01 18 69 9C EA 00 14", TraceChunk{1771891200, 0}, "trace/1771891200/chunk 0"},
 	{"08 15 01 18 69 9C EA 00 15 01", TraceChunk{1771891200, 1}, "trace/1771891200/chunk 1"},
 	{"08 15 01 18 69 9C EA 00 16 01 2C", TraceChunk{1771891200, 300}, "trace/1771891200/chunk 300"},
@@ -171,7 +186,7 @@ func TestParseRefusesWithOffset(t *testing.T) {
 		"queue message zero":        {"05 00 00 00 00 00 00 00 00", 1, "below the first"},
 		"queue metadata and more":   {"06 01", 1, "bytes after"},
 		"workflow without family":   {"07", 1, "want integer"},
-		"workflow family":           {"07 15 05 14", 1, "unknown family 5"},
+		"workflow family":           {"07 15 07 14", 1, "unknown family 7"},
 		"workflow big family":       {"07 16 01 02 14", 1, "unknown family 258"},
 		"workflow name":             {"07 15 01 02 00", 3, "want integer"},
 		"workflow name too big":     {"07 15 01 19 01 00 00 00 00", 3, "32 bits"},
@@ -181,9 +196,16 @@ func TestParseRefusesWithOffset(t *testing.T) {
 		"workflow loop of one":      {"07 15 02 05 15 03 00", 6, "found end"},
 		"workflow loop of three":    {"07 15 02 05 14 14 14 00", 6, "want end"},
 		"workflow nested loop":      {"07 15 02 05 05 14 14 00 00", 4, "want integer"},
-		"workflow field":            {"07 15 03 15 06", 3, "unknown field 6"},
+		"workflow field":            {"07 15 03 15 0A", 3, "unknown field 10"},
 		"workflow field zero":       {"07 15 03 14", 3, "unknown field 0"},
-		"workflow entry":            {"07 15 04 14", 3, "want string"},
+		"workflow entry":            {"07 15 04 27", 3, "want string"},
+		"workflow entry too big":    {"07 15 04 19 01 00 00 00 00", 3, "32 bits"},
+		"workflow undo":             {"07 15 05 02 00", 3, "want integer"},
+		"workflow inbox":            {"07 15 06 13 FE", 3, "outside the range"},
+		"workflow blob":             {"07 15 08 15 01", 3, "want bytes"},
+		"workflow short hash":       {"07 15 08 01 61 00", 3, "hash of 1 bytes"},
+		"workflow chunk zero":       {"07 15 08 01 2C F2 4D BA 5F B0 A3 0E 26 E8 3B 2A C5 B9 E2 9E 1B 16 1E 5C 1F A7 42 5E 73 04 33 62 93 8B 98 24 00 14", 37, "below the first"},
+		"workflow chunk and more":   {"07 15 08 01 2C F2 4D BA 5F B0 A3 0E 26 E8 3B 2A C5 B9 E2 9E 1B 16 1E 5C 1F A7 42 5E 73 04 33 62 93 8B 98 24 00 15 01 14", 39, "bytes after"},
 		"trace family":              {"08 15 02 14 14", 1, "unknown family 2"},
 		"trace without chunk":       {"08 15 01 14", 4, "found end"},
 		"trace and more":            {"08 15 01 14 14 14", 5, "bytes after"},
@@ -290,6 +312,22 @@ func TestFamilyParsersRefuseOtherFamilies(t *testing.T) {
 		if field, err := ParseWorkflowField(key); (err == nil) != isField || isField && field != v.key {
 			t.Errorf("ParseWorkflowField(%s) = %v, %v", v.prints, field, err)
 		}
+		_, isNumbered := v.key.(WorkflowMetadata)
+		if n, err := ParseWorkflowMetadata(key); (err == nil) != isNumbered || isNumbered && n != v.key.(WorkflowMetadata).Number {
+			t.Errorf("ParseWorkflowMetadata(%s) = %d, %v", v.prints, n, err)
+		}
+		_, isUndo := v.key.(WorkflowUndo)
+		if n, err := ParseWorkflowUndo(key); (err == nil) != isUndo || isUndo && n != v.key.(WorkflowUndo).Number {
+			t.Errorf("ParseWorkflowUndo(%s) = %d, %v", v.prints, n, err)
+		}
+		_, isInbox := v.key.(WorkflowMessage)
+		if n, err := ParseWorkflowMessage(key); (err == nil) != isInbox || isInbox && n != v.key.(WorkflowMessage).Number {
+			t.Errorf("ParseWorkflowMessage(%s) = %d, %v", v.prints, n, err)
+		}
+		_, isBlob := v.key.(WorkflowBlob)
+		if blob, err := ParseWorkflowBlob(key); (err == nil) != isBlob || isBlob && blob != v.key {
+			t.Errorf("ParseWorkflowBlob(%s) = %v, %v", v.prints, blob, err)
+		}
 		_, isEntry := v.key.(WorkflowEntry)
 		if id, err := ParseWorkflowEntry(key); (err == nil) != isEntry || isEntry && id != v.key.(WorkflowEntry).ID {
 			t.Errorf("ParseWorkflowEntry(%s) = %q, %v", v.prints, id, err)
@@ -324,7 +362,7 @@ func TestUnsoundKeysPrint(t *testing.T) {
 		want string
 	}{
 		{UserKV{[]byte{0xEE}}, `kv?x"ee"`},
-		{WorkflowField(9), "workflow/field 9"},
+		{WorkflowField(10), "workflow/field 10"},
 		{SQLiteChunk{File: 9}, "sqlite/file 9/chunk 0"},
 		{nested, `expiry(1, x"111502010100")`},
 		{Expiry{1, nil}, `expiry(1, ?x"")`},

@@ -58,7 +58,7 @@ func Kinds() []KindInfo {
 		{KindUserKV, "kv", "application", "tuple(user key...)", "whatever the application put"},
 		{KindQueueMessages, "queue", "queues", "u64 message id", "one message"},
 		{KindQueueMetadata, "queue-metadata", "queues", "", "next message id and counts"},
-		{KindWorkflow, "workflow", "workflow", "tuple(family, ...)", "names, history, fields, entry metadata"},
+		{KindWorkflow, "workflow", "workflow", "tuple(family, ...)", "names, history, fields, metadata, large values"},
 		{KindTraces, "trace", "traces", "tuple(1, bucket start s, chunk)", "one chunk of spans"},
 		{KindSQLite, "sqlite", "sqlitevfs", "00 file | 01 file u32 chunk", "file size; one page of a file"},
 		{KindAlarms, "alarm", "alarms", "tuple(name, instance)", "when it is due, payload, attempts"},

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"fmt"
 	"iter"
 	"runtime"
 	"runtime/debug"
@@ -14,33 +15,58 @@ type coroutine struct {
 	yield  func(struct{}) bool
 	queued bool // stands in Run.runnable
 	over   bool
+	index  int // in Run.coroutines
 	// waits is what it is parked for, for people; nil while it runs.
 	waits *op
 }
 
 // spawn makes a coroutine that will run body. It is runnable at once, after those that already are.
 func (r *Run) spawn(body func(c *coroutine)) *coroutine {
-	c := &coroutine{run: r}
+	c := &coroutine{run: r, index: len(r.coroutines)}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
+		returned := false
 		defer func() {
-			c.over = true
-			if p := recover(); p != nil {
-				r.panicked(p, debug.Stack())
+			if !returned {
+				if p := recover(); p != nil {
+					r.panicked(p, debug.Stack())
+				} else if !r.gone {
+					// The function called runtime.Goexit. Let through, it would end the goroutine that drives the run; so the
+					// coroutine stays here until it is killed.
+					r.fail(PausedPanicked, "the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
+					yield(struct{}{})
+				}
 			}
+			c.over = true
 		}()
 		body(c)
+		returned = true
 	})
-	r.coroutines[c] = struct{}{}
+	r.coroutines = append(r.coroutines, c)
 	r.ready(c)
 	return c
+}
+
+// step lets a coroutine run until it parks or ends.
+//
+// REQUIRES: called by the driver.
+func (r *Run) step(c *coroutine) {
+	r.current.Store(c)
+	c.next()
+	r.current.Store(nil)
+	if c.over {
+		last := len(r.coroutines) - 1
+		r.coroutines[c.index], r.coroutines[last].index = r.coroutines[last], c.index
+		r.coroutines[last] = nil
+		r.coroutines = r.coroutines[:last]
+	}
 }
 
 // ready makes a parked coroutine run on, after those that are runnable already.
 func (r *Run) ready(c *coroutine) {
 	if c != nil && !c.queued && !c.over {
 		c.queued = true
-		r.runnable = append(r.runnable, c)
+		r.runnable.push(c)
 	}
 }
 
@@ -57,7 +83,7 @@ func (c *coroutine) park() {
 // kill unwinds the coroutine. A coroutine that leaves by Goexit takes the goroutine that stops it along, so that is one of
 // its own.
 //
-// REQUIRES: not called on a coroutine.
+// REQUIRES: not called on a coroutine; Run.gone is set.
 func (c *coroutine) kill() {
 	if c.over {
 		return
@@ -69,4 +95,9 @@ func (c *coroutine) kill() {
 	}()
 	<-done
 	c.over = true
+}
+
+// panicked records that the function of the user panicked.
+func (r *Run) panicked(p any, stack []byte) {
+	r.fail(PausedPanicked, fmt.Sprintf("panic: %v\n\n%s", p, stack))
 }

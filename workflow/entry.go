@@ -102,9 +102,11 @@ type Entry struct {
 	Messages []Delivery
 	// Resolved and Latest are the answer of a version gate, and what the code offered when it was asked.
 	Resolved, Latest uint32
-	// Child is where a spawned child runs, and Program its name.
+	// Child is where a spawned child runs, and Program its name. OnClose is what happens to it when the run ends before it:
+	// 0 nothing, 1 it is canceled, 2 it is terminated.
 	Child   Destination
 	Program string
+	OnClose uint8
 	// Count is how many branches a map has; Branches are the indices of the names of those of a join or a race.
 	Count    uint32
 	Branches []uint32

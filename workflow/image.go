@@ -13,7 +13,7 @@ import (
 // An image is what is recorded of a run, as one ordered scan of its rows found it. It does not change with later writes.
 //
 //  1. Records stand in the order of keys: each one is followed by all that lie inside it, before the next beside it.
-//  2. Values are decoded when they are asked for, and large payloads are fetched then.
+//  2. Values are decoded when they are asked for, and large payloads are fetched then. Those of form 1 are decoded at once.
 //  3. The memory of a record's value is shared with its neighbours, in blocks; it is free when all of a block were released.
 type image struct {
 	fields
@@ -22,10 +22,10 @@ type image struct {
 	obligations []numbered // by number
 	inbox       []numbered // by number
 	metadatas   map[uint32]*Metadata
-	ids1        map[string]uint32     // of form 1: the number under which the metadata of an id stands in metadatas
-	facts1      map[uint32]*metadata1 // of form 1: what metadata says of the entry itself
-	nextID      uint32                // the first number of metadata that is free
-	lastSeq     uint64                // the largest number of a resolution
+	ids1        map[string]uint32 // of form 1: the number under which the metadata of an id stands in metadatas
+	facts1      map[uint32]found1 // of form 1: what metadata says of the entry itself
+	nextID      uint32            // the first number of metadata that is free
+	lastSeq     uint64            // the largest number of a resolution
 	entries     int
 	bytes       int64 // of keys and values of the history and the metadata
 	// reader is what large payloads are read from: whoever decodes records sets it to the transaction that goes on.
@@ -42,16 +42,20 @@ type record struct {
 	flags   uint16 // of form 2
 	// visited is for whoever replays: the code has asked for the entry.
 	visited bool
-	decoded *Entry
-	// id1 is the entry's id in form 1, known once it is decoded.
-	id1 string
+	decoded *Entry // of a record of form 1 from the start
 }
 
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
+// recordPage is how many records are gathered at a time.
+const recordPage = 512
+
 // loadImage reads all rows of a run but the large values. An image without a state is that of no run.
 func loadImage(r Reader) (*image, error) {
+	// Records are gathered in pages, and put into one piece when it is known how many there are: there may be many, and a
+	// slice that grows is copied over and over.
+	var pages [][]record
 	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
 	im.form = form1
 	var arena arena
@@ -61,6 +65,10 @@ func loadImage(r Reader) (*image, error) {
 	blobs, _ := familyRange(keyspace.WorkflowBlobs)
 	err := r.Scan(start, blobs, func(key, value []byte) error {
 		if len(key) > len(historyPrefix) && string(key[:len(historyPrefix)]) == historyPrefix {
+			if len(im.records) == cap(im.records) {
+				pages = append(pages, im.records)
+				im.records = make([]record, 0, recordPage)
+			}
 			return im.add(key, arena.copy(key[len(historyPrefix):]), arena.copy(value))
 		}
 		k, err := keyspace.ParseWorkflow(key)
@@ -100,11 +108,17 @@ func loadImage(r Reader) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
+	im.records = slices.Concat(append(pages, im.records)...)
 	if im.control != nil {
 		im.lastSeq = max(im.lastSeq, im.control.Seq)
 	}
 	im.names = newNames(list)
 	im.number1(found)
+	for i := range im.records {
+		if im.records[i].form == form1 {
+			return im, im.adopt()
+		}
+	}
 	return im, nil
 }
 
@@ -119,15 +133,22 @@ func (im *image) number1(found []found1) {
 	if len(found) == 0 {
 		return
 	}
-	im.ids1, im.facts1 = make(map[string]uint32, len(found)), make(map[uint32]*metadata1, len(found))
+	im.ids1, im.facts1 = make(map[string]uint32, len(found)), make(map[uint32]found1, len(found))
 	for _, f := range found {
-		im.ids1[f.id], im.metadatas[im.nextID], im.facts1[im.nextID] = im.nextID, &f.Metadata, f.metadata1
+		im.ids1[f.id], im.metadatas[im.nextID], im.facts1[im.nextID] = im.nextID, &f.Metadata, f
 		im.nextID++
 	}
 }
 
 // add takes one row of the history, both parts of which it keeps.
 func (im *image) add(key []byte, loc location, value []byte) error {
+	for at := 0; at < len(loc); {
+		n := elementEnd(loc[at:])
+		if n == 0 {
+			return corrupt(key, &SyntaxError{"location", at, "no element"})
+		}
+		at += n
+	}
 	rec := record{im: im, loc: loc, value: value}
 	if p, ok := peekEntry(value); ok {
 		rec.form, rec.ordinal, rec.flags = form2, p.ordinal, uint16(p.flags)
@@ -176,8 +197,8 @@ func (im *image) span(from int, prefix location) int {
 	return low + sort.Search(high-low, func(i int) bool { return !bytes.HasPrefix(list[low+i].loc, prefix) })
 }
 
-// children returns the records that lie directly inside loc, in the order of their ordinals. Those of form 1 have none, and
-// come in the order of keys, which is that of their names.
+// children returns the records that lie directly inside loc, in the order of their ordinals. Those of form 1 have none:
+// they come first, in the order of keys, which is that of their names.
 func (im *image) children(loc location) []*record {
 	var list []*record
 	i := im.at(loc)
@@ -194,7 +215,7 @@ func (im *image) children(loc location) []*record {
 		}
 		child := rec.loc[:len(loc)+n]
 		if len(child) == len(rec.loc) {
-			sorted = sorted && (len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal)
+			sorted = sorted && (len(list) == 0 || list[len(list)-1].ordinal <= rec.ordinal && list[len(list)-1].form <= rec.form)
 			list = append(list, rec)
 		}
 		if i+1 < len(im.records) && !child.encloses(im.records[i+1].loc) {
@@ -204,7 +225,7 @@ func (im *image) children(loc location) []*record {
 		}
 	}
 	if !sorted {
-		slices.SortStableFunc(list, func(a, b *record) int { return cmp.Compare(a.ordinal, b.ordinal) })
+		slices.SortStableFunc(list, func(a, b *record) int { return cmp.Or(cmp.Compare(a.form, b.form), cmp.Compare(a.ordinal, b.ordinal)) })
 	}
 	return list
 }
@@ -232,17 +253,7 @@ func (rec *record) header() (*Entry, error) {
 		return nil, corrupt(key, errors.New("asked for after it was released"))
 	}
 	e := new(Entry)
-	var err error
-	if rec.form == form1 {
-		*e, rec.id1, err = decodeEntry1(rec.value)
-		if id := rec.im.ids1[rec.id1]; err == nil && id != 0 {
-			e.ID = id
-			rec.im.facts1[id].complete(e)
-		}
-	} else {
-		err = decodeEntry2(e, rec.value)
-	}
-	if err != nil {
+	if err := decodeEntry2(e, rec.value); err != nil {
 		return nil, corrupt(key, err)
 	}
 	rec.decoded, rec.value = e, nil

@@ -1,59 +1,117 @@
 package workflow
 
 import (
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A Run is one activation of a workflow run: its coroutines in memory. It is not safe for concurrent use: the host calls its
-// methods one after another. Nothing but memory is lost when it is dropped; the next one replays the history.
+// A Run is one activation of a workflow run: its coroutines in memory. It is not safe for concurrent use, but for
+// [Attempt.Run]: the host calls its methods one after another. Nothing but memory is lost when it is dropped; the next one
+// replays the history.
 //
 // The host's part:
 //
 //  1. Open when the actor wakes, which reads nothing.
 //  2. Advance in a transaction, at wake, and whenever something may have happened that the run waits for: an attempt
-//     returned ([Attempt.Run]), Outcome.Wake came, a message arrived in one of Outcome.Queues, the state changed while
-//     Outcome.Watching, a control row was written ([Cancel], [Resume]).
+//     returned ([Attempt.Run]) or called notify, Outcome.Wake came, a message arrived in one of Outcome.Queues, the state
+//     changed while Outcome.Watching, a control row was written ([Run.ControlChanged]).
 //  3. Commit the transaction and then start what Outcome.Launch lists, each on a goroutine of its own; not before the
 //     transaction is durable.
-//  4. Discard if a transaction was undone that Advance had succeeded in, unless Outcome.Undo asked for it.
+//  4. Discard if a transaction was undone that Advance had succeeded in, unless Outcome.Undo asked for it, and when Advance
+//     returned an error. Open another Run when the attempts of the old one have returned.
+//  5. Rest in a transaction and Close, when the actor goes to sleep.
 type Run struct {
-	program *Program
 	options RunOptions
+	program *Program
+	st      *store
+	names   *names
+	record  runRecord
+	seed    uint64 // of what is random without being secret: jitter
 
-	image *image // what is recorded and not yet consumed; nil when the replay has come to its end
-	names *names
-	turn  Turn // the transaction of the Advance that is going on
-	wrote bool // something was written in it
-	err   error
-	fault *Pause
-	gone  bool
+	// The transaction of the Advance that is going on.
+	turn     Turn
+	turnTime time.Time // in ms, UTC
+	wrote    bool
+	resolved int
+	durable  bool   // it holds more than records of steps that are deferred
+	asked    uint64 // counts changes of what polls look at
+	polled   bool   // pollChildren was called
+	err      error
 
-	coroutines map[*coroutine]struct{}
-	runnable   []*coroutine
+	state   State
+	fault   *Pause // the function cannot go on
+	pause   *Pause // as recorded
+	gone    bool   // closed; coroutines unwind
+	ended   bool
+	live    bool // what is recorded is used up
+	verify  bool // stops when it would go live
+	control *control
+	changed bool // the control rows are to be read
+	rested  bool
+	halt    *Pause // a step asks for it: written with what else the transaction holds
+	image   *image // until it is live
+	places  []*place
+	scratch []byte
+	bytes   int64 // of keys and values of the history, about: it is not reduced by what is dropped
+	entries int
+
+	top        *scope
+	rootOver   bool
+	output     []byte
+	failed     error
+	cancelRoot *cancellation
+	coroutines []*coroutine
+	runnable   fifo[*coroutine]
+	current    atomic.Pointer[coroutine]
 	replays    replayQueue // ops that the history has resolved, by seq
-	due        []*op       // live ops that can be resolved, first come first served
+	due        fifo[*op]   // live ops that can be resolved, first come first served
 	seq        uint64      // of the last resolution
 	now        time.Time   // of the last resolution: the logical clock
+	timers     timers
+	receives   []*receive // parked, in the order in which they were asked for
+	awaits     []*await   // parked
+	starting   []*task    // attempts to launch
+	inflight   []*Attempt // launched and not returned
+	published  []byte     // what is recorded
+	publish    []byte     // what the function says
+
+	structure
+
+	mu       sync.Mutex
+	reported fifo[*Attempt] // that have something to tell, in that order
+
+	log *slog.Logger
 }
 
 // RunOptions are what a host gives a run. Zero fields have defaults.
 type RunOptions struct {
 	// Programs finds the program of a run by its name; nil if there is none, which pauses the run.
 	Programs func(name string) *Program
-	// Strict false lets operations of a scope be found by name in any order. For prototypes.
+	// Self is the run's own actor, as a parent or child in another one names it.
+	Self Destination
+	// NameOnly lets operations of a scope be found by name in any order. For prototypes.
 	NameOnly bool
+	// Logger is what [Context.Logger] logs to; nil for nowhere.
+	Logger *slog.Logger
+	// MaxPayload bounds one result, state or message, in bytes; 0 means [DefaultMaxPayload].
+	MaxPayload int64
 }
 
 // An Outcome says what a run wants of its host after an Advance.
 type Outcome struct {
-	// Undo: a function of the user failed, so the host undoes the transaction, and then calls Advance in another one at
-	// once. The run stays valid.
+	// Undo: a function of the user failed, or the run has to pause, so the host undoes the transaction, and then calls Advance
+	// in another one at once. The run stays valid.
 	Undo bool
 	// Again: there is more to do, in a transaction of its own. The host commits this one, without waiting for the disk, and
 	// calls Advance again; other work of the actor may come in between.
 	Again bool
 	// Launch lists attempts to run when the transaction is durable.
 	Launch []*Attempt
+	// Deferred: this transaction holds nothing that must be durable before Launch starts; what earlier ones hold must.
+	Deferred bool
 	// Wake is when the run wants to advance because of the time; zero for not at all. It is to survive restarts.
 	Wake time.Time
 	// Queues are those in which a message would let the run go on; empty for none.
@@ -62,4 +120,145 @@ type Outcome struct {
 	Watching bool
 	// Ended: the run is over, and nothing else is set. Paused: it goes on after Resume, or when Wake has come.
 	Ended, Paused bool
+}
+
+// Open returns a run that has not read anything yet.
+func Open(o RunOptions) *Run { return &Run{options: o} }
+
+// ControlChanged has the next Advance read the control rows again, because a request to cancel, pause or resume was
+// committed. After Retry, Rewind, Terminate or a replacing Start, the host discards the run instead and opens another one
+// when the attempts have returned.
+func (r *Run) ControlChanged() { r.changed = true }
+
+// Rest tells that the host is about to close the run and has ended the contexts of its attempts, so that these count as not
+// run instead of as cut off by a crash. It is called in a transaction, after the attempts have returned and what they came
+// to has been seen by an Advance.
+func (r *Run) Rest(t Turn) error {
+	if r.gone {
+		return ErrClosed
+	}
+	r.rested = true
+	if r.st == nil || r.ended || r.record.Boots == 0 {
+		return nil
+	}
+	r.record.Boots = 0
+	return putRecord(t, &r.record)
+}
+
+// Close ends the run in memory: its coroutines unwind, which runs deferred functions of the user, and are gone when Close
+// returns. Attempts that are running go on, and what they come to is dropped. Close may be called again.
+func (r *Run) Close() {
+	r.kill()
+	r.gone = true
+}
+
+// Discard is Close, for a run whose transaction was undone.
+func (r *Run) Discard() { r.Close() }
+
+// kill ends all coroutines, and forgets everything that is about them.
+//
+// REQUIRES: not called on a coroutine.
+func (r *Run) kill() {
+	gone := r.gone
+	r.gone = true
+	for len(r.coroutines) > 0 {
+		last := len(r.coroutines) - 1
+		c := r.coroutines[last]
+		r.coroutines = r.coroutines[:last]
+		c.kill()
+	}
+	r.gone = gone
+	r.runnable, r.due = fifo[*coroutine]{}, fifo[*op]{}
+	r.replays, r.receives, r.awaits, r.starting = nil, nil, nil, nil
+	r.timers = timers{}
+	r.halt = nil
+	r.structure = structure{}
+	r.image, r.places, r.top, r.rootOver = nil, nil, nil, false
+}
+
+// id returns the run's id in hexadecimal.
+func (r *Run) id() string { return hex.EncodeToString(r.record.ID[:]) }
+
+// put writes an entry as it is now. An error ends the transaction.
+func (r *Run) put(o *op) {
+	if r.err != nil || r.verify {
+		return
+	}
+	r.wrote, r.durable = true, true
+	size, err := r.st.put(r.turn, o.loc, &o.entry)
+	if err != nil {
+		r.err = err
+		return
+	}
+	o.hidden = false
+	r.bytes += int64(size)
+}
+
+// newID gives an entry a number for its metadata.
+func (r *Run) newID(o *op) {
+	if o.entry.ID == 0 {
+		o.entry.ID = r.st.newID()
+	}
+}
+
+// putMetadata writes the metadata of an entry that has an ID.
+func (r *Run) putMetadata(o *op, m *Metadata) {
+	if r.err != nil || r.verify {
+		return
+	}
+	r.wrote, r.durable = true, true
+	r.err = r.st.putMetadata(r.turn, o.entry.ID, m)
+}
+
+// drop deletes what is recorded at and inside a location, with all that belongs to it; self includes the entry itself.
+func (r *Run) drop(loc location, self bool) error {
+	r.wrote, r.durable = true, true
+	return r.st.drop(r.turn, loc, self)
+}
+
+// setState records what the run as a whole does.
+func (r *Run) setState(s State) {
+	if r.err != nil || r.verify || r.state == s {
+		return
+	}
+	r.wrote, r.durable = true, true
+	r.state = s
+	r.err = putState(r.turn, s)
+}
+
+// fail has the run paused: the function cannot go on. The first reason counts.
+func (r *Run) fail(reason PauseReason, text string) {
+	if r.fault == nil && !r.gone {
+		r.fault = &Pause{Reason: reason, Text: text}
+	}
+}
+
+// millisUTC returns the time to the millisecond, which is how precisely times are stored.
+func millisUTC(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
+
+// A fifo is a queue in one slice.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *fifo[T]) len() int { return len(q.items) - q.head }
+
+func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
+
+func (q *fifo[T]) first() T { return q.items[q.head] }
+
+func (q *fifo[T]) pop() T {
+	var none T
+	v := q.items[q.head]
+	q.items[q.head] = none
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	} else if q.head >= 64 && q.head*2 >= len(q.items) {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	return v
 }

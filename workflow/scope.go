@@ -3,6 +3,8 @@ package workflow
 import (
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
+	"strconv"
 	"time"
 )
 
@@ -10,32 +12,286 @@ import (
 // talks to the world, which belongs into steps. It is valid on the coroutine that it was given to, until the function that
 // got it returns.
 type Context interface {
-	// Info says which run this is and how long its history has become.
+	// Info says which run this is and how far it has come.
 	Info() Info
-	// Now is the time of the run: that of the last operation that ended. It is the same when the function runs again.
+	// Now is the time of the run: that of the last operation that ended. It is the same when the function runs again, and
+	// never goes backwards.
 	Now() time.Time
 	// Rand returns random numbers that are the same when the function runs again.
 	Rand() *rand.Rand
 	// Logger logs with the run's attributes, and is silent while the function only runs again.
 	Logger() *slog.Logger
-	// Err is nil until the scope is canceled; then it matches ErrCanceled and wraps the cause.
+	// Err is nil until the scope is canceled; then it is a *CanceledError, which matches ErrCanceled.
 	Err() error
 	scope() *scope
 }
 
-// A scope is a place in the history under which operations are named: the root, an iteration, a branch.
-//
-//  1. Operations are asked for on the owner's coroutine only.
-//  2. next is the ordinal of the next new operation; recorded operations are consumed in the order of their ordinals.
-//  3. used holds the names that the code has asked for since the scope began, so that none is used twice.
+// Info says which run a Context belongs to. But for Replaying, it is the same when the function runs again.
+type Info struct {
+	// Workflow and Version are those of the definition that runs.
+	Workflow, Version string
+	// RunID names the run, in hexadecimal.
+	RunID string
+	// Epoch counts its restarts by Restart, from 0.
+	Epoch uint32
+	// Started is when the run, or the epoch, began.
+	Started time.Time
+	// Resolutions counts the operations that have ended so far: how long the run has become.
+	Resolutions uint64
+	// Replaying reports that the function runs again over what is recorded. Deciding by it breaks determinism.
+	Replaying bool
+}
+
+// A scope is a view of a place: what a Context is. Views of one place differ in what cancels them.
 type scope struct {
+	*place
+	cancel *cancellation
+	saga   *saga // the innermost one that encloses the scope
+}
+
+// A place is a node of the history under which operations are named: the root, an iteration, a branch.
+//
+//  1. Operations are asked for on the owner's coroutine only, while nothing else runs inside on it (inner).
+//  2. next is the ordinal of the next new operation; recorded operations are consumed in the order of their ordinals.
+//  3. used holds the names that the code has asked for since the place began, so that none is used twice.
+type place struct {
 	run    *Run
 	parent *scope
 	owner  *coroutine
-	loc    []byte // the tuple after 07 15 02, "" for the root
-	path   string // for people: "serve~3/checkout"
-	next   uint32
-	used   map[uint32]struct{}
-	cancel *cancellation
-	saga   *saga // the innermost one that encloses the scope
+	loc    location
+	label  string // what path adds to the parent's: "checkout", "~3"
+
+	next     uint32
+	slack    uint32 // ordinals that removed operations may have had and that the history does not show
+	records  []*record
+	cursor   int  // the first of records that was not consumed, if they are consumed in order
+	byName   bool // the order does not count: records of version 1, or RunOptions.NameOnly
+	used     nameSet
+	inner    *op // the container whose body runs on the owner's coroutine
+	ended    bool
+	sealed   bool              // the history has the end of the scope: nothing new begins in it
+	renames  map[string]string // new name to recorded name
+	versions map[string]int
+	futures  []*op // begun and perhaps not over
+	cancels  []*cancellation
+	random   *rand.Rand
+}
+
+// A nameSet is a set of small numbers.
+type nameSet []uint64
+
+// add reports whether i was not yet in the set, and adds it.
+func (b *nameSet) add(i uint32) bool {
+	word := int(i / 64)
+	for len(*b) <= word {
+		*b = append(*b, 0)
+	}
+	bit := uint64(1) << (i % 64)
+	if (*b)[word]&bit != 0 {
+		return false
+	}
+	(*b)[word] |= bit
+	return true
+}
+
+func (s *scope) scope() *scope { return s }
+
+// with returns another view of the same place.
+func (s *scope) with(cancel *cancellation, saga *saga) *scope {
+	return &scope{s.place, cancel, saga}
+}
+
+// newPlace makes the place at loc. While the history is not used up, it fetches what is recorded in it.
+func (r *Run) newPlace(parent *scope, loc location, label string) *place {
+	p := &place{run: r, parent: parent, loc: loc, label: label}
+	if parent != nil {
+		p.owner = parent.owner
+	}
+	if r.image != nil {
+		p.records = r.image.children(loc)
+		p.byName = r.options.NameOnly
+		for _, rec := range p.records {
+			if rec.form == form1 {
+				p.byName = true
+				break
+			}
+		}
+		r.places = append(r.places, p)
+	}
+	return p
+}
+
+// scopeAt returns the scope of a branch of o, or of o itself if branch is "". It runs on the coroutine of the enclosing
+// scope unless its owner is changed.
+func (r *Run) scopeAt(o *op, branch string) (*scope, error) {
+	loc, label := o.loc, o.name
+	if branch != "" {
+		i, _, err := r.names.index(branch)
+		if err != nil {
+			return nil, err
+		}
+		loc, label = childName(nil, o.loc, i), o.name+"/"+branch
+	}
+	return &scope{r.newPlace(o.s, loc, label), o.s.cancel, o.s.saga}, nil
+}
+
+// iteration returns the scope of the i-th iteration, or element, of o.
+func (r *Run) iteration(o *op, i uint32) *scope {
+	loc := childIteration(nil, o.loc, o.index, i)
+	return &scope{r.newPlace(o.s, loc, o.name+"~"+strconv.FormatUint(uint64(i), 10)), o.s.cancel, o.s.saga}
+}
+
+// path says for people where the place is: "serve~3/checkout".
+func (p *place) path() string {
+	if p.parent == nil || p.parent.loc == nil {
+		return p.label
+	}
+	return p.parent.path() + "/" + p.label
+}
+
+// pathOf is the path of what has a name in the place.
+func (p *place) pathOf(name string) string {
+	if path := p.path(); path != "" {
+		return path + "/" + name
+	}
+	return name
+}
+
+// Info implements Context.
+func (s *scope) Info() Info {
+	r := s.run
+	return Info{
+		Workflow: r.program.name, Version: r.program.config.version,
+		RunID: r.id(), Epoch: r.record.Epoch, Started: r.record.Started,
+		Resolutions: r.seq, Replaying: !r.live,
+	}
+}
+
+// Now implements Context.
+func (s *scope) Now() time.Time { return s.run.now }
+
+// Rand implements Context. The numbers depend on the run, its epoch and the place.
+func (s *scope) Rand() *rand.Rand {
+	if s.random == nil {
+		id := s.run.record.ID
+		hi := fnv(fnv(fnvOffset, id[:]), s.loc)
+		s.random = rand.New(rand.NewPCG(hi, fnv(uint64(s.run.record.Epoch)+fnvOffset, id[8:])))
+	}
+	return s.random
+}
+
+// Logger implements Context.
+func (s *scope) Logger() *slog.Logger { return s.run.logger() }
+
+// Err implements Context.
+func (s *scope) Err() error { return s.cancel.err() }
+
+const fnvOffset = 14695981039346656037
+
+// fnv continues a 64-bit FNV-1a hash. What depends on it is stored nowhere, but has to be the same in every process.
+func fnv(h uint64, b []byte) uint64 {
+	for _, c := range b {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h
+}
+
+// own checks that the scope may be used by who asks. It does not return if not.
+func (s *scope) own() {
+	r := s.run
+	if c := r.current.Load(); c == nil || c != s.owner || s.ended || s.inner != nil || r.gone {
+		s.disown(c)
+	}
+}
+
+func (s *scope) disown(c *coroutine) {
+	switch {
+	case s.run.gone:
+		// A deferred function of the user asks while its coroutine unwinds: nothing works any more, and it unwinds on.
+		runtime.Goexit()
+	case c == nil:
+		panic(&MisuseError{"a workflow.Context was used outside of its workflow function, such as in the body of a step or on a goroutine of its own"})
+	case s.ended:
+		s.misuse(c, "the Context of "+s.describe()+" was used after its function returned")
+	case c != s.owner:
+		s.misuse(c, "the Context of "+s.describe()+" was used in a function that has a Context of its own, such as a branch: use that one")
+	default:
+		s.misuse(c, "the Context of "+s.describe()+" was used inside of "+strconv.Quote(s.inner.name)+", whose function has a Context of its own: use that one")
+	}
+}
+
+func (p *place) describe() string {
+	if path := p.path(); path != "" {
+		return strconv.Quote(path)
+	}
+	return "the workflow function"
+}
+
+// misuse pauses the run with a text that says where. It does not return.
+func (s *scope) misuse(c *coroutine, text string) {
+	s.run.fail(PausedMisuse, text+callSite())
+	s.run.hang(c)
+}
+
+// hang parks a coroutine for good, because the run is about to be paused.
+func (r *Run) hang(c *coroutine) {
+	for {
+		c.park()
+	}
+}
+
+// end ends the scope: what it has started and nobody waited for is waited for, timers are given up, and what the history has
+// of it must have been asked for. It does not return if something is left over.
+//
+// REQUIRES: called on the owner's coroutine.
+func (s *scope) end() {
+	c := s.owner
+	for _, o := range s.futures {
+		if !o.done && o.replay == 0 && o.abandon != nil {
+			o.abandon()
+		}
+	}
+	for i := 0; i < len(s.futures); i++ {
+		s.futures[i].wait(c)
+	}
+	s.futures = nil
+	s.ended = true
+	for _, x := range s.cancels {
+		x.unlink()
+	}
+	if rec := s.leftover(); rec != nil {
+		s.run.divergedLeftover(s, rec)
+		s.run.hang(c)
+	}
+	if s.run.image != nil {
+		s.run.leave(s.place)
+	}
+}
+
+// leftover returns a recorded operation that the code has not asked for.
+func (p *place) leftover() *record {
+	if !p.byName {
+		if p.cursor < len(p.records) {
+			return p.records[p.cursor]
+		}
+		return nil
+	}
+	for _, rec := range p.records {
+		if !rec.visited {
+			return rec
+		}
+	}
+	return nil
+}
+
+// leave forgets a place that has ended.
+func (r *Run) leave(p *place) {
+	for i := len(r.places) - 1; i >= 0; i-- {
+		if r.places[i] == p {
+			last := len(r.places) - 1
+			r.places[i], r.places[last] = r.places[last], nil
+			r.places = r.places[:last]
+			return
+		}
+	}
 }

@@ -1,6 +1,10 @@
 package workflow
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
 
 // A store writes the history of one run.
 //
@@ -23,10 +27,11 @@ type store struct {
 // A side is what an entry has in other rows.
 type side struct {
 	id   uint32 // of its metadata, 0 for none
+	id1  string // of its metadata of form 1, "" for none
 	refs []largeRef
 }
 
-func (s side) empty() bool { return s.id == 0 && len(s.refs) == 0 }
+func (s side) empty() bool { return s.id == 0 && s.id1 == "" && len(s.refs) == 0 }
 
 // A sideNode is a location in the tree of those that have a side, or enclose one that has.
 type sideNode struct {
@@ -48,14 +53,16 @@ func newStore(im *image, maxPayload int64) (*store, error) {
 	st := &store{names: im.names, maxPayload: maxPayload, nextID: im.nextID}
 	for i := range im.records {
 		rec := &im.records[i]
-		if rec.flags&(flagID|flagLarge) == 0 {
+		if rec.form == form2 && rec.flags&(flagID|flagLarge) == 0 {
 			continue
 		}
 		e, err := rec.header()
 		if err != nil {
 			return nil, err
 		}
-		st.root.set(rec.loc, side{e.ID, e.large})
+		if s := (side{id: e.ID, id1: im.facts1[e.ID].id, refs: e.large}); !s.empty() {
+			st.root.set(rec.loc, s)
+		}
 	}
 	return st, nil
 }
@@ -92,7 +99,7 @@ func (st *store) put(j Journal, loc location, e *Entry) (size int, err error) {
 		return 0, err
 	}
 	before := st.root.get(loc)
-	after := side{e.ID, refs}
+	after := side{id: e.ID, id1: before.id1, refs: refs}
 	written := e
 	if len(refs) > 0 {
 		slim := slimmed(e, refs)
@@ -157,6 +164,11 @@ func (st *store) forget(j Journal, s side) error {
 	if s.id != 0 {
 		st.key = metadataKey(st.key[:0], s.id)
 		if err := j.Delete(st.key); err != nil {
+			return err
+		}
+	}
+	if s.id1 != "" {
+		if err := j.Delete(keyspace.AppendWorkflowEntry(nil, s.id1)); err != nil {
 			return err
 		}
 	}

@@ -97,7 +97,7 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 	set(flagQueues, len(e.Queues) > 0)
 	set(flagMessages, len(e.Messages) > 0)
 	set(flagVersion, e.Resolved != 0 || e.Latest != 0)
-	set(flagChild, e.Program != "" || e.Child.Type != "" || len(e.Child.Key) > 0)
+	set(flagChild, e.Program != "" || e.Child.Type != "" || len(e.Child.Key) > 0 || e.OnClose != 0)
 	set(flagCount, e.Count != 0)
 	set(flagBranches, len(e.Branches) > 0)
 	timed := e.Status.Over() || !e.Ended.IsZero()
@@ -158,7 +158,7 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 	if flags&flagChild != 0 {
 		dst = appendString(dst, e.Child.Type)
 		dst = appendStrings(dst, e.Child.Key)
-		dst = appendString(dst, e.Program)
+		dst = append(appendString(dst, e.Program), e.OnClose)
 	}
 	if e.Count != 0 {
 		dst = binary.AppendUvarint(dst, uint64(e.Count))
@@ -273,7 +273,6 @@ func decodeEntry2(e *Entry, value []byte) error {
 	}
 	e.Codec = r.byte()
 	refs := flags&flagLarge != 0
-	payload := func(which int) []byte { return r.payload(e, refs, which) }
 	present := func(flag uint64, zero func() bool) {
 		// What is flagged says something, or two values would mean the same.
 		if at := r.off; flags&flag != 0 && zero() {
@@ -281,7 +280,10 @@ func decodeEntry2(e *Entry, value []byte) error {
 		}
 	}
 	if flags&flagNoOutput == 0 {
-		e.Output = payload(payloadOutput)
+		e.Output = r.payload(e, refs, payloadOutput)
+	}
+	if flags&^flagNoOutput == 0 {
+		return r.end()
 	}
 	present(flagID, func() bool { e.ID = r.uint32(); return e.ID == 0 })
 	present(flagDeadline, func() bool { e.Deadline = time.UnixMilli(int64(r.uvarint())).UTC(); return e.Deadline.IsZero() })
@@ -289,7 +291,7 @@ func decodeEntry2(e *Entry, value []byte) error {
 	e.Sensitive = flags&flagSensitive != 0
 	present(flagIteration, func() bool { e.Iteration = r.uint32(); return e.Iteration == 0 })
 	if flags&flagState != 0 {
-		e.State = payload(payloadState)
+		e.State = r.payload(e, refs, payloadState)
 	}
 	present(flagWinner, func() bool { e.Winner = r.string(); return e.Winner == "" })
 	present(flagQueues, func() bool { e.Queues = r.strings(); return len(e.Queues) == 0 })
@@ -303,8 +305,8 @@ func decodeEntry2(e *Entry, value []byte) error {
 	})
 	present(flagVersion, func() bool { e.Resolved, e.Latest = r.uint32(), r.uint32(); return e.Resolved == 0 && e.Latest == 0 })
 	present(flagChild, func() bool {
-		e.Child.Type, e.Child.Key, e.Program = r.string(), r.strings(), r.string()
-		return e.Child.Type == "" && len(e.Child.Key) == 0 && e.Program == ""
+		e.Child.Type, e.Child.Key, e.Program, e.OnClose = r.string(), r.strings(), r.string(), r.byte()
+		return e.Child.Type == "" && len(e.Child.Key) == 0 && e.Program == "" && e.OnClose == 0
 	})
 	present(flagCount, func() bool { e.Count = r.uint32(); return e.Count == 0 })
 	present(flagBranches, func() bool {

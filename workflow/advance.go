@@ -1,0 +1,547 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How a paused run tries again by itself.
+const (
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+	// maxBoots is how many cold starts without progress a run gets that have attempts to repeat.
+	maxBoots = 10
+)
+
+// maxResolutions bounds what one transaction takes in.
+const maxResolutions = 256
+
+// Advance lets the run go on as far as it can within a transaction, and says what it waits for then. An error ends the
+// transaction: the host undoes it and discards the run.
+func (r *Run) Advance(t Turn) (out Outcome, err error) {
+	if r.gone {
+		return Outcome{}, ErrClosed
+	}
+	r.turn, r.turnTime = t, millisUTC(t.Now())
+	r.wrote, r.durable, r.resolved, r.err = false, false, 0, nil
+	r.asked++
+	r.polled = false
+	if r.st != nil {
+		r.st.begin()
+	}
+	defer func() {
+		r.turn = nil
+		if err != nil {
+			r.Close()
+		}
+	}()
+	if r.changed || r.st == nil {
+		if err := r.readControl(); err != nil {
+			return Outcome{}, err
+		}
+	}
+	switch {
+	case r.ended:
+		return Outcome{Ended: true}, nil
+	case r.fault != nil:
+		return r.writePause()
+	case r.pause != nil && !r.verify:
+		if stay, out := r.stayPaused(); stay {
+			return out, nil
+		}
+	}
+	if r.top == nil {
+		// What a body does that was begun before the function was stopped must end before it is begun again.
+		if r.drain(); len(r.inflight) > 0 {
+			return Outcome{Paused: true}, nil
+		}
+		if out, done, err := r.boot(); done || err != nil {
+			return out, err
+		}
+	}
+	return r.drive()
+}
+
+// readControl reads the fields of the run that others write.
+func (r *Run) readControl() error {
+	r.changed = false
+	f, err := loadFields(r.turn)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.state == "":
+		return ErrNoRun
+	case f.state.Over():
+		r.ended = true
+		r.kill()
+		return nil
+	}
+	r.pause = f.pause
+	if f.control != nil && (r.control == nil || r.control.Seq == 0) {
+		c := *f.control
+		r.control = &c
+	}
+	return nil
+}
+
+// stayPaused decides what becomes of a run that is recorded as paused.
+func (r *Run) stayPaused() (stay bool, out Outcome) {
+	p := r.pause
+	switch {
+	case p.Reason == PausedOperator, p.Next.IsZero():
+		return true, Outcome{Paused: true}
+	case p.Next.After(r.turnTime):
+		return true, Outcome{Paused: true, Wake: p.Next}
+	}
+	return false, Outcome{}
+}
+
+// drain drops what attempts of coroutines that are no more came to.
+func (r *Run) drain() {
+	for a := r.nextReported(); a != nil; a = r.nextReported() {
+		if a.take().returned {
+			a.land()
+		}
+	}
+}
+
+// writePause records a fault. The transaction in which it was found is undone first, if something was written.
+func (r *Run) writePause() (Outcome, error) {
+	p := r.fault
+	since, attempts := r.turnTime, uint32(0)
+	if r.pause != nil && r.pause.Reason == p.Reason {
+		since, attempts = r.pause.Since, r.pause.Attempts+1
+	}
+	p.Since, p.Attempts = since, attempts
+	if p.Reason != PausedExhausted && p.Reason != PausedOperator {
+		p.Next = r.turnTime.Add(min(firstRetry<<min(attempts, 10), lastRetry))
+	}
+	r.fault, r.pause = nil, p
+	if r.verify {
+		return Outcome{Paused: true}, nil
+	}
+	if err := putPause(r.turn, p); err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Paused: true, Wake: p.Next}, nil
+}
+
+// boot loads what is recorded and spawns the root.
+func (r *Run) boot() (out Outcome, done bool, err error) {
+	im, err := loadImage(r.turn)
+	if err != nil {
+		var corrupted *CorruptError
+		if errors.As(err, &corrupted) {
+			r.fail(PausedCorrupt, err.Error())
+			out, err := r.writePause()
+			return out, true, err
+		}
+		return Outcome{}, false, err
+	}
+	r.state, r.record, r.published, r.publish = im.state, im.run, im.published, nil
+	r.names = im.names
+	r.bytes, r.entries = im.bytes, im.entries
+	var p *Program
+	if r.options.Programs != nil {
+		p = r.options.Programs(im.program)
+	}
+	if r.st, err = newStore(im, r.options.MaxPayload); err == nil && (p == nil || p.err != nil) {
+		text := fmt.Sprintf("no workflow %q is registered here", im.program)
+		if p != nil {
+			text = p.err.Error()
+		}
+		r.fail(PausedUnknown, text)
+		out, err := r.writePause()
+		return out, true, err
+	}
+	if err != nil {
+		r.fail(PausedCorrupt, err.Error())
+		out, err := r.writePause()
+		return out, true, err
+	}
+	if err := r.obligations.load(im.obligations); err != nil {
+		r.fail(PausedCorrupt, err.Error())
+		out, err := r.writePause()
+		return out, true, err
+	}
+	r.program = p
+	r.image = im
+	r.live, r.rested, r.rootOver, r.output, r.failed = false, false, false, nil, nil
+	r.seq, r.now = 0, im.run.Started
+	r.seed = fnv(fnvOffset, r.record.ID[:])
+	r.control = nil
+	r.cancelRoot = newCancellation(nil, true)
+	if c := im.control; c != nil {
+		cc := *c
+		r.control = &cc
+		if c.Seq != 0 {
+			r.replays.push(replayItem{seq: c.Seq, at: c.Time, do: r.applyCancel})
+		}
+	}
+	r.top = &scope{place: r.newPlace(nil, nil, ""), cancel: r.cancelRoot}
+	input := im.input
+	root := r.top
+	root.owner = r.spawn(func(*coroutine) {
+		out, err := r.rootSaga(root, r.program.invoke, input)
+		root.end()
+		r.output, r.failed, r.rootOver = out, err, true
+	})
+	return Outcome{}, false, nil
+}
+
+// applyCancel cancels the run, but for what is detached.
+func (r *Run) applyCancel() {
+	var cause error
+	if r.control.Reason != "" {
+		cause = errors.New(r.control.Reason)
+	}
+	r.cancelRoot.cancel(cause, false)
+}
+
+// drive is the scheduler.
+func (r *Run) drive() (Outcome, error) {
+	for {
+		for r.runnable.len() > 0 && r.fault == nil && r.err == nil {
+			c := r.runnable.pop()
+			c.queued = false
+			r.step(c)
+		}
+		switch {
+		case r.err != nil:
+			return r.stuck(r.err)
+		case r.fault != nil:
+			return r.faulted()
+		case r.halt != nil:
+			return r.halted()
+		case r.rootOver:
+			return r.finishRun()
+		case len(r.replays) > 0:
+			r.hand(r.replays.pop())
+			continue
+		case !r.live:
+			if done, err := r.goLive(); err != nil || done {
+				return Outcome{}, err
+			}
+			continue
+		case r.resolved >= maxResolutions:
+			return r.again()
+		case r.due.len() == 0:
+			more, err := r.poll()
+			if err != nil {
+				return r.stuck(err)
+			}
+			if !more && r.fault == nil && r.err == nil && r.due.len() == 0 {
+				return r.park()
+			}
+			continue
+		}
+		o := r.due.first()
+		if o.done {
+			r.due.pop()
+			continue
+		}
+		if o.clean && r.wrote {
+			return r.again()
+		}
+		switch err := r.resolveLive(o); {
+		case errors.Is(err, errUndo):
+			r.st.undone()
+			return Outcome{Undo: true}, nil
+		case err != nil:
+			return r.stuck(err)
+		}
+	}
+}
+
+// stuck ends an Advance by an error. What the codec or a limit refuses is no error of the transaction: it pauses the run.
+func (r *Run) stuck(err error) (Outcome, error) {
+	if errors.Is(err, ErrTooLarge) {
+		r.fail(PausedMisuse, err.Error())
+		return r.faulted()
+	}
+	var corrupted *CorruptError
+	if errors.As(err, &corrupted) {
+		r.fail(PausedCorrupt, err.Error())
+		return r.faulted()
+	}
+	return Outcome{}, err
+}
+
+// resolveLive lets a live op, the first that is due, be resolved.
+func (r *Run) resolveLive(o *op) error {
+	seq, ended := o.entry.Seq, o.entry.Ended
+	now := r.clock()
+	o.entry.Seq, o.entry.Ended = r.seq+1, now
+	wrote := r.wrote
+	err := o.resolve()
+	if err == nil {
+		err = r.err
+	}
+	if err != nil {
+		o.entry.Seq, o.entry.Ended = seq, ended
+		if errors.Is(err, errNotYet) {
+			r.due.pop()
+			o.queued = false
+			return nil
+		}
+		if errors.Is(err, errUndo) {
+			r.wrote = wrote
+		}
+		return err
+	}
+	r.due.pop()
+	o.queued = false
+	r.seq++
+	r.now = now
+	r.resolved++
+	if !o.quiet {
+		durable := r.durable
+		r.put(o)
+		r.durable = durable || !o.deferred
+	}
+	if o.after != nil && r.err == nil {
+		if err := o.after(); err != nil {
+			return err
+		}
+	}
+	o.finish()
+	return r.err
+}
+
+// faulted ends an Advance in which the run was found to be unable to go on.
+func (r *Run) faulted() (Outcome, error) {
+	r.stopAttempts()
+	r.kill()
+	if r.wrote && !r.verify {
+		r.st.undone()
+		return Outcome{Undo: true}, nil
+	}
+	return r.writePause()
+}
+
+// halted ends an Advance in which a step asked for the run to be paused. What was written stays.
+func (r *Run) halted() (Outcome, error) {
+	p := r.halt
+	p.Since = r.turnTime
+	r.stopAttempts()
+	r.kill()
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	r.pause = p
+	return Outcome{Paused: true}, putPause(r.turn, p)
+}
+
+// stopAttempts ends the contexts of the attempts that run. What they come to is dropped.
+func (r *Run) stopAttempts() {
+	r.drain()
+	for _, a := range r.inflight {
+		a.stop(ErrClosed)
+	}
+}
+
+// again ends an Advance that is to be followed by another at once.
+func (r *Run) again() (Outcome, error) {
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Again: true}, nil
+}
+
+// goLive ends the replay: from here on, things happen.
+func (r *Run) goLive() (done bool, err error) {
+	for _, p := range r.places {
+		if rec := p.leftover(); rec != nil {
+			r.divergedLeftover(&scope{place: p}, rec)
+			return false, nil
+		}
+	}
+	r.live = true
+	if r.verify {
+		return true, nil
+	}
+	for _, p := range r.places {
+		p.records, p.cursor = nil, 0
+	}
+	r.image, r.places = nil, nil
+	if r.pause != nil {
+		r.pause = nil
+		r.wrote = true
+		if err := deletePause(r.turn); err != nil {
+			return false, err
+		}
+	}
+	if r.state == StatePending {
+		r.setState(StateRunning)
+	}
+	return false, r.countBoot()
+}
+
+// countBoot counts executions that a crash has cut off: of steps that had begun when the last activation ended, unless it
+// ended in order.
+func (r *Run) countBoot() error {
+	if r.record.Boots == 0 {
+		return nil // it rested, or nothing was launched yet
+	}
+	r.starting = slices.DeleteFunc(r.starting, (*task).wasCutOff)
+	if len(r.starting) == 0 {
+		return nil
+	}
+	boots := uint32(1)
+	if r.record.SeqAtBoot == r.seq {
+		boots = r.record.Boots + 1
+	}
+	if boots > maxBoots {
+		r.fail(PausedCrashing, fmt.Sprintf("the process has ended %d times while the run executed: %s", boots-1, r.launching()))
+		boots = 1 // whoever resumes it grants as many again
+	}
+	r.record.Boots, r.record.SeqAtBoot = boots, r.seq
+	r.wrote = true
+	return putRecord(r.turn, &r.record)
+}
+
+// launching names what is about to be launched.
+func (r *Run) launching() (list string) {
+	for i, t := range r.starting {
+		if i == 3 {
+			return list + ", …"
+		}
+		if i > 0 {
+			list += ", "
+		}
+		list += fmt.Sprintf("step %q", t.o.s.pathOf(t.o.name))
+	}
+	return list
+}
+
+// poll looks for one thing that has happened, and reports whether there was one.
+func (r *Run) poll() (bool, error) {
+	if a := r.nextReported(); a != nil {
+		return true, a.t.heard(a)
+	}
+	if !r.polled {
+		r.polled = true
+		if err := r.pollChildren(); err != nil || r.due.len() > 0 {
+			return true, err
+		}
+	}
+	if t := r.timers.due(r.turnTime); t != nil {
+		return true, t.fire()
+	}
+	if c := r.control; c != nil && c.Seq == 0 {
+		r.seq++
+		r.now = r.clock()
+		c.Seq, c.Time = r.seq, r.now
+		r.wrote, r.durable = true, true
+		r.applyCancel()
+		return true, putControl(r.turn, c)
+	}
+	if more, err := r.pollReceives(); more || err != nil {
+		return more, err
+	}
+	return r.pollAwaits()
+}
+
+// park ends an Advance after which the run waits.
+func (r *Run) park() (Outcome, error) {
+	var out Outcome
+	if len(r.starting) > 0 && !r.rested {
+		if r.record.Boots == 0 {
+			r.record.Boots, r.record.SeqAtBoot = 1, r.seq
+			r.wrote, r.durable = true, true
+			if err := putRecord(r.turn, &r.record); err != nil {
+				return Outcome{}, err
+			}
+		}
+		out.Launch = make([]*Attempt, 0, len(r.starting))
+		for _, t := range r.starting {
+			out.Launch = append(out.Launch, t.launch())
+		}
+		clear(r.starting)
+		r.starting = r.starting[:0]
+		if r.err != nil {
+			return r.stuck(r.err)
+		}
+	}
+	out.Queues = r.waitingQueues()
+	r.recordAwaits()
+	if r.err != nil {
+		return r.stuck(r.err)
+	}
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	out.Watching = len(r.awaits) > 0
+	out.Deferred = !r.durable && len(out.Launch) > 0
+	out.Wake = r.timers.next()
+	return out, nil
+}
+
+// flush writes what is written once per transaction.
+func (r *Run) flush() error {
+	if r.publish != nil && string(r.publish) != string(r.published) {
+		r.published = r.publish
+		if err := putPublished(r.turn, r.published); err != nil {
+			return err
+		}
+	}
+	return r.names.write(r.turn)
+}
+
+// finishRun ends a run whose function has returned.
+func (r *Run) finishRun() (Outcome, error) {
+	if r.verify {
+		return Outcome{Ended: true}, nil
+	}
+	var again *restartError
+	if errors.As(r.failed, &again) && r.cancelRoot.cause == nil {
+		return r.restart(again)
+	}
+	var in *inputError
+	var outErr *outputError
+	if errors.As(r.failed, &in) || errors.As(r.failed, &outErr) {
+		r.fail(PausedCorrupt, r.failed.Error())
+		return r.faulted()
+	}
+	state, f := StateCompleted, (*Failure)(nil)
+	if r.failed != nil {
+		state, f = StateFailed, r.failure(r.failed)
+	}
+	if r.cancelRoot.cause != nil {
+		state = StateCancelled
+	}
+	if r.pause != nil {
+		if err := deletePause(r.turn); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
+	var err error
+	if f != nil {
+		err = putFailure(r.turn, f)
+	} else {
+		err = putOutput(r.turn, r.output)
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	r.record.Ended = r.clock()
+	if err := putRecord(r.turn, &r.record); err != nil {
+		return Outcome{}, err
+	}
+	r.setState(state)
+	if r.err == nil {
+		r.err = r.atEnd(state, r.output, f)
+	}
+	if r.err != nil {
+		return Outcome{}, r.err
+	}
+	r.ended = true
+	r.kill()
+	return Outcome{Ended: true}, nil
+}

@@ -1,0 +1,331 @@
+package workflow
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"time"
+)
+
+// An Attempt is one execution of a step's body.
+type Attempt struct {
+	r       *Run
+	t       *task
+	number  int
+	index   int    // in Run.inflight
+	settled bool   // the step knows what the attempt came to, or does not care any more
+	before  []byte // the progress that earlier attempts saved
+	ctx     StepCtx
+
+	// Guarded by Run.mu.
+	cancel   context.CancelCauseFunc // while the body runs
+	stopped  error                   // it is to end
+	listed   bool                    // stands in Run.reported
+	returned bool
+	news     news
+	commits  []func(*Tx) error
+	notify   func()
+	telling  bool // notify was called for progress that was not heard yet
+}
+
+// news is what an attempt tells its run.
+type news struct {
+	progress []byte // nil for none
+	expired  bool   // its time limit passed before it returned
+	returned bool
+	// interrupted: the host ended its context, and it returned an error.
+	interrupted bool
+	result      result
+}
+
+// A result is what became of an attempt.
+type result struct {
+	output    []byte
+	failure   *Failure
+	permanent bool // not to be tried again
+	after     time.Duration
+	hasAfter  bool
+	commits   []func(*Tx) error
+}
+
+// StepCtx is what the body of a step has: a context.Context that ends with the attempt's time limit, when the step is
+// canceled, and when the host is to sleep. It is valid until the body returns.
+type StepCtx struct {
+	context.Context
+	a    *Attempt
+	host any
+}
+
+// Host returns what the host gives to bodies, such as its actor.
+func (sc *StepCtx) Host() any { return sc.host }
+
+// Attempt returns the number of the execution, from 1. Executions that a crash cut off count.
+func (sc *StepCtx) Attempt() int { return sc.a.number }
+
+// IdempotencyKey returns a string that is the same for all attempts of the step and for no other step, for services that
+// recognize a repeated request.
+func (sc *StepCtx) IdempotencyKey() string {
+	r := sc.a.r
+	dst := hex.AppendEncode(make([]byte, 0, 64), r.record.ID[:])
+	dst = append(dst, '.')
+	dst = strconv.AppendUint(dst, uint64(r.record.Epoch), 10)
+	dst = append(dst, '.')
+	return string(hex.AppendEncode(dst, sc.a.t.o.loc))
+}
+
+// OnCommit has fn run within the transaction that records the step's success, in the order of the calls. If it fails or
+// panics, nothing of that transaction is kept, and the attempt has failed with its error. Without success it does not run.
+// It must be quick, do nothing outside of the transaction, and not be nil.
+func (sc *StepCtx) OnCommit(fn func(tx *Tx) error) {
+	r := sc.a.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sc.a.commits = append(sc.a.commits, fn)
+}
+
+// Progress saves a value for the next attempt, should this one be cut off or fail. It is written soon, but Progress does not
+// wait for it, and of values that follow quickly the last one counts. The error is a *ValueError.
+func (sc *StepCtx) Progress(v any) error {
+	a := sc.a
+	data, err := a.r.program.encode(v)
+	if err != nil {
+		return err
+	}
+	a.r.mu.Lock()
+	a.news.progress = data
+	notify := a.notify
+	if a.telling || a.returned {
+		notify = nil
+	}
+	a.telling = true
+	a.list()
+	a.r.mu.Unlock()
+	if notify != nil {
+		notify()
+	}
+	return nil
+}
+
+// LastProgress returns the value that an earlier attempt, or this one, saved last. ok is false if there is none, or none of
+// type T.
+func LastProgress[T any](sc *StepCtx) (v T, ok bool) {
+	a := sc.a
+	a.r.mu.Lock()
+	data := a.before
+	if a.news.progress != nil {
+		data = a.news.progress
+	}
+	a.r.mu.Unlock()
+	if data == nil || a.r.program.decode(data, &v) != nil {
+		var none T
+		return none, false
+	}
+	return v, true
+}
+
+// A PanicError is what a step's body, or a function within a transaction, fails with when it panics.
+type PanicError struct {
+	Value string // what it panicked with, printed
+	Stack string
+}
+
+func (e *PanicError) Error() string { return "panic: " + e.Value }
+
+var (
+	errAttemptTimeout = fmt.Errorf("%w of the attempt", ErrTimeout)
+	errGoexit         = errors.New("the function called runtime.Goexit, which a failed assertion of a test does")
+)
+
+// Name returns the path of the step, for logs.
+func (a *Attempt) Name() string { return a.t.o.s.pathOf(a.t.o.name) }
+
+// Run executes the body, on the calling goroutine. ctx ends when the host wants the body to: an error that the body then
+// returns is no outcome, and the attempt counts as not run. value is what StepCtx.Host returns. notify is called, on any
+// goroutine and possibly before Run returns, when the run has to Advance although the body has not returned; it must
+// not block, and may be nil.
+//
+// What the body came to is for the run, which hears of it in the next Advance, once Run has returned. The error is for
+// the host's metrics and logs only.
+func (a *Attempt) Run(ctx context.Context, value any, notify func()) (err error) {
+	host := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.r.mu.Lock()
+	a.cancel, a.notify = cancel, notify
+	if a.stopped != nil {
+		cancel(a.stopped)
+	}
+	a.r.mu.Unlock()
+	if limit := a.t.options.timeout; limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit, errAttemptTimeout)
+		defer stop()
+		timed, over := ctx, make(chan struct{})
+		release := context.AfterFunc(timed, func() {
+			defer close(over)
+			if context.Cause(timed) == errAttemptTimeout {
+				a.expire()
+			}
+		})
+		defer func() {
+			if !release() {
+				<-over
+			}
+		}()
+	}
+	a.ctx = StepCtx{Context: ctx, a: a, host: value}
+	output, err := []byte(nil), errGoexit
+	defer func() {
+		a.finish(ctx, host, output, err)
+		if err == errGoexit && notify != nil {
+			notify() // the host's goroutine is on its way out
+		}
+	}()
+	output, err = a.call()
+	return err
+}
+
+// call runs the body.
+func (a *Attempt) call() (output []byte, err error) {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		if p := recover(); p != nil {
+			output, err = nil, &PanicError{fmt.Sprint(p), string(debug.Stack())}
+		}
+	}()
+	output, err = a.t.fn(&a.ctx)
+	normal = true
+	return output, err
+}
+
+// finish tells the run that the body has returned.
+func (a *Attempt) finish(ctx, host context.Context, output []byte, err error) {
+	var res result
+	if err != nil {
+		res = a.r.program.resultOf(err, &a.t.options.retry)
+	} else {
+		res.output = output
+	}
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	a.cancel = nil
+	a.returned, a.news.returned = true, true
+	if a.news.expired || context.Cause(ctx) == errAttemptTimeout {
+		a.news.expired = true
+	} else {
+		if err == nil {
+			res.commits = a.commits
+		}
+		a.news.result = res
+		a.news.interrupted = err != nil && host.Err() != nil
+	}
+	a.commits = nil
+	a.list()
+}
+
+// expire tells the run that the attempt's time is over.
+func (a *Attempt) expire() {
+	a.r.mu.Lock()
+	if a.returned {
+		a.r.mu.Unlock()
+		return
+	}
+	a.news.expired = true
+	a.list()
+	notify := a.notify
+	a.r.mu.Unlock()
+	if notify != nil {
+		notify()
+	}
+}
+
+// stop has the context of the attempt end.
+func (a *Attempt) stop(cause error) {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	a.stopped = cause
+	if a.cancel != nil {
+		a.cancel(cause)
+	}
+}
+
+// list puts the attempt among those that have something to tell.
+//
+// REQUIRES: Run.mu is held.
+func (a *Attempt) list() {
+	if !a.listed {
+		a.listed = true
+		a.r.reported.push(a)
+	}
+}
+
+// take returns what the attempt has to tell.
+func (a *Attempt) take() news {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	n := a.news
+	if n.progress != nil {
+		a.before = n.progress
+	}
+	a.news = news{expired: n.expired}
+	a.telling = false
+	return n
+}
+
+// nextReported returns an attempt that has something to tell; nil if there is none.
+func (r *Run) nextReported() *Attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reported.len() == 0 {
+		return nil
+	}
+	a := r.reported.pop()
+	a.listed = false
+	return a
+}
+
+// land takes an attempt that has returned out of those that run.
+func (a *Attempt) land() {
+	r := a.r
+	last := len(r.inflight) - 1
+	if a.index > last || r.inflight[a.index] != a {
+		return
+	}
+	r.inflight[a.index], r.inflight[last].index = r.inflight[last], a.index
+	r.inflight[last] = nil
+	r.inflight = r.inflight[:last]
+}
+
+// resultOf says what an error of a body means. It runs on any goroutine.
+func (p *Program) resultOf(err error, policy *RetryPolicy) (res result) {
+	res.failure = p.failureOf(err)
+	var permanent *permanentError
+	if errors.As(err, &permanent) {
+		res.permanent = true
+		if res.failure.Reason == "" {
+			res.failure.Reason = reasonPermanent
+		}
+		return res
+	}
+	var after *retryAfterError
+	if errors.As(err, &after) {
+		res.after, res.hasAfter = after.after, true
+	}
+	if policy.Retryable == nil {
+		return res
+	}
+	defer func() {
+		if e := recover(); e != nil {
+			res.permanent = true
+			res.failure.Message += fmt.Sprintf(" (and RetryPolicy.Retryable panicked: %v)", e)
+		}
+	}()
+	res.permanent = !policy.Retryable(err)
+	return res
+}

@@ -1,0 +1,204 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors that operations return. They match with errors.Is, also when they come out of the history.
+var (
+	// ErrCanceled: the operation's scope was canceled. The error is a *CanceledError.
+	ErrCanceled = errors.New("workflow: canceled")
+	// ErrTimeout: the operation's own time limit passed.
+	ErrTimeout = errors.New("workflow: time limit passed")
+	// ErrOutcomeUnknown: an attempt of a step was cut off by a crash and may not be repeated, because it must run at most
+	// once or because its attempts are used up.
+	ErrOutcomeUnknown = errors.New("workflow: outcome unknown: the attempt was cut off")
+	// ErrClosed is returned by a Run that was closed or discarded.
+	ErrClosed = errors.New("workflow: the run is closed")
+	// ErrTx is returned by the functions of a Tx after the function that it was given to has returned.
+	ErrTx = errors.New("workflow: transaction used after its function has returned")
+)
+
+// A StepError says that a step failed for good. It is the same error when the function runs again.
+type StepError struct {
+	// Step is the step's name.
+	Step string
+	// Attempts counts its executions, those that were cut off included.
+	Attempts int
+	// Cause is what the last one returned, as far as it can be stored: errors.As finds types that WithError registered,
+	// errors.Is those of WithErrorValue and of this package; of others only the text is kept.
+	Cause error
+}
+
+func (e *StepError) Error() string {
+	if e.Attempts > 1 {
+		return fmt.Sprintf("step %q failed after %d attempts: %v", e.Step, e.Attempts, e.Cause)
+	}
+	return fmt.Sprintf("step %q failed: %v", e.Step, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Cause }
+
+// A CanceledError is what operations of a canceled scope return. It matches ErrCanceled.
+type CanceledError struct {
+	// Cause says why; nil if nobody said.
+	Cause error
+}
+
+func (e *CanceledError) Error() string {
+	if e.Cause == nil {
+		return ErrCanceled.Error()
+	}
+	return ErrCanceled.Error() + ": " + e.Cause.Error()
+}
+
+// Is reports whether the target is ErrCanceled.
+func (e *CanceledError) Is(target error) bool { return target == ErrCanceled }
+
+// Unwrap returns the cause.
+func (e *CanceledError) Unwrap() error { return e.Cause }
+
+// A FailureError is an error that went through the history.
+type FailureError struct {
+	Failure Failure
+	// err is the error of a registered type that was rebuilt, or a sentinel of this package; nil if there is neither.
+	err error
+}
+
+func (e *FailureError) Error() string { return e.Failure.Message }
+
+// Unwrap returns the rebuilt error, if its type was registered.
+func (e *FailureError) Unwrap() error { return e.err }
+
+// ErrorCode returns the error's code, or "".
+func (e *FailureError) ErrorCode() string { return e.Failure.Code }
+
+// A permanentError is not retried.
+type permanentError struct{ error }
+
+func (e *permanentError) Unwrap() error { return e.error }
+
+// Permanent wraps an error of a step so that it is not retried. It returns nil for nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+// A retryAfterError says when to retry.
+type retryAfterError struct {
+	error
+	after time.Duration
+}
+
+func (e *retryAfterError) Unwrap() error { return e.error }
+
+// RetryAfter wraps an error of a step so that its next attempt starts after d, instead of after what the policy says. It
+// grants no further attempt. It returns nil for nil; a negative d counts as 0.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{err, max(d, 0)}
+}
+
+// A MisuseError says that an operation was asked for where it must not be. Operations on a coroutine of the run never
+// return it: they pause the run with its text. Only calls from elsewhere panic with it.
+type MisuseError struct{ Text string }
+
+func (e *MisuseError) Error() string { return "workflow: " + e.Text }
+
+// Reasons of a Failure.
+const (
+	reasonCanceled  = "canceled"
+	reasonTimeout   = "timeout"
+	reasonUnknown   = "unknown"
+	reasonExhausted = "exhausted"
+	reasonPermanent = "permanent"
+)
+
+// An errorType is an error of the user's that survives the history.
+type errorType struct {
+	name string
+	// find returns what is to be encoded, which is nil for a value.
+	find func(err error) (v any, ok bool)
+	// rebuild returns the error again.
+	rebuild func(c Codec, data []byte) (error, error)
+}
+
+// failureOf makes an error storable. It runs on any goroutine.
+func (p *Program) failureOf(err error) *Failure {
+	if err == nil {
+		return nil
+	}
+	var known *FailureError
+	if errors.As(err, &known) && error(known) == err {
+		f := known.Failure
+		return &f
+	}
+	f := &Failure{Message: err.Error()}
+	var coded interface{ ErrorCode() string }
+	if errors.As(err, &coded) {
+		f.Code = coded.ErrorCode()
+	}
+	switch {
+	case errors.Is(err, ErrCanceled):
+		f.Reason = reasonCanceled
+	case errors.Is(err, ErrTimeout):
+		f.Reason = reasonTimeout
+	case errors.Is(err, ErrOutcomeUnknown):
+		f.Reason = reasonUnknown
+	}
+	for _, t := range p.config.errors {
+		v, ok := t.find(err)
+		if !ok {
+			continue
+		}
+		if v != nil {
+			data, eerr := p.encode(v)
+			if eerr != nil {
+				f.Message += " (the error's fields could not be stored: " + eerr.Error() + ")"
+				break
+			}
+			f.Data = data
+		}
+		f.Type = t.name
+		break
+	}
+	return f
+}
+
+// errorOf is the inverse of failureOf, as far as there is one.
+func (p *Program) errorOf(f *Failure) error {
+	if f == nil {
+		return nil
+	}
+	e := &FailureError{Failure: *f}
+	switch f.Reason {
+	case reasonCanceled:
+		e.err = ErrCanceled
+	case reasonTimeout:
+		e.err = ErrTimeout
+	case reasonUnknown:
+		e.err = ErrOutcomeUnknown
+	}
+	for _, t := range p.config.errors {
+		if f.Type != "" && t.name == f.Type {
+			if err, derr := t.rebuild(p.codec(), f.Data); derr == nil && err != nil {
+				e.err = err
+			}
+			break
+		}
+	}
+	return e
+}
+
+// failure makes an error storable.
+func (r *Run) failure(err error) *Failure { return r.program.failureOf(err) }
+
+// errorOf makes an error of what is stored.
+func (r *Run) errorOf(f *Failure) error { return r.program.errorOf(f) }

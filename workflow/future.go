@@ -1,0 +1,43 @@
+package workflow
+
+import "time"
+
+// A Future is an operation that was begun and perhaps has not ended.
+type Future[T any] struct {
+	o      *op
+	result func(o *op) (T, error)
+}
+
+// Get waits until the operation has ended and returns what it came to: always the same. ctx is that of the function that
+// waits; its cancellation does not end the wait, but that of the Context with which the operation was begun ends the
+// operation.
+func (f *Future[T]) Get(ctx Context) (T, error) {
+	s := ctx.scope()
+	s.own()
+	f.o.wait(s.owner)
+	return f.result(f.o)
+}
+
+// Done reports whether the operation has ended.
+func (f *Future[T]) Done() bool { return f.o.done }
+
+// Timer begins to wait for d and returns at once. Get returns the time at which it ended. A timer that nobody waits for
+// ends with its scope. The error matches ErrCanceled.
+func Timer(ctx Context, name string, d time.Duration) (*Future[time.Time], error) {
+	s := ctx.scope()
+	w, err := s.sleep(name, func(now time.Time) time.Time { return now.Add(d) })
+	if err != nil {
+		return nil, err
+	}
+	o := &w.op
+	if !o.done && o.replay == 0 {
+		o.abandon = func() { w.canceled(false) }
+	}
+	s.futures = append(s.futures, o)
+	return &Future[time.Time]{o, func(o *op) (time.Time, error) {
+		if o.entry.Status == Canceled {
+			return time.Time{}, o.canceledError()
+		}
+		return o.entry.Ended, nil
+	}}, nil
+}

@@ -1,0 +1,49 @@
+package workflow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+)
+
+// Publish sets the value that the run's status shows. It is no operation: it is not in the history, and when the function runs
+// again, it is published again, and written only if it differs.
+func Publish[T any](ctx Context, v T) {
+	s := ctx.scope()
+	s.own()
+	data, err := s.run.encode(v)
+	if err != nil {
+		s.misuse(s.owner, fmt.Sprintf("publish: %v", err))
+	}
+	s.run.publish = data
+}
+
+// logger returns the logger of the workflow function.
+func (r *Run) logger() *slog.Logger {
+	if r.log == nil {
+		h := slog.Handler(slog.DiscardHandler)
+		if r.options.Logger != nil {
+			h = &liveHandler{r.options.Logger.Handler(), r}
+		}
+		r.log = slog.New(h).With(slog.String("workflow", r.program.name), slog.String("run", r.id()))
+	}
+	return r.log
+}
+
+// A liveHandler handles nothing while the function only runs again.
+type liveHandler struct {
+	slog.Handler
+	run *Run
+}
+
+func (h *liveHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.run.live && h.Handler.Enabled(ctx, level)
+}
+
+func (h *liveHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &liveHandler{h.Handler.WithAttrs(attrs), h.run}
+}
+
+func (h *liveHandler) WithGroup(name string) slog.Handler {
+	return &liveHandler{h.Handler.WithGroup(name), h.run}
+}

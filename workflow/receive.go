@@ -1,0 +1,331 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Source is a queue of the host with messages of type T. Queue is one; hosts have others.
+type Source[T any] interface {
+	// QueueName names the queue within the host.
+	QueueName() string
+	// DecodeMessage decodes the body of a message.
+	DecodeMessage(body []byte) (T, error)
+}
+
+// A Queue is a Source of messages in CBOR.
+type Queue[T any] struct{ Name string }
+
+// QueueName implements Source.
+func (q Queue[T]) QueueName() string { return q.Name }
+
+// DecodeMessage implements Source.
+func (q Queue[T]) DecodeMessage(body []byte) (v T, err error) {
+	c, err := defaultCodec()
+	if err != nil {
+		return v, err
+	}
+	if err := c.Decode(body, &v); err != nil {
+		return v, &ValueError{Type: fmt.Sprintf("%T", v), Decoding: true, Err: err}
+	}
+	return v, nil
+}
+
+// Raw is the body of a message as it was sent, in CBOR.
+type Raw []byte
+
+// A Message is what Receive got.
+type Message[T any] struct {
+	Body  T
+	Queue string
+	ID    uint64 // names the message within its queue
+	Sent  time.Time
+	// WantReply reports that the sender waits for a reply: see Reply.
+	WantReply bool
+}
+
+// A WaitOption is an option of operations that wait.
+type WaitOption interface{ wait(*waitOptions) error }
+
+type waitOption func(*waitOptions) error
+
+func (o waitOption) wait(w *waitOptions) error { return o(w) }
+
+type waitOptions struct {
+	within  time.Duration
+	limited bool
+}
+
+// Within bounds a wait, counted from when it begins. When it passes, the error matches ErrTimeout. A wait of 0 takes what
+// is there already.
+func Within(d time.Duration) WaitOption {
+	return waitOption(func(w *waitOptions) error {
+		w.within, w.limited = d, true
+		return notNegativeDuration("Within", d)
+	})
+}
+
+// Receive waits for a message of a queue and takes it out, in the transaction that records it: it is never lost and never
+// received twice, whatever crashes. If the body cannot be decoded, the error is the source's, and the message is taken.
+// Otherwise the error matches ErrTimeout or ErrCanceled.
+func Receive[T any](ctx Context, name string, from Source[T], options ...WaitOption) (Message[T], error) {
+	list, err := ReceiveBatch(ctx, name, from, 1, options...)
+	if len(list) == 0 {
+		return Message[T]{}, err
+	}
+	return list[0], err
+}
+
+// ReceiveBatch is Receive for up to limit messages: those that are there when there is one.
+func ReceiveBatch[T any](ctx Context, name string, from Source[T], limit int, options ...WaitOption) ([]Message[T], error) {
+	s := ctx.scope()
+	if any(from) == nil {
+		s.own()
+		s.misuse(s.owner, fmt.Sprintf("receive %q: the source is nil", s.pathOf(name)))
+	}
+	got, err := s.receive(name, []string{from.QueueName()}, limit, options)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Message[T], len(got))
+	for i := range got {
+		list[i] = messageOf[T](&got[i])
+		body, derr := decodeBody(from, got[i].Body)
+		if derr != nil && err == nil {
+			err = fmt.Errorf("message %d of queue %q: %w", got[i].ID, got[i].Queue, derr)
+		}
+		list[i].Body = body
+	}
+	return list, err
+}
+
+// decodeBody decodes with a source that may panic.
+func decodeBody[T any](from Source[T], body []byte) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return from.DecodeMessage(body)
+}
+
+// ReceiveAny is Receive for the first message of any of the queues.
+func ReceiveAny(ctx Context, name string, queues []string, options ...WaitOption) (Message[Raw], error) {
+	got, err := ctx.scope().receive(name, queues, 1, options)
+	if err != nil {
+		return Message[Raw]{}, err
+	}
+	m := messageOf[Raw](&got[0])
+	m.Body = got[0].Body
+	return m, nil
+}
+
+func messageOf[T any](d *Delivery) Message[T] {
+	return Message[T]{Queue: d.Queue, ID: d.ID, Sent: d.Sent, WantReply: d.WantReply}
+}
+
+// A receive is a wait for messages that has not ended.
+type receive struct {
+	op    op
+	limit int
+	timer timer
+	asked uint64 // Run.asked when the queues were empty
+	late  bool   // the time limit has passed
+	taken []Delivery
+}
+
+func (s *scope) receive(name string, queues []string, limit int, options []WaitOption) ([]Delivery, error) {
+	w := new(receive)
+	o := &w.op
+	if err := s.beginOp(o, KindReceive, name); err != nil {
+		return nil, err
+	}
+	if !o.done && o.replay == 0 {
+		w.begin(queues, limit, s.waitOptions("receive", name, options))
+	}
+	o.wait(s.owner)
+	if err := o.waitError(); err != nil {
+		return nil, err
+	}
+	return o.entry.Messages, nil
+}
+
+// waitOptions returns the options of a wait. It does not return if they are wrong.
+func (s *scope) waitOptions(kind, name string, options []WaitOption) (w waitOptions) {
+	for i, option := range options {
+		err := fmt.Errorf("option %d is nil", i)
+		if option != nil {
+			err = option.wait(&w)
+		}
+		if err != nil {
+			s.misuse(s.owner, fmt.Sprintf("%s %q: %v", kind, s.pathOf(name), err))
+		}
+	}
+	return w
+}
+
+// begin lets a live receive wait.
+func (w *receive) begin(queues []string, limit int, options waitOptions) {
+	o := &w.op
+	s := o.s
+	r := s.run
+	if err := checkQueues(queues, limit); err != nil {
+		s.misuse(s.owner, fmt.Sprintf("receive %q: %v", s.pathOf(o.name), err))
+	}
+	w.limit = limit
+	o.resolve = w.resolve
+	if !o.recorded {
+		o.entry.Queues = slices.Clone(queues)
+		if options.limited {
+			o.entry.Deadline = millisUTC(o.entry.Created.Add(options.within + time.Millisecond - 1))
+		}
+	}
+	w.timer.fire = func() error {
+		w.late = true
+		o.happened()
+		return nil
+	}
+	if !o.entry.Deadline.IsZero() {
+		r.timers.set(&w.timer, o.entry.Deadline)
+	}
+	r.receives = append(r.receives, w)
+	o.listen(func(bool) {
+		if !o.queued {
+			o.setCanceled()
+			o.happened()
+		}
+	})
+}
+
+func checkQueues(queues []string, limit int) error {
+	if len(queues) == 0 {
+		return fmt.Errorf("no queues")
+	}
+	for _, q := range queues {
+		if q == "" {
+			return fmt.Errorf("the name of a queue is empty")
+		}
+	}
+	if limit < 1 {
+		return fmt.Errorf("a limit of %d messages", limit)
+	}
+	return nil
+}
+
+func (w *receive) resolve() error {
+	o := &w.op
+	r := o.s.run
+	if w.late && o.entry.Status == Pending {
+		// A message that is there counts, although nobody has looked in time.
+		got, err := r.take(o.entry.Queues, w.limit)
+		if err != nil {
+			return err
+		}
+		w.taken = got
+	}
+	switch {
+	case o.entry.Status == Canceled:
+	case len(w.taken) > 0:
+		o.entry.Status, o.entry.Messages = Completed, w.taken
+	default:
+		o.entry.Status, o.entry.Failure = TimedOut, &Failure{Reason: reasonTimeout, Message: ErrTimeout.Error()}
+	}
+	r.timers.stop(&w.timer)
+	if i := slices.Index(r.receives, w); i >= 0 {
+		r.receives = slices.Delete(r.receives, i, i+1)
+	}
+	return nil
+}
+
+// take receives messages in the transaction.
+func (r *Run) take(queues []string, limit int) ([]Delivery, error) {
+	got, err := r.turn.Receive(queues, limit)
+	if len(got) > 0 {
+		r.wrote, r.durable = true, true
+	}
+	for i := range got {
+		got[i].Sent = millisUTC(got[i].Sent)
+	}
+	return got, err
+}
+
+// pollReceives takes messages for one receive, if there are any.
+func (r *Run) pollReceives() (bool, error) {
+	for _, w := range r.receives {
+		if w.asked == r.asked || w.op.queued || w.op.done {
+			continue
+		}
+		got, err := r.take(w.op.entry.Queues, w.limit)
+		if err != nil {
+			return false, err
+		}
+		if len(got) > 0 {
+			w.taken = got
+			w.op.happened()
+			return true, nil
+		}
+		w.asked = r.asked
+	}
+	return false, nil
+}
+
+// waitingQueues lists the queues that are waited for, and records the waits.
+func (r *Run) waitingQueues() (queues []string) {
+	for _, w := range r.receives {
+		if w.op.hidden {
+			r.put(&w.op)
+		}
+		for _, q := range w.op.entry.Queues {
+			if !slices.Contains(queues, q) {
+				queues = append(queues, q)
+			}
+		}
+	}
+	return queues
+}
+
+// waitError returns the error of a wait that has ended.
+func (o *op) waitError() error {
+	switch o.entry.Status {
+	case Completed:
+		return nil
+	case Canceled:
+		return o.canceledError()
+	case TimedOut:
+		return fmt.Errorf("%s %q: %w", o.entry.Kind, o.name, ErrTimeout)
+	}
+	return o.s.run.errorOf(o.entry.Failure)
+}
+
+// Reply answers the sender of a message that waits for it, if it does, in the transaction. Only the first reply of a
+// message counts.
+func Reply[T, R any](tx *Tx, m Message[T], reply R) error {
+	c, err := defaultCodec()
+	if err != nil {
+		return err
+	}
+	data, err := c.Encode(reply)
+	if err != nil {
+		return &ValueError{Type: fmt.Sprintf("%T", reply), Err: err}
+	}
+	return sendReply(tx, m.Queue, m.ID, m.Sent, m.WantReply, data, nil)
+}
+
+// ReplyError answers the sender of a message with an error, which is not nil.
+func ReplyError[T any](tx *Tx, m Message[T], reason error) error {
+	if tx.run == nil {
+		return ErrTx
+	}
+	if reason == nil {
+		return fmt.Errorf("workflow: ReplyError: nil")
+	}
+	return sendReply(tx, m.Queue, m.ID, m.Sent, m.WantReply, nil, tx.run.failure(reason))
+}
+
+func sendReply(tx *Tx, queue string, id uint64, sent time.Time, want bool, reply []byte, f *Failure) error {
+	if tx.run == nil {
+		return ErrTx
+	}
+	return tx.run.turn.Reply(&Delivery{Queue: queue, ID: id, Sent: sent, WantReply: want}, reply, f)
+}

@@ -1,0 +1,58 @@
+package workflow
+
+import (
+	"fmt"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A restartError is what Restart returns.
+type restartError struct{ input []byte }
+
+func (*restartError) Error() string {
+	return "workflow: the function has not returned what Restart returned"
+}
+
+// Restart ends the run's history and begins it anew with another input, in place: same run, same id, next epoch. The
+// workflow function returns what Restart returns. What is in the history, obligations to undo included, is deleted in the
+// transaction in which the function returns; queues are not touched. A canceled run ends instead.
+func Restart[In any](ctx Context, in In) error {
+	s := ctx.scope()
+	s.own()
+	data, err := s.run.encode(in)
+	if err != nil {
+		return fmt.Errorf("workflow: restart: %w", err)
+	}
+	return &restartError{data}
+}
+
+// restart begins the run anew.
+func (r *Run) restart(to *restartError) (Outcome, error) {
+	for _, f := range []keyspace.WorkflowFamily{keyspace.WorkflowNames, keyspace.WorkflowRecords, keyspace.WorkflowEntries, keyspace.WorkflowUndos, keyspace.WorkflowBlobs} {
+		start, end := familyRange(f)
+		if err := r.turn.DeleteRange(start, end); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if err := r.discharge(location{}); err != nil {
+		return Outcome{}, err
+	}
+	r.record.Epoch++
+	r.record.Started = r.clock()
+	r.record.Boots, r.record.SeqAtBoot = 0, 0
+	if err := putRecord(r.turn, &r.record); err != nil {
+		return Outcome{}, err
+	}
+	if err := putInput(r.turn, to.input); err != nil {
+		return Outcome{}, err
+	}
+	if r.pause != nil {
+		r.pause = nil
+		if err := deletePause(r.turn); err != nil {
+			return Outcome{}, err
+		}
+	}
+	r.stopAttempts()
+	r.kill()
+	return Outcome{Again: true}, nil
+}

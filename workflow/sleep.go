@@ -1,0 +1,79 @@
+package workflow
+
+import "time"
+
+// Sleep waits for d, counted from now. The deadline is recorded, so a crash does not prolong it, and nothing is in memory
+// for it while the host sleeps. The error matches ErrCanceled.
+func Sleep(ctx Context, name string, d time.Duration) error {
+	return sleepTo(ctx, name, func(now time.Time) time.Time { return now.Add(d) })
+}
+
+// SleepUntil waits until t, which may be past. The error matches ErrCanceled.
+func SleepUntil(ctx Context, name string, t time.Time) error {
+	return sleepTo(ctx, name, func(time.Time) time.Time { return t })
+}
+
+func sleepTo(ctx Context, name string, deadline func(now time.Time) time.Time) error {
+	s := ctx.scope()
+	w, err := s.sleep(name, deadline)
+	if err != nil {
+		return err
+	}
+	w.op.wait(s.owner)
+	if w.op.entry.Status == Canceled {
+		return w.op.canceledError()
+	}
+	return nil
+}
+
+// A sleepOp is a wait for a time that has not ended.
+type sleepOp struct {
+	op    op
+	timer timer
+}
+
+func (s *scope) sleep(name string, deadline func(now time.Time) time.Time) (*sleepOp, error) {
+	w := new(sleepOp)
+	o := &w.op
+	if err := s.beginOp(o, KindSleep, name); err != nil {
+		return nil, err
+	}
+	if o.done || o.replay != 0 {
+		return w, nil
+	}
+	r := s.run
+	o.resolve = func() error {
+		if o.entry.Status != Canceled {
+			o.entry.Status = Completed
+		}
+		return nil
+	}
+	if !o.recorded {
+		at := deadline(o.entry.Created)
+		if up := millisUTC(at); up.Before(at) {
+			at = up.Add(time.Millisecond) // not before it, for it is kept to the millisecond
+		} else {
+			at = up
+		}
+		o.entry.Deadline = at
+		if at.After(o.entry.Created) {
+			r.put(o)
+		}
+	}
+	w.timer.fire = func() error {
+		o.happened()
+		return nil
+	}
+	r.timers.set(&w.timer, o.entry.Deadline)
+	o.listen(w.canceled)
+	return w, nil
+}
+
+func (w *sleepOp) canceled(bool) {
+	if w.op.queued {
+		return
+	}
+	w.op.s.run.timers.stop(&w.timer)
+	w.op.setCanceled()
+	w.op.happened()
+}

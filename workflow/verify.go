@@ -1,0 +1,59 @@
+package workflow
+
+import (
+	"errors"
+	"time"
+)
+
+// A Report says whether a program agrees with the history of a run.
+type Report struct {
+	// Workflow is the name of the program, RunID that of the run.
+	Workflow, RunID string
+	// State is what the run is in, as recorded.
+	State State
+	// Problem says why the run would be paused; nil if it would go on.
+	Problem *Pause
+	// Resolutions counts what of the history was replayed.
+	Resolutions uint64
+}
+
+// errReadOnly is returned by writes of a verification, of which there are none.
+var errReadOnly = errors.New("workflow: a verification does not write")
+
+// Verify replays the history of a run with the programs that lookup finds, and writes nothing: it stops where something
+// would have to happen. It runs the workflow function, but no step. A run that has ended agrees with everything. The
+// error is one of r, or matches ErrNoRun.
+func Verify(r Reader, lookup func(name string) *Program) (Report, error) {
+	run := Open(RunOptions{Programs: lookup})
+	run.verify = true
+	defer run.Close()
+	out, err := run.Advance(&verifyTurn{Reader: r})
+	rep := Report{State: run.state}
+	if err != nil {
+		return rep, err
+	}
+	if run.st != nil {
+		rep.RunID = run.id()
+	}
+	if run.program != nil {
+		rep.Workflow = run.program.name
+	}
+	rep.Resolutions = run.seq
+	if out.Paused {
+		rep.Problem = run.pause
+	}
+	return rep, nil
+}
+
+// A verifyTurn is a Turn that only reads.
+type verifyTurn struct{ Reader }
+
+func (*verifyTurn) Put(_, _ []byte) error                     { return errReadOnly }
+func (*verifyTurn) Delete([]byte) error                       { return errReadOnly }
+func (*verifyTurn) DeleteRange(_, _ []byte) error             { return errReadOnly }
+func (*verifyTurn) Now() time.Time                            { return time.Time{} }
+func (*verifyTurn) Value() any                                { return nil }
+func (*verifyTurn) Receive([]string, int) ([]Delivery, error) { return nil, errReadOnly }
+func (*verifyTurn) Return([]Delivery) error                   { return errReadOnly }
+func (*verifyTurn) Reply(*Delivery, []byte, *Failure) error   { return errReadOnly }
+func (*verifyTurn) Send(*Outgoing) error                      { return errReadOnly }
