@@ -71,7 +71,7 @@ func (i *instance[S]) typeCore() *core { return i.program.core }
 // Update runs f as a turn of the actor, with everything that an action's turn has: the state, SQL, the key-value store, queues,
 // alarms, events, messages. What it did, what it returned and the entry of the history are one commit, so it happens exactly
 // once, whatever fails. If f fails, or panics, nothing that it did is kept, and the error is kept in the history instead.
-func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T, error), opts ...workflow.UpdateOption) (T, error) {
+func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T, error)) (T, error) {
 	return workflow.Update(ctx, name, func(tx *workflow.Tx) (T, error) {
 		var none T
 		s, c, err := inRun[S](tx.Host())
@@ -83,7 +83,7 @@ func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T
 			return none, err
 		}
 		return v, nil
-	}, opts...)
+	})
 }
 
 // Await waits until probe returns true of the actor's state, and returns what it returned then. The probe runs after turns that

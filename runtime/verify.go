@@ -68,8 +68,8 @@ func Verify(ctx context.Context, o Options) (v Verification, err error) {
 		switch {
 		case r.Err != nil:
 			u.Reason, u.Report = "corrupt", r.Err.Error()
-		case r.Report.Pause != nil:
-			u.Reason, u.Report = string(r.Report.Pause.Reason), r.Report.Pause.Text
+		case r.Report.Problem != nil:
+			u.Reason, u.Report = string(r.Report.Problem.Reason), r.Report.Problem.Text
 		default:
 			return nil
 		}

@@ -565,7 +565,7 @@ func (c *core) startRun(h *turn, s host.RunStart) (host.RunStarted, error) {
 	if err != nil {
 		return host.RunStarted{}, err
 	}
-	out, err := workflow.Start(&runTurn{h: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
+	out, err := workflow.StartRun(&runTurn{h: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
@@ -610,7 +610,7 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 	case host.WorkflowResume:
 		err = workflow.Resume(t)
 	case host.WorkflowRetry:
-		err, anew = workflow.Retry(t, workflow.EntryID(in.Entry)), true
+		err, anew = workflow.RetryEntry(t, workflow.EntryID(in.Entry)), true
 	case host.WorkflowRewind:
 		err, anew = workflow.Rewind(t, workflow.EntryID(in.Entry)), true
 	default:

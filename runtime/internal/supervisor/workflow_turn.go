@@ -52,16 +52,41 @@ type scanner interface {
 	Scan(start, end []byte, f func(key, value []byte) bool) error
 }
 
+// scanRows visits rows a part at a time, because visit may read others meanwhile, which a scan of the store does not allow.
 func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) error) error {
-	var failed error
-	err := rows.Scan(start, end, func(key, value []byte) bool {
-		failed = visit(key, value)
-		return failed == nil
-	})
-	if failed != nil {
-		return failed
+	const most, mostBytes = 512, 1 << 20
+	var buf []byte
+	var ends []int // of a key and of its value, in turn
+	for {
+		buf, ends = buf[:0], ends[:0]
+		more := false
+		err := rows.Scan(start, end, func(key, value []byte) bool {
+			if more = len(ends) >= 2*most || len(buf) >= mostBytes; more {
+				return false
+			}
+			buf = append(buf, key...)
+			ends = append(ends, len(buf))
+			buf = append(buf, value...)
+			ends = append(ends, len(buf))
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		at := 0
+		var key []byte
+		for i := 0; i < len(ends); i += 2 {
+			key = buf[at:ends[i]:ends[i]]
+			if err := visit(key, buf[ends[i]:ends[i+1]:ends[i+1]]); err != nil {
+				return err
+			}
+			at = ends[i+1]
+		}
+		if !more {
+			return nil
+		}
+		start = append(append([]byte(nil), key...), 0)
 	}
-	return err
 }
 
 // storedRun is the rows of a run as of a snapshot, as workflow.Reader.
