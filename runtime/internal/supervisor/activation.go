@@ -454,6 +454,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.endCrew(c.restartCause())
+		c.abandonRun()
 		c.sql.close()
 		c.space.Fence()
 	}

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,12 @@ import (
 //  3. An attempt is started when the commit is durable that the run asked for it in, and by the activation that made it.
 type flow struct {
 	flowRows
-	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet.
+	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
+	// used, by the goroutine that runs the actor, so that one that takes the actor away can close it after that; over says
+	// that this has happened.
+	mu    sync.Mutex
 	run   *workflow.Run
+	over  bool
 	fresh bool
 	// queues are those that the run waits for, as of when it last advanced.
 	queues []string
@@ -279,9 +284,14 @@ func (c *core) reopenRun() {
 		c.closeRun()
 	}
 	t := c.a.typ
-	f.run = workflow.Open(workflow.RunOptions{
+	run := workflow.Open(workflow.RunOptions{
 		Programs: t.program, Self: workflow.Destination{Type: c.a.addr.Type, Key: c.a.addr.Key}, Logger: c.a.logger(c.id, 0),
 	})
+	f.mu.Lock()
+	if f.run = run; f.over {
+		run.Close()
+	}
+	f.mu.Unlock()
 	f.fresh, f.stale, f.queues = true, false, nil
 	f.outstanding = 0
 	f.returned.Store(0)
@@ -289,11 +299,27 @@ func (c *core) reopenRun() {
 
 // closeRun ends the run in memory. Deferred functions of the user may take their time.
 func (c *core) closeRun() {
-	run := c.flow.run
-	c.flow.run = nil
+	f := &c.flow
+	f.mu.Lock()
+	run := f.run
+	f.run = nil
+	f.mu.Unlock()
 	if run != nil && !c.a.sup.task(run.Close) {
 		run.Close()
 	}
+}
+
+// abandonRun ends the run in memory of an actor that is taken away from the goroutine that runs it, which may be in it.
+func (c *core) abandonRun() {
+	c.a.sup.task(func() {
+		f := &c.flow
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.over = true
+		if f.run != nil {
+			f.run.Close()
+		}
+	})
 }
 
 // staleRun gives up the run in memory: what is stored has changed under it.
@@ -302,7 +328,9 @@ func (c *core) staleRun() {
 	if f.run == nil || f.stale {
 		return
 	}
+	f.mu.Lock()
 	f.run.Discard()
+	f.mu.Unlock()
 	f.stale = true
 	f.held.clear()
 	if k := c.crew.Load(); k != nil {
@@ -337,6 +365,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 	var early []func()
 	fresh, begun := f.fresh, time.Now()
 	f.advancing = true
+	f.mu.Lock()
 	_, err = c.turn(w, "workflow", true, func(h *turn) ([]byte, error) {
 		h.untouched = true
 		t := &runTurn{h: h}
@@ -355,6 +384,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 		defer func() { early = h.early }()
 		return nil, c.settleRun(h, &out, f.outstanding-seen, leaving)
 	})
+	f.mu.Unlock()
 	f.advancing = false
 	if err == errAbandoned || c.gone() {
 		return false, errAbandoned
@@ -596,6 +626,9 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 	}
 	if err := c.flowKnown(); err != nil {
 		return err
+	}
+	if c.flow.advancing {
+		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
 	}
 	t := &runTurn{h: h, exempt: true}
 	var err error
