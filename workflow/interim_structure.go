@@ -1,10 +1,5 @@
 package workflow
 
-import "errors"
-
-// ErrNoRun is returned where there is no run.
-var ErrNoRun = errors.New("workflow: no run")
-
 // What follows stands in until package structure's files are merged.
 
 type saga struct{}

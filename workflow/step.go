@@ -277,9 +277,9 @@ func Do(ctx Context, name string, fn func(sc *StepCtx) error, options ...StepOpt
 // encodedNil is what operations without a result record.
 var encodedNil = []byte{0xF6}
 
-// Start begins a step and returns at once. The error matches ErrCanceled. A scope does not end before the steps that it has
+// Begin begins a step and returns at once. The error matches ErrCanceled. A scope does not end before the steps that it has
 // started.
-func Start[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (*Future[T], error) {
+func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (*Future[T], error) {
 	s := ctx.scope()
 	o, err := s.startStep(name, bodyOf(s.run.program, fn), options)
 	if err != nil {

@@ -1,0 +1,391 @@
+// Package memhost is a host of one workflow run in memory, for tests: ordered rows with transactions, queues, a small
+// transactional state, and a clock that jumps. The process can be made to die before or after any commit.
+package memhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A Host drives one run. Its methods are called from one goroutine.
+//
+// By default the clock stands still until nothing else is left to do, and then jumps to when the run wants to wake; the
+// bodies of steps run one after another, on the calling goroutine. With Live, the clock is package time, which is meant for
+// bubbles of testing/synctest, and bodies run on goroutines.
+type Host struct {
+	// Programs finds programs by name.
+	Programs func(name string) *workflow.Program
+	// Options are those of the run, but for Programs.
+	Options workflow.RunOptions
+	// Live: see Host.
+	Live bool
+	// Now is the clock unless Live.
+	Now time.Time
+	// CrashAt has the process die at the commit of this number, counted from 1: before it, or after it with CrashAfter. 0
+	// means never.
+	CrashAt    int
+	CrashAfter bool
+	// View wraps what Turn.Value returns; nil returns the *State.
+	View func(s *State) any
+
+	// Commits counts transactions that wrote something, Advances the calls of Advance, Reads the reads of rows, Wakes those that
+	// the clock caused, Crashes the deaths.
+	Commits, Advances, Reads, Wakes, Crashes int
+	// Last is what the last Advance returned.
+	Last workflow.Outcome
+	// Replies are those of Reply, in order.
+	Replies []string
+
+	rows    *rows
+	state   *State
+	queues  map[string][]workflow.Delivery
+	lastID  uint64
+	run     *workflow.Run
+	stale   bool
+	started bool
+	launch  []*workflow.Attempt
+	cancel  context.CancelFunc
+	ctx     context.Context
+	events  chan struct{} // capacity 1
+	done    chan *workflow.Attempt
+	running int
+}
+
+// A State is a map of strings that transactions change.
+type State struct {
+	values map[string]string
+	before map[string]string // of the transaction that goes on; nil while nothing was changed
+}
+
+// Get returns a value, "" if there is none.
+func (s *State) Get(key string) string { return s.values[key] }
+
+// Set changes a value.
+func (s *State) Set(key, value string) {
+	if s.before == nil {
+		s.before = maps.Clone(s.values)
+	}
+	s.values[key] = value
+}
+
+// New returns a host without a run. Its clock begins in November 2023.
+func New(programs ...*workflow.Program) *Host {
+	h := &Host{
+		Now: time.UnixMilli(1_700_000_000_000).UTC(), rows: newRows(), state: &State{values: map[string]string{}},
+		queues: map[string][]workflow.Delivery{}, events: make(chan struct{}, 1),
+	}
+	h.Use(programs...)
+	return h
+}
+
+// Use replaces the programs, as a deploy does. It takes effect when the run is opened the next time.
+func (h *Host) Use(programs ...*workflow.Program) {
+	h.Programs = func(name string) *workflow.Program {
+		for _, p := range programs {
+			if p.Name() == name {
+				return p
+			}
+		}
+		return nil
+	}
+}
+
+func (h *Host) now() time.Time {
+	if h.Live {
+		return time.Now()
+	}
+	return h.Now
+}
+
+// State returns the committed state.
+func (h *Host) State() *State { return h.state }
+
+// Start starts a run in a transaction.
+func (h *Host) Start(p *workflow.Program, in any) error {
+	input, err := p.EncodeInput(in)
+	if err != nil {
+		return err
+	}
+	return h.Transact(func(t workflow.Turn) error {
+		_, err := workflow.Start(t, p, input, workflow.StartOptions{})
+		return err
+	})
+}
+
+// Transact runs f in a transaction of its own, which is not counted, and has the run advance after it.
+func (h *Host) Transact(f func(t workflow.Turn) error) error {
+	t := h.begin()
+	if err := f(t); err != nil {
+		t.undo()
+		return err
+	}
+	t.commit()
+	h.Changed()
+	return nil
+}
+
+// Changed has the run advance, and read the control rows again.
+func (h *Host) Changed() {
+	if h.run != nil {
+		h.run.ControlChanged()
+	}
+	h.started, h.stale = true, true
+}
+
+// Send puts a message into a queue. body is in CBOR.
+func (h *Host) Send(queue string, body []byte) {
+	h.lastID++
+	h.queues[queue] = append(h.queues[queue], workflow.Delivery{Queue: queue, ID: h.lastID, Body: body, Sent: h.now(), WantReply: true})
+	h.stale = true
+}
+
+// Queued returns how many messages a queue has.
+func (h *Host) Queued(queue string) int { return len(h.queues[queue]) }
+
+// Set changes the state in a transaction.
+func (h *Host) Set(key, value string) {
+	h.state.Set(key, value)
+	h.state.before = nil
+	h.stale = true
+}
+
+// Rows returns a copy of all rows.
+func (h *Host) Rows() map[string]string {
+	all := make(map[string]string, len(h.rows.values))
+	for k, v := range h.rows.values {
+		all[k] = string(v)
+	}
+	return all
+}
+
+// Load replaces all rows.
+func (h *Host) Load(all map[string]string) {
+	h.rows = newRows()
+	for k, v := range all {
+		h.rows.values[k] = []byte(v)
+	}
+	h.started, h.stale = true, true
+}
+
+// Reader reads the committed rows.
+func (h *Host) Reader() workflow.Reader { return &turn{h: h} }
+
+// Run returns the run in memory, nil if there is none.
+func (h *Host) Run() *workflow.Run { return h.run }
+
+// open opens the run, unless it is in memory.
+func (h *Host) open() {
+	if h.run != nil {
+		return
+	}
+	o := h.Options
+	o.Programs = h.Programs
+	h.run = workflow.Open(o)
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.done = make(chan *workflow.Attempt, 1024)
+}
+
+// Close drops what is in memory, as the death of the process does, and waits until it is gone. The next Drive opens the
+// run again.
+func (h *Host) Close() {
+	if h.run == nil {
+		return
+	}
+	h.cancel()
+	h.run.Close()
+	for ; h.running > 0; h.running-- {
+		<-h.done
+	}
+	h.run, h.launch, h.Last = nil, nil, workflow.Outcome{}
+	h.stale = true
+}
+
+// Rest closes the run in order, as when its actor goes to sleep.
+func (h *Host) Rest() error {
+	if h.run == nil {
+		return nil
+	}
+	h.cancel()
+	for ; h.running > 0; h.running-- {
+		<-h.done
+	}
+	h.launch = nil
+	if err := h.Advance(); err != nil {
+		return err
+	}
+	t := h.begin()
+	err := h.run.Rest(t)
+	t.commit()
+	h.Close()
+	return err
+}
+
+func (h *Host) crash() {
+	h.Crashes++
+	h.Close()
+}
+
+// commit commits, unless the process dies before.
+func (h *Host) commit(t *turn) (died bool) {
+	if !t.wrote() {
+		t.commit()
+		return false
+	}
+	h.Commits++
+	if h.Commits != h.CrashAt {
+		t.commit()
+		return false
+	}
+	if h.CrashAfter {
+		t.commit()
+	} else {
+		t.undo()
+	}
+	h.crash()
+	return true
+}
+
+// Advance advances the run once, in a transaction.
+func (h *Host) Advance() error {
+	h.open()
+	h.stale = false
+	h.Advances++
+	t := h.begin()
+	out, err := h.run.Advance(t)
+	if err != nil {
+		t.undo()
+		h.Close()
+		return err
+	}
+	if out.Undo {
+		t.undo()
+		h.stale = true
+		return nil
+	}
+	if h.commit(t) {
+		return nil
+	}
+	h.Last = out
+	if out.Again {
+		h.stale = true
+	}
+	for _, a := range out.Launch {
+		if h.Live {
+			h.start(a)
+		} else {
+			h.launch = append(h.launch, a)
+		}
+	}
+	return nil
+}
+
+func (h *Host) start(a *workflow.Attempt) {
+	h.running++
+	ctx, done := h.ctx, h.done
+	go func() {
+		returned := false
+		defer func() {
+			if !returned { // Goexit
+				done <- a
+			}
+		}()
+		_ = a.Run(ctx, h, h.notify)
+		returned = true
+		done <- a
+	}()
+}
+
+func (h *Host) notify() {
+	select {
+	case h.events <- struct{}{}:
+	default:
+	}
+}
+
+// ErrStuck is returned by Drive if the run does not come to rest.
+var ErrStuck = errors.New("the run does not come to rest")
+
+// Drive has the run go on until nothing is left to do, or until until, if it is not nil, returns true.
+func (h *Host) Drive(until func() bool) error {
+	for range 1_000_000 {
+		if until != nil && until() {
+			return nil
+		}
+		more, err := h.Step()
+		if err != nil || !more {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %+v", ErrStuck, h.Last)
+}
+
+// Step does one thing, and reports whether there was one.
+func (h *Host) Step() (bool, error) {
+	if !h.started {
+		return false, nil
+	}
+	h.open()
+	if h.stale {
+		return true, h.Advance()
+	}
+	if len(h.launch) > 0 {
+		a := h.launch[0]
+		h.launch = slices.Delete(h.launch, 0, 1)
+		run := h.run
+		_ = a.Run(h.ctx, h, h.notify)
+		if h.run == run {
+			h.stale = true
+		}
+		return true, nil
+	}
+	wake := h.Last.Wake
+	if h.Live {
+		return h.wait(wake), nil
+	}
+	select {
+	case <-h.events:
+		h.stale = true
+		return true, nil
+	default:
+	}
+	if wake.IsZero() || h.Last.Ended {
+		return false, nil
+	}
+	if wake.After(h.Now) {
+		h.Now = wake
+	}
+	h.Wakes++
+	h.stale = true
+	return true, nil
+}
+
+// wait waits for something to happen.
+func (h *Host) wait(wake time.Time) bool {
+	if h.running == 0 && wake.IsZero() {
+		return false
+	}
+	var timer <-chan time.Time
+	if !wake.IsZero() {
+		t := time.NewTimer(time.Until(wake))
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-h.done:
+		h.running--
+	case <-h.events:
+	case <-timer:
+		h.Wakes++
+	}
+	h.stale = true
+	return true
+}
+
+// Running returns how many bodies run on goroutines.
+func (h *Host) Running() int { return h.running }
