@@ -524,6 +524,7 @@ func (c *core) runEnded(h *turn) error {
 	h.wrote = true
 	c.armRun(h, false)
 	h.notify(runTopic)
+	h.notify(runEndedTopic)
 	state, err := runState(&runTurn{h: h})
 	if err != nil {
 		return err
@@ -533,8 +534,11 @@ func (c *core) runEnded(h *turn) error {
 	return nil
 }
 
-// runTopic is what those wait for who watch a run.
-const runTopic = "workflow"
+// What those wait for who watch a run, and who wait for its end.
+const (
+	runTopic      = "workflow"
+	runEndedTopic = "workflow ended"
+)
 
 // runNews notes, at the end of a turn, that there is something for the run to look at.
 func (c *core) runNews(h *turn) {

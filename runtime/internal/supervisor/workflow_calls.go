@@ -24,7 +24,7 @@ func workflowBuiltins() []*builtin {
 		act(host.WorkflowImport, importRun),
 		serve(host.WorkflowStatus, (*Supervisor).runStatus),
 		waiting(served(host.WorkflowResult, (*Supervisor).runResult),
-			func(in *host.WorkflowResultInput) (string, int64) { return runTopic, in.WaitMS },
+			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(codec host.Codec, out []byte) bool { return !decoded[host.WorkflowResultOutput](codec, out).Done }),
 		serve(host.WorkflowHistory, (*Supervisor).runHistory),
 		waiting(serve(host.WorkflowWatch, (*Supervisor).watchRun),
@@ -123,6 +123,10 @@ func (s *Supervisor) runStatus(ctx context.Context, on target, _ *none) (st work
 
 func (s *Supervisor) runResult(ctx context.Context, on target, codec host.Codec, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
 	err = s.ofRun(ctx, on, func(rows storedRun) error {
+		if _, live, err := readRun(rows.Snapshot); err != nil || live {
+			out.State = workflow.StateRunning
+			return err
+		}
 		st, err := workflow.ReadStatus(rows)
 		if err != nil {
 			return err
