@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"strconv"
 	"time"
 
@@ -185,9 +184,6 @@ func fromMillis(ms int64) time.Time {
 	}
 	return time.UnixMilli(ms).UTC()
 }
-
-// uvarintLen returns how many bytes AppendUvarint appends for v.
-func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
 // formOf returns the form of a value.
 func formOf(what string, value []byte) (uint16, error) {

@@ -27,6 +27,18 @@ func started(t testing.TB, p *workflow.Program, in any) *memhost.Host {
 	return h
 }
 
+// startedLive is started, for bubbles of synctest.
+func startedLive(t testing.TB, p *workflow.Program, in any) *memhost.Host {
+	t.Helper()
+	h := memhost.New(p)
+	h.Live = true
+	t.Cleanup(h.Close)
+	if err := h.Start(p, in); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // drive lets a host go on until nothing is left to do.
 func drive(t testing.TB, h *memhost.Host) {
 	t.Helper()

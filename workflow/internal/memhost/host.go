@@ -55,6 +55,7 @@ type Host struct {
 	events  chan struct{} // capacity 1
 	done    chan *workflow.Attempt
 	running int
+	resting bool
 }
 
 // A State is a map of strings that transactions change.
@@ -216,11 +217,14 @@ func (h *Host) Rest() error {
 		<-h.done
 	}
 	h.launch = nil
-	if err := h.Advance(); err != nil {
+	h.resting = true
+	err := h.Advance()
+	h.resting = false
+	if err != nil || h.run == nil {
 		return err
 	}
 	t := h.begin()
-	err := h.run.Rest(t)
+	err = h.run.Rest(t)
 	t.commit()
 	h.Close()
 	return err
@@ -276,6 +280,9 @@ func (h *Host) Advance() error {
 		h.stale = true
 	}
 	for _, a := range out.Launch {
+		if h.resting {
+			break
+		}
 		if h.Live {
 			h.start(a)
 		} else {

@@ -1,0 +1,106 @@
+package workflow
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// A MapOption changes how Map runs.
+type MapOption interface{ mapping(*mapOptions) error }
+
+type mapOption func(*mapOptions) error
+
+func (f mapOption) mapping(o *mapOptions) error { return f(o) }
+
+type mapOptions struct{ concurrency int }
+
+// Concurrency bounds how many elements are under way at the same time. The default, and 0, is no bound.
+func Concurrency(n int) MapOption {
+	return mapOption(func(o *mapOptions) error {
+		o.concurrency = n
+		return notNegative("Concurrency", n)
+	})
+}
+
+// Map calls fn for each item, concurrently, and returns the results in the order of the items. All elements are finished even
+// if some fail; the error is then a *JoinError whose branches are named by index, and the results of the others are there.
+//
+// Each element is a branch with a scope of its own, as in Join, and is told apart by its index: at most MaxBranches. The number
+// of items belongs to the history, so what is mapped must come from the input or from an operation. An element that has
+// ended is not entered again after a crash: what it should leave behind belongs into its result, not into variables that it
+// shares.
+func Map[T, R any](ctx Context, name string, items []T, fn func(ctx Context, i int, item T) (R, error), opts ...MapOption) ([]R, error) {
+	s := ctx.scope()
+	r := s.run
+	o, skip, err := s.open(KindMap, name)
+	if err != nil {
+		return nil, err
+	}
+	var options mapOptions
+	for _, opt := range opts {
+		if err := opt.mapping(&options); err != nil {
+			return nil, o.refuse(err)
+		}
+	}
+	members, err := s.mapping(o, skip, len(items), options, func(ctx Context, i int) ([]byte, error) {
+		v, err := fn(ctx, i, items[i])
+		if err != nil {
+			return nil, err
+		}
+		return r.encode(v)
+	})
+	if err != nil {
+		return nil, err
+	}
+	results := make([]R, len(items))
+	for i, m := range members {
+		if m.o.entry.Status != Completed {
+			continue
+		}
+		if results[i], err = decoded[R](r, m.o.entry.Output, nil); err != nil {
+			return nil, fmt.Errorf("workflow: element %d of %q: %w", i, name, err)
+		}
+	}
+	return results, joinError(name, members, false)
+}
+
+// mapping runs the elements of a map, and returns them with their ends.
+func (s *scope) mapping(o *op, skip bool, count int, options mapOptions, fn func(ctx Context, i int) ([]byte, error)) ([]*member, error) {
+	r := s.run
+	if count > MaxBranches {
+		return nil, o.refuse(fmt.Errorf("workflow: %q has %d elements, and the limit is %d", o.name, count, MaxBranches))
+	}
+	if o.recorded && int(o.entry.Count) != count {
+		r.diverged(o, strconv.Itoa(int(o.entry.Count))+" elements", strconv.Itoa(count)+" elements")
+	}
+	members := make([]*member, count)
+	for i := range members {
+		members[i] = &member{name: strconv.Itoa(i), ordinal: uint32(i), loc: childIteration(nil, o.loc, o.index, uint32(i)), run: func(ctx Context) ([]byte, error) {
+			return fn(ctx, i)
+		}}
+	}
+	g := s.group(o)
+	if skip {
+		g.recall(members)
+		o.wait(s.owner)
+		return members, nil
+	}
+	if !o.recorded {
+		o.entry.Count = uint32(count)
+		r.put(o)
+	}
+	next := 0
+	more := func() {
+		if next < count {
+			next++
+			g.start(members[next-1])
+		}
+	}
+	g.ended = func(m *member) { more() }
+	for first := options.concurrency; next < count && (options.concurrency <= 0 || first > 0); first-- {
+		more()
+	}
+	g.wait()
+	o.end(nil, joinError(o.name, members, false), nil, members...)
+	return members, nil
+}

@@ -1,0 +1,135 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A SagaOption changes how a Saga undoes.
+type SagaOption interface{ saga(*undoOptions) error }
+
+type sagaOption func(*undoOptions) error
+
+func (f sagaOption) saga(o *undoOptions) error { return f(o) }
+
+// UndoRetry sets how undo handlers of the saga are retried. The default is to try 20 times, from 100 ms to 5 minutes apart,
+// and then to pause the run, which tells an operator; Resume tries again. MaxAttempts -1 never pauses. OnExhausted has no
+// meaning here: an obligation is not given up.
+func UndoRetry(p RetryPolicy) SagaOption {
+	return sagaOption(func(o *undoOptions) error {
+		o.retry = &p
+		if err := p.validate(); err != nil {
+			return fmt.Errorf("workflow: UndoRetry: %w", err)
+		}
+		return nil
+	})
+}
+
+// UndoParallel lets up to n undo handlers of the saga run at the same time. They begin in reverse order, as always. The
+// default, and 0, is 1: each begins when the one before has ended.
+func UndoParallel(n int) SagaOption {
+	return sagaOption(func(o *undoOptions) error {
+		o.parallel = n
+		return notNegative("UndoParallel", n)
+	})
+}
+
+// A saga is what encloses Compensated steps.
+type saga struct {
+	parent *saga // nil for the run as a whole, which undoes if it fails or is canceled
+	loc    location
+}
+
+// Saga runs fn, and if that returns an error, undoes what the steps inside have to be undone by: Compensated ones, and those
+// with UndoBy. Undo handlers run one after another, in the reverse of the order in which the steps ended, in loops,
+// branches and scopes inside as well, whether these have ended or not. They are not canceled along with the run, and they
+// survive restarts. Then Saga returns fn's error.
+//
+// If fn returns nil, what it did is settled: it is not undone any more, whatever happens later. A saga within another one
+// leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
+// canceled.
+func Saga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOption) error {
+	s := ctx.scope()
+	r := s.run
+	o, skip, err := s.open(KindSaga, name)
+	if err != nil {
+		return err
+	}
+	var options undoOptions
+	for _, opt := range opts {
+		if err := opt.saga(&options); err != nil {
+			return o.refuse(err)
+		}
+	}
+	if skip {
+		o.wait(s.owner)
+		_, err := o.outcome()
+		return err
+	}
+	if !o.recorded {
+		r.put(o)
+	}
+	own := &saga{s.saga, o.loc}
+	inner := s.within(o, s.inside(o, s.cancel, own))
+	err = fn(inner)
+	s.leave(inner)
+	var output []byte
+	switch {
+	case o.ended():
+	case err != nil:
+		s.compensate(o, r.failure(err), options)
+	default:
+		output = encodedNil
+	}
+	o.end(output, err, func() error {
+		if o.entry.Status == Completed && own.parent == nil {
+			return r.discharge(o.loc)
+		}
+		return nil
+	})
+	_, err = o.outcome()
+	return err
+}
+
+// compensate undoes what is inside of a saga that has failed. That it failed is on record before the first handler runs.
+func (s *scope) compensate(o *op, f *Failure, options undoOptions) {
+	r := s.run
+	if len(r.obligations.under(o.loc)) == 0 {
+		return
+	}
+	if o.entry.Failure == nil {
+		o.entry.Failure = f
+		r.put(o)
+	}
+	r.rollingBack(1)
+	s.undo(options, o.loc)
+	r.rollingBack(-1)
+}
+
+// rollingBack counts the sagas that undo, and keeps the state word.
+func (r *Run) rollingBack(by int) {
+	r.undoing += by
+	switch {
+	case r.undoing == 1 && by > 0:
+		r.setState(StateRollingBack)
+	case r.undoing == 0:
+		r.setState(StateRunning)
+	}
+}
+
+// rootSaga runs the workflow function, and undoes what it leaves to be undone if it fails or if the run was canceled.
+func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte, error), input []byte) ([]byte, error) {
+	output, err := invoke(s, input)
+	s.end()
+	failed := s.Err()
+	var again *restartError
+	if failed == nil && !errors.As(err, &again) {
+		failed = err
+	}
+	if failed != nil && len(r.obligations.list) > 0 {
+		r.rollingBack(1)
+		s.undo(undoOptions{}, location{})
+		r.undoing-- // the word stays: the run ends
+	}
+	return output, err
+}
