@@ -48,7 +48,7 @@ type Started struct {
 const controlCancel = "cancel"
 
 // start writes the first rows of a run. If there is one of the same workflow with the same input, whether it has ended or not,
-// nothing happens. The error is ErrExists, a *TooLargeError, or one of t.
+// nothing happens, unless the options name another id. The error is ErrExists, a *TooLargeError, or one of t.
 func start(t Turn, name, version string, codec uint8, input []byte, o StartOptions) (Started, error) {
 	if n := int64(len(input)); n > DefaultMaxPayload {
 		return Started{}, &TooLargeError{"the input", n, DefaultMaxPayload}
@@ -60,7 +60,7 @@ func start(t Turn, name, version string, codec uint8, input []byte, o StartOptio
 	if f.state != "" {
 		replace := o.Replace && f.state.Over()
 		switch {
-		case !replace && f.program == name && bytes.Equal(f.input, input):
+		case !replace && f.program == name && bytes.Equal(f.input, input) && (o.ID == f.run.ID || o.ID == [16]byte{}):
 			return Started{ID: hex.EncodeToString(f.run.ID[:])}, nil
 		case !replace:
 			return Started{}, ErrExists

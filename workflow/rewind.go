@@ -2,8 +2,10 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
@@ -192,14 +194,17 @@ func (w *rewinding) write(t Turn) error {
 	if err != nil {
 		return err
 	}
-	var messages []Delivery
+	var received []*Entry
 	for _, rec := range w.gone {
 		e, err := rec.decode()
 		if err != nil {
 			return err
 		}
+		if w.keep {
+			continue // a fork: messages were not received from its queues, and children are not its own
+		}
 		if e.Kind == KindReceive || e.Kind == KindMessage {
-			messages = append(messages, e.Messages...)
+			received = append(received, e)
 		}
 		if e.Kind == KindSpawn && !e.Status.Over() && e.Child.Type != "" {
 			if err := closeChild(t, &w.im.run, rec.loc, e, verbTerminateChild); err != nil {
@@ -211,6 +216,11 @@ func (w *rewinding) write(t Turn) error {
 		if err := st.drop(t, rec.loc, true); err != nil {
 			return err
 		}
+	}
+	slices.SortStableFunc(received, func(a, b *Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	var messages []Delivery
+	for _, e := range received {
+		messages = append(messages, e.Messages...)
 	}
 	if len(messages) > 0 {
 		if err := t.Return(messages); err != nil {

@@ -1,9 +1,9 @@
 package workflow
 
-// StartRun writes the first rows of a run of a program, with its encoded input. If there is a run of the same workflow with the
-// same input, whether it has ended or not, nothing happens. The error is ErrExists if there is another one, a *TooLargeError, or
+// Start writes the first rows of a run of a program, with its encoded input. If there is a run of the same workflow with the
+// same input, whether it has ended or not, nothing happens, unless the options name another id. The error is ErrExists if there is another one, a *TooLargeError, or
 // one of t.
-func StartRun(t Turn, p *Program, input []byte, o StartOptions) (Started, error) {
+func Start(t Turn, p *Program, input []byte, o StartOptions) (Started, error) {
 	if p.err != nil {
 		return Started{}, p.err
 	}

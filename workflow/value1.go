@@ -335,8 +335,11 @@ func (m *metadata1) complete(e *Entry) {
 			e.Failure = &Failure{Message: "exhausted"}
 		}
 	case e.Status == Pending:
-		// It failed, and would have been tried again.
+		// It failed, and would have been tried again, after a delay that was not stored but follows from the attempts.
 		e.Failure = nil
+		if m.status == meta1Failed {
+			m.Due = m.LastAttempt.Add(min(100*time.Millisecond<<min(m.Attempts, 16), 30*time.Second))
+		}
 	}
 	if e.Status.Over() {
 		e.Ended = m.completed

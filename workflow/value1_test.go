@@ -257,7 +257,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 	if e := find("t").decoded; e.Deadline.UnixMilli() != 1000 {
 		t.Errorf("waits until %v", e.Deadline)
 	}
-	if rec := find("flaky"); im.metadata(rec.decoded.ID).Attempts != 2 || im.metadata(rec.decoded.ID).Failure.Message != "no" || rec.decoded.Failure != nil {
+	if rec := find("flaky"); im.metadata(rec.decoded.ID).Attempts != 2 || im.metadata(rec.decoded.ID).Failure.Message != "no" || im.metadata(rec.decoded.ID).Due.UnixMilli() != 409 || rec.decoded.Failure != nil {
 		t.Errorf("flaky: %+v", im.metadata(rec.decoded.ID))
 	}
 	if e := find("gone").decoded; e.Failure.Message != "no" || e.Created.UnixMilli() != 1 || e.Ended.UnixMilli() != 9 {

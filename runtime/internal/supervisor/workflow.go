@@ -599,7 +599,7 @@ func (c *core) startRun(h *turn, s host.RunStart) (host.RunStarted, error) {
 	if err != nil {
 		return host.RunStarted{}, err
 	}
-	out, err := workflow.StartRun(&runTurn{h: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
+	out, err := workflow.Start(&runTurn{h: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}

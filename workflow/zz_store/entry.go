@@ -1,0 +1,146 @@
+package workflow
+
+import (
+	"strconv"
+	"time"
+)
+
+// A Kind says what an entry of the history is. The numbers are stored: 0 to 8 are those of the encoding that version 1 of
+// the values documents.
+type Kind uint8
+
+const (
+	KindStep       Kind = 0 // Step, Do, Update, Compensated
+	KindLoop       Kind = 1
+	KindSleep      Kind = 2 // Sleep, SleepUntil, Timer
+	KindMessage    Kind = 3 // a message, as version 1 stores it
+	KindCheckpoint Kind = 4 // of version 1: undo handlers are allowed from here
+	KindJoin       Kind = 5
+	KindRace       Kind = 6
+	KindRemoved    Kind = 7
+	KindVersion    Kind = 8
+	KindReceive    Kind = 9
+	KindMap        Kind = 10
+	KindSaga       Kind = 11
+	KindScope      Kind = 12 // Scope, and a branch of a join, race or map
+	KindAwait      Kind = 13
+	KindSpawn      Kind = 14
+	KindCall       Kind = 15
+
+	kindLast = KindCall
+)
+
+// String returns the word for the kind.
+func (k Kind) String() string {
+	words := [...]string{"step", "loop", "sleep", "message", "checkpoint", "join", "race", "removed", "version", "receive", "map", "saga", "scope", "await", "spawn", "call"}
+	if int(k) < len(words) {
+		return words[k]
+	}
+	return "kind " + strconv.Itoa(int(k))
+}
+
+// A Status says what became of an entry. The numbers are stored; 0 to 4 are those of version 1.
+type Status uint8
+
+const (
+	Pending   Status = 0 // has begun, and waits
+	Running   Status = 1 // an attempt that must not be repeated was begun
+	Completed Status = 2
+	Failed    Status = 3 // ended in an error
+	Exhausted Status = 4 // ended in the error of its last attempt
+	Canceled  Status = 5 // ended because its scope was canceled
+	TimedOut  Status = 6 // ended by its own time limit
+
+	statusLast = TimedOut
+)
+
+// String returns the word for the status.
+func (s Status) String() string {
+	words := [...]string{"pending", "running", "completed", "failed", "exhausted", "cancelled", "timed_out"}
+	if int(s) < len(words) {
+		return words[s]
+	}
+	return "status " + strconv.Itoa(int(s))
+}
+
+// Over reports whether the status is final.
+func (s Status) Over() bool { return s >= Completed }
+
+// An Entry is what the history says of one operation.
+type Entry struct {
+	Kind   Kind
+	Status Status
+	// Ordinal is the position among the operations of its scope, in the order in which the function asked for them.
+	Ordinal uint32
+	// Seq is the number of the resolution at which the operation ended, which orders the endings of a run; 0 while it lasts.
+	// It counts from 1.
+	Seq uint64
+	// Created is when the operation began, Ended when it was over, in the host's time, to the millisecond.
+	Created, Ended time.Time
+	// ID is the number of the entry's Metadata, 0 if it has none.
+	ID uint32
+	// Codec says how Output, State and Failure.Data are encoded: CodecCBOR, or the number that the run's codec declares.
+	Codec uint8
+
+	// Output is the result, encoded by the run's codec; nil if there is none (a function that returns nothing has an
+	// encoded nil). For a loop it is what broke it.
+	Output []byte
+	// Failure is why it failed; nil if it did not.
+	Failure *Failure
+	// Sensitive keeps Output from people who look at the history.
+	Sensitive bool
+
+	// Deadline is when a sleep, a receive or an await ends by itself; zero for never.
+	Deadline time.Time
+	// Iteration is the one that a loop is in, State what it began with.
+	Iteration uint32
+	State     []byte
+	// Winner is the name of the branch that won a race.
+	Winner string
+	// Queues are those that a receive waits for, Messages what it got.
+	Queues   []string
+	Messages []Delivery
+	// Resolved and Latest are the answer of a version gate, and what the code offered when it was asked.
+	Resolved, Latest uint32
+	// Child is where a spawned child runs, and Program its name. OnClose is what happens to it when the run ends before it:
+	// 0 nothing, 1 it is canceled, 2 it is terminated.
+	Child   Destination
+	Program string
+	OnClose uint8
+	// Count is how many branches a map has; Branches are the indices of the names of those of a join or a race.
+	Count    uint32
+	Branches []uint32
+
+	// large names the payloads above that stand in rows of their own, and are nil here until they are fetched.
+	large []largeRef
+}
+
+// Metadata is what the history says of an entry beyond what it came to. Most entries have none.
+type Metadata struct {
+	// Attempts counts the executions of a step so far, those that a crash cut off included.
+	Attempts uint32
+	// LastAttempt is when the last one began, Due when the next may.
+	LastAttempt, Due time.Time
+	// Failure is how the last attempt failed.
+	Failure *Failure
+	// Progress is what the attempt has saved for the next.
+	Progress []byte
+	// Undone is when the undo handler ended, zero if it has not; UndoFailure how it failed last.
+	Undone      time.Time
+	UndoFailure *Failure
+}
+
+// A Failure is an error as it is stored.
+type Failure struct {
+	// Type is the name under which the error's type was registered, or "".
+	Type string `cbor:"1,keyasint,omitempty" json:"type,omitempty"`
+	// Code is the error's code, if it has one that crosses wires.
+	Code string `cbor:"2,keyasint,omitempty" json:"code,omitempty"`
+	// Message is the error's text.
+	Message string `cbor:"3,keyasint,omitempty" json:"message"`
+	// Data is the encoded error, if its type was registered.
+	Data []byte `cbor:"4,keyasint,omitempty" json:"-"`
+	// Reason tells apart what the package itself says of an operation: "canceled", "timeout", "unknown" (the outcome of an
+	// attempt was lost in a crash), "exhausted", "permanent" or "".
+	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
+}

@@ -1,0 +1,71 @@
+package workflow
+
+import "time"
+
+// A Reader reads the rows of one run. Keys are those of package keyspace, kind workflow: they begin with the byte 07.
+type Reader interface {
+	// Get returns the value of a key. The value must not be changed, and is valid until the transaction ends.
+	Get(key []byte) (value []byte, ok bool, err error)
+	// Scan calls visit with the rows start <= key < end in the order of keys, until it returns an error, which Scan returns.
+	// Key and value are valid during the call.
+	Scan(start, end []byte, visit func(key, value []byte) error) error
+}
+
+// A Journal is where a run keeps its history, within one transaction. It sees its own writes.
+type Journal interface {
+	Reader
+	Put(key, value []byte) error
+	Delete(key []byte) error
+	// DeleteRange removes the rows start <= key < end.
+	DeleteRange(start, end []byte) error
+}
+
+// A Turn is one transaction of the host. All that is done through it happens or none of it does; the host tells the run by
+// [Run.Discard] if it did not.
+//
+// Errors of its methods end the transaction: the run returns them from [Run.Advance], and the host undoes.
+type Turn interface {
+	Journal
+
+	// Now is the transaction's time. It need not be monotonic.
+	Now() time.Time
+	// Value is what [Tx.Host] returns to functions that run inside the transaction.
+	Value() any
+
+	// Receive takes up to limit messages that can be received now out of the named queues, the oldest of the highest
+	// priority first, and removes them from their queues.
+	Receive(queues []string, limit int) ([]Delivery, error)
+	// Return puts messages that were received back at the head of their queues.
+	Return(messages []Delivery) error
+	// Reply answers a message whose sender waits. Only the first reply of a message counts.
+	Reply(m *Delivery, reply []byte, failure *Failure) error
+
+	// Send sends a message to another run, exactly once and in order, when the transaction is durable.
+	Send(m *Outgoing) error
+}
+
+// A Delivery is a message out of a queue of the host.
+type Delivery struct {
+	Queue string
+	ID    uint64 // names the message within its queue
+	Body  []byte // CBOR
+	Sent  time.Time
+	// WantReply reports that the sender waits for a reply.
+	WantReply bool
+}
+
+// A Destination names where a child runs: the actor of a type and key in the host's directory. The zero value is the run's
+// own actor.
+type Destination struct {
+	Type string   `cbor:"1,keyasint,omitempty" json:"type,omitempty"`
+	Key  []string `cbor:"2,keyasint,omitempty" json:"key,omitempty"`
+}
+
+// An Outgoing is a message of a run to another one: a child to start or to cancel, or the result of one for its parent.
+type Outgoing struct {
+	To Destination
+	// Verb says what it is: "start", "cancel", "terminate" for children, "result" for a parent.
+	Verb string
+	// Body is in CBOR, and opaque to the host, which hands it to [Deliver] in a transaction of the destination.
+	Body []byte
+}

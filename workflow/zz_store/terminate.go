@@ -1,0 +1,74 @@
+package workflow
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// What becomes of a child in another actor when its parent ends, as Entry.OnClose says it.
+const (
+	closeCancels    = 1
+	closeTerminates = 2
+)
+
+// The verbs by which a child is told.
+const (
+	verbCancelChild    = "cancel"
+	verbTerminateChild = "terminate"
+)
+
+// Terminate ends a run at once, and runs no code of it. What it would have to undo is not undone; the obligations stay to be
+// seen. Children are told as they were spawned, and a parent is told.
+func Terminate(t Turn, reason string) error {
+	f, err := living(t, "terminate")
+	if err != nil {
+		return err
+	}
+	type open struct {
+		loc   location
+		entry Entry
+	}
+	var children []open
+	w := walk{r: t}
+	for e, err := range w.entries(nil, nil) {
+		if err != nil {
+			return err
+		}
+		if e.peeked.Over() {
+			continue
+		}
+		entry, err := e.decode()
+		if err != nil {
+			return err
+		}
+		if entry.Kind == KindSpawn && entry.Child.Type != "" && entry.OnClose != 0 {
+			child := open{bytes.Clone(e.loc), *entry}
+			child.entry.State = bytes.Clone(entry.State)
+			children = append(children, child)
+		}
+	}
+	for i := range children {
+		verb := verbCancelChild
+		if children[i].entry.OnClose == closeTerminates {
+			verb = verbTerminateChild
+		}
+		if err := closeChild(t, &f.run, children[i].loc, &children[i].entry, verb); err != nil {
+			return err
+		}
+	}
+	start, end := familyRange(keyspace.WorkflowInbox)
+	failure := &Failure{Message: reason, Reason: "terminated"}
+	if err := errors.Join(putState(t, StateTerminated), putFailure(t, failure), deletePause(t), t.DeleteRange(start, end)); err != nil {
+		return err
+	}
+	if f.form == form1 {
+		return nil
+	}
+	f.run.Ended = t.Now()
+	if err := putRecord(t, &f.run); err != nil {
+		return err
+	}
+	return reportEnd(t, &f.run, StateTerminated, nil, nil)
+}
