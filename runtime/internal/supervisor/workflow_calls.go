@@ -54,7 +54,7 @@ func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (ho
 	if err != nil {
 		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err)
 	}
-	out, err := workflow.Import(&runTurn{h: h}, rec, workflow.StartOptions{Replace: in.Replace})
+	out, err := workflow.Import(&runTurn{h: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
@@ -238,9 +238,10 @@ func (s *Supervisor) exportRun(ctx context.Context, on target, _ *none) (out hos
 		if err != nil {
 			return err
 		}
+		rec.Manifest.Time = time.Now().UTC()
+		out.Time = rec.Manifest.Time
 		out.Recording, err = rec.Encode()
 		return err
 	})
-	out.Time = time.Now().UTC()
 	return out, err
 }
