@@ -30,9 +30,7 @@ func workflowBuiltins() []*builtin {
 		waiting(serve(host.WorkflowWatch, (*Supervisor).watchRun),
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(codec host.Codec, out []byte) bool {
-				return decoded[struct {
-					Changed []struct{} `json:"changed"`
-				}](codec, out).Changed == nil
+				return decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
 			}),
 		serve(host.WorkflowExport, (*Supervisor).exportRun),
 	}
