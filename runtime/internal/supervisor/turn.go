@@ -66,7 +66,10 @@ type turn struct {
 	after     []func() // see group.after
 	queues    *queue.Set
 	sql       *sqlTurn
-	asked     int64 // tasks to start
+	asked     int64    // tasks to start
+	early     []func() // run as soon as the turn has succeeded
+	// untouched: the handler has not been given the instance, so there is nothing of it to save or to put back.
+	untouched bool
 	goodFor   int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
@@ -118,9 +121,13 @@ func (t *turn) enter() error {
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
+		return errTurnOver()
 	}
 	return nil
+}
+
+func errTurnOver() error {
+	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 }
 
 // flush commits the turns before this one, because this one is about to wait for somebody else.
@@ -344,6 +351,13 @@ func (t *turn) Send(m *host.Message) error {
 	if !ok || target.Methods[i].Kind != host.Action {
 		return unknownMethod(m.Type, m.Method)
 	}
+	return t.send(addr, m.Method, m.Input)
+}
+
+// send queues a message to another actor.
+//
+// REQUIRES: t.mu; the address was checked.
+func (t *turn) send(addr host.Address, method string, input []byte) error {
 	if len(t.messages) >= maxMessages {
 		return tooLarge("messages of one turn", maxMessages, int64(len(t.messages))+1)
 	}
@@ -356,7 +370,7 @@ func (t *turn) Send(m *host.Message) error {
 		return err
 	}
 	r := messageRecord{
-		Type: m.Type, Key: m.Key, Method: m.Method, Input: m.Input, Sent: unixMS(t.start), Traceparent: t.from.traceparent,
+		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: unixMS(t.start), Traceparent: t.from.traceparent,
 	}
 	if !id.IsZero() {
 		r.Target = id[:]

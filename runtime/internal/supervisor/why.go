@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // storedWaits read what an actor waits for in those parts of its keyspace that other packages keep. A nil one knows nothing.
@@ -28,7 +29,8 @@ type inquiry struct {
 	status host.Status
 	queues []host.QueueStats
 	next   []appointment
-	oldest *messageRecord // the first message to another actor that is not handled yet
+	run    *workflow.RunStatus // nil if it has none that lives
+	oldest *messageRecord      // the first message to another actor that is not handled yet
 }
 
 // An appointment is a time at which the actor will have something to do.
@@ -101,6 +103,15 @@ func (q *inquiry) read() error {
 		}
 		q.next = append(q.next, appointment{al.Due, text, "alarm", al.Name})
 	}
+	if _, live, err := readRun(snap); err != nil {
+		return err
+	} else if live {
+		st, err := workflow.ReadStatus(storedRun{snap})
+		if err != nil {
+			return err
+		}
+		q.run = &st
+	}
 	if f := q.s.stored.schedules; f != nil {
 		schedules, err := f(snap)
 		if err != nil {
@@ -125,8 +136,8 @@ func (q *inquiry) read() error {
 func (q *inquiry) explain() host.Explanation {
 	for _, probe := range []func(*inquiry) *host.Explanation{
 		(*inquiry).failed, (*inquiry).paused, (*inquiry).calling, (*inquiry).running, (*inquiry).syncing, (*inquiry).unwritable,
-		(*inquiry).unpublished, (*inquiry).waiting, (*inquiry).working, (*inquiry).sending, (*inquiry).queued, (*inquiry).forWorkers,
-		(*inquiry).locked, (*inquiry).appointed, (*inquiry).connected,
+		(*inquiry).unpublished, (*inquiry).waiting, (*inquiry).working, (*inquiry).sending, (*inquiry).runPaused, (*inquiry).queued, (*inquiry).forWorkers,
+		(*inquiry).locked, (*inquiry).runWaits, (*inquiry).appointed, (*inquiry).connected,
 	} {
 		if x := probe(q); x != nil {
 			x.Status = q.status

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // explained checks an explanation: which answer, what the text says, the remedy, and the details that it must have.
@@ -396,5 +397,16 @@ func TestWhyOfConnectedClients(t *testing.T) {
 		q := inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}
 		q.status.Connections = 2
 		explained(t, q.explain(), host.WhyConnections, "2 clients are connected", "", "connections", "2")
+	})
+}
+
+func TestWhyOfWorkflowRuns(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		q := inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}
+		q.run = &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		explained(t, q.explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
+		q.run.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
+		explained(t, q.explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
 	})
 }
