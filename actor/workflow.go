@@ -2,6 +2,7 @@ package actor
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -98,6 +99,12 @@ func (o startOption) applyStart(s *host.RunStart) { o(s) }
 // Replace starts a new run although the actor has had one: the history of one that has ended is dropped. One that lives is
 // never replaced.
 func Replace() StartOption { return startOption(func(s *host.RunStart) { s.Replace = true }) }
+
+// UpTo makes a run of a recording ([Workflow.Import], [Workflow.Fork]) go on after an entry of it, as if nothing had happened
+// since.
+func UpTo(entry workflow.EntryID) StartOption {
+	return startOption(func(s *host.RunStart) { s.UpTo = string(entry) })
+}
 
 // A Started says what became of the start of a run.
 type Started = host.RunStarted
@@ -260,6 +267,70 @@ func (w *Workflow[S, In, Out]) Rewind(ctx context.Context, ref Ref[S], entry wor
 	return w.control(ctx, ref, host.WorkflowRewind, "", string(entry))
 }
 
+// History returns the entries of the run, in the order of their places: each before those that it encloses. An error ends it.
+func (w *Workflow[S, In, Out]) History(ctx context.Context, ref Ref[S]) iter.Seq2[workflow.HistoryEntry, error] {
+	return func(yield func(workflow.HistoryEntry, error) bool) {
+		at, err := ref.site(w.decl)
+		in := host.WorkflowHistoryInput{Limit: 1000}
+		for err == nil {
+			var page host.WorkflowHistoryOutput
+			if page, err = ask[host.WorkflowHistoryOutput](ctx, at, host.WorkflowHistory, &in); err != nil {
+				break
+			}
+			for _, e := range page.Entries {
+				if !yield(e, nil) {
+					return
+				}
+				in.After = string(e.ID)
+			}
+			if !page.More {
+				return
+			}
+		}
+		yield(workflow.HistoryEntry{}, err)
+	}
+}
+
+// A Change is what has changed in a run: see [Workflow.Watch].
+type Change = host.WorkflowWatchOutput
+
+// Watch returns what changes in the run after a version of the actor, which 0 is before all; the first is what is there. It
+// ends with the run, after its last change, or with an error. To go on later, watch after Change.Version.
+func (w *Workflow[S, In, Out]) Watch(ctx context.Context, ref Ref[S], after uint64) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		at, err := ref.site(w.decl)
+		if err != nil {
+			yield(Change{}, err)
+			return
+		}
+		var pace pacer
+		for {
+			start := time.Now()
+			c, err := ask[Change](ctx, at, host.WorkflowWatch, &host.WorkflowWatchInput{After: after, WaitMS: millis(waitSlice)})
+			switch {
+			case err != nil && ctx.Err() == nil && again(err) && pace.pause(ctx):
+				continue
+			case err != nil:
+				yield(Change{}, err)
+				return
+			case c.Version > after:
+				after = c.Version
+				if !yield(c, nil) {
+					return
+				}
+			}
+			switch {
+			case c.Status.State.Over():
+				return
+			case ctx.Err() != nil:
+				yield(Change{}, contextError(ctx, "watching the run"))
+				return
+			}
+			pace.waited(ctx, start, c.Changed == nil)
+		}
+	}
+}
+
 // Export returns the run with its whole history, as of one commit: a workflow.Recording in its encoded form, for tests and
 // for [Workflow.Fork].
 func (w *Workflow[S, In, Out]) Export(ctx context.Context, ref Ref[S]) ([]byte, error) {
@@ -281,7 +352,7 @@ func (w *Workflow[S, In, Out]) Import(ctx context.Context, ref Ref[S], recording
 	if err != nil {
 		return Started{}, err
 	}
-	return ask[Started](ctx, at, host.WorkflowImport, &host.WorkflowImportInput{Recording: recording, Replace: s.Replace})
+	return ask[Started](ctx, at, host.WorkflowImport, &host.WorkflowImportInput{Recording: recording, Replace: s.Replace, UpTo: s.UpTo})
 }
 
 // Fork copies the run of an actor, with its history, to another actor, where it goes on by itself. The actor's state and all

@@ -45,6 +45,8 @@ type RunStart struct {
 	Input []byte
 	// Replace drops the history of a run that has ended. Without it a start with the same input finds that run.
 	Replace bool
+	// UpTo is the last entry that a run made of a recording has of it.
+	UpTo string
 }
 
 // A RunStarted says what became of a start.
@@ -160,6 +162,8 @@ type WorkflowRecording struct {
 // WorkflowImportInput makes a run of a recording, as of the moment at which that was made.
 type WorkflowImportInput struct {
 	Recording []byte `json:"recording"`
+	// UpTo is the last entry of the recording that the run has, by its id; "" for all.
+	UpTo string `json:"up_to,omitempty"`
 	// Replace drops the history of a run that has ended.
 	Replace bool `json:"replace,omitempty"`
 }

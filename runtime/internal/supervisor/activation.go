@@ -390,7 +390,7 @@ func (a *activation) teardown(c *core) {
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
 	} else if own && a.runArmed.Load() && !c.ended {
-		a.pumpRun() // the next core goes on with it
+		a.retryRun(nil) // the next core goes on with it
 	}
 }
 
@@ -462,8 +462,8 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	for _, w := range rest {
 		w.fail(err)
 	}
-	if len(rest) == 0 && a.runArmed.Load() {
-		a.pumpRun()
+	if !ended && a.runArmed.Load() {
+		a.retryRun(nil)
 	}
 	if len(rest) == 0 {
 		a.resume()

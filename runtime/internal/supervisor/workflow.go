@@ -148,13 +148,18 @@ func (a *activation) ran(w *work) {
 	if code := host.CodeOf(w.err); code == host.NotFound || code == host.Destroyed {
 		return
 	}
+	a.retryRun(w.err)
+}
+
+// retryRun has a run advance again after a while, which err may say, because it could not, or was lost with its core.
+func (a *activation) retryRun(err error) {
 	if a.runRetrying.Swap(true) {
 		return // one is enough
 	}
-	wait := retryIn(w.err, backoff(int(a.runFailures.Add(1)), runRetryMin, runRetryMax))
-	s.later(wait, func() {
+	wait := retryIn(err, backoff(int(a.runFailures.Add(1)), runRetryMin, runRetryMax))
+	a.sup.later(wait, func() {
 		a.runRetrying.Store(false)
-		s.runAgain(a.typ, a.addr)
+		a.sup.runAgain(a.typ, a.addr)
 	})
 }
 

@@ -30,9 +30,7 @@ func workflowBuiltins() []*builtin {
 		waiting(serve(host.WorkflowWatch, (*Supervisor).watchRun),
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(codec host.Codec, out []byte) bool {
-				return decoded[struct {
-					Changed []struct{} `json:"changed"`
-				}](codec, out).Changed == nil
+				return decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
 			}),
 		serve(host.WorkflowExport, (*Supervisor).exportRun),
 	}
@@ -54,7 +52,7 @@ func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (ho
 	if err != nil {
 		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err)
 	}
-	out, err := workflow.Import(&runTurn{h: h}, rec, workflow.StartOptions{Replace: in.Replace})
+	out, err := workflow.Import(&runTurn{h: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
@@ -238,9 +236,10 @@ func (s *Supervisor) exportRun(ctx context.Context, on target, _ *none) (out hos
 		if err != nil {
 			return err
 		}
+		rec.Manifest.Time = time.Now().UTC()
+		out.Time = rec.Manifest.Time
 		out.Recording, err = rec.Encode()
 		return err
 	})
-	out.Time = time.Now().UTC()
 	return out, err
 }
