@@ -47,8 +47,8 @@ var policy = []rule{
 	{pkg: "keyspace", uses: []string{"keyspace/tuple"}, never: []string{"net", "os", "log"}, why: "byte layouts: no I/O, standard library only"},
 	{pkg: "engine", uses: []string{"keyspace"}, libs: []string{pebble, xxh3, "golang.org/x/sys"}, never: []string{"net/http"}, why: "the only importer of Pebble"},
 	{pkg: "sqlitevfs", uses: []string{"keyspace"}, libs: []string{sqlite}, never: []string{"net/http", pebble}, why: "the only importer of the SQLite library; usable alone"},
-	{pkg: "workflow/internal/memhost", uses: []string{"workflow", "keyspace"}, why: "a host in memory, for tests"},
-	{pkg: "workflow", uses: []string{"keyspace", "workflow/internal"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "deterministic replay over a Journal: no I/O"},
+	{pkg: "workflow", uses: []string{"keyspace", "workflow/internal"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
+	{pkg: "workflow/internal/memhost", uses: []string{"workflow", "keyspace"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library of its own"},
 	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple", "workflow"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
 	{pkg: "runtime/internal/record", libs: []string{cbor}, never: []string{"net", "os"}, why: "a codec"},
@@ -69,7 +69,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow/internal/memhost", "actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)
