@@ -18,7 +18,7 @@ func (c *cli) workflowCommand() *cobra.Command {
 		"workflow works on the run of an actor: what it has done, what it waits for and why, and what an operator does about it.\n"+
 			"An actor has one run at a time. Each command explains itself with --help.\n\n"+
 			"Whether the runs that live fit new code is asked of the program that has that code, before it is deployed:\n"+
-			"PROGRAM workflow verify --data DIR.",
+			"PROGRAM workflow verify --data DIR.\n\nWith --json what is printed has the shapes of docs/cli.md.",
 		"  cairn workflow status shop/acme\n  cairn workflow history shop/acme\n  cairn workflow cancel shop/acme --reason 'ordered twice'",
 		c.workflowStatusCommand(), c.workflowHistoryCommand(), c.workflowWatchCommand(),
 		c.workflowVerb(host.WorkflowCancel, "cancel", "cancelled", false, "Ask a run to end, undoing what it says how to undo",
