@@ -51,6 +51,7 @@ var policy = []rule{
 	{pkg: "workflow/internal/memhost", uses: []string{"workflow", "keyspace"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library of its own"},
 	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple", "workflow"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
+	{pkg: "workflow/workflowtest", uses: []string{"workflow"}, never: []string{"net", pebble}, why: "tests of workflows in memory: no database, no actor"},
 	{pkg: "runtime/internal/record", libs: []string{cbor}, never: []string{"net", "os"}, why: "a codec"},
 	{pkg: "runtime/internal/queue", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the supervisor: rows of queues, no goroutine and no clock"},
 	{pkg: "runtime/internal/schedule", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{"github.com/netresearch/go-cron"}, never: []string{"net"}, why: "below the supervisor: rows of schedules, no goroutine and no clock"},
