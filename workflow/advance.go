@@ -75,7 +75,7 @@ func (r *Run) readControl() error {
 	case f.state == "":
 		return ErrNoRun
 	case f.state.Over():
-		r.ended = true
+		r.ended, r.state, r.record = true, f.state, f.run
 		r.kill()
 		return nil
 	}
@@ -169,6 +169,7 @@ func (r *Run) boot() (out Outcome, done bool, err error) {
 	}
 	r.program = p
 	r.image = im
+	r.fresh = im.state == StatePending
 	r.live, r.rested, r.rootOver, r.output, r.failed = false, false, false, nil, nil
 	r.seq, r.now = 0, im.run.Started
 	r.seed = fnv(fnvOffset, r.record.ID[:])
@@ -276,7 +277,7 @@ func (r *Run) resolveLive(o *op) error {
 	now := r.clock()
 	o.entry.Seq, o.entry.Ended = r.seq+1, now
 	wrote := r.wrote
-	err := o.resolve()
+	err := o.settleLive()
 	if err == nil {
 		err = r.err
 	}
@@ -353,20 +354,29 @@ func (r *Run) again() (Outcome, error) {
 
 // goLive ends the replay: from here on, things happen.
 func (r *Run) goLive() (done bool, err error) {
-	for _, p := range r.places {
-		if rec := p.leftover(); rec != nil {
-			r.divergedLeftover(&scope{place: p}, rec)
-			return false, nil
+	if r.options.NameOnly {
+		// What is recorded may still be asked for after something new.
+		r.seq = max(r.seq, r.image.lastSeq)
+		r.live = true
+		if r.verify {
+			return true, nil
 		}
+	} else {
+		for _, p := range r.places {
+			if rec := p.leftover(); rec != nil {
+				r.divergedLeftover(&scope{place: p}, rec)
+				return false, nil
+			}
+		}
+		r.live = true
+		if r.verify {
+			return true, nil
+		}
+		for _, p := range r.places {
+			p.records, p.cursor = nil, 0
+		}
+		r.image, r.places = nil, nil
 	}
-	r.live = true
-	if r.verify {
-		return true, nil
-	}
-	for _, p := range r.places {
-		p.records, p.cursor = nil, 0
-	}
-	r.image, r.places = nil, nil
 	if r.pause != nil {
 		r.pause = nil
 		r.wrote = true

@@ -263,6 +263,19 @@ func TestD13UndoneIsNotDone(t *testing.T) {
 			if m := im.metadata(e.ID); m == nil || m.Undone.IsZero() {
 				t.Errorf("charge is not recorded as undone: %+v", m)
 			}
+			for entry, err := range History(h.begin(), Filter{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				for verb, f := range map[string]func(Turn, EntryID) error{"retry": RetryEntry, "rewind": Rewind} {
+					turn := h.begin()
+					var refused *ControlError
+					if err := f(turn, entry.ID); !errors.As(err, &refused) && (entry.Path != "charge" || verb == "retry") {
+						t.Errorf("%s of %s: %v", verb, entry.Path, err)
+					}
+					turn.undo()
+				}
+			}
 			return ""
 		}
 		t.Error("charge is not recorded")
@@ -280,7 +293,11 @@ func TestD14LosersMessages(t *testing.T) {
 					if _, err := ReceiveBatch(ctx, "two", in, 2); err != nil {
 						return 0, err
 					}
-					if _, err := Receive(ctx, "third", in); err != nil {
+					m, err := Receive(ctx, "third", in)
+					if err != nil {
+						return 0, err
+					}
+					if _, err := Update(ctx, "answer", func(tx *Tx) (int, error) { return 0, Reply(tx, m, "dealt with") }); err != nil {
 						return 0, err
 					}
 					return 0, Sleep(ctx, "never", 1000*time.Hour)
@@ -299,7 +316,7 @@ func TestD14LosersMessages(t *testing.T) {
 			h.send("in", body)
 		}
 		w.run()
-		h.want("completed winsabcd")
+		h.want("completed winsabd")
 		return ""
 	})
 }

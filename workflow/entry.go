@@ -97,7 +97,8 @@ type Entry struct {
 	State     []byte
 	// Winner is the name of the branch that won a race.
 	Winner string
-	// Queues are those that a receive waits for, Messages what it got.
+	// Queues are those that a receive waits for, Messages what it got; for a step they are those that it answered, without
+	// their bodies.
 	Queues   []string
 	Messages []Delivery
 	// Resolved and Latest are the answer of a version gate, and what the code offered when it was asked.

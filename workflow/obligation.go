@@ -221,13 +221,15 @@ func (r *Run) pinnedState(loc location) ([]byte, bool) {
 func (r *Run) messagesIn(loc location) (list []received, err error) {
 	start, end := historyKey(nil, loc), historyEnd(nil, loc)
 	var loops []loopAt
+	type name struct {
+		queue string
+		id    uint64
+	}
+	answered := map[name]bool{}
 	err = r.turn.Scan(start, end, func(key, value []byte) error {
 		at := location(key[len(historyPrefix):])
 		for len(loops) > 0 && !loops[len(loops)-1].loc.encloses(at) {
 			loops = loops[:len(loops)-1]
-		}
-		if len(loops) > 0 && loops[len(loops)-1].past(at) {
-			return nil
 		}
 		e, err := decodeEntry(key, value)
 		if err != nil {
@@ -237,6 +239,9 @@ func (r *Run) messagesIn(loc location) (list []received, err error) {
 		case KindLoop:
 			loops = append(loops, loopAt{append(location(nil), at...), e.Iteration, e.Status.Over()})
 		case KindReceive:
+			if len(loops) > 0 && loops[len(loops)-1].past(at) {
+				return nil
+			}
 			if err := fetch(r.turn, &e); err != nil {
 				return err
 			}
@@ -244,9 +249,14 @@ func (r *Run) messagesIn(loc location) (list []received, err error) {
 				m.Body = append([]byte(nil), m.Body...)
 				list = append(list, received{e.Seq, m})
 			}
+		case KindStep:
+			for _, m := range e.Messages {
+				answered[name{m.Queue, m.ID}] = true
+			}
 		}
 		return nil
 	})
+	list = slices.DeleteFunc(list, func(m received) bool { return answered[name{m.message.Queue, m.message.ID}] })
 	return list, err
 }
 

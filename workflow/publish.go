@@ -30,6 +30,9 @@ func (r *Run) logger() *slog.Logger {
 	return r.log
 }
 
+// replaying reports whether the function only does again what it has done.
+func (r *Run) replaying() bool { return !r.live && !r.fresh }
+
 // A liveHandler handles nothing while the function only runs again.
 type liveHandler struct {
 	slog.Handler
@@ -37,7 +40,7 @@ type liveHandler struct {
 }
 
 func (h *liveHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.run.live && h.Handler.Enabled(ctx, level)
+	return !h.run.replaying() && h.Handler.Enabled(ctx, level)
 }
 
 func (h *liveHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -47,6 +47,7 @@ type Run struct {
 	gone    bool   // closed; coroutines unwind
 	ended   bool
 	live    bool // what is recorded is used up
+	fresh   bool // nothing of it has ever run
 	verify  bool // stops when it would go live
 	control *control
 	changed bool // the control rows are to be read
@@ -54,7 +55,7 @@ type Run struct {
 	halt    *Pause // a step asks for it: written with what else the transaction holds
 	image   *image // until it is live
 	places  []*place
-	scratch []byte
+	scratch location
 	bytes   int64 // of keys and values of the history, about: it is not reduced by what is dropped
 	entries int
 

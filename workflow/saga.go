@@ -45,11 +45,14 @@ type saga struct {
 // branches and scopes inside as well, whether these have ended or not. They are not canceled along with the run, and they
 // survive restarts. Then Saga returns fn's error.
 //
+// What fn returns is recorded: when the workflow function runs again after a crash, a saga that has ended is not entered unless
+// its steps may yet have to be undone, so what follows must not depend on variables that fn sets.
+//
 // If fn returns nil, what it did is settled: it is not undone any more, whatever happens later. A saga within another one
 // leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
 // canceled.
-func Saga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOption) error {
-	s := ctx.scope()
+func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts ...SagaOption) (T, error) {
+	s, none := ctx.scope(), *new(T)
 	r := s.run
 	o, skip, err := s.open(KindSaga, name)
 	if err != nil {

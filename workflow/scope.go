@@ -163,7 +163,7 @@ func (s *scope) Info() Info {
 	return Info{
 		Workflow: r.program.name, Version: r.program.config.version,
 		RunID: r.id(), Epoch: r.record.Epoch, Started: r.record.Started,
-		Resolutions: r.seq, Replaying: !r.live,
+		Resolutions: r.seq, Replaying: r.replaying(),
 	}
 }
 

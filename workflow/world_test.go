@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sort"
 	"strings"
@@ -25,8 +26,9 @@ type world struct {
 	now      time.Time
 	mail     []letterTo
 	commits  int
-	crashAt  int  // number of the commit, 0 for none
-	after    bool // the crash comes after it
+	crashAt  int        // number of the commit, 0 for none
+	after    bool       // the crash comes after it
+	chance   *rand.Rand // if set, every fifth commit or so, instead
 	crashes  int
 	steps    int
 	budget   int64 // collapse
@@ -199,11 +201,15 @@ func (w *world) crash() {
 // committed counts a commit, and reports whether the process dies before or after it.
 func (w *world) committed(t *rigTurn) (dies bool) {
 	w.commits++
-	if w.commits != w.crashAt {
+	dies, after := w.commits == w.crashAt, w.after
+	if w.chance != nil {
+		dies, after = w.chance.IntN(5) == 0, w.chance.IntN(2) == 0
+	}
+	if !dies {
 		t.commit()
 		return false
 	}
-	if w.after {
+	if after {
 		t.commit()
 	} else {
 		t.undo()
@@ -311,9 +317,9 @@ func (w *world) deliver(l letterTo) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.commits+1 != w.crashAt || w.after {
-		w.mail = w.mail[1:] // taken out by the transaction
-	}
+	// The letter is taken out by the transaction.
+	w.mail = w.mail[1:]
+	t.undone = func() { w.mail = append([]letterTo{l}, w.mail...) }
 	if w.committed(t) {
 		return
 	}
@@ -402,7 +408,7 @@ func (h *rig) outcome() string {
 // want checks how the run of the actor ended.
 func (h *rig) want(outcome string) {
 	h.w.t.Helper()
-	if got := h.outcome(); got != outcome {
+	if got := attempts.ReplaceAllString(h.outcome(), ""); got != outcome {
 		h.w.t.Errorf("outcome %q, want %q", got, outcome)
 	}
 }
@@ -467,6 +473,7 @@ type rigTurn struct {
 	replies int
 	sent    []letterTo
 	changed bool
+	undone  func() // also does this when it is undone
 }
 
 func (h *rig) begin() *rigTurn {
@@ -488,6 +495,9 @@ func (t *rigTurn) undo() {
 	}
 	h.keys = nil
 	h.queues, h.state, h.replies = t.queues, t.state, h.replies[:t.replies]
+	if t.undone != nil {
+		t.undone()
+	}
 }
 
 func (t *rigTurn) remember(k string) {

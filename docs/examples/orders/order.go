@@ -46,7 +46,7 @@ type shop struct{ carrier carrier }
 // A carrier is a company that fetches parcels.
 type carrier interface {
 	// Fetch books the transport of a parcel to a place. Booking again under the same reference returns the same parcel.
-	Fetch(ctx context.Context, reference, place string) (parcel string, err error)
+	Fetch(ctx context.Context, reference, order, place string) (parcel string, err error)
 }
 
 func definitions(c carrier) []actor.Definition {
@@ -86,7 +86,7 @@ func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 			return Receipt{}, err
 		}
 		parcel, err := workflow.Step(ctx, "ship", func(sc *workflow.StepCtx) (string, error) {
-			parcel, err := s.carrier.Fetch(sc, sc.IdempotencyKey(), p.Address)
+			parcel, err := s.carrier.Fetch(sc, sc.IdempotencyKey(), p.ID, p.Address)
 			if errors.Is(err, errNoSuchPlace) {
 				err = workflow.Permanent(err) // to try again does not help
 			}
@@ -117,12 +117,13 @@ var errNoSuchPlace = errors.New("nobody drives to that place")
 
 // A post is a carrier that exists in this process only. The first time that it is asked it is busy.
 type post struct {
-	mu      sync.Mutex
-	asked   bool
-	parcels map[string]string // by reference
+	mu    sync.Mutex
+	asked bool
+	// fetched are the parcels, by reference.
+	fetched map[string]string
 }
 
-func (c *post) Fetch(_ context.Context, reference, place string) (string, error) {
+func (c *post) Fetch(_ context.Context, reference, order, place string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.asked {
@@ -132,11 +133,9 @@ func (c *post) Fetch(_ context.Context, reference, place string) (string, error)
 	if place == "Atlantis" {
 		return "", errNoSuchPlace
 	}
-	if c.parcels == nil {
-		c.parcels = make(map[string]string)
+	if c.fetched == nil {
+		c.fetched = make(map[string]string)
 	}
-	if _, ok := c.parcels[reference]; !ok {
-		c.parcels[reference] = fmt.Sprintf("%s-%d", place, len(c.parcels)+1)
-	}
-	return c.parcels[reference], nil
+	c.fetched[reference] = fmt.Sprintf("%s-%s", place, order)
+	return c.fetched[reference], nil
 }

@@ -47,28 +47,29 @@ var policy = []rule{
 	{pkg: "keyspace", uses: []string{"keyspace/tuple"}, never: []string{"net", "os", "log"}, why: "byte layouts: no I/O, standard library only"},
 	{pkg: "engine", uses: []string{"keyspace"}, libs: []string{pebble, xxh3, "golang.org/x/sys"}, never: []string{"net/http"}, why: "the only importer of Pebble"},
 	{pkg: "sqlitevfs", uses: []string{"keyspace"}, libs: []string{sqlite}, never: []string{"net/http", pebble}, why: "the only importer of the SQLite library; usable alone"},
-	{pkg: "workflow", uses: []string{"keyspace"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "deterministic replay over a Journal: no I/O"},
-	{pkg: "actor/host", uses: []string{"workflow"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library of its own"},
-	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple", "workflow"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
+	{pkg: "workflow", uses: []string{"keyspace"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
+	{pkg: "workflow/internal/memhost", uses: []string{"workflow"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
+	{pkg: "actor/host", never: []string{"net", "os"}, why: "the contract between actor and runtime: standard library only"},
+	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
 	{pkg: "runtime/internal/record", libs: []string{cbor}, never: []string{"net", "os"}, why: "a codec"},
 	{pkg: "runtime/internal/queue", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the supervisor: rows of queues, no goroutine and no clock"},
 	{pkg: "runtime/internal/schedule", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{"github.com/netresearch/go-cron"}, never: []string{"net"}, why: "below the supervisor: rows of schedules, no goroutine and no clock"},
 	{pkg: "runtime/internal/streamlog", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the supervisor: rows of streams, no goroutine and no clock"},
-	{pkg: "runtime/internal/supervisor", uses: []string{"actor/host", "engine", "keyspace", "sqlitevfs", "workflow", "runtime/internal/record", "runtime/internal/queue", "runtime/internal/schedule", "runtime/internal/streamlog"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats}, why: "knows neither HTTP nor NATS"},
+	{pkg: "runtime/internal/supervisor", uses: []string{"actor/host", "engine", "keyspace", "sqlitevfs", "runtime/internal/record", "runtime/internal/queue", "runtime/internal/schedule", "runtime/internal/streamlog"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats}, why: "knows neither HTTP nor NATS"},
 	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the supervisor and the gateway"},
-	{pkg: "runtime/internal/gateway", uses: []string{"actor/host", "workflow"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
+	{pkg: "runtime/internal/gateway", uses: []string{"actor/host"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
 	{pkg: "runtime/localnats", libs: []string{nats}, never: []string{pebble}, why: "a NATS server and nothing of ours"},
 	{pkg: "runtime/client", uses: []string{"actor/host"}, libs: []string{websocket}, never: []string{pebble, nats, prometheus}, why: "a remote caller links no database"},
 	{pkg: "runtime/internal/policy", why: "tests only"},
-	{pkg: "runtime", uses: []string{"actor", "engine", "keyspace", "workflow", "runtime/internal", "runtime/localnats"}, libs: []string{nats, prometheus, "github.com/BurntSushi/toml"}, why: "wires the floors below"},
-	{pkg: "actor/actortest", uses: []string{"actor", "engine", "runtime", "workflow"}, why: "the runtime on a memory disk in virtual time"},
-	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
-	{pkg: "docs/guides", uses: []string{"actor", "runtime", "workflow"}, why: "tests of the guides"},
-	{pkg: "docs/examples/...", uses: []string{"actor", "runtime", "workflow", "docs/examples"}, libs: []string{"golang.org/x/term"}, why: "what a user's program may import"},
+	{pkg: "runtime", uses: []string{"actor", "engine", "keyspace", "runtime/internal", "runtime/localnats"}, libs: []string{nats, prometheus, "github.com/BurntSushi/toml"}, why: "wires the floors below"},
+	{pkg: "actor/actortest", uses: []string{"actor", "engine", "runtime"}, why: "the runtime on a memory disk in virtual time"},
+	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
+	{pkg: "docs/guides", uses: []string{"actor", "runtime"}, why: "tests of the guides"},
+	{pkg: "docs/examples/...", uses: []string{"actor", "runtime", "docs/examples"}, libs: []string{"golang.org/x/term"}, why: "what a user's program may import"},
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow/internal/memhost", "actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)
