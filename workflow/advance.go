@@ -74,7 +74,7 @@ func (r *Run) readControl() error {
 	switch {
 	case f.state == "":
 		return ErrNoRun
-	case f.state.Over():
+	case f.state.Over() && !r.verifyEnded:
 		r.ended, r.state, r.record = true, f.state, f.run
 		r.kill()
 		return nil

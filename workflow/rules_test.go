@@ -359,6 +359,29 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 	}
 }
 
+// TestResultsThatAreTooLarge fail what brought them, and nothing of it is kept.
+func TestResultsThatAreTooLarge(t *testing.T) {
+	big := func() []byte { return make([]byte, 2000) }
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		_, err1 := workflow.Step(ctx, "step", func(sc *workflow.StepCtx) ([]byte, error) {
+			sc.OnCommit(func(tx *workflow.Tx) error { tx.Host().(*memhost.State).Set("x", "1"); return nil })
+			return big(), nil
+		})
+		_, err2 := workflow.Update(ctx, "update", func(tx *workflow.Tx) ([]byte, error) {
+			tx.Host().(*memhost.State).Set("x", "2")
+			return big(), nil
+		})
+		return fmt.Sprint(err1, "; ", err2), nil
+	})
+	h := started(t, d.Program(), none{})
+	h.Options.MaxPayload = 1000
+	drive(t, h)
+	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000`)
+	if x := h.State().Get("x"); x != "" {
+		t.Errorf("x is %q", x)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	asleep := func(ctx workflow.Context, log string) (string, error) {
 		return log, workflow.Sleep(ctx, "wait", time.Hour)
