@@ -214,7 +214,7 @@ func TestD04UndoFromAnyContainer(t *testing.T) {
 					return err
 				}
 				if it.Iteration() == 2 {
-					return Saga(it, "saga", func(ctx Context) error {
+					return inSaga(it, "saga", func(ctx Context) error {
 						if err := mark(ctx, "s"); err != nil {
 							return err
 						}

@@ -338,7 +338,7 @@ func exec(ctx Context, n *node, path string) (int, error) {
 	case "failfast":
 		return 0, JoinFast(ctx, name,
 			B[int]("busy", nil, func(ctx Context) (int, error) {
-				err := Saga(ctx, "saga", func(ctx Context) error {
+				err := inSaga(ctx, "saga", func(ctx Context) error {
 					if _, err := exec(ctx, n.kids[0], path+":busy"); err != nil {
 						return err
 					}
@@ -374,7 +374,7 @@ func exec(ctx Context, n *node, path string) (int, error) {
 		return v, err
 	case "saga":
 		v := 0
-		err := Saga(ctx, name, func(ctx Context) error {
+		err := inSaga(ctx, name, func(ctx Context) error {
 			var err error
 			v, err = exec(ctx, n.kids[0], path)
 			return err

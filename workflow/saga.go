@@ -52,29 +52,30 @@ type saga struct {
 // leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
 // canceled.
 func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts ...SagaOption) (T, error) {
-	s, none := ctx.scope(), *new(T)
+	var zero T
+	s := ctx.scope()
 	r := s.run
 	o, skip, err := s.open(KindSaga, name)
 	if err != nil {
-		return err
+		return zero, err
 	}
 	var options undoOptions
 	for _, opt := range opts {
 		if err := opt.saga(&options); err != nil {
-			return o.refuse(err)
+			return zero, o.refuse(err)
 		}
 	}
 	if skip {
 		o.wait(s.owner)
-		_, err := o.outcome()
-		return err
+		output, err := o.outcome()
+		return resultOf[T](s, output, err)
 	}
 	if !o.recorded {
 		r.put(o)
 	}
 	own := &saga{s.saga, o.loc}
 	inner := s.within(o, s.inside(o, s.cancel, own))
-	err = fn(inner)
+	v, err := fn(inner)
 	s.leave(inner)
 	var output []byte
 	switch {
@@ -82,7 +83,7 @@ func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts
 	case err != nil:
 		s.compensate(o, r.failure(err), options)
 	default:
-		output = encodedNil
+		output = s.encoded(v)
 	}
 	o.end(output, err, func() error {
 		if o.entry.Status == Completed && own.parent == nil {
@@ -90,8 +91,8 @@ func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts
 		}
 		return nil
 	})
-	_, err = o.outcome()
-	return err
+	output, err = o.outcome()
+	return resultOf[T](s, output, err)
 }
 
 // compensate undoes what is inside of a saga that has failed. That it failed is on record before the first handler runs.

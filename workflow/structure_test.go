@@ -26,7 +26,7 @@ func TestVoidResults(t *testing.T) {
 			err3 := Join(ctx, "join", B[any]("b", nil, func(ctx Context) (any, error) { return nil, pass(ctx, "a") }))
 			_, _, err4 := Race(ctx, "race", C("c", func(ctx Context) (any, error) { return nil, pass(ctx, "a") }))
 			_, err5 := Map(ctx, "map", []int{1}, func(ctx Context, _, _ int) (any, error) { return nil, pass(ctx, "a") })
-			err6 := Saga(ctx, "saga", func(ctx Context) error { return pass(ctx, "a") })
+			err6 := inSaga(ctx, "saga", func(ctx Context) error { return pass(ctx, "a") })
 			_, err7 := Map(ctx, "empty map", []int{}, func(ctx Context, _, _ int) (any, error) { return nil, nil })
 			err8 := Join(ctx, "empty join")
 			if err := pass(ctx, "last"); err != nil {
@@ -279,7 +279,7 @@ func TestRaceLosersLeaveNothing(t *testing.T) {
 					if err := mark(ctx, "one"); err != nil {
 						return 0, err
 					}
-					return 0, Saga(ctx, "saga", func(ctx Context) error {
+					return 0, inSaga(ctx, "saga", func(ctx Context) error {
 						if err := mark(ctx, "two"); err != nil {
 							return err
 						}
@@ -426,7 +426,7 @@ func TestUndoThatFailsPauses(t *testing.T) {
 		w := newWorld(t)
 		broken, tries := true, 0
 		h := w.with(0, program(func(ctx Context) (int, error) {
-			return 0, Saga(ctx, "saga", func(ctx Context) error {
+			return 0, inSaga(ctx, "saga", func(ctx Context) error {
 				if err := mark(ctx, "first"); err != nil {
 					return err
 				}
@@ -507,17 +507,17 @@ func TestNestedSagas(t *testing.T) {
 			if err := mark(ctx, "run"); err != nil {
 				return 0, err
 			}
-			if err := Saga(ctx, "settled", func(ctx Context) error { return mark(ctx, "kept") }); err != nil {
+			if err := inSaga(ctx, "settled", func(ctx Context) error { return mark(ctx, "kept") }); err != nil {
 				return 0, err
 			}
-			err := Saga(ctx, "outer", func(ctx Context) error {
+			err := inSaga(ctx, "outer", func(ctx Context) error {
 				if err := mark(ctx, "a"); err != nil {
 					return err
 				}
-				if err := Saga(ctx, "good", func(ctx Context) error { return mark(ctx, "b") }); err != nil {
+				if err := inSaga(ctx, "good", func(ctx Context) error { return mark(ctx, "b") }); err != nil {
 					return err
 				}
-				if err := Saga(ctx, "caught", func(ctx Context) error {
+				if err := inSaga(ctx, "caught", func(ctx Context) error {
 					if err := mark(ctx, "c"); err != nil {
 						return err
 					}
@@ -553,7 +553,7 @@ func TestCancelWhileUndoing(t *testing.T) {
 		everywhere(t, func(w *world) string {
 			undoing := false
 			h := w.with(0, program(func(ctx Context) (int, error) {
-				err := Saga(ctx, "saga", func(ctx Context) error {
+				err := inSaga(ctx, "saga", func(ctx Context) error {
 					if err := mark(ctx, "a"); err != nil {
 						return err
 					}
@@ -791,4 +791,28 @@ func TestDecidedRaceGivesUpBodies(t *testing.T) {
 		t.Error("the race waits for the body of a loser")
 	}
 	close(release)
+}
+
+// inSaga is Saga for a function that returns nothing but an error.
+func inSaga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOption) error {
+	_, err := Saga(ctx, name, func(ctx Context) (struct{}, error) { return struct{}{}, fn(ctx) }, opts...)
+	return err
+}
+
+// What a saga returned is there when the saga is not entered again.
+func TestSagaReturnsWhatIsRecorded(t *testing.T) {
+	everywhere(t, func(w *world) string {
+		h := w.with(0, program(func(ctx Context) (string, error) {
+			parcel, err := Saga(ctx, "saga", func(ctx Context) (string, error) {
+				return Compensated(ctx, "step", func(*StepCtx) (string, error) { return "parcel", nil }, func(*StepCtx, string) error { return nil })
+			})
+			if err != nil {
+				return "", err
+			}
+			return parcel, Sleep(ctx, "nap", 1)
+		}))
+		w.run()
+		h.want(`completed parcel`)
+		return ""
+	})
 }
