@@ -23,6 +23,9 @@ func Spawn[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In,
 	return workflow.Spawn(ctx, name, d, in, append([]workflow.SpawnOption{at}, opts...)...)
 }
 
+// maxIdempotencyKey is how long the idempotency key of a call may be, in bytes.
+const maxIdempotencyKey = 255
+
 // CallFrom is Call in the body of a step, on the actor with that key: with the idempotency key of the step, so that the action
 // runs once although the body may run again, for as long as replies are remembered. A body may call each action of an actor
 // once. An error that says that the actor does not want to do it, such as FailedPrecondition, is permanent: the step is not
@@ -30,7 +33,7 @@ func Spawn[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In,
 func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (Out, error) {
 	ref := Ref[S]{core: a.decl.core, node: StepTask(sc), key: key}
 	once := sc.IdempotencyKey() + "/" + a.decl.name
-	if len(once) > host.MaxIdempotencyKey {
+	if len(once) > maxIdempotencyKey {
 		sum := sha256.Sum256([]byte(once))
 		once = hex.EncodeToString(sum[:])
 	}

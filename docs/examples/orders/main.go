@@ -65,7 +65,7 @@ func run(ctx context.Context, node actor.Node, out io.Writer) error {
 		if _, err := Checkout.Start(ctx, order, p); err != nil {
 			return err
 		}
-		// An order that is refused is a run that failed: its error is the reason. This one error code is for those that ask too early.
+		// An order that is refused is a run that failed, and its error is the reason.
 		if _, err := Checkout.Result(ctx, order); err != nil && ctx.Err() != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func definitions(c carrier) []actor.Definition {
 		actor.Define(Accounts, actor.Spec[Account]{Migrations: accountTables},
 			actor.On(Deposit, (*Account).deposit), actor.On(Charge, (*Account).charge), actor.On(Refund, (*Account).refund), actor.OnQuery(Balance, Account.balance)),
 		actor.Define(Orders, actor.Spec[Order]{},
-			actor.OnQuery(Show, Order.show), actor.OnRun(Checkout, shop{c}.checkout)),
+			actor.OnQuery(Show, Order.show), actor.OnRun(Checkout, shop{c}.checkout, workflow.WithErrorValue("no such place", errNoSuchPlace))),
 	}
 }
 
@@ -105,10 +105,15 @@ func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 	return receipt, errors.Join(refused, err)
 }
 
-// reason is what the customer is told.
+// reason is what the customer is told. An error that went through the history is one of the types and values that are
+// registered, or it is a text.
 func reason(err error) string {
-	if step := new(workflow.StepError); errors.As(err, &step) {
-		return fmt.Sprintf("%s: %v", step.Step, step.Cause)
+	var e *actor.Error
+	switch {
+	case errors.As(err, &e):
+		return e.Message
+	case errors.Is(err, errNoSuchPlace):
+		return errNoSuchPlace.Error()
 	}
 	return err.Error()
 }
