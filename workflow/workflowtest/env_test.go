@@ -105,13 +105,13 @@ func TestStub(t *testing.T) {
 func TestStubOfAnUndoHandler(t *testing.T) {
 	undone := ""
 	d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
-		return none{}, workflow.Saga(ctx, "trip", func(ctx workflow.Context) error {
+		return workflow.Saga(ctx, "trip", func(ctx workflow.Context) (none, error) {
 			_, err := workflow.Compensated(ctx, "book", func(*workflow.StepCtx) (int, error) { return 1, nil },
 				func(*workflow.StepCtx, int) error { undone += "own "; return nil })
 			if err != nil {
-				return err
+				return none{}, err
 			}
-			return errors.New("rain")
+			return none{}, errors.New("rain")
 		})
 	})
 	env := workflowtest.New(t, d).Start(none{})
