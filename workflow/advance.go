@@ -277,7 +277,7 @@ func (r *Run) resolveLive(o *op) error {
 	now := r.clock()
 	o.entry.Seq, o.entry.Ended = r.seq+1, now
 	wrote := r.wrote
-	err := o.resolve()
+	err := o.settleLive()
 	if err == nil {
 		err = r.err
 	}

@@ -63,7 +63,7 @@ func (w *await) begin(options waitOptions) {
 	if !o.recorded && options.limited {
 		o.entry.Deadline = millisUTC(o.entry.Created.Add(options.within + time.Millisecond - 1))
 	}
-	o.resolve = w.resolve
+	o.live = w
 	w.timer.fire = func() error {
 		// The condition counts if it holds now, although nobody has looked in time.
 		if done, err := w.look(); done || err != nil {
@@ -77,12 +77,14 @@ func (w *await) begin(options waitOptions) {
 		r.timers.set(&w.timer, o.entry.Deadline)
 	}
 	r.awaits = append(r.awaits, w)
-	o.listen(func(bool) {
-		if !o.queued {
-			o.setCanceled()
-			o.happened()
-		}
-	})
+	o.listen()
+}
+
+func (w *await) canceled(bool) {
+	if !w.op.queued {
+		w.op.setCanceled()
+		w.op.happened()
+	}
 }
 
 func (w *await) resolve() error {

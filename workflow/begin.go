@@ -39,13 +39,11 @@ func (s *scope) beginOp(o *op, kind Kind, name string) error {
 	}
 	o.recorded, o.loc = true, rec.loc
 	o.index = i
-	e, err := rec.decode()
-	if err != nil {
+	if err := rec.into(&o.entry); err != nil {
 		s.corrupt(err)
 	}
-	o.entry = *e
-	if e.ID != 0 {
-		if m := r.image.metadata(e.ID); m != nil {
+	if id := o.entry.ID; id != 0 {
+		if m := r.image.metadata(id); m != nil {
 			o.tries = m.Attempts
 		}
 	}
@@ -170,19 +168,18 @@ func (s *scope) same(rec *record, kind Kind, i uint32) bool {
 	if rec.visited {
 		return false
 	}
-	e, err := rec.header()
-	if err != nil {
-		s.corrupt(err)
-	}
-	if e.Kind != kind && !(kind == KindReceive && e.Kind == KindMessage) {
+	if k := rec.kind(); k != kind && !(kind == KindReceive && k == KindMessage) {
 		return false
 	}
-	return string(childName(s.run.scratch[:0], s.loc, i)) == string(rec.loc)
+	r := s.run
+	r.scratch = childName(r.scratch[:0], s.loc, i)
+	return string(r.scratch) == string(rec.loc)
 }
 
 // recorded returns the record that has a name in the place and was not consumed; nil if there is none.
 func (p *place) recorded(i uint32) *record {
-	loc := childName(p.run.scratch[:0], p.loc, i)
+	p.run.scratch = childName(p.run.scratch[:0], p.loc, i)
+	loc := p.run.scratch
 	for _, rec := range p.records[p.cursor:] {
 		if !rec.visited && string(rec.loc) == string(loc) {
 			return rec

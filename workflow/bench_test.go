@@ -151,12 +151,12 @@ func BenchmarkParkedMemory(b *testing.B) {
 	})
 	const runs = 2000
 	hosts := make([]*memhost.Host, runs)
-	total := func() uint64 {
+	total := func() (heap, stack uint64) {
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return m.HeapAlloc + m.StackInuse
+		return m.HeapAlloc, m.StackInuse
 	}
 	for b.Loop() {
 		for i := range hosts {
@@ -171,12 +171,13 @@ func BenchmarkParkedMemory(b *testing.B) {
 				b.Fatal(fmt.Sprint(hosts[i].Last))
 			}
 		}
-		parked := total()
+		heap, stack := total()
 		for _, h := range hosts {
 			h.Close()
 		}
-		closed := total()
-		b.ReportMetric(float64(parked-closed)/runs, "bytes/run")
+		heapClosed, stackClosed := total()
+		b.ReportMetric(float64(heap-heapClosed)/runs, "heap-bytes/run")
+		b.ReportMetric(float64(stack-stackClosed)/runs, "stack-bytes/run")
 		runtime.KeepAlive(hosts)
 	}
 }

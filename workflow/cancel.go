@@ -34,9 +34,7 @@ func (x *cancellation) cancel(cause error, abandon bool) {
 	}
 	x.cause = &CanceledError{cause}
 	for _, o := range slices.Clone(x.ops) {
-		if !o.done && o.replay == 0 && o.canceled != nil {
-			o.canceled(abandon)
-		}
+		o.tell(abandon)
 	}
 	for _, inner := range slices.Clone(x.inner) {
 		inner.cancel(cause, abandon)
@@ -56,11 +54,10 @@ func (x *cancellation) unlink() {
 
 // listen has a live op told when its scope is canceled; at once if it is canceled already, which is so for operations that
 // began before and are now begun again.
-func (o *op) listen(canceled func(abandon bool)) {
-	o.canceled = canceled
+func (o *op) listen() {
 	x := o.s.cancel
 	if x.cause != nil {
-		canceled(false)
+		o.tell(false)
 		return
 	}
 	o.watch, o.position = x, len(x.ops)

@@ -248,16 +248,47 @@ func (rec *record) header() (*Entry, error) {
 	if rec.decoded != nil {
 		return rec.decoded, nil
 	}
-	key := historyKey(nil, rec.loc)
 	if rec.value == nil {
-		return nil, corrupt(key, errors.New("asked for after it was released"))
+		return nil, corrupt(historyKey(nil, rec.loc), errors.New("asked for after it was released"))
 	}
 	e := new(Entry)
 	if err := decodeEntry2(e, rec.value); err != nil {
-		return nil, corrupt(key, err)
+		return nil, corrupt(historyKey(nil, rec.loc), err)
 	}
 	rec.decoded, rec.value = e, nil
 	return e, nil
+}
+
+// into is decode, into an entry of the caller's that is zero.
+func (rec *record) into(e *Entry) error {
+	if rec.decoded != nil || rec.value == nil {
+		d, err := rec.decode()
+		if err == nil {
+			*e = *d
+		}
+		return err
+	}
+	if err := decodeEntry2(e, rec.value); err != nil {
+		return corrupt(historyKey(nil, rec.loc), err)
+	}
+	if len(e.large) == 0 {
+		return nil
+	}
+	if err := fetch(rec.im.reader, e); err != nil {
+		return corrupt(historyKey(nil, rec.loc), err)
+	}
+	return nil
+}
+
+// kind returns the kind of a record without decoding it. Of a value that is none, it is any.
+func (rec *record) kind() Kind {
+	switch {
+	case rec.decoded != nil:
+		return rec.decoded.Kind
+	case len(rec.value) > 2:
+		return Kind(rec.value[2])
+	}
+	return 0
 }
 
 // metadata returns the metadata of a number, nil if there is none.

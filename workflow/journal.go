@@ -14,6 +14,7 @@ type Reader interface {
 // A Journal is where a run keeps its history, within one transaction. It sees its own writes.
 type Journal interface {
 	Reader
+	// Put sets a row. It keeps neither slice.
 	Put(key, value []byte) error
 	Delete(key []byte) error
 	// DeleteRange removes the rows start <= key < end.

@@ -36,6 +36,8 @@ type names struct {
 	byName  map[string]uint32
 	written int
 	durable int // as written was when the transaction began
+
+	key, value []byte // buffers
 }
 
 // newNames returns a registry of what is recorded, in the order of indexes.
@@ -120,8 +122,9 @@ func (n *names) undone() { n.written = n.durable }
 // write puts the names that are not in the journal yet.
 func (n *names) write(j Journal) error {
 	for ; n.written < len(n.list); n.written++ {
-		var key [16]byte
-		if err := j.Put(nameKey(key[:0], uint32(n.written)), []byte(n.list[n.written])); err != nil {
+		n.key = nameKey(n.key[:0], uint32(n.written))
+		n.value = append(n.value[:0], n.list[n.written]...)
+		if err := j.Put(n.key, n.value); err != nil {
 			return err
 		}
 	}

@@ -24,17 +24,15 @@ type op struct {
 	// replay is the seq of the recorded resolution, 0 for a live op.
 	replay uint64
 
-	// resolve sets the entry's outcome. It runs on the driver within a transaction; Seq and Ended of the entry are set
-	// already. Of its errors, errUndo has the transaction undone and resolve called again in the next, errNotYet takes the op out
-	// of Run.due, and others end the transaction.
-	resolve func() error
+	// live is what the op waits for, while it does; nil if resolve and canceled are functions of their own.
+	live waiting
+	// resolve and canceled are those of waiting. An op without canceled is not resolved by cancellation.
+	resolve  func() error
+	canceled func(abandon bool)
 	// after runs once a live resolution was written, within its transaction.
 	after func() error
 	// replayed runs when a recorded resolution is handed out.
 	replayed func()
-	// canceled runs when the scope is canceled while the op is live, with the way in which it is (see cancellation.cancel).
-	// Ops without it are not resolved by cancellation.
-	canceled func(abandon bool)
 	// abandon runs when the scope ends while the op is live; nil if the scope then waits for it.
 	abandon func()
 	// clean asks for a transaction in which nothing was written yet, because resolve runs functions of the user that may fail.
@@ -56,6 +54,35 @@ type op struct {
 	position int // in watch.ops
 }
 
+// A waiting is what a live op waits for.
+type waiting interface {
+	// resolve sets the entry's outcome. It runs on the driver within a transaction; Seq and Ended of the entry are set
+	// already. Of its errors, errUndo has the transaction undone and resolve called again in the next, errNotYet takes the
+	// op out of Run.due, and others end the transaction.
+	resolve() error
+	// canceled runs when the scope is canceled, with the way in which it is (see cancellation.cancel).
+	canceled(abandon bool)
+}
+
+// settleLive resolves a live op.
+func (o *op) settleLive() error {
+	if o.live != nil {
+		return o.live.resolve()
+	}
+	return o.resolve()
+}
+
+// tell tells a live op that its scope was canceled.
+func (o *op) tell(abandon bool) {
+	switch {
+	case o.done || o.replay != 0:
+	case o.live != nil:
+		o.live.canceled(abandon)
+	case o.canceled != nil:
+		o.canceled(abandon)
+	}
+}
+
 var (
 	errUndo   = errors.New("workflow: undo the transaction")
 	errNotYet = errors.New("workflow: not resolved")
@@ -63,26 +90,42 @@ var (
 
 // wait parks the calling coroutine until o is done.
 func (o *op) wait(c *coroutine) {
-	r := c.run
-	if o.replay != 0 && !o.done && len(r.coroutines) == 1 && r.runnable.len() == 0 && r.fault == nil {
-		// Only this coroutine exists and it is about to park, so the driver would do just this.
-		for !o.done && len(r.replays) > 0 && r.replays[0].seq <= o.replay {
-			r.hand(r.replays.pop())
-		}
+	if o.done {
+		return
 	}
+	o.catchUp(c)
 	for !o.done {
-		if o.waiter == nil || o.waiter == c {
-			o.waiter = c
-		} else {
-			o.waiters = append(o.waiters, c)
-		}
-		c.waits = o
-		c.park()
-		c.waits = nil
+		o.park(c)
 	}
 	if o.waiter == c {
 		o.waiter = nil
 	}
+}
+
+// catchUp hands out recorded resolutions up to that of o, if c is the only coroutine: it is about to park, so the driver would
+// do just this. It is apart from wait to keep the stack of a parked coroutine small.
+//
+//go:noinline
+func (o *op) catchUp(c *coroutine) {
+	r := c.run
+	if o.replay == 0 || len(r.coroutines) > 1 || r.runnable.len() > 0 || r.fault != nil {
+		return
+	}
+	for !o.done && len(r.replays) > 0 && r.replays[0].seq <= o.replay {
+		r.hand(r.replays.pop())
+	}
+}
+
+// park parks a coroutine that waits for o.
+func (o *op) park(c *coroutine) {
+	if o.waiter == nil || o.waiter == c {
+		o.waiter = c
+	} else {
+		o.waiters = append(o.waiters, c)
+	}
+	c.waits = o
+	c.park()
+	c.waits = nil
 }
 
 // happened queues a live op to be resolved.

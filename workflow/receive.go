@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -67,37 +68,49 @@ func Within(d time.Duration) WaitOption {
 }
 
 // Receive waits for a message of a queue and takes it out, in the transaction that records it: it is never lost and never
-// received twice, whatever crashes. If the body cannot be decoded, the error is the source's, and the message is taken.
-// Otherwise the error matches ErrTimeout or ErrCanceled.
+// received twice, whatever crashes. If the body cannot be decoded, the error is the source's, and the message, which is
+// taken, is returned without its body. Otherwise the error matches ErrTimeout or ErrCanceled.
 func Receive[T any](ctx Context, name string, from Source[T], options ...WaitOption) (Message[T], error) {
-	list, err := ReceiveBatch(ctx, name, from, 1, options...)
-	if len(list) == 0 {
+	got, err := receiveFrom(ctx, name, from, 1, options)
+	if err != nil {
 		return Message[T]{}, err
 	}
-	return list[0], err
+	return messageFrom(from, &got[0])
 }
 
 // ReceiveBatch is Receive for up to limit messages: those that are there when there is one.
 func ReceiveBatch[T any](ctx Context, name string, from Source[T], limit int, options ...WaitOption) ([]Message[T], error) {
-	s := ctx.scope()
-	if any(from) == nil {
-		s.own()
-		s.misuse(s.owner, fmt.Sprintf("receive %q: the source is nil", s.pathOf(name)))
-	}
-	got, err := s.receive(name, []string{from.QueueName()}, limit, options)
+	got, err := receiveFrom(ctx, name, from, limit, options)
 	if err != nil {
 		return nil, err
 	}
 	list := make([]Message[T], len(got))
 	for i := range got {
-		list[i] = messageOf[T](&got[i])
-		body, derr := decodeBody(from, got[i].Body)
-		if derr != nil && err == nil {
-			err = fmt.Errorf("message %d of queue %q: %w", got[i].ID, got[i].Queue, derr)
-		}
-		list[i].Body = body
+		var derr error
+		list[i], derr = messageFrom(from, &got[i])
+		err = errors.Join(err, derr)
 	}
 	return list, err
+}
+
+func receiveFrom[T any](ctx Context, name string, from Source[T], limit int, options []WaitOption) ([]Delivery, error) {
+	s := ctx.scope()
+	if from == nil {
+		s.own()
+		s.misuse(s.owner, fmt.Sprintf("receive %q: the source is nil", s.pathOf(name)))
+	}
+	return s.receive(name, []string{from.QueueName()}, limit, options)
+}
+
+// messageFrom returns a message with its body.
+func messageFrom[T any](from Source[T], d *Delivery) (Message[T], error) {
+	m := messageOf[T](d)
+	body, err := decodeBody(from, d.Body)
+	if err != nil {
+		return m, fmt.Errorf("message %d of queue %q: %w", d.ID, d.Queue, err)
+	}
+	m.Body = body
+	return m, nil
 }
 
 // decodeBody decodes with a source that may panic.
@@ -174,7 +187,7 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 		s.misuse(s.owner, fmt.Sprintf("receive %q: %v", s.pathOf(o.name), err))
 	}
 	w.limit = limit
-	o.resolve = w.resolve
+	o.live = w
 	if !o.recorded {
 		o.entry.Queues = slices.Clone(queues)
 		if options.limited {
@@ -190,12 +203,7 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 		r.timers.set(&w.timer, o.entry.Deadline)
 	}
 	r.receives = append(r.receives, w)
-	o.listen(func(bool) {
-		if !o.queued {
-			o.setCanceled()
-			o.happened()
-		}
-	})
+	o.listen()
 }
 
 func checkQueues(queues []string, limit int) error {
@@ -211,6 +219,13 @@ func checkQueues(queues []string, limit int) error {
 		return fmt.Errorf("a limit of %d messages", limit)
 	}
 	return nil
+}
+
+func (w *receive) canceled(bool) {
+	if !w.op.queued {
+		w.op.setCanceled()
+		w.op.happened()
+	}
 }
 
 func (w *receive) resolve() error {

@@ -360,7 +360,9 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	asleep := func(ctx workflow.Context, log string) (string, error) { return log, workflow.Sleep(ctx, "wait", time.Hour) }
+	asleep := func(ctx workflow.Context, log string) (string, error) {
+		return log, workflow.Sleep(ctx, "wait", time.Hour)
+	}
 	v1 := func(ctx workflow.Context, _ none) (string, error) {
 		if err := workflow.Do(ctx, "a", ok); err != nil {
 			return "", err

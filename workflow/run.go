@@ -55,7 +55,7 @@ type Run struct {
 	halt    *Pause // a step asks for it: written with what else the transaction holds
 	image   *image // until it is live
 	places  []*place
-	scratch []byte
+	scratch location
 	bytes   int64 // of keys and values of the history, about: it is not reduced by what is dropped
 	entries int
 

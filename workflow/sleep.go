@@ -42,12 +42,7 @@ func (s *scope) sleep(name string, deadline func(now time.Time) time.Time) (*sle
 		return w, nil
 	}
 	r := s.run
-	o.resolve = func() error {
-		if o.entry.Status != Canceled {
-			o.entry.Status = Completed
-		}
-		return nil
-	}
+	o.live = w
 	if !o.recorded {
 		at := deadline(o.entry.Created)
 		if up := millisUTC(at); up.Before(at) {
@@ -65,8 +60,15 @@ func (s *scope) sleep(name string, deadline func(now time.Time) time.Time) (*sle
 		return nil
 	}
 	r.timers.set(&w.timer, o.entry.Deadline)
-	o.listen(w.canceled)
+	o.listen()
 	return w, nil
+}
+
+func (w *sleepOp) resolve() error {
+	if w.op.entry.Status != Canceled {
+		w.op.entry.Status = Completed
+	}
+	return nil
 }
 
 func (w *sleepOp) canceled(bool) {

@@ -193,7 +193,8 @@ func (s *scope) waitFor(o *op) error {
 			return err
 		}
 		told := &op{s: s, name: o.name}
-		told.listen(func(bool) { s.run.ready(c) })
+		told.canceled = func(bool) { s.run.ready(c) }
+		told.listen()
 		o.waiters = append(o.waiters, c)
 		c.waits = o
 		c.park()
@@ -302,11 +303,12 @@ func (s *scope) spawnAt(o *op, p *Program, input []byte, options spawnOptions) {
 			close(&CanceledError{errParentEnded})
 		}
 	}
-	o.listen(func(bool) {
+	o.canceled = func(bool) {
 		if options.close != CloseAbandon && r.live {
 			r.must(r.tell(o, verbCancel, "the parent was canceled"))
 		}
-	})
+	}
+	o.listen()
 	r.children = append(r.children, o)
 }
 

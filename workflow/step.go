@@ -291,8 +291,14 @@ func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), opt
 
 // startStep begins a step.
 func (s *scope) startStep(name string, fn body, options []StepOption) (*op, error) {
-	so := new(stepOp)
-	o := &so.op
+	var so *stepOp
+	var o *op
+	if s.run.image == nil {
+		so = new(stepOp)
+		o = &so.op
+	} else {
+		o = new(op) // most likely it has ended
+	}
 	if err := s.beginOp(o, KindStep, name); err != nil {
 		return nil, err
 	}
@@ -309,7 +315,11 @@ func (s *scope) startStep(name string, fn body, options []StepOption) (*op, erro
 	if err != nil {
 		s.misuse(s.owner, fmt.Sprintf("step %q: %v", s.pathOf(name), err))
 	}
-	s.attempt(o, &so.task, fn, opts)
+	if so != nil {
+		s.attempt(o, &so.task, fn, opts)
+	} else {
+		s.attempt(o, new(task), fn, opts)
+	}
 	return o, nil
 }
 
@@ -335,9 +345,8 @@ func (s *scope) stepOptions(name string, options []StepOption) (*stepOptions, er
 func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 	r := s.run
 	t.o, t.fn, t.options = o, fn, options
-	o.resolve = t.resolve
+	o.live = t
 	o.entry.Sensitive = options.sensitive
-	t.retry.fire, t.limit.fire = t.start, t.expire
 	if o.entry.ID != 0 && r.image != nil {
 		if m := r.image.metadata(o.entry.ID); m != nil {
 			t.meta = *m
@@ -348,9 +357,10 @@ func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 			o.entry.Deadline = millisUTC(o.entry.Created.Add(options.total))
 			r.put(o)
 		}
+		t.limit.fire = t.expire
 		r.timers.set(&t.limit, o.entry.Deadline)
 	}
-	o.listen(t.canceled)
+	o.listen()
 	if o.queued {
 		return
 	}
@@ -362,7 +372,7 @@ func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 		r.put(o)
 		_ = t.start()
 	case !t.meta.Due.IsZero():
-		r.timers.set(&t.retry, t.meta.Due)
+		t.schedule(t.meta.Due)
 	default:
 		if t.meta.Attempts > 0 && r.record.Boots == 0 {
 			t.meta.Attempts-- // the host ended it in order
@@ -539,7 +549,7 @@ func (t *task) decide(res result) (over bool) {
 	}
 	o.entry.Status = Pending
 	t.record()
-	r.timers.set(&t.retry, due)
+	t.schedule(due)
 	return false
 }
 
@@ -630,7 +640,13 @@ func (t *task) expire() error {
 	return nil
 }
 
-// unschedule takes back start.
+// schedule has the next attempt start at a time.
+func (t *task) schedule(at time.Time) {
+	t.retry.fire = t.start
+	t.o.s.run.timers.set(&t.retry, at)
+}
+
+// unschedule takes back start and schedule.
 func (t *task) unschedule() {
 	r := t.o.s.run
 	if i := slices.Index(r.starting, t); i >= 0 {

@@ -67,8 +67,8 @@ func Update[T any](ctx Context, name string, fn func(tx *Tx) (T, error)) (T, err
 			u.output, err = p.encode(v)
 			return err
 		}
-		o.resolve, o.clean = u.resolve, true
-		o.listen(func(bool) { o.happened() })
+		o.live, o.clean = u, true
+		o.listen()
 		o.happened()
 	}
 	o.wait(s.owner)
@@ -82,6 +82,8 @@ type updateOp struct {
 	output []byte
 	failed *Failure // fn failed, and its transaction was undone
 }
+
+func (u *updateOp) canceled(bool) { u.op.happened() }
 
 func (u *updateOp) resolve() error {
 	o := &u.op

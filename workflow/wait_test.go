@@ -200,8 +200,15 @@ func TestReceive(t *testing.T) {
 		{"before the timeout", func(ctx workflow.Context) string {
 			return one(workflow.Receive(ctx, "m", q, workflow.Within(time.Hour))) + ", " + one(workflow.Receive(ctx, "n", q, workflow.Within(time.Hour)))
 		}, func(h *memhost.Host) { untilAsleep(t, h); h.Send("q", body(t, "a")) }, "1 a, 0 timeout true"},
-		{"in time, but nobody looked", func(ctx workflow.Context) string { return one(workflow.Receive(ctx, "m", q, workflow.Within(time.Hour))) },
-			func(h *memhost.Host) { untilAsleep(t, h); h.Close(); h.Send("q", body(t, "a")); h.Now = h.Now.Add(24 * time.Hour) }, "1 a"},
+		{"in time, but nobody looked", func(ctx workflow.Context) string {
+			return one(workflow.Receive(ctx, "m", q, workflow.Within(time.Hour)))
+		},
+			func(h *memhost.Host) {
+				untilAsleep(t, h)
+				h.Close()
+				h.Send("q", body(t, "a"))
+				h.Now = h.Now.Add(24 * time.Hour)
+			}, "1 a"},
 		{"polls", func(ctx workflow.Context) string {
 			return one(workflow.Receive(ctx, "m", q, workflow.Within(0))) + ", " + one(workflow.Receive(ctx, "n", r, workflow.Within(0)))
 		}, func(h *memhost.Host) { h.Send("r", body(t, "a")) }, "0 timeout true, 1 a"},
