@@ -97,13 +97,25 @@ func (o *op) outcome() ([]byte, error) {
 	return nil, o.s.run.errorOf(o.entry.Failure)
 }
 
-// decoded decodes a result that the run has encoded.
-func decoded[T any](r *Run, output []byte, err error) (v T, _ error) {
+// resultOf decodes what an operation came to. What cannot be decoded pauses the run, since it is the code that is wrong, and
+// must not look like a failure of what was done; it does not return then.
+func resultOf[T any](s *scope, output []byte, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
 	}
-	err = r.decode(output, &v)
-	return v, err
+	if err := s.run.decode(output, &v); err != nil {
+		s.corrupt(err)
+	}
+	return v, nil
+}
+
+// encoded encodes what a container has come to. What cannot be encoded pauses the run; it does not return then.
+func (s *scope) encoded(v any) []byte {
+	data, err := s.run.encode(v)
+	if err != nil {
+		s.corrupt(err)
+	}
+	return data
 }
 
 // Scope runs fn in a scope of its own, in which names may be used that are used outside as well. Its result is recorded: when
@@ -129,12 +141,12 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 		s.leave(inner)
 		var output []byte
 		if err == nil {
-			output, err = r.encode(v)
+			output = s.encoded(v)
 		}
 		o.end(output, err, nil)
 	}
 	output, err := o.outcome()
-	return decoded[T](r, output, err)
+	return resultOf[T](s, output, err)
 }
 
 // structure is what containers keep of a run while it is in memory.

@@ -9,7 +9,7 @@ import (
 type Branch struct {
 	name string
 	run  func(ctx Context) ([]byte, error)
-	set  func(r *Run, output []byte) error
+	set  func(s *scope, output []byte)
 }
 
 // B makes a branch. When the join returns, *out has the result of fn if that succeeded, and is as it was if not. A nil out
@@ -22,14 +22,12 @@ func B[T any](name string, out *T, fn func(ctx Context) (T, error)) Branch {
 			if err != nil {
 				return nil, err
 			}
-			return ctx.scope().run.encode(v)
+			return ctx.scope().encoded(v), nil
 		},
-		set: func(r *Run, output []byte) error {
-			v, err := decoded[T](r, output, nil)
-			if err == nil && out != nil {
-				*out = v
+		set: func(s *scope, output []byte) {
+			if out != nil {
+				*out, _ = resultOf[T](s, output, nil)
 			}
-			return err
 		},
 	}
 }
@@ -140,9 +138,7 @@ func join(ctx Context, name string, branches []Branch, fast bool) error {
 	}
 	for i, b := range branches {
 		if m := members[i]; m.o.entry.Status == Completed {
-			if err := b.set(r, m.o.entry.Output); err != nil {
-				return fmt.Errorf("workflow: result of branch %q of %q: %w", b.name, name, err)
-			}
+			b.set(s, m.o.entry.Output)
 		}
 	}
 	return joinError(name, members, fast)

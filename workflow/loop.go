@@ -95,29 +95,25 @@ func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) 
 	if skip {
 		l.o.wait(s.owner)
 	} else {
-		err := l.begin(func() ([]byte, error) { return r.encode(init) })
-		if err != nil {
-			return zero, err
+		if !l.o.recorded {
+			l.o.entry.State = s.encoded(init)
+			r.put(l.o)
 		}
 		l.run(func(inner *scope, i uint32, state []byte) (next, output []byte, err error) {
 			it := &Iter[S, R]{Context: inner, i: i}
-			if err := r.decode(state, &it.State); err != nil {
-				return nil, nil, fmt.Errorf("workflow: state of loop %q: %w", name, err)
-			}
+			it.State, _ = resultOf[S](inner, state, nil)
 			switch err := body(it); {
 			case err == nil:
-				next, err = r.encode(it.State)
-				return next, nil, err
+				return inner.encoded(it.State), nil, nil
 			case it.broke != nil && errors.Is(err, it.broke):
-				output, err = r.encode(it.result)
-				return nil, output, err
+				return nil, inner.encoded(it.result), nil
 			default:
 				return nil, nil, err
 			}
 		})
 	}
 	output, err := l.o.outcome()
-	return decoded[R](r, output, err)
+	return resultOf[R](s, output, err)
 }
 
 // A loop is a Loop while it runs.
@@ -152,22 +148,6 @@ func (s *scope) loop(name string, opts []LoopOption) (*loop, bool, error) {
 		l.options.every = defaultTrimEvery
 	}
 	return l, skip, nil
-}
-
-// begin writes the entry of a loop that is new.
-func (l *loop) begin(init func() ([]byte, error)) error {
-	if l.o.recorded {
-		return nil
-	}
-	state, err := init()
-	if err != nil {
-		l.o.end(nil, fmt.Errorf("workflow: state of loop %q: %w", l.o.name, err), nil)
-		_, err := l.o.outcome()
-		return err
-	}
-	l.o.entry.State = state
-	l.s.run.put(l.o)
-	return nil
 }
 
 func (l *loop) at(i uint32) location { return childIteration(nil, l.o.loc, l.o.index, i) }

@@ -31,7 +31,6 @@ func Concurrency(n int) MapOption {
 // shares.
 func Map[T, R any](ctx Context, name string, items []T, fn func(ctx Context, i int, item T) (R, error), opts ...MapOption) ([]R, error) {
 	s := ctx.scope()
-	r := s.run
 	o, skip, err := s.open(KindMap, name)
 	if err != nil {
 		return nil, err
@@ -47,18 +46,15 @@ func Map[T, R any](ctx Context, name string, items []T, fn func(ctx Context, i i
 		if err != nil {
 			return nil, err
 		}
-		return r.encode(v)
+		return ctx.scope().encoded(v), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	results := make([]R, len(items))
 	for i, m := range members {
-		if m.o.entry.Status != Completed {
-			continue
-		}
-		if results[i], err = decoded[R](r, m.o.entry.Output, nil); err != nil {
-			return nil, fmt.Errorf("workflow: element %d of %q: %w", i, name, err)
+		if m.o.entry.Status == Completed {
+			results[i], _ = resultOf[R](s, m.o.entry.Output, nil)
 		}
 	}
 	return results, joinError(name, members, false)

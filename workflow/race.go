@@ -43,7 +43,6 @@ var errLost = errors.New("another case won the race")
 // undone, and their history is deleted, all before Race returns. What their steps have done outside stays done.
 func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T, err error) {
 	s := ctx.scope()
-	r := s.run
 	o, skip, err := s.open(KindRace, name)
 	if err != nil {
 		return "", v, err
@@ -65,13 +64,13 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 			if err != nil {
 				return nil, err
 			}
-			return r.encode(v)
+			return ctx.scope().encoded(v), nil
 		}}
 	}
 	if err := s.race(o, skip, members); err != nil {
 		return "", v, err
 	}
-	v, err = decoded[T](r, o.entry.Output, nil)
+	v, err = resultOf[T](s, o.entry.Output, nil)
 	return o.entry.Winner, v, err
 }
 

@@ -139,6 +139,15 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 	inner.sealed = s.sealed || o.ended()
 	inner.owner = r.spawn(func(*coroutine) {
 		output, err := p.invoke(inner, input)
+		var wrongIn *inputError
+		var wrongOut *outputError
+		var again *restartError
+		switch {
+		case errors.As(err, &wrongIn), errors.As(err, &wrongOut):
+			inner.corrupt(err)
+		case errors.As(err, &again):
+			inner.misuse(inner.owner, "a child within the run cannot Restart: use Loop")
+		}
 		inner.end()
 		if o.ended() {
 			return // it is handed out in its turn
@@ -181,8 +190,10 @@ func (c *Child[Out]) Result(ctx Context) (Out, error) {
 	if e := &c.o.entry; e.Status != Completed {
 		return out, &ChildError{c.o.name, c.program.name, e.Status, s.run.errorOf(e.Failure)}
 	}
-	err := c.program.decode(c.o.entry.Output, &out)
-	return out, err
+	if err := c.program.decode(c.o.entry.Output, &out); err != nil {
+		s.corrupt(err)
+	}
+	return out, nil
 }
 
 // waitFor waits until an operation has ended, or until the scope is canceled, which is the error.
@@ -274,7 +285,7 @@ func childID(run *runRecord, loc location) []byte {
 // spawnAt starts a child in another actor, or waits on for one that was started.
 func (s *scope) spawnAt(o *op, p *Program, input []byte, options spawnOptions) {
 	r := s.run
-	if !o.recorded {
+	if !o.recorded && !r.verify {
 		o.entry.State = childID(&r.record, o.loc)
 		r.put(o)
 		r.must(post(r.turn, options.to, &letter{

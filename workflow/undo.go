@@ -39,8 +39,8 @@ func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error
 		s.misuse(s.owner, fmt.Sprintf("step %q: the undo function is nil", s.pathOf(name)))
 	}
 	o.undoneBy(func(sc *StepCtx) error {
-		v, err := decoded[T](s.run, o.entry.Output, nil)
-		if err != nil {
+		var v T
+		if err := p.decode(o.entry.Output, &v); err != nil {
 			return Permanent(err)
 		}
 		return undo(sc, v)
@@ -50,7 +50,7 @@ func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error
 		var none T
 		return none, err
 	}
-	return decoded[T](s.run, o.entry.Output, nil)
+	return resultOf[T](s, o.entry.Output, nil)
 }
 
 // undoneBy has a step owe its undoing by a function of the code, unless it owes it by name already.
