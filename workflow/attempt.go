@@ -19,6 +19,8 @@ type Attempt struct {
 	settled bool   // the step knows what the attempt came to, or does not care any more
 	before  []byte // the progress that earlier attempts saved
 	ctx     StepCtx
+	run     [16]byte // the run's id and epoch when it was launched
+	epoch   uint32
 
 	// Guarded by Run.mu.
 	cancel   context.CancelCauseFunc // while the body runs
@@ -68,10 +70,9 @@ func (sc *StepCtx) Attempt() int { return sc.a.number }
 // IdempotencyKey returns a string that is the same for all attempts of the step and for no other step, for services that
 // recognize a repeated request.
 func (sc *StepCtx) IdempotencyKey() string {
-	r := sc.a.r
-	dst := hex.AppendEncode(make([]byte, 0, 64), r.record.ID[:])
+	dst := hex.AppendEncode(make([]byte, 0, 64), sc.a.run[:])
 	dst = append(dst, '.')
-	dst = strconv.AppendUint(dst, uint64(r.record.Epoch), 10)
+	dst = strconv.AppendUint(dst, uint64(sc.a.epoch), 10)
 	dst = append(dst, '.')
 	return string(hex.AppendEncode(dst, sc.a.t.o.loc))
 }
@@ -87,17 +88,24 @@ func (sc *StepCtx) OnCommit(fn func(tx *Tx) error) {
 }
 
 // Progress saves a value for the next attempt, should this one be cut off or fail. It is written soon, but Progress does not
-// wait for it, and of values that follow quickly the last one counts. The error is a *ValueError.
+// wait for it, and of values that follow quickly the last one counts. The error is a *ValueError or a *TooLargeError.
 func (sc *StepCtx) Progress(v any) error {
 	a := sc.a
 	data, err := a.r.program.encode(v)
 	if err != nil {
 		return err
 	}
+	if err := a.r.fits("progress of a step", data); err != nil {
+		return err
+	}
 	a.r.mu.Lock()
+	if a.returned { // a goroutine that the body left behind
+		a.r.mu.Unlock()
+		return nil
+	}
 	a.news.progress = data
 	notify := a.notify
-	if a.telling || a.returned {
+	if a.telling {
 		notify = nil
 	}
 	a.telling = true
@@ -305,6 +313,12 @@ func (a *Attempt) land() {
 // resultOf says what an error of a body means. It runs on any goroutine.
 func (p *Program) resultOf(err error, policy *RetryPolicy) (res result) {
 	res.failure = p.failureOf(err)
+	defer func() {
+		if e := recover(); e != nil {
+			res.permanent = true
+			res.failure.Message += fmt.Sprintf(" (and a method of the error, or RetryPolicy.Retryable, panicked: %v)", e)
+		}
+	}()
 	var permanent *permanentError
 	if errors.As(err, &permanent) {
 		res.permanent = true
@@ -320,12 +334,6 @@ func (p *Program) resultOf(err error, policy *RetryPolicy) (res result) {
 	if policy.Retryable == nil {
 		return res
 	}
-	defer func() {
-		if e := recover(); e != nil {
-			res.permanent = true
-			res.failure.Message += fmt.Sprintf(" (and RetryPolicy.Retryable panicked: %v)", e)
-		}
-	}()
 	res.permanent = !policy.Retryable(err)
 	return res
 }

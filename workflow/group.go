@@ -67,6 +67,7 @@ func (g *group) start(m *member) {
 	}
 	inner := g.s.inside(m.o, g.cancel, g.s.saga)
 	inner.sealed = g.s.sealed || over || g.o.ended()
+	inner.racing = inner.racing || g.o.entry.Kind == KindRace
 	inner.owner = r.spawn(func(*coroutine) {
 		output, err := m.run(inner)
 		inner.end()

@@ -69,6 +69,7 @@ type place struct {
 	used     nameSet
 	inner    *op // the container whose body runs on the owner's coroutine
 	ended    bool
+	racing   bool              // inside of a race: what it received may have to go back, and stays on record
 	sealed   bool              // the history has the end of the scope: nothing new begins in it
 	renames  map[string]string // new name to recorded name
 	versions map[string]int
@@ -105,7 +106,7 @@ func (s *scope) with(cancel *cancellation, saga *saga) *scope {
 func (r *Run) newPlace(parent *scope, loc location, label string) *place {
 	p := &place{run: r, parent: parent, loc: loc, label: label}
 	if parent != nil {
-		p.owner = parent.owner
+		p.owner, p.racing = parent.owner, parent.racing
 	}
 	if r.image != nil {
 		p.records = r.image.children(loc)
@@ -172,10 +173,10 @@ func (s *scope) Now() time.Time { return s.run.now }
 
 // Rand implements Context. The numbers depend on the run, its epoch and the place.
 func (s *scope) Rand() *rand.Rand {
+	s.own() // or a body would draw from a sequence that does not go on where it was when it runs again
 	if s.random == nil {
-		id := s.run.record.ID
-		hi := fnv(fnv(fnvOffset, id[:]), s.loc)
-		s.random = rand.New(rand.NewPCG(hi, fnv(uint64(s.run.record.Epoch)+fnvOffset, id[8:])))
+		seed := s.run.record.randomSeed()
+		s.random = rand.New(rand.NewPCG(fnv(seed, s.loc), seed))
 	}
 	return s.random
 }

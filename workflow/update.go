@@ -64,8 +64,10 @@ func Update[T any](ctx Context, name string, fn func(tx *Tx) (T, error)) (T, err
 			if err != nil {
 				return err
 			}
-			u.output, err = p.encode(v)
-			return err
+			if u.output, err = p.encode(v); err != nil {
+				return err
+			}
+			return s.run.fits("the result of an update", u.output)
 		}
 		o.live, o.clean = u, true
 		o.listen()
