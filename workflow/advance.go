@@ -90,7 +90,7 @@ func (r *Run) readControl() error {
 	switch {
 	case f.state == "":
 		return ErrNoRun
-	case f.state.Over():
+	case f.state.Over() && !r.verifyEnded:
 		r.ended, r.state, r.record = true, f.state, f.run
 		r.stopAttempts()
 		r.kill()
@@ -143,6 +143,13 @@ func (r *Run) writePause() (Outcome, error) {
 	r.fault, r.pause = nil, p
 	if r.verify {
 		return Outcome{Paused: true}, nil
+	}
+	if p.Reason == PausedCrashing {
+		// Whoever resumes it grants as many boots again. What countBoot wrote was undone.
+		r.record.Boots = 1
+		if err := putRecord(r.turn, &r.record); err != nil {
+			return Outcome{}, err
+		}
 	}
 	if err := putPause(r.turn, p); err != nil {
 		return Outcome{}, err
@@ -465,7 +472,7 @@ func (r *Run) countBoot() error {
 	}
 	if boots > maxBoots {
 		r.fail(PausedCrashing, fmt.Sprintf("the process has ended %d times while the run executed: %s", boots-1, r.launching()))
-		boots = 1 // whoever resumes it grants as many again
+		return nil
 	}
 	r.record.Boots, r.record.SeqAtBoot = boots, r.seq
 	r.wrote = true

@@ -18,9 +18,10 @@ type Attempt struct {
 	index   int    // in Run.inflight
 	settled bool   // the step knows what the attempt came to, or does not care any more
 	before  []byte // the progress that earlier attempts saved
-	ctx     StepCtx
-	run     [16]byte // the run's id and epoch when it was launched
+	run     [16]byte
 	epoch   uint32
+	ctx     StepCtx
+	instead body // of Replace; nil for the step's own
 
 	// Guarded by Run.mu.
 	cancel   context.CancelCauseFunc // while the body runs
@@ -150,6 +151,10 @@ var (
 // Name returns the path of the step, for logs.
 func (a *Attempt) Name() string { return a.t.o.s.pathOf(a.t.o.name) }
 
+// Replace has Run execute fn instead of the step's body; what it returns is encoded as the result. It is for tests, and called
+// before Run.
+func (a *Attempt) Replace(fn func(sc *StepCtx) (any, error)) { a.instead = bodyOf(a.r.program, fn) }
+
 // Run executes the body, on the calling goroutine. ctx ends when the host wants the body to: an error that the body then
 // returns is no outcome, and the attempt counts as not run. value is what StepCtx.Host returns. notify is called, on any
 // goroutine and possibly before Run returns, when the run has to Advance although the body has not returned; it must
@@ -207,9 +212,21 @@ func (a *Attempt) call() (output []byte, err error) {
 			output, err = nil, &PanicError{fmt.Sprint(p), string(debug.Stack())}
 		}
 	}()
-	output, err = a.t.fn(&a.ctx)
+	fn := a.t.fn
+	if a.instead != nil {
+		fn = a.instead
+	}
+	output, err = fn(&a.ctx)
 	normal = true
+	if err == nil {
+		err = a.r.checkSize(output)
+	}
 	return output, err
+}
+
+// checkSize refuses a result that is too large to be recorded. It runs on any goroutine.
+func (r *Run) checkSize(output []byte) error {
+	return Permanent(r.fits("the result", output))
 }
 
 // finish tells the run that the body has returned.

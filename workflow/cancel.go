@@ -29,10 +29,12 @@ func (x *cancellation) err() error { return x.cause }
 // cancel cancels the node and those below it. Live ops are told: they resolve, sooner or later. With abandon, running
 // attempts are not waited for: what they come to is dropped.
 func (x *cancellation) cancel(cause error, abandon bool) {
-	if x.cause != nil {
-		return
+	switch {
+	case x.cause == nil:
+		x.cause = &CanceledError{cause}
+	case !abandon:
+		return // what was canceled before may still be waited for, and given up now
 	}
-	x.cause = &CanceledError{cause}
 	for _, o := range slices.Clone(x.ops) {
 		o.tell(abandon)
 	}

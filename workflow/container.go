@@ -1,6 +1,9 @@
 package workflow
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // A container is an operation with operations inside: a scope, a loop, a join, a race, a map, a saga, a child within the
 // run.
@@ -103,10 +106,16 @@ func resultOf[T any](s *scope, output []byte, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
 	}
-	if err := s.run.decode(output, &v); err != nil {
-		s.corrupt(err)
-	}
+	s.decodeInto(s.run.program, output, &v)
 	return v, nil
+}
+
+// decodeInto decodes what is recorded into what v points to. It does not return if it cannot.
+func (s *scope) decodeInto(p *Program, data []byte, v any) {
+	if err := p.decode(data, v); err != nil {
+		s.run.fail(PausedDiverged, fmt.Sprintf("what is recorded in %s is not what the code expects: %v%s", s.describe(), err, callSite()))
+		s.run.hang(s.run.current.Load())
+	}
 }
 
 // encoded encodes what a container has come to. What cannot be encoded pauses the run; it does not return then.

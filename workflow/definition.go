@@ -229,3 +229,7 @@ func (p *Program) Err() error { return p.err }
 
 // Program returns the definition without its types.
 func (d *Definition[In, Out]) Program() *Program { return d.program }
+
+// DecodeFailure returns the error that a failure of a run, or of an entry of its history, stands for: errors.As and errors.Is
+// find in it what the program registered. It is a *FailureError, or nil for nil.
+func (p *Program) DecodeFailure(f *Failure) error { return p.errorOf(f) }

@@ -93,14 +93,16 @@ func (rec *record) header1() (*Entry, []branch1, error) {
 	return rec.decoded, e.branches, nil
 }
 
-// branch1 returns the record of a branch. ok is false if it is not over: then it says nothing.
+// branch1 returns the record of a branch, which it adds to those of the container. ok is false if it is not over: then there is
+// nothing to say of it.
 func (im *image) branch1(container *record, b branch1) (rec record, ok bool, err error) {
-	if !b.status.Over() {
-		return rec, false, nil
-	}
 	name, _, err := im.names.index(b.name)
 	if err != nil {
 		return rec, false, corrupt(historyKey(nil, container.loc), err)
+	}
+	container.decoded.Branches = append(container.decoded.Branches, name)
+	if !b.status.Over() {
+		return rec, false, nil
 	}
 	from := container.decoded
 	e := &Entry{Kind: KindScope, Status: b.status, Created: from.Created, Ended: from.Ended}

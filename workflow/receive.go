@@ -287,13 +287,24 @@ func (r *Run) pollReceives() (bool, error) {
 
 // waitingQueues lists the queues that are waited for, and records the waits.
 func (r *Run) waitingQueues() (queues []string) {
+	var seen map[string]struct{} // of many
 	for _, w := range r.receives {
 		if w.op.hidden {
 			r.put(&w.op)
 		}
 		for _, q := range w.op.entry.Queues {
-			if !slices.Contains(queues, q) {
-				queues = append(queues, q)
+			_, twice := seen[q]
+			if twice || seen == nil && slices.Contains(queues, q) {
+				continue
+			}
+			queues = append(queues, q)
+			if len(queues) == 16 {
+				seen = make(map[string]struct{}, len(r.receives))
+				for _, q := range queues {
+					seen[q] = struct{}{}
+				}
+			} else if seen != nil {
+				seen[q] = struct{}{}
 			}
 		}
 	}

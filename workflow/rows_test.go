@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/hex"
 	"maps"
 	"slices"
@@ -113,9 +112,4 @@ func loc(elements ...any) location {
 		}
 	}
 	return l
-}
-
-func sortedBy[T any, K cmp.Ordered](list []T, key func(T) K) []T {
-	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
-	return list
 }

@@ -359,6 +359,29 @@ func TestCodecErrorsDoNotLoseTheRun(t *testing.T) {
 	}
 }
 
+// TestResultsThatAreTooLarge fail what brought them, and nothing of it is kept.
+func TestResultsThatAreTooLarge(t *testing.T) {
+	big := func() []byte { return make([]byte, 2000) }
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		_, err1 := workflow.Step(ctx, "step", func(sc *workflow.StepCtx) ([]byte, error) {
+			sc.OnCommit(func(tx *workflow.Tx) error { tx.Host().(*memhost.State).Set("x", "1"); return nil })
+			return big(), nil
+		})
+		_, err2 := workflow.Update(ctx, "update", func(tx *workflow.Tx) ([]byte, error) {
+			tx.Host().(*memhost.State).Set("x", "2")
+			return big(), nil
+		})
+		return fmt.Sprint(err1, "; ", err2), nil
+	})
+	h := started(t, d.Program(), none{})
+	h.Options.MaxPayload = 1000
+	drive(t, h)
+	wantOutput(t, h, `step "step" failed: workflow: the result has 2003 bytes, and the limit is 1000; step "update" failed: workflow: the result has 2003 bytes, and the limit is 1000`)
+	if x := h.State().Get("x"); x != "" {
+		t.Errorf("x is %q", x)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	asleep := func(ctx workflow.Context, log string) (string, error) {
 		return log, workflow.Sleep(ctx, "wait", time.Hour)
@@ -606,5 +629,42 @@ func TestDefineSaysWhatIsWrong(t *testing.T) {
 		if serr := memhost.New(tt.d.Program()).Start(tt.d.Program(), none{}); serr == nil {
 			t.Errorf("started in spite of %v", err)
 		}
+	}
+}
+
+// TestContextsOfOtherScopes: the Context of an enclosing function is refused where the inner one has its own.
+func TestContextsOfOtherScopes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fn   func(ctx workflow.Context) error
+		says string
+	}{
+		{"scope", func(ctx workflow.Context) error {
+			_, err := workflow.Scope(ctx, "inner", func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) })
+			return err
+		}, `used inside of "inner"`},
+		{"loop", func(ctx workflow.Context) error {
+			_, err := workflow.Loop(ctx, "inner", 0, func(it *workflow.Iter[int, int]) error { return workflow.Do(ctx, "a", ok) })
+			return err
+		}, `used inside of "inner"`},
+		{"branch", func(ctx workflow.Context) error {
+			var n int
+			return workflow.Join(ctx, "inner", workflow.B("b", &n, func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) }))
+		}, "a Context of its own"},
+		{"after its end", func(ctx workflow.Context) error {
+			var kept workflow.Context
+			if _, err := workflow.Scope(ctx, "inner", func(inner workflow.Context) (int, error) { kept = inner; return 0, nil }); err != nil {
+				return err
+			}
+			return workflow.Do(kept, "a", ok)
+		}, "after its function returned"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := started(t, workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) { return none{}, tt.fn(ctx) }).Program(), none{})
+			if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
+				t.Fatal(err)
+			}
+			wantPause(t, h, workflow.PausedMisuse, tt.says, "rules_test.go:")
+		})
 	}
 }

@@ -89,6 +89,8 @@ type Run struct {
 	mu       sync.Mutex
 	reported fifo[*Attempt] // that have something to tell, in that order
 
+	verifyEnded bool // verify, also a run that has ended
+
 	log *slog.Logger
 }
 

@@ -45,41 +45,52 @@ type saga struct {
 // branches and scopes inside as well, whether these have ended or not. They are not canceled along with the run, and they
 // survive restarts. Then Saga returns fn's error.
 //
-// If fn returns nil, what it did is settled: it is not undone any more, whatever happens later. A saga within another one
-// leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
+// If fn returns no error, what it did is settled: it is not undone any more, whatever happens later. A saga within another
+// one leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
 // canceled.
-func Saga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOption) error {
+//
+// The result is recorded as that of a Scope is: a saga that has ended is not entered again, so what follows it must use what
+// fn returned, not variables that fn has set.
+func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts ...SagaOption) (T, error) {
+	var zero T
 	s := ctx.scope()
-	r := s.run
 	o, skip, err := s.open(KindSaga, name)
 	if err != nil {
-		return err
+		return zero, err
 	}
 	var options undoOptions
 	for _, opt := range opts {
 		if err := opt.saga(&options); err != nil {
-			return o.refuse(err)
+			return zero, o.refuse(err)
 		}
 	}
 	if skip {
 		o.wait(s.owner)
-		_, err := o.outcome()
-		return err
+	} else {
+		s.runSaga(o, options, func(inner *scope) ([]byte, error) {
+			v, err := fn(inner)
+			if err != nil {
+				return nil, err
+			}
+			return inner.encoded(v), nil
+		})
 	}
+	output, err := o.outcome()
+	return resultOf[T](s, output, err)
+}
+
+// runSaga runs a saga to its end.
+func (s *scope) runSaga(o *op, options undoOptions, fn func(inner *scope) ([]byte, error)) {
+	r := s.run
 	if !o.recorded {
 		r.put(o)
 	}
 	own := &saga{s.saga, o.loc}
 	inner := s.within(o, s.inside(o, s.cancel, own))
-	err = fn(inner)
+	output, err := fn(inner)
 	s.leave(inner)
-	var output []byte
-	switch {
-	case o.ended():
-	case err != nil:
+	if err != nil && !o.ended() {
 		s.compensate(o, r.failure(err), options)
-	default:
-		output = encodedNil
 	}
 	o.end(output, err, func() error {
 		if o.entry.Status == Completed && own.parent == nil {
@@ -87,8 +98,6 @@ func Saga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOpti
 		}
 		return nil
 	})
-	_, err = o.outcome()
-	return err
 }
 
 // compensate undoes what is inside of a saga that has failed. That it failed is on record before the first handler runs.

@@ -32,6 +32,8 @@ type Info struct {
 	Workflow, Version string
 	// RunID names the run, in hexadecimal.
 	RunID string
+	// Self is the run's actor, as the host has told it in RunOptions.
+	Self Destination
 	// Epoch counts its restarts by Restart, from 0.
 	Epoch uint32
 	// Started is when the run, or the epoch, began.
@@ -163,7 +165,7 @@ func (s *scope) Info() Info {
 	r := s.run
 	return Info{
 		Workflow: r.program.name, Version: r.program.config.version,
-		RunID: r.id(), Epoch: r.record.Epoch, Started: r.record.Started,
+		RunID: r.id(), Self: r.options.Self, Epoch: r.record.Epoch, Started: r.record.Started,
 		Resolutions: r.seq, Replaying: r.replaying(),
 	}
 }

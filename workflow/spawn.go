@@ -191,9 +191,7 @@ func (c *Child[Out]) Result(ctx Context) (Out, error) {
 	if e := &c.o.entry; e.Status != Completed {
 		return out, &ChildError{c.o.name, c.program.name, e.Status, s.run.errorOf(e.Failure)}
 	}
-	if err := c.program.decode(c.o.entry.Output, &out); err != nil {
-		s.corrupt(err)
-	}
+	s.decodeInto(c.program, c.o.entry.Output, &out)
 	return out, nil
 }
 

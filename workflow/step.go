@@ -436,8 +436,7 @@ func (t *task) launch() *Attempt {
 		}
 	}
 	a.t, a.r, a.number, a.index = t, r, int(t.meta.Attempts), len(r.inflight)
-	a.before = t.meta.Progress
-	a.run, a.epoch = r.record.ID, r.record.Epoch
+	a.before, a.run, a.epoch = t.meta.Progress, r.record.ID, r.record.Epoch
 	r.inflight = append(r.inflight, a)
 	t.attempt = a
 	return a
@@ -520,9 +519,6 @@ func (t *task) decide(res result) (over bool) {
 	o, p := t.o, &t.options.retry
 	r := o.s.run
 	o.clean = false
-	if err := r.fits("the result of a step", res.output); err != nil && res.failure == nil {
-		res = result{failure: r.failure(err), permanent: true}
-	}
 	if res.failure == nil {
 		t.commits = res.commits
 		o.clean = len(res.commits) > 0
@@ -600,7 +596,7 @@ func (t *task) resolve() error {
 	if res := t.refused; res != nil {
 		t.refused = nil
 		seq, ended := o.entry.Seq, o.entry.Ended
-		o.entry.Seq, o.entry.Ended = 0, time.Time{} // what it writes if it goes on
+		o.entry.Seq, o.entry.Ended = 0, time.Time{} // should the step go on, its row says nothing of an end
 		if !t.decide(*res) {
 			return errNotYet
 		}
@@ -618,11 +614,8 @@ func (t *task) resolve() error {
 	o.tries = t.meta.Attempts
 	t.unschedule()
 	r.timers.stop(&t.limit)
-	if t.save == nil && (t.meta.Attempts > 1 || t.meta.Progress != nil) {
+	if t.save == nil && o.entry.ID != 0 {
 		t.meta.Due = time.Time{}
-		r.newID(o)
-		// The entry goes first: it makes the number its own.
-		r.put(o)
 		r.putMetadata(o, &t.meta)
 	}
 	return r.err

@@ -67,7 +67,7 @@ func Update[T any](ctx Context, name string, fn func(tx *Tx) (T, error)) (T, err
 			if u.output, err = p.encode(v); err != nil {
 				return err
 			}
-			return s.run.fits("the result of an update", u.output)
+			return s.run.checkSize(u.output)
 		}
 		o.live, o.clean = u, true
 		o.listen()

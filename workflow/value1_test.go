@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +251,9 @@ func TestARunOfForm1Loads(t *testing.T) {
 		}
 		t.Fatalf("no %s", path)
 		return nil
+	}
+	if e := find("both").decoded; !slices.Equal(e.Branches, []uint32{6, 7}) {
+		t.Errorf("branches %v", e.Branches)
 	}
 	if e := find("w").decoded; len(e.Messages) != 1 || e.Messages[0].Queue != "q" || e.Messages[0].ID != 7 {
 		t.Errorf("received %+v", e.Messages)

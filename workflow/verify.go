@@ -15,6 +15,10 @@ type Report struct {
 	Problem *Pause
 	// Resolutions counts what of the history was replayed.
 	Resolutions uint64
+	// Ended reports that the function has returned, with Output, which the program's codec has encoded, or with Failure.
+	Ended   bool
+	Output  []byte
+	Failure *Failure
 }
 
 // errReadOnly is returned by writes of a verification, of which there are none.
@@ -24,8 +28,18 @@ var errReadOnly = errors.New("workflow: a verification does not write")
 // would have to happen. It runs the workflow function, but no step. A run that has ended agrees with everything. The
 // error is one of r, or matches ErrNoRun.
 func Verify(r Reader, lookup func(name string) *Program) (Report, error) {
+	return verify(r, lookup, false)
+}
+
+// Replay is Verify also for runs that have ended: they are replayed as if they had not, as far as their history goes. It is for
+// tests of programs against recordings.
+func Replay(r Reader, lookup func(name string) *Program) (Report, error) {
+	return verify(r, lookup, true)
+}
+
+func verify(r Reader, lookup func(name string) *Program, ended bool) (Report, error) {
 	run := Open(RunOptions{Programs: lookup})
-	run.verify = true
+	run.verify, run.verifyEnded = true, ended
 	defer run.Close()
 	out, err := run.Advance(&verifyTurn{Reader: r})
 	rep := Report{State: run.state}
@@ -41,6 +55,12 @@ func Verify(r Reader, lookup func(name string) *Program) (Report, error) {
 	rep.Resolutions = run.seq
 	if out.Paused {
 		rep.Problem = run.pause
+	}
+	if run.rootOver && !out.Paused {
+		rep.Ended = true
+		if rep.Output = run.output; run.failed != nil {
+			rep.Output, rep.Failure = nil, run.failure(run.failed)
+		}
 	}
 	return rep, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sort"
 	"strings"
@@ -25,11 +26,12 @@ type world struct {
 	now      time.Time
 	mail     []letterTo
 	commits  int
-	crashAt  int  // number of the commit, 0 for none
-	after    bool // the crash comes after it
+	crashAt  int        // number of the commit, 0 for none
+	after    bool       // the crash comes after it
+	chance   *rand.Rand // if set, every fifth commit or so, instead
 	crashes  int
 	steps    int
-	budget   int64 // collapse
+	label    string
 	// refuse has letters to an actor bounce.
 	refuse map[string]bool
 	// script runs when nothing else is left to do, one after another.
@@ -61,6 +63,7 @@ type rig struct {
 	ended    bool
 	lastErr  error
 	advances int
+	pauses   int
 }
 
 // attempting is an attempt that was launched.
@@ -199,11 +202,15 @@ func (w *world) crash() {
 // committed counts a commit, and reports whether the process dies before or after it.
 func (w *world) committed(t *rigTurn) (dies bool) {
 	w.commits++
-	if w.commits != w.crashAt {
+	dies, after := w.commits == w.crashAt, w.after
+	if w.chance != nil {
+		dies, after = w.chance.IntN(5) == 0, w.chance.IntN(2) == 0
+	}
+	if !dies {
 		t.commit()
 		return false
 	}
-	if w.after {
+	if after {
 		t.commit()
 	} else {
 		t.undo()
@@ -311,9 +318,9 @@ func (w *world) deliver(l letterTo) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.commits+1 != w.crashAt || w.after {
-		w.mail = w.mail[1:] // taken out by the transaction
-	}
+	// The letter is taken out by the transaction.
+	w.mail = w.mail[1:]
+	t.undone = func() { w.mail = append([]letterTo{l}, w.mail...) }
 	if w.committed(t) {
 		return
 	}
@@ -360,6 +367,9 @@ func (h *rig) advance() {
 		h.ended = true
 	case out.Paused:
 		h.paused = true
+		if h.pauses++; h.pauses > 100 {
+			h.w.t.Fatalf("%s: pauses for ever: %s\n%s", h.w.label, h.outcome(), h.history())
+		}
 	case out.Again:
 		h.stale = true
 	}
@@ -429,7 +439,7 @@ func (h *rig) history() string {
 		if e.Failure != nil {
 			b.WriteString(" !") // the text may tell of attempts
 		}
-		if e.State != nil {
+		if e.State != nil && e.Kind != KindSpawn {
 			fmt.Fprintf(&b, " state %d %x", e.Iteration, e.State)
 		}
 		if e.Winner != "" {
@@ -467,6 +477,7 @@ type rigTurn struct {
 	replies int
 	sent    []letterTo
 	changed bool
+	undone  func() // also does this when it is undone
 }
 
 func (h *rig) begin() *rigTurn {
@@ -488,6 +499,9 @@ func (t *rigTurn) undo() {
 	}
 	h.keys = nil
 	h.queues, h.state, h.replies = t.queues, t.state, h.replies[:t.replies]
+	if t.undone != nil {
+		t.undone()
+	}
 }
 
 func (t *rigTurn) remember(k string) {

@@ -136,7 +136,7 @@ func (h *Host) Changed() {
 	if h.run != nil {
 		h.run.ControlChanged()
 	}
-	h.started, h.stale = true, true
+	h.started, h.stale, h.Last = true, true, workflow.Outcome{}
 }
 
 // Send puts a message into a queue. body is in CBOR.
@@ -393,6 +393,9 @@ func (h *Host) wait(wake time.Time) bool {
 	h.stale = true
 	return true
 }
+
+// Idle reports whether the run has nothing to do before something happens.
+func (h *Host) Idle() bool { return !h.stale && len(h.launch) == 0 && len(h.events) == 0 }
 
 // Running returns how many bodies run on goroutines.
 func (h *Host) Running() int { return h.running }
