@@ -210,7 +210,7 @@ func (r *Run) boot() (out Outcome, done bool, err error) {
 			r.replays.push(replayItem{seq: c.Seq, at: c.Time, do: r.applyCancel})
 		}
 	}
-	r.top = &scope{place: r.newPlace(nil, nil, ""), cancel: r.cancelRoot}
+	r.top = &scope{place: r.newPlace(nil, nil), cancel: r.cancelRoot}
 	input := im.input
 	root := r.top
 	root.owner = r.spawn(func(*coroutine) {

@@ -48,6 +48,7 @@ var policy = []rule{
 	{pkg: "engine", uses: []string{"keyspace"}, libs: []string{pebble, xxh3, "golang.org/x/sys"}, never: []string{"net/http"}, why: "the only importer of Pebble"},
 	{pkg: "sqlitevfs", uses: []string{"keyspace"}, libs: []string{sqlite}, never: []string{"net/http", pebble}, why: "the only importer of the SQLite library; usable alone"},
 	{pkg: "workflow", uses: []string{"keyspace"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
+	{pkg: "workflow/workflowtest", uses: []string{"workflow"}, never: []string{"net", pebble}, why: "tests of workflows in memory: no database, no actor"},
 	{pkg: "workflow/internal/memhost", uses: []string{"workflow"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
 	{pkg: "actor/host", never: []string{"net", "os"}, why: "the contract between actor and runtime: standard library only"},
 	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
@@ -69,7 +70,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow/internal/memhost", "actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow/internal/memhost", "workflow/workflowtest", "actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)
