@@ -424,3 +424,112 @@ func TestReturnedMessageIsSeen(t *testing.T) {
 	w.run()
 	h.want("completed 1")
 }
+
+// Children of a run whose actor is destroyed are told as they were spawned.
+func TestDestroyedClosesChildren(t *testing.T) {
+	w := newWorld(t)
+	d := childDefinition()
+	h := w.with(0, program(func(ctx Context) (int, error) {
+		for name, p := range map[string]ParentClose{"cancel": CloseCancel} {
+			if _, err := Spawn(ctx, name, d, "waits", At(destination(name)), OnParentClose(p)); err != nil {
+				return 0, err
+			}
+		}
+		for name, p := range map[string]ParentClose{"terminate": CloseTerminate} {
+			if _, err := Spawn(ctx, name, d, "waits", At(destination(name)), OnParentClose(p)); err != nil {
+				return 0, err
+			}
+		}
+		return 0, Sleep(ctx, "sleep", time.Hour)
+	}), d.Program())
+	w.until(func() bool { return h.out.Wake.After(w.now) && len(w.mail) == 0 })
+	h.transact(func(t *rigTurn) error { return Destroyed(t) })
+	h.close()
+	h.ended, h.stale = true, false
+	w.run()
+	w.actors["cancel"].want("cancelled: workflow: canceled: the scope that spawned the child has ended")
+	if got := w.actors["terminate"].outcome(); !strings.HasPrefix(got, "terminated") {
+		t.Error(got)
+	}
+}
+
+// What is dropped of a container cannot be gone back into.
+func TestRewindIntoWhatWasDropped(t *testing.T) {
+	w := newWorld(t)
+	ran := map[string]int{}
+	h := w.with(0, program(func(ctx Context) (int, error) {
+		for i := range 20 {
+			if _, err := Step(ctx, fmt.Sprint("fill ", i), func(*StepCtx) ([]byte, error) { return make([]byte, 16000), nil }); err != nil {
+				return 0, err
+			}
+		}
+		err := Join(ctx, "join",
+			B[int]("short", nil, func(ctx Context) (int, error) {
+				if _, err := Scope(ctx, "scope", func(ctx Context) (int, error) {
+					err := Do(ctx, "charge", func(*StepCtx) error { ran["charge"]++; return nil })
+					if err == nil {
+						err = Sleep(ctx, "sleep", 2*time.Hour)
+					}
+					return 0, err
+				}); err != nil {
+					return 0, err
+				}
+				return 0, Sleep(ctx, "sleep", 10*time.Hour)
+			}),
+			B[int]("long", nil, func(ctx Context) (int, error) {
+				if err := Sleep(ctx, "sleep", time.Hour); err != nil {
+					return 0, err
+				}
+				return 0, pass(ctx, "target")
+			}))
+		return 1, err
+	}))
+	begin := w.now
+	w.until(func() bool { return h.out.Wake.After(begin.Add(3 * time.Hour)) })
+	var id EntryID
+	for e, err := range History(h.begin(), Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(e.Path, "target") {
+			id = e.ID
+		}
+	}
+	h.close()
+	turn := h.begin()
+	err := Rewind(turn, id)
+	var refused *ControlError
+	if !errors.As(err, &refused) {
+		t.Errorf("error %v", err)
+	}
+	turn.undo()
+	h.stale = true
+	w.run()
+	h.want("completed 1")
+	if ran["charge"] != 1 {
+		t.Errorf("charged %d times", ran["charge"])
+	}
+}
+
+// A run whose saga has undone everything when the process dies, and that goes on, is running and not rolling back.
+func TestStateAfterRollBack(t *testing.T) {
+	everywhere(t, func(w *world) string {
+		h := w.with(0, program(func(ctx Context) (int, error) {
+			_, _ = Saga(ctx, "saga", func(ctx Context) (int, error) {
+				if err := mark(ctx, "a"); err != nil {
+					return 0, err
+				}
+				return 0, fail(ctx, "b")
+			})
+			return 1, Sleep(ctx, "sleep", time.Hour)
+		}))
+		w.until(func() bool { return h.out.Wake.After(w.now) && !h.stale })
+		f, err := loadFields(h.begin())
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := string(f.state)
+		w.run()
+		return state
+	})
+}
