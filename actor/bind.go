@@ -8,7 +8,7 @@ import (
 )
 
 // A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery], [OnCreate], [OnAlarm],
-// [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect] and [OnSubscribe].
+// [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect], [OnSubscribe] and [OnRun].
 type Binding[S any] struct {
 	decl    *declared
 	slot    slot
@@ -23,6 +23,7 @@ type Binding[S any] struct {
 	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error
 	disconnect func(s *S, t host.Turn, c *host.ConnectionState, cause *host.Error) error
 	subscribe  func(s *S, t host.Turn, c *host.ConnectionState) error
+	workflow   *host.Workflow
 }
 
 // A slot tells apart the handlers of one contract value.

@@ -59,6 +59,7 @@ const (
 	kindSchedule
 	kindStream
 	kindConnections
+	kindWorkflow
 )
 
 func (k kind) String() string {
@@ -85,6 +86,8 @@ func (k kind) String() string {
 		return "stream"
 	case kindConnections:
 		return "connections"
+	case kindWorkflow:
+		return "workflow"
 	}
 	return "unknown"
 }
@@ -102,9 +105,11 @@ func (d *declared) binder() string {
 		return "OnAlarm"
 	case kindSchedule:
 		return "OnSchedule"
+	case kindWorkflow:
+		return "OnRun"
 	}
 	switch {
-	case d.workers:
+	case d.workers || d.queue.ByRun:
 		return ""
 	case d.kind == kindQueue:
 		return "OnMessage"

@@ -137,6 +137,8 @@ func (d *definer[S]) bind(bindings []Binding[S]) {
 			d.fault("", "binding %d is of a nil contract value", i+1)
 		case b.decl.core != d.core:
 			d.fault(b.decl.String(), "is declared on another Type value, %q, and cannot be bound here", b.decl.core.name)
+		case b.decl.queue.ByRun:
+			d.fault(b.decl.String(), "is received by the workflow run (actor.ByRun) and cannot be bound, to %s", b.handler)
 		case b.decl.workers:
 			d.fault(b.decl.String(), "is received by workers (actor.Workers) and cannot be bound, to %s", b.handler)
 		case b.handler == "":
@@ -230,6 +232,11 @@ func (d *definer[S]) add(behavior *host.Behavior, p *program[S], c *declared, b 
 		p.schedules = append(p.schedules, b)
 	case kindStream:
 		behavior.Streams = append(behavior.Streams, c.stream)
+	case kindWorkflow:
+		behavior.Workflows = append(behavior.Workflows, *b.workflow)
+		if err := b.workflow.Program.Err(); err != nil {
+			d.fault(c.String(), "%s", err)
+		}
 	case kindConnections:
 		connect, disconnect := d.bound[place{c, slotConnect}], d.bound[place{c, slotDisconnect}]
 		behavior.Connections = host.ConnectionMethods{Connect: connect.handler, Disconnect: disconnect.handler}

@@ -275,6 +275,8 @@ type fakeTurn struct {
 	tasks     []fakeTask
 	caller    string
 	db        *sql.DB
+	runs      []host.RunStart
+	controls  []host.RunControl
 }
 
 var _ host.Turn = (*fakeTurn)(nil)
@@ -389,4 +391,17 @@ func (t *fakeTurn) Alarms(name string) ([]host.Alarm, error) {
 	}
 	slices.SortFunc(out, func(a, b host.Alarm) int { return cmp.Compare(a.Instance, b.Instance) })
 	return out, nil
+}
+
+func (t *fakeTurn) StartRun(s host.RunStart) (host.RunStarted, error) {
+	if t.refuse != nil {
+		return host.RunStarted{}, t.refuse
+	}
+	t.runs = append(t.runs, s)
+	return host.RunStarted{Run: "01", Started: true}, nil
+}
+
+func (t *fakeTurn) ControlRun(c host.RunControl) error {
+	t.controls = append(t.controls, c)
+	return t.refuse
 }

@@ -125,13 +125,18 @@ func (w *wire[T]) convert(from host.Codec, data []byte, to host.Codec, out []byt
 	if err := w.decode(from, data, &v); err != nil {
 		return out, err
 	}
+	return w.appendInside(to, out, &v)
+}
+
+// appendInside is append for a value that stands inside of another.
+func (w *wire[T]) appendInside(to host.Codec, out []byte, v *T) ([]byte, error) {
 	switch {
 	case w.none && to == host.JSON:
 		return append(out, "null"...), nil
 	case w.none:
 		return append(out, 0xF6), nil
 	}
-	return w.append(to, out, &v)
+	return w.append(to, out, v)
 }
 
 // decodeNone accepts no data and the forms in which generic clients say nothing: null and an empty object.

@@ -108,6 +108,8 @@ func Parse(key []byte) (Key, error) {
 		return asKey(k, err)
 	case KindControl:
 		return asKey(Control{}, ParseControl(key))
+	case KindRun:
+		return asKey(Run{}, ParseRun(key))
 	default:
 		return nil, &SyntaxError{"key", 0, "unknown " + Kind(key[0]).String()}
 	}

@@ -108,6 +108,7 @@ var keyVectors = []struct {
 	{"1F 02 74 6F 6B 65 6E 73 00", Stream{"tokens"}, `stream("tokens")`},
 	{"20 02 74 6F 6B 65 6E 73 00 16 01 02", StreamItem{"tokens", 258}, `stream-item("tokens", 258)`},
 	{"21", Control{}, `control`},
+	{"22", Run{}, `run`},
 }
 
 func TestKeyVectors(t *testing.T) {
@@ -275,6 +276,7 @@ func TestParsersRefuseOtherKinds(t *testing.T) {
 		KindStreams:       {func(b []byte) error { _, err := ParseStream(b); return err }},
 		KindStreamItems:   {func(b []byte) error { _, err := ParseStreamItem(b); return err }},
 		KindControl:       {ParseControl},
+		KindRun:           {ParseRun},
 	}
 	for _, info := range Kinds() {
 		if len(parsers[info.Kind]) == 0 {

@@ -37,6 +37,7 @@ const (
 	KindStreams      Kind = 0x1F // 1F | tuple(stream)
 	KindStreamItems  Kind = 0x20 // 20 | tuple(stream, sequence)
 	KindControl      Kind = 0x21 // 21
+	KindRun          Kind = 0x22 // 22
 )
 
 // KindInfo is what the table of kinds says about one kind.
@@ -78,6 +79,7 @@ func Kinds() []KindInfo {
 		{KindStreams, "stream", "streams", "tuple(stream)", "first and next sequence, bytes, whether it is closed"},
 		{KindStreamItems, "stream-item", "streams", "tuple(stream, sequence)", "one item"},
 		{KindControl, "control", "operators", "", "what operators have set: a pause"},
+		{KindRun, "run", "supervisor", "", "what a workflow run that lives waits for: a time, the state"},
 	}
 }
 
@@ -139,6 +141,8 @@ func (k Kind) String() string {
 		return "stream-item"
 	case KindControl:
 		return "control"
+	case KindRun:
+		return "run"
 	default:
 		return "kind 0x" + string(appendHexByte(nil, byte(k)))
 	}

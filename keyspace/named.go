@@ -362,6 +362,26 @@ func (Control) String() string { return KindControl.String() }
 
 func (Control) key() {}
 
+// Run is the key of what a workflow run that lives waits for: 22.
+type Run struct{}
+
+// AppendRun appends the key.
+func AppendRun(dst []byte) []byte { return append(dst, byte(KindRun)) }
+
+// ParseRun checks that key is it.
+func ParseRun(key []byte) error { return parseExact(key, KindRun) }
+
+// Kind returns [KindRun].
+func (Run) Kind() Kind { return KindRun }
+
+// Append appends the bytes of the key.
+func (Run) Append(dst []byte) []byte { return AppendRun(dst) }
+
+// String returns "run".
+func (Run) String() string { return KindRun.String() }
+
+func (Run) key() {}
+
 // appendName appends a kind and the first element of a tuple.
 func appendName(dst []byte, kind Kind, name string) []byte {
 	return tuple.AppendString(append(dst, byte(kind)), name)

@@ -206,6 +206,7 @@ const (
 	WakeSchedule    WakeKind = 5 // a schedule of the actor, named by name and instance
 	WakeConnections WakeKind = 6 // a connection, by name, that was lost and has not come back; at 0: connections that a restart loses
 	WakePaused      WakeKind = 7 // at 0 only: the actor is paused
+	WakeRun         WakeKind = 8 // a workflow run that waits for a time; at 0: one that a restart has to take up
 )
 
 // String returns the name of the kind, such as "alarm", or "wake kind N".
@@ -225,6 +226,8 @@ func (k WakeKind) String() string {
 		return "connections"
 	case WakePaused:
 		return "paused"
+	case WakeRun:
+		return "run"
 	default:
 		return "wake kind " + strconv.Itoa(int(k))
 	}

@@ -89,7 +89,13 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 //
 // and CAIRN_TOKEN in the environment is the token that clients must show. Flags go before the environment, and that
 // before the file.
+//
+// With the arguments "workflow verify" it does what [Verify] does, instead of running a node, and lists the runs that do not
+// fit the code; then its error matches ErrUnfit. The flags are --data and --namespace.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) >= 2 && args[0] == "workflow" && args[1] == "verify" {
+		return p.verify(ctx, args[2:], stdout, stderr)
+	}
 	o, err := p.parse(args, stdout, stderr)
 	if err != nil {
 		return err

@@ -466,7 +466,7 @@ func steady(w *world) string {
 func TestRandomPrograms(t *testing.T) {
 	seeds := 60
 	if os.Getenv("CAIRN_LONG") != "" {
-		seeds = 1500
+		seeds = 600
 	}
 	for seed := range uint64(seeds) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 5)), left: 14}

@@ -58,7 +58,7 @@ type Event struct {
 // A ValueKind says which value of a behavior Convert and Schema are about.
 type ValueKind uint8
 
-// The values of a behavior; the index counts within Methods, Events, Alarms, Queues, Schedules or Streams.
+// The values of a behavior; the index counts within Methods, Events, Alarms, Queues, Schedules, Streams or Workflows.
 const (
 	MethodInput ValueKind = iota + 1
 	MethodOutput
@@ -69,6 +69,8 @@ const (
 	SchedulePayload
 	StreamValue
 	ConnectParams // index 0
+	WorkflowInput
+	WorkflowOutput
 )
 
 // Limits bound one actor of a type. A zero field means the default of the runtime, which its Options state.
@@ -119,6 +121,8 @@ type Behavior struct {
 	Queues    []Queue
 	Schedules []ScheduleMethod
 	Streams   []Stream
+	// Workflows are the workflows that actors can run.
+	Workflows []Workflow
 	// Connections are the connection hooks; the zero value has none, and lets every client connect.
 	Connections ConnectionMethods
 	// IdleTimeout is how long an awake actor stays in memory unused. 0 means the runtime's default; negative, only memory
@@ -172,7 +176,7 @@ type Instance interface {
 	Disconnect(t Turn, c *ConnectionState, cause *Error) error
 	// Subscribe asks the hook of an event whether a connection may be subscribed.
 	Subscribe(t Turn, event int, c *ConnectionState) error
-	// State returns the state for a task's turn: what Behavior.Decode returns, but the instance's own.
+	// State returns the state for turns of tasks and workflows: what Behavior.Decode returns, but the instance's own.
 	State() any
 	// Create, Wake, Sleep and Destroy run the lifecycle hooks; a hook that is not set does nothing.
 	Create(t Turn) error

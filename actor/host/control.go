@@ -23,6 +23,7 @@ const (
 	WhyMailbox     Why = "mailbox"     // work waits for its turn
 	WhyTasks       Why = "tasks"       // a task runs beside it
 	WhySends       Why = "sends"       // messages to other actors are not handled yet
+	WhyRun         Why = "workflow"    // its workflow run is paused, or waits for something
 	WhyQueue       Why = "queue"       // a queue has messages for its handler
 	WhyWorkers     Why = "workers"     // a queue has messages that no worker has received
 	WhyLocked      Why = "locked"      // messages are locked by workers

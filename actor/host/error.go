@@ -126,6 +126,9 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// ErrorCode returns the code as text: what package workflow keeps of it.
+func (e *Error) ErrorCode() string { return string(e.Code) }
+
 // Is reports whether target is an *Error with the same code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)

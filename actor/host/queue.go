@@ -33,8 +33,10 @@ func DefaultQueueBackoff() []time.Duration {
 type Queue struct {
 	// Name is unique among the behavior's queues, or AnyName.
 	Name string
-	// Handler is the Go function that handles the messages, for logs; "" if workers outside the actor receive them.
+	// Handler is the Go function that handles the messages, for logs; "" if workers outside the actor receive them, or its run.
 	Handler string
+	// ByRun: the messages are received by the actor's workflow run, and by nobody else.
+	ByRun bool
 	// Backoff is the pause before each new attempt of a message that sets none; nil means DefaultQueueBackoff, empty means
 	// one attempt.
 	Backoff []time.Duration

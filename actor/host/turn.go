@@ -103,6 +103,12 @@ type Turn interface {
 	// whether there was one.
 	CloseConnection(id string, reason *Error) (bool, error)
 
+	// StartRun starts a run of a workflow, as part of the turn. The error code is AlreadyExists if the actor has another run.
+	StartRun(s RunStart) (RunStarted, error)
+	// ControlRun does something to the run, as part of the turn. The error code is NotFound if there is none, and
+	// FailedPrecondition, with the reason, if it cannot be done.
+	ControlRun(c RunControl) error
+
 	// Go starts a task when the turn is durable.
 	Go(name string, f func(Task) error) error
 

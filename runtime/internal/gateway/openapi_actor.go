@@ -15,6 +15,7 @@ type typeDocument struct {
 	b                          *host.Behavior
 	base                       string // the paths of an actor begin with it
 	queues, schedules, streams *family
+	workflows                  *family
 	workers                    *family // the queues that clients receive from
 	external                   *family // the streams that clients append to
 }
@@ -70,9 +71,11 @@ func (t *typeDocument) families() {
 		return value(host.QueueBody, i)
 	}
 	t.queues = pick("queue", len(b.Queues), queueName, all, queueValue)
-	t.workers = pick("queue", len(b.Queues), queueName, func(i int) bool { return b.Queues[i].Handler == "" }, queueValue)
+	t.workers = pick("queue", len(b.Queues), queueName, func(i int) bool { return b.Queues[i].Handler == "" && !b.Queues[i].ByRun }, queueValue)
 	t.schedules = pick("name", len(b.Schedules), func(i int) string { return b.Schedules[i].Name }, all,
 		func(i int, _ string) any { return value(host.SchedulePayload, i) })
+	t.workflows = pick("workflow", len(b.Workflows), func(i int) string { return b.Workflows[i].Name }, all,
+		func(i int, _ string) any { return value(host.WorkflowInput, i) })
 	streamName := func(i int) string { return b.Streams[i].Name }
 	streamValue := func(i int, _ string) any { return value(host.StreamValue, i) }
 	t.streams = pick("stream", len(b.Streams), streamName, all, streamValue)

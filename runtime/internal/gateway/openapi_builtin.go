@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // A builtinMethod is a method that every actor has, as the document describes it.
@@ -24,6 +25,8 @@ func builtinMethods() []builtinMethod {
 	alarms := func(t *typeDocument) (*family, bool) { return nil, len(t.b.Alarms) > 0 }
 	streams := func(t *typeDocument) (*family, bool) { return t.streams, t.streams != nil }
 	external := func(t *typeDocument) (*family, bool) { return t.external, t.external != nil }
+	workflows := func(t *typeDocument) (*family, bool) { return t.workflows, t.workflows != nil }
+	runs := func(t *typeDocument) (*family, bool) { return nil, t.workflows != nil }
 	always := func(*typeDocument) (*family, bool) { return nil, true }
 	count := typeOf[host.CountOutput]()
 	return []builtinMethod{
@@ -89,6 +92,23 @@ func builtinMethods() []builtinMethod {
 		{host.SQLMigrate, typeOf[host.SQLMigrateInput](), typeOf[host.SQLMigrateOutput](), false, always,
 			"Applies the type's migrations that the actor's database lacks, or tries them."},
 		{host.SQLStatus, nil, typeOf[host.SQLStatusOutput](), true, always, "Describes an actor's database."},
+		{host.WorkflowStart, typeOf[host.WorkflowStartInput](), typeOf[host.RunStarted](), false, workflows,
+			"Starts a workflow run, or finds the one that was started with the same input."},
+		{host.WorkflowStatus, nil, typeOf[workflow.RunStatus](), true, runs, "Describes the workflow run: what it waits for, and why."},
+		{host.WorkflowResult, typeOf[host.WorkflowResultInput](), typeOf[host.WorkflowResultOutput](), true, runs,
+			"Tells how the workflow run ended, if it did."},
+		{host.WorkflowCancel, typeOf[host.WorkflowControlInput](), nil, false, runs, "Asks the workflow run to end, undoing what it says how to undo."},
+		{host.WorkflowTerminate, typeOf[host.WorkflowControlInput](), nil, false, runs, "Ends the workflow run at once, undoing nothing."},
+		{host.WorkflowPause, typeOf[host.WorkflowControlInput](), nil, false, runs, "Keeps the workflow run from going on."},
+		{host.WorkflowResume, typeOf[host.WorkflowControlInput](), nil, false, runs, "Lets a paused workflow run go on."},
+		{host.WorkflowRetry, typeOf[host.WorkflowControlInput](), nil, false, runs, "Runs a step again that has failed for good."},
+		{host.WorkflowRewind, typeOf[host.WorkflowControlInput](), nil, false, runs, "Forgets an entry of the history and what came after it."},
+		{host.WorkflowHistory, typeOf[host.WorkflowHistoryInput](), typeOf[host.WorkflowHistoryOutput](), true, runs,
+			"Lists the history of the workflow run."},
+		{host.WorkflowWatch, typeOf[host.WorkflowWatchInput](), typeOf[host.WorkflowWatchOutput](), true, runs,
+			"Tells what has changed in the workflow run since a version."},
+		{host.WorkflowExport, nil, typeOf[host.WorkflowRecording](), true, runs, "Returns the workflow run with its whole history."},
+		{host.WorkflowImport, typeOf[host.WorkflowImportInput](), typeOf[host.RunStarted](), false, runs, "Makes a workflow run of a recording."},
 		{host.SendSkip, typeOf[host.SendSkipInput](), count, false, always, "Moves the next message to another actor aside."},
 	}
 }

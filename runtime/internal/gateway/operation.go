@@ -24,14 +24,17 @@ func OperationOf(method string, openSQL bool) Operation {
 		return Follow
 	case host.QueueSend, host.QueueResult, host.QueueStatsMethod,
 		host.ScheduleList, host.ScheduleRuns, host.AlarmList,
-		host.StreamAppend, host.StreamClose, host.StreamList:
+		host.StreamAppend, host.StreamClose, host.StreamList,
+		host.WorkflowStart, host.WorkflowStatus, host.WorkflowResult:
 		return Call
 	case host.QueuePeek, host.QueueDelete, host.QueuePurge, host.QueueSkip,
 		host.QueueDeadList, host.QueueDeadRequeue, host.QueueDeadDelete,
 		host.ScheduleSet, host.ScheduleCancel, host.ScheduleTrigger, host.AlarmCancel,
 		host.StreamDelete, host.ConnectionList, host.ConnectionClose, host.SendSkip,
 		host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy,
-		host.SQLMigrate, host.SQLStatus:
+		host.SQLMigrate, host.SQLStatus,
+		host.WorkflowCancel, host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind,
+		host.WorkflowHistory, host.WorkflowWatch, host.WorkflowExport, host.WorkflowImport:
 		return Operate
 	}
 	if builtin(method) {
@@ -52,7 +55,7 @@ const maxWait = time.Minute
 // waits reports whether a method may be asked to wait for something.
 func waits(method string) bool {
 	switch method {
-	case host.QueueReceive, host.QueueHeld, host.QueueResult, host.StreamRead:
+	case host.QueueReceive, host.QueueHeld, host.QueueResult, host.StreamRead, host.WorkflowResult, host.WorkflowWatch:
 		return true
 	}
 	return false

@@ -118,16 +118,19 @@ func (m *metadata) decode(b []byte) error {
 	return nil
 }
 
-// A reply is the row of kind 1c: the format, one byte 1 for a failure, the queue's name, and then the reply, or the code and
-// message of the failure as two texts.
+// A reply is the row of kind 1c: the format, one byte 1 for a failure and 2 for a reply that is still to come, the queue's
+// name, and then the reply, or the code and message of the failure as two texts, or nothing.
 type reply struct {
-	failed        bool
+	failed, open  bool
 	queue         []byte
 	code, message []byte
 	value         []byte
 }
 
 func (r *reply) append(b []byte) []byte {
+	if r.open {
+		return appendText(append(b, format, 2), r.queue)
+	}
 	if !r.failed {
 		b = appendText(append(b, format, 0), r.queue)
 		return append(b, r.value...)
@@ -140,10 +143,11 @@ func (r *reply) decode(id uint64, b []byte) error {
 	s := scan{b: b}
 	s.format()
 	kind := s.byte()
-	*r = reply{failed: kind == 1, queue: s.text(maxName)}
+	*r = reply{failed: kind == 1, open: kind == 2, queue: s.text(maxName)}
 	switch {
-	case kind > 1:
+	case kind > 2:
 		s.fail("unknown kind of reply")
+	case r.open:
 	case r.failed:
 		r.code, r.message = s.text(maxCode), s.text(maxCause)
 	default:

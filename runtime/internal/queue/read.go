@@ -164,6 +164,9 @@ func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res R
 		if string(r.queue) != queue {
 			return Result{}, false, nil
 		}
+		if r.open {
+			return Result{}, true, nil
+		}
 		if r.failed {
 			return Result{Done: true, Err: r.err()}, true, nil
 		}

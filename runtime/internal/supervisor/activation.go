@@ -45,6 +45,7 @@ type activation struct {
 	lastUsed     atomic.Int64 // unix milliseconds
 	weight       atomic.Int64 // what the actor counts for in memory
 	turn         atomic.Pointer[turn]
+	raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
 	viewMu sync.Mutex
 	view   *view
@@ -59,6 +60,11 @@ type activation struct {
 
 	pumping   atomic.Bool // an item of the mailbox will handle messages of the actor's queues
 	repumping atomic.Bool // such an item is to come after a while
+
+	runPumping  atomic.Bool // an item of the mailbox will advance the workflow run
+	runRetrying atomic.Bool // such an item is to come after a while
+	runFailures atomic.Int64
+	runArmed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
 
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
@@ -109,6 +115,10 @@ type core struct {
 	// sql is the actor's SQLite database. published counts how often its pages were put into the write set.
 	sql       database
 	published int
+	// timer ends the contexts of turns.
+	timer turnTimer
+	// flow is the actor's workflow run.
+	flow flow
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -292,7 +302,10 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 		}
 		if c == nil {
 			var err error
-			if c, err = a.rise(epoch, w); err == errAbandoned {
+			a.raised.Store(epoch + 1)
+			c, err = a.rise(epoch, w)
+			a.raised.CompareAndSwap(epoch+1, 0)
+			if err == errAbandoned {
 				w.fail(unavailable("the actor was restarted"))
 				return false
 			} else if err != nil {
@@ -312,6 +325,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			w.fail(unavailable("an earlier commit of the actor failed"))
 		} else {
 			c.perform(w)
+			c.runsOn()
 		}
 		if c.gone() {
 			c.close()
@@ -381,11 +395,14 @@ func (a *activation) teardown(c *core) {
 	}
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
+	} else if own && a.runArmed.Load() && !c.ended {
+		a.retryRun(nil) // the next core goes on with it
 	}
 }
 
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *core) close() {
+	c.closeRun()
 	c.sql.close()
 	c.space.Close()
 }
@@ -443,12 +460,16 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.endCrew(c.restartCause())
+		c.abandonRun()
 		c.sql.close()
 		c.space.Fence()
 	}
 	a.dropView()
 	for _, w := range rest {
 		w.fail(err)
+	}
+	if !ended && a.runArmed.Load() {
+		a.retryRun(nil)
 	}
 	if len(rest) == 0 {
 		a.resume()

@@ -393,6 +393,8 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 		w.kind, w.alarm = workQueueDue, &alarmFiring{row: row}
 	case keyspace.WakeSchedule:
 		k.schedule(w, &row, addr)
+	case keyspace.WakeRun:
+		w.kind, w.alarm = workRunDue, &alarmFiring{row: row}
 	default:
 		w.kind, w.alarm = workAlarm, &alarmFiring{row: row}
 	}

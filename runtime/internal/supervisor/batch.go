@@ -54,6 +54,8 @@ func (a *activation) quick(w *work) bool {
 	switch w.kind {
 	case workQueue:
 		return a.quickQueues()
+	case workRun, workRunDue:
+		return fast(&a.typ.runPace)
 	case workSettle, workQueueDue, workPin, workPurge, workRecover:
 		return true
 	case workConnection:

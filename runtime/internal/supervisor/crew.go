@@ -84,14 +84,20 @@ func (k *crew) refusal() *host.Error {
 
 // start starts a task. It does not block. One that starts while the others are asked to return finds its context ended.
 func (k *crew) start(name, traceparent string, f func(host.Task) error) {
+	if !k.begin(&task{crew: k, name: name}, traceparent, f) {
+		k.finished.Add(1)
+	}
+}
+
+// begin makes t a member and runs f as it; false if no task may start any more.
+func (k *crew) begin(t *task, traceparent string, f func(host.Task) error) bool {
 	sup := k.a.sup
 	k.mu.Lock()
 	if k.over != nil || !sup.tasks.begin() {
 		k.mu.Unlock()
-		k.finished.Add(1)
-		return
+		return false
 	}
-	t := &task{crew: k, name: name, started: time.Now()}
+	t.started = time.Now()
 	t.Context, t.cancel = context.WithCancelCause(k.hard)
 	t.from = caller{a: k.a, task: t, traceparent: traceparent}
 	k.members[t] = struct{}{}
@@ -102,6 +108,7 @@ func (k *crew) start(name, traceparent string, f func(host.Task) error) {
 		t.cancel(leaving)
 	}
 	go t.run(f)
+	return true
 }
 
 // remove counts a task off that has returned, or is given up; false if it was before.
@@ -118,7 +125,9 @@ func (k *crew) remove(t *task) bool {
 	if !member {
 		return false
 	}
-	k.finished.Add(1)
+	if t.attempt == nil {
+		k.finished.Add(1)
+	}
 	sup := k.a.sup
 	sup.metrics.tasksRunning.Dec()
 	if empty {

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // pin rewrites the rows of a channel's waiting messages so that each names the incarnation that it is for: the target as
@@ -103,6 +104,16 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 	if err != nil {
 		return err
 	}
+	if m := &f.message.record; m.Method == runDeliver && !c.a.ghost {
+		out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
+		if err := workflow.Undeliverable(&runTurn{h: h, exempt: true}, &out, e); err != nil {
+			return err
+		}
+		if err := c.flowKnown(); err != nil {
+			return err
+		}
+		c.runNews(h)
+	}
 	c.a.sup.metrics.sendsFailed.Inc()
 	c.a.sup.logger.Warn("message moved aside", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key,
 		"target", formatAddress(f.message.record.address()), "method", f.message.record.Method, "code", e.Code, "reason", e.Message)
@@ -173,6 +184,9 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 		}
 	}
 	t := c.a.typ
+	if m.record.Method == runDeliver {
+		return c.handleRun(w, key, m)
+	}
 	i, ok := t.methods[m.record.Method]
 	if !ok || t.Methods[i].Kind != host.Action {
 		return unknownMethod(t.Type, m.record.Method)
@@ -188,6 +202,24 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 			}
 			h.wrote = true
 			return c.inst.Act(h, i, host.CBOR, m.record.Input, nil)
+		})
+		return err
+	})
+}
+
+// handleRun hands a message of another actor's workflow run to this one's.
+func (c *core) handleRun(w *work, key []byte, m *outgoing) error {
+	return c.together(func() error {
+		if err := c.exist(w); err != nil {
+			return err
+		}
+		item := &work{kind: workDeliver, method: -1, deliver: w.deliver, traceparent: m.record.Traceparent, of: w}
+		_, err := c.internal(item, runDeliver, func(h *turn) error {
+			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
+				return err
+			}
+			h.wrote = true
+			return c.receiveRun(h, m.record.Input)
 		})
 		return err
 	})

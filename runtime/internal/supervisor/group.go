@@ -126,6 +126,7 @@ type mark struct {
 	stored                    []byte
 	connections               int
 	sequence, asked           int64
+	flow                      flowRows
 	published                 int
 }
 
@@ -135,6 +136,7 @@ func (c *core) mark() mark {
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
 		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
 		connections: c.connections, asked: c.asked, published: c.published,
+		flow: c.flow.flowRows,
 	}
 }
 
@@ -152,6 +154,10 @@ func (c *core) undo(m mark) {
 	c.connections = m.connections
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
 	c.asked = m.asked
+	if c.flow.flowRows != m.flow {
+		c.flow.flowRows = m.flow
+		c.a.runArmed.Store(m.flow.armed == armed)
+	}
 	if c.published != m.published { // it counts on: the connections have seen pages that are gone now
 		c.sql.discard()
 	}

@@ -47,6 +47,10 @@ func (c *core) perform(w *work) {
 		c.respond(w, nil, c.tendConnections(w))
 	case workTask:
 		c.enter(w)
+	case workRun:
+		c.runFor(w)
+	case workRunDue:
+		c.runDue(w)
 	}
 }
 
@@ -234,7 +238,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 		updatePace(b.pace, took)
 	}
 	if err == nil {
-		if err = c.seal(t, instance, out); err == nil {
+		if err = c.seal(t, instance && !t.untouched, out); err == nil {
 			c.group.turns++
 			c.group.took += took
 			if a.crashes > 0 && instance && w.kind != workWake {
@@ -248,7 +252,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	a.typ.metrics.turn(took, err)
 	t.dropSQL()
 	c.undo(t.mark)
-	if !instance {
+	if !instance || t.untouched && !crashed {
 		return nil, err
 	}
 	if crashed {

@@ -196,6 +196,9 @@ func millis(ms int64) time.Duration {
 // workers checks that a queue is one that workers receive from.
 func (t *actorType) workers(name string) (int, error) {
 	i, q, err := t.queueOf(name)
+	if err == nil && q.ByRun {
+		err = host.Errorf(host.FailedPrecondition, "the messages of queue %q are received by the actor's workflow run", name).With("queue", name)
+	}
 	if err == nil && q.Handler != "" {
 		err = host.Errorf(host.FailedPrecondition, "the messages of queue %q are handled by the actor itself", name).With("queue", name)
 	}

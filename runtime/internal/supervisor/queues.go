@@ -75,6 +75,12 @@ func (c *core) sealQueues(t *turn) error {
 		m.queueDead.Add(float64(set.Dead))
 	}
 	for _, name := range set.Ready {
+		if a.typ.byRun(name) {
+			if err := c.messageForRun(t, name); err != nil {
+				return err
+			}
+			continue
+		}
 		if !a.typ.handled(name) {
 			t.notify("queue/" + name)
 			continue

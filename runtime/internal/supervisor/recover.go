@@ -43,6 +43,12 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 			w.recovered = true
 			return w
 		})
+	case keyspace.WakeRun:
+		s.recoverActor(row, done, func(a *activation) *work {
+			w := a.runWork()
+			w.recovered = true
+			return w
+		})
 	case keyspace.WakeConnections:
 		s.recoverConnections(row, done)
 	default:

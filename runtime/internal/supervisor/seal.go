@@ -101,6 +101,9 @@ func (c *core) saveState(t *turn) error {
 	c.a.sup.memory.resized(c.a, len(value)-len(c.stored))
 	c.stored = bytes.Clone(value)
 	t.wrote = true
+	if err := c.stateForRun(t); err != nil {
+		return err
+	}
 	t.change(engine.ChangeState, "", func() any { return map[string]any{"size": len(value)} })
 	return nil
 }

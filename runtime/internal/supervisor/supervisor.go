@@ -149,6 +149,8 @@ type actorType struct {
 	// queuePace likewise, of the handlers of queues.
 	queuePace []atomic.Int64
 	metrics   typeMetrics
+	// runPace likewise, of the turns of workflow runs.
+	runPace atomic.Int64
 	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
 	joinPace, leavePace atomic.Int64
 }

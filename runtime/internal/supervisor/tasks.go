@@ -23,6 +23,8 @@ type task struct {
 	from    caller
 	over    atomic.Bool // its function has returned
 	lost    atomic.Bool // it was given up
+	// attempt is the queue of a run's attempts, if it is one.
+	attempt *attemptQueue
 }
 
 // Go implements host.Turn.

@@ -34,7 +34,7 @@ func callerOf(ctx context.Context) *caller {
 // afterwards they fail.
 //
 // As a context it ends with the caller's context, at the turn's deadline, or when the handler has returned. It carries
-// no values of the caller's. The timer behind Done is made when Done is first asked for, because most turns never block;
+// no values of the caller's. The timer behind Done is set when Done is first asked for, because most turns never block;
 // asking also flushes the turns before this one, because a handler that asks is about to block.
 type turn struct {
 	c       *core
@@ -48,8 +48,9 @@ type turn struct {
 
 	mu       sync.Mutex
 	closed   bool
-	inner    context.Context
-	cancel   context.CancelFunc
+	done     chan struct{} // nil until it is asked for
+	ended    error         // why done is closed
+	unlink   func() bool   // from the caller's context, if that can end
 	deadline time.Time
 	logger   *slog.Logger
 
@@ -65,7 +66,10 @@ type turn struct {
 	after     []func() // see group.after
 	queues    *queue.Set
 	sql       *sqlTurn
-	asked     int64 // tasks to start
+	asked     int64    // tasks to start
+	early     []func() // run as soon as the turn has succeeded
+	// untouched: the handler has not been given the instance, so there is nothing of it to save or to put back.
+	untouched bool
 	goodFor   int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
@@ -80,13 +84,28 @@ type emitted struct {
 func (t *turn) close() {
 	t.mu.Lock()
 	t.closed = true
-	cancel, sql := t.cancel, t.sql
+	asked, sql := t.done != nil, t.sql
 	t.mu.Unlock()
 	if sql != nil {
 		sql.session.Shut() // before the context ends, at which package database/sql rolls open transactions back
 	}
-	if cancel != nil {
-		cancel()
+	if asked {
+		t.end(context.Canceled)
+		t.c.timer.stop(t)
+	}
+}
+
+// end closes done, which was asked for.
+func (t *turn) end(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended != nil {
+		return
+	}
+	t.ended = err
+	close(t.done)
+	if t.unlink != nil {
+		t.unlink()
 	}
 }
 
@@ -102,9 +121,13 @@ func (t *turn) enter() error {
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
+		return errTurnOver()
 	}
 	return nil
+}
+
+func errTurnOver() error {
+	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 }
 
 // flush commits the turns before this one, because this one is about to wait for somebody else.
@@ -124,37 +147,44 @@ func (t *turn) Deadline() (time.Time, bool) { return t.deadline, true }
 func (t *turn) Done() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.context().Done()
-}
-
-// context makes the context behind Done.
-//
-// REQUIRES: t.mu
-func (t *turn) context() context.Context {
-	if t.inner == nil {
-		if t.closed { // the work may be somebody else's by now
-			t.inner, t.cancel = context.WithCancel(context.Background())
-			t.cancel()
-			return t.inner
+	if t.done == nil {
+		err := t.over()
+		t.done = make(chan struct{})
+		if err != nil {
+			t.ended = err
+			close(t.done)
+			return t.done
 		}
-		parent := context.Background()
-		if t.work.ctx != nil {
-			parent = t.work.ctx
+		if from := t.work.ctx; from != nil && from.Done() != nil {
+			t.unlink = context.AfterFunc(from, func() { t.end(from.Err()) })
 		}
-		t.inner, t.cancel = context.WithDeadline(parent, t.deadline)
+		t.c.timer.start(t)
 		t.mark = t.c.flush(t.mark)
 	}
-	return t.inner
+	return t.done
 }
 
 // Err implements context.Context.
 func (t *turn) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.err()
+}
+
+// err is Err. REQUIRES: t.mu
+func (t *turn) err() error {
+	if t.done != nil {
+		return t.ended
+	}
+	return t.over()
+}
+
+// over returns why the context has ended, as far as can be told without Done.
+//
+// REQUIRES: t.mu
+func (t *turn) over() error {
 	switch {
-	case t.inner != nil:
-		return t.inner.Err()
-	case t.closed:
+	case t.closed: // the work may be somebody else's by now
 		return context.Canceled
 	case t.work.ctx != nil && t.work.ctx.Err() != nil:
 		return t.work.ctx.Err()
@@ -321,6 +351,13 @@ func (t *turn) Send(m *host.Message) error {
 	if !ok || target.Methods[i].Kind != host.Action {
 		return unknownMethod(m.Type, m.Method)
 	}
+	return t.send(addr, m.Method, m.Input)
+}
+
+// send queues a message to another actor.
+//
+// REQUIRES: t.mu; the address was checked.
+func (t *turn) send(addr host.Address, method string, input []byte) error {
 	if len(t.messages) >= maxMessages {
 		return tooLarge("messages of one turn", maxMessages, int64(len(t.messages))+1)
 	}
@@ -333,7 +370,7 @@ func (t *turn) Send(m *host.Message) error {
 		return err
 	}
 	r := messageRecord{
-		Type: m.Type, Key: m.Key, Method: m.Method, Input: m.Input, Sent: unixMS(t.start), Traceparent: t.from.traceparent,
+		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: unixMS(t.start), Traceparent: t.from.traceparent,
 	}
 	if !id.IsZero() {
 		r.Target = id[:]

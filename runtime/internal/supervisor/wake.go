@@ -281,6 +281,9 @@ func (c *core) sealDestroy(t *turn) error {
 	if err := c.lastEvents(t); err != nil {
 		return err
 	}
+	if err := c.destroyRun(t); err != nil {
+		return err
+	}
 	if _, err := c.clearPause(t); err != nil {
 		return err
 	}
@@ -406,6 +409,9 @@ func (c *core) wakeRows() []engine.Wake {
 		}
 	}
 	rows = append(rows, engine.Wake{Kind: keyspace.WakeQueue})
+	if rec, ok, err := readRun(c.ws); err == nil && ok {
+		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun}, engine.Wake{Kind: keyspace.WakeRun})
+	}
 	rows = append(rows, c.connectionWakes()...)
 	if schedules, err := schedule.Wakes(c.ws); err == nil {
 		rows = append(rows, schedules...)

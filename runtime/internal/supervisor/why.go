@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // storedWaits read what an actor waits for in those parts of its keyspace that other packages keep. A nil one knows nothing.
@@ -28,7 +29,8 @@ type inquiry struct {
 	status host.Status
 	queues []host.QueueStats
 	next   []appointment
-	oldest *messageRecord // the first message to another actor that is not handled yet
+	run    *workflow.RunStatus // nil if it has none that lives
+	oldest *messageRecord      // the first message to another actor that is not handled yet
 }
 
 // An appointment is a time at which the actor will have something to do.
@@ -52,7 +54,7 @@ func (s *Supervisor) inquire(ctx context.Context, t *actorType, addr host.Addres
 	q := &inquiry{s: s, typ: t, addr: addr, a: s.find(addr)}
 	var err error
 	if q.status, err = s.Lookup(ctx, addr); err != nil {
-		if host.CodeOf(err) != host.NotFound || q.a == nil || q.a.turn.Load() == nil && q.a.waiting.Load() == 0 {
+		if host.CodeOf(err) != host.NotFound || q.a == nil || q.a.turn.Load() == nil && q.a.waiting.Load() == 0 && !q.a.rising() {
 			return nil, err
 		}
 		q.status = host.Status{Type: addr.Type, Key: q.a.addr.Key, State: host.Awake, Mailbox: int(q.a.waiting.Load())}
@@ -101,6 +103,15 @@ func (q *inquiry) read() error {
 		}
 		q.next = append(q.next, appointment{al.Due, text, "alarm", al.Name})
 	}
+	if _, live, err := readRun(snap); err != nil {
+		return err
+	} else if live {
+		st, err := workflow.ReadStatus(storedRun{snap})
+		if err != nil {
+			return err
+		}
+		q.run = &st
+	}
 	if f := q.s.stored.schedules; f != nil {
 		schedules, err := f(snap)
 		if err != nil {
@@ -125,8 +136,8 @@ func (q *inquiry) read() error {
 func (q *inquiry) explain() host.Explanation {
 	for _, probe := range []func(*inquiry) *host.Explanation{
 		(*inquiry).failed, (*inquiry).paused, (*inquiry).calling, (*inquiry).running, (*inquiry).syncing, (*inquiry).unwritable,
-		(*inquiry).unpublished, (*inquiry).waiting, (*inquiry).working, (*inquiry).sending, (*inquiry).queued, (*inquiry).forWorkers,
-		(*inquiry).locked, (*inquiry).appointed, (*inquiry).connected,
+		(*inquiry).unpublished, (*inquiry).waiting, (*inquiry).working, (*inquiry).sending, (*inquiry).runPaused, (*inquiry).queued, (*inquiry).forWorkers,
+		(*inquiry).locked, (*inquiry).runWaits, (*inquiry).appointed, (*inquiry).connected,
 	} {
 		if x := probe(q); x != nil {
 			x.Status = q.status
@@ -285,12 +296,9 @@ func (q *inquiry) working() *host.Explanation {
 // maxNamedTasks is how many tasks an explanation names.
 const maxNamedTasks = 16
 
-// rising reports that somebody runs the actor who has not got it into memory yet.
-func (a *activation) rising() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.running && a.core == nil
-}
+// rising reports that the goroutine that runs the actor is getting it into memory. That it runs and has no core does not say
+// so: one that has put the actor to sleep, and has answered that, does so too until it is done.
+func (a *activation) rising() bool { return a.raised.Load() == a.epoch.Load()+1 }
 
 // label names an alarm or schedule for people.
 func label(name, instance string) string {

@@ -30,11 +30,13 @@ const (
 	workConnection                 // note that connections were lost, or end them
 	workSchedule                   // a schedule is due
 	workTask                       // a turn of one of the actor's tasks
+	workRun                        // the workflow run is to advance
+	workRunDue                     // the time has come that the workflow run waits for
 )
 
 var workNames = [...]string{
 	"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "queue", "queue due", "connection",
-	"schedule", "task",
+	"schedule", "task", "workflow", "workflow due",
 }
 
 func (k workKind) String() string { return workNames[k] }

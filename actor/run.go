@@ -1,0 +1,181 @@
+package actor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// What is here is what the functions of a workflow have of their actor.
+
+// ByRun declares that the queue's messages are received by the actor's workflow run (workflow.Receive) and by nobody else: it
+// has neither a handler nor workers. A message is received in the commit that has it in the history.
+func ByRun() QueueOption { return queueOption(func(d *declared) { d.queue.ByRun = true }) }
+
+// QueueName implements workflow.Source.
+func (q *queue[S, In]) QueueName() string { return q.name }
+
+// DecodeMessage implements workflow.Source.
+func (q *queue[S, In]) DecodeMessage(body []byte) (In, error) {
+	var v In
+	err := q.body.decode(host.CBOR, body, &v)
+	return v, err
+}
+
+// Reply answers a message that a workflow of the actor has received, in a turn of the run ([Update], [OnCommit]), as part of its
+// commit. Only the first answer counts; a sender who wants none gets none. A message that is not answered within 30 days is
+// forgotten. If Reply fails, so does the turn.
+func (q *RequestQueue[S, In, Out]) Reply(ctx *Context, m workflow.Message[In], reply Out) error {
+	data, err := appendOutput(q.decl, q.reply, host.CBOR, nil, &reply)
+	if err != nil {
+		return ctx.fail(err)
+	}
+	return answer(ctx, m.Queue, m.ID, data, nil)
+}
+
+// Refuse is Reply with an error: whoever asked gets it.
+func (q *RequestQueue[S, In, Out]) Refuse(ctx *Context, m workflow.Message[In], cause *Error) error {
+	if cause == nil {
+		return ctx.fail(Errorf(InvalidArgument, "%s: Refuse needs an error", q.decl))
+	}
+	return answer(ctx, m.Queue, m.ID, nil, cause)
+}
+
+func answer(ctx *Context, queue string, id uint64, reply []byte, cause *Error) error {
+	t, ok := ctx.turn.(host.RunTurn)
+	if !ok {
+		return ctx.fail(Errorf(FailedPrecondition, "message %d of queue %q can be answered in turns of the workflow run only", id, queue))
+	}
+	return ctx.fail(t.Answer(queue, id, reply, cause))
+}
+
+// inRun returns the turn that a function of a run has, as the Context of its actor.
+func inRun[S any](of any) (*S, *Context, error) {
+	t, ok := of.(host.RunTurn)
+	if !ok {
+		return nil, nil, Errorf(Internal, "the workflow does not run in an actor")
+	}
+	i, ok := t.Instance().(*instance[S])
+	if !ok {
+		return nil, nil, Errorf(Internal, "the workflow runs in an actor of type %q, whose state is another type", t.Self().Type)
+	}
+	return &i.state, &Context{turn: t, core: i.program.core}, nil
+}
+
+// typeCore returns the core of the actor's type.
+func (i *instance[S]) typeCore() *core { return i.program.core }
+
+// Update runs f as a turn of the actor, with everything that an action's turn has: the state, SQL, the key-value store, queues,
+// alarms, events, messages. What it did, what it returned and the entry of the history are one commit, so it happens exactly
+// once, whatever fails. If f fails, or panics, nothing that it did is kept, and the error is kept in the history instead.
+func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T, error)) (T, error) {
+	return workflow.Update(ctx, name, func(tx *workflow.Tx) (T, error) {
+		var none T
+		s, c, err := inRun[S](tx.Host())
+		if err != nil {
+			return none, err
+		}
+		v, err := f(s, c)
+		if err = c.end(err); err != nil {
+			return none, err
+		}
+		return v, nil
+	})
+}
+
+// Await waits until probe returns true of the actor's state, and returns what it returned then. The probe runs after turns that
+// changed the state; it gets a copy, as queries do, must change nothing that the copy points to, and must depend on nothing
+// else.
+func Await[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool), opts ...workflow.WaitOption) (T, error) {
+	return workflow.Await(ctx, name, func(t host.RunTurn) (T, bool) {
+		i, ok := t.View().(*instance[S])
+		if !ok {
+			var none T
+			return none, false
+		}
+		return probe(i.state)
+	}, opts...)
+}
+
+// OnCommit runs f in the turn that keeps the result of a step, in the same commit. It runs only if the step succeeds; if f
+// fails, so does that attempt of the step.
+func OnCommit[S any](sc *workflow.StepCtx, f func(*S, *Context) error) {
+	sc.OnCommit(func(tx *workflow.Tx) error {
+		s, c, err := inRun[S](tx.Host())
+		if err != nil {
+			return err
+		}
+		return c.end(f(s, c))
+	})
+}
+
+// StepTask returns what the body of a step has of its actor: a node for calls to other actors, streams to append to, and turns
+// of its own ([Enter]), all of which end with the attempt. They are done when they return, whatever becomes of the step, and
+// once more if the body runs again.
+func StepTask(sc *workflow.StepCtx) *Task {
+	t, ok := sc.Host().(host.RunTask)
+	if !ok {
+		return &Task{task: stepTask{noTask{}, sc}, core: newCore("")}
+	}
+	i, ok := t.Instance().(interface{ typeCore() *core })
+	if !ok {
+		return &Task{task: stepTask{t, sc}, core: newCore(t.Self().Type)}
+	}
+	return &Task{task: stepTask{t, sc}, core: i.typeCore()}
+}
+
+// A stepTask is a task whose context is that of an attempt.
+type stepTask struct {
+	host.Task
+	sc *workflow.StepCtx
+}
+
+func (t stepTask) Deadline() (time.Time, bool) { return t.sc.Deadline() }
+func (t stepTask) Done() <-chan struct{}       { return t.sc.Done() }
+func (t stepTask) Err() error                  { return t.sc.Err() }
+func (t stepTask) Value(key any) any           { return t.sc.Value(key) }
+
+// Turn implements host.Task. A turn does not begin after the attempt's end.
+func (t stepTask) Turn(ctx context.Context, f func(state any, h host.Turn) error) error {
+	return t.Task.Turn(ctx, func(state any, h host.Turn) error {
+		if err := t.sc.Err(); err != nil {
+			return Errorf(CodeOf(err), "the attempt of the step is over: %s", err)
+		}
+		return f(state, h)
+	})
+}
+
+// Call implements host.Node: a call without an end of its own ends with the attempt.
+func (t stepTask) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	if ctx.Done() == nil {
+		ctx = t.sc
+	}
+	return t.Task.Call(ctx, r)
+}
+
+// noTask stands for the actor of a workflow that does not run in one.
+type noTask struct{ host.Task }
+
+func (noTask) Self() host.Identity  { return host.Identity{} }
+func (noTask) Logger() *slog.Logger { return slog.Default() }
+
+func (noTask) Turn(context.Context, func(any, host.Turn) error) error { return errNoActor() }
+
+func (noTask) Append(context.Context, string, [][]byte) (uint64, error) { return 0, errNoActor() }
+
+func (noTask) Call(context.Context, *host.Request) (host.Reply, error) {
+	return host.Reply{}, errNoActor()
+}
+
+func (noTask) Lookup(context.Context, host.Address) (Status, error) { return Status{}, errNoActor() }
+
+func (noTask) List(context.Context, host.ListQuery) (host.ListPage, error) {
+	return host.ListPage{}, errNoActor()
+}
+
+func (noTask) Destroy(context.Context, host.Address) error { return errNoActor() }
+
+func errNoActor() error { return Errorf(FailedPrecondition, "the workflow does not run in an actor") }

@@ -1,0 +1,65 @@
+package actor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// What is here is how a workflow of one actor uses others.
+
+// Spawn starts a run of another actor's workflow as a child of the one that calls it: see workflow.Spawn. The actor has that
+// key, and is created if it is not there. It has one run at a time, so each child needs an actor that has none; it refuses
+// another, which Result tells. The child's workflow must not have a codec of its own.
+func Spawn[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out], key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
+	core := w.decl.core
+	// What the definition does is done by the one that the other actor's type is bound to: this one has its name and codec.
+	d := workflow.Define(w.decl.name, func(workflow.Context, In) (out Out, err error) {
+		return out, Errorf(Internal, "%s runs in an actor", w.decl)
+	}, workflow.WithCodec(runCodec{core.codec}))
+	at := workflow.At(workflow.Destination{Type: core.name, Key: key})
+	return workflow.Spawn(ctx, name, d, in, append([]workflow.SpawnOption{at}, opts...)...)
+}
+
+// maxIdempotencyKey is how long the idempotency key of a call may be, in bytes.
+const maxIdempotencyKey = 255
+
+// CallFrom is Call in the body of a step, on the actor with that key: with the idempotency key of the step, so that the action
+// runs once although the body may run again, for as long as replies are remembered. A body may call each action of an actor
+// once. An error that says that the actor does not want to do it, such as FailedPrecondition, is permanent: the step is not
+// tried again (workflow.Permanent).
+func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (Out, error) {
+	ref := Ref[S]{core: a.decl.core, node: StepTask(sc), key: key}
+	once := sc.IdempotencyKey() + "/" + a.decl.name
+	if len(once) > maxIdempotencyKey {
+		sum := sha256.Sum256([]byte(once))
+		once = hex.EncodeToString(sum[:])
+	}
+	opts = append([]CallOption{IdempotencyKey(once)}, opts...)
+	out, err := a.Call(sc, ref, in, opts...)
+	if refused(err) {
+		err = workflow.Permanent(err)
+	}
+	return out, err
+}
+
+// refused reports whether an error of a call would be the same if the call was made again.
+func refused(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || e.Retryable {
+		return false
+	}
+	switch e.Code {
+	case InvalidArgument, Unauthenticated, PermissionDenied, NotFound, UnknownType, UnknownMethod, AlreadyExists, FailedPrecondition,
+		TooLarge, IdempotencyMismatch, ReadOnly:
+		return true
+	}
+	return false
+}
+
+// Call is a step that calls an action of another actor, as [Action.CallFrom] does.
+func Call[S, In, Out any](ctx workflow.Context, name string, a *Action[S, In, Out], key []string, in In, opts ...workflow.StepOption) (Out, error) {
+	return workflow.Step(ctx, name, func(sc *workflow.StepCtx) (Out, error) { return a.CallFrom(sc, key, in) }, opts...)
+}

@@ -1,0 +1,753 @@
+package supervisor
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor, but for what is atomic.
+//
+// Invariants:
+//  1. Of a run that lives there is one row of kind run, from the commit that starts it to the one that ends it. It says what
+//     wakes the run: until something of that happens, the run is not in memory.
+//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has something to do that no other
+//     row tells of: attempts that run, messages or a state that it has not looked at. That row is what a restart finds.
+//  3. An attempt is started when the commit is durable that the run asked for it in, and by the activation that made it.
+type flow struct {
+	flowRows
+	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
+	// used, by the goroutine that runs the actor, so that one that takes the actor away can close it after that; over says
+	// that this has happened.
+	mu    sync.Mutex
+	run   *workflow.Run
+	over  bool
+	fresh bool
+	// queues are those that the run waits for, as of when it last advanced.
+	queues []string
+	// pending: the run is to be advanced. advancing: it is.
+	pending, advancing bool
+	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
+	stale bool
+	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
+	outstanding int64
+	returned    atomic.Int64
+	held        attemptQueue
+}
+
+// flowRows is what a flow knows of its rows: what a turn that is undone puts back.
+type flowRows struct {
+	known bool // the record was looked for
+	live  bool
+	rec   runRecord
+	armed tristate
+}
+
+// A tristate is what is known of the row at 0.
+type tristate uint8
+
+const (
+	unsure tristate = iota
+	disarmed
+	armed
+)
+
+// runRecord is the value of kind run.
+type runRecord struct {
+	_ struct{} `cbor:",toarray"`
+	// Due is when the run is to advance, in Unix ms; 0 for not by itself.
+	Due int64
+	// Watching: the run waits for a condition of the state.
+	Watching bool
+}
+
+// runKey is the logical key of the record.
+var runKey = keyspace.AppendRun(nil)
+
+// A run that cannot advance is tried again after 1 second, doubling up to 5 minutes.
+const (
+	runRetryMin = time.Second
+	runRetryMax = 5 * time.Minute
+)
+
+const (
+	// maxAdvances is how many turns a run takes before other work of the actor gets its turn.
+	maxAdvances = 64
+	// maxAhead is how many commits of an actor may be on their way to the disk before its run waits for them.
+	maxAhead = 32
+)
+
+// errUndone undoes a turn in which a function of the user failed; the run knows.
+var errUndone = errors.New("supervisor: the turn is undone for the run")
+
+// flowKnown reads whether the actor has a run, once.
+func (c *core) flowKnown() error {
+	f := &c.flow
+	if f.known || c.a.ghost {
+		return nil
+	}
+	if c.exists {
+		rec, ok, err := readRun(c.ws)
+		if err != nil {
+			return err
+		}
+		f.live, f.rec = ok, rec
+	}
+	f.known = true
+	return nil
+}
+
+// readRun reads the record of a run that lives.
+func readRun(r engine.Reader) (rec runRecord, ok bool, err error) {
+	e, ok, err := r.Get(runKey)
+	if err != nil || !ok {
+		return rec, false, err
+	}
+	return rec, true, record.Decode(e.Value, &rec)
+}
+
+// pumpRun has the actor's run advance soon.
+func (a *activation) pumpRun() {
+	if a.runPumping.Swap(true) {
+		return
+	}
+	w := a.runWork()
+	if err := a.enqueue(w); err != nil {
+		w.fail(err) // it has left memory; the rows tell
+	}
+}
+
+func (a *activation) runWork() *work {
+	return &work{kind: workRun, method: -1, existing: true, finish: a.ran}
+}
+
+// ran takes in that a run has advanced, or why it has not.
+func (a *activation) ran(w *work) {
+	if w.err == nil {
+		a.runFailures.Store(0)
+		return
+	}
+	a.runPumping.Store(false)
+	s := a.sup
+	if s.draining.Load() {
+		return
+	}
+	if w.paused {
+		if !s.pauses.park(a.addr, "run", func() { s.runAgain(a.typ, a.addr) }) {
+			s.runAgain(a.typ, a.addr) // resumed meanwhile
+		}
+		return
+	}
+	if code := host.CodeOf(w.err); code == host.NotFound || code == host.Destroyed {
+		return
+	}
+	a.retryRun(w.err)
+}
+
+// retryRun has a run advance again after a while, which err may say, because it could not, or was lost with its core.
+func (a *activation) retryRun(err error) {
+	if a.runRetrying.Swap(true) {
+		return // one is enough
+	}
+	wait := retryIn(err, backoff(int(a.runFailures.Add(1)), runRetryMin, runRetryMax))
+	a.sup.later(wait, func() {
+		a.runRetrying.Store(false)
+		a.sup.runAgain(a.typ, a.addr)
+	})
+}
+
+// runAgain has an actor's run advance that may have left memory.
+func (s *Supervisor) runAgain(t *actorType, addr host.Address) {
+	for {
+		a := s.activation(t, addr)
+		if a == nil {
+			return // the next start finds the row
+		}
+		w := a.runWork()
+		w.recovered = true
+		if a.enqueue(w) == nil { // else it has left memory since
+			return
+		}
+	}
+}
+
+// runDue advances a run whose time has come.
+func (c *core) runDue(w *work) {
+	row := w.alarm.row
+	if row.ID != c.id {
+		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
+		return
+	}
+	f := &c.flow
+	if err := c.flowKnown(); err != nil {
+		c.respond(w, nil, err)
+		return
+	}
+	if !f.live || f.rec.Due != row.Due {
+		// The run has ended or waits for another time, and the row is a leftover.
+		_, err := c.internal(w, "workflow", func(h *turn) error {
+			c.ws.ClearWake(row.Due, keyspace.WakeRun, "", "")
+			h.wrote = true
+			return nil
+		})
+		c.respond(w, nil, err)
+		return
+	}
+	c.a.sup.metrics.runLag.Observe(time.Since(timeMS(row.Due)).Seconds())
+	err := c.advanceAll(w)
+	if err == nil && f.live && f.rec.Due == row.Due && !f.pending && !f.stale && !c.leaving() {
+		err = unavailable("the run has not taken notice of the time") // the row is tried again later, not at once
+	}
+	c.respond(w, nil, err)
+}
+
+// runFor advances the run for an item of the mailbox.
+func (c *core) runFor(w *work) {
+	err := c.flowKnown()
+	if err == nil {
+		if w.recovered && c.flow.armed == unsure {
+			c.flow.armed = armed
+		}
+		err = c.advanceAll(w)
+	}
+	c.respond(w, nil, err)
+}
+
+// runsOn advances the run in the group of the work that made that necessary.
+func (c *core) runsOn() {
+	a := c.a
+	f := &c.flow
+	if !f.pending || c.bare || c.quiet || c.broken || c.ended || c.refused || c.gone() || !c.exists {
+		return
+	}
+	if a.sup.pauses.of(a.key) != nil {
+		a.pumpRun() // it is parked on its way
+		return
+	}
+	if (c.group.changed || !c.held.empty()) && !fast(&a.typ.runPace) {
+		if c.commit(); c.broken {
+			return // the row at 0 tells the next core
+		}
+	}
+	w := a.runWork()
+	c.respond(w, nil, c.advanceAll(w))
+}
+
+// advanceAll advances the run until it has nothing to do, or others wait for their turn.
+func (c *core) advanceAll(w *work) error {
+	a, f := c.a, &c.flow
+	a.runPumping.Store(false) // from here on, whoever has news asks anew
+	f.pending = false
+	if !f.live || c.leaving() && f.outstanding == 0 {
+		return nil // the rows stand
+	}
+	for n := 0; ; n++ {
+		if f.stale || f.run == nil {
+			if f.outstanding > f.returned.Load() {
+				return nil // the attempts of the old one return first, each of which asks anew
+			}
+			c.reopenRun()
+		}
+		again, err := c.advance(w)
+		if err != nil || c.gone() || c.broken || c.ended {
+			return err
+		}
+		if !again && !f.pending || !f.live {
+			return nil
+		}
+		f.pending = false
+		switch {
+		case a.sup.draining.Load():
+			return nil // the row at 0 stands
+		case a.pending.Load() >= maxAhead:
+			c.group.after = append(c.group.after, a.pumpRun)
+			return nil
+		case n+1 >= maxAdvances, n >= 7 && a.waiting.Load() > 0:
+			a.pumpRun()
+			return nil
+		}
+		if c.group.full() || c.ws.Bytes() >= maxGroupBytes {
+			c.commit()
+			if c.broken {
+				return nil // who held the results was told
+			}
+		}
+	}
+}
+
+// reopenRun makes a new run of what is stored.
+func (c *core) reopenRun() {
+	f := &c.flow
+	if f.run != nil {
+		c.closeRun()
+	}
+	t := c.a.typ
+	run := workflow.Open(workflow.RunOptions{
+		Programs: t.program, Self: workflow.Destination{Type: c.a.addr.Type, Key: c.a.addr.Key}, Logger: c.a.logger(c.id, 0),
+	})
+	f.mu.Lock()
+	if f.run = run; f.over {
+		run.Close()
+	}
+	f.mu.Unlock()
+	f.fresh, f.stale, f.queues = true, false, nil
+	f.outstanding = 0
+	f.returned.Store(0)
+}
+
+// closeRun ends the run in memory. Deferred functions of the user may take their time.
+func (c *core) closeRun() {
+	f := &c.flow
+	f.mu.Lock()
+	run := f.run
+	f.run = nil
+	f.mu.Unlock()
+	if run != nil && !c.a.sup.task(run.Close) {
+		run.Close()
+	}
+}
+
+// abandonRun ends the run in memory of an actor that is taken away from the goroutine that runs it, which may be in it.
+func (c *core) abandonRun() {
+	c.a.sup.task(func() {
+		f := &c.flow
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.over = true
+		if f.run != nil {
+			f.run.Close()
+		}
+	})
+}
+
+// staleRun gives up the run in memory: what is stored has changed under it.
+func (c *core) staleRun() {
+	f := &c.flow
+	if f.run == nil || f.stale {
+		return
+	}
+	f.mu.Lock()
+	f.run.Discard()
+	f.mu.Unlock()
+	f.stale = true
+	f.held.clear()
+	if k := c.crew.Load(); k != nil {
+		k.cancelAttempts(&f.held)
+	}
+}
+
+// program finds a workflow of the type.
+func (t *actorType) program(name string) *workflow.Program {
+	if i := t.workflowIndex(name); i >= 0 {
+		return t.Workflows[i].Program
+	}
+	return nil
+}
+
+func (t *actorType) workflowIndex(name string) int {
+	for i := range t.Workflows {
+		if t.Workflows[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// advance runs one turn of the run.
+func (c *core) advance(w *work) (again bool, err error) {
+	a, f := c.a, &c.flow
+	m := a.sup.metrics
+	leaving := c.leaving()
+	seen := f.returned.Load()
+	var out workflow.Outcome
+	var early []func()
+	fresh, begun := f.fresh, time.Now()
+	f.advancing = true
+	f.mu.Lock()
+	_, err = c.turn(w, "workflow", true, func(h *turn) ([]byte, error) {
+		h.untouched = true
+		t := &runTurn{h: h}
+		var err error
+		if out, err = f.run.Advance(t); err != nil {
+			return nil, err
+		}
+		if out.Undo {
+			return nil, errUndone
+		}
+		if leaving {
+			if err := f.run.Rest(t); err != nil {
+				return nil, err
+			}
+		}
+		defer func() { early = h.early }()
+		return nil, c.settleRun(h, &out, f.outstanding-seen, leaving)
+	})
+	f.mu.Unlock()
+	f.advancing = false
+	if err == errAbandoned || c.gone() {
+		return false, errAbandoned
+	}
+	if err != nil {
+		if out.Undo && errors.Is(err, errUndone) {
+			m.stepFailures.Inc()
+			return true, nil
+		}
+		c.staleRun()
+		return false, err
+	}
+	f.fresh = false
+	updatePace(&a.typ.runPace, time.Since(begun))
+	if out.Paused {
+		m.runPauses.Inc()
+	}
+	f.outstanding -= seen
+	f.returned.Add(-seen)
+	if fresh {
+		m.replays.Inc()
+		m.replaySeconds.Observe(time.Since(begun).Seconds())
+	}
+	if out.Ended {
+		c.closeRun()
+		f.queues = nil
+		return false, nil
+	}
+	f.queues = out.Queues
+	if leaving {
+		return false, nil // the next activation starts what is to be started
+	}
+	f.outstanding += int64(len(out.Launch))
+	for _, start := range early {
+		start()
+	}
+	return out.Again, nil
+}
+
+// leaving reports that the actor's tasks were told to return: the actor goes to sleep, or the node stops.
+func (c *core) leaving() bool {
+	if c.a.sup.draining.Load() {
+		return true
+	}
+	k := c.crew.Load()
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leaving != nil
+}
+
+// settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
+func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving bool) error {
+	if h.wrote {
+		h.notify(runTopic)
+	}
+	if out.Ended {
+		return c.runEnded(h)
+	}
+	rec := runRecord{Watching: out.Watching}
+	if !out.Wake.IsZero() {
+		rec.Due = max(1, unixMS(out.Wake.Add(time.Millisecond-1)))
+	}
+	busy := running > 0 || len(out.Launch) > 0 || out.Again
+	if leaving && busy {
+		// What is not done goes on soon, if the node goes on at all.
+		if soon := unixMS(h.start) + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
+			rec.Due = soon
+		}
+	}
+	if err := c.keepRun(h, rec); err != nil {
+		return err
+	}
+	c.armRun(h, busy)
+	if len(out.Launch) == 0 || leaving {
+		return nil
+	}
+	c.launch(h, out)
+	return nil
+}
+
+// keepRun writes the record of a run that lives, if it changes.
+func (c *core) keepRun(h *turn, rec runRecord) error {
+	f := &c.flow
+	if f.live && f.rec == rec {
+		return nil
+	}
+	value, err := record.Encode(&rec)
+	if err != nil {
+		return err
+	}
+	if err := c.ws.Put(runKey, value, engine.PutOptions{Exempt: true}); err != nil {
+		return err
+	}
+	if f.rec.Due != rec.Due {
+		if f.live && f.rec.Due != 0 {
+			c.ws.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
+		}
+		if rec.Due != 0 {
+			c.ws.SetWake(rec.Due, keyspace.WakeRun, "", "")
+			h.wakeAt(rec.Due)
+		}
+	}
+	f.known, f.live, f.rec = true, true, rec
+	h.wrote = true
+	return nil
+}
+
+// armRun sets or clears the row that a restart finds.
+func (c *core) armRun(h *turn, on bool) {
+	f := &c.flow
+	switch {
+	case on && f.armed != armed:
+		c.ws.SetWake(0, keyspace.WakeRun, "", "")
+		f.armed = armed
+		h.wrote = true
+	case !on && (f.armed == armed || f.armed == unsure && h.wrote):
+		c.ws.ClearWake(0, keyspace.WakeRun, "", "")
+		f.armed = disarmed
+		h.wrote = true
+	}
+	c.a.runArmed.Store(f.armed == armed)
+}
+
+// runEnded removes the rows of a run that is over.
+func (c *core) runEnded(h *turn) error {
+	f := &c.flow
+	if _, err := c.ws.Delete(runKey); err != nil {
+		return err
+	}
+	if f.live && f.rec.Due != 0 {
+		c.ws.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
+	}
+	f.known, f.live, f.rec = true, false, runRecord{}
+	h.wrote = true
+	c.armRun(h, false)
+	h.notify(runTopic)
+	h.notify(runEndedTopic)
+	state, err := runState(&runTurn{h: h})
+	if err != nil {
+		return err
+	}
+	m := c.a.sup.metrics
+	h.after = append(h.after, func() { m.runsEnded.WithLabelValues(c.a.typ.Type, string(state)).Inc() })
+	return nil
+}
+
+// What those wait for who watch a run, and who wait for its end.
+const (
+	runTopic      = "workflow"
+	runEndedTopic = "workflow ended"
+)
+
+// runNews notes, at the end of a turn, that there is something for the run to look at.
+func (c *core) runNews(h *turn) {
+	f := &c.flow
+	if f.live {
+		c.armRun(h, true)
+		f.pending = true
+	}
+}
+
+// messageForRun is runNews for a message that can be received.
+func (c *core) messageForRun(h *turn, queue string) error {
+	if err := c.flowKnown(); err != nil {
+		return err
+	}
+	f := &c.flow
+	if f.run != nil && !f.fresh && !f.stale && !f.advancing && !waitsFor(f.queues, queue) {
+		return nil // it finds the message when it asks for one
+	}
+	c.runNews(h)
+	return nil
+}
+
+func waitsFor(queues []string, name string) bool {
+	for _, q := range queues {
+		if q == name {
+			return true
+		}
+	}
+	return false
+}
+
+// stateForRun is runNews for a state that has changed.
+func (c *core) stateForRun(h *turn) error {
+	if len(c.a.typ.Workflows) == 0 || c.flow.advancing {
+		return nil
+	}
+	if err := c.flowKnown(); err != nil {
+		return err
+	}
+	if c.flow.rec.Watching {
+		c.runNews(h)
+	}
+	return nil
+}
+
+// startRun starts a run in a turn.
+func (c *core) startRun(h *turn, s host.RunStart) (host.RunStarted, error) {
+	i := c.a.typ.workflowIndex(s.Workflow)
+	if i < 0 {
+		return host.RunStarted{}, host.Errorf(host.NotFound, "actor type %q has no workflow %q", c.a.typ.Type, s.Workflow).With("workflow", s.Workflow)
+	}
+	if err := c.flowKnown(); err != nil {
+		return host.RunStarted{}, err
+	}
+	flow := &c.a.typ.Workflows[i]
+	input, err := flow.Input(s.Codec, s.Input)
+	if err != nil {
+		return host.RunStarted{}, err
+	}
+	out, err := workflow.Start(&runTurn{h: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
+	if err != nil {
+		return host.RunStarted{}, runError(err)
+	}
+	started := host.RunStarted{Run: out.ID, Started: out.Started}
+	if !out.Started {
+		return started, nil
+	}
+	return started, c.runBegun(h)
+}
+
+// runBegun takes note of a run that a turn has written.
+func (c *core) runBegun(h *turn) error {
+	c.staleRun()
+	if err := c.keepRun(h, runRecord{}); err != nil {
+		return err
+	}
+	c.runNews(h)
+	h.notify(runTopic)
+	m := c.a.sup.metrics
+	h.after = append(h.after, m.runsStarted.WithLabelValues(c.a.typ.Type).Inc)
+	return nil
+}
+
+// controlRun does something to the run in a turn.
+func (c *core) controlRun(h *turn, in host.RunControl) error {
+	if n := len(in.Reason); n > maxReason {
+		return tooLarge("bytes of the reason", maxReason, int64(n))
+	}
+	if err := c.flowKnown(); err != nil {
+		return err
+	}
+	if c.flow.advancing {
+		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
+	}
+	t := &runTurn{h: h, exempt: true}
+	var err error
+	anew := false
+	switch in.Verb {
+	case host.WorkflowCancel:
+		err = workflow.Cancel(t, in.Reason)
+	case host.WorkflowTerminate:
+		err, anew = workflow.Terminate(t, in.Reason), true
+	case host.WorkflowPause:
+		err = workflow.Hold(t, in.Reason)
+	case host.WorkflowResume:
+		err = workflow.Resume(t)
+	case host.WorkflowRetry:
+		err, anew = workflow.RetryEntry(t, workflow.EntryID(in.Entry)), true
+	case host.WorkflowRewind:
+		err, anew = workflow.Rewind(t, workflow.EntryID(in.Entry)), true
+	default:
+		return host.Errorf(host.InvalidArgument, "a run knows no %q", in.Verb)
+	}
+	if err != nil {
+		return runError(err)
+	}
+	return c.runControlled(h, anew)
+}
+
+// runControlled takes note of what a turn has written about a run. anew: the run in memory is not what is stored any more.
+func (c *core) runControlled(h *turn, anew bool) error {
+	h.wrote = true
+	h.notify(runTopic)
+	f := &c.flow
+	state, err := runState(&runTurn{h: h})
+	if err != nil {
+		return err
+	}
+	if anew {
+		c.staleRun()
+	} else if f.run != nil {
+		f.run.ControlChanged()
+	}
+	if state.Over() {
+		if f.live {
+			return c.runEnded(h)
+		}
+		return nil
+	}
+	if !f.live {
+		if err := c.keepRun(h, runRecord{}); err != nil {
+			return err
+		}
+	}
+	c.runNews(h)
+	return nil
+}
+
+// runError makes an error of package workflow public.
+func runError(err error) error {
+	switch {
+	case errors.Is(err, workflow.ErrNoRun):
+		return host.Errorf(host.NotFound, "the actor has no workflow run")
+	case errors.Is(err, workflow.ErrExists):
+		return host.Errorf(host.AlreadyExists, "%s", err)
+	}
+	if e, ok := errors.AsType[*workflow.ControlError](err); ok {
+		return host.Errorf(host.FailedPrecondition, "%s", e.Error())
+	}
+	if e, ok := errors.AsType[*workflow.ValueError](err); ok {
+		return host.Errorf(host.InvalidArgument, "%s", e.Error())
+	}
+	return err
+}
+
+// receiveRun hands a message of another actor's run to this one's.
+func (c *core) receiveRun(h *turn, body []byte) error {
+	if err := c.flowKnown(); err != nil {
+		return err
+	}
+	t := &runTurn{h: h}
+	was := c.flow.live
+	if err := workflow.Deliver(t, c.a.typ.program, body); err != nil {
+		return runError(err)
+	}
+	state, err := runState(t)
+	if err != nil || state == "" {
+		return err
+	}
+	switch {
+	case !was && !state.Over():
+		return c.runBegun(h)
+	case was:
+		return c.runControlled(h, state.Over())
+	}
+	return nil
+}
+
+// runState reads the stored state of a run; "" if there is none.
+func runState(r workflow.Reader) (workflow.State, error) {
+	value, _, err := r.Get(runStateKey)
+	return workflow.State(value), err
+}
+
+var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
+
+// destroyRun lets those know that wait for the run of an actor that a turn destroys.
+func (c *core) destroyRun(t *turn) error {
+	if err := c.flowKnown(); err != nil || !c.flow.live {
+		return err
+	}
+	return workflow.Destroyed(&runTurn{h: t, sealed: true})
+}
+
+// runDeliver is the method under which the runs of two actors send to each other. It cannot be called.
+const runDeliver = "workflow.deliver"

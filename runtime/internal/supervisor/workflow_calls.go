@@ -1,0 +1,245 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// workflowBuiltins returns the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
+// or have failed.
+func workflowBuiltins() []*builtin {
+	return []*builtin{
+		act(host.WorkflowStart, func(c *core, h *turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
+			return c.startRun(h, host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})
+		}),
+		runVerb(host.WorkflowCancel), runVerb(host.WorkflowTerminate), runVerb(host.WorkflowPause), runVerb(host.WorkflowResume),
+		runVerb(host.WorkflowRetry), runVerb(host.WorkflowRewind),
+		act(host.WorkflowImport, importRun),
+		serve(host.WorkflowStatus, (*Supervisor).runStatus),
+		waiting(served(host.WorkflowResult, (*Supervisor).runResult),
+			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
+			func(codec host.Codec, out []byte) bool { return !decoded[host.WorkflowResultOutput](codec, out).Done }),
+		serve(host.WorkflowHistory, (*Supervisor).runHistory),
+		waiting(serve(host.WorkflowWatch, (*Supervisor).watchRun),
+			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
+			func(codec host.Codec, out []byte) bool {
+				return decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
+			}),
+		serve(host.WorkflowExport, (*Supervisor).exportRun),
+	}
+}
+
+// runVerb makes a builtin that does something to the run.
+func runVerb(name string) *builtin {
+	return existing(act(name, func(c *core, h *turn, _ host.Codec, in *host.WorkflowControlInput) (none, error) {
+		return none{}, c.controlRun(h, host.RunControl{Verb: name, Reason: in.Reason, Entry: in.Entry})
+	}))
+}
+
+// importRun makes a run of a recording.
+func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (host.RunStarted, error) {
+	if err := c.flowKnown(); err != nil {
+		return host.RunStarted{}, err
+	}
+	rec, err := workflow.DecodeRecording(in.Recording)
+	if err != nil {
+		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err)
+	}
+	out, err := workflow.Import(&runTurn{h: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
+	if err != nil {
+		return host.RunStarted{}, runError(err)
+	}
+	started := host.RunStarted{Run: out.ID, Started: out.Started}
+	state, err := runState(&runTurn{h: h})
+	if err != nil || state.Over() {
+		return started, err
+	}
+	return started, c.runBegun(h)
+}
+
+// served is serve for a function that is told the encoding of its values.
+func served[In, Out any](name string, f func(s *Supervisor, ctx context.Context, on target, codec host.Codec, in *In) (Out, error)) *builtin {
+	return &builtin{name: name, serve: func(ctx context.Context, s *Supervisor, t *actorType, req *host.Request, from *caller) ([]byte, error) {
+		var in In
+		if err := decodeInput(name, req.Codec, req.Input, &in); err != nil {
+			return nil, err
+		}
+		out, err := f(s, ctx, target{typ: t, addr: req.Address, from: from, traceparent: req.Traceparent}, req.Codec, &in)
+		if err != nil {
+			return nil, err
+		}
+		return encodeOutput(req.Codec, &out)
+	}}
+}
+
+// ofRun reads the rows of an actor's run as of one commit, and returns when that is durable.
+func (s *Supervisor) ofRun(ctx context.Context, on target, read func(rows storedRun) error) error {
+	if on.from != nil && on.from.turn != nil {
+		if err := on.from.turn.flush(); err != nil {
+			return err
+		}
+	}
+	id, ok, err := s.store.Lookup(s.identity(on.addr))
+	if err == nil && !ok {
+		return notFound(on.addr)
+	}
+	if err != nil {
+		return s.storeError(err)
+	}
+	snap := s.store.Snapshot(id)
+	err = read(storedRun{snap})
+	snap.Close()
+	// Whoever applied what the snapshot shows is still in memory, or has left it when that was durable.
+	if a := s.find(on.addr); a != nil {
+		if perr := a.pass(ctx, a.applied.Load()); perr != nil {
+			return perr
+		}
+	}
+	if err = runError(err); err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*host.Error](err); !ok {
+		return s.storeError(err)
+	}
+	return err
+}
+
+func (s *Supervisor) runStatus(ctx context.Context, on target, _ *none) (st workflow.RunStatus, err error) {
+	err = s.ofRun(ctx, on, func(rows storedRun) (err error) {
+		st, err = workflow.ReadStatus(rows)
+		return err
+	})
+	return st, err
+}
+
+func (s *Supervisor) runResult(ctx context.Context, on target, codec host.Codec, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
+	err = s.ofRun(ctx, on, func(rows storedRun) error {
+		if _, live, err := readRun(rows.Snapshot); err != nil || live {
+			out.State = workflow.StateRunning
+			return err
+		}
+		st, err := workflow.ReadStatus(rows)
+		if err != nil {
+			return err
+		}
+		out = host.WorkflowResultOutput{State: st.State, Done: st.State.Over(), Run: st.ID, Failure: st.Failure}
+		if st.State != workflow.StateCompleted {
+			return nil
+		}
+		i := on.typ.workflowIndex(st.Workflow)
+		if i < 0 {
+			return host.Errorf(host.FailedPrecondition, "actor type %q has no workflow %q any more, which knew the result", on.typ.Type, st.Workflow)
+		}
+		out.Output, err = on.typ.Workflows[i].Output(st.Output, codec)
+		return err
+	})
+	return out, err
+}
+
+func (s *Supervisor) runHistory(ctx context.Context, on target, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
+	switch {
+	case in.Limit < 0 || in.Limit > 1000:
+		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to 1000", in.Limit)
+	case in.Limit == 0:
+		in.Limit = 100
+	}
+	out.Entries = []workflow.HistoryEntry{}
+	err = s.ofRun(ctx, on, func(rows storedRun) error {
+		for e, err := range workflow.History(rows, workflow.Filter{Under: workflow.EntryID(in.Under), After: workflow.EntryID(in.After)}) {
+			if err != nil {
+				return err
+			}
+			if len(out.Entries) == in.Limit {
+				out.More = true
+				return nil
+			}
+			out.Entries = append(out.Entries, e)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// maxChanges is how many entries one answer of workflow.watch has.
+const maxChanges = 1000
+
+func (s *Supervisor) watchRun(ctx context.Context, on target, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
+	err = s.ofRun(ctx, on, func(rows storedRun) (err error) {
+		changed := make(map[string]bool)
+		start, end := keyspace.KindRange(keyspace.KindWorkflow)
+		prefix := keyspace.AppendWorkflowFamily(nil, keyspace.WorkflowRecords)
+		news := false
+		var after []byte
+		for {
+			page, err := rows.List(engine.ListQuery{Start: start, End: end, After: after, KeysOnly: true})
+			if err != nil {
+				return err
+			}
+			for i := range page.Entries {
+				e := &page.Entries[i]
+				entry := len(e.Key) > len(prefix) && string(e.Key[:len(prefix)]) == string(prefix)
+				if entry {
+					out.Count++
+				}
+				if uint64(e.Version) <= in.After {
+					continue
+				}
+				news = true
+				out.Version = max(out.Version, uint64(e.Version))
+				if entry {
+					changed[hex.EncodeToString(e.Key[len(prefix):])] = true
+				}
+			}
+			if after = page.Next; after == nil {
+				break
+			}
+		}
+		if out.Status, err = workflow.ReadStatus(rows); err != nil {
+			return err
+		}
+		if !news {
+			out.Version = in.After
+			return nil // Changed stays nil: nothing has changed
+		}
+		out.Changed = []workflow.HistoryEntry{}
+		if len(changed) == 0 {
+			return nil
+		}
+		for e, err := range workflow.History(rows, workflow.Filter{}) {
+			if err != nil {
+				return err
+			}
+			if !changed[string(e.ID)] {
+				continue
+			}
+			if len(out.Changed) == maxChanges {
+				out.More = true
+				break
+			}
+			out.Changed = append(out.Changed, e)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Supervisor) exportRun(ctx context.Context, on target, _ *none) (out host.WorkflowRecording, err error) {
+	err = s.ofRun(ctx, on, func(rows storedRun) error {
+		rec, err := workflow.Export(rows)
+		if err != nil {
+			return err
+		}
+		rec.Manifest.Time = time.Now().UTC()
+		out.Time = rec.Manifest.Time
+		out.Recording, err = rec.Encode()
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,274 @@
+package supervisor
+
+import (
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A runTurn is a turn as a workflow run sees it, as workflow.Turn.
+type runTurn struct {
+	h *turn
+	// exempt: what is written counts, but is not refused for the actor's quota.
+	exempt bool
+	// sealed: the handler has returned, and what is done belongs to the end of the turn.
+	sealed bool
+}
+
+// enter locks the turn for one operation.
+func (t *runTurn) enter() error {
+	if t.sealed {
+		t.h.mu.Lock()
+		return nil
+	}
+	return t.h.enter()
+}
+
+var _ workflow.Turn = (*runTurn)(nil)
+
+// Get implements workflow.Reader.
+func (t *runTurn) Get(key []byte) ([]byte, bool, error) {
+	if err := t.enter(); err != nil {
+		return nil, false, err
+	}
+	defer t.h.mu.Unlock()
+	e, ok, err := t.h.c.ws.Get(key)
+	return e.Value, ok, err
+}
+
+// Scan implements workflow.Reader.
+func (t *runTurn) Scan(start, end []byte, visit func(key, value []byte) error) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.h.mu.Unlock()
+	return scanRows(t.h.c.ws, start, end, visit)
+}
+
+// A scanner visits rows in order: a write set or a snapshot.
+type scanner interface {
+	Scan(start, end []byte, f func(key, value []byte) bool) error
+}
+
+// scanRows visits rows a part at a time, because visit may read others meanwhile, which a scan of the store does not allow.
+func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) error) error {
+	const most, mostBytes = 512, 1 << 20
+	var buf []byte
+	var ends []int // of a key and of its value, in turn
+	for {
+		buf, ends = buf[:0], ends[:0]
+		more := false
+		err := rows.Scan(start, end, func(key, value []byte) bool {
+			if more = len(ends) >= 2*most || len(buf) >= mostBytes; more {
+				return false
+			}
+			buf = append(buf, key...)
+			ends = append(ends, len(buf))
+			buf = append(buf, value...)
+			ends = append(ends, len(buf))
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		at := 0
+		var key []byte
+		for i := 0; i < len(ends); i += 2 {
+			key = buf[at:ends[i]:ends[i]]
+			if err := visit(key, buf[ends[i]:ends[i+1]:ends[i+1]]); err != nil {
+				return err
+			}
+			at = ends[i+1]
+		}
+		if !more {
+			return nil
+		}
+		start = append(append([]byte(nil), key...), 0)
+	}
+}
+
+// storedRun is the rows of a run as of a snapshot, as workflow.Reader.
+type storedRun struct{ *engine.Snapshot }
+
+// Get implements workflow.Reader.
+func (s storedRun) Get(key []byte) ([]byte, bool, error) {
+	e, ok, err := s.Snapshot.Get(key)
+	return e.Value, ok, err
+}
+
+// Scan implements workflow.Reader.
+func (s storedRun) Scan(start, end []byte, visit func(key, value []byte) error) error {
+	return scanRows(s.Snapshot, start, end, visit)
+}
+
+// Put implements workflow.Journal.
+func (t *runTurn) Put(key, value []byte) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.h.mu.Unlock()
+	t.h.wrote = true
+	return t.h.c.ws.Put(key, value, engine.PutOptions{Exempt: t.exempt})
+}
+
+// Delete implements workflow.Journal.
+func (t *runTurn) Delete(key []byte) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.h.mu.Unlock()
+	ok, err := t.h.c.ws.Delete(key)
+	t.h.wrote = t.h.wrote || ok
+	return err
+}
+
+// DeleteRange implements workflow.Journal.
+func (t *runTurn) DeleteRange(start, end []byte) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.h.mu.Unlock()
+	n, err := t.h.c.ws.DeleteRange(start, end)
+	t.h.wrote = t.h.wrote || n > 0
+	return err
+}
+
+// Now implements workflow.Turn.
+func (t *runTurn) Now() time.Time { return t.h.start }
+
+// Value implements workflow.Turn: a host.RunTurn.
+func (t *runTurn) Value() any { return runValue{t.h} }
+
+// A runValue is the turn as functions of the user have it, as host.RunTurn.
+type runValue struct{ *turn }
+
+var _ host.RunTurn = runValue{}
+
+// Instance implements host.RunTurn.
+func (v runValue) Instance() host.Instance {
+	v.turn.untouched = false
+	return v.turn.c.inst
+}
+
+// View implements host.RunTurn.
+func (v runValue) View() host.Instance { return v.turn.c.inst }
+
+// Answer implements host.RunTurn.
+func (v runValue) Answer(queue string, id uint64, reply []byte, failure *host.Error) error {
+	if err := v.turn.enter(); err != nil {
+		return err
+	}
+	defer v.turn.mu.Unlock()
+	v.turn.wrote = true
+	return v.turn.queueSet().Answer(queue, id, reply, failure)
+}
+
+// Receive implements workflow.Turn.
+func (t *runTurn) Receive(queues []string, limit int) (all []workflow.Delivery, err error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.h.mu.Unlock()
+	h := t.h
+	for _, name := range queues {
+		if !h.a.typ.byRun(name) {
+			continue // the type has no such queue any more, or not for runs: nothing comes
+		}
+		for len(all) < limit {
+			m, ok, err := h.queueSet().Take(name)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				break
+			}
+			h.wrote = true
+			h.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
+			h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
+			all = append(all, workflow.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
+		}
+	}
+	return all, nil
+}
+
+// Return implements workflow.Turn. The last message goes back first, so that the first is the next.
+func (t *runTurn) Return(messages []workflow.Delivery) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.h.mu.Unlock()
+	for i := len(messages) - 1; i >= 0; i-- {
+		d := &messages[i]
+		m := host.Received{ID: d.ID, Queue: d.Queue, Body: d.Body, Sent: d.Sent, WantReply: d.WantReply}
+		if err := t.h.queueSet().Return(&m); err != nil {
+			return err
+		}
+		t.h.queueChange("returned", d.Queue, func(c map[string]any) { c["id"] = d.ID })
+	}
+	t.h.wrote = t.h.wrote || len(messages) > 0
+	return nil
+}
+
+// Reply implements workflow.Turn.
+func (t *runTurn) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Failure) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.h.mu.Unlock()
+	var e *host.Error
+	if failure != nil {
+		e = publicFailure(failure)
+	}
+	t.h.wrote = true
+	return t.h.queueSet().Answer(d.Queue, d.ID, reply, e)
+}
+
+// publicFailure makes an error for somebody outside of why something in a run failed.
+func publicFailure(f *workflow.Failure) *host.Error {
+	code := host.Code(f.Code)
+	if !code.Known() {
+		code = host.FailedPrecondition
+	}
+	return host.Errorf(code, "%s", f.Message)
+}
+
+// Send implements workflow.Turn.
+func (t *runTurn) Send(m *workflow.Outgoing) error {
+	h := t.h
+	addr := host.Address{Type: m.To.Type, Key: m.To.Key}
+	if addr.Type == "" {
+		addr = h.a.addr
+	}
+	if _, err := h.a.sup.typeOf(addr); err != nil {
+		return err
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer h.mu.Unlock()
+	return h.send(addr, runDeliver, m.Body)
+}
+
+// byRun reports that the actor's run receives the messages of a queue.
+func (t *actorType) byRun(name string) bool {
+	i := t.queueIndex(name)
+	return i >= 0 && t.Queues[i].ByRun
+}
+
+// StartRun implements host.Turn.
+func (t *turn) StartRun(s host.RunStart) (host.RunStarted, error) {
+	if t.returned() {
+		return host.RunStarted{}, errTurnOver()
+	}
+	return t.c.startRun(t, s)
+}
+
+// ControlRun implements host.Turn.
+func (t *turn) ControlRun(c host.RunControl) error {
+	if t.returned() {
+		return errTurnOver()
+	}
+	return t.c.controlRun(t, c)
+}

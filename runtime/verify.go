@@ -1,0 +1,117 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+)
+
+// ErrUnfit matches the error of a verification that found runs that do not fit the code, for errors.Is.
+var ErrUnfit = errors.New("runtime: workflow runs do not fit the code")
+
+// A Verification is what Verify found out.
+type Verification struct {
+	// Runs counts the workflow runs that live.
+	Runs int
+	// Unfit are those that would be paused.
+	Unfit []UnfitRun
+}
+
+// An UnfitRun is a workflow run whose code does not do what its history says.
+type UnfitRun struct {
+	Type     string   `json:"type"`
+	Key      []string `json:"key"`
+	Workflow string   `json:"workflow"`
+	Run      string   `json:"run"`
+	// Reason is that of a pause: "diverged", "unknown_workflow" and so on. Report says where the code and the history part.
+	Reason string `json:"reason"`
+	Report string `json:"report"`
+}
+
+// Verify replays the workflow runs that live in a node's data with the code of o.Actors, before that code is deployed. It
+// executes no step and writes nothing but what opening the store does. Of the options only Dir, Disk, Namespace, Actors and
+// Logger count.
+//
+// The data must not be in use: take a copy of a node that runs, as a backup is taken, and verify that. The error says what
+// kept Verify from its work; that runs do not fit is no error.
+func Verify(ctx context.Context, o Options) (v Verification, err error) {
+	if o.Disk == nil {
+		if _, err := os.Stat(filepath.Join(o.Dir, "store")); errors.Is(err, fs.ErrNotExist) {
+			return v, fmt.Errorf("runtime: there is no node's data in %s", o.Dir)
+		}
+	}
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return v, err
+	}
+	store, err := openStore(ctx, &o)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	s := supervisor.Options{Namespace: o.Namespace}
+	for _, d := range o.Actors {
+		s.Behaviors = append(s.Behaviors, d.Behavior())
+	}
+	err = supervisor.VerifyRuns(ctx, store, o.Namespace, s.Behaviors, func(r *supervisor.VerifiedRun) error {
+		v.Runs++
+		u := UnfitRun{Type: r.Type, Key: r.Key, Workflow: r.Status.Workflow, Run: r.Status.ID}
+		switch {
+		case r.Err != nil:
+			u.Reason, u.Report = "corrupt", r.Err.Error()
+		case r.Report.Problem != nil:
+			u.Reason, u.Report = string(r.Report.Problem.Reason), r.Report.Problem.Text
+		default:
+			return nil
+		}
+		v.Unfit = append(v.Unfit, u)
+		return nil
+	})
+	return v, err
+}
+
+// verify is the program's command "workflow verify".
+func (p Program) verify(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet(p.Name+" workflow verify", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	o := Options{Actors: p.Actors, Logger: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	flags.StringVar(&o.Dir, "data", or(p.Dir, DefaultDir), "`directory` of the data, or of a copy of it")
+	flags.StringVar(&o.Namespace, "namespace", "", "`namespace` of the actors; the usual one if empty")
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "Usage: %s workflow verify [flags]\n\nReplays every workflow run that lives with the code of this program, read-only, and lists those that do not fit it.\n\n", p.Name)
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return &usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return &usageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
+	}
+	v, err := Verify(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, u := range v.Unfit {
+		fmt.Fprintf(stdout, "%s/%s: workflow %s, run %s: %s\n", u.Type, strings.Join(u.Key, "/"), u.Workflow, u.Run, u.Reason)
+		for line := range strings.Lines(u.Report) {
+			fmt.Fprintf(stdout, "    %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+	if n := len(v.Unfit); n > 0 {
+		return fmt.Errorf("%w: %d of %d", ErrUnfit, n, v.Runs)
+	}
+	fmt.Fprintf(stdout, "%d runs fit the code\n", v.Runs)
+	return nil
+}

@@ -1,0 +1,339 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// overHTTP calls a built-in method of the desk through the gateway's handler.
+func overHTTP(t *testing.T, h *actortest.Harness, method, body string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/actors/desk/a/-/call/"+method, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	h.Runtime().Handler().ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func TestWorkflowIsStartedAndCancelledOverHTTP(t *testing.T) {
+	var cleaned atomic.Bool
+	does("cancelled", func(ctx workflow.Context, c claim) (string, error) {
+		_, err := workflow.Step(ctx, "long", func(sc *workflow.StepCtx) (int, error) {
+			<-sc.Done()
+			return 0, sc.Err()
+		}, workflow.Timeout(0))
+		if errors.Is(err, workflow.ErrCanceled) {
+			_, uerr := pay(workflow.Detach(ctx), "clean", 5)
+			cleaned.Store(uerr == nil)
+		}
+		return "", err
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		if code, body := overHTTP(t, h, "workflow.start", `{"workflow":"handle","input":{"How":"cancelled","N":1}}`); code != 200 || !strings.Contains(body, `"started":true`) {
+			t.Fatal(code, body)
+		}
+		h.Settle()
+		if code, body := overHTTP(t, h, "workflow.status", ``); code != 200 || !strings.Contains(body, `"state":"running"`) {
+			t.Error(code, body)
+		}
+		if code, body := overHTTP(t, h, "workflow.cancel", `{"reason":"no longer needed"}`); code != 200 && code != 204 {
+			t.Fatal(code, body)
+		}
+		_, err := handle.Result(context.Background(), d)
+		if actor.CodeOf(err) != actor.Canceled {
+			t.Error(err)
+		}
+		if st := claimStatus(t, d); st.State != workflow.StateCancelled || !cleaned.Load() {
+			t.Errorf("%+v, cleaned %v", st, cleaned.Load())
+		}
+		if code, body := overHTTP(t, h, "workflow.result", ``); code != 200 || !strings.Contains(body, `"state":"cancelled"`) {
+			t.Error(code, body)
+		}
+		if code, body := overHTTP(t, h, "workflow.start", `{"workflow":"nothing"}`); code != 404 {
+			t.Error(code, body)
+		}
+		if code, body := overHTTP(t, h, "workflow.deliver", `{}`); code != 404 {
+			t.Error("a run's messages can be forged:", code, body)
+		}
+		if got := deskOf(t, d); got.Paid != 5 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestWorkflowStandsStillWhileItOrItsActorIsPaused(t *testing.T) {
+	var bodies atomic.Int64
+	does("paused", func(ctx workflow.Context, c claim) (string, error) {
+		for i := range 3 {
+			if err := workflow.Sleep(ctx, fmt.Sprint("nap", i), time.Minute); err != nil {
+				return "", err
+			}
+			if _, err := workflow.Step(ctx, fmt.Sprint("s", i), func(*workflow.StepCtx) (int, error) { bodies.Add(1); return 0, nil }); err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		ctx := context.Background()
+		startClaim(t, d, claim{"paused", 1})
+		h.Settle()
+		askDesk(t, h, host.ActorPause, &host.PauseInput{Reason: "stocktaking"}, nil)
+		time.Sleep(time.Hour)
+		h.Settle()
+		if n := bodies.Load(); n != 0 {
+			t.Fatalf("%d steps while the actor was paused", n)
+		}
+		askDesk(t, h, host.ActorResume, nil, nil)
+		h.Settle()
+		if n := bodies.Load(); n != 1 {
+			t.Fatalf("%d steps after it", n)
+		}
+		if err := handle.Pause(ctx, d, "audit"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		h.Restart()
+		h.Settle()
+		if st := claimStatus(t, d); bodies.Load() != 1 || st.State != workflow.StatePaused || st.Pause.Text != "audit" {
+			t.Fatalf("%d steps, %+v", bodies.Load(), st)
+		}
+		if err := handle.Resume(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+		if got := claimResult(t, d); got != "done" || bodies.Load() != 3 {
+			t.Errorf("%q, %d", got, bodies.Load())
+		}
+		if err := handle.Pause(ctx, d, ""); actor.CodeOf(err) != actor.FailedPrecondition {
+			t.Error("a run that has ended is paused:", err)
+		}
+	})
+}
+
+func TestWorkflowEndsWithItsActor(t *testing.T) {
+	does("destroyed", func(ctx workflow.Context, c claim) (string, error) {
+		_, err := workflow.Step(ctx, "long", func(sc *workflow.StepCtx) (int, error) { <-sc.Done(); return 0, sc.Err() }, workflow.Timeout(0))
+		return "", err
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		ctx := context.Background()
+		startClaim(t, d, claim{"destroyed", 1})
+		h.Settle()
+		if err := d.Destroy(ctx); err != nil {
+			t.Fatal(err)
+		}
+		h.Settle()
+		if _, err := handle.Status(ctx, d); actor.CodeOf(err) != actor.NotFound {
+			t.Error(err)
+		}
+		if _, err := begin.Call(ctx, d, claim{"steps", 1}); err != nil {
+			t.Error("the next life has a run:", err)
+		}
+		h.Restart()
+		h.Settle()
+	})
+}
+
+func TestWorkflowGoesOnWhenThereIsRoomAgain(t *testing.T) {
+	does("filled", func(ctx workflow.Context, c claim) (string, error) {
+		if err := workflow.Sleep(ctx, "nap", time.Minute); err != nil {
+			return "", err
+		}
+		return workflow.Step(ctx, "big", func(*workflow.StepCtx) (string, error) { return "done", nil })
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"filled", 1})
+		h.Settle()
+		h.Disk().SetFree(1 << 10)
+		time.Sleep(10 * time.Minute)
+		h.Settle()
+		h.Disk().SetFree(1 << 40)
+		if got := claimResult(t, d); got != "done" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestWorkflowStartsAChildInAnotherActor(t *testing.T) {
+	does("child", func(ctx workflow.Context, c claim) (string, error) {
+		if err := workflow.Sleep(ctx, "nap", time.Hour); err != nil {
+			return "", err
+		}
+		if c.N < 0 {
+			return "", actor.Errorf(actor.NotFound, "no such claim")
+		}
+		return fmt.Sprint("child of ", c.N), nil
+	})
+	def := workflow.Define("handle", runClaim)
+	does("parent", func(ctx workflow.Context, c claim) (string, error) {
+		child, err := workflow.Spawn(ctx, "sub", def, claim{"child", c.N}, workflow.At(workflow.Destination{Type: "desk", Key: []string{"b"}}))
+		if err != nil {
+			return "", err
+		}
+		return child.Result(ctx)
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"parent", 4})
+		h.Settle()
+		h.Crash()
+		if got := claimResult(t, d); got != "child of 4" {
+			t.Errorf("%q", got)
+		}
+		b := desks.Ref(h, "b")
+		if got := claimResult(t, b); got != "child of 4" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestWorkflowStepReachesItsActorAndOthers(t *testing.T) {
+	does("reaches", func(ctx workflow.Context, c claim) (string, error) {
+		return workflow.Step(ctx, "reach", func(sc *workflow.StepCtx) (string, error) {
+			task := actor.StepTask(sc)
+			if _, err := unlock.Call(sc, desks.Ref(task, "other"), actor.None{}); err != nil {
+				return "", err
+			}
+			err := actor.Enter(task, func(d *desk, _ *actor.Context) error { d.Notes = append(d.Notes, "entered"); return nil })
+			return task.Type() + task.Key()[0], err
+		})
+	})
+	does("fails", func(ctx workflow.Context, c claim) (string, error) {
+		_, err := workflow.Step(ctx, "fail", func(sc *workflow.StepCtx) (string, error) {
+			return "", actor.Errorf(actor.QuotaExceeded, "too much").With("limit", "3") // not tried again
+		})
+		var e *actor.Error
+		if !errors.As(err, &e) || e.Metadata["limit"] != "3" {
+			return fmt.Sprint("lost: ", err), nil
+		}
+		return "", e
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"reaches", 1})
+		if got := claimResult(t, d); got != "deska" {
+			t.Errorf("%q", got)
+		}
+		if got := deskOf(t, d); len(got.Notes) != 1 {
+			t.Errorf("%+v", got)
+		}
+		if !deskOf(t, desks.Ref(h, "other")).Open {
+			t.Error("the call was not made")
+		}
+		f := desks.Ref(h, "f")
+		startClaim(t, f, claim{"fails", 1})
+		if out, err := handle.Result(context.Background(), f); actor.CodeOf(err) != actor.QuotaExceeded {
+			t.Errorf("%q, %v", out, err)
+		}
+	})
+}
+
+func TestWorkflowIsWatchedExportedAndForked(t *testing.T) {
+	does("forked", func(ctx workflow.Context, c claim) (string, error) {
+		a, err := workflow.Step(ctx, "one", func(*workflow.StepCtx) (int, error) { return 1, nil })
+		if err != nil {
+			return "", err
+		}
+		m, err := workflow.Receive(ctx, "paper", papers)
+		return fmt.Sprint(a, m.Body), err
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		ctx := context.Background()
+		startClaim(t, d, claim{"forked", 1})
+		h.Settle()
+		fork := desks.Ref(h, "fork")
+		if out, err := handle.Fork(ctx, d, fork); err != nil || !out.Started {
+			t.Fatal(out, err)
+		}
+		var seen []string
+		watched := make(chan error)
+		go func() {
+			for c, err := range handle.Watch(ctx, d, 0) {
+				if err != nil {
+					watched <- err
+					return
+				}
+				for _, e := range c.Changed {
+					seen = append(seen, e.Path+" "+e.Status.String())
+				}
+			}
+			watched <- nil
+		}()
+		h.Settle()
+		for ref, paper := range map[*actor.Ref[desk]]string{&d: "x", &fork: "y"} {
+			if _, err := papers.Send(ctx, *ref, paper); err != nil {
+				t.Fatal(err)
+			}
+			if got := claimResult(t, *ref); got != "1"+paper && got != "1 "+paper {
+				t.Errorf("%q", got)
+			}
+		}
+		if err := <-watched; err != nil || len(seen) < 3 || !slices.Contains(seen, "paper pending") || !slices.Contains(seen, "paper completed") {
+			t.Errorf("%q, %v", seen, err)
+		}
+		n := 0
+		for e, err := range handle.History(ctx, d) {
+			if n++; err != nil || !e.Status.Over() {
+				t.Errorf("%+v, %v", e, err)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d entries", n)
+		}
+	})
+}
+
+func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
+	dir := t.TempDir()
+	ctx := context.Background()
+	does("verified", func(ctx workflow.Context, c claim) (string, error) {
+		if _, err := workflow.Step(ctx, "before", func(*workflow.StepCtx) (int, error) { return 1, nil }); err != nil {
+			return "", err
+		}
+		return "", workflow.Sleep(ctx, "nap", time.Hour)
+	})
+	rt, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := desks.Ref(rt, "a")
+	startClaim(t, d, claim{"verified", 1})
+	for len(claimStatus(t, d).Waiting) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := runtime.Verify(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Error("data in use is verified:", err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	verify := func() (string, error) {
+		var out, errs bytes.Buffer
+		err := runtime.Program{Name: "desk", Actors: []actor.Definition{deskDefinition()}}.Run(ctx, []string{"workflow", "verify", "--data", dir}, &out, &errs)
+		return out.String(), err
+	}
+	if out, err := verify(); err != nil || !strings.Contains(out, "1 runs fit") {
+		t.Errorf("%q, %v", out, err)
+	}
+	does("verified", func(ctx workflow.Context, c claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
+	out, err := verify()
+	if !errors.Is(err, runtime.ErrUnfit) || !strings.Contains(out, "desk/a") || !strings.Contains(out, "diverged") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := runtime.Verify(ctx, runtime.Options{Dir: t.TempDir()}); err == nil {
+		t.Error("no data is verified")
+	}
+}
