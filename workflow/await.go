@@ -64,6 +64,9 @@ func (w *await) begin(options waitOptions) {
 	}
 	o.live = w
 	w.timer.fire = func() error {
+		if o.queued {
+			return nil // it was met, or canceled, before
+		}
 		// The condition counts if it holds now, although nobody has looked in time.
 		if done, err := w.look(); done || err != nil {
 			return err

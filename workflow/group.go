@@ -126,12 +126,12 @@ func (s *scope) sameBranches(o *op, branches []string) error {
 		return fmt.Errorf("workflow: %q has %d branches, and the limit is %d", o.name, len(branches), MaxBranches)
 	}
 	indexes := make([]uint32, len(branches))
+	seen := make(map[string]bool, len(branches))
 	for i, name := range branches {
-		for _, other := range branches[:i] {
-			if name == other {
-				s.misuse(s.owner, fmt.Sprintf("%s %q has two branches with the name %q", o.entry.Kind, o.name, name))
-			}
+		if seen[name] {
+			s.misuse(s.owner, fmt.Sprintf("%s %q has two branches with the name %q", o.entry.Kind, o.name, name))
 		}
+		seen[name] = true
 		indexes[i] = s.nameIndex(name)
 	}
 	if !o.recorded {

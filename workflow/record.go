@@ -77,6 +77,8 @@ type runRecord struct {
 	SeqAtBoot uint64
 	// Codec is the Entry.Codec of input, output and published value.
 	Codec uint8
+	// Rewinds counts how many of the epochs began by a rewind.
+	Rewinds uint32
 	// Seed is what random numbers depend on in place of ID and Epoch, where these have changed since the history began: after
 	// a rewind, and in a fork. 0 if they have not.
 	Seed uint64
@@ -143,6 +145,7 @@ type (
 		Codec     uint8      `cbor:"7,keyasint,omitempty"`
 		Parent    *parentRow `cbor:"8,keyasint,omitempty"`
 		Seed      uint64     `cbor:"9,keyasint,omitempty"`
+		Rewinds   uint32     `cbor:"10,keyasint,omitempty"`
 	}
 	parentRow struct {
 		To       Destination `cbor:"1,keyasint"`
@@ -253,7 +256,7 @@ func putFailure(j Journal, f *Failure) error {
 
 // putRecord writes the run record.
 func putRecord(j Journal, r *runRecord) error {
-	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed}
+	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds}
 	if p := r.Parent; p != nil {
 		row.Parent = &parentRow{To: p.To, Run: p.Run[:], Location: p.Location, Policy: p.Policy}
 	}
@@ -269,7 +272,7 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 	if err != nil {
 		return runRecord{}, err
 	}
-	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed}
+	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds}
 	if p := row.Parent; p != nil {
 		run, err := sixteen(key, p.Run)
 		if err != nil {

@@ -173,7 +173,7 @@ func TestVersionInBranchThatHasEnded(t *testing.T) {
 // Numbers drawn before the entry that a run is rewound to, or forked at, are drawn again.
 func TestRandAfterRewind(t *testing.T) {
 	p := program(func(ctx Context) (string, error) {
-		name := fmt.Sprint("drawn ", ctx.Rand().Uint64())
+		name := fmt.Sprint("drawn ", ctx.Rand().Uint64(), " ", ctx.Info().Epoch)
 		if err := pass(ctx, name); err != nil {
 			return "", err
 		}
@@ -532,4 +532,21 @@ func TestStateAfterRollBack(t *testing.T) {
 		w.run()
 		return state
 	})
+}
+
+// An input that the child's actor does not take is refused, and does not stand in the way of its other mail.
+func TestSpawnWithInputTooLarge(t *testing.T) {
+	w := newWorld(t)
+	d := Define("child", func(ctx Context, in []byte) (int, error) { return len(in), nil })
+	h := w.with(0, program(func(ctx Context) (bool, error) {
+		c, err := Spawn(ctx, "child", d, make([]byte, DefaultMaxPayload+1), At(destination("c")))
+		if err != nil {
+			return false, err
+		}
+		_, err = c.Result(ctx)
+		var refused *ChildError
+		return errors.As(err, &refused) && refused.Status == Exhausted, nil
+	}), d.Program())
+	w.run()
+	h.want("completed true")
 }

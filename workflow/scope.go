@@ -30,7 +30,7 @@ type Context interface {
 type Info struct {
 	// Workflow and Version are those of the definition that runs.
 	Workflow, Version string
-	// RunID names the run, in hexadecimal.
+	// RunID names the run, in hexadecimal. A fork (see Import) has one of its own, also where it only runs again.
 	RunID string
 	// Self is the run's actor, as the host has told it in RunOptions.
 	Self Destination
@@ -161,7 +161,7 @@ func (s *scope) Info() Info {
 	r := s.run
 	return Info{
 		Workflow: r.program.name, Version: r.program.config.version,
-		RunID: r.id(), Self: r.options.Self, Epoch: r.record.Epoch, Started: r.record.Started,
+		RunID: r.id(), Self: r.options.Self, Epoch: r.record.Epoch - r.record.Rewinds, Started: r.record.Started,
 		Resolutions: r.seq, Replaying: r.replaying(),
 	}
 }

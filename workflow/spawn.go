@@ -507,7 +507,7 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 		// A run of an epoch before, which the parent has left behind, makes room when it has ended.
 		replace := f.run.Parent != nil && f.run.Parent.Run == parent.Run && f.state.Over()
 		_, err := Start(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), parent: parent, Replace: replace})
-		if err == nil || !errors.Is(err, ErrExists) {
+		if err == nil || !errors.Is(err, ErrExists) && !errors.Is(err, ErrTooLarge) {
 			return err
 		}
 		refused = err
