@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +15,11 @@ import (
 // canceled.
 func TestCancelOfStepWhoseTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ran := 0
+		var ran atomic.Int32
 		release := make(chan struct{})
 		d := workflow.Define("w", func(ctx workflow.Context, _ none) (bool, error) {
 			err := workflow.Do(ctx, "step", func(sc *workflow.StepCtx) error {
-				ran++
+				ran.Add(1)
 				<-release // it ignores its context
 				return context.Cause(sc)
 			}, workflow.Timeout(time.Second))
@@ -27,7 +28,7 @@ func TestCancelOfStepWhoseTimeIsOver(t *testing.T) {
 		h := startedLive(t, d.Program(), none{})
 		began := time.Now()
 		if err := h.Drive(func() bool {
-			return time.Since(began) > 5*time.Second || h.Last.Wake.IsZero() && ran > 0 && time.Since(began) > time.Second
+			return time.Since(began) > 5*time.Second || h.Last.Wake.IsZero() && ran.Load() > 0 && time.Since(began) > time.Second
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -40,8 +41,8 @@ func TestCancelOfStepWhoseTimeIsOver(t *testing.T) {
 		close(release)
 		drive(t, h)
 		wantState(t, h, workflow.StateCancelled)
-		if ran != 1 {
-			t.Errorf("the body ran %d times", ran)
+		if n := ran.Load(); n != 1 {
+			t.Errorf("the body ran %d times", n)
 		}
 	})
 }
