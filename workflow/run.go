@@ -116,7 +116,7 @@ type Outcome struct {
 	// Again: there is more to do, in a transaction of its own. The host commits this one, without waiting for the disk, and
 	// calls Advance again; other work of the actor may come in between.
 	Again bool
-	// Launch lists attempts to run when the transaction is durable.
+	// Launch lists attempts to run when the transaction is durable. It may come with Again.
 	Launch []*Attempt
 	// Deferred: this transaction holds nothing that must be durable before Launch starts; what earlier ones hold must.
 	Deferred bool
