@@ -2,6 +2,7 @@ package actor
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -36,13 +37,18 @@ func NewWorkflow[In, Out, S any](t *Type[S], name string) *Workflow[S, In, Out] 
 func (w *Workflow[S, In, Out]) Name() string { return w.decl.name }
 
 // OnRun binds a workflow to its function: OnRun(Checkout, checkout). Values are encoded as the actor's other values are, and
-// an [*Error] that a step returns is one again when the function gets it, unless options say otherwise.
+// an [*Error] that a step returns is one again when the function gets it, unless options say otherwise. A step that fails with
+// an Error which is not marked retryable, and whose code says that another attempt cannot do better, such as NotFound, is not
+// tried again; a step's own policy decides that for itself.
 func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], opts ...workflow.Option) Binding[S] {
 	if w == nil {
 		return Binding[S]{}
 	}
 	d, in, out := w.decl, w.in, w.out
-	opts = append([]workflow.Option{workflow.WithCodec(runCodec{d.core.codec}), workflow.WithError[*Error](errorName)}, opts...)
+	opts = append([]workflow.Option{
+		workflow.WithCodec(runCodec{d.core.codec}), workflow.WithError[*Error](errorName),
+		workflow.WithStepDefaults(workflow.Retry(workflow.RetryPolicy{Retryable: worthAgain})),
+	}, opts...)
 	p := workflow.Define(d.name, fn, opts...).Program()
 	b := Binding[S]{decl: d, handler: funcName(fn)}
 	b.workflow = &host.Workflow{Name: d.name, Handler: b.handler, Program: p}
@@ -65,6 +71,19 @@ func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], o
 		return out.appendInside(to, nil, &v)
 	}
 	return b
+}
+
+// worthAgain reports that another attempt of a step may do better.
+func worthAgain(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) || e.Retryable {
+		return true
+	}
+	switch e.Code {
+	case Overloaded, Canceled, DeadlineExceeded, Unavailable, Internal, Crashed, ActorFailed, ActorPaused:
+		return true
+	}
+	return false
 }
 
 // errorName is the name under which an Error is stored in histories.

@@ -16,8 +16,9 @@ import (
 
 // Each benchmark of commits has a twin that writes the same rows with bare
 // Pebble: data row, metadata row and head row of the state key, from buffers,
-// with the same options. Run both in one run; figures of different runs do not
-// compare.
+// with the same options but on Pebble's own filesystem: its logs are as Pebble
+// makes them, not the spares of warm.go. Run both in one run; figures of
+// different runs do not compare.
 
 const benchState = 256 // bytes of the state
 

@@ -147,7 +147,7 @@ func faultRun(t *testing.T, o Options, n int64) (clean bool) {
 	left, hit := n, false
 	o.Disk.Fail(func(op, path string) error {
 		switch op {
-		case "write", "sync", "create", "reuse", "remove", "rename", "open dir":
+		case "write", "sync", "create", "remove", "rename", "open dir":
 		default:
 			return nil
 		}

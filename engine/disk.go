@@ -43,10 +43,9 @@ func (d *Disk) Crash(seed uint64, unsyncedPercent int) *Disk {
 }
 
 // Fail makes the operations fail for which fault returns an error. op is one of
-// "create", "open", "open dir", "remove", "rename", "reuse", "mkdir", "lock",
-// "list", "stat", "usage", "read", "write", "preallocate" and "sync"; closing a
-// file never fails.
-// fault is called by several goroutines at once and must not use the disk. Nil
+// "create", "open", "open dir", "remove", "rename", "mkdir", "lock", "list",
+// "stat", "usage", "read", "write", "preallocate" and "sync"; closing a file
+// never fails. fault is called by several goroutines at once and must not use the disk. Nil
 // ends all faults.
 func (d *Disk) Fail(fault func(op, path string) error) {
 	if fault == nil {
@@ -82,8 +81,6 @@ func opName(k errorfs.OpKind) string {
 		return "remove"
 	case errorfs.OpRename, errorfs.OpLink:
 		return "rename"
-	case errorfs.OpReuseForWrite:
-		return "reuse"
 	case errorfs.OpMkdirAll:
 		return "mkdir"
 	case errorfs.OpLock:

@@ -35,7 +35,8 @@ import (
 // Until the store is open the guard passes everything on: Open returns errors.
 type guardFS struct {
 	vfs.FS
-	fail func(error)
+	fail  func(error)
+	spare *spareLog // nil if logs are not made in advance
 
 	armed     atomic.Bool // the store is open: claims 1 to 4 hold
 	frozen    atomic.Bool
@@ -83,7 +84,7 @@ func (g *guardFS) open(op, name string, try func() (vfs.File, error)) (vfs.File,
 	f, err := try()
 	switch {
 	case err == nil:
-		return &guardFile{File: f, g: g, name: name, table: table}, nil
+		return &guardFile{File: f, g: g, name: name, table: table, log: g.spare != nil && isLog(name)}, nil
 	case !g.armed.Load():
 		return nil, err
 	case table:
@@ -108,11 +109,32 @@ func (g *guardFS) waitToRetry() {
 }
 
 func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.open("create", name, func() (vfs.File, error) { return g.FS.Create(name, category) })
+	return g.open("create", name, func() (vfs.File, error) {
+		if f := g.spare.take(name, 0); f != nil {
+			return f, nil
+		}
+		return g.FS.Create(name, category)
+	})
 }
 
-func (g *guardFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.open("reuse", newname, func() (vfs.File, error) { return g.FS.ReuseForWrite(oldname, newname, category) })
+// ReuseForWrite is called with a log that is to become another one.
+func (g *guardFS) ReuseForWrite(oldname, newname string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return g.open("reuse", newname, func() (vfs.File, error) {
+		if f := g.spare.replace(oldname, newname); f != nil {
+			return f, nil
+		}
+		return g.moveForWrite(oldname, newname)
+	})
+}
+
+// moveForWrite renames a file and opens it with what is in it. It does not call
+// ReuseForWrite, which takes a lock of a memory disk twice and hangs if Crash
+// comes in between.
+func (g *guardFS) moveForWrite(oldname, newname string) (vfs.File, error) {
+	if err := g.FS.Rename(oldname, newname); err != nil {
+		return nil, err
+	}
+	return g.FS.OpenReadWrite(newname, logCategory)
 }
 
 func (g *guardFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -169,6 +191,7 @@ type guardFile struct {
 	g     *guardFS
 	name  string
 	table bool
+	log   bool // the spare log hears of what is written
 }
 
 // dropped reports whether a write is not to be done.
@@ -202,6 +225,9 @@ func (f *guardFile) Write(p []byte) (int, error) {
 		if err = f.result("write", err); err == nil {
 			n = len(p)
 		}
+	}
+	if f.log {
+		f.g.spare.wrote(n)
 	}
 	return n, err
 }

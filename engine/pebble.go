@@ -19,7 +19,7 @@ import (
 //     rare turn. Four memtables let a burst go on while three are flushed.
 //   - The log is synced once for all commits that wait (there is no minimum
 //     interval: a lone commit should not wait), and its files are recycled by
-//     Pebble. Sstables are synced in steps of 1 MiB, so that a flush does not
+//     Pebble, or begin as a spare (spareLog). Sstables are synced in steps of 1 MiB, so that a flush does not
 //     end in one long sync which commits queue behind.
 //   - A write stall is felt by every actor. So compaction out of level 0 starts
 //     at 4 files and writes stop only at 36.

@@ -155,6 +155,17 @@ func (s *Store) open() (err error) {
 			return fmt.Errorf("%w: %d bytes are free in %s, and opening may need %d", ErrDiskFull, usage.AvailBytes, dir, s.opts.MemTableBytes)
 		}
 	}
+	s.free.init(s.guard, dir, s.opts.MinFreeBytes)
+	if s.opts.Durability == Sync {
+		spare := newSpareLog(s.guard, &s.free, dir, s.opts.MemTableBytes, s.opts.Disk != nil)
+		spare.start()
+		s.guard.spare = spare
+		defer func() {
+			if err != nil {
+				spare.stop()
+			}
+		}()
+	}
 	options := pebbleOptions(s.opts, s.guard, s)
 	options.Lock = s.lock
 	if s.db, err = openPebble(dir, options); err != nil {
@@ -174,7 +185,6 @@ func (s *Store) open() (err error) {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	s.free.init(s.guard, dir, s.opts.MinFreeBytes)
 	s.commits.db = s.db
 	switch {
 	case s.opts.Durability == NoSync:
@@ -267,6 +277,7 @@ func (s *Store) Close() error {
 	if s.Err() != nil {
 		s.guard.abandon()
 	}
+	s.guard.spare.stop()
 	if s.broken.Load() {
 		return s.Err()
 	}

@@ -126,7 +126,7 @@ type Options struct {
 }
 
 // SQLOptions bound the connections to the SQLite databases of actors. A zero field means its default. A connection takes
-// some 0.4 MiB while it is open, and opening one and reading a row some 0.25 ms.
+// some 0.4 MiB while it is open, and opening one and reading a row some 0.15 ms.
 type SQLOptions struct {
 	// MaxOpen bounds the connections of the node: 2,000 if 0. The least recently used idle one is closed for another; if turns
 	// and queries use them all, the next statement fails with the code Overloaded.

@@ -214,7 +214,7 @@ func TestWorkflowStepReachesItsActorAndOthers(t *testing.T) {
 	})
 	does("fails", func(ctx workflow.Context, c claim) (string, error) {
 		_, err := workflow.Step(ctx, "fail", func(sc *workflow.StepCtx) (string, error) {
-			return "", workflow.Permanent(actor.Errorf(actor.QuotaExceeded, "too much").With("limit", "3"))
+			return "", actor.Errorf(actor.QuotaExceeded, "too much").With("limit", "3") // not tried again
 		})
 		var e *actor.Error
 		if !errors.As(err, &e) || e.Metadata["limit"] != "3" {

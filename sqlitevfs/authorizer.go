@@ -44,16 +44,6 @@ type sight struct {
 // migrationTable is the table in which Migrate notes what was applied.
 const migrationTable = "cairn_migration"
 
-// install makes the authorizer that of the connection.
-func (a *authorizer) install(c *conn) error {
-	a.c = c
-	// Shadow tables of full-text and other indexes, and the schema, stay consistent.
-	if _, err := c.db.Config(sqlite3.DBCONFIG_DEFENSIVE, true); err != nil {
-		return err
-	}
-	return c.db.SetAuthorizer(a.decide)
-}
-
 // watch begins to notice, and unwatch returns what was noticed.
 func (a *authorizer) watch() {
 	a.watching, a.saw = !a.internal && !a.vacuuming, sight{}

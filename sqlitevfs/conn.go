@@ -7,32 +7,21 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
-	"github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A conn is a native connection. It belongs to one database, and is either in a session or idle in the pool.
+// A conn is a native connection: an instance in the service of one database. It is either in a session or idle in the pool.
 type conn struct {
-	db      *sqlite3.Conn
-	file    *file
-	cache   statements
-	auth    authorizer
-	stained string // why it must be closed when its session ends; "" if it may be kept
-	write   bool
+	*instance // nil when it was closed and its instance is new again
+	cache     statements
+	auth      authorizer
+	stained   string // why it must be closed when its session ends; "" if it may be kept
 	extensions
 
-	database                *Database
-	fs                      *fileSystem
-	begin, commit, rollback *sqlite3.Stmt
-	maxPages                uint32 // PRAGMA max_page_count
-
-	inner  inner   // nil if the library does not show it
-	memory *[]byte // nil, too; as is stack
-	stack  *int32
-	rest   int32 // *stack while nothing runs
-	seen   int   // len(*memory) when the pool was told last
-	broken bool  // a panic has left a call into SQLite: there must be no other
+	database *Database
+	maxPages uint32 // PRAGMA max_page_count
+	seen     int    // len(*memory) when the pool was told last
 
 	// Of the database when it was opened. If that has another it is not kept: what it remembers, of which the schema is a
 	// part that SQLite cannot be told to forget, may be of pages that never were. REQUIRES: database.pool.mu, or to be in a session.
@@ -52,32 +41,32 @@ const goHeap = 32 << 10
 
 // size returns what the connection takes, in bytes.
 func (c *conn) size() int64 {
-	if c.memory == nil {
-		return 512<<10 + goHeap
+	size := int64(goHeap)
+	if c.write {
+		size += keptImages * PageSize
 	}
-	return int64(len(*c.memory)) + goHeap
+	if c.memory == nil {
+		return 512<<10 + size
+	}
+	return int64(max(len(*c.memory), c.extent)) + size
 }
 
 // openConn opens a connection for a session.
 func openConn(s *Session) (_ *conn, err error) {
 	d, p := s.database, s.database.pool
-	c := &conn{database: d, write: s.write, maxPages: noPageLimit}
-	c.file = &file{write: c.write, buffers: &p.buffers, limit: p.options.TurnBytes}
-	m, length, err := readMetadata(s.r, c.file.value[:0])
+	m, value, err := readMetadata(s.r, make([]byte, 0, metadataSize+3))
 	if err != nil {
 		return nil, err
 	}
 	if err := refuseJournal(s.r); err != nil {
 		return nil, err
 	}
-	c.file.begin(s.r, s.w, m, length)
-	p.mu.Lock()
-	p.serial++
-	name := p.prefix + strconv.FormatUint(p.serial, 36)
-	wanted := d.extensions
-	p.mu.Unlock()
-	c.fs = &fileSystem{name: name, main: c.file, temp: budget{limit: p.options.Temporary, all: &p.temporary}}
-	vfs.Register(name, c.fs)
+	in, err := p.instance(s.write)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{instance: in, database: d, maxPages: noPageLimit}
+	in.serves = c
 	defer func() {
 		if v := recover(); v != nil {
 			if err = c.failure(v); err == nil {
@@ -90,73 +79,49 @@ func openConn(s *Session) (_ *conn, err error) {
 			c.close()
 		}
 	}()
-	c.file.opening = true
-	db, err := sqlite3.OpenContext(p.open, "file:"+mainName+"?vfs="+name)
-	c.file.opening = false
-	if err != nil {
+	length := -1
+	if value != nil {
+		length = len(value)
+	}
+	c.file.begin(s.r, s.w, m, length)
+	if err = c.file.load(value); err != nil {
 		return nil, err
-	}
-	c.attach(db)
-	if err = c.file.fault; err != nil {
-		c.file.fault = nil
-		return nil, err
-	}
-	c.limit(p.options.MaxLength)
-	if err = c.functions(); err != nil {
-		return nil, err
-	}
-	if c.write {
-		// One writer by construction: locks would be taken for nothing, and page 1 written with every commit.
-		if err = c.db.Exec("PRAGMA locking_mode=EXCLUSIVE"); err != nil {
-			return nil, err
-		}
-	}
-	if p.options.CacheBytes != DefaultCacheBytes { // which is SQLite's own, to 2 %
-		if err = c.db.Exec(fmt.Sprintf("PRAGMA cache_size=-%d", p.options.CacheBytes/1024)); err != nil {
-			return nil, err
-		}
 	}
 	c.cache.limit = p.options.Statements
-	c.auth.maxCache = p.options.CacheBytes
-	if err = c.auth.install(c); err != nil {
-		return nil, err
+	c.auth.c, c.auth.maxCache = c, p.options.CacheBytes
+	if p.options.CacheBytes != DefaultCacheBytes { // which is SQLite's own, to 2 %
+		if err = c.exec(fmt.Sprintf("PRAGMA cache_size=-%d", p.options.CacheBytes/1024)); err != nil {
+			return nil, err
+		}
 	}
+	p.mu.Lock()
+	wanted := d.extensions
+	p.mu.Unlock()
 	if err = c.register(wanted); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// limit sets the limits of SQLite that its defaults leave too high here.
-func (c *conn) limit(length int) {
-	for _, l := range []struct {
-		id    sqlite3.LimitCategory
-		value int
-	}{
-		{sqlite3.LIMIT_LENGTH, length},
-		// The library reads names up to so many bytes, and panics at longer ones.
-		{sqlite3.LIMIT_SQL_LENGTH, 1_000_000},
-		// Beyond these, or a little beyond, C's stack is used up, which costs the connection and the session.
-		{sqlite3.LIMIT_PARSER_DEPTH, 500},
-		{sqlite3.LIMIT_EXPR_DEPTH, 500},
-		{sqlite3.LIMIT_COMPOUND_SELECT, 150},
-		// A pattern takes time in proportion to its length times that of the text, and no context interrupts that.
-		{sqlite3.LIMIT_LIKE_PATTERN_LENGTH, 1000},
-	} {
-		c.db.Limit(l.id, l.value)
+// close closes the connection, whatever state it is in, or makes its instance a spare.
+func (c *conn) close() {
+	in, p := c.instance, c.database.pool
+	if p.reuse(in) {
+		c.instance = nil // whoever still had the connection would have that of another database
+		return
 	}
+	in.close(p.options.Logger.With("database", c.database.name))
 }
 
 // refresh makes a connection that reads one of another reader, and reports whether what is in its page cache is of the
 // same version of the database.
 func (c *conn) refresh(r Reader) (same bool, _ error) {
 	f := c.file
-	m, length, err := readMetadata(r, f.value[:0])
-	if err != nil {
+	before := f.meta.Sequence
+	if err := f.open(r, nil); err != nil {
 		return false, err
 	}
-	same = f.meta.Sequence == m.Sequence
-	f.begin(r, nil, m, length)
+	same = f.meta.Sequence == before
 	f.stamped = f.stamped && same
 	return same, nil
 }
@@ -181,7 +146,7 @@ func refuseJournal(r Reader) error {
 	return nil
 }
 
-// transact executes BEGIN, COMMIT or ROLLBACK of the session, and prepares it if need be.
+// transact executes BEGIN, COMMIT or ROLLBACK of the session.
 func (c *conn) transact(stmt **sqlite3.Stmt, sql string) error {
 	internal := c.auth.internal
 	c.auth.internal = true

@@ -32,7 +32,7 @@ import (
 // rows, the index on them, the counts in a second table and a key outside the database agree, and that nothing is missing
 // that was acknowledged.
 func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
-	rounds, cuts := 8, 130
+	rounds, cuts := 8, 126
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		rounds = 200
 	}
@@ -83,7 +83,7 @@ const crashDatabases = 2
 
 // crashKeeps are the percents of what was not synced that cuts keep, in turn. Those of 50 are fewer, because Pebble tries every
 // bit of a record whose checksum is wrong, which is most of the time that the test takes.
-var crashKeeps = []int{0, 100, 50, 0, 100}
+var crashKeeps = []int{0, 100, 0, 100, 50, 0, 100, 0, 100, 0}
 
 type crashMode struct {
 	seed   uint64

@@ -338,11 +338,23 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 	r.exec("CREATE TABLE t (a)")
 	const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
 	cause := errors.New("enough")
+	// late executes a statement with a deadline that passes while it runs. On a slow machine a short one may have passed before
+	// the statement was begun, which package database/sql notices by itself.
+	const soon = 20 * time.Millisecond
+	late := func(db *sql.DB, after time.Duration, text string) (err error) {
+		for ; after < time.Minute; after *= 2 {
+			ctx, cancel := context.WithTimeoutCause(context.Background(), after, cause)
+			_, err = db.ExecContext(ctx, text)
+			cancel()
+			if err != context.DeadlineExceeded {
+				break
+			}
+		}
+		return err
+	}
 	t.Run("by the context of the call", func(t *testing.T) {
 		r.turn(func(db *sql.DB) {
-			ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Millisecond, cause)
-			defer cancel()
-			_, err := db.ExecContext(ctx, endless+"SELECT count(*) FROM n")
+			err := late(db, soon, endless+"SELECT count(*) FROM n")
 			wantError(t, err, ErrInterrupted, "")
 			wantError(t, err, cause, "")
 			run(t, db, "INSERT INTO t VALUES (1)") // reading was interrupted: nothing is lost
@@ -361,11 +373,11 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 	})
 	t.Run("and a write that is takes the turn with it", func(t *testing.T) {
 		err := r.try(context.Background(), func(db *sql.DB) error {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-			defer cancel()
-			_, err := db.ExecContext(ctx, endless+"INSERT INTO t SELECT i FROM n")
-			wantError(t, err, ErrInterrupted, "")
-			_, err = db.Exec("SELECT 1")
+			var err error
+			for after := soon; err == nil && after < time.Minute; after *= 2 { // until one has begun to write
+				wantError(t, late(db, after, endless+"INSERT INTO t SELECT i FROM n"), ErrInterrupted, "")
+				_, err = db.Exec("SELECT 1")
+			}
 			wantError(t, err, ErrInterrupted, "cannot go on")
 			return nil
 		})

@@ -48,6 +48,10 @@ type file struct {
 
 	meta       Metadata // as of the last publish
 	metaLength int      // of the value that is there, or -1
+	patches    patches  // as of the last publish
+	stored     stored   // nothing in a read session
+	loaded     []byte   // what patches refer to that were read
+	runs       []byte   // of the patch that is being made
 	pages      uint32   // the length of the file, with the overlay
 	base       uint32   // pages from here on are not in the Reader, or were cut off
 
@@ -60,9 +64,6 @@ type file struct {
 	fault      error // why the last operation failed, while a statement runs
 	outside    bool  // the Reader or the Writer is being called: a panic is theirs
 
-	// opening makes a failed read look like the end of the file: the library loses the memory of a connection that
-	// SQLite fails to open. Whoever opens looks at fault.
-	opening bool
 	// stamp is where page 1 has its change counter, which SQLite reads at the beginning of each transaction in a read
 	// session. It is remembered between sessions as long as the page is the same.
 	stamp   [stampSize]byte
@@ -71,7 +72,7 @@ type file struct {
 	ahead readAhead
 	key   [pageKeySize]byte
 	end   [pageKeySize]byte
-	value [metadataSize + 3]byte
+	value []byte // of the metadata, while it is read or put
 }
 
 // begin attaches the file to what a session reads, and writes if w is not nil.
@@ -80,6 +81,33 @@ func (f *file) begin(r Reader, w Writer, m Metadata, length int) {
 	f.meta, f.metaLength = m, length
 	f.pages, f.base = m.Pages, m.Pages
 	f.committing, f.published, f.spent, f.fault = false, false, 0, nil
+}
+
+// open attaches the file to what a session reads, and reads the metadata and the patches.
+func (f *file) open(r Reader, w Writer) error {
+	m, value, err := readMetadata(r, f.value[:0])
+	if err != nil {
+		return err
+	}
+	length := -1
+	if value != nil {
+		length = len(value)
+		if cap(value) > cap(f.value) {
+			f.value = value[:0]
+		}
+	}
+	f.begin(r, w, m, length)
+	return f.load(value)
+}
+
+// load takes the patches out of the value of the metadata, which begin was told of; nil is none.
+func (f *file) load(value []byte) (err error) {
+	f.loaded = f.loaded[:0]
+	if len(value) > metadataSize {
+		f.loaded = append(f.loaded, value[metadataSize:]...)
+	}
+	f.patches, err = parsePatches(f.patches[:0], f.loaded, f.meta.Pages)
+	return err
 }
 
 // finish detaches the file, and drops what was written and not published.
@@ -144,11 +172,7 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	err := f.read(p, n, at)
 	f.outside = false
 	if err != nil {
-		err = f.fail(err, sqlite3.IOERR_READ)
-		if f.opening {
-			err = io.EOF
-		}
-		return 0, err
+		return 0, f.fail(err, sqlite3.IOERR_READ)
 	}
 	return len(p), nil
 }
@@ -197,6 +221,7 @@ func (f *file) get(p []byte, n uint32) error {
 	if &v[0] != &p[0] {
 		copy(p, v)
 	}
+	f.patches.apply(n, p)
 	return nil
 }
 
@@ -292,12 +317,16 @@ func (f *file) CommitPhaseTwo() error {
 // publish puts the overlay into the Writer as a database of so many pages. If it fails, f.published says whether
 // something was put there.
 func (f *file) publish(pages uint32) error {
-	old := f.meta.Pages
+	old, room := f.meta.Pages, f.w.Room()
 	if pages > old {
-		if need, room := int64(pages-old)*pageCost, f.w.Room(); need > room {
+		if need := int64(pages-old) * pageCost; need > room {
 			return fmt.Errorf("%w: %d new pages need %d bytes, and there is room for %d", ErrFull, pages-old, need, max(room, 0))
 		}
+		room -= int64(pages-old) * pageCost
 	}
+	// Patches take room that pages which are put again do not: nobody who is full has to have it.
+	small := room-int64(len(f.order))*pageCost >= maxPatches+2*PageSize
+	f.published = true
 	slices.Sort(f.order)
 	next := f.base // the first page that is neither in the Reader nor put there yet
 	for _, n := range f.order {
@@ -307,8 +336,10 @@ func (f *file) publish(pages uint32) error {
 		if err := f.fill(next, n); err != nil {
 			return err
 		}
-		if err := f.put(n, f.overlay[n][:]); err != nil {
-			return err
+		if !small || !f.patch(n) {
+			if err := f.putOverlay(n); err != nil {
+				return err
+			}
 		}
 		next = max(next, n+1)
 	}
@@ -316,10 +347,16 @@ func (f *file) publish(pages uint32) error {
 		return err
 	}
 	if pages < old {
-		f.published = true
+		f.patches.cut(pages)
+		f.stored.remove(pages, old, f.buffers)
 		start := f.pageKey(f.key[:0], pages)
 		if err := f.w.DeleteRange(start, f.pageKey(f.end[:0], old)); err != nil {
 			return fmt.Errorf("delete the pages from %d on: %w", pages, err)
+		}
+	}
+	if small {
+		if err := f.settle(); err != nil {
+			return err
 		}
 	}
 	m := f.meta
@@ -332,6 +369,82 @@ func (f *file) publish(pages uint32) error {
 	f.drop()
 	f.ahead.drop(f.buffers)
 	f.stamped = false
+	return nil
+}
+
+// patch makes a patch of a page in the overlay, and reports whether that is enough.
+func (f *file) patch(n uint32) bool {
+	was := f.stored.find(n)
+	if was == nil {
+		return false
+	}
+	runs, ok := appendRuns(f.runs[:0], was, f.overlay[n], maxPatches-patchHead)
+	f.runs = runs[:0]
+	if !ok {
+		return false
+	}
+	if len(runs) == 0 {
+		f.patches.remove(n)
+		return true
+	}
+	if i, had := f.patches.find(n); had && f.patches[i].paid+patchHead+len(runs) >= PageSize {
+		return false
+	}
+	f.patches.set(n, runs)
+	return true
+}
+
+// settle counts what the patches cost in this publish, and puts the pages of those that have cost enough or that are too many.
+func (f *file) settle() error {
+	total := f.patches.size()
+	for i := range f.patches {
+		p := &f.patches[i]
+		p.paid += p.size()
+	}
+	for {
+		due := -1
+		for i := range f.patches {
+			if p := &f.patches[i]; p.paid >= PageSize || total > maxPatches && (due < 0 || p.size() > f.patches[due].size()) {
+				due = i
+			}
+		}
+		if due < 0 {
+			return nil
+		}
+		total -= f.patches[due].size()
+		if err := f.putPatched(f.patches[due].page); err != nil {
+			return err
+		}
+	}
+}
+
+// putPatched puts a page that has a patch.
+func (f *file) putPatched(n uint32) error {
+	if f.overlay[n] != nil {
+		return f.putOverlay(n)
+	}
+	b := f.buffers.page()
+	err := f.get(b[:], n)
+	if err == nil {
+		err = f.put(n, b[:])
+	}
+	if err != nil {
+		f.buffers.putPage(b)
+		return err
+	}
+	f.buffers.putPage(f.stored.add(n, b))
+	return nil
+}
+
+// putOverlay puts a page of the overlay.
+func (f *file) putOverlay(n uint32) error {
+	b := f.overlay[n]
+	if err := f.put(n, b[:]); err != nil {
+		return err
+	}
+	kept := f.buffers.page()
+	*kept = *b
+	f.buffers.putPage(f.stored.add(n, kept))
 	return nil
 }
 
@@ -355,6 +468,7 @@ func (f *file) fill(from, to uint32) error {
 	return nil
 }
 
+// put puts a page as it is, which then has no patch.
 func (f *file) put(n uint32, b []byte) error {
 	old := -1
 	if n < f.meta.Pages {
@@ -364,13 +478,16 @@ func (f *file) put(n uint32, b []byte) error {
 	if err := f.w.Put(f.pageKey(f.key[:0], n), b, old); err != nil {
 		return fmt.Errorf("write page %d: %w", n, err)
 	}
+	f.patches.remove(n)
+	f.stored.remove(n, n+1, f.buffers)
 	return nil
 }
 
 // putMetadata puts m, and takes it for what is there.
 func (f *file) putMetadata(m Metadata) error {
 	f.published = true
-	v := m.append(f.value[:0])
+	v := m.appendWith(f.value[:0], f.patches)
+	f.value = v[:0]
 	if err := f.w.Put(keyspace.AppendSQLiteMetadata(f.key[:0], keyspace.SQLiteMain), v, f.metaLength); err != nil {
 		return fmt.Errorf("write the metadata of the database: %w", err)
 	}

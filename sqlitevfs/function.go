@@ -9,7 +9,7 @@ import (
 // functions registers what replaces functions of SQLite that take time in proportion to the product of the lengths of
 // their arguments: minutes, with arguments that the limit of a length allows, in which nothing interrupts them. These
 // take the sum. They return the same.
-func (c *conn) functions() error {
+func (in *instance) functions() error {
 	const flags = sqlite3.DETERMINISTIC | sqlite3.INNOCUOUS
 	for _, f := range []struct {
 		name string
@@ -17,12 +17,12 @@ func (c *conn) functions() error {
 		f    sqlite3.ScalarFunction
 	}{
 		{"instr", 2, instr},
-		{"replace", 3, c.replace},
+		{"replace", 3, in.replace},
 		{"trim", 2, func(ctx sqlite3.Context, arg ...sqlite3.Value) { trim(ctx, arg, true, true) }},
 		{"ltrim", 2, func(ctx sqlite3.Context, arg ...sqlite3.Value) { trim(ctx, arg, true, false) }},
 		{"rtrim", 2, func(ctx sqlite3.Context, arg ...sqlite3.Value) { trim(ctx, arg, false, true) }},
 	} {
-		if err := c.db.CreateFunction(f.name, f.n, flags, f.f); err != nil {
+		if err := in.db.CreateFunction(f.name, f.n, flags, f.f); err != nil {
 			return err
 		}
 	}
@@ -62,17 +62,17 @@ func instr(ctx sqlite3.Context, arg ...sqlite3.Value) {
 }
 
 // replace is SQL's replace(X, Y, Z): X with Z for each Y.
-func (c *conn) replace(ctx sqlite3.Context, arg ...sqlite3.Value) {
+func (in *instance) replace(ctx sqlite3.Context, arg ...sqlite3.Value) {
 	kind := arg[0].Type()
 	if kind == sqlite3.NULL || arg[1].Type() == sqlite3.NULL {
 		return
 	}
-	in, what := arg[0].RawText(), arg[1].RawText()
+	text, what := arg[0].RawText(), arg[1].RawText()
 	if len(what) == 0 || what[0] == 0 {
 		if kind == sqlite3.BLOB {
 			ctx.ResultValue(arg[0])
 		} else {
-			ctx.ResultRawText(in)
+			ctx.ResultRawText(text)
 		}
 		return
 	}
@@ -80,16 +80,16 @@ func (c *conn) replace(ctx sqlite3.Context, arg ...sqlite3.Value) {
 		return
 	}
 	with := arg[2].RawText()
-	n := bytes.Count(in, what)
+	n := bytes.Count(text, what)
 	if n == 0 {
-		ctx.ResultRawText(in)
+		ctx.ResultRawText(text)
 		return
 	}
-	if int64(len(in))+int64(n)*int64(len(with)-len(what)) > int64(c.database.pool.options.MaxLength) {
+	if int64(len(text))+int64(n)*int64(len(with)-len(what)) > int64(in.maxLength) {
 		ctx.ResultError(sqlite3.TOOBIG)
 		return
 	}
-	ctx.ResultRawText(bytes.Replace(in, what, with, n))
+	ctx.ResultRawText(bytes.Replace(text, what, with, n))
 }
 
 // A charSet is characters to be trimmed: bytes, and longer ones by their length. What is longer than 4 bytes is none.

@@ -18,28 +18,43 @@ type Metadata struct {
 	Fingerprint [16]byte
 }
 
-// metadataFormat is the first byte of the value.
-const metadataFormat = 1
+// The first byte of the value.
+const (
+	formatPlain   = 1 // there are no patches
+	formatPatched = 2 // patches follow
+)
 
-// metadataSize is the length of every value: a commit that only rewrites pages must fit into an actor that is full.
+// metadataSize is the length of every value without patches, and with patches of what is before them. A commit that only
+// rewrites pages must fit into an actor that is full, so one for which there is hardly room makes no patches.
 const metadataSize = 1 + 4 + 8 + 4 + 16
 
-// append appends the value: format byte 1, Pages, Sequence and Migrations, big-endian, the fingerprint.
+// append appends the value without patches: format byte 1, Pages, Sequence and Migrations, big-endian, the fingerprint.
 func (m Metadata) append(dst []byte) []byte {
-	dst = append(dst, metadataFormat)
+	dst = append(dst, formatPlain)
 	dst = binary.BigEndian.AppendUint32(dst, m.Pages)
 	dst = binary.BigEndian.AppendUint64(dst, m.Sequence)
 	dst = binary.BigEndian.AppendUint32(dst, m.Migrations)
 	return append(dst, m.Fingerprint[:]...)
 }
 
-// parseMetadata is the inverse of append. The error wraps [ErrCorrupt].
+// appendWith appends the value with patches.
+func (m Metadata) appendWith(dst []byte, l patches) []byte {
+	format := len(dst)
+	dst = m.append(dst)
+	if len(l) > 0 {
+		dst[format] = formatPatched
+	}
+	return l.append(dst)
+}
+
+// parseMetadata is the inverse of append; what follows in a value with patches, from metadataSize on, is for parsePatches. The
+// error wraps [ErrCorrupt].
 func parseMetadata(b []byte) (m Metadata, err error) {
-	if len(b) == 0 || b[0] != metadataFormat {
+	if len(b) == 0 || b[0] != formatPlain && b[0] != formatPatched {
 		return m, fmt.Errorf("%w: metadata of an unknown format", ErrCorrupt)
 	}
-	if len(b) != metadataSize {
-		return m, fmt.Errorf("%w: metadata has %d bytes, want %d", ErrCorrupt, len(b), metadataSize)
+	if len(b) < metadataSize || (len(b) > metadataSize) != (b[0] == formatPatched) {
+		return m, fmt.Errorf("%w: metadata of format %d has %d bytes, and without patches %d", ErrCorrupt, b[0], len(b), metadataSize)
 	}
 	m.Pages = binary.BigEndian.Uint32(b[1:])
 	m.Sequence = binary.BigEndian.Uint64(b[5:])
@@ -51,20 +66,20 @@ func parseMetadata(b []byte) (m Metadata, err error) {
 // ReadMetadata returns the metadata of a database, and false if there is no database. The error wraps [ErrCorrupt] if
 // what is there is not metadata; other errors are those of r.
 func ReadMetadata(r Reader) (Metadata, bool, error) {
-	m, n, err := readMetadata(r, make([]byte, 0, metadataSize+3))
-	return m, n >= 0 && err == nil, err
+	m, v, err := readMetadata(r, make([]byte, 0, metadataSize+3))
+	return m, v != nil && err == nil, err
 }
 
-// readMetadata also returns the length of the value, or -1 if there is none. It uses scratch for the key and the value.
-func readMetadata(r Reader, scratch []byte) (Metadata, int, error) {
+// readMetadata also returns the value, or nil if there is none. It uses scratch for the key and the value.
+func readMetadata(r Reader, scratch []byte) (m Metadata, value []byte, err error) {
 	key := keyspace.AppendSQLiteMetadata(scratch[:0], keyspace.SQLiteMain)
 	v, ok, err := r.Get(key[len(key):], key)
 	if err != nil {
-		return Metadata{}, -1, fmt.Errorf("read the metadata of the database: %w", err)
+		return m, nil, fmt.Errorf("read the metadata of the database: %w", err)
 	}
 	if !ok {
-		return Metadata{}, -1, nil
+		return m, nil, nil
 	}
-	m, err := parseMetadata(v)
-	return m, len(v), err
+	m, err = parseMetadata(v)
+	return m, v, err
 }

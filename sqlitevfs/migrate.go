@@ -267,6 +267,7 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	if err := ValidateMigrations(ms); err != nil {
 		return nil, err
 	}
+	untouched := !s.Used()
 	c, err := s.enter(context.Background())
 	if err != nil {
 		return nil, err
@@ -286,11 +287,13 @@ func (s *Session) Migrate(ms []Migration) (applied []string, err error) {
 	}()
 	want := rowsOf(ms)
 	var have []migrationRow
-	if err := c.internally(func() error {
-		have, err = s.appliedMigrations(c)
-		return err
-	}); err != nil {
-		return nil, s.wrap(nil, err, "")
+	if m := c.file.meta; !untouched || m.Pages > 0 || m.Migrations > 0 { // or else it is new, and there is no table to look for
+		if err := c.internally(func() error {
+			have, err = s.appliedMigrations(c)
+			return err
+		}); err != nil {
+			return nil, s.wrap(nil, err, "")
+		}
 	}
 	done, err := compare(have, want)
 	if err != nil {

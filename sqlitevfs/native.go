@@ -36,17 +36,17 @@ func innerOf(db *sqlite3.Conn) inner {
 }
 
 // attach notes where the memory of a new connection is, and its stack while nothing runs.
-func (c *conn) attach(db *sqlite3.Conn) {
-	c.db = db
-	if c.inner = innerOf(db); c.inner != nil {
-		c.memory, c.stack = c.inner.Slice(), c.inner.X__stack_pointer()
-		c.rest = *c.stack
+func (in *instance) attach(db *sqlite3.Conn) {
+	in.db = db
+	if in.inner = innerOf(db); in.inner != nil {
+		in.memory, in.stack = in.inner.Slice(), in.inner.X__stack_pointer()
+		in.rest = *in.stack
 	}
 }
 
 // atRest reports whether no call into SQLite was left by a panic. One that was leaves its part of the stack behind, and
 // SQLite in any state.
-func (c *conn) atRest() bool { return c.stack == nil || *c.stack == c.rest }
+func (in *instance) atRest() bool { return in.stack == nil || *in.stack == in.rest }
 
 // nearEnd is how much of the stack is left, in bytes, when a function of SQLite finds none for itself.
 const nearEnd = 16 << 10
@@ -54,20 +54,20 @@ const nearEnd = 16 << 10
 // failure makes an error of a panic out of the library, or returns nil if it is of something else: a Reader, a Writer, this
 // package. If the panic has left a call into SQLite the connection is broken: no other call is safe, and most would panic
 // too.
-func (c *conn) failure(p any) error {
-	c.broken = c.broken || !c.atRest()
+func (in *instance) failure(p any) error {
+	in.broken = in.broken || !in.atRest()
 	_, fault := p.(runtime.Error)
 	switch err := memoryError(p); {
-	case c.file.outside:
+	case in.file.outside:
 		return nil
 	case err != nil:
 		return err
-	case fault && c.stack == nil:
-		c.broken = true
+	case fault && in.stack == nil:
+		in.broken = true
 		return tooComplex()
-	case fault && c.broken && *c.stack < nearEnd:
+	case fault && in.broken && *in.stack < nearEnd:
 		return tooComplex()
-	case c.broken || strings.HasPrefix(fmt.Sprint(p), "sqlite3: "):
+	case in.broken || strings.HasPrefix(fmt.Sprint(p), "sqlite3: "):
 		return &Error{Code: int(sqlite3.INTERNAL), Message: "SQLite has failed: " + strings.TrimPrefix(fmt.Sprint(p), "sqlite3: ")}
 	}
 	return nil
@@ -78,32 +78,7 @@ func tooComplex() error {
 	return &Error{Code: int(sqlite3.NOMEM), Message: "the statement is too complex: it is nested too deeply"}
 }
 
-// close closes the connection, whatever state it is in.
-func (c *conn) close() {
-	c.fs.close()
-	if c.db == nil {
-		return
-	}
-	err := errBroken
-	if !c.broken {
-		err = c.closeNative()
-	}
-	if err != nil && c.inner != nil {
-		err = attempt(c.inner.Close)
-	}
-	if err != nil {
-		c.database.pool.options.Logger.Error("a SQLite connection could not be closed, and its memory is lost",
-			"database", c.database.name, "bytes", c.bytes, "error", err)
-	}
-}
-
 var errBroken = errors.New("a statement was left by a panic")
-
-func (c *conn) closeNative() error {
-	// A statement that ran out of memory panics when it is closed, and is closed all the same. Each is tried once.
-	_ = attempt(func() error { c.cache.close(); return nil })
-	return closeNative(c.db)
-}
 
 // closeNative closes a connection and the statements that are left of it, also after it ran out of memory.
 func closeNative(db *sqlite3.Conn) error {

@@ -35,7 +35,8 @@ const minConnMemory = 1 << 20
 // Options of a Pool. The zero value of a field means its default.
 type Options struct {
 	// MaxOpen bounds the open connections. When it is reached the one that was used least recently is closed; if all are
-	// in use, the next one to be opened is refused with [ErrBusy].
+	// in use, the next one to be opened is refused with [ErrBusy]. Beside them, and not counted, up to one for each 128 and
+	// at most 16, but at least 2, of those that read and as many of those that write are kept ready for other databases.
 	MaxOpen int
 	// MaxMemory bounds what the open connections take, in bytes: beyond it, idle ones are closed. When those in use take
 	// more by ConnMemory, the next one to be opened is refused with [ErrBusy].
@@ -94,9 +95,10 @@ func (o Options) withDefaults() (Options, error) {
 // goroutine.
 //
 //  1. A connection is in exactly one of three places: in use by one session; idle, in its database's list and in the list
-//     of the pool, which is in the order of use; or on its way out, of which the pool knows only how many there are.
+//     of the pool, which is in the order of use; or on its way out, of which the pool knows only how many there are. A few of
+//     the instances of those that went out are spare, and belong to no connection.
 //  2. Connections are opened and closed without the lock.
-//  3. One timer serves all: it is for the connection that has been idle longest.
+//  3. One timer serves all: it is for the connection that has been idle longest, or the spare.
 type Pool struct {
 	options Options
 	open    context.Context // bounds the heap of the connections that are opened with it
@@ -106,12 +108,15 @@ type Pool struct {
 	temporary sharedBudget
 
 	mu             sync.Mutex
-	changed        sync.Cond // of inUse, closing, armed
+	changed        sync.Cond // of inUse, closing, armed, ahead
 	closed         bool
-	serial         uint64 // of the connection that was opened last
-	newest, oldest *conn  // idle
+	serial         uint64       // of the connection that was opened last
+	newest, oldest *conn        // idle
+	spares         []*instance  // in the order in which they became spare
+	templates      [2]*template // of instances that read, and that write
 	stats          Stats
 	closing        int  // on their way out
+	ahead          bool // an instance is being made before it is asked for
 	armed          bool // the timer is set, or its function has not begun to look
 	timer          *time.Timer
 }
@@ -143,11 +148,13 @@ func (p *Pool) Close() error {
 	for p.oldest != nil {
 		gone = append(gone, p.drop(p.oldest))
 	}
+	spares := p.stale(0)
 	p.mu.Unlock()
 	p.closeAll(gone)
+	p.closeSpares(spares)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.stats.InUse+p.closing > 0 || p.armed {
+	for p.stats.InUse+p.closing > 0 || p.armed || p.ahead {
 		p.changed.Wait()
 	}
 	return nil
@@ -335,11 +342,18 @@ func (p *Pool) closeAll(gone []*conn) {
 
 // arm sets the timer if there is something to wait for. REQUIRES: mu
 func (p *Pool) arm() {
-	if p.armed || p.closed || p.oldest == nil {
+	if p.armed || p.closed || p.oldest == nil && len(p.spares) == 0 {
 		return
 	}
 	p.armed = true
-	wait := max(time.Until(p.oldest.since.Add(p.options.IdleTime)), 0)
+	wait := p.options.IdleTime
+	if p.oldest != nil {
+		wait = time.Until(p.oldest.since.Add(p.options.IdleTime))
+	}
+	if len(p.spares) > 0 {
+		wait = min(wait, time.Until(p.spares[0].since.Add(p.options.IdleTime)))
+	}
+	wait = max(wait, 0)
 	if p.timer == nil {
 		p.timer = time.AfterFunc(wait, p.sweep)
 		return
@@ -354,7 +368,9 @@ func (p *Pool) sweep() {
 	for p.oldest != nil && time.Since(p.oldest.since) >= p.options.IdleTime {
 		gone = append(gone, p.drop(p.oldest))
 	}
+	spares := p.stale(p.options.IdleTime)
 	p.mu.Unlock()
+	p.closeSpares(spares)
 	p.closeAll(gone)
 	p.mu.Lock()
 	p.armed = false

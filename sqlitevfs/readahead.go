@@ -106,6 +106,7 @@ func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 			return false
 		}
 		copy(a.buffer[a.count][:], value)
+		f.patches.apply(n+a.count, a.buffer[a.count][:])
 		a.count++
 		return a.count < want
 	})

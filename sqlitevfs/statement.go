@@ -10,6 +10,9 @@ import (
 // maxCachedText is the length of the longest statement that is kept, in bytes: texts that long hardly ever come twice.
 const maxCachedText = 8 << 10
 
+// keptBound is how many bytes of texts and blobs a statement that is kept may keep bound. Each run binds all parameters anew.
+const keptBound = 4 << 10
+
 // A class says who runs a statement.
 type class uint8
 
@@ -34,6 +37,7 @@ type statement struct {
 	parameters int      // how many
 	names      []string // of the parameters, with their prefix; nil if none has one
 	readOnly   bool
+	bound      int // bytes of texts and blobs
 
 	columns []string // see describe
 	kinds   []kind   // nil if all are plain
@@ -74,9 +78,10 @@ func (k *statements) put(st *statement) (err error) {
 		st.dirty = false
 		err = st.native.Reset()
 	}
-	if st.parameters > 0 {
+	if st.bound > keptBound {
 		st.native.ClearBindings()
 	}
+	st.bound = 0
 	switch {
 	case !st.live || st.isPragma || len(st.text) > maxCachedText:
 		st.close()

@@ -32,13 +32,17 @@ const exportPages = 64
 // The error wraps [ErrCorrupt] if pages are missing or more than the metadata says; then a part was written. It wraps
 // [ErrInterrupted] and the cause if ctx ends.
 func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) {
-	m, ok, err := ReadMetadata(r)
+	m, value, err := readMetadata(r, nil)
 	if err != nil {
 		return 0, err
 	}
-	if !ok {
+	if value == nil {
 		n, err := w.Write(emptyFile())
 		return int64(n), err
+	}
+	patches, err := parsePatches(nil, value[metadataSize:], m.Pages)
+	if err != nil {
+		return 0, err
 	}
 	var written int64
 	buf := make([]byte, 0, exportPages*PageSize)
@@ -68,6 +72,7 @@ func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) {
 				damage = fmt.Errorf("page %d has %d bytes, want %d", at, len(page), PageSize)
 			default:
 				buf = append(buf, page...)
+				patches.apply(at, buf[len(buf)-PageSize:])
 				next++
 			}
 			return damage == nil && len(buf) < cap(buf)

@@ -99,6 +99,7 @@ func (st *statement) bind(i int, v driver.Value) error {
 	case int64:
 		return n.BindInt64(i, v)
 	case string:
+		st.bound += len(v)
 		return n.BindText(i, v)
 	case int:
 		return n.BindInt64(i, int64(v))
@@ -110,6 +111,7 @@ func (st *statement) bind(i int, v driver.Value) error {
 		if v == nil {
 			return n.BindNull(i)
 		}
+		st.bound += len(v)
 		return n.BindBlob(i, v)
 	case bool:
 		return n.BindBool(i, v)

@@ -123,6 +123,13 @@ func (r *Run) writePause() (Outcome, error) {
 	if r.verify {
 		return Outcome{Paused: true}, nil
 	}
+	if p.Reason == PausedCrashing {
+		// Whoever resumes it grants as many boots again. What countBoot wrote was undone.
+		r.record.Boots = 1
+		if err := putRecord(r.turn, &r.record); err != nil {
+			return Outcome{}, err
+		}
+	}
 	if err := putPause(r.turn, p); err != nil {
 		return Outcome{}, err
 	}
@@ -182,7 +189,7 @@ func (r *Run) boot() (out Outcome, done bool, err error) {
 			r.replays.push(replayItem{seq: c.Seq, at: c.Time, do: r.applyCancel})
 		}
 	}
-	r.top = &scope{place: r.newPlace(nil, nil, ""), cancel: r.cancelRoot}
+	r.top = &scope{place: r.newPlace(nil, nil), cancel: r.cancelRoot}
 	input := im.input
 	root := r.top
 	root.owner = r.spawn(func(*coroutine) {
@@ -406,7 +413,7 @@ func (r *Run) countBoot() error {
 	}
 	if boots > maxBoots {
 		r.fail(PausedCrashing, fmt.Sprintf("the process has ended %d times while the run executed: %s", boots-1, r.launching()))
-		boots = 1 // whoever resumes it grants as many again
+		return nil
 	}
 	r.record.Boots, r.record.SeqAtBoot = boots, r.seq
 	r.wrote = true

@@ -31,7 +31,7 @@ func (o *op) ended() bool { return o.recorded && o.entry.Status.Over() }
 
 // inside makes the scope of what is at o's location.
 func (s *scope) inside(o *op, x *cancellation, g *saga) *scope {
-	return &scope{s.run.newPlace(s, o.loc, o.name), x, g}
+	return &scope{s.run.newPlace(s, o.loc), x, g}
 }
 
 // within marks a scope as busy, until leave, with a container that runs on its coroutine.

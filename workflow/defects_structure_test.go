@@ -108,6 +108,12 @@ func pass(ctx Context, name string) error {
 	return Do(ctx, name, func(*StepCtx) error { return nil })
 }
 
+// sagaOf is a saga without a result.
+func sagaOf(ctx Context, name string, fn func(ctx Context) error, options ...SagaOption) error {
+	_, err := Saga(ctx, name, func(ctx Context) (any, error) { return nil, fn(ctx) }, options...)
+	return err
+}
+
 var errBad = errors.New("bad")
 
 func fail(ctx Context, name string) error {
@@ -214,7 +220,7 @@ func TestD04UndoFromAnyContainer(t *testing.T) {
 					return err
 				}
 				if it.Iteration() == 2 {
-					return inSaga(it, "saga", func(ctx Context) error {
+					return sagaOf(it, "saga", func(ctx Context) error {
 						if err := mark(ctx, "s"); err != nil {
 							return err
 						}

@@ -12,5 +12,21 @@
 //
 // An operation is identified by its name within its scope. Scopes nest: the root, the iterations of a loop, the branches of
 // a join. Within a scope the order of operations is recorded as well, and a function that asks for something else, or in
-// another order, than its history says is paused with a report instead of being run on (see [Diverged]).
+// another order, than its history says is paused with a report instead of being run on (see [Divergence]).
+//
+// # Order
+//
+// Of the coroutines of a run one executes at a time, so branches may share variables. Each time that an operation ends, that
+// gets a number, which its entry holds. When the function runs again, operations end in the order of these numbers, each when
+// every coroutine waits; what happened while they were running is decided by that, so it happens again.
+//
+// # What a function must not do
+//
+// Go statements, channels, locks, I/O, package time and global variables belong into the bodies of steps, which run on
+// goroutines of the host and may do anything. A function that waits by such means blocks its host, and one that decides by
+// them may decide otherwise when it runs again. The package finds many such mistakes, but not all: a [Context] that is used by
+// a goroutine of the function's own while the function executes is a data race, and is not noticed.
+//
+// Functions that run within a transaction (those of [Update], StepCtx.OnCommit, and the probes of [Await]) run where the
+// host called [Run.Advance]. They must not call runtime.Goexit, which would end the host's goroutine.
 package workflow

@@ -21,6 +21,7 @@ type node struct {
 	fails bool // a step
 	flaky bool // a step that fails once
 	opt   int
+	child *Definition[string, int] // of a remote one
 }
 
 // A grower makes random programs.
@@ -40,7 +41,7 @@ func (g *grower) program(depth int, mayFail bool) *node {
 func (g *grower) node(depth int, mayFail bool) *node {
 	g.left--
 	leaf := depth == 0 || g.left < 0
-	kinds := []string{"step", "owe", "named", "sleep", "update", "seq", "try", "scope", "loop", "join", "fast", "failfast", "race", "map", "saga", "spawn"}
+	kinds := []string{"step", "owe", "named", "sleep", "update", "seq", "try", "scope", "loop", "join", "fast", "failfast", "race", "map", "saga", "spawn", "remote"}
 	if leaf {
 		kinds = kinds[:5]
 	}
@@ -51,7 +52,7 @@ func (g *grower) node(depth int, mayFail bool) *node {
 		n.flaky = g.IntN(5) == 0
 	case "seq":
 		return g.program(depth-1, mayFail)
-	case "scope", "saga", "spawn":
+	case "scope", "saga", "spawn", "remote":
 		n.kids = []*node{g.program(depth-1, mayFail)}
 	case "try":
 		n.kids = []*node{g.program(depth-1, true)}
@@ -176,10 +177,10 @@ func (m *model) eval(n *node, path string) (v int, failed bool, owed []string) {
 		return 0, true, nil // what the other branch did depends on when; it is undone at once, by its own saga
 	case "race":
 		return m.eval(n.kids[0], path+":0")
-	case "saga", "spawn":
-		settles := m.saga == 0 || n.kind == "spawn"
+	case "saga", "spawn", "remote":
+		settles := m.saga == 0 || n.kind != "saga"
 		before := m.saga
-		if m.saga++; n.kind == "spawn" {
+		if m.saga++; n.kind != "saga" {
 			m.saga = 0
 		}
 		v, f, owed := m.eval(n.kids[0], path)
@@ -338,7 +339,7 @@ func exec(ctx Context, n *node, path string) (int, error) {
 	case "failfast":
 		return 0, JoinFast(ctx, name,
 			B[int]("busy", nil, func(ctx Context) (int, error) {
-				err := inSaga(ctx, "saga", func(ctx Context) error {
+				err := sagaOf(ctx, "saga", func(ctx Context) error {
 					if _, err := exec(ctx, n.kids[0], path+":busy"); err != nil {
 						return err
 					}
@@ -373,20 +374,16 @@ func exec(ctx Context, n *node, path string) (int, error) {
 		_, v, err := Race(ctx, name, cases...)
 		return v, err
 	case "saga":
-		v := 0
-		err := inSaga(ctx, name, func(ctx Context) error {
-			var err error
-			v, err = exec(ctx, n.kids[0], path)
-			return err
-		})
-		if err == nil && v == 0 {
-			// What fn leaves behind is not there when the saga was not entered again.
-			v, _, _ = (&model{live: map[string]bool{}}).eval(n.kids[0], path)
-		}
-		return v, err
+		return Saga(ctx, name, func(ctx Context) (int, error) { return exec(ctx, n.kids[0], path) })
 	case "spawn":
 		d := Define("child", func(ctx Context, in string) (int, error) { return exec(ctx, n.kids[0], in) })
 		c, err := Spawn(ctx, name, d, path)
+		if err != nil {
+			return 0, err
+		}
+		return c.Result(ctx)
+	case "remote":
+		c, err := Spawn(ctx, name, n.child, path, At(destination(path)))
 		if err != nil {
 			return 0, err
 		}
@@ -399,7 +396,7 @@ func exec(ctx Context, n *node, path string) (int, error) {
 func withoutUpdates(n *node) *node {
 	c := *n
 	switch c.kind {
-	case "update", "saga", "spawn":
+	case "update", "saga", "spawn", "remote":
 		c.kind, c.kids = "sleep", nil
 	case "failfast":
 		c.kind, c.kids = "sleep", nil
@@ -414,10 +411,25 @@ func withoutUpdates(n *node) *node {
 	return &c
 }
 
-func randomProgram(n *node) *Program {
-	return Define("random", func(ctx Context, _ int) (int, error) { return exec(ctx, n, "") },
+// randomPrograms returns the program of a node, and those of its children in other actors.
+func randomPrograms(n *node) []*Program {
+	options := []Option{
 		WithUndo("clear", func(sc *StepCtx, path string) error { set(sc, path, false); return nil }),
-		WithStepDefaults(Retry(RetryPolicy{MaxAttempts: -1}))).Program()
+		WithStepDefaults(Retry(RetryPolicy{MaxAttempts: -1})),
+	}
+	list := []*Program{Define("random", func(ctx Context, _ int) (int, error) { return exec(ctx, n, "") }, options...).Program()}
+	var visit func(n *node)
+	visit = func(n *node) {
+		if n.kind == "remote" {
+			n.child = Define(fmt.Sprint("child", len(list)), func(ctx Context, path string) (int, error) { return exec(ctx, n.kids[0], path) }, options...)
+			list = append(list, n.child.Program())
+		}
+		for _, k := range n.kids {
+			visit(k)
+		}
+	}
+	visit(n)
+	return list
 }
 
 // comesTo returns how the run of main has ended, without the texts of errors, and the effects that are left.
@@ -428,9 +440,11 @@ func comesTo(w *world) (string, []string) {
 		out = "failed"
 	}
 	var live []string
-	for k := range h.state {
-		if !strings.Contains(k, ":busy") { // see failfast
-			live = append(live, k)
+	for _, h := range w.order {
+		for k := range h.state {
+			if !strings.Contains(k, ":busy") { // see failfast
+				live = append(live, k)
+			}
 		}
 	}
 	slices.Sort(live)
@@ -452,20 +466,21 @@ func steady(w *world) string {
 func TestRandomPrograms(t *testing.T) {
 	seeds := 60
 	if os.Getenv("CAIRN_LONG") != "" {
-		seeds = 1500
+		seeds = 600
 	}
 	for seed := range uint64(seeds) {
 		g := &grower{Rand: rand.New(rand.NewPCG(seed, 5)), left: 14}
 		n := g.program(3, true)
 		want, live := direct(n)
 		run := func(at int, after bool) (*world, bool) {
-			p := randomProgram(n)
-			w := newWorld(t, p)
+			programs := randomPrograms(n)
+			w := newWorld(t, programs...)
 			w.crashAt, w.after = at, after
+			w.label = fmt.Sprintf("seed %d, %d: %v", seed, at, n)
 			if at < 0 {
 				w.chance = rand.New(rand.NewPCG(seed, uint64(-at)))
 			}
-			w.start(p, 0)
+			w.start(programs[0], 0)
 			w.run()
 			got, left := comesTo(w)
 			if got != want || !slices.Equal(left, live) {

@@ -55,14 +55,14 @@ const (
 
 // A Pause says that a run does not go on, and why.
 type Pause struct {
-	Reason PauseReason
+	Reason PauseReason `json:"reason"`
 	// Text explains it to people; for a divergence it is the report.
-	Text string
+	Text string `json:"text,omitempty"`
 	// Since is when the run was paused first.
-	Since time.Time
+	Since time.Time `json:"since"`
 	// Attempts counts how often it was tried to go on; Next is when that happens again by itself, zero for not at all.
-	Attempts uint32
-	Next     time.Time
+	Attempts uint32    `json:"attempts,omitempty"`
+	Next     time.Time `json:"next,omitzero"`
 }
 
 // A runRecord is what is known of a run beside its history: the field FieldRun.

@@ -631,3 +631,40 @@ func TestDefineSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestContextsOfOtherScopes: the Context of an enclosing function is refused where the inner one has its own.
+func TestContextsOfOtherScopes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fn   func(ctx workflow.Context) error
+		says string
+	}{
+		{"scope", func(ctx workflow.Context) error {
+			_, err := workflow.Scope(ctx, "inner", func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) })
+			return err
+		}, `used inside of "inner"`},
+		{"loop", func(ctx workflow.Context) error {
+			_, err := workflow.Loop(ctx, "inner", 0, func(it *workflow.Iter[int, int]) error { return workflow.Do(ctx, "a", ok) })
+			return err
+		}, `used inside of "inner"`},
+		{"branch", func(ctx workflow.Context) error {
+			var n int
+			return workflow.Join(ctx, "inner", workflow.B("b", &n, func(workflow.Context) (int, error) { return 0, workflow.Do(ctx, "a", ok) }))
+		}, "a Context of its own"},
+		{"after its end", func(ctx workflow.Context) error {
+			var kept workflow.Context
+			if _, err := workflow.Scope(ctx, "inner", func(inner workflow.Context) (int, error) { kept = inner; return 0, nil }); err != nil {
+				return err
+			}
+			return workflow.Do(kept, "a", ok)
+		}, "after its function returned"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := started(t, workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) { return none{}, tt.fn(ctx) }).Program(), none{})
+			if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
+				t.Fatal(err)
+			}
+			wantPause(t, h, workflow.PausedMisuse, tt.says, "rules_test.go:")
+		})
+	}
+}

@@ -45,16 +45,15 @@ type saga struct {
 // branches and scopes inside as well, whether these have ended or not. They are not canceled along with the run, and they
 // survive restarts. Then Saga returns fn's error.
 //
-// What fn returns is recorded: when the workflow function runs again after a crash, a saga that has ended is not entered unless
-// its steps may yet have to be undone, so what follows must not depend on variables that fn sets.
-//
-// If fn returns nil, what it did is settled: it is not undone any more, whatever happens later. A saga within another one
-// leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
+// If fn returns no error, what it did is settled: it is not undone any more, whatever happens later. A saga within another
+// one leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
 // canceled.
+//
+// The result is recorded as that of a Scope is: a saga that has ended is not entered again, so what follows it must use what
+// fn returned, not variables that fn has set.
 func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts ...SagaOption) (T, error) {
 	var zero T
 	s := ctx.scope()
-	r := s.run
 	o, skip, err := s.open(KindSaga, name)
 	if err != nil {
 		return zero, err
@@ -67,23 +66,31 @@ func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts
 	}
 	if skip {
 		o.wait(s.owner)
-		output, err := o.outcome()
-		return resultOf[T](s, output, err)
+	} else {
+		s.runSaga(o, options, func(inner *scope) ([]byte, error) {
+			v, err := fn(inner)
+			if err != nil {
+				return nil, err
+			}
+			return inner.encoded(v), nil
+		})
 	}
+	output, err := o.outcome()
+	return resultOf[T](s, output, err)
+}
+
+// runSaga runs a saga to its end.
+func (s *scope) runSaga(o *op, options undoOptions, fn func(inner *scope) ([]byte, error)) {
+	r := s.run
 	if !o.recorded {
 		r.put(o)
 	}
 	own := &saga{s.saga, o.loc}
 	inner := s.within(o, s.inside(o, s.cancel, own))
-	v, err := fn(inner)
+	output, err := fn(inner)
 	s.leave(inner)
-	var output []byte
-	switch {
-	case o.ended():
-	case err != nil:
+	if err != nil && !o.ended() {
 		s.compensate(o, r.failure(err), options)
-	default:
-		output = s.encoded(v)
 	}
 	o.end(output, err, func() error {
 		if o.entry.Status == Completed && own.parent == nil {
@@ -91,8 +98,6 @@ func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts
 		}
 		return nil
 	})
-	output, err = o.outcome()
-	return resultOf[T](s, output, err)
 }
 
 // compensate undoes what is inside of a saga that has failed. That it failed is on record before the first handler runs.

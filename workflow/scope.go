@@ -61,7 +61,6 @@ type place struct {
 	parent *scope
 	owner  *coroutine
 	loc    location
-	label  string // what path adds to the parent's: "checkout", "~3"
 
 	next     uint32
 	slack    uint32 // ordinals that removed operations may have had and that the history does not show
@@ -104,8 +103,8 @@ func (s *scope) with(cancel *cancellation, saga *saga) *scope {
 }
 
 // newPlace makes the place at loc. While the history is not used up, it fetches what is recorded in it.
-func (r *Run) newPlace(parent *scope, loc location, label string) *place {
-	p := &place{run: r, parent: parent, loc: loc, label: label}
+func (r *Run) newPlace(parent *scope, loc location) *place {
+	p := &place{run: r, parent: parent, loc: loc}
 	if parent != nil {
 		p.owner = parent.owner
 	}
@@ -126,29 +125,26 @@ func (r *Run) newPlace(parent *scope, loc location, label string) *place {
 // scopeAt returns the scope of a branch of o, or of o itself if branch is "". It runs on the coroutine of the enclosing
 // scope unless its owner is changed.
 func (r *Run) scopeAt(o *op, branch string) (*scope, error) {
-	loc, label := o.loc, o.name
+	loc := o.loc
 	if branch != "" {
 		i, _, err := r.names.index(branch)
 		if err != nil {
 			return nil, err
 		}
-		loc, label = childName(nil, o.loc, i), o.name+"/"+branch
+		loc = childName(nil, o.loc, i)
 	}
-	return &scope{r.newPlace(o.s, loc, label), o.s.cancel, o.s.saga}, nil
+	return &scope{r.newPlace(o.s, loc), o.s.cancel, o.s.saga}, nil
 }
 
 // iteration returns the scope of the i-th iteration, or element, of o.
 func (r *Run) iteration(o *op, i uint32) *scope {
 	loc := childIteration(nil, o.loc, o.index, i)
-	return &scope{r.newPlace(o.s, loc, o.name+"~"+strconv.FormatUint(uint64(i), 10)), o.s.cancel, o.s.saga}
+	return &scope{r.newPlace(o.s, loc), o.s.cancel, o.s.saga}
 }
 
 // path says for people where the place is: "serve~3/checkout".
 func (p *place) path() string {
-	if p.parent == nil || p.parent.loc == nil {
-		return p.label
-	}
-	return p.parent.path() + "/" + p.label
+	return p.run.names.path(p.loc)
 }
 
 // pathOf is the path of what has a name in the place.

@@ -587,9 +587,12 @@ func (t *task) resolve() error {
 	r := o.s.run
 	if res := t.refused; res != nil {
 		t.refused = nil
+		seq, ended := o.entry.Seq, o.entry.Ended
+		o.entry.Seq, o.entry.Ended = 0, time.Time{} // should the step go on, its row says nothing of an end
 		if !t.decide(*res) {
 			return errNotYet
 		}
+		o.entry.Seq, o.entry.Ended = seq, ended
 	}
 	for _, fn := range t.commits {
 		if err := r.transact(o, fn); err != nil {
@@ -603,11 +606,8 @@ func (t *task) resolve() error {
 	o.tries = t.meta.Attempts
 	t.unschedule()
 	r.timers.stop(&t.limit)
-	if t.save == nil && (t.meta.Attempts > 1 || t.meta.Progress != nil) {
+	if t.save == nil && o.entry.ID != 0 {
 		t.meta.Due = time.Time{}
-		r.newID(o)
-		// The entry goes first: it makes the number its own.
-		r.put(o)
 		r.putMetadata(o, &t.meta)
 	}
 	return r.err

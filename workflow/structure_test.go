@@ -26,7 +26,7 @@ func TestVoidResults(t *testing.T) {
 			err3 := Join(ctx, "join", B[any]("b", nil, func(ctx Context) (any, error) { return nil, pass(ctx, "a") }))
 			_, _, err4 := Race(ctx, "race", C("c", func(ctx Context) (any, error) { return nil, pass(ctx, "a") }))
 			_, err5 := Map(ctx, "map", []int{1}, func(ctx Context, _, _ int) (any, error) { return nil, pass(ctx, "a") })
-			err6 := inSaga(ctx, "saga", func(ctx Context) error { return pass(ctx, "a") })
+			err6 := sagaOf(ctx, "saga", func(ctx Context) error { return pass(ctx, "a") })
 			_, err7 := Map(ctx, "empty map", []int{}, func(ctx Context, _, _ int) (any, error) { return nil, nil })
 			err8 := Join(ctx, "empty join")
 			if err := pass(ctx, "last"); err != nil {
@@ -279,7 +279,7 @@ func TestRaceLosersLeaveNothing(t *testing.T) {
 					if err := mark(ctx, "one"); err != nil {
 						return 0, err
 					}
-					return 0, inSaga(ctx, "saga", func(ctx Context) error {
+					return 0, sagaOf(ctx, "saga", func(ctx Context) error {
 						if err := mark(ctx, "two"); err != nil {
 							return err
 						}
@@ -426,7 +426,7 @@ func TestUndoThatFailsPauses(t *testing.T) {
 		w := newWorld(t)
 		broken, tries := true, 0
 		h := w.with(0, program(func(ctx Context) (int, error) {
-			return 0, inSaga(ctx, "saga", func(ctx Context) error {
+			return 0, sagaOf(ctx, "saga", func(ctx Context) error {
 				if err := mark(ctx, "first"); err != nil {
 					return err
 				}
@@ -507,17 +507,17 @@ func TestNestedSagas(t *testing.T) {
 			if err := mark(ctx, "run"); err != nil {
 				return 0, err
 			}
-			if err := inSaga(ctx, "settled", func(ctx Context) error { return mark(ctx, "kept") }); err != nil {
+			if err := sagaOf(ctx, "settled", func(ctx Context) error { return mark(ctx, "kept") }); err != nil {
 				return 0, err
 			}
-			err := inSaga(ctx, "outer", func(ctx Context) error {
+			err := sagaOf(ctx, "outer", func(ctx Context) error {
 				if err := mark(ctx, "a"); err != nil {
 					return err
 				}
-				if err := inSaga(ctx, "good", func(ctx Context) error { return mark(ctx, "b") }); err != nil {
+				if err := sagaOf(ctx, "good", func(ctx Context) error { return mark(ctx, "b") }); err != nil {
 					return err
 				}
-				if err := inSaga(ctx, "caught", func(ctx Context) error {
+				if err := sagaOf(ctx, "caught", func(ctx Context) error {
 					if err := mark(ctx, "c"); err != nil {
 						return err
 					}
@@ -553,7 +553,7 @@ func TestCancelWhileUndoing(t *testing.T) {
 		everywhere(t, func(w *world) string {
 			undoing := false
 			h := w.with(0, program(func(ctx Context) (int, error) {
-				err := inSaga(ctx, "saga", func(ctx Context) error {
+				err := sagaOf(ctx, "saga", func(ctx Context) error {
 					if err := mark(ctx, "a"); err != nil {
 						return err
 					}
@@ -793,26 +793,75 @@ func TestDecidedRaceGivesUpBodies(t *testing.T) {
 	close(release)
 }
 
-// inSaga is Saga for a function that returns nothing but an error.
-func inSaga(ctx Context, name string, fn func(ctx Context) error, opts ...SagaOption) error {
-	_, err := Saga(ctx, name, func(ctx Context) (struct{}, error) { return struct{}{}, fn(ctx) }, opts...)
-	return err
+// Undo handlers run one at a time, or as many as UndoParallel says.
+func TestUndoParallel(t *testing.T) {
+	for _, n := range []int{0, 1, 3} {
+		everywhere(t, func(w *world) string {
+			most := 0
+			var h *rig
+			h = w.with(0, program(func(ctx Context) (int, error) {
+				return 0, sagaOf(ctx, "saga", func(ctx Context) error {
+					for i := range 5 {
+						_, err := Compensated(ctx, fmt.Sprint("step", i), func(*StepCtx) (int, error) { return i, nil }, func(sc *StepCtx, v int) error {
+							most = max(most, len(h.pending))
+							note(sc, fmt.Sprint("v", v), "undone")
+							return nil
+						})
+						if err != nil {
+							return err
+						}
+					}
+					return fail(ctx, "bad")
+				}, UndoParallel(n))
+			}))
+			w.run()
+			if got := h.state["order"]; got != " v4 v3 v2 v1 v0" {
+				t.Errorf("UndoParallel(%d): undone:%s", n, got)
+			}
+			if w.crashes == 0 && most != max(n, 1) {
+				t.Errorf("UndoParallel(%d): %d at the same time", n, most)
+			}
+			return ""
+		})
+	}
 }
 
-// What a saga returned is there when the saga is not entered again.
-func TestSagaReturnsWhatIsRecorded(t *testing.T) {
-	everywhere(t, func(w *world) string {
-		h := w.with(0, program(func(ctx Context) (string, error) {
-			parcel, err := Saga(ctx, "saga", func(ctx Context) (string, error) {
-				return Compensated(ctx, "step", func(*StepCtx) (string, error) { return "parcel", nil }, func(*StepCtx, string) error { return nil })
-			})
-			if err != nil {
-				return "", err
+// Crashes during a long rollback are no crash loop as long as handlers get done; and a run that was paused for its crashes goes
+// on when it is resumed.
+func TestCrashesWhileUndoing(t *testing.T) {
+	w := newWorld(t)
+	const steps = 14
+	deadly := true
+	h := w.with(0, program(func(ctx Context) (int, error) {
+		for i := range steps {
+			if err := mark(ctx, fmt.Sprint("m", i)); err != nil {
+				return 0, err
 			}
-			return parcel, Sleep(ctx, "nap", 1)
-		}))
-		w.run()
-		h.want(`completed parcel`)
-		return ""
+		}
+		return 0, fail(ctx, "bad")
+	}))
+	before := -1
+	w.until(func() bool {
+		undone := strings.Count(h.state["order"], "m")
+		if undone > before && undone > 0 && undone < steps-1 && len(h.pending) > 0 {
+			before = undone
+			w.crash()
+		}
+		if undone == steps-1 && deadly && len(h.pending) > 0 {
+			w.crash() // the last handler kills the process
+		}
+		return h.paused
 	})
+	if got := h.outcome(); !strings.Contains(got, "paused crashing") || !strings.Contains(got, "m0") {
+		t.Errorf("outcome %q", got)
+	}
+	if got := strings.Count(h.state["order"], "m"); got != steps-1 {
+		t.Errorf("%d undone", got)
+	}
+	deadly = false
+	h.control(Resume)
+	w.run()
+	if got := h.outcome(); !strings.HasPrefix(got, "failed") || strings.Count(h.state["order"], "m") != steps {
+		t.Errorf("outcome %q, undone %s", got, h.state["order"])
+	}
 }

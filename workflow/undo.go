@@ -222,6 +222,13 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 		if err := deleteObligation(r.turn, p.Number); err != nil {
 			return err
 		}
+		if r.record.Boots > 1 {
+			// It is progress, although no entry has its seq.
+			r.record.Boots = 1
+			if err := putRecord(r.turn, &r.record); err != nil {
+				return err
+			}
+		}
 		return r.noteUndo(p, func(of *Metadata) { of.Undone = o.entry.Ended })
 	}
 	s.attempt(o, &so.task, func(sc *StepCtx) ([]byte, error) {

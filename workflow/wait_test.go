@@ -406,3 +406,67 @@ func TestWithCancel(t *testing.T) {
 		})
 	})
 }
+
+// TestCancelMeetsCrashes: a crash at any commit of a run that is canceled does not change how it ends.
+func TestCancelMeetsCrashes(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		log := ""
+		for _, name := range []string{"a", "b"} {
+			if err := workflow.Do(ctx, name, ok); err != nil {
+				return log, err
+			}
+			log += name
+		}
+		kept, err := workflow.Timer(workflow.Detach(ctx), "detached", 2*time.Hour)
+		if err != nil {
+			return "", err
+		}
+		err = workflow.Sleep(ctx, "long", 24*time.Hour)
+		log += fmt.Sprint(" ", errors.Is(err, workflow.ErrCanceled))
+		_, err = workflow.Update(ctx, "not done", func(tx *workflow.Tx) (int, error) {
+			tx.Host().(*memhost.State).Set("done", "yes")
+			return 1, nil
+		})
+		log += fmt.Sprint(" ", errors.Is(err, workflow.ErrCanceled))
+		if _, err := workflow.Update(workflow.Detach(ctx), "cleaned", func(tx *workflow.Tx) (int, error) {
+			tx.Host().(*memhost.State).Set("cleaned", tx.Host().(*memhost.State).Get("cleaned")+"x")
+			return 1, nil
+		}); err != nil {
+			return "", err
+		}
+		_, err = kept.Get(ctx)
+		return log + fmt.Sprint(" ", err), nil
+	})
+	everywhere(t, d.Program(), none{}, func(h *memhost.Host) string {
+		if err := h.Drive(func() bool { return h.Last.Wake.Sub(h.Now) > time.Minute }); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Transact(func(tx workflow.Turn) error { return workflow.Cancel(tx, "") }); err != nil {
+			t.Fatal(err)
+		}
+		drive(t, h)
+		s := status(t, h)
+		return fmt.Sprint(outcome(t, h), s.Ended.Sub(s.Started), h.State().Get("done"), h.State().Get("cleaned"))
+	})
+}
+
+// TestScopesWaitForWhatTheyStarted: a function may return before its steps have; the run ends after them.
+func TestScopesWaitForWhatTheyStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+			_, err := workflow.Begin(ctx, "slow", func(*workflow.StepCtx) (int, error) {
+				time.Sleep(time.Hour)
+				ended = true
+				return 0, errors.New("nobody asks")
+			}, workflow.AtMostOnce())
+			return "returned", err
+		})
+		h := startedLive(t, d.Program(), none{})
+		drive(t, h)
+		wantOutput(t, h, "returned")
+		if !ended {
+			t.Error("the run ended before its step")
+		}
+	})
+}

@@ -31,7 +31,7 @@ type world struct {
 	chance   *rand.Rand // if set, every fifth commit or so, instead
 	crashes  int
 	steps    int
-	budget   int64 // collapse
+	label    string
 	// refuse has letters to an actor bounce.
 	refuse map[string]bool
 	// script runs when nothing else is left to do, one after another.
@@ -63,6 +63,7 @@ type rig struct {
 	ended    bool
 	lastErr  error
 	advances int
+	pauses   int
 }
 
 // attempting is an attempt that was launched.
@@ -366,6 +367,9 @@ func (h *rig) advance() {
 		h.ended = true
 	case out.Paused:
 		h.paused = true
+		if h.pauses++; h.pauses > 100 {
+			h.w.t.Fatalf("%s: pauses for ever: %s\n%s", h.w.label, h.outcome(), h.history())
+		}
 	case out.Again:
 		h.stale = true
 	}
@@ -435,7 +439,7 @@ func (h *rig) history() string {
 		if e.Failure != nil {
 			b.WriteString(" !") // the text may tell of attempts
 		}
-		if e.State != nil {
+		if e.State != nil && e.Kind != KindSpawn {
 			fmt.Fprintf(&b, " state %d %x", e.Iteration, e.State)
 		}
 		if e.Winner != "" {

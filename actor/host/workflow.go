@@ -82,9 +82,6 @@ const (
 	WorkflowImport    = "workflow.import"    // WorkflowImportInput -> RunStarted; creates the actor
 )
 
-// WorkflowDeliver is the method under which the runs of two actors talk to each other. It cannot be called.
-const WorkflowDeliver = "workflow.deliver"
-
 // WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same input finds that run.
 type WorkflowStartInput struct {
 	Workflow string `json:"workflow"`

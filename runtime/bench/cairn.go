@@ -60,7 +60,7 @@ func (b *bench) node(o runtime.Options, f func(*runtime.Runtime)) {
 	check(rt.Close())
 }
 
-// load runs op from n goroutines for the bench's time and returns operations per second. op is told which goroutine runs
+// load runs op from n goroutines, by each at least once, for the bench's time and returns operations per second. op is told which goroutine runs
 // it and how often it did.
 func (b *bench) load(n int, op func(worker, i int)) float64 {
 	return b.loadUntil(n, op, func() {})
@@ -75,7 +75,7 @@ func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 	for w := range n {
 		wg.Go(func() {
 			i := 0
-			for ; !stop.Load(); i++ {
+			for ; i == 0 || !stop.Load(); i++ {
 				op(w, i)
 			}
 			done.Add(int64(i))
@@ -94,7 +94,7 @@ func (b *bench) p50(op func(i int)) float64 { return b.p50Before(op, func() {}) 
 // p50Before is p50 with something to do after each op, whose time does not count.
 func (b *bench) p50Before(op func(i int), after func()) float64 {
 	var times []float64
-	for i, end := 0, time.Now().Add(b.time); time.Now().Before(end); i++ {
+	for i, end := 0, time.Now().Add(b.time); i == 0 || time.Now().Before(end); i++ {
 		t := time.Now()
 		op(i)
 		times = append(times, time.Since(t).Seconds())

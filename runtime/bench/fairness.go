@@ -46,7 +46,7 @@ func (b *bench) calmP99(flood int, o runtime.Options) (v float64) {
 				tick := time.NewTicker(calmPause)
 				defer tick.Stop()
 				time.Sleep(calmPause * time.Duration(i) / calmActors)
-				for end := time.Now().Add(b.time); time.Now().Before(end); <-tick.C {
+				for end := time.Now().Add(b.time); times[i] == nil || time.Now().Before(end); <-tick.C {
 					t := time.Now()
 					call(ctx, ref)
 					times[i] = append(times[i], time.Since(t).Seconds())

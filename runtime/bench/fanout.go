@@ -146,13 +146,13 @@ func (a *audience) await(n int) {
 func (a *audience) measure(d time.Duration, say func(n int)) (v fanFigures) {
 	n := 0
 	a.timed.Store(true)
-	for end := time.Now().Add(d / 2); time.Now().Before(end); n++ {
+	for end := time.Now().Add(d / 2); n == 0 || time.Now().Before(end); n++ {
 		say(n)
 		a.await(n + 1)
 	}
 	a.timed.Store(false)
 	first, begin := n, time.Now()
-	for end := begin.Add(d / 2); time.Now().Before(end); n++ {
+	for end := begin.Add(d / 2); n == first || time.Now().Before(end); n++ {
 		say(n)
 		a.await(n + 1 - window)
 	}

@@ -42,7 +42,7 @@ func (b *bench) received(n int) receiveTimes {
 // worker returns the median time of take, which takes so many messages out of the queue.
 func (b *bench) worker(ref actor.Ref[depot], size int, take func()) float64 {
 	var times []float64
-	for end := time.Now().Add(b.time); time.Now().Before(end); {
+	for end := time.Now().Add(b.time); times == nil || time.Now().Before(end); {
 		t := time.Now()
 		take()
 		times = append(times, time.Since(t).Seconds())

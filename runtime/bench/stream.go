@@ -38,7 +38,7 @@ func (b *bench) streamed(size int) (v float64) {
 	}
 	task := func(t *actor.Task) error {
 		last := uint64(0)
-		for end := time.Now().Add(b.time); time.Now().Before(end); {
+		for end := time.Now().Add(b.time); last == 0 || time.Now().Before(end); {
 			var err error
 			last, err = tokens.Append(t, items...)
 			check(err)

@@ -1,13 +1,15 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/cairn-run/cairn/runtime"
 )
 
 func rows() []row {
-	return append(nodeRows(), sqlRows()...)
+	return slices.Concat(nodeRows(), sqlRows(), workflowRows())
 }
 
 func nodeRows() []row {

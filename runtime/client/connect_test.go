@@ -268,13 +268,13 @@ func TestAReaderThatIsBehindDoesNotCostCallsThatCannotBeRepeated(t *testing.T) {
 		cn := n.connect(c, host.ConnectRequest{Events: []string{"said"}})
 		defer hangUp(t, cn)
 		var pending uint64
-		n.call = func(m *frame) (string, bool) {
+		n.onCall(func(m *frame) (string, bool) {
 			if m.Call == "long" {
 				pending = m.ID
 				return "", true
 			}
 			return fmt.Sprintf(`{"id":%d,"output":"done"}`, pending), m.Call == "finish"
-		}
+		})
 		answered := make(chan error)
 		go func() {
 			_, err := call(cn, t.Context(), "long", "1", "")
@@ -320,7 +320,7 @@ func TestNextAndClose(t *testing.T) {
 			_, err := cn.Next(t.Context())
 			waiting <- err
 		}()
-		n.call = func(*frame) (string, bool) { return "", true }
+		n.onCall(func(*frame) (string, bool) { return "", true })
 		go func() {
 			_, err := call(cn, t.Context(), "say", "1", "")
 			waiting <- err

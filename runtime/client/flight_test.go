@@ -32,7 +32,7 @@ func TestCallsInFlightAreRepeatedOnlyIfThatIsSafe(t *testing.T) {
 				defer hangUp(t, cn)
 				keys := make(map[string]bool)
 				lost := false
-				n.call = func(m *frame) (string, bool) {
+				n.onCall(func(m *frame) (string, bool) {
 					keys[m.IdempotencyKey] = true
 					if !lost {
 						// It is done, and the answer is lost.
@@ -45,7 +45,7 @@ func TestCallsInFlightAreRepeatedOnlyIfThatIsSafe(t *testing.T) {
 						return "", true
 					}
 					return "", false
-				}
+				})
 				reply, err := call(cn, t.Context(), tc.method, "1", tc.key)
 				var e *host.Error
 				if errors.As(err, &e); host.CodeOf(err) != tc.code || e != nil && (e.Retryable || !strings.Contains(e.Message, "unknown")) {
@@ -68,14 +68,14 @@ func TestARequestThatBreaksEverySocketIsGivenUp(t *testing.T) {
 		cn := n.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
 		sent := 0
-		n.call = func(m *frame) (string, bool) {
+		n.onCall(func(m *frame) (string, bool) {
 			if m.Call != "poison" {
 				return "", false
 			}
 			sent++
 			n.cutLocked()
 			return "", true
-		}
+		})
 		if _, err := call(cn, t.Context(), "poison", "1", ""); host.CodeOf(err) != host.Unavailable || sent != client.DefaultAttempts {
 			t.Errorf("%v after %d", err, sent)
 		}
@@ -89,7 +89,7 @@ func TestAMessageThatIsTooLongIsRefusedAndTheRestGoesOn(t *testing.T) {
 	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
 		cn := n.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
-		n.call = func(m *frame) (string, bool) { return "", m.Call == "wait" && len(n.hellos) == 1 } // answered by the second socket
+		n.onCall(func(m *frame) (string, bool) { return "", m.Call == "wait" && len(n.hellos) == 1 }) // answered by the second socket
 		answered := make(chan error)
 		go func() {
 			_, err := call(cn, t.Context(), "wait", "1", "")
@@ -133,16 +133,16 @@ func TestCallsThatDidNothingAreRepeated(t *testing.T) {
 		cn := n.connect(c, host.ConnectRequest{})
 		defer hangUp(t, cn)
 		asked := 0
-		n.call = func(m *frame) (string, bool) {
+		n.onCall(func(m *frame) (string, bool) {
 			asked++
 			return fmt.Sprintf(`{"id":%d,"error":{"code":"overloaded","message":"full","retryable":true}}`, m.ID), asked < 3
-		}
+		})
 		if _, err := call(cn, t.Context(), "say", "1", ""); err != nil || asked != 3 {
 			t.Error(err, asked)
 		}
-		n.call = func(m *frame) (string, bool) {
+		n.onCall(func(m *frame) (string, bool) {
 			return fmt.Sprintf(`{"id":%d,"error":{"code":"not_yet_invented","message":"no"}}`, m.ID), true
-		}
+		})
 		if _, err := call(cn, t.Context(), "say", "1", ""); host.CodeOf(err) != host.Internal || !strings.Contains(err.Error(), "not_yet_invented") {
 			t.Error(err)
 		}

@@ -141,39 +141,39 @@ func TestAByeEndsAConnectionOrAsksToComeBack(t *testing.T) {
 
 func TestARefusalInTheFirstMessage(t *testing.T) {
 	withSocketNode(t, client.Options{}, func(t *testing.T, n *socketNode, c *client.Client) {
-		n.welcome = func(try int, s *websocket.Conn) bool {
+		n.onWelcome(func(try int, s *websocket.Conn) bool {
 			write(t.Context(), s, `{"bye":{"code":"permission_denied","message":"not you"}}`)
 			s.Close(websocket.StatusPolicyViolation, "")
 			return true
-		}
+		})
 		if _, err := c.Connect(t.Context(), room, host.ConnectRequest{}); host.CodeOf(err) != host.PermissionDenied || n.tries != 1 {
 			t.Error(err, n.tries)
 		}
-		n.welcome = func(try int, s *websocket.Conn) bool {
+		n.onWelcome(func(try int, s *websocket.Conn) bool {
 			if try < 4 {
 				write(t.Context(), s, `{"bye":{"code":"actor_paused","message":"for an hour","retryable":true}}`)
 				s.Close(websocket.StatusTryAgainLater, "")
 			}
 			return try < 4
-		}
+		})
 		hangUp(t, n.connect(c, host.ConnectRequest{}))
 		if n.tries != 4 {
 			t.Errorf("%d tries", n.tries)
 		}
 		n.tries = 0
-		n.welcome = func(try int, s *websocket.Conn) bool {
+		n.onWelcome(func(try int, s *websocket.Conn) bool {
 			write(t.Context(), s, `{"bye":{"code":"too_large","message":"parameters"}}`)
 			s.Close(websocket.StatusMessageTooBig, "")
 			return true
-		}
+		})
 		if _, err := c.Connect(t.Context(), room, host.ConnectRequest{}); host.CodeOf(err) != host.TooLarge || n.tries != 1 {
 			t.Error(err, n.tries)
 		}
 		for _, garbage := range []string{"", "hello", "{}", `{"welcome":`, `[]`} {
-			n.welcome = func(try int, s *websocket.Conn) bool {
+			n.onWelcome(func(try int, s *websocket.Conn) bool {
 				write(t.Context(), s, garbage)
 				return true
-			}
+			})
 			if _, err := c.Connect(t.Context(), room, host.ConnectRequest{}); host.CodeOf(err) != host.Internal {
 				t.Errorf("%q: %v", garbage, err)
 			}
@@ -186,18 +186,18 @@ func TestGarbageIsALossOfTheSocket(t *testing.T) {
 		cn := n.connect(c, host.ConnectRequest{Events: []string{"said"}})
 		defer hangUp(t, cn)
 		asked := 0
-		n.call = func(m *frame) (string, bool) {
+		n.onCall(func(m *frame) (string, bool) {
 			asked++
 			return []string{"\x00", `{"id":"x"}`, `{"time":7}`, ""}[asked-1], asked < 4
-		}
+		})
 		if _, err := call(cn, t.Context(), "say", "1", ""); err != nil || asked != 4 {
 			t.Error(err, asked)
 		}
-		n.call = nil
+		n.onCall(nil)
 		n.emit("said")
 		n.expect(cn, 1)
 		// What a newer node may send is skipped.
-		n.call = func(m *frame) (string, bool) { return `{"news":{"of":"later"}}`, m.Call == "odd" }
+		n.onCall(func(m *frame) (string, bool) { return `{"news":{"of":"later"}}`, m.Call == "odd" })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := call(cn, ctx, "odd", "1", ""); host.CodeOf(err) != host.DeadlineExceeded {
@@ -211,13 +211,13 @@ func TestGarbageIsALossOfTheSocket(t *testing.T) {
 
 func TestASocketThatFallsSilentIsReplaced(t *testing.T) {
 	withSocketNode(t, client.Options{StreamSilence: 30 * time.Second}, func(t *testing.T, n *socketNode, c *client.Client) {
-		n.welcome = func(try int, s *websocket.Conn) bool {
+		n.onWelcome(func(try int, s *websocket.Conn) bool {
 			if try == 1 {
 				write(t.Context(), s, `{"welcome":{"connection":"x","token":"t","cursor":0,"events":["said"]}}`)
 				time.Sleep(time.Hour) // without reading, so without pongs
 			}
 			return try == 1
-		}
+		})
 		cn := n.connect(c, host.ConnectRequest{Events: []string{"said"}})
 		defer hangUp(t, cn)
 		n.emit("said")
@@ -236,19 +236,19 @@ func TestASocketThatFallsSilentIsReplaced(t *testing.T) {
 
 func TestANodeThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 	withSocketNode(t, client.Options{StreamSilence: 10 * time.Second}, func(t *testing.T, n *socketNode, c *client.Client) {
-		n.welcome = func(try int, s *websocket.Conn) bool {
+		n.onWelcome(func(try int, s *websocket.Conn) bool {
 			if try == 1 {
 				s.Read(context.Background()) // until the client gives up
 			}
 			return try == 1
-		}
+		})
 		start := time.Now()
 		cn := n.connect(c, host.ConnectRequest{})
 		if took := time.Since(start); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("after %v", took)
 		}
 		hangUp(t, cn)
-		n.welcome = func(try int, s *websocket.Conn) bool { s.Read(context.Background()); return true }
+		n.onWelcome(func(try int, s *websocket.Conn) bool { s.Read(context.Background()); return true })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.Connect(ctx, room, host.ConnectRequest{}); host.CodeOf(err) != host.DeadlineExceeded {

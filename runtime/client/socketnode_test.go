@@ -148,6 +148,14 @@ func (n *socketNode) emit(names ...string) {
 	n.change(func() { n.events = append(n.events, names...) })
 }
 
+// onWelcome and onCall set what the node does, also while sockets are served: one that the client has given up may not have
+// ended yet.
+func (n *socketNode) onWelcome(f func(try int, s *websocket.Conn) bool) {
+	n.change(func() { n.welcome = f })
+}
+
+func (n *socketNode) onCall(f func(m *frame) (string, bool)) { n.change(func() { n.call = f }) }
+
 func (n *socketNode) say(b *bye) { n.change(func() { n.bye = b }) }
 
 func (n *socketNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -182,7 +190,10 @@ func (n *socketNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	if n.welcome != nil && n.welcome(try, c) {
+	n.mu.Lock()
+	welcome := n.welcome
+	n.mu.Unlock()
+	if welcome != nil && welcome(try, c) {
 		return
 	}
 	id, after := n.welcomed(ctx, c, first.Connect)

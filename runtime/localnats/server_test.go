@@ -55,7 +55,7 @@ func TestZeroOptionsOpenNoPortAndCarryMessages(t *testing.T) {
 	if err := nc.Publish("a.b", []byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	m, err := sub.NextMsg(10 * time.Second)
+	m, err := sub.NextMsg(time.Minute)
 	if err != nil || string(m.Data) != "hello" {
 		t.Fatalf("got %v, %v", m, err)
 	}
@@ -143,14 +143,14 @@ func TestAPortInUseIsAnErrorNotAnExit(t *testing.T) {
 	if !strings.Contains(err.Error(), "in use") {
 		t.Errorf("error %v does not say why", err)
 	}
-	if took := time.Since(began); took > startTimeout/2 {
+	if took := time.Since(began); took >= startTimeout {
 		t.Errorf("took %v to notice", took)
 	}
 }
 
 func TestJetStreamKeepsMessagesAcrossRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "js")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for round := uint64(1); round <= 2; round++ {
 		s, err := Start(Options{JetStream: true, StoreDir: dir, MaxStoreBytes: 16 << 20, MaxMemoryBytes: 16 << 20})
@@ -206,7 +206,7 @@ func (l *lockedBuffer) String() string {
 }
 
 func TestCloseWaitsAndConnectFailsAfterwards(t *testing.T) {
-	before := runtime.NumGoroutine()
+	before, _ := ours()
 	for range 5 {
 		s, err := Start(Options{Listen: "127.0.0.1:0"})
 		if err != nil {
@@ -224,10 +224,25 @@ func TestCloseWaitsAndConnectFailsAfterwards(t *testing.T) {
 		}
 	}
 	// The client library's goroutines end by themselves after its Close returns.
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		n, all := ours()
+		if n <= before {
+			return
+		}
 		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("goroutines: %d, before %d\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+			t.Fatalf("goroutines: %d, before %d\n%s", n, before, all)
 		}
 	}
+}
+
+// ours counts the goroutines of servers and of the client library, and returns their stacks.
+func ours() (n int, all string) {
+	stacks := make([]byte, 4<<20)
+	for one := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(one, "/nats.go.") || strings.Contains(one, "/nats-server/") {
+			n++
+			all += one + "\n\n"
+		}
+	}
+	return n, all
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,17 +147,8 @@ func last(said []string) int {
 	return n
 }
 
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestEveryMessageIsAccountedForWhoeverIsKilled(t *testing.T) {
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), reserve(t)
 	url := "http://" + address
 	ctx, cancel := context.WithCancel(context.Background())
 	node := &process{name: "node", args: func([]string) []string {
@@ -204,7 +194,7 @@ func TestEveryMessageIsAccountedForWhoeverIsKilled(t *testing.T) {
 	for _, s := range senders {
 		select {
 		case <-s.done:
-		case <-time.After(2 * time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Fatalf("%s does not come to an end; it has sent %d of %d letters", s.name, last(s.lines()), *letters)
 		}
 		if err := s.err(); err != nil {
@@ -234,7 +224,7 @@ func account(t *testing.T, url, dir string, senders []*process, reader *process,
 		t.Fatal(err)
 	}
 	defer remote.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	office := post.Offices.Ref(remote, "zurich")
 	total := int64(len(senders) * *letters)

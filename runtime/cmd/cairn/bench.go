@@ -166,7 +166,7 @@ func benchAddresses(n int) []host.Address {
 	return addresses
 }
 
-// measure lets callers call the actors in turn for the duration. Creating the actors is not part of it.
+// measure lets callers call the actors in turn for the duration, each at least once. Creating the actors is not part of it.
 func (b *bench) measure(ctx context.Context, n host.Node, addresses []host.Address, callers int, input []byte) (benchResult, error) {
 	call := func(ctx context.Context, a host.Address) error {
 		_, err := n.Call(ctx, &host.Request{Address: a, Method: "put", Codec: host.JSON, Input: input})
@@ -188,7 +188,7 @@ func (b *bench) measure(ctx context.Context, n host.Node, addresses []host.Addre
 			// Callers begin at different actors and go round, so that at any moment they are spread over all.
 			at := i * len(addresses) / callers
 			last := time.Now()
-			for !stopped.Load() {
+			for first := true; first || !stopped.Load(); first = false {
 				if err := call(ctx, addresses[at]); err != nil {
 					failures[i] = err
 					stopped.Store(true)

@@ -129,12 +129,7 @@ func TestSlipsInNamesAreExplained(t *testing.T) {
 }
 
 func TestNoNodeSaysHowToStartOne(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := "http://" + l.Addr().String()
-	l.Close()
+	url := "http://" + reserve(t)
 	for _, args := range [][]string{{"call", "cell/a", "get"}, {"actors"}, {"status", "cell/a"}, {"events", "cell/a"}, {"inspect", "cell/a"}, {"destroy", "cell/a", "-y"}} {
 		same(t, at(t, url, append(args, "--attempts=1")...), 1, "",
 			"error: unavailable: no node answers at "+url+"\n  nothing was done; the same call may succeed later\n"+
@@ -443,14 +438,7 @@ func TestCompletionKnowsTypesAndKeysOfTheNode(t *testing.T) {
 }
 
 func TestCompletionIsSilentWithoutANode(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	url := "http://" + l.Addr().String()
-	l.Close()
-	if r := at(t, url, "__complete", "call", ""); r.status != 0 || strings.Contains(r.stdout, "error") {
+	if r := at(t, "http://"+reserve(t), "__complete", "call", ""); r.status != 0 || strings.Contains(r.stdout, "error") {
 		t.Errorf("%+v", r)
 	}
 }

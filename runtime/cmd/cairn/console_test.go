@@ -40,7 +40,7 @@ func (s *screen) Write(b []byte) (int, error) {
 // wait waits until text is printed after what was waited for before, and returns what came until then.
 func (s *screen) wait(t *testing.T, text string) string {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		s.mu.Lock()
 		if i := bytes.Index(s.text[s.seen:], []byte(text)); i >= 0 {
@@ -113,7 +113,7 @@ func (s *sitting) leave(keys string) {
 		if err != nil {
 			s.t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		s.t.Fatal("the shell does not end")
 	}
 }

@@ -193,7 +193,7 @@ func TestSignalEndsTheNodeCleanly(t *testing.T) {
 
 func TestEventsContinueAfterTheNodeWasKilled(t *testing.T) {
 	dir := t.TempDir()
-	d := serve(t, dir)
+	d := serve(t, dir, "--listen", reserve(t))
 	put := func(i int) {
 		t.Helper()
 		if r := at(t, d.url, "call", "cell/a", "put", fmt.Sprintf(`{"key":[%d],"value":%d}`, i, i)); r.status != 0 {
@@ -228,8 +228,7 @@ func TestEventsContinueAfterTheNodeWasKilled(t *testing.T) {
 	put(1)
 	next(2)
 	put(2)
-	d.stop(syscall.SIGKILL)
-	d = serve(t, dir, "--listen", strings.TrimPrefix(d.url, "http://"))
+	d = d.restart(t, dir)
 	put(3)
 	put(4)
 	put(5)

@@ -62,7 +62,7 @@ func remedy(actor string, e *host.Explanation) string {
 		return oneLine("cairn skip " + actor + " --queue " + queue)
 	case e.Remedy == "skip" && to != "":
 		return oneLine("cairn skip " + actor + " --to " + to)
-	case e.Remedy == "resume", e.Remedy == "retry":
+	case e.Remedy == "resume", e.Remedy == "retry", e.Remedy == "workflow resume":
 		return "cairn " + e.Remedy + " " + actor
 	}
 	return oneLine(e.Remedy)

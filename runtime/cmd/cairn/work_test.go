@@ -234,9 +234,11 @@ func TestWorkDrainsWhenInterrupted(t *testing.T) {
 		if err := work.Wait(); err != nil {
 			t.Errorf("%v: %v %s", signal, err, &stderr)
 		}
+		q.mu.Lock()
 		slices.Sort(q.acked)
 		if !slices.Equal(q.acked, []uint64{1, 2}) || stderr.String() != "2 messages done, 0 failed\n" {
 			t.Errorf("acknowledged %v, gave back %v, %s", q.acked, q.nacked, &stderr)
 		}
+		q.mu.Unlock()
 	}
 }

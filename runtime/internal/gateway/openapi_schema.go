@@ -139,6 +139,9 @@ func (s shaper) object(t reflect.Type, fixed int) any {
 		return anyOf(all)
 	}
 	name := t.Name()
+	if strings.HasSuffix(t.PkgPath(), "/workflow") {
+		name = "Workflow" + name
+	}
 	if s.input && !strings.HasSuffix(name, "Input") {
 		name += ".Input"
 	}

@@ -32,6 +32,7 @@ func described() []*host.Behavior {
 		Queues:    []host.Queue{{Name: "jobs", Handler: "job"}, {Name: "mail"}, {Name: host.AnyName}},
 		Schedules: []host.ScheduleMethod{{Name: "nightly"}, {Name: host.AnyName}},
 		Streams:   []host.Stream{{Name: "tokens"}, {Name: "log", External: true}},
+		Workflows: []host.Workflow{{Name: "renew"}},
 		Schema: func(kind host.ValueKind, index int) []byte {
 			switch {
 			case kind == host.MethodInput && index == 1, kind == host.MethodOutput && index >= 2, kind == host.MethodInput && index == 3:

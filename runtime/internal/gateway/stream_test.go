@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -188,41 +187,41 @@ func TestQuietStreamsAreKeptAliveAndLoseNothing(t *testing.T) {
 }
 
 func TestQuietStreamsLiveOnOverHTTP2(t *testing.T) {
-	f := newFeed()
-	g := newGateway(t, Options{Node: &fakeNode{subscribe: f.subscribe},
-		Limits: Limits{Heartbeat: 100 * time.Millisecond, StreamWriteTimeout: 20 * time.Millisecond}})
-	s := httptest.NewUnstartedServer(g)
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
-	res, err := s.Client().Get(s.URL + "/actors/counter/a/-/events")
-	if err != nil || res.ProtoMajor != 2 {
-		t.Fatal(res, err)
-	}
-	defer res.Body.Close()
-	c := &subscriber{t: t, r: bufio.NewReader(res.Body)}
-	c.expect("retry: 2000\nid: 0\n")
-	c.expect(":\n") // long after the deadline of the last write
-	c.expect(":\n")
-	f.emit("added", `1`)
-	for {
-		block, err := c.block()
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed()
+		g := newGateway(t, Options{Node: &fakeNode{subscribe: f.subscribe},
+			Limits: Limits{Heartbeat: time.Minute, StreamWriteTimeout: time.Second}}) // virtual
+		var plain http.Protocols
+		plain.SetUnencryptedHTTP2(true)
+		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		s := &http.Server{Handler: g, Protocols: &plain}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		dial := func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
+		transport := &http.Transport{Protocols: &plain, DialContext: dial}
+		defer func() {
+			transport.CloseIdleConnections()
+			s.Close()
+			<-served
+		}()
+		res, err := (&http.Client{Transport: transport}).Get("http://localhost/actors/counter/a/-/events")
+		if err != nil || res.ProtoMajor != 2 {
+			t.Fatal(res, err)
 		}
-		if block != ":\n" {
-			if block != event(1, "added", `1`) {
-				t.Errorf("%q", block)
-			}
-			break
+		defer res.Body.Close()
+		c := &subscriber{t: t, r: bufio.NewReader(res.Body)}
+		c.expect("retry: 2000\nid: 0\n")
+		c.expect(":\n") // long after the deadline of the last write
+		c.expect(":\n")
+		f.emit("added", `1`)
+		c.expect(event(1, "added", `1`))
+		var closing sync.WaitGroup
+		closing.Go(func() { g.Close() })
+		defer closing.Wait()
+		if rest, err := io.ReadAll(c.r); err != nil || !strings.Contains(string(rest), "cairn.bye") {
+			t.Errorf("%q %v", rest, err)
 		}
-	}
-	var closing sync.WaitGroup
-	closing.Go(func() { g.Close() })
-	defer closing.Wait()
-	if rest, err := io.ReadAll(c.r); err != nil || !strings.Contains(string(rest), "cairn.bye") {
-		t.Errorf("%q %v", rest, err)
-	}
+	})
 }
 
 func TestAClientThatDoesNotReadIsCutOffAndMayResume(t *testing.T) {

@@ -51,7 +51,7 @@ func TestAStreamForOneKeyDoesNotHoldTheOthers(t *testing.T) {
 	srv := newOutage(t)
 	srv.stream(jetstream.StreamConfig{Name: "ONE", Subjects: []string{"cairn.default.event.airport.moved.A1"}})
 	box := newMemory()
-	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true, AckTimeout: 100 * time.Millisecond})
+	p := begin(t, Options{Outbox: box, Dial: srv.dial, JetStream: true})
 	for v := 1; v <= 5; v++ {
 		box.commit(p, emitted(0, v, false, "moved"))
 		box.commit(p, emitted(1, v, false, "moved"))

@@ -121,7 +121,7 @@ func TestLongDowntimesAreCountedInBoundedTime(t *testing.T) {
 			}
 		}
 	}
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > 5*time.Minute {
 		t.Error("it took", took)
 	}
 }

@@ -183,7 +183,7 @@ func FuzzCron(f *testing.F) {
 			}
 			last = next
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Fatalf("%q took %v", expr, took)
 		}
 	})

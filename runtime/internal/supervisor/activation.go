@@ -45,6 +45,7 @@ type activation struct {
 	lastUsed     atomic.Int64 // unix milliseconds
 	weight       atomic.Int64 // what the actor counts for in memory
 	turn         atomic.Pointer[turn]
+	raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
 	viewMu sync.Mutex
 	view   *view
@@ -114,6 +115,8 @@ type core struct {
 	// sql is the actor's SQLite database. published counts how often its pages were put into the write set.
 	sql       database
 	published int
+	// timer ends the contexts of turns.
+	timer turnTimer
 	// flow is the actor's workflow run.
 	flow flow
 	// slept is who asked the actor to sleep whatever waits.
@@ -299,7 +302,10 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 		}
 		if c == nil {
 			var err error
-			if c, err = a.rise(epoch, w); err == errAbandoned {
+			a.raised.Store(epoch + 1)
+			c, err = a.rise(epoch, w)
+			a.raised.CompareAndSwap(epoch+1, 0)
+			if err == errAbandoned {
 				w.fail(unavailable("the actor was restarted"))
 				return false
 			} else if err != nil {

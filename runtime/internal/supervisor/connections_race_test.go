@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 // Every client gets all events after its cursor, without a hole, over however many connections.
 func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	h := newHotel(t, &rooms{disconnect: noting}, host.Limits{EventHistory: 100_000})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	const emitters, emissions, clients = 4, 100, 8
 	var emitting, listening sync.WaitGroup
@@ -98,7 +99,11 @@ func TestFanOutAllocatesNothingPerReceiver(t *testing.T) {
 			t.Fatalf("%d events", len(d.Events))
 		}
 	}
-	if n := testing.AllocsPerRun(100, say); n > 100 { // the race detector makes a few of its own
-		t.Errorf("%v allocations for one event to 1,000 connections", n)
+	least := math.Inf(1)
+	for range 10 { // those of the whole process are counted: somebody else's may be among them
+		least = min(least, testing.AllocsPerRun(100, say))
+	}
+	if least > 100 { // the race detector makes a few of its own
+		t.Errorf("%v allocations for one event to 1,000 connections", least)
 	}
 }

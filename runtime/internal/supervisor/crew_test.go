@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,7 +112,12 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 	s.Start()
 	g := &stage{Supervisor: s, t: t}
 	g.must("warm", add(1))
-	before := runtime.NumGoroutine()
+	running := func() int {
+		s.tasks.mu.Lock()
+		defer s.tasks.mu.Unlock()
+		return s.tasks.n
+	}
+	before := running()
 	for i := range 50 {
 		key := fmt.Sprint(i)
 		for range 4 {
@@ -131,12 +135,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 		}
 	}
 	spare := int(s.workers.spares) + 4 // workers that wait for the next actor, and what is about to return
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before+spare && time.Now().Before(end); {
-		runtime.Gosched()
-	}
-	if n := runtime.NumGoroutine(); n > before+spare {
-		t.Errorf("%d goroutines, %d before", n, before)
-	}
+	soon(t, "the goroutines of the tasks end", func() bool { return running() <= before+spare })
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
 	}

@@ -104,7 +104,7 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 	if err != nil {
 		return err
 	}
-	if m := &f.message.record; m.Method == host.WorkflowDeliver && !c.a.ghost {
+	if m := &f.message.record; m.Method == runDeliver && !c.a.ghost {
 		out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
 		if err := workflow.Undeliverable(&runTurn{h: h, exempt: true}, &out, e); err != nil {
 			return err
@@ -184,7 +184,7 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 		}
 	}
 	t := c.a.typ
-	if m.record.Method == host.WorkflowDeliver {
+	if m.record.Method == runDeliver {
 		return c.handleRun(w, key, m)
 	}
 	i, ok := t.methods[m.record.Method]
@@ -214,7 +214,7 @@ func (c *core) handleRun(w *work, key []byte, m *outgoing) error {
 			return err
 		}
 		item := &work{kind: workDeliver, method: -1, deliver: w.deliver, traceparent: m.record.Traceparent, of: w}
-		_, err := c.internal(item, host.WorkflowDeliver, func(h *turn) error {
+		_, err := c.internal(item, runDeliver, func(h *turn) error {
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err
 			}

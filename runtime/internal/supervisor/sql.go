@@ -24,26 +24,26 @@ type database struct {
 	closed bool
 }
 
-// get returns the database; nil if the core is gone.
-func (b *database) get(s *Supervisor, name string) *sqlitevfs.Database {
+// get returns the database of an actor; nil if the core is gone.
+func (b *database) get(a *activation) *sqlitevfs.Database {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.made(s, name)
+	return b.made(a)
 }
 
 // made is get. REQUIRES: mu
-func (b *database) made(s *Supervisor, name string) *sqlitevfs.Database {
+func (b *database) made(a *activation) *sqlitevfs.Database {
 	if b.d == nil && !b.closed {
-		b.d = s.sql.Database(name)
+		b.d = a.sup.sql.Database(a.String())
 	}
 	return b.d
 }
 
 // read begins a read session; nil if the core is gone. One that was begun is served to its end if the core goes after that.
-func (b *database) read(s *Supervisor, name string, ctx context.Context, r sqlitevfs.Reader) *sqlitevfs.Session {
+func (b *database) read(ctx context.Context, a *activation, r sqlitevfs.Reader) *sqlitevfs.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d := b.made(s, name); d != nil {
+	if d := b.made(a); d != nil {
 		return d.Read(ctx, r)
 	}
 	return nil
@@ -100,7 +100,7 @@ func (t *turn) sqlSession() (*sqlTurn, error) {
 	}
 	defer t.mu.Unlock()
 	if t.sql == nil {
-		d := t.c.sql.get(t.a.sup, t.a.String())
+		d := t.c.sql.get(t.a)
 		if d == nil {
 			return nil, unavailable("the actor was restarted")
 		}
@@ -114,12 +114,11 @@ func (t *turn) sqlSession() (*sqlTurn, error) {
 // Err implements context.Context. To the commit it does not matter.
 func (s *sqlTurn) Err() error {
 	s.t.mu.Lock()
-	over := s.over || s.t.closed
-	s.t.mu.Unlock()
-	if over {
+	defer s.t.mu.Unlock()
+	if s.over || s.t.closed {
 		return context.Canceled
 	}
-	return s.t.Err()
+	return s.t.err()
 }
 
 // enter locks the turn for one access to its write set.
@@ -248,7 +247,7 @@ func (r *reader) SQL() *sql.DB {
 	}
 	if r.sql == nil {
 		q := &sqlQuery{Context: r, r: r}
-		q.session = r.v.sql.read(r.a.sup, r.a.String(), q, q)
+		q.session = r.v.sql.read(q, r.a, q)
 		if q.session == nil {
 			q.own = r.a.sup.sql.Database(r.a.String())
 			q.session = q.own.Read(q, q)

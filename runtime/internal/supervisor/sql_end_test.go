@@ -45,9 +45,9 @@ func TestAFailedSealTakesBackTheRowsThatWerePut(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{WriteSetBytes: 128 << 10}, events: []host.Event{{Name: "e"}}})
 	g.must("a", note("one"))
-	// The rows fit, the event that is written after them does not.
+	// The row fits, the event that is written after it does not.
 	err := g.do("a", func(p *puppet, h host.Turn) error {
-		if err := note("lost")(p, h); err != nil {
+		if err := note(strings.Repeat("lost", 750))(p, h); err != nil {
 			return err
 		}
 		return h.Emit(0, []byte(`"`+strings.Repeat("x", 127<<10)+`"`))
@@ -102,30 +102,46 @@ func TestADestroyedActorBeginsAgainWithAnEmptyDatabase(t *testing.T) {
 	}
 }
 
+// timeIsUp has the watchdog take the turns that run now for late, however little time has passed: a limit short enough to be
+// waited for would, on a slow machine, end turns that are to succeed.
+func (g *stage) timeIsUp() { g.watchdog.look(time.Now().Add(24 * time.Hour)) }
+
+// soon waits for what other goroutines are about to do.
+func soon(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("it does not happen: %s", what)
+		}
+	}
+}
+
 func TestAnAbandonedHandlerCannotReachTheDatabaseOfTheNextCore(t *testing.T) {
 	t.Parallel()
-	g := newStage(t, func(o *Options) { o.TurnGrace = 20 * time.Millisecond },
-		&puppetType{name: "p", limits: host.Limits{TurnTimeout: 500 * time.Millisecond}})
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{TurnTimeout: time.Hour}})
 	g.must("a", note("one"))
-	release, done := make(chan bool), make(chan error)
-	err := g.do("a", func(p *puppet, h host.Turn) error {
-		if err := note("lost")(p, h); err != nil {
-			return err
-		}
-		db := h.SQL()
-		<-release
-		_, err := db.Exec("INSERT INTO note (body) VALUES ('late')")
-		done <- err
-		return nil
-	})
-	wantCode(t, err, host.DeadlineExceeded)
+	wrote, release, done := make(chan bool), make(chan bool), make(chan error, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- g.do("a", func(p *puppet, h host.Turn) error {
+			err := note("lost")(p, h)
+			close(wrote)
+			if err != nil {
+				done <- nil
+				return err
+			}
+			db := h.SQL()
+			<-release
+			_, err = db.Exec("INSERT INTO note (body) VALUES ('late')")
+			done <- err
+			return nil
+		})
+	}()
+	<-wrote
+	g.timeIsUp()
+	wantCode(t, <-ended, host.DeadlineExceeded)
 	g.must("a", note("two"))
-	for i := 0; g.sql.Stats().InUse != 0; i++ { // its connection comes back though it does not return
-		if i > 2000 {
-			t.Fatal("its connection is still in use")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	soon(t, "its connection comes back though it does not return", func() bool { return g.sql.Stats().InUse == 0 })
 	close(release)
 	if err := <-done; err == nil {
 		t.Error("the abandoned handler could write")
@@ -207,7 +223,7 @@ func goexit() { runtime.Goexit() }
 func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
 	t.Parallel()
 	const runaway = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
-	g := newStage(t, nil)
+	g := newStage(t, func(o *Options) { o.TurnGrace = 2 * time.Minute })
 	g.must("a", note("one"))
 	g.must("b", note("one"))
 	began := make(chan bool, 2)
@@ -231,14 +247,10 @@ func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
 	}()
 	<-began
 	<-began
-	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if err := g.Close(ctx); err == nil || strings.Contains(err.Error(), "left behind") {
+	if err := g.Close(ctx); err == nil || strings.Contains(err.Error(), "left behind") { // as it is when the grace is over
 		t.Errorf("the close: %v", err)
-	}
-	if took := time.Since(begun); took > 3*time.Second {
-		t.Errorf("the close took %v", took)
 	}
 	for range 2 {
 		if err := <-ended; err == nil {
@@ -272,23 +284,30 @@ func (c stuckContext) Err() error {
 
 func TestAStatementThatCannotBeInterruptedDoesNotHangItsActor(t *testing.T) {
 	t.Parallel()
-	g := newStage(t, func(o *Options) { o.TurnGrace = 20 * time.Millisecond },
-		&puppetType{name: "p", limits: host.Limits{TurnTimeout: 200 * time.Millisecond}})
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{TurnTimeout: time.Hour}})
 	g.must("a", note("one"))
 	for _, fail := range []error{nil, errOnPurpose} {
 		stuck, done := newStuckContext(), make(chan error, 1)
-		wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
-			if err := note("lost")(p, h); err != nil {
-				return err
-			}
-			db := h.SQL()
-			go func() {
-				_, err := db.ExecContext(stuck, "INSERT INTO note (body) VALUES ('late')")
-				done <- err
-			}()
-			<-stuck.asked
-			return fail
-		}), host.DeadlineExceeded)
+		returns, ended := make(chan bool), make(chan error, 1)
+		go func() {
+			ended <- g.do("a", func(p *puppet, h host.Turn) error {
+				defer close(returns)
+				if err := note("lost")(p, h); err != nil {
+					done <- nil
+					return err
+				}
+				db := h.SQL()
+				go func() {
+					_, err := db.ExecContext(stuck, "INSERT INTO note (body) VALUES ('late')")
+					done <- err
+				}()
+				<-stuck.asked
+				return fail
+			})
+		}()
+		<-returns
+		g.timeIsUp()
+		wantCode(t, <-ended, host.DeadlineExceeded)
 		g.must("a", note("next"))
 		close(stuck.release)
 		if err := <-done; err == nil {
@@ -337,7 +356,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	for range 100 {
 		var b database
 		read := func() *sqlitevfs.Session {
-			return b.read(g.Supervisor, "test", context.Background(), snapshotReader{snap})
+			return b.read(context.Background(), &activation{sup: g.Supervisor, addr: pAddr("a")}, snapshotReader{snap})
 		}
 		last := make(chan *sqlitevfs.Session)
 		for range 4 {

@@ -140,7 +140,7 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 // importSQL replaces the actor's database, and brings it to the type's migrations.
 func (t *turn) importSQL(file []byte, limit int64) (host.SQLStatusOutput, error) {
 	c := t.c
-	d := c.sql.get(t.a.sup, t.a.String())
+	d := c.sql.get(t.a)
 	if d == nil {
 		return host.SQLStatusOutput{}, unavailable("the actor was restarted")
 	}

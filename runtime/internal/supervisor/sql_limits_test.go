@@ -97,8 +97,17 @@ func TestADeadlineInterruptsAStatement(t *testing.T) {
 	t.Parallel()
 	const runaway = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
 	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{TurnTimeout: 500 * time.Millisecond}})
-	g.must("a", note("one"))
-	begun := time.Now()
+	// A turn that must succeed is tried again if the machine was too slow for the limit: nothing of it was kept then.
+	patiently := func(f deed) {
+		err := g.do("a", f)
+		for host.CodeOf(err) == host.DeadlineExceeded {
+			err = g.do("a", f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	patiently(note("one"))
 	// With the turn as its context, and without any.
 	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
 		if err := run(h, "INSERT INTO note (body) VALUES ('lost')"); err != nil {
@@ -112,10 +121,7 @@ func TestADeadlineInterruptsAStatement(t *testing.T) {
 	_, err := g.Call(ctx, &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON,
 		Input: remember(glance(func(_ *puppetState, r host.Reader) error { _, err := r.SQL().Exec(runaway); return err }))})
 	wantCode(t, err, host.DeadlineExceeded)
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("it took %v", took)
-	}
-	g.must("a", note("two"))
+	patiently(note("two"))
 	g.wantNotes("a", "one", "two")
 }
 
@@ -181,15 +187,8 @@ func TestActorsThatSleepForMemoryGiveTheirConnectionsBack(t *testing.T) {
 	for i := range 12 {
 		g.must(fmt.Sprint(i), note("one"))
 	}
-	for i := 0; g.memory.awake.Load() > 4; i++ {
-		if i > 5000 {
-			t.Fatalf("%d actors are awake", g.memory.awake.Load())
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if n := g.sql.Stats().Open; n > 5 { // one may be falling asleep right now
-		t.Fatalf("%d connections are open", n)
-	}
+	soon(t, "no more than 4 actors are awake", func() bool { return g.memory.awake.Load() <= 4 })
+	soon(t, "no more than 4 connections are open", func() bool { return g.sql.Stats().Open <= 4 })
 }
 
 func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {

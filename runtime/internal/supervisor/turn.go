@@ -34,7 +34,7 @@ func callerOf(ctx context.Context) *caller {
 // afterwards they fail.
 //
 // As a context it ends with the caller's context, at the turn's deadline, or when the handler has returned. It carries
-// no values of the caller's. The timer behind Done is made when Done is first asked for, because most turns never block;
+// no values of the caller's. The timer behind Done is set when Done is first asked for, because most turns never block;
 // asking also flushes the turns before this one, because a handler that asks is about to block.
 type turn struct {
 	c       *core
@@ -48,8 +48,9 @@ type turn struct {
 
 	mu       sync.Mutex
 	closed   bool
-	inner    context.Context
-	cancel   context.CancelFunc
+	done     chan struct{} // nil until it is asked for
+	ended    error         // why done is closed
+	unlink   func() bool   // from the caller's context, if that can end
 	deadline time.Time
 	logger   *slog.Logger
 
@@ -83,13 +84,28 @@ type emitted struct {
 func (t *turn) close() {
 	t.mu.Lock()
 	t.closed = true
-	cancel, sql := t.cancel, t.sql
+	asked, sql := t.done != nil, t.sql
 	t.mu.Unlock()
 	if sql != nil {
 		sql.session.Shut() // before the context ends, at which package database/sql rolls open transactions back
 	}
-	if cancel != nil {
-		cancel()
+	if asked {
+		t.end(context.Canceled)
+		t.c.timer.stop(t)
+	}
+}
+
+// end closes done, which was asked for.
+func (t *turn) end(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended != nil {
+		return
+	}
+	t.ended = err
+	close(t.done)
+	if t.unlink != nil {
+		t.unlink()
 	}
 }
 
@@ -131,37 +147,44 @@ func (t *turn) Deadline() (time.Time, bool) { return t.deadline, true }
 func (t *turn) Done() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.context().Done()
-}
-
-// context makes the context behind Done.
-//
-// REQUIRES: t.mu
-func (t *turn) context() context.Context {
-	if t.inner == nil {
-		if t.closed { // the work may be somebody else's by now
-			t.inner, t.cancel = context.WithCancel(context.Background())
-			t.cancel()
-			return t.inner
+	if t.done == nil {
+		err := t.over()
+		t.done = make(chan struct{})
+		if err != nil {
+			t.ended = err
+			close(t.done)
+			return t.done
 		}
-		parent := context.Background()
-		if t.work.ctx != nil {
-			parent = t.work.ctx
+		if from := t.work.ctx; from != nil && from.Done() != nil {
+			t.unlink = context.AfterFunc(from, func() { t.end(from.Err()) })
 		}
-		t.inner, t.cancel = context.WithDeadline(parent, t.deadline)
+		t.c.timer.start(t)
 		t.mark = t.c.flush(t.mark)
 	}
-	return t.inner
+	return t.done
 }
 
 // Err implements context.Context.
 func (t *turn) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.err()
+}
+
+// err is Err. REQUIRES: t.mu
+func (t *turn) err() error {
+	if t.done != nil {
+		return t.ended
+	}
+	return t.over()
+}
+
+// over returns why the context has ended, as far as can be told without Done.
+//
+// REQUIRES: t.mu
+func (t *turn) over() error {
 	switch {
-	case t.inner != nil:
-		return t.inner.Err()
-	case t.closed:
+	case t.closed: // the work may be somebody else's by now
 		return context.Canceled
 	case t.work.ctx != nil && t.work.ctx.Err() != nil:
 		return t.work.ctx.Err()

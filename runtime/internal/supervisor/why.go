@@ -54,7 +54,7 @@ func (s *Supervisor) inquire(ctx context.Context, t *actorType, addr host.Addres
 	q := &inquiry{s: s, typ: t, addr: addr, a: s.find(addr)}
 	var err error
 	if q.status, err = s.Lookup(ctx, addr); err != nil {
-		if host.CodeOf(err) != host.NotFound || q.a == nil || q.a.turn.Load() == nil && q.a.waiting.Load() == 0 {
+		if host.CodeOf(err) != host.NotFound || q.a == nil || q.a.turn.Load() == nil && q.a.waiting.Load() == 0 && !q.a.rising() {
 			return nil, err
 		}
 		q.status = host.Status{Type: addr.Type, Key: q.a.addr.Key, State: host.Awake, Mailbox: int(q.a.waiting.Load())}
@@ -296,12 +296,9 @@ func (q *inquiry) working() *host.Explanation {
 // maxNamedTasks is how many tasks an explanation names.
 const maxNamedTasks = 16
 
-// rising reports that somebody runs the actor who has not got it into memory yet.
-func (a *activation) rising() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.running && a.core == nil
-}
+// rising reports that the goroutine that runs the actor is getting it into memory. That it runs and has no core does not say
+// so: one that has put the actor to sleep, and has answered that, does so too until it is done.
+func (a *activation) rising() bool { return a.raised.Load() == a.epoch.Load()+1 }
 
 // label names an alarm or schedule for people.
 func label(name, instance string) string {

@@ -6,12 +6,15 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // explained checks an explanation: which answer, what the text says, the remedy, and the details that it must have.
@@ -41,6 +44,74 @@ func TestWhyAnswersForAnActorThatSleepsWithoutWakingIt(t *testing.T) {
 		explained(t, x, host.WhyCalls, "until somebody calls it", "")
 		if x.Status.State != host.Asleep || g.status("a").State != host.Asleep {
 			t.Error("it was woken")
+		}
+	})
+}
+
+// whileLeaving is a ChangeSink that runs a function when an actor has been put to sleep: before that is answered, and while
+// the goroutine that ran the actor still does.
+type whileLeaving struct {
+	changeLog
+	slept func()
+}
+
+func (l *whileLeaving) Life(cs *engine.ChangeSet) {
+	for _, c := range cs.Changes {
+		if c.Name == "slept" {
+			l.slept()
+		}
+	}
+}
+
+func TestWhyOfAnActorWhoseGoroutineIsOnItsWayOut(t *testing.T) {
+	var log whileLeaving
+	bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) {
+		asked := 0
+		log.slept = func() {
+			asked++
+			x := g.whyOf("a")
+			explained(t, x, host.WhyCalls, "until somebody calls it", "")
+			if x.Status.State != host.Asleep {
+				t.Errorf("it is %s", x.Status.State)
+			}
+		}
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		if asked != 1 {
+			t.Errorf("it was asked %d times", asked)
+		}
+	})
+}
+
+func TestWhyOfAnActorThatIsBeingRead(t *testing.T) {
+	var hold atomic.Pointer[chan struct{}]
+	behind := func(o *Options) {
+		b := o.Behaviors[0]
+		newInstance := b.New
+		b.New = func() host.Instance {
+			if c := hold.Load(); c != nil {
+				<-*c
+			}
+			return newInstance()
+		}
+	}
+	bubble(t, behind, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		for _, key := range []string{"a", "new"} {
+			c, done := make(chan struct{}), make(chan error, 1)
+			letGo := sync.OnceFunc(func() { close(c) })
+			defer letGo()
+			hold.Store(&c)
+			go func() { done <- g.do(key, add(1)) }()
+			synctest.Wait()
+			explained(t, g.whyOf(key), host.WhyMailbox, "being read from the store, for a call", "")
+			letGo()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			hold.Store(nil)
+			explained(t, g.whyOf(key), host.WhyCalls, "", "")
 		}
 	})
 }
@@ -326,5 +397,16 @@ func TestWhyOfConnectedClients(t *testing.T) {
 		q := inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}
 		q.status.Connections = 2
 		explained(t, q.explain(), host.WhyConnections, "2 clients are connected", "", "connections", "2")
+	})
+}
+
+func TestWhyOfWorkflowRuns(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		q := inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}
+		q.run = &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		explained(t, q.explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
+		q.run.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
+		explained(t, q.explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
 	})
 }

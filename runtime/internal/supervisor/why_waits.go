@@ -113,7 +113,9 @@ func (q *inquiry) queued() *host.Explanation {
 }
 
 func (q *inquiry) forWorkers() *host.Explanation {
-	st := q.first(func(st host.QueueStats) bool { return st.Pending > 0 && !q.typ.handled(st.Queue) })
+	st := q.first(func(st host.QueueStats) bool {
+		return st.Pending > 0 && !q.typ.handled(st.Queue) && !q.typ.byRun(st.Queue)
+	})
 	if st == nil {
 		return nil
 	}

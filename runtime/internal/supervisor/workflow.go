@@ -748,3 +748,6 @@ func (c *core) destroyRun(t *turn) error {
 	}
 	return workflow.Destroyed(&runTurn{h: t, sealed: true})
 }
+
+// runDeliver is the method under which the runs of two actors send to each other. It cannot be called.
+const runDeliver = "workflow.deliver"

@@ -248,7 +248,7 @@ func (t *runTurn) Send(m *workflow.Outgoing) error {
 		return err
 	}
 	defer h.mu.Unlock()
-	return h.send(addr, host.WorkflowDeliver, m.Body)
+	return h.send(addr, runDeliver, m.Body)
 }
 
 // byRun reports that the actor's run receives the messages of a queue.

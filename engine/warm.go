@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// spareName is the file in the store's directory that is the next log. Neither
+// Pebble nor a build before this one takes it for a file of the database.
+const spareName = "spare-log"
+
+const logCategory vfs.DiskWriteCategory = "pebble-wal"
+
+// spareLog keeps one file of zeros ready that becomes the next log.
+//
+// A sync is slow while a log grows into blocks that were never written: the
+// filesystem has to record that they are written now, and waits for its own log.
+// Setting blocks aside, as Pebble does, does not help. Pebble uses its logs
+// again for this reason, but a store that was opened a moment ago has none, and
+// the logs of its first memtables are too small to serve for later ones. Its
+// claims:
+//
+//  1. The file reads as zeros, whatever of it was synced, so a log that begins
+//     as the spare ends, for who reads it, where its last record ends. That
+//     holds too if a crash comes in the middle of anything that is done here.
+//  2. No error of the spare reaches Pebble or the store: there is no spare then,
+//     and the next log is made as it was without one.
+//  3. It asks for no more room than a log of a full memtable takes, and for none
+//     while the disk is short of it.
+//
+// Of a crashed process, or a closed store, the spare that it had is left. It is
+// used, so that a busy store opens with a log that is large enough. (An older
+// file would do as well as zeros, since each record carries the number of its
+// log, as it does for the logs that Pebble uses again; but zeros cannot be
+// mistaken.)
+//
+// How large the next log will be shows in what was written to logs so far: the
+// first memtable is small and each is twice as large as the one before, so the
+// next one has about the size of all before it. The spare grows with that, when
+// half of a memtable is full; a store that is only read, or is opened and closed,
+// makes the first one and no other. If memtables turn out to be larger, because
+// those of the log that was replayed at Open counted too, the spare grows on.
+type spareLog struct {
+	guard *guardFS
+	free  *freeSpace
+	dir   string
+	path  string
+	first int64 // bytes of a log of the first memtable
+	full  int64 // bytes of a log of a full memtable
+	step  int64 // bytes between syncs, so that the log's own syncs do not wait for long
+
+	written atomic.Int64 // bytes written to logs
+	due     atomic.Int64 // of written, when the spare is to be made or to grow
+
+	running sync.WaitGroup
+	stopped atomic.Bool
+
+	mu     sync.Mutex
+	ready  int64    // bytes of the spare; 0 if there is none, or it grows
+	next   int64    // bytes that the spare is to have when written is due
+	unused []string // logs to remove, in whose place a spare was taken
+	busy   bool     // a goroutine works
+	closed bool     // none may begin
+}
+
+// Sizes of the first spare, and of the steps in which it grows. On a memory disk nothing is gained by a spare, and each sync
+// copies the whole log, so there it is just large enough to be tested.
+//
+// It is written page by page: Linux keeps in one piece what was written in one
+// call, and then counts and looks through all of it with each small write there.
+const (
+	firstSpare       = 256 << 10 // Pebble's first memtable
+	spareStep        = 1 << 20
+	sparePage        = 4 << 10
+	memoryFirstSpare = 4 << 10
+	memoryFullSpare  = 64 << 10
+	memorySpareStep  = 16 << 10
+)
+
+// newSpareLog returns a spare log for a store whose memtables have at most memTable bytes.
+func newSpareLog(g *guardFS, free *freeSpace, dir string, memTable uint64, memory bool) *spareLog {
+	w := &spareLog{guard: g, free: free, dir: dir, path: g.PathJoin(dir, spareName), first: firstSpare, full: int64(memTable), step: spareStep}
+	if memory {
+		w.first, w.full, w.step = memoryFirstSpare, min(w.full, memoryFullSpare), memorySpareStep
+	}
+	w.first = min(w.first, w.full)
+	return w
+}
+
+// start sees that there is a spare. It is called before there are logs.
+func (w *spareLog) start() {
+	if w.ready = w.left(); w.ready == 0 {
+		w.ready = w.grow(0, w.first)
+	}
+	w.next = w.first
+	w.advance()
+}
+
+// advance sets what is to be made next and when. REQUIRES: mu, or that nothing
+// else runs.
+func (w *spareLog) advance() {
+	if w.next < w.full {
+		w.next = min(2*w.next, w.full)
+		w.due.Store(w.next*3/4 - w.first) // half of the memtable before it
+		return
+	}
+	if w.ready == w.full {
+		w.due.Store(math.MaxInt64)
+		return
+	}
+	w.due.Store(w.written.Load() + w.full/2)
+}
+
+// left returns the size of the spare that a process before this one left, or 0
+// if there is none of use.
+func (w *spareLog) left() int64 {
+	info, err := w.guard.FS.Stat(w.path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() < w.first || info.Size() > w.full {
+		return 0
+	}
+	f, err := w.guard.FS.Open(w.path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	_ = f.Prefetch(0, info.Size()) // a page that is not in memory is read before a part of it is written
+	// Anything but a spare shows at its beginning.
+	begin := make([]byte, min(w.first, 64<<10))
+	if _, err := io.ReadFull(f, begin); err != nil || len(bytes.TrimLeft(begin, "\x00")) > 0 {
+		return 0
+	}
+	return info.Size()
+}
+
+// grow gives the spare, which has from bytes, more of them, and returns how many
+// it has: fewer than to if it had to end, 0 if there is no spare.
+func (w *spareLog) grow(from, to int64) int64 {
+	if !w.mayWrite(to - from) {
+		return from
+	}
+	fs := w.guard.FS
+	var f vfs.File
+	var err error
+	if from == 0 {
+		f, err = fs.Create(w.path, logCategory)
+	} else {
+		f, err = fs.OpenReadWrite(w.path, logCategory)
+	}
+	if err != nil {
+		return 0
+	}
+	zeros := make([]byte, sparePage)
+	for err == nil && from < to && w.mayWrite(to-from) {
+		for end := min(from+w.step, to); err == nil && from < end; {
+			var n int
+			n, err = f.WriteAt(zeros[:min(sparePage, end-from)], from)
+			from += int64(n)
+		}
+		if err == nil {
+			err = f.SyncData()
+		}
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		_ = w.guard.Remove(w.path) // else it is made anew
+		return 0
+	}
+	return from
+}
+
+// mayWrite reports whether the spare may grow by n bytes more.
+func (w *spareLog) mayWrite(n int64) bool {
+	if w.stopped.Load() || w.guard.frozen.Load() {
+		return false
+	}
+	usage, err := w.guard.FS.GetDiskUsage(w.dir)
+	return err != nil || usage.AvailBytes >= 2*w.free.min+uint64(n)
+}
+
+func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+
+// take makes the spare the log of a name and returns it open for writing, or
+// nil if there is no spare of more than atLeast bytes.
+func (w *spareLog) take(name string, atLeast int64) vfs.File {
+	if w == nil || !isLog(name) {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ready <= atLeast {
+		return nil
+	}
+	w.ready = 0
+	if w.due.Load() == math.MaxInt64 {
+		w.due.Store(w.written.Load() + w.full/2)
+	}
+	f, err := w.guard.moveForWrite(w.path, name)
+	if err != nil {
+		return nil // the caller makes a file of that name, whatever is there
+	}
+	return f
+}
+
+// replace is take for a log that Pebble uses again, if the spare is the larger
+// one. The old log is removed.
+func (w *spareLog) replace(old, name string) vfs.File {
+	if w == nil {
+		return nil
+	}
+	info, err := w.guard.FS.Stat(old)
+	if err != nil {
+		return nil
+	}
+	f := w.take(name, info.Size())
+	if f != nil {
+		// To remove a large file takes long, and commits wait here. If it is not done before the store is closed, Pebble does it at the next Open.
+		w.mu.Lock()
+		w.unused = append(w.unused, old)
+		w.mu.Unlock()
+		w.ask()
+	}
+	return f
+}
+
+// wrote counts n bytes that were written to a log.
+func (w *spareLog) wrote(n int) {
+	if w.written.Add(int64(n)) >= w.due.Load() {
+		w.ask()
+	}
+}
+
+// ask has the spare made, or has it grow. It does not wait.
+func (w *spareLog) ask() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed && !w.busy {
+		w.busy = true
+		w.running.Go(w.run)
+	}
+}
+
+// run removes logs and grows the spare until there is nothing more to do.
+func (w *spareLog) run() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.closed {
+		unused, due := w.unused, w.written.Load() >= w.due.Load()
+		if len(unused) == 0 && !due {
+			break
+		}
+		from, to := w.ready, w.next
+		w.unused = nil
+		if due {
+			w.ready = 0 // it cannot be taken while it grows
+		}
+		w.mu.Unlock()
+		for _, name := range unused {
+			_ = w.guard.Remove(name)
+		}
+		if due && from < to {
+			from = w.grow(from, to)
+		}
+		w.mu.Lock()
+		if due {
+			w.ready = from
+			w.advance()
+		}
+	}
+	w.busy = false
+}
+
+// stop ends what is under way and waits for it. A nil spareLog has nothing to stop.
+func (w *spareLog) stop() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.stopped.Store(true)
+	w.running.Wait()
+}

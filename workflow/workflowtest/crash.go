@@ -1,0 +1,223 @@
+package workflowtest
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// An Ending is what an Env has come to, as far as it may not depend on when the process died.
+type Ending struct {
+	// Actors are those that there are, in the order in which they were made.
+	Actors []ActorEnding
+}
+
+// An ActorEnding is what one actor has come to.
+type ActorEnding struct {
+	Actor workflow.Destination
+	// Run is how the run stands: its state, and what it returned or failed with, without how many attempts that took.
+	Run string
+	// Published is what it shows of itself, State the actor's state.
+	Published string
+	State     any
+	// Queues has the bodies of the messages that are left, Replies the answers to requests, in the order of these.
+	Queues  map[string][]string
+	Replies []string
+	// Owed counts what would have to be undone should the run fail; Undone lists which undo handlers ran, each once.
+	Owed   int
+	Undone []string
+}
+
+// WithTolerance has CrashEverywhere accept an ending that differs from the one without a crash. That is for steps that must run
+// at most once, for instance: a crash has them fail.
+func WithTolerance(same func(want, got *Ending) bool) Option {
+	return func(o *options) { o.tolerate = same }
+}
+
+// WithCrashes bounds at how many commits CrashEverywhere lets the process die; they are spread evenly over the script. The
+// default, 0, is at all.
+func WithCrashes(n int) Option { return func(o *options) { o.crashes = n } }
+
+// CrashEverywhere runs a script in an Env of its own, counts its commits, and runs it again with the process dying before,
+// and again after, each of them. Every time it must come to the same ending: that of the run, what it has published, the actor's
+// state, replies, what was undone, and what is left in queues. If it does not, the test fails with the commit and the
+// difference.
+//
+// The script starts the run, sends messages and so on, and must do the same each time. What it asserts is asserted with every
+// crash.
+func CrashEverywhere[In, Out any](t testing.TB, d *workflow.Definition[In, Out], script func(env *Env[In, Out]), opts ...Option) {
+	t.Helper()
+	first := New(t, d, opts...)
+	first.w.tracing = true
+	script(first)
+	first.Settle()
+	want, commits, o := first.ending(), first.Commits(), first.w.options
+	if t.Failed() {
+		return // what does not work without a crash need not be tried with one
+	}
+	step := 1
+	if o.crashes > 0 {
+		step = max(1, (commits+o.crashes-1)/o.crashes)
+	}
+	for n := 1; n <= commits; n += step {
+		for _, when := range []When{Before, After} {
+			where := fmt.Sprintf("the process died %s commit %d of %d (%s)", when, n, commits, first.w.trace[n-1])
+			got, crashed := once(t, d, script, opts, n, when, where)
+			if !crashed {
+				t.Errorf("the script does not do the same each time: that %s did not happen", where)
+				return
+			}
+			if t.Failed() {
+				t.Errorf("that is when %s", where)
+				return
+			}
+			if diff := want.diff(got); diff != "" && (o.tolerate == nil || !o.tolerate(want, got)) {
+				t.Errorf("when %s, it ends differently:\n%s", where, diff)
+				return
+			}
+		}
+	}
+}
+
+// once runs the script with one crash.
+func once[In, Out any](t testing.TB, d *workflow.Definition[In, Out], script func(env *Env[In, Out]), opts []Option, n int, when When, where string) (e *Ending, crashed bool) {
+	t.Helper()
+	env := New(t, d, opts...).CrashAtCommit(n, when)
+	returned := false
+	defer func() {
+		if !returned {
+			t.Logf("that is when %s", where)
+		}
+	}()
+	script(env)
+	env.Settle()
+	returned = true
+	e = env.ending()
+	env.w.close()
+	return e, env.Crashes() > 0
+}
+
+// ending returns what the Env has come to.
+func (e *Env[In, Out]) ending() *Ending {
+	e.w.t.Helper()
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	var all Ending
+	for _, a := range e.w.order {
+		all.Actors = append(all.Actors, a.ending())
+	}
+	return &all
+}
+
+func (a *Actor) ending() ActorEnding {
+	a.w.t.Helper()
+	e := ActorEnding{Actor: a.self, State: a.state, Queues: map[string][]string{}}
+	s, err := workflow.ReadStatus(a.rows)
+	switch {
+	case err != nil:
+		e.Run = err.Error()
+	case s.Pause != nil:
+		e.Run = fmt.Sprintf("%s (%s): %s", s.State, s.Pause.Reason, s.Pause.Text)
+	case s.Failure != nil:
+		e.Run = fmt.Sprintf("%s: %s", s.State, withoutAttempts(s.Failure.Message))
+	case s.State.Over():
+		e.Run = fmt.Sprintf("%s: %s", s.State, show(s.Output))
+	default:
+		e.Run = string(s.State)
+	}
+	e.Published, e.Owed = show(s.Published), s.Undo
+	for name, list := range a.queues {
+		for _, m := range list {
+			e.Queues[name] = append(e.Queues[name], show(m.Body))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.requests)) {
+		q := a.requests[id]
+		switch {
+		case !q.answered:
+			e.Replies = append(e.Replies, "none")
+		case q.failure != nil:
+			e.Replies = append(e.Replies, "error: "+withoutAttempts(q.failure.Message))
+		default:
+			e.Replies = append(e.Replies, show(q.answer))
+		}
+	}
+	for _, r := range a.w.ran {
+		if r.a != a || !strings.Contains(r.path, undoOf) {
+			continue
+		}
+		if i := strings.Index(r.path, undoOf); !slices.Contains(e.Undone, r.path[i+len(undoOf):]) {
+			e.Undone = append(e.Undone, r.path[i+len(undoOf):])
+		}
+	}
+	return e
+}
+
+// withoutAttempts takes out of the text of an error how many attempts a step had: those that a crash has cut off count.
+func withoutAttempts(text string) string {
+	for {
+		before, rest, ok := strings.Cut(text, " after ")
+		if !ok {
+			return text
+		}
+		digits := strings.TrimLeft(rest, "0123456789")
+		after, isCount := strings.CutPrefix(digits, " attempts")
+		if !isCount || digits == rest {
+			return before + " after " + withoutAttempts(rest)
+		}
+		text = before + after
+	}
+}
+
+// show prints an encoded value; in hexadecimal if it is not in CBOR.
+func show(data []byte) string {
+	if data == nil {
+		return "none"
+	}
+	var v any
+	if err := values().DecodeOutput(data, &v); err != nil {
+		return fmt.Sprintf("0x%x", data)
+	}
+	if s, ok := v.(string); ok {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("%v", v)
+}
+
+// diff says how got differs; "" if it does not.
+func (e *Ending) diff(got *Ending) string {
+	var b strings.Builder
+	line := func(actor workflow.Destination, what string, want, got any) {
+		if !reflect.DeepEqual(want, got) {
+			fmt.Fprintf(&b, "  %s: %s\n    without a crash: %s\n    with it:         %s\n", nameOf(actor), what, dump(want), dump(got))
+		}
+	}
+	if len(e.Actors) != len(got.Actors) {
+		fmt.Fprintf(&b, "  %d actors without a crash, %d with it\n", len(e.Actors), len(got.Actors))
+	}
+	for i := range min(len(e.Actors), len(got.Actors)) {
+		w, g := &e.Actors[i], &got.Actors[i]
+		line(w.Actor, "actor", w.Actor, g.Actor)
+		line(w.Actor, "run", w.Run, g.Run)
+		line(w.Actor, "published", w.Published, g.Published)
+		line(w.Actor, "state", w.State, g.State)
+		line(w.Actor, "queues", w.Queues, g.Queues)
+		line(w.Actor, "replies", w.Replies, g.Replies)
+		line(w.Actor, "owed", w.Owed, g.Owed)
+		line(w.Actor, "undone", w.Undone, g.Undone)
+	}
+	return b.String()
+}
+
+// dump prints a value, through a pointer.
+func dump(v any) string {
+	if p := reflect.ValueOf(v); p.Kind() == reflect.Pointer && !p.IsNil() {
+		v = p.Elem().Interface()
+	}
+	return fmt.Sprintf("%+v", v)
+}

@@ -1,0 +1,120 @@
+package workflowtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// Diff says how the histories of two recordings differ, in lines that begin with - for what only a has and + for what only b
+// has; "" if they do not. Times, ids and numbers of attempts are left out, so two runs that did the same do not differ.
+func Diff(a, b *workflow.Recording) string {
+	left, right := describe(a), describe(b)
+	where := map[string]int{} // in right
+	for i, l := range right {
+		where[l.key] = i
+	}
+	common := map[string]bool{}
+	for _, l := range left {
+		if _, ok := where[l.key]; ok {
+			common[l.key] = true
+		}
+	}
+	var out strings.Builder
+	next := 0 // of right; all that b alone has before it stands in out
+	added := func(until int) {
+		for ; next < until; next++ {
+			if !common[right[next].key] {
+				fmt.Fprintf(&out, "+ %s\n", right[next].text)
+			}
+		}
+	}
+	for _, l := range left {
+		if !common[l.key] {
+			fmt.Fprintf(&out, "- %s\n", l.text)
+			continue
+		}
+		i := where[l.key]
+		added(i)
+		if r := right[i]; r.text != l.text {
+			fmt.Fprintf(&out, "- %s\n+ %s\n", l.text, r.text)
+		}
+	}
+	added(len(right))
+	return out.String()
+}
+
+// A line says one thing of a recording; key says what it is about.
+type line struct{ key, text string }
+
+func describe(rec *workflow.Recording) (list []line) {
+	rows := recorded(rec)
+	s, err := workflow.ReadStatus(rows)
+	if err != nil {
+		return []line{{"", err.Error()}}
+	}
+	run := fmt.Sprintf("run of %q: %s", s.Workflow, s.State)
+	switch {
+	case s.Pause != nil:
+		run += ": " + s.Pause.Text
+	case s.Failure != nil:
+		run += ": " + withoutAttempts(s.Failure.Message)
+	case s.Output != nil:
+		run += ": " + show(s.Output)
+	}
+	list = append(list, line{"", run})
+	if s.Published != nil {
+		list = append(list, line{"\x00published", "published " + show(s.Published)})
+	}
+	seen := map[string]int{}
+	for e, err := range workflow.History(rows, workflow.Filter{}) {
+		if err != nil {
+			return append(list, line{"\x00error", err.Error()})
+		}
+		seen[e.Path]++ // two places may print alike
+		list = append(list, line{fmt.Sprintf("%s\x00%d", e.Path, seen[e.Path]), text(&e)})
+	}
+	return list
+}
+
+// text prints an entry.
+func text(e *workflow.HistoryEntry) string {
+	s := fmt.Sprintf("%s %q at position %d: %s", e.Kind, e.Path, e.Ordinal, e.Status)
+	switch {
+	case e.Failure != nil:
+		s += ": " + withoutAttempts(e.Failure.Message)
+	case e.Sensitive:
+		s += " (sensitive)"
+	case e.Large > 0:
+		s += fmt.Sprintf(" (%d bytes)", e.Large)
+	case e.Output != nil:
+		s += ": " + show(e.Output)
+	}
+	if e.State != nil {
+		s += fmt.Sprintf(", iteration %d with %s", e.Iteration, show(e.State))
+	}
+	if e.Winner != "" {
+		s += ", won by " + e.Winner
+	}
+	if e.Messages > 0 {
+		s += fmt.Sprintf(", %d messages", e.Messages)
+	}
+	if !e.Undone.IsZero() {
+		s += ", undone"
+	}
+	return s
+}
+
+// entries returns what History does.
+func entries(t testing.TB, r workflow.Reader, f workflow.Filter) (list []workflow.HistoryEntry) {
+	t.Helper()
+	for e, err := range workflow.History(r, f) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e)
+	}
+	return list
+}

@@ -1,0 +1,441 @@
+package workflowtest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// An Env is a host in memory of the run of one workflow, and of those that it spawns in other actors. It ends with the
+// test. Its methods may be called from several goroutines, bodies of steps included, but not from functions that run within a
+// transaction, such as those of Update and Await. What goes wrong in the Env itself fails the test.
+type Env[In, Out any] struct {
+	// Actor is the one that the workflow runs in.
+	*Actor
+	d *workflow.Definition[In, Out]
+}
+
+// An Option is an option of New and CrashEverywhere.
+type Option func(*options)
+
+type options struct {
+	programs []*workflow.Program
+	states   map[string]func() any // by type of actor; "" for all others
+	self     workflow.Destination
+	host     any
+	logger   *slog.Logger
+	start    time.Time
+	tolerate func(want, got *Ending) bool
+	crashes  int
+}
+
+// WithPrograms adds workflows, so that they can be started in other actors, which Spawn with At does.
+func WithPrograms(programs ...*workflow.Program) Option {
+	return func(o *options) { o.programs = append(o.programs, programs...) }
+}
+
+// WithState gives each actor a state: what Tx.Host returns to Update and OnCommit, and what Await looks at, as a *S. fresh
+// returns that of a new actor. If types are named, it holds for actors of these types only. A transaction that is undone, or
+// that a crash prevents, leaves the state as it was before; for that, all that it leads to is copied.
+func WithState[S any](fresh func() *S, types ...string) Option {
+	return func(o *options) {
+		if o.states == nil {
+			o.states = map[string]func() any{}
+		}
+		if len(types) == 0 {
+			types = []string{""}
+		}
+		for _, t := range types {
+			o.states[t] = func() any { return fresh() }
+		}
+	}
+}
+
+// WithSelf sets where the workflow runs. The default is an actor of type "test" with the key "main".
+func WithSelf(d workflow.Destination) Option { return func(o *options) { o.self = d } }
+
+// WithHost sets what StepCtx.Host returns to bodies. The default is nil.
+func WithHost(v any) Option { return func(o *options) { o.host = v } }
+
+// WithLogger sets what the loggers of workflows write to. The default is nowhere.
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// WithClock sets when the Env begins. The default is 9 o'clock UTC on the first of June 2026. In a bubble of testing/synctest
+// it has no effect.
+func WithClock(start time.Time) Option { return func(o *options) { o.start = start } }
+
+// New returns an Env for a workflow, with nothing started in it.
+func New[In, Out any](t testing.TB, d *workflow.Definition[In, Out], opts ...Option) *Env[In, Out] {
+	t.Helper()
+	o := options{self: workflow.Destination{Type: "test", Key: []string{"main"}}, start: time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC)}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	w := &world{t: t, options: o, clock: o.start, actors: map[string]*Actor{}, refused: map[string]error{}, events: make(chan struct{}, 1), bubble: inBubble()}
+	w.use(append([]*workflow.Program{d.Program()}, o.programs...))
+	t.Cleanup(w.close)
+	return &Env[In, Out]{w.actor(o.self), d}
+}
+
+// inBubble reports whether the caller is in a bubble of testing/synctest.
+func inBubble() (in bool) {
+	defer func() {
+		if recover() != nil {
+			in = false
+		}
+	}()
+	synctest.Wait() // panics outside of one
+	return true
+}
+
+// A world is what an Env is about: actors, what they send each other, and the process that may die.
+type world struct {
+	t       testing.TB
+	options options
+	bubble  bool
+	events  chan struct{} // capacity 1: something has changed while mu was not held
+
+	mu       sync.Mutex
+	programs map[string]*workflow.Program
+	clock    time.Time // unless in a bubble
+	actors   map[string]*Actor
+	order    []*Actor // in which they were made
+	refused  map[string]error
+	mail     []letter
+	bodies   []*body // launched and not returned, in that order
+	stubs    []stub
+	ran      []executed // bodies that were started
+	lastID   uint64     // of a message
+	commits  int
+	crashAt  int
+	when     When
+	crashes  int
+	driving  bool
+	tracing  bool
+	trace    []string // what the commits were, if tracing
+}
+
+// A letter is what a run sends another.
+type letter struct {
+	from *Actor
+	m    workflow.Outgoing
+}
+
+// An executed is a body that was started.
+type executed struct {
+	a    *Actor
+	path string
+}
+
+// When says on which side of a commit the process dies.
+type When uint8
+
+const (
+	// Before: the transaction is lost.
+	Before When = iota
+	// After: the transaction is durable, and what was to follow it has not happened.
+	After
+)
+
+// String returns "before" or "after".
+func (w When) String() string {
+	if w == After {
+		return "after"
+	}
+	return "before"
+}
+
+func (w *world) use(programs []*workflow.Program) {
+	w.t.Helper()
+	w.programs = map[string]*workflow.Program{}
+	for _, p := range programs {
+		if err := p.Err(); err != nil {
+			w.t.Fatal(err)
+		}
+		w.programs[p.Name()] = p
+	}
+}
+
+func (w *world) lookup(name string) *workflow.Program { return w.programs[name] }
+
+func (w *world) now() time.Time {
+	if w.bubble {
+		return time.Now().UTC()
+	}
+	return w.clock
+}
+
+// actor returns the actor at d, and makes it if there is none.
+func (w *world) actor(d workflow.Destination) *Actor {
+	name := nameOf(d)
+	if a := w.actors[name]; a != nil {
+		return a
+	}
+	d.Key = slices.Clone(d.Key)
+	a := &Actor{w: w, self: d, rows: newRows(), queues: map[string][]workflow.Delivery{}, requests: map[uint64]*Request{}}
+	fresh := w.options.states[d.Type]
+	if fresh == nil {
+		fresh = w.options.states[""]
+	}
+	if fresh != nil {
+		a.state = fresh()
+	}
+	w.actors[name] = a
+	w.order = append(w.order, a)
+	return a
+}
+
+// nameOf names an actor for people, and as a key.
+func nameOf(d workflow.Destination) string {
+	name := d.Type
+	for _, k := range d.Key {
+		name += "/" + strconv.Quote(k)
+	}
+	return name
+}
+
+// wakeUp has the driver look again.
+func (w *world) wakeUp() {
+	select {
+	case w.events <- struct{}{}:
+	default:
+	}
+}
+
+// close ends what is in memory.
+func (w *world) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.order {
+		w.shut(a)
+	}
+	w.await(func(*Actor) bool { return true })
+}
+
+// Start starts the run with an input, and returns the Env. Starting it again with the same input does nothing.
+func (e *Env[In, Out]) Start(in In) *Env[In, Out] {
+	e.w.t.Helper()
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	input, err := e.d.Program().EncodeInput(in)
+	if err == nil {
+		err = e.transact(func(t *turn) error {
+			_, err := workflow.Start(t, e.d.Program(), input, workflow.StartOptions{ID: runID(e.self)})
+			return err
+		})
+	}
+	if err != nil {
+		e.w.t.Fatal(err)
+	}
+	return e
+}
+
+// runID returns the id of the run of an actor: the same in each test, so that what is made from it is.
+func runID(d workflow.Destination) (id [16]byte) {
+	h := uint64(14695981039346656037)
+	for i, s := range append([]string{d.Type}, d.Key...) {
+		for _, c := range []byte(s) {
+			h = (h ^ uint64(c)) * 1099511628211
+		}
+		h = (h ^ uint64(i)) * 1099511628211
+	}
+	for i := range id {
+		id[i] = byte(h >> (8 * (i % 8)))
+	}
+	id[15] |= 1
+	return id
+}
+
+// An UnfinishedError says that a run is not over, and that nothing is left to do.
+type UnfinishedError struct{ Status workflow.RunStatus }
+
+func (e *UnfinishedError) Error() string {
+	s := "workflowtest: the run is " + string(e.Status.State)
+	if p := e.Status.Pause; p != nil {
+		return fmt.Sprintf("%s (%s): %s", s, p.Reason, p.Text)
+	}
+	for i, wait := range e.Status.Waiting {
+		if i == 0 {
+			s += ", and waits for "
+		} else {
+			s += ", "
+		}
+		s += fmt.Sprintf("%s %q", wait.Kind, wait.Path)
+		if len(wait.Queues) > 0 {
+			s += fmt.Sprintf(" (queue %q)", wait.Queues)
+		}
+	}
+	return s
+}
+
+// Result is Wait for what the function has returned: its output, or the error that the run failed with. If the run was
+// cancelled, the error matches workflow.ErrCanceled also if the function returned none. If the run is not over, it is an
+// *UnfinishedError.
+func (e *Env[In, Out]) Result() (Out, error) {
+	e.w.t.Helper()
+	var out Out
+	s := e.Wait()
+	if !s.State.Over() {
+		return out, &UnfinishedError{s}
+	}
+	err := e.d.Program().DecodeFailure(s.Failure)
+	switch {
+	case s.State == workflow.StateCompleted:
+		if err := e.d.Program().DecodeOutput(s.Output, &out); err != nil {
+			e.w.t.Fatal(err)
+		}
+		return out, nil
+	case s.State == workflow.StateFailed && err != nil:
+		return out, err
+	}
+	ended := &workflow.CanceledError{Cause: err}
+	if err == nil {
+		ended.Cause = errors.New("the run was " + string(s.State))
+	}
+	return out, ended
+}
+
+// At returns another actor, in which children run. It is made if it is new.
+func (e *Env[In, Out]) At(d workflow.Destination) *Actor {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	return e.w.actor(d)
+}
+
+// Refuse has what is sent to an actor come back as undeliverable, because of err; nil ends that.
+func (e *Env[In, Out]) Refuse(d workflow.Destination, err error) {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.w.refused[nameOf(d)] = err
+}
+
+// Stub replaces the bodies of steps from now on. The pattern is that of a path, such as the history shows: names joined by
+// slashes, iterations of loops as ~7; or of the end of one, so a name alone means every step of that name. * stands for any text
+// without a slash, ? for any one character but a slash. That of an undo handler is "undo of " and then that of the step. fn returns what
+// the step's own body would. The last stub that matches counts. It also runs the number of times that the body would.
+func (e *Env[In, Out]) Stub(pattern string, fn func(sc *workflow.StepCtx) (any, error)) *Env[In, Out] {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.w.stubs = append(e.w.stubs, stub{pattern, fn})
+	return e
+}
+
+// Calls returns how often bodies were executed of steps whose path matches the pattern (see Stub), stubs included, in all actors.
+func (e *Env[In, Out]) Calls(pattern string) (n int) {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	for _, r := range e.w.ran {
+		if matches(pattern, r.path) {
+			n++
+		}
+	}
+	return n
+}
+
+// Now returns the time on the Env's clock.
+func (e *Env[In, Out]) Now() time.Time {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	return e.w.now()
+}
+
+// Commits returns how many transactions have been committed since New, in all actors, but for those of Start, Send and the
+// like. It is what CrashAtCommit counts in.
+func (e *Env[In, Out]) Commits() int {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	return e.w.commits
+}
+
+// CrashAtCommit has the process die at the commit of that number, counted from 1 since New. It comes back at once. Bodies
+// that run are told by their contexts, and waited for; what they return is lost.
+func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.w.crashAt, e.w.when = n, when
+	return e
+}
+
+// Crash has the process die now and come back.
+func (e *Env[In, Out]) Crash() {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.w.crash()
+}
+
+// Crashes returns how often the process has died.
+func (e *Env[In, Out]) Crashes() int {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	return e.w.crashes
+}
+
+// Deploy replaces all programs, as a new version of the code does: what is in memory is dropped, and runs go on with the
+// program of their name among these.
+func (e *Env[In, Out]) Deploy(programs ...*workflow.Program) {
+	e.w.t.Helper()
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.w.rest()
+	for _, a := range e.w.order {
+		a.stale = true
+	}
+	e.w.use(programs)
+}
+
+// Sleep puts all actors to sleep in order: bodies that run are told by their contexts, and count as not run unless they
+// succeed. The next thing that happens wakes them.
+func (e *Env[In, Out]) Sleep() {
+	e.w.t.Helper()
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.w.rest()
+}
+
+// Wait lets happen what is to happen, and the clock jump as far as runs want, until the run is over or nothing is left to do: it
+// waits for a message, say, or is paused. It returns the run's status.
+func (e *Env[In, Out]) Wait() workflow.RunStatus {
+	e.w.t.Helper()
+	e.w.drive(forever, func() bool { return e.over() })
+	return e.Status()
+}
+
+// Settle lets happen what can happen without the clock moving.
+func (e *Env[In, Out]) Settle() {
+	e.w.t.Helper()
+	e.w.drive(e.Now(), nil)
+}
+
+// Advance lets d pass, and happen what is to happen meanwhile. Paused runs try again when it is time for that.
+func (e *Env[In, Out]) Advance(d time.Duration) {
+	e.w.t.Helper()
+	e.w.drive(e.Now().Add(d), nil)
+}
+
+// Until is Wait until a condition holds, and reports whether it does. It is looked at between any two things that happen.
+func (e *Env[In, Out]) Until(cond func() bool) bool {
+	e.w.t.Helper()
+	return e.w.drive(forever, cond)
+}
+
+// Reach is Until an operation whose path matches the pattern (see Stub) waits, or is a step whose body runs, in any actor. If
+// that does not come, it fails the test.
+func (e *Env[In, Out]) Reach(pattern string) {
+	e.w.t.Helper()
+	if !e.w.drive(forever, func() bool { return e.w.waits(pattern) }) {
+		e.w.t.Fatalf("nothing reaches %q: %v", pattern, &UnfinishedError{e.Status()})
+	}
+}
+
+var forever = time.Unix(1<<40, 0)
+
+// errStuck ends the text of failures about Envs that do not come to rest.
+var errStuck = errors.New("the run does not come to rest")

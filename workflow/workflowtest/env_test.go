@@ -1,0 +1,488 @@
+package workflowtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow"
+	"github.com/cairn-run/cairn/workflow/workflowtest"
+)
+
+type none = struct{}
+
+func step[T any](ctx workflow.Context, name string, v T) (T, error) {
+	return workflow.Step(ctx, name, func(*workflow.StepCtx) (T, error) { return v, nil })
+}
+
+func TestResult(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, in int) (int, error) {
+		v, err := step(ctx, "double", 2*in)
+		return v + 1, err
+	})
+	env := workflowtest.New(t, d).Start(20)
+	if out, err := env.Result(); out != 41 || err != nil {
+		t.Errorf("%d, %v", out, err)
+	}
+	if n := env.Calls("double"); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+	if e := env.Entry("double"); e.Kind != workflow.KindStep || e.Status != workflow.Completed {
+		t.Errorf("%+v", e)
+	}
+}
+
+type declined struct{ Code int }
+
+func (e *declined) Error() string { return fmt.Sprintf("declined %d", e.Code) }
+
+func TestResultOfAFailure(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, in none) (none, error) {
+		return none{}, workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return workflow.Permanent(&declined{51}) })
+	}, workflow.WithError[*declined]("declined"))
+	_, err := workflowtest.New(t, d).Start(none{}).Result()
+	var de *declined
+	if !errors.As(err, &de) || de.Code != 51 {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestClockJumpsAndAdvances(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (time.Time, error) {
+		err := workflow.Sleep(ctx, "night", 12*time.Hour)
+		return ctx.Now(), err
+	})
+	env := workflowtest.New(t, d).Start(none{})
+	start := env.Now()
+	env.Settle()
+	if s := env.Status(); s.State != workflow.StateSleeping || !env.Now().Equal(start) {
+		t.Fatalf("%s at %v", s.State, env.Now())
+	}
+	env.Advance(11 * time.Hour)
+	if s := env.Status(); s.State != workflow.StateSleeping || !env.Now().Equal(start.Add(11*time.Hour)) {
+		t.Fatalf("%s at %v", s.State, env.Now())
+	}
+	env.Sleep()
+	out, err := env.Result()
+	if want := start.Add(12 * time.Hour); err != nil || !out.Equal(want) || !env.Now().Equal(want) {
+		t.Errorf("%v at %v, want %v; %v", out, env.Now(), want, err)
+	}
+}
+
+func TestStub(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		var a, b string
+		err := workflow.Join(ctx, "both",
+			workflow.B("left", &a, func(ctx workflow.Context) (string, error) { return step(ctx, "load", "L") }),
+			workflow.B("right", &b, func(ctx workflow.Context) (string, error) { return step(ctx, "load", "R") }))
+		return a + b, err
+	})
+	for _, tt := range []struct{ pattern, want string }{
+		{"load", "xx"}, {"right/load", "Lx"}, {"both/*/load", "xx"}, {"*/load", "xx"}, {"l??d", "xx"}, {"le*/load", "xR"}, {"both", "LR"}, {"both/load", "LR"},
+	} {
+		n := 0
+		env := workflowtest.New(t, d).Stub(tt.pattern, func(*workflow.StepCtx) (any, error) {
+			if n++; n == 1 {
+				return nil, errors.New("once")
+			}
+			return "x", nil
+		})
+		if out, err := env.Start(none{}).Result(); out != tt.want || err != nil {
+			t.Errorf("%s: %q, %v; %+v", tt.pattern, out, err, env.History(workflow.Filter{}))
+		}
+		if env.Calls(tt.pattern) != n {
+			t.Errorf("%s: %d calls of %d", tt.pattern, env.Calls(tt.pattern), n)
+		}
+	}
+}
+
+// TestStubOfAnUndoHandler also holds that the pattern of a step does not mean its undo handler.
+func TestStubOfAnUndoHandler(t *testing.T) {
+	undone := ""
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
+		return workflow.Saga(ctx, "trip", func(ctx workflow.Context) (none, error) {
+			_, err := workflow.Compensated(ctx, "book", func(*workflow.StepCtx) (int, error) { return 1, nil },
+				func(*workflow.StepCtx, int) error { undone += "own "; return nil })
+			if err != nil {
+				return none{}, err
+			}
+			return none{}, errors.New("rain")
+		})
+	})
+	env := workflowtest.New(t, d).Start(none{})
+	env.Stub("book", func(*workflow.StepCtx) (any, error) { return 7, nil })
+	if _, err := env.Result(); err == nil || undone != "own " || env.Calls("book") != 1 || env.Calls("undo of book") != 1 {
+		t.Errorf("%v, undone %q, calls %d, %d", err, undone, env.Calls("book"), env.Calls("undo of book"))
+	}
+	env = workflowtest.New(t, d).Start(none{})
+	env.Stub("undo of trip/b*", func(*workflow.StepCtx) (any, error) { undone += "stub"; return nil, nil })
+	if _, err := env.Result(); err == nil || undone != "own stub" {
+		t.Errorf("%v, undone %q", err, undone)
+	}
+}
+
+var orders = workflow.Queue[string]{Name: "orders"}
+
+func TestQueuesAndReplies(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, n int) (string, error) {
+		return workflow.Loop(ctx, "serve", "", func(it *workflow.Iter[string, string]) error {
+			if it.Iteration() == n {
+				return it.Break(it.State)
+			}
+			m, err := workflow.Receive(it, "next", orders, workflow.Within(time.Hour))
+			if err != nil {
+				return err
+			}
+			it.State += m.Body
+			_, err = workflow.Update(it, "answer", func(tx *workflow.Tx) (none, error) {
+				if m.Body == "bad" {
+					return none{}, workflow.ReplyError(tx, m, errors.New("no"))
+				}
+				return none{}, workflow.Reply(tx, m, len(m.Body))
+			})
+			return err
+		})
+	})
+	env := workflowtest.New(t, d).Start(3)
+	a, b := env.Request("orders", "tea"), env.Request("orders", "bad")
+	var size int
+	if ok, _ := a.Reply(&size); ok {
+		t.Error("answered before anything ran")
+	}
+	env.Send("orders", "milk")
+	env.Send("orders", "left")
+	if out, err := env.Result(); out != "teabadmilk" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	if ok, err := a.Reply(&size); !ok || err != nil || size != 3 {
+		t.Errorf("%v, %v, %d", ok, err, size)
+	}
+	if ok, err := b.Reply(nil); !ok || err == nil || err.Error() != "no" {
+		t.Errorf("%v, %v", ok, err)
+	}
+	if n := env.Queued("orders"); n != 1 {
+		t.Errorf("%d are left", n)
+	}
+	_, err := workflowtest.New(t, d).Start(1).Result()
+	if !errors.Is(err, workflow.ErrTimeout) {
+		t.Errorf("%v", err)
+	}
+}
+
+type shop struct {
+	Open  bool
+	sales map[string]int
+}
+
+func newShop() *shop { return &shop{sales: map[string]int{}} }
+
+func TestState(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+		_, err := workflow.Await(ctx, "open", func(s *shop) (bool, bool) { return true, s.Open })
+		if err != nil {
+			return 0, err
+		}
+		if _, err := workflow.Update(ctx, "refused", func(tx *workflow.Tx) (int, error) {
+			tx.Host().(*shop).sales["tea"] = 100
+			return 0, errors.New("no")
+		}); err == nil {
+			return 0, errors.New("the update was not refused")
+		}
+		return workflow.Update(ctx, "sell", func(tx *workflow.Tx) (int, error) {
+			s := tx.Host().(*shop)
+			s.sales["tea"]++
+			return s.sales["tea"], nil
+		})
+	})
+	script := func(env *workflowtest.Env[none, int]) {
+		env.Start(none{}).Settle()
+		if s := env.Status(); s.State != workflow.StateWaiting {
+			t.Fatalf("%s", s.State)
+		}
+		workflowtest.Change(env.Actor, func(s *shop) { s.Open = true })
+		if out, err := env.Result(); out != 1 || err != nil {
+			t.Errorf("%d, %v", out, err)
+		}
+		if n := workflowtest.StateOf[shop](env.Actor).sales["tea"]; n != 1 {
+			t.Errorf("%d sales", n)
+		}
+	}
+	workflowtest.CrashEverywhere(t, d, script, workflowtest.WithState(newShop))
+}
+
+func TestUnfinished(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		m, err := workflow.Receive(ctx, "next", orders)
+		return m.Body, err
+	})
+	env := workflowtest.New(t, d).Start(none{})
+	_, err := env.Result()
+	var unfinished *workflowtest.UnfinishedError
+	if !errors.As(err, &unfinished) || err.Error() != `workflowtest: the run is waiting, and waits for receive "next" (queue ["orders"])` {
+		t.Errorf("%v", err)
+	}
+	env.Send("orders", "tea")
+	if out, err := env.Result(); out != "tea" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestControl(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
+		if err := workflow.Do(ctx, "long", func(sc *workflow.StepCtx) error { return workflowtest.Block(sc) }); err != nil {
+			return none{}, err
+		}
+		return none{}, nil
+	})
+	t.Run("cancel", func(t *testing.T) {
+		env := workflowtest.New(t, d).Start(none{})
+		env.Reach("long")
+		if err := env.Cancel("enough"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := env.Result(); !errors.Is(err, workflow.ErrCanceled) || env.Status().State != workflow.StateCancelled {
+			t.Errorf("%v, %s", err, env.Status().State)
+		}
+		var refused *workflow.ControlError
+		if err := env.Pause("again"); !errors.As(err, &refused) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("terminate", func(t *testing.T) {
+		env := workflowtest.New(t, d).Start(none{})
+		env.Reach("long")
+		if err := env.Terminate("enough"); err != nil {
+			t.Fatal(err)
+		}
+		if s := env.Wait(); s.State != workflow.StateTerminated {
+			t.Errorf("%s", s.State)
+		}
+	})
+	t.Run("pause", func(t *testing.T) {
+		d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
+			if err := workflow.Sleep(ctx, "wait", time.Hour); err != nil {
+				return none{}, err
+			}
+			return step(ctx, "go", none{})
+		})
+		env := workflowtest.New(t, d).Start(none{})
+		env.Reach("wait")
+		if err := env.Pause("look"); err != nil {
+			t.Fatal(err)
+		}
+		if s := env.Wait(); s.State != workflow.StatePaused {
+			t.Errorf("%s", s.State)
+		}
+		env.Advance(2 * time.Hour)
+		if n := env.Calls("go"); n != 0 {
+			t.Errorf("%d calls while it is paused", n)
+		}
+		if err := env.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := env.Result(); err != nil || env.Calls("go") != 1 {
+			t.Errorf("%v, %d calls", err, env.Calls("go"))
+		}
+	})
+	t.Run("retry", func(t *testing.T) {
+		env := workflowtest.New(t, d).Start(none{})
+		fail := true
+		env.Stub("long", func(*workflow.StepCtx) (any, error) {
+			if fail {
+				return nil, workflow.RetryAfter(errors.New("busy"), 24*time.Hour)
+			}
+			return nil, nil
+		})
+		env.Settle()
+		fail = false
+		if err := env.Retry(env.Entry("long").ID); err != nil {
+			t.Fatal(err)
+		}
+		start := env.Now()
+		if _, err := env.Result(); err != nil || !env.Now().Equal(start) {
+			t.Errorf("%v after %v", err, env.Now().Sub(start))
+		}
+	})
+	t.Run("rewind", func(t *testing.T) {
+		d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+			v, err := step(ctx, "a", 1)
+			if err != nil {
+				return 0, err
+			}
+			_ = workflow.Sleep(ctx, "wait", time.Hour)
+			return v, nil
+		})
+		env := workflowtest.New(t, d).Start(none{})
+		env.Reach("wait")
+		env.Stub("a", func(*workflow.StepCtx) (any, error) { return 2, nil })
+		if err := env.Rewind(env.Entry("a").ID); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := env.Result(); out != 2 || err != nil {
+			t.Errorf("%d, %v", out, err)
+		}
+	})
+}
+
+func TestChildrenInOtherActors(t *testing.T) {
+	child := workflow.Define("child", func(ctx workflow.Context, in int) (int, error) {
+		if err := workflow.Sleep(ctx, "nap", time.Hour); err != nil {
+			return 0, err
+		}
+		_, err := workflow.Update(ctx, "note", func(tx *workflow.Tx) (none, error) {
+			tx.Host().(*shop).sales["child"] += in
+			return none{}, nil
+		})
+		return in * 10, err
+	})
+	at := func(i int) workflow.Destination {
+		return workflow.Destination{Type: "worker", Key: []string{fmt.Sprint(i)}}
+	}
+	d := workflow.Define("parent", func(ctx workflow.Context, n int) (int, error) {
+		sum := 0
+		var list []*workflow.Child[int]
+		for i := range n {
+			c, err := workflow.Spawn(ctx, fmt.Sprint("c", i), child, i+1, workflow.At(at(i)))
+			if err != nil {
+				return 0, err
+			}
+			list = append(list, c)
+		}
+		for _, c := range list {
+			v, err := c.Result(ctx)
+			if err != nil {
+				return sum, err
+			}
+			sum += v
+		}
+		return sum, nil
+	})
+	opts := []workflowtest.Option{workflowtest.WithPrograms(child.Program()), workflowtest.WithState(newShop, "worker")}
+	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[int, int]) {
+		if out, err := env.Start(3).Result(); out != 60 || err != nil {
+			t.Errorf("%d, %v", out, err)
+		}
+		if s := workflowtest.StateOf[shop](env.At(at(1))); s.sales["child"] != 2 {
+			t.Errorf("%v", s.sales)
+		}
+		if s := env.At(at(2)).Status(); s.State != workflow.StateCompleted || s.Workflow != "child" {
+			t.Errorf("%+v", s)
+		}
+	}, opts...)
+
+	env := workflowtest.New(t, d, opts...)
+	env.Refuse(at(1), errors.New("full"))
+	_, err := env.Start(2).Result()
+	if err == nil || err.Error() != `workflow: child "c1" (child): full` {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEverythingInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most, now atomic.Int32
+		d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+			err := workflow.Do(ctx, "hangs", func(sc *workflow.StepCtx) error {
+				<-sc.Done()
+				return context.Cause(sc)
+			}, workflow.Timeout(time.Hour), workflow.FailOnTimeout())
+			if !errors.Is(err, workflow.ErrTimeout) {
+				return "", err
+			}
+			_, err = workflow.Map(ctx, "all", []int{1, 2, 3}, func(ctx workflow.Context, i, item int) (none, error) {
+				return none{}, workflow.Do(ctx, "work", func(*workflow.StepCtx) error {
+					most.Store(max(most.Load(), now.Add(1)))
+					time.Sleep(time.Duration(item) * time.Minute)
+					now.Add(-1)
+					return nil
+				})
+			})
+			if err != nil {
+				return "", err
+			}
+			return "done", workflow.Sleep(ctx, "rest", 24*time.Hour)
+		})
+		start := time.Now()
+		env := workflowtest.New(t, d).Start(none{})
+		env.Advance(30 * time.Minute)
+		if env.Calls("hangs") != 1 || time.Since(start) != 30*time.Minute {
+			t.Errorf("%d calls after %v", env.Calls("hangs"), time.Since(start))
+		}
+		out, err := env.Result()
+		if out != "done" || err != nil || most.Load() != 3 {
+			t.Errorf("%q, %v, %d at once", out, err, most.Load())
+		}
+		if d := time.Since(start); d != 25*time.Hour+3*time.Minute {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+func TestDeployAndSleep(t *testing.T) {
+	define := func(v string) *workflow.Definition[none, string] {
+		return workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+			if err := workflow.Sleep(ctx, "wait", time.Hour); err != nil {
+				return "", err
+			}
+			return step(ctx, "say", v)
+		})
+	}
+	env := workflowtest.New(t, define("old")).Start(none{})
+	env.Reach("wait")
+	env.Sleep()
+	env.Deploy(define("new").Program())
+	if out, err := env.Result(); out != "new" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	if n := env.Crashes(); n != 0 {
+		t.Errorf("%d crashes", n)
+	}
+}
+
+// TestBodiesMayUseTheEnv is about locks: a body sends to its own run.
+func TestBodiesMayUseTheEnv(t *testing.T) {
+	var env *workflowtest.Env[none, string]
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		if err := workflow.Do(ctx, "send", func(*workflow.StepCtx) error { env.Send("orders", "self"); return nil }); err != nil {
+			return "", err
+		}
+		m, err := workflow.Receive(ctx, "next", orders)
+		return m.Body, err
+	})
+	env = workflowtest.New(t, d)
+	if out, err := env.Start(none{}).Result(); out != "self" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestBodiesRunInOrder(t *testing.T) {
+	var ran []int
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (none, error) {
+		_, err := workflow.Map(ctx, "all", make([]none, 20), func(ctx workflow.Context, i int, _ none) (none, error) {
+			return none{}, workflow.Do(ctx, "s", func(*workflow.StepCtx) error { ran = append(ran, i); return nil })
+		})
+		return none{}, err
+	})
+	if _, err := workflowtest.New(t, d).Start(none{}).Result(); err != nil || len(ran) != 20 || !slices.IsSorted(ran) {
+		t.Errorf("%v, %v", err, ran)
+	}
+}
+
+func TestLosersOfARaceBlock(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		name, _, err := workflow.Race(ctx, "first",
+			workflow.C("slow", func(ctx workflow.Context) (none, error) { return none{}, workflow.Do(ctx, "s", workflowtest.Block) }),
+			workflow.C("fast", func(ctx workflow.Context) (none, error) { return step(ctx, "f", none{}) }))
+		return name, err
+	})
+	workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, string]) {
+		if out, err := env.Start(none{}).Result(); out != "fast" || err != nil {
+			t.Errorf("%q, %v", out, err)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package workflowtest
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// Replay replays a recorded run with a program, and fails the test if they do not agree: if the function asks for something else
+// than the history has, or returns something else than the run came to. No step is executed and nothing is written. Programs
+// besides d are those of WithPrograms; other options have no effect.
+func Replay[In, Out any](t testing.TB, d *workflow.Definition[In, Out], rec *workflow.Recording, opts ...Option) {
+	t.Helper()
+	if problem := replay(d.Program(), rec, opts); problem != nil {
+		t.Errorf("the recorded run of %q (version %q) does not replay: %v", rec.Manifest.Workflow, rec.Manifest.Version, problem)
+	}
+}
+
+// ReplayDir is Replay for all recordings in files whose paths match a pattern (see filepath.Glob); that there is none fails the
+// test as well. Keep a folder of recordings for each version that was released: testdata/v1/*.rec, testdata/v2/*.rec.
+func ReplayDir[In, Out any](t testing.TB, d *workflow.Definition[In, Out], pattern string, opts ...Option) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatalf("%s: %v", pattern, err)
+	}
+	if len(files) == 0 {
+		t.Fatalf("there is no recording %s", pattern)
+	}
+	for _, file := range files {
+		rec := Load(t, file)
+		if problem := replay(d.Program(), rec, opts); problem != nil {
+			t.Errorf("%s: the recorded run of %q (version %q) does not replay: %v", file, rec.Manifest.Workflow, rec.Manifest.Version, problem)
+		}
+	}
+}
+
+func replay(p *workflow.Program, rec *workflow.Recording, opts []Option) error {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := p.Err(); err != nil {
+		return err
+	}
+	rows := recorded(rec)
+	report, err := workflow.Replay(rows, func(name string) *workflow.Program {
+		for _, other := range append([]*workflow.Program{p}, o.programs...) {
+			if other.Name() == name {
+				return other
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case report.Problem != nil:
+		return errors.New(report.Problem.Text)
+	}
+	s, err := workflow.ReadStatus(rows)
+	if err != nil {
+		return err
+	}
+	return agree(p, &s, &report)
+}
+
+// agree holds what the function came to against what the run came to.
+func agree(p *workflow.Program, s *workflow.RunStatus, report *workflow.Report) error {
+	switch s.State {
+	case workflow.StateCompleted, workflow.StateFailed, workflow.StateCancelled:
+	default:
+		return nil
+	}
+	if !report.Ended {
+		return errors.New("the run was " + string(s.State) + ", and the function goes on to something that the history does not have")
+	}
+	switch {
+	case s.State == workflow.StateCancelled: // whatever the function returns
+	case s.Failure != nil && report.Failure == nil:
+		return errors.New("the run failed, and the function now returns " + show(report.Output) + ": " + s.Failure.Message)
+	case s.Failure == nil && report.Failure != nil:
+		return errors.New("the run returned " + show(s.Output) + ", and the function now fails: " + report.Failure.Message)
+	case s.Failure != nil && s.Failure.Message != report.Failure.Message:
+		return errors.New("the run failed with: " + s.Failure.Message + "\nthe function now fails with: " + report.Failure.Message)
+	case s.Failure == nil && !sameValue(p, s.Output, report.Output):
+		return errors.New("the run returned " + show(s.Output) + ", and the function now returns " + show(report.Output))
+	}
+	return nil
+}
+
+// sameValue reports whether two encoded outputs of a program are of the same value. An encoding of another time need not be the
+// one of today.
+func sameValue(p *workflow.Program, a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var again [2][]byte
+	for i, data := range [][]byte{a, b} {
+		var v any
+		if err := p.DecodeOutput(data, &v); err != nil {
+			return false
+		}
+		var err error
+		if again[i], err = p.EncodeInput(v); err != nil {
+			return false
+		}
+	}
+	return bytes.Equal(again[0], again[1])
+}
+
+// RecordVariable is the variable of the environment that has Record write files.
+const RecordVariable = "CAIRN_RECORD"
+
+// Record keeps a recording in a file. A file that exists is left as it is, because it is of a version that was released: name
+// a new folder for each. One that does not is written if the environment has RecordVariable set, with its folders; otherwise
+// that it is missing fails the test.
+func Record(t testing.TB, file string, rec *workflow.Recording) {
+	t.Helper()
+	_, err := os.Stat(file)
+	switch {
+	case err == nil:
+		return
+	case !errors.Is(err, fs.ErrNotExist):
+		t.Fatal(err)
+	case os.Getenv(RecordVariable) == "":
+		t.Errorf("there is no recording %s; with %s=1 in the environment the test writes it", file, RecordVariable)
+		return
+	}
+	data, err := rec.Encode()
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o777)
+	}
+	if err == nil {
+		err = os.WriteFile(file, data, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("recorded %s", file)
+}
+
+// Load reads a recording out of a file, such as Record or an operator's export has written.
+func Load(t testing.TB, file string) *workflow.Recording {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := workflow.DecodeRecording(data)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return rec
+}

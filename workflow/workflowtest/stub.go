@@ -1,0 +1,113 @@
+package workflowtest
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A stub stands in for the bodies of steps.
+type stub struct {
+	pattern string
+	fn      func(sc *workflow.StepCtx) (any, error)
+}
+
+// A body is an execution of the body of a step.
+type body struct {
+	a       *Actor
+	attempt *workflow.Attempt
+	path    string
+	cancel  context.CancelFunc
+	started bool
+	// Guarded by world.mu.
+	returned bool
+	blocked  context.Context // what it waits for to end; nil if it does not say so
+}
+
+// busy reports whether what the body does next has to be waited for.
+func (b *body) busy() bool {
+	return b.started && !b.returned && (b.blocked == nil || b.blocked.Err() != nil)
+}
+
+type bodyKey struct{}
+
+// Block waits until the context of a step ends, and returns its error. It is for stubs that are to be cut off: while it waits,
+// the Env goes on as if the body were idle, where it otherwise waits for bodies to return before it does anything else. In a
+// bubble of testing/synctest, receiving from sc.Done() does as well.
+func Block(sc *workflow.StepCtx) error {
+	if b, ok := sc.Value(bodyKey{}).(*body); ok {
+		w := b.a.w
+		w.mu.Lock()
+		b.blocked = sc
+		w.mu.Unlock()
+		w.wakeUp()
+		defer func() {
+			w.mu.Lock()
+			b.blocked = nil
+			w.mu.Unlock()
+		}()
+	}
+	<-sc.Done()
+	return sc.Err()
+}
+
+// undoOf is what the name of the execution of an undo handler begins with.
+const undoOf = "undo of "
+
+// matches reports whether a pattern matches the path of an operation, or the end of it from the beginning of a name on.
+func matches(pattern, path string) bool {
+	if i := strings.Index(path, undoOf); i >= 0 {
+		var ok bool
+		if pattern, ok = strings.CutPrefix(pattern, undoOf); !ok {
+			return false
+		}
+		path = path[i+len(undoOf):]
+	}
+	for {
+		if glob(pattern, path) {
+			return true
+		}
+		i := strings.IndexByte(path, '/')
+		if i < 0 {
+			return false
+		}
+		path = path[i+1:]
+	}
+}
+
+// glob reports whether a pattern matches a text: * stands for any text without a slash, ? for any one character but a slash.
+func glob(pattern, text string) bool {
+	p, t := []rune(pattern), []rune(text)
+	// reach[i] says that the first i runes of the pattern match what was read of the text.
+	reach := make([]bool, len(p)+1)
+	reach[0] = true
+	stars := func() {
+		for i, c := range p {
+			if c == '*' && reach[i] {
+				reach[i+1] = true
+			}
+		}
+	}
+	stars()
+	for _, c := range t {
+		next := make([]bool, len(p)+1)
+		for i, want := range p {
+			switch {
+			case !reach[i]:
+			case want == '*':
+				next[i] = next[i] || c != '/'
+			case want == '?':
+				next[i+1] = next[i+1] || c != '/'
+			default:
+				next[i+1] = next[i+1] || c == want
+			}
+		}
+		if reach = next; !slices.Contains(reach, true) {
+			return false
+		}
+		stars()
+	}
+	return reach[len(p)]
+}
