@@ -77,6 +77,9 @@ func TestImportGoesOnAfterPowerCuts(t *testing.T) {
 		if at, err := i.position(t.Context()); err != nil || at != n {
 			t.Errorf("position %d (%v), expected %d", at, err, n)
 		}
+		if err := i.documents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if got, want := tableOf(t, h, airports), expected(t, n); got != want {
 			t.Errorf("got\n%s\nexpected\n%s", got, want)
 		}
@@ -96,6 +99,9 @@ func TestImportCountsOnceWhatItRepeatsAfterTheKeysAreForgotten(t *testing.T) {
 				}
 			}
 			time.Sleep(25 * time.Hour)
+		}
+		if err := i.documents(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		if got, want := tableOf(t, h, airports), expected(t, n); got != want {
 			t.Errorf("got\n%s\nexpected\n%s", got, want)

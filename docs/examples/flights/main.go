@@ -93,6 +93,9 @@ func (a *app) started(ctx context.Context, rt *runtime.Runtime) error {
 		}
 	}
 
+	if err := i.documents(ctx); err != nil {
+		return err
+	}
 	s, err := settledSurvey(ctx, rt)
 	if err != nil {
 		return err
@@ -135,6 +138,9 @@ func (a *app) next(rt *runtime.Runtime, s *survey) {
 		try("one more flight, very late: a few of these and the airport is congested, for a minute",
 			`curl --json '{"destination":"%s","delay":300}' %s/call/depart`, destination, url)
 		try("every key that it stores, from its state on", "bin/cairn --url http://%s inspect airport/%s | head -20", addr, airport)
+	}
+	if addr := rt.Addr(); addr != "" && len(s.claims) > 0 {
+		try("what became of a claim, step by step", "bin/cairn --url http://%s workflow history claim/%s", addr, s.claims[0].key)
 	}
 	if nats := rt.NATSURL(); nats != "" {
 		try("the events of all airports, over NATS (github.com/nats-io/natscli)",

@@ -44,6 +44,9 @@ func report(out io.Writer, s *survey, airports map[string]data.Airport) error {
 		mean(traffic.Summary{Flights: all, TotalDelay: minutes}), share(late, all), traffic.LateAfter)
 	fmt.Fprintf(b, "%s departures and %s arrivals at %s airports, %s flights on %s routes\n",
 		grouped(all), grouped(s.arrivals()), grouped(int64(len(s.airports))), grouped(s.legs()), grouped(int64(len(s.routes))))
+	fmt.Fprintf(b, "%s claims for more than %d min: %s paid ($%s), %s rejected, %s undone ($%s, back in the fund); $%s are set aside\n",
+		grouped(s.filed()), traffic.ClaimAfter, grouped(s.ended(traffic.Paid)), grouped(s.fund.Paid), grouped(s.ended(traffic.Rejected)),
+		grouped(s.ended(traffic.Undone)), grouped(s.fund.Undone), grouped(s.fund.Reserved))
 	_, err := io.WriteString(out, b.String())
 	return err
 }

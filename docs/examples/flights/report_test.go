@@ -15,7 +15,24 @@ func surveyOf(flights []data.Flight) *survey {
 	departures, arrivals := make(map[string]*traffic.Delays), make(map[string]*traffic.Delays)
 	legs := make(map[leg]*traffic.Delays)
 	hours := make(map[leg]*traffic.Delays) // by origin and hour
-	for _, f := range flights {
+	filed := make(map[string]int64)
+	s := new(survey)
+	for i, f := range flights {
+		if f.Delay > traffic.ClaimAfter {
+			number, amount := int64(i)+1, traffic.Compensation(f.Delay)
+			filed[f.Origin]++
+			ending := traffic.Paid
+			switch {
+			case !haveDocuments(number):
+				ending = traffic.Rejected
+			case traffic.BankRefuses(number):
+				ending = traffic.Undone
+				s.fund.Undone += amount
+			default:
+				s.fund.Paid += amount
+			}
+			s.claims = append(s.claims, claim{traffic.ClaimKey(number), traffic.ClaimReport{Amount: amount, Ending: ending}})
+		}
 		add(departures, f.Origin, f.Delay)
 		add(arrivals, f.Destination, f.Delay)
 		add(legs, leg{f.Origin, f.Destination}, f.Delay)
@@ -28,10 +45,9 @@ func surveyOf(flights []data.Flight) *survey {
 	for code := range arrivals {
 		codes[code] = true
 	}
-	s := new(survey)
 	for code := range codes {
 		s.airports = append(s.airports, traffic.AirportReport{
-			Airport: code, Departures: summary(departures[code]), Arrivals: summary(arrivals[code]),
+			Airport: code, Departures: summary(departures[code]), Arrivals: summary(arrivals[code]), Claims: filed[code],
 		})
 	}
 	for l, d := range legs {
@@ -106,6 +122,7 @@ func TestReportOfAllFlights(t *testing.T) {
 
 20,000 flights, 7.7 min late on average, 21.7 % over 15 min
 20,000 departures and 20,000 arrivals at 224 airports, 20,000 flights on 2,977 routes
+290 claims for more than 120 min: 192 paid ($66,336), 58 rejected, 40 undone ($13,328, back in the fund); $0 are set aside
 `
 	if got := expected(t, 20_000); got != want {
 		t.Errorf("got\n%s\nexpected\n%s", got, want)

@@ -18,6 +18,15 @@ type survey struct {
 	routes   []traffic.RouteReport
 	// hours holds the hour with the latest departures for each of the worst airports, as their tables tell.
 	hours map[string]traffic.Group
+	// claims are those for late flights, fund is what they were paid from.
+	claims []claim
+	fund   traffic.FundReport
+}
+
+// A claim is one for a late flight, whose number is the key.
+type claim struct {
+	key string
+	traffic.ClaimReport
 }
 
 // departures, arrivals and legs count the flights that the origins, the destinations and the routes have recorded.
@@ -42,9 +51,28 @@ func (s *survey) legs() (n int64) {
 	return n
 }
 
-// settled reports whether every departure has reached its destination and its route, once.
+// filed counts the claims that the origins have filed, ended those that have ended, in one way or in any.
+func (s *survey) filed() (n int64) {
+	for _, a := range s.airports {
+		n += a.Claims
+	}
+	return n
+}
+
+func (s *survey) ended(how ...traffic.Ending) (n int64) {
+	for _, c := range s.claims {
+		if slices.Contains(how, c.Ending) {
+			n++
+		}
+	}
+	return n
+}
+
+var anyEnding = []traffic.Ending{traffic.Paid, traffic.Rejected, traffic.Undone}
+
+// settled reports whether every departure has reached its destination and its route, once, and every claim its end.
 func (s *survey) settled() bool {
-	return s.departures() == s.arrivals() && s.departures() == s.legs()
+	return s.departures() == s.arrivals() && s.departures() == s.legs() && s.filed() == s.ended(anyEnding...)
 }
 
 // settledSurvey waits until the messages of all departures are handled and returns what the actors know then. The
@@ -63,12 +91,12 @@ func settledSurvey(ctx context.Context, node actor.Node) (*survey, error) {
 		if s.settled() {
 			return s, s.askHours(ctx, node)
 		}
-		if handled := s.arrivals() + s.legs(); handled != before {
+		if handled := s.arrivals() + s.legs() + s.ended(anyEnding...); handled != before {
 			before, deadline = handled, time.Now().Add(patience)
 		} else if time.Now().After(deadline) {
-			return nil, fmt.Errorf("%s departures, but %s arrivals and %s flights on routes, and no change for %v: "+
-				"look for failed sends in the status of the airports",
-				grouped(s.departures()), grouped(s.arrivals()), grouped(s.legs()), patience)
+			return nil, fmt.Errorf("%s departures, but %s arrivals and %s flights on routes; %s claims, but %s ended; and no change for %v: "+
+				"look for failed sends in the status of the airports, and at the status of open claims",
+				grouped(s.departures()), grouped(s.arrivals()), grouped(s.legs()), grouped(s.filed()), grouped(s.ended(anyEnding...)), patience)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err
@@ -100,6 +128,26 @@ func takeSurvey(ctx context.Context, node actor.Node) (*survey, error) {
 			return nil, fmt.Errorf("read route %v: %w", found.Key, err)
 		}
 		s.routes = append(s.routes, report)
+	}
+	if s.filed() == 0 {
+		return s, nil
+	}
+	for found, err := range traffic.Claims.List(ctx, node) {
+		if err != nil {
+			return nil, fmt.Errorf("list the claims: %w", err)
+		}
+		report, err := traffic.LookAt.Call(ctx, traffic.Claims.Ref(node, found.Key...), actor.None{})
+		if err != nil {
+			return nil, fmt.Errorf("read claim %v: %w", found.Key, err)
+		}
+		s.claims = append(s.claims, claim{found.Key[0], report})
+	}
+	if s.ended(traffic.Paid, traffic.Undone) == 0 {
+		return s, nil
+	}
+	var err error
+	if s.fund, err = traffic.Totals.Call(ctx, traffic.Funds.Ref(node, "claims"), actor.None{}); err != nil {
+		return nil, fmt.Errorf("read the fund: %w", err)
 	}
 	return s, nil
 }

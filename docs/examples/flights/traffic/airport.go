@@ -16,6 +16,8 @@ import (
 //  4. Whenever Congested is set, the alarm Quiet is armed: both change in one commit.
 type Airport struct {
 	Departures, Arrivals Delays
+	// Claims counts the departures for which a claim was filed.
+	Claims int64
 	// Last is the highest number of a flight counted.
 	Last int64
 	// Recent holds the delays of the last departures, oldest first, at most RecentFlights.
@@ -48,7 +50,11 @@ func (a *Airport) depart(ctx *actor.Context, f Flight) (Departure, error) {
 	// Emit, Send and the like return errors for handlers that want to react. Here, the turn fails if one of them does.
 	Arrive.Send(ctx, Airports.Ref(ctx, f.Destination), Arrival{Origin: origin, Delay: f.Delay})
 	Fly.Send(ctx, Routes.Ref(ctx, origin, f.Destination), Leg{Distance: f.Distance, Delay: f.Delay})
-	return a.departure(false), nil // Row, statistics, event, alarm, both messages and this reply: one commit.
+	if f.Number != 0 && f.Delay > ClaimAfter {
+		a.Claims++
+		File.Send(ctx, Claims.Ref(ctx, ClaimKey(f.Number)), f.Delay)
+	}
+	return a.departure(false), nil // Row, statistics, event, alarm, messages and this reply: one commit.
 }
 
 // watch decides whether the airport is congested after flight f.
@@ -100,6 +106,7 @@ func (a Airport) stats(ctx *actor.ReadContext, _ actor.None) (AirportReport, err
 		RecentDelay: round(a.recentDelay(), 1),
 		Departures:  a.Departures.Summary(),
 		Arrivals:    a.Arrivals.Summary(),
+		Claims:      a.Claims,
 	}, nil
 }
 

@@ -49,6 +49,34 @@ var (
 	Position = actor.NewQuery[actor.None, int64](Imports, "position")
 )
 
+// Claims are actors with one key part, the number of a flight that was more than ClaimAfter minutes late: see [ClaimKey]. The
+// departure files them. Each runs a workflow, which waits for documents and then pays or rejects.
+var (
+	Claims = actor.NewType[Claim]("claim")
+
+	// File begins to handle a claim; the input is the delay in minutes. Departures send it.
+	File = actor.NewAction[int, actor.None](Claims, "file")
+	// Documents are what the passengers hand in. The claim's workflow receives the first.
+	Documents = actor.NewQueue[Papers](Claims, "documents", actor.ByRun())
+	// LookAt tells how a claim stands.
+	LookAt = actor.NewQuery[actor.None, ClaimReport](Claims, "look")
+)
+
+// Funds are actors with one key part. What claims are paid from is the fund "claims".
+var (
+	Funds = actor.NewType[Fund]("fund")
+
+	// Reserve sets money aside, Book says that it was paid, and Release that it was not needed. Each does it once per flight.
+	Reserve = actor.NewAction[Payment, actor.None](Funds, "reserve")
+	Book    = actor.NewAction[Payment, actor.None](Funds, "book")
+	Release = actor.NewAction[Payment, actor.None](Funds, "release")
+	// Totals tells what became of the money.
+	Totals = actor.NewQuery[actor.None, FundReport](Funds, "totals")
+)
+
+// ClaimAfter is the delay in minutes beyond which a flight is compensated.
+const ClaimAfter = 120
+
 // When an airport counts as congested. That the two limits differ keeps an airport near one of them from flapping.
 const (
 	RecentFlights = 10 // departures
@@ -101,6 +129,8 @@ type AirportReport struct {
 	RecentDelay float64 `json:"recent_delay"`
 	Departures  Summary `json:"departures"`
 	Arrivals    Summary `json:"arrivals"`
+	// Claims counts the departures for which a claim was filed.
+	Claims int64 `json:"claims"`
 }
 
 // MaxWorst bounds WorstQuery.Limit.
@@ -155,4 +185,40 @@ type Clearance struct {
 	Airport string `json:"airport"`
 	// Reason is "recovered" when departures became punctual again, "quiet" when there were none.
 	Reason string `json:"reason"`
+}
+
+// Papers are what passengers hand in for a claim.
+type Papers struct {
+	// Complete says that nothing is missing.
+	Complete bool `json:"complete"`
+}
+
+// An Ending is how a claim has ended; "" while it has not.
+type Ending string
+
+const (
+	Paid     Ending = "paid"
+	Rejected Ending = "rejected" // the documents are not complete, or did not come in time
+	Undone   Ending = "undone"   // the bank refused the transfer, and the money that was set aside is back in the fund
+)
+
+// A ClaimReport is the answer to LookAt.
+type ClaimReport struct {
+	// Amount is in dollars.
+	Amount int64  `json:"amount"`
+	Ending Ending `json:"ending"`
+}
+
+// A Payment is money of a fund for a claim.
+type Payment struct {
+	Flight string `json:"flight"`
+	// Amount is in dollars.
+	Amount int64 `json:"amount"`
+}
+
+// A FundReport is the answer to Totals, in dollars: what is set aside now, what was paid, and what was set aside and given back.
+type FundReport struct {
+	Reserved int64 `json:"reserved"`
+	Paid     int64 `json:"paid"`
+	Undone   int64 `json:"undone"`
 }

@@ -1,6 +1,9 @@
 package traffic
 
-import "github.com/cairn-run/cairn/actor"
+import (
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/workflow"
+)
 
 // Definitions returns the actor types of this package with their handlers, for runtime.Options or actortest.Run.
 func Definitions() []actor.Definition {
@@ -15,6 +18,17 @@ func Definitions() []actor.Definition {
 		actor.Define(Routes, actor.Spec[Route]{OnCreate: (*Route).create},
 			actor.On(Fly, (*Route).fly),
 			actor.OnQuery(RouteStats, Route.stats),
+		),
+		actor.Define(Claims, actor.Spec[Claim]{OnCreate: (*Claim).create},
+			actor.On(File, (*Claim).file),
+			actor.OnQuery(LookAt, Claim.look),
+			actor.OnRun(handling, handle, workflow.WithErrorValue("refused", errRefused)),
+		),
+		actor.Define(Funds, actor.Spec[Fund]{Migrations: fundTables},
+			actor.On(Reserve, (*Fund).reserve),
+			actor.On(Book, (*Fund).book),
+			actor.On(Release, (*Fund).release),
+			actor.OnQuery(Totals, Fund.totals),
 		),
 		actor.Define(Imports, actor.Spec[Import]{},
 			actor.On(Advance, (*Import).advance),

@@ -1,5 +1,5 @@
 // Package traffic keeps statistics of air traffic in durable actors: one per airport, one per route, and one per data set
-// that is being imported.
+// that is being imported. Flights that are very late have an actor each as well, whose workflow handles the passengers' claim.
 //
 // contract.go holds the contract: the names and types that callers need. The other files implement it.
 //

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// Requests are actors with one key part, the number of the request.
+var (
+	Requests = actor.NewType[Request]("request")
+	// Approval is the life of a request: until somebody decides, nobody wants to, or it is withdrawn by cancelling it.
+	Approval = actor.NewWorkflow[Ask, Verdict](Requests, "approval")
+	// Decide takes a decision of whoever is being asked.
+	Decide = actor.NewAction[Verdict, actor.None](Requests, "decide")
+	Show   = actor.NewQuery[actor.None, Request](Requests, "show")
+	// Verdicts brings decisions to the run.
+	Verdicts = actor.NewQueue[Verdict](Requests, "verdicts", actor.ByRun())
+	// Told is emitted when somebody is asked or reminded: what sends mail follows it.
+	Told = actor.NewEvent[string](Requests, "told")
+)
+
+// An Ask is what is requested, and who decides: Approver at first, and Boss if that one does not.
+type Ask struct {
+	What     string `json:"what"`
+	Approver string `json:"approver"`
+	Boss     string `json:"boss"`
+}
+
+// A Verdict is a decision.
+type Verdict struct {
+	By      string `json:"by"`
+	Yes     bool   `json:"yes"`
+	Comment string `json:"comment,omitempty"`
+}
+
+func (v Verdict) String() string {
+	if v.Yes {
+		return "approved by " + v.By
+	}
+	return "refused by " + v.By
+}
+
+// Request is the state of a request.
+type Request struct {
+	// Asked is who may decide now; "" if nobody.
+	Asked string
+	// Log is what has happened, for people.
+	Log []string
+}
+
+// An office is where requests are decided: in working days of this length, which is not a day in demonstrations.
+type office struct{ day time.Duration }
+
+// How patient an office is, in days. Who does not decide is reminded each day.
+const (
+	approverDays = 3
+	bossDays     = 2
+)
+
+func (o office) definition() actor.Definition {
+	return actor.Define(Requests, actor.Spec[Request]{},
+		actor.On(Decide, (*Request).decide),
+		actor.OnQuery(Show, Request.show),
+		actor.OnRun(Approval, o.approve, workflow.WithErrorValue("no answer", errNoAnswer)),
+	)
+}
+
+func (r Request) show(*actor.ReadContext, actor.None) (Request, error) { return r, nil }
+
+// decide answers at once whether the decision counts. The message to the run is a part of its commit, so a decision that was
+// accepted is one that the run receives, whenever that is.
+func (r *Request) decide(ctx *actor.Context, v Verdict) (actor.None, error) {
+	if v.By != r.Asked || v.By == "" {
+		return actor.None{}, actor.Errorf(actor.PermissionDenied, "it is not for %q to decide", v.By)
+	}
+	r.Asked = ""
+	_, err := Verdicts.Put(ctx, v)
+	return actor.None{}, err
+}
+
+var errNoAnswer = errors.New("nobody has answered")
+
+// approve is the workflow. While it waits, for days, its actor sleeps: it is a few rows on the disk.
+func (o office) approve(ctx workflow.Context, ask Ask) (Verdict, error) {
+	verdict, err := workflow.Scope(ctx, "approver", func(ctx workflow.Context) (Verdict, error) {
+		return o.ask(ctx, ask.Approver, approverDays)
+	})
+	if errors.Is(err, errNoAnswer) {
+		verdict, err = workflow.Scope(ctx, "boss", func(ctx workflow.Context) (Verdict, error) {
+			return o.ask(ctx, ask.Boss, bossDays)
+		})
+	}
+	end := verdict.String()
+	switch {
+	case errors.Is(err, workflow.ErrCanceled):
+		end = "withdrawn"
+	case err != nil:
+		end = err.Error()
+	}
+	// A cancelled run has to tidy up, too. Operations of a detached context are not cancelled.
+	return verdict, errors.Join(err, o.note(workflow.Detach(ctx), "end", "", end))
+}
+
+// ask asks somebody, reminds each day, and gives up in the end.
+func (o office) ask(ctx workflow.Context, who string, days int) (Verdict, error) {
+	return workflow.Loop(ctx, "day", 0, func(it *workflow.Iter[int, Verdict]) error {
+		text := who + " is asked"
+		if it.State > 0 {
+			text = who + " is reminded"
+		}
+		if err := o.note(it, "tell", who, text); err != nil {
+			return err
+		}
+		m, err := workflow.Receive(it, "verdict", Verdicts, workflow.Within(o.day))
+		switch {
+		case err == nil:
+			return it.Break(m.Body)
+		case !errors.Is(err, workflow.ErrTimeout):
+			return err
+		}
+		if it.State++; it.State == days {
+			return errNoAnswer
+		}
+		return nil
+	})
+}
+
+// note says who is asked now and what has happened: for those who look at the request, and for those who send mail.
+func (o office) note(ctx workflow.Context, name, asked, text string) error {
+	// The time of the run is that of its last operation: the same when it runs again.
+	day := int(ctx.Now().Sub(ctx.Info().Started) / o.day)
+	_, err := actor.Update(ctx, name, func(r *Request, ctx *actor.Context) (actor.None, error) {
+		r.Asked = asked
+		r.Log = append(r.Log, fmt.Sprintf("day %d: %s", day, text))
+		return actor.None{}, Told.Emit(ctx, text)
+	})
+	return err
+}
