@@ -10,9 +10,6 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// maxSteps bounds what one call lets happen, so that a run which goes on for ever fails its test.
-const maxSteps = 1_000_000
-
 // drive lets things happen until until returns true, which it reports, or nothing is left that happens before or at the limit.
 // The clock then stands at the limit, unless that is forever.
 func (w *world) drive(limit time.Time, until func() bool) bool {
@@ -35,7 +32,7 @@ func (w *world) drive(limit time.Time, until func() bool) bool {
 		defer w.mu.Lock()
 		return until()
 	}
-	for range maxSteps {
+	for range w.options.limit {
 		if holds() {
 			return true
 		}
@@ -46,7 +43,7 @@ func (w *world) drive(limit time.Time, until func() bool) bool {
 			return holds()
 		}
 	}
-	w.t.Fatalf("%v: after %d steps it is %v", errStuck, maxSteps, w.now())
+	w.t.Fatalf("%v: after %d steps it is %v", errStuck, w.options.limit, w.now())
 	return false
 }
 

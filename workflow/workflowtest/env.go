@@ -35,7 +35,12 @@ type options struct {
 	start    time.Time
 	tolerate func(want, got *Ending) bool
 	crashes  int
+	limit    int
 }
+
+// WithLimit sets how many things may happen in one call of Wait, Advance and the like; more fail the test, because the run does
+// not come to rest. The default is 1,000,000.
+func WithLimit(n int) Option { return func(o *options) { o.limit = n } }
 
 // WithPrograms adds workflows, so that they can be started in other actors, which Spawn with At does.
 func WithPrograms(programs ...*workflow.Program) Option {
@@ -75,7 +80,7 @@ func WithClock(start time.Time) Option { return func(o *options) { o.start = sta
 // New returns an Env for a workflow, with nothing started in it.
 func New[In, Out any](t testing.TB, d *workflow.Definition[In, Out], opts ...Option) *Env[In, Out] {
 	t.Helper()
-	o := options{self: workflow.Destination{Type: "test", Key: []string{"main"}}, start: time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC)}
+	o := options{self: workflow.Destination{Type: "test", Key: []string{"main"}}, start: time.Date(2026, 6, 1, 9, 0, 0, 0, time.UTC), limit: 1_000_000}
 	for _, opt := range opts {
 		opt(&o)
 	}
