@@ -163,7 +163,7 @@ func TestVersionInBranchThatHasEnded(t *testing.T) {
 	}
 	w := newWorld(t)
 	h := w.with(0, make(false))
-	w.until(func() bool { return h.out.Wake.After(w.now) })
+	w.until(func() bool { return h.out.Wake.After(w.now) && len(h.pending) == 0 && !h.stale })
 	w.crash()
 	w.programs["test"] = make(true)
 	w.run()
