@@ -47,6 +47,7 @@ type flowRows struct {
 	known bool // the record was looked for
 	live  bool
 	rec   runRecord
+	size  int // of rec as it is stored, in bytes
 	armed tristate
 }
 
@@ -94,23 +95,24 @@ func (c *core) flowKnown() error {
 		return nil
 	}
 	if c.exists {
-		rec, ok, err := readRun(c.ws)
+		rec, size, ok, err := readRun(c.ws)
 		if err != nil {
 			return err
 		}
-		f.live, f.rec = ok, rec
+		f.live, f.rec, f.size = ok, rec, size
 	}
 	f.known = true
 	return nil
 }
 
-// readRun reads the record of a run that lives.
-func readRun(r engine.Reader) (rec runRecord, ok bool, err error) {
+// readRun reads the record of a run that lives, and how many bytes it has.
+func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 	e, ok, err := r.Get(runKey)
 	if err != nil || !ok {
-		return rec, false, err
+		return rec, 0, false, err
 	}
-	return rec, true, record.Decode(e.Value, &rec)
+	err = record.Decode(e.Value, &rec)
+	return rec, len(e.Value), true, err
 }
 
 // pumpRun has the actor's run advance soon.
@@ -483,7 +485,11 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ws.Put(runKey, value, engine.PutOptions{Exempt: true}); err != nil {
+	o := engine.PutOptions{Exempt: true, Known: f.known, Old: f.size}
+	if !f.live {
+		o.Old = -1
+	}
+	if err := c.ws.Put(runKey, value, o); err != nil {
 		return err
 	}
 	if f.rec.Due != rec.Due {
@@ -495,7 +501,7 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 			h.wakeAt(rec.Due)
 		}
 	}
-	f.known, f.live, f.rec = true, true, rec
+	f.known, f.live, f.rec, f.size = true, true, rec, len(value)
 	h.wrote = true
 	return nil
 }
@@ -525,7 +531,7 @@ func (c *core) runEnded(h *turn) error {
 	if f.live && f.rec.Due != 0 {
 		c.ws.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
 	}
-	f.known, f.live, f.rec = true, false, runRecord{}
+	f.known, f.live, f.rec, f.size = true, false, runRecord{}, 0
 	h.wrote = true
 	c.armRun(h, false)
 	h.notify(runTopic)
