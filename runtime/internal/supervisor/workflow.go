@@ -117,17 +117,30 @@ func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 
 // pumpRun has the actor's run advance soon.
 func (a *activation) pumpRun() {
-	if a.runPumping.Swap(true) {
-		return
-	}
-	w := a.runWork()
-	if err := a.enqueue(w); err != nil {
-		w.fail(err) // it has left memory; the rows tell
+	if job := a.postRun(); job.a != nil {
+		a.sup.workers.run(job.a, job.epoch)
 	}
 }
 
+// postRun is pumpRun for one who runs the actor if nobody does.
+func (a *activation) postRun() (job assignment) {
+	if a.runPumping.Swap(true) {
+		return job
+	}
+	w := a.runWork()
+	job, err := a.post(w)
+	if err != nil {
+		w.fail(err) // it has left memory; the rows tell
+	}
+	return job
+}
+
 func (a *activation) runWork() *work {
-	return &work{kind: workRun, method: -1, existing: true, finish: a.ran}
+	ran := a.onRan
+	if ran == nil {
+		ran = a.ran // the type has no workflows any more
+	}
+	return &work{kind: workRun, method: -1, existing: true, finish: ran}
 }
 
 // ran takes in that a run has advanced, or why it has not.
@@ -448,7 +461,7 @@ func (c *core) leaving() bool {
 // settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
 func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving bool) error {
 	if h.wrote {
-		h.notify(runTopic)
+		h.stepped = true
 	}
 	if out.Ended {
 		return c.runEnded(h)
