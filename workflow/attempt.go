@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+
+	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
 // An Attempt is one execution of a step's body.
@@ -20,13 +22,15 @@ type Attempt struct {
 	before  []byte // the progress that earlier attempts saved
 	run     [16]byte
 	epoch   uint32
+	name    string // the path of the step
 	ctx     StepCtx
-	instead body // of Replace; nil for the step's own
+	life    lazy.Context // ends when the body is to
+	instead body         // of Replace; nil for the step's own
 
 	// Guarded by Run.mu.
-	cancel   context.CancelCauseFunc // while the body runs
-	stopped  error                   // it is to end
-	listed   bool                    // stands in Run.reported
+	running  bool  // the body runs
+	stopped  error // it is to end
+	listed   bool  // stands in Run.reported
 	returned bool
 	news     news
 	commits  []func(*Tx) error
@@ -149,7 +153,7 @@ var (
 )
 
 // Name returns the path of the step, for logs.
-func (a *Attempt) Name() string { return a.t.o.s.pathOf(a.t.o.name) }
+func (a *Attempt) Name() string { return a.name }
 
 // Replace has Run execute fn instead of the step's body; what it returns is encoded as the result. It is for tests, and called
 // before Run.
@@ -164,12 +168,13 @@ func (a *Attempt) Replace(fn func(sc *StepCtx) (any, error)) { a.instead = bodyO
 // the host's metrics and logs only.
 func (a *Attempt) Run(ctx context.Context, value any, notify func()) (err error) {
 	host := ctx
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	a.life.Init(host)
+	ctx = &a.life
+	defer a.life.Cancel(nil)
 	a.r.mu.Lock()
-	a.cancel, a.notify = cancel, notify
+	a.running, a.notify = true, notify
 	if a.stopped != nil {
-		cancel(a.stopped)
+		a.life.Cancel(a.stopped)
 	}
 	a.r.mu.Unlock()
 	if limit := a.t.options.timeout; limit > 0 {
@@ -239,7 +244,7 @@ func (a *Attempt) finish(ctx, host context.Context, output []byte, err error) {
 	}
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
-	a.cancel = nil
+	a.running = false
 	a.returned, a.news.returned = true, true
 	if a.news.expired || context.Cause(ctx) == errAttemptTimeout {
 		a.news.expired = true
@@ -275,8 +280,8 @@ func (a *Attempt) stop(cause error) {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
 	a.stopped = cause
-	if a.cancel != nil {
-		a.cancel(cause)
+	if a.running {
+		a.life.Cancel(cause)
 	}
 }
 

@@ -21,6 +21,20 @@ type Journal interface {
 	DeleteRange(start, end []byte) error
 }
 
+// A NewPutter is a Journal that saves work where the caller knows that a key has no row: it need not look for the old one.
+type NewPutter interface {
+	// PutNew is Put of a key that has no row, neither in the store nor by the transaction.
+	PutNew(key, value []byte) error
+}
+
+// putNew puts a row whose key has none.
+func putNew(j Journal, key, value []byte) error {
+	if n, ok := j.(NewPutter); ok {
+		return n.PutNew(key, value)
+	}
+	return j.Put(key, value)
+}
+
 // A Turn is one transaction of the host. All that is done through it happens or none of it does; the host tells the run by
 // [Run.Discard] if it did not.
 //

@@ -124,7 +124,7 @@ func (n *names) write(j Journal) error {
 	for ; n.written < len(n.list); n.written++ {
 		n.key = nameKey(n.key[:0], uint32(n.written))
 		n.value = append(n.value[:0], n.list[n.written]...)
-		if err := j.Put(n.key, n.value); err != nil {
+		if err := putNew(j, n.key, n.value); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package workflow
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -55,6 +56,14 @@ func (r *rows) Put(key, value []byte) error {
 	}
 	r.m[string(key)] = bytes.Clone(value)
 	return nil
+}
+
+// PutNew implements workflow.NewPutter, and checks what it is told.
+func (r *rows) PutNew(key, value []byte) error {
+	if _, ok := r.m[string(key)]; ok {
+		return fmt.Errorf("PutNew of %x, which has a row", key)
+	}
+	return r.Put(key, value)
 }
 
 func (r *rows) Delete(key []byte) error {

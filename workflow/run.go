@@ -193,7 +193,13 @@ func (r *Run) put(o *op) {
 		return
 	}
 	r.wrote, r.durable = true, true
-	size, err := r.st.put(r.turn, o.loc, &o.entry)
+	var size int
+	var err error
+	if o.hidden && r.image == nil { // while there is an image, it may have a row that the code has not come to
+		size, err = r.st.putNew(r.turn, o.loc, &o.entry)
+	} else {
+		size, err = r.st.put(r.turn, o.loc, &o.entry)
+	}
 	if err != nil {
 		r.err = err
 		return

@@ -77,6 +77,7 @@ type place struct {
 	futures  []*op // begun and perhaps not over
 	cancels  []*cancellation
 	random   *rand.Rand
+	printed  string // what path returns; "" until it was asked for
 }
 
 // A nameSet is a set of small numbers.
@@ -145,7 +146,10 @@ func (r *Run) iteration(o *op, i uint32) *scope {
 
 // path says for people where the place is: "serve~3/checkout".
 func (p *place) path() string {
-	return p.run.names.path(p.loc)
+	if p.printed == "" && len(p.loc) > 0 {
+		p.printed = p.run.names.path(p.loc)
+	}
+	return p.printed
 }
 
 // pathOf is the path of what has a name in the place.

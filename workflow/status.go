@@ -83,14 +83,20 @@ type Waiting struct {
 	Failure  *Failure `json:"failure,omitempty"`
 }
 
-// ReadStatus returns what a run does, as far as its rows say. The error is ErrNoRun, a *CorruptError, or one of r.
-func ReadStatus(r Reader) (RunStatus, error) {
+// ReadOutcome is ReadStatus of a run that is over without what is counted and without what takes a look at the history: Wake,
+// Waiting, Entries, Names, Bytes and what goes with them are zero. Of a run that is not over it returns the stored state.
+func ReadOutcome(r Reader) (RunStatus, error) {
+	_, st, err := readOutcome(r)
+	return st, err
+}
+
+func readOutcome(r Reader) (*fields, RunStatus, error) {
 	f, err := loadFields(r)
 	if err != nil {
-		return RunStatus{}, err
+		return nil, RunStatus{}, err
 	}
 	if f.state == "" {
-		return RunStatus{}, ErrNoRun
+		return nil, RunStatus{}, ErrNoRun
 	}
 	st := RunStatus{
 		Workflow: f.program, Version: f.version, State: f.state, Epoch: f.run.Epoch, Started: f.run.Started, Ended: f.run.Ended,
@@ -101,6 +107,15 @@ func ReadStatus(r Reader) (RunStatus, error) {
 	}
 	if c := f.control; c != nil && c.Kind == controlCancel {
 		st.Cancel = &CancelRequest{c.Reason, c.Time}
+	}
+	return f, st, nil
+}
+
+// ReadStatus returns what a run does, as far as its rows say. The error is ErrNoRun, a *CorruptError, or one of r.
+func ReadStatus(r Reader) (RunStatus, error) {
+	f, st, err := readOutcome(r)
+	if err != nil {
+		return RunStatus{}, err
 	}
 	w := walk{r: r}
 	busy := false

@@ -436,6 +436,7 @@ func (t *task) launch() *Attempt {
 		}
 	}
 	a.t, a.r, a.number, a.index = t, r, int(t.meta.Attempts), len(r.inflight)
+	a.name = t.o.s.pathOf(t.o.name)
 	a.before, a.run, a.epoch = t.meta.Progress, r.record.ID, r.record.Epoch
 	r.inflight = append(r.inflight, a)
 	t.attempt = a

@@ -91,6 +91,15 @@ func (st *store) newID() uint32 {
 // put writes an entry. Payloads over the inline limit go to rows of their own. It returns how many bytes the entry's row has.
 // The error is a *TooLargeError, before anything is written, or one of the journal.
 func (st *store) put(j Journal, loc location, e *Entry) (size int, err error) {
+	return st.write(j, loc, e, false)
+}
+
+// putNew is put of an entry that has no row.
+func (st *store) putNew(j Journal, loc location, e *Entry) (size int, err error) {
+	return st.write(j, loc, e, true)
+}
+
+func (st *store) write(j Journal, loc location, e *Entry, isNew bool) (size int, err error) {
 	refs, err := st.large(e)
 	if err != nil {
 		return 0, err
@@ -114,7 +123,11 @@ func (st *store) put(j Journal, loc location, e *Entry) (size int, err error) {
 		return 0, err
 	}
 	st.key = historyKey(st.key[:0], loc)
-	return len(st.key) + len(st.value), j.Put(st.key, st.value)
+	size = len(st.key) + len(st.value)
+	if isNew {
+		return size, putNew(j, st.key, st.value)
+	}
+	return size, j.Put(st.key, st.value)
 }
 
 // putMetadata writes the metadata of an entry, whose ID is not 0.

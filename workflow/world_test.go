@@ -551,6 +551,14 @@ func (t *rigTurn) Put(key, value []byte) error {
 	return nil
 }
 
+// PutNew implements workflow.NewPutter, and checks what it is told.
+func (t *rigTurn) PutNew(key, value []byte) error {
+	if _, ok := t.h.rows[string(key)]; ok {
+		return fmt.Errorf("PutNew of %x, which has a row", key)
+	}
+	return t.Put(key, value)
+}
+
 func (t *rigTurn) Delete(key []byte) error {
 	k := string(key)
 	if _, ok := t.h.rows[k]; ok {

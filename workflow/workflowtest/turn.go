@@ -77,6 +77,14 @@ func (t *turn) Put(key, value []byte) error {
 	return nil
 }
 
+// PutNew implements workflow.NewPutter, and checks what it is told.
+func (t *turn) PutNew(key, value []byte) error {
+	if _, ok, _ := t.Get(key); ok {
+		return fmt.Errorf("PutNew of %x, which has a row", key)
+	}
+	return t.Put(key, value)
+}
+
 func (t *turn) Delete(key []byte) error {
 	t.remove(string(key))
 	return nil

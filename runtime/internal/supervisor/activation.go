@@ -64,6 +64,8 @@ type activation struct {
 	runPumping  atomic.Bool // an item of the mailbox will advance the workflow run
 	runRetrying atomic.Bool // such an item is to come after a while
 	runFailures atomic.Int64
+	onNews      func()      // pumpRun; nil if the type has no workflows
+	onRan       func(*work) // ran; likewise
 	runArmed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
 
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
@@ -126,6 +128,9 @@ type core struct {
 func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *activation {
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
 	a.sender = newSender(a)
+	if len(t.Workflows) > 0 {
+		a.onNews, a.onRan = a.pumpRun, a.ran // made once, because each step of a run hands them out
+	}
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a
 }
@@ -136,22 +141,31 @@ func (a *activation) String() string { return formatAddress(a.addr) }
 // enqueue adds work to the mailbox and starts a goroutine if nobody runs the actor. The error is errGone, or an *Error
 // with code Overloaded when the mailbox is full; only calls and deliveries are refused.
 func (a *activation) enqueue(w *work) error {
+	job, err := a.post(w)
+	if job.a != nil {
+		a.sup.workers.run(job.a, job.epoch)
+	}
+	return err
+}
+
+// post is enqueue for one who runs the actor if nobody does, which the assignment then says.
+func (a *activation) post(w *work) (job assignment, err error) {
 	cost := w.cost()
 	a.mu.Lock()
 	if a.gone {
 		a.mu.Unlock()
-		return errGone
+		return job, errGone
 	}
 	if w.kind == workCall || w.kind == workDeliver {
 		if n := a.waiting.Load(); n >= int64(a.typ.limits.MailboxCount) {
 			a.mu.Unlock()
 			a.typ.metrics.overloaded.Inc()
-			return overloaded(int64(a.typ.limits.MailboxCount), a.drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+			return job, overloaded(int64(a.typ.limits.MailboxCount), a.drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
 		}
 		if n := a.waitingBytes.Load(); n > 0 && n+cost > a.typ.limits.MailboxBytes {
 			a.mu.Unlock()
 			a.typ.metrics.overloaded.Inc()
-			return overloaded(a.typ.limits.MailboxBytes, a.drains(w, a.waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
+			return job, overloaded(a.typ.limits.MailboxBytes, a.drains(w, a.waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
 		}
 	}
 	a.waiting.Add(1)
@@ -166,9 +180,9 @@ func (a *activation) enqueue(w *work) error {
 	epoch := a.epoch.Load()
 	a.mu.Unlock()
 	if start {
-		a.sup.workers.run(a, epoch)
+		job = assignment{a: a, epoch: epoch}
 	}
-	return nil
+	return job, nil
 }
 
 // run takes what waits and works through it until nothing does.

@@ -89,7 +89,7 @@ func (k *crew) start(name, traceparent string, f func(host.Task) error) {
 	}
 }
 
-// begin makes t a member and runs f as it; false if no task may start any more.
+// begin makes t a member and runs f as it, or its attempt; false if no task may start any more.
 func (k *crew) begin(t *task, traceparent string, f func(host.Task) error) bool {
 	sup := k.a.sup
 	k.mu.Lock()
@@ -98,16 +98,20 @@ func (k *crew) begin(t *task, traceparent string, f func(host.Task) error) bool 
 		return false
 	}
 	t.started = time.Now()
-	t.Context, t.cancel = context.WithCancelCause(k.hard)
+	t.Init(k.hard)
 	t.from = caller{a: k.a, task: t, traceparent: traceparent}
 	k.members[t] = struct{}{}
 	leaving := k.leaving
 	k.mu.Unlock()
 	sup.metrics.tasksRunning.Inc()
 	if leaving != nil {
-		t.cancel(leaving)
+		t.Cancel(leaving)
 	}
-	go t.run(f)
+	if t.attempt != nil {
+		sup.workers.attempt(t)
+	} else {
+		go t.run(f)
+	}
 	return true
 }
 
@@ -157,7 +161,7 @@ func (k *crew) ask(cause *host.Error) <-chan struct{} {
 	k.watched = true
 	k.mu.Unlock()
 	for _, t := range members {
-		t.cancel(cause)
+		t.Cancel(cause)
 	}
 	if start && !k.a.sup.task(k.watch) {
 		k.end(cause)

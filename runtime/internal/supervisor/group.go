@@ -31,6 +31,8 @@ type group struct {
 	wake     int64 // the earliest alarm set, unix milliseconds; 0 for none
 	// destroyed: the actor ends with this commit.
 	destroyed bool
+	// stepped: who watches the workflow run is told when the commit is durable.
+	stepped bool
 }
 
 // full reports that the turns so far are to be committed before another one runs.
@@ -280,6 +282,9 @@ func (g *group) durable(err error) {
 	}
 	if len(g.messages) > 0 {
 		g.sender.add(g.messages)
+	}
+	if g.stepped {
+		a.sup.signals.notify(a.key, runTopic)
 	}
 	for _, f := range g.after {
 		f()

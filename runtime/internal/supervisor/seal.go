@@ -46,6 +46,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 		return err
 	}
 	c.group.after = append(c.group.after, t.after...)
+	c.group.stepped = c.group.stepped || t.stepped
 	c.asked += t.asked
 	if !t.wrote {
 		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {

@@ -10,21 +10,26 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
+	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
 // A task is one goroutine that runs beside an actor, as host.Task. As a context it ends when the actor is about to sleep;
 // for a while after that it may still enter turns, to save what it has.
 type task struct {
-	context.Context
-	cancel  context.CancelCauseFunc
+	lazy.Context
 	crew    *crew
 	name    string
 	started time.Time
 	from    caller
 	over    atomic.Bool // its function has returned
 	lost    atomic.Bool // it was given up
-	// attempt is the queue of a run's attempts, if it is one.
-	attempt *attemptQueue
+	// attempt is the attempt of a run's step that it is, or nil, of the actor's flow and instance.
+	attempt *workflow.Attempt
+	flow    *flow
+	inst    host.Instance
+	// next is the actor, if the task has found nobody who runs it: the task's goroutine does.
+	next assignment
 }
 
 // Go implements host.Turn.
@@ -79,12 +84,19 @@ func (t *task) run(f func(host.Task) error) {
 		p := recover()
 		t.over.Store(true)
 		t.report(returned, p, err)
-		t.cancel(errTaskOver)
+		t.Cancel(errTaskOver)
 		if !t.crew.remove(t) && t.lost.Load() {
 			t.crew.a.sup.lost.Add(-1)
 		}
+		if t.next.a != nil && !returned && p == nil { // this goroutine is on its way out
+			t.crew.a.sup.workers.run(t.next.a, t.next.epoch)
+		}
 	}()
-	err = f(t)
+	if t.attempt != nil {
+		t.runAttempt()
+	} else {
+		err = f(t)
+	}
 	returned = true
 }
 
@@ -92,6 +104,9 @@ var errTaskOver = host.Errorf(host.FailedPrecondition, "the task is over: it mus
 
 // report logs how a task ended, if it did not end well.
 func (t *task) report(returned bool, p any, err error) {
+	if returned && p == nil && err == nil {
+		return
+	}
 	sup := t.crew.a.sup
 	attrs := t.crew.a.attrs(slog.String("task", t.name))
 	switch {
@@ -101,8 +116,6 @@ func (t *task) report(returned bool, p any, err error) {
 	case !returned:
 		attrs = append(attrs, slog.String("error_id", newErrorID()))
 		sup.logger.LogAttrs(context.Background(), slog.LevelError, "task ended its goroutine", attrs...)
-	case err == nil:
-		return
 	case t.Err() != nil && (errors.Is(err, t.Err()) || errors.Is(err, context.Cause(t))):
 		return // it did as it was told
 	default:

@@ -70,7 +70,9 @@ type turn struct {
 	early     []func() // run as soon as the turn has succeeded
 	// untouched: the handler has not been given the instance, so there is nothing of it to save or to put back.
 	untouched bool
-	goodFor   int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	// stepped: who watches the run is told, as notify of runTopic would, which costs each step more.
+	stepped bool
+	goodFor int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 type emitted struct {

@@ -409,7 +409,7 @@ func (c *core) wakeRows() []engine.Wake {
 		}
 	}
 	rows = append(rows, engine.Wake{Kind: keyspace.WakeQueue})
-	if rec, ok, err := readRun(c.ws); err == nil && ok {
+	if rec, _, ok, err := readRun(c.ws); err == nil && ok {
 		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun}, engine.Wake{Kind: keyspace.WakeRun})
 	}
 	rows = append(rows, c.connectionWakes()...)

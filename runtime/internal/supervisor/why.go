@@ -103,7 +103,7 @@ func (q *inquiry) read() error {
 		}
 		q.next = append(q.next, appointment{al.Due, text, "alarm", al.Name})
 	}
-	if _, live, err := readRun(snap); err != nil {
+	if _, _, live, err := readRun(snap); err != nil {
 		return err
 	} else if live {
 		st, err := workflow.ReadStatus(storedRun{snap})

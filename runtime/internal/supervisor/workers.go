@@ -18,10 +18,11 @@ type workers struct {
 	spares int64
 }
 
-// An assignment is an actor to run, and the epoch in which it was given out.
+// An assignment is an actor to run, and the epoch in which it was given out; or an attempt of a workflow's step to run.
 type assignment struct {
-	a     *activation
-	epoch uint64
+	a       *activation
+	epoch   uint64
+	attempt *task
 }
 
 func (p *workers) init(s *Supervisor) {
@@ -31,7 +32,7 @@ func (p *workers) init(s *Supervisor) {
 
 // run lets a worker run a. It does not block.
 func (p *workers) run(a *activation, epoch uint64) {
-	job := assignment{a, epoch}
+	job := assignment{a: a, epoch: epoch}
 	select {
 	case p.ready <- job:
 		return
@@ -42,10 +43,39 @@ func (p *workers) run(a *activation, epoch uint64) {
 	}
 }
 
+// attempt lets a worker run an attempt that was begun, and then the actor that hears of it. It does not block.
+func (p *workers) attempt(t *task) {
+	job := assignment{attempt: t}
+	select {
+	case p.ready <- job:
+	default:
+		go p.work(job)
+	}
+}
+
 func (p *workers) work(job assignment) {
-	defer p.s.tasks.done()
+	counted := job.attempt == nil
+	defer func() {
+		if counted {
+			p.s.tasks.done()
+		}
+	}()
 	for {
-		job.a.run(job.epoch)
+		if t := job.attempt; t != nil {
+			// An attempt is counted as a task, so that it counts no more when it is given up.
+			if counted {
+				counted = false
+				p.s.tasks.done()
+			}
+			t.run(nil)
+			job = t.next
+			if counted = p.s.tasks.begin(); !counted {
+				return // as in run
+			}
+		}
+		if job.a != nil {
+			job.a.run(job.epoch)
+		}
 		job = assignment{}
 		if p.spare.Add(1) > p.spares {
 			p.spare.Add(-1)

@@ -47,6 +47,7 @@ type flowRows struct {
 	known bool // the record was looked for
 	live  bool
 	rec   runRecord
+	size  int // of rec as it is stored, in bytes
 	armed tristate
 }
 
@@ -94,38 +95,52 @@ func (c *core) flowKnown() error {
 		return nil
 	}
 	if c.exists {
-		rec, ok, err := readRun(c.ws)
+		rec, size, ok, err := readRun(c.ws)
 		if err != nil {
 			return err
 		}
-		f.live, f.rec = ok, rec
+		f.live, f.rec, f.size = ok, rec, size
 	}
 	f.known = true
 	return nil
 }
 
-// readRun reads the record of a run that lives.
-func readRun(r engine.Reader) (rec runRecord, ok bool, err error) {
+// readRun reads the record of a run that lives, and how many bytes it has.
+func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 	e, ok, err := r.Get(runKey)
 	if err != nil || !ok {
-		return rec, false, err
+		return rec, 0, false, err
 	}
-	return rec, true, record.Decode(e.Value, &rec)
+	err = record.Decode(e.Value, &rec)
+	return rec, len(e.Value), true, err
 }
 
 // pumpRun has the actor's run advance soon.
 func (a *activation) pumpRun() {
-	if a.runPumping.Swap(true) {
-		return
-	}
-	w := a.runWork()
-	if err := a.enqueue(w); err != nil {
-		w.fail(err) // it has left memory; the rows tell
+	if job := a.postRun(); job.a != nil {
+		a.sup.workers.run(job.a, job.epoch)
 	}
 }
 
+// postRun is pumpRun for one who runs the actor if nobody does.
+func (a *activation) postRun() (job assignment) {
+	if a.runPumping.Swap(true) {
+		return job
+	}
+	w := a.runWork()
+	job, err := a.post(w)
+	if err != nil {
+		w.fail(err) // it has left memory; the rows tell
+	}
+	return job
+}
+
 func (a *activation) runWork() *work {
-	return &work{kind: workRun, method: -1, existing: true, finish: a.ran}
+	ran := a.onRan
+	if ran == nil {
+		ran = a.ran // the type has no workflows any more
+	}
+	return &work{kind: workRun, method: -1, existing: true, finish: ran}
 }
 
 // ran takes in that a run has advanced, or why it has not.
@@ -446,7 +461,7 @@ func (c *core) leaving() bool {
 // settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
 func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving bool) error {
 	if h.wrote {
-		h.notify(runTopic)
+		h.stepped = true
 	}
 	if out.Ended {
 		return c.runEnded(h)
@@ -483,7 +498,11 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 	if err != nil {
 		return err
 	}
-	if err := c.ws.Put(runKey, value, engine.PutOptions{Exempt: true}); err != nil {
+	o := engine.PutOptions{Exempt: true, Known: f.known, Old: f.size}
+	if !f.live {
+		o.Old = -1
+	}
+	if err := c.ws.Put(runKey, value, o); err != nil {
 		return err
 	}
 	if f.rec.Due != rec.Due {
@@ -495,7 +514,7 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 			h.wakeAt(rec.Due)
 		}
 	}
-	f.known, f.live, f.rec = true, true, rec
+	f.known, f.live, f.rec, f.size = true, true, rec, len(value)
 	h.wrote = true
 	return nil
 }
@@ -525,7 +544,7 @@ func (c *core) runEnded(h *turn) error {
 	if f.live && f.rec.Due != 0 {
 		c.ws.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
 	}
-	f.known, f.live, f.rec = true, false, runRecord{}
+	f.known, f.live, f.rec, f.size = true, false, runRecord{}, 0
 	h.wrote = true
 	c.armRun(h, false)
 	h.notify(runTopic)

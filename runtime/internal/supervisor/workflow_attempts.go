@@ -14,20 +14,20 @@ const maxAttempts = 1000
 type attemptQueue struct {
 	mu      sync.Mutex
 	running int
-	waiting []func(slot bool)
+	waiting []*task
 }
 
-// begin runs start, now or when there is room.
-func (q *attemptQueue) begin(start func(bool)) {
+// begin starts an attempt, now or when there is room.
+func (q *attemptQueue) begin(t *task) {
 	q.mu.Lock()
 	if q.running >= maxAttempts {
-		q.waiting = append(q.waiting, start)
+		q.waiting = append(q.waiting, t)
 		q.mu.Unlock()
 		return
 	}
 	q.running++
 	q.mu.Unlock()
-	start(true)
+	t.begin()
 }
 
 // end makes room.
@@ -42,17 +42,17 @@ func (q *attemptQueue) end() {
 	q.waiting[0] = nil
 	q.waiting = q.waiting[1:]
 	q.mu.Unlock()
-	next(true)
+	next.begin()
 }
 
-// clear drops those that wait, each of which is told.
+// clear drops those that wait, which count as returned.
 func (q *attemptQueue) clear() {
 	q.mu.Lock()
 	waiting := q.waiting
 	q.waiting = nil
 	q.mu.Unlock()
-	for _, start := range waiting {
-		start(false)
+	for _, t := range waiting {
+		t.flow.returned.Add(1)
 	}
 }
 
@@ -63,46 +63,41 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 		k = newCrew(c)
 		c.crew.Store(k)
 	}
-	f, a, inst := &c.flow, c.a, c.inst
-	traceparent := h.from.traceparent
+	f, inst, traceparent, launch := &c.flow, c.inst, h.from.traceparent, out.Launch
 	start := func() {
-		for _, at := range out.Launch {
-			f.held.begin(func(run bool) {
-				if !run {
-					f.returned.Add(1)
-					return
-				}
-				if !k.startAttempt(at.Name(), traceparent, &f.held, func(t host.Task) error { return a.attempt(f, inst, t, at) }) {
-					f.held.end()
-				}
-			})
+		for _, at := range launch {
+			t := &task{crew: k, name: at.Name(), attempt: at, flow: f, inst: inst}
+			t.from.traceparent = traceparent
+			f.held.begin(t)
 		}
 	}
-	if out.Deferred && !c.group.changed && a.durable.Load() == a.applied.Load() {
+	if a := c.a; out.Deferred && !c.group.changed && a.durable.Load() == a.applied.Load() {
 		h.early = append(h.early, start) // nothing that it must not overtake is on its way
 		return
 	}
 	h.after = append(h.after, start)
 }
 
-// attempt runs an attempt and lets the run know that it has returned.
-func (a *activation) attempt(f *flow, inst host.Instance, t host.Task, at *workflow.Attempt) (err error) {
+// begin starts an attempt for which there is room.
+func (t *task) begin() {
+	if !t.crew.begin(t, t.from.traceparent, nil) {
+		t.flow.held.end() // no task may start any more
+	}
+}
+
+// runAttempt runs the attempt and lets the run know that it has returned.
+func (t *task) runAttempt() {
+	a := t.crew.a
 	m := a.sup.metrics
 	m.steps.Inc()
 	defer func() {
-		f.returned.Add(1)
-		a.pumpRun()
-		f.held.end()
+		t.flow.returned.Add(1)
+		t.next = a.postRun()
+		t.flow.held.end()
 	}()
-	if err := at.Run(t, runTask{t, inst}, a.pumpRun); err != nil {
-		m.stepFailures.Inc()
+	if err := t.attempt.Run(t, runTask{t}, a.onNews); err != nil {
+		m.stepFailures.Inc() // the history has the error
 	}
-	return nil // the history has the error
-}
-
-// startAttempt starts an attempt of a run as a task; false if no task may start any more.
-func (k *crew) startAttempt(name, traceparent string, of *attemptQueue, f func(host.Task) error) bool {
-	return k.begin(&task{crew: k, name: name, attempt: of}, traceparent, f)
 }
 
 // cancelAttempts ends the contexts of a run's attempts.
@@ -111,8 +106,8 @@ func (k *crew) cancelAttempts(of *attemptQueue) {
 	members := k.list()
 	k.mu.Unlock()
 	for _, t := range members {
-		if t.attempt == of {
-			t.cancel(errRunChanged)
+		if t.attempt != nil && &t.flow.held == of {
+			t.Cancel(errRunChanged)
 		}
 	}
 }
@@ -120,10 +115,7 @@ func (k *crew) cancelAttempts(of *attemptQueue) {
 var errRunChanged = host.Errorf(host.Canceled, "the workflow run was changed or given up; the attempt counts no more")
 
 // A runTask is a task that runs an attempt, as host.RunTask.
-type runTask struct {
-	host.Task
-	inst host.Instance
-}
+type runTask struct{ *task }
 
 // Instance implements host.RunTask.
 func (t runTask) Instance() host.Instance { return t.inst }

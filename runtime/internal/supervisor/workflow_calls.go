@@ -121,11 +121,11 @@ func (s *Supervisor) runStatus(ctx context.Context, on target, _ *none) (st work
 
 func (s *Supervisor) runResult(ctx context.Context, on target, codec host.Codec, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
 	err = s.ofRun(ctx, on, func(rows storedRun) error {
-		if _, live, err := readRun(rows.Snapshot); err != nil || live {
+		if _, _, live, err := readRun(rows.Snapshot); err != nil || live {
 			out.State = workflow.StateRunning
 			return err
 		}
-		st, err := workflow.ReadStatus(rows)
+		st, err := workflow.ReadOutcome(rows)
 		if err != nil {
 			return err
 		}

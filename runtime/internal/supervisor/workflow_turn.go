@@ -104,13 +104,18 @@ func (s storedRun) Scan(start, end []byte, visit func(key, value []byte) error) 
 }
 
 // Put implements workflow.Journal.
-func (t *runTurn) Put(key, value []byte) error {
+func (t *runTurn) Put(key, value []byte) error { return t.put(key, value, false) }
+
+// PutNew implements workflow.NewPutter.
+func (t *runTurn) PutNew(key, value []byte) error { return t.put(key, value, true) }
+
+func (t *runTurn) put(key, value []byte, isNew bool) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.h.mu.Unlock()
 	t.h.wrote = true
-	return t.h.c.ws.Put(key, value, engine.PutOptions{Exempt: t.exempt})
+	return t.h.c.ws.Put(key, value, engine.PutOptions{New: isNew, Exempt: t.exempt})
 }
 
 // Delete implements workflow.Journal.

@@ -61,7 +61,7 @@ func (t *actorType) verify(store *engine.Store, namespace string, addr host.Addr
 	}
 	snap := store.Snapshot(id)
 	defer snap.Close()
-	if _, live, err := readRun(snap); err != nil || !live {
+	if _, _, live, err := readRun(snap); err != nil || !live {
 		return nil, err
 	}
 	v := &VerifiedRun{Address: addr}
