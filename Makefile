@@ -46,7 +46,7 @@ test: go cc tools ## go vet and all tests with the race detector
 .PHONY: bench
 bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
 	cd runtime/bench && $(GO) run $(MATTN) . -rounds '$(ROUNDS)'
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor ./sqlitevfs
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor ./sqlitevfs ./workflow
 
 .PHONY: fuzz
 fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)
@@ -77,10 +77,14 @@ browser: go ## connections from a page in Chromium, which is installed if it is 
 
 .PHONY: soak
 soak: go cc ## the long forms of the tests against models
-	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/...
+	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./workflow/...
+
+.PHONY: peers
+peers: go node ## measure one workflow on Cairn, Restate and Temporal in turn (ROUNDS=5); builds Temporal's server, which takes minutes
+	cd runtime/bench/peers && npm ci --no-audit --no-fund && $(GO) run . -rounds '$(ROUNDS)'
 
 # A fresh machine may lack Go, or the C compiler that the race detector (and nothing else here) needs.
-.PHONY: go cc tools
+.PHONY: go cc tools node
 go:
 	@command -v $(GO) >/dev/null || { \
 		echo 'Go is missing. Install version 1.26 or newer from https://go.dev/dl, or a packaged one from 1.21 on, which fetches it.' >&2; exit 1; }
@@ -104,3 +108,10 @@ tools:
 		else \
 			echo 'Install curl (7.82 or newer), jq and sqlite3 first.' >&2; exit 1; \
 		fi; }
+
+# Restate's server comes from npm.
+node:
+	@command -v npm >/dev/null || { \
+		echo 'npm is missing: installing it.'; \
+		sudo=; if [ "$$(id -u)" != 0 ]; then sudo=sudo; fi; \
+		$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends npm; }

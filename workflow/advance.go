@@ -26,17 +26,33 @@ func (r *Run) Advance(t Turn) (out Outcome, err error) {
 	}
 	r.turn, r.turnTime = t, millisUTC(t.Now())
 	r.wrote, r.durable, r.resolved, r.err = false, false, 0, nil
+	r.began = r.seq
+	if r.top == nil {
+		r.began = 0
+	}
 	r.asked++
-	r.polled = false
+	r.turns++
+	r.polled, r.glanced = false, false
 	if r.st != nil {
 		r.st.begin()
 	}
+	if r.image != nil {
+		r.image.reader = t
+	}
+	through := false
 	defer func() {
 		r.turn = nil
-		if err != nil {
+		if err != nil || !through { // a function of the user called runtime.Goexit on the host's goroutine
 			r.Close()
 		}
 	}()
+	out, err = r.advance()
+	through = true
+	return out, err
+}
+
+// advance is Advance within its transaction.
+func (r *Run) advance() (Outcome, error) {
 	if r.changed || r.st == nil {
 		if err := r.readControl(); err != nil {
 			return Outcome{}, err
@@ -76,6 +92,7 @@ func (r *Run) readControl() error {
 		return ErrNoRun
 	case f.state.Over() && !r.verifyEnded:
 		r.ended, r.state, r.record = true, f.state, f.run
+		r.stopAttempts()
 		r.kill()
 		return nil
 	}
@@ -110,6 +127,10 @@ func (r *Run) drain() {
 
 // writePause records a fault. The transaction in which it was found is undone first, if something was written.
 func (r *Run) writePause() (Outcome, error) {
+	if r.pause != nil && r.pause.Reason == PausedOperator && !r.verify {
+		r.fault = nil // it is found again when the operator lets the run go on
+		return Outcome{Paused: true}, nil
+	}
 	p := r.fault
 	since, attempts := r.turnTime, uint32(0)
 	if r.pause != nil && r.pause.Reason == p.Reason {
@@ -175,7 +196,7 @@ func (r *Run) boot() (out Outcome, done bool, err error) {
 		return out, true, err
 	}
 	r.program = p
-	r.image = im
+	r.image, r.lifted = im, nil
 	r.fresh = im.state == StatePending
 	r.live, r.rested, r.rootOver, r.output, r.failed = false, false, false, nil, nil
 	r.seq, r.now = 0, im.run.Started
@@ -243,6 +264,11 @@ func (r *Run) drive() (Outcome, error) {
 			}
 			if !more && r.fault == nil && r.err == nil && r.due.len() == 0 {
 				return r.park()
+			}
+			continue
+		case !r.glanced:
+			if err := r.glance(); err != nil {
+				return r.stuck(err)
 			}
 			continue
 		}
@@ -321,6 +347,9 @@ func (r *Run) resolveLive(o *op) error {
 
 // faulted ends an Advance in which the run was found to be unable to go on.
 func (r *Run) faulted() (Outcome, error) {
+	if r.pause == nil && r.lifted != nil && r.began <= r.progress {
+		r.pause = r.lifted // nothing was achieved since: it goes on
+	}
 	r.stopAttempts()
 	r.kill()
 	if r.wrote && !r.verify {
@@ -353,10 +382,39 @@ func (r *Run) stopAttempts() {
 
 // again ends an Advance that is to be followed by another at once.
 func (r *Run) again() (Outcome, error) {
+	// What began in an earlier transaction has waited for this run to park, which it may never do.
+	old := 0
+	for old < len(r.starting) && r.starting[old].since != r.turns {
+		old++
+	}
+	list, err := r.launch(old)
+	if err != nil {
+		return r.stuck(err)
+	}
 	if err := r.flush(); err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{Again: true}, nil
+	return Outcome{Again: true, Launch: list}, nil
+}
+
+// launch makes attempts of the first n steps that are to be executed.
+func (r *Run) launch(n int) ([]*Attempt, error) {
+	if n == 0 || r.rested {
+		return nil, nil
+	}
+	if r.record.Boots == 0 {
+		r.record.Boots, r.record.SeqAtBoot = 1, r.seq
+		r.wrote, r.durable = true, true
+		if err := putRecord(r.turn, &r.record); err != nil {
+			return nil, err
+		}
+	}
+	list := make([]*Attempt, 0, n)
+	for _, t := range r.starting[:n] {
+		list = append(list, t.launch())
+	}
+	r.starting = slices.Delete(r.starting, 0, n)
+	return list, r.err
 }
 
 // goLive ends the replay: from here on, things happen.
@@ -384,6 +442,7 @@ func (r *Run) goLive() (done bool, err error) {
 		}
 		r.image, r.places = nil, nil
 	}
+	r.lifted, r.progress = r.pause, r.seq
 	if r.pause != nil {
 		r.pause = nil
 		r.wrote = true
@@ -391,7 +450,7 @@ func (r *Run) goLive() (done bool, err error) {
 			return false, err
 		}
 	}
-	if r.state == StatePending {
+	if r.state == StatePending || r.state == StateRollingBack && r.undoing == 0 {
 		r.setState(StateRunning)
 	}
 	return false, r.countBoot()
@@ -449,12 +508,7 @@ func (r *Run) poll() (bool, error) {
 		return true, t.fire()
 	}
 	if c := r.control; c != nil && c.Seq == 0 {
-		r.seq++
-		r.now = r.clock()
-		c.Seq, c.Time = r.seq, r.now
-		r.wrote, r.durable = true, true
-		r.applyCancel()
-		return true, putControl(r.turn, c)
+		return true, r.noticeControl()
 	}
 	if more, err := r.pollReceives(); more || err != nil {
 		return more, err
@@ -462,26 +516,61 @@ func (r *Run) poll() (bool, error) {
 	return r.pollAwaits()
 }
 
+// glance looks, once in an Advance, for what has happened although something is due already: while one branch never waits,
+// there always is, and the others and a request to cancel have a right to their turn.
+func (r *Run) glance() error {
+	r.glanced = true
+	for a := r.nextReported(); a != nil; a = r.nextReported() {
+		if err := a.t.heard(a); err != nil {
+			return err
+		}
+	}
+	if !r.polled {
+		r.polled = true
+		if err := r.pollChildren(); err != nil {
+			return err
+		}
+	}
+	for t := r.timers.due(r.turnTime); t != nil; t = r.timers.due(r.turnTime) {
+		if err := t.fire(); err != nil {
+			return err
+		}
+	}
+	if err := r.noticeControl(); err != nil || r.err != nil || r.fault != nil || r.halt != nil {
+		return err
+	}
+	// What is taken out of a queue, or holds now, has to be resolved before anything can end the transaction.
+	due := r.due.len()
+	more, err := r.pollReceives()
+	if !more && err == nil {
+		_, err = r.pollAwaits()
+	}
+	if r.due.len() > due {
+		r.due.hurry()
+	}
+	return err
+}
+
+// noticeControl gives a request to cancel that was not seen yet its place in the order.
+func (r *Run) noticeControl() error {
+	c := r.control
+	if c == nil || c.Seq != 0 {
+		return nil
+	}
+	r.seq++
+	r.now = r.clock()
+	c.Seq, c.Time = r.seq, r.now
+	r.wrote, r.durable = true, true
+	r.applyCancel()
+	return putControl(r.turn, c)
+}
+
 // park ends an Advance after which the run waits.
 func (r *Run) park() (Outcome, error) {
 	var out Outcome
-	if len(r.starting) > 0 && !r.rested {
-		if r.record.Boots == 0 {
-			r.record.Boots, r.record.SeqAtBoot = 1, r.seq
-			r.wrote, r.durable = true, true
-			if err := putRecord(r.turn, &r.record); err != nil {
-				return Outcome{}, err
-			}
-		}
-		out.Launch = make([]*Attempt, 0, len(r.starting))
-		for _, t := range r.starting {
-			out.Launch = append(out.Launch, t.launch())
-		}
-		clear(r.starting)
-		r.starting = r.starting[:0]
-		if r.err != nil {
-			return r.stuck(r.err)
-		}
+	var err error
+	if out.Launch, err = r.launch(len(r.starting)); err != nil {
+		return r.stuck(err)
 	}
 	out.Queues = r.waitingQueues()
 	r.recordAwaits()
@@ -522,6 +611,9 @@ func (r *Run) finishRun() (Outcome, error) {
 	if errors.As(r.failed, &in) || errors.As(r.failed, &outErr) {
 		r.fail(PausedCorrupt, r.failed.Error())
 		return r.faulted()
+	}
+	if err := r.fits("the output of the function", r.output); err != nil {
+		return r.stuck(err)
 	}
 	state, f := StateCompleted, (*Failure)(nil)
 	if r.failed != nil {

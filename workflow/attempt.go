@@ -89,17 +89,24 @@ func (sc *StepCtx) OnCommit(fn func(tx *Tx) error) {
 }
 
 // Progress saves a value for the next attempt, should this one be cut off or fail. It is written soon, but Progress does not
-// wait for it, and of values that follow quickly the last one counts. The error is a *ValueError.
+// wait for it, and of values that follow quickly the last one counts. The error is a *ValueError or a *TooLargeError.
 func (sc *StepCtx) Progress(v any) error {
 	a := sc.a
 	data, err := a.r.program.encode(v)
 	if err != nil {
 		return err
 	}
+	if err := a.r.fits("progress of a step", data); err != nil {
+		return err
+	}
 	a.r.mu.Lock()
+	if a.returned { // a goroutine that the body left behind
+		a.r.mu.Unlock()
+		return nil
+	}
 	a.news.progress = data
 	notify := a.notify
-	if a.telling || a.returned {
+	if a.telling {
 		notify = nil
 	}
 	a.telling = true
@@ -219,10 +226,7 @@ func (a *Attempt) call() (output []byte, err error) {
 
 // checkSize refuses a result that is too large to be recorded. It runs on any goroutine.
 func (r *Run) checkSize(output []byte) error {
-	if size, limit := int64(len(output)), r.st.maxPayload; size > limit {
-		return Permanent(&TooLargeError{What: "the result", Size: size, Limit: limit})
-	}
-	return nil
+	return Permanent(r.fits("the result", output))
 }
 
 // finish tells the run that the body has returned.
@@ -326,6 +330,12 @@ func (a *Attempt) land() {
 // resultOf says what an error of a body means. It runs on any goroutine.
 func (p *Program) resultOf(err error, policy *RetryPolicy) (res result) {
 	res.failure = p.failureOf(err)
+	defer func() {
+		if e := recover(); e != nil {
+			res.permanent = true
+			res.failure.Message += fmt.Sprintf(" (and a method of the error, or RetryPolicy.Retryable, panicked: %v)", e)
+		}
+	}()
 	var permanent *permanentError
 	if errors.As(err, &permanent) {
 		res.permanent = true
@@ -341,12 +351,6 @@ func (p *Program) resultOf(err error, policy *RetryPolicy) (res result) {
 	if policy.Retryable == nil {
 		return res
 	}
-	defer func() {
-		if e := recover(); e != nil {
-			res.permanent = true
-			res.failure.Message += fmt.Sprintf(" (and RetryPolicy.Retryable panicked: %v)", e)
-		}
-	}()
 	res.permanent = !policy.Retryable(err)
 	return res
 }

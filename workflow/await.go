@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"time"
 )
 
 // An await is a wait for a condition that has not ended.
@@ -61,10 +60,13 @@ func (w *await) begin(options waitOptions) {
 	o := &w.op
 	r := o.s.run
 	if !o.recorded && options.limited {
-		o.entry.Deadline = millisUTC(o.entry.Created.Add(options.within + time.Millisecond - 1))
+		o.entry.Deadline = after(o.entry.Created, options.within)
 	}
 	o.live = w
 	w.timer.fire = func() error {
+		if o.queued {
+			return nil // it was met, or canceled, before
+		}
 		// The condition counts if it holds now, although nobody has looked in time.
 		if done, err := w.look(); done || err != nil {
 			return err

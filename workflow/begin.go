@@ -147,8 +147,9 @@ func (s *scope) match(kind Kind, name string, i uint32) (*record, uint32) {
 		s.slack -= min(s.slack, rec.ordinal-s.next)
 		s.consume(rec)
 		return rec, i
-	case rec.ordinal > s.next && (kind == KindStep || kind == KindSpawn) && s.recorded(i) == nil:
-		// A step leaves no row before it ends. This one had begun when a later one ended, and was cut off.
+	case rec.ordinal > s.next && (kind == KindStep || kind == KindSpawn || kind == KindSleep) && s.recorded(i) == nil:
+		// A step, and a timer that is over when it begins, leave no row before they end. This one had begun when a later one
+		// ended, and was cut off.
 		return nil, i
 	}
 	s.diverge(kind, name, rec)

@@ -187,7 +187,7 @@ const collapseAt = 256 << 10
 
 // collapse drops what is inside of a container that ends, if the history is large. Ends of branches stay, which hold the results.
 func (r *Run) collapse(o *op, members ...*member) error {
-	if r.bytes < collapseAt || r.obliged(o.loc) {
+	if r.bytes < collapseAt || r.obliged(o.loc) || o.s.racing {
 		return nil
 	}
 	if err := r.drop(o.loc, false); err != nil {

@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -121,6 +122,12 @@ const (
 	reasonPermanent = "permanent"
 )
 
+// What is stored of an error at most, in bytes.
+const (
+	maxMessage   = 64 << 10
+	maxErrorData = 1 << 20
+)
+
 // An errorType is an error of the user's that survives the history.
 type errorType struct {
 	name string
@@ -131,7 +138,7 @@ type errorType struct {
 }
 
 // failureOf makes an error storable. It runs on any goroutine.
-func (p *Program) failureOf(err error) *Failure {
+func (p *Program) failureOf(err error) (stored *Failure) {
 	if err == nil {
 		return nil
 	}
@@ -140,7 +147,18 @@ func (p *Program) failureOf(err error) *Failure {
 		f := known.Failure
 		return &f
 	}
-	f := &Failure{Message: err.Error()}
+	f := &Failure{}
+	defer func() {
+		// A nil pointer in an error, say: it must not take along whoever asks.
+		if e := recover(); e != nil {
+			f = &Failure{Message: fmt.Sprintf("%T, whose methods panic: %v", err, e)}
+		}
+		if len(f.Message) > maxMessage {
+			f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
+		}
+		stored = f
+	}()
+	f.Message = err.Error()
 	var coded interface{ ErrorCode() string }
 	if errors.As(err, &coded) {
 		f.Code = coded.ErrorCode()
@@ -160,6 +178,9 @@ func (p *Program) failureOf(err error) *Failure {
 		}
 		if v != nil {
 			data, eerr := p.encode(v)
+			if eerr == nil && len(data) > maxErrorData {
+				eerr = &TooLargeError{"the error", int64(len(data)), maxErrorData}
+			}
 			if eerr != nil {
 				f.Message += " (the error's fields could not be stored: " + eerr.Error() + ")"
 				break

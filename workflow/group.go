@@ -67,6 +67,7 @@ func (g *group) start(m *member) {
 	}
 	inner := g.s.inside(m.o, g.cancel, g.s.saga)
 	inner.sealed = g.s.sealed || over || g.o.ended()
+	inner.racing = inner.racing || g.o.entry.Kind == KindRace
 	inner.owner = r.spawn(func(*coroutine) {
 		output, err := m.run(inner)
 		inner.end()
@@ -125,12 +126,12 @@ func (s *scope) sameBranches(o *op, branches []string) error {
 		return fmt.Errorf("workflow: %q has %d branches, and the limit is %d", o.name, len(branches), MaxBranches)
 	}
 	indexes := make([]uint32, len(branches))
+	seen := make(map[string]bool, len(branches))
 	for i, name := range branches {
-		for _, other := range branches[:i] {
-			if name == other {
-				s.misuse(s.owner, fmt.Sprintf("%s %q has two branches with the name %q", o.entry.Kind, o.name, name))
-			}
+		if seen[name] {
+			s.misuse(s.owner, fmt.Sprintf("%s %q has two branches with the name %q", o.entry.Kind, o.name, name))
 		}
+		seen[name] = true
 		indexes[i] = s.nameIndex(name)
 	}
 	if !o.recorded {

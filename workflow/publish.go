@@ -12,6 +12,9 @@ func Publish[T any](ctx Context, v T) {
 	s := ctx.scope()
 	s.own()
 	data, err := s.run.encode(v)
+	if err == nil {
+		err = s.run.fits("the value", data)
+	}
 	if err != nil {
 		s.misuse(s.owner, fmt.Sprintf("publish: %v", err))
 	}

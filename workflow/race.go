@@ -155,6 +155,7 @@ func (s *scope) finishRace(o *op, won *member, members []*member) {
 			if err := s.run.turn.Return(back); err != nil {
 				return err
 			}
+			s.run.asked++ // others may wait for them
 		}
 		for _, loc := range lost {
 			if err := s.run.drop(loc, true); err != nil {

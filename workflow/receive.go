@@ -191,7 +191,7 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 	if !o.recorded {
 		o.entry.Queues = slices.Clone(queues)
 		if options.limited {
-			o.entry.Deadline = millisUTC(o.entry.Created.Add(options.within + time.Millisecond - 1))
+			o.entry.Deadline = after(o.entry.Created, options.within)
 		}
 	}
 	w.timer.fire = func() error {

@@ -77,8 +77,21 @@ type runRecord struct {
 	SeqAtBoot uint64
 	// Codec is the Entry.Codec of input, output and published value.
 	Codec uint8
+	// Rewinds counts how many of the epochs began by a rewind.
+	Rewinds uint32
+	// Seed is what random numbers depend on in place of ID and Epoch, where these have changed since the history began: after
+	// a rewind, and in a fork. 0 if they have not.
+	Seed uint64
 	// Parent is nil for a run that no other run started.
 	Parent *parentRef
+}
+
+// randomSeed returns what the random numbers of the run's function depend on.
+func (r *runRecord) randomSeed() uint64 {
+	if r.Seed != 0 {
+		return r.Seed
+	}
+	return fnv(fnv(fnvOffset, r.ID[:]), binary.BigEndian.AppendUint32(nil, r.Epoch))
 }
 
 // A parentRef says which run started a child.
@@ -131,6 +144,8 @@ type (
 		SeqAtBoot uint64     `cbor:"6,keyasint,omitempty"`
 		Codec     uint8      `cbor:"7,keyasint,omitempty"`
 		Parent    *parentRow `cbor:"8,keyasint,omitempty"`
+		Seed      uint64     `cbor:"9,keyasint,omitempty"`
+		Rewinds   uint32     `cbor:"10,keyasint,omitempty"`
 	}
 	parentRow struct {
 		To       Destination `cbor:"1,keyasint"`
@@ -241,7 +256,7 @@ func putFailure(j Journal, f *Failure) error {
 
 // putRecord writes the run record.
 func putRecord(j Journal, r *runRecord) error {
-	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec}
+	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds}
 	if p := r.Parent; p != nil {
 		row.Parent = &parentRow{To: p.To, Run: p.Run[:], Location: p.Location, Policy: p.Policy}
 	}
@@ -257,7 +272,7 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 	if err != nil {
 		return runRecord{}, err
 	}
-	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec}
+	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds}
 	if p := row.Parent; p != nil {
 		run, err := sixteen(key, p.Run)
 		if err != nil {

@@ -285,7 +285,7 @@ func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 
 // fork returns the record of a run that goes on from the history of another one.
 func (r runRecord) fork(t Turn, o StartOptions) (runRecord, error) {
-	run := runRecord{ID: o.ID, Started: r.Started, Ended: r.Ended, Codec: r.Codec, Parent: o.parent}
+	run := runRecord{ID: o.ID, Epoch: r.Epoch, Rewinds: r.Rewinds, Started: r.Started, Ended: r.Ended, Codec: r.Codec, Parent: o.parent, Seed: r.randomSeed()}
 	if run.ID == ([16]byte{}) {
 		rand.Read(run.ID[:])
 	}

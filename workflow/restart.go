@@ -20,6 +20,9 @@ func Restart[In any](ctx Context, in In) error {
 	s := ctx.scope()
 	s.own()
 	data, err := s.run.encode(in)
+	if err == nil {
+		err = s.run.fits("the input", data)
+	}
 	if err != nil {
 		return fmt.Errorf("workflow: restart: %w", err)
 	}
@@ -28,6 +31,9 @@ func Restart[In any](ctx Context, in In) error {
 
 // restart begins the run anew.
 func (r *Run) restart(to *restartError) (Outcome, error) {
+	if err := r.flush(); err != nil {
+		return Outcome{}, err
+	}
 	for _, f := range []keyspace.WorkflowFamily{keyspace.WorkflowNames, keyspace.WorkflowRecords, keyspace.WorkflowEntries, keyspace.WorkflowUndos, keyspace.WorkflowBlobs} {
 		start, end := familyRange(f)
 		if err := r.turn.DeleteRange(start, end); err != nil {
@@ -39,6 +45,7 @@ func (r *Run) restart(to *restartError) (Outcome, error) {
 	}
 	r.record.Epoch++
 	r.record.Started = r.clock()
+	r.record.Seed = 0
 	r.record.Boots, r.record.SeqAtBoot = 0, 0
 	if err := putRecord(r.turn, &r.record); err != nil {
 		return Outcome{}, err
@@ -51,6 +58,10 @@ func (r *Run) restart(to *restartError) (Outcome, error) {
 		if err := deletePause(r.turn); err != nil {
 			return Outcome{}, err
 		}
+	}
+	r.setState(StatePending) // as nothing of the epoch has run: what runs next is no replay
+	if r.err != nil {
+		return Outcome{}, r.err
 	}
 	r.stopAttempts()
 	r.kill()

@@ -106,10 +106,24 @@ func (w *rewinding) enclosing(rec *record, e *Entry) error {
 	}
 	switch e.Kind {
 	case KindScope, KindJoin, KindMap:
+		if rec != w.target && w.hollow(rec) {
+			return w.refuse("what was inside of " + w.path(rec) + ", which has ended since, is not on record any more")
+		}
 		w.reopen = append(w.reopen, rec)
 		return nil
 	}
 	return w.refuse(e.Kind.String() + " " + w.path(rec) + " has ended since; rewind to it, or to what is before it")
+}
+
+// hollow reports whether nothing is on record inside of a container but the ends of branches: what was there was dropped
+// when it ended, because the history was large.
+func (w *rewinding) hollow(rec *record) bool {
+	for _, inner := range w.im.under(rec.loc) {
+		if len(inner.loc) > len(rec.loc) && inner.kind() != KindScope {
+			return false
+		}
+	}
+	return true
 }
 
 // element returns the element of the target's location that follows a record's: the iteration, for a loop that encloses it.
@@ -247,6 +261,7 @@ func (w *rewinding) write(t Turn) error {
 		}
 	}
 	run := w.im.run
-	run.Epoch, run.Ended, run.Boots = run.Epoch+1, time.Time{}, 0
+	run.Seed = run.randomSeed() // what stays was drawn with it
+	run.Epoch, run.Rewinds, run.Ended, run.Boots = run.Epoch+1, run.Rewinds+1, time.Time{}, 0
 	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t), deleteField(t, keyspace.FieldOutput), deleteField(t, keyspace.FieldError))
 }

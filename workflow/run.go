@@ -37,27 +37,32 @@ type Run struct {
 	wrote    bool
 	resolved int
 	durable  bool   // it holds more than records of steps that are deferred
+	turns    uint64 // counts transactions
 	asked    uint64 // counts changes of what polls look at
 	polled   bool   // pollChildren was called
+	glanced  bool   // glance was called
 	err      error
 
-	state   State
-	fault   *Pause // the function cannot go on
-	pause   *Pause // as recorded
-	gone    bool   // closed; coroutines unwind
-	ended   bool
-	live    bool // what is recorded is used up
-	fresh   bool // nothing of it has ever run
-	verify  bool // stops when it would go live
-	control *control
-	changed bool // the control rows are to be read
-	rested  bool
-	halt    *Pause // a step asks for it: written with what else the transaction holds
-	image   *image // until it is live
-	places  []*place
-	scratch location
-	bytes   int64 // of keys and values of the history, about: it is not reduced by what is dropped
-	entries int
+	state    State
+	fault    *Pause // the function cannot go on
+	pause    *Pause // as recorded
+	lifted   *Pause // what pause was when the run went live
+	progress uint64 // seq then
+	began    uint64 // seq when the transaction began, 0 if it was a cold start
+	gone     bool   // closed; coroutines unwind
+	ended    bool
+	live     bool // what is recorded is used up
+	fresh    bool // nothing of it has ever run
+	verify   bool // stops when it would go live
+	control  *control
+	changed  bool // the control rows are to be read
+	rested   bool
+	halt     *Pause // a step asks for it: written with what else the transaction holds
+	image    *image // until it is live
+	places   []*place
+	scratch  location
+	bytes    int64 // of keys and values of the history, about: it is not reduced by what is dropped
+	entries  int
 
 	top        *scope
 	rootOver   bool
@@ -111,7 +116,7 @@ type Outcome struct {
 	// Again: there is more to do, in a transaction of its own. The host commits this one, without waiting for the disk, and
 	// calls Advance again; other work of the actor may come in between.
 	Again bool
-	// Launch lists attempts to run when the transaction is durable.
+	// Launch lists attempts to run when the transaction is durable. It may come with Again.
 	Launch []*Attempt
 	// Deferred: this transaction holds nothing that must be durable before Launch starts; what earlier ones hold must.
 	Deferred bool
@@ -236,8 +241,31 @@ func (r *Run) fail(reason PauseReason, text string) {
 	}
 }
 
+// fits returns a *TooLargeError for a value over the limit.
+func (r *Run) fits(what string, value []byte) error {
+	limit := r.options.MaxPayload
+	if limit == 0 {
+		limit = DefaultMaxPayload
+	}
+	if size := int64(len(value)); size > limit {
+		return &TooLargeError{what, size, limit}
+	}
+	return nil
+}
+
 // millisUTC returns the time to the millisecond, which is how precisely times are stored.
 func millisUTC(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
+
+// after returns the time d after another, to the millisecond and not before it.
+func after(from time.Time, d time.Duration) time.Time { return roundUp(from.Add(d)) }
+
+func roundUp(t time.Time) time.Time {
+	ms := millisUTC(t)
+	if ms.Before(t) {
+		return ms.Add(time.Millisecond)
+	}
+	return ms
+}
 
 // A fifo is a queue in one slice.
 type fifo[T any] struct {
@@ -248,6 +276,14 @@ type fifo[T any] struct {
 func (q *fifo[T]) len() int { return len(q.items) - q.head }
 
 func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
+
+// hurry puts the last item first.
+func (q *fifo[T]) hurry() {
+	last := len(q.items) - 1
+	v := q.items[last]
+	copy(q.items[q.head+1:], q.items[q.head:last])
+	q.items[q.head] = v
+}
 
 func (q *fifo[T]) first() T { return q.items[q.head] }
 

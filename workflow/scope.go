@@ -30,7 +30,7 @@ type Context interface {
 type Info struct {
 	// Workflow and Version are those of the definition that runs.
 	Workflow, Version string
-	// RunID names the run, in hexadecimal.
+	// RunID names the run, in hexadecimal. A fork (see Import) has one of its own, also where it only runs again.
 	RunID string
 	// Self is the run's actor, as the host has told it in RunOptions.
 	Self Destination
@@ -70,6 +70,7 @@ type place struct {
 	used     nameSet
 	inner    *op // the container whose body runs on the owner's coroutine
 	ended    bool
+	racing   bool              // inside of a race: what it received may have to go back, and stays on record
 	sealed   bool              // the history has the end of the scope: nothing new begins in it
 	renames  map[string]string // new name to recorded name
 	versions map[string]int
@@ -106,7 +107,7 @@ func (s *scope) with(cancel *cancellation, saga *saga) *scope {
 func (r *Run) newPlace(parent *scope, loc location) *place {
 	p := &place{run: r, parent: parent, loc: loc}
 	if parent != nil {
-		p.owner = parent.owner
+		p.owner, p.racing = parent.owner, parent.racing
 	}
 	if r.image != nil {
 		p.records = r.image.children(loc)
@@ -160,7 +161,7 @@ func (s *scope) Info() Info {
 	r := s.run
 	return Info{
 		Workflow: r.program.name, Version: r.program.config.version,
-		RunID: r.id(), Self: r.options.Self, Epoch: r.record.Epoch, Started: r.record.Started,
+		RunID: r.id(), Self: r.options.Self, Epoch: r.record.Epoch - r.record.Rewinds, Started: r.record.Started,
 		Resolutions: r.seq, Replaying: r.replaying(),
 	}
 }
@@ -170,10 +171,10 @@ func (s *scope) Now() time.Time { return s.run.now }
 
 // Rand implements Context. The numbers depend on the run, its epoch and the place.
 func (s *scope) Rand() *rand.Rand {
+	s.own() // or a body would draw from a sequence that does not go on where it was when it runs again
 	if s.random == nil {
-		id := s.run.record.ID
-		hi := fnv(fnv(fnvOffset, id[:]), s.loc)
-		s.random = rand.New(rand.NewPCG(hi, fnv(uint64(s.run.record.Epoch)+fnvOffset, id[8:])))
+		seed := s.run.record.randomSeed()
+		s.random = rand.New(rand.NewPCG(fnv(seed, s.loc), seed))
 	}
 	return s.random
 }

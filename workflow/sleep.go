@@ -44,12 +44,7 @@ func (s *scope) sleep(name string, deadline func(now time.Time) time.Time) (*sle
 	r := s.run
 	o.live = w
 	if !o.recorded {
-		at := deadline(o.entry.Created)
-		if up := millisUTC(at); up.Before(at) {
-			at = up.Add(time.Millisecond) // not before it, for it is kept to the millisecond
-		} else {
-			at = up
-		}
+		at := roundUp(deadline(o.entry.Created)) // it is kept to the millisecond
 		o.entry.Deadline = at
 		if at.After(o.entry.Created) {
 			r.put(o)

@@ -160,6 +160,7 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 			inner.compensate(o, r.failure(failed), undoOptions{})
 		}
 		o.settleIn(inner, output, err)
+		x.unlink()
 		o.resolve = func() error {
 			if o.entry.Status == Completed {
 				if err := r.discharge(o.loc); err != nil {
@@ -227,7 +228,7 @@ func (c *Child[Out]) Cancel(ctx Context, reason string) error {
 	case c.cancel != nil:
 		c.cancel.cancel(errors.New(reason), false)
 		return nil
-	case !r.live:
+	case !r.live && c.o.recorded:
 		return nil // it was sent
 	}
 	return r.tell(c.o, verbCancel, reason)
@@ -313,7 +314,7 @@ func (s *scope) spawnAt(o *op, p *Program, input []byte, options spawnOptions) {
 		}
 	}
 	o.canceled = func(bool) {
-		if options.close != CloseAbandon && r.live {
+		if options.close != CloseAbandon && (r.live || !o.recorded) {
 			r.must(r.tell(o, verbCancel, "the parent was canceled"))
 		}
 	}
@@ -394,6 +395,7 @@ func (r *Run) pollChildren() error {
 		if err != nil {
 			return err
 		}
+		known := false
 		for _, o := range r.children {
 			if !bytes.Equal(o.loc, m.location) || !bytes.Equal(o.entry.State, m.child[:]) {
 				continue
@@ -404,7 +406,14 @@ func (r *Run) pollChildren() error {
 				return r.turn.Delete(inboxKey(nil, m.number))
 			}
 			o.happened()
+			known = true
 			break
+		}
+		if !known { // it was given up in the meantime
+			r.touched()
+			if err := r.turn.Delete(inboxKey(nil, m.number)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -444,6 +453,12 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 		if f.run.ID == [16]byte{} || f.state.Over() || !bytes.Equal(f.run.ID[:], l.Parent) {
 			return nil
 		}
+		if s := Status(l.Status); s > statusLast || !s.Over() {
+			return fmt.Errorf("%w: a result of status %d", ErrLetter, l.Status)
+		}
+		if waits, err := l.awaited(t); err != nil || !waits {
+			return err
+		}
 		inbox, err := loadInbox(t)
 		if err != nil {
 			return err
@@ -455,6 +470,21 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 		return putMessage(t, &message{number, l.Location, [16]byte(l.Child), Status(l.Status), l.Output, l.Failure})
 	}
 	return fmt.Errorf("%w: verb %q", ErrLetter, l.Verb)
+}
+
+// awaited reports whether the history has the Spawn that a result is for, and it has not ended: nobody would take out the
+// result of another.
+func (l *letter) awaited(t Turn) (bool, error) {
+	key := historyKey(nil, l.Location)
+	value, ok, err := t.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	e, err := decodeEntry(key, value)
+	if err != nil {
+		return false, err
+	}
+	return e.Kind == KindSpawn && !e.Status.Over() && bytes.Equal(e.State, l.Child), nil
 }
 
 // start begins the run of a child.
@@ -477,7 +507,7 @@ func (l *letter) start(t Turn, f *fields, mine bool, programs func(name string) 
 		// A run of an epoch before, which the parent has left behind, makes room when it has ended.
 		replace := f.run.Parent != nil && f.run.Parent.Run == parent.Run && f.state.Over()
 		_, err := Start(t, p, l.Input, StartOptions{ID: [16]byte(l.Child), parent: parent, Replace: replace})
-		if err == nil || !errors.Is(err, ErrExists) {
+		if err == nil || !errors.Is(err, ErrExists) && !errors.Is(err, ErrTooLarge) {
 			return err
 		}
 		refused = err
@@ -506,11 +536,14 @@ func Undeliverable(t Turn, m *Outgoing, reason error) error {
 	return Deliver(t, func(string) *Program { return nil }, body)
 }
 
-// Destroyed tells the parent of the actor's run, if there is one that waits, that the actor is being destroyed. It runs in the
-// transaction that destroys it, or in one before.
+// Destroyed tells the parent of the actor's run, if there is one that waits, and the children that the run waits for, that the
+// actor is being destroyed. It runs in the transaction that destroys it, or in one before.
 func Destroyed(t Turn) error {
 	f, err := loadFields(t)
 	if err != nil || f.run.ID == [16]byte{} || f.state.Over() {
+		return err
+	}
+	if err := closeChildren(t, &f.run); err != nil {
 		return err
 	}
 	return report(t, &f.run, Exhausted, nil, &Failure{Message: "the child's actor was destroyed"})

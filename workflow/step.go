@@ -183,7 +183,8 @@ type task struct {
 	options *stepOptions
 	meta    Metadata
 	attempt *Attempt
-	ready   bool // to be launched as soon as attempt is nil
+	ready   bool   // to be launched as soon as attempt is nil
+	since   uint64 // Run.turns when it began to stand in Run.starting
 	retry   timer
 	limit   timer             // TotalTimeout
 	save    func()            // writes what record writes, elsewhere; such a step is an undo, and is never given up
@@ -354,7 +355,7 @@ func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 	}
 	if options.total > 0 {
 		if o.entry.Deadline.IsZero() {
-			o.entry.Deadline = millisUTC(o.entry.Created.Add(options.total))
+			o.entry.Deadline = after(o.entry.Created, options.total)
 			r.put(o)
 		}
 		t.limit.fire = t.expire
@@ -395,7 +396,7 @@ func (t *task) start() error {
 		t.ready = true
 		return nil
 	}
-	t.ready = false
+	t.ready, t.since = false, t.o.s.run.turns
 	t.o.s.run.starting = append(t.o.s.run.starting, t)
 	return nil
 }
@@ -424,9 +425,10 @@ func (t *task) wasCutOff() bool {
 func (t *task) launch() *Attempt {
 	r := t.o.s.run
 	t.meta.Attempts++
+	due := !t.meta.Due.IsZero() // which is on record, and would hide that the attempt has begun
 	t.meta.Due = time.Time{}
 	a := &t.first
-	if t.meta.Attempts > 1 || a.t != nil {
+	if t.meta.Attempts > 1 || a.t != nil || due {
 		a = new(Attempt)
 		if !t.options.atMostOnce {
 			t.meta.LastAttempt = r.clock()
@@ -488,8 +490,14 @@ func (t *task) heard(a *Attempt) error {
 		}
 		t.ended(news.result)
 	}
-	if t.ready && t.attempt == nil && !o.done && !o.queued {
-		return t.start()
+	if t.attempt == nil && !o.done && !o.queued {
+		switch {
+		case news.returned && o.s.cancel.err() != nil:
+			t.unschedule()
+			t.settle(nil, Canceled)
+		case t.ready:
+			return t.start()
+		}
 	}
 	return o.s.run.err
 }
@@ -533,7 +541,7 @@ func (t *task) decide(res result) (over bool) {
 	if res.hasAfter {
 		wait = res.after
 	}
-	due := millisUTC(r.clock().Add(wait + time.Millisecond - 1))
+	due := after(r.clock(), wait)
 	bound := p.maxAttempts()
 	if bound != 0 && t.meta.Attempts >= bound || p.MaxElapsed > 0 && due.After(o.entry.Created.Add(p.MaxElapsed)) {
 		if p.OnExhausted == PauseRun {
@@ -618,7 +626,8 @@ func (t *task) canceled(abandon bool) {
 	if t.attempt != nil {
 		t.attempt.stop(t.o.s.cancel.err())
 		if !abandon {
-			return // it ends when the body has returned
+			t.unschedule() // its time may be over, and the next one due
+			return         // it ends when the body has returned
 		}
 		t.attempt.settled = true
 	}

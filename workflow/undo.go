@@ -231,18 +231,19 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 		}
 		return r.noteUndo(p, func(of *Metadata) { of.Undone = o.entry.Ended })
 	}
+	// It is found here, for the body runs beside the run.
+	undo := p.undo
+	if p.Handler != "" {
+		undo = func(*StepCtx) error {
+			return Permanent(fmt.Errorf("no undo handler %q is registered with WithUndo", p.Handler))
+		}
+		if h := r.undoHandler(p.Handler); h != nil {
+			undo = func(sc *StepCtx) error { return h(sc, p.Args) }
+		}
+	} else if undo == nil {
+		undo = func(*StepCtx) error { return Permanent(errUndoGone) }
+	}
 	s.attempt(o, &so.task, func(sc *StepCtx) ([]byte, error) {
-		undo := p.undo
-		if p.Handler != "" {
-			if h := r.undoHandler(p.Handler); h != nil {
-				undo = func(sc *StepCtx) error { return h(sc, p.Args) }
-			} else {
-				return nil, Permanent(fmt.Errorf("no undo handler %q is registered with WithUndo", p.Handler))
-			}
-		}
-		if undo == nil {
-			return nil, Permanent(errUndoGone)
-		}
 		return encodedNil, undo(sc)
 	}, &stepOptions{retry: retry})
 	return o

@@ -26,7 +26,7 @@ func (s *scope) version(name string, latest int) int {
 	r := s.run
 	i := s.nameIndex(name)
 	rec := s.recorded(i)
-	if rec == nil && (!s.atFrontier() || s.cancel.err() != nil) {
+	if rec == nil && (!s.atFrontier() || s.sealed || s.cancel.err() != nil) {
 		return 1
 	}
 	if rec != nil && !s.byName && rec != s.records[s.cursor] {

@@ -183,6 +183,9 @@ func show(data []byte) string {
 	if err := values().DecodeOutput(data, &v); err != nil {
 		return fmt.Sprintf("0x%x", data)
 	}
+	if v == nil {
+		return "nothing"
+	}
 	if s, ok := v.(string); ok {
 		return fmt.Sprintf("%q", s)
 	}

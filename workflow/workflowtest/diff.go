@@ -89,7 +89,7 @@ func text(e *workflow.HistoryEntry) string {
 		s += " (sensitive)"
 	case e.Large > 0:
 		s += fmt.Sprintf(" (%d bytes)", e.Large)
-	case e.Output != nil:
+	case e.Output != nil && show(e.Output) != "nothing":
 		s += ": " + show(e.Output)
 	}
 	if e.State != nil {

@@ -79,7 +79,7 @@ func New[In, Out any](t testing.TB, d *workflow.Definition[In, Out], opts ...Opt
 	for _, opt := range opts {
 		opt(&o)
 	}
-	w := &world{t: t, options: o, clock: o.start, actors: map[string]*Actor{}, refused: map[string]error{}, events: make(chan struct{}, 1), bubble: inBubble()}
+	w := &world{t: t, options: o, main: d.Program().Name(), clock: o.start, actors: map[string]*Actor{}, refused: map[string]error{}, events: make(chan struct{}, 1), bubble: inBubble()}
 	w.use(append([]*workflow.Program{d.Program()}, o.programs...))
 	t.Cleanup(w.close)
 	return &Env[In, Out]{w.actor(o.self), d}
@@ -105,6 +105,7 @@ type world struct {
 
 	mu       sync.Mutex
 	programs map[string]*workflow.Program
+	main     string    // name of the program that the Env is of
 	clock    time.Time // unless in a bubble
 	actors   map[string]*Actor
 	order    []*Actor // in which they were made
@@ -164,7 +165,12 @@ func (w *world) use(programs []*workflow.Program) {
 	}
 }
 
-func (w *world) lookup(name string) *workflow.Program { return w.programs[name] }
+func (w *world) lookup(name string) *workflow.Program {
+	if name == "" { // histories of form 1 do not say of which workflow they are
+		name = w.main
+	}
+	return w.programs[name]
+}
 
 func (w *world) now() time.Time {
 	if w.bubble {

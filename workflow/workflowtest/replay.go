@@ -51,7 +51,7 @@ func replay(p *workflow.Program, rec *workflow.Recording, opts []Option) error {
 	rows := recorded(rec)
 	report, err := workflow.Replay(rows, func(name string) *workflow.Program {
 		for _, other := range append([]*workflow.Program{p}, o.programs...) {
-			if other.Name() == name {
+			if other.Name() == name || name == "" { // histories of form 1 do not say of which workflow they are
 				return other
 			}
 		}

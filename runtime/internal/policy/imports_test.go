@@ -70,7 +70,7 @@ var policy = []rule{
 }
 
 // testOnly are packages that only tests may import, from any floor.
-var testOnly = []string{"workflow/internal/memhost", "actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
+var testOnly = []string{"workflow/internal/memhost", "workflow/workflowtest", "actor/actortest", "runtime/internal/gateway", "runtime/client", "runtime/localnats", "runtime", "actor"}
 
 func TestImportsFollowTheFloors(t *testing.T) {
 	pkgs := parseModule(t)

@@ -1,0 +1,188 @@
+package workflowtest_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow"
+	"github.com/cairn-run/cairn/workflow/workflowtest"
+)
+
+// TestCrashEverywhereFindsWhatDependsOnCrashes has workflows that are wrong, each in a way that only a crash shows.
+func TestCrashEverywhereFindsWhatDependsOnCrashes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fn   workflow.Func[none, int]
+		want []string
+	}{
+		{"output", func(ctx workflow.Context, _ none) (int, error) {
+			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
+		}, []string{`when the process died after commit 1 of 2 (test/"main": the run is running), it ends differently`, "run", "without a crash: completed: 1", "with it:         completed: 2"}},
+		{"at most once", func(ctx workflow.Context, _ none) (int, error) {
+			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return 1, nil }, workflow.AtMostOnce())
+		}, []string{"the process died after commit 1", "completed: 1", "failed: "}},
+		{"state", func(ctx workflow.Context, _ none) (int, error) {
+			return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) {
+				n := sc.Attempt()
+				sc.OnCommit(func(tx *workflow.Tx) error { tx.Host().(*shop).sales["tea"] = n; return nil })
+				return 1, nil
+			})
+		}, []string{"state", "map[tea:1]", "map[tea:2]"}},
+		{"published", func(ctx workflow.Context, _ none) (int, error) {
+			n, err := workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
+			workflow.Publish(ctx, n)
+			return 1, err
+		}, []string{"published"}},
+		{"undone", func(ctx workflow.Context, _ none) (int, error) {
+			return workflow.Saga(ctx, "saga", func(ctx workflow.Context) (int, error) {
+				n, err := workflow.Compensated(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil }, func(*workflow.StepCtx, int) error { return nil })
+				if n > 1 {
+					return 0, errors.New("twice")
+				}
+				return n, err
+			})
+		}, []string{"undone", "[saga/s]"}},
+		{"queue", func(ctx workflow.Context, _ none) (int, error) {
+			n, err := workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
+			if err == nil && n > 1 {
+				_, err = workflow.Receive(ctx, "m", orders)
+			}
+			return 1, err
+		}, []string{"queues", `map[orders:["tea"]]`, "map[]"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := failing(t, func(t testing.TB) {
+				workflowtest.CrashEverywhere(t, workflow.Define("w", tt.fn), func(env *workflowtest.Env[none, int]) {
+					env.Send("orders", "tea")
+					env.Start(none{}).Wait()
+				}, workflowtest.WithState(newShop))
+			})
+			wantText(t, text, tt.want...)
+		})
+	}
+}
+
+// TestCrashEverywhereSaysWhichCommit is about what a script asserts.
+func TestCrashEverywhereSaysWhichCommit(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+		return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) { return sc.Attempt(), nil })
+	})
+	for _, fatal := range []bool{false, true} {
+		text := failing(t, func(t testing.TB) {
+			workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[none, int]) {
+				if out, err := env.Start(none{}).Result(); out != 1 || err != nil {
+					if fatal {
+						t.Fatal("no fatal one")
+					}
+					t.Errorf("%d is no one", out)
+				}
+			})
+		})
+		wantText(t, text, "no", "that is when the process died after commit 1 of 2")
+	}
+	text := failing(t, func(t testing.TB) {
+		workflowtest.CrashEverywhere(t, d, func(*workflowtest.Env[none, int]) { t.Error("broken anyway") })
+	})
+	if text != "broken anyway\n" {
+		t.Errorf("%q", text)
+	}
+}
+
+func TestCrashEverywhereWantsTheSameScript(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, n int) (int, error) { return step(ctx, "s", n) })
+	runs := 0
+	text := failing(t, func(t testing.TB) {
+		workflowtest.CrashEverywhere(t, d, func(env *workflowtest.Env[int, int]) {
+			if runs++; runs == 1 {
+				env.Start(1).Wait()
+			}
+		})
+	})
+	wantText(t, text, "the script does not do the same each time")
+}
+
+func TestWithCrashes(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, n int) (int, error) {
+		return workflow.Loop(ctx, "l", 0, func(it *workflow.Iter[int, int]) error {
+			if it.Iteration() == n {
+				return it.Break(n)
+			}
+			_, err := step(it, "s", 1)
+			return err
+		})
+	})
+	runs := 0
+	script := func(env *workflowtest.Env[int, int]) {
+		runs++
+		env.Start(20).Wait()
+	}
+	workflowtest.CrashEverywhere(t, d, script, workflowtest.WithCrashes(3))
+	if runs < 3 || runs > 1+2*3 {
+		t.Errorf("%d runs", runs)
+	}
+}
+
+func TestCrashAtCommit(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+		if _, err := step(ctx, "a", 1); err != nil {
+			return 0, err
+		}
+		return step(ctx, "b", 2)
+	})
+	for _, tt := range []struct {
+		n     int
+		when  workflowtest.When
+		calls string
+	}{
+		{1, workflowtest.Before, "a1b1"}, {1, workflowtest.After, "a1b1"}, {2, workflowtest.Before, "a2b1"}, {2, workflowtest.After, "a1b1"},
+		{3, workflowtest.Before, "a1b2"}, {3, workflowtest.After, "a1b1"},
+	} {
+		env := workflowtest.New(t, d).CrashAtCommit(tt.n, tt.when)
+		out, err := env.Start(none{}).Result()
+		calls := "a" + string(rune('0'+env.Calls("a"))) + "b" + string(rune('0'+env.Calls("b")))
+		if out != 2 || err != nil || calls != tt.calls || env.Crashes() != 1 {
+			t.Errorf("%d %s: %d, %v, calls %s, want %s, %d crashes", tt.n, tt.when, out, err, calls, tt.calls, env.Crashes())
+		}
+	}
+}
+
+// TestCrashLosesWhatABodyReturns also holds that a crash waits for bodies.
+func TestCrashLosesWhatABodyReturns(t *testing.T) {
+	ended := 0
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+		return workflow.Step(ctx, "s", func(sc *workflow.StepCtx) (int, error) {
+			if sc.Attempt() == 1 {
+				_ = workflowtest.Block(sc)
+				ended++
+			}
+			return sc.Attempt(), nil
+		})
+	})
+	env := workflowtest.New(t, d).Start(none{})
+	env.Reach("s")
+	env.Crash()
+	if ended != 1 {
+		t.Errorf("%d bodies have ended", ended)
+	}
+	if out, err := env.Result(); out != 2 || err != nil {
+		t.Errorf("%d, %v", out, err)
+	}
+	env = workflowtest.New(t, d).Start(none{})
+	env.Reach("s")
+	env.Sleep() // it counts as not run, unless it succeeds as this one does
+	if out, err := env.Result(); out != 1 || err != nil {
+		t.Errorf("%d, %v", out, err)
+	}
+}
+
+func TestRunThatDoesNotComeToRest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+		return workflow.Loop(ctx, "tick", 0, func(it *workflow.Iter[int, int]) error { return workflow.Sleep(it, "s", time.Second) })
+	})
+	text := failing(t, func(t testing.TB) { workflowtest.New(t, d).Start(none{}).Wait() })
+	wantText(t, text, "the run does not come to rest")
+}
