@@ -1,6 +1,6 @@
 // Nightly closes the books of a company every night: a schedule begins a workflow, which has a bill made for every tenant, a few
 // at a time, by workflows in actors of their own, and collects what they come to. It may be restarted or lose power in the
-// middle of the night: no bill is made twice, and none is forgotten.
+// middle of the night: every tenant has one bill, and it counts once.
 //
 //	go run ./docs/examples/nightly
 //

@@ -73,7 +73,9 @@ func TestBooksAreClosedEveryNight(t *testing.T) {
 				if _, err := Use.Call(t.Context(), Tenants.Ref(h, "f"), 50); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(24 * time.Hour)
+				if cut == "" {
+					time.Sleep(24 * time.Hour)
+				}
 				c, err := Show.Call(t.Context(), company, actor.None{})
 				if err != nil {
 					t.Fatal(err)
@@ -81,16 +83,27 @@ func TestBooksAreClosedEveryNight(t *testing.T) {
 				var out bytes.Buffer
 				tell(&out, c.Reports)
 				lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-				if len(lines) != 10 || lines[0] != "night 1: 7 bills, 30.00" || !strings.Contains(lines[1], "nothing was used") || lines[2] != "night 2: 1 bills, 0.50" {
+				if lines[0] != "night 1: 7 bills, 30.00" || !strings.Contains(lines[1], "nothing was used") {
 					t.Errorf("got\n%s", out.String())
+				}
+				bills := 7
+				if cut == "" { // a second night, for which only one tenant has used anything
+					if bills++; len(lines) != 10 || lines[2] != "night 2: 1 bills, 0.50" {
+						t.Errorf("got\n%s", out.String())
+					}
 				}
 				p.mu.Lock()
 				defer p.mu.Unlock()
-				if len(p.prints) != 8 || p.most > atOnce {
+				if len(p.prints) != bills || p.most > atOnce {
 					t.Errorf("%d bills were printed, up to %d at once", len(p.prints), p.most)
 				}
-				// What was being printed when the power failed was not: it is printed then. Nothing is printed twice.
-				if slices.Max(slices.Collect(maps.Values(p.prints))) > 1 {
+				// A bill whose printing, or the news of it, was lost with the power is printed again: the body of
+				// a step runs at least once. Its result counts once.
+				most := 2
+				if cut == "" {
+					most = 1
+				}
+				if slices.Max(slices.Collect(maps.Values(p.prints))) > most {
 					t.Errorf("%v", p.prints)
 				}
 			}, press(p.print).definitions()...)
