@@ -3,7 +3,6 @@ package actor
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -39,24 +38,10 @@ func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In,
 	}
 	opts = append([]CallOption{IdempotencyKey(once)}, opts...)
 	out, err := a.Call(sc, ref, in, opts...)
-	if refused(err) {
+	if err != nil && !worthAgain(err) {
 		err = workflow.Permanent(err)
 	}
 	return out, err
-}
-
-// refused reports whether an error of a call would be the same if the call was made again.
-func refused(err error) bool {
-	var e *Error
-	if !errors.As(err, &e) || e.Retryable {
-		return false
-	}
-	switch e.Code {
-	case InvalidArgument, Unauthenticated, PermissionDenied, NotFound, UnknownType, UnknownMethod, AlreadyExists, FailedPrecondition,
-		TooLarge, IdempotencyMismatch, ReadOnly:
-		return true
-	}
-	return false
 }
 
 // Call is a step that calls an action of another actor, as [Action.CallFrom] does.
