@@ -325,6 +325,7 @@ func (r *Run) faulted() (Outcome, error) {
 	r.kill()
 	if r.wrote && !r.verify {
 		r.st.undone()
+		r.changed = true // an earlier pause that was lifted here is there again, and its attempts count
 		return Outcome{Undo: true}, nil
 	}
 	return r.writePause()
@@ -522,6 +523,10 @@ func (r *Run) finishRun() (Outcome, error) {
 	if errors.As(r.failed, &in) || errors.As(r.failed, &outErr) {
 		r.fail(PausedCorrupt, r.failed.Error())
 		return r.faulted()
+	}
+	if size, limit := int64(len(r.output)), r.st.maxPayload; r.failed == nil && size > limit {
+		// The journal would refuse it each time, and nobody would hear of it.
+		return r.stuck(&TooLargeError{What: "the output", Size: size, Limit: limit})
 	}
 	state, f := StateCompleted, (*Failure)(nil)
 	if r.failed != nil {
