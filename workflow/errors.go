@@ -140,7 +140,7 @@ func (p *Program) failureOf(err error) *Failure {
 		f := known.Failure
 		return &f
 	}
-	f := &Failure{Message: err.Error()}
+	f := &Failure{Message: bounded(err.Error())}
 	var coded interface{ ErrorCode() string }
 	if errors.As(err, &coded) {
 		f.Code = coded.ErrorCode()
