@@ -3,8 +3,10 @@ package runtime_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +202,53 @@ func TestWorkflowRunsStepsAndUpdates(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+// What cannot be stored pauses the run with the reason, whichever operation wanted it; a text of an error is cut short.
+func TestWorkflowThatWritesTooMuchIsPaused(t *testing.T) {
+	large := strings.Repeat("x", 20<<20)
+	does("output", func(ctx workflow.Context, _ claim) (string, error) { return large, nil })
+	does("published", func(ctx workflow.Context, _ claim) (string, error) {
+		workflow.Publish(ctx, large)
+		return "", workflow.Sleep(ctx, "nap", time.Hour)
+	})
+	does("state", func(ctx workflow.Context, _ claim) (string, error) {
+		return actor.Update(ctx, "fill", func(d *desk, _ *actor.Context) (string, error) {
+			d.Notes = append(d.Notes, large)
+			return "", nil
+		})
+	})
+	does("restart", func(ctx workflow.Context, c claim) (string, error) {
+		c.How = large
+		return "", workflow.Restart(ctx, c)
+	})
+	does("panic", func(workflow.Context, claim) (string, error) { panic(large) })
+	does("error", func(workflow.Context, claim) (string, error) { return "", errors.New(large) })
+	does("step", func(ctx workflow.Context, _ claim) (string, error) {
+		return workflow.Step(ctx, "shout", func(*workflow.StepCtx) (string, error) { return "", workflow.Permanent(errors.New(large)) })
+	})
+	for how, want := range map[string]workflow.PauseReason{
+		"output": workflow.PausedMisuse, "published": workflow.PausedMisuse, "state": workflow.PausedMisuse, "restart": workflow.PausedMisuse,
+		"panic": workflow.PausedPanicked, "error": "", "step": "",
+	} {
+		withDesk(t, func(t *testing.T, h *actortest.Harness, ref actor.Ref[desk]) {
+			if _, err := handle.Start(t.Context(), ref, claim{How: how}); err != nil {
+				t.Fatal(err)
+			}
+			h.Settle()
+			s, err := handle.Status(t.Context(), ref)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case want == "":
+				if s.State != workflow.StateFailed || s.Failure == nil || !strings.Contains(s.Failure.Message, "xxx") || len(s.Failure.Message) > 100_000 {
+					t.Errorf("%s: %s %.200v", how, s.State, s.Failure)
+				}
+			case s.Pause == nil || s.Pause.Reason != want || s.Pause.Next.IsZero() || len(s.Pause.Text) > 100_000:
+				t.Errorf("%s: %s %.300v", how, s.State, s.Pause)
+			}
+		})
+	}
 }
 
 func TestWorkflowBeginsInAnActionOfItsActor(t *testing.T) {

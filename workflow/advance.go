@@ -145,8 +145,10 @@ func (r *Run) writePause() (Outcome, error) {
 		return Outcome{Paused: true}, nil
 	}
 	if p.Reason == PausedCrashing {
-		// Whoever resumes it grants as many boots again. What countBoot wrote was undone.
-		r.record.Boots = 1
+		// It is tried again once, and seldom: each try may cost the process, with all that it does for others, and a try leaves no
+		// pause behind that would count it. What countBoot wrote was undone.
+		r.record.Boots = maxBoots - 1
+		p.Next = r.turnTime.Add(lastRetry)
 		if err := putRecord(r.turn, &r.record); err != nil {
 			return Outcome{}, err
 		}
@@ -354,6 +356,7 @@ func (r *Run) faulted() (Outcome, error) {
 	r.kill()
 	if r.wrote && !r.verify {
 		r.st.undone()
+		r.changed = true // an earlier pause that was lifted here is there again, and its attempts count
 		return Outcome{Undo: true}, nil
 	}
 	return r.writePause()

@@ -193,6 +193,20 @@ func TestD06CrashesWithoutProgressPause(t *testing.T) {
 	if runs != 10 {
 		t.Errorf("ran %d times", runs)
 	}
+	// It is tried again by itself, but once and seldom: the process would go down ten times a second for ever.
+	for n := 11; n < 14; n++ {
+		p := status(t, h).Pause
+		if wait := p.Next.Sub(p.Since); wait < 5*time.Minute {
+			t.Errorf("it is tried again after %v", wait)
+		}
+		next := p.Next
+		if err := h.Drive(func() bool { p := status(t, h).Pause; return p != nil && !p.Next.Equal(next) }); err != nil {
+			t.Fatal(err)
+		}
+		if wantPause(t, h, workflow.PausedCrashing, `"poison"`); runs != n {
+			t.Errorf("ran %d times, want %d", runs, n)
+		}
+	}
 }
 
 // TestD07NamesAreNotJoined: names are told apart by segment, whatever is in them.

@@ -184,14 +184,15 @@ func callSite() string {
 	return ""
 }
 
-// userLine returns the innermost line of the calling code that is not of this package.
+// userLine returns the innermost line of the calling code that is not of this package, nor of the one whose functions wrap its
+// operations for actors.
 func userLine() string {
-	const own = "github.com/cairn-run/cairn/workflow."
+	const own, wrapper = "github.com/cairn-run/cairn/workflow.", "github.com/cairn-run/cairn/actor."
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		f, more := frames.Next()
-		inside := strings.HasPrefix(f.Function, own) && !strings.HasSuffix(f.File, "_test.go")
+		inside := (strings.HasPrefix(f.Function, own) || strings.HasPrefix(f.Function, wrapper)) && !strings.HasSuffix(f.File, "_test.go")
 		if f.File != "" && !inside && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "iter.") {
 			return f.File + ":" + strconv.Itoa(f.Line)
 		}

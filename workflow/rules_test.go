@@ -270,6 +270,56 @@ func TestMisusePauses(t *testing.T) {
 	}
 }
 
+// The transaction in which a run that is tried again fails is undone, and the pause that it had lifted counts all the same.
+func TestTriesAreCountedWhenTheyGotSomewhere(t *testing.T) {
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		if err := workflow.Sleep(ctx, "a", time.Minute); err != nil {
+			return "", err
+		}
+		panic("ouch")
+	})
+	h := started(t, d.Program(), none{})
+	var since, next time.Time
+	for tries := range uint32(4) {
+		if err := h.Drive(func() bool {
+			p := status(t, h).Pause
+			return p != nil && !p.Next.Equal(next)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		p := status(t, h).Pause
+		if tries == 0 {
+			since = p.Since
+		}
+		if wait := p.Next.Sub(next); p.Attempts != tries || !p.Since.Equal(since) || tries > 0 && wait != time.Second<<tries {
+			t.Errorf("after %d tries: %+v, %v after the one before", tries, p, wait)
+		}
+		next = p.Next
+	}
+}
+
+// An output that no journal takes pauses the run as well: code that returns less lets it end.
+func TestOutputThatIsTooLargePauses(t *testing.T) {
+	size := workflow.DefaultMaxPayload
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		err := workflow.Sleep(ctx, "a", time.Minute)
+		return strings.Repeat("x", size), err
+	})
+	h := started(t, d.Program(), none{})
+	if err := h.Drive(func() bool { return h.Last.Paused || h.Last.Ended }); err != nil {
+		t.Fatal(err)
+	}
+	if h.Last.Ended {
+		t.Fatal("the run has ended with it")
+	}
+	wantPause(t, h, workflow.PausedMisuse, "the output has 16777221 bytes, and the limit is 16777216")
+	size = 3
+	if err := h.Drive(func() bool { return h.Last.Ended }); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, h, "xxx")
+}
+
 func TestPanicsPause(t *testing.T) {
 	broken := true
 	d := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {

@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/hex"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,10 +241,25 @@ func (r *Run) setState(s State) {
 	r.err = putState(r.turn, s)
 }
 
+// Refused tells a run that was just opened that the host has refused, for good, what the one before it wanted to write: the
+// next Advance pauses it, with PausedMisuse and the text of the error.
+func (r *Run) Refused(err error) { r.fail(PausedMisuse, err.Error()) }
+
+// maxText is how many bytes of a text about an error are kept: what an error says must not be what cannot be stored.
+const maxText = 64 << 10
+
+// bounded cuts a text to maxText.
+func bounded(text string) string {
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
+}
+
 // fail has the run paused: the function cannot go on. The first reason counts.
 func (r *Run) fail(reason PauseReason, text string) {
 	if r.fault == nil && !r.gone {
-		r.fault = &Pause{Reason: reason, Text: text}
+		r.fault = &Pause{Reason: reason, Text: bounded(text)}
 	}
 }
 

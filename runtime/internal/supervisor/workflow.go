@@ -36,6 +36,8 @@ type flow struct {
 	pending, advancing bool
 	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
 	stale bool
+	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
+	refused error
 	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
 	outstanding int64
 	returned    atomic.Int64
@@ -312,6 +314,9 @@ func (c *core) reopenRun() {
 		run.Close()
 	}
 	f.mu.Unlock()
+	if f.refused != nil {
+		run.Refused(f.refused)
+	}
 	f.fresh, f.stale, f.queues = true, false, nil
 	f.outstanding = 0
 	f.returned.Store(0)
@@ -415,8 +420,17 @@ func (c *core) advance(w *work) (again bool, err error) {
 			return true, nil
 		}
 		c.staleRun()
+		if f.refused == nil {
+			f.refused = refusedForGood(err)
+		} else {
+			f.refused = nil // the pause itself could not be written
+		}
+		if f.refused != nil {
+			return true, nil // the run is paused and shows it, instead of trying in vain unseen
+		}
 		return false, err
 	}
+	f.refused = nil
 	f.fresh = false
 	updatePace(&a.typ.runPace, time.Since(begun))
 	if out.Paused {
@@ -442,6 +456,16 @@ func (c *core) advance(w *work) (again bool, err error) {
 		start()
 	}
 	return out.Again, nil
+}
+
+// refusedForGood returns an error if a turn that failed with err would fail in the same way again, for what the run's code does.
+func refusedForGood(err error) error {
+	e, _ := publicError(err)
+	switch e.Code {
+	case host.TooLarge, host.QuotaExceeded, host.InvalidArgument:
+		return e
+	}
+	return nil
 }
 
 // leaving reports that the actor's tasks were told to return: the actor goes to sleep, or the node stops.
