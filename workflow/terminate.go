@@ -26,6 +26,26 @@ func Terminate(t Turn, reason string) error {
 	if err != nil {
 		return err
 	}
+	if err := closeChildren(t, &f.run); err != nil {
+		return err
+	}
+	start, end := familyRange(keyspace.WorkflowInbox)
+	failure := &Failure{Message: reason, Reason: "terminated"}
+	if err := errors.Join(putState(t, StateTerminated), putFailure(t, failure), deletePause(t), t.DeleteRange(start, end)); err != nil {
+		return err
+	}
+	if f.form == form1 {
+		return nil
+	}
+	f.run.Ended = t.Now()
+	if err := putRecord(t, &f.run); err != nil {
+		return err
+	}
+	return reportEnd(t, &f.run, StateTerminated, nil, nil)
+}
+
+// closeChildren tells the children in other actors, which have not ended, that their parent's run has.
+func closeChildren(t Turn, run *runRecord) error {
 	type open struct {
 		loc   location
 		entry Entry
@@ -54,21 +74,9 @@ func Terminate(t Turn, reason string) error {
 		if children[i].entry.OnClose == closeTerminates {
 			verb = verbTerminateChild
 		}
-		if err := closeChild(t, &f.run, children[i].loc, &children[i].entry, verb); err != nil {
+		if err := closeChild(t, run, children[i].loc, &children[i].entry, verb); err != nil {
 			return err
 		}
 	}
-	start, end := familyRange(keyspace.WorkflowInbox)
-	failure := &Failure{Message: reason, Reason: "terminated"}
-	if err := errors.Join(putState(t, StateTerminated), putFailure(t, failure), deletePause(t), t.DeleteRange(start, end)); err != nil {
-		return err
-	}
-	if f.form == form1 {
-		return nil
-	}
-	f.run.Ended = t.Now()
-	if err := putRecord(t, &f.run); err != nil {
-		return err
-	}
-	return reportEnd(t, &f.run, StateTerminated, nil, nil)
+	return nil
 }

@@ -234,21 +234,33 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	return host.Errorf(code, "%s", f.Message)
 }
 
-// Send implements workflow.Turn.
+// Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors, must not stop the run: it
+// learns of a child that cannot be started, and what concerns nobody is dropped.
 func (t *runTurn) Send(m *workflow.Outgoing) error {
 	h := t.h
 	addr := host.Address{Type: m.To.Type, Key: m.To.Key}
 	if addr.Type == "" {
 		addr = h.a.addr
 	}
+	method := runTell
+	if m.Verb == "start" {
+		method = runDeliver
+	}
 	if _, err := h.a.sup.typeOf(addr); err != nil {
-		return err
+		if method == runTell {
+			return nil
+		}
+		if err := workflow.Undeliverable(t, m, err); err != nil {
+			return err
+		}
+		h.c.runNews(h)
+		return nil
 	}
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer h.mu.Unlock()
-	return h.send(addr, runDeliver, m.Body)
+	return h.send(addr, method, m.Body)
 }
 
 // byRun reports that the actor's run receives the messages of a queue.
