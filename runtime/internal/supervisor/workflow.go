@@ -39,7 +39,8 @@ type flow struct {
 	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
 	outstanding int64
 	returned    atomic.Int64
-	held        attemptQueue
+	// held is the queue of the run in memory; each has its own.
+	held *attemptQueue
 }
 
 // flowRows is what a flow knows of its rows: what a turn that is undone puts back.
@@ -202,8 +203,9 @@ func (c *core) runDue(w *work) {
 	}
 	c.a.sup.metrics.runLag.Observe(time.Since(timeMS(row.Due)).Seconds())
 	err := c.advanceAll(w)
-	if err == nil && f.live && f.rec.Due == row.Due && !f.pending && !f.stale && !c.leaving() {
-		err = unavailable("the run has not taken notice of the time") // the row is tried again later, not at once
+	if err == nil && f.live && f.rec.Due == row.Due {
+		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried again later, not at once.
+		err = unavailable("the run has not taken notice of the time")
 	}
 	c.respond(w, nil, err)
 }
@@ -224,11 +226,11 @@ func (c *core) runFor(w *work) {
 func (c *core) runsOn() {
 	a := c.a
 	f := &c.flow
-	if !f.pending || c.bare || c.quiet || c.broken || c.ended || c.refused || c.gone() || !c.exists {
+	if !f.pending || c.bare || c.broken || c.ended || c.refused || c.gone() || !c.exists {
 		return
 	}
-	if a.sup.pauses.of(a.key) != nil {
-		a.pumpRun() // it is parked on its way
+	if c.quiet || a.sup.pauses.of(a.key) != nil {
+		a.pumpRun() // it is parked on its way, or wakes the actor
 		return
 	}
 	if (c.group.changed || !c.held.empty()) && !fast(&a.typ.runPace) {
@@ -245,7 +247,13 @@ func (c *core) advanceAll(w *work) error {
 	a, f := c.a, &c.flow
 	a.runPumping.Store(false) // from here on, whoever has news asks anew
 	f.pending = false
-	if !f.live || c.leaving() && f.outstanding == 0 {
+	if !f.live {
+		return nil
+	}
+	if c.leaving() && f.outstanding == 0 {
+		if !a.sup.draining.Load() {
+			a.retryRun(nil) // the actor only sleeps
+		}
 		return nil // the rows stand
 	}
 	for n := 0; ; n++ {
@@ -297,7 +305,7 @@ func (c *core) reopenRun() {
 		run.Close()
 	}
 	f.mu.Unlock()
-	f.fresh, f.stale, f.queues = true, false, nil
+	f.fresh, f.stale, f.queues, f.held = true, false, nil, new(attemptQueue)
 	f.outstanding = 0
 	f.returned.Store(0)
 }
@@ -339,7 +347,7 @@ func (c *core) staleRun() {
 	f.stale = true
 	f.held.clear()
 	if k := c.crew.Load(); k != nil {
-		k.cancelAttempts(&f.held)
+		k.cancelAttempts(f.held)
 	}
 }
 
@@ -455,7 +463,7 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 	if !out.Wake.IsZero() {
 		rec.Due = max(1, unixMS(out.Wake.Add(time.Millisecond-1)))
 	}
-	busy := running > 0 || len(out.Launch) > 0 || out.Again
+	busy := running > 0 || len(out.Launch) > 0 || out.Again || c.flow.pending
 	if leaving && busy {
 		// What is not done goes on soon, if the node goes on at all.
 		if soon := unixMS(h.start) + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
@@ -746,8 +754,26 @@ func (c *core) destroyRun(t *turn) error {
 	if err := c.flowKnown(); err != nil || !c.flow.live {
 		return err
 	}
-	return workflow.Destroyed(&runTurn{h: t, sealed: true})
+	t.notify(runTopic)
+	t.notify(runEndedTopic)
+	return c.tolerate(workflow.Destroyed(&runTurn{h: t, sealed: true}))
 }
 
-// runDeliver is the method under which the runs of two actors send to each other. It cannot be called.
-const runDeliver = "workflow.deliver"
+// tolerate logs an error that says that what a run has stored cannot be read, where that must not stop the actor.
+func (c *core) tolerate(err error) error {
+	if _, ok := errors.AsType[*workflow.CorruptError](err); !ok && !errors.Is(err, workflow.ErrLetter) {
+		return err
+	}
+	c.a.sup.logger.Error("a workflow run cannot be read", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key, "error", err)
+	return nil
+}
+
+// The methods under which the runs of two actors send to each other, which cannot be called: runDeliver starts a child, and
+// creates its actor; runTell is everything else, which concerns nobody if there is no actor.
+const (
+	runDeliver = "workflow.deliver"
+	runTell    = "workflow.tell"
+)
+
+// forRun reports that a method is one of those.
+func forRun(method string) bool { return method == runDeliver || method == runTell }

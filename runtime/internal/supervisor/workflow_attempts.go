@@ -15,11 +15,17 @@ type attemptQueue struct {
 	mu      sync.Mutex
 	running int
 	waiting []func(slot bool)
+	over    bool // the run was given up: what has not begun does not begin
 }
 
 // begin runs start, now or when there is room.
 func (q *attemptQueue) begin(start func(bool)) {
 	q.mu.Lock()
+	if q.over {
+		q.mu.Unlock()
+		start(false)
+		return
+	}
 	if q.running >= maxAttempts {
 		q.waiting = append(q.waiting, start)
 		q.mu.Unlock()
@@ -45,11 +51,11 @@ func (q *attemptQueue) end() {
 	next(true)
 }
 
-// clear drops those that wait, each of which is told.
+// clear drops those that wait, each of which is told, and those whose turn is not durable yet.
 func (q *attemptQueue) clear() {
 	q.mu.Lock()
 	waiting := q.waiting
-	q.waiting = nil
+	q.waiting, q.over = nil, true
 	q.mu.Unlock()
 	for _, start := range waiting {
 		start(false)
@@ -64,16 +70,17 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 		c.crew.Store(k)
 	}
 	f, a, inst := &c.flow, c.a, c.inst
-	traceparent := h.from.traceparent
+	held, traceparent := f.held, h.from.traceparent
 	start := func() {
 		for _, at := range out.Launch {
-			f.held.begin(func(run bool) {
+			held.begin(func(run bool) {
 				if !run {
 					f.returned.Add(1)
+					a.pumpRun() // the next run may wait for it
 					return
 				}
-				if !k.startAttempt(at.Name(), traceparent, &f.held, func(t host.Task) error { return a.attempt(f, inst, t, at) }) {
-					f.held.end()
+				if !k.startAttempt(at.Name(), traceparent, held, func(t host.Task) error { return a.attempt(f, held, inst, t, at) }) {
+					held.end()
 				}
 			})
 		}
@@ -86,14 +93,17 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 }
 
 // attempt runs an attempt and lets the run know that it has returned.
-func (a *activation) attempt(f *flow, inst host.Instance, t host.Task, at *workflow.Attempt) (err error) {
+func (a *activation) attempt(f *flow, held *attemptQueue, inst host.Instance, t host.Task, at *workflow.Attempt) (err error) {
 	m := a.sup.metrics
-	m.steps.Inc()
 	defer func() {
 		f.returned.Add(1)
 		a.pumpRun()
-		f.held.end()
+		held.end()
 	}()
+	if held.givenUp() {
+		return nil // between its turn and now
+	}
+	m.steps.Inc()
 	if err := at.Run(t, runTask{t, inst}, a.pumpRun); err != nil {
 		m.stepFailures.Inc()
 	}
@@ -103,6 +113,13 @@ func (a *activation) attempt(f *flow, inst host.Instance, t host.Task, at *workf
 // startAttempt starts an attempt of a run as a task; false if no task may start any more.
 func (k *crew) startAttempt(name, traceparent string, of *attemptQueue, f func(host.Task) error) bool {
 	return k.begin(&task{crew: k, name: name, attempt: of}, traceparent, f)
+}
+
+// givenUp reports that the run was. An attempt asks when it is a member of its crew: either this tells, or its context ends.
+func (q *attemptQueue) givenUp() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.over
 }
 
 // cancelAttempts ends the contexts of a run's attempts.
