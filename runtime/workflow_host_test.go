@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -217,3 +219,174 @@ func TestWorkflowChildThatCannotBeSent(t *testing.T) {
 		}
 	})
 }
+
+// What a step has brought is kept although the actor is full, and the step is not executed again; a function inside a turn is
+// refused what it wants to store, and the run decides what that means.
+func TestWorkflowKeepsWhatAStepBroughtInAFullActor(t *testing.T) {
+	var bodies atomic.Int64
+	does("full", func(ctx workflow.Context, c claim) (string, error) {
+		if err := workflow.Sleep(ctx, "nap", time.Minute); err != nil {
+			return "", err
+		}
+		s, err := workflow.Step(ctx, "big", func(*workflow.StepCtx) (string, error) {
+			bodies.Add(1)
+			return strings.Repeat("x", 4<<10), nil
+		})
+		if err != nil {
+			return "", err
+		}
+		_, err = actor.Update(ctx, "store", func(d *desk, ctx *actor.Context) (actor.None, error) {
+			d.Paid++
+			return actor.None{}, ctx.KV().Put(tuple.Tuple{"more"}, make([]byte, 4<<10))
+		})
+		if err == nil || !strings.Contains(err.Error(), "quota") {
+			return "", fmt.Errorf("the update ended with %v", err)
+		}
+		return fmt.Sprint(len(s)), nil
+	})
+	definition := actor.Define(desks, actor.Spec[desk]{
+		IdleTimeout: time.Second, Limits: actor.Limits{StorageBytes: 64 << 10},
+		Migrations: []actor.Migration{{Name: "1", SQL: "CREATE TABLE paid(note TEXT)"}},
+	},
+		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.On(chore, (*desk).chore), actor.On(stuff, (*desk).stuff),
+		actor.OnQuery(seeDesk, desk.see), actor.OnQuery(rowsOf, desk.rows), actor.OnMessage(tidings, (*desk).tidings), actor.OnRun(handle, runClaim))
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx := context.Background()
+		d := desks.Ref(h, "a")
+		startClaim(t, d, claim{"full", 1})
+		h.Settle()
+		used := h.Status("desk", "a").Bytes
+		if _, err := stuff.Call(ctx, d, int(64<<10-used-512)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		h.Settle()
+		if got := claimResult(t, d); got != "4096" || bodies.Load() != 1 {
+			t.Errorf("%q after %d bodies", got, bodies.Load())
+		}
+		if got := deskOf(t, d); got.Paid != 0 {
+			t.Errorf("%+v", got)
+		}
+	}, definition)
+}
+
+// The power fails at each sync of the disk in turn, right before it or right after it, once in a run that uses everything that a
+// turn of an actor has. The end is the same.
+func TestWorkflowSurvivesAPowerCutAtEverySync(t *testing.T) {
+	does("everything", func(ctx workflow.Context, c claim) (string, error) {
+		_, err := workflow.Saga(ctx, "saga", func(ctx workflow.Context) (string, error) {
+			_, err := workflow.Compensated(ctx, "book", func(*workflow.StepCtx) (int, error) { return 3, nil },
+				func(sc *workflow.StepCtx, n int) error {
+					actor.OnCommit(sc, func(d *desk, _ *actor.Context) error { d.Notes = append(d.Notes, fmt.Sprint("undone ", n)); return nil })
+					return nil
+				})
+			if err != nil {
+				return "", err
+			}
+			if _, err := pay(ctx, "pay", 5); err != nil {
+				return "", err
+			}
+			if err := workflow.Sleep(ctx, "nap", time.Minute); err != nil {
+				return "", err
+			}
+			m, err := workflow.Receive(ctx, "paper", papers)
+			if err != nil {
+				return "", err
+			}
+			return "", workflow.Permanent(fmt.Errorf("refused %s", m.Body))
+		})
+		if err == nil {
+			return "", fmt.Errorf("the saga has not failed")
+		}
+		if _, err := pay(ctx, "note", 1); err != nil {
+			return "", err
+		}
+		return "end", nil
+	})
+	ctx := context.Background()
+	// scenario runs it with a power cut at the n-th sync, and reports whether there was one.
+	scenario := func(t *testing.T, n int64, before bool) (cut bool) {
+		withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+			if _, err := stuff.Call(ctx, d, 0); err != nil {
+				t.Fatal(err)
+			}
+			var syncs atomic.Int64
+			now := make(chan struct{})
+			dead := make(chan struct{})
+			h.Disk().Fail(func(op, _ string) error {
+				if op != "sync" {
+					return nil
+				}
+				switch k := syncs.Add(1); {
+				case before && k == n, !before && k == n+1:
+					close(now)
+					<-dead
+				case k > n:
+					<-dead
+				}
+				return nil
+			})
+			over := make(chan struct{})
+			go func() {
+				for {
+					if _, err := handle.Start(ctx, d, claim{"everything", 1}); err == nil {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				for {
+					if _, err := papers.Send(ctx, d, "deed", actor.DedupID("1")); err == nil {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				close(over)
+			}()
+			done := make(chan struct{})
+			go func() {
+				<-over
+				for {
+					if _, err := handle.Result(ctx, d); err == nil {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				close(done)
+			}()
+			disk := h.Disk()
+			select {
+			case <-now:
+				cut = true
+				go func() { time.Sleep(time.Millisecond); close(dead) }()
+				h.Crash()
+			case <-done:
+				close(dead)
+			}
+			disk.Fail(nil)
+			<-done
+			h.Settle()
+			if got := claimResult(t, d); got != "end" {
+				t.Errorf("cut %d: %q", n, got)
+			}
+			if got := deskOf(t, d); got.Paid != 6 || strings.Join(sorted(got.Notes), ",") != "tidings of note,tidings of pay,undone 3" {
+				t.Errorf("cut %d: %+v", n, got)
+			}
+			rows, err := rowsOf.Call(ctx, d, actor.None{})
+			if err != nil || strings.Join(rows, ",") != "pay,note" {
+				t.Errorf("cut %d: %q, %v", n, rows, err)
+			}
+		})
+		return cut
+	}
+	for _, before := range []bool{true, false} {
+		n := int64(1)
+		for ; n < 100 && scenario(t, n, before); n++ {
+		}
+		if n < 6 || n == 100 {
+			t.Errorf("the power was cut at %d syncs only", n)
+		}
+		t.Logf("%d power cuts", n-1)
+	}
+}
+
+func sorted(s []string) []string { s = slices.Clone(s); slices.Sort(s); return s }

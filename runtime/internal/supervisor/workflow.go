@@ -381,7 +381,9 @@ func (c *core) advance(w *work) (again bool, err error) {
 	f.mu.Lock()
 	_, err = c.turn(w, "workflow", true, func(h *turn) ([]byte, error) {
 		h.untouched = true
-		t := &runTurn{h: h}
+		// What a step has brought must not be lost, and its body not run again, because the actor is full. Functions that run
+		// in the turn are refused what they want to store.
+		t := &runTurn{h: h, exempt: true}
 		var err error
 		if out, err = f.run.Advance(t); err != nil {
 			return nil, err
