@@ -390,3 +390,30 @@ func TestWorkflowSurvivesAPowerCutAtEverySync(t *testing.T) {
 }
 
 func sorted(s []string) []string { s = slices.Clone(s); slices.Sort(s); return s }
+
+// Who still waits for an answer of a run when that ends is told that none will come.
+func TestWorkflowThatEndsAnswersThoseWhoWait(t *testing.T) {
+	does("forgets", func(ctx workflow.Context, c claim) (string, error) {
+		m, err := workflow.Receive(ctx, "ask", consent)
+		if err != nil {
+			return "", err
+		}
+		return m.Body, workflow.Sleep(ctx, "nap", time.Hour)
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
+		defer cancel()
+		for _, end := range []func(){func() {}, func() { handle.Terminate(ctx, d, "a mistake") }} {
+			if _, err := handle.Start(ctx, d, claim{"forgets", 1}, actor.Replace()); err != nil {
+				t.Fatal(err)
+			}
+			asked := make(chan error)
+			go func() { _, err := consent.Ask(ctx, d, "please"); asked <- err }()
+			h.Settle()
+			end()
+			if err := <-asked; actor.CodeOf(err) != actor.FailedPrecondition {
+				t.Errorf("the sender got %v", err)
+			}
+		}
+	})
+}

@@ -34,6 +34,8 @@ type flow struct {
 	queues []string
 	// pending: the run is to be advanced. advancing: it is.
 	pending, advancing bool
+	// asked: see runRecord.Asked; it is not in the record yet.
+	asked bool
 	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
 	stale bool
 	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
@@ -67,6 +69,8 @@ type runRecord struct {
 	Due int64
 	// Watching: the run waits for a condition of the state.
 	Watching bool
+	// Asked: it has received messages whose senders wait for a reply.
+	Asked bool
 }
 
 // runKey is the logical key of the record.
@@ -461,7 +465,7 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 	if out.Ended {
 		return c.runEnded(h)
 	}
-	rec := runRecord{Watching: out.Watching}
+	rec := runRecord{Watching: out.Watching, Asked: c.flow.rec.Asked || c.flow.asked}
 	if !out.Wake.IsZero() {
 		rec.Due = max(1, unixMS(out.Wake.Add(time.Millisecond-1)))
 	}
@@ -529,6 +533,13 @@ func (c *core) armRun(h *turn, on bool) {
 // runEnded removes the rows of a run that is over.
 func (c *core) runEnded(h *turn) error {
 	f := &c.flow
+	if f.rec.Asked || f.asked {
+		// Nobody will answer any more those who still wait.
+		if err := h.queueSet().AnswerRest(host.Errorf(host.FailedPrecondition, "the workflow run that received the message has ended without an answer")); err != nil {
+			return err
+		}
+	}
+	f.asked = false
 	if _, err := c.ws.Delete(runKey); err != nil {
 		return err
 	}
