@@ -42,6 +42,11 @@ var (
 	seeDesk = actor.NewQuery[actor.None, desk](desks, "see")
 	rowsOf  = actor.NewQuery[actor.None, []string](desks, "rows")
 	tidings = actor.NewQueue[string](desks, "tidings")
+	chore   = actor.NewAction[actor.None, actor.None](desks, "chore")
+	stuff   = actor.NewAction[int, actor.None](desks, "stuff")
+
+	// chores is what the action chore starts as a task.
+	chores atomic.Value
 
 	// ways are what workflows do, by the name in the claim; bodies counts what ran outside.
 	ways sync.Map
@@ -68,6 +73,19 @@ func (d *desk) begin(ctx *actor.Context, c claim) (string, error) {
 func (d *desk) unlock(*actor.Context, actor.None) (actor.None, error) {
 	d.Open = true
 	return actor.None{}, nil
+}
+
+func (d *desk) chore(ctx *actor.Context, _ actor.None) (actor.None, error) {
+	return actor.None{}, ctx.Go("chore", chores.Load().(func(*actor.Task) error))
+}
+
+// stuff has the actor store so many bytes that nobody needs.
+func (d *desk) stuff(ctx *actor.Context, n int) (actor.None, error) {
+	if n == 0 {
+		_, err := ctx.KV().Delete(tuple.Tuple{"filler"})
+		return actor.None{}, err
+	}
+	return actor.None{}, ctx.KV().Put(tuple.Tuple{"filler"}, make([]byte, n))
 }
 
 func (d desk) see(*actor.ReadContext, actor.None) (desk, error) { return d, nil }
@@ -99,7 +117,7 @@ func deskDefinition(opts ...workflow.Option) actor.Definition {
 		IdleTimeout: time.Second, Limits: actor.Limits{TurnTimeout: 10 * time.Second},
 		Migrations: []actor.Migration{{Name: "1", SQL: "CREATE TABLE paid(note TEXT)"}},
 	},
-		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.OnQuery(seeDesk, desk.see), actor.OnQuery(rowsOf, desk.rows),
+		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.On(chore, (*desk).chore), actor.On(stuff, (*desk).stuff), actor.OnQuery(seeDesk, desk.see), actor.OnQuery(rowsOf, desk.rows),
 		actor.OnMessage(tidings, (*desk).tidings), actor.OnRun(handle, runClaim, opts...))
 }
 

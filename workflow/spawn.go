@@ -536,17 +536,18 @@ func Undeliverable(t Turn, m *Outgoing, reason error) error {
 	return Deliver(t, func(string) *Program { return nil }, body)
 }
 
-// Destroyed tells the parent of the actor's run, if there is one that waits, and the children that the run waits for, that the
-// actor is being destroyed. It runs in the transaction that destroys it, or in one before.
+// Destroyed tells the parent of the actor's run, if there is one that waits, that the actor is being destroyed, and its children
+// what that means for them, as Terminate does. It runs in the transaction that destroys it, or in one before.
 func Destroyed(t Turn) error {
 	f, err := loadFields(t)
 	if err != nil || f.run.ID == [16]byte{} || f.state.Over() {
 		return err
 	}
-	if err := closeChildren(t, &f.run); err != nil {
+	// The parent first: what cannot be read of the history must not keep the news from it.
+	if err := report(t, &f.run, Exhausted, nil, &Failure{Message: "the child's actor was destroyed"}); err != nil {
 		return err
 	}
-	return report(t, &f.run, Exhausted, nil, &Failure{Message: "the child's actor was destroyed"})
+	return closeChildren(t, &f.run)
 }
 
 // reportEnd tells the parent of a run how it ended.

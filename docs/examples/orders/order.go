@@ -91,7 +91,7 @@ func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 				err = workflow.Permanent(err) // to try again does not help
 			}
 			return parcel, err
-		})
+		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 30})) // those that are cut off by the end of the process count
 		return Receipt{parcel}, err
 	})
 	// The note, the event and the entry of the history are one commit.

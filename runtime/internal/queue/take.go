@@ -115,6 +115,45 @@ func (s *Set) openRequest(queue string, id uint64) (bool, error) {
 	return r.open && string(r.queue) == queue, nil
 }
 
+// AnswerRest answers the messages that Take returned, of any queue, whose senders still wait. It reads all replies that are kept.
+func (s *Set) AnswerRest(failure *host.Error) error {
+	start, end := keyspace.KindRange(keyspace.KindQueueReplies)
+	type request struct {
+		queue string
+		id    uint64
+	}
+	var open []request
+	var after []byte
+	for {
+		page, err := s.rows.List(engine.ListQuery{Start: start, End: end, After: after})
+		if err != nil {
+			return s.fail(err)
+		}
+		for i := range page.Entries {
+			id, err := keyspace.ParseQueueReply(page.Entries[i].Key)
+			if err != nil {
+				return s.fail(err)
+			}
+			var r reply
+			if err := r.decode(id, page.Entries[i].Value); err != nil {
+				return s.fail(err)
+			}
+			if r.open {
+				open = append(open, request{string(r.queue), id})
+			}
+		}
+		if after = page.Next; after == nil {
+			break
+		}
+	}
+	for _, r := range open {
+		if err := s.Answer(r.queue, r.id, nil, failure); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Answer replies to a message that Take returned: with a reply in CBOR, of at most the queue's limit for a body, or with why
 // there is none. It does nothing if the sender wants no reply or has one.
 func (s *Set) Answer(queue string, id uint64, value []byte, failure *host.Error) error {
@@ -135,7 +174,7 @@ func (s *Set) Answer(queue string, id uint64, value []byte, failure *host.Error)
 	}
 	at := s.now + milliseconds(l.cfg.ReplyFor)
 	s.value = r.append(s.value[:0])
-	if err := s.rows.Put(s.key, s.value, engine.PutOptions{ExpireAt: at}); err != nil {
+	if err := s.rows.Put(s.key, s.value, engine.PutOptions{ExpireAt: at, Exempt: failure != nil}); err != nil {
 		return s.fail(err)
 	}
 	s.expires(at)

@@ -328,6 +328,9 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 				continue
 			}
 			if w.ctx != nil && w.ctx.Err() != nil { // waking took longer than the caller waits
+				if c.flow.pending {
+					a.pumpRun() // the wake hook did what it waits for
+				}
 				w.fail(contextError(w.ctx))
 				continue
 			}
@@ -407,10 +410,11 @@ func (a *activation) teardown(c *core) {
 	if own {
 		a.dropView()
 	}
+	if own && a.runArmed.Load() && !c.ended {
+		a.retryRun(nil) // the next core goes on with it
+	}
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
-	} else if own && a.runArmed.Load() && !c.ended {
-		a.retryRun(nil) // the next core goes on with it
 	}
 }
 

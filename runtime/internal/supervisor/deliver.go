@@ -106,7 +106,7 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 	}
 	if m := &f.message.record; m.Method == runDeliver && !c.a.ghost {
 		out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
-		if err := workflow.Undeliverable(&runTurn{h: h, exempt: true}, &out, e); err != nil {
+		if err := c.tolerate(workflow.Undeliverable(&runTurn{h: h, exempt: true}, &out, e)); err != nil {
 			return err
 		}
 		if err := c.flowKnown(); err != nil {
@@ -184,7 +184,10 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 		}
 	}
 	t := c.a.typ
-	if m.record.Method == runDeliver {
+	if forRun(m.record.Method) {
+		if m.record.Method == runTell && !c.exists {
+			return nil // whom it was for is gone
+		}
 		return c.handleRun(w, key, m)
 	}
 	i, ok := t.methods[m.record.Method]

@@ -27,6 +27,7 @@ type task struct {
 	// attempt is the attempt of a run's step that it is, or nil, of the actor's flow and instance.
 	attempt *workflow.Attempt
 	flow    *flow
+	held    *attemptQueue
 	inst    host.Instance
 	// next is the actor, if the task has found nobody who runs it: the task's goroutine does.
 	next assignment

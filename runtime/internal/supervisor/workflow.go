@@ -34,6 +34,8 @@ type flow struct {
 	queues []string
 	// pending: the run is to be advanced. advancing: it is.
 	pending, advancing bool
+	// asked: see runRecord.Asked; it is not in the record yet.
+	asked bool
 	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
 	stale bool
 	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
@@ -41,7 +43,8 @@ type flow struct {
 	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
 	outstanding int64
 	returned    atomic.Int64
-	held        attemptQueue
+	// held is the queue of the run in memory; each has its own.
+	held *attemptQueue
 }
 
 // flowRows is what a flow knows of its rows: what a turn that is undone puts back.
@@ -69,6 +72,8 @@ type runRecord struct {
 	Due int64
 	// Watching: the run waits for a condition of the state.
 	Watching bool
+	// Asked: it has received messages whose senders wait for a reply.
+	Asked bool
 }
 
 // runKey is the logical key of the record.
@@ -219,8 +224,9 @@ func (c *core) runDue(w *work) {
 	}
 	c.a.sup.metrics.runLag.Observe(time.Since(timeMS(row.Due)).Seconds())
 	err := c.advanceAll(w)
-	if err == nil && f.live && f.rec.Due == row.Due && !f.pending && !f.stale && !c.leaving() {
-		err = unavailable("the run has not taken notice of the time") // the row is tried again later, not at once
+	if err == nil && f.live && f.rec.Due == row.Due {
+		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried again later, not at once.
+		err = unavailable("the run has not taken notice of the time")
 	}
 	c.respond(w, nil, err)
 }
@@ -241,11 +247,11 @@ func (c *core) runFor(w *work) {
 func (c *core) runsOn() {
 	a := c.a
 	f := &c.flow
-	if !f.pending || c.bare || c.quiet || c.broken || c.ended || c.refused || c.gone() || !c.exists {
+	if !f.pending || c.bare || c.broken || c.ended || c.refused || c.gone() || !c.exists {
 		return
 	}
-	if a.sup.pauses.of(a.key) != nil {
-		a.pumpRun() // it is parked on its way
+	if c.quiet || a.sup.pauses.of(a.key) != nil {
+		a.pumpRun() // it is parked on its way, or wakes the actor
 		return
 	}
 	if (c.group.changed || !c.held.empty()) && !fast(&a.typ.runPace) {
@@ -262,7 +268,13 @@ func (c *core) advanceAll(w *work) error {
 	a, f := c.a, &c.flow
 	a.runPumping.Store(false) // from here on, whoever has news asks anew
 	f.pending = false
-	if !f.live || c.leaving() && f.outstanding == 0 {
+	if !f.live {
+		return nil
+	}
+	if c.leaving() && f.outstanding == 0 {
+		if !a.sup.draining.Load() {
+			a.retryRun(nil) // the actor only sleeps
+		}
 		return nil // the rows stand
 	}
 	for n := 0; ; n++ {
@@ -317,7 +329,7 @@ func (c *core) reopenRun() {
 	if f.refused != nil {
 		run.Refused(f.refused)
 	}
-	f.fresh, f.stale, f.queues = true, false, nil
+	f.fresh, f.stale, f.queues, f.held = true, false, nil, new(attemptQueue)
 	f.outstanding = 0
 	f.returned.Store(0)
 }
@@ -359,7 +371,7 @@ func (c *core) staleRun() {
 	f.stale = true
 	f.held.clear()
 	if k := c.crew.Load(); k != nil {
-		k.cancelAttempts(&f.held)
+		k.cancelAttempts(f.held)
 	}
 }
 
@@ -393,7 +405,9 @@ func (c *core) advance(w *work) (again bool, err error) {
 	f.mu.Lock()
 	_, err = c.turn(w, "workflow", true, func(h *turn) ([]byte, error) {
 		h.untouched = true
-		t := &runTurn{h: h}
+		// What a step has brought must not be lost, and its body not run again, because the actor is full. Functions that run
+		// in the turn are refused what they want to store.
+		t := &runTurn{h: h, exempt: true}
 		var err error
 		if out, err = f.run.Advance(t); err != nil {
 			return nil, err
@@ -490,11 +504,11 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 	if out.Ended {
 		return c.runEnded(h)
 	}
-	rec := runRecord{Watching: out.Watching}
+	rec := runRecord{Watching: out.Watching, Asked: c.flow.rec.Asked || c.flow.asked}
 	if !out.Wake.IsZero() {
 		rec.Due = max(1, unixMS(out.Wake.Add(time.Millisecond-1)))
 	}
-	busy := running > 0 || len(out.Launch) > 0 || out.Again
+	busy := running > 0 || len(out.Launch) > 0 || out.Again || c.flow.pending
 	if leaving && busy {
 		// What is not done goes on soon, if the node goes on at all.
 		if soon := unixMS(h.start) + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
@@ -562,6 +576,13 @@ func (c *core) armRun(h *turn, on bool) {
 // runEnded removes the rows of a run that is over.
 func (c *core) runEnded(h *turn) error {
 	f := &c.flow
+	if f.rec.Asked || f.asked {
+		// Nobody will answer any more those who still wait.
+		if err := h.queueSet().AnswerRest(host.Errorf(host.FailedPrecondition, "the workflow run that received the message has ended without an answer")); err != nil {
+			return err
+		}
+	}
+	f.asked = false
 	if _, err := c.ws.Delete(runKey); err != nil {
 		return err
 	}
@@ -789,8 +810,26 @@ func (c *core) destroyRun(t *turn) error {
 	if err := c.flowKnown(); err != nil || !c.flow.live {
 		return err
 	}
-	return workflow.Destroyed(&runTurn{h: t, sealed: true})
+	t.notify(runTopic)
+	t.notify(runEndedTopic)
+	return c.tolerate(workflow.Destroyed(&runTurn{h: t, sealed: true}))
 }
 
-// runDeliver is the method under which the runs of two actors send to each other. It cannot be called.
-const runDeliver = "workflow.deliver"
+// tolerate logs an error that says that what a run has stored cannot be read, where that must not stop the actor.
+func (c *core) tolerate(err error) error {
+	if _, ok := errors.AsType[*workflow.CorruptError](err); !ok && !errors.Is(err, workflow.ErrLetter) {
+		return err
+	}
+	c.a.sup.logger.Error("a workflow run cannot be read", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key, "error", err)
+	return nil
+}
+
+// The methods under which the runs of two actors send to each other, which cannot be called: runDeliver starts a child, and
+// creates its actor; runTell is everything else, which concerns nobody if there is no actor.
+const (
+	runDeliver = "workflow.deliver"
+	runTell    = "workflow.tell"
+)
+
+// forRun reports that a method is one of those.
+func forRun(method string) bool { return method == runDeliver || method == runTell }

@@ -15,11 +15,17 @@ type attemptQueue struct {
 	mu      sync.Mutex
 	running int
 	waiting []*task
+	over    bool // the run was given up: what has not begun does not begin
 }
 
 // begin starts an attempt, now or when there is room.
 func (q *attemptQueue) begin(t *task) {
 	q.mu.Lock()
+	if q.over {
+		q.mu.Unlock()
+		t.drop()
+		return
+	}
 	if q.running >= maxAttempts {
 		q.waiting = append(q.waiting, t)
 		q.mu.Unlock()
@@ -45,14 +51,14 @@ func (q *attemptQueue) end() {
 	next.begin()
 }
 
-// clear drops those that wait, which count as returned.
+// clear drops those that wait, each of which is told, and those whose turn is not durable yet.
 func (q *attemptQueue) clear() {
 	q.mu.Lock()
 	waiting := q.waiting
-	q.waiting = nil
+	q.waiting, q.over = nil, true
 	q.mu.Unlock()
 	for _, t := range waiting {
-		t.flow.returned.Add(1)
+		t.drop()
 	}
 }
 
@@ -64,11 +70,12 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 		c.crew.Store(k)
 	}
 	f, inst, traceparent, launch := &c.flow, c.inst, h.from.traceparent, out.Launch
+	held := f.held // a later run has another
 	start := func() {
 		for _, at := range launch {
-			t := &task{crew: k, name: at.Name(), attempt: at, flow: f, inst: inst}
+			t := &task{crew: k, name: at.Name(), attempt: at, flow: f, held: held, inst: inst}
 			t.from.traceparent = traceparent
-			f.held.begin(t)
+			held.begin(t)
 		}
 	}
 	if a := c.a; out.Deferred && !c.group.changed && a.durable.Load() == a.applied.Load() {
@@ -81,23 +88,39 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 // begin starts an attempt for which there is room.
 func (t *task) begin() {
 	if !t.crew.begin(t, t.from.traceparent, nil) {
-		t.flow.held.end() // no task may start any more
+		t.held.end() // no task may start any more
 	}
+}
+
+// drop counts an attempt that does not begin as returned: the next run may wait for it.
+func (t *task) drop() {
+	t.flow.returned.Add(1)
+	t.crew.a.pumpRun()
 }
 
 // runAttempt runs the attempt and lets the run know that it has returned.
 func (t *task) runAttempt() {
 	a := t.crew.a
 	m := a.sup.metrics
-	m.steps.Inc()
 	defer func() {
 		t.flow.returned.Add(1)
 		t.next = a.postRun()
-		t.flow.held.end()
+		t.held.end()
 	}()
+	if t.held.givenUp() {
+		return // between its turn and now
+	}
+	m.steps.Inc()
 	if err := t.attempt.Run(t, runTask{t}, a.onNews); err != nil {
 		m.stepFailures.Inc() // the history has the error
 	}
+}
+
+// givenUp reports that the run was. An attempt asks when it is a member of its crew: either this tells, or its context ends.
+func (q *attemptQueue) givenUp() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.over
 }
 
 // cancelAttempts ends the contexts of a run's attempts.
@@ -106,7 +129,7 @@ func (k *crew) cancelAttempts(of *attemptQueue) {
 	members := k.list()
 	k.mu.Unlock()
 	for _, t := range members {
-		if t.attempt != nil && &t.flow.held == of {
+		if t.attempt != nil && t.held == of {
 			t.Cancel(errRunChanged)
 		}
 	}

@@ -192,6 +192,7 @@ func (t *runTurn) Receive(queues []string, limit int) (all []workflow.Delivery, 
 			h.wrote = true
 			h.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
 			h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
+			h.c.flow.asked = h.c.flow.asked || m.WantReply
 			all = append(all, workflow.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
 		}
 	}
@@ -239,21 +240,33 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	return host.Errorf(code, "%s", f.Message)
 }
 
-// Send implements workflow.Turn.
+// Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors, must not stop the run: it
+// learns of a child that cannot be started, and what concerns nobody is dropped.
 func (t *runTurn) Send(m *workflow.Outgoing) error {
 	h := t.h
 	addr := host.Address{Type: m.To.Type, Key: m.To.Key}
 	if addr.Type == "" {
 		addr = h.a.addr
 	}
+	method := runTell
+	if m.Verb == "start" {
+		method = runDeliver
+	}
 	if _, err := h.a.sup.typeOf(addr); err != nil {
-		return err
+		if method == runTell {
+			return nil
+		}
+		if err := workflow.Undeliverable(t, m, err); err != nil {
+			return err
+		}
+		h.c.runNews(h)
+		return nil
 	}
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer h.mu.Unlock()
-	return h.send(addr, runDeliver, m.Body)
+	return h.send(addr, method, m.Body)
 }
 
 // byRun reports that the actor's run receives the messages of a queue.
