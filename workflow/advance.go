@@ -356,7 +356,6 @@ func (r *Run) faulted() (Outcome, error) {
 	r.kill()
 	if r.wrote && !r.verify {
 		r.st.undone()
-		r.changed = true // an earlier pause that was lifted here is there again, and its attempts count
 		return Outcome{Undo: true}, nil
 	}
 	return r.writePause()

@@ -312,7 +312,7 @@ func TestOutputThatIsTooLargePauses(t *testing.T) {
 	if h.Last.Ended {
 		t.Fatal("the run has ended with it")
 	}
-	wantPause(t, h, workflow.PausedMisuse, "the output has 16777221 bytes, and the limit is 16777216")
+	wantPause(t, h, workflow.PausedMisuse, "the output of the function has 16777221 bytes, and the limit is 16777216")
 	size = 3
 	if err := h.Drive(func() bool { return h.Last.Ended }); err != nil {
 		t.Fatal(err)
