@@ -18,6 +18,9 @@ const (
 	ChangeLife  ChangeKind = 5 // the actor was created or destroyed
 	ChangeQueue ChangeKind = 6 // messages of a queue were sent, settled, given up
 	ChangeConn  ChangeKind = 7 // a connection was opened, lost, resumed or closed
+
+	ChangeSQL      ChangeKind = 8 // the SQL database was written
+	ChangeWorkflow ChangeKind = 9 // the history of the workflow run was written
 )
 
 func (k ChangeKind) String() string {
@@ -36,6 +39,10 @@ func (k ChangeKind) String() string {
 		return "queue"
 	case ChangeConn:
 		return "conn"
+	case ChangeSQL:
+		return "sql"
+	case ChangeWorkflow:
+		return "workflow"
 	default:
 		return "unknown"
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -94,7 +95,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 		s.gate.add(ticket{space: sp, notify: onDurable, upTo: sp.head.Version})
 		return sp.head.Version, nil
 	}
-	if err := s.free.check(); err != nil {
+	if err := s.free.checkCommit(w.shrinks()); err != nil {
 		return 0, err
 	}
 	release, err := s.takeName(w)
@@ -149,6 +150,11 @@ func (s *Store) guarded(write func() error) (err error) {
 		}
 	}()
 	return write()
+}
+
+// shrinks reports whether the actor has less after the commit than before.
+func (w *WriteSet) shrinks() bool {
+	return w.destroyed != nil || w.bytes < w.space.head.Bytes
 }
 
 // nextHead returns the head as it will be after the commit of the write set.
@@ -209,6 +215,10 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 		if err == nil {
 			err = b.DeleteRange(start, end, nil)
 		}
+	}
+	var mark [1 + len(markSecret{}) + 2*binary.MaxVarintLen64]byte
+	if synced := w.space.store.guard.mark.appendMark(mark[:0]); len(synced) > 0 {
+		err = b.LogData(synced, nil) // first, where it is found after a damage
 	}
 	for _, r := range w.ranges {
 		start, end := rowRange(id, r.start, r.end)

@@ -170,6 +170,29 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 	return page, nil
 }
 
+// Types lists the types that have actors in a namespace, in their order. It reads one row of each.
+func (s *Store) Types(namespace string) ([]string, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	start := keyspace.AppendDirectoryPrefix(nil, namespace, "", nil)
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
+	if err != nil {
+		return nil, err
+	}
+	var types []string
+	for ok := it.First(); ok; {
+		_, typ, _, err := keyspace.ParseDirectoryRow(it.Key())
+		if err != nil {
+			return nil, errors.Join(&CorruptError{Row: clone(it.Key()), Reason: err.Error()}, it.Close())
+		}
+		types = append(types, typ)
+		ok = it.SeekGE(keyspace.TupleEnd(keyspace.AppendDirectoryPrefix(nil, namespace, typ, nil)))
+	}
+	return types, errors.Join(it.Error(), it.Close())
+}
+
 func actorEntry(r reader, it *pebble.Iterator) (e ActorEntry, err error) {
 	i := &e.Identity
 	if i.Namespace, i.Type, i.Key, err = keyspace.ParseDirectoryRow(it.Key()); err != nil {

@@ -115,6 +115,7 @@ type freeSpace struct {
 	next  atomic.Int64  // nanoseconds after start
 	spent atomic.Uint64 // bytes committed since the disk was looked at early
 	full  atomic.Bool
+	low   atomic.Bool // there is not even room for commits that make space
 }
 
 const freeSpaceInterval = time.Second
@@ -126,6 +127,16 @@ func (f *freeSpace) wrote(n int) {
 		f.spent.Store(0)
 		f.next.Store(0)
 	}
+}
+
+// checkCommit is check for a commit. One that makes the actor smaller is let through until three quarters of the watermark are
+// used up, since it is how space is made; the rest is for the log and the tables that hold the deletion.
+func (f *freeSpace) checkCommit(shrinks bool) error {
+	err := f.check()
+	if err != nil && shrinks && !f.low.Load() {
+		return nil
+	}
+	return err
 }
 
 // init sets the watermark; zero means the default for the disk.
@@ -147,6 +158,7 @@ func (f *freeSpace) check() error {
 	if next := f.next.Load(); now >= next && f.next.CompareAndSwap(next, now+int64(freeSpaceInterval)) {
 		usage, err := f.fs.GetDiskUsage(f.dir)
 		f.full.Store(err == nil && usage.AvailBytes < f.min)
+		f.low.Store(err == nil && usage.AvailBytes < f.min/4)
 	}
 	if f.full.Load() {
 		return ErrDiskFull

@@ -23,8 +23,13 @@ var (
 
 	// ErrDiskFull is returned by Commit while the disk has less free space than
 	// Options.MinFreeBytes. Nothing was written; the write set is kept and the
-	// commit can be tried again. Reads go on.
+	// commit can be tried again. Reads go on, and so do commits that make their
+	// actor smaller, while a quarter of MinFreeBytes is free.
 	ErrDiskFull = errors.New("engine: the disk is nearly full")
+
+	// ErrBusy is returned for a write while the write sets of all actors hold
+	// Options.WriteBytes. The call changed nothing.
+	ErrBusy = errors.New("engine: too much is being written at once")
 
 	// ErrReadOnly is returned by Commit after an I/O error: what is on disk can
 	// no longer be told, so nothing is written until the store is opened again.
@@ -113,6 +118,31 @@ func (e *CorruptError) Is(target error) bool {
 	_, ok := target.(*CorruptError)
 	return ok
 }
+
+// ErrDamaged is what errors.Is finds in the error of Open for a store with damaged or missing files. Nothing was changed.
+// The error is a DamageError, or several joined, where the files are known.
+var ErrDamaged = errors.New("engine: the store is damaged")
+
+// DamageError names a file of the store that is damaged or missing.
+type DamageError struct {
+	File   string // in the store's directory; the stem of a marker's name if the marker is missing
+	Offset int64  // first byte that cannot be trusted; -1 if the file is missing
+	Reason string
+	cause  error // of Pebble, if it found the damage
+}
+
+// Unwrap returns what Pebble said, or nil.
+func (e *DamageError) Unwrap() error { return e.cause }
+
+func (e *DamageError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("engine: damaged store: %s: %s", e.File, e.Reason)
+	}
+	return fmt.Sprintf("engine: damaged store: %s, byte %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// Is reports whether target is ErrDamaged.
+func (e *DamageError) Is(target error) bool { return target == ErrDamaged }
 
 // at returns err with the row set, if it is a CorruptError.
 func at(row []byte, err error) error {

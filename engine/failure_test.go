@@ -30,13 +30,13 @@ func TestNearlyFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		put(t, sp.Writes(), []byte{1}, "same second")
 		commit(t, sp) // it looks once a second
 		time.Sleep(time.Second)
-		put(t, sp.Writes(), []byte{1}, "refused")
+		put(t, sp.Writes(), []byte{1}, "refused, since it is longer")
 		for range 2 {
 			if _, err := commitWait(sp); !errors.Is(err, ErrDiskFull) {
 				t.Fatalf("commit on a full disk: %v", err)
 			}
 		}
-		wantValue(t, sp.Writes(), []byte{1}, "refused")
+		wantValue(t, sp.Writes(), []byte{1}, "refused, since it is longer")
 		sn := sp.Snapshot()
 		wantValue(t, sn, []byte{1}, "same second")
 		sn.Close()
@@ -58,7 +58,7 @@ func TestManyBytesMakeTheStoreLookAtTheDiskBeforeItsTime(t *testing.T) {
 		put(t, sp.Writes(), []byte{1}, strings.Repeat("x", 2000))
 		commit(t, sp)
 		o.Disk.SetFree(7999)
-		put(t, sp.Writes(), []byte{1}, "refused within the second")
+		put(t, sp.Writes(), []byte{1}, strings.Repeat("refused within the second", 100))
 		if _, err := commitWait(sp); !errors.Is(err, ErrDiskFull) {
 			t.Fatalf("commit on a full disk: %v", err)
 		}

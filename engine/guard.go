@@ -36,7 +36,8 @@ import (
 type guardFS struct {
 	vfs.FS
 	fail  func(error)
-	spare *spareLog // nil if logs are not made in advance
+	spare *spareLog   // nil if logs are not made in advance
+	mark  durableMark // what is synced of logs and manifests
 
 	armed     atomic.Bool // the store is open: claims 1 to 4 hold
 	frozen    atomic.Bool
@@ -84,7 +85,9 @@ func (g *guardFS) open(op, name string, try func() (vfs.File, error)) (vfs.File,
 	f, err := try()
 	switch {
 	case err == nil:
-		return &guardFile{File: f, g: g, name: name, table: table, log: g.spare != nil && isLog(name)}, nil
+		file := &guardFile{File: f, g: g, name: name, table: table, log: g.spare != nil && isLog(name)}
+		file.kind, file.num = kindOf(g.FS.PathBase(name))
+		return file, nil
 	case !g.armed.Load():
 		return nil, err
 	case table:
@@ -113,6 +116,12 @@ func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		if f := g.spare.take(name, 0); f != nil {
 			return f, nil
 		}
+		if strings.HasPrefix(g.FS.PathBase(name), "marker.") {
+			// What a marker names must be in the directory before the marker is; Pebble syncs both at once.
+			if err := syncDir(g.FS, g.FS.PathDir(name)); err != nil {
+				return nil, err
+			}
+		}
 		return g.FS.Create(name, category)
 	})
 }
@@ -120,6 +129,7 @@ func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 // ReuseForWrite is called with a log that is to become another one.
 func (g *guardFS) ReuseForWrite(oldname, newname string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	return g.open("reuse", newname, func() (vfs.File, error) {
+		g.mark.forget(g.FS.PathBase(oldname))
 		if f := g.spare.replace(oldname, newname); f != nil {
 			return f, nil
 		}
@@ -149,6 +159,7 @@ func (g *guardFS) Remove(name string) error {
 	if g.frozen.Load() {
 		return nil
 	}
+	g.mark.forget(g.FS.PathBase(name))
 	return g.FS.Remove(name)
 }
 
@@ -192,6 +203,9 @@ type guardFile struct {
 	name  string
 	table bool
 	log   bool // the spare log hears of what is written
+	kind  fileKind
+	num   uint64
+	end   atomic.Int64 // bytes written, of a file that is written from its beginning
 }
 
 // dropped reports whether a write is not to be done.
@@ -221,6 +235,7 @@ func (f *guardFile) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	n, err := f.File.Write(p)
+	f.end.Add(int64(n))
 	if err != nil {
 		if err = f.result("write", err); err == nil {
 			n = len(p)
@@ -249,14 +264,24 @@ func (f *guardFile) Sync() error {
 	if f.dropped() {
 		return nil
 	}
-	return f.result("sync", f.File.Sync())
+	return f.sync(f.File.Sync)
 }
 
 func (f *guardFile) SyncData() error {
 	if f.dropped() {
 		return nil
 	}
-	return f.result("sync", f.File.SyncData())
+	return f.sync(f.File.SyncData)
+}
+
+// sync syncs the file and marks what it had before as durable, before anyone is told.
+func (f *guardFile) sync(sync func() error) error {
+	end := f.end.Load()
+	err := sync()
+	if err == nil && (f.kind == logFile || f.kind == manifestFile) && !f.g.frozen.Load() {
+		f.g.mark.synced(f.kind, f.num, end)
+	}
+	return f.result("sync", err)
 }
 
 func (f *guardFile) SyncTo(length int64) (bool, error) {

@@ -11,6 +11,7 @@ type Metrics struct {
 	DiskBytes     uint64 // bytes of all files of the store
 	LogBytes      uint64 // of these, live bytes of the write-ahead log
 	MemTableBytes uint64
+	WriteBytes    int64 // memory that write sets of more than 64 KiB have reserved
 	CacheBytes    int64
 	CacheHits     int64
 	CacheMisses   int64
@@ -34,6 +35,7 @@ func (s *Store) Metrics() Metrics {
 		DiskBytes:     p.DiskSpaceUsage(),
 		LogBytes:      p.WAL.Size,
 		MemTableBytes: p.MemTable.Size,
+		WriteBytes:    s.writing.used.Load(),
 		CacheBytes:    p.BlockCache.Size,
 		CacheHits:     p.BlockCache.Hits,
 		CacheMisses:   p.BlockCache.Misses,

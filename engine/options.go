@@ -25,6 +25,7 @@ const (
 	DefaultCacheBytes    = 256 << 20
 	DefaultMemTableBytes = 64 << 20
 	DefaultMinFreeBytes  = 256 << 20
+	DefaultWriteBytes    = 1 << 30
 )
 
 // ChunkSize is how many bytes of a value one data row holds.
@@ -56,7 +57,7 @@ func (d Durability) String() string {
 
 // Limits bounds what one actor may write. A zero field means its default.
 type Limits struct {
-	MaxKey      int   // bytes of a logical key, its first byte included
+	MaxKey      int   // bytes of a logical key after its first byte, the kind
 	MaxValue    int   // bytes of a value under keyspace.KindUserKV; values of other kinds may have MaxValueCap
 	MaxWriteSet int   // bytes that a write set may hold, savepoints included
 	Quota       int64 // bytes of all keys and values of an actor
@@ -123,9 +124,19 @@ type Options struct {
 	CacheBytes    int64  // block cache
 	MemTableBytes uint64 // one of up to four memtables
 
-	// MinFreeBytes is the free disk space below which commits are refused. The
+	// WriteBytes bounds what the write sets of all actors hold together. A write
+	// that needs more returns ErrBusy. Sets of up to 64 KiB are not counted.
+	WriteBytes int64
+
+	// MinFreeBytes is the free disk space below which commits are refused that do
+	// not make their actor smaller, and a quarter of it that for all. The
 	// default is 256 MiB, or a sixteenth of a disk smaller than 4 GiB.
 	MinFreeBytes uint64
+
+	// AcceptDataLoss opens a damaged store without what was lost, where Open returns ErrDamaged otherwise. The logger is
+	// told what is left out, and the files as they were stay in a directory "damaged-N" of the store's. It is for one
+	// start: never leave it on.
+	AcceptDataLoss bool
 
 	Limits Limits
 
@@ -145,6 +156,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = DefaultMemTableBytes
+	}
+	if o.WriteBytes == 0 {
+		o.WriteBytes = DefaultWriteBytes
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -168,6 +182,9 @@ func (o Options) Validate() error {
 	}
 	if o.MemTableBytes < 64<<10 || o.MemTableBytes > 1<<30 {
 		faults = append(faults, fmt.Errorf("engine: Options.MemTableBytes is %d, want %d to %d", o.MemTableBytes, 64<<10, 1<<30))
+	}
+	if o.WriteBytes < writeStep {
+		faults = append(faults, fmt.Errorf("engine: Options.WriteBytes is %d; the least is %d", o.WriteBytes, writeStep))
 	}
 	if err := o.Limits.Validate(); err != nil {
 		faults = append(faults, err)

@@ -29,6 +29,11 @@ type overlay struct {
 	wakes   []wakeOp
 	records []outboxRecord
 	arena   arena
+
+	// Of the store's memory for write sets: how much is reserved, and where.
+	// Nothing is given back before all of it is.
+	reserved int64
+	of       *writeMemory
 }
 
 // slot is a key of the write set.
@@ -66,6 +71,10 @@ var overlayPool = sync.Pool{New: func() any { return &overlay{seed: maphash.Make
 
 // release gives the memory back; what is large is left to the collector.
 func (o *overlay) release() {
+	if o.of != nil {
+		o.of.used.Add(-o.reserved)
+		o.reserved, o.of = 0, nil
+	}
 	const keep = 256
 	if cap(o.slots) > keep || cap(o.undo) > keep || cap(o.wakes) > keep || cap(o.records) > keep {
 		return

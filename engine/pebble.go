@@ -11,12 +11,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
+// memTables is how many memtables there may be before writes wait.
+const memTables = 4
+
 // pebbleOptions returns the options for many small actors that commit small
 // batches all the time:
 //
 //   - One memtable of 64 MiB. A batch of more than half a memtable is flushed on
 //     its own, off the fast path; with the default write set limit that is a
 //     rare turn. Four memtables let a burst go on while three are flushed.
+//   - Pebble takes memtables out of the cache: without room for them a store that
+//     is written to caches nothing.
 //   - The log is synced once for all commits that wait (there is no minimum
 //     interval: a lone commit should not wait), and its files are recycled by
 //     Pebble, or begin as a spare (spareLog). Sstables are synced in steps of 1 MiB, so that a flush does not
@@ -37,9 +42,9 @@ func pebbleOptions(o Options, fs *guardFS, s *Store) *pebble.Options {
 		Merger:                      newMerger(),
 		FS:                          fs,
 		FormatMajorVersion:          pebble.FormatWALSyncChunks,
-		CacheSize:                   o.CacheBytes,
+		CacheSize:                   o.CacheBytes + memTables*int64(o.MemTableBytes),
 		MemTableSize:                o.MemTableBytes,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: memTables,
 		BytesPerSync:                1 << 20,
 		L0CompactionThreshold:       4,
 		L0CompactionFileThreshold:   500,
@@ -94,6 +99,7 @@ func (l pebbleLog) log(level slog.Level, format string, args []any) {
 func (s *Store) backgroundError(err error) {
 	if errors.Is(err, syscall.ENOSPC) {
 		s.free.full.Store(true)
+		s.free.low.Store(true)
 		return
 	}
 	if errors.Is(err, pebble.ErrCancelledCompaction) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -38,10 +39,12 @@ type Store struct {
 	db      *pebble.DB
 	guard   *guardFS
 	lock    *pebble.Lock
+	dirLock io.Closer // nil on a memory disk
 	commits committer
 	gate    gate
 	free    freeSpace
 	outbox  outbox
+	writing writeMemory
 
 	life   sync.RWMutex // held for reading by every call that uses db
 	closed bool
@@ -89,15 +92,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	o.EnsureDefaults()
 	s := &Store{opts: o}
+	s.writing.limit = o.WriteBytes
 	s.spaces.byID = make(map[keyspace.ActorID]*Space)
 	s.names.taken = make(map[string]struct{})
-	fs := vfs.Default
+	var fs vfs.FS = privateFS{vfs.Default}
 	if o.Disk != nil {
 		fs = o.Disk.fs
 	}
 	s.guard = newGuard(fs, s.fail)
 	if err := s.open(); err != nil {
-		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("engine: open %s: %w", o.Dir, damaged(err))
 	}
 	return s, nil
 }
@@ -117,7 +121,7 @@ func makeDir(fs vfs.FS, dir string) error {
 		synced = append(synced, above)
 		d = above
 	}
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
+	if err := fs.MkdirAll(dir, dirMode); err != nil {
 		return err
 	}
 	for _, d := range synced {
@@ -142,9 +146,22 @@ func (s *Store) open() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.lock.Close())
+			err = errors.Join(err, s.unlock())
 		}
 	}()
+	if s.opts.Disk == nil {
+		if s.dirLock, err = lockDir(dir); err != nil {
+			return err
+		}
+		warnIfOpenToOthers(s.opts.Logger, s.guard, dir)
+	}
+	found, err := surveyDirectory(s.guard.FS, dir)
+	if err != nil {
+		return err
+	}
+	if len(found.damages) > 0 && !s.opts.AcceptDataLoss {
+		return found.err()
+	}
 	if usage, err := s.guard.GetDiskUsage(dir); err == nil {
 		// Pebble sets aside a log of the size of a memtable for each of its memtables, which a small disk cannot give; and
 		// without room to flush a memtable it would wait in Open for ever.
@@ -155,6 +172,18 @@ func (s *Store) open() (err error) {
 			return fmt.Errorf("%w: %d bytes are free in %s, and opening may need %d", ErrDiskFull, usage.AvailBytes, dir, s.opts.MemTableBytes)
 		}
 	}
+	if len(found.damages) > 0 {
+		if err := s.salvage(found); err != nil {
+			return err
+		}
+		found.marks = nil
+	}
+	s.guard.mark.start(s.guard.FS, s.guard.PathJoin(dir, markName), found.marks)
+	defer func() {
+		if err != nil {
+			s.guard.mark.stop()
+		}
+	}()
 	s.free.init(s.guard, dir, s.opts.MinFreeBytes)
 	if s.opts.Durability == Sync {
 		spare := newSpareLog(s.guard, &s.free, dir, s.opts.MemTableBytes, s.opts.Disk != nil)
@@ -168,7 +197,14 @@ func (s *Store) open() (err error) {
 	}
 	options := pebbleOptions(s.opts, s.guard, s)
 	options.Lock = s.lock
-	if s.db, err = openPebble(dir, options); err != nil {
+	s.db, err = openPebble(dir, options)
+	if err != nil && s.opts.AcceptDataLoss && errors.Is(damaged(err), ErrDamaged) {
+		s.opts.Logger.Error("tables that are missing or have another size are accepted; what they held cannot be read", "dir", dir, "error", err)
+		options = pebbleOptions(s.opts, s.guard, s)
+		options.Lock, options.DisableConsistencyCheck = s.lock, true
+		s.db, err = openPebble(dir, options)
+	}
+	if err != nil {
 		return err
 	}
 	defer func() {
@@ -182,7 +218,7 @@ func (s *Store) open() (err error) {
 	if err := s.outbox.load(s.db); err != nil {
 		return err
 	}
-	if err := s.Err(); err != nil {
+	if err := s.Err(); err != nil && !s.opts.AcceptDataLoss {
 		return err
 	}
 	s.commits.db = s.db
@@ -225,6 +261,14 @@ func lockDirectory(dir string, fs vfs.FS) (*pebble.Lock, error) {
 	default:
 		return nil, err
 	}
+}
+
+// unlock lets another process have the directory.
+func (s *Store) unlock() error {
+	if s.dirLock == nil {
+		return s.lock.Close()
+	}
+	return errors.Join(s.dirLock.Close(), s.lock.Close())
 }
 
 // checkFormat reads the format row, or writes it into a store without rows.
@@ -282,7 +326,9 @@ func (s *Store) Close() error {
 		return s.Err()
 	}
 	err := s.closeSnapshots()
-	err = errors.Join(err, s.db.Close(), s.lock.Close())
+	err = errors.Join(err, s.db.Close())
+	s.guard.mark.stop()
+	err = errors.Join(err, s.unlock())
 	if failure := s.Err(); failure != nil {
 		return failure
 	}

@@ -176,6 +176,9 @@ func (w *WriteSet) Savepoint() Savepoint {
 	return s
 }
 
+// Size returns what WriteSet.Size was at the savepoint.
+func (s *Savepoint) Size() int64 { return s.state.bytes }
+
 // Rollback undoes everything since the savepoint, Advance included. It can be
 // done again for the same savepoint.
 func (w *WriteSet) Rollback(s Savepoint) {
@@ -240,8 +243,8 @@ func (w *WriteSet) checkKey(key []byte) error {
 	switch limit := w.space.limits.MaxKey; {
 	case len(key) == 0 || keyspace.Kind(key[0]) == keyspace.KindExpiry:
 		return ErrReserved
-	case len(key) > limit:
-		return &LimitError{LimitKey, int64(limit), int64(len(key))}
+	case len(key)-1 > limit:
+		return &LimitError{LimitKey, int64(limit), int64(len(key) - 1)}
 	}
 	return w.writable(key)
 }
@@ -250,6 +253,9 @@ func (w *WriteSet) checkKey(key []byte) error {
 func (w *WriteSet) checkRoom(n int) error {
 	if limit := w.space.limits.MaxWriteSet; w.Bytes()+n > limit {
 		return &LimitError{LimitWriteSet, int64(limit), int64(w.Bytes() + n)}
+	}
+	if need := w.Bytes() + n; need > writeStep {
+		return w.own().reserve(&w.space.store.writing, int64(need))
 	}
 	return nil
 }
@@ -260,6 +266,22 @@ func (w *WriteSet) checkRoom(n int) error {
 func (w *WriteSet) Room() int64 {
 	room := int64(w.space.limits.MaxWriteSet - w.Bytes())
 	return max(0, min(room, w.space.limits.Quota-w.bytes))
+}
+
+// Refusal returns the error of a Put that adds n bytes of keys and values: a
+// LimitError if the set has no room for them, a QuotaError if the actor has
+// none. It returns nil if they fit. If they fit neither, the error is about the
+// bound that is closer.
+func (w *WriteSet) Refusal(n int64) error {
+	limits := w.space.limits
+	set, quota := int64(limits.MaxWriteSet-w.Bytes()), limits.Quota-w.bytes
+	switch {
+	case n <= min(set, quota):
+		return nil
+	case set < quota:
+		return &LimitError{LimitWriteSet, int64(limits.MaxWriteSet), int64(w.Bytes()) + n}
+	}
+	return &QuotaError{Limit: limits.Quota, Used: w.bytes, Need: w.bytes + n}
 }
 
 // Put sets a key to a value, which may be empty; both are copied. It returns a

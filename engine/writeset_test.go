@@ -142,7 +142,10 @@ func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
 			t.Errorf("%v, want %s over %d", err, what, limit)
 		}
 	}
-	check(w.Put(kv(strings.Repeat("k", 16)), nil, PutOptions{}), LimitKey, 16, 17)
+	before := w.Savepoint()
+	put(t, w, kv(strings.Repeat("k", 16)), "")
+	w.Rollback(before)
+	check(w.Put(kv(strings.Repeat("k", 17)), nil, PutOptions{}), LimitKey, 16, 17)
 	check(w.Put(kv("v"), make([]byte, 101), PutOptions{}), LimitValue, 100, 101)
 	check(w.Put([]byte{1}, make([]byte, MaxValueCap+1), PutOptions{}), LimitValue, MaxValueCap, MaxValueCap+1)
 	put(t, w, []byte{1}, strings.Repeat("x", 4000))
@@ -400,5 +403,26 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.KindExpiry)}})
 	if err != nil || len(page.Entries) != 1 {
 		t.Fatalf("%d entries in the index: %v", len(page.Entries), err)
+	}
+}
+
+func TestRefusalSaysWhatPutWould(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		limits Limits
+		want   error
+	}{
+		{Limits{Quota: 10_000, MaxWriteSet: 4096}, &LimitError{What: LimitWriteSet}},
+		{Limits{Quota: 4000, MaxWriteSet: 8192}, &QuotaError{}},
+	} {
+		w := openSpace(t, openTest(t, Options{Limits: c.limits}), 1).Writes()
+		room := w.Room()
+		if err := w.Refusal(room); err != nil {
+			t.Errorf("%d bytes of %d: %v", room, room, err)
+		}
+		refusal, put := w.Refusal(room+1), w.Put(kv("k"), make([]byte, int(room)+1-len(kv("k"))), PutOptions{})
+		if !errors.Is(refusal, c.want) || !errors.Is(put, c.want) || refusal.Error() != put.Error() {
+			t.Errorf("Refusal: %v; Put: %v", refusal, put)
+		}
 	}
 }

@@ -148,7 +148,7 @@ func TestDocsNumbersMatch(t *testing.T) {
 			t.Errorf("wake kind %d is %s, the page says %v", i+1, want, row)
 		}
 	}
-	if WakeKind(len(wakes)) != WakeRun {
+	if WakeKind(len(wakes)) != WakeListed {
 		t.Errorf("the page lists %d wake kinds", len(wakes))
 	}
 	families := []struct {

@@ -78,7 +78,7 @@ func Kinds() []KindInfo {
 		{KindScheduleRuns, "schedule-run", "schedules", "tuple(name, instance, run)", "times and result of one run"},
 		{KindStreams, "stream", "streams", "tuple(stream)", "first and next sequence, bytes, whether it is closed"},
 		{KindStreamItems, "stream-item", "streams", "tuple(stream, sequence)", "one item"},
-		{KindControl, "control", "operators", "", "what operators have set: a pause"},
+		{KindControl, "control", "operators", "", "what operators have set: a pause, limits"},
 		{KindRun, "run", "supervisor", "", "what a workflow run that lives waits for: a time, the state"},
 	}
 }

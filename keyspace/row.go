@@ -207,6 +207,14 @@ const (
 	WakeConnections WakeKind = 6 // a connection, by name, that was lost and has not come back; at 0: connections that a restart loses
 	WakePaused      WakeKind = 7 // at 0 only: the actor is paused
 	WakeRun         WakeKind = 8 // a workflow run that waits for a time; at 0: one that a restart has to take up
+	WakeListed      WakeKind = 9 // at PausedRunsDue and FailedRunsDue only: a workflow run of the type name, listed with the reason instance
+)
+
+// The times of rows that are never due. They keep lists of workflow runs in the wake index, which a commit of the actor
+// changes and a node reads without a look at the actors: the runs that are paused, and those that have failed.
+const (
+	PausedRunsDue int64 = 1 << 61
+	FailedRunsDue int64 = 1<<61 + 1
 )
 
 // String returns the name of the kind, such as "alarm", or "wake kind N".
@@ -228,6 +236,8 @@ func (k WakeKind) String() string {
 		return "paused"
 	case WakeRun:
 		return "run"
+	case WakeListed:
+		return "listed run"
 	default:
 		return "wake kind " + strconv.Itoa(int(k))
 	}

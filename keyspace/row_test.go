@@ -282,7 +282,7 @@ func TestEverySpaceHasAVectorAndAName(t *testing.T) {
 	if len(seen) != len(Spaces()) {
 		t.Errorf("%d spaces have vectors, the table has %d", len(seen), len(Spaces()))
 	}
-	for got, want := range map[string]string{Space(1).String(): "space 1", RowType(99).String(): "row type 99", WakeKind(9).String(): "wake kind 9", WakeSends.String(): "sends"} {
+	for got, want := range map[string]string{Space(1).String(): "space 1", RowType(99).String(): "row type 99", WakeKind(99).String(): "wake kind 99", WakeSends.String(): "sends"} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -1,0 +1,493 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/batchrepr"
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+)
+
+// survey is what a look at the directory found, before Pebble opens it and changes files.
+//
+// Pebble takes what it cannot read at the end of the newest log, or of the manifest, for the torn end that a power cut
+// leaves, and a directory without a marker for an empty one. So it would drop what was acknowledged, or every table.
+// The survey tells damage from a torn end by facts that no power cut can change:
+//
+//  1. What was synced is there. The mark says so from beside the log, and each commit from within it: a commit names
+//     how far its log was synced when it was applied, so a log is damaged if a whole commit after the damage says that
+//     the damaged place was synced. Whole commits alone prove nothing: unsynced blocks reach the disk in any order.
+//  2. Sequence numbers have no gaps, within a log and from one to the next. The numbers are given in the order of the
+//     log; only ingestion takes one without a record, and the engine never ingests. This holds from the oldest log
+//     that the manifest needs: Open writes what it replayed to tables before it begins a new log.
+//  3. A log is closed and synced before the next one is begun, so only the newest has a torn end.
+//  4. Each edit of the manifest is synced before the next one is written, so a torn edit is the last.
+//  5. The markers are made durable before anything but a first manifest.
+type survey struct {
+	damages  []*DamageError
+	marks    []markEntry         // of files that the store still needs
+	secrets  map[markSecret]bool // of the processes that wrote the mark and the commits that were read
+	noMarker bool                // the manifest's marker is missing
+	noFormat bool                // the format's marker is missing
+	options  string              // name of a damaged file of options, which the store can do without
+	manifest string              // name of the current manifest
+	logs     []uint64            // numbers of the logs that the manifest needs, in order
+	cut      *logCut             // nil if the logs are whole
+}
+
+// logCut is where the part of the logs that can be trusted ends.
+type logCut struct {
+	num    uint64 // the log; it is kept up to offset, and later logs not at all
+	offset int64
+}
+
+type surveyor struct {
+	disk vfs.FS
+	dir  string
+	*survey
+}
+
+// surveyDirectory looks at the files of a store that nobody has open. It changes nothing. The error is one of the disk.
+func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
+	v := surveyor{disk, dir, &survey{secrets: make(map[markSecret]bool)}}
+	names, err := disk.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	if v.manifest, err = atomicfs.ReadMarker(disk, dir, "manifest"); err != nil {
+		return nil, err
+	}
+	format, err := atomicfs.ReadMarker(disk, dir, "format-version")
+	if err != nil {
+		return nil, err
+	}
+	opened, used := false, "" // Pebble opened it once; a file that there is only then
+	var newest uint64
+	options := ""
+	for _, name := range names {
+		kind, num := kindOf(name)
+		switch {
+		case kind == manifestFile && num >= newest:
+			newest = num
+		case kind == tableFile, strings.HasPrefix(name, "OPTIONS-"):
+			opened, used = true, name
+			if kind != tableFile && (len(name) > len(options) || len(name) == len(options) && name > options) {
+				options = name
+			}
+		case kind == logFile, strings.HasPrefix(name, "marker.format-version."):
+			used = name
+		}
+	}
+	if v.manifest == "" {
+		if used == "" {
+			return v.survey, nil // there is no store, or one whose making was cut off
+		}
+		v.noMarker = true
+		v.damaged("marker.manifest", -1, "the marker (an empty file, marker.manifest.*) is missing, but %s is there", used)
+		v.manifest = fmt.Sprintf("MANIFEST-%06d", newest)
+	}
+	if format == "" && opened {
+		v.noFormat = true
+		v.damaged("marker.format-version", -1, "the marker (an empty file, marker.format-version.*) is missing, but %s is there", used)
+	}
+	if options != "" {
+		if err := v.readOptions(options); err != nil {
+			return nil, err
+		}
+	}
+	var secret markSecret
+	v.marks, secret = readMarks(disk, disk.PathJoin(dir, markName))
+	v.secrets[secret] = len(v.marks) > 0
+	needed, err := v.readManifest()
+	if err != nil {
+		return nil, err
+	}
+	_, current := kindOf(v.manifest)
+	v.marks = slices.DeleteFunc(v.marks, func(e markEntry) bool {
+		return e.kind == logFile && e.num < needed || e.kind == manifestFile && e.num != current
+	})
+	for _, name := range names {
+		if kind, num := kindOf(name); kind == logFile && num >= needed {
+			v.logs = append(v.logs, num)
+		}
+	}
+	slices.Sort(v.logs)
+	return v.survey, v.readLogs()
+}
+
+func (v surveyor) damaged(file string, offset int64, format string, args ...any) {
+	v.damages = append(v.damages, &DamageError{File: file, Offset: offset, Reason: fmt.Sprintf(format, args...)})
+}
+
+// err returns the damages as one error.
+func (s *survey) err() error {
+	errs := make([]error, len(s.damages))
+	for i, d := range s.damages {
+		errs[i] = d
+	}
+	return errors.Join(errs...)
+}
+
+// tableInError finds the number of a table in an error of Pebble's.
+var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})`)
+
+// damaged names the table that an error of Pebble is about, if what it holds is wrong. Other errors, those of the disk
+// among them, are returned as they are.
+func damaged(err error) error {
+	corrupt := pebble.IsCorruptionError(err)
+	if errors.Is(err, ErrDamaged) || !corrupt && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "object size mismatch") {
+		return err
+	}
+	found := tableInError.FindStringSubmatch(err.Error())
+	switch {
+	case found == nil && corrupt:
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case found == nil:
+		return err
+	}
+	return &DamageError{File: found[1] + ".sst", Offset: -1, Reason: err.Error(), cause: err}
+}
+
+// synced returns up to where a file is known to have been synced.
+func (s *survey) synced(kind fileKind, num uint64) int64 {
+	for _, e := range s.marks {
+		if e.kind == kind && e.num == num {
+			return e.synced
+		}
+	}
+	return 0
+}
+
+// recordBlock is the size of the blocks that logs and manifests consist of. No record begins in the last bytes of one.
+const recordBlock = 32 << 10
+
+// roundUp moves an offset in the unused end of a block to the next one.
+func roundUp(offset, header int64) int64 {
+	if left := recordBlock - offset%recordBlock; left < header {
+		return offset + left
+	}
+	return offset
+}
+
+// newRecordReader calls record.NewReader with a file number, whose type Pebble does not export.
+func newRecordReader[N ~uint64](open func(io.Reader, N) *record.Reader, r io.Reader, num uint64) *record.Reader {
+	return open(r, N(num))
+}
+
+// afterChunks returns where the chunks end that hold the first bytes of a record. All but the last chunk of a record fill
+// their block.
+func afterChunks(offset, header, payload int64) int64 {
+	for {
+		offset = roundUp(offset, header)
+		room := recordBlock - offset%recordBlock - header
+		if payload < room {
+			return offset + header + payload
+		}
+		offset += header + room
+		if payload -= room; payload == 0 {
+			return offset
+		}
+	}
+}
+
+// readRecords calls each with the records of a file and their offsets. It returns where they end, and whether that is a
+// regular end: that of the file, or the trailer of a closed log. The slice is valid during the call.
+//
+// A sync may come when a part of a large record is written, so what was synced may end within a record. Reached is where
+// the whole chunks end of the record that is not: end, if it has none.
+func readRecords(f vfs.File, num uint64, each func(record []byte, offset int64) (bool, error)) (end, reached int64, whole bool, err error) {
+	const manifestHeader, logHeader = 7, 19
+	header := int64(logHeader)
+	if num == 0 {
+		header = manifestHeader
+	}
+	r := newRecordReader(record.NewReader, f, num)
+	var b bytes.Buffer
+	for {
+		end = roundUp(r.Offset(), header)
+		reached = end
+		next, err := r.Next()
+		if err == nil {
+			b.Reset()
+			_, err = io.Copy(&b, next)
+			reached = afterChunks(end, header, int64(b.Len()))
+		}
+		switch {
+		case err == nil:
+		case err == io.EOF:
+			return end, reached, true, nil
+		case errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk), errors.Is(err, record.ErrUnexpectedEOF):
+			return end, reached, false, nil
+		default:
+			return end, reached, false, err
+		}
+		if more, err := each(b.Bytes(), end); err != nil || !more {
+			return end, reached, false, err
+		}
+	}
+}
+
+// readOptions looks at the file in which Pebble wrote how it was opened last.
+func (v surveyor) readOptions(name string) error {
+	f, err := v.disk.Open(v.disk.PathJoin(v.dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	o := &pebble.Options{Comparer: newComparer(), Merger: newMerger()}
+	o.EnsureDefaults()
+	if err := o.CheckCompatibility(v.dir, string(text)); err != nil {
+		v.options = name
+		v.damaged(name, 0, "it cannot be used: %.80s", err)
+	}
+	return nil
+}
+
+// readManifest returns the number of the oldest log that the store needs.
+func (v surveyor) readManifest() (needed uint64, err error) {
+	_, num := kindOf(v.manifest)
+	f, err := v.disk.Open(v.disk.PathJoin(v.dir, v.manifest))
+	if errors.Is(err, fs.ErrNotExist) {
+		v.damaged(v.manifest, -1, "the manifest is missing")
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	edits := 0
+	end, _, whole, err := readRecords(f, 0, func(edit []byte, _ int64) (bool, error) {
+		edits++
+		if n := oldestLog(edit); n != 0 {
+			needed = n
+		}
+		return true, nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%s at byte %d: %w", v.manifest, end, err)
+	}
+	if synced := v.synced(manifestFile, num); end < synced || edits == 0 {
+		v.damaged(v.manifest, end, "it can be read up to here, and %d bytes of it were synced", synced)
+	} else if !whole {
+		after, _, err := findRecord(f, 0, end, func([]byte) bool { return true })
+		if err != nil {
+			return 0, fmt.Errorf("%s at byte %d: %w", v.manifest, end, err)
+		}
+		if after >= 0 {
+			v.damaged(v.manifest, end, "what is here cannot be read, and a whole record follows at byte %d", after)
+		}
+	}
+	return needed, nil
+}
+
+// oldestLog returns the number of the oldest log needed that an edit of the manifest sets, or 0. It stands at the
+// beginning of an edit, behind the name of the comparer.
+func oldestLog(edit []byte) uint64 {
+	const comparer, logNumber = 1, 2
+	tag, n := binary.Uvarint(edit)
+	if n > 0 && tag == comparer {
+		edit = edit[n:]
+		size, n := binary.Uvarint(edit)
+		if n <= 0 || size > uint64(len(edit)-n) {
+			return 0
+		}
+		edit = edit[n+int(size):]
+		tag, _ = binary.Uvarint(edit)
+	}
+	if tag != logNumber || len(edit) == 0 {
+		return 0
+	}
+	num, n := binary.Uvarint(edit[1:])
+	if n <= 0 {
+		return 0
+	}
+	return num
+}
+
+// readLogs reads the logs up to the first damage.
+func (v surveyor) readLogs() error {
+	var next uint64 // sequence number of the next record; 0 if unknown
+	last := uint64(0)
+	for i, num := range v.logs {
+		if lost := v.missing(last, num); lost != 0 {
+			return v.lost(lost, last)
+		}
+		last = num
+		if done, err := v.readLog(num, i == len(v.logs)-1, &next); done || err != nil {
+			return err
+		}
+	}
+	if lost := v.missing(last, 0); lost != 0 {
+		return v.lost(lost, last)
+	}
+	return nil
+}
+
+// missing returns the number of the oldest log between two others that was synced and is not there, or 0.
+func (s *survey) missing(after, before uint64) (lost uint64) {
+	for _, e := range s.marks {
+		if e.kind == logFile && e.num > after && (before == 0 || e.num < before) && (lost == 0 || e.num < lost) {
+			lost = e.num
+		}
+	}
+	return lost
+}
+
+func (v surveyor) lost(num, last uint64) error {
+	v.damaged(logName(num), -1, "the log is missing; %d bytes of it were synced", v.synced(logFile, num))
+	v.cut = &logCut{num: num}
+	return nil
+}
+
+func logName(num uint64) string { return fmt.Sprintf("%06d.log", num) }
+
+// readLog reads one log. It returns true if the log is damaged.
+func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, err error) {
+	name := logName(num)
+	f, err := v.disk.Open(v.disk.PathJoin(v.dir, name), vfs.SequentialReadsOption)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	bad := func(offset int64, format string, args ...any) {
+		damaged = true
+		v.damaged(name, offset, format, args...)
+		v.cut = &logCut{num, offset}
+	}
+	end, reached, whole, err := readRecords(f, num, func(batch []byte, offset int64) (bool, error) {
+		h, ok := batchrepr.ReadHeader(batch)
+		switch {
+		case !ok:
+			bad(offset, "the record here is no commit")
+		case h.Count == 0: // log data alone takes no number
+		case *next != 0 && uint64(h.SeqNum) != *next:
+			bad(offset, "commits are missing before this place: the next one is %d, and %d was expected", h.SeqNum, *next)
+		default:
+			*next = uint64(h.SeqNum) + uint64(h.Count)
+		}
+		if secret, _, _, ok := batchMark(batch); ok && !damaged {
+			v.secrets[secret] = true
+		}
+		return !damaged, nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s at byte %d: %w", name, end, err)
+	}
+	synced := v.synced(logFile, num)
+	switch {
+	case damaged:
+	case whole && end+trailerSize >= synced:
+	case !whole && reached < synced, whole && end < synced:
+		bad(end, "the log can be read up to here, and %d bytes of it were synced", synced)
+	case whole:
+	case !newest:
+		bad(end, "what is here cannot be read, and there are later logs")
+	default:
+		var claimed int64
+		after, _, err := findRecord(f, num, end, func(batch []byte) bool {
+			secret, n, offset, ok := batchMark(batch)
+			claimed = offset
+			return ok && v.secrets[secret] && n == num && offset > reached
+		})
+		if err != nil {
+			return false, fmt.Errorf("%s at byte %d: %w", name, end, err)
+		}
+		if after >= 0 {
+			bad(end, "what is here cannot be read, and the commit at byte %d says that the log was synced up to byte %d", after, claimed)
+		}
+	}
+	return damaged, nil
+}
+
+// trailerSize is the size of what ends a closed log.
+const trailerSize = 11
+
+// batchMark returns the mark that a commit carries as its first record.
+func batchMark(batch []byte) (secret markSecret, num uint64, offset int64, ok bool) {
+	if len(batch) < batchrepr.HeaderLen {
+		return secret, 0, 0, false
+	}
+	r := batchrepr.Read(batch)
+	kind, data, _, ok, err := r.Next()
+	if !ok || err != nil || kind != pebble.InternalKeyKindLogData {
+		return secret, 0, 0, false
+	}
+	return parseMark(data)
+}
+
+// findRecord looks for the beginning of a whole record after a damaged place, and returns the offset of the first for
+// which want is true, or -1. want gets what the first chunk of the record holds.
+func findRecord(f vfs.File, num uint64, damage int64, want func(begin []byte) bool) (int64, []byte, error) {
+	block := make([]byte, recordBlock)
+	for start := damage - damage%recordBlock; ; start += recordBlock {
+		n, err := f.ReadAt(block, start)
+		if err != nil && err != io.EOF {
+			return -1, nil, err
+		}
+		if n == 0 {
+			return -1, nil, nil
+		}
+		b := block[:n]
+		from := 0
+		if start <= damage {
+			from = int(damage-start) + 1
+		}
+		// Nothing says where in the block a chunk begins: the lengths of those before may be what is damaged.
+		for ; from < n; from++ {
+			if !beginsRecord(b[from:], num) {
+				continue
+			}
+			r, err := newRecordReader(record.NewReader, bytes.NewReader(b[from:]), num).Next()
+			if err != nil {
+				continue
+			}
+			begin := make([]byte, 64)
+			m, _ := io.ReadFull(r, begin)
+			if want(begin[:m]) {
+				return start + int64(from), begin[:m], nil
+			}
+		}
+		if n < recordBlock {
+			return -1, nil, nil
+		}
+	}
+}
+
+// beginsRecord reports whether the first chunk of a record of this log may begin here. Its checksum is not looked at.
+func beginsRecord(b []byte, num uint64) bool {
+	const kind = 6 // behind the checksum and the length
+	if len(b) <= kind {
+		return false
+	}
+	header := 7
+	switch b[kind] {
+	case 1, 2: // whole, first
+		if num != 0 {
+			return false
+		}
+	case 5, 6, 9, 10: // of a log, and of a log that says what is synced
+		if num == 0 || len(b) < 11 || binary.LittleEndian.Uint32(b[7:]) != uint32(num) {
+			return false
+		}
+		if header = 11; b[kind] >= 9 {
+			header = 19
+		}
+	default:
+		return false
+	}
+	return header+int(binary.LittleEndian.Uint16(b[4:])) <= len(b)
+}

@@ -1,0 +1,579 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// image is a disk as the end of a process left it, and what was acknowledged.
+type image struct {
+	disk *Disk
+	want map[string]string // by key; all of one actor
+	past map[Version]map[string]string
+	log  *bytes.Buffer
+}
+
+// open opens a copy of the image.
+func (m *image) open(t testing.TB, o Options) (*Store, *Disk, error) {
+	o.Disk = m.disk.Crash(1, 100)
+	m.log = new(bytes.Buffer)
+	o.Logger = slog.New(slog.NewTextHandler(m.log, nil))
+	s, err := Open(t.Context(), small(o))
+	return s, o.Disk, err
+}
+
+func (m *image) names(t testing.TB) []string {
+	names, err := m.disk.mem.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// copy returns an image that can be changed.
+func (m *image) copy() *image { return &image{disk: m.disk.Crash(1, 100), want: m.want, past: m.past} }
+
+func (m *image) set(t testing.TB, name string, content []byte) {
+	t.Helper()
+	f, err := m.disk.mem.Create("store/"+name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = f.Write(bytes.Clone(content))
+		err = errors.Join(err, f.Sync(), f.Close(), syncDir(m.disk.mem, "store"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *image) remove(t testing.TB, name string) {
+	t.Helper()
+	if err := errors.Join(m.disk.mem.Remove("store/"+name), syncDir(m.disk.mem, "store")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newImage returns what is on the disk while tables, three logs that are not flushed, and a manifest with edits are there:
+// killed keeps what was not synced, a power cut does not.
+func newImage(t testing.TB, killed bool) *image {
+	o := small(Options{MemTableBytes: 64 << 10})
+	s := mustOpen(t, o)
+	sp := openSpace(t, s, 1)
+	m := &image{want: map[string]string{}, past: map[Version]map[string]string{}}
+	rnd := rand.New(rand.NewPCG(7, 7))
+	write := func(n int) {
+		for range n {
+			key, value := fmt.Sprint(rnd.IntN(400)), make([]byte, 1500)
+			for i := range value {
+				value[i] = byte(rnd.Uint32())
+			}
+			m.want[key] = string(value)
+			put(t, sp.Writes(), kv(key), m.want[key])
+			m.past[commit(t, sp)] = maps.Clone(m.want)
+		}
+	}
+	for range 3 {
+		write(40)
+		if err := s.db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold := make(chan struct{})
+	o.Disk.Fail(func(op, path string) error {
+		if op == "create" && isTable(path) {
+			<-hold
+		}
+		return nil
+	})
+	newest := func() string { logs := logsOf(t, o.Disk); return slices.Max(logs) }
+	for range 2 {
+		for i, last := 0, newest(); newest() == last; i++ {
+			if i > 100 {
+				t.Fatal("the log is not rotated")
+			}
+			write(1)
+		}
+	}
+	write(9)
+	percent := 0
+	if killed {
+		percent = 100
+	}
+	m.disk = o.Disk.Crash(1, percent)
+	close(hold)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// outcome of opening a damaged image and reading everything.
+type outcome struct {
+	refused error
+	read    error // the first error of a read
+	lost    int   // keys that are wrong without a word
+}
+
+func (m *image) outcome(t testing.TB, o Options) outcome {
+	s, _, err := m.open(t, o)
+	if err != nil {
+		return outcome{refused: err}
+	}
+	defer s.Close()
+	out := outcome{}
+	sp, err := s.OpenSpace(testID(1))
+	if err != nil {
+		return outcome{read: err}
+	}
+	for key, want := range m.want {
+		got, ok, err := sp.Writes().Get(kv(key))
+		switch {
+		case err != nil:
+			out.read = err
+			return out // Pebble looks for the bit that was flipped at each read, which takes a second
+		case !ok || string(got.Value) != want:
+			out.lost++
+		}
+	}
+	return out
+}
+
+// TestNoDamageOfAFileGoesUnnoticed changes one file of a store at a time, in every way, and opens the store: the damage
+// has no effect, or Open refuses and names the file, or a read fails and names it.
+func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
+	whole := newImage(t, true)
+	if out := whole.outcome(t, Options{}); out != (outcome{}) {
+		t.Fatalf("undamaged: %+v", out)
+	}
+	names := whole.names(t)
+	kinds := map[string]int{}
+	ways := map[string]int{}
+	check := func(name, how string, m *image) {
+		t.Helper()
+		out := m.outcome(t, Options{})
+		stem := name
+		if strings.HasPrefix(name, "marker.") {
+			stem = strings.Join(strings.SplitN(name, ".", 3)[:2], ".")
+		}
+		switch {
+		case out.refused != nil:
+			ways["refused"]++
+			if !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), stem) {
+				t.Errorf("%s %s: refused with %v", name, how, out.refused)
+			}
+		case out.read != nil:
+			ways["read"]++
+			if !strings.Contains(out.read.Error(), strings.TrimSuffix(stem, ".sst")) {
+				t.Errorf("%s %s: a read fails with %v", name, how, out.read)
+			}
+		case out.lost > 0:
+			t.Errorf("%s %s: %d of %d keys are lost without a word", name, how, out.lost, len(m.want))
+		default:
+			ways["no effect"]++
+		}
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for i, name := range names {
+		content, ok := contents(t, whole.disk, name)
+		if !ok {
+			continue
+		}
+		kind := name[strings.LastIndexByte(name, '.')+1:]
+		if a, _, ok := strings.Cut(name, "-"); ok {
+			kind = a
+		}
+		kinds[kind]++
+		change := func(how string, to []byte) {
+			m := whole.copy()
+			m.set(t, name, to)
+			check(name, how, m)
+		}
+		removed := whole.copy()
+		removed.remove(t, name)
+		check(name, "removed", removed)
+		if len(content) > 0 {
+			change("emptied", nil)
+			change("zeroed", make([]byte, len(content)))
+		}
+		rounds := 12
+		if kind == "sst" {
+			rounds = 1 // for the same reason
+		}
+		for range min(rounds, len(content)) {
+			at := rnd.IntN(len(content))
+			change(fmt.Sprintf("cut at %d", at), content[:at])
+			flipped := bytes.Clone(content)
+			flipped[at] ^= 1 << rnd.IntN(8)
+			change(fmt.Sprintf("flipped at %d", at), flipped)
+			block := bytes.Clone(content)
+			clear(block[at:min(at+4096, len(block))])
+			change(fmt.Sprintf("zeroed at %d", at), block)
+		}
+		for _, other := range names[i+1:] {
+			if k, _ := kindOf(name); k == otherFile || !sameKind(name, other) {
+				continue
+			}
+			b, _ := contents(t, whole.disk, other)
+			m := whole.copy()
+			m.set(t, name, b)
+			m.set(t, other, content)
+			if out := m.outcome(t, Options{}); out.lost > 0 {
+				t.Errorf("%s and %s swapped: %d keys are lost without a word", name, other, out.lost)
+			} else if out.refused != nil && !strings.Contains(out.refused.Error(), name) && !strings.Contains(out.refused.Error(), other) {
+				t.Errorf("%s and %s swapped: %v", name, other, out.refused)
+			}
+		}
+	}
+	t.Log(kinds, ways)
+	if kinds["log"] < 3 || kinds["sst"] == 0 || kinds["MANIFEST"] == 0 || ways["refused"] < 100 {
+		t.Errorf("files %v, outcomes %v", kinds, ways)
+	}
+}
+
+func sameKind(a, b string) bool {
+	ka, _ := kindOf(a)
+	kb, _ := kindOf(b)
+	return ka == kb
+}
+
+// TestNewestLogSaysWhatOfItWasSynced flips bits of the newest log where a power cut left no mark beside it: each commit
+// but the last is known to be whole by what the next one says.
+func TestNewestLogSaysWhatOfItWasSynced(t *testing.T) {
+	whole := newImage(t, false)
+	if _, ok := contents(t, whole.disk, markName); ok {
+		whole.remove(t, markName)
+	}
+	if out := whole.outcome(t, Options{}); out != (outcome{}) {
+		t.Fatalf("undamaged: %+v", out)
+	}
+	name := slices.Max(logsOf(t, whole.disk))
+	content, _ := contents(t, whole.disk, name)
+	end := len(bytes.TrimRight(content, "\x00"))
+	for at := 0; at < end; at += 379 {
+		m := whole.copy()
+		flipped := bytes.Clone(content)
+		flipped[at] ^= 4
+		m.set(t, name, flipped)
+		out := m.outcome(t, Options{})
+		var damage *DamageError
+		switch {
+		case out == (outcome{}): // in what a log that is used again held before
+		case out.lost == 1 && out.refused == nil: // the last commit may be taken for a torn one
+		case !errors.As(out.refused, &damage) || damage.File != name || damage.Offset > int64(at):
+			t.Errorf("flipped at %d of %d: %+v", at, end, out)
+		}
+	}
+}
+
+func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
+	whole := newImage(t, true)
+	logs := logsOf(t, whole.disk)
+	slices.Sort(logs)
+	flip := func(name string) func(*image) {
+		return func(m *image) {
+			b, _ := contents(t, m.disk, name)
+			end := len(bytes.TrimRight(b, "\x00"))
+			_, num := kindOf(name)
+			marks, _ := readMarks(m.disk.mem, "store/"+markName)
+			for _, e := range marks {
+				if e.kind == logFile && e.num == num {
+					end = min(end, int(e.synced)) // behind it stands what a log that is used again held before
+				}
+			}
+			b[end/2] ^= 1
+			m.set(t, name, b)
+		}
+	}
+	marker := func(kind string) func(*image) {
+		return func(m *image) {
+			for _, name := range m.names(t) {
+				if strings.HasPrefix(name, "marker."+kind) {
+					m.remove(t, name)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		do   func(*image)
+		all  bool // nothing is lost
+	}{
+		{"flipped in the newest log", flip(logs[2]), false},
+		{"flipped in the middle log", flip(logs[1]), false},
+		{"middle log removed", func(m *image) { m.remove(t, logs[1]) }, false},
+		{"oldest log removed", func(m *image) { m.remove(t, logs[0]) }, false},
+		{"newest log removed", func(m *image) { m.remove(t, logs[2]) }, false},
+		{"newest log emptied", func(m *image) { m.set(t, logs[2], nil) }, false},
+		{"marker of the manifest removed", marker("manifest"), true},
+		{"marker of the format removed", marker("format-version"), true},
+		{"both markers removed", marker(""), true},
+		{"options damaged", func(m *image) { m.set(t, "OPTIONS-000003", []byte("x")) }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := whole.copy()
+			c.do(m)
+			_, disk, err := m.open(t, Options{})
+			if !errors.Is(err, ErrDamaged) {
+				t.Fatalf("opened: %v", err)
+			}
+			for _, name := range m.names(t) {
+				before, _ := contents(t, m.disk, name)
+				if after, ok := contents(t, disk, name); name != "LOCK" && (!ok || !bytes.Equal(before, after)) {
+					t.Errorf("the refused Open changed %s", name)
+				}
+			}
+			s, disk, err := m.open(t, Options{AcceptDataLoss: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(m.log.String(), "damage is accepted") {
+				t.Errorf("logged: %s", m.log)
+			}
+			for _, name := range logsOf(t, m.disk) {
+				before, _ := contents(t, m.disk, name)
+				if kept, ok := contents(t, disk, "damaged-1/"+name); !ok || !bytes.Equal(before, kept) {
+					t.Errorf("%s is not kept as it was", name)
+				}
+			}
+			check := func(s *Store) {
+				t.Helper()
+				sp := openSpace(t, s, 1)
+				want := m.past[sp.Head().Version]
+				if c.all && len(want) != len(m.want) {
+					t.Fatalf("version %d, and nothing was lost", sp.Head().Version)
+				}
+				for key := range m.want {
+					got, ok, err := sp.Writes().Get(kv(key))
+					if value, had := want[key]; err != nil || ok != had || string(got.Value) != value {
+						t.Fatalf("version %d, key %s: %v, %v", sp.Head().Version, key, ok, err)
+					}
+				}
+			}
+			check(s)
+			checkRows(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			// From then on it is a store like any other.
+			s = openTest(t, Options{Disk: disk})
+			check(s)
+			sp := openSpace(t, s, 1)
+			put(t, sp.Writes(), kv("more"), "x")
+			commit(t, sp)
+		})
+	}
+}
+
+// TestStoreThatCannotBeSavedSaysSo damages what the state of the whole store depends on.
+func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
+	whole := newImage(t, true)
+	for _, name := range whole.names(t) {
+		kind, _ := kindOf(name)
+		if kind != manifestFile && kind != tableFile {
+			continue
+		}
+		m := whole.copy()
+		if kind == tableFile {
+			m.remove(t, name)
+		} else {
+			b, _ := contents(t, m.disk, name)
+			b[len(b)*2/3] ^= 1
+			m.set(t, name, b)
+		}
+		if out := m.outcome(t, Options{}); !errors.Is(out.refused, ErrDamaged) {
+			t.Errorf("%s: %+v", name, out)
+		}
+		// All rows of this small store are in a few tables, those without which no store can be used among them.
+		if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil && !errors.Is(out.refused, ErrDamaged) {
+			t.Errorf("%s: %v", name, out.refused)
+		}
+		if !strings.Contains(m.log.String(), "accepted") {
+			t.Errorf("%s: logged %s", name, m.log)
+		}
+	}
+}
+
+// TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
+func TestCrashDuringOpenIsNoDamage(t *testing.T) {
+	whole := newImage(t, false)
+	for n, done := int64(1), false; !done; n++ {
+		o := small(Options{Disk: whole.disk.Crash(uint64(n), 50), MemTableBytes: 64 << 10})
+		var operations atomic.Int64
+		reached, release := make(chan struct{}), make(chan struct{})
+		o.Disk.Fail(func(op, _ string) error {
+			switch op {
+			case "write", "sync", "create", "remove", "rename":
+				if operations.Add(1) == n {
+					close(reached)
+					<-release
+				}
+			}
+			return nil
+		})
+		opened := make(chan *Store)
+		go func() {
+			s, err := Open(context.Background(), o)
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- s
+		}()
+		var s *Store
+		select {
+		case <-reached:
+		case s = <-opened:
+			done = true
+		}
+		for _, percent := range []int{0, 50, 100} {
+			m := &image{disk: o.Disk.Crash(uint64(n), percent), want: whole.want}
+			if out := m.outcome(t, Options{}); out != (outcome{}) {
+				t.Errorf("power cut at operation %d, %d%% of what was not synced kept: %v, %+v", n, percent, out.refused, out)
+			}
+		}
+		close(release)
+		if s == nil {
+			s = <-opened
+		}
+		if s == nil {
+			return
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSyncWithinACommitIsNoDamage ends a process when a sync for an earlier commit has taken a part of a large one along.
+func TestSyncWithinACommitIsNoDamage(t *testing.T) {
+	o := small(Options{})
+	s := mustOpen(t, o)
+	sp := openSpace(t, s, 1)
+	put(t, sp.Writes(), kv("small"), "1")
+	commit(t, sp)
+	want := map[string]string{"small": "1"}
+	for i := range 4 {
+		put(t, sp.Writes(), kv(fmt.Sprint(i)), strings.Repeat("x", 50<<10))
+	}
+	commit(t, sp)
+	whole := &image{disk: o.Disk.Crash(1, 100), want: want}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names := logsOf(t, whole.disk)
+	slices.Sort(names)
+	name, content, begin := "", []byte(nil), int64(0)
+	for _, n := range names {
+		b, _ := contents(t, whole.disk, n)
+		f, err := whole.disk.mem.Open("store/" + n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, num := kindOf(n)
+		_, _, _, err = readRecords(f, num, func(record []byte, offset int64) (bool, error) {
+			if len(record) > 100<<10 {
+				name, content, begin = n, b, offset
+			}
+			return true, nil
+		})
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if name == "" {
+		t.Fatal("no large commit in a log")
+	}
+	_, num := kindOf(name)
+	open := func(cut, synced int64) error {
+		m := whole.copy()
+		b := bytes.Clone(content)
+		clear(b[cut:])
+		m.set(t, name, b)
+		var mark durableMark
+		mark.start(m.disk.mem, "store/"+markName, []markEntry{{logFile, num, synced}})
+		mark.stop()
+		out := m.outcome(t, Options{})
+		if out.refused == nil && (out.read != nil || out.lost > 0) {
+			t.Errorf("cut at %d: %+v", cut, out)
+		}
+		return out.refused
+	}
+	first := begin - begin%recordBlock + recordBlock
+	for cut := first; cut < begin+150<<10; cut += recordBlock {
+		if err := open(cut, cut); err != nil {
+			t.Errorf("synced up to %d, within the commit at %d: %v", cut, begin, err)
+		}
+		if err := open(cut+100, cut); err != nil {
+			t.Errorf("synced up to %d, torn after it: %v", cut, err)
+		}
+		if err := open(cut-1000, cut); !errors.Is(err, ErrDamaged) {
+			t.Errorf("synced up to %d, damaged at %d: %v", cut, cut-1000, err)
+		}
+	}
+}
+
+// A tenant may store what looks like a commit that says how far the log is synced: it does not make a torn commit damage.
+func TestForgedMarkInAValueIsNoDamage(t *testing.T) {
+	for _, marked := range []bool{true, false} {
+		o := small(Options{})
+		s := mustOpen(t, o)
+		sp := openSpace(t, s, 1)
+		put(t, sp.Writes(), kv("small"), "1")
+		commit(t, sp)
+		log := logsOf(t, o.Disk)[0]
+		_, num := kindOf(log)
+		put(t, sp.Writes(), kv("a"), forgedMark(num)+strings.Repeat("x", 3000))
+		commit(t, sp)
+		content, _ := contents(t, o.Disk, log)
+		m := &image{disk: o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		m.remove(t, markName)
+		torn := bytes.Clone(content)
+		clear(torn[len(bytes.TrimRight(torn, "\x00"))-300:])
+		m.set(t, log, torn)
+		if marked { // as after a power cut, by which the mark is older
+			var mark durableMark
+			mark.start(m.disk.mem, "store/"+markName, []markEntry{{logFile, num, 0}})
+			mark.stop()
+		}
+		if out := m.outcome(t, Options{}); out.refused != nil || out.read != nil || out.lost > 0 {
+			t.Errorf("with a mark %t: %+v", marked, out)
+		}
+	}
+}
+
+// forgedMark returns the bytes of a record of a log, with a commit that says that a lot of the log is synced.
+func forgedMark(num uint64) string {
+	var b []byte
+	for _, secret := range [][]byte{nil, make([]byte, len(markSecret{}))} {
+		data := append([]byte{markTag}, secret...)
+		data = binary.AppendUvarint(binary.AppendUvarint(data, num), 1<<40)
+		batch := make([]byte, 12, 100) // sequence number and count
+		batch[8] = 1
+		batch = append(batch, byte(pebble.InternalKeyKindLogData), byte(len(data)))
+		batch = append(batch, data...)
+		record := make([]byte, 19, 150)
+		binary.LittleEndian.PutUint16(record[4:], uint16(len(batch)))
+		record[6] = 9 // a whole record, of which it is also known what was synced
+		binary.LittleEndian.PutUint32(record[7:], uint32(num))
+		record = append(record, batch...)
+		sum := crc32.Checksum(record[6:], castagnoli)
+		binary.LittleEndian.PutUint32(record, (sum>>15|sum<<17)+0xa282ead8)
+		b = append(b, record...)
+	}
+	return string(b)
+}

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+)
+
+// markName is the file in the store's directory that says how much of its logs and manifests is synced.
+const markName = "durable-mark"
+
+// durableMark keeps the high-water marks of the logs and manifests: for each, up to where it was synced.
+//
+// A log is allowed to end anywhere, because a power cut tears its end. So a log that was cut, emptied or removed by
+// hand, or damaged near its end, cannot be told from one that is whole. The mark tells them apart. Its claims:
+//
+//  1. It never says more than what is synced: it is written after the sync of the file returned.
+//  2. It costs no sync. What is acknowledged is in the page cache's mark when the process ends, however it ends. After a
+//     power cut the mark may be older, torn or gone; then it says less, and never anything wrong.
+//  3. Its own errors reach nobody: without a mark, less damage is found.
+type durableMark struct {
+	mu      sync.Mutex
+	file    vfs.File // nil: marks are not kept
+	entries []markEntry
+	newest  atomic.Pointer[markEntry] // the log that was synced last; an entry is never changed
+	secret  markSecret
+}
+
+// markSecret is what a process puts into the marks that its commits carry. A stored value may hold the bytes of a commit
+// with a mark, which after a torn write looks like one: it cannot hold the secret, which leaves the store nowhere.
+type markSecret [8]byte
+
+// markEntry says that a file was synced up to an offset.
+type markEntry struct {
+	kind   fileKind
+	num    uint64
+	synced int64
+}
+
+type fileKind byte
+
+const (
+	otherFile fileKind = iota
+	logFile
+	manifestFile
+	tableFile
+)
+
+// Bytes of the mark: magic, checksum of what follows, secret, count, entries. It has the size of a sector, which disks write as a whole.
+const (
+	markMagic     = "cairnmk1"
+	markSize      = 512
+	markHeader    = len(markMagic) + 4 + len(markSecret{}) + 1
+	markEntrySize = 1 + 8 + 8
+	maxMarks      = (markSize - markHeader) / markEntrySize
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// kindOf returns what a file of the store is, and its number.
+func kindOf(name string) (fileKind, uint64) {
+	if n, index, ok := wal.ParseLogFilename(name); ok && index == 0 {
+		return logFile, uint64(n)
+	}
+	if digits, ok := strings.CutPrefix(name, "MANIFEST-"); ok {
+		if n, err := strconv.ParseUint(digits, 10, 64); err == nil {
+			return manifestFile, n
+		}
+	}
+	if isTable(name) {
+		return tableFile, 0
+	}
+	return otherFile, 0
+}
+
+// readMarks returns the entries and the secret of the mark in a directory: none if it has no mark, or one that is not whole.
+func readMarks(fs vfs.FS, path string) (entries []markEntry, secret markSecret) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, secret
+	}
+	defer f.Close()
+	b := make([]byte, markSize)
+	if _, err := io.ReadFull(f, b); err != nil || string(b[:len(markMagic)]) != markMagic {
+		return nil, secret
+	}
+	body := b[len(markMagic)+4:]
+	count := int(body[len(secret)])
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(markMagic):]) || count > maxMarks {
+		return nil, secret
+	}
+	copy(secret[:], body)
+	entries = make([]markEntry, count)
+	for i := range entries {
+		e := body[len(secret)+1+i*markEntrySize:]
+		entries[i] = markEntry{fileKind(e[0]), binary.LittleEndian.Uint64(e[1:]), int64(binary.LittleEndian.Uint64(e[9:]))}
+	}
+	return entries, secret
+}
+
+// start begins to keep marks in a file, with those of a process before this one that still hold.
+func (m *durableMark) start(fs vfs.FS, path string, entries []markEntry) {
+	_, _ = rand.Read(m.secret[:]) // it does not fail
+	f, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		if f, err = fs.Create(path, vfs.WriteCategoryUnspecified); err != nil {
+			return
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.file, m.entries = f, entries
+	m.write()
+}
+
+// synced says that a file is durable up to an offset.
+func (m *durableMark) synced(kind fileKind, num uint64, offset int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := markEntry{kind, num, offset}
+	if kind == logFile {
+		m.newest.Store(&e)
+	}
+	if m.file == nil {
+		return
+	}
+	for i := range m.entries {
+		if old := &m.entries[i]; old.kind == kind && old.num == num {
+			if old.synced != offset {
+				*old = e
+				m.write()
+			}
+			return
+		}
+	}
+	if len(m.entries) == maxMarks {
+		m.entries = append(m.entries[:0], m.entries[1:]...)
+	}
+	m.entries = append(m.entries, e)
+	m.write()
+}
+
+// forget says that a file is no longer needed.
+func (m *durableMark) forget(name string) {
+	kind, num := kindOf(name)
+	if kind != logFile && kind != manifestFile {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, e := range m.entries {
+		if e.kind == kind && e.num == num {
+			m.entries = append(m.entries[:i], m.entries[i+1:]...)
+			return
+		}
+	}
+}
+
+// write writes the marks. REQUIRES: mu, file.
+func (m *durableMark) write() {
+	b := make([]byte, len(markMagic)+4, markSize)
+	copy(b, markMagic)
+	b = append(b, m.secret[:]...)
+	b = append(b, byte(len(m.entries)))
+	for _, e := range m.entries {
+		b = append(b, byte(e.kind))
+		b = binary.LittleEndian.AppendUint64(b, e.num)
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.synced))
+	}
+	b = b[:markSize]
+	binary.LittleEndian.PutUint32(b[len(markMagic):], crc32.Checksum(b[len(markMagic)+4:], castagnoli))
+	_, _ = m.file.WriteAt(b, 0)
+}
+
+// stop ends the keeping of marks.
+func (m *durableMark) stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.file != nil {
+		_ = m.file.Close()
+		m.file = nil
+	}
+}
+
+// markTag is the first byte of the log data that a commit carries: what was synced when it was applied. The log itself so
+// says, after a power cut too, that an earlier part of it was whole.
+const markTag = 'm'
+
+// appendMark returns the log data of a commit, or nothing if no log was synced yet.
+func (m *durableMark) appendMark(b []byte) []byte {
+	e := m.newest.Load()
+	if e == nil {
+		return b
+	}
+	b = append(b, markTag)
+	b = append(b, m.secret[:]...)
+	b = binary.AppendUvarint(b, e.num)
+	return binary.AppendUvarint(b, uint64(e.synced))
+}
+
+// parseMark reads what appendMark wrote.
+func parseMark(b []byte) (secret markSecret, num uint64, offset int64, ok bool) {
+	if len(b) < 1+len(secret) || b[0] != markTag {
+		return secret, 0, 0, false
+	}
+	b = b[1+copy(secret[:], b[1:]):]
+	num, n := binary.Uvarint(b)
+	if n <= 0 {
+		return secret, 0, 0, false
+	}
+	end, n := binary.Uvarint(b[n:])
+	return secret, num, int64(end), n > 0
+}

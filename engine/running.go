@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// runningName names the metadata row that is there while a node runs on the store.
+const runningName = "running"
+
+// MarkRunning records durably that a node runs on the store, and reports whether the node before it ended without
+// MarkStopped: by a crash, a signal or a power cut. A store of a version without the mark counts as stopped in order. Tools
+// that only look at a store do not call it, so that they do not change the answer.
+func (s *Store) MarkRunning() (unclean bool, err error) {
+	if err := s.enter(); err != nil {
+		return false, err
+	}
+	defer s.leave()
+	row := keyspace.AppendMetaRow(nil, runningName)
+	_, closer, err := s.db.Get(row)
+	if err == nil {
+		return true, closer.Close()
+	}
+	if !errors.Is(err, pebble.ErrNotFound) {
+		return false, err
+	}
+	return false, s.mark(func(o *pebble.WriteOptions) error { return s.db.Set(row, []byte{1}, o) })
+}
+
+// MarkStopped records durably that the node stops in order.
+func (s *Store) MarkStopped() error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	row := keyspace.AppendMetaRow(nil, runningName)
+	return s.mark(func(o *pebble.WriteOptions) error { return s.db.Delete(row, o) })
+}
+
+// mark writes the mark as durably as the store's commits are.
+func (s *Store) mark(write func(o *pebble.WriteOptions) error) error {
+	if err := s.readOnly(); err != nil {
+		return err
+	}
+	how := pebble.Sync
+	if s.opts.Durability == NoSync {
+		how = pebble.NoSync
+	}
+	return s.guarded(func() error { return write(how) })
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+)
+
+// salvage makes a damaged directory one that can be opened, without what was lost. Its claims:
+//
+//  1. Nothing that was there is lost by it: every file is kept, as it was, in a directory of its own inside the store's.
+//  2. What remains of the logs is a prefix of the history. Whole commits after a hole are left out, because they may
+//     build on what is missing; what an actor has is then a state that it had.
+//  3. It can be done again after a crash in the middle of it.
+func (s *Store) salvage(found *survey) error {
+	log, dir := s.opts.Logger, s.opts.Dir
+	for _, d := range found.damages {
+		log.Error("damage is accepted", "dir", dir, "file", d.File, "offset", d.Offset, "reason", d.Reason)
+	}
+	kept, err := keepFiles(s.guard, dir)
+	if err != nil {
+		return fmt.Errorf("keep the damaged files: %w", err)
+	}
+	log.Error("the files as they were before are kept", "dir", kept)
+	if found.cut != nil {
+		for _, num := range found.logs {
+			if num < found.cut.num {
+				continue
+			}
+			name := logName(num)
+			if num == found.cut.num && found.cut.offset > 0 {
+				err = cutFile(s.guard, dir, name, found.cut.offset)
+				log.Error("commits of a log are left out", "file", name, "from", found.cut.offset)
+			} else {
+				err = s.guard.Remove(s.guard.PathJoin(dir, name))
+				log.Error("commits of a log are left out", "file", name, "from", 0)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if found.options != "" {
+		if err := s.guard.Remove(s.guard.PathJoin(dir, found.options)); err != nil {
+			return err
+		}
+	}
+	if found.noMarker {
+		if err := moveMarker(s.guard, dir, "manifest", found.manifest); err != nil {
+			return err
+		}
+	}
+	if found.noFormat {
+		return moveMarker(s.guard, dir, "format-version", fmt.Sprintf("%03d", pebble.FormatWALSyncChunks))
+	}
+	return nil
+}
+
+// keepFiles links every file of the directory into a new one inside it, and returns the name of that.
+func keepFiles(fs vfs.FS, dir string) (string, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return "", err
+	}
+	kept := ""
+	for n := 1; ; n++ {
+		kept = fs.PathJoin(dir, fmt.Sprintf("damaged-%d", n))
+		if _, err := fs.Stat(kept); err != nil {
+			break
+		}
+	}
+	if err := fs.MkdirAll(kept, 0o700); err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		path := fs.PathJoin(dir, name)
+		info, err := fs.Stat(path)
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case info.IsDir(), name == "LOCK", name == spareName:
+			continue
+		case name == markName: // it is written in place
+			err = vfs.Copy(fs, path, fs.PathJoin(kept, name))
+		default:
+			err = fs.Link(path, fs.PathJoin(kept, name))
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return kept, errors.Join(syncDir(fs, kept), syncDir(fs, dir))
+}
+
+// cutFile replaces a file by its first bytes.
+func cutFile(fs vfs.FS, dir, name string, size int64) error {
+	path, temporary := fs.PathJoin(dir, name), fs.PathJoin(dir, strings.TrimSuffix(name, ".log")+".dbtmp")
+	from, err := fs.Open(path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := fs.Create(temporary, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(to, from, size)
+	if err = errors.Join(err, to.Sync(), to.Close()); err != nil {
+		return err
+	}
+	if err := fs.Rename(temporary, path); err != nil {
+		return err
+	}
+	return syncDir(fs, dir)
+}
+
+func moveMarker(fs vfs.FS, dir, name, value string) error {
+	marker, _, err := atomicfs.LocateMarker(fs, dir, name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(marker.Move(value), marker.Close())
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	f, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
