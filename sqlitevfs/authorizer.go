@@ -44,6 +44,12 @@ type sight struct {
 // migrationTable is the table in which Migrate notes what was applied.
 const migrationTable = "cairn_migration"
 
+// isDecimal reports whether a function is of the exact decimals. Their time grows with the square of the length of a number, and
+// beyond that with an exponent.
+func isDecimal(function string) bool {
+	return function == "decimal" || strings.HasPrefix(function, "decimal_")
+}
+
 // watch begins to notice, and unwatch returns what was noticed.
 func (a *authorizer) watch() {
 	a.watching, a.saw = !a.internal && !a.vacuuming, sight{}
@@ -90,6 +96,10 @@ func (a *authorizer) decide(action sqlite3.AuthorizerActionCode, third, fourth, 
 			return a.deny(name+"()", "it reaches outside the database")
 		case "vec1_config":
 			a.stain("vec1_config()")
+		default:
+			if isDecimal(name) && !a.c.database.decimal {
+				return a.deny(name+"()", "the exact decimals are not enabled for this database")
+			}
 		}
 
 	case sqlite3.AUTH_ATTACH:
@@ -168,7 +178,8 @@ func (c *conn) explain(err error) error {
 		return nil
 	}
 	var code sqlite3.ErrorCode
-	if c.auth.refusal != "" && errors.As(err, &code) && code == sqlite3.AUTH {
+	// Of a function SQLite says that it is not authorized with the code of any error.
+	if c.auth.refusal != "" && errors.As(err, &code) && (code == sqlite3.AUTH || strings.Contains(err.Error(), ": not authorized to use function: ")) {
 		err = &Error{Code: int(sqlite3.AUTH), Message: c.auth.refusal}
 	}
 	c.auth.refusal = ""

@@ -121,13 +121,13 @@ func TestPragmasThatHaveNoEffectAnswerWhatIs(t *testing.T) {
 	r.turn(func(db *sql.DB) {
 		run(t, db, "CREATE TABLE t (a)")
 		for _, s := range []step{
-			{"PRAGMA journal_mode = WAL", "memory"}, {"PRAGMA journal_mode=off", "memory"}, {"PRAGMA main.journal_mode(DELETE)", "memory"}, {"PRAGMA journal_mode", "memory"},
+			{"PRAGMA journal_mode = WAL", "delete"}, {"PRAGMA journal_mode=off", "delete"}, {"PRAGMA main.journal_mode(DELETE)", "delete"}, {"PRAGMA journal_mode", "delete"},
 			{"PRAGMA locking_mode = NORMAL", "exclusive"}, {"PRAGMA synchronous = OFF", ""}, {"PRAGMA temp_store = FILE", ""}, {"PRAGMA mmap_size = 1000000", ""},
 			{"PRAGMA busy_timeout = 5000", "0"}, {"PRAGMA wal_checkpoint", "0|-1|-1"}, {"PRAGMA wal_checkpoint(TRUNCATE)", "0|-1|-1"}, {"PRAGMA threads = 8", "0"},
 			{"PRAGMA encoding = 'UTF-16'", ""}, {"PRAGMA encoding", "UTF-8"}, {"PRAGMA read_uncommitted = 1", ""}, {"PRAGMA nonsense = 1", ""}, {"PRAGMA nonsense", ""},
 			{"PRAGMA user_version = 7; PRAGMA user_version", "7"}, {"PRAGMA application_id = 9; PRAGMA application_id", "9"},
 			{"PRAGMA integrity_check", "ok"}, {"PRAGMA quick_check(10)", "ok"}, {"PRAGMA foreign_key_check", ""}, {"PRAGMA page_size", "4096"},
-			{"SELECT name FROM pragma_table_info('t')", "a"}, {"PRAGMA table_info(t)", "0|a||0|NULL|0"}, {"SELECT journal_mode FROM pragma_journal_mode", "memory"},
+			{"SELECT name FROM pragma_table_info('t')", "a"}, {"PRAGMA table_info(t)", "0|a||0|NULL|0"}, {"SELECT journal_mode FROM pragma_journal_mode", "delete"},
 			{"SELECT group_concat(name) FROM (SELECT name FROM pragma_collation_list WHERE name IN ('BINARY', 'NOCASE', 'RTRIM') ORDER BY name)", "BINARY,NOCASE,RTRIM"}, {"PRAGMA optimize", ""}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 			{"PRAGMA cache_size = -256; PRAGMA cache_size", "-256"}, {"PRAGMA cache_size = -512; PRAGMA cache_size", "-512"},
 		} {

@@ -1,6 +1,7 @@
 package sqlitevfs
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
 	"strings"
@@ -12,8 +13,8 @@ func TestFullNamesTheBoundThatIsReached(t *testing.T) {
 	r := newRig(t, Options{Temporary: 1 << 20, TurnBytes: 1 << 20, CacheBytes: 16 * PageSize})
 	for _, c := range []struct{ what, statement, bound string }{
 		{"a large sort", "SELECT i FROM (SELECT value AS i, randomblob(1000) AS v FROM generate_series(1, 20000) ORDER BY i % 17, v) LIMIT 1 OFFSET 19000",
-			"temporary files, of large sorts and VACUUM, take more than 1048576 bytes"},
-		{"a large change", "CREATE TABLE t (v); INSERT INTO t SELECT randomblob(1000) FROM generate_series(1, 20000)", "a turn may change 1048576 bytes of pages"},
+			"temporary files of a large sort or VACUUM: 1114112 bytes are over the limit of 1048576"},
+		{"a large change", "CREATE TABLE t (v); INSERT INTO t SELECT randomblob(1000) FROM generate_series(1, 20000)", "pages that the turn changes: 1052672 bytes are over the limit of 1048576"},
 	} {
 		err := r.try(t.Context(), func(db *sql.DB) error {
 			rows, err := db.Query(c.statement)
@@ -29,4 +30,22 @@ func TestFullNamesTheBoundThatIsReached(t *testing.T) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
+}
+
+func TestABlobOfTheDocumentedSizeFitsTheDefaults(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	blob := make([]byte, DefaultMaxLength-64) // less the rest of its row
+	for i := range blob {
+		blob[i] = byte(i * 7)
+	}
+	r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, v)")
+	r.turn(func(db *sql.DB) { run(t, db, "INSERT INTO t VALUES (1, ?)", blob) })
+	r.turn(func(db *sql.DB) { run(t, db, "UPDATE t SET v = ?", blob) })
+	r.view(func(db *sql.DB) {
+		var got []byte
+		if err := db.QueryRow("SELECT v FROM t").Scan(&got); err != nil || !bytes.Equal(got, blob) {
+			t.Errorf("%d bytes come back: %v", len(got), err)
+		}
+	})
 }

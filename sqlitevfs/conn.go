@@ -16,7 +16,8 @@ type conn struct {
 	*instance // nil when it was closed and its instance is new again
 	cache     statements
 	auth      authorizer
-	stained   string // why it must be closed when its session ends; "" if it may be kept
+	schema    [4]byte // the schema cookie of a read connection's last session
+	stained   string  // why it must be closed when its session ends; "" if it may be kept
 	extensions
 
 	database *Database
@@ -31,6 +32,8 @@ type conn struct {
 	older, newer *conn
 	since        time.Time
 	bytes        int64 // as the pool counts it, idle or not
+	granted      int64 // how far it may grow in its session, in bytes. REQUIRES: database.pool.mu
+	short        bool  // that is less than ConnMemory allows
 }
 
 // noPageLimit is SQLite's own limit of pages.
@@ -87,6 +90,11 @@ func openConn(s *Session) (_ *conn, err error) {
 	if err = c.file.load(value); err != nil {
 		return nil, err
 	}
+	if !s.write {
+		if c.schema, err = c.file.schemaCookie(); err != nil {
+			return nil, err
+		}
+	}
 	c.cache.limit = p.options.Statements
 	c.auth.c, c.auth.maxCache = c, p.options.CacheBytes
 	if p.options.CacheBytes != DefaultCacheBytes { // which is SQLite's own, to 2 %
@@ -124,6 +132,17 @@ func (c *conn) refresh(r Reader) (same bool, _ error) {
 	same = f.meta.Sequence == before
 	f.stamped = f.stamped && same
 	return same, nil
+}
+
+// forgetSchema makes SQLite read the schema again if it has changed since the last session of a read connection. Ordinary statements find that out when they
+// begin. Pragmas that look at the schema do not: foreign_key_check saw no keys in a table that was made since.
+func (c *conn) forgetSchema() error {
+	now, err := c.file.schemaCookie()
+	if err != nil || now == c.schema {
+		return err
+	}
+	c.schema = now
+	return c.exec("SELECT 1 FROM main.sqlite_schema LIMIT 0")
 }
 
 // stain notes why the connection must be closed when its session ends.
@@ -174,7 +193,7 @@ func (c *conn) exec(sql string) error {
 func (c *conn) journal(on bool) error {
 	mode := "OFF"
 	if on {
-		mode = "MEMORY"
+		mode = journalMode
 	}
 	// A defensive connection ignores the pragma.
 	if _, err := c.db.Config(sqlite3.DBCONFIG_DEFENSIVE, false); err != nil {
@@ -194,9 +213,17 @@ func (c *conn) wrap(err error, sql string) error {
 	if err == nil {
 		return nil
 	}
-	err = wrap(err, sql)
+	err = c.crowded(wrap(err, sql))
 	var e *Error
-	if fault == nil || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
+		return err
+	}
+	if fault == nil && e.Code&0xff == int(sqlite3.FULL) && c.maxPages != noPageLimit && c.file.w != nil {
+		// SQLite's limit of pages is reached, which limitPages set to the room of the Writer.
+		more := int64(c.maxPages) + 1 - int64(c.file.meta.Pages)
+		fault = c.file.refusal(more*pageCost + metadataSize)
+	}
+	if fault == nil {
 		return err
 	}
 	switch sqlite3.ErrorCode(e.Code & 0xff) {

@@ -9,8 +9,9 @@ import (
 // A Database is one database in one keyspace, as long as its owner, an awake actor, is the only one to change it.
 // Its methods may be called from any goroutine.
 type Database struct {
-	pool *Pool
-	name string
+	pool    *Pool
+	name    string
+	decimal bool
 
 	// REQUIRES: pool.mu
 	closed bool
@@ -20,6 +21,10 @@ type Database struct {
 
 	extensions extensions // that its statements needed so far. REQUIRES: pool.mu
 }
+
+// EnableDecimal allows the functions of exact decimals, decimal_add and so on, in the statements of the database. It is
+// called before the first session.
+func (d *Database) EnableDecimal() { d.decimal = true }
 
 // Write begins the write session. It opens nothing: the first statement does. There is one at a time; the statements of a
 // second fail with [ErrBusy]. ctx is asked for its Err while statements run, and never for Done; when it has ended they fail

@@ -3,6 +3,7 @@ package sqlitevfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -25,6 +26,20 @@ var (
 	ErrForeignKey      = errors.New("foreign key constraint failed") // SQLITE_CONSTRAINT_FOREIGNKEY
 	ErrCorrupt         = errors.New("the database is corrupt")       // SQLITE_CORRUPT, SQLITE_NOTADB, a missing page
 )
+
+// A FullError says which bound of [Options] is reached. It is [ErrFull] for errors.Is.
+type FullError struct {
+	What          string // what is too large, as in "pages that the turn changes"
+	Limit, Actual int64  // bytes
+}
+
+// Error returns the bound and what was needed.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%s: %d bytes are over the limit of %d", e.What, e.Actual, e.Limit)
+}
+
+// Is reports whether target is [ErrFull].
+func (e *FullError) Is(target error) bool { return target == ErrFull }
 
 // An Error is an error of SQLite. It is one of the variables above for errors.Is.
 type Error struct {

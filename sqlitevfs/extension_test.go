@@ -68,6 +68,7 @@ func TestExtensionsWork(t *testing.T) {
 			// Another process knows nothing of what was needed.
 			fresh := &rig{t: t, store: r.store, pool: newTestPool(t, Options{})}
 			fresh.db = fresh.pool.Database("again")
+			fresh.db.EnableDecimal()
 			fresh.view(func(db *sql.DB) { wantText(t, ask(t, db, s.query), s.want) })
 			fresh.turn(func(db *sql.DB) {
 				run(t, db, "VACUUM")

@@ -26,6 +26,8 @@ const (
 	headerPages = 28
 	// Where the change counter is, and the bytes that are read with it.
 	headerStamp, stampSize = 24, 16
+	// Where the schema cookie is.
+	headerCookie = 40
 )
 
 // A file is the database file of one native connection. Between sessions it has nothing to read from.
@@ -42,6 +44,7 @@ type file struct {
 	write   bool
 	buffers *buffers
 	limit   int64 // of the bytes that a session writes
+	stop    *stopper
 
 	r Reader
 	w Writer // nil in a read session
@@ -131,10 +134,28 @@ func (f *file) drop() {
 	f.pages, f.base = f.meta.Pages, f.meta.Pages
 }
 
+// leave notes that the Reader or the Writer is called, unless it reports false: the call into SQLite was stopped.
+func (f *file) leave() bool {
+	if !f.stop.outside() {
+		return false
+	}
+	f.outside = true
+	return true
+}
+
+// enter notes that the Reader or the Writer has returned.
+func (f *file) enter() {
+	f.outside = false
+	f.stop.inside()
+}
+
 // fail keeps the cause of an error, of which SQLite passes on no more than a code. It ends what is committed: SQLite now
 // rolls back, and may sync when it is done with that.
 func (f *file) fail(err error, code sqlite3.ExtendedErrorCode) error {
-	f.fault, f.committing = err, false
+	f.committing = false
+	if !errors.Is(f.fault, ErrFull) { // it may fail to roll back after that, which is not the cause
+		f.fault = err
+	}
 	switch {
 	case errors.Is(err, ErrFull):
 		return vfs.SystemError(err, sqlite3.FULL)
@@ -168,9 +189,11 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if b := f.ahead.page(n); b != nil {
 		return copy(p, b[at:]), nil
 	}
-	f.outside = true
+	if !f.leave() {
+		return 0, sqlite3.INTERRUPT
+	}
 	err := f.read(p, n, at)
-	f.outside = false
+	f.enter()
 	if err != nil {
 		return 0, f.fail(err, sqlite3.IOERR_READ)
 	}
@@ -207,6 +230,22 @@ func (f *file) read(p []byte, n uint32, at int) error {
 	return f.get(p, n)
 }
 
+// schemaCookie returns the number in page 1 that changes with the schema; zeros if there is none. SQLite does not look page 1 up
+// again after that.
+func (f *file) schemaCookie() (cookie [4]byte, _ error) {
+	if f.meta.Pages == 0 {
+		return cookie, nil
+	}
+	f.outside = true
+	b, err := f.ahead.first(f)
+	f.outside = false
+	if err != nil {
+		return cookie, err
+	}
+	copy(cookie[:], b[headerCookie:])
+	return cookie, nil
+}
+
 // get reads a page of the Reader into p, which has the length of one.
 func (f *file) get(p []byte, n uint32) error {
 	v, ok, err := f.r.Get(p[:0], f.pageKey(f.key[:0], n))
@@ -240,8 +279,8 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	n := uint32(off / PageSize)
 	b := f.overlay[n]
 	if b == nil {
-		if f.spent+int64(len(f.order)+1)*PageSize > f.limit {
-			err := fmt.Errorf("%w: a turn may change %d bytes of pages", ErrFull, f.limit)
+		if n := f.spent + int64(len(f.order)+1)*PageSize; n > f.limit {
+			err := &FullError{What: "pages that the turn changes", Limit: f.limit, Actual: n}
 			return 0, f.fail(err, sqlite3.IOERR_WRITE)
 		}
 		b = f.buffers.page()
@@ -291,9 +330,11 @@ func (f *file) SyncSuper(super string) error {
 	if len(f.order) == 0 && pages == f.meta.Pages {
 		return nil
 	}
-	f.outside = true
+	if !f.leave() {
+		return sqlite3.INTERRUPT
+	}
 	err := f.publish(pages)
-	f.outside = false
+	f.enter()
 	if err != nil {
 		return f.fail(err, sqlite3.IOERR_FSYNC)
 	}
@@ -305,9 +346,11 @@ func (f *file) CommitPhaseTwo() error {
 	if !f.committing || f.pages == f.meta.Pages {
 		return nil
 	}
-	f.outside = true
+	if !f.leave() {
+		return sqlite3.INTERRUPT
+	}
 	err := f.publish(f.pages)
-	f.outside = false
+	f.enter()
 	if err != nil {
 		return f.fail(err, sqlite3.ExtendedErrorCode(sqlite3.IOERR))
 	}
@@ -320,7 +363,7 @@ func (f *file) publish(pages uint32) error {
 	old, room := f.meta.Pages, f.w.Room()
 	if pages > old {
 		if need := int64(pages-old) * pageCost; need > room {
-			return fmt.Errorf("%w: %d new pages need %d bytes, and there is room for %d", ErrFull, pages-old, need, max(room, 0))
+			return f.refusal(need)
 		}
 		room -= int64(pages-old) * pageCost
 	}
@@ -370,6 +413,17 @@ func (f *file) publish(pages uint32) error {
 	f.ahead.drop(f.buffers)
 	f.stamped = false
 	return nil
+}
+
+// refusal returns the error for a database that needs n more bytes than the Writer has room for.
+func (f *file) refusal(n int64) error {
+	room := f.w.Room()
+	if w, ok := f.w.(Bounded); ok {
+		if err := w.Refusal(max(n, room+1)); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: new pages need %d bytes, and there is room for %d", ErrFull, n, max(room, 0))
 }
 
 // patch makes a patch of a page in the overlay, and reports whether that is enough.
@@ -520,11 +574,14 @@ func (*file) Unlock(vfs.LockLevel) error { return nil }
 // CheckReservedLock finds no lock.
 func (*file) CheckReservedLock() (bool, error) { return false, nil }
 
-// SectorSize returns the size that nothing depends on.
-func (*file) SectorSize() int { return 512 }
+// SectorSize returns the size of the header of a journal.
+func (*file) SectorSize() int { return journalHeader }
 
-// DeviceCharacteristics says that a page that is written leaves its neighbours alone.
-func (*file) DeviceCharacteristics() vfs.DeviceCharacteristic { return vfs.IOCAP_POWERSAFE_OVERWRITE }
+// DeviceCharacteristics says that a page that is written leaves its neighbours alone, and, for the journal, that what is
+// appended needs no second look and no sync before it.
+func (*file) DeviceCharacteristics() vfs.DeviceCharacteristic {
+	return vfs.IOCAP_POWERSAFE_OVERWRITE | vfs.IOCAP_SAFE_APPEND | vfs.IOCAP_SEQUENTIAL
+}
 
 // Close does nothing: the session has dropped what there is.
 func (*file) Close() error { return nil }

@@ -11,25 +11,34 @@ import (
 // An image is a database file in memory, for the one connection that checks or converts it.
 type image struct{ temporary }
 
-// newImage returns an empty file that a write beyond max bytes, rounded up to chunks, makes fail with SQLITE_FULL.
-func newImage(max int64) *image {
+// newImage returns an empty file that a write beyond max bytes, rounded up to chunks, makes fail with SQLITE_FULL. It takes its
+// memory of all, which release gives back.
+func newImage(max int64, all *sharedBudget) *image {
 	limit := (max + chunkSize - 1) / chunkSize * chunkSize
-	return &image{temporary{budget: &budget{limit: limit}}}
+	return &image{temporary{budget: &budget{limit: limit, all: all}}}
 }
+
+// release empties the file.
+func (m *image) release() { m.temporary.Close() }
 
 var errTooLong = errors.New("longer than allowed")
 
 // readImage reads a file to its end. If it is longer than max bytes the error is errTooLong.
-func readImage(r io.Reader, max int64) (*image, error) {
-	m := newImage(max)
+func readImage(r io.Reader, max int64, all *sharedBudget) (_ *image, err error) {
+	m := newImage(max, all)
+	defer func() {
+		if err != nil {
+			m.release()
+		}
+	}()
 	buf := make([]byte, chunkSize)
 	for {
 		n, err := io.ReadFull(r, buf)
 		if m.size+int64(n) > max {
 			return nil, errTooLong
 		}
-		if _, err := m.WriteAt(buf[:n], m.size); err != nil {
-			return nil, err
+		if _, full := m.WriteAt(buf[:n], m.size); full != nil {
+			return nil, all.refusal()
 		}
 		switch err {
 		case nil:

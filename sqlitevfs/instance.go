@@ -36,8 +36,10 @@ type instance struct {
 	inner  inner   // nil if the library does not show it
 	memory *[]byte // nil, too; as is stack
 	stack  *int32
-	rest   int32 // *stack while nothing runs
-	broken bool  // a panic has left a call into SQLite: there must be no other
+	rest   int32  // *stack while nothing runs
+	max    *int64 // how far the memory may grow, in units of wasmPage; nil, too
+	broken bool   // a panic has left a call into SQLite: there must be no other
+	stop   stopper
 
 	outside  *outside  // nil if the instance cannot be made new
 	template *template // nil, too
@@ -53,8 +55,9 @@ func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 	name := fmt.Sprintf("%s%016x", p.prefix, p.serial) // all are of the same length
 	p.mu.Unlock()
 	in := &instance{write: write, maxLength: p.options.MaxLength}
-	in.file = &file{write: write, buffers: &p.buffers, limit: p.options.TurnBytes}
-	in.fs = &fileSystem{name: name, main: in.file, temp: budget{limit: p.options.Temporary, all: &p.temporary}}
+	in.file = &file{write: write, buffers: &p.buffers, limit: p.options.TurnBytes, stop: &in.stop}
+	in.fs = &fileSystem{name: name, main: in.file, temp: budget{limit: p.options.Temporary, all: &p.temporary},
+		undo: budget{limit: 2 * p.options.TurnBytes, all: &p.temporary}}
 	vfs.Register(name, in.fs)
 	defer func() {
 		if v := recover(); v != nil {
@@ -154,7 +157,7 @@ func (in *instance) renew() bool {
 	if attempt(in.closeStatements) != nil || !in.atRest() || !in.outside.restore() {
 		return false
 	}
-	*in.file = file{write: in.write, buffers: in.file.buffers, limit: in.file.limit}
+	*in.file = file{write: in.write, buffers: in.file.buffers, limit: in.file.limit, stop: in.file.stop}
 	in.db.SetInterrupt(context.Background())
 	in.serves = nil
 	in.extent = max(in.extent, len(*in.memory))

@@ -41,6 +41,8 @@ func (in *instance) attach(db *sqlite3.Conn) {
 	if in.inner = innerOf(db); in.inner != nil {
 		in.memory, in.stack = in.inner.Slice(), in.inner.X__stack_pointer()
 		in.rest = *in.stack
+		in.stop.attach(in.memory)
+		in.max = growth(db)
 	}
 }
 
@@ -55,6 +57,10 @@ const nearEnd = 16 << 10
 // package. If the panic has left a call into SQLite the connection is broken: no other call is safe, and most would panic
 // too.
 func (in *instance) failure(p any) error {
+	if err := in.stop.stopped(); err != nil {
+		in.broken = true
+		return err
+	}
 	in.broken = in.broken || !in.atRest()
 	_, fault := p.(runtime.Error)
 	switch err := memoryError(p); {

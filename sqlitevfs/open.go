@@ -35,6 +35,7 @@ func Open(ctx context.Context, s Store, ms []Migration, o Options) (*DB, error) 
 		return nil, err
 	}
 	db := &DB{store: s, pool: pool, database: pool.Database("main"), turn: make(chan struct{}, 1)}
+	db.database.EnableDecimal()
 	if ms != nil {
 		if err := db.migrate(ctx, ms); err != nil {
 			return nil, errors.Join(err, db.Close())

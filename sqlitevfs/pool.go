@@ -18,7 +18,7 @@ import (
 const (
 	DefaultMaxOpen    = 2000
 	DefaultMaxMemory  = 1 << 30
-	DefaultConnMemory = 32 << 20
+	DefaultConnMemory = 48 << 20
 	DefaultTurnBytes  = 64 << 20
 	DefaultCacheBytes = 2 << 20
 	DefaultIdleTime   = 30 * time.Second
@@ -38,19 +38,20 @@ type Options struct {
 	// in use, the next one to be opened is refused with [ErrBusy]. Beside them, and not counted, up to one for each 128 and
 	// at most 16, but at least 2, of those that read and as many of those that write are kept ready for other databases.
 	MaxOpen int
-	// MaxMemory bounds what the open connections take, in bytes: beyond it, idle ones are closed. When those in use take
-	// more by ConnMemory, the next one to be opened is refused with [ErrBusy].
+	// MaxMemory bounds what the open connections take, in bytes: beyond it, idle ones are closed. Those in use may take more by
+	// ConnMemory, all together: then the next one to be opened, and a statement that needs more memory, are refused with [ErrBusy].
 	MaxMemory int64
-	// ConnMemory bounds the heap of one connection, in bytes: page cache, undo journal, sorts, statements. A statement
+	// ConnMemory bounds the heap of one connection, in bytes: page cache, sorts, statements. A statement
 	// that needs more fails with [ErrMemory]. At least 1 MiB.
 	ConnMemory int64
 	// TurnBytes bounds the pages that one write session changes, in bytes; a statement that changes more fails with [ErrFull].
+	// What a session may have to undo of single statements and savepoints takes up to twice as much.
 	TurnBytes int64
 	// CacheBytes bounds the page cache of one connection.
 	CacheBytes int64
 	// Temporary bounds the temporary files of one connection, in bytes: large sorts, VACUUM. They are in memory.
 	Temporary int64
-	// MaxTemporary bounds the temporary files of all connections together, in bytes.
+	// MaxTemporary bounds the temporary files of all connections together, and the files that are imported, in bytes.
 	MaxTemporary int64
 	// MaxLength bounds one string, blob or row, in bytes.
 	MaxLength int
@@ -108,17 +109,23 @@ type Pool struct {
 	temporary sharedBudget
 
 	mu             sync.Mutex
-	changed        sync.Cond // of inUse, closing, armed, ahead
+	changed        sync.Cond // of inUse, closing, armed, ahead, watching
 	closed         bool
 	serial         uint64       // of the connection that was opened last
 	newest, oldest *conn        // idle
 	spares         []*instance  // in the order in which they became spare
 	templates      [2]*template // of instances that read, and that write
 	stats          Stats
-	closing        int  // on their way out
-	ahead          bool // an instance is being made before it is asked for
-	armed          bool // the timer is set, or its function has not begun to look
+	granted        int64 // how far the connections in use may grow, in bytes
+	closing        int   // on their way out
+	ahead          bool  // an instance is being made before it is asked for
+	armed          bool  // the timer is set, or its function has not begun to look
 	timer          *time.Timer
+
+	lookAfter, stopAfter time.Duration // the constants, except in tests
+	watched              map[*stopper]string
+	watching             bool // watchTimer is set, or its function runs
+	watchTimer           *time.Timer
 }
 
 // NewPool returns a pool, or the faults of its options, joined.
@@ -129,7 +136,7 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	var id [8]byte
 	rand.Read(id[:])
-	p := &Pool{options: o, prefix: "cairn-" + hex.EncodeToString(id[:]) + "-"}
+	p := &Pool{options: o, prefix: "cairn-" + hex.EncodeToString(id[:]) + "-", lookAfter: lookAfter, stopAfter: stopAfter}
 	p.open = sqlite3.WithMaxMemory(context.Background(), o.ConnMemory)
 	p.changed.L = &p.mu
 	p.temporary.limit = o.MaxTemporary
@@ -155,6 +162,12 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.stats.InUse+p.closing > 0 || p.armed || p.ahead {
+		p.changed.Wait()
+	}
+	if p.watching && p.watchTimer.Stop() {
+		p.watching = false
+	}
+	for p.watching {
 		p.changed.Wait()
 	}
 	return nil
@@ -219,7 +232,7 @@ func (p *Pool) full() error {
 		return fmt.Errorf("%w: all %d connections are in use", ErrBusy, p.options.MaxOpen)
 	}
 	// One that has grown as far as it may does not keep all others out.
-	if most := p.options.MaxMemory + p.options.ConnMemory; p.stats.Bytes > most {
+	if most := p.most(); p.stats.Bytes > most {
 		return fmt.Errorf("%w: the connections in use take %d bytes of memory, and no more are opened beyond %d", ErrBusy, p.stats.Bytes, most)
 	}
 	return nil
@@ -236,7 +249,9 @@ func (p *Pool) put(s *Session, c *conn) {
 	}
 	p.stats.InUse--
 	if c != nil {
+		delete(p.watched, &c.stop)
 		d.extensions |= c.extensions
+		p.revoke(c)
 	}
 	switch {
 	case c == nil:

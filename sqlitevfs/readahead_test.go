@@ -56,7 +56,7 @@ func TestPagesInARowAreReadAhead(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := numberedPages(1000)
-			f := &file{buffers: new(buffers)}
+			f := &file{stop: new(stopper), buffers: new(buffers)}
 			f.begin(r, nil, Metadata{Pages: 1000}, 10)
 			for i := range c.count {
 				if err := readNumber(t, f, c.next(i)); err != nil {
@@ -82,7 +82,7 @@ func TestReadAheadFindsHoles(t *testing.T) {
 	for hole := uint32(1); hole < 120; hole += 7 {
 		r := numberedPages(150)
 		delete(r.keys, string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, hole)))
-		f := &file{buffers: new(buffers)}
+		f := &file{stop: new(stopper), buffers: new(buffers)}
 		f.begin(r, nil, Metadata{Pages: 150}, 10)
 		for n := range uint32(150) {
 			err := readNumber(t, f, n)
@@ -100,7 +100,7 @@ func TestFileMatchesItsModel(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(3, 4))
 	w := newMapStore().writer()
-	f := &file{buffers: new(buffers), limit: 1 << 40, write: true}
+	f := &file{stop: new(stopper), buffers: new(buffers), limit: 1 << 40, write: true}
 	var meta Metadata
 	length := -1
 	var committed, model []uint32 // the numbers that the pages begin with

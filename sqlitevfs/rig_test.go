@@ -21,7 +21,9 @@ type rig struct {
 func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	p := newTestPool(t, o)
-	return &rig{t: t, store: newMapStore(), pool: p, db: p.Database("test")}
+	d := p.Database("test")
+	d.EnableDecimal()
+	return &rig{t: t, store: newMapStore(), pool: p, db: d}
 }
 
 // writer returns a writer on what is committed.

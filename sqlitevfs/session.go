@@ -37,6 +37,7 @@ type Session struct {
 	conn      *conn
 	meta      Metadata // as of the first statement
 	interrupt interrupt
+	faults    bool // what the stopper of the connection gave for its end
 	poisoned  error
 	pending   *Metadata // what the next publish says of migrations
 	open                // of the handle
@@ -148,6 +149,7 @@ func (s *Session) enter(ctx context.Context) (*conn, error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
+	s.faults = s.conn.stop.begin(&s.interrupt, ctx)
 	ready = true
 	return s.conn, nil
 }
@@ -177,7 +179,11 @@ func (s *Session) prepare(ctx context.Context) error {
 // leave ends what enter began.
 func (s *Session) leave() {
 	c := s.conn
+	stopped := c.stop.end(s.faults)
 	switch {
+	case stopped != nil:
+		c.broken = true
+		s.poison(stopped)
 	case s.poisoned != nil:
 	case !c.atRest(): // the goroutine ends, as t.FailNow does it
 		c.broken = true
@@ -214,6 +220,7 @@ func (s *Session) recovered(p any) error {
 		s.poison(fmt.Errorf("panic: %v", p))
 		panic(p)
 	}
+	err = s.conn.crowded(err)
 	s.poison(err)
 	return err
 }
@@ -280,7 +287,9 @@ func (s *Session) begin() (err error) {
 		}
 		fresh = !same
 	}
+	p.grant(c)
 	s.meta, s.conn = c.file.meta, c
+	p.use(c)
 	s.interrupt.off = true
 	c.db.SetInterrupt(&s.interrupt)
 	defer func() { s.interrupt.off = s.interrupt.call == nil }()
@@ -290,8 +299,14 @@ func (s *Session) begin() (err error) {
 				return err
 			}
 		}
-		if err := c.transact(&c.begin, "BEGIN"); err != nil || !s.write {
+		if err := c.transact(&c.begin, "BEGIN"); err != nil {
 			return err
+		}
+		if !s.write {
+			if fresh {
+				return c.forgetSchema()
+			}
+			return nil
 		}
 		return c.limitPages()
 	})
@@ -457,6 +472,14 @@ func (i *interrupt) Err() error {
 		return i.call.Err()
 	}
 	return nil
+}
+
+// ended returns why the session has ended, or nil. Unlike the other methods it may be called from any goroutine.
+func (i *interrupt) ended() error {
+	if i.shut.Load() {
+		return context.Canceled
+	}
+	return causeOf(i.session)
 }
 
 // cause returns the same as an *Error.

@@ -2,6 +2,7 @@ package sqlitevfs
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"maps"
 	"testing"
@@ -323,7 +324,7 @@ func TestPageSizeAndJournalStayAsTheyAre(t *testing.T) {
 	s := d.Write(context.Background(), m.writer())
 	defer s.Rollback()
 	mustExec(t, s, "PRAGMA page_size = 8192; CREATE TABLE t (v)")
-	wantRows(t, s, "PRAGMA page_size; PRAGMA journal_mode; PRAGMA locking_mode; PRAGMA foreign_keys", "4096,memory,exclusive,1")
+	wantRows(t, s, "PRAGMA page_size; PRAGMA journal_mode; PRAGMA locking_mode; PRAGMA foreign_keys", "4096,delete,exclusive,1")
 }
 
 // SQLite does not count commits in the file when it is offered atomic batches, as the library is compiled, and readers
@@ -442,5 +443,30 @@ func TestStatementThatRollsBackTheTransactionPoisonsTheSession(t *testing.T) {
 	}
 	if got := readStore(t, m, d, "SELECT count(*) FROM t"); got != "1" {
 		t.Fatal(got)
+	}
+}
+
+func TestPragmasOfAQuerySeeTheSchemaThatIsThere(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	r.exec("CREATE TABLE parent (id INTEGER PRIMARY KEY); CREATE TABLE other (a)")
+	check := func() (fk, columns string) {
+		r.view(func(db *sql.DB) { fk = ask(t, db, "PRAGMA foreign_key_check") })
+		r.view(func(db *sql.DB) { columns = ask(t, db, "SELECT name FROM pragma_table_info('other')") })
+		return fk, columns
+	}
+	fk, columns := check() // this connection is the one that is used below
+	wantText(t, fk+columns, "a")
+	r.exec("PRAGMA foreign_keys=OFF; CREATE TABLE child (p REFERENCES parent); INSERT INTO child VALUES (7); ALTER TABLE other ADD COLUMN b")
+	opened := r.pool.Stats().Opened
+	fk, columns = check()
+	wantText(t, fk+" "+columns, "child|1|parent|0 a,b")
+	// A pragma is the first statement that sees another change.
+	r.exec("ALTER TABLE other ADD COLUMN c")
+	r.view(func(db *sql.DB) {
+		wantText(t, ask(t, db, "PRAGMA table_info(other)"), "0|a||0|NULL|0,1|b||0|NULL|0,2|c||0|NULL|0")
+	})
+	if got := r.pool.Stats().Opened; got > opened+1 {
+		t.Errorf("%d connections were opened", got-opened)
 	}
 }

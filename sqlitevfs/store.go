@@ -29,6 +29,13 @@ type Writer interface {
 	Room() int64
 }
 
+// A Bounded writer tells which of its bounds is reached. Without it an error says only that there is no room.
+type Bounded interface {
+	Writer
+	// Refusal returns the error of a Put that adds n bytes of keys and values. It wraps [ErrFull], and is nil if they fit.
+	Refusal(n int64) error
+}
+
 // A Store is what [Open] needs. Its keys may be in a larger keyspace, as long as no others begin with 0x09.
 type Store interface {
 	// Snapshot returns the store as of its last commit, which later commits do not change.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/ext/fts5"
@@ -209,21 +210,85 @@ func (d *Database) Import(ctx context.Context, w Writer, file io.Reader, maxByte
 	if d.writing() {
 		return Metadata{}, fmt.Errorf("a write session is open: %w", ErrBusy)
 	}
-	m, err := readImage(file, maxBytes)
-	if errors.Is(err, errTooLong) {
-		return Metadata{}, &ImportError{fmt.Sprintf("it is longer than %d bytes", maxBytes)}
-	}
+	f, err := d.pool.ReadFile(file, maxBytes)
 	if err != nil {
-		return Metadata{}, fmt.Errorf("reading the file: %w", err)
+		return Metadata{}, err
 	}
+	defer f.Close()
+	return d.ImportFile(ctx, w, f)
+}
+
+// A File is a SQLite file in memory, for one import. Files, like the temporary files of the connections, are bounded by
+// MaxTemporary.
+type File struct {
+	max int64
+
+	mu           sync.Mutex
+	image        *image
+	used, closed bool // used: by an import that has not ended
+}
+
+// ReadFile reads a file of at most maxBytes for [Database.ImportFile]. The error is an *ImportError if it is longer, [ErrBusy] if
+// other files leave no memory for it, or wraps the error of the reader. The caller must close the File.
+func (p *Pool) ReadFile(file io.Reader, maxBytes int64) (*File, error) {
+	m, err := readImage(file, maxBytes, &p.temporary)
+	switch {
+	case errors.Is(err, errTooLong):
+		return nil, &ImportError{fmt.Sprintf("it is longer than %d bytes", maxBytes)}
+	case err != nil:
+		return nil, fmt.Errorf("reading the file: %w", err)
+	}
+	return &File{max: maxBytes, image: m}, nil
+}
+
+// Close gives the memory back, at once or when the import that uses it has ended.
+func (f *File) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if !f.used {
+		f.image.release()
+	}
+}
+
+// take returns the image for an import, which must call done.
+func (f *File) take() (m *image, done func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed || f.used {
+		return nil, nil, ErrClosed
+	}
+	f.used = true
+	return f.image, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.used = false
+		if f.closed {
+			f.image.release()
+		}
+	}, nil
+}
+
+// ImportFile is [Database.Import] of a file that was read before.
+func (d *Database) ImportFile(ctx context.Context, w Writer, file *File) (Metadata, error) {
+	if d.writing() {
+		return Metadata{}, fmt.Errorf("a write session is open: %w", ErrBusy)
+	}
+	m, done, err := file.take()
+	if err != nil {
+		return Metadata{}, err
+	}
+	defer done()
 	h, err := prepareImage(m)
 	if err != nil {
 		return Metadata{}, err
 	}
-	c := &importer{ctx: ctx, pool: d.pool, max: maxBytes}
+	c := &importer{ctx: ctx, pool: d.pool, max: file.max}
 	rows, err := c.check(m)
 	if err == nil && h.pageSize != PageSize {
-		if m, err = c.convert(m); err == nil {
+		m, err = c.convert(m)
+		defer m.release()
+		if err == nil {
 			h, err = prepareImage(m)
 		}
 		if err == nil && h.pageSize != PageSize {
@@ -332,14 +397,18 @@ func (c *importer) check(m *image) (rows []migrationRow, err error) {
 
 // convert returns a copy with pages of PageSize.
 func (c *importer) convert(m *image) (*image, error) {
-	out := newImage(c.max)
+	out := newImage(c.max, &c.pool.temporary)
 	err := c.open(map[string]*image{"file": m, "copy": out}, func(db *sqlite3.Conn, name string) error {
 		if err := execute(db, fmt.Sprintf("PRAGMA page_size=%d", PageSize)); err != nil {
 			return err
 		}
 		return execute(db, "VACUUM INTO ?", "file:copy?vfs="+name)
 	})
-	if errors.Is(err, ErrFull) {
+	switch {
+	case !errors.Is(err, ErrFull):
+	case out.budget.crowded:
+		err = c.pool.temporary.refusal()
+	default:
 		err = &ImportError{fmt.Sprintf("with pages of %d bytes it is longer than %d bytes", PageSize, c.max)}
 	}
 	return out, err
@@ -351,17 +420,24 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 		return interrupted(c.ctx)
 	}
 	name := "cairn-import-" + rand.Text()
-	vfs.Register(name, &images{files: files, temp: budget{limit: c.pool.options.Temporary}})
-	defer vfs.Unregister(name)
+	images := &images{files: files, temp: budget{limit: c.pool.options.Temporary, all: &c.pool.temporary}}
+	vfs.Register(name, images)
+	defer func() {
+		vfs.Unregister(name)
+		images.temp.take(-images.temp.used)
+	}()
 	var db *sqlite3.Conn
+	var stop stopper // of CHECK constraints and indexes of the file, which call functions
+	done := func() error { return nil }
 	defer func() {
 		p := recover()
+		stopped := done()
 		lost := false // a call into SQLite was left by the panic: no other is safe
 		if db != nil {
 			// Its heap is not Go's: what is not closed is never given back.
 			in, closed := innerOf(db), errBroken
 			_, fault := p.(runtime.Error)
-			if lost = fault && in != nil; !lost {
+			if lost = fault && in != nil || stopped != nil; !lost {
 				closed = closeNative(db)
 			}
 			if closed != nil && in != nil {
@@ -372,6 +448,8 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 			}
 		}
 		switch {
+		case stopped != nil:
+			err = stopped
 		case lost:
 			err = tooComplex()
 		case p != nil:
@@ -386,6 +464,10 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 		return wrap(err, "")
 	}
 	db.SetInterrupt(c.ctx)
+	if in := innerOf(db); in != nil {
+		stop.attach(in.Slice())
+	}
+	done = c.pool.watchImport(&stop, c.ctx)
 	for _, register := range []func(*sqlite3.Conn) error{fts5.Register, rtree.Register, vec1.Register} {
 		if err := register(db); err != nil {
 			return wrap(err, "")

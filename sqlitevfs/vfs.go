@@ -20,6 +20,7 @@ type fileSystem struct {
 	main   *file
 	opened bool
 	temp   budget
+	undo   budget // of the changes of single statements and savepoints
 }
 
 // Open opens the database or a temporary file.
@@ -27,14 +28,16 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 	switch {
 	case name == mainName && flags&vfs.OPEN_MAIN_DB != 0 && !fs.opened:
 		fs.opened = true
-		// With this flag the pager keeps its journal in memory and never asks for a file for it.
-		flags |= vfs.OPEN_MEMORY
 		if !fs.main.write {
 			flags = flags&^(vfs.OPEN_READWRITE|vfs.OPEN_CREATE) | vfs.OPEN_READONLY
 		}
 		return fs.main, flags, nil
+	case name == mainName+"-journal" && flags&vfs.OPEN_MAIN_JOURNAL != 0 && fs.main.write:
+		return &journal{file: fs.main, readAt: -1}, flags | vfs.OPEN_MEMORY, nil
+	case flags&vfs.OPEN_SUBJOURNAL != 0:
+		return &temporary{budget: &fs.undo, main: fs.main, what: "what is undone of statements and savepoints"}, flags | vfs.OPEN_MEMORY, nil
 	case name == "" || flags&vfs.OPEN_DELETEONCLOSE != 0:
-		return &temporary{budget: &fs.temp, main: fs.main}, flags | vfs.OPEN_MEMORY, nil
+		return &temporary{budget: &fs.temp, main: fs.main, what: "temporary files of a large sort or VACUUM"}, flags | vfs.OPEN_MEMORY, nil
 	}
 	return nil, flags, sqlite3.CANTOPEN
 }
@@ -44,6 +47,7 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 func (fs *fileSystem) close() {
 	vfs.Unregister(fs.name)
 	fs.temp.take(-fs.temp.used)
+	fs.undo.take(-fs.undo.used)
 }
 
 // Delete finds nothing to delete.
@@ -59,21 +63,39 @@ func (*fileSystem) FullPathname(name string) (string, error) { return name, nil 
 type budget struct {
 	used, limit int64
 	all         *sharedBudget // nil: there are no others
+	crowded     bool          // all has refused
 }
 
 // take takes n bytes, or gives them back if n is negative. It reports whether there were as many.
 func (b *budget) take(n int64) bool {
-	if b.used+n > b.limit && n > 0 || b.all != nil && !b.all.take(n) {
+	if b.used+n > b.limit && n > 0 {
+		return false
+	}
+	if b.all != nil && !b.all.take(n) {
+		b.crowded = true
 		return false
 	}
 	b.used += n
 	return true
 }
 
+// refusal returns the error for n bytes that take refused. what needs them.
+func (b *budget) refusal(n int64, what string) error {
+	if actual := b.used + n; actual > b.limit {
+		return &FullError{What: what, Limit: b.limit, Actual: actual}
+	}
+	return b.all.refusal()
+}
+
 // A sharedBudget is the part of a budget that connections share.
 type sharedBudget struct {
 	used  atomic.Int64
 	limit int64
+}
+
+// refusal returns the error for what take refused.
+func (b *sharedBudget) refusal() error {
+	return fmt.Errorf("%w: all temporary files, undo and imports together take %d bytes", ErrBusy, b.limit)
 }
 
 func (b *sharedBudget) take(n int64) bool {
@@ -89,10 +111,12 @@ const chunkSize = 64 << 10
 
 // A temporary file is in memory, in chunks, so that it grows without being copied.
 type temporary struct {
+	private
 	chunks [][]byte
 	size   int64
 	budget *budget
-	main   *file // notes why a statement fails; may be nil
+	main   *file  // notes why a statement fails; may be nil
+	what   string // it is, for errors
 }
 
 // ReadAt reads.
@@ -130,7 +154,7 @@ func (t *temporary) grow(size int64) error {
 			if t.main == nil {
 				return sqlite3.FULL
 			}
-			return t.main.fail(fmt.Errorf("%w: temporary files, of large sorts and VACUUM, take more than %d bytes", ErrFull, t.budget.limit), sqlite3.ExtendedErrorCode(sqlite3.FULL))
+			return t.main.fail(t.budget.refusal(chunkSize, t.what), sqlite3.ExtendedErrorCode(sqlite3.FULL))
 		}
 		t.chunks = append(t.chunks, make([]byte, chunkSize))
 	}
@@ -158,22 +182,25 @@ func (t *temporary) Close() error { return t.Truncate(0) }
 // Size returns the size.
 func (t *temporary) Size() (int64, error) { return t.size, nil }
 
-// Sync does nothing: the file ends with its connection.
-func (*temporary) Sync(vfs.SyncFlag) error { return nil }
+// private is what is the same for all files that nobody else knows and that end with their connection.
+type private struct{}
 
-// Lock does nothing: nobody else knows the file.
-func (*temporary) Lock(vfs.LockLevel) error { return nil }
+// Sync does nothing.
+func (private) Sync(vfs.SyncFlag) error { return nil }
+
+// Lock does nothing.
+func (private) Lock(vfs.LockLevel) error { return nil }
 
 // Unlock does nothing.
-func (*temporary) Unlock(vfs.LockLevel) error { return nil }
+func (private) Unlock(vfs.LockLevel) error { return nil }
 
 // CheckReservedLock finds no lock.
-func (*temporary) CheckReservedLock() (bool, error) { return false, nil }
+func (private) CheckReservedLock() (bool, error) { return false, nil }
 
-// SectorSize returns the size that nothing depends on.
-func (*temporary) SectorSize() int { return 512 }
+// SectorSize returns the size of the header of a journal.
+func (private) SectorSize() int { return journalHeader }
 
 // DeviceCharacteristics says that nothing needs to be written twice.
-func (*temporary) DeviceCharacteristics() vfs.DeviceCharacteristic {
+func (private) DeviceCharacteristics() vfs.DeviceCharacteristic {
 	return vfs.IOCAP_SAFE_APPEND | vfs.IOCAP_SEQUENTIAL | vfs.IOCAP_POWERSAFE_OVERWRITE
 }

@@ -59,12 +59,12 @@ func TestTemporaryFilesBehaveLikeFiles(t *testing.T) {
 
 func TestFileSystemOpensItsDatabaseOnce(t *testing.T) {
 	t.Parallel()
-	fs := &fileSystem{main: &file{write: true}}
+	fs := &fileSystem{main: &file{stop: new(stopper), write: true}}
 	if _, _, err := fs.Open("/other", vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE); err != sqlite3.CANTOPEN {
 		t.Fatalf("another name: %v", err)
 	}
 	f, flags, err := fs.Open(mainName, vfs.OPEN_MAIN_DB|vfs.OPEN_READWRITE)
-	if err != nil || f != vfs.File(fs.main) || flags&vfs.OPEN_MEMORY == 0 {
+	if err != nil || f != vfs.File(fs.main) || flags&vfs.OPEN_MEMORY != 0 {
 		t.Fatal(f, flags, err)
 	}
 	for _, flag := range []vfs.OpenFlag{vfs.OPEN_MAIN_DB, vfs.OPEN_MAIN_JOURNAL, vfs.OPEN_WAL, vfs.OPEN_SUPER_JOURNAL} {

@@ -1,0 +1,211 @@
+package sqlitevfs
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hasty makes a pool stop calls soon after the end of their context.
+func hasty(p *Pool) { p.lookAfter, p.stopAfter = 5*time.Millisecond, 20*time.Millisecond }
+
+// endless is a call of a function that takes hours: it multiplies two numbers of a million digits.
+const endless = `SELECT decimal_mul(printf('%.*c', 1000000, '7'), printf('%.*c', 1000000, '3'))`
+
+func needStop(t *testing.T) {
+	if !canProtect {
+		t.Skip("calls cannot be stopped on this system")
+	}
+}
+
+func TestCallOfAFunctionThatDoesNotEndIsStopped(t *testing.T) {
+	t.Parallel()
+	needStop(t)
+	r := newRig(t, Options{})
+	hasty(r.pool)
+	r.exec("CREATE TABLE t (v); INSERT INTO t VALUES (1)")
+	t.Run("in a turn", func(t *testing.T) {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errors.New("the turn took too long"))
+		defer cancel()
+		err := r.try(ctx, func(db *sql.DB) error {
+			run(t, db, "INSERT INTO t VALUES (2)")
+			_, err := db.Exec(endless)
+			wantError(t, err, ErrInterrupted, "the turn took too long")
+			_, after := db.Exec("SELECT 1")
+			if after == nil {
+				t.Error("the session goes on with an instance that was stopped")
+			}
+			return nil
+		})
+		wantError(t, err, ErrInterrupted, "")
+	})
+	t.Run("in a query", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		s := r.db.Read(ctx, r.store.snapshot())
+		defer s.Rollback()
+		_, err := s.DB().Query(endless)
+		wantError(t, err, ErrInterrupted, "")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error does not wrap that of the context: %v", err)
+		}
+	})
+	t.Run("by the context of a statement", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		s := r.db.Read(context.Background(), r.store.snapshot())
+		defer s.Rollback()
+		_, err := s.DB().QueryContext(ctx, endless)
+		wantError(t, err, ErrInterrupted, "")
+	})
+	t.Run("in a goroutine that the handler left", func(t *testing.T) {
+		s := r.db.Read(context.Background(), r.store.snapshot())
+		left := make(chan error)
+		go func() {
+			_, err := s.DB().Query(endless)
+			left <- err
+		}()
+		for !s.Used() {
+			runtime.Gosched()
+		}
+		s.Rollback()
+		wantError(t, <-left, ErrInterrupted, "")
+	})
+	t.Run("in a migration", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		s := r.db.Write(ctx, r.writer())
+		defer s.Rollback()
+		_, err := s.Migrate([]Migration{{Name: "1", SQL: endless}})
+		wantError(t, err, ErrInterrupted, "")
+	})
+	// The next session has another instance, and the database is as it was.
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT v FROM t"), "1") })
+	r.exec("INSERT INTO t VALUES (3)")
+	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT v FROM t"), "1,3") })
+	if got := r.pool.Stats(); got.InUse != 0 {
+		t.Errorf("%d connections are in use after their sessions", got.InUse)
+	}
+}
+
+// TestEveryFunctionEndsWithItsContext calls each function of the library with large arguments. The test would not end if one
+// of the calls could not be stopped.
+func TestEveryFunctionEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	needStop(t)
+	r := newRig(t, Options{Logger: slog.New(slog.DiscardHandler)})
+	hasty(r.pool)
+	var calls []string
+	r.view(func(db *sql.DB) {
+		// Each extension is there once a statement has asked for one of its functions.
+		for _, ask := range []string{"SELECT fts5_source_id()", "SELECT rtreedepth(x'00000000')", "SELECT vec1_version()"} {
+			if rows, err := db.Query(ask); err == nil {
+				rows.Close()
+			}
+		}
+		rows, err := db.Query("SELECT DISTINCT name, narg, type FROM pragma_function_list ORDER BY 1, 2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var (
+				name, kind string
+				n          int
+			)
+			if err := rows.Scan(&name, &n, &kind); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(name, "->") {
+				continue // an operator of JSON, whose function has another name
+			}
+			over := ""
+			if kind == "w" {
+				over = " OVER ()"
+			}
+			if n < 0 {
+				n = 2
+			}
+			calls = append(calls, fmt.Sprintf("SELECT length(%q(%s)%s) FROM large", name, strings.Join([]string{"a", "b", "c", "d", "e"}[:min(n, 5)], ", "), over))
+		}
+	})
+	if len(calls) < 150 {
+		t.Fatalf("there are %d functions; want more", len(calls))
+	}
+	const size = 1_000_000
+	digits, pattern := strings.Repeat("7", size), strings.Repeat("a%", 400)+"b"
+	members := make([]string, 60_000)
+	for i := range members {
+		members[i] = fmt.Sprintf(`"k%d":%d`, i, i)
+	}
+	object := "{" + strings.Join(members, ",") + "}"
+	large := [][5]any{
+		{digits, digits, digits, digits, digits},
+		{object, object, object, object, object},
+		{pattern, strings.Repeat("a", size), pattern, pattern, pattern},
+		{int64(1) << 40, int64(1) << 40, int64(1) << 40, int64(1) << 40, int64(1) << 40},
+		{strings.Repeat("00", size/2), strings.Repeat("-", size), []byte(digits), []byte(digits), []byte(digits)},
+	}
+	for _, values := range large {
+		for _, call := range calls {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			s := r.db.Read(context.Background(), r.store.snapshot())
+			rows, err := s.DB().QueryContext(ctx, "WITH large (a, b, c, d, e) AS (VALUES (?, ?, ?, ?, ?)) "+call, values[:]...)
+			if err == nil {
+				for rows.Next() {
+				}
+				err = rows.Err()
+				rows.Close()
+			}
+			cancel()
+			s.Rollback()
+			if _, ok := errors.AsType[*Error](err); err != nil && !ok && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	}
+	if got := r.pool.Stats(); got.InUse != 0 {
+		t.Errorf("%d connections are in use after their sessions", got.InUse)
+	}
+}
+
+func TestDecimalsAreRefusedUnlessTheDatabaseHasThem(t *testing.T) {
+	t.Parallel()
+	p := newTestPool(t, Options{})
+	store := newMapStore()
+	without := p.Database("without").Read(t.Context(), store.snapshot())
+	defer without.Rollback()
+	for _, call := range []string{"decimal('1')", "decimal_mul('2', '3')", "decimal_sum('1')", "decimal_pow2(3)"} {
+		_, err := without.DB().Query("SELECT " + call)
+		wantError(t, err, ErrRefused, "decimals are not enabled")
+	}
+	d := p.Database("with")
+	d.EnableDecimal()
+	with := d.Read(t.Context(), store.snapshot())
+	defer with.Rollback()
+	wantText(t, ask(t, with.DB(), "SELECT decimal_mul('2', '3')"), "6")
+}
+
+func TestCheckOfAnImportThatDoesNotEndIsStopped(t *testing.T) {
+	t.Parallel()
+	needStop(t)
+	r := newRig(t, Options{})
+	hasty(r.pool)
+	r.exec(`CREATE TABLE t (v); CREATE INDEX i ON t (substr(v, 1,  0)); INSERT INTO t VALUES (printf('%.*c', 1000000, '7'))`)
+	var file bytes.Buffer
+	if _, err := Export(t.Context(), &file, r.store.snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	hostile := bytes.ReplaceAll(file.Bytes(), []byte("substr(v, 1,  0)"), []byte("decimal_mul(v,v)"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := r.pool.Database("other").Import(ctx, r.writer(), bytes.NewReader(hostile), 1<<30)
+	wantError(t, err, ErrInterrupted, "")
+}
