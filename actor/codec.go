@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 const (
@@ -131,6 +133,9 @@ func (c *codec) decodeJSON(data []byte, v any) error {
 	}
 	if rest := bytes.TrimLeft(data[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return &ValueError{Reason: fmt.Sprintf("data after the JSON value, at byte %d", len(data)-len(rest))}
+	}
+	if err := host.CheckJSON(data, v); err != nil {
+		return &ValueError{Reason: err.Error()}
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ type Listed[In any] struct {
 	// there is no such time.
 	Due, Expires time.Time
 	DedupID      string
-	// Error is why the last attempt failed; Tried when it did; Died when the message became a dead letter.
+	// Error is why the last attempt failed, with what a sender that waits for the reply is not told; Tried when it did; Died
+	// when the message became a dead letter.
 	Error       string
 	Tried, Died time.Time
 }

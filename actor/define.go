@@ -53,6 +53,9 @@ type Spec[S any] struct {
 	// OpenSQL lets whoever may call the actor use the built-in methods sql.query and sql.exec. Otherwise they are for
 	// operators.
 	OpenSQL bool
+	// SQLDecimal allows SQLite's functions of exact decimals (decimal_add and so on). They are left out by default, because
+	// one call with long numbers takes as long as the turn or query may.
+	SQLDecimal bool
 }
 
 // A Stored is a state as an earlier version of the type's code saved it.
@@ -167,6 +170,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		SharedState:  p.state.shape.flat,
 		Migrations:   slices.Clone(p.spec.Migrations),
 		OpenSQL:      p.spec.OpenSQL,
+		SQLDecimal:   p.spec.SQLDecimal,
 		New:          func() host.Instance { return &instance[S]{program: p} },
 		Decode:       p.decode,
 		Query:        p.query,

@@ -50,7 +50,7 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 
 	def := actor.Define(typ, actor.Spec[state]{
 		Migrate: func(*state, actor.Stored) error { return nil },
-		Limits:  actor.Limits{TurnTimeout: -1, ValueBytes: 16<<20 + 1},
+		Limits:  actor.Limits{TurnTimeout: -1, QueryTimeout: -1, ValueBytes: 16<<20 + 1},
 	},
 		actor.On(bound, h), actor.On(bound, h), actor.On(foreign, h), actor.On(nilHandler, nil), actor.OnQuery(none, nil))
 	err := def.Validate()
@@ -80,6 +80,7 @@ func TestValidateReportsEveryFaultAtOnce(t *testing.T) {
 		`state: Err: an interface with methods does not decode`,
 		`Spec.Migrate: is never called while Spec.Version is 0`,
 		`Spec.Limits.TurnTimeout: is negative`,
+		`Spec.Limits.QueryTimeout: is negative`,
 		`Spec.Limits.ValueBytes: is 16777217`,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -7,7 +7,8 @@ import (
 )
 
 // An Event is something that actors of a type tell the world: clients that are connected to the actor, subscribers over
-// HTTP, NATS. The value is sent as JSON. [OnSubscribe] binds a hook that says which connections may subscribe.
+// HTTP, NATS. The value is sent as JSON, and refused if text in it is not UTF-8. [OnSubscribe] binds a hook that says which
+// connections may subscribe.
 type Event[T any] struct {
 	decl *declared
 	data *wire[T]

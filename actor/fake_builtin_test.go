@@ -261,7 +261,10 @@ func enqueues(in []host.QueueMessageInput) []host.Enqueue {
 	for i, m := range in {
 		out[i] = host.Enqueue{
 			Body: m.Body, Delay: time.Duration(m.DelayMS) * time.Millisecond, Priority: m.Priority, DedupID: m.DedupID,
-			TTL: time.Duration(m.TTLMS) * time.Millisecond, WantReply: m.WantReply,
+			WantReply: m.WantReply,
+		}
+		if m.TTLMS != nil {
+			out[i].TTL = time.Duration(*m.TTLMS) * time.Millisecond
 		}
 		if m.BackoffMS != nil {
 			out[i].Backoff = []time.Duration{}

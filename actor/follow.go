@@ -13,9 +13,13 @@ import (
 type Page[T any] struct {
 	// Missed counts the items between the position and the first of Items that are no longer kept.
 	Missed uint64
-	Items  []Item[T]
-	// Next is the position after Items, to continue from.
+	// Reset: the position is none of this life of the actor, which was destroyed and created again, or restored. Items and
+	// Missed begin with its first item.
+	Reset bool
+	Items []Item[T]
+	// Next is the position after Items, to continue from, and Life the id of the actor's life that it belongs to: [InLife].
 	Next uint64
+	Life string
 	// Closed: the stream is closed, and nothing comes after Items.
 	Closed bool
 }
@@ -24,10 +28,16 @@ type Page[T any] struct {
 type GapError struct {
 	// Missed counts the items.
 	Missed uint64
+	// Reset: the position belongs to another life of the actor. The items that follow begin with the first of the life that
+	// is there, Missed of which are no longer kept.
+	Reset bool
 }
 
 // Error says how many items are missing.
 func (e *GapError) Error() string {
+	if e.Reset {
+		return fmt.Sprintf("the position belongs to another life of the actor; the stream begins anew, with %d items no longer kept", e.Missed)
+	}
 	return fmt.Sprintf("%d items of the stream are no longer kept", e.Missed)
 }
 
@@ -46,25 +56,32 @@ func (s *Stream[S, T]) Read(ctx context.Context, ref Ref[S], after uint64, opts 
 	for {
 		out, err := at.read(ctx, s.name, after, r)
 		if err != nil {
-			return Page[T]{Next: after}, err
+			return Page[T]{Next: after, Life: r.life}, err
 		}
-		if r.wait = time.Until(until); len(out.Items) > 0 || out.Missed > 0 || out.Closed || r.wait <= 0 {
+		wait := time.Until(until)
+		if len(out.Items) > 0 || out.Missed > 0 || out.Reset || out.Closed || wait <= 0 {
 			return s.page(&out)
 		}
+		r.wait, r.life = wait, out.Life
 	}
 }
 
 // read makes one call.
 func (s site) read(ctx context.Context, stream string, after uint64, r receiving) (host.StreamReadOutput, error) {
-	in := host.StreamReadInput{Stream: stream, After: after, Limit: r.limit, WaitMS: millis(min(r.wait, waitSlice))}
+	in := host.StreamReadInput{
+		Stream: stream, After: after, Life: r.life, Limit: r.limit, WaitMS: millis(min(r.wait, waitSlice)),
+	}
 	return ask[host.StreamReadOutput](ctx, s, host.StreamRead, &in)
 }
 
 func (s *Stream[S, T]) page(out *host.StreamReadOutput) (Page[T], error) {
-	page := Page[T]{Missed: out.Missed, Items: make([]Item[T], len(out.Items)), Next: out.Next, Closed: out.Closed}
+	page := Page[T]{
+		Missed: out.Missed, Reset: out.Reset, Items: make([]Item[T], len(out.Items)),
+		Next: out.Next, Life: out.Life, Closed: out.Closed,
+	}
 	for i := range out.Items {
 		var err error
-		if page.Items[i], err = s.received(&out.Items[i]); err != nil {
+		if page.Items[i], err = s.received(&out.Items[i], out.Life); err != nil {
 			page.Items, page.Next = page.Items[:i], out.Items[i].Sequence-1
 			return page, err
 		}
@@ -72,8 +89,9 @@ func (s *Stream[S, T]) page(out *host.StreamReadOutput) (Page[T], error) {
 	return page, nil
 }
 
-func (s *Stream[S, T]) received(r *host.ReadStreamItem) (Item[T], error) {
+func (s *Stream[S, T]) received(r *host.ReadStreamItem, life string) (Item[T], error) {
 	item, err := s.item(r.Sequence, r.Time, r.Value)
+	item.Life = life
 	if err != nil {
 		return item, Errorf(Internal, "%s: %s", s.decl, err)
 	}
@@ -84,10 +102,13 @@ func (s *Stream[S, T]) received(r *host.ReadStreamItem) (Item[T], error) {
 // those that come. It ends when the stream is closed and its last item was yielded. It goes on after errors that may
 // pass, for as long as ctx lasts: the actor is paused, say, or the node restarts.
 //
+// It follows one life of the actor: when the actor is destroyed it ends with an [*Error] of code Destroyed, whether or not
+// the actor was created again. A reader that comes back says with [InLife] which life its position is of.
+//
 // Some errors are yielded and do not end it, if the loop goes on: a [*GapError], once for each gap, before the first item
 // after it; and an item whose value does not decode. Any other is an [*Error] and ends it; the last one has the code
 // Canceled or DeadlineExceeded when ctx ended.
-func (s *Stream[S, T]) Follow(ctx context.Context, ref Ref[S], after uint64) iter.Seq2[Item[T], error] {
+func (s *Stream[S, T]) Follow(ctx context.Context, ref Ref[S], after uint64, opts ...FollowOption) iter.Seq2[Item[T], error] {
 	return func(yield func(Item[T], error) bool) {
 		at, err := s.site(ref)
 		if err != nil {
@@ -95,18 +116,25 @@ func (s *Stream[S, T]) Follow(ctx context.Context, ref Ref[S], after uint64) ite
 			return
 		}
 		var pause pacer
-		position := after
+		r := receiving{wait: waitSlice}
+		for _, o := range opts {
+			o.applyFollow(&r)
+		}
+		position, begun := after, false
 		for {
 			start := time.Now()
-			out, err := at.read(ctx, s.name, position, receiving{wait: waitSlice})
+			out, err := at.read(ctx, s.name, position, r)
+			if err == nil && begun && out.Life != r.life {
+				err = Errorf(Destroyed, "the actor was destroyed, and created again")
+			}
 			switch {
 			case err == nil:
 				next, more := s.deliver(&out, position, yield)
 				if !more {
 					return
 				}
-				pause.waited(ctx, start, next == position)
-				position = next
+				pause.waited(ctx, start, next == position && !out.Reset)
+				position, r.life, begun = next, out.Life, true
 			case ctx.Err() == nil && again(err):
 				pause.pause(ctx)
 			case ctx.Err() == nil:
@@ -123,15 +151,18 @@ func (s *Stream[S, T]) Follow(ctx context.Context, ref Ref[S], after uint64) ite
 
 // deliver yields what was read after a position, and returns the position after it and whether to go on.
 func (s *Stream[S, T]) deliver(out *host.StreamReadOutput, after uint64, yield func(Item[T], error) bool) (uint64, bool) {
-	if out.Missed > 0 && !yield(Item[T]{}, &GapError{Missed: out.Missed}) {
+	if (out.Missed > 0 || out.Reset) && !yield(Item[T]{}, &GapError{Missed: out.Missed, Reset: out.Reset}) {
 		return after, false
+	}
+	if out.Reset {
+		after = 0
 	}
 	for i := range out.Items {
 		if out.Items[i].Sequence <= after {
 			continue
 		}
 		after = out.Items[i].Sequence
-		if !yield(s.received(&out.Items[i])) {
+		if !yield(s.received(&out.Items[i], out.Life)) {
 			return after, false
 		}
 	}

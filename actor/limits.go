@@ -19,6 +19,7 @@ func (d *definer[S]) checkLimits(l Limits) {
 		value int64
 	}{
 		{"TurnTimeout", int64(l.TurnTimeout)},
+		{"QueryTimeout", int64(l.QueryTimeout)},
 		{"MailboxCount", int64(l.MailboxCount)},
 		{"MailboxBytes", l.MailboxBytes},
 		{"StateBytes", int64(l.StateBytes)},

@@ -114,7 +114,8 @@ func (q *queue[S, In]) PutAll(ctx *Context, bodies []In, opts ...MessageOption) 
 // again after an error may send it twice; [DedupID] keeps that from happening. The error is an [*Error], with code
 // Overloaded if the queue is full and TooLarge if the body is.
 //
-// Used in a turn, it is a call like any other and no part of the turn's commit; [Queue.Put] is.
+// A turn cannot use it, because it would be no part of the turn's commit: the error code is FailedPrecondition. [Queue.Put]
+// and [Queue.Post] are.
 func (q *queue[S, In]) Send(ctx context.Context, ref Ref[S], body In, opts ...SendOption) (Sent, error) {
 	sent, err := q.send(ctx, ref, []In{body}, false, opts)
 	if err != nil {
@@ -136,30 +137,16 @@ func (q *queue[S, In]) send(ctx context.Context, ref Ref[S], bodies []In, reply 
 	if err != nil {
 		return nil, err
 	}
+	if err := q.refuseTurn(ctx, ref.node); err != nil {
+		return nil, err
+	}
 	var s sending
 	for _, o := range opts {
 		o.applySend(&s)
 	}
-	message := host.QueueMessageInput{
-		DelayMS: millis(s.Delay), Priority: s.Priority, DedupID: s.DedupID, TTLMS: millis(s.TTL), WantReply: reply,
-	}
-	if s.Backoff != nil {
-		message.BackoffMS = make([]int64, len(s.Backoff))
-		for i, pause := range s.Backoff {
-			message.BackoffMS[i] = millis(pause)
-		}
-	}
-	if message.KeysIfUndelivered, err = plainKeys(s.keys); err != nil {
+	in, err := q.input(&s.outgoing, bodies, reply)
+	if err != nil {
 		return nil, err
-	}
-	in := host.QueueSendInput{Queue: q.name, Messages: make([]host.QueueMessageInput, len(bodies))}
-	for i := range bodies {
-		body, err := q.body.append(host.CBOR, nil, &bodies[i])
-		if err != nil {
-			return nil, Errorf(InvalidArgument, "body of %s: %s", q.decl, err)
-		}
-		in.Messages[i] = message
-		in.Messages[i].Body = body
 	}
 	r, err := at.request(host.QueueSend, &in)
 	if err != nil {
@@ -174,6 +161,82 @@ func (q *queue[S, In]) send(ctx context.Context, ref Ref[S], bodies []In, reply 
 		return nil, Errorf(Internal, "the output of %s is about %d messages, not %d", host.QueueSend, len(out.Messages), len(bodies))
 	}
 	return out.Messages, nil
+}
+
+// input is the input of queue.send for messages with the same options.
+func (q *queue[S, In]) input(m *outgoing, bodies []In, reply bool) (host.QueueSendInput, error) {
+	message := host.QueueMessageInput{
+		DelayMS: millis(m.Delay), Priority: m.Priority, DedupID: m.DedupID, WantReply: reply,
+	}
+	if m.TTL != 0 {
+		ttl := millis(m.TTL)
+		message.TTLMS = &ttl
+	}
+	if m.Backoff != nil {
+		message.BackoffMS = make([]int64, len(m.Backoff))
+		for i, pause := range m.Backoff {
+			message.BackoffMS[i] = millis(pause)
+		}
+	}
+	var err error
+	if message.KeysIfUndelivered, err = plainKeys(m.keys); err != nil {
+		return host.QueueSendInput{}, err
+	}
+	in := host.QueueSendInput{Queue: q.name, Messages: make([]host.QueueMessageInput, len(bodies))}
+	for i := range bodies {
+		body, err := q.body.append(host.CBOR, nil, &bodies[i])
+		if err != nil {
+			return host.QueueSendInput{}, Errorf(InvalidArgument, "body of %s: %s", q.decl, err)
+		}
+		in.Messages[i] = message
+		in.Messages[i].Body = body
+	}
+	return in, nil
+}
+
+// Post sends a message to the queue of another actor of the queue's type, as part of the turn's commit. It is delivered after
+// the commit, which creates the actor if it is not there, in order for each pair of actors with [Action.Send], and put into
+// the queue exactly once. A [Delay] counts from then. A queue that is full is tried again; a message that is refused, such as
+// one that is too large, or that all attempts failed for, is moved aside as failed at the sender.
+//
+// If Post fails, so does the turn, whether or not the handler looks at the error.
+func (q *queue[S, In]) Post(ctx *Context, ref Ref[S], body In, opts ...MessageOption) error {
+	return q.PostAll(ctx, ref, []In{body}, opts...)
+}
+
+// PostAll is Post of several messages, at most 1,000, all or none, with the same options.
+func (q *queue[S, In]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts ...MessageOption) error {
+	if len(bodies) == 0 {
+		return nil
+	}
+	at, err := q.site(ref)
+	if err != nil {
+		return ctx.fail(err)
+	}
+	var m outgoing
+	for _, o := range opts {
+		o.applyMessage(&m)
+	}
+	in, err := q.input(&m, bodies, false)
+	if err != nil {
+		return ctx.fail(err)
+	}
+	r, err := at.request(host.QueueSend, &in)
+	if err != nil {
+		return ctx.fail(err)
+	}
+	return ctx.fail(ctx.turn.Send(&host.Message{Type: at.at.Type, Key: at.at.Key, Method: r.Method, Input: r.Input}))
+}
+
+// refuseTurn returns an error if a message is about to be sent beside the commit of the turn that sends it, and fails the turn.
+func (q *queue[S, In]) refuseTurn(ctx context.Context, node Node) error {
+	for _, v := range []any{ctx, node} {
+		if turn, ok := v.(*Context); ok {
+			return turn.fail(Errorf(FailedPrecondition, "%s: Send in a turn would be no part of its commit; use Put for the actor's "+
+				"own queue and Post for another actor's", q.decl))
+		}
+	}
+	return nil
 }
 
 // site returns the actor that the queue is used on from outside.

@@ -17,13 +17,17 @@ const maxCause = 1024
 type receiving struct {
 	limit      int
 	lock, wait time.Duration
+	life       string
 }
 
 // A ReceiveOption changes how messages are received: [Max], [Lock] and [Wait].
 type ReceiveOption interface{ applyReceive(*receiving) }
 
-// A ReadOption changes how a stream is read from outside: [Max] and [Wait].
+// A ReadOption changes how a stream is read from outside: [Max], [Wait] and [InLife].
 type ReadOption interface{ applyRead(*receiving) }
+
+// A FollowOption changes how a stream is followed: [InLife].
+type FollowOption interface{ applyFollow(*receiving) }
 
 // A WorkOption changes how workers receive: [Lock].
 type WorkOption interface{ applyWork(*receiving) }
@@ -53,6 +57,22 @@ type lockOption time.Duration
 
 func (d lockOption) applyReceive(r *receiving) { r.lock = time.Duration(d) }
 func (d lockOption) applyWork(r *receiving)    { r.lock = time.Duration(d) }
+
+// InLife names the life of the actor that the position of a reader belongs to, by the actor's id: [Item.Life] of the last
+// item that the reader has, or [Page.Life]. If the actor was destroyed and created again since, the reader is told, and
+// begins with the first item of the life that is there. Without it, or with "", a position counts in that life, whichever it
+// is.
+func InLife(id string) interface {
+	ReadOption
+	FollowOption
+} {
+	return lifeOption(id)
+}
+
+type lifeOption string
+
+func (id lifeOption) applyRead(r *receiving)   { r.life = string(id) }
+func (id lifeOption) applyFollow(r *receiving) { r.life = string(id) }
 
 // Wait is how long to wait for the first message or item, if there is none. Without it the answer comes at once.
 func Wait(d time.Duration) interface {

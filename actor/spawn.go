@@ -3,6 +3,7 @@ package actor
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -28,7 +29,8 @@ const maxIdempotencyKey = 255
 // CallFrom is Call in the body of a step, on the actor with that key: with the idempotency key of the step, so that the action
 // runs once although the body may run again, for as long as replies are remembered. A body may call each action of an actor
 // once. An error that says that the actor does not want to do it, such as FailedPrecondition, is permanent: the step is not
-// tried again (workflow.Permanent).
+// tried again, and nothing is to be undone (workflow.Permanent). A body that has done something else before it wraps
+// workflow.ErrOutcomeUnknown in addition.
 func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (Out, error) {
 	ref := Ref[S]{core: a.decl.core, node: StepTask(sc), key: key}
 	once := sc.IdempotencyKey() + "/" + a.decl.name
@@ -39,6 +41,9 @@ func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In,
 	opts = append([]CallOption{IdempotencyKey(once)}, opts...)
 	out, err := a.Call(sc, ref, in, opts...)
 	if err != nil && !worthAgain(err) {
+		if CodeOf(err) == IdempotencyMismatch { // an earlier call under the key was done
+			err = fmt.Errorf("%w (%w)", err, workflow.ErrOutcomeUnknown)
+		}
 		err = workflow.Permanent(err)
 	}
 	return out, err

@@ -140,10 +140,12 @@ func (s *Stream[S, T]) Info(ctx Reader) (StreamInfo, error) {
 
 // An Item is one item of a stream.
 type Item[T any] struct {
-	// Sequence counts the items of the stream from 1, without gaps.
+	// Sequence counts the items of the stream from 1, without gaps, in one life of the actor.
 	Sequence uint64
-	Time     time.Time
-	Value    T
+	// Life is the id of that life. A reader that keeps its position keeps both: [InLife].
+	Life  string
+	Time  time.Time
+	Value T
 }
 
 // Range ranges over the items of the actor's stream after a sequence, 0 for all, as far as they are kept: the first may
@@ -154,6 +156,7 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[Item[T], error]
 			yield(Item[T]{}, err)
 			return
 		}
+		life := ctx.reader().Self().ID
 		for {
 			page, err := ctx.reader().StreamRead(s.name, after, pageEntries)
 			if err != nil {
@@ -163,6 +166,7 @@ func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[Item[T], error]
 			for i := range page.Items {
 				p := &page.Items[i]
 				item, err := s.item(p.Sequence, p.Time, p.Data)
+				item.Life = life
 				if err != nil {
 					yield(Item[T]{}, valueError(s.decl, err))
 					return

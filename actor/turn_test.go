@@ -176,6 +176,36 @@ func TestContractsOfAnotherTypeAreRefused(t *testing.T) {
 	}
 }
 
+func TestAContractOfAnotherTypeFailsTheTurnEvenIfTheErrorIsIgnored(t *testing.T) {
+	p, other := newProbes("probe"), newProbes("other")
+	m := actor.NewMap[string, int](other.typ, "m")
+	queue := actor.NewQueue[string](other.typ, "q")
+	stream := actor.NewStream[string](other.typ, "s")
+	schedule := actor.NewSchedule[string](other.typ, "c")
+	n := mustNode(t, p.definition())
+	for name, use := range map[string]func(*actor.Context){
+		"event":        func(ctx *actor.Context) { other.rang.Emit(ctx, "x") },
+		"alarm":        func(ctx *actor.Context) { other.bell.After(ctx, time.Second, "x") },
+		"alarm read":   func(ctx *actor.Context) { other.bell.Get(ctx) },
+		"map put":      func(ctx *actor.Context) { m.Put(ctx, "k", 1) },
+		"map delete":   func(ctx *actor.Context) { m.Delete(ctx, "k") },
+		"map clear":    func(ctx *actor.Context) { m.Clear(ctx) },
+		"map get":      func(ctx *actor.Context) { m.Get(ctx, "k") },
+		"queue":        func(ctx *actor.Context) { queue.Put(ctx, "x") },
+		"queue stats":  func(ctx *actor.Context) { queue.Stats(ctx) },
+		"stream":       func(ctx *actor.Context) { stream.Append(ctx, "x") },
+		"stream close": func(ctx *actor.Context) { stream.Close(ctx) },
+		"schedule":     func(ctx *actor.Context) { schedule.Every(ctx, time.Hour, "x") },
+		"no schedule":  func(ctx *actor.Context) { schedule.Cancel(ctx) },
+	} {
+		p.script = func(_ *probe, ctx *actor.Context) (string, error) { use(ctx); return "fine", nil }
+		out, err := p.do.Call(t.Context(), p.typ.Ref(n), 1)
+		if err == nil || !strings.Contains(err.Error(), `"other"`) {
+			t.Errorf("%s: %q, %v", name, out, err)
+		}
+	}
+}
+
 func TestSendIsPartOfTheCommit(t *testing.T) {
 	p := newProbes("probe")
 	n := mustNode(t, p.definition())

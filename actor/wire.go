@@ -39,8 +39,21 @@ func newWire[T any](c *core, uses encodings) *wire[T] {
 // faults says why the type cannot be encoded.
 func (w *wire[T]) faults() []string { return w.shape.faults }
 
-// append appends the encoded form of v to dst. The error is a *ValueError.
+// append appends the encoded form of v to dst. Text of a value that has a form in JSON must be UTF-8. The error is a
+// *ValueError.
 func (w *wire[T]) append(as host.Codec, dst []byte, v *T) ([]byte, error) {
+	out, err := w.appendAny(as, dst, v)
+	if err != nil || w.none || !w.has(host.JSON) {
+		return out, err
+	}
+	if err := checkText(as, out[len(dst):], reflect.ValueOf(v).Elem()); err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+// appendAny is append that takes any text, as what was stored by an earlier version may hold.
+func (w *wire[T]) appendAny(as host.Codec, dst []byte, v *T) ([]byte, error) {
 	if w.none {
 		return dst, nil
 	}
@@ -128,7 +141,7 @@ func (w *wire[T]) convert(from host.Codec, data []byte, to host.Codec, out []byt
 	return w.appendInside(to, out, &v)
 }
 
-// appendInside is append for a value that stands inside of another.
+// appendInside is appendAny for a value that stands inside of another.
 func (w *wire[T]) appendInside(to host.Codec, out []byte, v *T) ([]byte, error) {
 	switch {
 	case w.none && to == host.JSON:
@@ -136,7 +149,7 @@ func (w *wire[T]) appendInside(to host.Codec, out []byte, v *T) ([]byte, error) 
 	case w.none:
 		return append(out, 0xF6), nil
 	}
-	return w.append(to, out, v)
+	return w.appendAny(to, out, v)
 }
 
 // decodeNone accepts no data and the forms in which generic clients say nothing: null and an empty object.

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // config is the TOML file that --config names. Flags go before it, and CAIRN_TOKEN before its token.
@@ -17,6 +20,7 @@ type config struct {
 	Token          string   `toml:"token"`
 	TokenFile      string   `toml:"token_file"`
 	AllowedOrigins []string `toml:"allowed_origins"`
+	Memory         size     `toml:"memory"`
 	NATS           struct {
 		Listen      string `toml:"listen"`
 		URL         string `toml:"url"`
@@ -25,27 +29,39 @@ type config struct {
 		Root        string `toml:"root"`
 	} `toml:"nats"`
 	Storage struct {
-		NoSync       bool  `toml:"no_sync"`
-		PlainCommit  bool  `toml:"plain_commit"`
-		CacheBytes   int64 `toml:"cache_bytes"`
-		MinFreeBytes int64 `toml:"min_free_bytes"`
+		NoSync        bool `toml:"no_sync"`
+		PlainCommit   bool `toml:"plain_commit"`
+		CacheBytes    size `toml:"cache_bytes"`
+		MemTableBytes size `toml:"memtable_bytes"`
+		MinFreeBytes  size `toml:"min_free_bytes"`
 	} `toml:"storage"`
 	Actors struct {
-		MaxAwake      int   `toml:"max_awake"`
-		MaxAwakeBytes int64 `toml:"max_awake_bytes"`
-		IdleTimeout   span  `toml:"idle_timeout"`
-		TurnTimeout   span  `toml:"turn_timeout"`
-		DrainTimeout  span  `toml:"drain_timeout"`
+		MaxAwake        int  `toml:"max_awake"`
+		MaxAwakeBytes   size `toml:"max_awake_bytes"`
+		MaxWriteBytes   size `toml:"max_write_bytes"`
+		MaxMailboxBytes size `toml:"max_mailbox_bytes"`
+		IdleTimeout     span `toml:"idle_timeout"`
+		TurnTimeout     span `toml:"turn_timeout"`
+		DrainTimeout    span `toml:"drain_timeout"`
 	} `toml:"actors"`
 	SQL struct {
-		MaxOpen    int   `toml:"max_open"`
-		MaxMemory  int64 `toml:"max_memory"`
-		ConnMemory int64 `toml:"conn_memory"`
-		CacheBytes int64 `toml:"cache_bytes"`
-		TurnBytes  int64 `toml:"turn_bytes"`
-		Temporary  int64 `toml:"temporary"`
-		IdleTime   span  `toml:"idle_time"`
+		MaxOpen      int  `toml:"max_open"`
+		MaxMemory    size `toml:"max_memory"`
+		ConnMemory   size `toml:"conn_memory"`
+		CacheBytes   size `toml:"cache_bytes"`
+		TurnBytes    size `toml:"turn_bytes"`
+		Temporary    size `toml:"temporary"`
+		MaxTemporary size `toml:"max_temporary"`
+		MaxLength    size `toml:"max_length"`
+		IdleTime     span `toml:"idle_time"`
 	} `toml:"sql"`
+	Limits  map[string]typeLimits `toml:"limits"`
+	Gateway struct {
+		MemoryBytes size `toml:"memory_bytes"`
+		BodyBytes   size `toml:"body_bytes"`
+		Connections int  `toml:"connections"`
+		Streams     int  `toml:"streams"`
+	} `toml:"gateway"`
 }
 
 // readConfig reads a configuration file. A key that it does not know is an error, because a misspelt setting that does
@@ -95,13 +111,56 @@ func (c *config) apply(o *Options) {
 	o.NATSListen, o.NATSURL, o.NATSCredentials = c.NATS.Listen, c.NATS.URL, c.NATS.Credentials
 	o.NATSJetStream, o.NATSRoot = c.NATS.JetStream, c.NATS.Root
 	o.NoSync, o.PlainCommit = c.Storage.NoSync, c.Storage.PlainCommit
-	o.CacheBytes, o.MinFreeBytes = c.Storage.CacheBytes, uint64(c.Storage.MinFreeBytes)
-	o.MaxAwake, o.MaxAwakeBytes = c.Actors.MaxAwake, c.Actors.MaxAwakeBytes
+	o.Memory, o.CacheBytes, o.MemTableBytes = int64(c.Memory), int64(c.Storage.CacheBytes), int64(c.Storage.MemTableBytes)
+	o.MinFreeBytes = uint64(c.Storage.MinFreeBytes)
+	o.MaxAwake, o.MaxAwakeBytes = c.Actors.MaxAwake, int64(c.Actors.MaxAwakeBytes)
+	o.MaxWriteBytes, o.MaxMailboxBytes = int64(c.Actors.MaxWriteBytes), int64(c.Actors.MaxMailboxBytes)
 	o.SQL = SQLOptions{
-		MaxOpen: c.SQL.MaxOpen, MaxMemory: c.SQL.MaxMemory, ConnMemory: c.SQL.ConnMemory, CacheBytes: c.SQL.CacheBytes,
-		TurnBytes: c.SQL.TurnBytes, Temporary: c.SQL.Temporary, IdleTime: c.SQL.IdleTime.d,
+		MaxOpen: c.SQL.MaxOpen, MaxMemory: int64(c.SQL.MaxMemory), ConnMemory: int64(c.SQL.ConnMemory), CacheBytes: int64(c.SQL.CacheBytes),
+		TurnBytes: int64(c.SQL.TurnBytes), Temporary: int64(c.SQL.Temporary), MaxTemporary: int64(c.SQL.MaxTemporary),
+		MaxLength: int(c.SQL.MaxLength), IdleTime: c.SQL.IdleTime.d,
+	}
+	for name, l := range c.Limits {
+		if o.TypeLimits == nil {
+			o.TypeLimits = make(map[string]actor.Limits)
+		}
+		o.TypeLimits[name] = l.limits()
+	}
+	o.Gateway = GatewayLimits{
+		MemoryBytes: int64(c.Gateway.MemoryBytes), BodyBytes: int64(c.Gateway.BodyBytes), Connections: c.Gateway.Connections,
+		Streams: c.Gateway.Streams,
 	}
 	o.IdleTimeout, o.Limits.TurnTimeout, o.DrainTimeout = c.Actors.IdleTimeout.d, c.Actors.TurnTimeout.d, c.Actors.DrainTimeout.d
+}
+
+// typeLimits are the limits of one actor type in a configuration file.
+type typeLimits struct {
+	StorageBytes    size    `toml:"storage_bytes"`
+	WriteSetBytes   size    `toml:"write_set_bytes"`
+	ValueBytes      size    `toml:"value_bytes"`
+	StateBytes      size    `toml:"state_bytes"`
+	MailboxCount    int     `toml:"mailbox_count"`
+	MailboxBytes    size    `toml:"mailbox_bytes"`
+	TurnTimeout     span    `toml:"turn_timeout"`
+	CallRate        float64 `toml:"call_rate"`
+	CallBurst       int     `toml:"call_burst"`
+	Connections     int     `toml:"connections"`
+	ConnectionBytes size    `toml:"connection_bytes"`
+	ConnectionGrace span    `toml:"connection_grace"`
+	EventHistory    int     `toml:"event_history"`
+	SendAttempts    int     `toml:"send_attempts"`
+	TaskGrace       span    `toml:"task_grace"`
+}
+
+// limits returns l as options have them.
+func (l *typeLimits) limits() actor.Limits {
+	return actor.Limits{
+		StorageBytes: int64(l.StorageBytes), WriteSetBytes: int(l.WriteSetBytes), ValueBytes: int(l.ValueBytes),
+		StateBytes: int(l.StateBytes), MailboxCount: l.MailboxCount, MailboxBytes: int64(l.MailboxBytes),
+		TurnTimeout: l.TurnTimeout.d, CallRate: l.CallRate, CallBurst: l.CallBurst, Connections: l.Connections,
+		ConnectionBytes: int(l.ConnectionBytes), ConnectionGrace: l.ConnectionGrace.d, EventHistory: l.EventHistory,
+		SendAttempts: l.SendAttempts, TaskGrace: l.TaskGrace.d,
+	}
 }
 
 func or(a, b string) string {
@@ -109,4 +168,21 @@ func or(a, b string) string {
 		return a
 	}
 	return b
+}
+
+// size is a number of bytes in a configuration file: 536870912, or "512MiB".
+type size int64
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (s *size) UnmarshalTOML(v any) error {
+	switch v := v.(type) {
+	case int64:
+		*s = size(v)
+		return nil
+	case string:
+		n, err := host.ParseSize(v)
+		*s = size(n)
+		return err
+	}
+	return fmt.Errorf("%v is not a number of bytes such as 536870912 or \"512MiB\"", v)
 }

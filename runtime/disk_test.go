@@ -122,6 +122,74 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	})
 }
 
+// TestWhatWasNeverDurableIsNotShownToOperators lets the sync of commits fail and reads what the store holds by every way
+// that wakes no actor.
+func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
+		ctx := t.Context()
+		for _, key := range []string{"lost", "safe"} {
+			if _, err := run.Call(ctx, bots.Ref(rt, key), named(add(1))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hold := make(chan struct{})
+		n.disk.Fail(func(op, path string) error {
+			if op == "sync" && strings.HasSuffix(path, ".log") {
+				<-hold
+				return errDisk
+			}
+			return nil
+		})
+		var calls, readers sync.WaitGroup
+		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "lost"), named(add(1))) })
+		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "new"), named(add(1))) })
+		synctest.Wait()
+		reads := map[string]func() error{
+			"status of a changed actor": func() error { _, err := rt.Lookup(ctx, botAt("lost")); return err },
+			"status of a new actor":     func() error { _, err := rt.Lookup(ctx, botAt("new")); return err },
+			"keys":                      func() error { _, err := rt.Inspect(ctx, botAt("lost"), host.InspectQuery{ValueBytes: 100}); return err },
+			"list":                      func() error { _, err := rt.List(ctx, host.ListQuery{Type: "bot"}); return err },
+		}
+		var mu sync.Mutex
+		early := true
+		for name, read := range reads {
+			readers.Go(func() {
+				err := read()
+				mu.Lock()
+				defer mu.Unlock()
+				if early || actor.CodeOf(err) != actor.Unavailable {
+					t.Errorf("%s: %v, before the disk answered: %t", name, err, early)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {
+			t.Errorf("an actor without commits under way: %v", err)
+		}
+		mu.Lock()
+		early = false
+		mu.Unlock()
+		close(hold)
+		readers.Wait()
+		calls.Wait()
+		time.Sleep(time.Hour) // actors leave memory, except those that the disk lost
+		for name, read := range reads {
+			if err := read(); actor.CodeOf(err) != actor.Unavailable {
+				t.Errorf("%s, later: %v", name, err)
+			}
+		}
+		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {
+			t.Errorf("an actor whose commits are durable, later: %v", err)
+		}
+		rt.Close()
+	})
+}
+
+// botAt is the address of a bot.
+func botAt(key string) host.Address { return host.Address{Type: "bot", Key: []string{key}} }
+
 func TestFullDiskRefusesWritesAndReadsGoOn(t *testing.T) {
 	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
 		mustDo(t, h, "a", add(1))

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/supervisor"
 )
 
-// An Offline looks into the data of a node that is stopped, whatever actor types the data belongs to. It runs no actor
-// and changes nothing but what opening the store does.
+// An Offline looks into the data of a node that is stopped, whatever actor types the data belongs to. It runs no actor,
+// and except by ControlRun it changes nothing but what opening the store does. No node can open the data meanwhile.
 type Offline struct {
 	// Namespace is the one to look into; Inspect sets "default".
 	Namespace string
@@ -27,7 +27,10 @@ func Inspect(ctx context.Context, dir string) (*Offline, error) {
 	if _, err := os.Stat(filepath.Join(dir, "store")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("runtime: there is no node's data in %s", dir)
 	}
-	s, err := openStore(ctx, &Options{Dir: dir})
+	options := Options{Dir: dir}
+	budget, _ := options.memoryBudget()
+	options.divideMemory(budget)
+	s, err := openStore(ctx, &options)
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +54,24 @@ func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 // Lookup describes an actor. The error code is NotFound if there is none.
 func (o *Offline) Lookup(_ context.Context, a host.Address) (host.Status, error) {
 	return supervisor.StoredStatus(o.store, o.Namespace, a)
+}
+
+// Runs pages through the workflow runs that are paused or have failed.
+func (o *Offline) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
+	return supervisor.StoredRuns(o.store, o.Namespace, q)
+}
+
+// CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
+func (o *Offline) CountRuns(context.Context) ([]host.RunCount, error) {
+	return supervisor.StoredRunCounts(o.store)
+}
+
+// ControlRun pauses or terminates an actor's workflow run: c.Verb is host.WorkflowPause or host.WorkflowTerminate. It is
+// for a run that ends the process of its node at each start. It commits what the verb commits on a node, and returns when
+// that is durable; a parent, and children, are told when a node runs again. The error code is NotFound if there is no such
+// actor or if it has no run, FailedPrecondition if the run is over or is not c.Run, and InvalidArgument for another verb.
+func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunControl) error {
+	return supervisor.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
 }
 
 // List pages through actors in the order of type and key.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,10 +46,15 @@ const (
 	OpRead    = gateway.Read
 	OpDestroy = gateway.Destroy
 	OpEvents  = gateway.Events
+	OpConnect = gateway.Connect
+	OpWork    = gateway.Work
+	OpFollow  = gateway.Follow
+	OpOperate = gateway.Operate
 	OpInspect = gateway.Inspect
 	OpList    = gateway.List
 	OpHealth  = gateway.Health
 	OpMetrics = gateway.Metrics
+	OpOpenAPI = gateway.OpenAPI
 )
 
 // GatewayLimits bound what one HTTP client can take. A zero field means its default.
@@ -70,7 +77,7 @@ type Options struct {
 	Listen string
 	// Token, if not "", is demanded of every HTTP request but GET /healthz as "Authorization: Bearer <token>".
 	Token string
-	// Authorize, if not nil, is asked about every HTTP request, after the token. An *actor.Error is passed on to the client;
+	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the token. An *actor.Error is passed on to the client;
 	// any other error becomes permission_denied without details. Calls over NATS are not shown to it: who may make them is
 	// for NATS to decide, by credentials and permissions on subjects.
 	Authorize func(ctx context.Context, r AuthRequest) error
@@ -101,16 +108,34 @@ type Options struct {
 	NoSync bool
 	// PlainCommit uses only the stable part of Pebble's commit interface; a little slower.
 	PlainCommit bool
-	// CacheBytes is the size of the block cache; 0 means 256 MiB.
+	// Memory is how much memory the node may take, in bytes; at least MinMemory. 0 means what the process's cgroup allows, or
+	// three quarters of the machine's memory, and at most DefaultMaxMemory. The options that are a size of memory and are not set
+	// get their part of it. It bounds what the node keeps; what handlers allocate is theirs to bound.
+	Memory int64
+	// CacheBytes is the size of the block cache; 0 means 6/64 of Memory.
 	CacheBytes int64
+	// MemTableBytes bounds what is written and not yet flushed to files: four memtables together. At least 256 KiB; 0 means 6/64
+	// of Memory, and 256 MiB at most.
+	MemTableBytes int64
+	// MaxWriteBytes bounds what the turns that run at once have written: 4/64 of Memory if 0. Beyond it a write fails with the
+	// code Overloaded.
+	MaxWriteBytes int64
+	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors: 2/64 of Memory if 0.
+	MaxMailboxBytes int64
 	// MinFreeBytes is the free disk space below which writes are refused; 0 means 256 MiB, or less on small disks.
 	MinFreeBytes uint64
+	// AcceptDataLoss opens a store that is damaged, without what was lost, where Open fails otherwise; see
+	// docs/operate/damaged-store.md. It is for one start, so the configuration file cannot set it.
+	AcceptDataLoss bool
 
 	// IdleTimeout is how long an actor stays in memory unused, for types that do not say; 0 means 30 seconds.
 	IdleTimeout time.Duration
 	// Limits are for actor types that set none of their own.
 	Limits actor.Limits
-	// MaxAwake and MaxAwakeBytes bound the actors in memory: 100,000 and 1 GiB if 0. The least recently used sleep first.
+	// TypeLimits are limits by actor type. They go before those that the types set themselves, so that an operator can
+	// change what the code says; fields that are zero do not.
+	TypeLimits map[string]actor.Limits
+	// MaxAwake and MaxAwakeBytes bound the actors in memory: 100,000 and 6/64 of Memory if 0. The least recently used sleep first.
 	MaxAwake      int
 	MaxAwakeBytes int64
 	// SQL bounds the connections to the SQLite databases of actors.
@@ -131,19 +156,21 @@ type SQLOptions struct {
 	// MaxOpen bounds the connections of the node: 2,000 if 0. The least recently used idle one is closed for another; if turns
 	// and queries use them all, the next statement fails with the code Overloaded.
 	MaxOpen int
-	// MaxMemory bounds what the connections take, in bytes: 1 GiB if 0. Idle ones are closed for it; beyond it and ConnMemory, with none
-	// left that is idle, a turn or query that needs another is refused.
+	// MaxMemory bounds what the connections take, in bytes: 8/64 of Options.Memory if 0. Idle ones are closed for it. Those in use may
+	// take ConnMemory more, all together; a turn or query that needs more than that leaves fails with the code Overloaded.
 	MaxMemory int64
-	// ConnMemory bounds the heap of one connection, in bytes: 32 MiB if 0, and at least 1 MiB. A statement that needs more
-	// fails with the code TooLarge.
+	// ConnMemory bounds the heap of one connection, in bytes: 48 MiB if 0, or half of MaxMemory if that is less; at least 1 MiB. A
+	// statement that needs more fails with the code TooLarge.
 	ConnMemory int64
-	// CacheBytes bounds the page cache of one connection: 2 MiB if 0.
+	// CacheBytes bounds the page cache of one connection: 2 MiB if 0, or 1/64 of MaxMemory if that is less.
 	CacheBytes int64
-	// TurnBytes bounds the pages that one turn changes: 64 MiB if 0. What the actor's Limits.WriteSetBytes allows bounds them
-	// too.
+	// TurnBytes bounds the pages that one turn changes: 64 MiB if 0, or Options.MaxWriteBytes if that is less. What the actor's
+	// Limits.WriteSetBytes allows bounds them too.
 	TurnBytes int64
-	// Temporary bounds the temporary files of one connection, which are in memory: 64 MiB if 0.
+	// Temporary bounds the temporary files of one connection, which are in memory: 64 MiB if 0, or MaxTemporary if that is less.
 	Temporary int64
+	// MaxTemporary bounds the temporary files of all connections: 4/64 of Options.Memory if 0, and 512 MiB at most.
+	MaxTemporary int64
 	// MaxLength bounds one string, blob or row: 16 MiB if 0.
 	MaxLength int
 	// IdleTime is after how long an idle connection is closed: 30 seconds if 0.
@@ -183,6 +210,11 @@ func (o *Options) Validate() error {
 		}
 		seen[d.Type()] = true
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.TypeLimits)) {
+		if !seen[name] {
+			fault("runtime: Options.TypeLimits has limits of actor type %q, which is not in Options.Actors", name)
+		}
+	}
 	if o.Listen != "" {
 		if err := exposed("listen", o.Listen, o.Token != "" || o.Authorize != nil, "a token (CAIRN_TOKEN) or Options.Authorize"); err != nil {
 			faults = append(faults, err)
@@ -211,11 +243,14 @@ func (o *Options) Validate() error {
 	if o.NATSCredentials != "" && o.NATSURL == "" {
 		fault("runtime: Options.NATSCredentials needs NATSURL")
 	}
+	negative := false
 	for _, d := range []struct {
 		name  string
 		value int64
 	}{
-		{"CacheBytes", o.CacheBytes}, {"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"IdleTimeout", int64(o.IdleTimeout)},
+		{"Memory", o.Memory}, {"CacheBytes", o.CacheBytes}, {"MemTableBytes", o.MemTableBytes}, {"MaxWriteBytes", o.MaxWriteBytes},
+		{"MaxMailboxBytes", o.MaxMailboxBytes}, {"SQL.MaxTemporary", o.SQL.MaxTemporary}, {"Gateway.MemoryBytes", o.Gateway.MemoryBytes},
+		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"IdleTimeout", int64(o.IdleTimeout)},
 		{"SQL.MaxOpen", int64(o.SQL.MaxOpen)}, {"SQL.MaxMemory", o.SQL.MaxMemory}, {"SQL.ConnMemory", o.SQL.ConnMemory},
 		{"SQL.CacheBytes", o.SQL.CacheBytes}, {"SQL.TurnBytes", o.SQL.TurnBytes}, {"SQL.Temporary", o.SQL.Temporary},
 		{"SQL.MaxLength", int64(o.SQL.MaxLength)}, {"SQL.IdleTime", int64(o.SQL.IdleTime)},
@@ -223,7 +258,14 @@ func (o *Options) Validate() error {
 	} {
 		if d.value < 0 {
 			fault("runtime: Options.%s is negative", d.name)
+			negative = true
 		}
+	}
+	if o.MemTableBytes > 0 && o.MemTableBytes < minMemTables {
+		fault("runtime: Options.MemTableBytes is %d bytes; the least is %d (256 KiB)", o.MemTableBytes, minMemTables)
+	}
+	if err := o.checkMemory(); err != nil && !negative {
+		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
 }

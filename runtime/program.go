@@ -86,9 +86,12 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 //	--nats-listen ADDRESS  runs a NATS server in the process
 //	--nats-url URL         uses this NATS server
 //	--config FILE          a TOML file; see docs/operate/configure.md
+//	--accept-data-loss     opens damaged data without what was lost; see docs/operate/damaged-store.md
 //
 // and CAIRN_TOKEN in the environment is the token that clients must show. Flags go before the environment, and that
 // before the file.
+//
+// Unless GOMEMLIMIT is set in the environment, Run sets Go's soft memory limit to what Options.Memory leaves for Go.
 //
 // With the arguments "workflow verify" it does what [Verify] does, instead of running a node, and lists the runs that do not
 // fit the code; then its error matches ErrUnfit. The flags are --data and --namespace.
@@ -100,6 +103,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	if err != nil {
 		return err
 	}
+	defer o.limitGo()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	rt, err := Open(ctx, o)
@@ -149,6 +153,7 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	fs.StringVar(&f.Dir, "data", or(p.Dir, DefaultDir), "`directory` of the data")
 	fs.StringVar(&f.NATSListen, "nats-listen", "", "run a NATS server in the process and listen on this `address`")
 	fs.StringVar(&f.NATSURL, "nats-url", "", "publish changes to, and take calls from, the NATS server at this `url`")
+	fs.BoolVar(&f.AcceptDataLoss, "accept-data-loss", false, "open damaged data without what was lost")
 	path := fs.String("config", "", "TOML `file` with these and more settings")
 	if p.Flags != nil {
 		p.Flags(fs)
@@ -167,7 +172,7 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	if fs.NArg() > 0 {
 		return Options{}, &usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	}
-	o := Options{Listen: DefaultListen, Dir: f.Dir}
+	o := Options{Listen: DefaultListen, Dir: f.Dir, AcceptDataLoss: f.AcceptDataLoss}
 	if *path != "" {
 		c, err := readConfig(*path)
 		if err != nil {

@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,22 @@ var (
 
 func (r *relay) in(ctx *actor.Context, s string) error {
 	r.In = append(r.In, s)
-	if s != "forward" {
+	switch other := relays.Ref(ctx, "b"); s {
+	case "forward":
+	case "post":
+		return relayOut.PostAll(ctx, other, []string{"1", "2"}, actor.Delay(time.Minute))
+	case "post and fail":
+		if err := relayOut.Post(ctx, other, "never"); err != nil {
+			return err
+		}
+		return errors.New("the turn failed")
+	case "send":
+		_, err := relayOut.Send(ctx, other, "never")
+		if actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "Post") {
+			return actor.Errorf(actor.Internal, "Send: %v", err)
+		}
+		return nil // the turn fails all the same
+	default:
 		return nil
 	}
 	_, err := relayOut.Put(ctx, s)
@@ -78,6 +94,46 @@ func TestMessageThatAHandlerSentToAnotherQueueSurvivesACrash(t *testing.T) {
 }
 
 // What waits in queues is kept by a drain, as messages between actors are.
+// What a turn posts to the queue of another actor is part of its commit: it survives a crash, arrives once and in order, and
+// is nowhere if the turn failed.
+func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx := t.Context()
+		relayHeld = nil
+		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), []string{"post and fail", "send"}, actor.Backoff()); err != nil {
+			t.Fatal(err)
+		}
+		h.Settle()
+		if _, err := relays.Lookup(ctx, h, "b"); actor.CodeOf(err) != actor.NotFound {
+			t.Fatalf("a turn that failed has posted: %v", err)
+		}
+		var dead []string
+		for letter, err := range relayIn.DeadLetters(ctx, relays.Ref(h, "a")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead = append(dead, letter.Error)
+		}
+		if len(dead) != 2 || !strings.Contains(dead[1], "Post for another") {
+			t.Fatalf("%q", dead)
+		}
+		if _, err := relayIn.Send(ctx, relays.Ref(h, "a"), "post"); err != nil {
+			t.Fatal(err)
+		}
+		h.Settle()
+		h.Crash()
+		time.Sleep(2 * time.Minute)
+		h.Settle()
+		got, err := relayLog.Call(ctx, relays.Ref(h, "b"), actor.None{})
+		if err != nil || !slices.Equal(got.Out, []string{"1", "2"}) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if st, err := relays.Lookup(ctx, h, "a"); err != nil || st.PendingSends != 0 || st.FailedSends != 0 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+	}, relayDefinition())
+}
+
 func TestDrainDoesNotWorkOffQueues(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()

@@ -38,7 +38,7 @@ var (
 	weigh  = actor.NewRequestQueue[grain, int](mills, "weigh")
 	fill   = actor.NewAction[[]grain, actor.None](mills, "fill")
 	tally  = actor.NewQuery[actor.None, mill](mills, "tally")
-	spills = actor.NewQuery[string, string](mills, "spills")
+	spills = actor.NewQuery[string, []byte](mills, "spills")
 
 	release chan struct{} // ends handlers that hang
 )
@@ -88,9 +88,9 @@ func (m *mill) weigh(ctx *actor.Context, g grain) (int, error) {
 
 func (m mill) tally(*actor.ReadContext, actor.None) (mill, error) { return m, nil }
 
-func (m mill) spills(ctx *actor.ReadContext, name string) (string, error) {
+func (m mill) spills(ctx *actor.ReadContext, name string) ([]byte, error) {
 	v, _, err := ctx.KV().Get(tuple.Tuple{"spilled", name})
-	return string(v), err
+	return v, err
 }
 
 func millDefinition() actor.Definition {
@@ -170,7 +170,7 @@ func TestMessageThatFailsIsTriedAfterItsPausesAndThenSetAside(t *testing.T) {
 						t.Fatalf("%+v %v", l, err)
 					}
 				}
-				if v, err := spills.Call(t.Context(), m, "bad"); err != nil || v == "" {
+				if v, err := spills.Call(t.Context(), m, "bad"); err != nil || len(v) == 0 {
 					t.Fatalf("the key for undelivered messages holds %q (%v)", v, err)
 				}
 				if got := ground(t, m); !slices.Equal(got, []string{"good"}) {

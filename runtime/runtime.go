@@ -49,6 +49,9 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	budget, by := o.memoryBudget()
+	o.divideMemory(budget)
+	o.logMemory(budget, by)
 	r := &Runtime{options: o, registry: prometheus.NewRegistry()}
 	defer func() {
 		if err != nil {
@@ -56,6 +59,9 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 		}
 	}()
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := o.memoryMetrics(r.registry, budget); err != nil {
+		return nil, err
+	}
 	if r.store, err = openStore(ctx, &o); err != nil {
 		return nil, err
 	}
@@ -75,7 +81,8 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	e := engine.Options{
 		Dir: filepath.Join(o.Dir, "store"), Disk: o.Disk, PlainCommit: o.PlainCommit, CacheBytes: o.CacheBytes,
-		MinFreeBytes: o.MinFreeBytes, Logger: o.Logger,
+		MemTableBytes: uint64(o.MemTableBytes / memTables), WriteBytes: o.MaxWriteBytes, MinFreeBytes: o.MinFreeBytes, Logger: o.Logger,
+		AcceptDataLoss: o.AcceptDataLoss,
 	}
 	if o.NoSync {
 		e.Durability = engine.NoSync
@@ -83,6 +90,12 @@ func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	s, err := engine.Open(ctx, e)
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, fmt.Errorf("runtime: the data in %s is in use by another process; stop it, or choose another directory with --data: %w", o.Dir, err)
+	}
+	if errors.Is(err, engine.ErrDamaged) {
+		return nil, fmt.Errorf("runtime: the data in %s is damaged, and nothing of it was changed; docs/operate/damaged-store.md says what to do: %w", o.Dir, err)
+	}
+	if errors.Is(err, engine.ErrDiskFull) {
+		return nil, fmt.Errorf("runtime: open the data in %s; docs/operate/free-disk.md says how to make space: %w", o.Dir, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("runtime: open the data in %s: %w", o.Dir, err)
@@ -125,12 +138,12 @@ func (r *Runtime) startNATS(ctx context.Context) error {
 func (r *Runtime) startSupervisor() error {
 	o := &r.options
 	s := supervisor.Options{
-		Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, MaxAwake: o.MaxAwake,
-		MaxAwakeBytes: o.MaxAwakeBytes, TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
+		Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, TypeLimits: o.TypeLimits, MaxAwake: o.MaxAwake,
+		MaxAwakeBytes: o.MaxAwakeBytes, MaxMailboxBytes: o.MaxMailboxBytes, TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
 		Registerer: r.registry,
 		SQL: supervisor.SQLOptions{
 			MaxOpen: o.SQL.MaxOpen, MaxMemory: o.SQL.MaxMemory, ConnMemory: o.SQL.ConnMemory, CacheBytes: o.SQL.CacheBytes,
-			TurnBytes: o.SQL.TurnBytes, Temporary: o.SQL.Temporary, MaxLength: o.SQL.MaxLength, IdleTime: o.SQL.IdleTime,
+			TurnBytes: o.SQL.TurnBytes, Temporary: o.SQL.Temporary, MaxTemporary: o.SQL.MaxTemporary, MaxLength: o.SQL.MaxLength, IdleTime: o.SQL.IdleTime,
 		},
 	}
 	if r.publisher != nil {
@@ -316,6 +329,16 @@ func (r *Runtime) Lookup(ctx context.Context, a host.Address) (host.Status, erro
 // List implements actor.Node.
 func (r *Runtime) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	return r.supervisor.List(ctx, q)
+}
+
+// Runs pages through the workflow runs that are paused or have failed, without waking an actor.
+func (r *Runtime) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
+	return r.supervisor.Runs(ctx, q)
+}
+
+// CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
+func (r *Runtime) CountRuns(ctx context.Context) ([]host.RunCount, error) {
+	return r.supervisor.CountRuns(ctx)
 }
 
 // Destroy implements actor.Node.

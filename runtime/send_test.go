@@ -71,6 +71,54 @@ func TestMessageThatKeepsFailingIsRetriedThenMovedAside(t *testing.T) {
 	})
 }
 
+func TestMessagesThatWereGivenUpAreSentAgainByHand(t *testing.T) {
+	spec := actor.Spec[bot]{Limits: actor.Limits{SendAttempts: 1}}
+	with(t, spec, func(t *testing.T, h *actortest.Harness) {
+		var mended atomic.Bool
+		run := named(action(func(*bot, *actor.Context) (string, error) {
+			if mended.Load() {
+				return "", nil
+			}
+			return "", errRefused
+		}))
+		mustDo(t, h, "a", func(b *bot, ctx *actor.Context) (string, error) {
+			for n := range 3 {
+				deliver.Send(ctx, bots.Ref(ctx, "x"), note{From: "a", N: n, Run: run})
+			}
+			return "", nil
+		})
+		h.Settle()
+		a, ctx := bots.Ref(h, "a"), t.Context()
+		var ids []uint64
+		for m, err := range a.DeadMessages(ctx) {
+			if err != nil || m.Type != "bot" || !slices.Equal(m.Key, []string{"x"}) || m.Method != "deliver" || len(m.Input) == 0 {
+				t.Fatalf("%+v, %v", m, err)
+			}
+			ids = append(ids, m.ID)
+		}
+		if len(ids) != 3 {
+			t.Fatal(ids)
+		}
+		mended.Store(true)
+		if n, err := a.DeleteDeadMessages(ctx, ids[0]); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := a.RequeueDeadMessages(ctx, ids[2]); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := a.RequeueAllDeadMessages(ctx); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		h.Settle()
+		if got := look(t, h, "x").Notes["a"]; !slices.Equal(got, []int{2, 1}) {
+			t.Fatal(got)
+		}
+		if n, err := a.DeleteAllDeadMessages(ctx); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	})
+}
+
 func TestSettlementThatTheDiskRefusesIsRepeated(t *testing.T) {
 	spec := actor.Spec[bot]{Limits: actor.Limits{SendAttempts: 6}}
 	with(t, spec, func(t *testing.T, h *actortest.Harness) {

@@ -408,3 +408,24 @@ func TestHandlerThatEndsItsGoroutineIsACrash(t *testing.T) {
 		}
 	})
 }
+
+func TestQueryThatEndsItsGoroutineIsACrashAndItsCallerGoesOn(t *testing.T) {
+	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+		mustDo(t, h, "a", add(1))
+		answer := make(chan error, 1)
+		go func() {
+			defer close(answer) // also if the query ends this goroutine
+			_, err := ask.Call(t.Context(), bots.Ref(h, "a"),
+				named(query(func(bot, *actor.ReadContext) (string, error) { goexit(); return "", nil })))
+			answer <- err
+		}()
+		err, ok := <-answer
+		if !ok {
+			t.Fatal("the query ended the goroutine of its caller")
+		}
+		wantCode(t, err, actor.Crashed)
+		if look(t, h, "a").N != 1 {
+			t.Error("the next query does not see the state")
+		}
+	})
+}

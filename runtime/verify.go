@@ -32,7 +32,8 @@ type UnfitRun struct {
 	Key      []string `json:"key"`
 	Workflow string   `json:"workflow"`
 	Run      string   `json:"run"`
-	// Reason is that of a pause: "diverged", "unknown_workflow" and so on. Report says where the code and the history part.
+	// Reason is that of a pause: "diverged", "unknown_workflow" and so on; or "undo_missing" for a run that owes an undo which the
+	// code no longer has. Report says where the code and the history part.
 	Reason string `json:"reason"`
 	Report string `json:"report"`
 }
@@ -70,6 +71,9 @@ func Verify(ctx context.Context, o Options) (v Verification, err error) {
 			u.Reason, u.Report = "corrupt", r.Err.Error()
 		case r.Report.Problem != nil:
 			u.Reason, u.Report = string(r.Report.Problem.Reason), r.Report.Problem.Text
+		case len(r.Report.MissingUndos) > 0:
+			u.Reason = "undo_missing"
+			u.Report = "should the run fail, it has to undo what the code no longer knows how to undo: " + strings.Join(r.Report.MissingUndos, ", ")
 		default:
 			return nil
 		}

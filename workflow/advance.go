@@ -46,7 +46,13 @@ func (r *Run) Advance(t Turn) (out Outcome, err error) {
 			r.Close()
 		}
 	}()
-	out, err = r.advance()
+	if out, err = r.advance(); err == nil && r.entered && !out.Undo {
+		err = r.leaveEntered(&out)
+	}
+	out.Children = len(r.children) > 0 && !out.Ended
+	if out.Paused {
+		out.Pause = r.pause
+	}
 	through = true
 	return out, err
 }
@@ -106,10 +112,12 @@ func (r *Run) readControl() error {
 
 // stayPaused decides what becomes of a run that is recorded as paused.
 func (r *Run) stayPaused() (stay bool, out Outcome) {
-	p := r.pause
+	p, now := r.pause, r.hurried && r.pause.Reason != PausedCrashing
+	r.hurried = false
 	switch {
 	case p.Reason == PausedOperator, p.Next.IsZero():
 		return true, Outcome{Paused: true}
+	case now:
 	case p.Next.After(r.turnTime):
 		return true, Outcome{Paused: true, Wake: p.Next}
 	}
@@ -128,7 +136,7 @@ func (r *Run) drain() {
 // writePause records a fault. The transaction in which it was found is undone first, if something was written.
 func (r *Run) writePause() (Outcome, error) {
 	if r.pause != nil && r.pause.Reason == PausedOperator && !r.verify {
-		r.fault = nil // it is found again when the operator lets the run go on
+		r.fault, r.final = nil, false // it is found again when the operator lets the run go on
 		return Outcome{Paused: true}, nil
 	}
 	p := r.fault
@@ -137,14 +145,14 @@ func (r *Run) writePause() (Outcome, error) {
 		since, attempts = r.pause.Since, r.pause.Attempts+1
 	}
 	p.Since, p.Attempts = since, attempts
-	if p.Reason != PausedExhausted && p.Reason != PausedOperator {
+	if p.Reason != PausedExhausted && p.Reason != PausedOperator && !r.final {
 		p.Next = r.turnTime.Add(min(firstRetry<<min(attempts, 10), lastRetry))
 	}
 	r.fault, r.pause = nil, p
 	if r.verify {
 		return Outcome{Paused: true}, nil
 	}
-	if p.Reason == PausedCrashing {
+	if p.Reason == PausedCrashing && !r.final {
 		// It is tried again once, and seldom: each try may cost the process, with all that it does for others, and a try leaves no
 		// pause behind that would count it. What countBoot wrote was undone.
 		r.record.Boots = maxBoots - 1
@@ -153,6 +161,7 @@ func (r *Run) writePause() (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
+	r.final = false
 	if err := putPause(r.turn, p); err != nil {
 		return Outcome{}, err
 	}
@@ -238,7 +247,9 @@ func (r *Run) drive() (Outcome, error) {
 		for r.runnable.len() > 0 && r.fault == nil && r.err == nil {
 			c := r.runnable.pop()
 			c.queued = false
-			r.step(c)
+			if r.step(c); r.moves.abandoned.Load() {
+				return Outcome{}, ErrClosed
+			}
 		}
 		switch {
 		case r.err != nil:
@@ -455,6 +466,9 @@ func (r *Run) goLive() (done bool, err error) {
 	if r.state == StatePending || r.state == StateRollingBack && r.undoing == 0 {
 		r.setState(StateRunning)
 	}
+	if err := r.askChildren(); err != nil {
+		return false, err
+	}
 	return false, r.countBoot()
 }
 
@@ -608,10 +622,9 @@ func (r *Run) finishRun() (Outcome, error) {
 	if errors.As(r.failed, &again) && r.cancelRoot.cause == nil {
 		return r.restart(again)
 	}
-	var in *inputError
 	var outErr *outputError
-	if errors.As(r.failed, &in) || errors.As(r.failed, &outErr) {
-		r.fail(PausedCorrupt, r.failed.Error())
+	if errors.As(r.failed, &outErr) {
+		r.fail(PausedMisuse, r.failed.Error())
 		return r.faulted()
 	}
 	if err := r.fits("the output of the function", r.output); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/workflow/lazy"
@@ -26,6 +27,7 @@ type Attempt struct {
 	ctx     StepCtx
 	life    lazy.Context // ends when the body is to
 	instead body         // of Replace; nil for the step's own
+	asked   atomic.Bool  // an undo function has called Undoes
 
 	// Guarded by Run.mu.
 	running  bool  // the body runs
@@ -42,6 +44,7 @@ type Attempt struct {
 type news struct {
 	progress []byte // nil for none
 	expired  bool   // its time limit passed before it returned
+	late     bool   // it returned a result all the same, which counts
 	returned bool
 	// interrupted: the host ended its context, and it returned an error.
 	interrupted bool
@@ -52,7 +55,9 @@ type news struct {
 type result struct {
 	output    []byte
 	failure   *Failure
-	permanent bool // not to be tried again
+	misuse    string // not empty: the body breaks a rule, which pauses the run
+	permanent bool   // not to be tried again
+	definite  bool   // the failure says that nothing was done that would have to be undone
 	after     time.Duration
 	hasAfter  bool
 	commits   []func(*Tx) error
@@ -75,11 +80,16 @@ func (sc *StepCtx) Attempt() int { return sc.a.number }
 // IdempotencyKey returns a string that is the same for all attempts of the step and for no other step, for services that
 // recognize a repeated request.
 func (sc *StepCtx) IdempotencyKey() string {
-	dst := hex.AppendEncode(make([]byte, 0, 64), sc.a.run[:])
+	return sc.a.key(sc.a.t.o.loc)
+}
+
+// key returns the idempotency key of what is at a location.
+func (a *Attempt) key(loc location) string {
+	dst := hex.AppendEncode(make([]byte, 0, 64), a.run[:])
 	dst = append(dst, '.')
-	dst = strconv.AppendUint(dst, uint64(sc.a.epoch), 10)
+	dst = strconv.AppendUint(dst, uint64(a.epoch), 10)
 	dst = append(dst, '.')
-	return string(hex.AppendEncode(dst, sc.a.t.o.loc))
+	return string(hex.AppendEncode(dst, loc))
 }
 
 // OnCommit has fn run within the transaction that records the step's success, in the order of the calls. If it fails or
@@ -214,6 +224,10 @@ func (a *Attempt) call() (output []byte, err error) {
 			return
 		}
 		if p := recover(); p != nil {
+			if m, ok := p.(*MisuseError); ok {
+				output, err = nil, &MisuseError{m.Text + "\n\n" + string(debug.Stack())}
+				return
+			}
 			output, err = nil, &PanicError{fmt.Sprint(p), string(debug.Stack())}
 		}
 	}()
@@ -239,6 +253,7 @@ func (a *Attempt) finish(ctx, host context.Context, output []byte, err error) {
 	var res result
 	if err != nil {
 		res = a.r.program.resultOf(err, &a.t.options.retry)
+		res.definite = res.permanent && res.misuse == "" && ctx.Err() == nil && !unclear(err)
 	} else {
 		res.output = output
 	}
@@ -246,9 +261,10 @@ func (a *Attempt) finish(ctx, host context.Context, output []byte, err error) {
 	defer a.r.mu.Unlock()
 	a.running = false
 	a.returned, a.news.returned = true, true
-	if a.news.expired || context.Cause(ctx) == errAttemptTimeout {
+	if context.Cause(ctx) == errAttemptTimeout {
 		a.news.expired = true
-	} else {
+	}
+	if a.news.late = a.news.expired && err == nil && a.t.duty != nil; !a.news.expired || a.news.late {
 		if err == nil {
 			res.commits = a.commits
 		}
@@ -334,7 +350,7 @@ func (a *Attempt) land() {
 
 // resultOf says what an error of a body means. It runs on any goroutine.
 func (p *Program) resultOf(err error, policy *RetryPolicy) (res result) {
-	res.failure = p.failureOf(err)
+	res.failure, res.misuse = p.failureOf(err), misuseOf(err)
 	defer func() {
 		if e := recover(); e != nil {
 			res.permanent = true

@@ -104,7 +104,8 @@ func (o *op) canceledError() error {
 
 // WithCancel returns a Context for the same scope whose operations cancel cancels, as well as those of scopes inside it.
 // The cause may be nil. Operations that wait return an error that matches ErrCanceled; a step's body has its context
-// canceled and is waited for, and if it succeeds all the same, the step succeeds.
+// canceled and is waited for, and if it succeeds all the same, the step succeeds. The body of a step that may have to be
+// undone is only waited for: see CancelBody.
 func WithCancel(ctx Context) (Context, func(cause error)) {
 	s := ctx.scope()
 	s.own()

@@ -98,7 +98,7 @@ func living(r Reader, verb string) (*fields, error) {
 }
 
 // Cancel requests that the run ends: waits return ErrCanceled, contexts of steps are canceled, sagas undo, and then the run is
-// cancelled, whatever its function returns. A run that is paused does so when it goes on. Only the first request counts.
+// cancelled, whatever its function returns. Bodies of steps that may have to be undone are waited for instead. A run that is paused does so when it goes on. Only the first request counts.
 func Cancel(t Turn, reason string) error {
 	f, err := living(t, "cancel")
 	if err != nil || f.control != nil {
@@ -125,8 +125,8 @@ func Resume(t Turn) error {
 	case f.pause == nil:
 		return &ControlError{"resume", "the run is not paused"}
 	}
-	if f.form == form2 && f.run.Boots != 0 {
-		f.run.Boots = 0
+	if f.form == form2 && (f.run.Boots != 0 || f.run.Entered != 0) {
+		f.run.Boots, f.run.Entered, f.run.EnteredIn = 0, 0, 0
 		if err := putRecord(t, &f.run); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func RetryEntry(t Turn, id EntryID) error {
 
 // calm forgets that the run was started in vain.
 func calm(t Turn, im *image) error {
-	im.run.Boots = 0
+	im.run.Boots, im.run.Entered, im.run.EnteredIn = 0, 0, 0
 	return putRecord(t, &im.run)
 }
 

@@ -25,26 +25,34 @@ func (r *Run) spawn(body func(c *coroutine)) *coroutine {
 	c := &coroutine{run: r, index: len(r.coroutines)}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
-		returned := false
-		defer func() {
-			if !returned {
-				if p := recover(); p != nil {
-					r.panicked(p, debug.Stack())
-				} else if !r.gone {
-					// The function called runtime.Goexit. Let through, it would end the goroutine that drives the run; so the
-					// coroutine stays here until it is killed.
-					r.fail(PausedPanicked, "the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
-					yield(struct{}{})
-				}
-			}
-			c.over = true
-		}()
-		body(c)
-		returned = true
+		c.main(body)
 	})
 	r.coroutines = append(r.coroutines, c)
 	r.ready(c)
 	return c
+}
+
+// main runs the body of the coroutine. Run.Stack finds it by its name in the stacks of goroutines.
+//
+//go:noinline
+func (c *coroutine) main(body func(c *coroutine)) {
+	r := c.run
+	returned := false
+	defer func() {
+		if !returned {
+			if p := recover(); p != nil {
+				r.panicked(p, debug.Stack())
+			} else if !r.gone {
+				// The function called runtime.Goexit. Let through, it would end the goroutine that drives the run; so the
+				// coroutine stays here until it is killed.
+				r.fail(PausedPanicked, "the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
+				c.yield(struct{}{})
+			}
+		}
+		c.over = true
+	}()
+	body(c)
+	returned = true
 }
 
 // step lets a coroutine run until it parks or ends.
@@ -52,7 +60,9 @@ func (r *Run) spawn(body func(c *coroutine)) *coroutine {
 // REQUIRES: called by the driver.
 func (r *Run) step(c *coroutine) {
 	r.current.Store(c)
+	r.moves.enter()
 	c.next()
+	r.moves.leave()
 	r.current.Store(nil)
 	if c.over {
 		last := len(r.coroutines) - 1

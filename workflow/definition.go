@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -23,6 +24,8 @@ type Program struct {
 	invoke func(ctx Context, input []byte) ([]byte, error)
 	config config
 	err    error
+	// encodables has, by the type of a result, why it cannot be encoded.
+	encodables sync.Map
 }
 
 // config is what options set.
@@ -93,7 +96,9 @@ func (p *Program) configure(noFunction bool, options []Option) error {
 // An inputError says that the stored input is not what the function takes: no failure of the run, but of the program.
 type inputError struct{ err error }
 
-func (e *inputError) Error() string { return "the input of the run: " + e.err.Error() }
+func (e *inputError) Error() string {
+	return "the recorded input of the run is not what the function takes: " + e.err.Error()
+}
 func (e *inputError) Unwrap() error { return e.err }
 
 // An outputError says that the function returned what the codec cannot encode.

@@ -106,8 +106,8 @@ func (r *Run) divergedLeftover(s *scope, rec *record) {
 }
 
 // diverged pauses the run: operation o is there, but not as the history says. It does not return.
-func (r *Run) diverged(o *op, expected, found string) {
-	d := &Divergence{Scope: o.s.path(), Ordinal: o.entry.Ordinal, Recorded: o.entry.Created, Site: userLine()}
+func (r *Run) diverged(o *op, expected, found, hint string) {
+	d := &Divergence{Scope: o.s.path(), Ordinal: o.entry.Ordinal, Recorded: o.entry.Created, Site: userLine(), Hint: hint}
 	d.Found = fmt.Sprintf("%s %q with %s", o.entry.Kind, o.name, found)
 	d.Expected = fmt.Sprintf("%s %q with %s", o.entry.Kind, o.name, expected)
 	r.fail(PausedDiverged, d.String())
@@ -184,20 +184,32 @@ func callSite() string {
 	return ""
 }
 
+// maxCallers is how many lines userLine returns after the innermost one.
+const maxCallers = 3
+
 // userLine returns the innermost line of the calling code that is not of this package, nor of the one whose functions wrap its
-// operations for actors.
+// operations for actors; and, if a helper calls, the lines that call the helper.
 func userLine() string {
 	const own, wrapper = "github.com/cairn-run/cairn/workflow.", "github.com/cairn-run/cairn/actor."
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
+	lines := ""
+	for callers := 0; ; {
 		f, more := frames.Next()
 		inside := (strings.HasPrefix(f.Function, own) || strings.HasPrefix(f.Function, wrapper)) && !strings.HasSuffix(f.File, "_test.go")
-		if f.File != "" && !inside && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "iter.") {
-			return f.File + ":" + strconv.Itoa(f.Line)
+		outside := f.File != "" && !inside && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "iter.")
+		switch line := f.File + ":" + strconv.Itoa(f.Line); {
+		case !outside && lines != "": // what called the function of the user
+			return lines
+		case !outside:
+		case lines == "":
+			lines = line
+		case callers < maxCallers:
+			callers++
+			lines += ", called at " + line
 		}
 		if !more {
-			return ""
+			return lines
 		}
 	}
 }

@@ -90,6 +90,10 @@ type Entry struct {
 	// Sensitive keeps Output from people who look at the history.
 	Sensitive bool
 
+	// Owed is not 0 for a step that has begun, may have to be undone, and has not ended: what it has done is unknown. It is
+	// the epoch that is part of the step's idempotency key, plus 1.
+	Owed uint32
+
 	// Deadline is when a sleep, a receive or an await ends by itself; zero for never.
 	Deadline time.Time
 	// Iteration is the one that a loop is in, State what it began with.
@@ -126,7 +130,8 @@ type Metadata struct {
 	Failure *Failure
 	// Progress is what the attempt has saved for the next.
 	Progress []byte
-	// Undone is when the undo handler ended, zero if it has not; UndoFailure how it failed last.
+	// Undone is when the undo handler ended, zero if it has not; UndoFailure how it failed last. A loop whose history was
+	// trimmed has the time of the step in it that was undone last.
 	Undone      time.Time
 	UndoFailure *Failure
 }

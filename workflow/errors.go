@@ -14,7 +14,8 @@ var (
 	// ErrTimeout: the operation's own time limit passed.
 	ErrTimeout = errors.New("workflow: time limit passed")
 	// ErrOutcomeUnknown: an attempt of a step was cut off by a crash and may not be repeated, because it must run at most
-	// once or because its attempts are used up.
+	// once or because its attempts are used up. A body that fails for good after a part of its effect wraps it, so that the
+	// step is undone: see Compensated.
 	ErrOutcomeUnknown = errors.New("workflow: outcome unknown: the attempt was cut off")
 	// ErrClosed is returned by a Run that was closed or discarded.
 	ErrClosed = errors.New("workflow: the run is closed")

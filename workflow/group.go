@@ -147,7 +147,7 @@ func (s *scope) sameBranches(o *op, branches []string) error {
 		for _, i := range o.entry.Branches {
 			recorded = append(recorded, r.names.name(i))
 		}
-		r.diverged(o, fmt.Sprintf("branches %s", quoted(recorded)), fmt.Sprintf("branches %s", quoted(branches)))
+		r.diverged(o, fmt.Sprintf("branches %s", quoted(recorded)), fmt.Sprintf("branches %s", quoted(branches)), "")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"iter"
 	"slices"
@@ -39,12 +40,15 @@ type HistoryEntry struct {
 	// Output is the result, and State what the iteration of a loop began with, as Codec encodes them: 0 is CBOR. Payloads that
 	// are stored elsewhere because they are large are nil here, and Large is how many bytes they have; those of Sensitive
 	// entries are nil as well.
-	Output    []byte   `json:"output,omitempty"`
-	State     []byte   `json:"state,omitempty"`
-	Codec     uint8    `json:"codec,omitempty"`
-	Large     uint64   `json:"large,omitempty"`
-	Sensitive bool     `json:"sensitive,omitempty"`
-	Failure   *Failure `json:"failure,omitempty"`
+	Output []byte `json:"-" cbor:"output,omitempty"`
+	State  []byte `json:"-" cbor:"state,omitempty"`
+	// OutputJSON and StateJSON are what JSON has of them, after Show.
+	OutputJSON json.RawMessage `json:"output,omitempty" cbor:"-"`
+	StateJSON  json.RawMessage `json:"state,omitempty" cbor:"-"`
+	Codec      uint8           `json:"codec,omitempty"`
+	Large      uint64          `json:"large,omitempty"`
+	Sensitive  bool            `json:"sensitive,omitempty"`
+	Failure    *Failure        `json:"failure,omitempty"`
 
 	Deadline  time.Time    `json:"deadline,omitzero"`
 	Iteration uint32       `json:"iteration,omitempty"`
@@ -252,7 +256,10 @@ func (w *walk) show(e *walked, entry *Entry) (HistoryEntry, error) {
 	}
 	m, err := e.metadata(entry)
 	if m != nil {
-		h.Attempts, h.LastAttempt, h.Due, h.Undone = m.Attempts, m.LastAttempt, m.Due, m.Undone
+		h.Attempts, h.LastAttempt, h.Due = m.Attempts, m.LastAttempt, m.Due
+		if !container(entry.Kind) { // else it is of steps inside that are deleted
+			h.Undone = m.Undone
+		}
 		h.LastFailure, h.UndoFailure = shownFailure(m.Failure, entry.Sensitive), shownFailure(m.UndoFailure, entry.Sensitive)
 	}
 	return h, err

@@ -79,7 +79,8 @@ type Destination struct {
 // An Outgoing is a message of a run to another one: a child to start or to cancel, or the result of one for its parent.
 type Outgoing struct {
 	To Destination
-	// Verb says what it is: "start", "cancel", "terminate" for children, "result" for a parent.
+	// Verb says what it is: "start", "cancel", "terminate" and "ask" for children, "result" for a parent. Only
+	// "start" may create the destination. One of "start" or "ask" that cannot be delivered is handed to [Undeliverable].
 	Verb string
 	// Body is in CBOR, and opaque to the host, which hands it to [Deliver] in a transaction of the destination.
 	Body []byte

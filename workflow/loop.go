@@ -103,6 +103,9 @@ func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) 
 			it := &Iter[S, R]{Context: inner, i: i}
 			it.State, _ = resultOf[S](inner, state, nil)
 			switch err := body(it); {
+			case err == nil && it.broke != nil:
+				inner.misuse(inner.owner, fmt.Sprintf("the body of loop %q has called Break and returned nil: it must return what Break returns", s.pathOf(name)))
+				return nil, nil, nil
 			case err == nil:
 				return inner.encoded(it.State), nil, nil
 			case it.broke != nil && errors.Is(err, it.broke):

@@ -67,7 +67,7 @@ func (s *scope) mapping(o *op, skip bool, count int, options mapOptions, fn func
 		return nil, o.refuse(fmt.Errorf("workflow: %q has %d elements, and the limit is %d", o.name, count, MaxBranches))
 	}
 	if o.recorded && int(o.entry.Count) != count {
-		r.diverged(o, strconv.Itoa(int(o.entry.Count))+" elements", strconv.Itoa(count)+" elements")
+		r.diverged(o, strconv.Itoa(int(o.entry.Count))+" elements", strconv.Itoa(count)+" elements", "")
 	}
 	members := make([]*member, count)
 	for i := range members {

@@ -8,8 +8,9 @@ import (
 
 // Obligations are what a run has to undo if things fail.
 //
-//  1. An obligation is written in the transaction of the result that it undoes, under the seq of that result, and removed in
-//     the transaction of the undo handler's success, or in that in which its saga succeeds.
+//  1. An obligation is written in the transaction that ends the step that it undoes, under the seq of that end, and removed
+//     in the transaction of the undo handler's success, or in that in which its saga succeeds. A step that has not ended
+//     is owed by its own entry (see duty).
 //  2. An obligation belongs to the innermost saga that encloses its location and lasts. So a saga that fails undoes what
 //     begins with its own location, in descending order of numbers; what is left after a restart is what is left to do.
 //  3. The handler is a registered one, by name, or a function of the code, which only running again can provide. For the
@@ -21,10 +22,12 @@ type obligations struct {
 
 // An obligation is something that is to be undone if its saga fails.
 type obligation struct {
-	Number  uint64   // the seq of the result that it undoes
-	Entry   location // of that result
+	Number  uint64   // the seq at which the step ended that it undoes
+	Entry   location // of that step
 	Handler string   // name of an undo handler; "" for a function of the code
 	Args    []byte   // of a handler by name
+	Unknown bool     // the step did not succeed, but may have had an effect: it is undone even if its saga succeeds
+	Owed    uint32   // Entry.Owed of the step; 0 in rows of versions that did not write it
 	// What the attempts to undo it came to.
 	Attempts         uint32
 	LastAttempt, Due time.Time
@@ -40,10 +43,12 @@ type undoRow struct {
 	LastAttempt int64    `cbor:"5,keyasint,omitempty"`
 	Due         int64    `cbor:"6,keyasint,omitempty"`
 	Failure     *Failure `cbor:"7,keyasint,omitempty"`
+	Unknown     bool     `cbor:"8,keyasint,omitempty"`
+	Owed        uint32   `cbor:"9,keyasint,omitempty"`
 }
 
 func putObligation(j Journal, o *obligation) error {
-	value, err := appendRow(nil, &undoRow{o.Entry, o.Handler, o.Args, o.Attempts, millis(o.LastAttempt), millis(o.Due), o.Failure})
+	value, err := appendRow(nil, &undoRow{o.Entry, o.Handler, o.Args, o.Attempts, millis(o.LastAttempt), millis(o.Due), o.Failure, o.Unknown, o.Owed})
 	if err != nil {
 		return err
 	}
@@ -60,6 +65,7 @@ func decodeObligation(row numbered) (*obligation, error) {
 	return &obligation{
 		Number: row.n, Entry: u.Entry, Handler: u.Handler, Args: u.Args,
 		Attempts: u.Attempts, LastAttempt: fromMillis(u.LastAttempt), Due: fromMillis(u.Due), Failure: u.Failure,
+		Unknown: u.Unknown, Owed: u.Owed,
 	}, nil
 }
 
@@ -124,7 +130,15 @@ func (b *obligations) remove(p *pledge) {
 
 // under returns those inside of any of the locations, the last first.
 func (b *obligations) under(locs ...location) (list []*pledge) {
+	return b.within(true, locs...)
+}
+
+// within is under; without all, it returns only those whose step has not succeeded.
+func (b *obligations) within(all bool, locs ...location) (list []*pledge) {
 	for _, p := range slices.Backward(b.list) {
+		if !all && !p.Unknown {
+			continue
+		}
 		if slices.ContainsFunc(locs, func(loc location) bool { return loc.encloses(p.Entry) }) {
 			list = append(list, p)
 		}
@@ -132,11 +146,11 @@ func (b *obligations) under(locs ...location) (list []*pledge) {
 	return list
 }
 
-// oblige writes the obligation to undo what has just been recorded for o, with a function or a handler's name. It runs in the
-// transaction of that record.
-func (o *op) oblige(handler string, args []byte, undo func(sc *StepCtx) error) error {
+// oblige writes the obligation to undo a step whose end has just been recorded. It runs in the transaction of that record.
+func (o *op) oblige(d *duty, unknown bool) error {
 	r := o.s.run
-	p := &pledge{&obligation{Number: o.entry.Seq, Entry: o.loc, Handler: handler, Args: args}, undo}
+	p := &pledge{obligation: &obligation{Number: o.entry.Seq, Entry: o.loc, Handler: d.handler, Args: d.args, Unknown: unknown, Owed: d.owed}}
+	p.bind(o, d.undo)
 	r.touched()
 	if err := putObligation(r.turn, p.obligation); err != nil {
 		return err
@@ -146,9 +160,16 @@ func (o *op) oblige(handler string, args []byte, undo func(sc *StepCtx) error) e
 }
 
 // reoblige gives an obligation that is recorded for o the function that the code has for it.
-func (o *op) reoblige(undo func(sc *StepCtx) error) {
+func (o *op) reoblige(undo undoing) {
 	if p := o.s.run.obligations.find(o.entry.Seq); p != nil {
-		p.undo = undo
+		p.bind(o, undo)
+	}
+}
+
+// bind sets the function of the code that undoes a step.
+func (p *pledge) bind(o *op, undo undoing) {
+	if undo != nil {
+		p.undo = func(sc *StepCtx) error { return undo(sc, o.entry.Output) }
 	}
 }
 

@@ -40,7 +40,8 @@ var errLost = errors.New("another case won the race")
 //
 // The losers are canceled, and it is as if they had never been: results that their steps still bring are dropped, messages that
 // they received and did not answer go back to the head of their queues in order, what they did with Compensated or UndoBy is
-// undone, and their history is deleted, all before Race returns. What their steps have done outside stays done.
+// undone, and their history is deleted, all before Race returns. For that, Race waits for the bodies of such steps. What
+// other steps have done outside stays done.
 func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T, err error) {
 	s := ctx.scope()
 	o, skip, err := s.open(KindRace, name)
@@ -135,7 +136,7 @@ func (s *scope) finishRace(o *op, won *member, members []*member) {
 			lost = append(lost, m.loc)
 		}
 	}
-	s.undo(undoOptions{}, lost...)
+	s.undo(undoOptions{}, s.run.obligations.under(lost...))
 	o.entry.Winner = won.name
 	o.end(won.o.entry.Output, nil, func() error {
 		var messages []received

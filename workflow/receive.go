@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -188,11 +189,14 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 	}
 	w.limit = limit
 	o.live = w
-	if !o.recorded {
+	switch {
+	case !o.recorded:
 		o.entry.Queues = slices.Clone(queues)
 		if options.limited {
 			o.entry.Deadline = after(o.entry.Created, options.within)
 		}
+	case !slices.Equal(o.entry.Queues, queues):
+		w.renamed(queues)
 	}
 	w.timer.fire = func() error {
 		w.late = true
@@ -204,6 +208,28 @@ func (w *receive) begin(queues []string, limit int, options waitOptions) {
 	}
 	r.receives = append(r.receives, w)
 	o.listen()
+}
+
+// renamed compares the queues of a wait that is under way with those that the code names. A recorded queue that the code does
+// not name is one that nobody sends to any more, so it is a divergence. It does not return then.
+func (w *receive) renamed(queues []string) {
+	o := &w.op
+	r := o.s.run
+	for _, old := range o.entry.Queues {
+		if !slices.Contains(queues, old) {
+			r.diverged(o, queueList(o.entry.Queues), queueList(queues), fmt.Sprintf(
+				"The wait is under way, and messages in %q would never reach it. Keep that queue, or wait for both with workflow.ReceiveAny.", old))
+		}
+	}
+	o.entry.Queues = slices.Clone(queues)
+	r.put(o)
+}
+
+func queueList(queues []string) string {
+	if len(queues) == 1 {
+		return "queue " + strconv.Quote(queues[0])
+	}
+	return "queues " + quoted(queues)
 }
 
 func checkQueues(queues []string, limit int) error {

@@ -75,6 +75,10 @@ type runRecord struct {
 	// Boots counts the cold starts since SeqAtBoot was the number of the last resolution.
 	Boots     uint32
 	SeqAtBoot uint64
+	// Entered counts the processes in a row that let the run go on and may have ended by that, EnteredIn names the last: see
+	// Run.Enter.
+	Entered   uint32
+	EnteredIn uint64
 	// Codec is the Entry.Codec of input, output and published value.
 	Codec uint8
 	// Rewinds counts how many of the epochs began by a rewind.
@@ -146,6 +150,8 @@ type (
 		Parent    *parentRow `cbor:"8,keyasint,omitempty"`
 		Seed      uint64     `cbor:"9,keyasint,omitempty"`
 		Rewinds   uint32     `cbor:"10,keyasint,omitempty"`
+		Entered   uint32     `cbor:"11,keyasint,omitempty"`
+		EnteredIn uint64     `cbor:"12,keyasint,omitempty"`
 	}
 	parentRow struct {
 		To       Destination `cbor:"1,keyasint"`
@@ -256,7 +262,7 @@ func putFailure(j Journal, f *Failure) error {
 
 // putRecord writes the run record.
 func putRecord(j Journal, r *runRecord) error {
-	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds}
+	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn}
 	if p := r.Parent; p != nil {
 		row.Parent = &parentRow{To: p.To, Run: p.Run[:], Location: p.Location, Policy: p.Policy}
 	}
@@ -272,7 +278,7 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 	if err != nil {
 		return runRecord{}, err
 	}
-	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds}
+	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn}
 	if p := row.Parent; p != nil {
 		run, err := sixteen(key, p.Run)
 		if err != nil {
@@ -309,7 +315,7 @@ func decodePause(key, value []byte) (*Pause, error) {
 	if err := decodeRow(key, value, &row); err != nil {
 		return nil, err
 	}
-	return &Pause{PauseReason(row.Reason), row.Text, fromMillis(row.Since), row.Attempts, fromMillis(row.Next)}, nil
+	return &Pause{Reason: PauseReason(row.Reason), Text: row.Text, Since: fromMillis(row.Since), Attempts: row.Attempts, Next: fromMillis(row.Next)}, nil
 }
 
 // obligationKey appends the key of an undo obligation.

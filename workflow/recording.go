@@ -306,7 +306,29 @@ func disown(t Turn, im *image) error {
 	if im.control != nil && im.control.Seq == 0 { // else its history has it
 		errs = append(errs, deleteField(t, keyspace.FieldControl))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, disownSteps(t, im))...)
+}
+
+// disownSteps removes from the steps under way that the recorded run may have to undo them.
+func disownSteps(t Turn, im *image) error {
+	st, err := newStore(im, 0)
+	if err != nil {
+		return err
+	}
+	for i := range im.records {
+		e, err := im.records[i].header()
+		if err != nil {
+			return err
+		}
+		if e.Owed == 0 {
+			continue
+		}
+		e.Owed = 0
+		if _, err := st.put(t, im.records[i].loc, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // upTo removes what happened after an entry ended.

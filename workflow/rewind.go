@@ -262,6 +262,6 @@ func (w *rewinding) write(t Turn) error {
 	}
 	run := w.im.run
 	run.Seed = run.randomSeed() // what stays was drawn with it
-	run.Epoch, run.Rewinds, run.Ended, run.Boots = run.Epoch+1, run.Rewinds+1, time.Time{}, 0
+	run.Epoch, run.Rewinds, run.Ended, run.Boots, run.Entered, run.EnteredIn = run.Epoch+1, run.Rewinds+1, time.Time{}, 0, 0, 0
 	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t), deleteField(t, keyspace.FieldOutput), deleteField(t, keyspace.FieldError))
 }

@@ -46,6 +46,7 @@ type Run struct {
 
 	state    State
 	fault    *Pause // the function cannot go on
+	final    bool   // after fault, the run does not try again by itself
 	pause    *Pause // as recorded
 	lifted   *Pause // what pause was when the run went live
 	progress uint64 // seq then
@@ -58,6 +59,9 @@ type Run struct {
 	control  *control
 	changed  bool // the control rows are to be read
 	rested   bool
+	hurried  bool   // TryNow was called
+	entered  bool   // Enter was called, and no Advance has succeeded since
+	safe     bool   // it has recorded something, so Enter need not count
 	halt     *Pause // a step asks for it: written with what else the transaction holds
 	image    *image // until it is live
 	places   []*place
@@ -73,6 +77,7 @@ type Run struct {
 	coroutines []*coroutine
 	runnable   fifo[*coroutine]
 	current    atomic.Pointer[coroutine]
+	moves      movement
 	replays    replayQueue // ops that the history has resolved, by seq
 	due        fifo[*op]   // live ops that can be resolved, first come first served
 	seq        uint64      // of the last resolution
@@ -127,8 +132,13 @@ type Outcome struct {
 	Queues []string
 	// Watching: the run waits for a condition of the host's state.
 	Watching bool
+	// Children: the run waits for children in other actors. It asks them for their results whenever it is opened anew, so a
+	// host that advances it when the actor wakes makes up for a result that was lost.
+	Children bool
 	// Ended: the run is over, and nothing else is set. Paused: it goes on after Resume, or when Wake has come.
 	Ended, Paused bool
+	// Pause says why the run is paused; nil if it is not.
+	Pause *Pause
 }
 
 // Open returns a run that has not read anything yet.
@@ -138,6 +148,10 @@ func Open(o RunOptions) *Run { return &Run{options: o} }
 // committed. After Retry, Rewind, Terminate or a replacing Start, the host discards the run instead and opens another one
 // when the attempts have returned.
 func (r *Run) ControlChanged() { r.changed = true }
+
+// TryNow has the next Advance try a paused run at once that would be tried again later: its code may have changed. A run
+// that an operator has paused stays paused, and so does one whose steps have ended the process.
+func (r *Run) TryNow() { r.hurried = true }
 
 // Rest tells that the host is about to close the run and has ended the contexts of its attempts, so that these count as not
 // run instead of as cut off by a crash. It is called in a transaction, after the attempts have returned and what they came
@@ -260,6 +274,14 @@ func bounded(text string) string {
 func (r *Run) fail(reason PauseReason, text string) {
 	if r.fault == nil && !r.gone {
 		r.fault = &Pause{Reason: reason, Text: bounded(text)}
+	}
+}
+
+// failForGood is fail for what would do harm again: only Resume lets the run go on.
+func (r *Run) failForGood(reason PauseReason, text string) {
+	if r.fault == nil && !r.gone {
+		r.fail(reason, text)
+		r.final = true
 	}
 }
 

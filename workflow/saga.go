@@ -45,9 +45,10 @@ type saga struct {
 // branches and scopes inside as well, whether these have ended or not. They are not canceled along with the run, and they
 // survive restarts. Then Saga returns fn's error.
 //
-// If fn returns no error, what it did is settled: it is not undone any more, whatever happens later. A saga within another
-// one leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself fails or is
-// canceled.
+// If fn returns no error, what it did is settled: it is not undone any more, whatever happens later. What was not done, but
+// may have had an effect, is undone before Saga returns: steps that were given up, whose outcome is unknown. A saga within
+// another one leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself
+// fails or is canceled, and before it ends if they were given up.
 //
 // The result is recorded as that of a Scope is: a saga that has ended is not entered again, so what follows it must use what
 // fn returned, not variables that fn has set.
@@ -89,8 +90,12 @@ func (s *scope) runSaga(o *op, options undoOptions, fn func(inner *scope) ([]byt
 	inner := s.within(o, s.inside(o, s.cancel, own))
 	output, err := fn(inner)
 	s.leave(inner)
-	if err != nil && !o.ended() {
+	switch {
+	case o.ended():
+	case err != nil:
 		s.compensate(o, r.failure(err), options)
+	case own.parent == nil:
+		s.undo(options, r.obligations.within(false, o.loc))
 	}
 	o.end(output, err, func() error {
 		if o.entry.Status == Completed && own.parent == nil {
@@ -111,7 +116,7 @@ func (s *scope) compensate(o *op, f *Failure, options undoOptions) {
 		r.put(o)
 	}
 	r.rollingBack(1)
-	s.undo(options, o.loc)
+	s.undo(options, r.obligations.under(o.loc))
 	r.rollingBack(-1)
 }
 
@@ -126,19 +131,34 @@ func (r *Run) rollingBack(by int) {
 	}
 }
 
-// rootSaga runs the workflow function, and undoes what it leaves to be undone if it fails or if the run was canceled.
+// rootSaga runs the workflow function, and undoes what it leaves to be undone: everything if it fails or if the run was
+// canceled, else what is unknown of steps that were given up.
 func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte, error), input []byte) ([]byte, error) {
 	output, err := invoke(s, input)
-	s.end()
-	failed := s.Err()
-	var again *restartError
-	if failed == nil && !errors.As(err, &again) {
-		failed = err
+	if in, ok := err.(*inputError); ok { // what the function would have asked for is not left over
+		r.fail(PausedDiverged, in.Error()+"\n  Runs that are there keep the input that they began with: let the input's type still decode it, or give the workflow another name.")
+		r.hang(s.owner)
 	}
-	if failed != nil && len(r.obligations.list) > 0 {
-		r.rollingBack(1)
-		s.undo(undoOptions{}, location{})
-		r.undoing-- // the word stays: the run ends
+	s.end()
+	for len(r.replays) > 0 {
+		r.hand(r.replays.pop()) // the run was canceled while it was undoing
+	}
+	var again *restartError
+	back := false // the word stays: the run ends
+	for {
+		failed := s.Err() != nil || err != nil && !errors.As(err, &again)
+		list := r.obligations.within(failed, location{})
+		if len(list) == 0 {
+			break
+		}
+		if failed && !back {
+			back = true
+			r.rollingBack(1)
+		}
+		s.undo(undoOptions{}, list)
+	}
+	if back {
+		r.undoing--
 	}
 	return output, err
 }

@@ -202,9 +202,10 @@ func fnv(h uint64, b []byte) uint64 {
 // own checks that the scope may be used by who asks. It does not return if not.
 func (s *scope) own() {
 	r := s.run
-	if c := r.current.Load(); c == nil || c != s.owner || s.ended || s.inner != nil || r.gone {
+	if c := r.current.Load(); c == nil || c != s.owner || s.ended || s.inner != nil || r.gone || r.moves.abandoned.Load() {
 		s.disown(c)
 	}
+	r.moves.move()
 }
 
 func (s *scope) disown(c *coroutine) {
@@ -214,6 +215,8 @@ func (s *scope) disown(c *coroutine) {
 		runtime.Goexit()
 	case c == nil:
 		panic(&MisuseError{"a workflow.Context was used outside of its workflow function, such as in the body of a step or on a goroutine of its own"})
+	case s.run.moves.abandoned.Load():
+		s.run.hang(c) // the driver closes the run
 	case s.ended:
 		s.misuse(c, "the Context of "+s.describe()+" was used after its function returned")
 	case c != s.owner:

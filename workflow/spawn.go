@@ -17,7 +17,8 @@ const (
 	CloseAbandon ParentClose = 0
 	// CloseCancel cancels it. It is the default. The end of a child within the run is waited for, that of others is not.
 	CloseCancel ParentClose = 1
-	// CloseTerminate ends it without asking it. A child within the run is canceled, and what its steps still bring is dropped.
+	// CloseTerminate ends it without asking it. A child within the run is canceled, and what its steps still bring is dropped,
+	// except those that may have to be undone.
 	CloseTerminate ParentClose = 2
 )
 
@@ -111,7 +112,7 @@ func Spawn[In, Out any](ctx Context, name string, d *Definition[In, Out], in In,
 		return nil, o.refuse(fmt.Errorf("workflow: child %q runs within the run, and cannot be abandoned", name))
 	}
 	if o.recorded && (o.entry.Program != p.name || !o.entry.Child.equal(options.to)) {
-		s.run.diverged(o, o.entry.Child.describe(o.entry.Program), options.to.describe(p.name))
+		s.run.diverged(o, o.entry.Child.describe(o.entry.Program), options.to.describe(p.name), "")
 	}
 	s.futures = append(s.futures, o)
 	if o.ended() && !s.run.obliged(o.loc) {
@@ -158,6 +159,8 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 		}
 		if failed != nil {
 			inner.compensate(o, r.failure(failed), undoOptions{})
+		} else {
+			inner.undo(undoOptions{}, r.obligations.within(false, o.loc))
 		}
 		o.settleIn(inner, output, err)
 		x.unlink()
@@ -240,6 +243,7 @@ const (
 	verbCancel    = "cancel"
 	verbTerminate = "terminate"
 	verbResult    = "result"
+	verbAsk       = "ask" // by a parent, which repeats its question whenever it runs again
 )
 
 // A letter is the body of what runs send each other.
@@ -250,7 +254,7 @@ type letter struct {
 	Parent   []byte `cbor:"3,keyasint"`
 	Location []byte `cbor:"4,keyasint"`
 
-	// Of start.
+	// From is the parent, of start and ask. The others are of start.
 	From    Destination `cbor:"5,keyasint"`
 	Program string      `cbor:"6,keyasint,omitempty"`
 	Input   []byte      `cbor:"7,keyasint,omitempty"`
@@ -330,7 +334,40 @@ func (r *Run) forgetChild(o *op) {
 
 // tell sends a verb to the child of a spawn.
 func (r *Run) tell(o *op, verb, reason string) error {
-	return post(r.turn, o.entry.Child, &letter{Verb: verb, Child: o.entry.State, Parent: r.record.ID[:], Location: o.loc, Reason: reason})
+	return post(r.turn, o.entry.Child, &letter{
+		Verb: verb, Child: o.entry.State, Parent: r.record.ID[:], Location: o.loc, Reason: reason, From: r.options.Self,
+	})
+}
+
+// askChildren asks the children in other actors that were started before how they ended. A child sends its result when it
+// ends, and the host delivers that; a result that was lost all the same, because an operator skipped it, say, is sent again.
+func (r *Run) askChildren() error {
+	for _, o := range r.children {
+		if !o.recorded {
+			continue
+		}
+		if err := r.tell(o, verbAsk, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AsksLiving reports whether what a run has sent asks a child that lives: a host that can read the child's rows at once need
+// not deliver the question. child are the rows of the actor that m goes to.
+func (m *Outgoing) AsksLiving(child Reader) (bool, error) {
+	var l letter
+	if m.Verb != verbAsk {
+		return false, nil
+	}
+	if err := rowDecoding.Unmarshal(m.Body, &l); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrLetter, err)
+	}
+	f, err := loadFields(child)
+	if err != nil {
+		return false, err
+	}
+	return bytes.Equal(f.run.ID[:], l.Child) && !f.state.Over(), nil
 }
 
 // closeChild tells a child, whose Spawn is e at loc, what its parent's end means for it.
@@ -441,6 +478,8 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 	switch l.Verb {
 	case verbStart:
 		return l.start(t, f, mine, programs)
+	case verbAsk:
+		return l.answer(t, f, mine)
 	case verbCancel, verbTerminate:
 		if !mine || f.state.Over() {
 			return nil
@@ -462,6 +501,15 @@ func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 		inbox, err := loadInbox(t)
 		if err != nil {
 			return err
+		}
+		for _, row := range inbox {
+			m, err := decodeMessage(row)
+			if err != nil {
+				return err
+			}
+			if bytes.Equal(m.location, l.Location) && bytes.Equal(m.child[:], l.Child) {
+				return nil // the same result, sent again because it was asked for
+			}
 		}
 		number := uint64(1)
 		if n := len(inbox); n > 0 {
@@ -485,6 +533,20 @@ func (l *letter) awaited(t Turn) (bool, error) {
 		return false, err
 	}
 	return e.Kind == KindSpawn && !e.Status.Over() && bytes.Equal(e.State, l.Child), nil
+}
+
+// answer answers a parent's question how a run has ended. A run that lives sends its result by itself.
+func (l *letter) answer(t Turn, f *fields, mine bool) error {
+	switch {
+	case !mine:
+		return post(t, l.From, &letter{
+			Verb: verbResult, Child: l.Child, Parent: l.Parent, Location: l.Location, Status: uint8(Exhausted),
+			Failure: &Failure{Message: "the child's actor does not have its run any more, and its result is lost"},
+		})
+	case !f.state.Over():
+		return nil
+	}
+	return reportEnd(t, &f.run, f.state, f.output, f.failure)
 }
 
 // start begins the run of a child.
@@ -525,7 +587,7 @@ func Undeliverable(t Turn, m *Outgoing, reason error) error {
 	if err := rowDecoding.Unmarshal(m.Body, &l); err != nil {
 		return fmt.Errorf("%w: %w", ErrLetter, err)
 	}
-	if l.Verb != verbStart {
+	if l.Verb != verbStart && l.Verb != verbAsk {
 		return nil // the child is gone and its parent knows, or the parent is gone
 	}
 	l.Verb, l.Status, l.Failure = verbResult, uint8(Exhausted), &Failure{Message: reason.Error()}

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -51,13 +52,19 @@ type RunStatus struct {
 	Published []byte `json:"-" cbor:"published,omitempty"`
 	Output    []byte `json:"-" cbor:"output,omitempty"`
 	Codec     uint8  `json:"codec,omitempty"`
+	// Input is what the run was started with, encoded as they are.
+	Input []byte `json:"-" cbor:"input,omitempty"`
+	// InputJSON, PublishedJSON and OutputJSON are what JSON has of them, after Show.
+	InputJSON     json.RawMessage `json:"input,omitempty" cbor:"-"`
+	PublishedJSON json.RawMessage `json:"published,omitempty" cbor:"-"`
+	OutputJSON    json.RawMessage `json:"output,omitempty" cbor:"-"`
 	// Entries counts the entries of the history, Bytes are those of their keys and values, Names counts distinct names: a run
 	// whose Crowded is set has so many that it probably makes them from data.
 	Entries int   `json:"entries"`
 	Bytes   int64 `json:"bytes"`
 	Names   int   `json:"names"`
 	Crowded bool  `json:"crowded,omitempty"`
-	// Undo counts what is to be undone should the run fail.
+	// Undo counts what is to be undone should the run fail, steps under way that may have to be undone included.
 	Undo int `json:"undo,omitempty"`
 }
 
@@ -100,7 +107,7 @@ func readOutcome(r Reader) (*fields, RunStatus, error) {
 	}
 	st := RunStatus{
 		Workflow: f.program, Version: f.version, State: f.state, Epoch: f.run.Epoch, Started: f.run.Started, Ended: f.run.Ended,
-		Pause: f.pause, Failure: f.failure, Published: f.published, Output: f.output, Codec: f.run.Codec,
+		Pause: f.pause, Failure: f.failure, Published: f.published, Output: f.output, Input: f.input, Codec: f.run.Codec,
 	}
 	if f.form == form2 {
 		st.ID = hex.EncodeToString(f.run.ID[:])
@@ -131,6 +138,9 @@ func ReadStatus(r Reader) (RunStatus, error) {
 		entry, err := e.decode()
 		if err != nil {
 			return RunStatus{}, err
+		}
+		if entry.Owed != 0 {
+			st.Undo++
 		}
 		waits, ok, err := w.waiting(e, entry)
 		if err != nil {

@@ -101,6 +101,7 @@ type stepOptions struct {
 	atMostOnce    bool
 	deferred      bool
 	sensitive     bool
+	cancelable    bool
 	undo          undoBy
 }
 
@@ -120,8 +121,9 @@ func Retry(p RetryPolicy) StepOption {
 }
 
 // Timeout bounds one attempt. When it passes, the context of the body is canceled, whatever the body still returns is
-// dropped, and the attempt has failed with ErrTimeout; the next one begins when the body has returned. 0 means no limit,
-// which is the default.
+// dropped, and the attempt has failed with ErrTimeout; the next one begins when the body has returned. The body of a
+// step that has an undo function is waited for, and its result counts although it is late. 0 means no limit, which is
+// the default.
 func Timeout(d time.Duration) StepOption {
 	return stepOption(func(o *stepOptions) error {
 		o.timeout = d
@@ -135,8 +137,9 @@ func FailOnTimeout() StepOption {
 }
 
 // TotalTimeout bounds the step with all its attempts and the waits between them. When it passes, the step fails with
-// ErrTimeout at once, and what a running body still returns is dropped. It goes on while the run is not in memory. 0 means
-// no limit, which is the default.
+// ErrTimeout at once, and what a running body still returns is dropped. The body of a step that has an undo function is
+// waited for instead, with a context that has ended; if it returns a result, the step has succeeded. The time goes on
+// while the run is not in memory. 0 means no limit, which is the default.
 func TotalTimeout(d time.Duration) StepOption {
 	return stepOption(func(o *stepOptions) error {
 		o.total = d
@@ -188,6 +191,8 @@ type task struct {
 	retry   timer
 	limit   timer             // TotalTimeout
 	save    func()            // writes what record writes, elsewhere; such a step is an undo, and is never given up
+	undoes  *pledge           // what an undo undoes
+	duty    *duty             // nil for a step that is never undone
 	commits []func(*Tx) error // to run as the step ends
 	refused *result           // one of them failed: what the attempt has come to
 	first   Attempt           // the memory of the first attempt
@@ -207,11 +212,12 @@ type stepOp struct {
 // matches ErrCanceled.
 func Step[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (T, error) {
 	s := ctx.scope()
-	o, err := s.startStep(name, bodyOf(s.run.program, fn), options)
+	o, err := s.startStep(name, bodyOf(s.run.program, fn), nil, options)
 	if err != nil {
 		var none T
 		return none, err
 	}
+	mustEncode[T](s, o)
 	o.wait(s.owner)
 	return stepResult[T](o)
 }
@@ -228,7 +234,7 @@ func bodyOf[T any](p *Program, fn func(sc *StepCtx) (T, error)) body {
 		}
 		data, err := p.encode(v)
 		if err != nil {
-			return nil, Permanent(err)
+			return nil, &resultError{err}
 		}
 		return data, nil
 	}
@@ -267,7 +273,7 @@ func Do(ctx Context, name string, fn func(sc *StepCtx) error, options ...StepOpt
 			return encodedNil, nil
 		}
 	}
-	o, err := s.startStep(name, b, options)
+	o, err := s.startStep(name, b, nil, options)
 	if err != nil {
 		return err
 	}
@@ -282,16 +288,17 @@ var encodedNil = []byte{0xF6}
 // started.
 func Begin[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (*Future[T], error) {
 	s := ctx.scope()
-	o, err := s.startStep(name, bodyOf(s.run.program, fn), options)
+	o, err := s.startStep(name, bodyOf(s.run.program, fn), nil, options)
 	if err != nil {
 		return nil, err
 	}
+	mustEncode[T](s, o)
 	s.futures = append(s.futures, o)
 	return &Future[T]{o, stepResult[T]}, nil
 }
 
-// startStep begins a step.
-func (s *scope) startStep(name string, fn body, options []StepOption) (*op, error) {
+// startStep begins a step. undo is the function of the code that undoes it; nil for none.
+func (s *scope) startStep(name string, fn body, undo undoing, options []StepOption) (*op, error) {
 	var so *stepOp
 	var o *op
 	if s.run.image == nil {
@@ -304,23 +311,26 @@ func (s *scope) startStep(name string, fn body, options []StepOption) (*op, erro
 		return nil, err
 	}
 	if o.done || o.replay != 0 {
+		o.reoblige(undo)
 		return o, nil
+	}
+	var t *task
+	if so != nil {
+		t = &so.task
+	} else {
+		t = new(task)
 	}
 	opts, err := s.stepOptions(name, options)
 	if fn == nil && err == nil {
 		err = errors.New("the function is nil")
 	}
 	if err == nil {
-		err = o.undoneByName(opts.undo)
+		t.duty, err = o.dutyOf(opts.undo, undo)
 	}
 	if err != nil {
 		s.misuse(s.owner, fmt.Sprintf("step %q: %v", s.pathOf(name), err))
 	}
-	if so != nil {
-		s.attempt(o, &so.task, fn, opts)
-	} else {
-		s.attempt(o, new(task), fn, opts)
-	}
+	s.attempt(o, t, fn, opts)
 	return o, nil
 }
 
@@ -353,6 +363,7 @@ func (s *scope) attempt(o *op, t *task, fn body, options *stepOptions) {
 			t.meta = *m
 		}
 	}
+	t.takeDuty()
 	if options.total > 0 {
 		if o.entry.Deadline.IsZero() {
 			o.entry.Deadline = after(o.entry.Created, options.total)
@@ -427,6 +438,7 @@ func (t *task) launch() *Attempt {
 	t.meta.Attempts++
 	due := !t.meta.Due.IsZero() // which is on record, and would hide that the attempt has begun
 	t.meta.Due = time.Time{}
+	t.oblige()
 	a := &t.first
 	if t.meta.Attempts > 1 || a.t != nil || due {
 		a = new(Attempt)
@@ -437,7 +449,7 @@ func (t *task) launch() *Attempt {
 	}
 	a.t, a.r, a.number, a.index = t, r, int(t.meta.Attempts), len(r.inflight)
 	a.name = t.o.s.pathOf(t.o.name)
-	a.before, a.run, a.epoch = t.meta.Progress, r.record.ID, r.record.Epoch
+	a.before, a.run, a.epoch = t.meta.Progress, r.record.ID, t.epoch()
 	r.inflight = append(r.inflight, a)
 	t.attempt = a
 	return a
@@ -473,13 +485,17 @@ func (t *task) heard(a *Attempt) error {
 	}
 	switch {
 	case o.done || o.queued || a.settled:
-	case news.expired:
+	case t.duty != nil && !news.returned:
+		if news.expired {
+			t.linger()
+		}
+	case news.expired && !news.late:
 		a.settled = true
 		t.ended(result{
 			failure:   &Failure{Reason: reasonTimeout, Message: fmt.Sprintf("attempt %d: %v (%v)", a.number, ErrTimeout, t.options.timeout)},
 			permanent: t.options.failOnTimeout,
 		})
-	case news.returned && news.interrupted && !t.options.atMostOnce && o.s.cancel.err() == nil:
+	case news.returned && news.interrupted && !t.options.atMostOnce && o.s.cancel.err() == nil && !t.overdue():
 		// The host ended it. It counts as not run.
 		a.settled = true
 		t.meta.Attempts--
@@ -520,6 +536,7 @@ func (t *task) decide(res result) (over bool) {
 	o, p := t.o, &t.options.retry
 	r := o.s.run
 	o.clean = false
+	t.doubts(&res)
 	if res.failure == nil {
 		t.commits = res.commits
 		o.clean = len(res.commits) > 0
@@ -529,6 +546,14 @@ func (t *task) decide(res result) (over bool) {
 	if o.s.cancel.err() != nil {
 		t.set(nil, Canceled)
 		return true
+	}
+	if t.overdue() {
+		t.set(t.totalTimeout(), TimedOut)
+		return true
+	}
+	if res.misuse != "" {
+		t.misused(&res)
+		return false
 	}
 	if res.permanent && t.save != nil {
 		t.exhaust(res.failure)
@@ -574,6 +599,18 @@ func (t *task) exhaust(f *Failure) {
 	}
 }
 
+// misused pauses the run, because the body breaks a rule, until an operator resumes it: the body is executed again then, unless
+// it must not be.
+func (t *task) misused(res *result) {
+	r := t.o.s.run
+	if !t.options.atMostOnce {
+		t.meta.Failure, t.meta.Due = res.failure, r.clock()
+		t.o.entry.Status = Pending
+		t.record()
+	}
+	r.halt = &Pause{Reason: PausedMisuse, Text: bounded(fmt.Sprintf("step %q: %s", t.o.s.pathOf(t.o.name), res.misuse))}
+}
+
 // set gives the step an outcome without a result.
 func (t *task) set(f *Failure, status Status) {
 	o := t.o
@@ -615,6 +652,7 @@ func (t *task) resolve() error {
 	o.tries = t.meta.Attempts
 	t.unschedule()
 	r.timers.stop(&t.limit)
+	t.quit()
 	if t.save == nil && o.entry.ID != 0 {
 		t.meta.Due = time.Time{}
 		r.putMetadata(o, &t.meta)
@@ -624,9 +662,18 @@ func (t *task) resolve() error {
 
 // canceled runs when the step's scope was canceled.
 func (t *task) canceled(abandon bool) {
+	if t.o.queued && (!abandon || t.duty != nil) {
+		return // it has ended, and what it has brought counts
+	}
 	if t.attempt != nil {
-		t.attempt.stop(t.o.s.cancel.err())
-		if !abandon {
+		switch {
+		case t.duty == nil:
+			t.attempt.stop(t.o.s.cancel.err())
+		case t.options.cancelable:
+			t.attempt.stop(t.o.s.cancel.err())
+			t.linger()
+		}
+		if !abandon || t.duty != nil {
 			t.unschedule() // its time may be over, and the next one due
 			return         // it ends when the body has returned
 		}
@@ -641,13 +688,22 @@ func (t *task) expire() error {
 	if t.o.queued || t.o.done {
 		return nil
 	}
+	t.unschedule()
 	if t.attempt != nil {
 		t.attempt.stop(ErrTimeout)
+		if t.duty != nil {
+			t.duty.overdue = true
+			t.linger()
+			return nil
+		}
 		t.attempt.settled = true
 	}
-	t.unschedule()
-	t.settle(&Failure{Reason: reasonTimeout, Message: fmt.Sprintf("%v (%v in total)", ErrTimeout, t.options.total)}, TimedOut)
+	t.settle(t.totalTimeout(), TimedOut)
 	return nil
+}
+
+func (t *task) totalTimeout() *Failure {
+	return &Failure{Reason: reasonTimeout, Message: fmt.Sprintf("%v (%v in total)", ErrTimeout, t.options.total)}
 }
 
 // schedule has the next attempt start at a time.

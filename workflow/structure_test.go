@@ -131,7 +131,6 @@ func TestLoopErrors(t *testing.T) {
 				if it.Iteration() == 3 {
 					return errBad
 				}
-				_ = it.Break(7)
 				return nil
 			})
 			_, err2 := Loop(ctx, "negative", 0, func(it *Iter[int, int]) error { return it.Break(1) }, Keep(-1))

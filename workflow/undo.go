@@ -3,48 +3,48 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 )
 
 // Compensated is a Step whose effect can be undone: if the enclosing Saga fails, or outside of any saga the run, undo is
 // called with what do returned. It is called like the body of a step: at least once, with retries (see UndoRetry), and with
-// an idempotency key of its own. A step that failed is not undone.
+// an idempotency key of its own.
+//
+// A step that failed for good (see Permanent) has done nothing under its idempotency key, and is not undone; an error that
+// wraps ErrOutcomeUnknown as well says that it may have. A step that was given up is unknown: its scope was canceled, its time or its attempts were used up, or crashes have cut it off. Then
+// undo is called even if the saga succeeds, with a zero v, and StepCtx.Undoes returns the step's idempotency key and false.
+// An undo function that returns nil without having asked counts as failed, unless T has no content, because it may have
+// taken the zero v for a result.
+//
+// Canceling does not interrupt do (see CancelBody). The step ends when do has returned, and a result that comes late is
+// undone like others. An undo that cannot be done pauses the run.
 //
 // The undo function is a part of the code, so as long as it may be called, the history that leads to it is kept, and is run
 // through again after a crash. UndoBy has no such cost; as an option of Compensated it takes the place of undo.
 func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error), undo func(sc *StepCtx, v T) error, options ...StepOption) (T, error) {
 	s := ctx.scope()
 	p := s.run.program
-	var b body
-	if do != nil {
-		b = func(sc *StepCtx) ([]byte, error) {
-			v, err := do(sc)
-			if err != nil {
-				return nil, err
-			}
-			data, err := p.encode(v)
-			if err != nil {
-				return nil, Permanent(err)
-			}
-			return data, nil
-		}
+	if undo == nil {
+		s.misuse(s.owner, fmt.Sprintf("step %q: the undo function is nil", s.pathOf(name)))
 	}
-	o, err := s.startStep(name, b, options)
+	o, err := s.startStep(name, bodyOf(p, do), func(sc *StepCtx, output []byte) error {
+		var v T
+		if err := p.decode(output, &v); err != nil {
+			return Permanent(err)
+		}
+		err := undo(sc, v)
+		if err == nil && sc.a.t.undoes.Unknown && !sc.a.asked.Load() && reflect.TypeFor[T]().Size() > 0 {
+			err = Permanent(errNotAsked)
+		}
+		return err
+	}, options)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	if undo == nil {
-		s.misuse(s.owner, fmt.Sprintf("step %q: the undo function is nil", s.pathOf(name)))
-	}
-	o.undoneBy(func(sc *StepCtx) error {
-		var v T
-		if err := p.decode(o.entry.Output, &v); err != nil {
-			return Permanent(err)
-		}
-		return undo(sc, v)
-	})
+	mustEncode[T](s, o)
 	o.wait(s.owner)
 	if err := o.stepError(); err != nil {
 		var none T
@@ -53,33 +53,15 @@ func Compensated[T any](ctx Context, name string, do func(sc *StepCtx) (T, error
 	return resultOf[T](s, o.entry.Output, nil)
 }
 
-// undoneBy has a step owe its undoing by a function of the code, unless it owes it by name already.
-func (o *op) undoneBy(undo func(sc *StepCtx) error) {
-	if o.replay != 0 || o.done {
-		o.reoblige(undo)
-		return
-	}
-	if o.after == nil {
-		o.after = func() error { return o.obligeIfDone("", nil, undo) }
-	}
-}
-
-func (o *op) obligeIfDone(handler string, args []byte, undo func(sc *StepCtx) error) error {
-	if o.entry.Status != Completed {
-		return nil
-	}
-	return o.oblige(handler, args, undo)
-}
-
 // undoBy is what the option UndoBy sets.
 type undoBy struct {
 	handler string
 	args    any
 }
 
-// UndoBy has a step be undone by a handler that WithUndo registered, with arguments that are recorded along with the step's
-// result. Unlike the function of Compensated, the handler may be called when the history of the step is gone, such as that of
-// an early iteration of a long loop.
+// UndoBy has a step be undone by a handler that WithUndo registered, with arguments that are recorded when the step ends.
+// The handler is called where the function of Compensated would be, also for a step that was given up. Unlike that
+// function, it may be called when the history of the step is gone, such as that of an early iteration of a long loop.
 func UndoBy(handler string, args any) StepOption {
 	return stepOption(func(o *stepOptions) error {
 		o.undo = undoBy{handler, args}
@@ -87,28 +69,11 @@ func UndoBy(handler string, args any) StepOption {
 	})
 }
 
-// undoneByName has a live step owe its undoing as its options say.
-func (o *op) undoneByName(by undoBy) error {
-	if by.handler == "" {
-		return nil
-	}
-	r := o.s.run
-	if r.undoHandler(by.handler) == nil {
-		return fmt.Errorf("UndoBy: no handler %q is registered with WithUndo", by.handler)
-	}
-	args, err := r.encode(by.args)
-	if err != nil {
-		return fmt.Errorf("UndoBy(%q): %w", by.handler, err)
-	}
-	o.after = func() error { return o.obligeIfDone(by.handler, args, nil) }
-	return nil
-}
-
 // undoHandlers are the handlers of a program by name.
 type undoHandlers map[string]func(sc *StepCtx, args []byte) error
 
-// WithUndo registers a handler for UndoBy. fn gets the arguments that UndoBy was given. It must stay registered, and take
-// the same type, for as long as runs may owe it.
+// WithUndo registers a handler for UndoBy. fn gets the arguments that UndoBy was given, whether the step's result is known
+// or not (see StepCtx.Undoes). It must stay registered, and take the same type, for as long as runs may owe it.
 func WithUndo[T any](handler string, fn func(sc *StepCtx, args T) error) Option {
 	return option(func(c *config) error {
 		if err := checkName(handler); err != nil {
@@ -163,21 +128,22 @@ type undoOptions struct {
 // How undo handlers are retried by default: for about 50 minutes.
 var defaultUndoRetry = RetryPolicy{MaxAttempts: 20, Max: 5 * time.Minute}
 
+var errNotAsked = errors.New("the outcome of the step is unknown, and its undo function has not asked whether it is (StepCtx.Undoes): what it got was no result")
+
 var errUndoGone = errors.New("the step that is to be undone was not asked for when the function ran again, so that its undo function is not known")
 
-// undo undoes what is owed inside of the locations, the last first, and returns when nothing is left. What it does is not
-// canceled. An undoing leaves no entry: what is left to do is recorded by what is still owed.
+// undo undoes obligations, in their order, and returns when nothing is left. What it does is not canceled. An undoing
+// leaves no entry: what is left to do is recorded by what is still owed.
 //
 // REQUIRES: called on the coroutine of the scope.
-func (s *scope) undo(options undoOptions, locs ...location) {
-	r, c := s.run, s.owner
+func (s *scope) undo(options undoOptions, list []*pledge) {
+	c := s.owner
 	detached := s.with(newCancellation(nil, true), nil)
 	retry := defaultUndoRetry
 	if options.retry != nil {
 		retry = *options.retry
 	}
 	retry.OnExhausted = PauseRun
-	list := r.obligations.under(locs...)
 	var running []*op
 	for len(list) > 0 || len(running) > 0 {
 		for len(list) > 0 && len(running) < max(options.parallel, 1) {
@@ -206,6 +172,7 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 	o.loc = childIteration(nil, p.Entry, 0, 0)
 	o.recorded = p.Attempts > 0
 	o.entry = Entry{Kind: KindStep, Created: r.clock()}
+	so.task.undoes = p
 	so.task.meta = Metadata{Attempts: p.Attempts, LastAttempt: p.LastAttempt, Due: p.Due, Failure: p.Failure}
 	so.task.save = func() {
 		m := &so.task.meta
@@ -213,7 +180,7 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 		r.touched()
 		r.must(putObligation(r.turn, p.obligation))
 		if m.Failure != nil {
-			r.must(r.noteUndo(p, func(of *Metadata) { of.UndoFailure = m.Failure }))
+			r.must(r.noteUndo(p, p.Entry, func(of *Metadata) { of.UndoFailure = m.Failure }))
 		}
 	}
 	o.after = func() error {
@@ -229,7 +196,7 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 				return err
 			}
 		}
-		return r.noteUndo(p, func(of *Metadata) { of.Undone = o.entry.Ended })
+		return r.noteUndo(p, nil, func(of *Metadata) { of.Undone = o.entry.Ended })
 	}
 	// It is found here, for the body runs beside the run.
 	undo := p.undo
@@ -249,21 +216,21 @@ func (s *scope) undoOne(p *pledge, retry RetryPolicy) *op {
 	return o
 }
 
-// noteUndo changes the metadata of what an obligation undoes, if its entry is still there.
-func (r *Run) noteUndo(p *pledge, change func(m *Metadata)) error {
-	key := historyKey(nil, p.Entry)
-	value, ok, err := r.turn.Get(key)
-	if err != nil || !ok {
+// noteUndo changes the metadata of the entry that an obligation undoes, or of the innermost entry around it that is left: a
+// rewind has to know that the effect is gone, although the iteration that had it is deleted. It changes nothing outside of within.
+func (r *Run) noteUndo(p *pledge, within location, change func(m *Metadata)) error {
+	at, value, err := r.recordedAround(p.Entry, within)
+	if err != nil || at == nil {
 		return err
 	}
-	e, err := decodeEntry(key, slices.Clone(value))
+	e, err := decodeEntry(historyKey(nil, at), value)
 	if err != nil {
 		return err
 	}
 	var m Metadata
 	if e.ID == 0 {
 		e.ID = r.st.newID()
-		if _, err := r.st.put(r.turn, p.Entry, &e); err != nil {
+		if _, err := r.st.put(r.turn, at, &e); err != nil {
 			return err
 		}
 	} else {
@@ -280,4 +247,19 @@ func (r *Run) noteUndo(p *pledge, change func(m *Metadata)) error {
 	}
 	change(&m)
 	return r.st.putMetadata(r.turn, e.ID, &m)
+}
+
+// recordedAround returns the innermost location around loc, itself included, that has a row, and that row. Both are nil if there
+// is none inside of within, itself included.
+func (r *Run) recordedAround(loc, within location) (location, []byte, error) {
+	for ; len(loc) > 0 && len(loc) >= len(within); loc = parentOf(loc) {
+		value, ok, err := r.turn.Get(historyKey(nil, loc))
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
+			return loc, slices.Clone(value), nil
+		}
+	}
+	return nil, nil, nil
 }

@@ -29,7 +29,11 @@ func (r *Run) transact(o *op, fn func(tx *Tx) error) (err error) {
 	defer func() {
 		tx.run = nil
 		if p := recover(); p != nil {
-			err = &PanicError{fmt.Sprint(p), string(debug.Stack())}
+			if m, ok := p.(*MisuseError); ok {
+				err = &MisuseError{m.Text + "\n\n" + string(debug.Stack())}
+			} else {
+				err = &PanicError{fmt.Sprint(p), string(debug.Stack())}
+			}
 		}
 		if err != nil {
 			o.entry.Messages = nil // what it answered is undone
@@ -65,10 +69,11 @@ func Update[T any](ctx Context, name string, fn func(tx *Tx) (T, error)) (T, err
 				return err
 			}
 			if u.output, err = p.encode(v); err != nil {
-				return err
+				return &resultError{err}
 			}
 			return s.run.checkSize(u.output)
 		}
+		mustEncode[T](s, o)
 		o.live, o.clean = u, true
 		o.listen()
 		o.happened()
@@ -97,6 +102,10 @@ func (u *updateOp) resolve() error {
 		o.setCanceled()
 	default:
 		if err := r.transact(o, u.fn); err != nil {
+			if text := misuseOf(err); text != "" {
+				r.fail(PausedMisuse, fmt.Sprintf("update %q: %s", o.s.pathOf(o.name), text))
+				return errNotYet
+			}
 			u.failed, o.clean = r.failure(err), false
 			return errUndo
 		}

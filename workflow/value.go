@@ -33,6 +33,7 @@ const (
 	flagCount                 // Count
 	flagBranches              // Branches
 	flagEnded                 // Ended is set although the entry is not over
+	flagOwed                  // Owed
 	flagsKnown    = 1<<iota - 1
 )
 
@@ -102,6 +103,7 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 	set(flagBranches, len(e.Branches) > 0)
 	timed := e.Status.Over() || !e.Ended.IsZero()
 	set(flagEnded, timed && !e.Status.Over())
+	set(flagOwed, e.Owed != 0)
 
 	if e.Kind > kindLast || e.Status > statusLast {
 		return dst, fmt.Errorf("workflow: entry of kind %d and status %d cannot be written", e.Kind, e.Status)
@@ -168,6 +170,9 @@ func appendEntry(dst []byte, e *Entry) ([]byte, error) {
 		for _, name := range e.Branches {
 			dst = binary.AppendUvarint(dst, uint64(name))
 		}
+	}
+	if e.Owed != 0 {
+		dst = binary.AppendUvarint(dst, uint64(e.Owed))
 	}
 	return dst, nil
 }
@@ -318,6 +323,7 @@ func decodeEntry2(e *Entry, value []byte) error {
 		return n == 0
 	})
 	present(flagEnded, func() bool { return e.Ended.IsZero() || e.Status.Over() })
+	present(flagOwed, func() bool { e.Owed = r.uint32(); return e.Owed == 0 })
 	present(flagLarge, func() bool { return len(e.large) == 0 })
 	return r.end()
 }

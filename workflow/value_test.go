@@ -104,7 +104,7 @@ func TestEntriesThatAreNone(t *testing.T) {
 		"form 258":              {"02 01 00 02", true},
 		"kind 16":               {"02 00 10 02 00 00 01 00 00 00 00", true},
 		"status 7":              {"02 00 00 07 00 00 01 00 00 00 00", true},
-		"flag 16":               {"02 00 00 02 80 80 04 00 01 00 00 00 00", true},
+		"flag 17":               {"02 00 00 02 80 80 08 00 01 00 00 00 00", true},
 		"flag of a failure":     {"02 00 00 03 09 00 00 00 00 00 20", true},
 		"flag of a message":     {"02 00 09 02 81 08 00 00 00 00 00 01 04 01 71 00 00", true},
 		"leading zero":          {"02 00 00 02 00 80 00 01 00 00 00 01 f6", false},

@@ -2,6 +2,8 @@ package workflow
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -13,6 +15,9 @@ type Report struct {
 	State State
 	// Problem says why the run would be paused; nil if it would go on.
 	Problem *Pause
+	// MissingUndos lists what the run would have to undo if it failed, and the program no longer knows how to: undo handlers by
+	// name, such as `undo handler "refund"`, and steps whose undo function the code no longer gives.
+	MissingUndos []string
 	// Resolutions counts what of the history was replayed.
 	Resolutions uint64
 	// Ended reports that the function has returned, with Output, which the program's codec has encoded, or with Failure.
@@ -53,6 +58,9 @@ func verify(r Reader, lookup func(name string) *Program, ended bool) (Report, er
 		rep.Workflow = run.program.name
 	}
 	rep.Resolutions = run.seq
+	if !out.Paused && !run.state.Over() {
+		rep.MissingUndos = run.missingUndos()
+	}
 	if out.Paused {
 		rep.Problem = run.pause
 	}
@@ -63,6 +71,23 @@ func verify(r Reader, lookup func(name string) *Program, ended bool) (Report, er
 		}
 	}
 	return rep, nil
+}
+
+// missingUndos names what the run owes to undo and the program does not know how to, each once.
+func (r *Run) missingUndos() (list []string) {
+	for _, p := range r.obligations.list {
+		name := ""
+		switch {
+		case p.Handler != "" && r.undoHandler(p.Handler) == nil:
+			name = "undo handler " + strconv.Quote(p.Handler)
+		case p.Handler == "" && p.undo == nil:
+			name = "the undo function of step " + strconv.Quote(r.names.path(p.Entry))
+		}
+		if name != "" && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // A verifyTurn is a Turn that only reads.

@@ -77,6 +77,8 @@ const (
 type Limits struct {
 	// TurnTimeout bounds one turn. The turn's context ends then; a handler that does not return is reported and abandoned.
 	TurnTimeout time.Duration
+	// QueryTimeout bounds one query. The query's context ends then, which interrupts its SQL and what it waits for.
+	QueryTimeout time.Duration
 	// MailboxCount and MailboxBytes bound the calls that wait, and the sum of their inputs.
 	MailboxCount int
 	MailboxBytes int64
@@ -92,8 +94,9 @@ type Limits struct {
 	EventHistory int
 	// SendAttempts is how often a message to another actor is tried before it is moved aside as failed.
 	SendAttempts int
-	// CallRate bounds calls from outside per second, after a burst of CallBurst; 0 does not bound them. Calls of other
-	// actors are not counted.
+	// CallRate bounds calls from outside per second, after a burst of CallBurst; 0 does not bound them. Built-in methods count
+	// like the actor's own. Not counted are calls of other actors, methods for operators, and what a worker says of messages
+	// that it has received.
 	CallRate  float64
 	CallBurst int
 	// Connections bounds the clients that are connected or may come back.
@@ -138,6 +141,8 @@ type Behavior struct {
 	Migrations []Migration
 	// OpenSQL lets whoever may call the actor use sql.query and sql.exec; otherwise they are for operators.
 	OpenSQL bool
+	// SQLDecimal allows SQLite's functions of exact decimals.
+	SQLDecimal bool
 	// New makes the code's side of an actor that is waking up.
 	New func() Instance
 	// Decode reads a stored state for queries; the result is handed to Query. A nil blob is a state never saved.

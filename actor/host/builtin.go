@@ -1,6 +1,9 @@
 package host
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // The methods that every actor has besides its own: they are called like any other, over every gateway, with the inputs
 // and outputs of this file as JSON or CBOR. Their names have a dot, which names of behaviors' methods cannot.
@@ -48,13 +51,34 @@ const (
 	ActorSleep  = "actor.sleep"  // no input, no output
 	ActorRetry  = "actor.retry"  // no input -> CountOutput: 1 if it had failed; a failed actor may be tried again at once
 	ActorWhy    = "actor.why"    // no input -> Explanation; wakes nothing
+	LimitsSet   = "limits.set"   // ActorLimits -> ActorLimits: sets the members that are given, and returns all that are set
+	LimitsReset = "limits.reset" // LimitsResetInput -> CountOutput: how many were set
 	SendSkip    = "send.skip"    // SendSkipInput -> CountOutput: the next message to an actor is moved aside
+
+	SendDeadList    = "send.dead.list"    // SendListInput -> SendListOutput: messages to other actors that were given up; a query
+	SendDeadRequeue = "send.dead.requeue" // SendSelectInput -> CountOutput: sends them again, as new messages
+	SendDeadDelete  = "send.dead.delete"  // SendSelectInput -> CountOutput
 
 	SQLQuery   = "sql.query"   // SQLInput -> SQLOutput; a query: reads the last commit
 	SQLExec    = "sql.exec"    // SQLInput -> SQLOutput: one transaction, logged with its reason
 	SQLMigrate = "sql.migrate" // SQLMigrateInput -> SQLMigrateOutput; wakes nothing if it is a dry run
 	SQLStatus  = "sql.status"  // no input -> SQLStatusOutput; a query
 )
+
+// OperatorMethod reports whether a built-in method is for operators and not for every caller. A built-in name that is not
+// listed here counts as an operator's, so that what a later version adds is not open to everybody. openSQL says whether the
+// actor's type lets its callers use SQL.
+func OperatorMethod(method string, openSQL bool) bool {
+	switch method {
+	case SQLQuery, SQLExec:
+		return !openSQL
+	case QueueSend, QueueResult, QueueStatsMethod, QueueReceive, QueueAck, QueueNack, QueueExtend, QueueHeld,
+		ScheduleList, AlarmList, StreamAppend, StreamClose, StreamList, StreamRead,
+		WorkflowStart, WorkflowStatus, WorkflowResult:
+		return false
+	}
+	return strings.IndexByte(method, '.') >= 0
+}
 
 // QueueSendInput sends messages, all or none.
 type QueueSendInput struct {
@@ -69,7 +93,8 @@ type QueueMessageInput struct {
 	DelayMS  int64  `json:"delay_ms,omitempty"`
 	Priority int    `json:"priority,omitempty"`
 	DedupID  string `json:"dedup_id,omitempty"`
-	TTLMS    int64  `json:"ttl_ms,omitempty"`
+	// TTLMS is at least 1; absent is no limit.
+	TTLMS *int64 `json:"ttl_ms,omitempty"`
 	// BackoffMS overrides the queue's pauses; absent does not, empty means one attempt.
 	BackoffMS []int64 `json:"backoff_ms,omitzero"`
 	// KeysIfUndelivered are keys of the key-value store: arrays of strings, numbers and booleans.
@@ -226,7 +251,8 @@ type ListedMessage struct {
 	Due     *time.Time `json:"due,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
 	DedupID string     `json:"dedup_id,omitempty"`
-	// Error is why the last attempt failed; Tried when it did; Died when the message became a dead letter.
+	// Error is why the last attempt failed, with what a sender that waits for the reply is not told; Tried when it did; Died
+	// when the message became a dead letter.
 	Error string     `json:"error,omitempty"`
 	Tried *time.Time `json:"tried,omitempty"`
 	Died  *time.Time `json:"died,omitempty"`
@@ -304,6 +330,9 @@ type StreamReadInput struct {
 	Stream string `json:"stream"`
 	// After is the sequence of the last item that the reader has; 0 reads from the beginning.
 	After uint64 `json:"after,omitempty"`
+	// Life is the id of the actor's life that After counts in, or "" for the one that is there: see Position. Of an actor
+	// that is gone, the error code is Destroyed if Life is set and NotFound if not.
+	Life string `json:"life,omitempty"`
 	// Limit is 1 to MaxStreamBatch; 0 means 100.
 	Limit int `json:"limit,omitempty"`
 	// WaitMS is how long to wait for the first item, at most 60,000.
@@ -312,10 +341,14 @@ type StreamReadInput struct {
 
 // StreamReadOutput is a StreamPage in a request's encoding.
 type StreamReadOutput struct {
-	Missed uint64           `json:"missed,omitempty"`
+	Missed uint64 `json:"missed,omitempty"`
+	// Reset: the position is one of another life of the actor. Reading begins anew, and Missed counts from the first item.
+	Reset  bool             `json:"reset,omitempty"`
 	Items  []ReadStreamItem `json:"items"`
 	Next   uint64           `json:"next"`
 	Closed bool             `json:"closed,omitempty"`
+	// Life is the id of the actor's life that the items and Next are of.
+	Life string `json:"life,omitempty"`
 }
 
 // ReadStreamItem is a StreamItem in a request's encoding.
@@ -360,8 +393,55 @@ type PauseInput struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// LimitsResetInput names the limits of an actor that are to be as its type has them, by their names in ActorLimits; none
+// names all.
+type LimitsResetInput struct {
+	Names []string `json:"names,omitempty"`
+}
+
 // SendSkipInput names the target of the message to be moved aside.
 type SendSkipInput struct {
 	Type string   `json:"type"`
 	Key  []string `json:"key"`
+}
+
+// SendListInput pages through messages to other actors that were given up, in the order in which they were sent.
+type SendListInput struct {
+	// IDs selects messages; none selects all.
+	IDs []uint64 `json:"ids,omitempty"`
+	// After continues after a message; Limit is 1 to MaxQueueBatch, 0 means 100.
+	After uint64 `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+}
+
+// SendListOutput is one page; More says that there is another, after the last id.
+type SendListOutput struct {
+	Messages []DeadMessage `json:"messages"`
+	More     bool          `json:"more,omitempty"`
+}
+
+// A DeadMessage is a message to another actor that was given up, as operators see it. Its sender keeps it for 14 days, and
+// 10,000 of them.
+type DeadMessage struct {
+	ID uint64 `json:"id"`
+	// Type and Key name the actor that it was for, Method the action.
+	Type   string   `json:"type"`
+	Key    []string `json:"key"`
+	Method string   `json:"method"`
+	// Input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON cannot show it.
+	Input    Raw       `json:"input,omitempty"`
+	Attempts int       `json:"attempts"`
+	Sent     time.Time `json:"sent"`
+	Died     time.Time `json:"died"`
+	// Expires is when it is removed; nil for one that an earlier release gave up, which stays.
+	Expires *time.Time `json:"expires,omitempty"`
+	// Code and Error say why the last attempt failed.
+	Code  Code   `json:"code"`
+	Error string `json:"error"`
+}
+
+// SendSelectInput selects messages to other actors by id, or all.
+type SendSelectInput struct {
+	IDs []uint64 `json:"ids,omitempty"`
+	All bool     `json:"all,omitempty"`
 }

@@ -61,9 +61,11 @@ type ConnectRequest struct {
 	// Token, if not "", resumes: it is what an earlier Welcome said. If that connection is gone for good, a new one is made
 	// from the rest of the request, and Welcome.Resumed is false.
 	Token string
-	// After is the sequence of the last event that the client got; HasAfter says that it is known.
+	// After is the sequence of the last event that the client got; HasAfter says that it is known. Life is the id of the
+	// actor's life that it counts in, or "" for the one that is there: see Position.
 	After    uint64
 	HasAfter bool
+	Life     string
 	// Transport is "websocket", "sse" or "go".
 	Transport string
 	// Existing demands that the actor exists.
@@ -77,7 +79,9 @@ type Welcome struct {
 	// Token resumes the connection; it is a secret of the client's.
 	Token string `json:"token"`
 	// Cursor is the sequence of the last event before the first that the connection brings.
-	Cursor  uint64   `json:"cursor"`
+	Cursor uint64 `json:"cursor"`
+	// Life is the id of the actor's life that Cursor counts in, and all events of the connection are of.
+	Life    string   `json:"life,omitempty"`
 	Resumed bool     `json:"resumed"`
 	Events  []string `json:"events"`
 }

@@ -13,6 +13,7 @@ type Why string
 
 // What an actor may wait for, in the order in which Explanation picks.
 const (
+	WhyType        Why = "type"        // the program does not have its type
 	WhyFailed      Why = "failed"      // it cannot be woken or keeps crashing, and is tried again later
 	WhyPaused      Why = "paused"      // an operator paused it
 	WhyCall        Why = "call"        // its turn waits for another actor
@@ -29,6 +30,7 @@ const (
 	WhyLocked      Why = "locked"      // messages are locked by workers
 	WhyAlarm       Why = "alarm"       // the next alarm or schedule is due later
 	WhyConnections Why = "connections" // clients are connected, and nothing else
+	WhyDead        Why = "dead"        // messages to other actors were given up, and nothing else
 	WhyCalls       Why = "calls"       // nothing but the next call
 )
 
@@ -40,7 +42,7 @@ type Explanation struct {
 	// Since is when the wait began and Until when it ends by itself, as far as that is known.
 	Since *time.Time `json:"since,omitempty"`
 	Until *time.Time `json:"until,omitempty"`
-	// Remedy names the verb that gets the actor going, if there is one: "resume", "retry", "skip".
+	// Remedy names the verb that gets the actor going, if there is one: "resume", "retry", "skip", "requeue", "destroy".
 	Remedy string `json:"remedy,omitempty"`
 	// Details are for programs: "handler", "chain", "queue", "target" and the like.
 	Details map[string]string `json:"details,omitempty"`

@@ -52,7 +52,7 @@ const (
 	// StateTooNew: the stored state was written by a newer version of the actor's code. The data is untouched.
 	StateTooNew Code = "state_too_new"
 	// ActorFailed: the actor could not be woken (its state does not decode, a hook fails, it keeps crashing). Its data is
-	// kept; Metadata "reason" says why and "retry_at" when the next attempt is allowed.
+	// kept; Retryable; Metadata "reason" says why and "retry_at" when the next attempt is allowed.
 	ActorFailed Code = "actor_failed"
 	// ActorPaused: an operator paused the actor. Retryable; Metadata "reason" says why.
 	ActorPaused Code = "actor_paused"

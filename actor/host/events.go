@@ -7,11 +7,13 @@ import (
 
 // An EmittedEvent is an event that an actor emitted in a turn that is durable.
 type EmittedEvent struct {
-	// Sequence counts the actor's events, from 1, without gaps.
-	Sequence uint64    `json:"sequence"`
-	Version  uint64    `json:"version"`
-	Name     string    `json:"name"`
-	Time     time.Time `json:"time"`
+	// Sequence counts the events of one life of the actor, from 1, without gaps.
+	Sequence uint64 `json:"sequence"`
+	// Life is the id of that life.
+	Life    string    `json:"life,omitempty"`
+	Version uint64    `json:"version"`
+	Name    string    `json:"name"`
+	Time    time.Time `json:"time"`
 	// Data is JSON.
 	Data []byte `json:"-"`
 	// To names the only connection that gets the event; Except those that do not. Neither reaches clients.
@@ -29,20 +31,26 @@ type Subscription struct {
 	// the next event.
 	Resume bool
 	After  uint64
+	// Life is the id of the actor's life that After counts in, or "" for the one that is there: see Position.
+	Life string
 }
 
 // A Delivery is what a subscription brought: events in order, after a gap if Missed is not 0.
 type Delivery struct {
 	// Missed counts the events between the position asked for and the first of Events that are no longer kept.
 	Missed uint64
+	// Reset: the position asked for is none of this life of the actor, because the actor was destroyed and created again, or
+	// restored. The subscription begins anew, and Missed counts from the first event of this life.
+	Reset  bool
 	Events []EmittedEvent
 }
 
 // An EventStream delivers the events of one subscription. It is used by one goroutine at a time.
 type EventStream interface {
 	// Next waits for events. The error is an *Error: code Canceled when ctx ends, Unavailable when the node shuts down,
-	// Destroyed when the actor was destroyed and all its events were delivered. A reader that falls behind gets what is
-	// still kept, after a Delivery that says how much it missed.
+	// Destroyed when the actor was destroyed and the events at hand were delivered, or when there is no actor and the
+	// subscription asks for a life. A reader that falls behind gets what is still kept, after a Delivery that says how much
+	// it missed. Events of two lives never follow each other without a Reset between them.
 	Next(ctx context.Context) (Delivery, error)
 	// Close ends the subscription.
 	Close()

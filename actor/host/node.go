@@ -40,6 +40,9 @@ type Request struct {
 	Traceparent string
 	// Connection is the id of the connection that the call comes over, set by the runtime.
 	Connection string
+	// Continues: the request goes on with an earlier one of the same client, such as the next page of a stream that it
+	// follows. Limits.CallRate counted the first.
+	Continues bool
 }
 
 // A Reply is the answer to a request.
@@ -91,6 +94,10 @@ type Status struct {
 	Failure *Failure `json:"failure,omitempty"`
 	// Pause says why State is Paused.
 	Pause *Pause `json:"pause,omitempty"`
+	// Run describes the actor's workflow run; nil if it has none.
+	Run *RunSummary `json:"run,omitempty"`
+	// Limits are those that operators have set for the actor.
+	Limits *ActorLimits `json:"limits,omitempty"`
 	// Connections counts the clients that are connected to this node right now, Tasks the tasks that run.
 	Connections int `json:"connections"`
 	Tasks       int `json:"tasks"`

@@ -65,7 +65,7 @@ type Schedule struct {
 	Attempts int    `json:"attempts,omitempty"`
 	// Skipped counts ticks that were missed and not made up for.
 	Skipped uint64 `json:"skipped,omitempty"`
-	// LastResult is "ok", "error" or "", LastError why.
+	// LastResult is "ok", "error" or "", LastError why, as every caller may see it.
 	LastResult string `json:"last_result,omitempty"`
 	LastError  string `json:"last_error,omitempty"`
 }

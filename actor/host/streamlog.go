@@ -44,6 +44,8 @@ type StreamInfo struct {
 	Closed bool  `json:"closed"`
 	// Updated is when the stream was last appended to or closed; zero if it never was.
 	Updated time.Time `json:"updated,omitzero"`
+	// Life is the id of the actor's life that First and Last count in.
+	Life string `json:"life,omitempty"`
 }
 
 // A StreamItem is one item of a stream.
@@ -59,7 +61,10 @@ type StreamItem struct {
 type StreamPage struct {
 	// Missed counts the items between the position and the first of Items that are no longer kept.
 	Missed uint64
-	Items  []StreamItem
+	// Reset: the position is beyond the last item, so it is none of this stream. Reading begins anew, and Missed counts from
+	// the first item.
+	Reset bool
+	Items []StreamItem
 	// Next is the position after Items.
 	Next uint64
 	// Closed: the stream is closed and Items holds its last item, or the position was beyond it.

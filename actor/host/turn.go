@@ -74,7 +74,7 @@ type Turn interface {
 	// EmitTo publishes an event to some connections: to one if to is not "", else to all that are subscribed but those in
 	// except. Connections that are lost get it if they come back in time.
 	EmitTo(event int, data []byte, to string, except []string) error
-	// Send queues a one-way call to an action of another actor, part of this turn's commit.
+	// Send queues a one-way call to an action of another actor, or to QueueSend, as part of this turn's commit.
 	Send(m *Message) error
 
 	// SetAlarm arms an alarm, replacing one of the same name and instance.
@@ -127,7 +127,7 @@ type Alarm struct {
 	Attempts int
 }
 
-// A Message is a one-way call: to an action of another actor, with an input in CBOR.
+// A Message is a one-way call: to an action of another actor or to QueueSend, with an input in CBOR.
 type Message struct {
 	Type   string
 	Key    []string

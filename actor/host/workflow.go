@@ -63,6 +63,8 @@ type RunControl struct {
 	Verb string
 	// Reason is kept with the run; at most 1,024 bytes. Entry is the id of an entry of the history, for retry and rewind.
 	Reason, Entry string
+	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if the actor has another.
+	Run string
 }
 
 // The built-in methods of workflow runs.
@@ -114,6 +116,8 @@ type WorkflowControlInput struct {
 	Reason string `json:"reason,omitempty"`
 	// Entry is the id of an entry of the history, for retry and rewind.
 	Entry string `json:"entry,omitempty"`
+	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if the actor has another.
+	Run string `json:"run,omitempty"`
 }
 
 // WorkflowHistoryInput pages through the history of a run, in the order of its entries' places.

@@ -65,7 +65,7 @@ func parcels() actor.Definition {
 		actor.OnRun(Journey, journey),
 		actor.OnRun(Tour, tour),
 		actor.OnRun(Round, round),
-		actor.OnRun(Storage, storage),
+		actor.OnRun(Storage, storage), actor.OnRun(Travel, travel),
 	)
 }
 
@@ -235,6 +235,47 @@ func storage(ctx workflow.Context, _ actor.None) (string, error) {
 }
 
 func leave(string) error { return nil }
+
+var (
+	Travel = actor.NewWorkflow[actor.None, string](Parcels, "travel")
+
+	errLost   = errors.New("the answer was lost")
+	forgotten []string
+)
+
+func travel(ctx workflow.Context, _ actor.None) (string, error) {
+	hotel, err := workflow.Compensated(ctx, "hotel",
+		func(sc *workflow.StepCtx) (string, error) { return reserve(sc.IdempotencyKey()) },
+		func(sc *workflow.StepCtx, hotel string) error {
+			key, known := sc.Undoes()
+			if known {
+				return leave(hotel)
+			}
+			return forget(key) // gives up what was reserved under the key, and refuses it from now on
+		})
+	return hotel, err
+}
+
+func reserve(string) (string, error) { return "", errLost }
+
+func forget(key string) error {
+	forgotten = append(forgotten, key)
+	return nil
+}
+
+func TestStepsWhoseOutcomeIsUnknownAreUndone(t *testing.T) {
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		forgotten = nil
+		parcel := Parcels.Ref(h, "1")
+		if _, err := Travel.Start(t.Context(), parcel, actor.None{}); err != nil {
+			t.Fatal(err)
+		}
+		h.Settle()
+		if _, err := Travel.Result(t.Context(), parcel); err == nil || len(forgotten) != 1 {
+			t.Errorf("%v, forgotten: %q", err, forgotten)
+		}
+	}, parcels())
+}
 
 func TestWorkflowsUndoAndAreCancelled(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {

@@ -95,9 +95,12 @@ func socketMessage(n, audience int) []byte {
 		n+1, n+audience+2, lineTime(), lineData(n))
 }
 
+// stageLife stands for the id of the actor, which is a part of each event's position.
+const stageLife = "03346b03-3d69-81d7-aebc-b53d87c983fb"
+
 func eventMessage(n, audience int) []byte {
-	return fmt.Appendf(nil, "id: %d\nversion: %d\ntime: %s\nevent: said\ndata: %s\n\n",
-		n+1, n+audience+2, lineTime(), lineData(n))
+	return fmt.Appendf(nil, "id: %d@%s\nversion: %d\ntime: %s\nevent: said\ndata: %s\n\n",
+		n+1, stageLife, n+audience+2, lineTime(), lineData(n))
 }
 
 func lineTime() string { return time.Now().UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano) }

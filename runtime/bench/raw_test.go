@@ -12,6 +12,9 @@ import (
 
 // TestTwinWritesWhatADurableActionWrites compares the bytes of the twin's batch with those that a call adds to the
 // store's commits, so that the ratios compare like with like.
+// markBytes is what a commit of the engine may have beyond its rows: how far the log is synced. A twin need not say that.
+const markBytes = 18
+
 func TestTwinWritesWhatADurableActionWrites(t *testing.T) {
 	b := &bench{dir: t.TempDir(), time: time.Millisecond}
 	var ours float64
@@ -30,7 +33,7 @@ func TestTwinWritesWhatADurableActionWrites(t *testing.T) {
 		r := rowsFor(1)
 		batch := put(db, &r)
 		defer batch.Close()
-		if twin := float64(batch.Len()); twin < ours-4 || twin > ours+4 {
+		if twin := float64(batch.Len()); twin < ours-4-markBytes || twin > ours+4 {
 			t.Errorf("the twin writes %v bytes, a durable action %v", twin, ours)
 		}
 	})

@@ -9,7 +9,7 @@ func builtinQuery(method string) bool {
 	switch method {
 	case host.QueueHeld, host.QueueResult, host.QueueStatsMethod, host.QueuePeek, host.QueueDeadList,
 		host.ScheduleList, host.ScheduleRuns, host.AlarmList, host.StreamRead, host.StreamList,
-		host.ConnectionList, host.ActorWhy, host.SQLQuery, host.SQLStatus,
+		host.ConnectionList, host.ActorWhy, host.SendDeadList, host.SQLQuery, host.SQLStatus,
 		host.WorkflowStatus, host.WorkflowResult, host.WorkflowHistory, host.WorkflowWatch, host.WorkflowExport:
 		return true
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -105,6 +106,9 @@ func (c *Client) call(ctx context.Context, q *request, r *host.Request) (host.Re
 		return host.Reply{}, f.err
 	}
 	reply := host.Reply{Output: a.body, Replayed: a.header.Get("Idempotency-Replayed") == "true"}
+	if r.Codec == host.JSON {
+		reply.Output = bytes.TrimSuffix(reply.Output, []byte("\n"))
+	}
 	if r.Create && r.Method == "" {
 		reply.Output = nil // the description of the new actor
 	}
@@ -184,6 +188,30 @@ func (c *Client) List(ctx context.Context, q host.ListQuery) (host.ListPage, err
 	setNumber(params, "limit", q.Limit)
 	var p host.ListPage
 	return p, c.get(ctx, "/actors", params, &p)
+}
+
+// Runs pages through the workflow runs that are paused or have failed.
+func (c *Client) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
+	params := url.Values{}
+	set(params, "type", q.Type)
+	set(params, "state", string(q.State))
+	set(params, "reason", string(q.Reason))
+	set(params, "cursor", q.Cursor)
+	if !q.Before.IsZero() {
+		params.Set("before", q.Before.UTC().Format(time.RFC3339Nano))
+	}
+	setNumber(params, "limit", q.Limit)
+	var p host.RunPage
+	return p, c.get(ctx, "/workflows", params, &p)
+}
+
+// CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
+func (c *Client) CountRuns(ctx context.Context) ([]host.RunCount, error) {
+	var out struct {
+		Counts []host.RunCount `json:"counts"`
+	}
+	err := c.get(ctx, "/workflows/counts", nil, &out)
+	return out.Counts, err
 }
 
 // Destroy removes an actor and everything it stored.

@@ -55,6 +55,7 @@ type Connection struct {
 	events  []string // subscribed to, as far as the node has confirmed
 	token   string
 	after   uint64 // the last event in inbox or before it
+	life    string // what after counts in, "" if it is not known
 	placed  bool   // after is known
 	closing bool   // Close was called
 	gone    bool   // the node said that the connection is over
@@ -93,7 +94,7 @@ func (c *Client) Connect(ctx context.Context, a host.Address, r host.ConnectRequ
 	cn := &Connection{
 		c: c, address: a, path: path + "connect", header: h, params: r.Params, cancel: cancel, ended: make(chan struct{}),
 		arrived: make(chan struct{}, 1), work: make(chan struct{}, 1), events: slices.Clone(r.Events), token: r.Token,
-		after: r.After, placed: r.HasAfter, flights: make(map[uint64]*flight),
+		after: r.After, life: r.Life, placed: r.HasAfter, flights: make(map[uint64]*flight),
 	}
 	stop := context.AfterFunc(ctx, cancel)
 	s, f := cn.open(life)
@@ -191,16 +192,20 @@ func (cn *Connection) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// Close ends the connection and returns when the node has run its disconnect hook, or ctx ended. If lost, nothing is
-// said to the node, and Welcome's token resumes the connection for as long as the actor's type allows.
+// Close ends the connection and returns when the node has run its disconnect hook, or ctx ended. Next still gives the
+// events that the node had for the connection before, those of its own calls among them. If lost, nothing is said to the
+// node, and Welcome's token resumes the connection for as long as the actor's type allows.
 func (cn *Connection) Close(ctx context.Context, lost bool) error {
 	cn.mu.Lock()
 	cn.closing = true
-	gone, token := cn.gone, cn.token
+	gone, token, open := cn.gone, cn.token, cn.socket != nil
 	cn.mu.Unlock()
 	var err error
 	if !lost && !gone {
 		err = cn.c.Disconnect(ctx, cn.address, token)
+		if err == nil && open {
+			cn.part(ctx)
+		}
 		switch host.CodeOf(err) {
 		case host.Unauthenticated, host.NotFound, host.Destroyed:
 			err = nil // it is over already
@@ -216,6 +221,16 @@ func (cn *Connection) Close(ctx context.Context, lost bool) error {
 	return err
 }
 
+// part takes what the node still sends on a connection that it has ended: the events that were there before, and its bye.
+func (cn *Connection) part(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	select {
+	case <-cn.ended:
+	case <-ctx.Done():
+	}
+}
+
 // run serves socket after socket.
 func (cn *Connection) run(ctx context.Context, s *socket) {
 	defer close(cn.ended)
@@ -224,6 +239,9 @@ func (cn *Connection) run(ctx context.Context, s *socket) {
 	for {
 		opened := time.Now()
 		e := cn.serve(ctx, s)
+		if e == nil && cn.leaving() {
+			e = contextError(ctx) // resuming would undo the close
+		}
 		if e != nil {
 			cn.end(ctx, e)
 			return
@@ -257,6 +275,13 @@ func (cn *Connection) run(ctx context.Context, s *socket) {
 			}
 		}
 	}
+}
+
+// leaving reports whether Close was called.
+func (cn *Connection) leaving() bool {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	return cn.closing
 }
 
 // reconnectAfter is how long to wait before an attempt to connect again, from 1: a random time, but at least what the

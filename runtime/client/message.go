@@ -30,6 +30,7 @@ type connectMessage struct {
 	Events []string        `json:"events,omitempty"`
 	Token  string          `json:"token,omitempty"`
 	After  *uint64         `json:"after,omitempty"`
+	Life   string          `json:"life,omitempty"`
 }
 
 // encode makes the frame of a message. Raw JSON in it keeps its characters as they were written.
@@ -61,6 +62,7 @@ type incoming struct {
 	Data     json.RawMessage `json:"data"`
 	Gap      *struct {
 		Missed uint64 `json:"missed"`
+		Reset  bool   `json:"reset"`
 	} `json:"gap"`
 }
 
@@ -84,7 +86,7 @@ func known(e *host.Error) *host.Error {
 	return &c
 }
 
-// delivered is the event that a message holds.
+// delivered is the event that a message holds, but for its life.
 func (m *incoming) delivered() host.EmittedEvent {
 	return host.EmittedEvent{Sequence: m.Sequence, Version: m.Version, Name: m.Event, Time: m.Time, Data: m.Data}
 }

@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -75,8 +76,8 @@ func (c *Client) repeat(ctx context.Context, q *request, try func() *failure) *f
 			// This attempt may have done nothing, but an earlier one did perhaps.
 			f.err.Retryable = false
 		}
-		if f.err.Code == host.ActorPaused {
-			return f // until a person lets the actor go on; that is for the caller to wait for, or not
+		if f.err.Code == host.ActorPaused || f.err.Code == host.ActorFailed && f.after > c.opts.MaxBackoff {
+			return f // until a person does something about it; that is for the caller to wait for, or not
 		}
 		if attempt >= c.opts.Attempts || !f.nothing && !(f.lost && q.again) || !q.file.rewind() {
 			return f
@@ -156,7 +157,7 @@ func (c *Client) once(ctx context.Context, q *request) (answer, *failure) {
 	var err error
 	switch {
 	case n > limit:
-		return answer{}, tooLong(limit)
+		return answer{}, tooLong(limit, n)
 	case n == 0:
 	case n > 0 && n <= 1<<20:
 		a.body = make([]byte, n)
@@ -166,7 +167,7 @@ func (c *Client) once(ctx context.Context, q *request) (answer, *failure) {
 		}
 	default:
 		if a.body, err = io.ReadAll(io.LimitReader(res.Body, limit+1)); err == nil && int64(len(a.body)) > limit {
-			return answer{}, tooLong(limit)
+			return answer{}, tooLong(limit, int64(len(a.body)))
 		}
 	}
 	if err != nil {
@@ -178,7 +179,8 @@ func (c *Client) once(ctx context.Context, q *request) (answer, *failure) {
 	return a, nil
 }
 
-func tooLong(limit int64) *failure {
+// tooLong is the failure for a reply of at least actual bytes.
+func tooLong(limit, actual int64) *failure {
 	return &failure{err: host.Errorf(host.TooLarge, "the reply is longer than %d bytes; what was called is done", limit).
-		With("what", "reply")}
+		With("what", "reply").With("limit", strconv.FormatInt(limit, 10)).With("actual", strconv.FormatInt(actual, 10))}
 }

@@ -86,7 +86,7 @@ func (cn *Connection) greet(ctx context.Context, s *socket) *failure {
 	cn.mu.Lock()
 	hello := connectMessage{Params: cn.params, Events: cn.events, Token: cn.token}
 	if cn.placed {
-		hello.After = &cn.after
+		hello.After, hello.Life = &cn.after, cn.life
 	}
 	frame, err := (&outgoing{Connect: &hello}).encode()
 	cn.mu.Unlock()
@@ -117,7 +117,7 @@ func (cn *Connection) welcomed(s *socket, w *host.Welcome) {
 	// A gap that was told before the loss is told again, unless an event followed it.
 	cn.missed = 0
 	// What the node names is where its events begin: further back than before, if the actor is another one by now.
-	cn.after, cn.placed = w.Cursor, true
+	cn.after, cn.life, cn.placed = w.Cursor, w.Life, true
 	cn.welcome, cn.token = *w, cmp.Or(w.Token, cn.token)
 	if w.Events != nil {
 		cn.events = slices.Clone(w.Events)
@@ -273,12 +273,22 @@ func (cn *Connection) receive(m *incoming) {
 	case m.ID > 0:
 		cn.landed(m)
 	case m.Gap != nil:
-		cn.mu.Lock()
-		cn.missed += m.Gap.Missed
-		cn.mu.Unlock()
+		cn.gap(m.Gap.Missed, m.Gap.Reset)
 	case m.Event != "":
 		cn.put(m.delivered())
 	}
+}
+
+// gap notes that events are missing, for the delivery of the next one; that they are of another life is news at once.
+func (cn *Connection) gap(missed uint64, reset bool) {
+	cn.mu.Lock()
+	defer cn.mu.Unlock()
+	if reset && !cn.cut {
+		cn.inbox = append(cn.inbox, host.Delivery{Missed: missed, Reset: true})
+		wake(cn.arrived)
+		return
+	}
+	cn.missed += missed
 }
 
 // put adds an event to the inbox.
@@ -292,6 +302,7 @@ func (cn *Connection) put(e host.EmittedEvent) {
 		cn.cut = true
 		return
 	}
+	e.Life = cn.life
 	last := len(cn.inbox) - 1
 	if last < 0 || cn.missed > 0 || len(cn.inbox[last].Events) >= deliveryEvents {
 		cn.inbox = append(cn.inbox, host.Delivery{Missed: cn.missed})

@@ -34,18 +34,23 @@ var errReconnect = errors.New("client: connection ended")
 // A subscription without a position to resume from has one as soon as the node named it, which is when it opens, or
 // with the first event where a node cannot name it; events that an actor emits before that, while there is no
 // connection, are missed.
+//
+// A stream that has got something of one life of the actor ends with that life, also if the actor was destroyed and created
+// again while there was no connection. Only the position that the subscriber came with may be one of another life, which the
+// first delivery then says.
 type Stream struct {
 	c      *Client
 	path   string
 	names  []string
 	resume bool
-	after  uint64
+	at     host.Position
+	seen   bool // at is what the node said, and not the subscriber
 
 	cancel context.CancelFunc
 	out    chan host.Delivery
 	ended  chan struct{} // closed when run has returned; fault is set then
 	fault  *host.Error
-	start  uint64
+	start  host.Position
 	known  bool
 }
 
@@ -62,7 +67,8 @@ func (c *Client) Subscribe(ctx context.Context, a host.Address, s host.Subscript
 		}
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	st := &Stream{c: c, path: path + "events", names: s.Names, resume: s.Resume, after: s.After,
+	st := &Stream{c: c, path: path + "events", names: s.Names, resume: s.Resume,
+		at:     host.Position{Sequence: s.After, Life: s.Life},
 		cancel: cancel, out: make(chan host.Delivery, deliveries), ended: make(chan struct{})}
 	stop := context.AfterFunc(ctx, cancel)
 	conn, f := st.open(life)
@@ -83,7 +89,7 @@ func (c *Client) Subscribe(ctx context.Context, a host.Address, s host.Subscript
 		}
 		return nil, f.err
 	}
-	st.start, st.known = st.after, st.resume
+	st.start, st.known = st.at, st.resume
 	go st.run(life, conn)
 	return st, nil
 }
@@ -111,8 +117,9 @@ func (st *Stream) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// Position is the sequence of the last event before the subscription's first, and whether the node named it.
-func (st *Stream) Position() (uint64, bool) { return st.start, st.known }
+// Position is the place before the subscription's first event, and whether it is known: the subscriber asked for it, or
+// the node named it.
+func (st *Stream) Position() (host.Position, bool) { return st.start, st.known }
 
 // Close ends the subscription and waits until its connection is closed.
 func (st *Stream) Close() {
@@ -172,7 +179,7 @@ type response struct {
 	silence *time.Timer
 
 	// The event that is being read, and the delivery that it goes to.
-	id        uint64
+	id        host.Position
 	hasID     bool
 	name      string
 	data      []byte
@@ -188,7 +195,7 @@ func (st *Stream) open(ctx context.Context) (*response, *failure) {
 	h := st.c.header()
 	h.Set("Accept", "text/event-stream")
 	if st.resume {
-		h.Set("Last-Event-ID", strconv.FormatUint(st.after, 10))
+		h.Set("Last-Event-ID", st.at.String())
 	}
 	path := st.path
 	if len(st.names) > 0 {
@@ -277,7 +284,9 @@ func (conn *response) line() ([]byte, error) {
 	for {
 		part, err := conn.r.ReadSlice('\n')
 		if int64(len(conn.lineBytes)+len(part)+len(conn.data)) > limit {
-			return nil, host.Errorf(host.TooLarge, "an event is longer than %d bytes", limit).With("what", "event")
+			return nil, host.Errorf(host.TooLarge, "an event is longer than %d bytes", limit).
+				With("what", "event").With("limit", strconv.FormatInt(limit, 10)).
+				With("actual", strconv.Itoa(len(conn.lineBytes)+len(part)+len(conn.data)))
 		}
 		switch {
 		case err == nil && len(conn.lineBytes) == 0:
@@ -299,8 +308,8 @@ func (conn *response) field(line []byte) {
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(name) {
 	case "id":
-		if n, err := strconv.ParseUint(string(value), 10, 64); err == nil {
-			conn.id, conn.hasID = n, true
+		if at, err := host.ParsePosition(string(value)); err == nil {
+			conn.id, conn.hasID = at, true
 		}
 	case "event":
 		conn.name = string(value)
@@ -321,15 +330,35 @@ func (conn *response) field(line []byte) {
 
 // dispatch handles the event that the lines since the last one make.
 func (conn *response) dispatch(ctx context.Context) error {
-	e := host.EmittedEvent{Sequence: conn.id, Version: conn.version, Name: conn.name, Time: conn.emitted, Data: conn.data}
+	at := conn.id
+	e := host.EmittedEvent{
+		Sequence: at.Sequence, Life: at.Life, Version: conn.version, Name: conn.name, Time: conn.emitted, Data: conn.data,
+	}
 	hasID := conn.hasID
-	conn.id, conn.hasID, conn.name, conn.data, conn.version, conn.emitted = 0, false, "", nil, 0, time.Time{}
+	conn.id, conn.hasID, conn.name, conn.data, conn.version, conn.emitted = host.Position{}, false, "", nil, 0, time.Time{}
 	st := conn.st
 	switch {
 	case e.Name == "cairn.gap":
-		var gap struct{ Missed uint64 }
-		if json.Unmarshal(e.Data, &gap) == nil {
+		var gap struct {
+			Missed uint64
+			Reset  bool
+		}
+		if json.Unmarshal(e.Data, &gap) != nil {
+			return nil
+		}
+		if !gap.Reset {
 			conn.missed += gap.Missed
+			return nil
+		}
+		if err := conn.deliver(ctx); err != nil {
+			return err
+		}
+		if st.seen && at.Life != st.at.Life {
+			return host.Errorf(host.Destroyed, "the actor was destroyed, and created again")
+		}
+		conn.batch.Reset, conn.batch.Missed = true, gap.Missed
+		if st.at = (host.Position{}); hasID {
+			st.at, st.seen = at, true
 		}
 		return nil
 	case e.Name == "cairn.bye":
@@ -346,10 +375,10 @@ func (conn *response) dispatch(ctx context.Context) error {
 		return bye
 	case e.Data == nil:
 		if hasID && !st.resume {
-			st.resume, st.after = true, e.Sequence
+			st.resume, st.seen, st.at = true, true, at
 		}
 		return nil
-	case !hasID, st.resume && e.Sequence <= st.after:
+	case !hasID, st.resume && e.Sequence <= st.at.Sequence:
 		return nil
 	}
 	if conn.missed > 0 {
@@ -359,13 +388,13 @@ func (conn *response) dispatch(ctx context.Context) error {
 		conn.batch.Missed, conn.missed = conn.missed, 0
 	}
 	conn.batch.Events = append(conn.batch.Events, e)
-	st.resume, st.after = true, e.Sequence
+	st.resume, st.seen, st.at = true, true, at
 	return nil
 }
 
 // deliver hands the batch to the reader. While the reader does not take it, silence of the connection counts for nothing.
 func (conn *response) deliver(ctx context.Context) error {
-	if len(conn.batch.Events) == 0 {
+	if len(conn.batch.Events) == 0 && !conn.batch.Reset {
 		return nil
 	}
 	conn.silence.Stop()

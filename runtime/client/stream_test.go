@@ -28,6 +28,7 @@ type stage struct {
 	refuse    bool // connections
 	conns     []net.Conn
 	asked     []host.Subscription
+	life      string
 	server    *http.Server
 	gateway   *gateway.Gateway
 	transport *http.Transport
@@ -108,7 +109,7 @@ func (s *stage) emit(n int) {
 	s.change(func() {
 		for range n {
 			seq := uint64(len(s.events) + 1)
-			s.events = append(s.events, host.EmittedEvent{Sequence: seq, Version: seq + 100, Name: "added",
+			s.events = append(s.events, host.EmittedEvent{Sequence: seq, Life: s.life, Version: seq + 100, Name: "added",
 				Time: time.Unix(int64(seq), 5).UTC(), Data: fmt.Appendf(nil, `{"n":%d}`, seq)})
 		}
 	})
@@ -125,21 +126,30 @@ func (s *stage) subscribe(sub host.Subscription) (host.EventStream, error) {
 	if sub.Resume {
 		r.last = sub.After
 	}
+	if sub.Life != "" && sub.Life != s.life {
+		r.last, r.reset = 0, true
+	}
 	return r, nil
 }
 
 // A history reads the stage's events.
 type history struct {
-	s    *stage
-	last uint64
+	s     *stage
+	last  uint64
+	reset bool
 }
 
-func (r *history) Position() (uint64, bool) { return r.last, true }
-func (r *history) Close()                   {}
+func (r *history) Position() (host.Position, bool) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return host.Position{Sequence: r.last, Life: r.s.life}, true
+}
+func (r *history) Close() {}
 func (r *history) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		r.s.mu.Lock()
-		var d host.Delivery
+		d := host.Delivery{Reset: r.reset}
+		r.reset = false
 		if r.last < r.s.kept {
 			d.Missed, r.last = r.s.kept-r.last, r.s.kept
 		}
@@ -147,7 +157,7 @@ func (r *history) Next(ctx context.Context) (host.Delivery, error) {
 		r.last += uint64(len(d.Events))
 		changed, fault := r.s.changed, r.s.fault
 		r.s.mu.Unlock()
-		if len(d.Events) > 0 || d.Missed > 0 {
+		if len(d.Events) > 0 || d.Missed > 0 || d.Reset {
 			return d, nil
 		}
 		if fault != nil {
@@ -219,8 +229,8 @@ func TestAStreamSurvivesItsConnections(t *testing.T) {
 		s.emit(3)
 		stream := s.open(c, host.Subscription{Names: []string{"added", "x"}})
 		defer stream.Close()
-		if at, known := stream.(*client.Stream).Position(); at != 3 || !known {
-			t.Errorf("position %d, %v", at, known)
+		if at, known := stream.(*client.Stream).Position(); at.Sequence != 3 || !known {
+			t.Errorf("position %v, %v", at, known)
 		}
 		s.cut() // before the first event: the node named the position
 		s.emit(1)

@@ -49,6 +49,11 @@ func (w *world) drive(limit time.Time, until func() bool) bool {
 
 // step does one thing, and reports whether there was one.
 func (w *world) step(limit time.Time) bool {
+	if w.dying {
+		w.dying = false
+		w.crash()
+		return true
+	}
 	for _, a := range w.order {
 		if a.stale && a.started && !a.ended {
 			w.advance(a)

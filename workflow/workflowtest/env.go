@@ -125,6 +125,7 @@ type world struct {
 	when     When
 	crashes  int
 	driving  bool
+	dying    bool // a body, or a condition, has called Crash
 	tracing  bool
 	trace    []string // what the commits were, if tracing
 }
@@ -375,10 +376,15 @@ func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 	return e
 }
 
-// Crash has the process die now and come back.
+// Crash has the process die now and come back. Called in the body of a step it returns, and the process dies before the run
+// hears of anything that the body does from then on.
 func (e *Env[In, Out]) Crash() {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
+	if e.w.driving {
+		e.w.dying = true // a crash waits for bodies, perhaps for the one that calls
+		return
+	}
 	e.w.crash()
 }
 

@@ -1,7 +1,7 @@
 // Orders is a small shop whose orders are workflows: each reserves an article, charges the customer and hands the parcel to a
 // carrier. Articles and accounts are actors of their own, the carrier is a company elsewhere, and what one of them has done
-// cannot be part of the same commit as what another does. So each step says how it is undone, and if a later one fails, what
-// was done before is undone in reverse order: a saga.
+// cannot be part of the same commit as what another does. So each step says how it is undone, and if a later one fails, or
+// the order is cancelled, what was done before is undone in reverse order: a saga.
 //
 //	go run ./docs/examples/orders
 //

@@ -60,6 +60,10 @@ func definitions(c carrier) []actor.Definition {
 	}
 }
 
+// checkout undoes what it has done if a step fails, or if it is cancelled: also a step that is under way then, or whose
+// outcome nobody knows after a crash. That is why Release and Refund need nothing but the number of the order, and do no
+// harm if there was nothing to undo.
+//
 // checkout is deterministic: it decides, and whatever it decides by is what a named operation has returned. After a crash it
 // runs again from its first line, and the operations that had ended return what they returned before.
 func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
@@ -92,17 +96,25 @@ func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 			}
 			return parcel, err
 		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 30})) // those that are cut off by the end of the process count
-		return Receipt{parcel}, err
-	})
-	// The note, the event and the entry of the history are one commit.
-	_, err := actor.Update(ctx, "settle", func(o *Order, ctx *actor.Context) (actor.None, error) {
-		o.Note = "on its way as " + receipt.Parcel
-		if refused != nil {
-			o.Note = "refused: " + reason(refused)
+		if err != nil {
+			return Receipt{}, err
 		}
-		return actor.None{}, Settled.Emit(ctx, o.Note)
+		// Within the saga: an order that was cancelled while the parcel was fetched is not settled, so all of it is undone.
+		return Receipt{parcel}, settle(ctx, "on its way as "+parcel)
 	})
-	return receipt, errors.Join(refused, err)
+	if refused != nil {
+		return receipt, errors.Join(refused, settle(ctx, "refused: "+reason(refused)))
+	}
+	return receipt, nil
+}
+
+// settle ends an order. The note, the event and the entry of the history are one commit.
+func settle(ctx workflow.Context, note string) error {
+	_, err := actor.Update(ctx, "settle", func(o *Order, ctx *actor.Context) (actor.None, error) {
+		o.Note = note
+		return actor.None{}, Settled.Emit(ctx, note)
+	})
+	return err
 }
 
 // reason is what the customer is told. An error that went through the history is one of the types and values that are

@@ -15,7 +15,7 @@ const printed = `order 1001 (completed): on its way as Zurich-1001
   purchase/reserve: completed
   purchase/charge: completed
   purchase/ship: completed
-  settle: completed
+  purchase/settle: completed
 order 1002 (failed): refused: 9 ordered, 3 in stock
   purchase/reserve: failed
   settle: completed

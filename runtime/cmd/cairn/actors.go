@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // maxPage is the largest page of a listing that a node gives.
@@ -133,7 +134,11 @@ func (c *cli) printListed(t table, s *host.Status, first bool) error {
 	if first {
 		t.row("ACTOR", t.paint(bold, "STATE"), "VERSION", "KEYS", "SIZE", "UPDATED")
 	}
-	t.row(formatAddress(s.Type, s.Key), t.state(s.State), count(s.Version), count(s.Keys), size(s.Bytes), clock(s.Updated))
+	state := t.state(s.State)
+	if r := s.Run; r != nil && (r.State == workflow.StatePaused || r.State == workflow.StateFailed) {
+		state += ", run " + string(r.State)
+	}
+	t.row(formatAddress(s.Type, s.Key), state, count(s.Version), count(s.Keys), size(s.Bytes), clock(s.Updated))
 	return nil
 }
 
@@ -190,6 +195,16 @@ func (c *cli) printStatus(s *host.Status) {
 		if p.Reason != "" {
 			t.row("paused because", oneLine(p.Reason))
 		}
+	}
+	if r := s.Run; r != nil {
+		line := oneLine(r.Workflow) + ", " + string(r.State)
+		if r.Reason != "" {
+			line += " (" + string(r.Reason) + ")"
+		}
+		t.row("workflow", line+" since "+clock(r.Since))
+	}
+	if s.Limits != nil {
+		t.row("limits", limitsText(s.Limits))
 	}
 	t.row("version", count(s.Version))
 	t.row("generation", count(s.Generation))

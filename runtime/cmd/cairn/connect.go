@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,8 @@ type talk struct {
 	*cli
 	conn     host.LiveConnection
 	printing sync.Mutex
-	failed   int // calls
+	failed   int         // calls
+	closing  atomic.Bool // this end closes it
 }
 
 func (c *cli) connectCommand() *cobra.Command {
@@ -34,8 +36,9 @@ func (c *cli) connectCommand() *cobra.Command {
 			"--event, and those that the actor sends to this client alone. Each line of standard input is a call: the name of a\n" +
 			"method and, if it takes one, its input as JSON. Replies are printed as they come. If the node goes away it connects\n" +
 			"again and resumes, so that no event is missed or printed twice. It ends at the end of standard input, once all\n" +
-			"replies are there (with --listen it stays), when the actor closes the connection, or when interrupted. It exits with\n" +
-			"1 if a call failed. An actor that does not exist is created, unless --existing is given.\n\n" +
+			"replies are there and the events that the calls caused (with --listen it stays), when the actor closes the\n" +
+			"connection, or when interrupted. It exits with 1 if a call failed. An actor that does not exist is created, unless\n" +
+			"--existing is given.\n\n" +
 			"With --json each line is {\"connection\":...,\"resumed\":false,\"events\":[...]} first, then events as events prints\n" +
 			"them, {\"missed\":N}, {\"call\":...,\"output\":...,\"version\":N} or {\"call\":...,\"error\":{...}}.",
 		Example: "  cairn connect room/lobby --event said --params '{\"name\":\"Ada\"}'\n" +
@@ -102,14 +105,14 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 		}
 	case <-ctx.Done():
 	}
-	stop()
-	ended := <-over
+	// Events are printed until the node says that there are no more: those of the last calls come after the replies.
+	t.closing.Store(true)
 	closing, cancel := c.requestContext(context.WithoutCancel(ctx))
 	defer cancel()
 	if err := conn.Close(closing, false); err != nil {
 		c.note("the connection could not be ended: %s", oneLine(err.Error()))
 	}
-	if err == nil {
+	if ended := <-over; err == nil {
 		err = ended
 	}
 	return err
@@ -129,12 +132,12 @@ func (t *talk) welcome() error {
 	return nil
 }
 
-// follow prints events until ctx ends, which is no error, or the connection does.
+// follow prints events until ctx ends or this end closes the connection, which are no errors, or the connection ends.
 func (t *talk) follow(ctx context.Context) error {
 	for {
 		d, err := t.conn.Next(ctx)
 		switch {
-		case err != nil && ctx.Err() != nil:
+		case err != nil && (ctx.Err() != nil || t.closing.Load()):
 			return nil
 		case err != nil:
 			return err
@@ -148,7 +151,7 @@ func (t *talk) follow(ctx context.Context) error {
 func (t *talk) deliver(d *host.Delivery) error {
 	t.printing.Lock()
 	defer t.printing.Unlock()
-	if err := t.printMissed(d.Missed, "event"); err != nil {
+	if err := t.printMissed(d.Missed, d.Reset, "event"); err != nil {
 		return err
 	}
 	for _, e := range d.Events {

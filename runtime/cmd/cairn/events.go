@@ -14,16 +14,22 @@ import (
 
 func (c *cli) eventsCommand() *cobra.Command {
 	var s host.Subscription
+	var after positionFlag
 	var count int
 	cmd := &cobra.Command{
 		Use:   "events TYPE/KEY...",
 		Short: "Follow the events of an actor",
 		Long: "events prints what the actor emits, from now on or, with --after, from a position that it still keeps; --after 0\n" +
-			"begins with the oldest kept event. It neither wakes nor creates the actor. If the node goes away it waits for it\n" +
+			"begins with the oldest kept event. It neither wakes nor creates the actor; it waits for one that does not exist and\n" +
+			"says so. If the node goes away it waits for it\n" +
 			"and continues where it was, so that nothing is missed or printed twice; events that are no longer kept are\n" +
 			"counted in a line of their own. It ends when the actor is destroyed, after --count events, or when interrupted.\n" +
 			"--timeout bounds the wait for the first answer, not the following.\n\n" +
-			"With --json each line is {\"sequence\":N,\"version\":N,\"name\":...,\"time\":...,\"data\":...}, or {\"missed\":N} for a gap.",
+			"Sequence numbers begin at 1 again when an actor is destroyed and created anew. --after SEQUENCE@LIFE, where LIFE is\n" +
+			"the actor's id, says which life the position is of; one of another life is told in a line of its own, and the events\n" +
+			"begin with the oldest kept one.\n\n" +
+			"With --json each line is {\"sequence\":N,\"life\":...,\"version\":N,\"name\":...,\"time\":...,\"data\":...}, or {\"missed\":N}\n" +
+			"for a gap, with \"reset\":true after a position of another life.",
 		Example: "  cairn events cell/acme\n" +
 			"  cairn events cell/acme --names changed --after 0 --count 10\n" +
 			"  cairn events cell/acme --json | jq -c .data",
@@ -37,13 +43,13 @@ func (c *cli) eventsCommand() *cobra.Command {
 			if count < 0 {
 				return usagef("--count %d: at least 1, or 0 for no end", count)
 			}
-			s.Resume = cmd.Flags().Changed("after")
+			s.Resume, s.After, s.Life = cmd.Flags().Changed("after"), after.Sequence, after.Life
 			return c.follow(cmd.Context(), a, s, count)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&s.Names, "names", nil, "only events of these names, separated by commas")
-	flags.Uint64Var(&s.After, "after", 0, "begin after this sequence number instead of now")
+	flags.Var(&after, "after", "begin after this position instead of now: a sequence number, or SEQUENCE@LIFE")
 	flags.IntVar(&count, "count", 0, "end after this many events; 0 for no end")
 	return cmd
 }
@@ -62,6 +68,12 @@ func (c *cli) follow(ctx context.Context, a host.Address, s host.Subscription, c
 		return c.explain(ctx, n, host.Request{Address: a}, err)
 	}
 	defer stream.Close()
+	asking, cancel := c.requestContext(ctx)
+	_, err = n.Lookup(asking, a)
+	cancel()
+	if host.CodeOf(err) == host.NotFound {
+		c.note("%s does not exist yet: waiting for its first event", formatAddress(a.Type, a.Key))
+	}
 	printed := 0
 	for {
 		d, err := stream.Next(ctx)
@@ -74,7 +86,7 @@ func (c *cli) follow(ctx context.Context, a host.Address, s host.Subscription, c
 		case err != nil:
 			return err
 		}
-		if err := c.printMissed(d.Missed, "event"); err != nil {
+		if err := c.printMissed(d.Missed, d.Reset, "event"); err != nil {
 			return err
 		}
 		for _, e := range d.Events {
@@ -88,15 +100,36 @@ func (c *cli) follow(ctx context.Context, a host.Address, s host.Subscription, c
 	}
 }
 
-// printMissed says how many events or items are no longer kept.
-func (c *cli) printMissed(missed uint64, noun string) error {
+// A positionFlag is a position on the command line.
+type positionFlag struct{ host.Position }
+
+// Set implements pflag.Value.
+func (p *positionFlag) Set(text string) error {
+	at, err := host.ParsePosition(text)
+	if err != nil {
+		return errors.New(err.Message)
+	}
+	p.Position = at
+	return nil
+}
+
+// Type implements pflag.Value.
+func (p *positionFlag) Type() string { return "position" }
+
+// printMissed says how many events or items are no longer kept, and that the position was one of another life.
+func (c *cli) printMissed(missed uint64, reset bool, noun string) error {
 	switch {
-	case missed == 0:
+	case missed == 0 && !reset:
 		return nil
 	case c.json:
 		return c.printJSON(struct {
 			Missed uint64 `json:"missed"`
-		}{missed})
+			Reset  bool   `json:"reset,omitempty"`
+		}{missed, reset})
+	case reset:
+		if _, err := fmt.Fprintf(c.stdout, "— the position belongs to another life of the actor: from the beginning —\n"); err != nil || missed == 0 {
+			return err
+		}
 	}
 	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", plural(int64(missed), noun))
 	return err

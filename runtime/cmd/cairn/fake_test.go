@@ -37,6 +37,33 @@ type fakeNode struct {
 	// database is what the SQLite file of every actor holds; imported says to whom and why it was given.
 	database []byte
 	imported string
+	// runs are the workflow runs that are listed; runQueries what was asked for.
+	runs       []host.ListedRun
+	runQueries []host.RunQuery
+}
+
+// Runs pages with the index of the next run as the cursor.
+func (n *fakeNode) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.runQueries = append(n.runQueries, q)
+	start := 0
+	if q.Cursor != "" {
+		if _, err := fmt.Sscanf(q.Cursor, "at-%d", &start); err != nil {
+			return host.RunPage{}, host.Errorf(host.InvalidArgument, "bad cursor")
+		}
+	}
+	end := min(start+min(q.Limit, 2), len(n.runs)) // pages are short
+	page := host.RunPage{Runs: n.runs[start:end]}
+	if end < len(n.runs) {
+		page.Cursor = fmt.Sprintf("at-%d", end)
+	}
+	return page, nil
+}
+
+// CountRuns counts what is listed as one group.
+func (n *fakeNode) CountRuns(context.Context) ([]host.RunCount, error) {
+	return []host.RunCount{{Type: "cell", State: "paused", Reason: "diverged", Count: int64(len(n.runs))}}, nil
 }
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -197,3 +197,42 @@ func TestWorkersLoseNothingWhenTheNodeIsKilled(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+func TestConnectPrintsTheEventsOfItsOwnCalls(t *testing.T) {
+	d := serve(t, t.TempDir())
+	for i := range 20 {
+		put := fmt.Sprintf("put {\"key\":[\"a\"],\"value\":%d}\n", i)
+		r := runCommand(t, put+put, nil, "connect", "cell/shop", "--event", "changed", "--json", "--url", d.url)
+		events, replies := strings.Count(r.stdout, `"name":"changed"`), strings.Count(r.stdout, `{"call":"put","output":`)
+		if r.status != 0 || r.stderr != "" || events != 2 || replies != 2 {
+			t.Fatalf("in round %d: %+v", i, r)
+		}
+	}
+}
+
+func TestEventsOfAnAbsentActorSayThatTheyWait(t *testing.T) {
+	d := serve(t, t.TempDir())
+	// The note stands on standard error before the first event, which the actor's creation brings.
+	in, out := io.Pipe()
+	var stdout strings.Builder
+	c := &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: out, getenv: func(string) string { return "" }}
+	done := make(chan int, 1)
+	go func() { done <- c.run(t.Context(), []string{"events", "cell/late", "--count", "1", "--url", d.url}) }()
+	note := bufio.NewReader(in)
+	if line, err := note.ReadString('\n'); err != nil || line != "cell/late does not exist yet: waiting for its first event\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	go io.Copy(io.Discard, note)
+	if r := at(t, d.url, "call", "cell/late", "put", `{"key":["a"],"value":1}`); r.status != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if status := <-done; status != 0 || !strings.Contains(stdout.String(), "changed") {
+		t.Errorf("status %d, %s", status, &stdout)
+	}
+	stdout.Reset()
+	var stderr strings.Builder
+	c = &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, getenv: c.getenv}
+	if status := c.run(t.Context(), []string{"events", "cell/late", "--after", "0", "--count", "1", "--url", d.url}); status != 0 || stderr.Len() != 0 {
+		t.Errorf("status %d, %s", status, &stderr)
+	}
+}

@@ -16,6 +16,7 @@ import (
 // A reader is what a running node and the directory of a stopped one have in common.
 type reader interface {
 	host.Inspector
+	host.RunLister
 	Lookup(ctx context.Context, a host.Address) (host.Status, error)
 	List(ctx context.Context, q host.ListQuery) (host.ListPage, error)
 	ExportSQL(ctx context.Context, a host.Address, w io.Writer) error

@@ -62,6 +62,13 @@ func serve(t *testing.T, dir string, args ...string) *daemon {
 			d.cmd.Env = append(d.cmd.Env, "CAIRN_TOKEN=secret")
 		}
 	}
+	d.begin(t)
+	return d
+}
+
+// begin starts the process and waits until it serves.
+func (d *daemon) begin(t *testing.T) {
+	t.Helper()
 	d.cmd.Stderr = d.stderr
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
@@ -79,7 +86,6 @@ func serve(t *testing.T, dir string, args ...string) *daemon {
 		t.Fatalf("the node did not say that it serves: %q %v\n%s", line, err, d.stderr)
 	}
 	d.url = ready.URL
-	return d
 }
 
 // stop sends a signal and returns how the process ended. A process that has ended is left alone.

@@ -212,7 +212,10 @@ func (c *cli) queueSendCommand() *cobra.Command {
 			if wait > 0 && len(args) != 3 {
 				return usagef("--wait waits for one message")
 			}
-			m.DelayMS, m.TTLMS, m.WantReply = delay.Milliseconds(), ttl.Milliseconds(), wait > 0
+			m.DelayMS, m.WantReply = delay.Milliseconds(), wait > 0
+			if ttl > 0 {
+				m.TTLMS = new(ttl.Milliseconds())
+			}
 			var bodies []host.Raw
 			for _, arg := range args[2:] {
 				body, err := c.input(arg)

@@ -16,8 +16,10 @@ func (c *cli) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node that hosts the built-in type cell",
-		Long: "serve runs a node until SIGINT or SIGTERM, which let calls in flight finish. It hosts the actor type cell, a\n" +
-			"key-value store that needs no Go code; programs with types of their own get the same flags from runtime.Main.\n\n" +
+		Long: "serve runs a node until SIGINT or SIGTERM, which let calls in flight finish. It hosts the actor type cell, which\n" +
+			"needs no Go code: a cell is a key-value store and a SQLite database with queues, schedules, streams and events. There is\n" +
+			"one for each key (cell/acme, cell/eu/7), made by the first call to it. Programs with types of their own get the same\n" +
+			"flags from runtime.Main.\n\n" +
 			"The node listens on the loopback interface only, without a token. Elsewhere it asks for one: CAIRN_TOKEN.",
 		Example: "  cairn serve\n" +
 			"  CAIRN_TOKEN=$(cat token) cairn serve --listen :6420 --data /var/lib/cairn",
@@ -31,6 +33,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	flags.String("nats-listen", "", "run a NATS server in the node and listen here")
 	flags.String("nats-url", "", "publish change events to, and take calls from, this NATS server")
 	flags.String("config", "", "TOML file with these settings; flags go before it")
+	flags.Bool("accept-data-loss", false, "open damaged data without what was lost; see docs/operate/damaged-store.md")
 	_ = cmd.MarkFlagDirname("data")
 	_ = cmd.MarkFlagFilename("config", "toml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +52,7 @@ func (c *cli) serveCommand() *cobra.Command {
 // file and the environment.
 func (c *cli) serve(ctx context.Context, flags *pflag.FlagSet) error {
 	var args []string
-	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "config"} {
+	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "config", "accept-data-loss"} {
 		if f := flags.Lookup(name); f.Changed {
 			args = append(args, "--"+name+"="+f.Value.String())
 		}

@@ -112,10 +112,14 @@ func (t *target) appendItems(ctx context.Context, in *host.StreamAppendInput, ke
 }
 
 // itemShape says how items look as JSON.
-const itemShape = "With --json each line is {\"sequence\":N,\"time\":...,\"value\":...}, or {\"missed\":N} for items that are no longer kept."
+const itemShape = "Positions begin at 1 again when an actor is destroyed and created anew. --after SEQUENCE@LIFE, where LIFE is the actor's\n" +
+	"id, says which life the position is of; one of another life is told in a line of its own, and the items begin with the\n" +
+	"oldest kept one.\n\n" +
+	"With --json each line is {\"sequence\":N,\"life\":...,\"time\":...,\"value\":...}, or {\"missed\":N} for items that are no\n" +
+	"longer kept, with \"reset\":true after a position of another life."
 
 func (c *cli) streamReadCommand() *cobra.Command {
-	var after uint64
+	var after positionFlag
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "read TYPE/KEY... STREAM",
@@ -130,7 +134,7 @@ func (c *cli) streamReadCommand() *cobra.Command {
 				return usagef("--limit %d: at least 1, or 0 for all", limit)
 			}
 			return c.on(func(ctx context.Context, t *target, args []string) error {
-				f := follower{target: t, stream: args[0], after: after, most: limit}
+				f := follower{target: t, stream: args[0], at: after.Position, most: limit}
 				for {
 					more, err := f.page(ctx, 0)
 					if err != nil || !more {
@@ -140,13 +144,13 @@ func (c *cli) streamReadCommand() *cobra.Command {
 			})(cmd, args)
 		},
 	}
-	cmd.Flags().Uint64Var(&after, "after", 0, "begin after this position")
+	cmd.Flags().Var(&after, "after", "begin after this position: a sequence number, or SEQUENCE@LIFE")
 	cmd.Flags().IntVar(&limit, "limit", 0, "how many items to print; 0 prints all")
 	return cmd
 }
 
 func (c *cli) streamFollowCommand() *cobra.Command {
-	var after uint64
+	var after positionFlag
 	var limit int
 	var latest bool
 	cmd := &cobra.Command{
@@ -166,14 +170,14 @@ func (c *cli) streamFollowCommand() *cobra.Command {
 				return usagef("--new and --after are two places to begin at")
 			}
 			return c.on(func(ctx context.Context, t *target, args []string) error {
-				f := follower{target: t, stream: args[0], after: after, most: limit}
+				f := follower{target: t, stream: args[0], at: after.Position, most: limit}
 				if latest {
 					infos, err := t.streams(ctx, args[0])
 					if err != nil {
 						return err
 					}
 					for _, info := range infos {
-						f.after = info.Last
+						f.at = host.Position{Sequence: info.Last, Life: info.Life}
 					}
 				}
 				return f.follow(ctx)
@@ -181,7 +185,7 @@ func (c *cli) streamFollowCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&after, "after", 0, "begin after this position")
+	flags.Var(&after, "after", "begin after this position: a sequence number, or SEQUENCE@LIFE")
 	flags.BoolVar(&latest, "new", false, "begin with the next item that is appended")
 	flags.IntVar(&limit, "count", 0, "end after this many items; 0 for no end")
 	return cmd
@@ -191,7 +195,7 @@ func (c *cli) streamFollowCommand() *cobra.Command {
 type follower struct {
 	*target
 	stream  string
-	after   uint64
+	at      host.Position
 	most    int // items to print in all; 0 for no end
 	printed int
 	opened  bool // a page was read
@@ -200,7 +204,9 @@ type follower struct {
 
 // page prints one page and reports whether there may be more to read at once. With wait it waits for the first item.
 func (f *follower) page(ctx context.Context, wait time.Duration) (more bool, err error) {
-	in := host.StreamReadInput{Stream: f.stream, After: f.after, Limit: host.MaxStreamBatch, WaitMS: wait.Milliseconds()}
+	in := host.StreamReadInput{
+		Stream: f.stream, After: f.at.Sequence, Life: f.at.Life, Limit: host.MaxStreamBatch, WaitMS: wait.Milliseconds(),
+	}
 	if f.most > 0 {
 		in.Limit = min(in.Limit, f.most-f.printed)
 	}
@@ -208,22 +214,30 @@ func (f *follower) page(ctx context.Context, wait time.Duration) (more bool, err
 	if err := f.ask(ctx, host.StreamRead, &in, &out, askOptions{existing: true, wait: wait}); err != nil {
 		return false, err
 	}
+	if f.opened && out.Life != f.at.Life {
+		return false, host.Errorf(host.Destroyed, "the actor was destroyed, and created again")
+	}
 	if err := f.print(&out); err != nil {
 		return false, err
 	}
-	f.after, f.opened, f.closed = max(f.after, out.Next), true, out.Closed
+	f.at, f.opened, f.closed = host.Position{Sequence: out.Next, Life: out.Life}, true, out.Closed
 	full := f.most > 0 && f.printed >= f.most
 	return len(out.Items) > 0 && !full && !out.Closed, nil
 }
 
 func (f *follower) print(out *host.StreamReadOutput) error {
-	if err := f.c.printMissed(out.Missed, "item"); err != nil {
+	if err := f.c.printMissed(out.Missed, out.Reset, "item"); err != nil {
 		return err
 	}
 	for _, item := range out.Items {
 		f.printed++
 		if f.c.json {
-			if err := f.c.printJSON(item); err != nil {
+			if err := f.c.printJSON(struct {
+				Sequence uint64    `json:"sequence"`
+				Life     string    `json:"life,omitempty"`
+				Time     time.Time `json:"time"`
+				Value    host.Raw  `json:"value"`
+			}{item.Sequence, out.Life, item.Time, item.Value}); err != nil {
 				return err
 			}
 			continue
@@ -294,7 +308,7 @@ func (c *cli) streamListCommand() *cobra.Command {
 		Use:   "list TYPE/KEY... [STREAM]",
 		Short: "List the streams of an actor",
 		Long: "list prints which items of each stream are kept, how large they are, and whether the stream is closed.\n\n" +
-			"With --json each line is one stream: {\"stream\",\"first\",\"last\",\"bytes\",\"closed\",\"updated\"}.",
+			"With --json each line is one stream: {\"stream\",\"first\",\"last\",\"bytes\",\"closed\",\"updated\",\"life\"}.",
 		Example:           "  cairn stream list cell/acme",
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.completeNamed(streamNames),

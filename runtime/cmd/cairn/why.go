@@ -62,6 +62,8 @@ func remedy(actor string, e *host.Explanation) string {
 		return oneLine("cairn skip " + actor + " --queue " + queue)
 	case e.Remedy == "skip" && to != "":
 		return oneLine("cairn skip " + actor + " --to " + to)
+	case e.Remedy == "requeue":
+		return oneLine("cairn send dead requeue " + actor + " --all")
 	case e.Remedy == "resume", e.Remedy == "retry", e.Remedy == "workflow resume":
 		return "cairn " + e.Remedy + " " + actor
 	}
@@ -74,8 +76,8 @@ func (c *cli) skipCommand() *cobra.Command {
 		Use:   "skip TYPE/KEY... --queue NAME | --to TYPE/KEY...",
 		Short: "Move the message that holds an actor up out of its way",
 		Long: "skip moves one message aside so that those behind it go on: with --queue the next message of a queue, which becomes\n" +
-			"a dead letter and can be sent again (cairn queue dead); with --to the next message to another actor, which counts as\n" +
-			"failed and stays with the sender.\n\n" +
+			"a dead letter and can be sent again (cairn queue dead); with --to the next message to another actor, which is\n" +
+			"given up and can be sent again too (cairn send dead).\n\n" +
 			"With --json it prints {\"skipped\":N}.",
 		Example:           "  cairn skip tenant/acme --queue jobs\n  cairn skip tenant/acme --to ledger/main",
 		Args:              cobra.ExactArgs(1),

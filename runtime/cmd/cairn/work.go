@@ -95,7 +95,7 @@ func (c *cli) queueWorkCommand() *cobra.Command {
 	flags.IntVar(&workers, "workers", 1, "how many commands run at a time")
 	flags.DurationVar(&w.lock, "lock", host.DefaultQueueLock, "for how long to lock a message at a time; the lock is extended while the command runs")
 	flags.BoolVar(&w.reply, "reply", false, "the command's standard output, JSON, is the reply for a sender that waits for one")
-	flags.BoolVar(&w.drain, "drain", false, "end when there is nothing to receive")
+	flags.BoolVar(&w.drain, "drain", false, "end when there is nothing to receive; the exit status is 1 if every attempt failed")
 	return cmd
 }
 
@@ -117,6 +117,9 @@ func (w *worker) run(ctx context.Context, workers int) error {
 	}
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
+	}
+	if failed := w.failed.Load(); w.drain && failed > 0 && w.done.Load() == 0 {
+		return fmt.Errorf("no message was done: %s failed", plural(failed, "attempt"))
 	}
 	return nil
 }

@@ -174,8 +174,9 @@ func TestWorkExtendsTheLockAndStopsWhenItIsLost(t *testing.T) {
 	q = newWorkQueue(n, `1`)
 	q.lost = true
 	url = n.serve(t, "")
-	same(t, at(t, url, "queue", "work", "cell/acme", "mail", "--drain", "--lock=1s", "--", "sh", "-c", `sleep 600 & wait`), 0, "",
-		"message 1, attempt 2: the lock was lost: another worker may handle the message too\n0 messages done, 1 failed\n")
+	same(t, at(t, url, "queue", "work", "cell/acme", "mail", "--drain", "--lock=1s", "--", "sh", "-c", `sleep 600 & wait`), 1, "",
+		"message 1, attempt 2: the lock was lost: another worker may handle the message too\n0 messages done, 1 failed\n"+
+			"error: no message was done: 1 attempt failed\n")
 	if len(q.acked)+len(q.nacked) > 0 {
 		t.Error("a message of another worker was settled")
 	}

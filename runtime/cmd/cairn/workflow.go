@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -20,7 +21,7 @@ func (c *cli) workflowCommand() *cobra.Command {
 			"Whether the runs that live fit new code is asked of the program that has that code, before it is deployed:\n"+
 			"PROGRAM workflow verify --data DIR.\n\nWith --json what is printed has the shapes of docs/cli.md.",
 		"  cairn workflow status shop/acme\n  cairn workflow history shop/acme\n  cairn workflow cancel shop/acme --reason 'ordered twice'",
-		c.workflowStatusCommand(), c.workflowHistoryCommand(), c.workflowWatchCommand(),
+		c.workflowListCommand(), c.workflowStatusCommand(), c.workflowHistoryCommand(), c.workflowWatchCommand(),
 		c.workflowVerb(host.WorkflowCancel, "cancel", "cancelled", false, "Ask a run to end, undoing what it says how to undo",
 			"cancel asks a run to end. What it waits for is cancelled, its undo handlers run, and its state is cancelled in\nthe end. It returns when the request is durable."),
 		c.workflowVerb(host.WorkflowTerminate, "terminate", "terminated", false, "End a run at once, undoing nothing",
@@ -33,35 +34,71 @@ func (c *cli) workflowCommand() *cobra.Command {
 			"retry runs a step again that has failed for good, and what came after it. ENTRY is the id that history shows."),
 		c.workflowVerb(host.WorkflowRewind, "rewind", "rewound", true, "Forget an entry of the history and what came after it",
 			"rewind forgets an entry of the history and all that came after it, so that the run goes on from there. What\nsteps have done outside is not undone. ENTRY is the id that history shows."),
-		c.workflowExportCommand(), c.workflowVerifyCommand())
+		c.workflowExportCommand(), c.workflowImportCommand(), c.workflowForkCommand(), c.workflowVerifyCommand())
 }
 
 // workflowVerb makes a command that does something to a run; entry says that it is about an entry of the history.
 func (c *cli) workflowVerb(method, name, done string, entry bool, short, long string) *cobra.Command {
-	var reason string
-	use, n := name+" TYPE/KEY...", 1
+	var reason, dir string
+	offline := method == host.WorkflowPause || method == host.WorkflowTerminate
+	use, args := name+" TYPE/KEY...", cobra.MaximumNArgs(1)
 	example := "  cairn workflow " + name + " shop/acme"
+	long += "\n\nWith --json it prints {\"done\":\"" + done + "\"}."
+	many := &runBulk{bulk: bulk{cli: c, verb: verb{name: name, done: done, field: done}}, method: method, reason: &reason}
 	if entry {
-		use, n = use+" ENTRY", 2
+		use, args = use+" ENTRY", cobra.ExactArgs(2)
 		example += " 1503"
+	} else {
+		use = name + " [TYPE/KEY...]"
+		example += "\n  cairn workflow " + name + " --type shop --paused-for diverged --limit 50 --dry-run"
+		long += "\n\nWithout an actor it is done to the runs that are paused or have failed and that the flags select: --dry-run only\n" +
+			"lists them. On a terminal it asks, elsewhere it needs --yes. One that fails does not keep it from the others; in the\n" +
+			"end it says how many are done, and exits with 1 if one failed. With --json each line is then\n" +
+			"{\"" + done + "\":true,\"type\":...,\"key\":[...]}, with false and an \"error\" if it failed."
+	}
+	if offline {
+		long += "\n\n" + offlineHelp
+		example += "\n  cairn workflow " + name + " shop/acme --data ./data"
 	}
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long + "\n\nWith --json it prints {\"done\":\"" + done + "\"}.", Example: example, Args: cobra.ExactArgs(n),
+		Use: use, Short: short, Long: long, Example: example, Args: args,
 		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			in := host.WorkflowControlInput{Reason: reason}
-			if entry {
-				in.Entry = args[0]
-			}
-			if err := t.ask(ctx, method, &in, nil, askOptions{existing: true}); err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(map[string]string{"done": done})
-			}
-			_, err := fmt.Fprintf(c.stdout, "%s: %s\n", t, done)
+	}
+	one := c.on(func(ctx context.Context, t *target, args []string) error {
+		in := host.WorkflowControlInput{Reason: reason}
+		if entry {
+			in.Entry = args[0]
+		}
+		if err := t.ask(ctx, method, &in, nil, askOptions{existing: true}); err != nil {
 			return err
-		}),
+		}
+		if c.json {
+			return c.printJSON(map[string]string{"done": done})
+		}
+		_, err := fmt.Fprintf(c.stdout, "%s: %s\n", t, done)
+		return err
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0 && many.runs.given():
+			return usagef("name an actor, or select runs with --type, --state, --paused-for and --older, but not both")
+		case dir != "" && (len(args) == 0 || many.dryRun):
+			return usagef("--data needs an actor, and knows no --dry-run")
+		case dir != "":
+			return c.controlOffline(cmd.Context(), dir, args[0], done, host.RunControl{Verb: method, Reason: reason})
+		case len(args) > 0:
+			return one(cmd, args)
+		case !many.runs.given():
+			return usagef("name an actor, or select runs with --type, --state, --paused-for and --older")
+		}
+		return many.run(cmd.Context())
+	}
+	if !entry {
+		many.flags(cmd.Flags())
+	}
+	if offline {
+		cmd.Flags().StringVar(&dir, "data", "", "do it in the data `directory` of a node that is stopped, instead of asking a node")
+		_ = cmd.MarkFlagDirname("data")
 	}
 	if method != host.WorkflowResume && !entry {
 		cmd.Flags().StringVar(&reason, "reason", "", "why, for those who wonder; at most 1,024 bytes")
@@ -112,6 +149,14 @@ func (c *cli) printRun(st *workflow.RunStatus) {
 	if st.Failure != nil {
 		rows.row("failure", oneLine(st.Failure.Message))
 	}
+	for _, payload := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"input", st.InputJSON}, {"published", st.PublishedJSON}, {"output", st.OutputJSON}} {
+		if payload.value != nil {
+			rows.row(payload.name, brief(host.Raw(payload.value)))
+		}
+	}
 	rows.row("entries", strconv.Itoa(st.Entries))
 	rows.row("bytes", strconv.FormatInt(st.Bytes, 10))
 	rows.flush()
@@ -143,7 +188,7 @@ func (c *cli) workflowHistoryCommand() *cobra.Command {
 			in := host.WorkflowHistoryInput{Under: under, Limit: 1000}
 			rows := c.table()
 			if !c.json {
-				rows.row("ID", "PATH", "KIND", "STATUS", "ENDED", "ATTEMPTS", "FAILURE")
+				rows.row("ID", "PATH", "KIND", "STATUS", "ENDED", "ATTEMPTS", "OUTPUT", "FAILURE")
 			}
 			for {
 				var out host.WorkflowHistoryOutput
@@ -166,7 +211,7 @@ func (c *cli) workflowHistoryCommand() *cobra.Command {
 					if e.Attempts > 0 {
 						attempts = strconv.Itoa(int(e.Attempts))
 					}
-					rows.row(string(e.ID), oneLine(e.Path), e.Kind.String(), e.Status.String(), clock(e.Ended), attempts, reason(failure))
+					rows.row(string(e.ID), oneLine(e.Path), e.Kind.String(), e.Status.String(), clock(e.Ended), attempts, reason(brief(host.Raw(e.OutputJSON))), reason(failure))
 				}
 				if !out.More {
 					break

@@ -5,20 +5,28 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"net/http"
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// authorize decides whether the request may go on: the token first, then the hook. Both must agree.
-func (x *exchange) authorize(ctx context.Context, op Operation, a host.Address, method string) *host.Error {
-	g := x.g
-	if g.opts.Token != "" && op != Health {
-		if e := g.checkToken(x.r.Header.Get("Authorization")); e != nil {
-			return e
-		}
+// authenticate checks the token of a request. It comes before everything else of the request is looked at, so that a
+// client without the token cannot tell one route, name or fault from another.
+//
+// A WebSocket is told over the WebSocket, because browsers show their pages nothing of a handshake that failed.
+func (x *exchange) authenticate(t *target) *host.Error {
+	read := x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
+	if t.route == toHealth && read || x.upgrades(t) {
+		return nil
 	}
-	return g.allowed(ctx, AuthRequest{
+	return x.g.checkToken(x.r.Header)
+}
+
+// authorize asks the hook whether the request may go on. Routes ask it before they look at parameters, conditions or the
+// body.
+func (x *exchange) authorize(ctx context.Context, op Operation, a host.Address, method string) *host.Error {
+	return x.g.allowed(ctx, AuthRequest{
 		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.r.Header, RemoteAddr: x.r.RemoteAddr,
 	})
 }
@@ -40,9 +48,14 @@ func (g *Gateway) allowed(ctx context.Context, r AuthRequest) *host.Error {
 	return host.Errorf(host.PermissionDenied, "not allowed")
 }
 
-// checkToken compares digests, so that the time it takes says nothing about the token, not even its length.
-func (g *Gateway) checkToken(header string) *host.Error {
+// checkToken refuses a request without the node's token, if the node has one. It compares digests, so that the time it
+// takes says nothing about the token, not even its length.
+func (g *Gateway) checkToken(h http.Header) *host.Error {
+	if g.opts.Token == "" {
+		return nil
+	}
 	const scheme = "bearer "
+	header := h.Get("Authorization")
 	if len(header) < len(scheme) || !strings.EqualFold(header[:len(scheme)], scheme) {
 		return host.Errorf(host.Unauthenticated, "a bearer token is required")
 	}

@@ -64,7 +64,11 @@ func (x *exchange) body() ([]byte, *host.Error) {
 		buf = make([]byte, n)
 		_, err = io.ReadFull(x.r.Body, buf)
 	} else {
-		buf, err = io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, limit))
+		b := bodyReader{Reader: http.MaxBytesReader(x.w, x.r.Body, limit), x: x}
+		if buf, err = io.ReadAll(&b); b.full {
+			x.w.Header().Set("Connection", "close")
+			return nil, crowded(x.g.memory.limit)
+		}
 	}
 	if err == nil {
 		x.readDeadline(time.Time{})
@@ -73,7 +77,7 @@ func (x *exchange) body() ([]byte, *host.Error) {
 	// The deadline stays, or net/http would wait without one for the rest of the body.
 	x.w.Header().Set("Connection", "close")
 	if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
-		return nil, tooLong(limit, -1)
+		return nil, tooLong(limit, limit+1)
 	}
 	return nil, bodyFault(err)
 }
@@ -87,13 +91,10 @@ func (x *exchange) readDeadline(at time.Time) {
 	http.NewResponseController(x.w).SetReadDeadline(at)
 }
 
+// tooLong is the error for a body of at least actual bytes.
 func tooLong(limit, actual int64) *host.Error {
-	e := host.Errorf(host.TooLarge, "the body is longer than %d bytes", limit).
-		With("what", "body").With("limit", strconv.FormatInt(limit, 10))
-	if actual >= 0 {
-		e.Metadata["actual"] = strconv.FormatInt(actual, 10)
-	}
-	return e
+	return host.Errorf(host.TooLarge, "the body is longer than %d bytes", limit).
+		With("what", "body").With("limit", strconv.FormatInt(limit, 10)).With("actual", strconv.FormatInt(actual, 10))
 }
 
 func bodyFault(err error) *host.Error {

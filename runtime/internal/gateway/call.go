@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -10,9 +12,18 @@ import (
 // call answers POST .../-/call/{method}.
 func (x *exchange) call(t *target) {
 	x.counts(t.Type, x.g.meter.method(t.Type, t.name))
+	ctx, cancel := x.g.limited(x.r.Context(), t.name)
+	defer cancel()
+	op := x.g.operation(t.Type, t.name)
+	if op == Call && (len(x.r.Header["If-None-Match"]) > 0 || x.label == labelCreate) { // a creation creates, whatever the headers say
+		op = Create
+	}
 	q := &host.Request{Address: t.Address, Method: t.name}
-	fault := x.conditions(q)
 	token := ""
+	fault := x.authorize(ctx, op, t.Address, t.name)
+	if fault == nil {
+		fault = x.conditions(q)
+	}
 	if fault == nil {
 		token, fault = x.connection()
 	}
@@ -20,11 +31,7 @@ func (x *exchange) call(t *target) {
 		x.fail(fault)
 		return
 	}
-	op := x.g.operation(t.Type, q.Method)
-	if op == Call && (q.Create || x.label == labelCreate) { // a creation creates, whatever the headers say
-		op = Create
-	}
-	if reply, ok := x.run(q, op, token); ok {
+	if reply, ok := x.run(ctx, q, token); ok {
 		x.reply(q.Codec, reply)
 	}
 }
@@ -32,8 +39,17 @@ func (x *exchange) call(t *target) {
 // create answers PUT .../-/. A body is the input of the type's creation.
 func (x *exchange) create(t *target) {
 	x.counts(t.Type, labelCreate)
+	ctx, cancel := x.limited()
+	defer cancel()
 	q := &host.Request{Address: t.Address, Create: true}
-	fault := x.conditions(q)
+	method := ""
+	if x.r.ContentLength != 0 {
+		method = x.g.creations[t.Type]
+	}
+	fault := x.authorize(ctx, Create, t.Address, method)
+	if fault == nil {
+		fault = x.conditions(q)
+	}
 	if fault == nil && q.Existing {
 		fault = host.Errorf(host.InvalidArgument, "If-Match contradicts an explicit create")
 	}
@@ -44,15 +60,13 @@ func (x *exchange) create(t *target) {
 		x.fail(fault)
 		return
 	}
-	reply, ok := x.run(q, Create, "")
+	reply, ok := x.run(ctx, q, "")
 	if !ok {
 		return
 	}
 	h := x.w.Header()
 	h.Set("Location", x.r.URL.EscapedPath())
 	x.version(reply)
-	ctx, cancel := x.limited()
-	defer cancel()
 	st, err := x.g.node.Lookup(ctx, t.Address)
 	if err != nil {
 		// The actor was created and is gone again, or cannot be described just now. That it was created stays true.
@@ -131,15 +145,9 @@ func (x *exchange) traceparent() string {
 	return ""
 }
 
-// run authorizes the request, reads its body and calls the node, over the connection that token belongs to unless that
-// is "". On failure it answers and returns false.
-func (x *exchange) run(q *host.Request, op Operation, token string) (host.Reply, bool) {
-	ctx, cancel := x.g.limited(x.r.Context(), q.Method)
-	defer cancel()
-	if fault := x.authorize(ctx, op, q.Address, q.Method); fault != nil {
-		x.fail(fault)
-		return host.Reply{}, false
-	}
+// run reads the request's body and calls the node, over the connection that token belongs to unless that is "". On failure
+// it answers and returns false.
+func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host.Reply, bool) {
 	codec, ok := x.codec()
 	if !ok {
 		x.failStatus(host.Errorf(host.InvalidArgument,
@@ -188,14 +196,18 @@ func (x *exchange) reply(c host.Codec, reply host.Reply) {
 		return
 	}
 	h := x.w.Header()
-	h["Content-Type"] = x.g.values.json
+	kind, end := x.g.values.json, "\n" // for people who call with curl
 	if c == host.CBOR {
-		h["Content-Type"] = x.g.values.cbor
+		kind, end = x.g.values.cbor, ""
 	}
-	if len(reply.Output) >= autoLength {
-		h["Content-Length"] = []string{strconv.Itoa(len(reply.Output))}
+	h["Content-Type"] = kind
+	if n := len(reply.Output) + len(end); n >= autoLength {
+		h["Content-Length"] = []string{strconv.Itoa(n)}
 	}
 	x.w.Write(reply.Output) // an error means that the client is gone, which needs no answer
+	if end != "" {
+		io.WriteString(x.w, end)
+	}
 }
 
 // validTraceparent reports whether s is a W3C trace context: version 00, or a later one that begins alike.

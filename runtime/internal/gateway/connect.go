@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -54,8 +53,8 @@ func (x *exchange) connect(t *target) {
 
 	out := x.stream()
 	welcome := conn.Welcome()
-	out.buf = strconv.AppendUint(append(out.buf, "id: "...), welcome.Cursor, 10)
-	out.buf = append(out.buf, '\n')
+	at := host.Position{Sequence: welcome.Cursor, Life: welcome.Life}
+	out.buf = append(at.Append(append(out.buf, "id: "...)), '\n')
 	out.plain(EventWelcome, appendJSON(nil, named(welcome)))
 	if out.flush() != nil {
 		return
@@ -91,6 +90,7 @@ func (x *exchange) connectBody(in *connectInput) *host.Error {
 		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.r.Header.Get("Content-Type"))
 	}
 	body, fault := x.body()
+	defer x.freeBody()
 	if fault != nil {
 		return fault
 	}
@@ -99,9 +99,14 @@ func (x *exchange) connectBody(in *connectInput) *host.Error {
 			return host.Errorf(fault.Code, "the body: %s", fault.Message)
 		}
 	}
-	after, fault := x.position(p)
-	if after != nil {
-		in.After = after
+	return x.connectPosition(p, in)
+}
+
+// connectPosition takes the position of the parameters or of Last-Event-ID, if there is one.
+func (x *exchange) connectPosition(p parameters, in *connectInput) *host.Error {
+	at, fault := x.position(p)
+	if at != nil {
+		in.After, in.Life = &at.Sequence, at.Life
 	}
 	return fault
 }
@@ -119,7 +124,7 @@ func (x *exchange) connectParams(in *connectInput) *host.Error {
 	}
 	in.Token, _ = p.one("token")
 	if in.Events, fault = p.names("events"); fault == nil {
-		in.After, fault = x.position(p)
+		fault = x.connectPosition(p, in)
 	}
 	return fault
 }
@@ -129,15 +134,16 @@ func (x *exchange) disconnect(t *target) {
 	x.counts(t.Type, labelConnect)
 	ctx, cancel := x.limited()
 	defer cancel()
-	token, fault := x.connection()
+	token := ""
+	fault := x.authorize(ctx, Connect, t.Address, "")
+	if fault == nil {
+		token, fault = x.connection()
+	}
 	if fault == nil && token == "" {
 		fault = host.Errorf(host.InvalidArgument, "the Cairn-Connection header is missing: it names the connection by its token")
 	}
 	if fault == nil {
 		_, fault = x.params()
-	}
-	if fault == nil {
-		fault = x.authorize(ctx, Connect, t.Address, "")
 	}
 	if fault != nil {
 		x.fail(fault)

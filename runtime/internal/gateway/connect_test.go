@@ -44,7 +44,7 @@ func TestAConnectionOfServerSentEventsBeginsWithItsWelcome(t *testing.T) {
 		s := open(t, l, "GET", connectPath, "")
 		s.expect(welcomeEvent)
 		conn.deliveries <- host.Delivery{Missed: 3, Events: []host.EmittedEvent{said(21, `1`), said(22, `2`)}}
-		s.expect("event: cairn.gap\ndata: {\"missed\":3}\n")
+		s.expect("id: 20\nevent: cairn.gap\ndata: {\"missed\":3}\n")
 		s.expect(saidEvent(21, `1`))
 		s.expect(saidEvent(22, `2`))
 		s.expect(":\n")

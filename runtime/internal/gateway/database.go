@@ -39,9 +39,9 @@ const (
 // to compare with, so that is how a client knows that it does not have the whole file.
 func (x *exchange) exportSQL(t *target) {
 	x.counts(t.Type, labelExport)
-	_, fault := x.params()
+	fault := x.authorize(x.r.Context(), Operate, t.Address, ExportSQL)
 	if fault == nil {
-		fault = x.authorize(x.r.Context(), Operate, t.Address, ExportSQL)
+		_, fault = x.params()
 	}
 	if fault != nil {
 		x.fail(fault)
@@ -120,7 +120,11 @@ func fileName(a host.Address) string {
 // first bytes tell.
 func (x *exchange) importSQL(t *target) {
 	x.counts(t.Type, labelImport)
-	p, fault := x.params("reason")
+	var p parameters
+	fault := x.authorize(x.r.Context(), Operate, t.Address, ImportSQL)
+	if fault == nil {
+		p, fault = x.params("reason")
+	}
 	reason, _ := p.one("reason")
 	switch {
 	case fault != nil:
@@ -128,9 +132,6 @@ func (x *exchange) importSQL(t *target) {
 		fault = host.Errorf(host.InvalidArgument, "the parameter reason is missing: say why the database is replaced")
 	case len(reason) > maxReason || !utf8.ValidString(reason):
 		fault = host.Errorf(host.InvalidArgument, "the parameter reason must have 1 to %d bytes of UTF-8; it has %d", maxReason, len(reason))
-	}
-	if fault == nil {
-		fault = x.authorize(x.r.Context(), Operate, t.Address, ImportSQL)
 	}
 	if fault != nil {
 		x.fail(fault)
@@ -159,7 +160,7 @@ func (x *exchange) importSQL(t *target) {
 	case in.err == nil:
 		x.fail(x.g.asError(err))
 	case errors.As(in.err, &tooBig):
-		x.fail(tooLong(limit, -1))
+		x.fail(tooLong(limit, limit+1))
 	default:
 		x.fail(bodyFault(in.err))
 	}
@@ -172,6 +173,9 @@ type importReader struct {
 	left int   // until the deadline is set anew
 	err  error // why a read failed; nil at the end of the body
 }
+
+// Len returns the length of the body, or 0 if it is not known. A body that is too long is refused by it before it is sent.
+func (r *importReader) Len() int { return max(int(r.x.r.ContentLength), 0) }
 
 func (r *importReader) Read(b []byte) (int, error) {
 	if r.left <= 0 {

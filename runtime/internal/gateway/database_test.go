@@ -281,3 +281,27 @@ func TestATypeThatOpensSQLLeavesItToItsCallers(t *testing.T) {
 		t.Errorf("operations %v, want %v", ops, want)
 	}
 }
+
+func TestAnImportThatTheNodeFindsTooLargeIsNotSent(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{
+		imp: func(_ context.Context, _ host.Address, file io.Reader, _ string) (host.SQLStatusOutput, error) {
+			return host.SQLStatusOutput{}, host.Errorf(host.TooLarge, "%d bytes", file.(interface{ Len() int }).Len())
+		}}})
+	server := httptest.NewServer(g)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "PUT /actors/counter/a/-/sqlite?reason=x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 70000000\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e host.Error
+	if err := json.NewDecoder(res.Body).Decode(&e); err != nil || res.StatusCode != 413 || e.Message != "70000000 bytes" {
+		t.Errorf("%d %+v %v", res.StatusCode, e, err)
+	}
+}

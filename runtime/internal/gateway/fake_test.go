@@ -213,8 +213,10 @@ type feedStream struct {
 	next uint64
 }
 
-func (s *feedStream) Position() (uint64, bool) { return s.next - 1, true }
-func (s *feedStream) Close()                   {}
+func (s *feedStream) Position() (host.Position, bool) {
+	return host.Position{Sequence: s.next - 1}, true
+}
+func (s *feedStream) Close() {}
 func (s *feedStream) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		s.f.mu.Lock()

@@ -23,41 +23,48 @@ func (g *Gateway) callNode(ctx context.Context, q *host.Request) (host.Reply, *h
 	return reply, nil
 }
 
-// callBuiltin calls a built-in method with input and output of package host.
-func callBuiltin[Out any](
-	ctx context.Context, g *Gateway, call caller, a host.Address, method string, input any,
-) (out Out, fault *host.Error) {
+// callBuiltin calls the built-in method that q names with input and output of package host.
+func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.Request, input any) (out Out, fault *host.Error) {
 	text, err := json.Marshal(input)
 	if err != nil {
-		return out, g.internal("input of a built-in method does not encode", slog.String("method", method), slog.Any("error", err))
+		return out, g.internal("input of a built-in method does not encode", slog.String("method", q.Method), slog.Any("error", err))
 	}
-	reply, fault := call(ctx, &host.Request{Address: a, Method: method, Codec: host.JSON, Input: text})
+	q.Codec, q.Input = host.JSON, text
+	reply, fault := call(ctx, &q)
 	if fault != nil {
 		return out, fault
 	}
 	if err := json.Unmarshal(reply.Output, &out); err != nil {
-		return out, g.internal("output of a built-in method does not decode", slog.String("method", method), slog.Any("error", err))
+		return out, g.internal("output of a built-in method does not decode", slog.String("method", q.Method), slog.Any("error", err))
 	}
 	return out, nil
 }
 
-// A streamReader reads a stream of an actor, page by page.
+// A streamReader reads a stream of an actor, page by page. It reads one life of the actor: once a page has said which, the
+// end of that life is the end of the stream, with an error of code Destroyed. Only the first page may say that the position
+// to begin from is one of another life.
 type streamReader struct {
 	g       *Gateway
 	call    caller
 	address host.Address
 	stream  string
-	after   uint64
+	at      host.Position
+	begun   bool // a page was read
 }
 
 // read reads the next page and waits for it as long as wait.
 func (r *streamReader) read(ctx context.Context, wait time.Duration) (host.StreamReadOutput, *host.Error) {
-	page, fault := callBuiltin[host.StreamReadOutput](ctx, r.g, r.call, r.address, host.StreamRead,
-		host.StreamReadInput{Stream: r.stream, After: r.after, WaitMS: waitMS(wait)})
-	if fault == nil {
-		r.after = page.Next
+	page, fault := callBuiltin[host.StreamReadOutput](ctx, r.g, r.call,
+		host.Request{Address: r.address, Method: host.StreamRead, Continues: r.begun},
+		host.StreamReadInput{Stream: r.stream, After: r.at.Sequence, Life: r.at.Life, WaitMS: waitMS(wait)})
+	switch {
+	case fault != nil:
+		return page, fault
+	case r.begun && page.Life != r.at.Life:
+		return page, host.Errorf(host.Destroyed, "the actor was destroyed")
 	}
-	return page, fault
+	r.at, r.begun = host.Position{Sequence: page.Next, Life: page.Life}, true
+	return page, nil
 }
 
 // waitMS is a time that a built-in method is asked to wait.
@@ -66,13 +73,14 @@ func waitMS(d time.Duration) int64 { return max(min(d, maxWait), 0).Milliseconds
 // follow answers GET .../-/streams/{name} with the items of a stream as server-sent events, until the stream is closed.
 func (x *exchange) follow(t *target) {
 	x.counts(t.Type, labelFollow)
-	p, fault := x.params("after")
-	var after *uint64
+	fault := x.authorize(x.r.Context(), Follow, t.Address, host.StreamRead)
+	var p parameters
+	if fault == nil {
+		p, fault = x.params("after")
+	}
+	var after *host.Position
 	if fault == nil {
 		after, fault = x.position(p)
-	}
-	if fault == nil {
-		fault = x.authorize(x.r.Context(), Follow, t.Address, host.StreamRead)
 	}
 	if fault != nil {
 		x.fail(fault)
@@ -86,7 +94,7 @@ func (x *exchange) follow(t *target) {
 	defer x.g.done(s)
 	r := &streamReader{g: x.g, call: x.g.callNode, address: t.Address, stream: t.name}
 	if after != nil {
-		r.after = *after
+		r.at = *after
 	}
 	// The first page is read before the response begins, so that what is wrong has its status.
 	page, fault := r.read(s.ctx, 0)
@@ -94,7 +102,7 @@ func (x *exchange) follow(t *target) {
 	case fault != nil:
 		x.fail(x.ending(s, fault))
 		return
-	case page.Closed && len(page.Items) == 0 && page.Missed == 0 && x.r.Header.Get("Last-Event-ID") != "":
+	case page.Closed && len(page.Items) == 0 && page.Missed == 0 && !page.Reset && x.r.Header.Get("Last-Event-ID") != "":
 		x.began = true
 		x.w.WriteHeader(http.StatusNoContent) // a browser has it all, and would come back again and again
 		return
@@ -107,11 +115,11 @@ func (x *exchange) follow(t *target) {
 // items writes pages until there are no more or the client is gone.
 func (x *exchange) items(s *stream, r *streamReader, page host.StreamReadOutput, out *eventWriter) {
 	for {
-		if page.Missed > 0 {
-			out.gap(page.Missed)
+		if page.Missed > 0 || page.Reset {
+			out.gap(page.Missed, page.Reset, &host.Position{Sequence: page.Next - uint64(len(page.Items)), Life: page.Life})
 		}
 		for i := range page.Items {
-			out.item(&page.Items[i])
+			out.item(&page.Items[i], page.Life)
 			if out.full() != nil {
 				return
 			}
@@ -138,8 +146,8 @@ func (x *exchange) items(s *stream, r *streamReader, page host.StreamReadOutput,
 }
 
 // item appends an item of a stream.
-func (o *eventWriter) item(i *host.ReadStreamItem) {
-	b := strconv.AppendUint(append(o.buf, "id: "...), i.Sequence, 10)
+func (o *eventWriter) item(i *host.ReadStreamItem, life string) {
+	b := host.Position{Sequence: i.Sequence, Life: life}.Append(append(o.buf, "id: "...))
 	b = i.Time.UTC().AppendFormat(append(b, "\ntime: "...), time.RFC3339Nano)
 	b = append(b, "\nevent: "+EventItem...)
 	b = appendField(b, "\ndata: ", appendRaw(nil, i.Value))
@@ -194,7 +202,7 @@ func (c *session) follow(m *message) *host.Error {
 	c.send(appendDone(nil, m.ID))
 	r := &streamReader{g: c.g, call: c.ask, address: c.address, stream: m.Follow}
 	if m.After != nil {
-		r.after = *m.After
+		r.at = host.Position{Sequence: *m.After, Life: m.Life}
 	}
 	before := c.barrier
 	c.spawn(func() {
@@ -231,8 +239,8 @@ func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte
 			return appendEnd(nil, id, fault)
 		}
 		batch = batch[:0]
-		if page.Missed > 0 {
-			batch = append(batch, appendMissed(nil, id, page.Missed))
+		if page.Missed > 0 || page.Reset {
+			batch = append(batch, appendMissed(nil, id, page.Missed, page.Reset))
 		}
 		for i := range page.Items {
 			batch = append(batch, appendItem(nil, id, &page.Items[i]))

@@ -19,6 +19,7 @@ import (
 type tape struct {
 	feed   *feed
 	closed bool
+	life   string
 }
 
 func (p *tape) call(ctx context.Context, r *host.Request) (host.Reply, error) {
@@ -32,6 +33,9 @@ func (p *tape) call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	wait, cancel := context.WithTimeout(ctx, max(time.Duration(in.WaitMS)*time.Millisecond, 1))
 	defer cancel()
 	out := host.StreamReadOutput{Next: in.After, Items: []host.ReadStreamItem{}}
+	if in.Life != "" && in.Life != p.life {
+		in.After, out.Next, out.Reset = 0, 0, true
+	}
 	d, err := (&feedStream{f: p.feed, next: in.After + 1}).Next(wait)
 	switch {
 	case ctx.Err() != nil:
@@ -43,7 +47,7 @@ func (p *tape) call(ctx context.Context, r *host.Request) (host.Reply, error) {
 			out.Next = e.Sequence
 		}
 	}
-	out.Closed = p.closed
+	out.Closed, out.Life = p.closed, p.life
 	text, err := json.Marshal(out)
 	return host.Reply{Output: text}, err
 }
@@ -102,7 +106,7 @@ func TestFollowingResumesAndTellsGaps(t *testing.T) {
 		p.feed.forget(4)
 		s := open(t, l, "GET", tokensPath+"?after=1", "")
 		s.expect("retry: 2000\n")
-		s.expect("event: cairn.gap\ndata: {\"missed\":2}\n")
+		s.expect("id: 3\nevent: cairn.gap\ndata: {\"missed\":2}\n")
 		s.expect(itemEvent(4, `4`))
 		s.expect(itemEvent(5, `5`))
 		s.conn.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"log"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -43,6 +44,7 @@ type Gateway struct {
 	anyOrigin bool
 	origins   map[string]bool
 	values    headerValues
+	memory    memory
 
 	// document is the OpenAPI document, made when it is first asked for.
 	document struct {
@@ -78,13 +80,14 @@ func New(o Options) (*Gateway, error) {
 		openSQL:   make(map[string]bool),
 		metrics:   promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
 		tokenSum:  sha256.Sum256([]byte(o.Token)),
-		hostCheck: o.LoopbackOnly && o.Token == "" && o.Authorize == nil,
+		hostCheck: o.LoopbackOnly && o.Token == "",
 		anyOrigin: slices.Contains(o.AllowedOrigins, "*"),
 		origins:   make(map[string]bool, len(o.AllowedOrigins)),
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 		streams:   make(map[*stream]struct{}),
 		idle:      make(chan struct{}),
 	}
+	g.memory.limit = o.Limits.MemoryBytes
 	for _, origin := range o.AllowedOrigins {
 		g.origins[origin] = true
 	}
@@ -117,7 +120,7 @@ func (g *Gateway) Server() *http.Server {
 		ReadHeaderTimeout: ReadHeaderTimeout,
 		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(&serverLog{log: g.log}, "", 0),
 	}
 	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context. The gateway bounds the
 	// reading of bodies itself.
@@ -166,7 +169,8 @@ type exchange struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	start time.Time
-	began bool // the response's status is sent
+	began bool  // the response's status is sent
+	held  int64 // of the gateway's memory, for the body
 
 	// For the metrics; a nil meter is not counted.
 	meter *typeMeter
@@ -184,6 +188,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // finish counts the request and turns a panic into an internal error. It is deferred.
 func (x *exchange) finish() {
 	g, p := x.g, recover()
+	x.freeBody()
 	if p != nil && p != http.ErrAbortHandler {
 		g.meter.panics.Inc()
 		e := g.internal("request panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
@@ -222,7 +227,7 @@ func (rt route) methods() string {
 // brief reports whether a GET of the route answers with a document rather than a stream.
 func (rt route) brief() bool {
 	switch rt {
-	case toActor, toKeys, toList, toHealth, toMetrics, toOpenAPI:
+	case toActor, toKeys, toList, toRuns, toRunCounts, toHealth, toMetrics, toOpenAPI:
 		return true
 	}
 	return false
@@ -240,19 +245,28 @@ func (x *exchange) serve() {
 		x.fail(e)
 		return
 	}
-	if r.Method == http.MethodOptions && r.URL.Path == "*" {
-		x.options("GET, HEAD, POST, PUT, DELETE, OPTIONS")
+	t, fault := parseTarget(r.URL)
+	if x.preflight() {
+		x.options(t.route.methods())
 		return
 	}
-	t, fault := parseTarget(r.URL)
 	if t.route != toHealth && t.route != toMetrics && t.route != toOpenAPI {
 		x.meter = g.meter.unknown
 	}
+	if e := x.authenticate(&t); e != nil {
+		x.fail(e)
+		return
+	}
 	switch {
+	case r.Method == http.MethodOptions && r.URL.Path == "*":
+		x.meter = nil
+		x.options("GET, HEAD, POST, PUT, DELETE, OPTIONS")
+		return
 	case fault != nil:
 		x.fail(fault)
 		return
-	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil:
+	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
+		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil:
 		x.fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
@@ -298,6 +312,10 @@ func (x *exchange) serve() {
 		x.importSQL(&t)
 	case t.route == toList && method == http.MethodGet:
 		x.list()
+	case t.route == toRuns && method == http.MethodGet:
+		x.runs()
+	case t.route == toRunCounts && method == http.MethodGet:
+		x.runCounts()
 	case t.route == toHealth && method == http.MethodGet:
 		x.health()
 	case t.route == toMetrics && method == http.MethodGet:

@@ -246,7 +246,7 @@ func TestBodiesWithoutALengthAreLimitedToo(t *testing.T) {
 		}
 		got, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		if res.StatusCode != want || want == 200 && len(got) != n {
+		if res.StatusCode != want || want == 200 && len(got) != n+1 { // with a line break
 			t.Errorf("%d bytes: %d %q", n, res.StatusCode, got)
 		}
 	}
@@ -261,7 +261,7 @@ func TestLongRepliesArriveWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(res.Body)
-		if err != nil || len(got) != n || res.ContentLength != int64(n) {
+		if err != nil || len(got) != n+1 || got[n] != '\n' || res.ContentLength != int64(n+1) {
 			t.Errorf("%d bytes: got %d of %d, %v", n, len(got), res.ContentLength, err)
 		}
 		res.Body.Close()

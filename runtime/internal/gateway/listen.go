@@ -27,10 +27,11 @@ type listener struct {
 	out     *eventWriter
 	address host.Address
 	queue   string
-	max     int
+	limit   int
 	lockMS  int64
 	held    []string // receipts of what was written
 	fresh   []string // receipts of what was received and is not written
+	begun   bool     // messages were asked for
 	written time.Time
 }
 
@@ -40,10 +41,10 @@ func (x *exchange) listen(t *target) {
 	l := &listener{x: x, address: t.Address, queue: t.name}
 	fault := x.checkSite()
 	if fault == nil {
-		fault = l.params()
+		fault = x.authorize(x.r.Context(), Work, t.Address, host.QueueReceive)
 	}
 	if fault == nil {
-		fault = x.authorize(x.r.Context(), Work, t.Address, host.QueueReceive)
+		fault = l.params()
 	}
 	if fault == nil {
 		l.s, fault = x.g.open(x.r.Context())
@@ -75,14 +76,14 @@ func (x *exchange) listen(t *target) {
 
 // params reads the parameters of the request.
 func (l *listener) params() *host.Error {
-	p, fault := l.x.params("lock_ms", "max")
+	p, fault := l.x.params("lock_ms", "limit")
 	if fault != nil {
 		return fault
 	}
-	if l.max, fault = p.number("max", 1, host.MaxQueueBatch); fault != nil {
+	if l.limit, fault = p.number("limit", 1, host.MaxQueueBatch); fault != nil {
 		return fault
 	}
-	l.max = max(l.max, 1)
+	l.limit = max(l.limit, 1)
 	lock, fault := p.number("lock_ms", 1, int(host.MaxQueueDelay.Milliseconds()))
 	l.lockMS = int64(lock)
 	return fault
@@ -93,16 +94,17 @@ func (l *listener) params() *host.Error {
 func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 	if len(l.held) > 0 {
 		wait := time.Duration(0)
-		if len(l.held) >= l.max {
+		if len(l.held) >= l.limit {
 			wait = l.quiet()
 		}
-		out, fault := callBuiltin[host.QueueHeldOutput](l.s.ctx, l.x.g, l.x.g.callNode, l.address, host.QueueHeld,
+		out, fault := callBuiltin[host.QueueHeldOutput](l.s.ctx, l.x.g, l.x.g.callNode,
+			host.Request{Address: l.address, Method: host.QueueHeld, Continues: true},
 			host.QueueHeldInput{Queue: l.queue, Receipts: l.held, WaitMS: waitMS(wait)})
 		if fault != nil {
 			return nil, fault
 		}
 		l.held = slices.DeleteFunc(l.held, func(r string) bool { return !slices.Contains(out.Held, r) })
-		if len(l.held) >= l.max {
+		if len(l.held) >= l.limit {
 			return nil, nil
 		}
 	}
@@ -116,8 +118,10 @@ func (l *listener) quiet() time.Duration {
 
 // receive takes out as many messages as the worker may hold, waiting for the first.
 func (l *listener) receive(wait time.Duration) ([]host.ReceivedMessage, *host.Error) {
-	out, fault := callBuiltin[host.QueueReceiveOutput](l.s.ctx, l.x.g, l.x.g.callNode, l.address, host.QueueReceive,
-		host.QueueReceiveInput{Queue: l.queue, Limit: min(l.max-len(l.held), listenBatch), LockMS: l.lockMS, WaitMS: waitMS(wait)})
+	out, fault := callBuiltin[host.QueueReceiveOutput](l.s.ctx, l.x.g, l.x.g.callNode,
+		host.Request{Address: l.address, Method: host.QueueReceive, Continues: l.begun},
+		host.QueueReceiveInput{Queue: l.queue, Limit: min(l.limit-len(l.held), listenBatch), LockMS: l.lockMS, WaitMS: waitMS(wait)})
+	l.begun = true
 	for i := range out.Messages {
 		l.fresh = append(l.fresh, out.Messages[i].Receipt)
 	}
@@ -167,7 +171,8 @@ func (l *listener) giveBack() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.s.ctx), closeTimeout)
 	defer cancel()
 	at := int64(0)
-	_, fault := callBuiltin[host.QueueSettleOutput](ctx, l.x.g, l.x.g.callNode, l.address, host.QueueNack,
+	_, fault := callBuiltin[host.QueueSettleOutput](ctx, l.x.g, l.x.g.callNode,
+		host.Request{Address: l.address, Method: host.QueueNack, Continues: true},
 		host.QueueNackInput{Queue: l.queue, Receipts: l.fresh, DelayMS: &at, Error: "the worker left before it got the message"})
 	if fault != nil {
 		l.x.g.log.Warn("messages not given back; they stay locked", "actor_type", l.address.Type, "actor_key", l.address.Key,

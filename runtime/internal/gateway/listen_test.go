@@ -161,7 +161,7 @@ func mail(id, receipt int, until string) string {
 func TestAWorkerHoldsNoMoreThanItAskedFor(t *testing.T) {
 	office(t, Limits{}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
 		q.put(1, 2, 3, 4)
-		s := open(t, l, "GET", mailPath+"?max=2&lock_ms=5000", "")
+		s := open(t, l, "GET", mailPath+"?limit=2&lock_ms=5000", "")
 		defer s.conn.Close()
 		s.expect("retry: 2000\n")
 		const until = "2001-09-09T01:46:45Z"
@@ -190,7 +190,7 @@ func TestAWorkerThatDoesNotReadLocksNoMoreAndGivesBackWhatItDidNotGet(t *testing
 		for id := range 20 {
 			q.put(id)
 		}
-		s := open(t, l, "GET", mailPath+"?max=10", "")
+		s := open(t, l, "GET", mailPath+"?limit=10", "")
 		s.expect("retry: 2000\n")
 		s.expect(mail(0, 1, "2001-09-09T01:46:40Z")) // and no further
 		time.Sleep(DefaultStreamWriteTimeout)
@@ -247,11 +247,11 @@ func TestWhatIsWrongWithListeningIsNamed(t *testing.T) {
 	q := newMailQueue()
 	g := newGateway(t, Options{Node: &fakeNode{call: q.call}})
 	for url, want := range map[string]string{
-		mailPath + "?max=0":                        "parameter max",
-		mailPath + "?max=1001":                     "from 1 to 1000",
+		mailPath + "?limit=0":                      "parameter limit",
+		mailPath + "?limit=1001":                   "from 1 to 1000",
 		mailPath + "?lock_ms=0":                    "parameter lock_ms",
 		mailPath + "?lock_ms=1s":                   "parameter lock_ms",
-		mailPath + "?limit=1":                      "known are: lock_ms, max",
+		mailPath + "?max=1":                        "known are: lock_ms, limit",
 		"/actors/room/a/-/queues/":                 "no queue",
 		"/actors/room/a/-/queues/other":            "no queue other",
 		"/actors/room/a/-/queues/a/b":              "nothing at this path",

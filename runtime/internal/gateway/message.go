@@ -29,6 +29,7 @@ type message struct {
 	Unsubscribe    []string        `json:"unsubscribe"`
 	Follow         string          `json:"follow"`
 	After          *uint64         `json:"after"`
+	Life           string          `json:"life"`
 	Unfollow       int64           `json:"unfollow"`
 }
 
@@ -38,6 +39,7 @@ type connectInput struct {
 	Events []string        `json:"events"`
 	Token  string          `json:"token"`
 	After  *uint64         `json:"after"`
+	Life   string          `json:"life"`
 }
 
 // errNotJSON is why a message cannot be read at all. Every other fault of a message leaves its socket in order.
@@ -81,17 +83,28 @@ func (m *message) check() *host.Error {
 		return bad("the member id is %d; it must be a number from 1 to %d", id, int64(maxID))
 	case m.Call == "" && (m.Input != nil || m.IdempotencyKey != "" || m.Traceparent != ""):
 		return bad("the members input, idempotency_key and traceparent belong to call")
-	case m.Follow == "" && m.After != nil:
-		return bad("the member after belongs to follow and connect")
+	case m.Follow == "" && (m.After != nil || m.Life != ""):
+		return bad("the members after and life belong to follow and connect")
 	case len(m.IdempotencyKey) > MaxIdempotencyKey:
 		return bad("the member idempotency_key is %d bytes long; the limit is %d", len(m.IdempotencyKey), MaxIdempotencyKey)
 	case m.Unfollow < 0:
 		return bad("the member unfollow is %d; it must be the id of a follow", m.Unfollow)
 	}
+	if fault := checkLife(m.After, m.Life); fault != nil {
+		return fault
+	}
 	if fault := checkEvents("subscribe", m.Subscribe); fault != nil {
 		return fault
 	}
 	return checkEvents("unsubscribe", m.Unsubscribe)
+}
+
+// checkLife checks the life that a position belongs to.
+func checkLife(after *uint64, life string) *host.Error {
+	if life != "" && after == nil {
+		return host.Errorf(host.InvalidArgument, "the member life belongs to after, which is missing").With("field", "life")
+	}
+	return host.CheckLife(life)
 }
 
 // checkEvents checks a list of events; nil is none.
@@ -119,8 +132,11 @@ func (c *connectInput) request(transport string) (host.ConnectRequest, *host.Err
 	if len(c.Events) == 0 {
 		q.Events = nil
 	}
+	if fault := checkLife(c.After, c.Life); fault != nil {
+		return q, fault
+	}
 	if c.After != nil {
-		q.After, q.HasAfter = *c.After, true
+		q.After, q.HasAfter, q.Life = *c.After, true, c.Life
 	}
 	switch {
 	case len(q.Params) > host.MaxConnectionParams:
@@ -149,9 +165,14 @@ func decodeJSON(data []byte, v any) *host.Error {
 	if _, end := d.Token(); end != io.EOF {
 		return errNotJSON
 	}
-	switch {
-	case err == nil:
+	if err == nil {
+		err = host.CheckJSON(data, v)
+		if err != nil {
+			return host.Errorf(host.InvalidArgument, "%s", err)
+		}
 		return nil
+	}
+	switch {
 	case errors.As(err, &kind) && kind.Field == "":
 		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", kind.Value)
 	case kind != nil:
@@ -227,8 +248,17 @@ func appendBye(b []byte, e *host.Error) []byte {
 }
 
 // appendGap appends that events are missing.
-func appendGap(b []byte, missed uint64) []byte {
-	return append(strconv.AppendUint(append(b, `{"gap":{"missed":`...), missed, 10), "}}"...)
+func appendGap(b []byte, missed uint64, reset bool) []byte {
+	return append(appendMissing(append(b, `{"gap":{`...), missed, reset), "}}"...)
+}
+
+// appendMissing appends the members that say what a reader missed.
+func appendMissing(b []byte, missed uint64, reset bool) []byte {
+	b = strconv.AppendUint(append(b, `"missed":`...), missed, 10)
+	if reset {
+		b = append(b, `,"reset":true`...)
+	}
+	return b
 }
 
 // eventMessage returns the message of an event, which all its receivers share.
@@ -251,10 +281,10 @@ func appendItem(b []byte, id int64, item *host.ReadStreamItem) []byte {
 	return append(appendRaw(append(b, `,"value":`...), item.Value), '}')
 }
 
-// appendMissed appends that items of a stream are no longer kept.
-func appendMissed(b []byte, id int64, missed uint64) []byte {
+// appendMissed appends that items of a stream are no longer kept, or not of the life that the client asked for.
+func appendMissed(b []byte, id int64, missed uint64, reset bool) []byte {
 	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
-	return append(strconv.AppendUint(append(b, `,"missed":`...), missed, 10), '}')
+	return append(appendMissing(append(b, ','), missed, reset), '}')
 }
 
 // appendEnd appends that a stream is closed, or why it is not followed any more.

@@ -65,7 +65,7 @@ func TestMessagesOfTheServerAreJSONWhateverTheyHold(t *testing.T) {
 	fault := host.Errorf(host.Internal, "a\"b\xff").With("k\n", "v")
 	for _, text := range [][]byte{
 		appendBye(nil, fault), appendFault(nil, 0, fault), appendFault(nil, maxID, fault), appendEnd(nil, 1, fault), appendEnd(nil, 1, nil),
-		appendItem(nil, 1, &host.ReadStreamItem{}), appendMissed(nil, 1, 1<<64-1), appendGap(nil, 1), appendWelcome(nil, host.Welcome{}),
+		appendItem(nil, 1, &host.ReadStreamItem{}), appendMissed(nil, 1, 1<<64-1, true), appendGap(nil, 1, true), appendWelcome(nil, host.Welcome{}),
 		appendReply(nil, 1, &host.Reply{Replayed: true, Output: []byte("[]")}), appendDone(nil, 1),
 	} {
 		if !json.Valid(text) {

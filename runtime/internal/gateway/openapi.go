@@ -91,6 +91,24 @@ func (d *document) node() {
 		},
 		success: answer("A page.", shape.of(typeOf[host.ListPage]())),
 	})
+	if d.opts.Runs != nil {
+		d.path("/workflows", http.MethodGet, operation{
+			id: "runs", tag: tag, summary: "Lists the workflow runs that are paused or have failed, without waking an actor.",
+			parameters: []any{
+				query("type", "The actor type; without it, runs of all types.", object{"type": "string"}),
+				query("state", "The state; without it, both.", object{"type": "string", "enum": []string{"paused", "failed"}}),
+				query("reason", "Why the run is paused.", object{"type": "string"}),
+				query("before", "Only runs that were paused, or had failed, at this time.", object{"type": "string", "format": "date-time"}),
+				query("limit", "How many runs a page has at most; 100 by default.", between(1, maxPage)),
+				query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
+			},
+			success: answer("A page.", shape.of(typeOf[host.RunPage]())),
+		})
+		d.path("/workflows/counts", http.MethodGet, operation{
+			id: "runCounts", tag: tag, summary: "Counts the workflow runs that are paused or have failed.",
+			success: answer("The counts.", shape.of(typeOf[runCounts]())),
+		})
+	}
 	d.path("/healthz", http.MethodGet, operation{
 		id: "health", tag: tag, summary: "Says whether the node can serve.", open: true,
 		success: answer("It can.", object{

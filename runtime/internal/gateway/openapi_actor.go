@@ -355,7 +355,7 @@ func (t *typeDocument) follows() {
 			summary: "Receives the messages of a queue as they come.",
 			parameters: []any{
 				name(f, "The queue."),
-				query("max", "How many messages the client may hold without settling them; 1 by default.", between(1, host.MaxQueueBatch)),
+				query("limit", "How many messages the client may hold without settling them; 1 by default.", between(1, host.MaxQueueBatch)),
 				query("lock_ms", "How long each message is locked; by default what the queue says.",
 					between(1, int(host.MaxQueueDelay.Milliseconds()))),
 			},

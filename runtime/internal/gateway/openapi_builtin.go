@@ -86,6 +86,9 @@ func builtinMethods() []builtinMethod {
 		{host.ActorSleep, nil, nil, false, always, "Puts an actor to sleep."},
 		{host.ActorRetry, nil, count, false, always, "Lets a failed actor be tried again at once."},
 		{host.ActorWhy, nil, typeOf[host.Explanation](), true, always, "Says what an actor waits for, without waking it."},
+		{host.LimitsSet, typeOf[host.ActorLimits](), typeOf[host.ActorLimits](), false, always,
+			"Sets limits of one actor, which go before those of its type, and returns all that are set."},
+		{host.LimitsReset, typeOf[host.LimitsResetInput](), count, false, always, "Makes limits of one actor those of its type."},
 		{host.SQLQuery, typeOf[host.SQLInput](), typeOf[host.SQLOutput](), true, always,
 			"Runs SQL statements that only read, on the last commit."},
 		{host.SQLExec, typeOf[host.SQLInput](), typeOf[host.SQLOutput](), false, always, "Runs SQL statements in one transaction."},
@@ -110,5 +113,11 @@ func builtinMethods() []builtinMethod {
 		{host.WorkflowExport, nil, typeOf[host.WorkflowRecording](), true, runs, "Returns the workflow run with its whole history."},
 		{host.WorkflowImport, typeOf[host.WorkflowImportInput](), typeOf[host.RunStarted](), false, runs, "Makes a workflow run of a recording."},
 		{host.SendSkip, typeOf[host.SendSkipInput](), count, false, always, "Moves the next message to another actor aside."},
+		{host.SendDeadList, typeOf[host.SendListInput](), typeOf[host.SendListOutput](), true, always,
+			"Lists the messages to other actors that were given up."},
+		{host.SendDeadRequeue, typeOf[host.SendSelectInput](), count, false, always,
+			"Sends messages to other actors again that were given up."},
+		{host.SendDeadDelete, typeOf[host.SendSelectInput](), count, false, always,
+			"Removes messages to other actors that were given up."},
 	}
 }

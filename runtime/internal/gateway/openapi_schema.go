@@ -47,6 +47,8 @@ func (s shaper) of(t reflect.Type) any { return s.member(t, "", unfixed) }
 
 func (s shaper) member(t reflect.Type, name string, fixed int) any {
 	switch t {
+	case typeOf[json.RawMessage](): // what a run has stored
+		return object{}
 	case typeOf[host.Raw]():
 		return s.raw(name, fixed)
 	case typeOf[time.Time]():

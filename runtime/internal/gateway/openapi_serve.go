@@ -8,14 +8,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// OpenAPI is GET /openapi.json, as Authorize sees it.
-const OpenAPI Operation = "openapi"
-
 // openapi answers GET /openapi.json.
 func (x *exchange) openapi() {
-	_, fault := x.params()
+	fault := x.authorize(x.r.Context(), OpenAPI, host.Address{}, "")
 	if fault == nil {
-		fault = x.authorize(x.r.Context(), OpenAPI, host.Address{}, "")
+		_, fault = x.params()
 	}
 	if fault != nil {
 		x.fail(fault)

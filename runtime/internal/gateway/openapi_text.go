@@ -4,10 +4,12 @@ package gateway
 
 // hostText describes structs, their members and the error codes.
 var hostText = map[string]string{
+	"ActorLimits": "ActorLimits are the limits that operators have set for one actor. A field that is nil is " +
+		"as the type has it. See Limits.",
 	"AlarmListOutput": "AlarmListOutput is in the order of name and instance.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
-		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
-		"attempt is allowed.",
+		"crashing). Its data is kept; Retryable; Metadata \"reason\" says why and \"retry_at\" when " +
+		"the next attempt is allowed.",
 	"Code.actor_paused":   "An operator paused the actor. Retryable; Metadata \"reason\" says why.",
 	"Code.already_exists": "An explicit create named a key that is taken.",
 	"Code.canceled":       "The caller gave up. Whether the turn ran is unknown to the caller.",
@@ -45,8 +47,16 @@ var hostText = map[string]string{
 	"CountOutput":               "CountOutput counts what a call did.",
 	"CountOutput.more": "more: there was more to do than one call does, so call again. Of queue.purge, and of what " +
 		"takes all messages.",
+	"DeadMessage": "A DeadMessage is a message to another actor that was given up, as operators see it. Its " +
+		"sender keeps it for 14 days, and 10,000 of them.",
+	"DeadMessage.code":    "code and error say why the last attempt failed.",
+	"DeadMessage.expires": "expires is when it is removed; nil for one that an earlier release gave up, which stays.",
+	"DeadMessage.input": "input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON " +
+		"cannot show it.",
+	"DeadMessage.type":      "type and key name the actor that it was for, method the action.",
 	"EmittedEvent":          "An EmittedEvent is an event that an actor emitted in a turn that is durable.",
-	"EmittedEvent.sequence": "sequence counts the actor's events, from 1, without gaps.",
+	"EmittedEvent.life":     "life is the id of that life.",
+	"EmittedEvent.sequence": "sequence counts the events of one life of the actor, from 1, without gaps.",
 	"Error": "An Error is the only kind of error that crosses the border of an actor: between actors, " +
 		"over HTTP and over NATS. It has no cause; what caused it stays in the log of the node " +
 		"where it happened.",
@@ -57,21 +67,28 @@ var hostText = map[string]string{
 	"Explanation":         "An Explanation says what an actor waits for.",
 	"Explanation.details": "details are for programs: \"handler\", \"chain\", \"queue\", \"target\" and the like.",
 	"Explanation.remedy": "remedy names the verb that gets the actor going, if there is one: \"resume\", \"retry\", " +
-		"\"skip\".",
+		"\"skip\", \"requeue\", \"destroy\".",
 	"Explanation.since": "since is when the wait began and until when it ends by itself, as far as that is known.",
 	"Explanation.text":  "text is one sentence for people.",
 	"Failure":           "A Failure says why an actor does not run.",
 	"Failure.reason": "reason is the cause in words, for operators: unlike the errors of calls it may show what " +
 		"a hook or migration said.",
-	"InspectPage":       "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
+	"LimitsResetInput": "LimitsResetInput names the limits of an actor that are to be as its type has them, by " +
+		"their names in ActorLimits; none names all.",
 	"ListPage":          "A ListPage is one page of actors. cursor is \"\" at the end.",
 	"ListedAlarm":       "A ListedAlarm is an armed alarm as operators see it.",
 	"ListedMessage":     "A ListedMessage is a message as operators see it.",
 	"ListedMessage.due": "due is when a delayed or locked message can be received.",
-	"ListedMessage.error": "error is why the last attempt failed; tried when it did; died when the message became a " +
-		"dead letter.",
+	"ListedMessage.error": "error is why the last attempt failed, with what a sender that waits for the reply is not " +
+		"told; tried when it did; died when the message became a dead letter.",
 	"ListedMessage.state": "state is \"pending\", \"delayed\", \"processing\" or \"dead\".",
-	"Pause":               "A Pause is why an actor is paused.",
+	"ListedRun":           "A ListedRun is a workflow run that is paused or has failed.",
+	"ListedRun.run":       "run is the id of the run, in hex.",
+	"ListedRun.since": "since is when the run was paused or failed. next is when a paused run is tried again by " +
+		"itself; zero for never.",
+	"ListedRun.text": "text is the report of the pause or the message of the failure, cut to 1,024 bytes.",
+	"Pause":          "A Pause is why an actor is paused.",
 	"PauseInput": "PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused " +
 		"until it is resumed.",
 	"PauseInput.reason":      "reason is shown to whoever asks, at most 1,024 bytes.",
@@ -92,6 +109,7 @@ var hostText = map[string]string{
 	"QueueMessageInput.backoff_ms": "backoff_ms overrides the queue's pauses; absent does not, empty means one attempt.",
 	"QueueMessageInput.keys_if_undelivered": "keys_if_undelivered are keys of the key-value store: arrays of strings, numbers and " +
 		"booleans.",
+	"QueueMessageInput.ttl_ms":  "ttl_ms is at least 1; absent is no limit.",
 	"QueueNackInput":            "QueueNackInput gives messages back, as a failed attempt each.",
 	"QueueNackInput.dead":       "dead makes them dead letters at once.",
 	"QueueNackInput.delay_ms":   "delay_ms overrides the pause before the next attempt; absent does not.",
@@ -119,14 +137,22 @@ var hostText = map[string]string{
 	"QueueStats.oldest":   "oldest is when the first of the pending messages was sent; nil if none is pending.",
 	"QueueStats.pending": "pending messages can be received, delayed ones not yet, processing ones are locked by " +
 		"workers; dead ones were given up.",
-	"QueueStats.sent":    "sent, done and failed count messages ever sent, acknowledged and given up.",
-	"QueueStatsInput":    "QueueStatsInput names a queue, or \"\" for all of the actor.",
-	"QueueStatsOutput":   "QueueStatsOutput is in the order of names.",
-	"ReadStreamItem":     "ReadStreamItem is a StreamItem in a request's encoding.",
-	"ReceivedMessage":    "ReceivedMessage is a Received in a request's encoding.",
+	"QueueStats.sent":  "sent, done and failed count messages ever sent, acknowledged and given up.",
+	"QueueStatsInput":  "QueueStatsInput names a queue, or \"\" for all of the actor.",
+	"QueueStatsOutput": "QueueStatsOutput is in the order of names.",
+	"ReadStreamItem":   "ReadStreamItem is a StreamItem in a request's encoding.",
+	"ReceivedMessage":  "ReceivedMessage is a Received in a request's encoding.",
+	"RunCount":         "A RunCount is how many runs of a type are paused for a reason, or have failed.",
+	"RunPage": "A RunPage is one page of runs, in no order that means anything. A page may have fewer " +
+		"runs than the limit, or none, and another may follow all the same. cursor is \"\" at the " +
+		"end.",
 	"RunStarted":         "A RunStarted says what became of a start.",
 	"RunStarted.run":     "run is the id of the run, in hex.",
 	"RunStarted.started": "started is false if the run was there already.",
+	"RunSummary":         "A RunSummary is what an actor's status says of its workflow run.",
+	"RunSummary.reason":  "reason is why it is paused.",
+	"RunSummary.since":   "since is when it was started, paused or ended.",
+	"RunSummary.state":   "state is one that is stored: a run that only waits is running.",
 	"SQLColumn":          "SQLColumn describes a column of an answer.",
 	"SQLColumn.type":     "type is the declared type, \"\" for an expression.",
 	"SQLInput":           "SQLInput is one or more sql statements with arguments.",
@@ -161,7 +187,7 @@ var hostText = map[string]string{
 		"zone; \"\" means UTC.",
 	"Schedule.every_ms":    "every_ms is a fixed interval in milliseconds, counted from when it was set.",
 	"Schedule.keep_runs":   "keep_runs is how many runs the history keeps: 100 by default, negative for none.",
-	"Schedule.last_result": "last_result is \"ok\", \"error\" or \"\", last_error why.",
+	"Schedule.last_result": "last_result is \"ok\", \"error\" or \"\", last_error why, as every caller may see it.",
 	"Schedule.missed":      "missed is the policy for missed ticks, catch_up the cap of MissedAll.",
 	"Schedule.name":        "name is the schedule's contract name, instance tells schedules of one name apart.",
 	"Schedule.next":        "next is the tick that comes next; nil when there is none.",
@@ -175,19 +201,27 @@ var hostText = map[string]string{
 	"ScheduleRun":        "A ScheduleRun is what came of one run.",
 	"ScheduleRun.result": "result is \"ok\" or \"error\"; error says why, as operators may see it.",
 	"ScheduleRunsOutput": "ScheduleRunsOutput has the latest run first.",
-	"SendSkipInput":      "SendSkipInput names the target of the message to be moved aside.",
-	"Sent":               "A Sent says what became of an Enqueue.",
-	"Sent.id":            "id is the message's; of a duplicate, that of the first.",
-	"Status":             "A Status describes an actor for operators.",
-	"Status.alarms":      "alarms counts armed alarms; next_alarm is the earliest.",
+	"SendListInput": "SendListInput pages through messages to other actors that were given up, in the order in " +
+		"which they were sent.",
+	"SendListInput.after": "after continues after a message; limit is 1 to 1,000, 0 means 100.",
+	"SendListInput.ids":   "ids selects messages; none selects all.",
+	"SendListOutput":      "SendListOutput is one page; more says that there is another, after the last id.",
+	"SendSelectInput":     "SendSelectInput selects messages to other actors by id, or all.",
+	"SendSkipInput":       "SendSkipInput names the target of the message to be moved aside.",
+	"Sent":                "A Sent says what became of an Enqueue.",
+	"Sent.id":             "id is the message's; of a duplicate, that of the first.",
+	"Status":              "A Status describes an actor for operators.",
+	"Status.alarms":       "alarms counts armed alarms; next_alarm is the earliest.",
 	"Status.connections": "connections counts the clients that are connected to this node right now, tasks the tasks " +
 		"that run.",
 	"Status.failure": "failure says why state is Failed.",
 	"Status.keys":    "keys and bytes are exact: the number of stored keys, and the sum of keys and values.",
+	"Status.limits":  "limits are those that operators have set for the actor.",
 	"Status.mailbox": "mailbox is how many calls wait.",
 	"Status.pause":   "pause says why state is Paused.",
 	"Status.pending_sends": "pending_sends and failed_sends count messages to other actors that wait, and that were " +
 		"moved aside.",
+	"Status.run": "run describes the actor's workflow run; nil if it has none.",
 	"Status.version": "version counts the turns that wrote something, the runtime's own for the actor among " +
 		"them: settling messages, moving alarms. generation counts the activations that wrote.",
 	"StoredKey":               "A StoredKey is one logical key of an actor's keyspace, for inspection.",
@@ -201,21 +235,32 @@ var hostText = map[string]string{
 	"StreamInfo.bytes":        "bytes is the sum of the items that are kept.",
 	"StreamInfo.first": "first and last are the sequences of the first and last item that is kept; last is 0 if " +
 		"there never was one, and first is last+1 if none is kept.",
-	"StreamInfo.updated":          "updated is when the stream was last appended to or closed; zero if it never was.",
-	"StreamInput":                 "StreamInput names a stream.",
-	"StreamListInput":             "StreamListInput names a stream, or \"\" for all of the actor.",
-	"StreamListOutput":            "StreamListOutput is in the order of names.",
-	"StreamReadInput":             "StreamReadInput reads what follows a position.",
-	"StreamReadInput.after":       "after is the sequence of the last item that the reader has; 0 reads from the beginning.",
-	"StreamReadInput.limit":       "limit is 1 to 1,000; 0 means 100.",
-	"StreamReadInput.wait_ms":     "wait_ms is how long to wait for the first item, at most 60,000.",
-	"StreamReadOutput":            "StreamReadOutput is a StreamPage in a request's encoding.",
-	"Welcome":                     "A Welcome is what a client learns when it is connected.",
-	"Welcome.cursor":              "cursor is the sequence of the last event before the first that the connection brings.",
+	"StreamInfo.life":       "life is the id of the actor's life that first and last count in.",
+	"StreamInfo.updated":    "updated is when the stream was last appended to or closed; zero if it never was.",
+	"StreamInput":           "StreamInput names a stream.",
+	"StreamListInput":       "StreamListInput names a stream, or \"\" for all of the actor.",
+	"StreamListOutput":      "StreamListOutput is in the order of names.",
+	"StreamReadInput":       "StreamReadInput reads what follows a position.",
+	"StreamReadInput.after": "after is the sequence of the last item that the reader has; 0 reads from the beginning.",
+	"StreamReadInput.life": "life is the id of the actor's life that after counts in, or \"\" for the one that is there: " +
+		"see Position. Of an actor that is gone, the error code is Destroyed if life is set and " +
+		"NotFound if not.",
+	"StreamReadInput.limit":   "limit is 1 to 1,000; 0 means 100.",
+	"StreamReadInput.wait_ms": "wait_ms is how long to wait for the first item, at most 60,000.",
+	"StreamReadOutput":        "StreamReadOutput is a StreamPage in a request's encoding.",
+	"StreamReadOutput.life":   "life is the id of the actor's life that the items and next are of.",
+	"StreamReadOutput.reset": "reset: the position is one of another life of the actor. Reading begins anew, and missed " +
+		"counts from the first item.",
+	"Welcome":        "A Welcome is what a client learns when it is connected.",
+	"Welcome.cursor": "cursor is the sequence of the last event before the first that the connection brings.",
+	"Welcome.life": "life is the id of the actor's life that cursor counts in, and all events of the " +
+		"connection are of.",
 	"Welcome.token":               "token resumes the connection; it is a secret of the client's.",
 	"WorkflowControlInput":        "WorkflowControlInput says why, and what about.",
 	"WorkflowControlInput.entry":  "entry is the id of an entry of the history, for retry and rewind.",
 	"WorkflowControlInput.reason": "reason is kept with the run; at most 1,024 bytes.",
+	"WorkflowControlInput.run": "run, if not \"\", is the id of the run that is meant; the error code is FailedPrecondition " +
+		"if the actor has another.",
 	"WorkflowHistoryInput": "WorkflowHistoryInput pages through the history of a run, in the order of its entries' " +
 		"places.",
 	"WorkflowHistoryInput.after":  "after continues after an entry, by its id. under selects what is below an entry.",
@@ -258,6 +303,7 @@ var hostEnums = map[string][]string{
 		"failed",
 	},
 	"Why": {
+		"type",
 		"failed",
 		"paused",
 		"call",
@@ -274,6 +320,7 @@ var hostEnums = map[string][]string{
 		"locked",
 		"alarm",
 		"connections",
+		"dead",
 		"calls",
 	},
 }

@@ -24,6 +24,7 @@ const (
 	DefaultConnections        = 20_000
 	DefaultConnectionCalls    = 64
 	DefaultConnectionBytes    = 4 << 20
+	DefaultMemoryBytes        = 256 << 20
 	DefaultStreamWriteTimeout = 10 * time.Second
 	DefaultStreamBufferBytes  = 64 << 10
 	DefaultHeartbeat          = 15 * time.Second
@@ -74,26 +75,29 @@ const (
 	Follow Operation = "follow"
 	// Operate does what operators do, by calling a method that every actor has: it pauses, wakes or retries an actor, looks
 	// at or removes messages and dead letters, sets schedules, closes connections, reads and writes SQL where the type does
-	// not leave that to its callers, and so on. OperationOf has the list. Exporting and importing databases belong here too.
+	// not leave that to its callers, and so on. OperationOf has the list. Exporting and importing databases belong here too, and
+	// listing and counting the workflow runs that are paused or have failed: then Key is empty, and so is Type if the runs of
+	// all types are meant.
 	Operate Operation = "operate"
 	// Inspect reads an actor's raw keyspace.
 	Inspect Operation = "inspect"
 	// List pages through actors; Key is the prefix asked for.
 	List Operation = "list"
-	// Health and Metrics are GET /healthz and GET /metrics.
+	// Health, Metrics and OpenAPI are GET /healthz, GET /metrics and GET /openapi.json.
 	Health  Operation = "health"
 	Metrics Operation = "metrics"
+	OpenAPI Operation = "openapi"
 )
 
 // An AuthRequest is what Authorize decides on. Its slices and maps are those of the request: they must not be changed
 // or kept.
 type AuthRequest struct {
 	Operation Operation
-	// Type and Key name the actor; both are empty for Health and Metrics.
+	// Type and Key name the actor; both are empty for Health, Metrics and OpenAPI.
 	Type string
 	Key  []string
-	// Method is the name of the action, query, creation or built-in method; ExportSQL or ImportSQL for whole databases; "" if
-	// the request names none.
+	// Method is the name of the action, query, creation or built-in method; ExportSQL or ImportSQL for whole databases;
+	// ListRuns for lists of workflow runs; "" if the request names none.
 	Method string
 	// Header is the request's. Of a call over a WebSocket it is the header of the handshake, in which a token that came as
 	// a subprotocol stands as Authorization.
@@ -127,6 +131,10 @@ type Limits struct {
 	// ConnectionBytes bounds what waits to be written to one WebSocket: 4 MiB by default. A client that lets more pile up is
 	// closed as too slow. One message may be longer.
 	ConnectionBytes int
+	// MemoryBytes bounds what is kept for all clients together: 256 MiB by default, of bodies beyond 64 KiB and of what waits
+	// to be written to WebSockets. Beyond it a long body is refused as overloaded, and a WebSocket whose client lets more than
+	// StreamBufferBytes pile up is closed as too slow.
+	MemoryBytes int64
 	// StreamWriteTimeout is how long a client may take to accept what is written to its stream or WebSocket before that is
 	// closed: 10 s by default.
 	StreamWriteTimeout time.Duration
@@ -145,6 +153,9 @@ type Options struct {
 	// Databases gives out and takes in the actors' SQLite databases. Nil means Node if it is one, and otherwise that there is
 	// nothing at their paths.
 	Databases host.Databases
+	// Runs finds the workflow runs that are paused or have failed. Nil means Node if it does, and otherwise that there is
+	// nothing at their paths.
+	Runs host.RunLister
 	// Behaviors are the actor types of the node. They name the types and methods that appear in metrics (all others are
 	// counted as "unknown"), the creation that a PUT with a body means, and the types whose callers may use SQL. Nil names
 	// none.
@@ -157,9 +168,9 @@ type Options struct {
 	// AllowedOrigins are the web origins, such as "https://app.example.com", whose pages may use the gateway from a
 	// browser, besides pages that the gateway's own host serves. "*" stands for all and demands a Token or Authorize.
 	AllowedOrigins []string
-	// LoopbackOnly says that the node listens on loopback only. With neither Token nor Authorize, requests are then
-	// accepted only if their Host header is a loopback address or localhost, so that a web page cannot reach the node by
-	// pointing a name of its own at 127.0.0.1.
+	// LoopbackOnly says that the node listens on loopback only. Without a Token, requests are then accepted only if their
+	// Host header is a loopback address or localhost, so that a web page cannot reach the node by pointing a name of its own
+	// at 127.0.0.1. Authorize does not replace that check: such a page looks to it like a program on this machine.
 	LoopbackOnly bool
 	Limits       Limits
 	// Gatherer is what GET /metrics shows, Registerer is where the gateway registers its own metrics. With both nil the
@@ -184,11 +195,15 @@ func (o Options) EnsureDefaults() Options {
 	setDefault(&l.Connections, DefaultConnections)
 	setDefault(&l.ConnectionCalls, DefaultConnectionCalls)
 	setDefault(&l.ConnectionBytes, DefaultConnectionBytes)
+	setDefault(&l.MemoryBytes, DefaultMemoryBytes)
 	setDefault(&l.StreamWriteTimeout, DefaultStreamWriteTimeout)
 	setDefault(&l.StreamBufferBytes, DefaultStreamBufferBytes)
 	setDefault(&l.Heartbeat, DefaultHeartbeat)
 	if o.Databases == nil {
 		o.Databases, _ = o.Node.(host.Databases)
+	}
+	if o.Runs == nil {
+		o.Runs, _ = o.Node.(host.RunLister)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -231,6 +246,7 @@ func (o Options) Validate() error {
 	fault(l.Connections < 0, "Limits.Connections is %d: it must be positive", l.Connections)
 	fault(l.ConnectionCalls < 0, "Limits.ConnectionCalls is %d: it must be positive", l.ConnectionCalls)
 	fault(l.ConnectionBytes < 0, "Limits.ConnectionBytes is %d: it must be positive", l.ConnectionBytes)
+	fault(l.MemoryBytes < 0, "Limits.MemoryBytes is %d: it must be positive", l.MemoryBytes)
 	fault(l.StreamWriteTimeout < 0, "Limits.StreamWriteTimeout is %v: it must be positive", l.StreamWriteTimeout)
 	fault(l.StreamBufferBytes < 0, "Limits.StreamBufferBytes is %d: it must be positive", l.StreamBufferBytes)
 	fault(l.Heartbeat < 0, "Limits.Heartbeat is %v: it must be positive", l.Heartbeat)

@@ -31,7 +31,7 @@ func checkHost(hostport string) *host.Error {
 		}
 	}
 	return host.Errorf(host.PermissionDenied,
-		"the node listens on loopback without authorization and serves only the hosts localhost, 127.0.0.1 and [::1], not %q", hostport)
+		"the node listens on loopback without a token and serves only the hosts localhost, 127.0.0.1 and [::1], not %q", hostport)
 }
 
 // checkOrigin refuses requests of web pages of other origins that are not allowed, and sets the headers that let those
@@ -90,12 +90,16 @@ func (x *exchange) checkSite() *host.Error {
 	return host.Errorf(host.PermissionDenied, "a request of another site must carry an Origin that this node allows")
 }
 
-// options answers OPTIONS: a CORS preflight, which carries no credentials and is therefore not authorized, or the
-// question which methods a path has.
+// preflight reports whether the request is a CORS preflight, which carries no credentials and is therefore not authorized.
+func (x *exchange) preflight() bool {
+	h := x.r.Header
+	return x.r.Method == http.MethodOptions && h.Get("Origin") != "" && h.Get("Access-Control-Request-Method") != ""
+}
+
+// options answers OPTIONS: a CORS preflight, or the question which methods a path has.
 func (x *exchange) options(allow string) {
 	h := x.w.Header()
-	if x.r.Header.Get("Origin") != "" && x.r.Header.Get("Access-Control-Request-Method") != "" &&
-		h.Get("Access-Control-Allow-Origin") != "" {
+	if x.preflight() && h.Get("Access-Control-Allow-Origin") != "" {
 		h.Set("Access-Control-Allow-Methods", allow)
 		h.Set("Access-Control-Allow-Headers",
 			"Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent")

@@ -23,6 +23,8 @@ const (
 	toStream
 	toSQLite
 	toList
+	toRuns
+	toRunCounts
 	toHealth
 	toMetrics
 	toOpenAPI
@@ -62,6 +64,10 @@ func parseTarget(u *url.URL) (target, *host.Error) {
 	switch {
 	case !ok:
 		switch path {
+		case "/workflows":
+			return target{route: toRuns}, nil
+		case "/workflows/counts":
+			return target{route: toRunCounts}, nil
 		case "/healthz":
 			return target{route: toHealth}, nil
 		case "/metrics":

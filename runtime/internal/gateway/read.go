@@ -90,9 +90,9 @@ func (x *exchange) status(t *target) {
 	x.counts(t.Type, labelRead)
 	ctx, cancel := x.limited()
 	defer cancel()
-	_, fault := x.params()
+	fault := x.authorize(ctx, Read, t.Address, "")
 	if fault == nil {
-		fault = x.authorize(ctx, Read, t.Address, "")
+		_, fault = x.params()
 	}
 	if fault != nil {
 		x.fail(fault)
@@ -129,17 +129,18 @@ func (x *exchange) list() {
 	x.counts("", labelList)
 	ctx, cancel := x.limited()
 	defer cancel()
-	p, fault := x.params("type", "prefix", "limit", "cursor")
-	if fault != nil {
-		x.fail(fault)
-		return
-	}
-	q := host.ListQuery{Prefix: p["prefix"]}
-	q.Type, _ = p.one("type")
-	q.Cursor, _ = p.one("cursor")
+	asked := parameters(x.r.URL.Query()) // what of a malformed query can be read
+	q := host.ListQuery{Prefix: asked["prefix"]}
+	q.Type, _ = asked.one("type")
 	x.counts(q.Type, labelList)
-	if q.Limit, fault = p.number("limit", 1, maxPage); fault == nil {
-		fault = x.authorize(ctx, List, host.Address{Type: q.Type, Key: q.Prefix}, "")
+	fault := x.authorize(ctx, List, host.Address{Type: q.Type, Key: q.Prefix}, "")
+	var p parameters
+	if fault == nil {
+		p, fault = x.params("type", "prefix", "limit", "cursor")
+	}
+	q.Cursor, _ = p.one("cursor")
+	if fault == nil {
+		q.Limit, fault = p.number("limit", 1, maxPage)
 	}
 	if fault != nil {
 		x.fail(fault)
@@ -169,7 +170,11 @@ func (x *exchange) keys(t *target) {
 	x.counts(t.Type, labelInspect)
 	ctx, cancel := x.limited()
 	defer cancel()
-	p, fault := x.params("limit", "after", "value_bytes")
+	fault := x.authorize(ctx, Inspect, t.Address, "")
+	var p parameters
+	if fault == nil {
+		p, fault = x.params("limit", "after", "value_bytes")
+	}
 	if fault != nil {
 		x.fail(fault)
 		return
@@ -183,9 +188,6 @@ func (x *exchange) keys(t *target) {
 	}
 	if q.Limit, fault = p.number("limit", 1, maxPage); fault == nil {
 		q.ValueBytes, fault = p.number("value_bytes", 0, 16<<20)
-	}
-	if fault == nil {
-		fault = x.authorize(ctx, Inspect, t.Address, "")
 	}
 	if fault != nil {
 		x.fail(fault)

@@ -183,7 +183,7 @@ func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	case err != nil:
 		return nil, c.gone(err), noMessage
 	case n > limits.BodyBytes:
-		e := tooLong(limits.BodyBytes, -1)
+		e := tooLong(limits.BodyBytes, limits.BodyBytes+1)
 		e.Message = "a message" + e.Message[len("the body"):]
 		return nil, e.With("what", "message"), websocket.StatusMessageTooBig
 	case typ != websocket.MessageText:
@@ -270,8 +270,8 @@ func (c *session) until(ctx context.Context, batch *[][]byte) error {
 			return err
 		}
 		out := (*batch)[:0]
-		if d.Missed > 0 {
-			out = append(out, appendGap(nil, d.Missed))
+		if d.Missed > 0 || d.Reset {
+			out = append(out, appendGap(nil, d.Missed, d.Reset))
 		}
 		for i := range d.Events {
 			out = append(out, eventMessage(&d.Events[i]))

@@ -54,6 +54,7 @@ var (
 type socket struct {
 	net.Conn
 	limits *Limits
+	memory *memory
 	early  []byte // what came with the handshake
 
 	mu      sync.Mutex
@@ -73,6 +74,7 @@ type socket struct {
 type hijacker struct {
 	http.ResponseWriter
 	limits *Limits
+	memory *memory
 	socket *socket
 	status int
 }
@@ -95,7 +97,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &socket{Conn: conn, limits: h.limits}
+	s := &socket{Conn: conn, limits: h.limits, memory: h.memory}
 	s.room.L = &s.mu
 	if n := rw.Reader.Buffered(); n > 0 {
 		b, _ := rw.Reader.Peek(n) // what is buffered is there
@@ -172,6 +174,7 @@ func (s *socket) queue(p []byte) {
 		s.pending = buffers.Get().(*bytes.Buffer)
 	}
 	s.pending.Write(p)
+	s.memory.add(len(p))
 }
 
 // waiting is how many bytes are not written yet. REQUIRES: mu
@@ -210,6 +213,7 @@ func (s *socket) flush() {
 		s.pending, s.flight = nil, buf.Len()
 		s.mu.Unlock()
 		err := s.writeOut(buf.Bytes())
+		s.memory.add(-buf.Len())
 		release(buf)
 		s.mu.Lock()
 		s.flight = 0
@@ -229,7 +233,10 @@ func (s *socket) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
-	s.pending = nil
+	if s.pending != nil {
+		s.memory.add(-s.pending.Len())
+		s.pending = nil
+	}
 	s.Conn.Close()
 }
 
@@ -263,7 +270,7 @@ func (s *socket) send(payload []byte) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if s.waiting() >= s.limits.ConnectionBytes {
+	if n := s.waiting(); n >= s.limits.ConnectionBytes || n > s.limits.StreamBufferBytes && s.memory.over() {
 		s.tooMuch = true
 		return errSlow
 	}

@@ -29,8 +29,7 @@ func (o *eventWriter) event(e *host.EmittedEvent) error {
 
 // appendEvent appends an event. Besides the fields of the standard it has "version" and "time", which browsers skip.
 func appendEvent(b []byte, e *host.EmittedEvent) []byte {
-	b = append(b, "id: "...)
-	b = strconv.AppendUint(b, e.Sequence, 10)
+	b = host.Position{Sequence: e.Sequence, Life: e.Life}.Append(append(b, "id: "...))
 	b = append(b, "\nversion: "...)
 	b = strconv.AppendUint(b, e.Version, 10)
 	b = append(b, "\ntime: "...)
@@ -47,9 +46,13 @@ func (o *eventWriter) plain(name string, data []byte) {
 	o.buf = append(o.buf, "\n\n"...)
 }
 
-// gap appends that something is no longer kept.
-func (o *eventWriter) gap(missed uint64) {
-	o.plain(EventGap, append(strconv.AppendUint([]byte(`{"missed":`), missed, 10), '}'))
+// gap appends that something is no longer kept, or not of the life that was asked for. at is the position behind the gap,
+// nil if it is not known.
+func (o *eventWriter) gap(missed uint64, reset bool, at *host.Position) {
+	if at != nil {
+		o.buf = append(at.Append(append(o.buf, "id: "...)), '\n')
+	}
+	o.plain(EventGap, append(appendMissing([]byte{'{'}, missed, reset), '}'))
 }
 
 // beat writes a comment, so that proxies keep the connection.

@@ -13,7 +13,8 @@ import (
 
 // The events that the gateway itself puts into a stream. Names of actors' events do not begin with "cairn.".
 const (
-	// EventGap: events between the position asked for and the next event are no longer kept. Data: {"missed": n}.
+	// EventGap: events between the position asked for and the next event are no longer kept. Data: {"missed": n}, and
+	// "reset": true if the position is none of this life of the actor.
 	EventGap = "cairn.gap"
 	// EventBye: the stream ends. Data: the error that says why. Only after the code "unavailable" does it make sense to
 	// come back.
@@ -33,10 +34,9 @@ const retryHint = 2000
 // errClosing is why the context of a stream ends when the gateway shuts down.
 var errClosing = errors.New("gateway: closing")
 
-// A positioned event stream knows where it begins: the sequence of the last event before its first, if the bool is true.
-// A node's streams may implement it; then a subscriber that loses its connection before the first event can still resume
-// without a gap.
-type positioned interface{ Position() (uint64, bool) }
+// A positioned event stream knows where it begins, before its first event, if the bool is true. A node's streams may
+// implement it; then a subscriber that loses its connection before the first event can still resume without a gap.
+type positioned interface{ Position() (host.Position, bool) }
 
 // A stream is one client for as long as it is there: a subscriber, a connection, a worker that listens, a reader that
 // follows. Its context ends when the gateway shuts down.
@@ -105,27 +105,27 @@ func (x *exchange) subscription() (host.Subscription, *host.Error) {
 	}
 	after, fault := x.position(p)
 	if after != nil {
-		s.Resume, s.After = true, *after
+		s.Resume, s.After, s.Life = true, after.Sequence, after.Life
 	}
 	return s, fault
 }
 
 // position reads after which event or item a stream is to begin; nil if the request does not say. The Last-Event-ID
 // header, which browsers send when they come back, has precedence over the parameter, which is still in their URL.
-func (x *exchange) position(p parameters) (*uint64, *host.Error) {
-	what := "the parameter after"
+func (x *exchange) position(p parameters) (*host.Position, *host.Error) {
+	what, field := "the parameter after", "after"
 	after, ok := p.one("after")
 	if v := x.r.Header.Get("Last-Event-ID"); v != "" {
-		what, after, ok = "the Last-Event-ID header", v, true
+		what, field, after, ok = "the Last-Event-ID header", "Last-Event-ID", v, true
 	}
 	if !ok {
 		return nil, nil
 	}
-	n, err := strconv.ParseUint(after, 10, 64)
+	at, err := host.ParsePosition(after)
 	if err != nil {
-		return nil, host.Errorf(host.InvalidArgument, "%s is %q; it must be the number of an event", what, after)
+		return nil, host.Errorf(host.InvalidArgument, "%s: %s", what, err.Message).With("field", field)
 	}
-	return &n, nil
+	return &at, nil
 }
 
 // events answers GET .../-/events with server-sent events until the client leaves, is too slow, or the stream ends.
@@ -135,9 +135,10 @@ func (x *exchange) position(p parameters) (*uint64, *host.Error) {
 // StreamWriteTimeout closes the connection. The client comes back with Last-Event-ID and misses nothing that is kept.
 func (x *exchange) events(t *target) {
 	x.counts(t.Type, labelEvents)
-	sub, fault := x.subscription()
+	var sub host.Subscription
+	fault := x.authorize(x.r.Context(), Events, t.Address, "")
 	if fault == nil {
-		fault = x.authorize(x.r.Context(), Events, t.Address, "")
+		sub, fault = x.subscription()
 	}
 	if fault != nil {
 		x.fail(fault)
@@ -159,9 +160,7 @@ func (x *exchange) events(t *target) {
 	out := x.stream()
 	if p, ok := source.(positioned); ok && !sub.Resume {
 		if at, known := p.Position(); known {
-			out.buf = append(out.buf, "id: "...)
-			out.buf = strconv.AppendUint(out.buf, at, 10)
-			out.buf = append(out.buf, '\n')
+			out.buf = append(at.Append(append(out.buf, "id: "...)), '\n')
 		}
 	}
 	out.buf = append(out.buf, '\n')
@@ -234,8 +233,12 @@ func (x *exchange) until(ctx context.Context, source source, out *eventWriter) e
 		if err != nil {
 			return err
 		}
-		if d.Missed > 0 {
-			out.gap(d.Missed)
+		if d.Missed > 0 || d.Reset {
+			var at *host.Position
+			if len(d.Events) > 0 {
+				at = &host.Position{Sequence: d.Events[0].Sequence - 1, Life: d.Events[0].Life}
+			}
+			out.gap(d.Missed, d.Reset, at)
 		}
 		for i := range d.Events {
 			if err := out.event(&d.Events[i]); err != nil {

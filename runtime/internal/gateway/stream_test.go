@@ -147,7 +147,9 @@ func TestNamesAndPositionReachTheNode(t *testing.T) {
 		l := serve(t, g)
 		subscribe(t, l, "?names=a,b&names=c").conn.Close()
 		subscribe(t, l, "?after=0").conn.Close()
-		want := "[{Names:[a b c] Resume:false After:0} {Names:[] Resume:true After:0}]"
+		subscribe(t, l, "?after=3", "Last-Event-ID: 17@"+lifeOne).conn.Close()
+		want := "[{Names:[a b c] Resume:false After:0 Life:} {Names:[] Resume:true After:0 Life:} " +
+			"{Names:[] Resume:true After:17 Life:" + lifeOne + "}]"
 		if fmt.Sprintf("%+v", got) != want {
 			t.Errorf("%+v", got)
 		}
@@ -163,7 +165,7 @@ func TestAGapIsTold(t *testing.T) {
 		s := subscribe(t, l, "?after=1")
 		defer s.conn.Close()
 		s.expect("retry: 2000\n")
-		s.expect("event: cairn.gap\ndata: {\"missed\":2}\n")
+		s.expect("id: 3\nevent: cairn.gap\ndata: {\"missed\":2}\n")
 		s.expect(event(4, "added", `1`))
 		s.expect(event(5, "added", `1`))
 	})

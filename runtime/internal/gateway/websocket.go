@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -33,27 +34,30 @@ func (x *exchange) upgrades(t *target) bool {
 // show their pages neither status nor body, so that a page could not tell whether to come back.
 func (x *exchange) websocket(t *target) {
 	x.counts(t.Type, labelConnect)
-	existing, fault := x.existing()
-	if fault == nil {
-		_, fault = x.params()
-	}
-	if fault == nil && x.r.ProtoMajor != 1 {
-		fault = host.Errorf(host.InvalidArgument, "a WebSocket needs HTTP/1.1")
-	}
-	if fault != nil {
-		x.fail(fault)
-		return
-	}
 	refusal := x.takeToken()
 	if refusal == nil {
+		refusal = x.g.checkToken(x.r.Header)
+	}
+	if refusal == nil {
 		refusal = x.authorize(x.r.Context(), Connect, t.Address, "")
+	}
+	existing := false
+	if refusal == nil {
+		var fault *host.Error
+		if existing, fault = x.existing(); fault == nil {
+			_, fault = x.params()
+		}
+		if fault != nil {
+			x.fail(fault)
+			return
+		}
 	}
 	c := &session{g: x.g, address: t.Address, start: x.start}
 	c.first.Existing, c.first.Traceparent = existing, x.traceparent()
 	if x.g.opts.Authorize != nil {
 		c.header, c.remote = x.r.Header, x.r.RemoteAddr
 	}
-	if !x.accept(c) {
+	if !x.accept(c, refusal) {
 		return
 	}
 	x.meter = nil // the session counts itself
@@ -78,9 +82,13 @@ func (x *exchange) websocket(t *target) {
 	}
 }
 
-// accept does the handshake. On failure it answers and returns false.
-func (x *exchange) accept(c *session) bool {
-	h := &hijacker{ResponseWriter: x.w, limits: &x.g.opts.Limits}
+// accept does the handshake. On failure it answers, with refusal if there is one, and returns false.
+func (x *exchange) accept(c *session, refusal *host.Error) bool {
+	if x.r.ProtoMajor != 1 {
+		x.fail(cmp.Or(refusal, host.Errorf(host.InvalidArgument, "a WebSocket needs HTTP/1.1")))
+		return false
+	}
+	h := &hijacker{ResponseWriter: x.w, limits: &x.g.opts.Limits, memory: &x.g.memory}
 	x.began = true
 	ws, err := websocket.Accept(h, x.r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Subprotocol},
@@ -102,6 +110,10 @@ func (x *exchange) accept(c *session) bool {
 	}
 	x.began = false
 	x.w.Header().Del("Sec-Websocket-Accept")
+	if refusal != nil {
+		x.fail(refusal)
+		return false
+	}
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}

@@ -97,7 +97,7 @@ func TestWhatAClientSaysAboutItselfReachesTheNode(t *testing.T) {
 	lobby(t, Options{Node: node}, func(t *testing.T, _ *fakeConn, g *Gateway, l *pipeListener) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		for _, text := range []string{
-			`{"connect":{"params":{"name":"x"},"events":["said","left"],"token":"t0","after":0}}`,
+			`{"connect":{"params":{"name":"x"},"events":["said","left"],"token":"t0","after":0,"life":"` + lifeOne + `"}}`,
 			`{"connect":{"params":null,"events":[]}}`,
 		} {
 			c := dialSocket(t, l, "If-Match: *", "Traceparent: "+trace)
@@ -105,8 +105,8 @@ func TestWhatAClientSaysAboutItselfReachesTheNode(t *testing.T) {
 			c.expect(`{"welcome":{"connection":"c1","token":"t1","cursor":17,"resumed":true,"events":[]}}`)
 			c.leave(websocket.StatusGoingAway)
 		}
-		want := `[{Params:[123 34 110 97 109 101 34 58 34 120 34 125] Events:[said left] Token:t0 After:0 HasAfter:true Transport:websocket Existing:true ` +
-			`Traceparent:` + trace + `} {Params:[] Events:[] Token: After:0 HasAfter:false Transport:websocket Existing:true Traceparent:` + trace + `}]`
+		want := `[{Params:[123 34 110 97 109 101 34 58 34 120 34 125] Events:[said left] Token:t0 After:0 HasAfter:true Life:` + lifeOne + ` Transport:websocket Existing:true ` +
+			`Traceparent:` + trace + `} {Params:[] Events:[] Token: After:0 HasAfter:false Life: Transport:websocket Existing:true Traceparent:` + trace + `}]`
 		if fmt.Sprintf("%+v", got) != want {
 			t.Errorf("%+v", got)
 		}
@@ -355,7 +355,10 @@ func TestMalformedMessagesAreAnsweredAndTheSocketStays(t *testing.T) {
 			{`{"id":7,"subscribe":[]}`, `"id":7,`, "subscribe names no event"},
 			{`{"id":7,"unsubscribe":[""]}`, `"id":7,`, "unsubscribe has an empty name"},
 			{`{"id":7,"subscribe":["a"],"input":1}`, `"id":7,`, "belong to call"},
-			{`{"id":7,"call":"add","after":1}`, `"id":7,`, "belongs to follow"},
+			{`{"id":7,"call":"add","after":1}`, `"id":7,`, "belong to follow"},
+			{`{"id":7,"call":"add","life":"x"}`, `"id":7,`, "belong to follow"},
+			{`{"id":7,"follow":"tokens","life":"` + lifeOne + `"}`, `"id":7,`, "after, which is missing"},
+			{`{"id":7,"follow":"tokens","after":1,"life":"x"}`, `"id":7,`, `"field":"life"`},
 			{`{"id":7,"unfollow":-1}`, `"id":7,`, "member unfollow is -1"},
 			{`{"connect":{}}`, ``, "made already"},
 			{`5`, ``, "an object is expected"},
@@ -381,7 +384,7 @@ func TestWhatIsNoMessageEndsTheConnection(t *testing.T) {
 		"empty":     {websocket.MessageText, ``, "not JSON", websocket.StatusPolicyViolation},
 		"not UTF-8": {websocket.MessageText, "\"\xff\"", "not JSON", websocket.StatusPolicyViolation},
 		"binary":    {websocket.MessageBinary, `{}`, "not binary", websocket.StatusUnsupportedData},
-		"too long":  {websocket.MessageText, strings.Repeat(" ", 1001), `a message is longer than 1000 bytes","metadata":{"limit":"1000","what":"message"}`, websocket.StatusMessageTooBig},
+		"too long":  {websocket.MessageText, strings.Repeat(" ", 1001), `a message is longer than 1000 bytes","metadata":{"actual":"1001","limit":"1000","what":"message"}`, websocket.StatusMessageTooBig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lobby(t, Options{Limits: Limits{BodyBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {

@@ -36,12 +36,13 @@ func appendIndex(b []byte, ix index, queue string) []byte {
 
 // counts are what is known of a queue without looking at its messages. The record is the format, then as uvarint the sum
 // of the bodies' bytes and the messages sent, done and failed, then as varint the wake row's time (0 for none), then the
-// fronts in the order of index.
+// fronts in the order of index, and last, unless it is 0, retired as uvarint.
 type counts struct {
 	fronts             [indexes]front
 	bytes              int64
 	sent, done, failed uint64
 	wake               int64
+	retired            uint64 // waiting messages with smaller ids are those of a run that has ended; 0 for none: see Retire
 }
 
 func (c *counts) held() int64 {
@@ -57,6 +58,9 @@ func (c *counts) append(b []byte) []byte {
 	b = binary.AppendVarint(b, c.wake)
 	for i := range c.fronts {
 		b = c.fronts[i].append(b)
+	}
+	if c.retired != 0 {
+		b = binary.AppendUvarint(b, c.retired)
 	}
 	return b
 }
@@ -74,6 +78,9 @@ func (c *counts) decode(queue string, b []byte) error {
 	c.fronts[readyIndex].ranked = true
 	for i := range c.fronts {
 		c.fronts[i].decode(&s)
+	}
+	if c.retired = 0; len(s.b) > 0 {
+		c.retired = s.uvarint()
 	}
 	if err := s.end(); err != nil {
 		return corrupt("counts of queue %q: %v", queue, err)

@@ -15,8 +15,8 @@ const (
 )
 
 // bury makes a message a dead letter: its body goes to the keys that were named for that, its sender learns of it, and the
-// oldest dead letters go if there are too many.
-func (s *Set) bury(l *line, m *message, code host.Code, cause string) error {
+// oldest dead letters go if there are too many. The dead letter keeps cause, for operators; its sender is told told.
+func (s *Set) bury(l *line, m *message, code host.Code, cause, told string) error {
 	if err := s.leave(l, m); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Set) bury(l *line, m *message, code host.Code, cause string) error {
 	l.failed++
 	s.Dead++
 	if m.wantsReply() {
-		if err := s.reply(l, m, &reply{failed: true, queue: m.queue, code: []byte(code), message: []byte(cause)}); err != nil {
+		if err := s.reply(l, m, &reply{failed: true, queue: m.queue, code: []byte(code), message: []byte(clip(told))}); err != nil {
 			return err
 		}
 	}

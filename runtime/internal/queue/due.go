@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
@@ -95,7 +96,9 @@ func (s *Set) comeDue(l *line, ix index, p place) (bytes int, err error) {
 		}
 		return bytes, s.enter(l, m)
 	case ix == lockedIndex && m.state == locked && m.place() == p:
+		// The worker had the lock's time; the next one need not wait for the backoff as well.
 		return bytes, s.failed(l, m, failure{
+			pause: new(time.Duration),
 			code:  host.DeadlineExceeded,
 			cause: "the lock expired: the worker neither settled the message nor extended the lock in time",
 		})
@@ -110,9 +113,10 @@ func (s *Set) expire(l *line, m *message) error {
 	cause := "the message's time-to-live was over before it was received"
 	if m.attempts > 0 {
 		cause = fmt.Sprintf("the message's time-to-live was over after %d failed attempts", m.attempts)
-		if len(m.cause) > 0 {
-			cause += ", the last: " + string(m.cause)
-		}
 	}
-	return s.bury(l, m, host.DeadlineExceeded, cause)
+	told := cause
+	if m.attempts > 0 && len(m.cause) > 0 {
+		cause += ", the last: " + string(m.cause)
+	}
+	return s.bury(l, m, host.DeadlineExceeded, cause, told)
 }

@@ -141,7 +141,7 @@ func (w *world) fail(queue, cause string) *host.Received {
 		if m == nil || err != nil {
 			return errors.Join(err, errors.New("no message"))
 		}
-		return s.Fail(m, host.Errorf(host.FailedPrecondition, "%s", cause))
+		return s.Fail(m, host.Errorf(host.FailedPrecondition, "%s", cause), "")
 	})
 	return m
 }

@@ -132,7 +132,7 @@ func (m *model) catchUp(queue string, cfg host.Queue, now int64) {
 	}
 	for _, msg := range m.in(queue, locked, byDue) {
 		if msg.due <= now {
-			m.fail(msg, cfg, now, host.DeadlineExceeded, nil, false)
+			m.fail(msg, cfg, now, host.DeadlineExceeded, new(time.Duration), false)
 		}
 	}
 	for _, msg := range m.in(queue, pending, byExpires) {

@@ -15,8 +15,10 @@ func (s *Set) Rest(queue string) (waiting, dead int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return l.fronts[readyIndex].n + l.fronts[delayedIndex].n, l.fronts[deadIndex].n, nil
+	return l.waiting(), l.fronts[deadIndex].n, nil
 }
+
+const causeSkipped = "skipped by an operator"
 
 // Skip makes the message that is received next a dead letter. It returns 0 if none can be received.
 func (s *Set) Skip(queue string) (int64, error) {
@@ -28,7 +30,7 @@ func (s *Set) Skip(queue string) (int64, error) {
 	if m == nil || err != nil {
 		return 0, err
 	}
-	if err := s.bury(l, m, host.Canceled, "skipped by an operator"); err != nil {
+	if err := s.bury(l, m, host.Canceled, causeSkipped, causeSkipped); err != nil {
 		return 0, err
 	}
 	return 1, nil
@@ -77,7 +79,7 @@ func (s *Set) Purge(queue string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	waiting := l.fronts[readyIndex].n + l.fronts[delayedIndex].n
+	waiting := l.waiting()
 	if waiting == 0 {
 		return 0, nil
 	}

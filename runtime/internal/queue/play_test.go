@@ -89,7 +89,7 @@ func (p *player) step(s *Set, q string) {
 			p.check(s.Done(got, []byte("reply")))
 			p.modelDone(first, cfg, now, "reply")
 		} else if p.chance(80) {
-			p.check(s.Fail(got, host.Errorf(host.FailedPrecondition, "no")))
+			p.check(s.Fail(got, host.Errorf(host.FailedPrecondition, "no"), ""))
 			first.attempts++
 			m.fail(first, cfg, now, host.FailedPrecondition, nil, false)
 		}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -139,7 +140,9 @@ func checkReply(l *line, reply []byte) error {
 
 // Fail counts a failed attempt of a message that Next returned: it waits for its next attempt, or becomes a dead letter if
 // that was the last. It does nothing if the message is no longer there.
-func (s *Set) Fail(m *host.Received, cause *host.Error) error {
+//
+// The message keeps reason, for operators; cause is what its sender may be told. An empty reason is the message of cause.
+func (s *Set) Fail(m *host.Received, cause *host.Error, reason string) error {
 	l, err := s.openAny(m.Queue)
 	if err != nil {
 		return err
@@ -152,7 +155,7 @@ func (s *Set) Fail(m *host.Received, cause *host.Error) error {
 		cause = host.Errorf(host.Internal, "the handler failed")
 	}
 	msg.attempts++
-	return s.failed(l, msg, failure{code: cause.Code, cause: cause.Message})
+	return s.failed(l, msg, failure{code: cause.Code, cause: cmp.Or(reason, cause.Message), told: cause.Message})
 }
 
 // Receive locks up to limit messages for a worker, 1 to host.MaxQueueBatch, and counts an attempt of each. lock is how long
@@ -161,7 +164,7 @@ func (s *Set) Fail(m *host.Received, cause *host.Error) error {
 func (s *Set) Receive(queue string, limit int, lock time.Duration) ([]host.Received, error) {
 	l, err := s.open(queue)
 	if err == nil {
-		err = checkSpan("lock", lock)
+		err = checkSpan("lock_ms", lock)
 	}
 	if err != nil {
 		return nil, err

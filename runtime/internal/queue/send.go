@@ -90,7 +90,7 @@ func check(cfg *host.Queue, messages []host.Enqueue, i int) error {
 		if len(messages) > 1 {
 			field = fmt.Sprintf("messages[%d].%s", i, field)
 		}
-		return host.Errorf(host.InvalidArgument, "%s: %s", field, fmt.Sprintf(format, args...))
+		return host.Errorf(host.InvalidArgument, "%s: %s", field, fmt.Sprintf(format, args...)).With("field", field)
 	}
 	switch {
 	case len(e.Body) > cfg.MessageBytes:
@@ -102,23 +102,23 @@ func check(cfg *host.Queue, messages []host.Enqueue, i int) error {
 		err.Metadata = limits("body", int64(cfg.MessageBytes), int64(len(e.Body)))
 		return err
 	case e.Delay < 0 || e.Delay > host.MaxQueueDelay:
-		return bad("delay", "%v, want 0 to %v", e.Delay, host.MaxQueueDelay)
+		return bad("delay_ms", "%s", outside(e.Delay))
 	case e.Priority < -host.MaxQueuePriority || e.Priority > host.MaxQueuePriority:
 		return bad("priority", "%d, want %d to %d", e.Priority, -host.MaxQueuePriority, host.MaxQueuePriority)
 	case len(e.DedupID) > host.MaxDedupID:
 		return bad("dedup_id", "%d bytes, the limit is %d", len(e.DedupID), host.MaxDedupID)
 	case e.TTL < 0 || e.TTL > host.MaxQueueDelay:
-		return bad("ttl", "%v, want 0 to %v", e.TTL, host.MaxQueueDelay)
+		return bad("ttl_ms", "%s", outside(e.TTL))
 	case e.TTL > 0 && milliseconds(e.TTL) <= milliseconds(e.Delay):
-		return bad("ttl", "%v is over before the delay of %v", e.TTL, e.Delay)
+		return bad("ttl_ms", "%d is over before the delay of %d", e.TTL.Milliseconds(), e.Delay.Milliseconds())
 	case len(e.Backoff) > maxPauses:
-		return bad("backoff", "%d pauses, the limit is %d", len(e.Backoff), maxPauses)
+		return bad("backoff_ms", "%d pauses, the limit is %d", len(e.Backoff), maxPauses)
 	case len(e.KeysIfUndelivered) > maxKeys:
 		return bad("keys_if_undelivered", "%d keys, the limit is %d", len(e.KeysIfUndelivered), maxKeys)
 	}
 	for k, pause := range e.Backoff {
 		if pause < 0 || pause > host.MaxQueueDelay {
-			return bad(fmt.Sprintf("backoff[%d]", k), "%v, want 0 to %v", pause, host.MaxQueueDelay)
+			return bad(fmt.Sprintf("backoff_ms[%d]", k), "%s", outside(pause))
 		}
 	}
 	for k, key := range e.KeysIfUndelivered {
@@ -225,10 +225,19 @@ func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
 	return m.id, nil
 }
 
+// outside says that a span is too short or too long. What is shorter than a millisecond is shown as one.
+func outside(d time.Duration) string {
+	ms := d.Milliseconds()
+	if d < 0 {
+		ms = min(ms, -1)
+	}
+	return fmt.Sprintf("%d is not from 0 to %d", ms, host.MaxQueueDelay.Milliseconds())
+}
+
 // checkSpan returns what is wrong with a lock or pause that a caller asks for.
 func checkSpan(field string, d time.Duration) error {
 	if d < 0 || d > host.MaxQueueDelay {
-		return host.Errorf(host.InvalidArgument, "%s: %v, want 0 to %v", field, d, host.MaxQueueDelay)
+		return host.Errorf(host.InvalidArgument, "%s: %s", field, outside(d)).With("field", field)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func (s *Set) Nack(
 ) (settled int, lost []string, err error) {
 	l, err := s.settling(queue, receipts)
 	if err == nil && delay != nil {
-		err = checkSpan("delay", *delay)
+		err = checkSpan("delay_ms", *delay)
 	}
 	if err != nil {
 		return 0, nil, err
@@ -46,7 +47,7 @@ func (s *Set) Nack(
 func (s *Set) Extend(queue string, receipts []string, lock time.Duration) (until time.Time, lost []string, err error) {
 	l, err := s.settling(queue, receipts)
 	if err == nil {
-		err = checkSpan("lock", lock)
+		err = checkSpan("lock_ms", lock)
 	}
 	if err != nil {
 		return time.Time{}, nil, err
@@ -106,6 +107,7 @@ func (m *message) lockedBy(queue string, nonce uint64) bool {
 type failure struct {
 	code  host.Code
 	cause string
+	told  string         // what the sender is told instead of cause; "" for cause
 	pause *time.Duration // nil for the message's own
 	dead  bool
 }
@@ -117,7 +119,7 @@ func (s *Set) failed(l *line, m *message, f failure) error {
 	pause, more := m.pause(l.cfg.Backoff)
 	switch {
 	case !more || f.dead:
-		return s.bury(l, m, f.code, f.cause)
+		return s.bury(l, m, f.code, f.cause, cmp.Or(f.told, f.cause))
 	case m.expired(s.now):
 		return s.expire(l, m)
 	case f.pause != nil:

@@ -9,7 +9,8 @@ import (
 // What is here is for messages that a workflow run takes out of a queue: they are gone from it, and in the history of the
 // run, with the commit of that turn. A sender who wants a reply finds a row that says that there is none yet.
 
-// Take removes the next message of a queue and returns it, and false if none can be received. A sender who waits for a
+// Take removes the next message of a queue and returns it, and false if none can be received, or if Retire has marked messages
+// of the queue that BuryRetired has not moved yet. A sender who waits for a
 // reply goes on waiting, for at most host.MaxQueueDelay: until Answer.
 func (s *Set) Take(queue string) (*host.Received, bool, error) {
 	l, err := s.open(queue)
@@ -19,6 +20,10 @@ func (s *Set) Take(queue string) (*host.Received, bool, error) {
 	m, err := s.ready(l)
 	if m == nil || err != nil {
 		return nil, false, err
+	}
+	if l.retired != 0 {
+		// BuryRetired is not done yet, and those that came later wait for it.
+		return nil, false, nil
 	}
 	r := new(host.Received)
 	m.received(r, l.name)

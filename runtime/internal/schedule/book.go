@@ -125,7 +125,9 @@ func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 		r.At = clampMS(*s.At) // a moment before 1970 is overdue all the same
 	}
 	if s.Cron != "" {
-		c, err = parseClock(s.Cron, s.Zone)
+		if err = checkCron(plain(s.Cron)); err == nil {
+			c, err = parseClock(s.Cron, s.Zone)
+		}
 	}
 	return r, c, err
 }

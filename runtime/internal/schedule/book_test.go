@@ -165,7 +165,7 @@ func (n *node) fire(w engine.Wake) {
 		err = b.Done(f, started, n.now)
 	} else {
 		n.rows.Rollback(at)
-		err = n.book().Failed(f, host.Errorf(host.FailedPrecondition, "%v", err), started, n.now)
+		err = n.book().Failed(f, host.Errorf(host.FailedPrecondition, "%v", err), "", started, n.now)
 	}
 	if err != nil {
 		n.t.Fatal(err)

@@ -33,14 +33,12 @@ type clock struct {
 	hourly bool // ticks in every hour of the day
 }
 
-// parseClock compiles an expression. The error code is InvalidArgument.
+// parseClock compiles an expression that checkCron took, now or in an older version. The error code is InvalidArgument.
 func parseClock(expr, zone string) (*clock, error) {
 	fault := func(field, text string) error {
 		return host.Errorf(host.InvalidArgument, "%s: %s", field, text).With("field", field)
 	}
 	switch {
-	case len(expr) > maxCron:
-		return nil, tooLarge("cron bytes", maxCron, int64(len(expr)))
 	case len(zone) > maxZone:
 		return nil, tooLarge("zone bytes", maxZone, int64(len(zone)))
 	case zone == "Local":
@@ -50,21 +48,14 @@ func parseClock(expr, zone string) (*clock, error) {
 	if err != nil {
 		return nil, fault("zone", "there is no time zone "+quote(zone))
 	}
-	// Names of days and months are understood in small letters only, where an H means nothing else.
-	expr = strings.ToLower(strings.TrimSpace(expr))
-	switch {
-	case strings.HasPrefix(expr, "@every"):
-		return nil, fault("cron", "@every is not an expression; set every_ms")
-	case strings.Contains(expr, "="):
-		return nil, fault("cron", "an expression has no time zone in it; set zone")
-	}
+	expr = plain(expr)
 	parser, err := cron.TryNewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 	if err != nil {
 		return nil, err
 	}
 	parsed, err := parser.WithMaxSearchYears(searchYears).Parse(expr)
 	if err != nil {
-		return nil, fault("cron", quote(expr)+" is not an expression: "+err.Error())
+		return nil, fault("cron", quote(expr)+" is not an expression")
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if !ok {
@@ -79,6 +70,10 @@ func parseClock(expr, zone string) (*clock, error) {
 	}
 	return &clock{spec: spec, zone: loc, hourly: spec.Hour&hours == hours}, nil
 }
+
+// plain returns an expression in small letters: names of days and months are only understood so, where an H means
+// nothing else.
+func plain(expr string) string { return strings.ToLower(strings.TrimSpace(expr)) }
 
 // quote shortens and quotes what a caller gave, for an error.
 func quote(s string) string {

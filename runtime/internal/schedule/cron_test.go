@@ -132,28 +132,73 @@ func TestTicksAgreeWithTheirDefinitionMinuteByMinute(t *testing.T) {
 
 func TestExpressionsThatAreRefusedSayWhy(t *testing.T) {
 	for _, c := range []struct{ expr, zone, text string }{
-		{"", "", "cron: "},
-		{"* * * *", "", "cron: "},
-		{"* * * * * * *", "", "cron: "},
-		{"60 * * * *", "", "cron: "},
-		{"*/0 * * * *", "", "cron: "},
+		{" ", "", "cron: \"\" has 0 fields; an expression has 5"},
+		{"* * * *", "", "cron: \"* * * *\" has 4 fields"},
+		{"* * * * * * *", "", "has 7 fields"},
+		{"60 * * * *", "", `cron: minute: "60" is not a number from 0 to 59`},
+		{"60 * * * * *", "", `cron: second: "60" is not a number from 0 to 59`},
+		{"* 24 * * *", "", `cron: hour: "24" is not a number from 0 to 23`},
+		{"* * 0 * *", "", `cron: day of month: "0" is not a number from 1 to 31`},
+		{"* * * 1,foo *", "", `cron: month: "foo" is not a number from 1 to 12 or a name from jan to dec`},
+		{"* * * * 8", "", `cron: day of week: "8" is not a number from 0 to 7 or a name from sun to sat`},
+		{"* * * * 5-1", "", `cron: day of week: the range "5-1" ends before it begins`},
+		{"* 22-2 * * *", "", `cron: hour: the range "22-2" ends before it begins`},
+		{"*/0 * * * *", "", `cron: minute: the step "0" is not a number from 1 to 59`},
+		{"*/60 * * * *", "", `the step "60" is not a number from 1 to 59`},
+		{"1-5/ * * * *", "", `the step "" is not a number from 1 to 4`},
+		{"1-2-3 * * * *", "", `"2-3" is not a number`},
+		{"+1 * * * *", "", `"+1" is not a number`},
+		{"1/2/3 * * * *", "", `the step "2/3"`},
 		{"@every 5m", "", "every_ms"},
 		{"@EVERY 5m", "", "every_ms"},
-		{"@reboot", "", "cron: "},
+		{"@reboot", "", "cron: \"@reboot\" is not one of @yearly"},
 		{"TZ=UTC * * * * *", "", "set zone"},
-		{", * * * *", "", "without values"},
-		{"* * L * *", "", "cron: "},
-		{"H * * * *", "", "cron: "},
+		{", * * * *", "", "cron: minute: a value is missing"},
+		{"* * L * *", "", `cron: day of month: "l"`},
+		{"H * * * *", "", `cron: minute: "h"`},
 		{"* * * * *", "Europe/Bern", "zone: there is no time zone"},
 		{"* * * * *", "../../etc/passwd", "zone: "},
 		{"* * * * *", "Local", "zone: "},
 		{strings.Repeat("*", 300), "", "limit of 256"},
 		{"* * * * *", strings.Repeat("x", 65), "limit of 64"},
 	} {
-		_, err := parseClock(c.expr, c.zone)
+		_, _, err := new(Book).check(&host.Schedule{Name: "s", Cron: c.expr, Zone: c.zone})
 		if code := host.CodeOf(err); (code != host.InvalidArgument && code != host.TooLarge) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%q in %q: %v", c.expr, c.zone, err)
 		}
+	}
+}
+
+// The parser alone takes ranges that end before they begin, some of them with ends that the field does not have.
+func TestTheParserTakesWhatTheCheckOfFieldsTakes(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 8))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	number := func() string { return fmt.Sprint(r.IntN(64)) }
+	taken := 0
+	for range 20_000 {
+		var fields []string
+		for range 5 + r.IntN(2) {
+			item := pick("*", "?", number(), number()+"-"+number(), number()+"-"+number(), "jan", "SUN", "fri-sun", "mon-wed")
+			if r.IntN(3) == 0 {
+				item += "/" + pick("1", "2", number())
+			}
+			if r.IntN(4) == 0 {
+				item += "," + number()
+			}
+			fields = append(fields, pick("*", "*", item))
+		}
+		expr := strings.Join(fields, " ")
+		err := checkCron(plain(expr))
+		_, parsed := parseClock(expr, "")
+		if err == nil {
+			taken++
+		}
+		if err == nil && parsed != nil {
+			t.Fatalf("%q: the check says %v, the parser %v", expr, err, parsed)
+		}
+	}
+	if taken < 1000 {
+		t.Errorf("only %d of 20,000 expressions were taken", taken)
 	}
 }
 

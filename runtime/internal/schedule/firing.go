@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -127,12 +128,14 @@ func (b *Book) Done(f *Firing, started, finished time.Time) error {
 		return b.remove(f.Tick.Name, f.Tick.Instance, &r)
 	}
 	r.Runs++
-	return b.settle(f, &r, nil, started, finished)
+	return b.settle(f, &r, nil, "", started, finished)
 }
 
 // Failed records that the handler has failed, in a turn of its own, because that of the handler, with Begin, was undone. A
 // recurring schedule waits for its next tick; one for a single moment is tried again later.
-func (b *Book) Failed(f *Firing, cause *host.Error, started, finished time.Time) error {
+//
+// The run keeps reason, for operators; the schedule shows cause. An empty reason is the text of cause.
+func (b *Book) Failed(f *Firing, cause *host.Error, reason string, started, finished time.Time) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found {
 		return err
@@ -149,21 +152,21 @@ func (b *Book) Failed(f *Firing, cause *host.Error, started, finished time.Time)
 		}
 		r.Runs++
 	}
-	return b.settle(f, &r, cause, started, finished)
+	return b.settle(f, &r, cause, reason, started, finished)
 }
 
 // maxError bounds the error of a run that is kept, in bytes.
 const maxError = 1024
 
 // settle writes what came of a run.
-func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, started, finished time.Time) error {
+func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, reason string, started, finished time.Time) error {
 	run := runRecord{
 		Due: f.Tick.Due.UnixMilli(), Started: clampMS(started), Finished: clampMS(finished), Attempt: f.Tick.Attempt, Passed: f.Tick.Missed,
 	}
 	r.Ran, r.Failed, r.Error = true, cause != nil, ""
 	if cause != nil {
-		run.Failed, run.Error = true, cut(cause.Error())
-		r.Error = run.Error
+		r.Error = cut(cause.Error())
+		run.Failed, run.Error = true, cut(cmp.Or(reason, cause.Error()))
 	}
 	if r.Missed == host.MissedNone && r.At == 0 && r.Next <= run.Finished {
 		// These came during the run.

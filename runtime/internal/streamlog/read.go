@@ -78,17 +78,18 @@ func List(rows engine.Reader, now time.Time, config func(name string) *host.Stre
 // items, maxBytes 0 is 4 MiB; the first item is returned even if it is larger.
 //
 // Nothing is passed over silently. Items between the position and the first that is kept are counted as missed. A position
-// beyond the last item is one in another incarnation's stream, so reading begins anew, with the first item that is kept,
-// and Next is less than the position even if there are no items: a reader must go on from Next, whatever it asked for.
+// beyond the last item is none of this stream, but another life's, say: reading begins anew, with the first item that is
+// kept, and the page has Reset set. Next is then less than the position, even if there are no items: a reader must go on
+// from Next, whatever it asked for.
 func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, after uint64, limit, maxBytes int) (host.StreamPage, error) {
 	m, _, err := current(rows, now.UnixMilli(), cfg, name)
 	if err != nil {
 		return host.StreamPage{}, err
 	}
-	if after >= m.Next {
-		after = 0
-	}
 	var p host.StreamPage
+	if after >= m.Next {
+		after, p.Reset = 0, true
+	}
 	if after+1 < m.First {
 		p.Missed = m.First - 1 - after
 		after = m.First - 1

@@ -44,6 +44,7 @@ type activation struct {
 	waitingBytes atomic.Int64
 	lastUsed     atomic.Int64 // unix milliseconds
 	weight       atomic.Int64 // what the actor counts for in memory
+	limits       atomic.Pointer[actorLimits]
 	turn         atomic.Pointer[turn]
 	raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
@@ -77,8 +78,10 @@ type core struct {
 	epoch uint64
 	id    keyspace.ActorID
 	space *engine.Space
-	ws    *engine.WriteSet
-	inst  host.Instance
+	// limits are those that space has.
+	limits *actorLimits
+	ws     *engine.WriteSet
+	inst   host.Instance
 	// exists: the actor is in the directory, or will be by the commit under way.
 	exists bool
 	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
@@ -91,6 +94,8 @@ type core struct {
 	events int64
 	// connections counts the actor's connection records; -1 when they were not counted yet.
 	connections int
+	// deadSends counts the messages to other actors that were given up; -1 when they were not counted yet.
+	deadSends int
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
 	// queueArmed: likewise the row for messages that wait for the actor's own handlers.
@@ -128,6 +133,7 @@ type core struct {
 func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *activation {
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
 	a.sender = newSender(a)
+	a.limits.Store(s.limitsOf(t, key))
 	if len(t.Workflows) > 0 {
 		a.onNews, a.onRan = a.pumpRun, a.ran // made once, because each step of a run hands them out
 	}
@@ -157,19 +163,26 @@ func (a *activation) post(w *work) (job assignment, err error) {
 		return job, errGone
 	}
 	if w.kind == workCall || w.kind == workDeliver {
-		if n := a.waiting.Load(); n >= int64(a.typ.limits.MailboxCount) {
+		limits := a.limits.Load()
+		if n := a.waiting.Load(); n >= int64(limits.MailboxCount) {
 			a.mu.Unlock()
 			a.typ.metrics.overloaded.Inc()
-			return job, overloaded(int64(a.typ.limits.MailboxCount), a.drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+			return job, overloaded(int64(limits.MailboxCount), a.drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
 		}
-		if n := a.waitingBytes.Load(); n > 0 && n+cost > a.typ.limits.MailboxBytes {
+		if n := a.waitingBytes.Load(); n > 0 && n+cost > limits.MailboxBytes {
 			a.mu.Unlock()
 			a.typ.metrics.overloaded.Inc()
-			return job, overloaded(a.typ.limits.MailboxBytes, a.drains(w, a.waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
+			return job, overloaded(limits.MailboxBytes, a.drains(w, a.waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
+		}
+		if limit := a.sup.options.MaxMailboxBytes; a.sup.waitingBytes.Load()+cost > limit {
+			a.mu.Unlock()
+			a.typ.metrics.overloaded.Inc()
+			return job, overloaded(limit, maxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", limit)
 		}
 	}
 	a.waiting.Add(1)
 	a.waitingBytes.Add(cost)
+	a.sup.waitingBytes.Add(cost)
 	a.queue = append(a.queue, w)
 	start := !a.running
 	if start {
@@ -302,7 +315,9 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			break
 		}
 		a.waiting.Add(-1)
-		a.waitingBytes.Add(-w.cost())
+		cost := w.cost()
+		a.waitingBytes.Add(-cost)
+		a.sup.waitingBytes.Add(-cost)
 		if w.ctx != nil && w.ctx.Err() != nil {
 			w.fail(contextError(w.ctx))
 			continue

@@ -24,7 +24,7 @@ func checkKey(key []string) error {
 	n := 0
 	for i, p := range key {
 		if !utf8.ValidString(p) {
-			return host.Errorf(host.InvalidArgument, "key part %d is not valid UTF-8", i)
+			return host.Errorf(host.InvalidArgument, "key part %d is not valid UTF-8", i+1)
 		}
 		n += len(p)
 	}

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bytes"
-	"math"
 	"sync"
 	"time"
 
@@ -299,7 +298,7 @@ func (k *alarmClock) fire() (time.Time, error) {
 		}
 		after = rows[len(rows)-1].Row
 	}
-	next, err := k.s.store.Wakes(keyspace.AppendWakeTime(nil, unixMS(now)+1), math.MaxInt64-1, 1)
+	next, err := k.s.store.Wakes(keyspace.AppendWakeTime(nil, unixMS(now)+1), keyspace.PausedRunsDue-1, 1)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -362,9 +361,9 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	if !ok {
 		return false, nil, k.s.store.DropWakes([][]byte{row.Row})
 	}
-	t := k.s.types[ident.Type]
+	t := k.s.hosted(ident.Type)
 	if t == nil || ident.Namespace != k.s.options.Namespace {
-		return false, nil, host.Errorf(host.UnknownType, "this node hosts no actor type %q", ident.Type)
+		return false, nil, unknownType(ident.Type)
 	}
 	id, addr := string(row.Row), host.Address{Type: ident.Type, Key: ident.Key}
 	if row.Kind == keyspace.WakeConnections {

@@ -42,6 +42,8 @@ type builtin struct {
 	// wait is how long the caller is willing to wait, and for what signal, when empty says that there is nothing yet.
 	wait  func(req *host.Request) (topic string, d time.Duration, err error)
 	empty func(req *host.Request, out []byte) bool
+	// missing says what a query answers of an actor that is not there; nil for NotFound.
+	missing func(req *host.Request, notFound error) error
 }
 
 // act makes a builtin that writes.
@@ -90,6 +92,8 @@ func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 		if err = d.Decode(v); err == nil {
 			if _, more := d.Token(); !errors.Is(more, io.EOF) {
 				err = errors.New("there is more after the value")
+			} else {
+				err = host.CheckJSON(data, v)
 			}
 		}
 	} else {
@@ -185,6 +189,11 @@ func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, 
 	if r.Create {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method)
 	}
+	if from == nil && b.counted(t) {
+		if err := s.admit(t, r); err != nil {
+			return host.Reply{}, err
+		}
+	}
 	if b.wait == nil {
 		return s.callBuiltinOnce(ctx, t, b, r, from)
 	}
@@ -204,6 +213,9 @@ func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, 
 	defer timer.Stop()
 	for {
 		reply, err := s.callBuiltinOnce(ctx, t, b, r, from)
+		if sub.destroyed.Load() {
+			return host.Reply{}, errDestroyed() // what was read may be a successor's
+		}
 		if err != nil || !b.empty(r, reply.Output) {
 			return reply, err
 		}
@@ -227,12 +239,6 @@ func (s *Supervisor) callBuiltinOnce(ctx context.Context, t *actorType, b *built
 	if from == nil && s.draining.Load() {
 		return host.Reply{}, unavailable("the node is shutting down")
 	}
-	if from == nil && t.rate != nil && b.limited() {
-		if err := t.rate.take(r.Address); err != nil {
-			t.metrics.overloaded.Inc()
-			return host.Reply{}, err
-		}
-	}
 	switch {
 	case b.serve != nil:
 		out, err := b.serve(ctx, s, t, r, from)
@@ -240,7 +246,11 @@ func (s *Supervisor) callBuiltinOnce(ctx context.Context, t *actorType, b *built
 	case b.query != nil:
 		q := *r
 		q.Existing = r.Existing || b.existing
-		return s.queryWith(ctx, t, &q, from, b.name, func(rd *reader) ([]byte, error) { return b.query(rd, &q) })
+		reply, err := s.queryBuiltin(ctx, t, &q, from, b.name, func(rd *reader) ([]byte, error) { return b.query(rd, &q) })
+		if b.missing != nil && host.CodeOf(err) == host.NotFound {
+			err = b.missing(&q, err)
+		}
+		return reply, err
 	}
 	return s.callTurn(ctx, t, r, from, func(w *work) {
 		w.method, w.builtin, w.existing = -1, b, r.Existing || b.existing && (b.creates == nil || !b.creates(t))

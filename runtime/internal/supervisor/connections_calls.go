@@ -103,7 +103,8 @@ func connectionInfo(c *host.ConnectionState) host.ConnectionInfo {
 	return info
 }
 
-// closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection ends all the same.
+// closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection ends all the same. An actor
+// that does not wake cannot run the hook.
 func closeByOperator(c *core, w *work) ([]byte, error) {
 	var in host.ConnectionCloseInput
 	if err := decodeInput(host.ConnectionClose, w.codec, w.input, &in); err != nil {
@@ -116,7 +117,7 @@ func closeByOperator(c *core, w *work) ([]byte, error) {
 	if in.Reason != "" {
 		reason.Message = in.Reason
 	}
-	return c.endConnection(w, in.Connection, reason, false, func(found bool) ([]byte, error) {
+	return c.endConnection(w, in.Connection, reason, c.bare, func(found bool) ([]byte, error) {
 		out := host.CountOutput{}
 		if found {
 			out.Count = 1

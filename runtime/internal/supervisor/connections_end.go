@@ -92,7 +92,7 @@ func (s *Supervisor) tendAndWait(ctx context.Context, t *actorType, addr host.Ad
 // recoverConnections notes that the connections which the node was holding when it stopped are lost.
 func (s *Supervisor) recoverConnections(row engine.Wake, done func()) {
 	ident, _, ok, err := s.store.Identity(row.ID)
-	t := s.types[ident.Type]
+	t := s.hosted(ident.Type)
 	switch {
 	case err != nil:
 		s.logger.Error("recover connections", "actor_id", row.ID.String(), "error", err)

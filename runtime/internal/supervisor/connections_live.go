@@ -42,6 +42,7 @@ type liveConnection struct {
 	bytes         int
 	position      uint64
 	lagging       bool
+	reset         bool // the client came with a position of another life, and is not told yet
 	end           *host.Error
 	signal        chan struct{} // capacity 1
 }
@@ -267,14 +268,14 @@ func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
 			if err != nil {
 				return host.Delivery{}, err
 			}
-			if d.Missed > 0 || len(d.Events) > 0 {
+			if d.Missed > 0 || d.Reset || len(d.Events) > 0 {
 				return d, nil
 			}
 			continue
 		}
 		d, end := l.take(), l.end
 		l.mu.Unlock()
-		if len(d.Events) > 0 {
+		if d.Reset || len(d.Events) > 0 {
 			return d, nil
 		}
 		if end != nil {
@@ -292,7 +293,8 @@ func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
 //
 // REQUIRES: l.mu
 func (l *liveConnection) take() host.Delivery {
-	var d host.Delivery
+	d := host.Delivery{Reset: l.reset}
+	l.reset = false
 	if len(l.buffer) == 0 {
 		return d
 	}
@@ -320,7 +322,7 @@ func (l *liveConnection) empty() {
 
 // catchUp reads a page of the kept history after the position.
 func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Delivery, err error) {
-	page, err := l.s.history(ctx, l.addr, after)
+	page, err := l.s.history(ctx, l.addr, l.incarnation, after)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil || page.more {
@@ -331,9 +333,10 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 		return d, err
 	}
 	if page.id != l.incarnation {
-		l.stop(host.Errorf(host.Destroyed, "the actor was destroyed"))
+		l.stop(errDestroyed())
 		return d, nil
 	}
+	d.Reset, l.reset = l.reset, false
 	for i := range page.events {
 		e := &page.events[i]
 		if e.Sequence > l.position+1 {

@@ -153,7 +153,7 @@ func (w *world) emit() {
 func (w *world) sync() {
 	w.t.Helper()
 	for after := w.last - min(w.last, 8); ; {
-		page, err := w.s.history(w.t.Context(), roomA, after)
+		page, err := w.s.history(w.t.Context(), roomA, [16]byte{}, after)
 		if err != nil {
 			w.t.Fatal(err)
 		}

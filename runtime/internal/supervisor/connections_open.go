@@ -31,7 +31,7 @@ func (s *Supervisor) Connect(ctx context.Context, addr host.Address, r host.Conn
 		return nil, err
 	}
 	l := &liveConnection{
-		s: s, t: t, addr: addr, key: string(appendAddress(nil, addr)), limit: t.limits.ConnectionBytes,
+		s: s, t: t, addr: addr, key: string(appendAddress(nil, addr)), limit: t.base.ConnectionBytes,
 		settled: make(chan error, 1), signal: make(chan struct{}, 1),
 	}
 	l.addr.Key = slices.Clone(addr.Key)
@@ -84,6 +84,9 @@ func checkConnect(t *actorType, r *host.ConnectRequest) error {
 	case "websocket", "sse", "go":
 	default:
 		return host.Errorf(host.InvalidArgument, "there is no transport %q", r.Transport)
+	}
+	if err := host.CheckLife(r.Life); err != nil {
+		return err
 	}
 	var err error
 	r.Events, err = checkEvents(t, r.Events)
@@ -184,7 +187,9 @@ func (t *turn) resume(l *liveConnection, r *host.ConnectRequest, id string, rec 
 	if r.HasAfter {
 		after = min(r.After, last)
 	}
-	l.welcome = host.Welcome{Connection: id, Token: r.Token, Cursor: after, Resumed: true, Events: rec.names()}
+	l.welcome = host.Welcome{
+		Connection: id, Token: r.Token, Cursor: after, Life: t.c.id.String(), Resumed: true, Events: rec.names(),
+	}
 	return t.join(l, id, rec, after, last)
 }
 
@@ -213,11 +218,11 @@ func (t *turn) open(l *liveConnection, r *host.ConnectRequest, id string) error 
 	t.connectionChange("opened", id, func(m map[string]any) { m["transport"] = rec.Transport })
 	after := last
 	if r.HasAfter {
-		if after = r.After; after > last {
-			after = 0 // the position is another incarnation's: all that is kept is new to the client
+		if after = r.After; after > last || r.Life != "" && r.Life != t.c.id.String() {
+			after, l.reset = 0, true // the position is none of this life: all that is kept is new to the client
 		}
 	}
-	l.welcome = host.Welcome{Connection: id, Token: token, Cursor: after, Events: rec.names()}
+	l.welcome = host.Welcome{Connection: id, Token: token, Cursor: after, Life: t.c.id.String(), Events: rec.names()}
 	return t.join(l, id, rec, after, last)
 }
 
@@ -228,7 +233,7 @@ func (t *turn) admit(id string, rec *connectionRecord, r *host.ConnectRequest) (
 		return 0, err
 	}
 	defer t.mu.Unlock()
-	limit := t.a.typ.limits.Connections
+	limit := t.c.limits.Connections
 	n, err := t.c.countConnections()
 	if err != nil {
 		return 0, err
@@ -338,5 +343,5 @@ func (t *turn) connectionChange(op, id string, more func(map[string]any)) {
 
 // graceEnd is when a connection ends that is lost at a time.
 func (t *actorType) graceEnd(lost time.Time) int64 {
-	return max(1, unixMS(lost.Add(max(0, t.limits.ConnectionGrace))))
+	return max(1, unixMS(lost.Add(max(0, t.base.ConnectionGrace))))
 }

@@ -5,9 +5,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // maxReason bounds the reason of a pause, in bytes.
@@ -19,6 +16,8 @@ func controlBuiltins() []*builtin {
 	return []*builtin{
 		bare(act(host.ActorPause, pauseActor)),
 		bare(act(host.ActorResume, resumeActor)),
+		bare(act(host.LimitsSet, setLimits)),
+		bare(act(host.LimitsReset, resetLimits)),
 		serve(host.ActorWake, (*Supervisor).wakeActor),
 		serve(host.ActorSleep, (*Supervisor).sleepActor),
 		serve(host.ActorRetry, (*Supervisor).retryActor),
@@ -63,25 +62,21 @@ func pauseActor(c *core, h *turn, _ host.Codec, in *host.PauseInput) (host.Pause
 		return host.Pause{}, tooLarge("bytes of the reason", maxReason, int64(n))
 	}
 	pause := host.Pause{Reason: in.Reason, Since: timeMS(unixMS(h.start)).UTC()}
-	old, err := readPause(c.ws)
+	rec, err := readControl(c.ws)
 	if err != nil {
 		return host.Pause{}, err
 	}
+	old := rec.pause()
 	if old != nil {
 		pause.Since = old.Since
 		if pause.Reason == "" {
 			pause.Reason = old.Reason
 		}
 	}
-	rec, err := record.Encode(&controlRecord{Reason: pause.Reason, Since: unixMS(pause.Since)})
-	if err != nil {
+	rec.Reason, rec.Since = pause.Reason, unixMS(pause.Since)
+	if err := c.putControl(h, rec); err != nil {
 		return host.Pause{}, err
 	}
-	if err := c.ws.Put(controlKey, rec, engine.PutOptions{Exempt: true}); err != nil {
-		return host.Pause{}, err
-	}
-	c.ws.SetWake(0, keyspace.WakePaused, "", "")
-	h.wrote = true
 	if old == nil {
 		h.lifeChange("paused", pause.Reason)
 	}
@@ -102,12 +97,14 @@ func resumeActor(c *core, h *turn, _ host.Codec, _ *none) (host.CountOutput, err
 
 // clearPause removes an actor's pause, if it has one.
 func (c *core) clearPause(h *turn) (bool, error) {
-	paused, err := c.ws.Delete(controlKey)
-	if err != nil || !paused {
+	rec, err := readControl(c.ws)
+	if err != nil || rec.Since == 0 {
 		return false, err
 	}
-	c.ws.ClearWake(0, keyspace.WakePaused, "", "")
-	h.wrote = true
+	rec.Reason, rec.Since = "", 0
+	if err := c.putControl(h, rec); err != nil {
+		return false, err
+	}
 	a := c.a
 	h.after = append(h.after, func() { a.sup.unpause(a.key) })
 	return true, nil

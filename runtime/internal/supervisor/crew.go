@@ -204,7 +204,7 @@ func (k *crew) list() []*task {
 // watch waits for the tasks to return, and gives those up that do not in time.
 func (k *crew) watch() {
 	sup := k.a.sup
-	timer := time.NewTimer(k.a.typ.limits.TaskGrace)
+	timer := time.NewTimer(k.a.typ.base.TaskGrace)
 	defer timer.Stop()
 	life := sup.life.Done()
 	for {

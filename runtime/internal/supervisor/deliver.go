@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -98,13 +99,7 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 		return err
 	}
 	e, _ := publicError(f.err)
-	rec, err := record.Encode(&failedRecord{
-		Message: f.message.record, Code: string(e.Code), Reason: e.Message, Attempts: f.attempts, Failed: unixMS(h.start),
-	})
-	if err != nil {
-		return err
-	}
-	if m := &f.message.record; m.Method == runDeliver && !c.a.ghost {
+	if m := &f.message.record; (m.Method == runDeliver || m.Method == runAsk) && !c.a.ghost {
 		out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
 		if err := c.tolerate(workflow.Undeliverable(&runTurn{h: h, exempt: true}, &out, e)); err != nil {
 			return err
@@ -113,20 +108,30 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 			return err
 		}
 		c.runNews(h)
+		if m.Method == runAsk {
+			return nil // the run has its answer: there is nothing to look at or to send again
+		}
 	}
 	c.a.sup.metrics.sendsFailed.Inc()
 	c.a.sup.logger.Warn("message moved aside", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key,
-		"target", formatAddress(f.message.record.address()), "method", f.message.record.Method, "code", e.Code, "reason", e.Message)
+		"target", formatAddress(f.message.record.address()), "method", f.message.record.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
 	if c.a.ghost {
 		return nil // nothing of a destroyed actor is kept
 	}
-	return c.ws.Put(keyspace.AppendFailedSend(nil, f.message.seq), rec, engine.PutOptions{Exempt: true}) // it takes the message's room
+	return c.keepDeadSend(h, f.message.seq, &failedRecord{
+		Message: f.message.record, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: unixMS(h.start),
+	})
 }
 
 // recover takes up the messages that were pending when the node last stopped.
 func (c *core) recover(w *work) error {
 	if err := c.a.sender.load(c); err != nil {
 		return err
+	}
+	if w.taken != nil {
+		if err := w.taken(c.a.sender); err != nil {
+			return err
+		}
 	}
 	if c.a.sender.active() {
 		return nil
@@ -160,7 +165,7 @@ func (c *core) receive(w *work) {
 			if err == errAbandoned || c.gone() {
 				return
 			}
-			d.err = c.a.sup.public(c.a, w, err)
+			d.err, d.reason = c.a.sup.explained(c.a, w, err)
 			break
 		}
 		d.handled++
@@ -185,10 +190,24 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 	}
 	t := c.a.typ
 	if forRun(m.record.Method) {
-		if m.record.Method == runTell && !c.exists {
-			return nil // whom it was for is gone
+		switch {
+		case c.exists:
+		case m.record.Method == runTell:
+			return nil // its target is gone
+		case m.record.Method == runAsk:
+			return destroyedError(c.a.addr)
 		}
-		return c.handleRun(w, key, m)
+		return c.handleInternal(w, key, m, func(h *turn) error { return c.receiveRun(h, m.record.Input) })
+	}
+	if m.record.Method == host.QueueSend {
+		return c.handleInternal(w, key, m, func(h *turn) error {
+			var in host.QueueSendInput
+			if err := decodeInput(host.QueueSend, host.CBOR, m.record.Input, &in); err != nil {
+				return err
+			}
+			_, err := queueSend(c, h, host.CBOR, &in)
+			return err
+		})
 	}
 	i, ok := t.methods[m.record.Method]
 	if !ok || t.Methods[i].Kind != host.Action {
@@ -210,19 +229,19 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 	})
 }
 
-// handleRun hands a message of another actor's workflow run to this one's.
-func (c *core) handleRun(w *work, key []byte, m *outgoing) error {
+// handleInternal handles a message that is for the runtime: one for the actor's workflow run, or for a queue.
+func (c *core) handleInternal(w *work, key []byte, m *outgoing, fn func(*turn) error) error {
 	return c.together(func() error {
 		if err := c.exist(w); err != nil {
 			return err
 		}
 		item := &work{kind: workDeliver, method: -1, deliver: w.deliver, traceparent: m.record.Traceparent, of: w}
-		_, err := c.internal(item, runDeliver, func(h *turn) error {
+		_, err := c.internal(item, m.record.Method, func(h *turn) error {
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err
 			}
 			h.wrote = true
-			return c.receiveRun(h, m.record.Input)
+			return fn(h)
 		})
 		return err
 	})

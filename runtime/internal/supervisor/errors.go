@@ -19,6 +19,9 @@ var (
 	errAbandoned = errors.New("supervisor: turn was abandoned")
 )
 
+// errDestroyed is what followers of an actor get that was destroyed.
+func errDestroyed() *host.Error { return host.Errorf(host.Destroyed, "the actor was destroyed") }
+
 // unavailable makes the error for a node that cannot take the call now and did nothing.
 func unavailable(message string) *host.Error {
 	return host.Errorf(host.Unavailable, "%s", message).Retry()
@@ -35,6 +38,7 @@ func publicError(err error) (e *host.Error, id string) {
 	var (
 		limit     *engine.LimitError
 		quota     *engine.QuotaError
+		full      *sqlitevfs.FullError
 		migration *sqlitevfs.MigrationError
 	)
 	switch {
@@ -52,22 +56,22 @@ func publicError(err error) (e *host.Error, id string) {
 			With("limit", strconv.FormatInt(quota.Limit, 10)).With("actual", strconv.FormatInt(quota.Need, 10)), ""
 	case errors.Is(err, engine.ErrCursor):
 		return host.Errorf(host.InvalidArgument, "the cursor does not belong to this query"), ""
+	case errors.Is(err, engine.ErrBusy):
+		return host.Errorf(host.Overloaded, "the turns that run now write more than the node has memory for").Retry(), ""
 	case errors.Is(err, engine.ErrDiskFull):
 		return unavailable("the disk is nearly full: writes are refused, reads go on").With("reason", "disk_full"), ""
 	case errors.Is(err, engine.ErrReadOnly):
 		return unavailable("the store is read-only after a disk error").With("reason", "read_only"), ""
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrFenced):
 		return unavailable("the node is shutting down"), ""
+	case errors.As(err, &full):
+		return tooLarge(full.What, full.Limit, full.Actual), ""
+	case errors.Is(err, sqlitevfs.ErrBusy): // before ErrFull, which SQLite makes of a shared bound
+		return host.Errorf(host.Overloaded, "too many databases are in use at once").Retry(), ""
 	case errors.Is(err, sqlitevfs.ErrFull):
-		var full *sqlitevfs.Error
-		if errors.As(err, &full) && errors.Is(full.Err, sqlitevfs.ErrFull) { // a bound that is not the quota, which the cause names
-			return host.Errorf(host.QuotaExceeded, "%s", full.Err), ""
-		}
 		return host.Errorf(host.QuotaExceeded, "the actor's database cannot grow: its storage quota is used up"), ""
 	case errors.Is(err, sqlitevfs.ErrMemory):
 		return host.Errorf(host.TooLarge, "an SQL statement needs more memory than one may have").With("what", "SQL memory"), ""
-	case errors.Is(err, sqlitevfs.ErrBusy):
-		return host.Errorf(host.Overloaded, "too many databases are in use at once").Retry(), ""
 	case errors.Is(err, sqlitevfs.ErrReadOnly):
 		return host.Errorf(host.ReadOnly, "a query cannot change anything"), ""
 	case errors.Is(err, sqlitevfs.ErrRefused), errors.Is(err, sqlitevfs.ErrOpenTransaction):

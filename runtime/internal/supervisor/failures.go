@@ -90,7 +90,7 @@ func (f *failures) blocked(a *activation) error {
 		return nil
 	}
 	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.public).
-		With("reason", x.public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
+		With("reason", x.public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano)).Retry()
 }
 
 func (f *failures) clear(a *activation) {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -154,6 +155,7 @@ func (c *core) undo(m mark) {
 	g.wake, g.changed = m.wake, m.changed
 	c.queueArmed = m.queueArmed
 	c.connections = m.connections
+	c.deadSends = -1
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
 	c.asked = m.asked
 	if c.flow.flowRows != m.flow {
@@ -292,6 +294,7 @@ func (g *group) durable(err error) {
 	if g.destroyed {
 		a.sup.destroys.Add(1) // before anybody learns of it, and could send to the successor
 		a.sup.hub.end(a.key, g.id)
+		a.sup.signals.end(a.key)
 	}
 	a.settled()
 	for i := range g.results {
@@ -303,7 +306,7 @@ func (g *group) durable(err error) {
 	}
 }
 
-// commitError makes the error for callers of a commit that failed, and logs the cause once.
+// commitError makes the error for callers of a commit that failed, and logs the cause, once a second.
 func (s *Supervisor) commitError(a *activation, err error) *host.Error {
 	e, _ := publicError(err)
 	if errors.Is(err, engine.ErrUncertain) {
@@ -312,7 +315,9 @@ func (s *Supervisor) commitError(a *activation, err error) *host.Error {
 		e = unavailable("the commit failed; nothing of it was kept")
 	}
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
-		s.logger.LogAttrs(s.life, slog.LevelError, "commit failed", a.attrs(slog.Any("error", err))...)
+		if left, ok := s.commitLog.pass(err.Error()); ok {
+			s.logger.LogAttrs(s.life, slog.LevelError, "commit failed", a.attrs(slog.Any("error", err), slog.Int("left_out", left))...)
+		}
 	}
 	return e
 }
@@ -323,12 +328,21 @@ func (a *activation) attrs(more ...slog.Attr) []slog.Attr {
 
 // public makes the error that may leave the actor, and logs what may not.
 func (s *Supervisor) public(a *activation, w *work, err error) *host.Error {
+	e, _ := s.explained(a, w, err)
+	return e
+}
+
+// explained is public that also returns what operators read: the error itself, where callers are told no more than its id.
+func (s *Supervisor) explained(a *activation, w *work, err error) (e *host.Error, reason string) {
 	e, id := publicError(err)
 	if id != "" {
+		reason = fmt.Sprintf("%s (error %s)", err, id)
 		s.logger.LogAttrs(s.life, slog.LevelError, "turn failed",
 			a.attrs(slog.String("error_id", id), slog.String("work", w.kind.String()), slog.String("method", a.methodName(w)), slog.Any("error", err))...)
+	} else if e != nil {
+		reason = e.Message
 	}
-	return e
+	return e, reason
 }
 
 // publicQuery is public for a query.

@@ -12,69 +12,56 @@ import (
 // A historyPage is a part of what is kept of an actor's events.
 type historyPage struct {
 	id keyspace.ActorID // the incarnation; zero if there is no actor
-	// after is the position that the page follows: the one asked for, or 0 if that is another incarnation's.
+	// after is the position that the page follows: the one asked for, or 0 if that is none of this life; then reset is set.
 	after  uint64
+	reset  bool
 	events []host.EmittedEvent
 	more   bool // there are events behind the page
 }
 
-// history reads the events after a position that are kept, as far as they are durable. The error is an *Error.
-func (s *Supervisor) history(ctx context.Context, addr host.Address, after uint64) (historyPage, error) {
-	if a := s.find(addr); a != nil {
-		if v := a.acquireView(); v != nil {
-			defer a.releaseView(v)
-			// What the view shows may not be durable yet; like a query, the reader waits at the gate.
-			if err := a.pass(ctx, v.commit); err != nil {
-				return historyPage{}, err
-			}
-			snap, err := a.snapshotOf(v)
-			if err != nil {
-				return historyPage{}, err
-			}
-			return s.readHistory(v.id, snap, after)
-		}
-	}
-	id, ok, err := s.store.Lookup(s.identity(addr))
-	if err != nil {
-		return historyPage{}, s.storeError(err)
-	}
-	if !ok {
+// history reads the events after a position that are kept, as far as they are durable. life is what the position counts
+// in, or zero for the life that is there. The error is an *Error.
+func (s *Supervisor) history(ctx context.Context, addr host.Address, life keyspace.ActorID, after uint64) (historyPage, error) {
+	snap, id, err := s.durable(ctx, addr)
+	if host.CodeOf(err) == host.NotFound {
 		return historyPage{}, nil // the events of a new incarnation count from 1
 	}
-	snap := s.store.Snapshot(id)
-	defer snap.Close()
-	// What the snapshot shows beyond the disk was committed by an activation that cannot have left since.
-	if a := s.find(addr); a != nil {
-		if err := a.pass(ctx, a.applied.Load()); err != nil {
-			return historyPage{}, err
-		}
+	if err != nil {
+		return historyPage{}, err
 	}
-	return s.readHistory(id, snap, after)
-}
-
-func (s *Supervisor) readHistory(id keyspace.ActorID, l lister, after uint64) (historyPage, error) {
-	p := historyPage{id: id, after: after}
-	last, err := lastEvent(l)
+	defer snap.Close()
+	p, err := readHistory(snap, id, life, after)
 	if err != nil {
 		return p, s.storeError(err)
 	}
-	if after > last {
-		p.after = 0 // the position is another incarnation's
+	return p, nil
+}
+
+func readHistory(l lister, id, life keyspace.ActorID, after uint64) (historyPage, error) {
+	p := historyPage{id: id, after: after}
+	last, err := lastEvent(l)
+	if err != nil {
+		return p, err
+	}
+	if after > last || !life.IsZero() && life != id {
+		p.after, p.reset = 0, true
 	}
 	_, end := keyspace.KindRange(keyspace.KindEventHistory)
 	page, err := l.List(engine.ListQuery{
 		Start: keyspace.AppendEvent(nil, p.after+1), End: end, Limit: maxBuffered, MaxBytes: maxBufferedBytes,
 	})
 	if err != nil {
-		return p, s.storeError(err)
+		return p, err
 	}
 	p.more = page.Next != nil
 	p.events = make([]host.EmittedEvent, 0, len(page.Entries))
+	name := id.String()
 	for _, e := range page.Entries {
 		ev, err := decodeEvent(e)
 		if err != nil {
-			return p, s.storeError(err)
+			return p, err
 		}
+		ev.Life = name
 		p.events = append(p.events, ev)
 	}
 	return p, nil

@@ -77,15 +77,15 @@ func (h *hub) push(key string, id keyspace.ActorID, events []host.EmittedEvent) 
 	if au == nil {
 		return nil
 	}
-	if len(au.streams)+len(au.conns)+len(au.joining) > 1 {
-		for i := range events {
-			if events[i].To == "" {
-				events[i].Shared = new(host.SharedFrames)
-			}
+	life, many := id.String(), len(au.streams)+len(au.conns)+len(au.joining) > 1
+	for i := range events {
+		events[i].Life = life
+		if many && events[i].To == "" {
+			events[i].Shared = new(host.SharedFrames)
 		}
 	}
 	for s := range au.streams {
-		s.push(events)
+		s.push(id, events)
 	}
 	one := func(l *liveConnection, e *host.EmittedEvent) {
 		if l.incarnation == id && !l.push(e) {
@@ -132,7 +132,8 @@ func exceptions(ids []string) func(string) bool {
 	return func(id string) bool { return set[id] }
 }
 
-// end tells the streams and connections of an incarnation that it was destroyed.
+// end tells the streams and connections of an incarnation that it was destroyed. It is called before anything of its
+// successor is durable, so the streams are all of this incarnation, or of none.
 func (h *hub) end(key string, id keyspace.ActorID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +141,7 @@ func (h *hub) end(key string, id keyspace.ActorID) {
 	if au == nil {
 		return
 	}
-	gone := host.Errorf(host.Destroyed, "the actor was destroyed")
+	gone := errDestroyed()
 	for s := range au.streams {
 		s.finish(gone)
 	}
@@ -206,6 +207,11 @@ func (h *hub) remove(s *stream) {
 //
 // position is the sequence of the last event that the reader was given or passed over. Events up to it are never
 // delivered; the next one is position+1, from the buffer if it is there, else from the history, else it is missed.
+//
+// life is the actor's life that position counts in. What is pushed is of that life, because end ends the stream before a
+// successor pushes anything. What is read from the history may be a successor's, and ends the stream then. Only the
+// position that the subscriber came with may be one of another life: the stream takes the life that there is, once, and
+// says so (Delivery.Reset).
 type stream struct {
 	s     *Supervisor
 	addr  host.Address
@@ -222,6 +228,11 @@ type stream struct {
 	signal   chan struct{}
 	started  bool
 	position uint64
+	life     keyspace.ActorID // zero until it is known
+
+	// Of the goroutine that reads.
+	adopting bool // the history was not read yet: life is what the subscriber says
+	reset    bool // the subscriber's position was none of this life, and the subscriber is not told yet
 }
 
 // Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are sent to one connection, and
@@ -245,7 +256,15 @@ func (s *Supervisor) Subscribe(ctx context.Context, addr host.Address, sub host.
 	}
 	st := &stream{
 		s: s, addr: addr, key: string(appendAddress(nil, addr)), names: sub.Names, signal: make(chan struct{}, 1),
-		lagging: sub.Resume, started: sub.Resume, position: sub.After,
+		lagging: sub.Resume, started: sub.Resume, adopting: sub.Resume, position: sub.After,
+	}
+	if err := host.CheckLife(sub.Life); err != nil {
+		return nil, err
+	}
+	if sub.Resume && sub.Life != "" {
+		if err := st.life.UnmarshalText([]byte(sub.Life)); err != nil {
+			return nil, host.Errorf(host.InvalidArgument, "life is %q, which no actor has as its id", sub.Life).With("field", "life")
+		}
 	}
 	for _, e := range t.Events {
 		if e.Subscribe != "" {
@@ -258,11 +277,18 @@ func (s *Supervisor) Subscribe(ctx context.Context, addr host.Address, sub host.
 	return st, nil
 }
 
-// push takes events in the order of their sequence.
-func (s *stream) push(events []host.EmittedEvent) {
+// push takes events of an incarnation in the order of their sequence.
+func (s *stream) push(id keyspace.ActorID, events []host.EmittedEvent) {
 	s.mu.Lock()
+	if s.end != nil {
+		s.mu.Unlock()
+		return
+	}
 	if !s.started {
 		s.started, s.position = true, events[0].Sequence-1
+	}
+	if s.life.IsZero() {
+		s.life = id
 	}
 	for _, e := range events {
 		if len(s.buffer) >= maxBuffered || s.bytes+len(e.Data) > maxBufferedBytes && len(s.buffer) > 0 {
@@ -324,12 +350,12 @@ func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
 			if err != nil {
 				return host.Delivery{}, err
 			}
-			if d.Missed > 0 || len(d.Events) > 0 {
+			if d.Missed > 0 || d.Reset || len(d.Events) > 0 {
 				return d, nil
 			}
 			continue
 		}
-		if d := s.take(events); len(d.Events) > 0 || d.Missed > 0 {
+		if d := s.take(events); len(d.Events) > 0 || d.Missed > 0 || d.Reset {
 			return d, nil
 		}
 		if len(events) > 0 {
@@ -346,9 +372,23 @@ func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
+// dropEnded reports whether the stream has ended, and drops what it holds then.
+func (s *stream) dropEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != nil {
+		clear(s.buffer)
+		s.buffer = s.buffer[:0]
+	}
+	return s.end != nil
+}
+
 // take advances the position over events and returns those that the subscription asks for.
 func (s *stream) take(events []host.EmittedEvent) host.Delivery {
 	var d host.Delivery
+	if len(events) > 0 {
+		d.Reset, s.reset = s.reset, false
+	}
 	for _, e := range events {
 		if e.Sequence <= s.position {
 			continue
@@ -370,10 +410,33 @@ func (s *stream) wants(e *host.EmittedEvent) bool {
 
 // catchUp reads the kept history after the position. more reports that it did not reach the end.
 func (s *stream) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
-	page, err := s.s.history(ctx, s.addr, s.position)
+	s.mu.Lock()
+	life := s.life
+	s.mu.Unlock()
+	page, err := s.s.history(ctx, s.addr, life, s.position)
 	if err != nil {
 		return d, false, err
 	}
+	if s.adopting && s.dropEnded() {
+		return d, false, nil // what was read may be a successor's
+	}
+	if page.id != life && !life.IsZero() && (page.id.IsZero() || !s.adopting) {
+		s.finish(errDestroyed()) // what was kept of its events is gone, too
+		return d, false, nil
+	}
+	if page.id.IsZero() {
+		// There is no actor. The events of the next one count from 1.
+		s.reset = s.reset || s.position > 0
+		s.position = 0
+		return d, false, nil
+	}
+	s.adopting = false
+	s.mu.Lock()
+	s.life = page.id
+	s.mu.Unlock()
+	s.reset = s.reset || page.reset
 	s.position = page.after
-	return s.take(page.events), page.more, nil
+	d = s.take(page.events)
+	d.Reset, s.reset = d.Reset || s.reset, false
+	return d, page.more, nil
 }

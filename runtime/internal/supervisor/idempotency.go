@@ -75,9 +75,18 @@ func (c *core) remember(t *turn, key string, out []byte) error {
 	case t.goodFor > 0:
 		expire = max(min(expire, t.goodFor), unixMS(t.start)+1)
 	}
-	if err := c.ws.Put(keyspace.AppendIdempotency(nil, key), rec, engine.PutOptions{ExpireAt: expire}); err != nil {
+	o := engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)}
+	if err := c.ws.Put(keyspace.AppendIdempotency(nil, key), rec, o); err != nil {
 		return err
 	}
 	t.expireAt(expire)
 	return nil
+}
+
+// unburdens reports whether the reply of a turn is kept though the actor's quota is used up: the turn is an operator's verb,
+// or it made the actor smaller. Otherwise nobody could make room in a full actor with an idempotency key. A caller cannot
+// fill the store this way, because each such reply costs bytes that the actor cannot get again while it is full.
+func (c *core) unburdens(t *turn) bool {
+	b := t.work.builtin
+	return b != nil && host.OperatorMethod(b.name, c.a.typ.OpenSQL) || c.ws.Size() < t.mark.at.Size()
 }

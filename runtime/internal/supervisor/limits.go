@@ -122,5 +122,26 @@ func (r *rateLimit) String() string {
 	return strconv.FormatFloat(float64(time.Second)/float64(r.every), 'g', 4, 64) + " calls per second from outside"
 }
 
-// limited reports that calls of a built-in method from outside count like calls of the actor's own: they bring it work.
-func (b *builtin) limited() bool { return b.name == host.QueueSend || b.name == host.StreamAppend }
+// counted reports whether calls of a built-in method from outside count like calls of the actor's own. The verbs of
+// operators do not, because they must work while callers keep the actor busy. What a worker says of messages that it holds
+// does not, because receiving them was counted and a refusal would only bring them back.
+func (b *builtin) counted(t *actorType) bool {
+	switch b.name {
+	case host.QueueAck, host.QueueNack, host.QueueExtend, host.QueueHeld:
+		return false
+	}
+	return !host.OperatorMethod(b.name, t.OpenSQL)
+}
+
+// admit takes a call from outside out of the actor's bucket, if its type has a rate.
+func (s *Supervisor) admit(t *actorType, r *host.Request) error {
+	rate := s.rateOf(t, r.Address)
+	if rate == nil || r.Continues {
+		return nil
+	}
+	err := rate.take(r.Address)
+	if err != nil {
+		t.metrics.overloaded.Inc()
+	}
+	return err
+}

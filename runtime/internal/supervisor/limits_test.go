@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -234,4 +235,59 @@ func TestTurnThatIsTooLargeIsRefusedWithTheLimitThatItBroke(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators calls every method that actors have by themselves while the
+// bucket is empty.
+func TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators(t *testing.T) {
+	counted := make(map[string]bool)
+	for name := range strings.FieldsSeq("queue.send queue.receive queue.result queue.stats schedule.list alarm.list " +
+		"stream.append stream.close stream.read stream.list workflow.start workflow.status workflow.result") {
+		counted[name] = true
+	}
+	for _, open := range []bool{false, true} {
+		counted[host.SQLQuery], counted[host.SQLExec] = open, open
+		types := []*puppetType{{name: "p", limits: host.Limits{CallRate: 1, CallBurst: 1}, openSQL: open}}
+		bubble(t, nil, types, func(t *testing.T, g *stage) {
+			for name := range g.builtins {
+				key := name // each has a bucket of its own
+				g.must(key, add(1))
+				err := g.verb(key, name, nil, nil)
+				if host.CodeOf(err) == host.Overloaded != counted[name] {
+					t.Errorf("%s with open SQL %v: %v", name, open, err)
+				}
+				if !counted[name] {
+					continue
+				}
+				_, err = g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Continues: true})
+				if host.CodeOf(err) == host.Overloaded {
+					t.Errorf("%s that goes on with a request: %v", name, err)
+				}
+				time.Sleep(time.Until(retryAt(t, g.verb(key, name, nil, nil))))
+				if err := g.verb(key, name, nil, nil); host.CodeOf(err) == host.Overloaded {
+					t.Errorf("%s after the time that the error names: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{CallRate: 1e-3, CallBurst: 2}, queues: []host.Queue{{Name: "jobs"}}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		got := make(chan error, 1)
+		go func() {
+			got <- g.verb("a", host.QueueReceive, host.QueueReceiveInput{Queue: "jobs", WaitMS: 60_000}, nil)
+		}()
+		synctest.Wait()
+		for range 3 { // each is a reason to look again
+			g.signals.notify(string(appendAddress(nil, pAddr("a"))), "queue/jobs")
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Minute)
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -27,6 +27,7 @@ type metrics struct {
 	runsStarted, runsEnded                                      *prometheus.CounterVec
 	steps, stepFailures, replays, runPauses                     prometheus.Counter
 	replaySeconds, runLag                                       prometheus.Histogram
+	runsPaused                                                  *prometheus.GaugeVec
 	gauges                                                      []prometheus.Collector
 }
 
@@ -80,6 +81,7 @@ func newMetrics(s *Supervisor) *metrics {
 	m.steps = counter("cairn_workflow_steps_total", "Attempts of steps begun.")
 	m.stepFailures = counter("cairn_workflow_step_failures_total", "Attempts of steps, and functions inside turns of runs, that failed.")
 	m.runPauses = counter("cairn_workflow_paused_total", "How often a workflow run was paused or found paused: its code diverged, an operator held it, or the like.")
+	m.runsPaused = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cairn_workflow_runs_paused", Help: "Workflow runs that are paused, by reason; cairn workflow list shows them."}, []string{"type", "reason"})
 	m.replays = counter("cairn_workflow_replays_total", "Workflow runs brought into memory.")
 	m.replaySeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_replay_seconds", Help: "How long it took to bring a run into memory, what it did at once included.",
 		Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)})
@@ -136,7 +138,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,
 		m.scheduleLag,
-		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.replays, m.replaySeconds, m.runLag,
+		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

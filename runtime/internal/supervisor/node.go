@@ -22,9 +22,12 @@ func (s *Supervisor) Call(ctx context.Context, r *host.Request) (host.Reply, err
 
 // call routes a request that comes from outside (from is nil) or from a turn or query.
 func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (host.Reply, error) {
-	t, err := s.typeOf(r.Address)
+	t, err := s.storedTypeOf(r.Address)
 	if err != nil {
 		return host.Reply{}, err
+	}
+	if b := s.builtins[r.Method]; t.retired && (b == nil || !b.bare && b.serve == nil) {
+		return host.Reply{}, unknownType(t.Type)
 	}
 	method := -1
 	kind := host.Creation
@@ -43,11 +46,8 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 		if s.draining.Load() {
 			return host.Reply{}, unavailable("the node is shutting down")
 		}
-		if t.rate != nil {
-			if err := t.rate.take(r.Address); err != nil {
-				t.metrics.overloaded.Inc()
-				return host.Reply{}, err
-			}
+		if err := s.admit(t, r); err != nil {
+			return host.Reply{}, err
 		}
 	} else if from.depth >= maxDepth {
 		return host.Reply{}, host.Errorf(host.Cycle, "calls are nested more than %d deep", maxDepth)
@@ -114,7 +114,7 @@ func (s *Supervisor) Destroy(ctx context.Context, a host.Address) error {
 }
 
 func (s *Supervisor) destroy(ctx context.Context, addr host.Address, from *caller) error {
-	t, err := s.typeOf(addr)
+	t, err := s.storedTypeOf(addr)
 	if err != nil {
 		return err
 	}
@@ -133,12 +133,21 @@ func (s *Supervisor) destroy(ctx context.Context, addr host.Address, from *calle
 	return nil
 }
 
-// Lookup implements host.Node. It reads the store and the directory of awake actors, and what it shows of an awake actor
-// may be ahead of the disk by the commits under way.
+// Lookup implements host.Node. It reads the store and the directory of awake actors, and returns when what it read is
+// durable. The error code is Unavailable if the disk failed and that is unknown.
 func (s *Supervisor) Lookup(ctx context.Context, addr host.Address) (host.Status, error) {
-	if _, err := s.typeOf(addr); err != nil {
+	if _, err := s.storedTypeOf(addr); err != nil {
 		return host.Status{}, err
 	}
+	st, err := s.status(addr)
+	if perr := s.seen(ctx, addr); perr != nil {
+		return host.Status{}, perr
+	}
+	return st, err
+}
+
+// status is Lookup without the wait: what it shows may be ahead of the disk by the commits under way.
+func (s *Supervisor) status(addr host.Address) (host.Status, error) {
 	st, err := StoredStatus(s.store, s.options.Namespace, addr)
 	if err != nil {
 		return host.Status{}, s.storeError(err)
@@ -175,11 +184,19 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 			st.NextAlarm = &due
 		}
 	}
-	if st.Pause, err = readPause(snap); err != nil {
+	rec, err := readControl(snap)
+	if err != nil {
 		return host.Status{}, err
+	}
+	st.Pause = rec.pause()
+	if set := rec.limits(); !set.Empty() {
+		st.Limits = &set
 	}
 	if st.Pause != nil {
 		st.State = host.Paused
+	}
+	if st.Run, err = runSummary(storedRun{snap}); err != nil {
+		return host.Status{}, err
 	}
 	if err := scheduleStatus(snap, &st); err != nil {
 		return host.Status{}, err
@@ -232,16 +249,49 @@ func (s *Supervisor) present(st *host.Status) {
 	}
 }
 
-// List implements host.Node.
+// List implements host.Node. It returns when what it read is durable, as [Supervisor.Lookup] does.
 func (s *Supervisor) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	page, err := StoredList(s.store, s.options.Namespace, q)
 	if err != nil {
 		return host.ListPage{}, s.storeError(err)
 	}
+	// Not only the actors of the page: one that is missing in it may have been destroyed by a commit under way.
+	var unsynced []*activation
+	s.each(func(a *activation) {
+		if q.Type == "" || a.addr.Type == q.Type {
+			if a.durable.Load() < a.applied.Load() {
+				unsynced = append(unsynced, a)
+			}
+		}
+	})
+	for _, a := range unsynced {
+		if err := a.pass(ctx, a.last()); err != nil {
+			return host.ListPage{}, err
+		}
+	}
 	for i := range page.Actors {
 		s.present(&page.Actors[i])
+		if err := s.presentRun(&page.Actors[i]); err != nil {
+			return host.ListPage{}, s.storeError(err)
+		}
 	}
 	return page, nil
+}
+
+// presentRun adds to the status of an actor whose type has workflows what its run does.
+func (s *Supervisor) presentRun(st *host.Status) error {
+	t := s.types[st.Type]
+	if t == nil || len(t.Workflows) == 0 {
+		return nil
+	}
+	id, ok, err := s.store.Lookup(s.identity(host.Address{Type: st.Type, Key: st.Key}))
+	if err != nil || !ok {
+		return err
+	}
+	snap := s.store.Snapshot(id)
+	defer snap.Close()
+	st.Run, err = runSummary(storedRun{snap})
+	return err
 }
 
 // StoredList pages through the actors of a store, as if they slept.
@@ -267,9 +317,13 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 	return out, nil
 }
 
-// Inspect implements host.Inspector.
+// Inspect implements host.Inspector. It returns when what it read is durable, as [Supervisor.Lookup] does.
 func (s *Supervisor) Inspect(ctx context.Context, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
-	return Inspect(s.store, s.options.Namespace, addr, q)
+	page, err := Inspect(s.store, s.options.Namespace, addr, q)
+	if perr := s.seen(ctx, addr); perr != nil {
+		return host.InspectPage{}, perr
+	}
+	return page, err
 }
 
 // Inspect reads an actor's raw keyspace from a store that no supervisor need be running on.

@@ -17,7 +17,9 @@ import (
 const (
 	DefaultIdleTimeout      = 30 * time.Second
 	DefaultTurnTimeout      = 30 * time.Second
+	DefaultQueryTimeout     = 10 * time.Second
 	DefaultTurnGrace        = 5 * time.Second
+	DefaultRunStall         = 2 * time.Second
 	DefaultMailboxCount     = 4096
 	DefaultMailboxBytes     = 32 << 20
 	DefaultStateBytes       = 16 << 20
@@ -28,6 +30,14 @@ const (
 	DefaultAlarmConcurrency = 256
 	DefaultReplyRetention   = 24 * time.Hour
 	DefaultTaskGrace        = 5 * time.Second
+	DefaultMaxMailboxBytes  = 256 << 20
+)
+
+// The defaults of SQLOptions for one connection, in bytes.
+const (
+	DefaultConnMemory = sqlitevfs.DefaultConnMemory
+	DefaultConnCache  = sqlitevfs.DefaultCacheBytes
+	DefaultTemporary  = sqlitevfs.DefaultTemporary
 )
 
 // Options configure a Supervisor. The zero value of every field but Store means its default.
@@ -44,11 +54,17 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Limits are for types that set none.
 	Limits host.Limits
+	// TypeLimits go before the limits of the behaviors, by type.
+	TypeLimits map[string]host.Limits
 	// TurnGrace is how long after its deadline a handler may still return before it is abandoned.
 	TurnGrace time.Duration
+	// RunStall is how long a workflow function may block without an operation of its run before the run is paused.
+	RunStall time.Duration
 	// MaxAwake and MaxAwakeBytes bound the actors in memory; the least recently used idle ones sleep first.
 	MaxAwake      int
 	MaxAwakeBytes int64
+	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors.
+	MaxMailboxBytes int64
 	// AlarmConcurrency bounds how many alarms run or wait in mailboxes at once, which also paces a restart.
 	AlarmConcurrency int
 	// ReplyRetention is how long replies to calls with an idempotency key are kept.
@@ -69,8 +85,10 @@ func (o *Options) EnsureDefaults() {
 	def(&o.Namespace, "default")
 	def(&o.IdleTimeout, DefaultIdleTimeout)
 	def(&o.TurnGrace, DefaultTurnGrace)
+	def(&o.RunStall, DefaultRunStall)
 	def(&o.MaxAwake, DefaultMaxAwake)
 	def(&o.MaxAwakeBytes, DefaultMaxAwakeBytes)
+	def(&o.MaxMailboxBytes, DefaultMaxMailboxBytes)
 	def(&o.AlarmConcurrency, DefaultAlarmConcurrency)
 	def(&o.ReplyRetention, DefaultReplyRetention)
 	if o.Logger == nil {
@@ -78,6 +96,7 @@ func (o *Options) EnsureDefaults() {
 	}
 	l := &o.Limits
 	def(&l.TurnTimeout, DefaultTurnTimeout)
+	def(&l.QueryTimeout, DefaultQueryTimeout)
 	def(&l.MailboxCount, DefaultMailboxCount)
 	def(&l.MailboxBytes, DefaultMailboxBytes)
 	def(&l.StateBytes, DefaultStateBytes)
@@ -109,9 +128,10 @@ func (o *Options) Validate() error {
 		name  string
 		value int64
 	}{
-		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
-		{"TurnGrace", int64(o.TurnGrace)}, {"ReplyRetention", int64(o.ReplyRetention)},
-		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
+		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"MaxMailboxBytes", o.MaxMailboxBytes}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
+		{"TurnGrace", int64(o.TurnGrace)}, {"RunStall", int64(o.RunStall)}, {"ReplyRetention", int64(o.ReplyRetention)},
+		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.QueryTimeout", int64(o.Limits.QueryTimeout)},
+		{"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
 		{"Limits.MailboxBytes", o.Limits.MailboxBytes}, {"Limits.StateBytes", int64(o.Limits.StateBytes)},
 		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)},
 		{"Limits.Connections", int64(o.Limits.Connections)}, {"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)},
@@ -138,6 +158,7 @@ func def[T comparable](p *T, v T) {
 // resolve returns l with the fields that are not set taken from d.
 func resolve(l, d host.Limits) host.Limits {
 	def(&l.TurnTimeout, d.TurnTimeout)
+	def(&l.QueryTimeout, d.QueryTimeout)
 	def(&l.MailboxCount, d.MailboxCount)
 	def(&l.MailboxBytes, d.MailboxBytes)
 	def(&l.StateBytes, d.StateBytes)

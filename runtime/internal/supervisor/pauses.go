@@ -9,7 +9,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // pauses knows which actors operators have paused: what is durable of it, from the start of the node on.
@@ -185,24 +184,53 @@ func (s *Supervisor) loadPause(row engine.Wake) error {
 	}
 	snap := s.store.Snapshot(row.ID)
 	defer snap.Close()
-	pause, err := readPause(snap)
+	rec, err := readControl(snap)
 	if err != nil {
 		return err
 	}
-	if !ok || pause == nil {
+	if !ok || rec.Since == 0 && len(rec.Limits) == 0 {
 		return s.store.DropWakes([][]byte{row.Row}) // nothing stands behind it
 	}
-	if ident.Namespace == s.options.Namespace {
-		s.pauses.set(string(appendAddress(nil, host.Address{Type: ident.Type, Key: ident.Key})), *pause)
+	if ident.Namespace != s.options.Namespace {
+		return nil
+	}
+	key := string(appendAddress(nil, host.Address{Type: ident.Type, Key: ident.Key}))
+	if pause := rec.pause(); pause != nil {
+		s.pauses.set(key, *pause)
+	}
+	if t := s.types[ident.Type]; t != nil {
+		x, err := newOverride(t, rec.limits())
+		if err != nil {
+			return err
+		}
+		s.overrides.put(key, x)
 	}
 	return nil
 }
 
-// controlRecord is the value of KindControl: an actor has one while it is paused.
+// controlRecord is the value of KindControl: what operators have set. An actor has one while it is paused or has limits of its
+// own.
 type controlRecord struct {
 	_      struct{} `cbor:",toarray"`
 	Reason string
-	Since  int64 // unix milliseconds
+	Since  int64         // unix milliseconds; 0 if it is not paused
+	Limits []limitRecord // records of earlier versions have none
+}
+
+// limitRecord is a limit of one actor.
+type limitRecord struct {
+	_     struct{} `cbor:",toarray"`
+	Name  string
+	Whole int64
+	Rate  float64
+}
+
+// pause returns the pause of a record, or nil.
+func (r *controlRecord) pause() *host.Pause {
+	if r.Since == 0 {
+		return nil
+	}
+	return &host.Pause{Reason: r.Reason, Since: timeMS(r.Since).UTC()}
 }
 
 // controlKey is the logical key of what operators have set.
@@ -210,15 +238,8 @@ var controlKey = keyspace.AppendControl(nil)
 
 // readPause reads an actor's pause; nil if it has none.
 func readPause(r engine.Reader) (*host.Pause, error) {
-	e, ok, err := r.Get(controlKey)
-	if err != nil || !ok {
-		return nil, err
-	}
-	var rec controlRecord
-	if err := record.Decode(e.Value, &rec); err != nil {
-		return nil, err
-	}
-	return &host.Pause{Reason: rec.Reason, Since: timeMS(rec.Since).UTC()}, nil
+	rec, err := readControl(r)
+	return rec.pause(), err
 }
 
 // staysQuiet reports that an actor is not to be woken with its hook for w, because it is paused.

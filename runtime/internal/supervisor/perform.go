@@ -207,9 +207,12 @@ func (c *core) internal(w *work, name string, fn func(*turn) error) ([]byte, err
 
 func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]byte, error)) ([]byte, error) {
 	a := c.a
+	if err := c.adoptLimits(); err != nil {
+		return nil, err
+	}
 	t := &turn{c: c, a: a, work: w, handler: handler, start: time.Now(), mark: c.mark()}
 	t.version = c.ws.Advance(unixMS(t.start))
-	t.deadline = t.start.Add(a.typ.limits.TurnTimeout)
+	t.deadline = t.start.Add(a.typ.base.TurnTimeout)
 	if w.ctx != nil {
 		if d, ok := w.ctx.Deadline(); ok && d.Before(t.deadline) {
 			t.deadline = d

@@ -37,12 +37,13 @@ type puppetType struct {
 	wake, sleep, onDestroy deed
 	create                 deed
 	alarm                  deed
+	message, tick          deed // what queues and the schedule "tick" run
 	limits                 host.Limits
 	idle                   time.Duration
 	events                 []host.Event
 	queues                 []host.Queue
 	migrations             []host.Migration
-	openSQL                bool
+	openSQL, decimal       bool
 }
 
 var (
@@ -73,8 +74,9 @@ func (d *puppetType) behavior() *host.Behavior {
 	b := &host.Behavior{
 		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, Events: d.events, Queues: d.queues,
 		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
+		Schedules:  []host.ScheduleMethod{{Name: "tick", Handler: "puppet.tick"}},
 		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
-		Migrations: d.migrations, OpenSQL: d.openSQL,
+		Migrations: d.migrations, OpenSQL: d.openSQL, SQLDecimal: d.decimal,
 		New:    func() host.Instance { return &puppet{typ: d} },
 		Decode: decode,
 		Query: func(r host.Reader, _ int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
@@ -117,10 +119,12 @@ func (p *puppet) hook(f deed, t host.Turn) error {
 }
 
 func (p *puppet) Alarm(t host.Turn, _ int, _ string, _ []byte) error { return p.hook(p.typ.alarm, t) }
-func (p *puppet) Message(host.Turn, int, *host.Received, []byte) ([]byte, error) {
-	return nil, nil
+func (p *puppet) Message(t host.Turn, _ int, _ *host.Received, _ []byte) ([]byte, error) {
+	return nil, p.hook(p.typ.message, t)
 }
-func (p *puppet) Schedule(host.Turn, int, *host.Tick, []byte) error              { return nil }
+func (p *puppet) Schedule(t host.Turn, _ int, _ *host.Tick, _ []byte) error {
+	return p.hook(p.typ.tick, t)
+}
 func (p *puppet) Connect(host.Turn, *host.ConnectionState, []byte) error         { return nil }
 func (p *puppet) Disconnect(host.Turn, *host.ConnectionState, *host.Error) error { return nil }
 func (p *puppet) Subscribe(host.Turn, int, *host.ConnectionState) error          { return nil }

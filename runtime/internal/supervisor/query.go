@@ -4,16 +4,23 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A reader is one query's run, as host.Reader: on the goroutine of its caller, beside the actor's turns, on the state of
+// A reader is one query's run, as host.Reader: while its caller waits, beside the actor's turns, on the state of
 // one applied commit. The answer passes the reply gate like any other.
+//
+// It is the context of its query: the caller's, with the time limit of the type. The limit costs nothing until something
+// waits for Done.
 type reader struct {
 	context.Context // the caller's
+	deadline        time.Time
+	timed           atomic.Pointer[timedContext] // nil until something asks for Done
 	a               *activation
 	v               *view
 	from            caller
@@ -41,6 +48,9 @@ func (r *reader) close() {
 	if r.sql != nil {
 		r.sql.end()
 	}
+	if c := r.timed.Load(); c != nil {
+		c.cancel()
+	}
 	r.a.releaseView(r.v)
 }
 
@@ -56,6 +66,46 @@ func (r *reader) snapshot() (*engine.Snapshot, error) {
 		r.snap = s
 	}
 	return r.snap, nil
+}
+
+// A timedContext is a context with a deadline, and its release.
+type timedContext struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// Deadline implements context.Context.
+func (r *reader) Deadline() (time.Time, bool) {
+	if d, ok := r.Context.Deadline(); ok && d.Before(r.deadline) {
+		return d, true
+	}
+	return r.deadline, true
+}
+
+// Done implements context.Context.
+func (r *reader) Done() <-chan struct{} {
+	if c := r.timed.Load(); c != nil {
+		return c.Done()
+	}
+	ctx, cancel := context.WithDeadline(r.Context, r.deadline)
+	if !r.timed.CompareAndSwap(nil, &timedContext{ctx, cancel}) {
+		cancel()
+	}
+	return r.timed.Load().Done()
+}
+
+// Err implements context.Context.
+func (r *reader) Err() error {
+	if c := r.timed.Load(); c != nil {
+		return c.Err()
+	}
+	if err := r.Context.Err(); err != nil {
+		return err
+	}
+	if !time.Now().Before(r.deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // Value implements context.Context.
@@ -129,7 +179,7 @@ func errQueryWrites() error {
 	return host.Errorf(host.ReadOnly, "a query cannot change anything, and neither can what it calls")
 }
 
-// query answers a query on the goroutine of its caller.
+// query answers a query while its caller waits, without a turn.
 func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *host.Request, from *caller) (host.Reply, error) {
 	return s.queryWith(ctx, t, req, from, t.Methods[method].Name, func(r *reader) ([]byte, error) {
 		state, err := r.v.state(t)
@@ -138,6 +188,41 @@ func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *h
 		}
 		return t.Query(r, method, state, req.Codec, req.Input, nil)
 	})
+}
+
+// queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
+func (s *Supervisor) queryBuiltin(ctx context.Context, t *actorType, req *host.Request, from *caller, name string, f func(*reader) ([]byte, error)) (host.Reply, error) {
+	reply, err := s.queryWith(ctx, t, req, from, name, f)
+	if host.CodeOf(err) != host.ActorFailed {
+		return reply, err
+	}
+	snap, id, serr := s.durable(ctx, req.Address)
+	if host.CodeOf(serr) == host.NotFound {
+		return host.Reply{}, err
+	}
+	if serr != nil {
+		return host.Reply{}, serr
+	}
+	head, serr := snap.Head()
+	if serr != nil {
+		snap.Close()
+		return host.Reply{}, s.storeError(serr)
+	}
+	v := &view{version: head.Version, id: id, sql: new(database), refs: 1, snapshot: snap}
+	defer v.sql.close()
+	// It stands for the actor in this query, and is in no directory.
+	a := newActivation(s, t, req.Address, string(appendAddress(nil, req.Address)))
+	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection, from: caller{a: a, traceparent: req.Traceparent}}
+	out, err := a.runQuery(r, name, f)
+	r.close()
+	if err != nil {
+		err = s.publicQuery(a, name, err)
+	}
+	t.metrics.query(err)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	return host.Reply{Output: out, Version: uint64(head.Version)}, nil
 }
 
 // queryWith answers a query by a function.
@@ -159,7 +244,7 @@ func (s *Supervisor) queryWith(ctx context.Context, t *actorType, req *host.Requ
 		}
 		v = a.acquireView()
 	}
-	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection}
+	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection, deadline: time.Now().Add(t.base.QueryTimeout)}
 	r.from = caller{a: a, traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.waiter = from.depth+1, from.waiter
@@ -184,14 +269,25 @@ func (s *Supervisor) queryWith(ctx context.Context, t *actorType, req *host.Requ
 	return host.Reply{Output: out, Version: uint64(version)}, nil
 }
 
-// runQuery runs a query and turns a panic into an error.
+// runQuery runs a query and turns a panic, or a handler that ends its goroutine, into an error. The goroutine is not the
+// caller's, because [runtime.Goexit] cannot be stopped: it would end the caller as well.
 func (a *activation) runQuery(r *reader, name string, f func(*reader) ([]byte, error)) (out []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = a.sup.crashed(a, name, p)
-		}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		returned := false
+		defer func() {
+			if p := recover(); p != nil {
+				out, err = nil, a.sup.crashed(a, name, p)
+			} else if !returned {
+				out, err = nil, host.Errorf(host.Crashed, "the handler %s ended its goroutine", name)
+			}
+		}()
+		out, err = f(r)
+		returned = true
 	}()
-	return f(r)
+	<-done
+	return out, err
 }
 
 // rouse wakes the actor, creating it if need be, and returns when it has a view.

@@ -156,7 +156,12 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 	for n := range in.Messages {
 		m := &in.Messages[n]
 		e := host.Enqueue{
-			Delay: millis(m.DelayMS), Priority: m.Priority, DedupID: m.DedupID, TTL: millis(m.TTLMS), WantReply: m.WantReply,
+			Delay: millis(m.DelayMS), Priority: m.Priority, DedupID: m.DedupID, WantReply: m.WantReply,
+		}
+		if m.TTLMS != nil {
+			if e.TTL = millis(*m.TTLMS); e.TTL <= 0 {
+				return host.QueueSendOutput{}, notPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
+			}
 		}
 		if e.Body, err = c.a.typ.convert(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
 			return host.QueueSendOutput{}, within(n, err)
@@ -174,6 +179,11 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 	}
 	sent, err := h.enqueue(in.Queue, messages)
 	return host.QueueSendOutput{Messages: sent}, err
+}
+
+// notPositive is the error for a span of milliseconds that must be positive or absent.
+func notPositive(field string, ms int64) *host.Error {
+	return host.Errorf(host.InvalidArgument, "%s: %d is not a number from 1; leave it out for none", field, ms).With("field", field)
 }
 
 // within names the message of a batch that an error is about.

@@ -18,7 +18,7 @@ import (
 func (t *actorType) queueOf(name string) (int, host.Queue, error) {
 	i := t.queueIndex(name)
 	if i < 0 {
-		return 0, host.Queue{}, host.Errorf(host.NotFound, "actor type %q has no queue %q", t.Type, name).With("queue", name)
+		return 0, host.Queue{}, t.unknownName(host.NotFound, "queue", name)
 	}
 	return i, t.queueSettings[i], nil
 }
@@ -39,17 +39,17 @@ func (t *actorType) handled(name string) bool {
 // REQUIRES: t.mu, or no handler that runs.
 func (t *turn) queueSet() *queue.Set {
 	if t.queues == nil {
-		t.queues = t.a.typ.newQueueSet(t.c.ws, t.start)
+		t.queues = t.a.typ.newQueueSet(t.c.ws, t.c.limits, t.start)
 	}
 	return t.queues
 }
 
-func (t *actorType) newQueueSet(rows engine.Writer, now time.Time) *queue.Set {
+func (t *actorType) newQueueSet(rows engine.Writer, limits *actorLimits, now time.Time) *queue.Set {
 	s := queue.New(rows, now, func(name string) (host.Queue, bool) {
 		_, q, err := t.queueOf(name)
 		return q, err == nil
 	})
-	s.Room = t.storage.MaxWriteSet
+	s.Room = limits.storage.MaxWriteSet
 	return s
 }
 
@@ -172,9 +172,12 @@ func (t *turn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 func (t *turn) enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
 	for i := range messages {
 		// It would be found out only when the message is given up.
-		if m := &messages[i]; len(m.KeysIfUndelivered) > 0 && len(m.Body) > t.a.typ.storage.MaxValue {
-			return nil, within(i, tooLarge("bytes of a body with keys_if_undelivered", int64(t.a.typ.storage.MaxValue), int64(len(m.Body))))
+		if m := &messages[i]; len(m.KeysIfUndelivered) > 0 && len(m.Body) > t.c.limits.storage.MaxValue {
+			return nil, within(i, tooLarge("bytes of a body with keys_if_undelivered", int64(t.c.limits.storage.MaxValue), int64(len(m.Body))))
 		}
+	}
+	if err := t.c.answerable(name, messages); err != nil {
+		return nil, err
 	}
 	sent, err := t.queueSet().Send(name, messages)
 	if err != nil {
@@ -201,6 +204,7 @@ func (t *turn) queueChange(op, name string, more func(map[string]any)) {
 type failedMessage struct {
 	message host.Received
 	cause   *host.Error
+	reason  string // for operators; "" for that of cause
 }
 
 // pump has the actor handle the messages of its own queues soon. failed is a message to count an attempt of first.
@@ -247,7 +251,7 @@ func (a *activation) pumped(w *work) {
 		return // it was destroyed
 	case w.message.Load() != nil && code != host.Unavailable:
 		e, _ := publicError(w.err)
-		failed = &failedMessage{*w.message.Load(), e}
+		failed = &failedMessage{message: *w.message.Load(), cause: e}
 	default:
 		wait = retryIn(w.err, settleRetry)
 	}
@@ -319,7 +323,7 @@ func (c *core) handleQueues(w *work) {
 		return
 	}
 	if w.failed != nil {
-		if err := c.messageFailed(w, &w.failed.message, w.failed.cause); err != nil {
+		if err := c.messageFailed(w, w.failed); err != nil {
 			c.respond(w, nil, err)
 			return
 		}
@@ -372,7 +376,7 @@ func (c *core) handleQueues(w *work) {
 func (c *core) readyQueues() ([]string, error) {
 	var names []string
 	if !slices.ContainsFunc(c.a.typ.Queues, func(q host.Queue) bool { return q.Name == host.AnyName }) {
-		set := c.a.typ.newQueueSet(c.ws, time.Now())
+		set := c.a.typ.newQueueSet(c.ws, c.limits, time.Now())
 		for i := range c.a.typ.Queues {
 			q := &c.a.typ.Queues[i]
 			if q.Handler == "" {
@@ -463,18 +467,19 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 	case err == errAbandoned || c.broken || !found:
 		return false, err
 	}
-	e := c.a.sup.public(c.a, w, err)
+	e, reason := c.a.sup.explained(c.a, w, err)
 	m := w.message.Swap(nil)
-	return true, c.messageFailed(w, m, e)
+	return true, c.messageFailed(w, &failedMessage{message: *m, cause: e, reason: reason})
 }
 
 // messageFailed counts a failed attempt of a message, in a turn of its own.
-func (c *core) messageFailed(w *work, m *host.Received, cause *host.Error) error {
+func (c *core) messageFailed(w *work, f *failedMessage) error {
+	m := &f.message
 	_, err := c.internal(w, "queue retry", func(h *turn) error {
 		c.a.sup.metrics.queueFailures.Inc()
 		h.wrote = true
-		h.queueChange("failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, cause.Error() })
-		return h.queueSet().Fail(m, cause)
+		h.queueChange("failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
+		return h.queueSet().Fail(m, f.cause, f.reason)
 	})
 	return err
 }

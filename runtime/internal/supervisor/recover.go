@@ -59,7 +59,7 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 // recoverActor has an actor that exists do some work. A row of one that is gone is dropped.
 func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activation) *work) {
 	ident, _, ok, err := s.store.Identity(row.ID)
-	t := s.types[ident.Type]
+	t := s.hosted(ident.Type)
 	switch {
 	case err != nil:
 		s.logger.Error("recover an actor", "actor_id", row.ID.String(), "error", err)
@@ -114,7 +114,7 @@ func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
 			s.logger.Error("drop a leftover index row", "error", err)
 		}
 		done()
-	case t == nil:
+	case t == nil || t.retired && !ghost:
 		s.logger.Warn("messages wait for an actor type that this node does not host", "actor_type", ident.Type)
 		done()
 	case ghost:

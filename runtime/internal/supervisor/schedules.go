@@ -15,7 +15,7 @@ import (
 func (t *actorType) scheduleOf(name string) (int, error) {
 	at := named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
 	if at < 0 {
-		return -1, host.Errorf(host.InvalidArgument, "actor type %q has no schedule %q", t.Type, name).With("schedule", name)
+		return -1, t.unknownName(host.InvalidArgument, "schedule", name)
 	}
 	return at, nil
 }
@@ -109,6 +109,7 @@ type scheduleFiring struct {
 // A failedRun is what is known of a run whose turn was lost with its core: the handler panicked or was abandoned.
 type failedRun struct {
 	cause             *host.Error
+	reason            string // for operators; "" for that of cause
 	started, finished time.Time
 }
 
@@ -168,7 +169,8 @@ func (c *core) runSchedule(w *work, f *schedule.Firing) error {
 	if cause == nil || cause == errAbandoned || c.broken {
 		return cause // what is to be recorded of a run that took the core with it, scheduleFinished sees to
 	}
-	return c.scheduleFailed(w, f, &failedRun{cause: c.a.sup.public(c.a, w, cause), started: started, finished: time.Now()})
+	e, reason := c.a.sup.explained(c.a, w, cause)
+	return c.scheduleFailed(w, f, &failedRun{cause: e, reason: reason, started: started, finished: time.Now()})
 }
 
 // tick runs the handler between the two halves of its schedule's own writes.
@@ -195,7 +197,7 @@ func (c *core) tick(h *turn, i int, f *schedule.Firing) error {
 func (c *core) scheduleFailed(w *work, f *schedule.Firing, r *failedRun) error {
 	_, err := c.internal(w, "schedule failed", func(h *turn) error {
 		b := schedule.New(c.ws, h.start)
-		if err := b.Failed(f, r.cause, r.started, r.finished); err != nil {
+		if err := b.Failed(f, r.cause, r.reason, r.started, r.finished); err != nil {
 			return err
 		}
 		h.wrote = true
@@ -253,9 +255,21 @@ func (k *alarmClock) keepFailed(id string, r *failedRun) {
 	k.failedRuns[id] = r
 }
 
+// scheduleInput is a Schedule whose every_ms, if it is there, is not 0.
+type scheduleInput struct {
+	host.Schedule
+	Every *int64 `json:"every_ms,omitempty"`
+}
+
 func scheduleBuiltins() []*builtin {
 	return []*builtin{
-		act(host.ScheduleSet, func(c *core, h *turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
+		act(host.ScheduleSet, func(c *core, h *turn, codec host.Codec, set *scheduleInput) (host.Schedule, error) {
+			in := &set.Schedule
+			if set.Every != nil {
+				if in.Every = *set.Every; in.Every <= 0 {
+					return host.Schedule{}, notPositive("every_ms", in.Every)
+				}
+			}
 			i, err := c.a.typ.scheduleOf(in.Name)
 			if err != nil {
 				return host.Schedule{}, err

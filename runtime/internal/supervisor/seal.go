@@ -82,7 +82,6 @@ var stateKey = keyspace.AppendPersisted(nil)
 
 // saveState writes the state if it differs from what is stored.
 func (c *core) saveState(t *turn) error {
-	typ := c.a.typ
 	buf := c.a.sup.states.get()
 	defer c.a.sup.states.put(buf)
 	value, err := c.save(*buf)
@@ -93,8 +92,8 @@ func (c *core) saveState(t *turn) error {
 	if bytes.Equal(value, c.stored) {
 		return nil
 	}
-	if n := len(value); n > typ.limits.StateBytes {
-		return tooLarge("state bytes", int64(typ.limits.StateBytes), int64(n))
+	if n := len(value); n > c.limits.StateBytes {
+		return tooLarge("state bytes", int64(c.limits.StateBytes), int64(n))
 	}
 	if err := c.ws.Put(stateKey, value, engine.PutOptions{}); err != nil {
 		return err
@@ -144,7 +143,7 @@ func (c *core) writeEvents(t *turn) error {
 		return err
 	}
 	// At least one event is kept, so that the sequence goes on after a sleep.
-	keep := max(1, int64(c.a.typ.limits.EventHistory))
+	keep := max(1, int64(c.a.typ.base.EventHistory))
 	for _, e := range t.events {
 		c.events++
 		ev := host.EmittedEvent{

@@ -50,6 +50,8 @@ type channel struct {
 	waits uint64
 	next  time.Time
 	cause error
+	// reason is what operators read of cause; "" for its text.
+	reason string
 
 	// The target's current incarnation, valid while no actor was destroyed since.
 	incarnation keyspace.ActorID
@@ -229,8 +231,8 @@ func (s *sender) send(ch *channel) {
 	run := append([]outgoing(nil), ch.queue[:n]...)
 	s.mu.Unlock()
 	sup := owner.sup
-	if sup.killed.Load() {
-		return
+	if sup.killed.Load() || sup.offline {
+		return // the next start sends them
 	}
 	d := &delivery{from: id, target: run[0].record.pinned(), messages: run}
 	if d.target.IsZero() {
@@ -245,7 +247,7 @@ func (s *sender) send(ch *channel) {
 	if err == nil {
 		w := &work{kind: workDeliver, method: -1, deliver: d, finish: func(w *work) {
 			if w.err != nil {
-				d.err, d.handled = w.err, 0 // what ran was not committed
+				d.err, d.reason, d.handled = w.err, "", 0 // what ran was not committed
 			}
 			s.delivered(ch, d)
 		}}
@@ -288,13 +290,13 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 			if host.CodeOf(d.err) != host.Overloaded {
 				ch.attempts++
 			}
-			ch.cause = d.err
-			if permanent(d.err) || ch.attempts >= owner.typ.limits.SendAttempts {
-				set.failed = append(set.failed, failedSend{message: rest[0], err: d.err, attempts: ch.attempts})
+			ch.cause, ch.reason = d.err, d.reason
+			if permanent(d.err) || ch.attempts >= owner.typ.base.SendAttempts && !lasts(rest[0].record.Method) {
+				set.failed = append(set.failed, failedSend{message: rest[0], err: d.err, reason: d.reason, attempts: ch.attempts})
 				ch.queue = ch.queue[1:]
 				ch.attempts, ch.cause = 0, nil
 			} else {
-				wait = backoff(max(1, ch.attempts), sendRetryMin, sendRetryMax)
+				wait = retryIn(d.err, backoff(max(1, ch.attempts), sendRetryMin, sendRetryMax))
 			}
 		}
 	}

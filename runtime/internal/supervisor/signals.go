@@ -1,35 +1,38 @@
 package supervisor
 
-import "sync"
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+)
 
 // signals wakes those who wait for something to appear in an actor: a message in a queue, an item in a stream, a reply.
 // A signal says "look again" and nothing more; it is given when the commit that made the difference is durable.
 type signals struct {
 	mu   sync.Mutex
-	subs map[string]map[*signalSub]bool // by actor and topic
+	subs map[string]map[*signalSub]bool // by actor
 }
 
 // A signalSub is one who waits.
 type signalSub struct {
-	s      *signals
-	key    string
-	signal chan struct{} // capacity 1
+	s            *signals
+	actor, topic string
+	signal       chan struct{} // capacity 1
+	destroyed    atomic.Bool   // the actor was, after the wait began
 }
-
-func signalKey(actor, topic string) string { return topic + "\x00" + actor }
 
 // subscribe begins to wait; the signals from now on are heard.
 func (s *signals) subscribe(actor, topic string) *signalSub {
-	sub := &signalSub{s: s, key: signalKey(actor, topic), signal: make(chan struct{}, 1)}
+	sub := &signalSub{s: s, actor: actor, topic: topic, signal: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs == nil {
 		s.subs = make(map[string]map[*signalSub]bool)
 	}
-	if s.subs[sub.key] == nil {
-		s.subs[sub.key] = make(map[*signalSub]bool)
+	if s.subs[actor] == nil {
+		s.subs[actor] = make(map[*signalSub]bool)
 	}
-	s.subs[sub.key][sub] = true
+	s.subs[actor][sub] = true
 	return sub
 }
 
@@ -37,9 +40,9 @@ func (sub *signalSub) close() {
 	s := sub.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.subs[sub.key], sub)
-	if len(s.subs[sub.key]) == 0 {
-		delete(s.subs, sub.key)
+	delete(s.subs[sub.actor], sub)
+	if len(s.subs[sub.actor]) == 0 {
+		delete(s.subs, sub.actor)
 	}
 }
 
@@ -47,13 +50,29 @@ func (sub *signalSub) close() {
 func (s *signals) notify(actor, topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.subs) == 0 {
-		return
-	}
-	for sub := range s.subs[signalKey(actor, topic)] {
-		select {
-		case sub.signal <- struct{}{}:
-		default:
+	for sub := range s.subs[actor] {
+		if sub.topic == topic {
+			sub.wake()
 		}
+	}
+}
+
+// end tells everybody who waits for an item of a stream of an actor that the actor was destroyed. It does not block. It
+// is called before anything of a successor is durable.
+func (s *signals) end(actor string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sub := range s.subs[actor] {
+		if strings.HasPrefix(sub.topic, streamTopic("")) {
+			sub.destroyed.Store(true)
+			sub.wake()
+		}
+	}
+}
+
+func (sub *signalSub) wake() {
+	select {
+	case sub.signal <- struct{}{}:
+	default:
 	}
 }

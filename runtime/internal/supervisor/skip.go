@@ -106,17 +106,17 @@ func (s *Supervisor) skipSend(ctx context.Context, on target, in *host.SendSkipI
 	if err := checkKey(to.Key); err != nil {
 		return host.CountOutput{}, err
 	}
-	// The messages are taken up first, if the node has just started.
-	if err := s.ask(ctx, on, func(w *work) { w.kind = workRecover }); err != nil {
-		return host.CountOutput{}, err
-	}
-	a := s.find(on.addr)
-	if a == nil {
-		return host.CountOutput{}, nil // it has none, and has fallen asleep
-	}
+	// The messages are taken up first, if the node has just started. The actor skips one itself, because it may leave memory
+	// right after that.
 	done := make(chan struct{})
-	found, err := a.mail().skip(to, func() { close(done) })
-	if err != nil || !found {
+	found := false
+	if err := s.ask(ctx, on, func(w *work) {
+		w.kind = workRecover
+		w.taken = func(m *sender) (err error) {
+			found, err = m.skip(to, func() { close(done) })
+			return err
+		}
+	}); err != nil || !found {
 		return host.CountOutput{}, err
 	}
 	select {

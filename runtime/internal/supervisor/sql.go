@@ -24,6 +24,15 @@ type database struct {
 	closed bool
 }
 
+// database returns a database of an actor of the type. name is for logs.
+func (t *actorType) database(p *sqlitevfs.Pool, name string) *sqlitevfs.Database {
+	d := p.Database(name)
+	if t.SQLDecimal {
+		d.EnableDecimal()
+	}
+	return d
+}
+
 // get returns the database of an actor; nil if the core is gone.
 func (b *database) get(a *activation) *sqlitevfs.Database {
 	b.mu.Lock()
@@ -34,7 +43,7 @@ func (b *database) get(a *activation) *sqlitevfs.Database {
 // made is get. REQUIRES: mu
 func (b *database) made(a *activation) *sqlitevfs.Database {
 	if b.d == nil && !b.closed {
-		b.d = a.sup.sql.Database(a.String())
+		b.d = a.typ.database(a.sup.sql, a.String())
 	}
 	return b.d
 }
@@ -177,9 +186,18 @@ func (s *sqlTurn) Room() int64 {
 	return s.t.c.ws.Room()
 }
 
+// Refusal implements sqlitevfs.Bounded.
+func (s *sqlTurn) Refusal(n int64) error {
+	if s.enter() != nil {
+		return nil
+	}
+	defer s.t.mu.Unlock()
+	return sqlFull(s.t.c.ws.Refusal(n))
+}
+
 // sqlFull marks what a write set refuses for want of room for package sqlitevfs.
 func sqlFull(err error) error {
-	if errors.Is(err, (*engine.QuotaError)(nil)) || errors.Is(err, (*engine.LimitError)(nil)) {
+	if errors.Is(err, &engine.QuotaError{}) || errors.Is(err, &engine.LimitError{}) {
 		return fmt.Errorf("%w: %w", sqlitevfs.ErrFull, err)
 	}
 	return err
@@ -204,6 +222,7 @@ func (c *core) commitSQL(t *turn) error {
 	if changed {
 		c.published++
 		t.wrote = true
+		t.change(engine.ChangeSQL, "", func() any { return map[string]any{"op": "write"} })
 	}
 	return nil
 }
@@ -249,7 +268,7 @@ func (r *reader) SQL() *sql.DB {
 		q := &sqlQuery{Context: r, r: r}
 		q.session = r.v.sql.read(q, r.a, q)
 		if q.session == nil {
-			q.own = r.a.sup.sql.Database(r.a.String())
+			q.own = r.a.typ.database(r.a.sup.sql, r.a.String())
 			q.session = q.own.Read(q, q)
 		}
 		r.sql = q
@@ -262,7 +281,7 @@ func (q *sqlQuery) Err() error {
 	if q.over.Load() || q.r.a.sup.killed.Load() {
 		return context.Canceled
 	}
-	return q.r.Context.Err()
+	return q.r.Err()
 }
 
 // snapshot locks the query for one access to its view.

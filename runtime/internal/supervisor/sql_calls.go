@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"strconv"
@@ -14,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -204,6 +204,13 @@ func sqlValue(v any, codec host.Codec) (any, int, error) {
 			}
 			return json.Number("9e999"), 8, nil
 		}
+		if codec == host.JSON && v == math.Trunc(v) {
+			// Without a point or an exponent it would come back as an integer.
+			if math.Abs(v) < 1e15 {
+				return json.Number(strconv.FormatFloat(v, 'f', 1, 64)), 12, nil
+			}
+			return json.Number(strings.Replace(strconv.FormatFloat(v, 'e', -1, 64), "e+", "e", 1)), 12, nil
+		}
 		return v, 12, nil
 	case string:
 		if !utf8.ValidString(v) {
@@ -297,30 +304,54 @@ func (s *Supervisor) migrateSQL(ctx context.Context, on target, in *host.SQLMigr
 	return out, nil
 }
 
-// tryMigrations applies what migrations an actor's database lacks to a copy in memory of what they change.
+// tryMigrations applies what migrations an actor's database lacks to a copy in memory of what they change. The copy has the
+// room that a turn of the actor has, in its write set and of its quota, and the trial has the time of a turn. What does not
+// fit fails in the trial as it would in the turn.
 func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQLMigrateOutput, err error) {
 	out.Applied = []string{}
 	if len(on.typ.migrations) == 0 {
 		return out, nil
 	}
-	snap, err := s.committed(ctx, on.addr)
+	snap, _, err := s.durable(ctx, on.addr)
 	if err != nil {
 		return out, err
 	}
 	defer snap.Close()
-	d := s.sql.Database(formatAddress(on.addr) + " (trial)")
+	head, err := snap.Head()
+	if err != nil {
+		return out, s.storeError(err)
+	}
+	d := on.typ.database(s.sql, formatAddress(on.addr)+" (trial)")
 	defer d.Close()
-	session := d.Write(ctx, sqlitevfs.Scratch(snapshotReader{snap}))
+	room := s.limitsOf(on.typ, string(appendAddress(nil, on.addr))).storage
+	turn, cancel := context.WithTimeoutCause(ctx, on.typ.base.TurnTimeout, errSlowTrial)
+	defer cancel()
+	session := d.Write(turn, &trial{Writer: sqlitevfs.Scratch(snapshotReader{snap}), limits: *room, stored: head.Bytes})
 	defer session.Rollback()
 	applied, err := session.Migrate(on.typ.migrations)
-	var failed *sqlitevfs.MigrationError
+	if err == nil {
+		_, err = session.Commit() // SQLite writes most pages only then
+	}
+	failed, named := errors.AsType[*sqlitevfs.MigrationError](err)
+	public, _ := publicError(err)
 	switch {
-	case errors.As(err, &failed):
-		out.Error, out.Migration = failed.Error(), failed.Name
-	case err != nil:
-		return out, s.storeError(err)
-	default:
+	case err == nil:
 		out.Applied = append(out.Applied, applied...)
+		return out, nil
+	case named:
+		out.Migration = failed.Name
+	case len(applied) > 0:
+		out.Migration = applied[len(applied)-1]
+	}
+	switch {
+	case errors.Is(err, errSlowTrial):
+		out.Error = fmt.Sprintf("it takes longer than a turn of the type may, %s", on.typ.base.TurnTimeout)
+	case public.Code == host.TooLarge, public.Code == host.QuotaExceeded:
+		out.Error = public.Message
+	case named:
+		out.Error = failed.Error()
+	default:
+		return out, s.storeError(err)
 	}
 	return out, nil
 }
@@ -345,7 +376,7 @@ func (t *actorType) sqlStatus(m sqlitevfs.Metadata) host.SQLStatusOutput {
 
 // sqlMetadata returns what is known of an actor's database; zero if it has none.
 func (s *Supervisor) sqlMetadata(ctx context.Context, addr host.Address) (sqlitevfs.Metadata, error) {
-	snap, err := s.committed(ctx, addr)
+	snap, _, err := s.durable(ctx, addr)
 	if err != nil {
 		return sqlitevfs.Metadata{}, err
 	}
@@ -355,27 +386,4 @@ func (s *Supervisor) sqlMetadata(ctx context.Context, addr host.Address) (sqlite
 		return m, s.storeError(err)
 	}
 	return m, nil
-}
-
-// committed returns a snapshot of an actor, awake or not, all of which is durable. The error is an *Error.
-func (s *Supervisor) committed(ctx context.Context, addr host.Address) (*engine.Snapshot, error) {
-	id, ok, err := s.store.Lookup(s.identity(addr))
-	if err != nil {
-		return nil, s.storeError(err)
-	}
-	if !ok {
-		return nil, notFound(addr)
-	}
-	snap := s.store.Snapshot(id)
-	// What the snapshot shows beyond the disk was committed by an activation that cannot have left since.
-	if a := s.find(addr); a != nil {
-		a.viewMu.Lock()
-		n := a.applied.Load()
-		a.viewMu.Unlock()
-		if err := a.pass(ctx, n); err != nil {
-			snap.Close()
-			return nil, err
-		}
-	}
-	return snap, nil
 }

@@ -348,7 +348,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil)
 	g.must("a", note("one"))
-	snap, err := g.committed(context.Background(), pAddr("a"))
+	snap, _, err := g.durable(context.Background(), pAddr("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	for range 100 {
 		var b database
 		read := func() *sqlitevfs.Session {
-			return b.read(context.Background(), &activation{sup: g.Supervisor, addr: pAddr("a")}, snapshotReader{snap})
+			return b.read(context.Background(), &activation{sup: g.Supervisor, typ: &actorType{Behavior: &host.Behavior{}}, addr: pAddr("a")}, snapshotReader{snap})
 		}
 		last := make(chan *sqlitevfs.Session)
 		for range 4 {

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -16,10 +15,10 @@ var _ host.Databases = (*Supervisor)(nil)
 
 // ExportSQL implements host.Databases. The snapshot that it writes from stays open until the writer has taken it all.
 func (s *Supervisor) ExportSQL(ctx context.Context, addr host.Address, w io.Writer) error {
-	if _, err := s.typeOf(addr); err != nil {
+	if _, err := s.storedTypeOf(addr); err != nil {
 		return err
 	}
-	snap, err := s.committed(ctx, addr)
+	snap, _, err := s.durable(ctx, addr)
 	if err != nil {
 		return err
 	}
@@ -104,21 +103,27 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 	case from == nil && s.draining.Load():
 		return out, unavailable("the node is shutting down")
 	}
-	limit := int64(t.storage.MaxWriteSet)
-	var spooled bytes.Buffer
-	n, err := spooled.ReadFrom(io.LimitReader(file, limit+1))
-	if err != nil {
+	limit := int64(s.limitsOf(t, string(appendAddress(nil, addr))).storage.MaxWriteSet)
+	if f, ok := file.(interface{ Len() int }); ok && int64(f.Len()) > limit {
+		return out, tooLarge("bytes of the file", limit, int64(f.Len())) // before the client sends it
+	}
+	counted := &counter{r: file}
+	spooled, err := s.sql.ReadFile(counted, limit)
+	switch {
+	case counted.n > limit:
+		return out, tooLarge("bytes of the file", limit, counted.n)
+	case errors.Is(err, sqlitevfs.ErrBusy):
+		return out, host.Errorf(host.Overloaded, "other imports and large sorts take the memory that this file needs").Retry()
+	case err != nil:
 		return out, host.Errorf(host.InvalidArgument, "the file cannot be read: %s", err)
 	}
-	if n > limit {
-		return out, tooLarge("bytes of the file", limit, n)
-	}
+	defer spooled.Close()
 	b := &builtin{name: "sql.import", operates: true, run: func(c *core, w *work) ([]byte, error) {
 		_, err := c.internal(w, "sql.import", func(h *turn) (err error) {
-			if out, err = h.importSQL(spooled.Bytes(), limit); err != nil {
+			if out, err = h.importSQL(spooled); err != nil {
 				return err
 			}
-			attrs := c.a.attrs(slog.String("reason", reason), slog.Int64("bytes", n))
+			attrs := c.a.attrs(slog.String("reason", reason), slog.Int64("bytes", counted.n))
 			h.after = append(h.after, func() {
 				s.logger.LogAttrs(s.life, slog.LevelInfo, "a database was imported", attrs...)
 			})
@@ -137,8 +142,21 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 	return out, nil
 }
 
+// A counter counts what is read.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+// Read implements io.Reader.
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
 // importSQL replaces the actor's database, and brings it to the type's migrations.
-func (t *turn) importSQL(file []byte, limit int64) (host.SQLStatusOutput, error) {
+func (t *turn) importSQL(file *sqlitevfs.File) (host.SQLStatusOutput, error) {
 	c := t.c
 	d := c.sql.get(t.a)
 	if d == nil {
@@ -146,7 +164,7 @@ func (t *turn) importSQL(file []byte, limit int64) (host.SQLStatusOutput, error)
 	}
 	w := &sqlTurn{Context: t, t: t}
 	c.published++ // even if it fails half way
-	m, err := d.Import(w, w, bytes.NewReader(file), limit)
+	m, err := d.ImportFile(w, w, file)
 	if unfit, ok := errors.AsType[*sqlitevfs.ImportError](err); ok {
 		return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "%s", unfit)
 	}

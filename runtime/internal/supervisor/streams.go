@@ -15,7 +15,7 @@ import (
 func (t *actorType) streamOf(name string) (int, *host.Stream, error) {
 	at := named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
 	if at < 0 {
-		return -1, nil, host.Errorf(host.InvalidArgument, "actor type %q has no stream %q", t.Type, name).With("stream", name)
+		return -1, nil, t.unknownName(host.InvalidArgument, "stream", name)
 	}
 	cfg := t.Streams[at]
 	cfg.EnsureDefaults()
@@ -32,7 +32,9 @@ func (t *turn) StreamInfo(stream string) (host.StreamInfo, error) {
 		return host.StreamInfo{}, err
 	}
 	defer t.mu.Unlock()
-	return streamlog.Info(t.c.ws, t.start, cfg, stream)
+	info, err := streamlog.Info(t.c.ws, t.start, cfg, stream)
+	info.Life = t.c.id.String()
+	return info, err
 }
 
 // StreamInfo implements host.Reader.
@@ -46,7 +48,9 @@ func (r *reader) StreamInfo(stream string) (host.StreamInfo, error) {
 		return host.StreamInfo{}, err
 	}
 	defer done()
-	return streamlog.Info(s, time.Now(), cfg, stream)
+	info, err := streamlog.Info(s, time.Now(), cfg, stream)
+	info.Life = r.v.id.String()
+	return info, err
 }
 
 // StreamRead implements host.Reader.
@@ -152,7 +156,7 @@ func (c *core) purgeStream(w *work) {
 
 func streamBuiltins() []*builtin {
 	read := ask(host.StreamRead, readStream)
-	read.wait, read.empty = waitForItems, noItems
+	read.wait, read.empty, read.missing = waitForItems, noItems, streamGone
 	return []*builtin{
 		act(host.StreamAppend, appendStream),
 		existing(act(host.StreamClose, func(c *core, h *turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
@@ -236,16 +240,27 @@ func readStream(r *reader, codec host.Codec, in *host.StreamReadInput) (out host
 	if in.Limit < 0 || in.Limit > host.MaxStreamBatch {
 		return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", in.Limit, host.MaxStreamBatch).With("field", "limit")
 	}
+	if err := host.CheckLife(in.Life); err != nil {
+		return out, err
+	}
 	s, done, err := r.rows()
 	if err != nil {
 		return out, err
 	}
 	defer done()
-	page, err := streamlog.Read(s, time.Now(), cfg, in.Stream, in.After, in.Limit, 0)
+	life, after := r.v.id.String(), in.After
+	another := in.Life != "" && in.Life != life
+	if another {
+		after = 0
+	}
+	page, err := streamlog.Read(s, time.Now(), cfg, in.Stream, after, in.Limit, 0)
 	if err != nil {
 		return out, err
 	}
-	out = host.StreamReadOutput{Missed: page.Missed, Items: make([]host.ReadStreamItem, len(page.Items)), Next: page.Next, Closed: page.Closed}
+	out = host.StreamReadOutput{
+		Missed: page.Missed, Reset: page.Reset || another, Items: make([]host.ReadStreamItem, len(page.Items)),
+		Next: page.Next, Closed: page.Closed, Life: life,
+	}
 	for i, it := range page.Items {
 		value := it.Data
 		if codec != host.CBOR {
@@ -256,6 +271,18 @@ func readStream(r *reader, codec host.Codec, in *host.StreamReadInput) (out host
 		out.Items[i] = host.ReadStreamItem{Sequence: it.Sequence, Time: it.Time, Value: value}
 	}
 	return out, nil
+}
+
+// streamGone says that the actor is gone that a reader has read from, or only that there is none.
+func streamGone(req *host.Request, notFound error) error {
+	var in host.StreamReadInput
+	if decodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
+		return notFound
+	}
+	if err := host.CheckLife(in.Life); err != nil {
+		return err
+	}
+	return errDestroyed()
 }
 
 // waitForItems says what a call of stream.read waits for.
@@ -288,7 +315,7 @@ func noItems(req *host.Request, output []byte) bool {
 	} else {
 		err = cbor.Unmarshal(output, &out)
 	}
-	return err == nil && len(out.Items) == 0 && out.Missed == 0 && !out.Closed && out.Next == in.After
+	return err == nil && len(out.Items) == 0 && out.Missed == 0 && !out.Reset && !out.Closed && out.Next == in.After
 }
 
 func listStreams(r *reader, _ host.Codec, in *host.StreamListInput) (host.StreamListOutput, error) {
@@ -308,5 +335,8 @@ func listStreams(r *reader, _ host.Codec, in *host.StreamListInput) (host.Stream
 		}
 		return cfg
 	})
+	for i := range all {
+		all[i].Life = r.v.id.String()
+	}
 	return host.StreamListOutput{Streams: all}, err
 }

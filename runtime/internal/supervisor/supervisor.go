@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +32,9 @@ type Supervisor struct {
 	options Options
 	store   *engine.Store
 	logger  *slog.Logger
-	types   map[string]*actorType
+	// commitLog bounds the lines about commits that fail.
+	commitLog quiet
+	types     map[string]*actorType
 	// builtins are the methods that every actor has, by name.
 	builtins map[string]*builtin
 	signals  signals
@@ -38,6 +42,7 @@ type Supervisor struct {
 	noWaits   chan struct{}
 	waitsOnce sync.Once
 	pauses    pauses
+	overrides overrides
 	stored    storedWaits
 
 	seed    maphash.Seed
@@ -51,6 +56,9 @@ type Supervisor struct {
 	sql *sqlitevfs.Pool
 
 	failures failures
+	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by activation.key, until
+	// that is recorded.
+	blames   sync.Map
 	alarms   alarmClock
 	memory   memory
 	watchdog watchdog
@@ -59,17 +67,26 @@ type Supervisor struct {
 	// destroys counts destructions, so that a cached incarnation is known to be current.
 	destroys atomic.Uint64
 
-	started  time.Time
+	started time.Time
+	// marked: the store says that the node runs. cautious is until when runs are counted before they go on; zero for not at
+	// all. process names this process in what is counted.
+	marked   bool
+	cautious time.Time
+	process  uint64
 	life     context.Context // ends when the supervisor closes
 	end      context.CancelFunc
 	draining atomic.Bool
 	killed   atomic.Bool
-	tasks    tasks
+	// offline: no node runs. Messages are written and not sent; the next node sends them.
+	offline bool
+	tasks   tasks
 	// lost counts tasks of actors that were left behind and still run.
 	lost atomic.Int64
 	// busy counts activations that a goroutine runs.
-	busy   atomic.Int64
-	states buffers
+	busy atomic.Int64
+	// waitingBytes is what the work takes that waits in the mailboxes of all actors.
+	waitingBytes atomic.Int64
+	states       buffers
 }
 
 // shard is a part of the directory of awake actors. A closed one takes no more.
@@ -133,15 +150,16 @@ func (t *tasks) close(grace time.Duration) int {
 // An actorType is a behavior with what the supervisor derives from it once.
 type actorType struct {
 	*host.Behavior
+	// retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
+	// destroy them.
+	retired bool
 	methods map[string]int
 	alarms  map[string]int
-	limits  host.Limits
-	storage *engine.Limits
+	base    *actorLimits // of the type; actors may have others
 	// migrations are the behavior's, and fingerprint is theirs.
 	migrations  []sqlitevfs.Migration
 	fingerprint [16]byte
 	idle        time.Duration // 0 for never
-	rate        *rateLimit    // nil for none
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace []atomic.Int64
 	// queueSettings are the behavior's queues with their defaults.
@@ -161,7 +179,7 @@ func New(o Options) (*Supervisor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now(), process: rand.Uint64()}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.stored = storedWaits{
 		queues:    queue.AllStats,
@@ -171,27 +189,24 @@ func New(o Options) (*Supervisor, error) {
 		s.shards[i].actors = make(map[string]*activation)
 	}
 	s.metrics = newMetrics(s)
-	for _, b := range o.Behaviors {
+	retired, err := s.retiredTypes()
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range append(slices.Clip(o.Behaviors), retired...) {
 		t := &actorType{
+			retired:  i >= len(o.Behaviors),
 			Behavior: b, methods: make(map[string]int), alarms: make(map[string]int),
 			queuePace: make([]atomic.Int64, len(b.Queues)),
-			limits:    resolve(b.Limits, o.Limits), idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
+			idle:      b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
 			metrics: s.metrics.forType(b),
 		}
-		t.storage = &engine.Limits{MaxValue: t.limits.ValueBytes, MaxWriteSet: t.limits.WriteSetBytes, Quota: t.limits.StorageBytes}
-		t.storage.EnsureDefaults()
+		var err error
+		if t.base, err = newActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits))); err != nil {
+			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
+		}
 		t.migrations = migrations(b)
 		t.fingerprint = sqlitevfs.Fingerprint(t.migrations)
-		if err := checkRate(t.limits); err != nil {
-			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
-		}
-		if t.limits.TaskGrace < 0 {
-			return nil, fmt.Errorf("supervisor: limits of actor type %q: TaskGrace is negative", b.Type)
-		}
-		t.rate = newRateLimit(t.limits)
-		if err := t.storage.Validate(); err != nil {
-			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
-		}
 		switch {
 		case t.idle == 0:
 			t.idle = o.IdleTimeout
@@ -215,7 +230,6 @@ func New(o Options) (*Supervisor, error) {
 	s.alarms.init(s)
 	s.memory.init(s)
 	s.watchdog.init(s)
-	var err error
 	if o.SQL.Logger == nil {
 		o.SQL.Logger = o.Logger
 	}
@@ -233,9 +247,17 @@ func New(o Options) (*Supervisor, error) {
 // Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
 // open. No call may come before it returns.
 func (s *Supervisor) Start() {
+	s.markRunning()
+	for _, t := range s.types {
+		if t.retired {
+			s.logger.Warn("the store has actors of a type that the program does not have; they do nothing, and operators can export and destroy them", "actor_type", t.Type)
+		}
+	}
 	s.loadPauses()
+	s.loadPausedRuns()
 	s.task(s.alarms.run)
 	s.task(s.recover)
+	s.task(s.retryPausedRuns)
 }
 
 // task runs f in a goroutine that Close waits for; false means that the supervisor has closed.
@@ -277,6 +299,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	if n := s.lost.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
 	}
+	s.markStopped()
 	return err
 }
 
@@ -428,14 +451,50 @@ func (s *Supervisor) identity(addr host.Address) engine.Identity {
 
 // typeOf returns the hosted type of an address, after checking the address.
 func (s *Supervisor) typeOf(addr host.Address) (*actorType, error) {
+	t, err := s.storedTypeOf(addr)
+	if err == nil && t.retired {
+		return nil, unknownType(addr.Type)
+	}
+	return t, err
+}
+
+// storedTypeOf is typeOf for operators: it also returns a type of which the store alone has actors.
+func (s *Supervisor) storedTypeOf(addr host.Address) (*actorType, error) {
 	t := s.types[addr.Type]
 	if t == nil {
-		return nil, host.Errorf(host.UnknownType, "this node hosts no actor type %q", addr.Type).With("type", addr.Type)
+		return nil, unknownType(addr.Type)
 	}
 	if err := checkKey(addr.Key); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// hosted returns an actor type of the program by its name, or nil.
+func (s *Supervisor) hosted(name string) *actorType {
+	if t := s.types[name]; t != nil && !t.retired {
+		return t
+	}
+	return nil
+}
+
+func unknownType(name string) *host.Error {
+	return host.Errorf(host.UnknownType, "this node hosts no actor type %q", name).With("type", name)
+}
+
+// retiredTypes makes the types of which the store has actors and the program knows nothing.
+func (s *Supervisor) retiredTypes() ([]*host.Behavior, error) {
+	stored, err := s.store.Types(s.options.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("supervisor: read which actor types the store has: %w", err)
+	}
+	var retired []*host.Behavior
+	for _, name := range stored {
+		if !slices.ContainsFunc(s.options.Behaviors, func(b *host.Behavior) bool { return b.Type == name }) {
+			retired = append(retired, &host.Behavior{Type: name, New: func() host.Instance { return nil }})
+		}
+	}
+	return retired, nil
 }
 
 // Err returns why no turn can be committed now, as an *host.Error that may be shown to anyone, or nil.

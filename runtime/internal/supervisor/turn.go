@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // turnKey finds the turn or query that a context belongs to.
@@ -70,9 +72,14 @@ type turn struct {
 	early     []func() // run as soon as the turn has succeeded
 	// untouched: the handler has not been given the instance, so there is nothing of it to save or to put back.
 	untouched bool
+	// run is the workflow run that advances in the turn, while it does; stall is what the watchdog knows of it.
+	run   atomic.Pointer[workflow.Run]
+	stall stall
 	// stepped: who watches the run is told, as notify of runTopic would, which costs each step more.
 	stepped bool
-	goodFor int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	// runWrote: rows of the run were written, which is published already.
+	runWrote bool
+	goodFor  int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 type emitted struct {
@@ -348,6 +355,16 @@ func (t *turn) Send(m *host.Message) error {
 	target, err := t.a.sup.typeOf(addr)
 	if err != nil {
 		return err
+	}
+	if m.Method == host.QueueSend {
+		var in host.QueueSendInput
+		if err := decodeInput(m.Method, host.CBOR, m.Input, &in); err != nil {
+			return err
+		}
+		if _, _, err := target.queueOf(in.Queue); err != nil {
+			return err
+		}
+		return t.send(addr, m.Method, m.Input)
 	}
 	i, ok := target.methods[m.Method]
 	if !ok || target.Methods[i].Kind != host.Action {

@@ -23,6 +23,18 @@ func named(n int, declared func(i int) string, name string) int {
 	return at
 }
 
+// unknownName is the error for a name of a queue, schedule or stream that the actor type does not have.
+func (t *actorType) unknownName(code host.Code, kind, name string) error {
+	switch {
+	case name == "":
+		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", kind)
+	case !validName(name):
+		return host.Errorf(host.InvalidArgument, `%q cannot name a %s: a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`,
+			name[:min(len(name), 100)], kind).With("field", kind)
+	}
+	return host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name)
+}
+
 // validName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then
 // letters, digits, "-" and "_".
 func validName(name string) bool {

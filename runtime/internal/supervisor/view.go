@@ -104,7 +104,10 @@ func (v *view) state(t *actorType) (any, error) {
 	if !t.SharedState {
 		return decodeState(t, v.stored)
 	}
-	v.once.Do(func() { v.decoded, v.err = decodeState(t, v.stored) })
+	v.once.Do(func() {
+		v.err = host.Errorf(host.Crashed, "the state's decoder did not return") // unless it does
+		v.decoded, v.err = decodeState(t, v.stored)
+	})
 	return v.decoded, v.err
 }
 
@@ -117,6 +120,46 @@ func decodeState(t *actorType, stored []byte) (any, error) {
 		return nil, err
 	}
 	return t.Decode(version, blob)
+}
+
+// durable returns a snapshot of an actor, awake or not, all of which is durable, and the id of its life. It is the one way
+// to read rows outside a turn: a reader of anything else shows what a power cut could take back. The error is an *Error:
+// NotFound if there is no such actor, which is durable then too.
+func (s *Supervisor) durable(ctx context.Context, addr host.Address) (*engine.Snapshot, keyspace.ActorID, error) {
+	id, ok, err := s.store.Lookup(s.identity(addr))
+	if err != nil {
+		return nil, id, s.storeError(err)
+	}
+	var snap *engine.Snapshot
+	if ok {
+		snap = s.store.Snapshot(id)
+	} else {
+		err = notFound(addr)
+	}
+	if perr := s.seen(ctx, addr); perr != nil {
+		err = perr
+	}
+	if err != nil && snap != nil {
+		snap.Close()
+	}
+	return snap, id, err
+}
+
+// seen waits until what the caller has just read of an actor in the store is durable. The activation that committed what
+// is not durable yet cannot have left memory since, also if it never will be.
+func (s *Supervisor) seen(ctx context.Context, addr host.Address) error {
+	a := s.find(addr)
+	if a == nil {
+		return nil
+	}
+	return a.pass(ctx, a.last())
+}
+
+// last returns the last commit that was applied. One that is about to be, and may decline, does not count.
+func (a *activation) last() uint64 {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	return a.applied.Load()
 }
 
 // gateWaiter is a reader that waits until a commit is durable.

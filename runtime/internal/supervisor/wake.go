@@ -17,7 +17,11 @@ import (
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *activation) wake(epoch uint64, w *work) (*core, error) {
-	if err := a.sup.failures.blocked(a); err != nil {
+	err := a.sup.failures.blocked(a)
+	if a.typ.retired {
+		err = unknownType(a.typ.Type)
+	}
+	if err != nil {
 		if w.kind == workDestroy {
 			return a.wakeBare(epoch, w)
 		}
@@ -74,6 +78,10 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 		}
 		return nil, a.sup.failures.blocked(a)
 	}
+	if err := c.asksChildren(); err != nil {
+		a.teardown(c)
+		return nil, a.sup.public(a, w, err)
+	}
 	if a.crashes == 0 {
 		a.sup.failures.clear(a)
 	} // else a turn has to succeed first
@@ -99,7 +107,29 @@ func (a *activation) rise(epoch uint64, w *work) (*core, error) {
 	if w.builtin != nil && w.builtin.bare {
 		return a.wakeBare(epoch, w)
 	}
-	return a.wake(epoch, w)
+	c, err := a.wake(epoch, w)
+	if host.CodeOf(err) != host.ActorFailed || !a.sturdy(w) {
+		return c, err
+	}
+	w.existing = true // a bare core creates nothing
+	c, bareErr := a.wakeBare(epoch, w)
+	if host.CodeOf(bareErr) == host.NotFound {
+		return nil, err
+	}
+	return c, bareErr
+}
+
+// sturdy reports whether w can be done on an actor that does not wake: it runs no code of the actor, and is an operator's
+// verb or goes on with what a commit has promised.
+func (a *activation) sturdy(w *work) bool {
+	switch w.kind {
+	case workSettle, workPin, workRecover:
+		return true
+	case workCall:
+		b := w.builtin
+		return b != nil && (b.act != nil || b.operates || b.name == host.ConnectionClose) && host.OperatorMethod(b.name, a.typ.OpenSQL)
+	}
+	return false
 }
 
 // wakeBare opens an actor without its state and without its code: for operators, and to destroy one that does not wake.
@@ -129,7 +159,7 @@ func fatalToWake(err error) bool {
 // open reads what a core consists of; of a bare one, nothing but what the store needs.
 func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 	s := a.sup
-	c := &core{a: a, epoch: epoch, events: -1, connections: -1, group: &group{a: a}, inst: a.typ.New()}
+	c := &core{a: a, epoch: epoch, events: -1, connections: -1, deadSends: -1, group: &group{a: a}, inst: a.typ.New()}
 	var ok bool
 	var err error
 	if a.ghost {
@@ -160,7 +190,7 @@ func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 		return nil, err
 	}
 	c.ws = c.space.Writes()
-	if err := c.space.SetLimits(a.typ.storage); err != nil {
+	if err := c.adoptLimits(); err != nil {
 		c.space.Close()
 		return nil, err
 	}
@@ -284,7 +314,7 @@ func (c *core) sealDestroy(t *turn) error {
 	if err := c.destroyRun(t); err != nil {
 		return err
 	}
-	if _, err := c.clearPause(t); err != nil {
+	if err := c.dropControl(t); err != nil {
 		return err
 	}
 	for _, due := range c.wakeRows() {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -71,7 +72,14 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 			return
 		}
 		running = true
-		limit := t.start.Add(a.typ.limits.TurnTimeout + d.s.options.TurnGrace)
+		run := t.run.Load()
+		if run != nil {
+			wait, blocks := d.stalled(t, run, now)
+			if next = min(next, wait); blocks {
+				return
+			}
+		}
+		limit := t.start.Add(a.typ.base.TurnTimeout + d.s.options.TurnGrace)
 		if wait := limit.Sub(now); wait > 0 {
 			next = min(next, max(wait, time.Millisecond))
 			return
@@ -83,8 +91,11 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 		d.s.logger.Error(fault+"; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
 			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", stacksOf(where))
 		d.s.metrics.stuck.Inc()
+		if run != nil {
+			d.blame(t, run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(t.start).Round(time.Second)), stacksOf(where))
+		}
 		a.abandonTurn(t, host.Errorf(host.DeadlineExceeded, "the handler %s %s within %s; nothing of the turn was kept",
-			t.handler, what, a.typ.limits.TurnTimeout).With("handler", t.handler))
+			t.handler, what, a.typ.base.TurnTimeout).With("handler", t.handler))
 	})
 	return next, running
 }

@@ -31,6 +31,8 @@ type inquiry struct {
 	next   []appointment
 	run    *workflow.RunStatus // nil if it has none that lives
 	oldest *messageRecord      // the first message to another actor that is not handled yet
+	dead   map[string]string   // about the first message to another actor that was given up, at died
+	died   time.Time
 }
 
 // An appointment is a time at which the actor will have something to do.
@@ -53,7 +55,7 @@ func (s *Supervisor) why(ctx context.Context, on target, _ *none) (host.Explanat
 func (s *Supervisor) inquire(ctx context.Context, t *actorType, addr host.Address) (*inquiry, error) {
 	q := &inquiry{s: s, typ: t, addr: addr, a: s.find(addr)}
 	var err error
-	if q.status, err = s.Lookup(ctx, addr); err != nil {
+	if q.status, err = s.status(addr); err != nil {
 		if host.CodeOf(err) != host.NotFound || q.a == nil || q.a.turn.Load() == nil && q.a.waiting.Load() == 0 && !q.a.rising() {
 			return nil, err
 		}
@@ -91,6 +93,9 @@ func (q *inquiry) read() error {
 		if len(found) > 0 {
 			q.oldest = &found[0].record
 		}
+	}
+	if err := q.readDead(snap); err != nil {
+		return err
 	}
 	alarms, err := listAlarms(snap, "")
 	if err != nil {
@@ -135,16 +140,27 @@ func (q *inquiry) read() error {
 // explain picks the first answer that applies, in the order of the constants of package host.
 func (q *inquiry) explain() host.Explanation {
 	for _, probe := range []func(*inquiry) *host.Explanation{
-		(*inquiry).failed, (*inquiry).paused, (*inquiry).calling, (*inquiry).running, (*inquiry).syncing, (*inquiry).unwritable,
+		(*inquiry).retired, (*inquiry).failed, (*inquiry).paused, (*inquiry).calling, (*inquiry).running, (*inquiry).syncing, (*inquiry).unwritable,
 		(*inquiry).unpublished, (*inquiry).waiting, (*inquiry).working, (*inquiry).sending, (*inquiry).runPaused, (*inquiry).queued, (*inquiry).forWorkers,
 		(*inquiry).locked, (*inquiry).runWaits, (*inquiry).appointed, (*inquiry).connected,
 	} {
 		if x := probe(q); x != nil {
+			q.undelivered(x)
 			x.Status = q.status
 			return *x
 		}
 	}
-	return host.Explanation{Why: host.WhyCalls, Text: "It has nothing to do until somebody calls it.", Status: q.status}
+	x := host.Explanation{Why: host.WhyCalls, Text: "It has nothing to do until somebody calls it.", Status: q.status}
+	q.undelivered(&x)
+	return x
+}
+
+func (q *inquiry) retired() *host.Explanation {
+	if !q.typ.retired {
+		return nil
+	}
+	text := fmt.Sprintf("The program has no actor type %q. What the actor stores is kept; it does nothing until a program with its type runs, or it is destroyed.", q.typ.Type)
+	return &host.Explanation{Why: host.WhyType, Text: text, Remedy: "destroy", Details: map[string]string{"type": q.typ.Type}}
 }
 
 func (q *inquiry) failed() *host.Explanation {
@@ -202,7 +218,7 @@ func aboutTurn(x *host.Explanation, a *activation) *turn {
 	if t == nil {
 		return nil
 	}
-	since, until := t.start.UTC(), t.start.Add(a.typ.limits.TurnTimeout).UTC()
+	since, until := t.start.UTC(), t.start.Add(a.typ.base.TurnTimeout).UTC()
 	x.Since, x.Until = &since, &until
 	x.Details["handler"] = t.handler
 	x.Details["running_for_ms"] = strconv.FormatInt(time.Since(t.start).Milliseconds(), 10)

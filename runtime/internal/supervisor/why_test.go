@@ -1,8 +1,11 @@
 package supervisor
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"regexp"
 	"strings"
@@ -293,7 +296,7 @@ func TestWhyOfMessagesThatAreNotHandled(t *testing.T) {
 		for range 3 {
 			g.mustVerb("a", host.SendSkip, host.SendSkipInput{Type: "p", Key: []string{"b"}}, nil)
 		}
-		explained(t, g.whyOf("a"), host.WhyCalls, "", "")
+		explained(t, g.whyOf("a"), host.WhyDead, "3 messages to other actors", "requeue", "target", "p/b", "error", "skipped by an operator")
 		// While it is being handled, and by an actor that is not in memory yet.
 		hold := make(chan struct{})
 		g.mustVerb("b", host.ActorResume, nil, nil)
@@ -408,5 +411,54 @@ func TestWhyOfWorkflowRuns(t *testing.T) {
 		explained(t, q.explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
 		q.run.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
 		explained(t, q.explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
+	})
+}
+
+// A program may lose a type, by a release or by mistake: its actors are not lost sight of.
+func TestActorsOfATypeThatTheProgramNoLongerHasAreSeenAndDestroyed(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		old, other := g.types, []*puppetType{{name: "q"}}
+		for _, key := range []string{"a", "b"} {
+			g.must(key, add(1))
+		}
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			return h.SetAlarm(host.Alarm{Name: "ring", Due: time.Now().Add(time.Minute)})
+		})
+		g.types = other
+		var log bytes.Buffer
+		g.options = func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+		g.restart()
+		time.Sleep(time.Hour) // its alarm comes due
+		if n := strings.Count(log.String(), "of a type that the program does not have"); n != 1 || !strings.Contains(log.String(), "actor_type=p") {
+			t.Errorf("the log names it %d times: %s", n, log.String())
+		}
+
+		page, err := g.List(context.Background(), host.ListQuery{Type: "p"})
+		if err != nil || len(page.Actors) != 2 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if st := g.status("a"); st.Alarms != 1 || st.State != host.Asleep {
+			t.Errorf("%+v", st)
+		}
+		explained(t, g.whyOf("a"), host.WhyType, `The program has no actor type "p".`, "destroy", "type", "p")
+		wantCode(t, g.do("a", add(1)), host.UnknownType)
+		wantCode(t, g.do("c", add(1)), host.UnknownType)
+		for _, verb := range []string{host.ActorWake, host.QueuePeek, host.AlarmList} {
+			wantCode(t, g.verb("a", verb, nil, nil), host.UnknownType)
+		}
+
+		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.Lookup(context.Background(), pAddr("a"))
+		wantCode(t, err, host.NotFound)
+
+		g.types, g.options = old, nil
+		g.restart()
+		if n := g.n("b"); n != 1 {
+			t.Errorf("the actor that was left alone has %d", n)
+		}
+		_, err = g.Lookup(context.Background(), pAddr("a"))
+		wantCode(t, err, host.NotFound)
 	})
 }

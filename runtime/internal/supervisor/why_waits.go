@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ type pendingSend struct {
 	next     time.Time // when the first is tried again, if it waits for that
 	sent     time.Time
 	cause    error
+	reason   string
 }
 
 // outstanding returns what the sender has not got rid of, the oldest message first.
@@ -32,7 +34,7 @@ func (s *sender) outstanding() []pendingSend {
 		}
 		all = append(all, pendingSend{
 			target: ch.addr, first: ch.queue[0].seq, messages: len(ch.queue), attempts: ch.attempts, held: ch.held, next: ch.next,
-			sent: timeMS(ch.queue[0].record.Sent).UTC(), cause: ch.cause,
+			sent: timeMS(ch.queue[0].record.Sent).UTC(), cause: ch.cause, reason: ch.reason,
 		})
 	}
 	slices.SortFunc(all, func(x, y pendingSend) int {
@@ -71,7 +73,7 @@ func (q *inquiry) sending() *host.Explanation {
 	x.Text = fmt.Sprintf("%s with %s, which has not handled it yet.", count(p.messages, "message is", "messages are"), to)
 	if p.cause != nil {
 		e, _ := publicError(p.cause)
-		x.Details["error"], x.Details["code"] = e.Message, string(e.Code)
+		x.Details["error"], x.Details["code"] = cmp.Or(p.reason, e.Message), string(e.Code)
 	}
 	switch {
 	case !p.held:

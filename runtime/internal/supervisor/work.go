@@ -68,11 +68,14 @@ type work struct {
 	settle  *settlement
 	purge   *engine.Wake
 	tend    *tending
+	// taken is called by workRecover once the messages are taken up; nil does nothing.
+	taken func(*sender) error
 
 	// Of queue work: a message to count a failed attempt of first; the message that is being handled; whether a restart found
 	// that messages wait.
 	failed    *failedMessage
 	message   atomic.Pointer[host.Received] // also read by whoever abandons the turn
+	hurried   bool                          // a run is tried at once although it is paused until later
 	recovered bool
 	entry     *entry
 	paused    bool // it was refused because the actor is paused
@@ -172,7 +175,8 @@ type delivery struct {
 	// handled counts the messages that are done; err is why the next one is not.
 	handled int
 	err     error
-	paused  bool // the target did not take them because it is paused
+	reason  string // what operators read of err; "" for its text
+	paused  bool   // the target did not take them because it is paused
 }
 
 // An outgoing message waits at its sender until its target has handled it.
@@ -194,5 +198,6 @@ type settlement struct {
 type failedSend struct {
 	message  outgoing
 	err      error
+	reason   string // what operators read of err; "" for its text
 	attempts int
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,7 @@ type flow struct {
 	// that this has happened.
 	mu    sync.Mutex
 	run   *workflow.Run
-	over  bool
+	over  atomic.Bool
 	fresh bool
 	// queues are those that the run waits for, as of when it last advanced.
 	queues []string
@@ -40,11 +41,17 @@ type flow struct {
 	stale bool
 	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
 	refused error
+	// blamed: the run in memory is to record what Supervisor.blames has of it.
+	blamed bool
 	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
 	outstanding int64
 	returned    atomic.Int64
+	// enter is of the next Advance of the run in memory.
+	enter *entering
 	// held is the queue of the run in memory; each has its own.
 	held *attemptQueue
+	// hurried: the run is to be tried at once although it is paused until later.
+	hurried bool
 }
 
 // flowRows is what a flow knows of its rows: what a turn that is undone puts back.
@@ -53,7 +60,11 @@ type flowRows struct {
 	live  bool
 	rec   runRecord
 	size  int // of rec as it is stored, in bytes
-	armed tristate
+	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
+	listed string
+	armed  tristate
+	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
+	retiring bool
 }
 
 // A tristate is what is known of the row at 0.
@@ -74,6 +85,10 @@ type runRecord struct {
 	Watching bool
 	// Asked: it has received messages whose senders wait for a reply.
 	Asked bool
+	// Children: it waits for runs of other actors.
+	Children bool
+	// Listed is the reason with which the node's list of paused runs has the run, "" if it is not paused.
+	Listed string
 }
 
 // runKey is the logical key of the record.
@@ -106,7 +121,14 @@ func (c *core) flowKnown() error {
 		if err != nil {
 			return err
 		}
-		f.live, f.rec, f.size = ok, rec, size
+		f.live, f.rec, f.size, f.listed = ok, rec, size, rec.Listed
+		if !ok && len(c.a.typ.Workflows) > 0 {
+			if state, err := runState(storedRows{c.ws}); err != nil {
+				return err
+			} else if state == workflow.StateFailed {
+				f.listed = listedFailed
+			}
+		}
 	}
 	f.known = true
 	return nil
@@ -224,7 +246,9 @@ func (c *core) runDue(w *work) {
 	}
 	c.a.sup.metrics.runLag.Observe(time.Since(timeMS(row.Due)).Seconds())
 	err := c.advanceAll(w)
-	if err == nil && f.live && f.rec.Due == row.Due {
+	if err == nil && f.live && f.rec.Due == row.Due && f.enter != nil && f.enter.asked {
+		err = unavailable("the run goes on as soon as it is durable that it does")
+	} else if err == nil && f.live && f.rec.Due == row.Due {
 		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried again later, not at once.
 		err = unavailable("the run has not taken notice of the time")
 	}
@@ -235,8 +259,11 @@ func (c *core) runDue(w *work) {
 func (c *core) runFor(w *work) {
 	err := c.flowKnown()
 	if err == nil {
+		if w.hurried {
+			c.hurryRun()
+		}
 		if w.recovered && c.flow.armed == unsure {
-			c.flow.armed = armed
+			c.flow.armed, c.flow.retiring = armed, true
 		}
 		err = c.advanceAll(w)
 	}
@@ -268,7 +295,12 @@ func (c *core) advanceAll(w *work) error {
 	a, f := c.a, &c.flow
 	a.runPumping.Store(false) // from here on, whoever has news asks anew
 	f.pending = false
-	if !f.live {
+	if f.retiring {
+		if err := c.retireAll(w); err != nil {
+			return err
+		}
+	}
+	if !f.live || f.retiring {
 		return nil
 	}
 	if c.leaving() && f.outstanding == 0 {
@@ -284,9 +316,15 @@ func (c *core) advanceAll(w *work) error {
 			}
 			c.reopenRun()
 		}
+		if wait, err := c.enterRun(w); wait || err != nil {
+			return err
+		}
 		again, err := c.advance(w)
 		if err != nil || c.gone() || c.broken || c.ended {
 			return err
+		}
+		if f.retiring && !f.live {
+			return c.retireAll(w)
 		}
 		if !again && !f.pending || !f.live {
 			return nil
@@ -322,15 +360,20 @@ func (c *core) reopenRun() {
 		Programs: t.program, Self: workflow.Destination{Type: c.a.addr.Type, Key: c.a.addr.Key}, Logger: c.a.logger(c.id, 0),
 	})
 	f.mu.Lock()
-	if f.run = run; f.over {
-		run.Close()
-	}
-	f.mu.Unlock()
+	f.run = run
+	f.leaveRun()
 	if f.refused != nil {
 		run.Refused(f.refused)
 	}
-	f.fresh, f.stale, f.queues, f.held = true, false, nil, new(attemptQueue)
-	f.outstanding = 0
+	if f.hurried {
+		run.TryNow()
+	}
+	if text, ok := c.a.sup.blames.Load(c.a.key); ok {
+		f.blamed = true
+		run.Blame(workflow.PausedMisuse, text.(string))
+	}
+	f.fresh, f.stale, f.queues, f.held, f.enter = true, false, nil, new(attemptQueue), new(entering)
+	f.outstanding, f.hurried = 0, false
 	f.returned.Store(0)
 }
 
@@ -346,17 +389,37 @@ func (c *core) closeRun() {
 	}
 }
 
-// abandonRun ends the run in memory of an actor that is taken away from the goroutine that runs it, which may be in it.
+// abandonRun ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
+// the run, which may be for good, it ends it itself when it returns.
 func (c *core) abandonRun() {
-	c.a.sup.task(func() {
-		f := &c.flow
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.over = true
-		if f.run != nil {
-			f.run.Close()
+	f := &c.flow
+	f.over.Store(true)
+	if !f.mu.TryLock() {
+		return
+	}
+	run := f.run
+	f.mu.Unlock()
+	if run != nil {
+		c.a.sup.task(func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.run == run { // else closeRun has it
+				run.Close()
+			}
+		})
+	}
+}
+
+// leaveRun unlocks the run after it was used, and closes it if the actor was taken away meanwhile.
+func (f *flow) leaveRun() {
+	run := f.run
+	f.mu.Unlock()
+	if f.over.Load() && run != nil && f.mu.TryLock() {
+		if f.run == run {
+			run.Close()
 		}
-	})
+		f.mu.Unlock()
+	}
 }
 
 // staleRun gives up the run in memory: what is stored has changed under it.
@@ -367,7 +430,7 @@ func (c *core) staleRun() {
 	}
 	f.mu.Lock()
 	f.run.Discard()
-	f.mu.Unlock()
+	f.leaveRun()
 	f.stale = true
 	f.held.clear()
 	if k := c.crew.Load(); k != nil {
@@ -409,7 +472,13 @@ func (c *core) advance(w *work) (again bool, err error) {
 		// in the turn are refused what they want to store.
 		t := &runTurn{h: h, exempt: true}
 		var err error
-		if out, err = f.run.Advance(t); err != nil {
+		h.run.Store(f.run)
+		out, err = f.run.Advance(t)
+		h.run.Store(nil)
+		if c.gone() {
+			return nil, errAbandoned
+		}
+		if err != nil {
 			return nil, err
 		}
 		if out.Undo {
@@ -423,7 +492,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 		defer func() { early = h.early }()
 		return nil, c.settleRun(h, &out, f.outstanding-seen, leaving)
 	})
-	f.mu.Unlock()
+	f.leaveRun()
 	f.advancing = false
 	if err == errAbandoned || c.gone() {
 		return false, errAbandoned
@@ -445,7 +514,14 @@ func (c *core) advance(w *work) (again bool, err error) {
 		return false, err
 	}
 	f.refused = nil
+	if f.blamed {
+		a.sup.blames.Delete(a.key)
+		f.blamed = false
+	}
 	f.fresh = false
+	if f.enter.asked {
+		f.enter = new(entering)
+	}
 	updatePace(&a.typ.runPace, time.Since(begun))
 	if out.Paused {
 		m.runPauses.Inc()
@@ -504,7 +580,10 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 	if out.Ended {
 		return c.runEnded(h)
 	}
-	rec := runRecord{Watching: out.Watching, Asked: c.flow.rec.Asked || c.flow.asked}
+	rec := runRecord{Watching: out.Watching, Children: out.Children, Asked: c.flow.rec.Asked || c.flow.asked}
+	if out.Pause != nil {
+		rec.Listed = string(out.Pause.Reason)
+	}
 	if !out.Wake.IsZero() {
 		rec.Due = max(1, unixMS(out.Wake.Add(time.Millisecond-1)))
 	}
@@ -518,7 +597,10 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 	if err := c.keepRun(h, rec); err != nil {
 		return err
 	}
-	c.armRun(h, busy)
+	if err := c.listRun(h, rec.Listed); err != nil {
+		return err
+	}
+	c.armRun(h, busy || c.flow.retiring)
 	if len(out.Launch) == 0 || leaving {
 		return nil
 	}
@@ -583,6 +665,7 @@ func (c *core) runEnded(h *turn) error {
 		}
 	}
 	f.asked = false
+	c.a.sup.blames.Delete(c.a.key)
 	if _, err := c.ws.Delete(runKey); err != nil {
 		return err
 	}
@@ -591,7 +674,9 @@ func (c *core) runEnded(h *turn) error {
 	}
 	f.known, f.live, f.rec, f.size = true, false, runRecord{}, 0
 	h.wrote = true
-	c.armRun(h, false)
+	if err := c.retire(h); err != nil {
+		return err
+	}
 	h.notify(runTopic)
 	h.notify(runEndedTopic)
 	state, err := runState(&runTurn{h: h})
@@ -600,7 +685,10 @@ func (c *core) runEnded(h *turn) error {
 	}
 	m := c.a.sup.metrics
 	h.after = append(h.after, func() { m.runsEnded.WithLabelValues(c.a.typ.Type, string(state)).Inc() })
-	return nil
+	if state == workflow.StateFailed {
+		return c.listRun(h, listedFailed)
+	}
+	return c.listRun(h, "")
 }
 
 // What those wait for who watch a run, and who wait for its end.
@@ -629,6 +717,22 @@ func (c *core) messageForRun(h *turn, queue string) error {
 	}
 	c.runNews(h)
 	return nil
+}
+
+// answerable refuses messages to the actor's run whose senders wait for a reply if the run is over: it answers no more. An
+// actor that has not had a run may get one that does.
+func (c *core) answerable(queue string, messages []host.Enqueue) error {
+	if !c.a.typ.byRun(queue) || !slices.ContainsFunc(messages, func(m host.Enqueue) bool { return m.WantReply }) {
+		return nil
+	}
+	if err := c.flowKnown(); err != nil || c.flow.live {
+		return err
+	}
+	state, err := runState(storedRows{c.ws})
+	if err != nil || !state.Over() {
+		return err
+	}
+	return host.Errorf(host.FailedPrecondition, "the actor's workflow run is %s and answers no messages", state).With("state", string(state))
 }
 
 func waitsFor(queues []string, name string) bool {
@@ -682,7 +786,11 @@ func (c *core) startRun(h *turn, s host.RunStart) (host.RunStarted, error) {
 // runBegun takes note of a run that a turn has written.
 func (c *core) runBegun(h *turn) error {
 	c.staleRun()
+	c.a.sup.blames.Delete(c.a.key)
 	if err := c.keepRun(h, runRecord{}); err != nil {
+		return err
+	}
+	if err := c.listRun(h, ""); err != nil {
 		return err
 	}
 	c.runNews(h)
@@ -704,6 +812,13 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
 	}
 	t := &runTurn{h: h, exempt: true}
+	if in.Run != "" {
+		if st, err := workflow.ReadOutcome(t); err != nil {
+			return runError(err)
+		} else if st.ID != in.Run {
+			return host.Errorf(host.FailedPrecondition, "the actor's run is %s, not %s", st.ID, in.Run)
+		}
+	}
 	var err error
 	anew := false
 	switch in.Verb {
@@ -733,7 +848,7 @@ func (c *core) runControlled(h *turn, anew bool) error {
 	h.wrote = true
 	h.notify(runTopic)
 	f := &c.flow
-	state, err := runState(&runTurn{h: h})
+	st, err := workflow.ReadOutcome(&runTurn{h: h})
 	if err != nil {
 		return err
 	}
@@ -742,16 +857,26 @@ func (c *core) runControlled(h *turn, anew bool) error {
 	} else if f.run != nil {
 		f.run.ControlChanged()
 	}
-	if state.Over() {
+	if st.State.Over() {
 		if f.live {
 			return c.runEnded(h)
 		}
 		return nil
 	}
 	if !f.live {
-		if err := c.keepRun(h, runRecord{}); err != nil {
+		if err := c.readmit(h); err != nil {
 			return err
 		}
+	}
+	rec := f.rec // empty if the run was over
+	if rec.Listed = ""; st.Pause != nil {
+		rec.Listed = string(st.Pause.Reason)
+	}
+	if err := c.keepRun(h, rec); err != nil {
+		return err
+	}
+	if err := c.listRun(h, rec.Listed); err != nil {
+		return err
 	}
 	c.runNews(h)
 	return nil
@@ -781,7 +906,11 @@ func (c *core) receiveRun(h *turn, body []byte) error {
 	}
 	t := &runTurn{h: h}
 	was := c.flow.live
-	if err := workflow.Deliver(t, c.a.typ.program, body); err != nil {
+	err := workflow.Deliver(t, c.a.typ.program, body)
+	if errors.Is(err, workflow.ErrLetter) {
+		return host.Errorf(host.InvalidArgument, "%s", err) // another attempt reads the same
+	}
+	if err != nil {
 		return runError(err)
 	}
 	state, err := runState(t)
@@ -807,8 +936,14 @@ var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
 
 // destroyRun lets those know that wait for the run of an actor that a turn destroys.
 func (c *core) destroyRun(t *turn) error {
-	if err := c.flowKnown(); err != nil || !c.flow.live {
+	if err := c.flowKnown(); err != nil {
 		return err
+	}
+	if err := c.listRun(t, ""); err != nil {
+		return err
+	}
+	if !c.flow.live {
+		return nil
 	}
 	t.notify(runTopic)
 	t.notify(runEndedTopic)
@@ -825,11 +960,32 @@ func (c *core) tolerate(err error) error {
 }
 
 // The methods under which the runs of two actors send to each other, which cannot be called: runDeliver starts a child, and
-// creates its actor; runTell is everything else, which concerns nobody if there is no actor.
+// creates its actor; runAsk asks a child how it ended, and fails if its actor is gone; runTell is everything else, which
+// concerns nobody if there is no actor.
 const (
 	runDeliver = "workflow.deliver"
+	runAsk     = "workflow.ask"
 	runTell    = "workflow.tell"
 )
 
 // forRun reports that a method is one of those.
-func forRun(method string) bool { return method == runDeliver || method == runTell }
+func forRun(method string) bool { return method == runDeliver || method == runAsk || method == runTell }
+
+// lasts reports whether messages of a method are tried until they are handled or cannot be: another run, or the caller of
+// one, would wait for ever if they were moved aside because their target did not wake for a while.
+func lasts(method string) bool { return method == runAsk || method == runTell }
+
+// asksChildren advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
+// them for results that were lost.
+func (c *core) asksChildren() error {
+	if len(c.a.typ.Workflows) == 0 {
+		return nil
+	}
+	if err := c.flowKnown(); err != nil {
+		return err
+	}
+	if c.flow.live && c.flow.rec.Children {
+		c.a.pumpRun()
+	}
+	return nil
+}

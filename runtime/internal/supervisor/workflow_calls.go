@@ -22,12 +22,12 @@ func workflowBuiltins() []*builtin {
 		runVerb(host.WorkflowCancel), runVerb(host.WorkflowTerminate), runVerb(host.WorkflowPause), runVerb(host.WorkflowResume),
 		runVerb(host.WorkflowRetry), runVerb(host.WorkflowRewind),
 		act(host.WorkflowImport, importRun),
-		serve(host.WorkflowStatus, (*Supervisor).runStatus),
+		served(host.WorkflowStatus, (*Supervisor).runStatus),
 		waiting(served(host.WorkflowResult, (*Supervisor).runResult),
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(codec host.Codec, out []byte) bool { return !decoded[host.WorkflowResultOutput](codec, out).Done }),
-		serve(host.WorkflowHistory, (*Supervisor).runHistory),
-		waiting(serve(host.WorkflowWatch, (*Supervisor).watchRun),
+		served(host.WorkflowHistory, (*Supervisor).runHistory),
+		waiting(served(host.WorkflowWatch, (*Supervisor).watchRun),
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(codec host.Codec, out []byte) bool {
 				return decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
@@ -39,7 +39,7 @@ func workflowBuiltins() []*builtin {
 // runVerb makes a builtin that does something to the run.
 func runVerb(name string) *builtin {
 	return existing(act(name, func(c *core, h *turn, _ host.Codec, in *host.WorkflowControlInput) (none, error) {
-		return none{}, c.controlRun(h, host.RunControl{Verb: name, Reason: in.Reason, Entry: in.Entry})
+		return none{}, c.controlRun(h, host.RunControl{Verb: name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
 	}))
 }
 
@@ -79,29 +79,19 @@ func served[In, Out any](name string, f func(s *Supervisor, ctx context.Context,
 	}}
 }
 
-// ofRun reads the rows of an actor's run as of one commit, and returns when that is durable.
+// ofRun reads the rows of an actor's run as of one commit that is durable.
 func (s *Supervisor) ofRun(ctx context.Context, on target, read func(rows storedRun) error) error {
 	if on.from != nil && on.from.turn != nil {
 		if err := on.from.turn.flush(); err != nil {
 			return err
 		}
 	}
-	id, ok, err := s.store.Lookup(s.identity(on.addr))
-	if err == nil && !ok {
-		return notFound(on.addr)
-	}
+	snap, _, err := s.durable(ctx, on.addr)
 	if err != nil {
-		return s.storeError(err)
+		return err
 	}
-	snap := s.store.Snapshot(id)
 	err = read(storedRun{snap})
 	snap.Close()
-	// Whoever applied what the snapshot shows is still in memory, or has left it when that was durable.
-	if a := s.find(on.addr); a != nil {
-		if perr := a.pass(ctx, a.applied.Load()); perr != nil {
-			return perr
-		}
-	}
 	if err = runError(err); err == nil {
 		return nil
 	}
@@ -111,22 +101,36 @@ func (s *Supervisor) ofRun(ctx context.Context, on target, read func(rows stored
 	return err
 }
 
-func (s *Supervisor) runStatus(ctx context.Context, on target, _ *none) (st workflow.RunStatus, err error) {
+func (s *Supervisor) runStatus(ctx context.Context, on target, codec host.Codec, _ *none) (st workflow.RunStatus, err error) {
 	err = s.ofRun(ctx, on, func(rows storedRun) (err error) {
 		st, err = workflow.ReadStatus(rows)
 		return err
 	})
+	showRun(codec, &st, nil)
 	return st, err
+}
+
+// showRun has payloads shown in answers that are JSON.
+func showRun(codec host.Codec, st *workflow.RunStatus, entries []workflow.HistoryEntry) {
+	if codec != host.JSON {
+		return
+	}
+	if st != nil {
+		st.Show()
+	}
+	for i := range entries {
+		entries[i].Show()
+	}
 }
 
 func (s *Supervisor) runResult(ctx context.Context, on target, codec host.Codec, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
 	err = s.ofRun(ctx, on, func(rows storedRun) error {
-		if _, _, live, err := readRun(rows.Snapshot); err != nil || live {
-			out.State = workflow.StateRunning
-			return err
-		}
 		st, err := workflow.ReadOutcome(rows)
 		if err != nil {
+			return err
+		}
+		if _, _, live, err := readRun(rows.Snapshot); err != nil || live {
+			out.State, out.Run = workflow.StateRunning, st.ID
 			return err
 		}
 		out = host.WorkflowResultOutput{State: st.State, Done: st.State.Over(), Run: st.ID, Failure: st.Failure}
@@ -143,7 +147,7 @@ func (s *Supervisor) runResult(ctx context.Context, on target, codec host.Codec,
 	return out, err
 }
 
-func (s *Supervisor) runHistory(ctx context.Context, on target, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
+func (s *Supervisor) runHistory(ctx context.Context, on target, codec host.Codec, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
 	switch {
 	case in.Limit < 0 || in.Limit > 1000:
 		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to 1000", in.Limit)
@@ -164,13 +168,14 @@ func (s *Supervisor) runHistory(ctx context.Context, on target, in *host.Workflo
 		}
 		return nil
 	})
+	showRun(codec, nil, out.Entries)
 	return out, err
 }
 
 // maxChanges is how many entries one answer of workflow.watch has.
 const maxChanges = 1000
 
-func (s *Supervisor) watchRun(ctx context.Context, on target, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
+func (s *Supervisor) watchRun(ctx context.Context, on target, codec host.Codec, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
 	err = s.ofRun(ctx, on, func(rows storedRun) (err error) {
 		changed := make(map[string]bool)
 		start, end := keyspace.KindRange(keyspace.KindWorkflow)
@@ -227,6 +232,7 @@ func (s *Supervisor) watchRun(ctx context.Context, on target, in *host.WorkflowW
 		}
 		return nil
 	})
+	showRun(codec, &out.Status, out.Changed)
 	return out, err
 }
 

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -89,6 +90,20 @@ func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) err
 	}
 }
 
+// storedRows is the rows of a run as the actor's write set has them, outside of a turn, as workflow.Reader.
+type storedRows struct{ *engine.WriteSet }
+
+// Get implements workflow.Reader.
+func (s storedRows) Get(key []byte) ([]byte, bool, error) {
+	e, ok, err := s.WriteSet.Get(key)
+	return e.Value, ok, err
+}
+
+// Scan implements workflow.Reader.
+func (s storedRows) Scan(start, end []byte, visit func(key, value []byte) error) error {
+	return scanRows(s.WriteSet, start, end, visit)
+}
+
 // storedRun is the rows of a run as of a snapshot, as workflow.Reader.
 type storedRun struct{ *engine.Snapshot }
 
@@ -114,7 +129,7 @@ func (t *runTurn) put(key, value []byte, isNew bool) error {
 		return err
 	}
 	defer t.h.mu.Unlock()
-	t.h.wrote = true
+	t.wrote(true)
 	return t.h.c.ws.Put(key, value, engine.PutOptions{New: isNew, Exempt: t.exempt})
 }
 
@@ -125,7 +140,7 @@ func (t *runTurn) Delete(key []byte) error {
 	}
 	defer t.h.mu.Unlock()
 	ok, err := t.h.c.ws.Delete(key)
-	t.h.wrote = t.h.wrote || ok
+	t.wrote(ok)
 	return err
 }
 
@@ -136,8 +151,23 @@ func (t *runTurn) DeleteRange(start, end []byte) error {
 	}
 	defer t.h.mu.Unlock()
 	n, err := t.h.c.ws.DeleteRange(start, end)
-	t.h.wrote = t.h.wrote || n > 0
+	t.wrote(n > 0)
 	return err
+}
+
+// wrote notes that rows of the run were written, if they were. A turn publishes that once.
+//
+// REQUIRES: t.h.mu
+func (t *runTurn) wrote(changed bool) {
+	h := t.h
+	if !changed {
+		return
+	}
+	h.wrote = true
+	if !h.runWrote {
+		h.runWrote = true
+		h.change(engine.ChangeWorkflow, "", func() any { return map[string]any{"op": "write"} })
+	}
 }
 
 // Now implements workflow.Turn.
@@ -249,11 +279,16 @@ func (t *runTurn) Send(m *workflow.Outgoing) error {
 		addr = h.a.addr
 	}
 	method := runTell
-	if m.Verb == "start" {
+	switch m.Verb {
+	case "start":
 		method = runDeliver
+	case "ask":
+		method = runAsk
 	}
-	if _, err := h.a.sup.typeOf(addr); err != nil {
-		if method == runTell {
+	// Which types the node hosts is not known offline. The target belongs to a run that a node has
+	// started, and so does its type.
+	if _, err := h.a.sup.typeOf(addr); err != nil && !h.a.sup.offline {
+		if method != runDeliver {
 			return nil
 		}
 		if err := workflow.Undeliverable(t, m, err); err != nil {
@@ -262,11 +297,32 @@ func (t *runTurn) Send(m *workflow.Outgoing) error {
 		h.c.runNews(h)
 		return nil
 	}
+	if method == runAsk {
+		// Most children live and answer by themselves. Those are not woken to say so.
+		if lives, err := h.a.sup.childLives(addr, m); err != nil || lives {
+			return err
+		}
+	}
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer h.mu.Unlock()
 	return h.send(addr, method, m.Body)
+}
+
+// childLives reports whether the run lives that a run asks for its result. Nothing is woken.
+func (s *Supervisor) childLives(addr host.Address, m *workflow.Outgoing) (bool, error) {
+	id, ok, err := s.store.Lookup(s.identity(addr))
+	if err != nil || !ok {
+		return false, err
+	}
+	snap := s.store.Snapshot(id)
+	defer snap.Close()
+	lives, err := m.AsksLiving(storedRun{snap})
+	if _, ok := errors.AsType[*workflow.CorruptError](err); ok {
+		return false, nil // its actor says so
+	}
+	return lives, err
 }
 
 // byRun reports that the actor's run receives the messages of a queue.

@@ -48,7 +48,7 @@ type Mutation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 	// TTLMS is how long the entry lives from now, in milliseconds. Without it an entry that is put lives for ever, and one
 	// that is changed in another way as long as it would.
-	TTLMS int64 `json:"ttl_ms,omitempty"`
+	TTLMS *int64 `json:"ttl_ms,omitempty"`
 }
 
 // JSONExample shows a counter.
@@ -176,7 +176,7 @@ func (k *Check) holds(ctx *actor.Context) (bool, error) {
 // check finds what is wrong with a mutation by itself, and brings its value into the form in which it is stored.
 func (m *Mutation) check() error {
 	if m.Op == "delete" {
-		if len(m.Value) > 0 || m.TTLMS != 0 {
+		if len(m.Value) > 0 || m.TTLMS != nil {
 			return actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms")
 		}
 		return nil
@@ -226,8 +226,8 @@ func (m *Mutation) apply(ctx *actor.Context) (MutationResult, error) {
 			return MutationResult{}, err
 		}
 	}
-	if m.TTLMS != 0 {
-		expire = expiry(ctx, m.TTLMS)
+	if m.TTLMS != nil {
+		expire = expiry(ctx, *m.TTLMS)
 	}
 	if err := store(ctx, m.Op, key, value, expire); err != nil {
 		return MutationResult{}, err

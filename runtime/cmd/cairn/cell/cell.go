@@ -11,7 +11,7 @@
 //
 // Keys are arrays of strings, numbers and booleans in the order of [Key]. Values are JSON documents, which are kept as
 // they were written apart from white space between tokens: numbers keep all their digits and objects the order of their
-// members. A value has at most 128 KiB and a key 2,047 bytes in its stored form, the tuple encoding.
+// members. A value has at most 128 KiB and a key 2,048 bytes in its stored form, the tuple encoding.
 //
 // An entry may have a time to live. When that is over the entry is not there any more for anybody, and nothing tells: the
 // event of its put said when it would be.
@@ -82,13 +82,13 @@ func Definition() actor.Definition {
 type Entry struct {
 	Key   Key             `json:"key"`
 	Value json.RawMessage `json:"value"`
-	// TTLMS is how long the entry lives, in milliseconds: 1 to MaxTTL. 0 is for ever.
-	TTLMS int64 `json:"ttl_ms,omitempty"`
+	// TTLMS is how long the entry lives, in milliseconds: 1 to MaxTTL. Absent is for ever.
+	TTLMS *int64 `json:"ttl_ms,omitempty"`
 }
 
 // JSONExample shows an entry that expires.
 func (Entry) JSONExample() any {
-	return Entry{Key: Key{"user", 7}, Value: json.RawMessage(`{"name":"Ada"}`), TTLMS: 3_600_000}
+	return Entry{Key: Key{"user", 7}, Value: json.RawMessage(`{"name":"Ada"}`), TTLMS: new(int64(3_600_000))}
 }
 
 // MaxTTL is the longest time to live of an entry, in milliseconds: 100 years.
@@ -99,9 +99,9 @@ func expiry(ctx *actor.Context, ms int64) time.Time {
 	return ctx.Now().Add(time.Duration(ms) * time.Millisecond).Truncate(time.Millisecond)
 }
 
-func checkTTL(ms int64) error {
-	if ms < 0 || ms > MaxTTL {
-		return actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", ms, int64(MaxTTL))
+func checkTTL(ms *int64) error {
+	if ms != nil && (*ms < 1 || *ms > MaxTTL) {
+		return actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL))
 	}
 	return nil
 }
@@ -172,8 +172,8 @@ func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 		return PutResult{}, err
 	}
 	var expire time.Time
-	if in.TTLMS != 0 {
-		expire = expiry(ctx, in.TTLMS)
+	if in.TTLMS != nil {
+		expire = expiry(ctx, *in.TTLMS)
 	}
 	return PutResult{Created: !exists, Version: ctx.Version()}, store(ctx, "put", key, value, expire)
 }

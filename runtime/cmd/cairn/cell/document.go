@@ -3,6 +3,7 @@ package cell
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
@@ -75,7 +76,8 @@ func canonical(value []byte) ([]byte, error) {
 		return nil, actor.Errorf(actor.InvalidArgument, "the value is not JSON")
 	}
 	if n := depth(compact.Bytes()); n > MaxDepth {
-		return nil, actor.Errorf(actor.TooLarge, "the value nests %d levels deep; %d are allowed", n, MaxDepth).With("what", "depth")
+		return nil, actor.Errorf(actor.TooLarge, "the value nests %d levels deep; %d are allowed", n, MaxDepth).
+			With("what", "depth").With("limit", strconv.Itoa(MaxDepth)).With("actual", strconv.Itoa(n))
 	}
 	return compact.Bytes(), nil
 }

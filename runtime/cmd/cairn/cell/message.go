@@ -18,8 +18,8 @@ type Message struct {
 	Body  Document `json:"body,omitempty"`
 	// DelayMS, at most 30 days, is how long the message waits before it can be received; TTLMS, if not 0, how long it may
 	// wait to be received, and then becomes a dead letter.
-	DelayMS int64 `json:"delay_ms,omitempty"`
-	TTLMS   int64 `json:"ttl_ms,omitempty"`
+	DelayMS int64  `json:"delay_ms,omitempty"`
+	TTLMS   *int64 `json:"ttl_ms,omitempty"`
 	// Priority is from -1,000 to 1,000: higher first.
 	Priority int `json:"priority,omitempty"`
 	// DedupID, at most 255 bytes, makes a second message with the same id no message at all.
@@ -44,8 +44,8 @@ func (m *Message) check() error {
 		return bad("the body is missing; a JSON document is expected (null is one)")
 	case m.DelayMS < 0 || m.DelayMS > most:
 		return bad("delay_ms is %d; it must be a number from 0 to %d", m.DelayMS, most)
-	case m.TTLMS < 0 || m.TTLMS > most:
-		return bad("ttl_ms is %d; it must be a number from 0 to %d", m.TTLMS, most)
+	case m.TTLMS != nil && (*m.TTLMS < 1 || *m.TTLMS > most):
+		return bad("ttl_ms is %d; it must be a number from 1 to %d, or absent", *m.TTLMS, most)
 	case m.Priority < -host.MaxQueuePriority || m.Priority > host.MaxQueuePriority:
 		return bad("priority is %d; it must be a number from -%d to %[2]d", m.Priority, host.MaxQueuePriority)
 	case len(m.DedupID) > host.MaxDedupID:
@@ -83,8 +83,10 @@ func validName(name string) bool {
 func (m *Message) put(ctx *actor.Context) (actor.Sent, error) {
 	milliseconds := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	opts := []actor.MessageOption{
-		actor.Delay(milliseconds(m.DelayMS)), actor.MessageTTL(milliseconds(m.TTLMS)),
-		actor.Priority(m.Priority), actor.DedupID(m.DedupID),
+		actor.Delay(milliseconds(m.DelayMS)), actor.Priority(m.Priority), actor.DedupID(m.DedupID),
+	}
+	if m.TTLMS != nil {
+		opts = append(opts, actor.MessageTTL(milliseconds(*m.TTLMS)))
 	}
 	if m.BackoffMS != nil {
 		pauses := make([]time.Duration, len(m.BackoffMS))
@@ -128,6 +130,9 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 		}
 		return actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule is an object with queue and body, event, or both")
 	}
+	if err := host.CheckJSON(b, (*plainJob)(j)); err != nil {
+		return actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule: %s", err)
+	}
 	return j.check()
 }
 
@@ -151,7 +156,7 @@ func (Job) JSONSchema() []byte {
 		"queue":{"type":"string","pattern":"^[A-Za-z][A-Za-z0-9_-]{0,63}$","description":"The queue that gets a message at each tick."},
 		"body":{"description":"The body of the message, and the payload of the event."},
 		"delay_ms":{"type":"integer","minimum":0,"maximum":2592000000},
-		"ttl_ms":{"type":"integer","minimum":0,"maximum":2592000000},
+		"ttl_ms":{"type":"integer","minimum":1,"maximum":2592000000},
 		"priority":{"type":"integer","minimum":-1000,"maximum":1000},
 		"dedup_id":{"type":"string","maxLength":255},
 		"backoff_ms":{"type":["array","null"],"maxItems":100,"items":{"type":"integer","minimum":0,"maximum":2592000000}},
@@ -173,7 +178,7 @@ func (j *Job) check() error {
 		return j.Message.check()
 	case !j.Event:
 		return actor.Errorf(actor.InvalidArgument, "the payload says neither which queue gets a message nor that an event is emitted")
-	case j.DelayMS != 0 || j.TTLMS != 0 || j.Priority != 0 || j.DedupID != "" || j.BackoffMS != nil || j.KeysIfUndelivered != nil:
+	case j.DelayMS != 0 || j.TTLMS != nil || j.Priority != 0 || j.DedupID != "" || j.BackoffMS != nil || j.KeysIfUndelivered != nil:
 		return actor.Errorf(actor.InvalidArgument, "the payload says how a message is sent and not to which queue")
 	}
 	return nil

@@ -1,6 +1,8 @@
 package cell
 
 import (
+	"strconv"
+
 	"github.com/cairn-run/cairn/actor"
 )
 
@@ -35,7 +37,8 @@ type StateResult struct {
 
 func (c *Cell) setState(ctx *actor.Context, in StateInput) (SetStateResult, error) {
 	if n := len(in.State); n > MaxState {
-		return SetStateResult{}, actor.Errorf(actor.TooLarge, "the state has %d bytes; %d are allowed", n, MaxState).With("what", "state")
+		return SetStateResult{}, actor.Errorf(actor.TooLarge, "the state has %d bytes; %d are allowed", n, MaxState).
+			With("what", "state").With("limit", strconv.Itoa(MaxState)).With("actual", strconv.Itoa(n))
 	}
 	if in.State == nil {
 		return SetStateResult{}, actor.Errorf(actor.InvalidArgument, "the state is missing; a JSON document is expected (null is one)")

@@ -1,0 +1,235 @@
+package host
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// CheckJSON reports a JSON object that names a member twice, and a member of a Go struct that is spelled with other
+// capitals than the struct's. Package encoding/json takes both and drops one of the values. The text must be valid JSON
+// that decodes into v or into a value of its type. Values of types that decode themselves are not looked into: they may
+// keep a document as it was written. The error says what is wrong in words for a remote caller.
+func CheckJSON(data []byte, v any) error {
+	w := jsonWalk{data: data}
+	return w.value(membersOf(reflect.TypeOf(v)))
+}
+
+// jsonMembers says what is known of the JSON form of a Go type. Nil: nothing, any members may come.
+type jsonMembers struct {
+	fields map[string]func() *jsonMembers // of a struct
+	items  func() *jsonMembers            // of a list or a map
+	opaque bool                           // a type that decodes itself
+}
+
+// opaqueJSON is the value of a type that decodes itself.
+var opaqueJSON = &jsonMembers{opaque: true}
+
+// jsonTypes keeps the members of Go types, reflect.Type to *jsonMembers. They are facts about types and never change.
+var jsonTypes sync.Map
+
+// membersOf returns the members that a JSON object for the type t may have.
+func membersOf(t reflect.Type) *jsonMembers {
+	if t == nil {
+		return nil
+	}
+	if known, ok := jsonTypes.Load(t); ok {
+		return known.(*jsonMembers)
+	}
+	m := readMembers(t)
+	jsonTypes.Store(t, m)
+	return m
+}
+
+func readMembers(t reflect.Type) *jsonMembers {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	p := reflect.PointerTo(t)
+	if p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return opaqueJSON
+	}
+	later := func(t reflect.Type) func() *jsonMembers { return func() *jsonMembers { return membersOf(t) } }
+	switch t.Kind() {
+	case reflect.Struct:
+		m, depth := &jsonMembers{fields: make(map[string]func() *jsonMembers)}, make(map[string]int)
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" {
+				name = f.Name
+			}
+			// Of the fields with one name encoding/json takes the least deep one.
+			if had, ok := depth[name]; !ok || len(f.Index) < had {
+				m.fields[name], depth[name] = later(f.Type), len(f.Index)
+			}
+		}
+		return m
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return &jsonMembers{items: later(t.Elem())}
+	}
+	return nil
+}
+
+// item returns what is known of the values in a list or map.
+func (m *jsonMembers) item() *jsonMembers {
+	switch {
+	case m == nil || m.opaque:
+		return m
+	case m.items != nil:
+		return m.items()
+	}
+	return nil
+}
+
+// A jsonWalk goes through a JSON text that is known to be valid.
+type jsonWalk struct {
+	data []byte
+	at   int
+}
+
+// next skips white space and returns the next byte; 0 at the end.
+func (w *jsonWalk) next() byte {
+	for ; w.at < len(w.data); w.at++ {
+		switch w.data[w.at] {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return w.data[w.at]
+		}
+	}
+	return 0
+}
+
+// text returns the string that begins here, with its quotes.
+func (w *jsonWalk) text() []byte {
+	start := w.at
+	for w.at++; w.at < len(w.data); w.at++ {
+		switch w.data[w.at] {
+		case '\\':
+			w.at++
+		case '"':
+			w.at++
+			return w.data[start:w.at]
+		}
+	}
+	return w.data[start:]
+}
+
+func (w *jsonWalk) value(m *jsonMembers) error {
+	switch w.next() {
+	case '{':
+		return w.object(m)
+	case '[':
+		return w.list(m)
+	case '"':
+		w.text()
+		return nil
+	}
+	for ; w.at < len(w.data); w.at++ {
+		switch w.data[w.at] {
+		case ',', ']', '}', ' ', '\t', '\r', '\n':
+			return nil
+		}
+	}
+	return nil
+}
+
+func (w *jsonWalk) list(m *jsonMembers) error {
+	items := m.item()
+	w.at++
+	for {
+		switch w.next() {
+		case ']':
+			w.at++
+			return nil
+		case ',':
+			w.at++
+		case 0:
+			return nil
+		default:
+			if err := w.value(items); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (w *jsonWalk) object(m *jsonMembers) error {
+	var names jsonNames
+	w.at++
+	for {
+		switch w.next() {
+		case '}':
+			w.at++
+			return nil
+		case ',':
+			w.at++
+			continue
+		case 0:
+			return nil
+		}
+		name, inner := w.text(), m.item()
+		if m == nil || !m.opaque {
+			name = unquote(name)
+			if names.add(name) {
+				return fmt.Errorf("member %q is given twice", name[:min(len(name), 100)])
+			}
+		}
+		if m != nil && m.fields != nil {
+			field, ok := m.fields[string(name)]
+			if !ok {
+				return fmt.Errorf("unknown field %q", name[:min(len(name), 100)])
+			}
+			inner = field()
+		}
+		w.next()
+		w.at++ // the colon
+		if err := w.value(inner); err != nil {
+			return err
+		}
+	}
+}
+
+// unquote returns the text of a JSON string.
+func unquote(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
+		return quoted[1 : len(quoted)-1]
+	}
+	var s string
+	if json.Unmarshal(quoted, &s) != nil {
+		return quoted
+	}
+	return []byte(s)
+}
+
+// jsonNames are the names of an object's members. The first ones need no map.
+type jsonNames struct {
+	first [16][]byte
+	n     int
+	more  map[string]bool
+}
+
+// add reports whether the name is there already, and adds it.
+func (s *jsonNames) add(name []byte) bool {
+	for _, old := range s.first[:s.n] {
+		if bytes.Equal(old, name) {
+			return true
+		}
+	}
+	switch {
+	case s.n < len(s.first):
+		s.first[s.n] = name
+		s.n++
+		return false
+	case s.more == nil:
+		s.more = make(map[string]bool)
+	case s.more[string(name)]:
+		return true
+	}
+	s.more[string(name)] = true
+	return false
+}

@@ -1,0 +1,129 @@
+package host_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+type letter struct {
+	envelope
+	To   string            `json:"to"`
+	Tags map[string]string `json:"tags,omitempty"`
+	Copy []*letter         `json:"copy,omitempty"`
+	Any  any
+	At   time.Time       `json:"at"`
+	Raw  json.RawMessage `json:"raw"`
+}
+
+type envelope struct {
+	Stamp int    `json:"stamp"`
+	To    string `json:"to"` // letter's own member wins
+}
+
+func TestCheckJSONRefusesWhatTwoReadersSeeDifferently(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"to":"a","stamp":1}`:                           "",
+		`null`:                                           "",
+		`{"to":"a","to":"b"}`:                            `member "to" is given twice`,
+		`{"to":"a","\u0074o":"b"}`:                       `member "to" is given twice`,
+		`{"To":"a"}`:                                     `unknown field "To"`,
+		`{"to":"a","TO":"b"}`:                            `unknown field "TO"`,
+		`{"STAMP":1}`:                                    `unknown field "STAMP"`,
+		`{"Any":{"a":1,"A":2}}`:                          "",
+		`{"any":1}`:                                      `unknown field "any"`,
+		`{"Any":[{"a":{"b":1,"c":"}","b":2}}]}`:          `member "b" is given twice`,
+		`{"raw":{"x":"a\"b","x":2}}`:                     "",
+		`{"tags":{"a":"1","A":"2"}}`:                     "",
+		`{"tags":{"a":"1","a":"2"}}`:                     `member "a" is given twice`,
+		`{"copy":[{"to":"x"},null,{"To":"y"}]}`:          `unknown field "To"`,
+		` { "to" : "a" , "copy" : [ ] , "stamp" : -1 } `: "",
+		`{"at":"2026-01-02T03:04:05Z"}`:                  "",
+		"{" + members(40, -1) + "}":                      "unknown field \"m0\"",
+		`{"Any":{` + members(40, -1) + "}}":              "",
+		`{"Any":{` + members(40, 30) + "}}":              `member "m30" is given twice`,
+		`{"Any":{` + members(40, 3) + "}}":               `member "m3" is given twice`,
+	} {
+		got := ""
+		if err := host.CheckJSON([]byte(text), new(letter)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// members returns n members, and one of them again at the end.
+func members(n, again int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(member(i) + ",")
+	}
+	if again >= 0 {
+		return b.String() + member(again)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+func member(i int) string {
+	name, _ := json.Marshal(i)
+	return `"m` + string(name) + `":` + string(name)
+}
+
+// FuzzCheckJSON compares the walk with encoding/json's tokens.
+func FuzzCheckJSON(f *testing.F) {
+	for _, seed := range []string{`{"a":1,"a":2}`, `[{"a":[{"b":"\"","b":1}]}]`, `{"\u0061":1,"a":{}}`, "{\"a\":\t-1.5e3 , \"b\":[true,null]}", `"x"`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if !json.Valid(data) || bytes.ContainsAny(data, "\\") && strings.Contains(string(data), `\u`) {
+			return
+		}
+		if got, want := host.CheckJSON(data, nil) != nil, twice(t, json.NewDecoder(bytes.NewReader(data))); got != want {
+			t.Fatalf("%s: refused %t, want %t", data, got, want)
+		}
+	})
+}
+
+// twice reports whether an object of a valid text has two members of one name.
+func twice(t *testing.T, d *json.Decoder) (found bool) {
+	type level struct {
+		names map[string]bool // nil: a list
+		name  bool            // the next string is a name
+	}
+	var stack []level
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return found
+		}
+		if err != nil {
+			t.Skip(err)
+		}
+		top := len(stack) - 1
+		switch s, isText := token.(string); {
+		case token == json.Delim('{'):
+			stack = append(stack, level{map[string]bool{}, true})
+			continue
+		case token == json.Delim('['):
+			stack = append(stack, level{})
+			continue
+		case token == json.Delim('}') || token == json.Delim(']'):
+			stack = stack[:top]
+			top--
+		case isText && top >= 0 && stack[top].name:
+			found = found || stack[top].names[s]
+			stack[top].names[s], stack[top].name = true, false
+			continue
+		}
+		if top >= 0 && stack[top].names != nil {
+			stack[top].name = true
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A RunQuery selects workflow runs that are paused or have failed. All fields are optional.
+type RunQuery struct {
+	// Type is the type of their actors.
+	Type string
+	// State is workflow.StatePaused or workflow.StateFailed.
+	State workflow.State
+	// Reason is why they are paused. No failed run has one.
+	Reason workflow.PauseReason
+	// Before selects runs that have been paused, or had failed, at that time.
+	Before time.Time
+	// Limit is how many runs a page has at most: 1 to 1,000; 0 means 100.
+	Limit int
+	// Cursor continues an earlier page.
+	Cursor string
+}
+
+// A ListedRun is a workflow run that is paused or has failed.
+type ListedRun struct {
+	Type string   `json:"type"`
+	Key  []string `json:"key"`
+	// Run is the id of the run, in hex.
+	Run      string               `json:"run"`
+	Workflow string               `json:"workflow"`
+	State    workflow.State       `json:"state"`
+	Reason   workflow.PauseReason `json:"reason,omitempty"`
+	// Text is the report of the pause or the message of the failure, cut to 1,024 bytes.
+	Text string `json:"text,omitempty"`
+	// Since is when the run was paused or failed. Next is when a paused run is tried again by itself; zero for never.
+	Since time.Time `json:"since"`
+	Next  time.Time `json:"next,omitzero"`
+}
+
+// A RunSummary is what an actor's status says of its workflow run.
+type RunSummary struct {
+	Workflow string `json:"workflow"`
+	// State is one that is stored: a run that only waits is running.
+	State workflow.State `json:"state"`
+	// Reason is why it is paused.
+	Reason workflow.PauseReason `json:"reason,omitempty"`
+	// Since is when it was started, paused or ended.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// A RunPage is one page of runs, in no order that means anything. A page may have fewer runs than the limit, or none, and
+// another may follow all the same. Cursor is "" at the end.
+type RunPage struct {
+	Runs   []ListedRun `json:"runs"`
+	Cursor string      `json:"cursor,omitempty"`
+}
+
+// A RunCount is how many runs of a type are paused for a reason, or have failed.
+type RunCount struct {
+	Type   string               `json:"type"`
+	State  workflow.State       `json:"state"`
+	Reason workflow.PauseReason `json:"reason,omitempty"`
+	Count  int64                `json:"count"`
+}
+
+// A RunLister finds the workflow runs of a node that are paused or have failed. It reads an index and those runs; it wakes
+// nothing. A local node and a client implement it.
+type RunLister interface {
+	// Runs pages through the runs that a query selects.
+	Runs(ctx context.Context, q RunQuery) (RunPage, error)
+	// CountRuns counts all runs by type, state and reason, in that order.
+	CountRuns(ctx context.Context) ([]RunCount, error)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func (c *cli) limitsCommand() *cobra.Command {
+	return group("limits", "Set limits of one actor",
+		"limits sets limits of one actor, which go before those of its type: how much it stores, how many calls wait for it\n"+
+			"and so on. They outlast restarts of the node, until they are reset or the actor is destroyed. `cairn status` shows\n"+
+			"them, with --json as the member limits. Limits of a whole type are set in the configuration file.",
+		"  cairn limits set cell/acme storage=2GiB mailbox_count=10000\n  cairn limits reset cell/acme storage",
+		c.limitsSetCommand(), c.limitsResetCommand())
+}
+
+func (c *cli) limitsSetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "set TYPE/KEY... LIMIT=VALUE...",
+		Short: "Set limits of an actor",
+		Long: "set sets limits of an actor, at once and durably; others that are set stay. The limits are\n\n" +
+			"  storage       bytes of all keys and values, the SQLite database among them\n" +
+			"  write_set     bytes that one turn writes\n" +
+			"  value         bytes of one value of the key-value store\n" +
+			"  state         bytes of the state\n" +
+			"  mailbox_count calls that wait\n" +
+			"  mailbox       bytes of their inputs\n" +
+			"  connections   clients that are connected or may come back\n" +
+			"  call_rate     calls from outside per second; 0 does not bound them\n" +
+			"  call_burst    how many of them at once\n\n" +
+			"Bytes are a number, or one with KiB, MiB, GiB or TiB. The actor is not woken, and must exist.\n\n" +
+			"With --json it prints the limits that are set for the actor, as the method limits.set does.",
+		Example:           "  cairn limits set cell/acme storage=2GiB\n  cairn limits set cell/acme call_rate=50 call_burst=200",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: c.completeAddress,
+		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
+			in, err := parseLimits(args)
+			if err != nil {
+				return usageError{err}
+			}
+			var out host.ActorLimits
+			if err := t.ask(ctx, host.LimitsSet, &in, &out, askOptions{existing: true}); err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(out)
+			}
+			fmt.Fprintln(c.stdout, limitsText(&out))
+			return nil
+		}),
+	}
+}
+
+func (c *cli) limitsResetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "reset TYPE/KEY... [LIMIT...]",
+		Short: "Make limits of an actor those of its type",
+		Long: "reset makes limits of an actor those of its type again: the named ones, or all. set --help lists the names.\n\n" +
+			"With --json it prints {\"count\"}: how many were set.",
+		Example:           "  cairn limits reset cell/acme\n  cairn limits reset cell/acme storage",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.completeAddress,
+		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
+			in := host.LimitsResetInput{}
+			for _, name := range args {
+				f, err := limitNamed(new(host.ActorLimits), name)
+				if err != nil {
+					return usageError{err}
+				}
+				in.Names = append(in.Names, f.Name)
+			}
+			var out host.CountOutput
+			if err := t.ask(ctx, host.LimitsReset, &in, &out, askOptions{existing: true}); err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(out)
+			}
+			fmt.Fprintf(c.stdout, "reset %s\n", plural(out.Count, "limit"))
+			return nil
+		}),
+	}
+}
+
+// limitName is what people call a limit: without the unit of those in bytes.
+func limitName(f host.ActorLimit) string { return strings.TrimSuffix(f.Name, "_bytes") }
+
+// limitNamed returns the field of l that people, or programs, call name.
+func limitNamed(l *host.ActorLimits, name string) (host.ActorLimit, error) {
+	fields := l.Fields()
+	i := slices.IndexFunc(fields, func(f host.ActorLimit) bool { return f.Name == name || limitName(f) == name })
+	if i >= 0 {
+		return fields[i], nil
+	}
+	var names []string
+	for _, f := range fields {
+		names = append(names, limitName(f))
+	}
+	return host.ActorLimit{}, fmt.Errorf("there is no limit %q: the limits are %s", name, strings.Join(names, ", "))
+}
+
+// parseLimits reads arguments such as storage=2GiB.
+func parseLimits(args []string) (l host.ActorLimits, err error) {
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok {
+			return l, fmt.Errorf("%q is not LIMIT=VALUE, such as storage=2GiB", arg)
+		}
+		f, err := limitNamed(&l, name)
+		if err != nil {
+			return l, err
+		}
+		switch {
+		case f.Rate != nil:
+			rate, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return l, fmt.Errorf("%s: %q is not a number", name, value)
+			}
+			*f.Rate = &rate
+		case strings.HasSuffix(f.Name, "_bytes"):
+			n, err := host.ParseSize(value)
+			if err != nil {
+				return l, fmt.Errorf("%s: %w", name, err)
+			}
+			*f.Whole = &n
+		default:
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return l, fmt.Errorf("%s: %q is not a whole number", name, value)
+			}
+			*f.Whole = &n
+		}
+	}
+	return l, nil
+}
+
+// limitsText lists limits for people, as set takes them.
+func limitsText(l *host.ActorLimits) string {
+	var words []string
+	for _, f := range l.Fields() {
+		switch {
+		case f.Rate != nil && *f.Rate != nil:
+			words = append(words, fmt.Sprintf("%s=%g", limitName(f), **f.Rate))
+		case f.Whole != nil && *f.Whole != nil:
+			text := strconv.FormatInt(**f.Whole, 10)
+			if n := **f.Whole; strings.HasSuffix(f.Name, "_bytes") {
+				for _, u := range []struct {
+					name  string
+					bytes int64
+				}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+					if n%u.bytes == 0 {
+						text = strconv.FormatInt(n/u.bytes, 10) + u.name
+						break
+					}
+				}
+			}
+			words = append(words, limitName(f)+"="+text)
+		}
+	}
+	return strings.Join(words, " ")
+}

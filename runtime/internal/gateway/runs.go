@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// ListRuns is the AuthRequest.Method of requests for the workflow runs that are paused or have failed.
+const ListRuns = "workflow.list"
+
+// runs answers GET /workflows.
+func (x *exchange) runs() {
+	ctx, cancel := x.limited()
+	defer cancel()
+	typ := x.r.URL.Query().Get("type")
+	x.counts(typ, labelList)
+	if fault := x.authorize(ctx, Operate, host.Address{Type: typ}, ListRuns); fault != nil {
+		x.fail(fault)
+		return
+	}
+	p, fault := x.params("type", "state", "reason", "before", "limit", "cursor")
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	q := host.RunQuery{Type: typ}
+	q.Cursor, _ = p.one("cursor")
+	state, _ := p.one("state")
+	reason, _ := p.one("reason")
+	q.State, q.Reason = workflow.State(state), workflow.PauseReason(reason)
+	q.Limit, fault = p.number("limit", 1, maxPage)
+	if s, ok := p.one("before"); ok && fault == nil {
+		var err error
+		if q.Before, err = time.Parse(time.RFC3339, s); err != nil {
+			fault = host.Errorf(host.InvalidArgument, "the parameter before is %q; it must be a time such as 2026-11-21T13:40:00Z", s)
+		}
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	page, err := x.g.opts.Runs.Runs(ctx, q)
+	if err != nil {
+		x.fail(x.g.asError(err))
+		return
+	}
+	x.json(http.StatusOK, page)
+}
+
+// A runCounts is what GET /workflows/counts answers.
+type runCounts struct {
+	Counts []host.RunCount `json:"counts"`
+}
+
+// runCounts answers GET /workflows/counts.
+func (x *exchange) runCounts() {
+	x.counts("", labelList)
+	ctx, cancel := x.limited()
+	defer cancel()
+	fault := x.authorize(ctx, Operate, host.Address{}, ListRuns)
+	if fault == nil {
+		_, fault = x.params()
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	counts, err := x.g.opts.Runs.CountRuns(ctx)
+	if err != nil {
+		x.fail(x.g.asError(err))
+		return
+	}
+	x.json(http.StatusOK, runCounts{counts})
+}

@@ -1,0 +1,304 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// Messages to other actors that were given up are kept at their sender, as dead letters are by queues: as long and as many.
+const (
+	deadSendFor  = host.DefaultQueueDeadFor
+	maxDeadSends = host.DefaultQueueDead
+	// maxRequeuedBytes is how many bytes of messages one call sends again.
+	maxRequeuedBytes = 16 << 20
+)
+
+// sendBuiltins returns the verbs for messages to other actors that were given up.
+func sendBuiltins() []*builtin {
+	return []*builtin{
+		ask(host.SendDeadList, listDeadSends),
+		existing(act(host.SendDeadRequeue, func(c *core, h *turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+			return c.eachDeadSend(h, in, func(f *failedRecord) error { return h.sendAgain(&f.Message) })
+		})),
+		existing(act(host.SendDeadDelete, func(c *core, h *turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+			return c.eachDeadSend(h, in, func(*failedRecord) error { return nil })
+		})),
+	}
+}
+
+// keepDeadSend keeps a message that was given up, and removes the oldest beyond the limit.
+func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
+	rec, err := record.Encode(f)
+	if err != nil {
+		return err
+	}
+	if c.deadSends < 0 {
+		if c.deadSends, err = c.countDeadSends(); err != nil {
+			return err
+		}
+	}
+	expire := f.Failed + deadSendFor.Milliseconds()
+	o := engine.PutOptions{Exempt: true, ExpireAt: expire} // it takes the message's room
+	if err := c.ws.Put(keyspace.AppendFailedSend(nil, seq), rec, o); err != nil {
+		return err
+	}
+	h.wrote = true
+	h.expireAt(expire)
+	c.deadSends++
+	if over := c.deadSends - maxDeadSends; over > 0 {
+		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		page, err := c.ws.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Limit: min(over, 100)})
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Entries {
+			if _, err := c.ws.Delete(e.Key); err != nil {
+				return err
+			}
+			c.deadSends--
+		}
+	}
+	return nil
+}
+
+// countDeadSends counts the messages that were given up.
+func (c *core) countDeadSends() (n int, err error) {
+	start, end := keyspace.KindRange(keyspace.KindFailedSends)
+	q := engine.ListQuery{Start: start, End: end, KeysOnly: true}
+	for {
+		page, err := c.ws.List(q)
+		if err != nil {
+			return 0, err
+		}
+		n += len(page.Entries)
+		if q.After = page.Next; q.After == nil {
+			return n, nil
+		}
+	}
+}
+
+// eachDeadSend removes messages that were given up, those with the ids or as many as a call may, after do.
+func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, do func(*failedRecord) error) (out host.CountOutput, err error) {
+	if in.All == (len(in.IDs) > 0) {
+		return out, host.Errorf(host.InvalidArgument, "give either ids or all")
+	}
+	if len(in.IDs) > host.MaxQueueBatch {
+		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+	}
+	size, most := 0, min(maxRequeuedBytes, c.limits.storage.MaxWriteSet/2) // a message stands in the write set twice
+	visit := func(e *engine.Entry) error {
+		var f failedRecord
+		if err := record.Decode(e.Value, &f); err != nil {
+			return err
+		}
+		if err := do(&f); err != nil {
+			return err
+		}
+		if _, err := c.ws.Delete(e.Key); err != nil {
+			return err
+		}
+		out.Count++
+		size += len(e.Value)
+		return nil
+	}
+	if in.All {
+		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		q := engine.ListQuery{Start: start, End: end, Limit: host.MaxQueueBatch, MaxBytes: maxListedBytes}
+		for more := true; more && size < most; more = q.After != nil {
+			page, err := c.ws.List(q)
+			if err != nil {
+				return out, err
+			}
+			for i := range page.Entries {
+				if err := visit(&page.Entries[i]); err != nil {
+					return out, err
+				}
+			}
+			q.After = page.Next
+		}
+		out.More = q.After != nil
+	}
+	for _, id := range in.IDs {
+		e, ok, err := c.ws.Get(keyspace.AppendFailedSend(nil, id))
+		if err == nil && ok {
+			e.Key = keyspace.AppendFailedSend(nil, id)
+			err = visit(&e)
+		}
+		if err != nil {
+			return out, err
+		}
+		if size > most {
+			return out, tooLarge("bytes of the messages", int64(most), int64(size))
+		}
+	}
+	if out.Count > 0 {
+		h.wrote = true
+		c.deadSends = -1
+	}
+	return out, nil
+}
+
+// sendAgain sends a message that was given up as a new one, after those that wait: the target may have handled later
+// messages since, and takes an earlier number for handled. It is for the actor that has the target's address now.
+func (t *turn) sendAgain(m *messageRecord) error {
+	if err := t.send(m.address(), m.Method, m.Input); err != nil {
+		return err
+	}
+	again := &t.messages[len(t.messages)-1]
+	again.Sent, again.Traceparent = m.Sent, m.Traceparent
+	return nil
+}
+
+// listDeadSends implements send.dead.list.
+func listDeadSends(r *reader, codec host.Codec, in *host.SendListInput) (out host.SendListOutput, err error) {
+	limit := in.Limit
+	switch {
+	case limit < 0 || limit > host.MaxQueueBatch:
+		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d", limit, host.MaxQueueBatch)
+	case len(in.IDs) > host.MaxQueueBatch:
+		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+	case limit == 0:
+		limit = 100
+	}
+	rows, done, err := r.rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	var entries []engine.Entry
+	if len(in.IDs) > 0 {
+		for _, id := range in.IDs {
+			key := keyspace.AppendFailedSend(nil, id)
+			e, ok, err := rows.Get(key)
+			if err != nil {
+				return out, err
+			}
+			if e.Key = key; ok {
+				entries = append(entries, e)
+			}
+		}
+	} else {
+		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		q := engine.ListQuery{Start: start, End: end, Limit: limit, MaxBytes: maxListedBytes}
+		if in.After > 0 {
+			q.After = keyspace.AppendFailedSend(nil, in.After)
+		}
+		page, err := rows.List(q)
+		if err != nil {
+			return out, err
+		}
+		entries, out.More = page.Entries, page.Next != nil
+	}
+	out.Messages = make([]host.DeadMessage, len(entries))
+	for i := range entries {
+		if err := showDeadSend(&entries[i], codec, &out.Messages[i]); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// maxListedBytes bounds the messages of one page.
+const maxListedBytes = 4 << 20
+
+// showDeadSend describes a message that was given up.
+func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error {
+	seq, err := keyspace.ParseFailedSend(e.Key)
+	if err != nil {
+		return err
+	}
+	var f failedRecord
+	if err := record.Decode(e.Value, &f); err != nil {
+		return err
+	}
+	key := f.Message.Key
+	if key == nil {
+		key = []string{}
+	}
+	*m = host.DeadMessage{
+		ID: seq, Type: f.Message.Type, Key: key, Method: f.Message.Method, Attempts: f.Attempts,
+		Sent: timeMS(f.Message.Sent).UTC(), Died: timeMS(f.Failed).UTC(), Code: host.Code(f.Code), Error: f.Reason,
+	}
+	if e.Expire != 0 {
+		at := timeMS(e.Expire).UTC()
+		m.Expires = &at
+	}
+	switch in := f.Message.Input; {
+	case codec == host.JSON:
+		m.Input = jsonOf(in)
+	case cbor.Wellformed(in) == nil:
+		m.Input = in
+	}
+	return nil
+}
+
+// jsonOf shows CBOR of an application as JSON, for people: byte strings are base64. It is nil for what JSON cannot show.
+func jsonOf(value []byte) host.Raw {
+	var v any
+	if len(value) == 0 || textDecoding.Unmarshal(value, &v) != nil {
+		return nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+var textDecoding = mustDecMode(cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](), TimeTag: cbor.DecTagOptional})
+
+// undelivered adds to an explanation that messages to other actors were given up. It is the explanation if nothing else is
+// waited for.
+func (q *inquiry) undelivered(x *host.Explanation) {
+	n := q.status.FailedSends
+	if n == 0 {
+		return
+	}
+	if x.Details == nil {
+		x.Details = make(map[string]string)
+	}
+	x.Details["dead_messages"] = count(n, "message", "messages")
+	if x.Why != host.WhyCalls {
+		return
+	}
+	x.Why, x.Remedy = host.WhyDead, "requeue"
+	x.Text = count(n, "message", "messages") + " to other actors could not be delivered and were given up."
+	if n == 1 {
+		x.Text = "1 message to another actor could not be delivered and was given up."
+	}
+	if !q.died.IsZero() {
+		x.Since = &q.died
+	}
+	for k, v := range q.dead {
+		x.Details[k] = v
+	}
+}
+
+// readDead reads about the oldest message that was given up.
+func (q *inquiry) readDead(rows engine.Reader) error {
+	if q.status.FailedSends == 0 {
+		return nil
+	}
+	start, end := keyspace.KindRange(keyspace.KindFailedSends)
+	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
+	if err != nil || len(page.Entries) == 0 {
+		return err
+	}
+	var m host.DeadMessage
+	if err := showDeadSend(&page.Entries[0], host.CBOR, &m); err != nil {
+		return err
+	}
+	q.died = m.Died.Truncate(time.Millisecond)
+	q.dead = map[string]string{
+		"target": formatAddress(host.Address{Type: m.Type, Key: m.Key}), "method": m.Method, "code": string(m.Code), "error": m.Error,
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package supervisor
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// shop is a stage with a sender "a" whose n messages to the actor "shut", which adds them up, were given up.
+func shop(t *testing.T, n int, run func(t *testing.T, g *stage, open *atomic.Bool)) {
+	t.Helper()
+	var open atomic.Bool
+	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			for range n {
+				input := remember(deed(func(p *puppet, t host.Turn) error {
+					if !open.Load() {
+						return failing(p, t)
+					}
+					p.s.N++
+					return nil
+				}))
+				if err := h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: input}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		synctest.Wait()
+		if st := g.status("a"); st.FailedSends != n || st.PendingSends != 0 {
+			t.Fatalf("%+v", st)
+		}
+		run(t, g, &open)
+	})
+}
+
+func (g *stage) deadSends(in host.SendListInput) (out host.SendListOutput) {
+	g.t.Helper()
+	if err := g.cbor("a", host.SendDeadList, in, &out); err != nil {
+		g.t.Fatal(err)
+	}
+	return out
+}
+
+func TestMessagesThatWereGivenUpAreListed(t *testing.T) {
+	shop(t, 3, func(t *testing.T, g *stage, _ *atomic.Bool) {
+		list := g.deadSends(host.SendListInput{Limit: 2})
+		if len(list.Messages) != 2 || !list.More {
+			t.Fatalf("%+v", list)
+		}
+		m := list.Messages[0]
+		if m.Type != "p" || len(m.Key) != 1 || m.Key[0] != "shut" || m.Method != "do" || m.Attempts != 1 ||
+			m.Code != host.Internal || !strings.HasPrefix(m.Error, secretCause) || m.Sent.IsZero() || m.Expires == nil ||
+			m.Expires.Sub(m.Died) != 14*24*time.Hour {
+			t.Errorf("%+v", m)
+		}
+		rest := g.deadSends(host.SendListInput{After: list.Messages[1].ID})
+		if len(rest.Messages) != 1 || rest.More || rest.Messages[0].ID <= list.Messages[1].ID {
+			t.Errorf("%+v", rest)
+		}
+		if one := g.deadSends(host.SendListInput{IDs: []uint64{m.ID, 1}}); len(one.Messages) != 1 || one.Messages[0].ID != m.ID {
+			t.Errorf("%+v", one)
+		}
+		x := g.whyOf("a")
+		if x.Why != host.WhyDead || x.Remedy != "requeue" || x.Details["dead_messages"] != "3 messages" || x.Details["target"] != "p/shut" ||
+			!strings.HasPrefix(x.Details["error"], secretCause) || x.Since == nil {
+			t.Errorf("%+v", x)
+		}
+	})
+}
+
+func TestMessagesThatWereGivenUpAreSentAgainOnceEach(t *testing.T) {
+	shop(t, 3, func(t *testing.T, g *stage, open *atomic.Bool) {
+		list := g.deadSends(host.SendListInput{})
+		open.Store(true)
+		// A later message is handled first: an earlier sequence would now be taken for handled.
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			return h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: remember(add(10))})
+		})
+		synctest.Wait()
+		var count host.CountOutput
+		ids := []uint64{list.Messages[0].ID, list.Messages[0].ID, 7}
+		g.mustVerb("a", host.SendDeadRequeue, host.SendSelectInput{IDs: ids}, &count)
+		synctest.Wait()
+		if n := g.n("shut"); count.Count != 1 || n != 11 {
+			t.Fatalf("%d sent again, n is %d", count.Count, n)
+		}
+		g.mustVerb("a", host.SendDeadRequeue, host.SendSelectInput{All: true}, &count)
+		g.crash() // what was answered is sent
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if n, st := g.n("shut"), g.status("a"); count.Count != 2 || count.More || n != 13 || st.FailedSends != 0 || st.PendingSends != 0 {
+			t.Fatalf("%+v, n is %d, %+v", count, n, st)
+		}
+		wantCode(t, g.verb("a", host.SendDeadRequeue, host.SendSelectInput{}, nil), host.InvalidArgument)
+		wantCode(t, g.verb("a", host.SendDeadDelete, host.SendSelectInput{IDs: ids, All: true}, nil), host.InvalidArgument)
+		wantCode(t, g.verb("nobody", host.SendDeadRequeue, host.SendSelectInput{All: true}, nil), host.NotFound)
+	})
+}
+
+func TestMessagesThatWereGivenUpAreDeletedOrExpire(t *testing.T) {
+	shop(t, 3, func(t *testing.T, g *stage, _ *atomic.Bool) {
+		var count host.CountOutput
+		g.mustVerb("a", host.SendDeadDelete, host.SendSelectInput{IDs: []uint64{g.deadSends(host.SendListInput{}).Messages[1].ID}}, &count)
+		if list := g.deadSends(host.SendListInput{}); count.Count != 1 || len(list.Messages) != 2 {
+			t.Fatalf("%+v, %+v", count, list)
+		}
+		time.Sleep(14*24*time.Hour - 2*time.Hour)
+		if st := g.status("a"); st.FailedSends != 2 {
+			t.Fatalf("%d are left before their time", st.FailedSends)
+		}
+		time.Sleep(4 * time.Hour) // they are purged at the end of their hour
+		if st := g.status("a"); st.FailedSends != 0 {
+			t.Fatalf("%d are left", st.FailedSends)
+		}
+		if x := g.whyOf("a"); x.Why != host.WhyCalls {
+			t.Errorf("%+v", x)
+		}
+	})
+}
+
+func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		giveUp := func(first, n int) {
+			g.must("a", func(_ *puppet, h host.Turn) error {
+				t := h.(*turn)
+				if err := t.enter(); err != nil {
+					return err
+				}
+				defer t.mu.Unlock()
+				for i := range n {
+					f := failedRecord{Message: messageRecord{Type: "p", Key: []string{"shut"}, Method: "do"}, Failed: unixMS(t.start)}
+					if err := t.c.keepDeadSend(t, uint64(first+i), &f); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		giveUp(1, maxDeadSends)
+		if list := g.deadSends(host.SendListInput{Limit: 1}); list.Messages[0].ID != 1 {
+			t.Fatalf("the oldest is %d", list.Messages[0].ID)
+		}
+		g.restart()
+		giveUp(1+maxDeadSends, 5)
+		if list := g.deadSends(host.SendListInput{Limit: 1}); list.Messages[0].ID != 6 {
+			t.Fatalf("the oldest is %d", list.Messages[0].ID)
+		}
+		var count host.CountOutput
+		if err := g.cbor("a", host.SendDeadDelete, host.SendSelectInput{All: true}, &count); err != nil || count.Count != maxDeadSends || count.More {
+			t.Fatalf("%+v, %v", count, err)
+		}
+	})
+}
+
+func TestAMessageThatWasGivenUpShowsItsInputAsJSON(t *testing.T) {
+	input, err := outputEncoding.Marshal(map[string]any{"to": "ada", "n": 7, "raw": []byte{1, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(jsonOf(input)); got != `{"n":7,"raw":"AQI=","to":"ada"}` {
+		t.Error(got)
+	}
+	for _, bad := range []string{"", "\xff", "\xa1\x01\x02"} { // a map whose keys are numbers has no form in JSON
+		if got := jsonOf([]byte(bad)); got != nil {
+			t.Errorf("%q is shown as %q", bad, got)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package supervisor
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// offlineBuiltins returns the verbs that work on a store without the code of its actors. They are
+// bare, because nothing wakes there, and there is no run in memory that they would have to tell.
+func offlineBuiltins() map[string]*builtin {
+	verbs := make(map[string]*builtin)
+	for _, name := range []string{host.WorkflowPause, host.WorkflowTerminate} {
+		verbs[name] = bare(runVerb(name))
+	}
+	return verbs
+}
+
+// ControlStoredRun pauses or terminates a workflow run in a store that no supervisor runs on. It
+// commits what the verb commits on a node and returns when that is durable; messages of the run
+// are sent by the next node. It runs no code of an actor. The error code is NotFound if there is no
+// such actor or if it has no run, and InvalidArgument for another verb.
+func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in host.RunControl) error {
+	// The supervisor is not started: it fires nothing, takes nothing up, and does not note in the
+	// store that a node runs or has stopped. Without behaviors every type is one without code.
+	s, err := New(Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})})
+	if err != nil {
+		return err
+	}
+	defer s.Kill() // nothing is left to drain: what the verb did is durable
+	s.offline, s.builtins = true, offlineBuiltins()
+	if s.builtins[in.Verb] == nil {
+		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
+	}
+	if s.types[addr.Type] == nil {
+		return notFound(addr)
+	}
+	input, err := outputEncoding.Marshal(&host.WorkflowControlInput{Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	if err != nil {
+		return err
+	}
+	_, err = s.Call(ctx, &host.Request{Address: addr, Method: in.Verb, Codec: host.CBOR, Input: input, Existing: true})
+	return err
+}
+
+// errorsOnly passes the causes of errors that callers read no more than an id of. What a node logs
+// of a verb besides them is not news to the operator who asks for it.
+type errorsOnly struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError && h.Handler.Enabled(ctx, level)
+}

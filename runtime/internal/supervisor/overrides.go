@@ -1,0 +1,270 @@
+package supervisor
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// actorLimits are the limits of an actor, or those of a type, with what follows from them. They are immutable.
+type actorLimits struct {
+	host.Limits
+	storage *engine.Limits
+	rate    *rateLimit // nil for none
+}
+
+// newActorLimits checks limits.
+func newActorLimits(l host.Limits) (*actorLimits, error) {
+	a := &actorLimits{Limits: l, storage: &engine.Limits{MaxValue: l.ValueBytes, MaxWriteSet: l.WriteSetBytes, Quota: l.StorageBytes}}
+	a.storage.EnsureDefaults()
+	if err := a.storage.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkRate(l); err != nil {
+		return nil, err
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"TurnTimeout", int64(l.TurnTimeout)}, {"MailboxCount", int64(l.MailboxCount)}, {"MailboxBytes", l.MailboxBytes},
+		{"StateBytes", int64(l.StateBytes)}, {"SendAttempts", int64(l.SendAttempts)}, {"Connections", int64(l.Connections)},
+		{"ConnectionBytes", int64(l.ConnectionBytes)}, {"TaskGrace", int64(l.TaskGrace)},
+	} {
+		if n.value < 0 {
+			return nil, fmt.Errorf("%s is negative", n.name)
+		}
+	}
+	a.rate = newRateLimit(l)
+	return a, nil
+}
+
+// overrides knows the limits that operators have set for single actors: what is durable of it, from the start of the node on.
+type overrides struct {
+	n  atomic.Int64 // how many there are, so that nobody pays for a lookup while there are none
+	mu sync.Mutex
+	m  map[string]*override // by address key
+}
+
+// An override is what operators have set for an actor, and the limits that it has so.
+type override struct {
+	set    host.ActorLimits
+	limits *actorLimits
+}
+
+// of returns the limits of the actor with an address key, or nil if operators have set none.
+func (o *overrides) of(key string) *override {
+	if o.n.Load() == 0 {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.m[key]
+}
+
+// put notes the limits of an actor; nil means those of its type.
+func (o *overrides) put(key string, x *override) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.m == nil {
+		o.m = make(map[string]*override)
+	}
+	delete(o.m, key)
+	if x != nil {
+		o.m[key] = x
+	}
+	o.n.Store(int64(len(o.m)))
+}
+
+// limitsOf returns the limits of an actor.
+func (s *Supervisor) limitsOf(t *actorType, key string) *actorLimits {
+	if x := s.overrides.of(key); x != nil {
+		return x.limits
+	}
+	return t.base
+}
+
+// rateOf returns the rate at which an actor is called from outside, or nil if it has none.
+func (s *Supervisor) rateOf(t *actorType, addr host.Address) *rateLimit {
+	if s.overrides.n.Load() == 0 {
+		return t.base.rate
+	}
+	return s.limitsOf(t, string(appendAddress(nil, addr))).rate
+}
+
+// override sets the limits of an actor, which is awake or not.
+func (s *Supervisor) override(a *activation, x *override) {
+	s.overrides.put(a.key, x)
+	a.limits.Store(s.limitsOf(a.typ, a.key))
+}
+
+// newOverride makes the limits that operators have set for an actor of a type; nil if there are none. The error is one for
+// the operator.
+func newOverride(t *actorType, set host.ActorLimits) (*override, error) {
+	if set.Empty() {
+		return nil, nil
+	}
+	for _, f := range set.Fields() {
+		if f.Whole != nil && *f.Whole != nil && (**f.Whole < 1 || **f.Whole > math.MaxInt) {
+			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("limit", f.Name)
+		}
+	}
+	l, err := newActorLimits(set.Apply(t.base.Limits))
+	if err != nil {
+		return nil, host.Errorf(host.InvalidArgument, "the limits are not possible: %s", err)
+	}
+	return &override{set: set, limits: l}, nil
+}
+
+// setLimits sets limits of one actor, besides those that are set.
+func setLimits(c *core, h *turn, _ host.Codec, in *host.ActorLimits) (host.ActorLimits, error) {
+	if in.Empty() {
+		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")
+	}
+	rec, err := readControl(c.ws)
+	if err != nil {
+		return host.ActorLimits{}, err
+	}
+	set, given := rec.limits(), in.Fields()
+	for i, f := range set.Fields() {
+		if f.Whole != nil && *given[i].Whole != nil {
+			*f.Whole = *given[i].Whole
+		}
+		if f.Rate != nil && *given[i].Rate != nil {
+			*f.Rate = *given[i].Rate
+		}
+	}
+	return set, c.storeLimits(h, rec, set)
+}
+
+// resetLimits makes limits of one actor those of its type.
+func resetLimits(c *core, h *turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
+	rec, err := readControl(c.ws)
+	if err != nil {
+		return out, err
+	}
+	set := rec.limits()
+	named := make(map[string]bool)
+	for _, name := range in.Names {
+		named[name] = true
+	}
+	for _, f := range set.Fields() {
+		if len(in.Names) > 0 && !named[f.Name] {
+			continue
+		}
+		delete(named, f.Name)
+		if f.Whole != nil && *f.Whole != nil {
+			*f.Whole = nil
+			out.Count++
+		}
+		if f.Rate != nil && *f.Rate != nil {
+			*f.Rate = nil
+			out.Count++
+		}
+	}
+	for name := range named {
+		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name)
+	}
+	if out.Count == 0 {
+		return out, nil
+	}
+	return out, c.storeLimits(h, rec, set)
+}
+
+// storeLimits writes the limits of an actor.
+func (c *core) storeLimits(h *turn, rec controlRecord, set host.ActorLimits) error {
+	x, err := newOverride(c.a.typ, set)
+	if err != nil {
+		return err
+	}
+	rec.Limits = nil
+	for _, f := range set.Fields() {
+		switch {
+		case f.Whole != nil && *f.Whole != nil:
+			rec.Limits = append(rec.Limits, limitRecord{Name: f.Name, Whole: **f.Whole})
+		case f.Rate != nil && *f.Rate != nil:
+			rec.Limits = append(rec.Limits, limitRecord{Name: f.Name, Rate: **f.Rate})
+		}
+	}
+	if err := c.putControl(h, rec); err != nil {
+		return err
+	}
+	a := c.a
+	h.after = append(h.after, func() { a.sup.override(a, x) })
+	return nil
+}
+
+// dropControl forgets what operators have set, when the actor is destroyed.
+func (c *core) dropControl(h *turn) error {
+	if _, err := c.clearPause(h); err != nil {
+		return err
+	}
+	rec, err := readControl(c.ws)
+	if err != nil || len(rec.Limits) == 0 {
+		return err
+	}
+	a := c.a
+	h.after = append(h.after, func() { a.sup.override(a, nil) })
+	return c.putControl(h, controlRecord{})
+}
+
+// adoptLimits gives the space of the core the limits that operators have set since it was last asked.
+func (c *core) adoptLimits() error {
+	if l := c.a.limits.Load(); l != c.limits {
+		if err := c.space.SetLimits(l.storage); err != nil {
+			return err
+		}
+		c.limits = l
+	}
+	return nil
+}
+
+// limits returns the limits of a record. One that this version does not know is passed over.
+func (r *controlRecord) limits() (set host.ActorLimits) {
+	for _, l := range r.Limits {
+		for _, f := range set.Fields() {
+			switch {
+			case f.Name != l.Name:
+			case f.Whole != nil:
+				*f.Whole = &l.Whole
+			default:
+				*f.Rate = &l.Rate
+			}
+		}
+	}
+	return set
+}
+
+// readControl reads what operators have set; the zero record if that is nothing.
+func readControl(r engine.Reader) (rec controlRecord, err error) {
+	e, ok, err := r.Get(controlKey)
+	if err != nil || !ok {
+		return rec, err
+	}
+	return rec, record.Decode(e.Value, &rec)
+}
+
+// putControl writes what operators have set, or removes it if that is nothing.
+func (c *core) putControl(h *turn, rec controlRecord) error {
+	h.wrote = true
+	if rec.Since == 0 && len(rec.Limits) == 0 {
+		c.ws.ClearWake(0, keyspace.WakePaused, "", "")
+		_, err := c.ws.Delete(controlKey)
+		return err
+	}
+	value, err := record.Encode(&rec)
+	if err != nil {
+		return err
+	}
+	if err := c.ws.Put(controlKey, value, engine.PutOptions{Exempt: true}); err != nil {
+		return err
+	}
+	c.ws.SetWake(0, keyspace.WakePaused, "", "")
+	return nil
+}

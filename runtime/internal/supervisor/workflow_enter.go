@@ -1,0 +1,68 @@
+package supervisor
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// cautionTime is how long after a start that follows an unclean end runs are counted before they go on. It bounds what the
+// counting costs; a run that ends the process does so soon after a start, because what it goes on with is due by then.
+const cautionTime = 10 * time.Minute
+
+// An entering is where a run stands that is counted before it goes on: see workflow.Run.Enter.
+type entering struct {
+	asked bool        // the count was written
+	known atomic.Bool // it is durable
+}
+
+// markRunning notes in the store that the node runs, and whether the one before ended without notice.
+func (s *Supervisor) markRunning() {
+	unclean, err := s.store.MarkRunning()
+	if err != nil {
+		s.logger.Error("note in the store that the node runs", "error", err)
+		return
+	}
+	s.marked = true
+	if unclean {
+		s.cautious = time.Now().Add(cautionTime)
+	}
+}
+
+// markStopped notes in the store that the node stops in order.
+func (s *Supervisor) markStopped() {
+	if !s.marked || s.store.Err() != nil {
+		return // it is not said, or the store takes no writes
+	}
+	if err := s.store.MarkStopped(); err != nil {
+		s.logger.Error("note in the store that the node stops", "error", err)
+	}
+}
+
+// enterRun counts that the run is about to go on, if the node's last process ended without notice, and reports whether the run
+// has to wait: pumpRun follows when the count is durable.
+func (c *core) enterRun(w *work) (wait bool, err error) {
+	a, f := c.a, &c.flow
+	if a.sup.cautious.IsZero() || time.Now().After(a.sup.cautious) || f.enter.known.Load() {
+		return false, nil
+	}
+	if f.enter.asked {
+		return true, nil
+	}
+	counted := false
+	f.mu.Lock()
+	_, err = c.internal(w, "workflow", func(h *turn) (err error) {
+		counted, err = f.run.Enter(&runTurn{h: h, exempt: true}, a.sup.process)
+		return err
+	})
+	f.leaveRun()
+	if err != nil || !counted {
+		return false, err
+	}
+	f.enter.asked = true
+	enter := f.enter
+	c.group.after = append(c.group.after, func() {
+		enter.known.Store(true)
+		a.pumpRun()
+	})
+	return true, nil
+}

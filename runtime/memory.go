@@ -1,0 +1,187 @@
+package runtime
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+)
+
+// The bounds of Options.Memory.
+const (
+	// MinMemory is the least memory that a node can be given.
+	MinMemory = 128 << 20
+	// DefaultMaxMemory is the most that a node takes if Options.Memory does not say.
+	DefaultMaxMemory = 4 << 30
+)
+
+// The most that one connection or turn gets, and the least that makes four memtables.
+const (
+	defaultConnMemory = supervisor.DefaultConnMemory
+	defaultConnCache  = supervisor.DefaultConnCache
+	defaultTemporary  = supervisor.DefaultTemporary
+	defaultWriteSet   = engine.DefaultMaxWriteSet
+	minMemTables      = memTables * 64 << 10
+	memTables         = 4
+)
+
+// A memoryPart is a part of a node's memory.
+type memoryPart struct {
+	// name is what the log and the metric call it, field the option that sets it.
+	name, field string
+	// share is the part of the budget that it gets, in 64ths; most bounds that, 0 does not.
+	share, most int64
+	// size returns what was set, and set sets it. An option may be a fraction of its part.
+	size func(o *Options) int64
+	set  func(o *Options, bytes int64)
+}
+
+// memoryParts returns how a node's memory is divided. What they leave of the 64ths is for Go: its collector, goroutines,
+// handlers and what they decode.
+func memoryParts() []memoryPart {
+	return []memoryPart{
+		{"cache", "CacheBytes", 6, 0,
+			func(o *Options) int64 { return o.CacheBytes }, func(o *Options, n int64) { o.CacheBytes = n }},
+		{"memtables", "MemTableBytes", 6, 256 << 20,
+			func(o *Options) int64 { return o.MemTableBytes }, func(o *Options, n int64) { o.MemTableBytes = n }},
+		{"sql", "SQL.MaxMemory", 12, 0,
+			func(o *Options) int64 { return o.SQL.MaxMemory + o.SQL.MaxMemory/2 }, func(o *Options, n int64) { o.SQL.MaxMemory = n / 3 * 2 }},
+		{"sql_temporary", "SQL.MaxTemporary", 4, 512 << 20,
+			func(o *Options) int64 { return o.SQL.MaxTemporary }, func(o *Options, n int64) { o.SQL.MaxTemporary = n }},
+		{"actors", "MaxAwakeBytes", 6, 0,
+			func(o *Options) int64 { return o.MaxAwakeBytes }, func(o *Options, n int64) { o.MaxAwakeBytes = n }},
+		{"writes", "MaxWriteBytes", 4, 0,
+			func(o *Options) int64 { return o.MaxWriteBytes }, func(o *Options, n int64) { o.MaxWriteBytes = n }},
+		{"mailboxes", "MaxMailboxBytes", 2, 0,
+			func(o *Options) int64 { return o.MaxMailboxBytes }, func(o *Options, n int64) { o.MaxMailboxBytes = n }},
+		{"clients", "Gateway.MemoryBytes", 2, 0,
+			func(o *Options) int64 { return o.Gateway.MemoryBytes }, func(o *Options, n int64) { o.Gateway.MemoryBytes = n }},
+	}
+}
+
+// memoryBudget returns the node's memory, and what says how much it is.
+func (o *Options) memoryBudget() (bytes int64, source string) {
+	if o.Memory != 0 {
+		return o.Memory, "the configuration"
+	}
+	bytes, source = machineMemory(os.DirFS("/"))
+	switch {
+	case bytes == 0, bytes/4*3 > DefaultMaxMemory:
+		return DefaultMaxMemory, "the default"
+	case source != "the cgroup":
+		bytes = bytes / 4 * 3 // others live there, too
+	}
+	return max(bytes, MinMemory), source
+}
+
+// divideMemory sets the sizes that are not set to their part of the budget.
+func (o *Options) divideMemory(budget int64) {
+	for _, p := range memoryParts() {
+		if p.size(o) != 0 {
+			continue
+		}
+		n := budget / 64 * p.share
+		if p.most > 0 {
+			n = min(n, p.most)
+		}
+		p.set(o, n)
+	}
+	// What one connection or one turn may take is no more than what all may.
+	few := func(v *int64, most, all int64) {
+		if *v == 0 {
+			*v = min(most, all)
+		}
+	}
+	few(&o.SQL.ConnMemory, defaultConnMemory, max(o.SQL.MaxMemory/2, 1<<20))
+	few(&o.SQL.CacheBytes, defaultConnCache, max(o.SQL.MaxMemory/64, 64<<10))
+	few(&o.SQL.Temporary, defaultTemporary, o.SQL.MaxTemporary)
+	few(&o.SQL.TurnBytes, defaultWriteSet, o.MaxWriteBytes)
+	if o.Limits.WriteSetBytes == 0 {
+		o.Limits.WriteSetBytes = int(min(defaultWriteSet, o.MaxWriteBytes))
+	}
+}
+
+// checkMemory returns what is wrong with the memory that o sets, and with the parts of it.
+func (o *Options) checkMemory() error {
+	if o.Memory == 0 {
+		return nil
+	}
+	if o.Memory < MinMemory {
+		return fmt.Errorf("runtime: Options.Memory is %d bytes; the least is %d (128 MiB)", o.Memory, MinMemory)
+	}
+	divided := *o
+	divided.divideMemory(o.Memory)
+	sum, named, most := int64(0), "", int64(0)
+	for _, p := range memoryParts() {
+		sum += p.size(&divided)
+		if set := p.size(o); set > most {
+			most, named = set, p.field
+		}
+	}
+	if least := sum + sum/7; least > o.Memory {
+		return fmt.Errorf("runtime: Options.Memory is %d bytes, of which Options.%s and the other parts take %d; with an eighth for Go the least is %d",
+			o.Memory, named, sum, least)
+	}
+	return nil
+}
+
+// logMemory says how the memory is divided.
+func (o *Options) logMemory(budget int64, source string) {
+	attrs := []any{"budget", slog.AnyValue(sizeText(budget)), "by", source}
+	for _, p := range memoryParts() {
+		attrs = append(attrs, p.name, sizeText(p.size(o)))
+	}
+	o.Logger.Info("memory is divided", attrs...)
+	if n, _ := machineMemory(os.DirFS("/")); n > 0 && budget > n {
+		o.Logger.Warn("the node is given more memory than it may have", "budget", sizeText(budget), "has", sizeText(n))
+	}
+}
+
+// sizeText writes a number of bytes for people, in the largest unit that it is a whole number of, or rounded in MiB.
+func sizeText(n int64) string {
+	switch {
+	case n >= 1<<30 && n%(1<<30) == 0:
+		return fmt.Sprintf("%dGiB", n>>30)
+	case n >= 1<<20:
+		return fmt.Sprintf("%dMiB", n>>20)
+	case n >= 1<<10:
+		return fmt.Sprintf("%dKiB", n>>10)
+	}
+	return fmt.Sprint(n)
+}
+
+// memoryMetrics registers how the memory is divided.
+func (o *Options) memoryMetrics(r prometheus.Registerer, budget int64) error {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cairn_memory_budget_bytes", Help: "Memory that a part of the node may take; all is the whole node.",
+	}, []string{"part"})
+	g.WithLabelValues("all").Set(float64(budget))
+	for _, p := range memoryParts() {
+		g.WithLabelValues(p.name).Set(float64(p.size(o)))
+	}
+	return r.Register(g)
+}
+
+// limitGo sets Go's soft memory limit to what the parts that Go does not manage leave of the budget, unless GOMEMLIMIT is
+// set. The function that it returns undoes that.
+func (o *Options) limitGo() (undo func()) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	budget, _ := o.memoryBudget()
+	divided := *o
+	divided.divideMemory(budget)
+	limit := budget - budget/8
+	for _, p := range memoryParts() {
+		if p.name == "sql" || cgo && (p.name == "cache" || p.name == "memtables") {
+			limit -= p.size(&divided)
+		}
+	}
+	before := debug.SetMemoryLimit(max(limit, budget/4))
+	return func() { debug.SetMemoryLimit(before) }
+}

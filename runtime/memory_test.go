@@ -1,0 +1,137 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/engine"
+)
+
+func TestPartsOfTheMemoryFitIntoIt(t *testing.T) {
+	for _, budget := range []int64{MinMemory, 200 << 20, 512 << 20, 1 << 30, 4 << 30, 64 << 30} {
+		o := Options{Dir: "d", Memory: budget}
+		if err := o.Validate(); err != nil {
+			t.Fatalf("%d: %v", budget, err)
+		}
+		o.divideMemory(budget)
+		sum := int64(0)
+		for _, p := range memoryParts() {
+			n := p.size(&o)
+			if n <= 0 {
+				t.Errorf("%d: %s gets %d bytes", budget, p.name, n)
+			}
+			sum += n
+		}
+		if sum > budget/4*3 {
+			t.Errorf("of %d bytes the parts take %d", budget, sum)
+		}
+		if o.SQL.ConnMemory < 1<<20 || o.SQL.ConnMemory > o.SQL.MaxMemory || o.SQL.Temporary > o.SQL.MaxTemporary ||
+			int64(o.Limits.WriteSetBytes) > o.MaxWriteBytes || o.SQL.TurnBytes > o.MaxWriteBytes {
+			t.Errorf("%d: one may take more than all: %+v", budget, o)
+		}
+		again := o
+		if again.divideMemory(budget * 2); again.CacheBytes != o.CacheBytes || again.SQL != o.SQL {
+			t.Errorf("%d: what is set is divided again", budget)
+		}
+	}
+}
+
+func TestMemoryThatCannotWorkIsRefusedByName(t *testing.T) {
+	for name, test := range map[string]struct {
+		o    Options
+		want []string
+	}{
+		"too little":      {Options{Memory: 100 << 20}, []string{"Options.Memory", "104857600", "134217728"}},
+		"negative":        {Options{Memory: -1}, []string{"Options.Memory is negative"}},
+		"cache too large": {Options{Memory: 512 << 20, CacheBytes: 400 << 20}, []string{"Options.CacheBytes", "the least is"}},
+		"SQL too large":   {Options{Memory: 512 << 20, SQL: SQLOptions{MaxMemory: 1 << 30}}, []string{"Options.SQL.MaxMemory", "the least is"}},
+		"memtables":       {Options{MemTableBytes: 1000}, []string{"Options.MemTableBytes", "262144"}},
+	} {
+		test.o.Dir = "d"
+		err := test.o.Validate()
+		for _, want := range test.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+	}
+	fits := Options{Dir: "d", Memory: 512 << 20, CacheBytes: 64 << 20}
+	if err := fits.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDivisionOfTheMemoryIsUsedLoggedAndShown(t *testing.T) {
+	var log bytes.Buffer
+	limit := debug.SetMemoryLimit(-1)
+	rt, err := Open(context.Background(), Options{
+		Disk: engine.NewDisk(), Memory: 256 << 20, CacheBytes: 10 << 20, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	if got := debug.SetMemoryLimit(-1); got != limit {
+		t.Errorf("opening a node changes the process's memory limit from %d to %d", limit, got)
+	}
+	for _, want := range []string{"memory is divided", "budget=256MiB", `by="the configuration"`, "cache=10MiB", "memtables=24MiB", "sql=48MiB", "actors=24MiB"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, log.String())
+		}
+	}
+	w := httptest.NewRecorder()
+	rt.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/metrics", nil))
+	for _, want := range []string{`cairn_memory_budget_bytes{part="all"} 2.68435456e+08`, `cairn_memory_budget_bytes{part="cache"} 1.048576e+07`} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+func TestProgramSetsTheMemoryLimitOfGoUnlessTheUserDid(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Setenv("GOMEMLIMIT", "")
+	o := Options{Dir: "d", Memory: 512 << 20}
+	undo := o.limitGo()
+	if got := debug.SetMemoryLimit(-1); got < 128<<20 || got > 448<<20 {
+		t.Errorf("the limit is %d bytes", got)
+	}
+	undo()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("the limit was %d bytes and is %d", before, got)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	o.limitGo()()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("the user's limit is changed to %d bytes", got)
+	}
+}
+
+func TestConfigurationTakesSizes(t *testing.T) {
+	read := func(text string) (Options, error) {
+		path := filepath.Join(t.TempDir(), "cairn.toml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var o Options
+		c, err := readConfig(path)
+		c.apply(&o)
+		return o, err
+	}
+	o, err := read("memory = \"512MiB\"\n[storage]\ncache_bytes = 1048576\nmemtable_bytes = \"2MiB\"\n[sql]\nmax_temporary = \"1GiB\"\n")
+	if err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for _, bad := range []string{`memory = "512MB"`, `memory = "-1MiB"`, `memory = 1.5`, `memory = "9223372036854775807KiB"`, `memory = ""`} {
+		if _, err := read(bad); err == nil || !strings.Contains(err.Error(), "number of bytes") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}

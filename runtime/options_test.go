@@ -1,0 +1,67 @@
+package runtime
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// constants returns the constants that match accepts in a Go file, by name.
+func constants(t *testing.T, path string, match func(*ast.ValueSpec) bool) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range file.Decls {
+		decl, ok := d.(*ast.GenDecl)
+		if !ok || decl.Tok != token.CONST {
+			continue
+		}
+		for _, s := range decl.Specs {
+			if spec := s.(*ast.ValueSpec); match(spec) {
+				names = append(names, spec.Names[0].Name)
+			}
+		}
+	}
+	return names
+}
+
+func TestEveryOperationThatAuthorizeIsAskedAboutHasAConstant(t *testing.T) {
+	sources, err := filepath.Glob(filepath.Join("internal", "gateway", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for _, path := range sources {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		asked = append(asked, constants(t, path, func(s *ast.ValueSpec) bool {
+			typ, ok := s.Type.(*ast.Ident)
+			return ok && typ.Name == "Operation"
+		})...)
+	}
+	if len(asked) < 14 {
+		t.Fatalf("only %d operations were read: %v", len(asked), asked)
+	}
+	named := make(map[string]bool)
+	for _, name := range constants(t, "options.go", func(s *ast.ValueSpec) bool {
+		if len(s.Values) != 1 {
+			return false
+		}
+		value, ok := s.Values[0].(*ast.SelectorExpr)
+		return ok && "Op"+value.Sel.Name == s.Names[0].Name
+	}) {
+		named[name] = true
+	}
+	for _, name := range asked {
+		if !named["Op"+name] {
+			t.Errorf("package runtime has no Op%s", name)
+		}
+	}
+}

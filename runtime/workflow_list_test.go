@@ -1,0 +1,182 @@
+package runtime_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A logBook is a log that tests read.
+type logBook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBook) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+// listRuns writes what a node lists as type/key state reason.
+func listRuns(t *testing.T, h *actortest.Harness, q host.RunQuery) string {
+	t.Helper()
+	found := map[string]bool{}
+	for {
+		page, err := h.Runtime().Runs(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Runs {
+			if r.Run == "" || r.Workflow != "handle" || r.Since.IsZero() {
+				t.Fatalf("%+v", r)
+			}
+			found[strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key[0], r.State, r.Reason))] = true
+		}
+		if q.Cursor = page.Cursor; q.Cursor == "" {
+			break
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), ", ")
+}
+
+func pausedGauge(t *testing.T, h *actortest.Harness) string {
+	t.Helper()
+	families, err := h.Runtime().Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, f := range families {
+		if f.GetName() != "cairn_workflow_runs_paused" {
+			continue
+		}
+		for _, m := range f.Metric {
+			if v := m.GetGauge().GetValue(); v != 0 {
+				found[fmt.Sprintf("%s %v", m.Label[0].GetValue(), v)] = true
+			}
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), ", ")
+}
+
+// Runs that are paused or have failed are found by type, state, reason and age, through restarts, and no longer than that.
+func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
+	does("naps", func(ctx workflow.Context, c claim) (string, error) {
+		return "napped", workflow.Sleep(ctx, "nap", 100*time.Hour)
+	})
+	does("fails", func(ctx workflow.Context, c claim) (string, error) { return "", fmt.Errorf("no such thing") })
+	first := func(ctx workflow.Context, c claim) (string, error) {
+		if err := workflow.Sleep(ctx, "first", time.Hour); err != nil {
+			return "", err
+		}
+		return "well", workflow.Sleep(ctx, "last", time.Hour)
+	}
+	other := func(ctx workflow.Context, c claim) (string, error) {
+		_, err := workflow.Receive(ctx, "other", papers)
+		return "", err
+	}
+	does("changes", first)
+	book := new(logBook)
+	options := func(o *runtime.Options) { o.Logger = slog.New(slog.NewTextHandler(book, nil)) }
+	actortest.Config{Options: options}.Run(t, func(t *testing.T, h *actortest.Harness) {
+		ctx := context.Background()
+		for key, how := range map[string]string{"held": "naps", "failed": "fails", "changed": "changes", "well": "naps", "gone": "fails", "put away": "naps"} {
+			startClaim(t, desks.Ref(h, key), claim{how, 1})
+		}
+		for _, key := range []string{"held", "put away"} {
+			if err := handle.Pause(ctx, desks.Ref(h, key), "look at it"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := listRuns(t, h, host.RunQuery{}); got != "failed failed, gone failed, held paused operator, put away paused operator" {
+			t.Fatal(got)
+		}
+		time.Sleep(10 * time.Minute)
+		does("changes", other)
+		h.Crash()
+		time.Sleep(2 * time.Hour)
+		all := "changed paused diverged, failed failed, gone failed, held paused operator, put away paused operator"
+		for range 2 {
+			for q, want := range map[host.RunQuery]string{
+				{}:                                      all,
+				{Limit: 1}:                              all,
+				{State: workflow.StatePaused, Limit: 2}: "changed paused diverged, held paused operator, put away paused operator",
+				{State: workflow.StateFailed}:           "failed failed, gone failed",
+				{Reason: workflow.PausedDiverged}:       "changed paused diverged",
+				{Type: "bot"}:                           "",
+				{Type: "desk", Before: time.Now().Add(-time.Hour - 59*time.Minute)}: "failed failed, gone failed, held paused operator, put away paused operator",
+			} {
+				if got := listRuns(t, h, q); got != want {
+					t.Fatalf("%+v: %s, want %s", q, got, want)
+				}
+			}
+			if got := pausedGauge(t, h); got != "diverged 1, operator 2" {
+				t.Fatal(got)
+			}
+			h.Restart()
+			h.Settle()
+		}
+		counts, err := h.Runtime().CountRuns(ctx)
+		if got := fmt.Sprint(counts); err != nil || got != "[{desk paused diverged 1} {desk paused operator 2} {desk failed  2}]" {
+			t.Fatal(got, err)
+		}
+		if n := book.count("a workflow run is paused"); n != 3 {
+			t.Errorf("%d log lines of 3 pauses", n)
+		}
+		if st := h.Status("desk", "changed"); st.Run == nil || st.Run.State != workflow.StatePaused || st.Run.Reason != workflow.PausedDiverged {
+			t.Fatalf("%+v", st.Run)
+		}
+		page, err := h.List(ctx, host.ListQuery{Type: "desk"})
+		if err != nil || len(page.Actors) != 6 || page.Actors[0].Run == nil || page.Actors[0].Run.Reason != workflow.PausedDiverged {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		// A node with other code tries at once what its code did not fit.
+		does("changes", first)
+		h.Restart()
+		h.Settle()
+		if err := handle.Resume(ctx, desks.Ref(h, "held")); err != nil {
+			t.Fatal(err)
+		}
+		if err := handle.Terminate(ctx, desks.Ref(h, "put away"), "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if err := desks.Ref(h, "gone").Destroy(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := handle.Start(ctx, desks.Ref(h, "failed"), claim{"naps", 2}, actor.Replace()); err != nil {
+			t.Fatal(err)
+		}
+		if got := listRuns(t, h, host.RunQuery{}) + pausedGauge(t, h); got != "" {
+			t.Fatal(got)
+		}
+		time.Sleep(2 * time.Hour)
+		if got := claimResult(t, desks.Ref(h, "changed")); got != "well" {
+			t.Fatal(got)
+		}
+		for _, q := range []host.RunQuery{{State: "running"}, {Limit: -1}, {Limit: 1001}, {Cursor: "x"}, {State: "failed", Reason: "operator"}} {
+			if _, err := h.Runtime().Runs(ctx, q); actor.CodeOf(err) != actor.InvalidArgument {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
+	}, deskDefinition())
+}

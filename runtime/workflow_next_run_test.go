@@ -1,0 +1,96 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// receivesPaper is a way that returns the first paper that comes within a minute.
+func receivesPaper(ctx workflow.Context, c claim) (string, error) {
+	m, err := workflow.Receive(ctx, "paper", papers, workflow.Within(time.Minute))
+	return m.Body, err
+}
+
+// Messages that a run did not receive are dead letters when it ends, and its actor's next run receives only its own.
+func TestWorkflowMessagesOfOneRunDoNotReachTheNext(t *testing.T) {
+	does("ignores", func(ctx workflow.Context, c claim) (string, error) {
+		return "", workflow.Sleep(ctx, "nap", time.Hour)
+	})
+	does("receives", receivesPaper)
+	for name, end := range map[string]func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]){
+		"by itself": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) { time.Sleep(time.Hour); h.Settle() },
+		"cancelled": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+			handle.Cancel(t.Context(), d, "")
+			h.Settle()
+		},
+		"terminated": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) { handle.Terminate(t.Context(), d, "") },
+		"and crashes": func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+			handle.Terminate(t.Context(), d, "")
+			h.Restart()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+				ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
+				defer cancel()
+				startClaim(t, d, claim{"ignores", 1})
+				h.Settle()
+				if _, err := papers.Send(ctx, d, "to the first"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := papers.Send(ctx, d, "later to the first", actor.Delay(2*time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+				asked := make(chan error, 1)
+				go func() { _, err := consent.Ask(ctx, d, "may I?"); asked <- err }()
+				h.Settle()
+				end(t, h, d)
+				if err := <-asked; actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "ended without receiving") {
+					t.Errorf("the sender got %v", err)
+				}
+				if _, err := handle.Start(ctx, d, claim{"receives", 2}, actor.Replace()); err != nil {
+					t.Fatal(err)
+				}
+				h.Settle()
+				if _, err := papers.Send(ctx, d, "to the second"); err != nil {
+					t.Fatal(err)
+				}
+				if got := claimResult(t, d); got != "to the second" {
+					t.Errorf("the second run received %q", got)
+				}
+				for want, stats := range map[int64]func(context.Context, actor.Ref[desk]) (actor.QueueStats, error){2: papers.StatsOf, 1: consent.StatsOf} {
+					if st, err := stats(ctx, d); err != nil || st.Dead != want || st.Pending+st.Delayed != 0 {
+						t.Errorf("%+v, %v", st, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What was sent before an actor's run began, or after the last one ended, is for the run to come.
+func TestWorkflowReceivesWhatWasSentBeforeItBegan(t *testing.T) {
+	does("receives", receivesPaper)
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		for n := range 2 {
+			want := fmt.Sprint("to run ", n)
+			if _, err := papers.Send(t.Context(), d, want); err != nil {
+				t.Fatal(err)
+			}
+			h.Restart()
+			if _, err := handle.Start(t.Context(), d, claim{"receives", n}, actor.Replace()); err != nil {
+				t.Fatal(err)
+			}
+			if got := claimResult(t, d); got != want {
+				t.Errorf("received %q, want %q", got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package runtime_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// asNode in the environment makes TestNodeInAProcessOfItsOwn a node on the directory that it names, whose run does what
+// nodeWay says.
+const (
+	asNode  = "CAIRN_TEST_NODE"
+	nodeWay = "CAIRN_TEST_WAY"
+)
+
+type mine struct{}
+
+var (
+	mines  = actor.NewType[mine]("mine")
+	blast  = actor.NewWorkflow[string, string](mines, "blast")
+	fuses  = actor.NewQueue[string](mines, "fuses", actor.ByRun())
+	tick   = actor.NewAction[actor.None, actor.None](mines, "tick")
+	exited = 3
+)
+
+// runBlast ends the process as how says.
+func runBlast(ctx workflow.Context, how string) (string, error) {
+	switch how {
+	case "after a step":
+		_ = workflow.Do(ctx, "step", func(*workflow.StepCtx) error { return nil }) // its outcome is unknown after four deaths
+	case "after a timer":
+		if err := workflow.Sleep(ctx, "nap", 10*time.Millisecond); err != nil {
+			return "", err
+		}
+	case "never":
+		_, err := workflow.Receive(ctx, "fuse", fuses)
+		return "", err
+	}
+	os.Exit(exited)
+	return "", nil
+}
+
+func mineDefinition() actor.Definition {
+	return actor.Define(mines, actor.Spec[mine]{},
+		actor.On(tick, func(*mine, *actor.Context, actor.None) (actor.None, error) { return actor.None{}, nil }), actor.OnRun(blast, runBlast))
+}
+
+// TestNodeInAProcessOfItsOwn is the node of the tests below.
+func TestNodeInAProcessOfItsOwn(t *testing.T) {
+	dir, how := os.Getenv(asNode), os.Getenv(nodeWay)
+	if dir == "" {
+		t.Skip("it runs as the child of other tests")
+	}
+	rt, err := runtime.Open(t.Context(), runtime.Options{Dir: dir, Actors: []actor.Definition{mineDefinition()}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := mines.Ref(rt, "a")
+	if _, err := blast.Start(t.Context(), d, how); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		st, err := blast.Status(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Pause != nil {
+			if _, err := tick.Call(t.Context(), d, actor.None{}); err != nil {
+				t.Error(err)
+			}
+			fmt.Printf("paused %s: %s\n", st.Pause.Reason, st.Pause.Text)
+			if err := rt.Close(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if how == "never" && len(st.Waiting) == 1 {
+			os.Exit(exited)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("the run neither ended the process nor was paused")
+}
+
+// nodeProcess runs the node until its process ends, and returns what it printed. died reports that its run ended it.
+func nodeProcess(t *testing.T, dir, how string) (out string, died bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNodeInAProcessOfItsOwn$", "-test.v")
+	cmd.Env = append(os.Environ(), asNode+"="+dir, nodeWay+"="+how)
+	b, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == exited {
+		return string(b), true
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	return string(b), false
+}
+
+// A function that ends the process takes the node down at most four times after a start: then its run is paused, and the node
+// serves. Only an operator lets the run go on.
+func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
+	for _, how := range []string{"at once", "after a step", "after a timer"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			dir, deaths := t.TempDir(), 0
+			for {
+				out, died := nodeProcess(t, dir, how)
+				if !died {
+					if !strings.Contains(out, "paused crashing: the process has ended 4 times in a row while the workflow function ran") {
+						t.Errorf("after %d deaths: %s", deaths, out)
+					}
+					break
+				}
+				// The first is not counted: the run had just begun. A step's own count ends the step after four.
+				if deaths++; deaths > 5+4 {
+					t.Fatalf("the node died %d times", deaths)
+				}
+			}
+			if how == "at once" && deaths != 5 {
+				t.Errorf("the node died %d times, want once at the beginning and after four starts", deaths)
+			}
+			// It stays paused at the next start, too, which follows an orderly end.
+			if out, died := nodeProcess(t, dir, how); died || !strings.Contains(out, "paused crashing") {
+				t.Errorf("died %v: %s", died, out)
+			}
+		})
+	}
+}
+
+// Processes that end while a run only waits are no reason to pause it.
+func TestRunThatWaitsIsNotBlamedForTheEndOfTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	for range 6 {
+		if out, died := nodeProcess(t, dir, "never"); !died {
+			t.Fatal(out)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package runtime_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A request to a run that is over is answered at once, and not when its time is up.
+func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
+	does("ends", func(workflow.Context, claim) (string, error) { return "over", nil })
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"ends", 1})
+		h.Settle()
+		for range 2 {
+			began := time.Now()
+			if _, err := consent.Ask(t.Context(), d, "may I?"); actor.CodeOf(err) != actor.FailedPrecondition || time.Since(began) > time.Second {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+			h.Restart()
+		}
+		// A message that asks for nothing is kept for the next run.
+		if _, err := papers.Send(t.Context(), d, "deed"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a run was given, shows of itself and returns, and what its steps brought, is JSON for those who ask in JSON.
+func TestWorkflowPayloadsAreShownAsJSON(t *testing.T) {
+	does("shows", func(ctx workflow.Context, c claim) (string, error) {
+		workflow.Publish(ctx, map[string]int{"percent": 50})
+		if _, err := workflow.Step(ctx, "count", func(*workflow.StepCtx) ([]int, error) { return []int{1, 2}, nil }); err != nil {
+			return "", err
+		}
+		return "shown", workflow.Sleep(ctx, "nap", time.Hour)
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"shows", 7})
+		h.Settle()
+		var st map[string]json.RawMessage
+		askDesk(t, h, host.WorkflowStatus, nil, &st)
+		if in, out := string(st["input"]), string(st["published"]); in != `{"How":"shows","N":7}` || out != `{"percent":50}` {
+			t.Errorf("input %s, published %s", in, out)
+		}
+		var page struct {
+			Entries []map[string]json.RawMessage `json:"entries"`
+		}
+		askDesk(t, h, host.WorkflowHistory, nil, &page)
+		if got := string(page.Entries[0]["output"]); got != "[1,2]" {
+			t.Errorf("output %s", got)
+		}
+		var result host.WorkflowResultOutput
+		askDesk(t, h, host.WorkflowResult, nil, &result)
+		if id := claimStatus(t, d).ID; result.Done || result.Run != id || id == "" {
+			t.Errorf("%+v of run %s", result, id)
+		}
+		time.Sleep(2 * time.Hour)
+		askDesk(t, h, host.WorkflowStatus, nil, &st)
+		if got := string(st["output"]); got != `"shown"` {
+			t.Errorf("output %s", got)
+		}
+		// In CBOR they are as the run has them, for programs that know the types.
+		for e, err := range handle.History(t.Context(), d) {
+			if err != nil || len(e.Output) == 0 && e.Kind == workflow.KindStep || e.OutputJSON != nil {
+				t.Errorf("%+v, %v", e, err)
+			}
+		}
+		if st := claimStatus(t, d); len(st.Input) == 0 || len(st.Output) == 0 || len(st.Published) == 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
