@@ -45,7 +45,7 @@ type Context struct {
 	hook     *hookConnection
 }
 
-// own returns an error if d belongs to another actor type than the one whose turn is running. The turn then fails, whether or
+// own returns an error if d belongs to another actor type than that of the running turn. The turn then fails, whether or
 // not the handler looks at the error: what it meant to write is nowhere.
 func (c *Context) own(d *declared) error { return c.fail(own(c.core, d)) }
 

@@ -40,7 +40,7 @@ func (r Ref[S]) DeadMessages(ctx context.Context) iter.Seq2[DeadMessage, error] 
 	}
 }
 
-// RequeueDeadMessages sends messages of the actor again that were given up, as new messages behind those that wait, and
+// RequeueDeadMessages sends messages again that the actor had given up, as new messages behind those that wait, and
 // counts them. Ids of no such message count for nothing. A target that was destroyed is created anew.
 func (r Ref[S]) RequeueDeadMessages(ctx context.Context, ids ...uint64) (int64, error) {
 	return r.deadMessages(ctx, host.SendDeadRequeue, ids)

@@ -197,7 +197,7 @@ func (q *queue[S, In]) input(m *outgoing, bodies []In, reply bool) (host.QueueSe
 // Post sends a message to the queue of another actor of the queue's type, as part of the turn's commit. It is delivered after
 // the commit, which creates the actor if it is not there, in order for each pair of actors with [Action.Send], and put into
 // the queue exactly once. A [Delay] counts from then. A queue that is full is tried again; a message that is refused, such as
-// one that is too large, or that all attempts failed for, is moved aside as failed at the sender.
+// a message that is too large, or that failed in all attempts, is moved aside as failed at the sender.
 //
 // If Post fails, so does the turn, whether or not the handler looks at the error.
 func (q *queue[S, In]) Post(ctx *Context, ref Ref[S], body In, opts ...MessageOption) error {

@@ -13,7 +13,7 @@ import (
 
 // ByRun declares that the queue's messages are received by the actor's workflow run (workflow.Receive) and by nobody else: it
 // has neither a handler nor workers. A message is received in the commit that has it in the history. Messages that wait when a
-// run ends become dead letters; those that are sent before the next run begins are for that one.
+// run ends become dead letters; messages sent before the next run begins are for the next run.
 func ByRun() QueueOption { return queueOption(func(d *declared) { d.queue.ByRun = true }) }
 
 // QueueName implements workflow.Source.

@@ -90,7 +90,7 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 	}
 	if v.manifest == "" {
 		if used == "" {
-			return v.survey, nil // there is no store, or one whose making was cut off
+			return v.survey, nil // there is no store, or its making was cut off
 		}
 		v.noMarker = true
 		v.damaged("marker.manifest", -1, "the marker (an empty file, marker.manifest.*) is missing, but %s is there", used)

@@ -20,7 +20,7 @@ const markName = "durable-mark"
 // durableMark keeps the high-water marks of the logs and manifests: for each, up to where it was synced.
 //
 // A log is allowed to end anywhere, because a power cut tears its end. So a log that was cut, emptied or removed by
-// hand, or damaged near its end, cannot be told from one that is whole. The mark tells them apart. Its claims:
+// hand, or damaged near its end, looks whole. The mark tells the difference. Its claims:
 //
 //  1. It never says more than what is synced: it is written after the sync of the file returned.
 //  2. It costs no sync. What is acknowledged is in the page cache's mark when the process ends, however it ends. After a
@@ -81,7 +81,7 @@ func kindOf(name string) (fileKind, uint64) {
 	return otherFile, 0
 }
 
-// readMarks returns the entries and the secret of the mark in a directory: none if it has no mark, or one that is not whole.
+// readMarks returns the entries and the secret of the mark in a directory: none if it has no mark, or the mark is not whole.
 func readMarks(fs vfs.FS, path string) (entries []markEntry, secret markSecret) {
 	f, err := fs.Open(path)
 	if err != nil {
@@ -106,7 +106,7 @@ func readMarks(fs vfs.FS, path string) (entries []markEntry, secret markSecret) 
 	return entries, secret
 }
 
-// start begins to keep marks in a file, with those of a process before this one that still hold.
+// start begins to keep marks in a file, with the entries of earlier processes that still hold.
 func (m *durableMark) start(fs vfs.FS, path string, entries []markEntry) {
 	_, _ = rand.Read(m.secret[:]) // it does not fail
 	f, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)

@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// A store tells whether the node before ended in order; one that was only looked at does not change that.
+// A store tells whether the node before ended in order; a store that was only looked at does not change that.
 func TestMarkRunningTellsAnUncleanEnd(t *testing.T) {
 	o := small(Options{})
 	run := func(want bool, stop bool) {

@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
-// salvage makes a damaged directory one that can be opened, without what was lost. Its claims:
+// salvage changes a damaged directory so that it can be opened, without what was lost. Its claims:
 //
 //  1. Nothing that was there is lost by it: every file is kept, as it was, in a directory of its own inside the store's.
 //  2. What remains of the logs is a prefix of the history. Whole commits after a hole are left out, because they may

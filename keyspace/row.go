@@ -211,7 +211,7 @@ const (
 )
 
 // The times of rows that are never due. They keep lists of workflow runs in the wake index, which a commit of the actor
-// changes and a node reads without a look at the actors: the runs that are paused, and those that have failed.
+// changes and a node reads without a look at the actors: the runs that are paused or have failed.
 const (
 	PausedRunsDue int64 = 1 << 61
 	FailedRunsDue int64 = 1<<61 + 1

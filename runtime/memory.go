@@ -91,7 +91,7 @@ func (o *Options) divideMemory(budget int64) {
 		}
 		p.set(o, n)
 	}
-	// What one connection or one turn may take is no more than what all may.
+	// One connection or one turn may take at most what all may.
 	few := func(v *int64, most, all int64) {
 		if *v == 0 {
 			*v = min(most, all)

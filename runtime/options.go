@@ -132,7 +132,7 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Limits are for actor types that set none of their own.
 	Limits actor.Limits
-	// TypeLimits are limits by actor type. They go before those that the types set themselves, so that an operator can
+	// TypeLimits are limits by actor type. They go before what the types set themselves, so that an operator can
 	// change what the code says; fields that are zero do not.
 	TypeLimits map[string]actor.Limits
 	// MaxAwake and MaxAwakeBytes bound the actors in memory: 100,000 and 6/64 of Memory if 0. The least recently used sleep first.

@@ -31,7 +31,7 @@ func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
 	})
 }
 
-// What a run was given, shows of itself and returns, and what its steps brought, is JSON for those who ask in JSON.
+// What a run was given, shows of itself and returns, and what its steps brought, is JSON for callers that ask in JSON.
 func TestWorkflowPayloadsAreShownAsJSON(t *testing.T) {
 	does("shows", func(ctx workflow.Context, c claim) (string, error) {
 		workflow.Publish(ctx, map[string]int{"percent": 50})

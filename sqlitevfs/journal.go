@@ -130,7 +130,7 @@ func (j *journal) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// load makes a record the one that was read last.
+// load makes a record the last that was read.
 func (j *journal) load(index int) error {
 	if j.readAt == index {
 		return nil

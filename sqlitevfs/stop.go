@@ -13,7 +13,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A pool looks at the calls that run every lookAfter. It stops those whose context ended stopAfter before.
+// A pool looks at the calls that run every lookAfter. It stops calls whose context ended stopAfter before.
 const (
 	lookAfter = 250 * time.Millisecond
 	stopAfter = time.Second
@@ -162,7 +162,7 @@ func (p *Pool) watchImport(w *stopper, ctx context.Context) (done func() error) 
 	}
 }
 
-// watch adds a stopper to those that are looked at. database is for the log. REQUIRES: mu
+// watch adds a stopper to the pool's list. database is for the log. REQUIRES: mu
 func (p *Pool) watch(w *stopper, database string) {
 	if p.watched == nil {
 		p.watched = make(map[*stopper]string)

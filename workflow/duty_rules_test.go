@@ -231,7 +231,7 @@ func TestBodyThatDoesNotReturnPausesTheRun(t *testing.T) {
 	})
 }
 
-// TestRunCanceledWhileItUndoesStaysCanceled: a run that had succeeded but for what is unknown, was canceled then and cut
+// TestRunCanceledWhileItUndoesStaysCanceled: a run that had succeeded except for what is unknown, was canceled then and cut
 // off, undoes everything, although its function returns success again.
 func TestRunCanceledWhileItUndoesStaysCanceled(t *testing.T) {
 	for n := range 6 {

@@ -133,7 +133,7 @@ func (b *obligations) under(locs ...location) (list []*pledge) {
 	return b.within(true, locs...)
 }
 
-// within is under; without all, it returns only those whose step has not succeeded.
+// within is under; without all, it returns only obligations whose step has not succeeded.
 func (b *obligations) within(all bool, locs ...location) (list []*pledge) {
 	for _, p := range slices.Backward(b.list) {
 		if !all && !p.Unknown {

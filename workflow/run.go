@@ -150,7 +150,7 @@ func Open(o RunOptions) *Run { return &Run{options: o} }
 func (r *Run) ControlChanged() { r.changed = true }
 
 // TryNow has the next Advance try a paused run at once that would be tried again later: its code may have changed. A run
-// that an operator has paused stays paused, and so does one whose steps have ended the process.
+// that an operator has paused stays paused, and so does a run whose steps have ended the process.
 func (r *Run) TryNow() { r.hurried = true }
 
 // Rest tells that the host is about to close the run and has ended the contexts of its attempts, so that these count as not

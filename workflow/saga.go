@@ -45,7 +45,7 @@ type saga struct {
 // branches and scopes inside as well, whether these have ended or not. They are not canceled along with the run, and they
 // survive restarts. Then Saga returns fn's error.
 //
-// If fn returns no error, what it did is settled: it is not undone any more, whatever happens later. What was not done, but
+// If fn returns no error, what it did is settled: it will not be undone, whatever happens later. What was not done, but
 // may have had an effect, is undone before Saga returns: steps that were given up, whose outcome is unknown. A saga within
 // another one leaves its steps to the outer one to undo, instead. Steps outside of any saga are undone if the run itself
 // fails or is canceled, and before it ends if they were given up.

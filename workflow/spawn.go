@@ -18,7 +18,7 @@ const (
 	// CloseCancel cancels it. It is the default. The end of a child within the run is waited for, that of others is not.
 	CloseCancel ParentClose = 1
 	// CloseTerminate ends it without asking it. A child within the run is canceled, and what its steps still bring is dropped,
-	// except those that may have to be undone.
+	// except steps that may have to be undone.
 	CloseTerminate ParentClose = 2
 )
 

@@ -64,7 +64,7 @@ type RunStatus struct {
 	Bytes   int64 `json:"bytes"`
 	Names   int   `json:"names"`
 	Crowded bool  `json:"crowded,omitempty"`
-	// Undo counts what is to be undone should the run fail, steps under way that may have to be undone included.
+	// Undo counts what will be undone if the run fails, steps under way that may have to be undone included.
 	Undo int `json:"undo,omitempty"`
 }
 

@@ -330,7 +330,7 @@ type StreamReadInput struct {
 	Stream string `json:"stream"`
 	// After is the sequence of the last item that the reader has; 0 reads from the beginning.
 	After uint64 `json:"after,omitempty"`
-	// Life is the id of the actor's life that After counts in, or "" for the one that is there: see Position. Of an actor
+	// Life is the id of the actor's life that After counts in, or "" for the present one: see Position. Of an actor
 	// that is gone, the error code is Destroyed if Life is set and NotFound if not.
 	Life string `json:"life,omitempty"`
 	// Limit is 1 to MaxStreamBatch; 0 means 100.
@@ -393,7 +393,7 @@ type PauseInput struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// LimitsResetInput names the limits of an actor that are to be as its type has them, by their names in ActorLimits; none
+// LimitsResetInput names the limits of an actor that go back to those of its type, by their names in ActorLimits; none
 // names all.
 type LimitsResetInput struct {
 	Names []string `json:"names,omitempty"`
@@ -433,7 +433,7 @@ type DeadMessage struct {
 	Attempts int       `json:"attempts"`
 	Sent     time.Time `json:"sent"`
 	Died     time.Time `json:"died"`
-	// Expires is when it is removed; nil for one that an earlier release gave up, which stays.
+	// Expires is when it is removed; nil if an earlier release gave it up: then it stays.
 	Expires *time.Time `json:"expires,omitempty"`
 	// Code and Error say why the last attempt failed.
 	Code  Code   `json:"code"`

@@ -62,7 +62,7 @@ type ConnectRequest struct {
 	// from the rest of the request, and Welcome.Resumed is false.
 	Token string
 	// After is the sequence of the last event that the client got; HasAfter says that it is known. Life is the id of the
-	// actor's life that it counts in, or "" for the one that is there: see Position.
+	// actor's life that it counts in, or "" for the present one: see Position.
 	After    uint64
 	HasAfter bool
 	Life     string

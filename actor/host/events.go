@@ -31,7 +31,7 @@ type Subscription struct {
 	// the next event.
 	Resume bool
 	After  uint64
-	// Life is the id of the actor's life that After counts in, or "" for the one that is there: see Position.
+	// Life is the id of the actor's life that After counts in, or "" for the present one: see Position.
 	Life string
 }
 

@@ -96,7 +96,7 @@ type Status struct {
 	Pause *Pause `json:"pause,omitempty"`
 	// Run describes the actor's workflow run; nil if it has none.
 	Run *RunSummary `json:"run,omitempty"`
-	// Limits are those that operators have set for the actor.
+	// Limits are what operators have set for the actor.
 	Limits *ActorLimits `json:"limits,omitempty"`
 	// Connections counts the clients that are connected to this node right now, Tasks the tasks that run.
 	Connections int `json:"connections"`

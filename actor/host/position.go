@@ -12,7 +12,7 @@ import (
 type Position struct {
 	// Sequence is that of the last event or item before the place; 0 is the beginning.
 	Sequence uint64
-	// Life is the id of the actor's life, or "" for the one that is there when the position is used.
+	// Life is the id of the actor's life, or "" for the life at the time when the position is used.
 	Life string
 }
 

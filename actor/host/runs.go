@@ -42,7 +42,7 @@ type ListedRun struct {
 // A RunSummary is what an actor's status says of its workflow run.
 type RunSummary struct {
 	Workflow string `json:"workflow"`
-	// State is one that is stored: a run that only waits is running.
+	// State is as it is stored: a run that only waits is running.
 	State workflow.State `json:"state"`
 	// Reason is why it is paused.
 	Reason workflow.PauseReason `json:"reason,omitempty"`

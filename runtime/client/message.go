@@ -86,7 +86,7 @@ func known(e *host.Error) *host.Error {
 	return &c
 }
 
-// delivered is the event that a message holds, but for its life.
+// delivered is the event that a message holds, without its life.
 func (m *incoming) delivered() host.EmittedEvent {
 	return host.EmittedEvent{Sequence: m.Sequence, Version: m.Version, Name: m.Event, Time: m.Time, Data: m.Data}
 }

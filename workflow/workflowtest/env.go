@@ -377,7 +377,7 @@ func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 }
 
 // Crash has the process die now and come back. Called in the body of a step it returns, and the process dies before the run
-// hears of anything that the body does from then on.
+// learns of anything that the body does from then on.
 func (e *Env[In, Out]) Crash() {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()

@@ -12,7 +12,7 @@ var (
 	// Stock puts the first pieces on the shelf; when there have been any, it does nothing.
 	Stock = actor.NewAction[int, actor.None](Items, "stock")
 	// Reserve takes pieces off the shelf for an order, and Release puts them back. Each does it once per order, and Release
-	// also if it does not know of a reservation: then none is made any more.
+	// also if it does not know of a reservation: then none can be made later.
 	Reserve = actor.NewAction[Reservation, actor.None](Items, "reserve")
 	Release = actor.NewAction[string, actor.None](Items, "release")
 	Level   = actor.NewQuery[actor.None, int](Items, "level")

@@ -105,7 +105,7 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 		}
 	case <-ctx.Done():
 	}
-	// Events are printed until the node says that there are no more: those of the last calls come after the replies.
+	// Events are printed until the node says that all were sent: events of the last calls come after the replies.
 	t.closing.Store(true)
 	closing, cancel := c.requestContext(context.WithoutCancel(ctx))
 	defer cancel()

@@ -20,7 +20,7 @@ func (c *cli) eventsCommand() *cobra.Command {
 		Use:   "events TYPE/KEY...",
 		Short: "Follow the events of an actor",
 		Long: "events prints what the actor emits, from now on or, with --after, from a position that it still keeps; --after 0\n" +
-			"begins with the oldest kept event. It neither wakes nor creates the actor; it waits for one that does not exist and\n" +
+			"begins with the oldest kept event. It neither wakes nor creates the actor; it waits for an actor that does not exist and\n" +
 			"says so. If the node goes away it waits for it\n" +
 			"and continues where it was, so that nothing is missed or printed twice; events that are no longer kept are\n" +
 			"counted in a line of their own. It ends when the actor is destroyed, after --count events, or when interrupted.\n" +

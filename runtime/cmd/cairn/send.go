@@ -14,7 +14,7 @@ func (c *cli) sendCommand() *cobra.Command {
 	list := c.deadSendsCommand()
 	requeue := c.selectSendsCommand("requeue", host.SendDeadRequeue, "requeued", false)
 	requeue.Short = "Send messages again that were given up"
-	requeue.Long = "requeue sends messages again, as new ones behind those that wait. Name them by id, or take --all.\n\n" +
+	requeue.Long = "requeue sends messages again, as new ones behind the waiting ones. Name them by id, or take --all.\n\n" +
 		"With --json it prints {\"count\":N}."
 	requeue.Example = "  cairn send dead requeue tenant/acme 5242880\n  cairn send dead requeue tenant/acme --all"
 	remove := c.selectSendsCommand("delete", host.SendDeadDelete, "deleted", true)

@@ -50,7 +50,7 @@ var hostText = map[string]string{
 	"DeadMessage": "A DeadMessage is a message to another actor that was given up, as operators see it. Its " +
 		"sender keeps it for 14 days, and 10,000 of them.",
 	"DeadMessage.code":    "code and error say why the last attempt failed.",
-	"DeadMessage.expires": "expires is when it is removed; nil for one that an earlier release gave up, which stays.",
+	"DeadMessage.expires": "expires is when it is removed; nil if an earlier release gave it up: then it stays.",
 	"DeadMessage.input": "input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON " +
 		"cannot show it.",
 	"DeadMessage.type":      "type and key name the actor that it was for, method the action.",
@@ -74,8 +74,8 @@ var hostText = map[string]string{
 	"Failure.reason": "reason is the cause in words, for operators: unlike the errors of calls it may show what " +
 		"a hook or migration said.",
 	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
-	"LimitsResetInput": "LimitsResetInput names the limits of an actor that are to be as its type has them, by " +
-		"their names in ActorLimits; none names all.",
+	"LimitsResetInput": "LimitsResetInput names the limits of an actor that go back to those of its type, by their " +
+		"names in ActorLimits; none names all.",
 	"ListPage":          "A ListPage is one page of actors. cursor is \"\" at the end.",
 	"ListedAlarm":       "A ListedAlarm is an armed alarm as operators see it.",
 	"ListedMessage":     "A ListedMessage is a message as operators see it.",
@@ -152,7 +152,7 @@ var hostText = map[string]string{
 	"RunSummary":         "A RunSummary is what an actor's status says of its workflow run.",
 	"RunSummary.reason":  "reason is why it is paused.",
 	"RunSummary.since":   "since is when it was started, paused or ended.",
-	"RunSummary.state":   "state is one that is stored: a run that only waits is running.",
+	"RunSummary.state":   "state is as it is stored: a run that only waits is running.",
 	"SQLColumn":          "SQLColumn describes a column of an answer.",
 	"SQLColumn.type":     "type is the declared type, \"\" for an expression.",
 	"SQLInput":           "SQLInput is one or more sql statements with arguments.",
@@ -216,7 +216,7 @@ var hostText = map[string]string{
 		"that run.",
 	"Status.failure": "failure says why state is Failed.",
 	"Status.keys":    "keys and bytes are exact: the number of stored keys, and the sum of keys and values.",
-	"Status.limits":  "limits are those that operators have set for the actor.",
+	"Status.limits":  "limits are what operators have set for the actor.",
 	"Status.mailbox": "mailbox is how many calls wait.",
 	"Status.pause":   "pause says why state is Paused.",
 	"Status.pending_sends": "pending_sends and failed_sends count messages to other actors that wait, and that were " +
@@ -242,8 +242,8 @@ var hostText = map[string]string{
 	"StreamListOutput":      "StreamListOutput is in the order of names.",
 	"StreamReadInput":       "StreamReadInput reads what follows a position.",
 	"StreamReadInput.after": "after is the sequence of the last item that the reader has; 0 reads from the beginning.",
-	"StreamReadInput.life": "life is the id of the actor's life that after counts in, or \"\" for the one that is there: " +
-		"see Position. Of an actor that is gone, the error code is Destroyed if life is set and " +
+	"StreamReadInput.life": "life is the id of the actor's life that after counts in, or \"\" for the present one: see " +
+		"Position. Of an actor that is gone, the error code is Destroyed if life is set and " +
 		"NotFound if not.",
 	"StreamReadInput.limit":   "limit is 1 to 1,000; 0 means 100.",
 	"StreamReadInput.wait_ms": "wait_ms is how long to wait for the first item, at most 60,000.",

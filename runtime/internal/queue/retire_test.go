@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// bury calls BuryRetired until there is no more, and returns how many messages and turns that took.
+// bury calls BuryRetired until nothing is left, and returns how many messages and turns that took.
 func (w *world) bury(queue string) (messages, turns int) {
 	w.t.Helper()
 	for more := true; more; turns++ {

@@ -22,7 +22,7 @@ func (s *Set) Take(queue string) (*host.Received, bool, error) {
 		return nil, false, err
 	}
 	if l.retired != 0 {
-		// BuryRetired is not done yet, and those that came later wait for it.
+		// BuryRetired is not done yet, and later messages wait for it.
 		return nil, false, nil
 	}
 	r := new(host.Received)

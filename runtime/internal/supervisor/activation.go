@@ -78,7 +78,7 @@ type core struct {
 	epoch uint64
 	id    keyspace.ActorID
 	space *engine.Space
-	// limits are those that space has.
+	// limits are those of space.
 	limits *actorLimits
 	ws     *engine.WriteSet
 	inst   host.Instance

@@ -146,7 +146,7 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, do func(*failedRe
 	return out, nil
 }
 
-// sendAgain sends a message that was given up as a new one, after those that wait: the target may have handled later
+// sendAgain sends a message that was given up as a new one, after the waiting ones: the target may have handled later
 // messages since, and takes an earlier number for handled. It is for the actor that has the target's address now.
 func (t *turn) sendAgain(m *messageRecord) error {
 	if err := t.send(m.address(), m.Method, m.Input); err != nil {

@@ -332,7 +332,7 @@ func (s *Supervisor) public(a *activation, w *work, err error) *host.Error {
 	return e
 }
 
-// explained is public that also returns what operators read: the error itself, where callers are told no more than its id.
+// explained is public that also returns what operators read: the error itself, where callers are told its id only.
 func (s *Supervisor) explained(a *activation, w *work, err error) (e *host.Error, reason string) {
 	e, id := publicError(err)
 	if id != "" {

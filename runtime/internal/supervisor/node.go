@@ -255,7 +255,7 @@ func (s *Supervisor) List(ctx context.Context, q host.ListQuery) (host.ListPage,
 	if err != nil {
 		return host.ListPage{}, s.storeError(err)
 	}
-	// Not only the actors of the page: one that is missing in it may have been destroyed by a commit under way.
+	// Not only the actors of the page: an actor that is missing there may have been destroyed by a commit under way.
 	var unsynced []*activation
 	s.each(func(a *activation) {
 		if q.Type == "" || a.addr.Type == q.Type {

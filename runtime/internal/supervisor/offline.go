@@ -45,7 +45,7 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	return err
 }
 
-// errorsOnly passes the causes of errors that callers read no more than an id of. What a node logs
+// errorsOnly passes the causes of errors of which callers read an id only. What a node logs
 // of a verb besides them is not news to the operator who asks for it.
 type errorsOnly struct{ slog.Handler }
 

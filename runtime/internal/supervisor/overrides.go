@@ -122,7 +122,7 @@ func newOverride(t *actorType, set host.ActorLimits) (*override, error) {
 	return &override{set: set, limits: l}, nil
 }
 
-// setLimits sets limits of one actor, besides those that are set.
+// setLimits sets limits of one actor, and leaves its others as they are.
 func setLimits(c *core, h *turn, _ host.Codec, in *host.ActorLimits) (host.ActorLimits, error) {
 	if in.Empty() {
 		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")

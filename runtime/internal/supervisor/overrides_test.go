@@ -183,7 +183,7 @@ func TestMailboxesOfTheNodeShareTheirMemory(t *testing.T) {
 		if err := g.verb("a", host.QueueSend, host.QueueSendInput{Queue: strings.Repeat("q", 2000)}, nil); host.CodeOf(err) != host.Overloaded || !strings.Contains(err.Error(), "mailboxes of the node") {
 			t.Fatal(err)
 		}
-		for range 100 { // what was worked off counts no more
+		for range 100 { // what was worked off does not count
 			g.must("a", add(1))
 		}
 		if n := g.waitingBytes.Load(); n != 0 {

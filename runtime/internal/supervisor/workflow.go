@@ -50,7 +50,7 @@ type flow struct {
 	enter *entering
 	// held is the queue of the run in memory; each has its own.
 	held *attemptQueue
-	// hurried: the run is to be tried at once although it is paused until later.
+	// hurried: the run is tried at once although it is paused until later.
 	hurried bool
 }
 
@@ -719,7 +719,7 @@ func (c *core) messageForRun(h *turn, queue string) error {
 	return nil
 }
 
-// answerable refuses messages to the actor's run whose senders wait for a reply if the run is over: it answers no more. An
+// answerable refuses messages to the actor's run whose senders wait for a reply if the run is over: it will not answer. An
 // actor that has not had a run may get one that does.
 func (c *core) answerable(queue string, messages []host.Enqueue) error {
 	if !c.a.typ.byRun(queue) || !slices.ContainsFunc(messages, func(m host.Enqueue) bool { return m.WantReply }) {
