@@ -409,7 +409,7 @@ func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
-	for n, done := int64(1), false; !done; n++ {
+	for n, done := int64(1), false; !done; n += stride() {
 		o := small(Options{Disk: whole.disk.Crash(uint64(n), 50), MemTableBytes: 64 << 10})
 		var operations atomic.Int64
 		reached, release := make(chan struct{}), make(chan struct{})
