@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io/fs"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -201,5 +202,18 @@ func TestForgedBeginningsOfRecordsCostNoTime(t *testing.T) {
 	m.set(t, log, content)
 	if out := m.outcome(t, Options{}); out != (outcome{}) {
 		t.Errorf("%+v", out)
+	}
+}
+
+// A directory may have a number as its name: a file that is missing in it is no damaged table.
+func TestNumberOfADirectoryIsNoTable(t *testing.T) {
+	missing := &fs.PathError{Op: "open", Path: "/srv/20261122/store/LOCK", Err: fs.ErrNotExist}
+	if err := damaged(missing); err != error(missing) {
+		t.Errorf("%v", err)
+	}
+	table := &fs.PathError{Op: "open", Path: "/srv/20261122/store/000005.sst", Err: fs.ErrNotExist}
+	var damage *DamageError
+	if err := damaged(table); !errors.As(err, &damage) || damage.File != "000005.sst" {
+		t.Errorf("%v", err)
 	}
 }

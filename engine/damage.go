@@ -146,8 +146,8 @@ func (s *survey) err() error {
 	return errors.Join(errs...)
 }
 
-// tableInError finds the number of a table in an error of Pebble's.
-var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})`)
+// tableInError finds the number of a table in an error of Pebble's. A number that a path goes on behind is a directory.
+var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})(?:[^/\d]|$)`)
 
 // damaged names the table that an error of Pebble is about, if what it holds is wrong. Other errors, those of the disk
 // among them, are returned as they are.
