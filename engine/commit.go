@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -216,7 +215,7 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 			err = b.DeleteRange(start, end, nil)
 		}
 	}
-	var mark [1 + len(markSecret{}) + 2*binary.MaxVarintLen64]byte
+	var mark [maxCommitMark]byte
 	if synced := w.space.store.guard.mark.appendMark(mark[:0]); len(synced) > 0 {
 		err = b.LogData(synced, nil) // first, where it is found after a damage
 	}

@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"regexp"
@@ -31,7 +31,8 @@ import (
 //     log; only ingestion takes one without a record, and the engine never ingests. This holds from the oldest log
 //     that the manifest needs: Open writes what it replayed to tables before it begins a new log.
 //  3. A log is closed and synced before the next one is begun, so only the newest has a torn end.
-//  4. Each edit of the manifest is synced before the next one is written, so a torn edit is the last.
+//  4. How far the manifest is synced is said by the mark and by each commit too. What looks like whole edits behind a torn
+//     one proves nothing: an edit holds keys, and those are for tenants to choose.
 //  5. The markers are made durable before anything but a first manifest.
 type survey struct {
 	damages  []*DamageError
@@ -41,6 +42,8 @@ type survey struct {
 	noFormat bool                // the format's marker is missing
 	options  string              // name of a damaged file of options, which the store can do without
 	manifest string              // name of the current manifest
+	readable int64               // how much of the manifest can be read; -1 if no edit can
+	claimed  int64               // how much of the manifest was synced, as far as is known
 	logs     []uint64            // numbers of the logs that the manifest needs, in order
 	cut      *logCut             // nil if the logs are whole
 }
@@ -72,13 +75,10 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 		return nil, err
 	}
 	opened, used := false, "" // Pebble opened it once; a file that there is only then
-	var newest uint64
 	options := ""
 	for _, name := range names {
-		kind, num := kindOf(name)
+		kind, _ := kindOf(name)
 		switch {
-		case kind == manifestFile && num >= newest:
-			newest = num
 		case kind == tableFile, strings.HasPrefix(name, "OPTIONS-"):
 			opened, used = true, name
 			if kind != tableFile && (len(name) > len(options) || len(name) == len(options) && name > options) {
@@ -94,7 +94,9 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 		}
 		v.noMarker = true
 		v.damaged("marker.manifest", -1, "the marker (an empty file, marker.manifest.*) is missing, but %s is there", used)
-		v.manifest = fmt.Sprintf("MANIFEST-%06d", newest)
+		if err := v.findManifest(names); err != nil {
+			return nil, err
+		}
 	}
 	if format == "" && opened {
 		v.noFormat = true
@@ -122,7 +124,13 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 		}
 	}
 	slices.Sort(v.logs)
-	return v.survey, v.readLogs()
+	if err := v.readLogs(); err != nil {
+		return nil, err
+	}
+	if v.readable < v.claimed {
+		v.damaged(v.manifest, max(v.readable, 0), "it can be read up to here, and %d bytes of it were synced", v.claimed)
+	}
+	return v.survey, nil
 }
 
 func (v surveyor) damaged(file string, offset int64, format string, args ...any) {
@@ -138,8 +146,8 @@ func (s *survey) err() error {
 	return errors.Join(errs...)
 }
 
-// tableInError finds the number of a table in an error of Pebble's.
-var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})`)
+// tableInError finds the number of a table in an error of Pebble's. A number that a path goes on behind is a directory.
+var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})(?:[^/\d]|$)`)
 
 // damaged names the table that an error of Pebble is about, if what it holds is wrong. Other errors, those of the disk
 // among them, are returned as they are.
@@ -200,27 +208,35 @@ func afterChunks(offset, header, payload int64) int64 {
 	}
 }
 
-// readRecords calls each with the records of a file and their offsets. It returns where they end, and whether that is a
-// regular end: that of the file, or the trailer of a closed log. The slice is valid during the call.
+// recordBegin is how much of a record is looked at: what a commit begins with, or an edit of the manifest.
+const recordBegin = 256
+
+// readRecords calls each with the beginnings of the records of a file and their offsets. It returns where they end, and
+// whether that is a regular end: that of the file, or the trailer of a closed log. The slice is valid during the call.
 //
 // A sync may come when a part of a large record is written, so what was synced may end within a record. Reached is where
 // the whole chunks end of the record that is not: end, if it has none.
-func readRecords(f vfs.File, num uint64, each func(record []byte, offset int64) (bool, error)) (end, reached int64, whole bool, err error) {
+func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (bool, error)) (end, reached int64, whole bool, err error) {
 	const manifestHeader, logHeader = 7, 19
 	header := int64(logHeader)
 	if num == 0 {
 		header = manifestHeader
 	}
 	r := newRecordReader(record.NewReader, f, num)
-	var b bytes.Buffer
+	begin := make([]byte, recordBegin)
 	for {
 		end = roundUp(r.Offset(), header)
 		reached = end
 		next, err := r.Next()
+		n := 0
 		if err == nil {
-			b.Reset()
-			_, err = io.Copy(&b, next)
-			reached = afterChunks(end, header, int64(b.Len()))
+			var rest int64
+			if n, err = io.ReadFull(next, begin); err == nil {
+				rest, err = io.Copy(io.Discard, next)
+			} else if err == io.EOF || err == io.ErrUnexpectedEOF { // of the record, not of the file
+				err = nil
+			}
+			reached = afterChunks(end, header, int64(n)+rest)
 		}
 		switch {
 		case err == nil:
@@ -231,7 +247,7 @@ func readRecords(f vfs.File, num uint64, each func(record []byte, offset int64) 
 		default:
 			return end, reached, false, err
 		}
-		if more, err := each(b.Bytes(), end); err != nil || !more {
+		if more, err := each(begin[:n], end); err != nil || !more {
 			return end, reached, false, err
 		}
 	}
@@ -257,6 +273,31 @@ func (v surveyor) readOptions(name string) error {
 	return nil
 }
 
+// findManifest sets the manifest of a directory without its marker: the newest with an edit that can be read. A newer one
+// was begun and not used: the marker moves when the edits that a manifest begins with are synced.
+func (v surveyor) findManifest(names []string) error {
+	var newest uint64
+	for _, name := range names {
+		kind, num := kindOf(name)
+		if kind != manifestFile || num < newest {
+			continue
+		}
+		f, err := v.disk.Open(v.disk.PathJoin(v.dir, name))
+		if err != nil {
+			return err
+		}
+		_, _, _, err = readRecords(f, 0, func([]byte, int64) (bool, error) {
+			newest = num
+			return false, nil
+		})
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	v.manifest = fmt.Sprintf("MANIFEST-%06d", newest)
+	return nil
+}
+
 // readManifest returns the number of the oldest log that the store needs.
 func (v surveyor) readManifest() (needed uint64, err error) {
 	_, num := kindOf(v.manifest)
@@ -270,7 +311,7 @@ func (v surveyor) readManifest() (needed uint64, err error) {
 	}
 	defer f.Close()
 	edits := 0
-	end, _, whole, err := readRecords(f, 0, func(edit []byte, _ int64) (bool, error) {
+	end, _, _, err := readRecords(f, 0, func(edit []byte, _ int64) (bool, error) {
 		edits++
 		if n := oldestLog(edit); n != 0 {
 			needed = n
@@ -280,16 +321,9 @@ func (v surveyor) readManifest() (needed uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s at byte %d: %w", v.manifest, end, err)
 	}
-	if synced := v.synced(manifestFile, num); end < synced || edits == 0 {
-		v.damaged(v.manifest, end, "it can be read up to here, and %d bytes of it were synced", synced)
-	} else if !whole {
-		after, _, err := findRecord(f, 0, end, func([]byte) bool { return true })
-		if err != nil {
-			return 0, fmt.Errorf("%s at byte %d: %w", v.manifest, end, err)
-		}
-		if after >= 0 {
-			v.damaged(v.manifest, end, "what is here cannot be read, and a whole record follows at byte %d", after)
-		}
+	v.readable, v.claimed = end, v.synced(manifestFile, num)
+	if edits == 0 {
+		v.readable = -1
 	}
 	return needed, nil
 }
@@ -379,8 +413,11 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 		default:
 			*next = uint64(h.SeqNum) + uint64(h.Count)
 		}
-		if secret, _, _, ok := batchMark(batch); ok && !damaged {
-			v.secrets[secret] = true
+		if m, ok := batchMark(batch); ok && !damaged {
+			v.secrets[m.secret] = true
+			if _, current := kindOf(v.manifest); m.manifest.num == current {
+				v.claimed = max(v.claimed, m.manifest.synced)
+			}
 		}
 		return !damaged, nil
 	})
@@ -398,10 +435,9 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 		bad(end, "what is here cannot be read, and there are later logs")
 	default:
 		var claimed int64
-		after, _, err := findRecord(f, num, end, func(batch []byte) bool {
-			secret, n, offset, ok := batchMark(batch)
-			claimed = offset
-			return ok && v.secrets[secret] && n == num && offset > reached
+		after, err := findCommit(f, num, end, func(m commitMark) bool {
+			claimed = m.log.synced
+			return v.secrets[m.secret] && m.log.num == num && claimed > reached
 		})
 		if err != nil {
 			return false, fmt.Errorf("%s at byte %d: %w", name, end, err)
@@ -417,77 +453,68 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 const trailerSize = 11
 
 // batchMark returns the mark that a commit carries as its first record.
-func batchMark(batch []byte) (secret markSecret, num uint64, offset int64, ok bool) {
+func batchMark(batch []byte) (commitMark, bool) {
 	if len(batch) < batchrepr.HeaderLen {
-		return secret, 0, 0, false
+		return commitMark{}, false
 	}
 	r := batchrepr.Read(batch)
 	kind, data, _, ok, err := r.Next()
 	if !ok || err != nil || kind != pebble.InternalKeyKindLogData {
-		return secret, 0, 0, false
+		return commitMark{}, false
 	}
 	return parseMark(data)
 }
 
-// findRecord looks for the beginning of a whole record after a damaged place, and returns the offset of the first for
-// which want is true, or -1. want gets what the first chunk of the record holds.
-func findRecord(f vfs.File, num uint64, damage int64, want func(begin []byte) bool) (int64, []byte, error) {
+// findCommit looks for the beginning of a commit after a damaged place in a log, and returns the offset of the first for
+// which want is true, or -1.
+//
+// Nothing says where in a block a chunk begins: the lengths of those before may be what is damaged. So each byte may be one,
+// and a value may hold as many beginnings as it has room for. The checksum is the last thing that is looked at: want is
+// true only of marks with a secret, so it is summed up once for each that the store wrote.
+func findCommit(f vfs.File, num uint64, damage int64, want func(commitMark) bool) (int64, error) {
 	block := make([]byte, recordBlock)
 	for start := damage - damage%recordBlock; ; start += recordBlock {
 		n, err := f.ReadAt(block, start)
 		if err != nil && err != io.EOF {
-			return -1, nil, err
+			return -1, err
 		}
-		if n == 0 {
-			return -1, nil, nil
-		}
-		b := block[:n]
-		from := 0
-		if start <= damage {
-			from = int(damage-start) + 1
-		}
-		// Nothing says where in the block a chunk begins: the lengths of those before may be what is damaged.
+		from := int(max(damage+1-start, 0))
 		for ; from < n; from++ {
-			if !beginsRecord(b[from:], num) {
+			payload, sum, ok := beginsRecord(block[from:n], num)
+			if !ok {
 				continue
 			}
-			r, err := newRecordReader(record.NewReader, bytes.NewReader(b[from:]), num).Next()
-			if err != nil {
-				continue
-			}
-			begin := make([]byte, 64)
-			m, _ := io.ReadFull(r, begin)
-			if want(begin[:m]) {
-				return start + int64(from), begin[:m], nil
+			if m, ok := batchMark(payload); ok && want(m) && sum() {
+				return start + int64(from), nil
 			}
 		}
 		if n < recordBlock {
-			return -1, nil, nil
+			return -1, nil
 		}
 	}
 }
 
-// beginsRecord reports whether the first chunk of a record of this log may begin here. Its checksum is not looked at.
-func beginsRecord(b []byte, num uint64) bool {
-	const kind = 6 // behind the checksum and the length
-	if len(b) <= kind {
-		return false
+// beginsRecord reports whether the first chunk of a record of this log may begin here. It returns what the chunk holds, and
+// a function that reports whether its checksum is right.
+func beginsRecord(b []byte, num uint64) (payload []byte, sum func() bool, ok bool) {
+	const length, kind, log = 4, 6, 7 // offsets; the checksum comes first
+	header := 11
+	if len(b) < header || binary.LittleEndian.Uint32(b[log:]) != uint32(num) {
+		return nil, nil, false
 	}
-	header := 7
-	switch b[kind] {
-	case 1, 2: // whole, first
-		if num != 0 {
-			return false
-		}
-	case 5, 6, 9, 10: // of a log, and of a log that says what is synced
-		if num == 0 || len(b) < 11 || binary.LittleEndian.Uint32(b[7:]) != uint32(num) {
-			return false
-		}
-		if header = 11; b[kind] >= 9 {
-			header = 19
-		}
+	switch b[kind] { // whole or first
+	case 5, 6:
+	case 9, 10: // of a log that says what is synced
+		header = 19
 	default:
-		return false
+		return nil, nil, false
 	}
-	return header+int(binary.LittleEndian.Uint16(b[4:])) <= len(b)
+	end := header + int(binary.LittleEndian.Uint16(b[length:]))
+	if end > len(b) {
+		return nil, nil, false
+	}
+	return b[header:end], func() bool {
+		c := crc32.Checksum(b[kind:end], castagnoli)
+		return binary.LittleEndian.Uint32(b) == (c>>15|c<<17)+0xa282ead8
+	}, true
 }

@@ -482,12 +482,14 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, num := kindOf(n)
-		_, _, _, err = readRecords(f, num, func(record []byte, offset int64) (bool, error) {
-			if len(record) > 100<<10 {
-				name, content, begin = n, b, offset
-			}
+		last := int64(0)
+		end, _, _, err := readRecords(f, num, func(_ []byte, offset int64) (bool, error) {
+			last = offset
 			return true, nil
 		})
+		if end-last > 100<<10 {
+			name, content, begin = n, b, last
+		}
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}

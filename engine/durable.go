@@ -30,7 +30,7 @@ type durableMark struct {
 	mu      sync.Mutex
 	file    vfs.File // nil: marks are not kept
 	entries []markEntry
-	newest  atomic.Pointer[markEntry] // the log that was synced last; an entry is never changed
+	newest  [tableFile]atomic.Pointer[markEntry] // by kind, the file that was synced last; an entry is never changed
 	secret  markSecret
 }
 
@@ -126,9 +126,7 @@ func (m *durableMark) synced(kind fileKind, num uint64, offset int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := markEntry{kind, num, offset}
-	if kind == logFile {
-		m.newest.Store(&e)
-	}
+	m.newest[kind].Store(&e)
 	if m.file == nil {
 		return
 	}
@@ -191,31 +189,54 @@ func (m *durableMark) stop() {
 }
 
 // markTag is the first byte of the log data that a commit carries: what was synced when it was applied. The log itself so
-// says, after a power cut too, that an earlier part of it was whole.
+// says, after a power cut too, that an earlier part of it and of the manifest was whole.
 const markTag = 'm'
 
-// appendMark returns the log data of a commit, or nothing if no log was synced yet.
+// commitMark is what a commit carries.
+type commitMark struct {
+	secret        markSecret
+	log, manifest markEntry // num is 0 if there is none
+}
+
+// maxCommitMark is the most that appendMark appends.
+const maxCommitMark = 1 + len(markSecret{}) + 4*binary.MaxVarintLen64
+
+// appendMark appends the log data of a commit, or nothing if no log was synced yet.
 func (m *durableMark) appendMark(b []byte) []byte {
-	e := m.newest.Load()
-	if e == nil {
+	log := m.newest[logFile].Load()
+	if log == nil {
 		return b
 	}
-	b = append(b, markTag)
-	b = append(b, m.secret[:]...)
-	b = binary.AppendUvarint(b, e.num)
-	return binary.AppendUvarint(b, uint64(e.synced))
+	b = append(append(b, markTag), m.secret[:]...)
+	for _, e := range []*markEntry{log, m.newest[manifestFile].Load()} {
+		if e != nil {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, e.num), uint64(e.synced))
+		}
+	}
+	return b
 }
 
 // parseMark reads what appendMark wrote.
-func parseMark(b []byte) (secret markSecret, num uint64, offset int64, ok bool) {
-	if len(b) < 1+len(secret) || b[0] != markTag {
-		return secret, 0, 0, false
+func parseMark(b []byte) (m commitMark, ok bool) {
+	if len(b) < 1+len(m.secret) || b[0] != markTag {
+		return m, false
 	}
-	b = b[1+copy(secret[:], b[1:]):]
+	b = b[1+copy(m.secret[:], b[1:]):]
+	if m.log, b = parseMarkEntry(logFile, b); m.log.num == 0 {
+		return m, false
+	}
+	m.manifest, _ = parseMarkEntry(manifestFile, b)
+	return m, true
+}
+
+func parseMarkEntry(kind fileKind, b []byte) (markEntry, []byte) {
 	num, n := binary.Uvarint(b)
 	if n <= 0 {
-		return secret, 0, 0, false
+		return markEntry{}, nil
 	}
-	end, n := binary.Uvarint(b[n:])
-	return secret, num, int64(end), n > 0
+	synced, size := binary.Uvarint(b[n:])
+	if size <= 0 {
+		return markEntry{}, nil
+	}
+	return markEntry{kind, num, int64(synced)}, b[n+size:]
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -116,13 +117,15 @@ func (g *guardFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 		if f := g.spare.take(name, 0); f != nil {
 			return f, nil
 		}
-		if strings.HasPrefix(g.FS.PathBase(name), "marker.") {
-			// What a marker names must be in the directory before the marker is; Pebble syncs both at once.
+		f, err := g.FS.Create(name, category)
+		if kind, _ := kindOf(g.FS.PathBase(name)); err == nil && kind == manifestFile {
+			// Pebble syncs the directory with the marker that names the manifest. But the manifest must be there before the
+			// marker is, and before marks speak of it: else a power cut takes it, and its number goes to another one.
 			if err := syncDir(g.FS, g.FS.PathDir(name)); err != nil {
-				return nil, err
+				return nil, errors.Join(err, f.Close())
 			}
 		}
-		return g.FS.Create(name, category)
+		return f, err
 	})
 }
 

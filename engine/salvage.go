@@ -61,7 +61,7 @@ func (s *Store) salvage(found *survey) error {
 	return nil
 }
 
-// keepFiles links every file of the directory into a new one inside it, and returns the name of that.
+// keepFiles links or copies every file of the directory into a new one inside it, and returns the name of that.
 func keepFiles(fs vfs.FS, dir string) (string, error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -88,8 +88,10 @@ func keepFiles(fs vfs.FS, dir string) (string, error) {
 			continue
 		case name == markName: // it is written in place
 			err = vfs.Copy(fs, path, fs.PathJoin(kept, name))
-		default:
-			err = fs.Link(path, fs.PathJoin(kept, name))
+		default: // not every filesystem has links
+			if err = fs.Link(path, fs.PathJoin(kept, name)); err != nil {
+				err = vfs.Copy(fs, path, fs.PathJoin(kept, name))
+			}
 		}
 		if err != nil {
 			return "", err

@@ -64,8 +64,9 @@ func (x *exchange) body() ([]byte, *host.Error) {
 		buf = make([]byte, n)
 		_, err = io.ReadFull(x.r.Body, buf)
 	} else {
-		b := bodyReader{Reader: http.MaxBytesReader(x.w, x.r.Body, limit), x: x}
-		if buf, err = io.ReadAll(&b); b.full {
+		b := bodyReader{Reader: http.MaxBytesReader(x.w, x.r.Body, limit), of: &x.g.memory}
+		buf, err = io.ReadAll(&b)
+		if x.held += b.held; b.full {
 			x.w.Header().Set("Connection", "close")
 			return nil, crowded(x.g.memory.limit)
 		}

@@ -29,14 +29,16 @@ func (c *session) handle(m *message) {
 		fault = host.Errorf(host.FailedPrecondition, "the connection is made already")
 	case m.Unfollow != 0:
 		c.unfollow(m)
-		return
 	case c.g.closing.Load():
 		fault = errShutdown
 	case m.Follow != "":
 		fault = c.follow(m)
 	default:
-		fault = c.begin(m)
+		if fault = c.begin(m); fault == nil {
+			return // perform frees the message
+		}
 	}
+	c.free(m)
 	if fault != nil {
 		c.send(appendFault(nil, c.answerable(m.ID), fault))
 	}
@@ -78,7 +80,10 @@ func (c *session) perform(m *message, before <-chan struct{}, do func(*message) 
 		case <-c.life.Done():
 		}
 	}
-	answer, fault := do(m)
+	answer, fault := func() ([]byte, *host.Error) {
+		defer c.free(m) // a panic of do included, and before the answer
+		return do(m)
+	}()
 	if fault != nil {
 		answer = appendFault(nil, m.ID, fault)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A memory bounds what is kept for all clients together: bodies of requests, and what waits to be written to WebSockets. A
-// nil memory bounds nothing.
+// A memory bounds what is kept for all clients together: bodies of requests, messages of WebSockets, and what waits to be
+// written to those. A nil memory bounds nothing.
 type memory struct {
 	limit int64
 	used  atomic.Int64
@@ -40,19 +40,20 @@ func (m *memory) over() bool { return m != nil && m.used.Load() > m.limit }
 // A bodyReader takes memory for what it reads, firstRead bytes at a time, because what a header promises is not yet there.
 type bodyReader struct {
 	io.Reader
-	x    *exchange
-	room int64 // taken and not read yet
+	of   *memory
+	held int64 // taken
+	room int64 // taken and not read yet, or to be read without being taken
 	full bool
 }
 
 // Read implements io.Reader. It ends with io.ErrShortBuffer if there is no memory.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.room == 0 {
-		if !b.x.g.memory.take(firstRead) {
+		if !b.of.take(firstRead) {
 			b.full = true
 			return 0, io.ErrShortBuffer
 		}
-		b.x.held += firstRead
+		b.held += firstRead
 		b.room = firstRead
 	}
 	n, err := b.Reader.Read(p[:min(int64(len(p)), b.room)])

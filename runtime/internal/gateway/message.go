@@ -31,6 +31,8 @@ type message struct {
 	After          *uint64         `json:"after"`
 	Life           string          `json:"life"`
 	Unfollow       int64           `json:"unfollow"`
+
+	held int64 // of the gateway's memory, for the message
 }
 
 // A connectInput is how a client connects, in its first message or as the body of a POST.

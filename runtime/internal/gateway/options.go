@@ -131,9 +131,10 @@ type Limits struct {
 	// ConnectionBytes bounds what waits to be written to one WebSocket: 4 MiB by default. A client that lets more pile up is
 	// closed as too slow. One message may be longer.
 	ConnectionBytes int
-	// MemoryBytes bounds what is kept for all clients together: 256 MiB by default, of bodies beyond 64 KiB and of what waits
-	// to be written to WebSockets. Beyond it a long body is refused as overloaded, and a WebSocket whose client lets more than
-	// StreamBufferBytes pile up is closed as too slow.
+	// MemoryBytes bounds what is kept for all clients together: 256 MiB by default, of bodies and WebSocket messages
+	// beyond 64 KiB, until they are answered, and of what waits to be written to WebSockets. Beyond it a long body is refused as
+	// overloaded, and a WebSocket that sends a long message, or whose client lets more than StreamBufferBytes pile up, is
+	// closed. Its client may come back.
 	MemoryBytes int64
 	// StreamWriteTimeout is how long a client may take to accept what is written to its stream or WebSocket before that is
 	// closed: 10 s by default.

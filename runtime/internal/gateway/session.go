@@ -120,6 +120,7 @@ func (c *session) connect() bool {
 	case fault == nil && m.Connect == nil:
 		fault = host.Errorf(host.InvalidArgument, "the first message must be connect")
 	}
+	defer c.free(m)
 	if fault != nil {
 		return fail(fault)
 	}
@@ -149,6 +150,7 @@ func (c *session) read() (lost bool) {
 			c.discard()
 			return true
 		case c.socket.saidFarewell(): // what comes after it could not be answered, and is not done
+			c.free(m)
 			c.discard()
 			return true
 		case fault != nil:
@@ -165,8 +167,14 @@ const noMessage websocket.StatusCode = -1
 // errLeft stands for a client that closed its WebSocket itself.
 var errLeft = host.Errorf(host.Canceled, "the client has left")
 
-// next reads a message. A code other than 0 means that there is none and no next one either: noMessage if the client is
-// gone, or the one to close with. A fault without a code leaves the session in order.
+// free gives back the memory of a message.
+func (c *session) free(m *message) {
+	c.g.memory.add(-int(m.held))
+	m.held = 0
+}
+
+// next reads a message, which the caller frees. A code other than 0 means that there is none and no next one either:
+// noMessage if the client is gone, or the one to close with. A fault without a code leaves the session in order.
 func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	typ, r, err := c.ws.Reader(context.Background())
 	if err != nil {
@@ -176,10 +184,17 @@ func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	c.socket.readUntil(time.Now().Add(limits.BodyTimeout))
 	buf := buffers.Get().(*bytes.Buffer)
 	defer release(buf)
-	n, err := io.Copy(buf, io.LimitReader(r, limits.BodyBytes+1))
+	in := bodyReader{Reader: io.LimitReader(r, limits.BodyBytes+1), of: &c.g.memory, room: firstRead}
+	defer func() { c.g.memory.add(-int(in.held)) }()
+	n, err := io.Copy(buf, &in)
+	if in.full {
+		_, _ = io.Copy(io.Discard, io.LimitReader(r, limits.BodyBytes)) // or the client would not get to the answer
+	}
 	c.socket.readUntil(time.Time{})
 	c.g.meter.received.Inc()
 	switch {
+	case in.full:
+		return nil, crowded(c.g.memory.limit), websocket.StatusTryAgainLater
 	case err != nil:
 		return nil, c.gone(err), noMessage
 	case n > limits.BodyBytes:
@@ -192,6 +207,9 @@ func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	m, fault := decodeMessage(buf.Bytes())
 	if fault == errNotJSON {
 		return nil, fault, websocket.StatusPolicyViolation
+	}
+	if fault == nil {
+		m.held, in.held = in.held, 0
 	}
 	return m, fault, 0
 }

@@ -145,8 +145,11 @@ func (s *socket) readUntil(by time.Time) {
 func (s *socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	switch {
+	case s.closing:
 		return len(p), nil // the answer to a close frame of ours
+	case s.err != nil:
+		return 0, s.err
 	}
 	s.queue(p)
 	s.closing = len(p) > 0 && p[0] == frameClose
