@@ -339,6 +339,8 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 	case err == nil:
 		out.Applied = append(out.Applied, applied...)
 		return out, nil
+	case public.Code == host.Overloaded: // which says nothing of the migration
+		return out, public
 	case named:
 		out.Migration = failed.Name
 	case len(applied) > 0:
