@@ -159,7 +159,7 @@ type SQLOptions struct {
 	// MaxMemory bounds what the connections take, in bytes: 8/64 of Options.Memory if 0. Idle ones are closed for it. Those in use may
 	// take ConnMemory more, all together; a turn or query that needs more than that leaves fails with the code Overloaded.
 	MaxMemory int64
-	// ConnMemory bounds the heap of one connection, in bytes: 48 MiB if 0, or half of MaxMemory if that is less; at least 1 MiB. A
+	// ConnMemory bounds the heap of one connection, in bytes: 96 MiB if 0, or half of MaxMemory if that is less; at least 1 MiB. A
 	// statement that needs more fails with the code TooLarge.
 	ConnMemory int64
 	// CacheBytes bounds the page cache of one connection: 2 MiB if 0, or 1/64 of MaxMemory if that is less.

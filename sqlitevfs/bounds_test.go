@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,12 @@ func TestABlobOfTheDocumentedSizeFitsTheDefaults(t *testing.T) {
 	r.exec("CREATE TABLE t (id INTEGER PRIMARY KEY, v)")
 	r.turn(func(db *sql.DB) { run(t, db, "INSERT INTO t VALUES (1, ?)", blob) })
 	r.turn(func(db *sql.DB) { run(t, db, "UPDATE t SET v = ?", blob) })
+	r.turn(func(db *sql.DB) { // each statement leaves holes in the heap
+		run(t, db, "INSERT INTO t VALUES (2, ?)", blob)
+		run(t, db, "INSERT INTO t VALUES (1, ?) ON CONFLICT DO UPDATE SET v = excluded.v", blob)
+		wantText(t, ask(t, db, "UPDATE t SET v = ? WHERE id = 2 RETURNING length(v)", blob), fmt.Sprint(len(blob)))
+		run(t, db, "DELETE FROM t WHERE id = 2")
+	})
 	r.view(func(db *sql.DB) {
 		var got []byte
 		if err := db.QueryRow("SELECT v FROM t").Scan(&got); err != nil || !bytes.Equal(got, blob) {

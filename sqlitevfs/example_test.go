@@ -230,7 +230,7 @@ func ExampleSession_Migrate() {
 	try := func(r sqlitevfs.Reader, ms []sqlitevfs.Migration) ([]string, error) {
 		d := pool.Database("trial")
 		defer d.Close()
-		s := d.Write(ctx, sqlitevfs.Scratch(r))
+		s := d.Write(ctx, sqlitevfs.Scratch(r, 64<<20))
 		defer s.Rollback()
 		return s.Migrate(ms)
 	}

@@ -14,8 +14,8 @@ type image struct{ temporary }
 // newImage returns an empty file that a write beyond max bytes, rounded up to chunks, makes fail with SQLITE_FULL. It takes its
 // memory of all, which release gives back.
 func newImage(max int64, all *sharedBudget) *image {
-	limit := (max + chunkSize - 1) / chunkSize * chunkSize
-	return &image{temporary{budget: &budget{limit: limit, all: all}}}
+	b := all.part((max + chunkSize - 1) / chunkSize * chunkSize)
+	return &image{temporary{budget: &b}}
 }
 
 // release empties the file.
@@ -38,7 +38,7 @@ func readImage(r io.Reader, max int64, all *sharedBudget) (_ *image, err error) 
 			return nil, errTooLong
 		}
 		if _, full := m.WriteAt(buf[:n], m.size); full != nil {
-			return nil, all.refusal()
+			return nil, m.budget.refusal(chunkSize, "the file")
 		}
 		switch err {
 		case nil:

@@ -56,8 +56,7 @@ func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 	p.mu.Unlock()
 	in := &instance{write: write, maxLength: p.options.MaxLength}
 	in.file = &file{write: write, buffers: &p.buffers, limit: p.options.TurnBytes, stop: &in.stop}
-	in.fs = &fileSystem{name: name, main: in.file, temp: budget{limit: p.options.Temporary, all: &p.temporary},
-		undo: budget{limit: 2 * p.options.TurnBytes, all: &p.temporary}}
+	in.fs = &fileSystem{name: name, main: in.file, temp: p.temporary.part(p.options.Temporary), undo: p.temporary.part(2 * p.options.TurnBytes)}
 	vfs.Register(name, in.fs)
 	defer func() {
 		if v := recover(); v != nil {

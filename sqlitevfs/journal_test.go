@@ -92,3 +92,25 @@ func TestWhatATurnRewroteIsUndone(t *testing.T) {
 		})
 	}
 }
+
+func TestAnIdleConnectionKeepsNothingToUndo(t *testing.T) {
+	t.Parallel()
+	r := rewritten(t)
+	for range 2 { // the second time with the connection of the first
+		r.turn(func(db *sql.DB) {
+			run(t, db, "UPDATE t SET n = 0, v = randomblob(1900)")
+			_, err := db.Exec("UPDATE t SET n = CASE WHEN id > 3997 THEN abs(-9223372036854775808) ELSE 1 END")
+			wantError(t, err, nil, "integer overflow")
+			if used := r.pool.temporary.used.Load(); used < 4<<20 {
+				t.Errorf("the turn can undo %d bytes", used)
+			}
+			wantText(t, ask(t, db, checkRewritten), "4000|0|7600000")
+		})
+		if used := r.pool.temporary.used.Load(); used != 0 {
+			t.Errorf("%d bytes are kept after the turn", used)
+		}
+	}
+	if got := r.pool.Stats(); got.Closed != 0 {
+		t.Errorf("%d connections were closed", got.Closed)
+	}
+}

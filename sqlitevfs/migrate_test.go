@@ -374,7 +374,8 @@ func TestScratchShowsItsChangesAndLeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
 	under := keys{"b": []byte("1"), "d": []byte("2"), "f": []byte("3")}
 	before := fmt.Sprint(under)
-	w := sqlitevfs.Scratch(under)
+	const limit = 4 << 10
+	w := sqlitevfs.Scratch(under, limit)
 	model := keys{"b": []byte("1"), "d": []byte("2"), "f": []byte("3")}
 	both := []sqlitevfs.Writer{w, model}
 	listing := func(r sqlitevfs.Reader, start, end string, limit int) (all []string) {
@@ -420,8 +421,8 @@ func TestScratchShowsItsChangesAndLeavesTheReaderAlone(t *testing.T) {
 	if fmt.Sprint(under) != before {
 		t.Error("the reader was changed")
 	}
-	big := make([]byte, 32<<20)
-	for range sqlitevfs.ScratchBytes/len(big) - 1 {
+	big := make([]byte, 1<<10)
+	for range limit/len(big) - 1 {
 		if err := w.Put(fmt.Appendf(nil, "big %d", w.Room()), big, -1); err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +431,7 @@ func TestScratchShowsItsChangesAndLeavesTheReaderAlone(t *testing.T) {
 	if err := w.Put([]byte("too big"), big, -1); !errors.Is(err, sqlitevfs.ErrFull) || w.Room() != room {
 		t.Errorf("beyond the bound: %v", err)
 	}
-	if err := w.DeleteRange([]byte("big"), []byte("bih")); err != nil || w.Room() < sqlitevfs.ScratchBytes-100 {
+	if err := w.DeleteRange([]byte("big"), []byte("bih")); err != nil || w.Room() < limit-100 {
 		t.Errorf("room %d after all was deleted, %v", w.Room(), err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 const (
 	DefaultMaxOpen    = 2000
 	DefaultMaxMemory  = 1 << 30
-	DefaultConnMemory = 48 << 20
+	DefaultConnMemory = 96 << 20
 	DefaultTurnBytes  = 64 << 20
 	DefaultCacheBytes = 2 << 20
 	DefaultIdleTime   = 30 * time.Second

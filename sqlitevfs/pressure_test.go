@@ -6,7 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 func TestConnectionsInUseCountAgainstTheMemory(t *testing.T) {
@@ -105,6 +109,58 @@ func TestTemporaryFilesShareABudget(t *testing.T) {
 	if used := p.temporary.used.Load(); used != 0 {
 		t.Fatalf("%d bytes are still taken", used)
 	}
+}
+
+func TestWhatCanNeverFitIsNotWorthAnotherAttempt(t *testing.T) {
+	t.Parallel()
+	p := newTestPool(t, Options{MaxTemporary: 1 << 20, CacheBytes: 16 * PageSize})
+	m := newMapStore()
+	writeStore(t, m, p.Database("w"), "CREATE TABLE t (v); INSERT INTO t SELECT randomblob(2000) FROM generate_series(1, 700)")
+	want := func(what string, err error) {
+		if _, full := errors.AsType[*FullError](err); !full || errors.Is(err, ErrBusy) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	s := p.Database("r").Read(context.Background(), m.snapshot())
+	_, err := s.DB().Exec("SELECT v FROM (SELECT v, random() AS r FROM t) ORDER BY r, v LIMIT 1 OFFSET 699")
+	want("a sort", err)
+	s.Rollback()
+	w := p.Database("w").Write(context.Background(), m.writer())
+	run(t, w.DB(), "UPDATE t SET v = randomblob(2000)")
+	_, err = w.DB().Exec("UPDATE t SET v = randomblob(2000)")
+	want("what a statement may have to undo", err)
+	w.Rollback()
+	var file bytes.Buffer
+	if _, err := Export(t.Context(), &file, m.snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Database("i").Import(t.Context(), m.writer(), &file, 1<<30)
+	want("a file", err)
+	_, err = p.Database("i").Import(t.Context(), m.writer(), bytes.NewReader(smallPages(t)), 1<<30)
+	want("a file that is converted", err)
+	if used := p.temporary.used.Load(); used != 0 {
+		t.Errorf("%d bytes are still taken", used)
+	}
+}
+
+// smallPages returns a file of some 700 KiB with pages of 1 KiB.
+func smallPages(t *testing.T) []byte {
+	name := filepath.Join(t.TempDir(), "small")
+	db, err := sqlite3.Open(name)
+	if err == nil {
+		err = db.Exec("PRAGMA page_size=1024; CREATE TABLE t (v); INSERT INTO t VALUES (randomblob(700000))")
+	}
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func TestLargeOverlayIsNotKept(t *testing.T) {

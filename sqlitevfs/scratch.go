@@ -7,14 +7,11 @@ import (
 	"slices"
 )
 
-// ScratchBytes is how much a [Scratch] writer holds, in bytes of keys and values.
-const ScratchBytes = 128 << 20
-
 // Scratch returns a writer that keeps changes in memory, over what r shows, and never writes them anywhere: for trying
 // out what a session would do, such as migrations. The session has to be of a [Database] of its own, because its connection
-// remembers pages that others do not have. It holds up to [ScratchBytes]; then Put fails with [ErrFull].
-func Scratch(r Reader) Writer {
-	return &scratch{under: r, values: make(map[string][]byte)}
+// remembers pages that others do not have. It holds up to limit bytes of keys and values; then Put fails with [ErrFull].
+func Scratch(r Reader, limit int64) Writer {
+	return &scratch{under: r, limit: limit, values: make(map[string][]byte)}
 }
 
 // scratch answers from values, then, for keys in none of the removed ranges, from the reader. A key that is put after its
@@ -24,6 +21,7 @@ type scratch struct {
 	values  map[string][]byte
 	removed []keyRange
 	bytes   int64
+	limit   int64
 }
 
 type keyRange struct{ start, end []byte }
@@ -81,7 +79,7 @@ func (s *scratch) Put(key, value []byte, _ int) error {
 		grows = int64(len(value) - len(old))
 	}
 	if grows > s.Room() {
-		return fmt.Errorf("a trial run holds at most %d bytes: %w", ScratchBytes, ErrFull)
+		return fmt.Errorf("a trial run holds at most %d bytes: %w", s.limit, ErrFull)
 	}
 	s.values[string(key)] = bytes.Clone(value)
 	s.bytes += grows
@@ -105,4 +103,4 @@ func (s *scratch) DeleteRange(start, end []byte) error {
 	return nil
 }
 
-func (s *scratch) Room() int64 { return ScratchBytes - s.bytes }
+func (s *scratch) Room() int64 { return s.limit - s.bytes }

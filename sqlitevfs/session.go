@@ -430,6 +430,7 @@ func (s *Session) release(discard bool) {
 	c := s.conn
 	s.conn = nil
 	c.file.finish()
+	c.fs.rest()
 	c.db.SetInterrupt(context.Background())
 	if discard {
 		c.stain("what it published was dropped")

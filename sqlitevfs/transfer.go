@@ -228,8 +228,8 @@ type File struct {
 	used, closed bool // used: by an import that has not ended
 }
 
-// ReadFile reads a file of at most maxBytes for [Database.ImportFile]. The error is an *ImportError if it is longer, [ErrBusy] if
-// other files leave no memory for it, or wraps the error of the reader. The caller must close the File.
+// ReadFile reads a file of at most maxBytes for [Database.ImportFile]. The error is an *ImportError if it is longer, a
+// [FullError] if MaxTemporary is less than it takes, [ErrBusy] if other files leave no memory for it, or wraps the error of the reader. The caller must close the File.
 func (p *Pool) ReadFile(file io.Reader, maxBytes int64) (*File, error) {
 	m, err := readImage(file, maxBytes, &p.temporary)
 	switch {
@@ -404,8 +404,11 @@ func (c *importer) convert(m *image) (*image, error) {
 		}
 		return execute(db, "VACUUM INTO ?", "file:copy?vfs="+name)
 	})
-	switch {
+	// The copy takes about as much as the file.
+	switch both := m.budget.used + max(m.budget.used, out.budget.used+chunkSize); {
 	case !errors.Is(err, ErrFull):
+	case both > c.pool.temporary.limit:
+		err = &FullError{What: "the file and its copy with other pages", Limit: c.pool.temporary.limit, Actual: both}
 	case out.budget.crowded:
 		err = c.pool.temporary.refusal()
 	default:
@@ -420,7 +423,7 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 		return interrupted(c.ctx)
 	}
 	name := "cairn-import-" + rand.Text()
-	images := &images{files: files, temp: budget{limit: c.pool.options.Temporary, all: &c.pool.temporary}}
+	images := &images{files: files, temp: c.pool.temporary.part(c.pool.options.Temporary)}
 	vfs.Register(name, images)
 	defer func() {
 		vfs.Unregister(name)

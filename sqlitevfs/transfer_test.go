@@ -465,7 +465,7 @@ func TestImportTakesATableOfThatNameForWhatItIs(t *testing.T) {
 // Not parallel: it looks at the memory of the process.
 func TestImportThatRunsOutOfMemoryGivesItBack(t *testing.T) {
 	k := keys{}
-	change(t, k, `CREATE TABLE a (x)`, `INSERT INTO a VALUES (1)`, `CREATE INDEX i ON a (CASE x WHEN 1 THEN 1 ELSE length(hex(zeroblob(24000000))) END)`)
+	change(t, k, `CREATE TABLE a (x)`, `INSERT INTO a VALUES (1)`, `CREATE INDEX i ON a (CASE x WHEN 1 THEN 1 ELSE length(hex(zeroblob(48000000))) END)`)
 	file := export(t, k)
 	one, zero := []byte{2, 9}, []byte{2, 8} // the header of a row with the constant 1, and with 0
 	file = bytes.ReplaceAll(file, one, zero)

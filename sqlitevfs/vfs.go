@@ -3,6 +3,7 @@ package sqlitevfs
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
@@ -21,6 +22,7 @@ type fileSystem struct {
 	opened bool
 	temp   budget
 	undo   budget // of the changes of single statements and savepoints
+	subs   []*subjournal
 }
 
 // Open opens the database or a temporary file.
@@ -35,11 +37,33 @@ func (fs *fileSystem) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 	case name == mainName+"-journal" && flags&vfs.OPEN_MAIN_JOURNAL != 0 && fs.main.write:
 		return &journal{file: fs.main, readAt: -1}, flags | vfs.OPEN_MEMORY, nil
 	case flags&vfs.OPEN_SUBJOURNAL != 0:
-		return &temporary{budget: &fs.undo, main: fs.main, what: "what is undone of statements and savepoints"}, flags | vfs.OPEN_MEMORY, nil
+		s := &subjournal{temporary{budget: &fs.undo, main: fs.main, what: "what is undone of statements and savepoints"}, fs}
+		fs.subs = append(fs.subs, s)
+		return s, flags | vfs.OPEN_MEMORY, nil
 	case name == "" || flags&vfs.OPEN_DELETEONCLOSE != 0:
 		return &temporary{budget: &fs.temp, main: fs.main, what: "temporary files of a large sort or VACUUM"}, flags | vfs.OPEN_MEMORY, nil
 	}
 	return nil, flags, sqlite3.CANTOPEN
+}
+
+// A subjournal is what is undone of statements and savepoints. A connection that writes has it open from the first large
+// statement on, and writes it from its beginning in each transaction.
+type subjournal struct {
+	temporary
+	fs *fileSystem
+}
+
+// Close gives the bytes back.
+func (s *subjournal) Close() error {
+	s.fs.subs = slices.DeleteFunc(s.fs.subs, func(x *subjournal) bool { return x == s })
+	return s.temporary.Close()
+}
+
+// rest empties the subjournals. No transaction is open.
+func (fs *fileSystem) rest() {
+	for _, s := range fs.subs {
+		s.Truncate(0)
+	}
 }
 
 // close makes the name unknown, and gives back what the temporary files have of the pool: SQLite does not close them if its
@@ -92,6 +116,9 @@ type sharedBudget struct {
 	used  atomic.Int64
 	limit int64
 }
+
+// part returns a budget of limit bytes within b.
+func (b *sharedBudget) part(limit int64) budget { return budget{limit: min(limit, b.limit), all: b} }
 
 // refusal returns the error for what take refused.
 func (b *sharedBudget) refusal() error {

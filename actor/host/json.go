@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -57,15 +59,10 @@ func readMembers(t reflect.Type) *jsonMembers {
 	later := func(t reflect.Type) func() *jsonMembers { return func() *jsonMembers { return membersOf(t) } }
 	switch t.Kind() {
 	case reflect.Struct:
-		m, depth := &jsonMembers{fields: make(map[string]func() *jsonMembers)}, make(map[string]int)
-		for _, f := range reflect.VisibleFields(t) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == "" {
-				name = f.Name
-			}
-			// Of the fields with one name encoding/json takes the least deep one.
-			if had, ok := depth[name]; !ok || len(f.Index) < had {
-				m.fields[name], depth[name] = later(f.Type), len(f.Index)
+		m := &jsonMembers{fields: make(map[string]func() *jsonMembers)}
+		for name, f := range jsonFields(t) {
+			if !f.several {
+				m.fields[name] = later(f.typ)
 			}
 		}
 		return m
@@ -73,6 +70,59 @@ func readMembers(t reflect.Type) *jsonMembers {
 		return &jsonMembers{items: later(t.Elem())}
 	}
 	return nil
+}
+
+// A jsonField is a field of a struct, or of one that it embeds.
+type jsonField struct {
+	typ     reflect.Type
+	depth   int  // of the embedding
+	tagged  bool // its tag has the name
+	several bool // there are others like it: encoding/json takes none of them
+}
+
+// jsonFields returns the fields of a struct by their names in JSON. Go's own rule of which field hides which one is of no
+// use: it goes by the names in Go.
+func jsonFields(t reflect.Type) map[string]*jsonField {
+	found, seen := make(map[string]*jsonField), make(map[reflect.Type]bool)
+	for depth, level := 0, []reflect.Type{t}; len(level) > 0; depth++ {
+		var embedded []reflect.Type
+		for _, t := range level {
+			seen[t] = true
+			for f := range t.Fields() {
+				inner := f.Type
+				if inner.Kind() == reflect.Pointer {
+					inner = inner.Elem()
+				}
+				embeds := f.Anonymous && inner.Kind() == reflect.Struct
+				tag := f.Tag.Get("json")
+				if tag == "-" || !f.IsExported() && !embeds {
+					continue
+				}
+				name, _, _ := strings.Cut(tag, ",")
+				tagged := name != "" && strings.IndexFunc(name, noName) < 0
+				switch {
+				case !tagged && embeds:
+					embedded = append(embedded, inner)
+					continue
+				case !tagged:
+					name = f.Name
+				}
+				switch had := found[name]; {
+				case had == nil, had.depth == depth && tagged && !had.tagged:
+					found[name] = &jsonField{typ: f.Type, depth: depth, tagged: tagged}
+				case had.depth == depth && tagged == had.tagged:
+					had.several = true
+				}
+			}
+		}
+		level = slices.DeleteFunc(embedded, func(t reflect.Type) bool { return seen[t] })
+	}
+	return found
+}
+
+// noName reports whether a character makes encoding/json ignore the name in a tag.
+func noName(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r)
 }
 
 // item returns what is known of the values in a list or map.

@@ -59,6 +59,47 @@ func TestCheckJSONRefusesWhatTwoReadersSeeDifferently(t *testing.T) {
 	}
 }
 
+// A parcel has fields whose Go names hide fields that have other names in JSON.
+type parcel struct {
+	label
+	side
+	Name  string `json:"title"`
+	Note  string `json:"-"`
+	owner struct{}
+	Sum   string `json:"a\"b"` // no name in JSON: the field has its own
+}
+
+type label struct {
+	Name  map[string]int `json:"name"`
+	Note  map[string]int
+	Owner map[string]int `json:"owner"`
+	Same  []int
+	Both  int
+}
+
+type side struct {
+	Same map[string]int `json:"Same"` // the name of a tag wins
+	Both int            // neither wins
+}
+
+func TestCheckJSONKnowsTheMembersThatEncodingJSONKnows(t *testing.T) {
+	for text, known := range map[string]bool{
+		`{"title":"a","name":{"x":1},"Note":{"x":1},"owner":{"x":1},"Same":{"x":1},"Sum":"s"}`: true,
+		`{"Both":1}`: false, `{"-":"a"}`: false, `{"Name":{}}`: false, `{"label":{}}`: false, `{"a\"b":"s"}`: false,
+	} {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		// Decoding takes names of other capitals, too.
+		if err := d.Decode(new(parcel)); (err == nil) != known && text != `{"Name":{}}` {
+			t.Fatalf("%s: encoding/json says %v", text, err)
+		}
+		if err := host.CheckJSON([]byte(text), new(parcel)); (err == nil) != known {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	_ = parcel{}.owner
+}
+
 // members returns n members, and one of them again at the end.
 func members(n, again int) string {
 	var b strings.Builder

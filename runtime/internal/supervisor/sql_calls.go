@@ -326,7 +326,8 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 	room := s.limitsOf(on.typ, string(appendAddress(nil, on.addr))).storage
 	turn, cancel := context.WithTimeoutCause(ctx, on.typ.base.TurnTimeout, errSlowTrial)
 	defer cancel()
-	session := d.Write(turn, &trial{Writer: sqlitevfs.Scratch(snapshotReader{snap}), limits: *room, stored: head.Bytes})
+	scratch := sqlitevfs.Scratch(snapshotReader{snap}, int64(room.MaxWriteSet))
+	session := d.Write(turn, &trial{Writer: scratch, limits: *room, stored: head.Bytes})
 	defer session.Rollback()
 	applied, err := session.Migrate(on.typ.migrations)
 	if err == nil {
@@ -338,6 +339,8 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 	case err == nil:
 		out.Applied = append(out.Applied, applied...)
 		return out, nil
+	case public.Code == host.Overloaded: // which says nothing of the migration
+		return out, public
 	case named:
 		out.Migration = failed.Name
 	case len(applied) > 0:

@@ -114,6 +114,8 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 		return out, tooLarge("bytes of the file", limit, counted.n)
 	case errors.Is(err, sqlitevfs.ErrBusy):
 		return out, host.Errorf(host.Overloaded, "other imports and large sorts take the memory that this file needs").Retry()
+	case errors.Is(err, sqlitevfs.ErrFull):
+		return out, s.storeError(err)
 	case err != nil:
 		return out, host.Errorf(host.InvalidArgument, "the file cannot be read: %s", err)
 	}

@@ -76,6 +76,8 @@ func TestImportsShareTheirMemory(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Fatal(err)
 	}
+	_, err := g.ImportSQL(ctx, pAddr("c"), io.LimitReader(zeros{}, 2<<20), "test") // no other attempt can succeed
+	wantLimit(t, err, "the file", "1048576")
 	// The memory is given back, whether an import succeeds or fails.
 	for range 3 {
 		if err := imports("c"); err != nil {

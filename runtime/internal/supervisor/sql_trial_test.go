@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -53,5 +55,36 @@ func TestADryRunHasTheLimitsOfATurn(t *testing.T) {
 				t.Errorf("%+v, want %q", out, c.want)
 			}
 		})
+	}
+}
+
+func TestADryRunOnABusyNodeSaysNothingOfTheMigration(t *testing.T) {
+	t.Parallel()
+	schema := []host.Migration{{Name: "1", SQL: "CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT NOT NULL)"}}
+	typ := &puppetType{name: "p", migrations: schema}
+	g := newStage(t, func(o *Options) { o.SQL.MaxTemporary, o.SQL.CacheBytes = 16<<20, 64<<10 }, typ)
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		return run(h, "INSERT INTO note (body) SELECT hex(randomblob(500)) FROM generate_series(1, 4000)")
+	})
+	typ.migrations = append(schema[:1:1], host.Migration{Name: "2", SQL: "CREATE TABLE sorted AS SELECT body FROM note ORDER BY random()"})
+	g.restart()
+	slow, rest := io.Pipe() // an import takes nearly all of the shared memory
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = g.ImportSQL(context.Background(), pAddr("b"), slow, "test")
+	}()
+	if _, err := rest.Write(make([]byte, 16200<<10)); err != nil {
+		t.Fatal(err)
+	}
+	var out host.SQLMigrateOutput
+	if e := wantCode(t, g.verb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out), host.Overloaded); !e.Retryable {
+		t.Error("it is not retryable")
+	}
+	rest.Close()
+	<-done
+	g.mustVerb("a", host.SQLMigrate, host.SQLMigrateInput{DryRun: true}, &out)
+	if out.Error != "" || len(out.Applied) != 1 {
+		t.Errorf("%+v", out)
 	}
 }
