@@ -162,7 +162,7 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 		} else {
 			inner.undo(undoOptions{}, r.obligations.within(false, o.loc))
 		}
-		o.settleIn(inner, output, err)
+		o.settleIn(inner, output, failed)
 		x.unlink()
 		o.resolve = func() error {
 			if o.entry.Status == Completed {

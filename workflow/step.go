@@ -481,6 +481,7 @@ func (t *task) heard(a *Attempt) error {
 		a.land()
 		if t.attempt == a {
 			t.attempt = nil
+			t.returned()
 		}
 	}
 	switch {
