@@ -74,7 +74,8 @@ func (o *op) dutyOf(by undoBy, undo undoing) (*duty, error) {
 func (t *task) takeDuty() {
 	e := &t.o.entry
 	if t.duty == nil && e.Owed != 0 {
-		t.duty = new(duty) // the code no longer has the undo function
+		t.duty = new(duty)
+		t.o.s.run.undoless = append(t.o.s.run.undoless, t.o.loc)
 	}
 	if t.duty == nil {
 		return
