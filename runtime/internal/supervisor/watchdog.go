@@ -22,6 +22,7 @@ type watchdog struct {
 	active atomic.Bool
 	quit   chan struct{}
 	once   sync.Once
+	mu     sync.Mutex // held while it looks: one that is about to end and the next may overlap
 }
 
 func (d *watchdog) init(s *Supervisor) { d.s, d.quit = s, make(chan struct{}) }
@@ -65,6 +66,8 @@ func (d *watchdog) run() {
 
 // look abandons the turns that are over their time and returns when to look again.
 func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	next = time.Second
 	d.s.each(func(a *activation) {
 		t := a.turn.Load()
