@@ -380,10 +380,10 @@ func TestHistoryOfStepsThatWereNotOnRecordGoesOn(t *testing.T) {
 func TestBodyThatReturnedIsNotBlamedForTheNext(t *testing.T) {
 	for _, second := range []time.Duration{40 * time.Second, time.Hour} { // the first returns, and the second does not in time
 		synctest.Test(t, func(t *testing.T) {
-			attempts := 0
+			var attempts atomic.Int64
 			h := startedLive(t, workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
 				return workflow.Compensated(ctx, "pay", func(sc *workflow.StepCtx) (string, error) {
-					if attempts++; attempts == 1 {
+					if attempts.Add(1) == 1 {
 						<-sc.Done()
 						return "", sc.Err()
 					}
@@ -399,8 +399,8 @@ func TestBodyThatReturnedIsNotBlamedForTheNext(t *testing.T) {
 			} else {
 				wantPause(t, h, workflow.PausedMisuse, `step "pay" does not return`)
 			}
-			if attempts != 2 {
-				t.Errorf("%d attempts", attempts)
+			if attempts.Load() != 2 {
+				t.Errorf("%d attempts", attempts.Load())
 			}
 		})
 	}
@@ -457,4 +457,24 @@ func TestChildThatWasCanceledIsNotCompleted(t *testing.T) {
 		}
 		return out
 	})
+}
+
+// Verify lists the undos of steps under way, too, which are owed already.
+func TestVerifyListsUndosOfStepsUnderWay(t *testing.T) {
+	do := func(*workflow.StepCtx) (string, error) { return "", errors.New("the answer was lost") }
+	for _, waits := range []bool{false, true} { // for its second attempt, or it is being executed
+		h := started(t, owing(do, func(*workflow.StepCtx, string) error { return nil }), none{})
+		if err := h.Drive(func() bool { return waits == !h.Last.Wake.IsZero() && h.Commits > 0 }); err != nil {
+			t.Fatal(err)
+		}
+		for p, want := range map[*workflow.Program]string{
+			owing(do, func(*workflow.StepCtx, string) error { return nil }):                                                             "",
+			workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) { return workflow.Step(ctx, "pay", do) }).Program(): `the undo function of step "pay"`,
+		} {
+			rep, err := workflow.Verify(h.Reader(), func(string) *workflow.Program { return p })
+			if err != nil || rep.Problem != nil || strings.Join(rep.MissingUndos, ", ") != want {
+				t.Errorf("it waits: %v: %+v, %v, want %q", waits, rep, err, want)
+			}
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package workflow_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -75,26 +74,6 @@ func TestVerifyListsUndosThatTheCodeNoLongerHas(t *testing.T) {
 		rep, err := workflow.Verify(h.Reader(), func(string) *workflow.Program { return p })
 		if err != nil || rep.Problem != nil || strings.Join(rep.MissingUndos, ", ") != want {
 			t.Errorf("%+v, %v, want %q", rep, err, want)
-		}
-	}
-}
-
-// Verify lists the undos of steps under way, too, which are owed already.
-func TestVerifyListsUndosOfStepsUnderWay(t *testing.T) {
-	do := func(*workflow.StepCtx) (string, error) { return "", errors.New("the answer was lost") }
-	for _, waits := range []bool{false, true} { // for its second attempt, or it is being executed
-		h := started(t, owing(do, func(*workflow.StepCtx, string) error { return nil }), none{})
-		if err := h.Drive(func() bool { return waits == !h.Last.Wake.IsZero() && h.Commits > 0 }); err != nil {
-			t.Fatal(err)
-		}
-		for p, want := range map[*workflow.Program]string{
-			owing(do, func(*workflow.StepCtx, string) error { return nil }):                                                             "",
-			workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) { return workflow.Step(ctx, "pay", do) }).Program(): `the undo function of step "pay"`,
-		} {
-			rep, err := workflow.Verify(h.Reader(), func(string) *workflow.Program { return p })
-			if err != nil || rep.Problem != nil || strings.Join(rep.MissingUndos, ", ") != want {
-				t.Errorf("it waits: %v: %+v, %v, want %q", waits, rep, err, want)
-			}
 		}
 	}
 }
