@@ -79,7 +79,15 @@ func (c *Context) Done() <-chan struct{} { return c.turn.Done() }
 func (c *Context) Err() error { return c.turn.Err() }
 
 // Value returns a value of the turn's context.
-func (c *Context) Value(key any) any { return c.turn.Value(key) }
+func (c *Context) Value(key any) any {
+	if key == (contextKey{}) {
+		return c
+	}
+	return c.turn.Value(key)
+}
+
+// A contextKey has the Context of a turn as its value, also in contexts that are derived from it.
+type contextKey struct{}
 
 // Call implements [Node]; use the typed contracts instead.
 func (c *Context) Call(ctx context.Context, r *host.Request) (host.Reply, error) {

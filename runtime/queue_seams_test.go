@@ -23,6 +23,7 @@ var (
 	relayOut = actor.NewQueue[string](relays, "out")
 	relayLog = actor.NewQuery[actor.None, relay](relays, "log")
 
+	relayNode actor.Node    // outside of any turn
 	relayHeld chan struct{} // holds up the handlers of relayOut until it is closed; nil for no hold
 )
 
@@ -37,8 +38,14 @@ func (r *relay) in(ctx *actor.Context, s string) error {
 			return err
 		}
 		return errors.New("the turn failed")
-	case "send":
-		_, err := relayOut.Send(ctx, other, "never")
+	case "send", "send from outside":
+		var in context.Context = ctx
+		if s != "send" {
+			derived, cancel := context.WithCancel(ctx)
+			defer cancel()
+			in, other = derived, relays.Ref(relayNode, "b")
+		}
+		_, err := relayOut.Send(in, other, "never")
 		if actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "Post") {
 			return actor.Errorf(actor.Internal, "Send: %v", err)
 		}
@@ -99,8 +106,8 @@ func TestMessageThatAHandlerSentToAnotherQueueSurvivesACrash(t *testing.T) {
 func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
-		relayHeld = nil
-		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), []string{"post and fail", "send"}, actor.Backoff()); err != nil {
+		relayHeld, relayNode = nil, h
+		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), []string{"post and fail", "send", "send from outside"}, actor.Backoff()); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -114,7 +121,7 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 			}
 			dead = append(dead, letter.Error)
 		}
-		if len(dead) != 2 || !strings.Contains(dead[1], "Post for another") {
+		if len(dead) != 3 || !strings.Contains(dead[1], "Post for another") || !strings.Contains(dead[2], "Post for another") {
 			t.Fatalf("%q", dead)
 		}
 		if _, err := relayIn.Send(ctx, relays.Ref(h, "a"), "post"); err != nil {

@@ -337,3 +337,31 @@ func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 		t.Error("no data is verified")
 	}
 }
+
+// A run that owes an undo which the code no longer has does not fit it, although it replays.
+func TestWorkflowVerifyFindsUndosThatTheCodeNoLongerHas(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	does("owes", func(ctx workflow.Context, _ claim) (string, error) {
+		if _, err := workflow.Step(ctx, "pay", func(*workflow.StepCtx) (int, error) { return 1, nil }, workflow.UndoBy("refund", 1)); err != nil {
+			return "", err
+		}
+		return "", workflow.Sleep(ctx, "nap", time.Hour)
+	})
+	whole := deskDefinition(workflow.WithUndo("refund", func(*workflow.StepCtx, int) error { return nil }))
+	rt, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{whole}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startClaim(t, desks.Ref(rt, "a"), claim{"owes", 1})
+	awaitWaiting(t, rt, host.Address{Type: "desk", Key: []string{"a"}})
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := runtime.Verify(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{whole}}); err != nil || v.Runs != 1 || len(v.Unfit) != 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	v, err := runtime.Verify(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}})
+	if err != nil || len(v.Unfit) != 1 || v.Unfit[0].Reason != "undo_missing" || !strings.Contains(v.Unfit[0].Report, `undo handler "refund"`) {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

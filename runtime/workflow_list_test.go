@@ -180,3 +180,43 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 		}
 	}, deskDefinition())
 }
+
+// The run of an actor whose code is gone leaves the list with its actor.
+func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
+	does("fails", func(workflow.Context, claim) (string, error) { return "", fmt.Errorf("no such thing") })
+	does("naps", func(ctx workflow.Context, _ claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
+	dir, ctx := t.TempDir(), t.Context()
+	open := func(d actor.Definition) *runtime.Runtime {
+		rt, err := runtime.Open(ctx, runtime.Options{Dir: dir, Actors: []actor.Definition{d}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rt
+	}
+	rt := open(deskDefinition())
+	failed, paused := desks.Ref(rt, "failed"), desks.Ref(rt, "paused")
+	startClaim(t, failed, claim{"fails", 1})
+	if _, err := handle.Result(ctx, failed); err == nil {
+		t.Fatal("the run has not failed")
+	}
+	startClaim(t, paused, claim{"naps", 1})
+	if err := handle.Pause(ctx, paused, "look at it"); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rt = open(botDefinition(actor.Spec[bot]{}))
+	defer rt.Close()
+	if counts, err := rt.CountRuns(ctx); err != nil || len(counts) != 2 {
+		t.Fatalf("%v, %v", counts, err)
+	}
+	for _, key := range []string{"failed", "paused"} {
+		if err := desks.Ref(rt, key).Destroy(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counts, err := rt.CountRuns(ctx); err != nil || len(counts) != 0 {
+		t.Errorf("%v, %v", counts, err)
+	}
+}

@@ -1,6 +1,9 @@
 package runtime_test
 
 import (
+	"bytes"
+	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,6 +12,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -130,5 +135,67 @@ func TestFunctionThatComputesIsNotPaused(t *testing.T) {
 	startClaim(t, d, claim{How: "compute"})
 	if got := claimResult(t, d); got != "done" {
 		t.Error(got)
+	}
+}
+
+// A function whose operation waits for the disk does not block: the disk does.
+func TestFunctionThatWaitsForTheStoreIsNotPaused(t *testing.T) {
+	does("read", func(ctx workflow.Context, _ claim) (string, error) {
+		var read string
+		for _, name := range []string{"a", "b"} {
+			large, err := workflow.Step(ctx, name, func(*workflow.StepCtx) (string, error) { return strings.Repeat(name, 1<<20), nil })
+			if err != nil {
+				return "", err
+			}
+			read += large[:1]
+		}
+		_, err := workflow.Receive(ctx, "paper", papers)
+		return read, err
+	})
+	for name, limit := range map[string]time.Duration{"longer than an operation may take": 10 * time.Second, "longer than a turn": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := engine.NewDisk()
+			open := func() *runtime.Runtime {
+				rt, err := runtime.Open(t.Context(), runtime.Options{
+					Dir: "data", Disk: disk, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler),
+					TypeLimits: map[string]actor.Limits{"desk": {TurnTimeout: limit}}, TurnGrace: time.Second,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return rt
+			}
+			rt := open()
+			startClaim(t, desks.Ref(rt, "a"), claim{How: "read"})
+			awaitWaiting(t, rt, host.Address{Type: "desk", Key: []string{"a"}})
+			if err := rt.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rt = open()
+			var reads atomic.Int64
+			disk.Fail(func(op, _ string) error {
+				if op == "read" && bytes.Contains(debug.Stack(), []byte("workflow.(*coroutine).main(")) && reads.Add(1) <= 64 {
+					time.Sleep(100 * time.Millisecond) // a payload is more than 32 reads
+				}
+				return nil
+			})
+			d := desks.Ref(rt, "a")
+			if _, err := papers.Send(t.Context(), d, "paper"); err != nil {
+				t.Fatal(err)
+			}
+			for claimStatus(t, d).State != workflow.StateCompleted {
+				if p := claimStatus(t, d).Pause; p != nil {
+					t.Fatalf("after %d reads: %+v", reads.Load(), p)
+				}
+			}
+			if reads.Load() < 64 {
+				t.Errorf("%d reads", reads.Load())
+			}
+			disk.Fail(nil)
+			if err := rt.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -253,7 +253,8 @@ func (a *Attempt) finish(ctx, host context.Context, output []byte, err error) {
 	var res result
 	if err != nil {
 		res = a.r.program.resultOf(err, &a.t.options.retry)
-		res.definite = res.permanent && res.misuse == "" && ctx.Err() == nil && !unclear(err)
+		var permanent *permanentError
+		res.definite = errors.As(err, &permanent) && res.misuse == "" && ctx.Err() == nil && !unclear(err)
 	} else {
 		res.output = output
 	}

@@ -43,6 +43,15 @@ func TestMisuseInABodyPausesTheRun(t *testing.T) {
 				return workflow.Do(ctx, "b", func(*workflow.StepCtx) error { return nil })
 			})
 		}, "was used outside of its workflow function", 1},
+		"an operation in OnCommit": {func(ctx workflow.Context) error {
+			return workflow.Do(ctx, "a", func(sc *workflow.StepCtx) error {
+				bodies++
+				sc.OnCommit(func(*workflow.Tx) error {
+					return workflow.Do(ctx, "b", func(*workflow.StepCtx) error { return nil })
+				})
+				return nil
+			})
+		}, "was used outside of its workflow function", 1},
 		"an operation in an update": {func(ctx workflow.Context) error {
 			_, err := workflow.Update(ctx, "a", func(*workflow.Tx) (none, error) {
 				bodies++

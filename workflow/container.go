@@ -164,6 +164,7 @@ type structure struct {
 	undoing     int        // sagas that undo
 	programs    []*Program // of children within the run
 	children    []*op      // spawned in other actors, and not ended
+	undoless    []location // of steps that were under way and may have to be undone, and for which the code has no undo
 }
 
 // dropIterations deletes what is recorded of the iterations of a loop from one up to but excluding another.

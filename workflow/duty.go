@@ -74,7 +74,8 @@ func (o *op) dutyOf(by undoBy, undo undoing) (*duty, error) {
 func (t *task) takeDuty() {
 	e := &t.o.entry
 	if t.duty == nil && e.Owed != 0 {
-		t.duty = new(duty) // the code no longer has the undo function
+		t.duty = new(duty)
+		t.o.s.run.undoless = append(t.o.s.run.undoless, t.o.loc)
 	}
 	if t.duty == nil {
 		return
@@ -124,12 +125,18 @@ func (t *task) linger() {
 		return
 	}
 	d.late.fire = func() error {
-		if t.attempt != nil {
-			r.fail(PausedMisuse, fmt.Sprintf("the body of step %q does not return, although its context ended %v ago: what it does is unknown until then, and cannot be undone", t.o.s.pathOf(t.o.name), lingering))
-		}
+		r.fail(PausedMisuse, fmt.Sprintf("the body of step %q does not return, although its context ended %v ago: what it does is unknown until then, and cannot be undone", t.o.s.pathOf(t.o.name), lingering))
 		return nil
 	}
 	r.timers.set(&d.late, after(r.clock(), lingering))
+}
+
+// returned ends what linger began: the next attempt has time of its own.
+func (t *task) returned() {
+	if d := t.duty; d != nil {
+		t.o.s.run.timers.stop(&d.late)
+		d.late.fire = nil
+	}
 }
 
 // quit takes the duty out of the entry of a step that ends.
@@ -138,7 +145,6 @@ func (t *task) quit() {
 	if d == nil {
 		return
 	}
-	t.o.s.run.timers.stop(&d.late)
 	d.owed, t.o.entry.Owed = t.o.entry.Owed, 0
 }
 

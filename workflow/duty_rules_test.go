@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/workflow"
+	"github.com/cairn-run/cairn/workflow/internal/memhost"
 )
 
 // owing makes a workflow whose step is compensated and is then failed by what follows it.
@@ -372,5 +373,108 @@ func TestHistoryOfStepsThatWereNotOnRecordGoesOn(t *testing.T) {
 	drive(t, h)
 	if wantState(t, h, workflow.StateFailed); undone != 1 {
 		t.Errorf("undone %d times", undone)
+	}
+}
+
+// TestBodyThatReturnedIsNotBlamedForTheNext: how long a body lingers is counted for each attempt.
+func TestBodyThatReturnedIsNotBlamedForTheNext(t *testing.T) {
+	for _, second := range []time.Duration{40 * time.Second, time.Hour} { // the first returns, and the second does not in time
+		synctest.Test(t, func(t *testing.T) {
+			var attempts atomic.Int64
+			h := startedLive(t, workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+				return workflow.Compensated(ctx, "pay", func(sc *workflow.StepCtx) (string, error) {
+					if attempts.Add(1) == 1 {
+						<-sc.Done()
+						return "", sc.Err()
+					}
+					time.Sleep(second)
+					return "result", nil
+				}, func(*workflow.StepCtx, string) error { t.Error("it was undone"); return nil }, workflow.Timeout(time.Minute))
+			}).Program(), none{})
+			if err := h.Drive(func() bool { return h.Last.Paused }); err != nil {
+				t.Fatal(err)
+			}
+			if second < time.Minute {
+				wantOutput(t, h, "result")
+			} else {
+				wantPause(t, h, workflow.PausedMisuse, `step "pay" does not return`)
+			}
+			if attempts.Load() != 2 {
+				t.Errorf("%d attempts", attempts.Load())
+			}
+		})
+	}
+}
+
+// TestErrorThatIsNotRetriedLeavesTheOutcomeOpen: only Permanent says that nothing was done.
+func TestErrorThatIsNotRetriedLeavesTheOutcomeOpen(t *testing.T) {
+	undone := 0
+	h := started(t, owing(func(*workflow.StepCtx) (string, error) { return "", errors.New("connection reset") },
+		func(sc *workflow.StepCtx, _ string) error {
+			if _, known := sc.Undoes(); known {
+				t.Error("the result is known")
+			}
+			undone++
+			return nil
+		}, workflow.Retry(workflow.RetryPolicy{Retryable: func(error) bool { return false }})), none{})
+	drive(t, h)
+	if wantState(t, h, workflow.StateFailed); undone != 1 {
+		t.Errorf("undone %d times", undone)
+	}
+}
+
+// TestChildThatWasCanceledIsNotCompleted: what it did was undone, whatever its function returned.
+func TestChildThatWasCanceledIsNotCompleted(t *testing.T) {
+	undone := 0
+	child := workflow.Define("child", func(ctx workflow.Context, _ none) (string, error) {
+		if _, err := workflow.Compensated(ctx, "pay", func(*workflow.StepCtx) (none, error) { return none{}, nil },
+			func(*workflow.StepCtx, none) error { undone++; return nil }); err != nil {
+			return "", err
+		}
+		_ = workflow.Sleep(ctx, "nap", time.Hour)
+		return "paid", nil
+	})
+	p := workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) {
+		c, err := workflow.Spawn(ctx, "child", child, none{})
+		if err != nil {
+			return "", err
+		}
+		if err := workflow.Sleep(ctx, "wait", time.Minute); err != nil {
+			return "", err
+		}
+		if err := c.Cancel(ctx, "enough"); err != nil {
+			return "", err
+		}
+		_, err = c.Result(ctx)
+		return fmt.Sprint(err), nil
+	}).Program()
+	everywhere(t, p, none{}, func(h *memhost.Host) string {
+		undone = 0
+		drive(t, h)
+		out := outcome(t, h)
+		if !strings.Contains(out, "cancel") || undone == 0 {
+			t.Errorf("%s; undone %d times", out, undone)
+		}
+		return out
+	})
+}
+
+// Verify lists the undos of steps under way, too, which are owed already.
+func TestVerifyListsUndosOfStepsUnderWay(t *testing.T) {
+	do := func(*workflow.StepCtx) (string, error) { return "", errors.New("the answer was lost") }
+	for _, waits := range []bool{false, true} { // for its second attempt, or it is being executed
+		h := started(t, owing(do, func(*workflow.StepCtx, string) error { return nil }), none{})
+		if err := h.Drive(func() bool { return waits == !h.Last.Wake.IsZero() && h.Commits > 0 }); err != nil {
+			t.Fatal(err)
+		}
+		for p, want := range map[*workflow.Program]string{
+			owing(do, func(*workflow.StepCtx, string) error { return nil }):                                                             "",
+			workflow.Define("w", func(ctx workflow.Context, _ none) (string, error) { return workflow.Step(ctx, "pay", do) }).Program(): `the undo function of step "pay"`,
+		} {
+			rep, err := workflow.Verify(h.Reader(), func(string) *workflow.Program { return p })
+			if err != nil || rep.Problem != nil || strings.Join(rep.MissingUndos, ", ") != want {
+				t.Errorf("it waits: %v: %+v, %v, want %q", waits, rep, err, want)
+			}
+		}
 	}
 }

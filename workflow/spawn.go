@@ -82,7 +82,7 @@ type Child[Out any] struct {
 }
 
 // Spawn starts a child: a run of another workflow, concurrent to the one that spawns it. A child fails, and undoes what it did,
-// on its own, and its result is recorded when it ends. The child does not outlive the scope that spawned it, unless it
+// on its own, and its result is recorded when it ends; one that was canceled does not complete. The child does not outlive the scope that spawned it, unless it
 // runs in another actor with OnParentClose(CloseAbandon).
 //
 // A child in another actor is started exactly once, when the transaction that records the Spawn is durable. Its actor
@@ -162,7 +162,7 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 		} else {
 			inner.undo(undoOptions{}, r.obligations.within(false, o.loc))
 		}
-		o.settleIn(inner, output, err)
+		o.settleIn(inner, output, failed)
 		x.unlink()
 		o.resolve = func() error {
 			if o.entry.Status == Completed {

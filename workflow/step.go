@@ -30,7 +30,8 @@ type RetryPolicy struct {
 	Factor, Jitter float64
 	// MaxElapsed bounds the time from when the step began to when an attempt may begin; 0 for no limit.
 	MaxElapsed time.Duration
-	// Retryable says whether an error is tried again; nil for all but those of Permanent. It runs where the body runs.
+	// Retryable says whether an error is tried again; nil for all but those of Permanent. That an error is not says nothing about
+	// what was done; Permanent does. It runs where the body runs.
 	Retryable func(error) bool
 	// OnExhausted says what happens when the attempts, or MaxElapsed, are used up.
 	OnExhausted ExhaustedPolicy
@@ -481,6 +482,7 @@ func (t *task) heard(a *Attempt) error {
 		a.land()
 		if t.attempt == a {
 			t.attempt = nil
+			t.returned()
 		}
 	}
 	switch {

@@ -75,6 +75,9 @@ func verify(r Reader, lookup func(name string) *Program, ended bool) (Report, er
 
 // missingUndos names what the run owes to undo and the program does not know how to, each once.
 func (r *Run) missingUndos() (list []string) {
+	for _, loc := range r.undoless {
+		list = append(list, "the undo function of step "+strconv.Quote(r.names.path(loc)))
+	}
 	for _, p := range r.obligations.list {
 		name := ""
 		switch {

@@ -22,6 +22,7 @@ type watchdog struct {
 	active atomic.Bool
 	quit   chan struct{}
 	once   sync.Once
+	mu     sync.Mutex // held while it looks: one that is about to end and the next may overlap
 }
 
 func (d *watchdog) init(s *Supervisor) { d.s, d.quit = s, make(chan struct{}) }
@@ -65,6 +66,8 @@ func (d *watchdog) run() {
 
 // look abandons the turns that are over their time and returns when to look again.
 func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	next = time.Second
 	d.s.each(func(a *activation) {
 		t := a.turn.Load()
@@ -91,7 +94,7 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 		d.s.logger.Error(fault+"; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
 			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", stacksOf(where))
 		d.s.metrics.stuck.Inc()
-		if run != nil {
+		if run != nil && t.stall.theirs >= t.stall.ours { // else it is a slow disk, which is over some time
 			d.blame(t, run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(t.start).Round(time.Second)), stacksOf(where))
 		}
 		a.abandonTurn(t, host.Errorf(host.DeadlineExceeded, "the handler %s %s within %s; nothing of the turn was kept",

@@ -122,7 +122,7 @@ func (c *core) flowKnown() error {
 			return err
 		}
 		f.live, f.rec, f.size, f.listed = ok, rec, size, rec.Listed
-		if !ok && len(c.a.typ.Workflows) > 0 {
+		if !ok {
 			if state, err := runState(storedRows{c.ws}); err != nil {
 				return err
 			} else if state == workflow.StateFailed {

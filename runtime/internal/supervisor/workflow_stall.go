@@ -14,6 +14,8 @@ type stall struct {
 	since   time.Time // when the watchdog saw moves first
 	seen    int       // how often
 	flushed bool
+	// How often a function of the run was found at work, and how often the node was, or the store.
+	theirs, ours int
 }
 
 // stallLooks is how often the watchdog must find a function in the same place before it is said to block: on a machine that is
@@ -26,7 +28,13 @@ func (d *watchdog) stalled(t *turn, run *workflow.Run, now time.Time) (next time
 	s, limit := &t.stall, d.s.options.RunStall
 	next = limit / (2 * stallLooks)
 	moves, inside := run.Moves()
-	if !inside || moves != s.moves {
+	ours := !inside || t.operates()
+	if ours {
+		s.ours++
+	} else {
+		s.theirs++
+	}
+	if ours || moves != s.moves {
 		s.moves, s.since, s.seen = moves, now, 0
 		return next, false
 	}
@@ -58,6 +66,15 @@ func (d *watchdog) stalled(t *turn, run *workflow.Run, now time.Time) (next time
 	a.abandonTurn(t, host.Errorf(host.Unavailable, "the actor's workflow function blocks; the actor goes on without it"))
 	d.s.task(func() { d.s.runAgain(a.typ, a.addr) })
 	return next, true
+}
+
+// operates reports that an operation of the turn goes on. What it takes is the store's time: no function can help that.
+func (t *turn) operates() bool {
+	if t.mu.TryLock() {
+		t.mu.Unlock()
+		return false
+	}
+	return true
 }
 
 // blame has the next core pause the run, which only an operator resumes: each try leaves a goroutine behind.
