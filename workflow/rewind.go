@@ -188,18 +188,42 @@ func (w *rewinding) undone() error {
 		if e.ID == 0 || m == nil || m.Undone.IsZero() {
 			continue
 		}
-		settled := false
-		for loc := parentOf(rec.loc); len(loc) > 0 && !settled; loc = parentOf(loc) {
-			if saga := w.im.find(loc); saga != nil {
-				s := saga.decoded
-				settled = s.Status.Over() && s.Seq > 0 && s.Seq < w.cut
-			}
-		}
-		if !settled {
+		if !w.settled(rec.loc) {
 			return w.refuse("the effect of " + w.path(rec) + " was undone since")
 		}
 	}
 	return nil
+}
+
+// settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
+// is inside of it before it ends, the outermost one leaves nothing to be undone, and a race undoes what the losers did.
+func (w *rewinding) settled(undone location) bool {
+	outermost := false // the outermost saga so far has ended before the target
+	for loc := parentOf(undone); len(loc) > 0; loc = parentOf(loc) {
+		rec := w.im.find(loc)
+		if rec == nil {
+			continue
+		}
+		e := rec.decoded
+		before := e.Status.Over() && e.Seq > 0 && e.Seq < w.cut
+		switch e.Kind {
+		case KindRace:
+			branch, err := undone[len(loc):].segments()
+			if before && e.Winner != "" && err == nil && w.im.names.name(branch[0].Name) != e.Winner {
+				return true
+			}
+		case KindSaga:
+			if before && e.Status != Completed {
+				return true
+			}
+			outermost = before
+		case KindSpawn: // sagas inside of it leave nothing to those around it
+			if before || outermost {
+				return true
+			}
+		}
+	}
+	return outermost
 }
 
 // write changes the rows.
