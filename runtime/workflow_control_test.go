@@ -296,6 +296,40 @@ func TestWorkflowIsWatchedExportedAndForked(t *testing.T) {
 	})
 }
 
+// TestAForkNeedsTheRecordedWorkflow: a recording of a workflow that the actor's type does not have is refused, and changes nothing.
+func TestAForkNeedsTheRecordedWorkflow(t *testing.T) {
+	does("recorded", func(ctx workflow.Context, c claim) (string, error) {
+		m, err := workflow.Receive(ctx, "paper", papers)
+		return m.Body, err
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		ctx := context.Background()
+		startClaim(t, d, claim{"recorded", 1})
+		h.Settle()
+		file, err := handle.Export(ctx, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := workflow.DecodeRecording(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rec.Rows {
+			rec.Rows[i].Value = bytes.ReplaceAll(rec.Rows[i].Value, []byte("handle"), []byte("wooden"))
+		}
+		if file, err = rec.Encode(); err != nil {
+			t.Fatal(err)
+		}
+		other := desks.Ref(h, "other")
+		if out, err := handle.Import(ctx, other, file); actor.CodeOf(err) != actor.NotFound || !strings.Contains(err.Error(), `no workflow "wooden"`) {
+			t.Errorf("%+v, %v", out, err)
+		}
+		if st, err := handle.Status(ctx, other); actor.CodeOf(err) != actor.NotFound {
+			t.Errorf("%+v, %v", st, err)
+		}
+	})
+}
+
 func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()

@@ -266,8 +266,19 @@ func TestRewindsThatAreRefused(t *testing.T) {
 		change   func(r *testRun)
 	}{
 		"an iteration that is past": {"serve~1/old", "moved on", nil},
-		"a completed run":           {"first", "completed", func(r *testRun) { putState(r, StateCompleted) }},
-		"a terminated run":          {"first", "terminated", func(r *testRun) { putState(r, StateTerminated) }},
+		"an iteration whose row an earlier version wrote": {"serve~1/old", "moved on", func(r *testRun) {
+			r.put("serve~1", Entry{Kind: KindScope, Ordinal: 1, Iteration: 1, State: []byte{1}, Created: at(20)})
+		}},
+		"an iteration that one without a row follows": {"serve~1/old", "moved on", func(r *testRun) {
+			r.put("serve", Entry{Kind: KindLoop, Ordinal: 1, Seq: 2, Created: at(15), Ended: at(20), Iteration: 3, State: []byte{2}})
+			r.put("serve~1", Entry{Kind: KindScope, Status: Completed, Seq: 1, Iteration: 1, State: []byte{1}, Created: at(16), Ended: at(18)})
+		}},
+		"what an iteration gave up": {"serve~1/old", "given up", func(r *testRun) {
+			r.put("serve~1", Entry{Kind: KindScope, Status: Completed, Seq: 1, Iteration: 1, State: []byte{1}, Created: at(16), Ended: at(20)})
+			r.put("serve~1/old", Entry{Kind: KindSleep, Status: Canceled, Created: at(17), Ended: at(20), Deadline: at(99)})
+		}},
+		"a completed run":  {"first", "completed", func(r *testRun) { putState(r, StateCompleted) }},
+		"a terminated run": {"first", "terminated", func(r *testRun) { putState(r, StateTerminated) }},
 		"a child": {"first", "parent", func(r *testRun) {
 			f, _ := loadFields(r)
 			f.run.Parent = &parentRef{}

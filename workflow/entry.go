@@ -73,7 +73,7 @@ type Entry struct {
 	// Ordinal is the position among the operations of its scope, in the order in which the function asked for them.
 	Ordinal uint32
 	// Seq is the number of the resolution at which the operation ended, which orders the endings of a run; 0 while it lasts.
-	// It counts from 1.
+	// It counts from 1. For an ended iteration of a loop it is that of the last resolution before it began.
 	Seq uint64
 	// Created is when the operation began, Ended when it was over, in the host's time, to the millisecond.
 	Created, Ended time.Time

@@ -49,7 +49,8 @@ type loopOptions struct {
 	keep, every int
 }
 
-// Keep keeps the history of the last n iterations that have ended, for people to look at. The default is 0.
+// Keep keeps the history of the last n iterations that have ended: people can look at it, and the run can be rewound or
+// forked to any place in it. The state that such an iteration began with is stored with it. The default is 0.
 func Keep(n int) LoopOption {
 	return loopOption(func(o *loopOptions) error {
 		o.keep = n
@@ -124,8 +125,8 @@ func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) 
 //  1. Its entry holds the iteration that it is in, and that one's state. Advancing is a resolution, with a seq in the
 //     entry: replay enters the iteration when that seq's turn has come, as it was with what else the run did.
 //  2. Iterations below trimmed have no rows, except those of pinned.
-//  3. pinned are ended iterations with live obligations whose handlers are closures. The row of such an iteration holds its
-//     state, so that replay can enter it.
+//  3. pinned are ended iterations with live obligations whose handlers are closures, which replay enters.
+//  4. An ended iteration that is pinned, or that Keep may keep, has a row of its own, which holds the state that it began with.
 type loop struct {
 	s       *scope
 	o       *op
@@ -186,12 +187,22 @@ func (l *loop) run(body iterate) {
 	}
 	for {
 		i, state := o.entry.Iteration, o.entry.State
+		seq, at := r.seq, r.now
 		inner := l.s.within(o, r.iteration(o, i))
 		next, output, err := body(inner, i, state)
 		l.s.leave(inner)
 		pin := r.obliged(l.at(i))
 		if pin {
 			l.pinned = append(l.pinned, i)
+		}
+		// mark writes the row of the iteration, which ends in the same transaction.
+		mark := func(status Status) error {
+			if !pin && l.options.keep == 0 {
+				return nil
+			}
+			r.touched()
+			_, err := r.st.put(r.turn, l.at(i), &Entry{Kind: KindScope, Status: status, Seq: seq, Created: at, Ended: o.entry.Ended, Iteration: i, State: state})
+			return err
 		}
 		if err == nil && next != nil {
 			err = l.s.Err() // a body that swallows ErrCanceled would go round for ever
@@ -201,10 +212,8 @@ func (l *loop) run(body iterate) {
 		}
 		if err != nil || next == nil {
 			o.end(output, err, func() error {
-				if pin {
-					if err := r.pin(l.at(i), i, state); err != nil {
-						return err
-					}
+				if err := mark(o.entry.Status); err != nil {
+					return err
 				}
 				return l.trim(uint64(i) + 1 - min(uint64(i)+1, uint64(l.options.keep)))
 			})
@@ -212,10 +221,8 @@ func (l *loop) run(body iterate) {
 		}
 		o.entry.Iteration, o.entry.State = i+1, next
 		o.resolve = func() error {
-			if pin {
-				if err := r.pin(l.at(i), i, state); err != nil {
-					return err
-				}
+			if err := mark(Completed); err != nil {
+				return err
 			}
 			ended := uint64(i) + 1
 			keep := uint64(l.options.keep)

@@ -213,14 +213,7 @@ func (r *Run) obligedIterations(loc location) (list []uint32) {
 	return slices.Compact(list)
 }
 
-// pin writes what an ended iteration of a loop began with, so that it can be entered again.
-func (r *Run) pin(loc location, i uint32, state []byte) error {
-	r.touched()
-	_, err := r.st.put(r.turn, loc, &Entry{Kind: KindScope, Status: Pending, Ordinal: i, Iteration: i, State: state, Created: r.clock()})
-	return err
-}
-
-// pinnedState returns what pin wrote.
+// pinnedState returns the state in the row of an ended iteration.
 func (r *Run) pinnedState(loc location) ([]byte, bool) {
 	if r.image == nil {
 		return nil, false

@@ -16,33 +16,50 @@ import (
 //  1. An entry that ended before the target did stays; one that ended later goes, or becomes pending again if it encloses what
 //     stays.
 //  2. An entry that lasts, or that ended without a resolution, stays if it began before the target.
-//  3. It is refused if what stays could not go on as if the rest had never been: an undo handler has run, a loop has moved on,
-//     a race was decided, a saga has ended.
+//  3. A loop that has moved on goes back to the iteration that it was in. The rows of ended iterations say what that began with;
+//     an iteration is gone if it began after the cut.
+//  4. It is refused if what stays could not go on as if the rest had never been: an undo handler has run, the row of an
+//     iteration is missing, a race was decided, a saga has ended.
 type rewinding struct {
-	im     *image
-	target *record
-	entry  *Entry
-	verb   string
-	keep   bool   // the target stays, and what is inside of it
-	cut    uint64 // resolutions from here on are taken back
-	gone   []*record
-	reopen []*record
+	im        *image
+	target    *record
+	verb      string
+	keep      bool      // the target stays, and what is inside of it
+	cut       uint64    // resolutions from here on are taken back
+	reference time.Time // what began from here on in other branches began after the target
+	gone      []*record
+	reopen    []reopening
+	loops     map[string]uint32 // those of reopen: their iterations
+}
+
+// A reopening is a container that has not ended any more, or a loop that is in an earlier iteration.
+type reopening struct {
+	rec   *record
+	entry Entry
+	row   location // of that iteration, whose state is in the entry then; nil for other containers
 }
 
 // rewind takes back the entry of a record and all that followed it; with keep only what followed.
 func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
-	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64}
-	entry, err := target.header()
+	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64, loops: map[string]uint32{}}
+	e, err := target.header()
 	if err != nil {
 		return err
 	}
-	w.entry = entry
-	if entry.Status.Over() && entry.Seq > 0 {
-		if w.cut = entry.Seq; keep {
+	if w.reference = e.Created; !e.Ended.IsZero() {
+		w.reference = e.Ended
+	}
+	switch loop, i := w.ofLoop(target); {
+	case loop != nil && e.Status.Over():
+		if w.cut, err = w.endOf(loop, i); err != nil {
+			return err
+		}
+	case e.Status.Over() && e.Seq > 0:
+		if w.cut = e.Seq; keep {
 			w.cut++
 		}
-	} else if keep {
-		return &ControlError{verb, "entry " + w.path(target) + " has not ended"}
+	case keep:
+		return w.refuse("entry " + w.path(target) + " has not ended")
 	}
 	for i := range im.records {
 		if err := w.sort(&im.records[i]); err != nil {
@@ -73,6 +90,11 @@ func (w *rewinding) sort(rec *record) error {
 			w.gone = append(w.gone, rec)
 		}
 		return nil
+	case w.isIteration(rec, e):
+		if e.Seq >= w.cut {
+			w.gone = append(w.gone, rec)
+		}
+		return nil
 	case encloses:
 		return w.enclosing(rec, e)
 	}
@@ -83,7 +105,7 @@ func (w *rewinding) sort(rec *record) error {
 	switch {
 	case !e.Status.Over() && !after:
 		if e.Kind == KindLoop && e.Seq >= w.cut {
-			return w.refuse("loop " + w.path(rec) + " has moved on since")
+			return w.again(rec, e)
 		}
 	case e.Status.Over() && e.Seq == 0 && !after:
 	case after || !container(e.Kind):
@@ -97,9 +119,7 @@ func (w *rewinding) sort(rec *record) error {
 // enclosing decides about a record that began before the target and holds what stays.
 func (w *rewinding) enclosing(rec *record, e *Entry) error {
 	if e.Kind == KindLoop {
-		if i, ok := iterationOf(w.element(rec)); ok && (e.Status.Over() || e.Iteration != i) {
-			return w.refuse("loop " + w.path(rec) + " has moved on since; rewind to the loop itself")
-		}
+		return w.again(rec, e)
 	}
 	if !e.Status.Over() {
 		return nil
@@ -109,10 +129,108 @@ func (w *rewinding) enclosing(rec *record, e *Entry) error {
 		if rec != w.target && w.hollow(rec) {
 			return w.refuse("what was inside of " + w.path(rec) + ", which has ended since, is not on record any more")
 		}
-		w.reopen = append(w.reopen, rec)
+		open := *e
+		open.Status, open.Seq, open.Ended, open.Output, open.Failure, open.large = Pending, 0, time.Time{}, nil, nil, nil
+		w.reopen = append(w.reopen, reopening{rec: rec, entry: open})
 		return nil
 	}
 	return w.refuse(e.Kind.String() + " " + w.path(rec) + " has ended since; rewind to it, or to what is before it")
+}
+
+// again has a loop go on with the iteration that encloses the target, or else with the one that it was in at the cut. Every
+// later iteration must have its row: what a deleted one has received could not be given back.
+func (w *rewinding) again(loop *record, e *Entry) error {
+	to, inside := iterationOf(w.element(loop))
+	ended := int64(e.Iteration) // the last iteration that has
+	if !e.Status.Over() {
+		if inside && to == e.Iteration || !inside && e.Seq < w.cut {
+			return nil
+		}
+		ended--
+	}
+	if inside && w.cut == math.MaxUint64 {
+		return w.refuse("entry " + w.path(w.target) + " was given up when its iteration ended; rewind to another one of the iteration")
+	}
+	for i := ended; i >= 0; i-- {
+		row, err := w.iteration(loop, uint32(i))
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			break
+		}
+		if inside && uint32(i) != to || !inside && i > 0 && row.decoded.Seq >= w.cut {
+			continue
+		}
+		open, began := *e, row.decoded
+		open.Status, open.Output, open.Failure = Pending, nil, nil
+		open.Iteration, open.State, open.large, open.Seq, open.Ended = uint32(i), began.State, began.large, began.Seq, began.Created
+		if i == 0 {
+			open.Seq, open.Ended = 0, time.Time{} // it began with the loop
+		}
+		w.reopen = append(w.reopen, reopening{loop, open, row.loc})
+		w.loops[string(loop.loc)] = uint32(i)
+		return nil
+	}
+	return w.refuse("loop " + w.path(loop) + " has moved on since, and what the iteration began with is not on record (see Keep); rewind to the loop, or to what is before it")
+}
+
+// iteration returns the row of an ended iteration of a loop, nil if there is none. That of earlier versions is pending, and does
+// not say when the iteration began.
+func (w *rewinding) iteration(loop *record, i uint32) (*record, error) {
+	s, err := loop.loc.segments()
+	if err != nil || len(s) == 0 {
+		return nil, err
+	}
+	rec := w.im.find(childIteration(nil, loop.loc, s[len(s)-1].Name, i))
+	if rec == nil {
+		return nil, nil
+	}
+	if e, err := rec.header(); err != nil || !e.Status.Over() {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// ofLoop returns the loop of which a record is the row of an iteration, and which one; nil if it is another entry.
+func (w *rewinding) ofLoop(rec *record) (loop *record, i uint32) {
+	up := parentOf(rec.loc)
+	i, ok := iterationOf(rec.loc[len(up):])
+	if !ok {
+		return nil, 0
+	}
+	if loop = w.im.find(up); loop == nil || loop.kind() != KindLoop {
+		return nil, 0
+	}
+	return loop, i
+}
+
+// isIteration reports whether an entry is the row of an iteration, and says when it began.
+func (w *rewinding) isIteration(rec *record, e *Entry) bool {
+	if e.Kind != KindScope || !e.Status.Over() {
+		return false
+	}
+	loop, _ := w.ofLoop(rec)
+	return loop != nil
+}
+
+// endOf returns the number of the resolution with which an ended iteration of a loop ended.
+func (w *rewinding) endOf(loop *record, i uint32) (uint64, error) {
+	e, err := loop.header()
+	switch {
+	case err != nil:
+		return 0, err
+	case e.Status.Over() && e.Iteration == i, !e.Status.Over() && e.Iteration == i+1:
+		return e.Seq, nil
+	}
+	next, err := w.iteration(loop, i+1)
+	if err == nil && next == nil {
+		err = w.refuse("the iteration after " + w.path(w.target) + " is not on record any more")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return next.decoded.Seq, nil
 }
 
 // hollow reports whether nothing is on record inside of a container but the ends of branches: what was there was dropped
@@ -154,6 +272,13 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 		}
 		common += a
 	}
+	for at := common; at < len(rec.loc); at += elementEnd(rec.loc[at:]) {
+		if n, ok := w.loops[string(rec.loc[:at])]; ok {
+			if i, _ := iterationOf(rec.loc[at:][:elementEnd(rec.loc[at:])]); i != n {
+				return i > n
+			}
+		}
+	}
 	mine, theirs := rec.loc[:common+elementEnd(rec.loc[common:])], w.target.loc[:common+elementEnd(w.target.loc[common:])]
 	i, isIteration := iterationOf(mine[common:])
 	j, both := iterationOf(theirs[common:])
@@ -169,11 +294,7 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 	if !concurrent && a != nil && b != nil {
 		return a.ordinal > b.ordinal
 	}
-	reference := w.entry.Created
-	if !w.entry.Ended.IsZero() {
-		reference = w.entry.Ended
-	}
-	return !e.Created.Before(reference)
+	return !e.Created.Before(w.reference)
 }
 
 // undone refuses if an undo handler has run for something whose saga did not end before the target.
@@ -188,18 +309,42 @@ func (w *rewinding) undone() error {
 		if e.ID == 0 || m == nil || m.Undone.IsZero() {
 			continue
 		}
-		settled := false
-		for loc := parentOf(rec.loc); len(loc) > 0 && !settled; loc = parentOf(loc) {
-			if saga := w.im.find(loc); saga != nil {
-				s := saga.decoded
-				settled = s.Status.Over() && s.Seq > 0 && s.Seq < w.cut
-			}
-		}
-		if !settled {
+		if !w.settled(rec.loc) {
 			return w.refuse("the effect of " + w.path(rec) + " was undone since")
 		}
 	}
 	return nil
+}
+
+// settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
+// is inside of it before it ends, the outermost one leaves nothing to be undone, and a race undoes what the losers did.
+func (w *rewinding) settled(undone location) bool {
+	outermost := false // the outermost saga so far has ended before the target
+	for loc := parentOf(undone); len(loc) > 0; loc = parentOf(loc) {
+		rec := w.im.find(loc)
+		if rec == nil {
+			continue
+		}
+		e := rec.decoded
+		before := e.Status.Over() && e.Seq > 0 && e.Seq < w.cut
+		switch e.Kind {
+		case KindRace:
+			branch, err := undone[len(loc):].segments()
+			if before && e.Winner != "" && err == nil && w.im.names.name(branch[0].Name) != e.Winner {
+				return true
+			}
+		case KindSaga:
+			if before && e.Status != Completed {
+				return true
+			}
+			outermost = before
+		case KindSpawn: // sagas inside of it leave nothing to those around it
+			if before || outermost {
+				return true
+			}
+		}
+	}
+	return outermost
 }
 
 // write changes the rows.
@@ -226,9 +371,22 @@ func (w *rewinding) write(t Turn) error {
 			}
 		}
 	}
+	for i := range w.reopen { // before large states are removed with what had them
+		o := &w.reopen[i]
+		if _, err := st.put(t, o.rec.loc, &o.entry); err != nil {
+			return err
+		}
+	}
 	for _, rec := range w.gone {
 		if err := st.drop(t, rec.loc, true); err != nil {
 			return err
+		}
+	}
+	for _, o := range w.reopen {
+		if o.row != nil {
+			if err := st.remove(t, o.row); err != nil {
+				return err
+			}
 		}
 	}
 	slices.SortStableFunc(received, func(a, b *Entry) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -238,13 +396,6 @@ func (w *rewinding) write(t Turn) error {
 	}
 	if len(messages) > 0 {
 		if err := t.Return(messages); err != nil {
-			return err
-		}
-	}
-	for _, rec := range w.reopen {
-		e := *rec.decoded
-		e.Status, e.Seq, e.Ended, e.Output, e.Failure, e.large = Pending, 0, time.Time{}, nil, nil, nil
-		if _, err := st.put(t, rec.loc, &e); err != nil {
 			return err
 		}
 	}

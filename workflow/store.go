@@ -320,13 +320,28 @@ func (st *store) forgetAll(j Journal, loc location, node *sideNode, self bool) e
 			return err
 		}
 	}
-	if !self || node.side.empty() {
+	if !self {
 		return nil
 	}
-	gone := node.side
+	return st.forgetOne(j, loc, node.side)
+}
+
+// forgetOne removes the rows of the side of one location.
+func (st *store) forgetOne(j Journal, loc location, gone side) error {
+	if gone.empty() {
+		return nil
+	}
 	st.log = append(st.log, sideChange{string(loc), gone})
 	st.root.set(loc, side{})
 	return st.forget(j, gone)
+}
+
+// remove removes one entry, and leaves what is inside of it.
+func (st *store) remove(j Journal, loc location) error {
+	if err := st.forgetOne(j, loc, st.root.get(loc)); err != nil {
+		return err
+	}
+	return j.Delete(historyKey(nil, loc))
 }
 
 // find returns the node of a location, nil if nothing at or inside it has a side.

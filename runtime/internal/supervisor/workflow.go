@@ -455,6 +455,11 @@ func (t *actorType) workflowIndex(name string) int {
 	return -1
 }
 
+// noWorkflow returns the error of a run that the actor's type cannot have.
+func (c *core) noWorkflow(name string) error {
+	return host.Errorf(host.NotFound, "actor type %q has no workflow %q", c.a.typ.Type, name).With("workflow", name)
+}
+
 // advance runs one turn of the run.
 func (c *core) advance(w *work) (again bool, err error) {
 	a, f := c.a, &c.flow
@@ -762,7 +767,7 @@ func (c *core) stateForRun(h *turn) error {
 func (c *core) startRun(h *turn, s host.RunStart) (host.RunStarted, error) {
 	i := c.a.typ.workflowIndex(s.Workflow)
 	if i < 0 {
-		return host.RunStarted{}, host.Errorf(host.NotFound, "actor type %q has no workflow %q", c.a.typ.Type, s.Workflow).With("workflow", s.Workflow)
+		return host.RunStarted{}, c.noWorkflow(s.Workflow)
 	}
 	if err := c.flowKnown(); err != nil {
 		return host.RunStarted{}, err

@@ -57,9 +57,14 @@ func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (ho
 		return host.RunStarted{}, runError(err)
 	}
 	started := host.RunStarted{Run: out.ID, Started: out.Started}
-	state, err := runState(&runTurn{h: h})
-	if err != nil || state.Over() {
-		return started, err
+	made, err := workflow.ReadOutcome(&runTurn{h: h})
+	switch {
+	case err != nil:
+		return host.RunStarted{}, runError(err)
+	case c.a.typ.workflowIndex(made.Workflow) < 0:
+		return host.RunStarted{}, c.noWorkflow(made.Workflow)
+	case made.State.Over():
+		return started, nil
 	}
 	return started, c.runBegun(h)
 }
