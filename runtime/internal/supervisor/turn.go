@@ -60,6 +60,7 @@ type turn struct {
 	wrote     bool
 	events    []emitted
 	messages  []messageRecord
+	again     bool // messages were given up before, and take the room that they had
 	changes   []engine.Change
 	kvChanges int
 	wake      int64
