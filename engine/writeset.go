@@ -259,9 +259,15 @@ func (w *WriteSet) turnBytes() int {
 	return w.Bytes() - w.floor
 }
 
+// maxTurn returns how many bytes a turn may write. A turn that needs more memory than all sets may take is too large, and
+// not one to try again.
+func (w *WriteSet) maxTurn() int {
+	return int(min(int64(w.space.limits.MaxWriteSet), w.space.store.writing.limit/writeStep*writeStep))
+}
+
 // checkRoom returns why n more bytes cannot be held.
 func (w *WriteSet) checkRoom(n int) error {
-	if limit := w.space.limits.MaxWriteSet; w.turnBytes()+n > limit {
+	if limit := w.maxTurn(); w.turnBytes()+n > limit {
 		return &LimitError{LimitWriteSet, int64(limit), int64(w.turnBytes() + n)}
 	}
 	if need := w.Bytes() + n; need > writeStep {
@@ -274,7 +280,7 @@ func (w *WriteSet) checkRoom(n int) error {
 // QuotaError or, of the set, a LimitError; it is never negative. A value that
 // takes the place of one that is as long needs no room of the quota.
 func (w *WriteSet) Room() int64 {
-	room := int64(w.space.limits.MaxWriteSet - w.turnBytes())
+	room := int64(w.maxTurn() - w.turnBytes())
 	return max(0, min(room, w.space.limits.Quota-w.bytes))
 }
 
@@ -284,12 +290,12 @@ func (w *WriteSet) Room() int64 {
 // bound that is closer.
 func (w *WriteSet) Refusal(n int64) error {
 	limits := w.space.limits
-	set, quota := int64(limits.MaxWriteSet-w.turnBytes()), limits.Quota-w.bytes
+	set, quota := int64(w.maxTurn()-w.turnBytes()), limits.Quota-w.bytes
 	switch {
 	case n <= min(set, quota):
 		return nil
 	case set < quota:
-		return &LimitError{LimitWriteSet, int64(limits.MaxWriteSet), int64(w.turnBytes()) + n}
+		return &LimitError{LimitWriteSet, int64(w.maxTurn()), int64(w.turnBytes()) + n}
 	}
 	return &QuotaError{Limit: limits.Quota, Used: w.bytes, Need: w.bytes + n}
 }

@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/cairn-run/cairn/actor/host"
 )
 
@@ -161,7 +164,13 @@ func drop(t *testing.T, g *stage, cause error, sizes ...int) {
 func TestAMessageIsGivenUpWhateverItsSizeAndItsError(t *testing.T) {
 	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
-		drop(t, g, errors.New(strings.Repeat("long ", 4<<20)), 0, maxMessageBytes-100)
+		drop(t, g, errors.New(strings.Repeat("long ", 1<<16)), 0, maxMessageBytes-100)
+		for name, c := range map[string]prometheus.Counter{"sent": g.metrics.sent, "failed": g.metrics.sendFailures, "given up": g.metrics.sendsFailed} {
+			var m dto.Metric
+			if err := c.Write(&m); err != nil || m.Counter.GetValue() != 2 {
+				t.Errorf("%v messages %s", m.Counter.GetValue(), name)
+			}
+		}
 		for _, m := range g.deadSends(host.SendListInput{Limit: 1}).Messages {
 			if len(m.Error) != maxDeadReason {
 				t.Errorf("%d bytes of the error are kept", len(m.Error))
