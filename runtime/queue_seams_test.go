@@ -23,6 +23,7 @@ var (
 	relayOut = actor.NewQueue[string](relays, "out")
 	relayLog = actor.NewQuery[actor.None, relay](relays, "log")
 
+	relayNode actor.Node    // outside of turns
 	relayHeld chan struct{} // holds up the handlers of relayOut until it is closed; nil for no hold
 )
 
@@ -37,6 +38,17 @@ func (r *relay) in(ctx *actor.Context, s string) error {
 			return err
 		}
 		return errors.New("the turn failed")
+	case "post too many":
+		relayOut.PostAll(ctx, other, make([]string, host.MaxQueueBatch+1))
+		return nil // the turn fails all the same
+	case "post too late":
+		relayOut.Post(ctx, other, "never", actor.Delay(2*host.MaxQueueDelay))
+		return nil
+	case "send with a deadline":
+		until, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		relayOut.Send(until, relays.Ref(relayNode, "b"), "never")
+		return nil
 	case "send":
 		_, err := relayOut.Send(ctx, other, "never")
 		if actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "Post") {
@@ -99,8 +111,9 @@ func TestMessageThatAHandlerSentToAnotherQueueSurvivesACrash(t *testing.T) {
 func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
-		relayHeld = nil
-		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), []string{"post and fail", "send"}, actor.Backoff()); err != nil {
+		relayHeld, relayNode = nil, h
+		failing := []string{"post and fail", "send", "post too many", "post too late", "send with a deadline"}
+		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), failing, actor.Backoff()); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -114,8 +127,10 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 			}
 			dead = append(dead, letter.Error)
 		}
-		if len(dead) != 2 || !strings.Contains(dead[1], "Post for another") {
-			t.Fatalf("%q", dead)
+		for i, want := range []string{"the turn failed", "Post for another", "messages: 1001", "delay_ms", "Post for another"} {
+			if len(dead) != len(failing) || !strings.Contains(dead[i], want) {
+				t.Fatalf("%q lack %q", dead, want)
+			}
 		}
 		if _, err := relayIn.Send(ctx, relays.Ref(h, "a"), "post"); err != nil {
 			t.Fatal(err)
