@@ -97,7 +97,7 @@ type core struct {
 	connections int
 	// deadSends counts the messages to other actors that were given up; -1 when they were not counted yet.
 	deadSends int
-	// deadCounted is when they were counted, in Unix milliseconds; those that have expired since count, too.
+	// deadCounted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
 	deadCounted int64
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
@@ -165,7 +165,7 @@ func (a *activation) post(w *work) (job assignment, err error) {
 		a.mu.Unlock()
 		return job, errGone
 	}
-	// The verbs that control an actor are for one that is too busy, too.
+	// A full mailbox does not refuse the verbs that control an actor, or nobody could pause it or raise its limits.
 	if w.kind == workCall && (w.builtin == nil || !w.builtin.bare) || w.kind == workDeliver {
 		limits := a.limits.Load()
 		if n := a.waiting.Load(); n >= int64(limits.MailboxCount) {
