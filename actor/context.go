@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -36,7 +37,7 @@ var (
 type Context struct {
 	turn   host.Turn
 	core   *core
-	failed error
+	failed atomic.Pointer[error] // also set by goroutines of the handler, which may use the context in calls
 
 	// What the turn is for, as far as its handler can ask for it.
 	instance string
@@ -55,16 +56,17 @@ func (c *Context) connection() *hookConnection { return c.hook }
 
 // fail remembers the first failed write and returns err.
 func (c *Context) fail(err error) error {
-	if err != nil && c.failed == nil {
-		c.failed = err
+	if err != nil {
+		first := err
+		c.failed.CompareAndSwap(nil, &first)
 	}
 	return err
 }
 
 // end returns the turn's outcome, given what the handler returned.
 func (c *Context) end(err error) error {
-	if err == nil {
-		return c.failed
+	if first := c.failed.Load(); err == nil && first != nil {
+		return *first
 	}
 	return err
 }
@@ -86,7 +88,7 @@ func (c *Context) Value(key any) any {
 	return c.turn.Value(key)
 }
 
-// A contextKey has the Context of a turn as its value, also in contexts that are derived from it.
+// contextKey finds the Context that a context.Context is, or was made of.
 type contextKey struct{}
 
 // Call implements [Node]; use the typed contracts instead.

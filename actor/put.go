@@ -230,11 +230,12 @@ func (q *queue[S, In]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts ...Me
 
 // refuseTurn returns an error if a message is about to be sent beside the commit of the turn that sends it, and fails the turn.
 func (q *queue[S, In]) refuseTurn(ctx context.Context, node Node) error {
-	for _, v := range []any{ctx.Value(contextKey{}), node} {
-		if turn, ok := v.(*Context); ok {
-			return turn.fail(Errorf(FailedPrecondition, "%s: Send in a turn would be no part of its commit; use Put for the actor's "+
-				"own queue and Post for another actor's", q.decl))
-		}
+	if inside, ok := node.(*Context); ok {
+		ctx = inside
+	}
+	if turn, ok := ctx.Value(contextKey{}).(*Context); ok {
+		return turn.fail(Errorf(FailedPrecondition, "%s: Send in a turn would be no part of its commit; use Put for the actor's "+
+			"own queue and Post for another actor's", q.decl))
 	}
 	return nil
 }

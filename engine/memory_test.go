@@ -24,6 +24,10 @@ func TestWriteSetsShareTheirMemory(t *testing.T) {
 	put := func(sp *Space, key byte, size int) error {
 		return sp.Writes().Put([]byte{4, key}, make([]byte, size), PutOptions{})
 	}
+	// What cannot fit even alone is too large, and no reason to try again.
+	if err := put(first, 1, 1<<20); !errors.Is(err, &LimitError{}) || errors.Is(err, ErrBusy) {
+		t.Fatalf("more than there can be: %v", err)
+	}
 	before := first.Writes().Savepoint()
 	if err := put(first, 1, 700_000); err != nil {
 		t.Fatal(err)

@@ -93,6 +93,7 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 // replay writes a lifted turn again, on the set as it is now: committed, or
 // rolled back to where the turn began.
 func (w *WriteSet) replay(l lifted, committed bool) {
+	w.floor = w.Bytes()
 	for k := range l.slots {
 		from := &l.slots[k]
 		i := w.overlay.find(from.key)

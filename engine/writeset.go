@@ -28,6 +28,7 @@ type WriteSet struct {
 	version   Version
 	now       int64 // clock of the turn, Unix ms
 	turned    bool  // Advance was called since the last commit
+	floor     int   // bytes that the set held when the turn began
 	epoch     uint32
 	keys      int64
 	bytes     int64
@@ -130,6 +131,7 @@ func (w *WriteSet) Advance(nowMS int64) Version {
 	w.version++
 	w.now = nowMS
 	w.turned = true
+	w.floor = w.Bytes()
 	return w.version
 }
 
@@ -149,7 +151,7 @@ func (w *WriteSet) Empty() bool { return !w.turned }
 
 // Bytes returns how many bytes of keys, values, index rows and records the set
 // holds, including values that were overwritten since but can come back with a
-// Rollback. It is what Limits.MaxWriteSet bounds.
+// Rollback. Limits.MaxWriteSet bounds what one turn adds to it.
 func (w *WriteSet) Bytes() int {
 	if w.overlay == nil {
 		return 0
@@ -249,10 +251,24 @@ func (w *WriteSet) checkKey(key []byte) error {
 	return w.writable(key)
 }
 
+// turnBytes returns how many of Bytes are of the turn that is in progress.
+func (w *WriteSet) turnBytes() int {
+	if !w.turned {
+		return w.Bytes()
+	}
+	return w.Bytes() - w.floor
+}
+
+// maxTurn returns how many bytes a turn may write. A turn that needs more memory than all sets may take is too large, and
+// not one to try again.
+func (w *WriteSet) maxTurn() int {
+	return int(min(int64(w.space.limits.MaxWriteSet), w.space.store.writing.limit/writeStep*writeStep))
+}
+
 // checkRoom returns why n more bytes cannot be held.
 func (w *WriteSet) checkRoom(n int) error {
-	if limit := w.space.limits.MaxWriteSet; w.Bytes()+n > limit {
-		return &LimitError{LimitWriteSet, int64(limit), int64(w.Bytes() + n)}
+	if limit := w.maxTurn(); w.turnBytes()+n > limit {
+		return &LimitError{LimitWriteSet, int64(limit), int64(w.turnBytes() + n)}
 	}
 	if need := w.Bytes() + n; need > writeStep {
 		return w.own().reserve(&w.space.store.writing, int64(need))
@@ -264,7 +280,7 @@ func (w *WriteSet) checkRoom(n int) error {
 // QuotaError or, of the set, a LimitError; it is never negative. A value that
 // takes the place of one that is as long needs no room of the quota.
 func (w *WriteSet) Room() int64 {
-	room := int64(w.space.limits.MaxWriteSet - w.Bytes())
+	room := int64(w.maxTurn() - w.turnBytes())
 	return max(0, min(room, w.space.limits.Quota-w.bytes))
 }
 
@@ -274,12 +290,12 @@ func (w *WriteSet) Room() int64 {
 // bound that is closer.
 func (w *WriteSet) Refusal(n int64) error {
 	limits := w.space.limits
-	set, quota := int64(limits.MaxWriteSet-w.Bytes()), limits.Quota-w.bytes
+	set, quota := int64(w.maxTurn()-w.turnBytes()), limits.Quota-w.bytes
 	switch {
 	case n <= min(set, quota):
 		return nil
 	case set < quota:
-		return &LimitError{LimitWriteSet, int64(limits.MaxWriteSet), int64(w.Bytes()) + n}
+		return &LimitError{LimitWriteSet, int64(w.maxTurn()), int64(w.turnBytes()) + n}
 	}
 	return &QuotaError{Limit: limits.Quota, Used: w.bytes, Need: w.bytes + n}
 }

@@ -164,6 +164,25 @@ func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
 	}
 }
 
+// TestTurnsOfOneCommitHaveALimitEach shows that a turn is refused for what it
+// writes itself, whatever the turns before it wrote.
+func TestTurnsOfOneCommitHaveALimitEach(t *testing.T) {
+	s := openTest(t, Options{Limits: Limits{MaxWriteSet: 4 << 10}})
+	w := openSpace(t, s, 1).Writes()
+	for i := range 3 {
+		w.Advance(int64(i + 1))
+		put(t, w, []byte{1, byte(i)}, strings.Repeat("x", 3000))
+		if room := w.Room(); room != 4<<10-3002 {
+			t.Fatalf("turn %d has room for %d bytes", i, room)
+		}
+		turn := w.Savepoint()
+		if err := w.Put([]byte{2}, make([]byte, 2000), PutOptions{}); !errors.Is(err, &LimitError{}) {
+			t.Fatalf("turn %d: %v", i, err)
+		}
+		w.Rollback(turn)
+	}
+}
+
 // TestOverwritingWithinATurnHoldsOneValue shows that a turn which writes one key
 // over and over does not run into the limit of the write set.
 func TestOverwritingWithinATurnHoldsOneValue(t *testing.T) {

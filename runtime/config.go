@@ -42,6 +42,7 @@ type config struct {
 		MaxMailboxBytes size `toml:"max_mailbox_bytes"`
 		IdleTimeout     span `toml:"idle_timeout"`
 		TurnTimeout     span `toml:"turn_timeout"`
+		QueryTimeout    span `toml:"query_timeout"`
 		DrainTimeout    span `toml:"drain_timeout"`
 	} `toml:"actors"`
 	SQL struct {
@@ -130,7 +131,8 @@ func (c *config) apply(o *Options) {
 		MemoryBytes: int64(c.Gateway.MemoryBytes), BodyBytes: int64(c.Gateway.BodyBytes), Connections: c.Gateway.Connections,
 		Streams: c.Gateway.Streams,
 	}
-	o.IdleTimeout, o.Limits.TurnTimeout, o.DrainTimeout = c.Actors.IdleTimeout.d, c.Actors.TurnTimeout.d, c.Actors.DrainTimeout.d
+	o.IdleTimeout, o.DrainTimeout = c.Actors.IdleTimeout.d, c.Actors.DrainTimeout.d
+	o.Limits.TurnTimeout, o.Limits.QueryTimeout = c.Actors.TurnTimeout.d, c.Actors.QueryTimeout.d
 }
 
 // typeLimits are the limits of one actor type in a configuration file.
@@ -142,6 +144,7 @@ type typeLimits struct {
 	MailboxCount    int     `toml:"mailbox_count"`
 	MailboxBytes    size    `toml:"mailbox_bytes"`
 	TurnTimeout     span    `toml:"turn_timeout"`
+	QueryTimeout    span    `toml:"query_timeout"`
 	CallRate        float64 `toml:"call_rate"`
 	CallBurst       int     `toml:"call_burst"`
 	Connections     int     `toml:"connections"`
@@ -157,7 +160,7 @@ func (l *typeLimits) limits() actor.Limits {
 	return actor.Limits{
 		StorageBytes: int64(l.StorageBytes), WriteSetBytes: int(l.WriteSetBytes), ValueBytes: int(l.ValueBytes),
 		StateBytes: int(l.StateBytes), MailboxCount: l.MailboxCount, MailboxBytes: int64(l.MailboxBytes),
-		TurnTimeout: l.TurnTimeout.d, CallRate: l.CallRate, CallBurst: l.CallBurst, Connections: l.Connections,
+		TurnTimeout: l.TurnTimeout.d, QueryTimeout: l.QueryTimeout.d, CallRate: l.CallRate, CallBurst: l.CallBurst, Connections: l.Connections,
 		ConnectionBytes: int(l.ConnectionBytes), ConnectionGrace: l.ConnectionGrace.d, EventHistory: l.EventHistory,
 		SendAttempts: l.SendAttempts, TaskGrace: l.TaskGrace.d,
 	}
@@ -177,8 +180,9 @@ type size int64
 func (s *size) UnmarshalTOML(v any) error {
 	switch v := v.(type) {
 	case int64:
-		*s = size(v)
-		return nil
+		if *s = size(v); v >= 0 {
+			return nil
+		}
 	case string:
 		n, err := host.ParseSize(v)
 		*s = size(n)

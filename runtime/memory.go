@@ -2,7 +2,9 @@ package runtime
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 
@@ -50,7 +52,7 @@ func memoryParts() []memoryPart {
 		{"memtables", "MemTableBytes", 6, 256 << 20,
 			func(o *Options) int64 { return o.MemTableBytes }, func(o *Options, n int64) { o.MemTableBytes = n }},
 		{"sql", "SQL.MaxMemory", 12, 0,
-			func(o *Options) int64 { return o.SQL.MaxMemory + o.SQL.MaxMemory/2 }, func(o *Options, n int64) { o.SQL.MaxMemory = n / 3 * 2 }},
+			func(o *Options) int64 { return plus(o.SQL.MaxMemory, o.SQL.MaxMemory/2) }, func(o *Options, n int64) { o.SQL.MaxMemory = n / 3 * 2 }},
 		{"sql_temporary", "SQL.MaxTemporary", 4, 512 << 20,
 			func(o *Options) int64 { return o.SQL.MaxTemporary }, func(o *Options, n int64) { o.SQL.MaxTemporary = n }},
 		{"actors", "MaxAwakeBytes", 6, 0,
@@ -69,12 +71,17 @@ func (o *Options) memoryBudget() (bytes int64, source string) {
 	if o.Memory != 0 {
 		return o.Memory, "the configuration"
 	}
-	bytes, source = machineMemory(os.DirFS("/"))
-	switch {
-	case bytes == 0, bytes/4*3 > DefaultMaxMemory:
-		return DefaultMaxMemory, "the default"
-	case source != "the cgroup":
+	return defaultMemory(os.DirFS("/"))
+}
+
+// defaultMemory is memoryBudget if it is not configured. root is the file system of the machine.
+func defaultMemory(root fs.FS) (bytes int64, source string) {
+	bytes, source = machineMemory(root)
+	if source != "the cgroup" {
 		bytes = bytes / 4 * 3 // others live there, too
+	}
+	if bytes == 0 || bytes > DefaultMaxMemory {
+		return DefaultMaxMemory, "the default"
 	}
 	return max(bytes, MinMemory), source
 }
@@ -118,16 +125,24 @@ func (o *Options) checkMemory() error {
 	divided.divideMemory(o.Memory)
 	sum, named, most := int64(0), "", int64(0)
 	for _, p := range memoryParts() {
-		sum += p.size(&divided)
+		sum = plus(sum, p.size(&divided))
 		if set := p.size(o); set > most {
 			most, named = set, p.field
 		}
 	}
-	if least := sum + sum/7; least > o.Memory {
+	if least := plus(sum, sum/7); least > o.Memory {
 		return fmt.Errorf("runtime: Options.Memory is %d bytes, of which Options.%s and the other parts take %d; with an eighth for Go the least is %d",
 			o.Memory, named, sum, least)
 	}
 	return nil
+}
+
+// plus adds two sizes; what is too large for an int64 is the largest one.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // logMemory says how the memory is divided.

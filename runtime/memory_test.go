@@ -3,13 +3,17 @@ package runtime
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
+	"math"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cairn-run/cairn/engine"
 )
@@ -53,6 +57,9 @@ func TestMemoryThatCannotWorkIsRefusedByName(t *testing.T) {
 		"cache too large": {Options{Memory: 512 << 20, CacheBytes: 400 << 20}, []string{"Options.CacheBytes", "the least is"}},
 		"SQL too large":   {Options{Memory: 512 << 20, SQL: SQLOptions{MaxMemory: 1 << 30}}, []string{"Options.SQL.MaxMemory", "the least is"}},
 		"memtables":       {Options{MemTableBytes: 1000}, []string{"Options.MemTableBytes", "262144"}},
+		"cache of all":    {Options{Memory: 1 << 30, CacheBytes: math.MaxInt64}, []string{"Options.CacheBytes", "the least is"}},
+		"SQL of all":      {Options{Memory: 1 << 30, SQL: SQLOptions{MaxMemory: math.MaxInt64}}, []string{"Options.SQL.MaxMemory", "the least is"}},
+		"two of all":      {Options{Memory: 1 << 30, CacheBytes: math.MaxInt64, MaxAwakeBytes: math.MaxInt64}, []string{"Options.CacheBytes", "the least is"}},
 	} {
 		test.o.Dir = "d"
 		err := test.o.Validate()
@@ -65,6 +72,35 @@ func TestMemoryThatCannotWorkIsRefusedByName(t *testing.T) {
 	fits := Options{Dir: "d", Memory: 512 << 20, CacheBytes: 64 << 20}
 	if err := fits.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestMemoryOfANodeFollowsTheMachineUpToABound(t *testing.T) {
+	const gib = 1 << 30
+	for _, test := range []struct {
+		machine, cgroup int64
+		want            int64
+		source          string
+	}{
+		{0, 0, DefaultMaxMemory, "the default"},
+		{2 * gib, 0, 3 * gib / 2, "the machine"},
+		{64 * gib, 0, DefaultMaxMemory, "the default"},
+		{64 * gib, 2 * gib, 2 * gib, "the cgroup"},
+		{64 * gib, 4 * gib, 4 * gib, "the cgroup"},
+		{64 * gib, 5 * gib, DefaultMaxMemory, "the default"},
+		{64 * gib, 16 * gib, DefaultMaxMemory, "the default"},
+		{64 * gib, 1 << 20, MinMemory, "the cgroup"},
+	} {
+		root := fstest.MapFS{"proc/self/cgroup": {Data: []byte("0::/\n")}}
+		if test.machine > 0 {
+			root["proc/meminfo"] = &fstest.MapFile{Data: fmt.Appendf(nil, "MemTotal: %d kB\n", test.machine>>10)}
+		}
+		if test.cgroup > 0 {
+			root["sys/fs/cgroup/memory.max"] = &fstest.MapFile{Data: fmt.Appendf(nil, "%d\n", test.cgroup)}
+		}
+		if got, source := defaultMemory(root); got != test.want || source != test.source {
+			t.Errorf("a machine of %d with a cgroup of %d: %d by %q, want %d by %q", test.machine, test.cgroup, got, source, test.want, test.source)
+		}
 	}
 }
 
@@ -129,9 +165,43 @@ func TestConfigurationTakesSizes(t *testing.T) {
 	if err != nil || o.Memory != 512<<20 || o.CacheBytes != 1<<20 || o.MemTableBytes != 2<<20 || o.SQL.MaxTemporary != 1<<30 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for _, bad := range []string{`memory = "512MB"`, `memory = "-1MiB"`, `memory = 1.5`, `memory = "9223372036854775807KiB"`, `memory = ""`} {
+	for _, bad := range []string{`memory = "512MB"`, `memory = "-1MiB"`, `memory = 1.5`, `memory = -1`, `memory = "9223372036854775807KiB"`, `memory = ""`} {
 		if _, err := read(bad); err == nil || !strings.Contains(err.Error(), "number of bytes") {
 			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
+	page, err := os.ReadFile("../docs/operate/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, keys := "[limits.room]\n", reflect.TypeFor[typeLimits]()
+	for i := range keys.NumField() {
+		key, value := keys.Field(i).Tag.Get("toml"), "7"
+		if keys.Field(i).Type == reflect.TypeFor[span]() {
+			value = `"7s"`
+		}
+		text += key + " = " + value + "\n"
+		if !strings.Contains(string(page), "\n| `"+key+"` |") {
+			t.Errorf("docs/operate/limits.md does not list %s", key)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "cairn.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := readConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o Options
+	c.apply(&o)
+	limits := reflect.ValueOf(o.TypeLimits["room"])
+	for i := range limits.NumField() {
+		if limits.Field(i).IsZero() {
+			t.Errorf("the configuration cannot set %s", limits.Type().Field(i).Name)
 		}
 	}
 }

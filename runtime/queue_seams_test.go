@@ -23,7 +23,7 @@ var (
 	relayOut = actor.NewQueue[string](relays, "out")
 	relayLog = actor.NewQuery[actor.None, relay](relays, "log")
 
-	relayNode actor.Node    // outside of any turn
+	relayNode actor.Node    // outside of turns
 	relayHeld chan struct{} // holds up the handlers of relayOut until it is closed; nil for no hold
 )
 
@@ -38,14 +38,19 @@ func (r *relay) in(ctx *actor.Context, s string) error {
 			return err
 		}
 		return errors.New("the turn failed")
-	case "send", "send from outside":
-		var in context.Context = ctx
-		if s != "send" {
-			derived, cancel := context.WithCancel(ctx)
-			defer cancel()
-			in, other = derived, relays.Ref(relayNode, "b")
-		}
-		_, err := relayOut.Send(in, other, "never")
+	case "post too many":
+		relayOut.PostAll(ctx, other, make([]string, host.MaxQueueBatch+1))
+		return nil // the turn fails all the same
+	case "post too late":
+		relayOut.Post(ctx, other, "never", actor.Delay(2*host.MaxQueueDelay))
+		return nil
+	case "send with a deadline":
+		until, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		relayOut.Send(until, relays.Ref(relayNode, "b"), "never")
+		return nil
+	case "send":
+		_, err := relayOut.Send(ctx, other, "never")
 		if actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "Post") {
 			return actor.Errorf(actor.Internal, "Send: %v", err)
 		}
@@ -107,7 +112,8 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := t.Context()
 		relayHeld, relayNode = nil, h
-		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), []string{"post and fail", "send", "send from outside"}, actor.Backoff()); err != nil {
+		failing := []string{"post and fail", "send", "post too many", "post too late", "send with a deadline"}
+		if _, err := relayIn.SendAll(ctx, relays.Ref(h, "a"), failing, actor.Backoff()); err != nil {
 			t.Fatal(err)
 		}
 		h.Settle()
@@ -121,8 +127,10 @@ func TestMessageThatATurnPostsToAnotherActorIsPartOfItsCommit(t *testing.T) {
 			}
 			dead = append(dead, letter.Error)
 		}
-		if len(dead) != 3 || !strings.Contains(dead[1], "Post for another") || !strings.Contains(dead[2], "Post for another") {
-			t.Fatalf("%q", dead)
+		for i, want := range []string{"the turn failed", "Post for another", "messages: 1001", "delay_ms", "Post for another"} {
+			if len(dead) != len(failing) || !strings.Contains(dead[i], want) {
+				t.Fatalf("%q lack %q", dead, want)
+			}
 		}
 		if _, err := relayIn.Send(ctx, relays.Ref(h, "a"), "post"); err != nil {
 			t.Fatal(err)

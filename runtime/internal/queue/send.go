@@ -22,13 +22,8 @@ func (s *Set) Send(queue string, messages []host.Enqueue) ([]host.Sent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := len(messages); n == 0 || n > host.MaxQueueBatch {
-		return nil, host.Errorf(host.InvalidArgument, "messages: %d of them, want 1 to %d", n, host.MaxQueueBatch)
-	}
-	for i := range messages {
-		if err := check(&l.cfg, messages, i); err != nil {
-			return nil, err
-		}
+	if err := Check(&l.cfg, messages); err != nil {
+		return nil, err
 	}
 	sent := make([]host.Sent, len(messages))
 	inBatch, err := s.duplicates(l, messages, sent)
@@ -59,8 +54,28 @@ func (s *Set) Send(queue string, messages []host.Enqueue) ([]host.Sent, error) {
 	return sent, nil
 }
 
-// room returns an error if the queue has no room for more messages.
+// Check returns what is wrong with messages for a queue, whatever is in it. cfg has its defaults filled in.
+func Check(cfg *host.Queue, messages []host.Enqueue) error {
+	if n := len(messages); n == 0 || n > host.MaxQueueBatch {
+		return host.Errorf(host.InvalidArgument, "messages: %d of them, want 1 to %d", n, host.MaxQueueBatch)
+	}
+	for i := range messages {
+		if err := check(cfg, messages, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room returns an error if the queue has no room for more messages. That they have none in an empty queue is no reason to try
+// again.
 func (l *line) room(messages, bytes int64) error {
+	if messages > int64(l.cfg.Messages) {
+		return tooMany(l.name, "messages", int64(l.cfg.Messages), messages)
+	}
+	if l.cfg.Bytes > 0 && bytes > l.cfg.Bytes {
+		return tooMany(l.name, "bytes", l.cfg.Bytes, bytes)
+	}
 	if n := l.held() + messages; messages > 0 && n > int64(l.cfg.Messages) {
 		return full(l.name, "messages", int64(l.cfg.Messages), n)
 	}
@@ -68,6 +83,12 @@ func (l *line) room(messages, bytes int64) error {
 		return full(l.name, "bytes", l.cfg.Bytes, n)
 	}
 	return nil
+}
+
+func tooMany(queue, what string, limit, actual int64) *host.Error {
+	e := host.Errorf(host.TooLarge, "queue %q holds %d %s, and not the %d of this batch", queue, limit, what, actual)
+	e.Metadata = limits(what, limit, actual)
+	return e
 }
 
 func full(queue, what string, limit, actual int64) *host.Error {

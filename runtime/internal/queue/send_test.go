@@ -53,6 +53,8 @@ func TestSendRefusesWhatIsWrongAndDoesNothing(t *testing.T) {
 		"long key":           {keys(make([]byte, 1_901)), host.InvalidArgument, "keys_if_undelivered[0]:"},
 		"large body":         {[]host.Enqueue{ok, body("1234567")}, host.TooLarge, "messages[1].body:"},
 		"too many messages":  {[]host.Enqueue{ok, ok, ok}, host.Overloaded, "is full"},
+		"never room":         {[]host.Enqueue{ok, ok, ok, ok}, host.TooLarge, "holds 3 messages"},
+		"never bytes":        {[]host.Enqueue{body("123456"), body("12345")}, host.TooLarge, "holds 10 bytes"},
 		"too many bytes":     {[]host.Enqueue{body("12345"), body("12345")}, host.Overloaded, "10"},
 		"unknown queue":      {nil, host.NotFound, "has no queue"},
 		"name with a slash":  {nil, host.NotFound, "has no queue"},

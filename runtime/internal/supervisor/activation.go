@@ -78,10 +78,11 @@ type core struct {
 	epoch uint64
 	id    keyspace.ActorID
 	space *engine.Space
-	// limits are those of space.
-	limits *actorLimits
-	ws     *engine.WriteSet
-	inst   host.Instance
+	// limits are the actor's, and storage those of them that space has.
+	limits  *actorLimits
+	storage *engine.Limits
+	ws      *engine.WriteSet
+	inst    host.Instance
 	// exists: the actor is in the directory, or will be by the commit under way.
 	exists bool
 	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
@@ -96,6 +97,8 @@ type core struct {
 	connections int
 	// deadSends counts the messages to other actors that were given up; -1 when they were not counted yet.
 	deadSends int
+	// deadCounted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
+	deadCounted int64
 	// armed: the row that recovers pending messages at a start is written.
 	armed bool
 	// queueArmed: likewise the row for messages that wait for the actor's own handlers.
@@ -133,7 +136,7 @@ type core struct {
 func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *activation {
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
 	a.sender = newSender(a)
-	a.limits.Store(s.limitsOf(t, key))
+	a.limits.Store(s.limitsOf(t, []byte(key)))
 	if len(t.Workflows) > 0 {
 		a.onNews, a.onRan = a.pumpRun, a.ran // made once, because each step of a run hands them out
 	}
@@ -162,7 +165,8 @@ func (a *activation) post(w *work) (job assignment, err error) {
 		a.mu.Unlock()
 		return job, errGone
 	}
-	if w.kind == workCall || w.kind == workDeliver {
+	// A full mailbox does not refuse the verbs that control an actor, or nobody could pause it or raise its limits.
+	if w.kind == workCall && (w.builtin == nil || !w.builtin.bare) || w.kind == workDeliver {
 		limits := a.limits.Load()
 		if n := a.waiting.Load(); n >= int64(limits.MailboxCount) {
 			a.mu.Unlock()
@@ -174,7 +178,7 @@ func (a *activation) post(w *work) (job assignment, err error) {
 			a.typ.metrics.overloaded.Inc()
 			return job, overloaded(limits.MailboxBytes, a.drains(w, a.waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
 		}
-		if limit := a.sup.options.MaxMailboxBytes; a.sup.waitingBytes.Load()+cost > limit {
+		if limit, n := a.sup.options.MaxMailboxBytes, a.sup.waitingBytes.Load(); n > 0 && n+cost > limit {
 			a.mu.Unlock()
 			a.typ.metrics.overloaded.Inc()
 			return job, overloaded(limit, maxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", limit)

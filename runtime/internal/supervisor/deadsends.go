@@ -3,6 +3,7 @@ package supervisor
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -17,8 +18,12 @@ import (
 const (
 	deadSendFor  = host.DefaultQueueDeadFor
 	maxDeadSends = host.DefaultQueueDead
-	// maxRequeuedBytes is how many bytes of messages one call sends again.
-	maxRequeuedBytes = 16 << 20
+	// maxRequeuedBytes is about how many bytes of messages one call sends again; a node with little memory must have them.
+	maxRequeuedBytes = 1 << 20
+	// maxDeadReason bounds what is kept of the error, as of a queue's.
+	maxDeadReason = 1024
+	// deadCountFor is how long a count of the messages that were given up is used, though some of them may have expired.
+	deadCountFor = time.Minute
 )
 
 // sendBuiltins returns the verbs for messages to other actors that were given up.
@@ -26,24 +31,27 @@ func sendBuiltins() []*builtin {
 	return []*builtin{
 		ask(host.SendDeadList, listDeadSends),
 		existing(act(host.SendDeadRequeue, func(c *core, h *turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
-			return c.eachDeadSend(h, in, func(f *failedRecord) error { return h.sendAgain(&f.Message) })
+			return c.eachDeadSend(h, in, true)
 		})),
 		existing(act(host.SendDeadDelete, func(c *core, h *turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
-			return c.eachDeadSend(h, in, func(*failedRecord) error { return nil })
+			return c.eachDeadSend(h, in, false)
 		})),
 	}
 }
 
 // keepDeadSend keeps a message that was given up, and removes the oldest beyond the limit.
 func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
+	f.Reason = strings.ToValidUTF8(f.Reason[:min(len(f.Reason), maxDeadReason)], "")
 	rec, err := record.Encode(f)
 	if err != nil {
 		return err
 	}
-	if c.deadSends < 0 {
+	now := unixMS(h.start)
+	if c.deadSends < 0 || c.deadSends >= maxDeadSends && now-c.deadCounted >= deadCountFor.Milliseconds() {
 		if c.deadSends, err = c.countDeadSends(); err != nil {
 			return err
 		}
+		c.deadCounted = now
 	}
 	expire := f.Failed + deadSendFor.Milliseconds()
 	o := engine.PutOptions{Exempt: true, ExpireAt: expire} // it takes the message's room
@@ -85,34 +93,39 @@ func (c *core) countDeadSends() (n int, err error) {
 	}
 }
 
-// eachDeadSend removes messages that were given up, those with the ids or as many as a call may, after do.
-func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, do func(*failedRecord) error) (out host.CountOutput, err error) {
+// eachDeadSend removes messages that were given up, those with the ids or all, and sends them again if again. It does as many
+// as one call may, at least one, and says if there are more.
+func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out host.CountOutput, err error) {
 	if in.All == (len(in.IDs) > 0) {
 		return out, host.Errorf(host.InvalidArgument, "give either ids or all")
 	}
 	if len(in.IDs) > host.MaxQueueBatch {
 		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
 	}
-	size, most := 0, min(maxRequeuedBytes, c.limits.storage.MaxWriteSet/2) // a message stands in the write set twice
+	h.again = again
+	size := 0
 	visit := func(e *engine.Entry) error {
-		var f failedRecord
-		if err := record.Decode(e.Value, &f); err != nil {
-			return err
-		}
-		if err := do(&f); err != nil {
-			return err
+		size += len(e.Key)
+		if again {
+			var f failedRecord
+			if err := record.Decode(e.Value, &f); err != nil {
+				return err
+			}
+			if err := h.sendAgain(&f.Message); err != nil {
+				return err
+			}
+			size += len(e.Value)
 		}
 		if _, err := c.ws.Delete(e.Key); err != nil {
 			return err
 		}
 		out.Count++
-		size += len(e.Value)
 		return nil
 	}
 	if in.All {
 		start, end := keyspace.KindRange(keyspace.KindFailedSends)
-		q := engine.ListQuery{Start: start, End: end, Limit: host.MaxQueueBatch, MaxBytes: maxListedBytes}
-		for more := true; more && size < most; more = q.After != nil {
+		q := engine.ListQuery{Start: start, End: end, Limit: host.MaxQueueBatch, MaxBytes: maxRequeuedBytes, KeysOnly: !again}
+		for more := true; more && size < maxRequeuedBytes; more = q.After != nil {
 			page, err := c.ws.List(q)
 			if err != nil {
 				return out, err
@@ -129,14 +142,15 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, do func(*failedRe
 	for _, id := range in.IDs {
 		e, ok, err := c.ws.Get(keyspace.AppendFailedSend(nil, id))
 		if err == nil && ok {
+			if size >= maxRequeuedBytes {
+				out.More = true
+				break
+			}
 			e.Key = keyspace.AppendFailedSend(nil, id)
 			err = visit(&e)
 		}
 		if err != nil {
 			return out, err
-		}
-		if size > most {
-			return out, tooLarge("bytes of the messages", int64(most), int64(size))
 		}
 	}
 	if out.Count > 0 {

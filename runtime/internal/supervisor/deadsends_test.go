@@ -1,11 +1,15 @@
 package supervisor
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -122,6 +126,97 @@ func TestMessagesThatWereGivenUpAreDeletedOrExpire(t *testing.T) {
 		}
 		if x := g.whyOf("a"); x.Why != host.WhyCalls {
 			t.Errorf("%+v", x)
+		}
+	})
+}
+
+func TestMessagesThatExpiredTakeNoRoomOfNewOnes(t *testing.T) {
+	types := []*puppetType{{name: "p", idle: -1, limits: host.Limits{SendAttempts: 1}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		drop(t, g, errors.New("no"), 0, 0)
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			h.(*turn).c.deadSends = maxDeadSends // the other ones have expired since they were counted
+			return nil
+		})
+		drop(t, g, errors.New("no"), 0)
+	})
+}
+
+// drop gives up messages of the actor "a" to "shut" whose inputs have these sizes.
+func drop(t *testing.T, g *stage, cause error, sizes ...int) {
+	t.Helper()
+	before := 0
+	if st, err := g.Lookup(t.Context(), pAddr("a")); err == nil {
+		before = st.FailedSends
+	}
+	for _, n := range sizes {
+		input := append(remember(nil), make([]byte, n)...)
+		deeds.Store(string(input), deed(func(*puppet, host.Turn) error { return cause }))
+		t.Cleanup(func() { deeds.Delete(string(input)) })
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			return h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: input})
+		})
+	}
+	time.Sleep(time.Minute)
+	if st := g.status("a"); st.FailedSends != before+len(sizes) || st.PendingSends != 0 {
+		t.Fatalf("%+v", st)
+	}
+}
+
+func TestAMessageIsGivenUpWhateverItsSizeAndItsError(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		drop(t, g, errors.New(strings.Repeat("long ", 1<<16)), 0, maxMessageBytes-100)
+		for name, c := range map[string]prometheus.Counter{"sent": g.metrics.sent, "failed": g.metrics.sendFailures, "given up": g.metrics.sendsFailed} {
+			var m dto.Metric
+			if err := c.Write(&m); err != nil || m.Counter.GetValue() != 2 {
+				t.Errorf("%v messages %s", m.Counter.GetValue(), name)
+			}
+		}
+		for _, m := range g.deadSends(host.SendListInput{Limit: 1}).Messages {
+			if len(m.Error) != maxDeadReason {
+				t.Errorf("%d bytes of the error are kept", len(m.Error))
+			}
+		}
+		wantCode(t, g.do("a", func(_ *puppet, h host.Turn) error {
+			return h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: make([]byte, maxMessageBytes)})
+		}), host.TooLarge)
+	})
+}
+
+func TestMessagesThatWereGivenUpAreForOperatorsOfAFullActor(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		drop(t, g, errors.New("no"), 3000, 3000, 3000, 100_000, 100_000)
+		g.mustVerb("a", host.LimitsSet, host.ActorLimits{WriteSetBytes: whole(4096), StorageBytes: whole(1)}, nil)
+		large := g.deadSends(host.SendListInput{}).Messages[4].ID
+		var count host.CountOutput
+		g.mustVerb("a", host.SendDeadDelete, host.SendSelectInput{IDs: []uint64{large}}, &count)
+		if count.Count != 1 || count.More {
+			t.Errorf("%+v", count)
+		}
+		g.mustVerb("a", host.SendDeadRequeue, host.SendSelectInput{All: true}, &count)
+		time.Sleep(time.Minute)
+		// The target refuses them again.
+		if st := g.status("a"); count.Count != 4 || count.More || st.FailedSends != 4 || st.PendingSends != 0 {
+			t.Errorf("%+v; %+v", count, st)
+		}
+	})
+}
+
+func TestManyBytesOfMessagesAreSentAgainByParts(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		drop(t, g, errors.New("no"), maxRequeuedBytes, maxRequeuedBytes, 10)
+		in := host.SendSelectInput{}
+		for _, m := range g.deadSends(host.SendListInput{}).Messages {
+			in.IDs = append(in.IDs, m.ID)
+		}
+		for _, want := range []host.CountOutput{{Count: 1, More: true}, {Count: 1, More: true}, {Count: 1}} {
+			var got host.CountOutput
+			if g.mustVerb("a", host.SendDeadRequeue, in, &got); got != want {
+				t.Fatalf("%+v, want %+v", got, want)
+			}
 		}
 	})
 }

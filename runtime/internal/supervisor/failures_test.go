@@ -108,6 +108,38 @@ func TestWhatAnOperatorDoesToAFailedActorIsThereWhenItWakes(t *testing.T) {
 	})
 }
 
+func TestTheDatabaseOfAFailedActorIsRead(t *testing.T) {
+	var broken atomic.Bool
+	typ := unwell(&broken)
+	typ.migrations = []host.Migration{{Name: "1", SQL: "CREATE TABLE t (a)"}}
+	bubble(t, nil, []*puppetType{typ}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		broken.Store(true)
+		g.restart()
+		wantCode(t, g.do("a", add(1)), host.ActorFailed)
+		var out host.SQLOutput
+		if g.mustVerb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT count(*) FROM t"}, &out); len(out.Rows) != 1 {
+			t.Fatalf("%+v", out)
+		}
+	})
+}
+
+func TestAMessageDoesNotWaitForAYearThatAHandlerNames(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 3}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		input := remember(deed(func(*puppet, host.Turn) error {
+			return host.Errorf(host.FailedPrecondition, "later").With("retry_at", "2999-01-01T00:00:00Z")
+		}))
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			return h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: input})
+		})
+		time.Sleep(time.Hour)
+		if st := g.status("a"); st.FailedSends != 1 || st.PendingSends != 0 {
+			t.Fatalf("%+v", st)
+		}
+	})
+}
+
 func TestMessagesOfAFailedActorGoOnAndCanBeSkipped(t *testing.T) {
 	var broken atomic.Bool
 	sender := unwell(&broken)

@@ -283,6 +283,7 @@ func (g *group) durable(err error) {
 		}
 	}
 	if len(g.messages) > 0 {
+		a.sup.metrics.sent.Add(float64(len(g.messages)))
 		g.sender.add(g.messages)
 	}
 	if g.stepped {

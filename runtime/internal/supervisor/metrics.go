@@ -17,6 +17,7 @@ type metrics struct {
 	overloaded *prometheus.CounterVec
 
 	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
+	sent, sendFailures                                          prometheus.Counter
 	queueSent, queueFailures, queueDead                         prometheus.Counter
 	queueLag                                                    prometheus.Histogram
 	connectionsSlow, connectionsResumed                         prometheus.Counter
@@ -62,6 +63,8 @@ func newMetrics(s *Supervisor) *metrics {
 		sleeps:        counter("cairn_sleeps_total", "Actors put to sleep."),
 		sendsFailed:   counter("cairn_sends_failed_total", "Messages between actors that were moved aside."),
 		stuck:         counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
+		sent:          counter("cairn_sends_total", "Messages sent to other actors."),
+		sendFailures:  counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
 		queueSent:     counter("cairn_queue_messages_total", "Messages sent to queues."),
 		queueFailures: counter("cairn_queue_failures_total", "Attempts of messages that failed."),
 		queueDead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
@@ -134,7 +137,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
-		m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
+		m.sent, m.sendFailures, m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
 		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,
 		m.scheduleLag,

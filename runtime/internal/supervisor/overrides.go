@@ -16,7 +16,10 @@ import (
 type actorLimits struct {
 	host.Limits
 	storage *engine.Limits
-	rate    *rateLimit // nil for none
+	// roomy is storage for turns that run no code of the actor and must not fail for a write set that was made small: an
+	// operator's verbs, and what goes on with messages that were sent. It is storage if that is as large as the default.
+	roomy *engine.Limits
+	rate  *rateLimit // nil for none
 }
 
 // newActorLimits checks limits.
@@ -26,6 +29,11 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 	if err := a.storage.Validate(); err != nil {
 		return nil, err
 	}
+	if a.roomy = a.storage; a.storage.MaxWriteSet < engine.DefaultMaxWriteSet {
+		roomy := *a.storage
+		roomy.MaxWriteSet = engine.DefaultMaxWriteSet
+		a.roomy = &roomy
+	}
 	if err := checkRate(l); err != nil {
 		return nil, err
 	}
@@ -33,7 +41,7 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 		name  string
 		value int64
 	}{
-		{"TurnTimeout", int64(l.TurnTimeout)}, {"MailboxCount", int64(l.MailboxCount)}, {"MailboxBytes", l.MailboxBytes},
+		{"TurnTimeout", int64(l.TurnTimeout)}, {"QueryTimeout", int64(l.QueryTimeout)}, {"MailboxCount", int64(l.MailboxCount)}, {"MailboxBytes", l.MailboxBytes},
 		{"StateBytes", int64(l.StateBytes)}, {"SendAttempts", int64(l.SendAttempts)}, {"Connections", int64(l.Connections)},
 		{"ConnectionBytes", int64(l.ConnectionBytes)}, {"TaskGrace", int64(l.TaskGrace)},
 	} {
@@ -48,7 +56,7 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 // overrides knows the limits that operators have set for single actors: what is durable of it, from the start of the node on.
 type overrides struct {
 	n  atomic.Int64 // how many there are, so that nobody pays for a lookup while there are none
-	mu sync.Mutex
+	mu sync.RWMutex
 	m  map[string]*override // by address key
 }
 
@@ -59,13 +67,13 @@ type override struct {
 }
 
 // of returns the limits of the actor with an address key, or nil if operators have set none.
-func (o *overrides) of(key string) *override {
+func (o *overrides) of(key []byte) *override {
 	if o.n.Load() == 0 {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.m[key]
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.m[string(key)]
 }
 
 // put notes the limits of an actor; nil means those of its type.
@@ -83,7 +91,7 @@ func (o *overrides) put(key string, x *override) {
 }
 
 // limitsOf returns the limits of an actor.
-func (s *Supervisor) limitsOf(t *actorType, key string) *actorLimits {
+func (s *Supervisor) limitsOf(t *actorType, key []byte) *actorLimits {
 	if x := s.overrides.of(key); x != nil {
 		return x.limits
 	}
@@ -95,13 +103,14 @@ func (s *Supervisor) rateOf(t *actorType, addr host.Address) *rateLimit {
 	if s.overrides.n.Load() == 0 {
 		return t.base.rate
 	}
-	return s.limitsOf(t, string(appendAddress(nil, addr))).rate
+	var buf [128]byte
+	return s.limitsOf(t, appendAddress(buf[:0], addr)).rate
 }
 
 // override sets the limits of an actor, which is awake or not.
 func (s *Supervisor) override(a *activation, x *override) {
 	s.overrides.put(a.key, x)
-	a.limits.Store(s.limitsOf(a.typ, a.key))
+	a.limits.Store(s.limitsOf(a.typ, []byte(a.key)))
 }
 
 // newOverride makes the limits that operators have set for an actor of a type; nil if there are none. The error is one for
@@ -214,14 +223,20 @@ func (c *core) dropControl(h *turn) error {
 	return c.putControl(h, controlRecord{})
 }
 
-// adoptLimits gives the space of the core the limits that operators have set since it was last asked.
-func (c *core) adoptLimits() error {
-	if l := c.a.limits.Load(); l != c.limits {
-		if err := c.space.SetLimits(l.storage); err != nil {
+// adoptLimits gives the space of the core the limits that the actor has now, for a turn of w.
+func (c *core) adoptLimits(w *work) error {
+	l := c.a.limits.Load()
+	storage := l.storage
+	if c.a.sturdy(w) {
+		storage = l.roomy
+	}
+	if storage != c.storage {
+		if err := c.space.SetLimits(storage); err != nil {
 			return err
 		}
-		c.limits = l
+		c.storage = storage
 	}
+	c.limits = l
 	return nil
 }
 

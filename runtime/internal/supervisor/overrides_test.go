@@ -1,9 +1,12 @@
 package supervisor
 
 import (
+	"errors"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -128,6 +131,89 @@ func TestFullActorObeysItsOperatorsAndCallsThatMakeRoom(t *testing.T) {
 	})
 }
 
+func TestTheSmallestLimitsDoNotLockOperatorsOut(t *testing.T) {
+	shop(t, 30, func(t *testing.T, g *stage, _ *atomic.Bool) {
+		g.mustVerb("a", host.LimitsSet, host.ActorLimits{
+			WriteSetBytes: whole(4096), ValueBytes: whole(1), StateBytes: whole(1), StorageBytes: whole(1), MailboxCount: whole(1), MailboxBytes: whole(1),
+		}, nil)
+		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: strings.Repeat("r", maxReason)}, nil)
+		g.mustVerb("a", host.ActorResume, nil, nil)
+		g.mustVerb("a", host.SendDeadDelete, host.SendSelectInput{All: true}, nil)
+		g.mustVerb("a", host.LimitsSet, host.ActorLimits{MailboxCount: whole(2)}, nil)
+		if err := g.Destroy(t.Context(), pAddr("a")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestMessagesUnderWayAreGivenUpThoughTheWriteSetWasMadeSmall(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 2}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		g.must("shut", add(1))
+		g.mustVerb("shut", host.ActorPause, nil, nil)
+		input := append(remember(nil), make([]byte, 100_000)...)
+		deeds.Store(string(input), deed(failing))
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			return h.Send(&host.Message{Type: "p", Key: []string{"shut"}, Method: "do", Input: input})
+		})
+		g.mustVerb("a", host.LimitsSet, host.ActorLimits{WriteSetBytes: whole(4096)}, nil)
+		g.mustVerb("shut", host.ActorResume, nil, nil)
+		time.Sleep(time.Hour)
+		if st := g.status("a"); st.FailedSends != 1 || st.PendingSends != 0 {
+			t.Fatalf("%+v", st)
+		}
+	})
+}
+
+func TestOperatorsControlAnActorWhoseMailboxIsFull(t *testing.T) {
+	bubble(t, func(o *Options) { o.Limits.MailboxCount = 2 }, nil, func(t *testing.T, g *stage) {
+		let, done := make(chan struct{}), make(chan error)
+		for range 3 { // one runs, two wait
+			go func() { done <- g.do("a", func(*puppet, host.Turn) error { <-let; return nil }) }()
+			synctest.Wait()
+		}
+		wantCode(t, g.do("a", add(1)), host.Overloaded)
+		go func() { done <- g.verb("a", host.LimitsSet, host.ActorLimits{MailboxCount: whole(10)}, nil) }()
+		go func() { done <- g.verb("a", host.ActorPause, nil, nil) }()
+		synctest.Wait()
+		close(let)
+		for range 5 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTurnsOfOneCommitDoNotShareAWriteSetLimit(t *testing.T) {
+	bubble(t, func(o *Options) { o.Limits.WriteSetBytes = 8192 }, nil, func(t *testing.T, g *stage) {
+		put := func(keys ...byte) deed {
+			return func(_ *puppet, h host.Turn) error {
+				for _, k := range keys {
+					if err := h.KVPut([]byte{k}, make([]byte, 5000), time.Time{}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		}
+		let, done := make(chan struct{}), make(chan error)
+		go func() { done <- g.do("a", func(*puppet, host.Turn) error { <-let; return nil }) }()
+		synctest.Wait()
+		for i := range 20 {
+			go func() { done <- g.do("a", put(byte(i))) }()
+		}
+		synctest.Wait()
+		close(let)
+		for range 21 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		wantCode(t, g.do("a", put(1, 2)), host.TooLarge)
+	})
+}
+
 func TestLimitsOfAnActorEndWithIt(t *testing.T) {
 	bubble(t, func(o *Options) { o.Limits.StorageBytes = 10_000 }, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
@@ -180,7 +266,26 @@ func TestLimitsByTypeGoBeforeThoseOfTheCode(t *testing.T) {
 
 func TestMailboxesOfTheNodeShareTheirMemory(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxMailboxBytes = 1000 }, nil, func(t *testing.T, g *stage) {
-		if err := g.verb("a", host.QueueSend, host.QueueSendInput{Queue: strings.Repeat("q", 2000)}, nil); host.CodeOf(err) != host.Overloaded || !strings.Contains(err.Error(), "mailboxes of the node") {
+		large := append(remember(add(1)), make([]byte, 2000)...)
+		deeds.Store(string(large), add(1))
+		call := func() error {
+			_, err := g.Call(t.Context(), &host.Request{Address: pAddr("b"), Method: "do", Codec: host.JSON, Input: large})
+			return err
+		}
+		// A call that is larger than all of them together gets through when nothing waits.
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		let, done := make(chan struct{}), make(chan error)
+		for range 2 {
+			go func() { done <- g.do("a", func(p *puppet, _ host.Turn) error { <-let; return nil }) }()
+			synctest.Wait() // the second waits for the first
+		}
+		if err := call(); host.CodeOf(err) != host.Overloaded || !strings.Contains(err.Error(), "mailboxes of the node") {
+			t.Fatal(err)
+		}
+		close(let)
+		if err := errors.Join(<-done, <-done); err != nil {
 			t.Fatal(err)
 		}
 		for range 100 { // what was worked off does not count

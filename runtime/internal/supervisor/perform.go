@@ -207,7 +207,7 @@ func (c *core) internal(w *work, name string, fn func(*turn) error) ([]byte, err
 
 func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]byte, error)) ([]byte, error) {
 	a := c.a
-	if err := c.adoptLimits(); err != nil {
+	if err := c.adoptLimits(w); err != nil {
 		return nil, err
 	}
 	t := &turn{c: c, a: a, work: w, handler: handler, start: time.Now(), mark: c.mark()}

@@ -212,7 +212,10 @@ func (s *Supervisor) queryBuiltin(ctx context.Context, t *actorType, req *host.R
 	defer v.sql.close()
 	// It stands for the actor in this query, and is in no directory.
 	a := newActivation(s, t, req.Address, string(appendAddress(nil, req.Address)))
-	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection, from: caller{a: a, traceparent: req.Traceparent}}
+	r := &reader{
+		Context: ctx, a: a, v: v, caller: req.Connection, deadline: time.Now().Add(t.base.QueryTimeout),
+		from: caller{a: a, traceparent: req.Traceparent},
+	}
 	out, err := a.runQuery(r, name, f)
 	r.close()
 	if err != nil {

@@ -148,9 +148,19 @@ func queueName(in any) string {
 }
 
 func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (host.QueueSendOutput, error) {
-	i, _, err := c.a.typ.queueOf(in.Queue)
+	messages, _, err := c.a.typ.enqueues(codec, in)
 	if err != nil {
 		return host.QueueSendOutput{}, err
+	}
+	sent, err := h.enqueue(in.Queue, messages)
+	return host.QueueSendOutput{Messages: sent}, err
+}
+
+// enqueues returns the messages of a call of queue.send for an actor of the type, and the settings of their queue.
+func (t *actorType) enqueues(codec host.Codec, in *host.QueueSendInput) ([]host.Enqueue, *host.Queue, error) {
+	i, queue, err := t.queueOf(in.Queue)
+	if err != nil {
+		return nil, nil, err
 	}
 	messages := make([]host.Enqueue, len(in.Messages))
 	for n := range in.Messages {
@@ -160,14 +170,14 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 		}
 		if m.TTLMS != nil {
 			if e.TTL = millis(*m.TTLMS); e.TTL <= 0 {
-				return host.QueueSendOutput{}, notPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
+				return nil, nil, notPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
 			}
 		}
-		if e.Body, err = c.a.typ.convert(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
-			return host.QueueSendOutput{}, within(n, err)
+		if e.Body, err = t.convert(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
+			return nil, nil, within(n, err)
 		}
 		if e.KeysIfUndelivered, err = packKeys(m.KeysIfUndelivered); err != nil {
-			return host.QueueSendOutput{}, within(n, err)
+			return nil, nil, within(n, err)
 		}
 		if m.BackoffMS != nil {
 			e.Backoff = make([]time.Duration, len(m.BackoffMS))
@@ -177,8 +187,7 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 		}
 		messages[n] = e
 	}
-	sent, err := h.enqueue(in.Queue, messages)
-	return host.QueueSendOutput{Messages: sent}, err
+	return messages, &queue, nil
 }
 
 // notPositive is the error for a span of milliseconds that must be positive or absent.

@@ -298,11 +298,12 @@ func (s *Supervisor) retryQueues(t *actorType, addr host.Address, id keyspace.Ac
 	return err
 }
 
-// retryIn returns how long to wait before trying again: until the error's retry_at, or else d.
+// retryIn returns how long to wait before trying again: until the error's retry_at, or else d. It is no longer than a failed
+// actor is left alone, because the error may be one that a handler has made.
 func retryIn(err error, d time.Duration) time.Duration {
 	if e, ok := err.(*host.Error); ok {
 		if at, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"]); perr == nil {
-			return max(time.Until(at), time.Millisecond)
+			return min(max(time.Until(at), time.Millisecond), failureRetryMax)
 		}
 	}
 	return d

@@ -177,7 +177,10 @@ func (c *core) writeMessages(t *turn) error {
 		if err != nil {
 			return err
 		}
-		if err := c.ws.Put(keyspace.AppendOutgoing(nil, o.seq), rec, engine.PutOptions{New: true}); err != nil {
+		if n := len(rec); n > maxMessageBytes {
+			return tooLarge("bytes of a message", maxMessageBytes, int64(n))
+		}
+		if err := c.ws.Put(keyspace.AppendOutgoing(nil, o.seq), rec, engine.PutOptions{New: true, Exempt: t.again}); err != nil {
 			return err
 		}
 		c.group.messages = append(c.group.messages, o)
@@ -188,6 +191,9 @@ func (c *core) writeMessages(t *turn) error {
 	}
 	return nil
 }
+
+// maxMessageBytes bounds a message to another actor, so that there is room for what is noted when it is pinned or given up.
+const maxMessageBytes = engine.MaxValueCap - 4<<10
 
 // messageSequence numbers messages: by the turn that sent them, then by their order in it. It only grows per sender.
 func messageSequence(v engine.Version, i int) uint64 { return uint64(v)<<20 | uint64(i) }

@@ -289,6 +289,7 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 		default:
 			if host.CodeOf(d.err) != host.Overloaded {
 				ch.attempts++
+				owner.sup.metrics.sendFailures.Inc()
 			}
 			ch.cause, ch.reason = d.err, d.reason
 			if permanent(d.err) || ch.attempts >= owner.typ.base.SendAttempts && !lasts(rest[0].record.Method) {

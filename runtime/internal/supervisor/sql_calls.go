@@ -323,7 +323,7 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 	}
 	d := on.typ.database(s.sql, formatAddress(on.addr)+" (trial)")
 	defer d.Close()
-	room := s.limitsOf(on.typ, string(appendAddress(nil, on.addr))).storage
+	room := s.limitsOf(on.typ, appendAddress(nil, on.addr)).storage
 	turn, cancel := context.WithTimeoutCause(ctx, on.typ.base.TurnTimeout, errSlowTrial)
 	defer cancel()
 	scratch := sqlitevfs.Scratch(snapshotReader{snap}, int64(room.MaxWriteSet))

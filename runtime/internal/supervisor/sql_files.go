@@ -103,7 +103,7 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 	case from == nil && s.draining.Load():
 		return out, unavailable("the node is shutting down")
 	}
-	limit := int64(s.limitsOf(t, string(appendAddress(nil, addr))).storage.MaxWriteSet)
+	limit := int64(s.limitsOf(t, appendAddress(nil, addr)).storage.MaxWriteSet)
 	if f, ok := file.(interface{ Len() int }); ok && int64(f.Len()) > limit {
 		return out, tooLarge("bytes of the file", limit, int64(f.Len())) // before the client sends it
 	}

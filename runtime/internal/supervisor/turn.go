@@ -60,6 +60,7 @@ type turn struct {
 	wrote     bool
 	events    []emitted
 	messages  []messageRecord
+	again     bool // messages were given up before, and take the room that they had
 	changes   []engine.Change
 	kvChanges int
 	wake      int64
@@ -361,7 +362,12 @@ func (t *turn) Send(m *host.Message) error {
 		if err := decodeInput(m.Method, host.CBOR, m.Input, &in); err != nil {
 			return err
 		}
-		if _, _, err := target.queueOf(in.Queue); err != nil {
+		// What the queue would never take is found now, and not when the message is given up.
+		messages, q, err := target.enqueues(host.CBOR, &in)
+		if err == nil {
+			err = queue.Check(q, messages)
+		}
+		if err != nil {
 			return err
 		}
 		return t.send(addr, m.Method, m.Input)

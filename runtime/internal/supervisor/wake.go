@@ -190,7 +190,7 @@ func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 		return nil, err
 	}
 	c.ws = c.space.Writes()
-	if err := c.adoptLimits(); err != nil {
+	if err := c.adoptLimits(w); err != nil {
 		c.space.Close()
 		return nil, err
 	}
