@@ -44,6 +44,10 @@ var (
 	tidings = actor.NewQueue[string](desks, "tidings")
 	chore   = actor.NewAction[actor.None, actor.None](desks, "chore")
 	stuff   = actor.NewAction[int, actor.None](desks, "stuff")
+	wedge   = actor.NewAction[actor.None, actor.None](desks, "wedge")
+
+	// wedged is the channel that the action wedge waits for, whatever becomes of its context.
+	wedged atomic.Value
 
 	// chores is what the action chore starts as a task.
 	chores atomic.Value
@@ -88,6 +92,11 @@ func (d *desk) stuff(ctx *actor.Context, n int) (actor.None, error) {
 	return actor.None{}, ctx.KV().Put(tuple.Tuple{"filler"}, make([]byte, n))
 }
 
+func (d *desk) wedge(*actor.Context, actor.None) (actor.None, error) {
+	<-wedged.Load().(chan struct{})
+	return actor.None{}, nil
+}
+
 func (d desk) see(*actor.ReadContext, actor.None) (desk, error) { return d, nil }
 
 func (d desk) rows(ctx *actor.ReadContext, _ actor.None) ([]string, error) {
@@ -117,7 +126,8 @@ func deskDefinition(opts ...workflow.Option) actor.Definition {
 		IdleTimeout: time.Second, Limits: actor.Limits{TurnTimeout: 10 * time.Second},
 		Migrations: []actor.Migration{{Name: "1", SQL: "CREATE TABLE paid(note TEXT)"}},
 	},
-		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.On(chore, (*desk).chore), actor.On(stuff, (*desk).stuff), actor.OnQuery(seeDesk, desk.see), actor.OnQuery(rowsOf, desk.rows),
+		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.On(chore, (*desk).chore), actor.On(stuff, (*desk).stuff), actor.On(wedge, (*desk).wedge),
+		actor.OnQuery(seeDesk, desk.see), actor.OnQuery(rowsOf, desk.rows),
 		actor.OnMessage(tidings, (*desk).tidings), actor.OnRun(handle, runClaim, opts...))
 }
 

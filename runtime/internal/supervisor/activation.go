@@ -62,6 +62,9 @@ type activation struct {
 	pumping   atomic.Bool // an item of the mailbox will handle messages of the actor's queues
 	repumping atomic.Bool // such an item is to come after a while
 
+	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
+	// were abandoned included: a run does not begin the next before.
+	attempts    atomic.Int64
 	runPumping  atomic.Bool // an item of the mailbox will advance the workflow run
 	runRetrying atomic.Bool // such an item is to come after a while
 	runFailures atomic.Int64
@@ -268,7 +271,7 @@ func (a *activation) rest() {
 //
 // REQUIRES: a.mu, !a.running
 func (a *activation) leave() bool {
-	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.crew().size() > 0 {
+	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.crew().size() > 0 || a.attempts.Load() > 0 {
 		return false
 	}
 	if a.durable.Load() < a.applied.Load() {

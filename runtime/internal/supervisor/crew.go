@@ -101,6 +101,9 @@ func (k *crew) begin(t *task, traceparent string, f func(host.Task) error) bool 
 	t.Init(k.hard)
 	t.from = caller{a: k.a, task: t, traceparent: traceparent}
 	k.members[t] = struct{}{}
+	if t.attempt != nil {
+		k.a.attempts.Add(1)
+	}
 	leaving := k.leaving
 	k.mu.Unlock()
 	sup.metrics.tasksRunning.Inc()
@@ -245,9 +248,13 @@ func (k *crew) giveUp(t *task) {
 	sup := k.a.sup
 	sup.lost.Add(1)
 	t.lost.Store(true)
+	awaited := t.left()
 	if !k.remove(t) {
 		sup.lost.Add(-1) // it returned after all
 		return
+	}
+	if awaited {
+		k.a.pumpRun() // the run may have waited for it
 	}
 	sup.metrics.tasksLost.Inc()
 	sup.logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.attrs(

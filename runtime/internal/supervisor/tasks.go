@@ -29,6 +29,8 @@ type task struct {
 	flow    *flow
 	held    *attemptQueue
 	inst    host.Instance
+	// returned: it is no longer counted in activation.attempts.
+	returned atomic.Bool
 	// next is the actor, if the task has found nobody who runs it: the task's goroutine does.
 	next assignment
 }

@@ -311,8 +311,8 @@ func (c *core) advanceAll(w *work) error {
 	}
 	for n := 0; ; n++ {
 		if f.stale || f.run == nil {
-			if f.outstanding > f.returned.Load() {
-				return nil // the attempts of the old one return first, each of which asks anew
+			if f.outstanding > f.returned.Load() || a.attempts.Load() > 0 {
+				return nil // the attempts of the old one return first, or are given up; each asks anew
 			}
 			c.reopenRun()
 		}

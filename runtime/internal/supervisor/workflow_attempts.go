@@ -104,6 +104,7 @@ func (t *task) runAttempt() {
 	m := a.sup.metrics
 	defer func() {
 		t.flow.returned.Add(1)
+		t.left()
 		t.next = a.postRun()
 		t.held.end()
 	}()
@@ -114,6 +115,15 @@ func (t *task) runAttempt() {
 	if err := t.attempt.Run(t, runTask{t}, a.onNews); err != nil {
 		m.stepFailures.Inc() // the history has the error
 	}
+}
+
+// left counts an attempt off its activation that has returned or was given up; false if it was before.
+func (t *task) left() bool {
+	if t.attempt == nil || t.returned.Swap(true) {
+		return false
+	}
+	t.crew.a.attempts.Add(-1)
+	return true
 }
 
 // givenUp reports that the run was. An attempt asks when it is a member of its crew: either this tells, or its context ends.
