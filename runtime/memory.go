@@ -193,8 +193,11 @@ func (o *Options) limitGo() (undo func()) {
 	divided.divideMemory(budget)
 	limit := budget - budget/8
 	for _, p := range memoryParts() {
-		if p.name == "sql" || cgo && (p.name == "cache" || p.name == "memtables") {
-			limit -= p.size(&divided)
+		switch n := p.size(&divided); {
+		case p.name == "sql":
+			limit -= n
+		case cgo && (p.name == "cache" || p.name == "memtables"):
+			limit -= n + n/2 // C's allocator keeps some of what it gets back
 		}
 	}
 	before := debug.SetMemoryLimit(max(limit, budget/4))

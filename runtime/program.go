@@ -103,6 +103,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	if err != nil {
 		return err
 	}
+	limitC()
 	defer o.limitGo()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,6 +10,8 @@ import "fmt"
 //     counted is therefore the processes that ended inside of an Advance, one after another.
 //  2. A process counts a run once, however often its Advance is undone.
 //  3. A run that has recorded something in this process is not counted again by it.
+//  4. While earlier processes are counted, no step is out of attempts: the function ended the process when the step's result
+//     was not on disk yet. So the run is paused, and does not fail for a step that went well each time.
 
 // maxEntered is how many processes may end inside of an Advance of a run before the run is paused. It is as many as a step has
 // attempts by default.
@@ -48,6 +50,16 @@ func (r *Run) Enter(t Turn, process uint64) (counted bool, err error) {
 	f.run.Entered, f.run.EnteredIn = f.run.Entered+1, process
 	r.record.Entered, r.record.EnteredIn = f.run.Entered, process
 	return true, putRecord(t, &f.run)
+}
+
+// blamed reports whether the function, not its steps, is the reason why the last executions have left no result: it ended
+// an earlier process, or the run was paused for a fault of it, and nothing was recorded since.
+func (r *Run) blamed() bool {
+	n := r.record.Entered
+	if r.entered {
+		n-- // this process
+	}
+	return n > 0 || r.lifted != nil
 }
 
 // leaveEntered takes back what Enter counted, in the transaction of an Advance that has succeeded.

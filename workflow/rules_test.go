@@ -295,6 +295,33 @@ func TestTriesAreCountedWhenTheyGotSomewhere(t *testing.T) {
 	}
 }
 
+// A step that went well each time is not out of attempts because the function panics behind it: the run stays paused, and goes on
+// when the code is mended.
+func TestFunctionThatPanicsUsesUpNoAttemptsOfAStep(t *testing.T) {
+	broken := true
+	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
+		n, err := workflow.Step(ctx, "a", func(*workflow.StepCtx) (int, error) { return 5, nil })
+		if broken {
+			panic("ouch")
+		}
+		return n, err
+	})
+	h := started(t, d.Program(), none{})
+	for tries := range uint32(7) {
+		if err := h.Drive(func() bool {
+			p := status(t, h).Pause
+			return p != nil && p.Attempts == tries
+		}); err != nil {
+			t.Fatal(err)
+		}
+		wantPause(t, h, workflow.PausedPanicked, "ouch")
+	}
+	broken = false
+	h.CrashAt = h.Commits + 1
+	drive(t, h)
+	wantOutput(t, h, 5)
+}
+
 // An output that no journal takes pauses the run as well: code that returns less lets it end.
 func TestOutputThatIsTooLargePauses(t *testing.T) {
 	size := workflow.DefaultMaxPayload

@@ -420,7 +420,7 @@ func (t *task) wasCutOff() bool {
 	}
 	t.meta.Attempts = max(t.meta.Attempts, 1)
 	bound := t.options.retry.maxAttempts()
-	if bound == 0 || t.meta.Attempts < bound {
+	if bound == 0 || t.meta.Attempts < bound || t.o.s.run.blamed() {
 		return false
 	}
 	if t.options.retry.OnExhausted == PauseRun {
