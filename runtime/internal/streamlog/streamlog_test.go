@@ -303,10 +303,10 @@ func TestAppendThatDoesNotFitLeavesEverythingAsItWas(t *testing.T) {
 	mustAppend(t, s.log(begin), cfg, "a", "b")
 	s.commit()
 	item := strings.Repeat("x", 100)
-	failed := 0
+	failed, turn := 0, s.log(begin)
 	for range 60 {
 		before, keys, size := mustRead(t, s, begin, cfg, 0), s.rows.Keys(), s.rows.Size()
-		_, err := s.log(begin).Append(cfg, "s", items(item, item))
+		_, err := turn.Append(cfg, "s", items(item, item))
 		if err == nil {
 			continue
 		}
