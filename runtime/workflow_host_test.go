@@ -244,12 +244,6 @@ func TestWorkflowKeepsWhatAStepBroughtInAFullActor(t *testing.T) {
 		}
 		return fmt.Sprint(len(s)), nil
 	})
-	definition := actor.Define(desks, actor.Spec[desk]{
-		IdleTimeout: time.Second, Limits: actor.Limits{StorageBytes: 64 << 10},
-		Migrations: []actor.Migration{{Name: "1", SQL: "CREATE TABLE paid(note TEXT)"}},
-	},
-		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.On(chore, (*desk).chore), actor.On(stuff, (*desk).stuff),
-		actor.OnQuery(seeDesk, desk.see), actor.OnQuery(rowsOf, desk.rows), actor.OnMessage(tidings, (*desk).tidings), actor.OnRun(handle, runClaim))
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		ctx := context.Background()
 		d := desks.Ref(h, "a")
@@ -267,7 +261,7 @@ func TestWorkflowKeepsWhatAStepBroughtInAFullActor(t *testing.T) {
 		if got := deskOf(t, d); got.Paid != 0 {
 			t.Errorf("%+v", got)
 		}
-	}, definition)
+	}, limitedDesk(actor.Limits{StorageBytes: 64 << 10}))
 }
 
 // The power fails at each sync of the disk in turn, right before it or right after it, once in a run that uses everything that a

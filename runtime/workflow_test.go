@@ -122,8 +122,12 @@ func (d *desk) tidings(_ *actor.Context, s string) error {
 }
 
 func deskDefinition(opts ...workflow.Option) actor.Definition {
+	return limitedDesk(actor.Limits{TurnTimeout: 10 * time.Second}, opts...)
+}
+
+func limitedDesk(limits actor.Limits, opts ...workflow.Option) actor.Definition {
 	return actor.Define(desks, actor.Spec[desk]{
-		IdleTimeout: time.Second, Limits: actor.Limits{TurnTimeout: 10 * time.Second},
+		IdleTimeout: time.Second, Limits: limits,
 		Migrations: []actor.Migration{{Name: "1", SQL: "CREATE TABLE paid(note TEXT)"}},
 	},
 		actor.On(begin, (*desk).begin), actor.On(unlock, (*desk).unlock), actor.On(chore, (*desk).chore), actor.On(stuff, (*desk).stuff), actor.On(wedge, (*desk).wedge),
