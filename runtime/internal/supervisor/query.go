@@ -272,25 +272,45 @@ func (s *Supervisor) queryWith(ctx context.Context, t *actorType, req *host.Requ
 	return host.Reply{Output: out, Version: uint64(version)}, nil
 }
 
-// runQuery runs a query and turns a panic, or a handler that ends its goroutine, into an error. The goroutine is not the
-// caller's, because [runtime.Goexit] cannot be stopped: it would end the caller as well.
-func (a *activation) runQuery(r *reader, name string, f func(*reader) ([]byte, error)) (out []byte, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		returned := false
-		defer func() {
-			if p := recover(); p != nil {
-				out, err = nil, a.sup.crashed(a, name, p)
-			} else if !returned {
-				out, err = nil, host.Errorf(host.Crashed, "the handler %s ended its goroutine", name)
-			}
-		}()
-		out, err = f(r)
-		returned = true
-	}()
-	<-done
+// A queryRun is a query on its way to a goroutine that is not its caller's, because [runtime.Goexit] cannot be stopped: a
+// handler that ends its goroutine would end the caller as well.
+type queryRun struct {
+	r    *reader
+	name string
+	f    func(*reader) ([]byte, error)
+	out  []byte
+	err  error
+	done chan struct{} // holds one; the worker does not touch the queryRun after it has sent
+}
+
+// runQuery runs a query on a worker and turns a panic, or a handler that ends its goroutine, into an error.
+func (a *activation) runQuery(r *reader, name string, f func(*reader) ([]byte, error)) ([]byte, error) {
+	s := a.sup
+	q, ok := s.queries.Get().(*queryRun)
+	if !ok {
+		q = &queryRun{done: make(chan struct{}, 1)}
+	}
+	q.r, q.name, q.f = r, name, f
+	s.workers.query(q)
+	<-q.done
+	out, err := q.out, q.err
+	*q = queryRun{done: q.done}
+	s.queries.Put(q)
 	return out, err
+}
+
+func (q *queryRun) run() {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			q.out, q.err = nil, q.r.a.sup.crashed(q.r.a, q.name, p)
+		} else if !returned {
+			q.out, q.err = nil, host.Errorf(host.Crashed, "the handler %s ended its goroutine", q.name)
+		}
+		q.done <- struct{}{}
+	}()
+	q.out, q.err = q.f(q.r)
+	returned = true
 }
 
 // rouse wakes the actor, creating it if need be, and returns when it has a view.

@@ -49,6 +49,7 @@ type Supervisor struct {
 	shards  [64]shard
 	pool    workPool
 	workers workers
+	queries sync.Pool // of *queryRun that are done
 	waits   waitGraph
 	hub     hub
 
