@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,13 +153,22 @@ func (b *bench) millCommits(what string) []commit {
 		_, err = grind.Result(ctx, ref)
 		check(err)
 	})
-	var of []commit
-	id := commits[len(commits)-1].actor()
-	for _, c := range commits {
-		if c.has(keyspace.KindWorkflow, false) && c.actor() == id {
+	return ofLastActor(commits)
+}
+
+// ofLastActor returns the commits that write workflow rows of the actor that wrote some last. The store has commits of its
+// own around them.
+func ofLastActor(commits []commit) (of []commit) {
+	var id keyspace.ActorID
+	for _, c := range slices.Backward(commits) {
+		if id.IsZero() {
+			id = c.actor()
+		}
+		if !id.IsZero() && c.actor() == id && c.has(keyspace.KindWorkflow, false) {
 			of = append(of, c)
 		}
 	}
+	slices.Reverse(of)
 	return of
 }
 
@@ -173,13 +182,18 @@ func (c commit) actor() keyspace.ActorID {
 	return keyspace.ActorID{}
 }
 
-// rawStep returns the median time of a synced batch with the rows of one step, in seconds.
-func (b *bench) rawStep() (v float64) {
+// step returns the commit of a step of a long run.
+func (b *bench) step() commit {
 	steps := b.millCommits("step")
 	if len(steps) < perIteration {
-		fatal(errors.New("the steps of the run did not make a commit each"))
+		fatal(fmt.Errorf("the steps of the run did not make a commit each: %d of %d in the log", len(steps), perIteration))
 	}
-	step := steps[len(steps)/2]
+	return steps[len(steps)/2]
+}
+
+// rawStep returns the median time of a synced batch with the rows of one step, in seconds.
+func (b *bench) rawStep() (v float64) {
+	step := b.step()
 	b.pebbleDB(func(db *pebble.DB) { v = b.p50(func(int) { sync1(db, step) }) })
 	return v
 }
@@ -192,16 +206,14 @@ func sync1(db *pebble.DB, c commit) {
 
 // rawSteps commits the rows of a step from n goroutines.
 func (b *bench) rawSteps(n int) (v float64) {
-	steps := b.millCommits("step")
-	step := steps[len(steps)/2]
+	step := b.step()
 	b.pebbleDB(func(db *pebble.DB) { v = b.load(n, func(int, int) { sync1(db, step) }) })
 	return v
 }
 
 // rawUpdates applies the rows of an update from one goroutine, with up to depth batches that wait for the log.
 func (b *bench) rawUpdates(depth int) (v float64) {
-	steps := b.millCommits("step") // of the same size: an update adds the state
-	c := steps[len(steps)/2]
+	c := b.step() // of the same size: an update adds the state
 	b.pebbleDB(func(db *pebble.DB) {
 		waiting := make(chan *pebble.Batch, depth)
 		var wg sync.WaitGroup
@@ -225,6 +237,9 @@ func (b *bench) rawUpdates(depth int) (v float64) {
 // rawFives does from n goroutines the commits of runs of five steps, each synced before the next, and returns runs a second.
 func (b *bench) rawFives(n int) (v float64) {
 	run := b.millCommits("five")
+	if len(run) < 5 {
+		fatal(fmt.Errorf("the run of 5 steps did not make a commit for each: %d in the log", len(run)))
+	}
 	b.pebbleDB(func(db *pebble.DB) {
 		v = b.load(n, func(int, int) {
 			for _, c := range run {
