@@ -41,29 +41,41 @@ func BenchmarkInsertTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkReadSession is a read session of one SELECT on a connection that is open.
+// BenchmarkReadSession is a read session of one SELECT on a connection that is open, beside others that are idle.
 func BenchmarkReadSession(b *testing.B) {
-	p := newTestPool(b, Options{})
-	d, m := p.Database("bench"), newMapStore()
-	writeStore(b, m, d, "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t (v) VALUES ('a')")
-	r := m.snapshot()
-	var query *sqlite3.Stmt
-	b.ReportAllocs()
-	for b.Loop() {
-		s := d.Read(context.Background(), r)
-		c, err := s.enter(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
-		if query == nil {
-			query, _, err = c.db.Prepare("SELECT v FROM t WHERE id = 1")
-		}
-		if err != nil || !query.Step() {
-			b.Fatal("no row")
-		}
-		query.Reset()
-		s.leave()
-		s.Rollback()
+	for _, idle := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("idle=%d", idle), func(b *testing.B) {
+			p := newTestPool(b, Options{})
+			d, m := p.Database("bench"), newMapStore()
+			writeStore(b, m, d, "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t (v) VALUES ('a')")
+			r := m.snapshot()
+			for i := range idle {
+				s := p.Database(fmt.Sprint(i)).Read(context.Background(), r)
+				if _, err := s.enter(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				s.leave()
+				s.Rollback()
+			}
+			var query *sqlite3.Stmt
+			b.ReportAllocs()
+			for b.Loop() {
+				s := d.Read(context.Background(), r)
+				c, err := s.enter(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if query == nil {
+					query, _, err = c.db.Prepare("SELECT v FROM t WHERE id = 1")
+				}
+				if err != nil || !query.Step() {
+					b.Fatal("no row")
+				}
+				query.Reset()
+				s.leave()
+				s.Rollback()
+			}
+		})
 	}
 }
 

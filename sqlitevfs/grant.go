@@ -41,11 +41,7 @@ func (p *Pool) grant(c *conn) {
 	var gone []*conn
 	p.mu.Lock()
 	p.count(c)
-	used := p.granted
-	for x := p.oldest; x != nil; x = x.newer {
-		used -= x.bytes
-	}
-	used += p.stats.Bytes // of those in use
+	used := p.granted + p.stats.Bytes - p.idleBytes // of those in use
 	wanted := max(p.options.ConnMemory-c.size(), 0)
 	c.granted = min(wanted, max(minGrant, (p.most()-used)/2))
 	c.short = c.granted < wanted

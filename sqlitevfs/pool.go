@@ -113,6 +113,7 @@ type Pool struct {
 	closed         bool
 	serial         uint64       // of the connection that was opened last
 	newest, oldest *conn        // idle
+	idleBytes      int64        // of them, in stats.Bytes
 	spares         []*instance  // in the order in which they became spare
 	templates      [2]*template // of instances that read, and that write
 	stats          Stats
@@ -275,14 +276,14 @@ func (p *Pool) put(s *Session, c *conn) {
 // due is how large a connection may grow and still be kept, in bytes: its memory never shrinks.
 func (p *Pool) due() int64 { return 2<<20 + p.options.CacheBytes*5/4 }
 
-// count notes how large a connection is. REQUIRES: mu
+// count notes how large a connection in use is. REQUIRES: mu
 func (p *Pool) count(c *conn) {
 	size := c.size()
 	p.stats.Bytes += size - c.bytes
 	c.bytes = size
 }
 
-// grown notes how large a connection in use is.
+// grown is count while a session goes on.
 func (p *Pool) grown(c *conn) {
 	p.mu.Lock()
 	p.count(c)
@@ -292,6 +293,7 @@ func (p *Pool) grown(c *conn) {
 // link makes a connection idle. REQUIRES: mu
 func (p *Pool) link(c *conn) {
 	c.since = time.Now()
+	p.idleBytes += c.bytes
 	c.older, c.newer = p.newest, nil
 	if p.newest != nil {
 		p.newest.newer = c
@@ -304,6 +306,7 @@ func (p *Pool) link(c *conn) {
 
 // unlink takes a connection out of the idle ones. REQUIRES: mu
 func (p *Pool) unlink(c *conn) {
+	p.idleBytes -= c.bytes
 	if c.older != nil {
 		c.older.newer = c.newer
 	} else {

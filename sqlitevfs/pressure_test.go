@@ -38,8 +38,8 @@ func TestConnectionsInUseCountAgainstTheMemory(t *testing.T) {
 	for _, s := range in {
 		s.Rollback()
 	}
-	if s := p.Stats(); s.Bytes > 16<<20 || s.InUse != 0 || p.granted != 0 {
-		t.Fatalf("%+v, %d bytes granted", s, p.granted)
+	if s := p.Stats(); s.Bytes > 16<<20 || s.InUse != 0 || p.granted != 0 || p.idleBytes != s.Bytes {
+		t.Fatalf("%+v, %d bytes granted, %d idle", s, p.granted, p.idleBytes)
 	}
 	alone := p.Database("alone").Read(context.Background(), m.snapshot())
 	defer alone.Rollback()
