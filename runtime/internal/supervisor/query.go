@@ -113,6 +113,9 @@ func (r *reader) Value(key any) any {
 	if key == (turnKey{}) {
 		return &r.from
 	}
+	if c := r.timed.Load(); c != nil {
+		return c.Value(key)
+	}
 	return r.Context.Value(key)
 }
 
