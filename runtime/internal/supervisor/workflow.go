@@ -61,8 +61,8 @@ type flowRows struct {
 	armed tristate
 	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
 	retiring bool
+	size     int32 // of rec as it is stored, in bytes
 	rec      runRecord
-	size     int // of rec as it is stored, in bytes
 	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
 	listed string
 }
@@ -131,7 +131,7 @@ func (c *core) flowKnown() error {
 		if err != nil {
 			return err
 		}
-		f.live, f.rec, f.size, f.listed = ok, rec, size, rec.Listed
+		f.live, f.rec, f.size, f.listed = ok, rec, int32(size), rec.Listed
 		if !ok {
 			if state, err := runState(storedRows{c.ws}); err != nil {
 				return err
@@ -635,7 +635,7 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 	if err != nil {
 		return err
 	}
-	o := engine.PutOptions{Exempt: true, Known: f.known, Old: f.size}
+	o := engine.PutOptions{Exempt: true, Known: f.known, Old: int(f.size)}
 	if !f.live {
 		o.Old = -1
 	}
@@ -651,7 +651,7 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 			h.wakeAt(rec.Due)
 		}
 	}
-	f.known, f.live, f.rec, f.size = true, true, rec, len(value)
+	f.known, f.live, f.rec, f.size = true, true, rec, int32(len(value))
 	h.wrote = true
 	return nil
 }
