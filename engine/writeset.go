@@ -28,8 +28,8 @@ type WriteSet struct {
 	version   Version
 	now       int64 // clock of the turn, Unix ms
 	turned    bool  // Advance was called since the last commit
-	floor     int   // bytes that the set held when the turn began
 	epoch     uint32
+	floor     int // bytes that the set held when the turn began
 	keys      int64
 	bytes     int64
 	ranges    []span // sorted, disjoint, not empty

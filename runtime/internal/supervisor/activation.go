@@ -27,18 +27,18 @@ type activation struct {
 	addr host.Address
 	key  string
 	// ghost marks the remains of a destroyed actor whose last messages are still on their way.
-	ghost bool
-
-	mu        sync.Mutex
-	queue     []*work
-	taken     *batch // what the goroutine that runs the actor works through
-	spare     []*work
-	running   bool
-	gone      bool
-	epoch     atomic.Uint64 // changed under mu
-	core      *core
-	crashes   int  // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
+	ghost     bool
 	sleepSoon bool // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
+
+	mu      sync.Mutex
+	queue   []*work
+	taken   *batch // what the goroutine that runs the actor works through
+	spare   []*work
+	running bool
+	gone    bool
+	epoch   atomic.Uint64 // changed under mu
+	core    *core
+	crashes int // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
 
 	waiting      atomic.Int64 // calls in the mailbox that have not started
 	waitingBytes atomic.Int64
@@ -64,13 +64,13 @@ type activation struct {
 
 	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
 	// were abandoned included: a run does not begin the next before.
-	attempts    atomic.Int64
+	attempts    atomic.Int32
 	runPumping  atomic.Bool // an item of the mailbox will advance the workflow run
 	runRetrying atomic.Bool // such an item is to come after a while
+	runArmed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
 	runFailures atomic.Int64
 	onNews      func()      // pumpRun; nil if the type has no workflows
 	onRan       func(*work) // ran; likewise
-	runArmed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
 
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
@@ -130,8 +130,8 @@ type core struct {
 	published int
 	// timer ends the contexts of turns.
 	timer turnTimer
-	// flow is the actor's workflow run.
-	flow flow
+	// made is the actor's workflow run: see core.flow.
+	made atomic.Pointer[flow]
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -350,7 +350,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 				continue
 			}
 			if w.ctx != nil && w.ctx.Err() != nil { // waking took longer than the caller waits
-				if c.flow.pending {
+				if f := c.made.Load(); f != nil && f.pending {
 					a.pumpRun() // the wake hook did what it waits for
 				}
 				w.fail(contextError(w.ctx))

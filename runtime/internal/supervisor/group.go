@@ -135,12 +135,15 @@ type mark struct {
 
 func (c *core) mark() mark {
 	g := c.group
-	return mark{
+	m := mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
 		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
 		connections: c.connections, asked: c.asked, published: c.published,
-		flow: c.flow.flowRows,
 	}
+	if f := c.made.Load(); f != nil {
+		m.flow = f.flowRows
+	}
+	return m
 }
 
 // undo drops everything since m, in the write set and in the group.
@@ -158,8 +161,8 @@ func (c *core) undo(m mark) {
 	c.deadSends = -1
 	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
 	c.asked = m.asked
-	if c.flow.flowRows != m.flow {
-		c.flow.flowRows = m.flow
+	if f := c.made.Load(); f != nil && f.flowRows != m.flow {
+		f.flowRows = m.flow
 		c.a.runArmed.Store(m.flow.armed == armed)
 	}
 	if c.published != m.published { // it counts on: the connections have seen pages that are gone now

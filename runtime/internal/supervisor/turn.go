@@ -11,7 +11,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
-	"github.com/cairn-run/cairn/workflow"
 )
 
 // turnKey finds the turn or query that a context belongs to.
@@ -49,7 +48,6 @@ type turn struct {
 	from    caller
 
 	mu       sync.Mutex
-	closed   bool
 	done     chan struct{} // nil until it is asked for
 	ended    error         // why done is closed
 	unlink   func() bool   // from the caller's context, if that can end
@@ -58,29 +56,26 @@ type turn struct {
 
 	// What the handler did, applied when it succeeds.
 	wrote     bool
+	again     bool // messages were given up before, and take the room that they had
+	destroy   bool
+	durable   bool // an event that must not be dropped was emitted
+	untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
+	stepped   bool // who watches the run is told, as notify of runTopic would, which costs each step more
+	runWrote  bool // rows of the run were written, which is published already
+	closed    bool // no method works any more; guarded by mu
 	events    []emitted
 	messages  []messageRecord
-	again     bool // messages were given up before, and take the room that they had
 	changes   []engine.Change
 	kvChanges int
 	wake      int64
-	destroy   bool
-	durable   bool     // an event that must not be dropped was emitted
 	after     []func() // see group.after
 	queues    *queue.Set
 	sql       *sqlTurn
 	asked     int64    // tasks to start
 	early     []func() // run as soon as the turn has succeeded
-	// untouched: the handler has not been given the instance, so there is nothing of it to save or to put back.
-	untouched bool
-	// run is the workflow run that advances in the turn, while it does; stall is what the watchdog knows of it.
-	run   atomic.Pointer[workflow.Run]
-	stall stall
-	// stepped: who watches the run is told, as notify of runTopic would, which costs each step more.
-	stepped bool
-	// runWrote: rows of the run were written, which is published already.
-	runWrote bool
-	goodFor  int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	// run is the workflow run that advances in the turn, while it does.
+	run     atomic.Pointer[advancing]
+	goodFor int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 type emitted struct {

@@ -99,13 +99,16 @@ func (a *activation) dropView() {
 	a.view = nil
 }
 
+// errDecoder is made once, because the first query of each view begins with it.
+var errDecoder = host.Errorf(host.Crashed, "the state's decoder did not return")
+
 // state returns the decoded state for a query of type t.
 func (v *view) state(t *actorType) (any, error) {
 	if !t.SharedState {
 		return decodeState(t, v.stored)
 	}
 	v.once.Do(func() {
-		v.err = host.Errorf(host.Crashed, "the state's decoder did not return") // unless it does
+		v.err = errDecoder // unless it returns
 		v.decoded, v.err = decodeState(t, v.stored)
 	})
 	return v.decoded, v.err

@@ -77,9 +77,9 @@ type work struct {
 	message   atomic.Pointer[host.Received] // also read by whoever abandons the turn
 	hurried   bool                          // a run is tried at once although it is paused until later
 	recovered bool
-	entry     *entry
 	paused    bool // it was refused because the actor is paused
 	force     bool // of workSleep: the actor sleeps even if more work waits, which wakes it again
+	entry     *entry
 	schedule  *scheduleFiring
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.

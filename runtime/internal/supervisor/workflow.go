@@ -58,13 +58,13 @@ type flow struct {
 type flowRows struct {
 	known bool // the record was looked for
 	live  bool
-	rec   runRecord
-	size  int // of rec as it is stored, in bytes
-	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
-	listed string
-	armed  tristate
+	armed tristate
 	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
 	retiring bool
+	size     int32 // of rec as it is stored, in bytes
+	rec      runRecord
+	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
+	listed string
 }
 
 // A tristate is what is known of the row at 0.
@@ -110,9 +110,19 @@ const (
 // errUndone undoes a turn in which a function of the user failed; the run knows.
 var errUndone = errors.New("supervisor: the turn is undone for the run")
 
+// flow returns the actor's workflow run. It is made when something asks for it first, because most actors have none.
+func (c *core) flow() *flow {
+	for {
+		if f := c.made.Load(); f != nil {
+			return f
+		}
+		c.made.CompareAndSwap(nil, new(flow))
+	}
+}
+
 // flowKnown reads whether the actor has a run, once.
 func (c *core) flowKnown() error {
-	f := &c.flow
+	f := c.flow()
 	if f.known || c.a.ghost {
 		return nil
 	}
@@ -121,7 +131,7 @@ func (c *core) flowKnown() error {
 		if err != nil {
 			return err
 		}
-		f.live, f.rec, f.size, f.listed = ok, rec, size, rec.Listed
+		f.live, f.rec, f.size, f.listed = ok, rec, int32(size), rec.Listed
 		if !ok {
 			if state, err := runState(storedRows{c.ws}); err != nil {
 				return err
@@ -229,7 +239,7 @@ func (c *core) runDue(w *work) {
 		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
 		return
 	}
-	f := &c.flow
+	f := c.flow()
 	if err := c.flowKnown(); err != nil {
 		c.respond(w, nil, err)
 		return
@@ -262,8 +272,8 @@ func (c *core) runFor(w *work) {
 		if w.hurried {
 			c.hurryRun()
 		}
-		if w.recovered && c.flow.armed == unsure {
-			c.flow.armed, c.flow.retiring = armed, true
+		if w.recovered && c.flow().armed == unsure {
+			c.flow().armed, c.flow().retiring = armed, true
 		}
 		err = c.advanceAll(w)
 	}
@@ -272,9 +282,8 @@ func (c *core) runFor(w *work) {
 
 // runsOn advances the run in the group of the work that made that necessary.
 func (c *core) runsOn() {
-	a := c.a
-	f := &c.flow
-	if !f.pending || c.bare || c.broken || c.ended || c.refused || c.gone() || !c.exists {
+	a, f := c.a, c.made.Load()
+	if f == nil || !f.pending || c.bare || c.broken || c.ended || c.refused || c.gone() || !c.exists {
 		return
 	}
 	if c.quiet || a.sup.pauses.of(a.key) != nil {
@@ -292,7 +301,7 @@ func (c *core) runsOn() {
 
 // advanceAll advances the run until it has nothing to do, or others wait for their turn.
 func (c *core) advanceAll(w *work) error {
-	a, f := c.a, &c.flow
+	a, f := c.a, c.flow()
 	a.runPumping.Store(false) // from here on, whoever has news asks anew
 	f.pending = false
 	if f.retiring {
@@ -351,7 +360,7 @@ func (c *core) advanceAll(w *work) error {
 
 // reopenRun makes a new run of what is stored.
 func (c *core) reopenRun() {
-	f := &c.flow
+	f := c.flow()
 	if f.run != nil {
 		c.closeRun()
 	}
@@ -379,7 +388,10 @@ func (c *core) reopenRun() {
 
 // closeRun ends the run in memory. Deferred functions of the user may take their time.
 func (c *core) closeRun() {
-	f := &c.flow
+	f := c.made.Load()
+	if f == nil {
+		return
+	}
 	f.mu.Lock()
 	run := f.run
 	f.run = nil
@@ -392,7 +404,7 @@ func (c *core) closeRun() {
 // abandonRun ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
 // the run, which may be for good, it ends it itself when it returns.
 func (c *core) abandonRun() {
-	f := &c.flow
+	f := c.flow()
 	f.over.Store(true)
 	if !f.mu.TryLock() {
 		return
@@ -424,7 +436,7 @@ func (f *flow) leaveRun() {
 
 // staleRun gives up the run in memory: what is stored has changed under it.
 func (c *core) staleRun() {
-	f := &c.flow
+	f := c.flow()
 	if f.run == nil || f.stale {
 		return
 	}
@@ -462,7 +474,7 @@ func (c *core) noWorkflow(name string) error {
 
 // advance runs one turn of the run.
 func (c *core) advance(w *work) (again bool, err error) {
-	a, f := c.a, &c.flow
+	a, f := c.a, c.flow()
 	m := a.sup.metrics
 	leaving := c.leaving()
 	seen := f.returned.Load()
@@ -477,7 +489,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 		// in the turn are refused what they want to store.
 		t := &runTurn{h: h, exempt: true}
 		var err error
-		h.run.Store(f.run)
+		h.run.Store(&advancing{Run: f.run})
 		out, err = f.run.Advance(t)
 		h.run.Store(nil)
 		if c.gone() {
@@ -585,14 +597,14 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 	if out.Ended {
 		return c.runEnded(h)
 	}
-	rec := runRecord{Watching: out.Watching, Children: out.Children, Asked: c.flow.rec.Asked || c.flow.asked}
+	rec := runRecord{Watching: out.Watching, Children: out.Children, Asked: c.flow().rec.Asked || c.flow().asked}
 	if out.Pause != nil {
 		rec.Listed = string(out.Pause.Reason)
 	}
 	if !out.Wake.IsZero() {
 		rec.Due = max(1, unixMS(out.Wake.Add(time.Millisecond-1)))
 	}
-	busy := running > 0 || len(out.Launch) > 0 || out.Again || c.flow.pending
+	busy := running > 0 || len(out.Launch) > 0 || out.Again || c.flow().pending
 	if leaving && busy {
 		// What is not done goes on soon, if the node goes on at all.
 		if soon := unixMS(h.start) + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
@@ -605,7 +617,7 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 	if err := c.listRun(h, rec.Listed); err != nil {
 		return err
 	}
-	c.armRun(h, busy || c.flow.retiring)
+	c.armRun(h, busy || c.flow().retiring)
 	if len(out.Launch) == 0 || leaving {
 		return nil
 	}
@@ -615,7 +627,7 @@ func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving 
 
 // keepRun writes the record of a run that lives, if it changes.
 func (c *core) keepRun(h *turn, rec runRecord) error {
-	f := &c.flow
+	f := c.flow()
 	if f.live && f.rec == rec {
 		return nil
 	}
@@ -623,7 +635,7 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 	if err != nil {
 		return err
 	}
-	o := engine.PutOptions{Exempt: true, Known: f.known, Old: f.size}
+	o := engine.PutOptions{Exempt: true, Known: f.known, Old: int(f.size)}
 	if !f.live {
 		o.Old = -1
 	}
@@ -639,14 +651,14 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 			h.wakeAt(rec.Due)
 		}
 	}
-	f.known, f.live, f.rec, f.size = true, true, rec, len(value)
+	f.known, f.live, f.rec, f.size = true, true, rec, int32(len(value))
 	h.wrote = true
 	return nil
 }
 
 // armRun sets or clears the row that a restart finds.
 func (c *core) armRun(h *turn, on bool) {
-	f := &c.flow
+	f := c.flow()
 	switch {
 	case on && f.armed != armed:
 		c.ws.SetWake(0, keyspace.WakeRun, "", "")
@@ -662,7 +674,7 @@ func (c *core) armRun(h *turn, on bool) {
 
 // runEnded removes the rows of a run that is over.
 func (c *core) runEnded(h *turn) error {
-	f := &c.flow
+	f := c.flow()
 	if f.rec.Asked || f.asked {
 		// Nobody will answer any more those who still wait.
 		if err := h.queueSet().AnswerRest(host.Errorf(host.FailedPrecondition, "the workflow run that received the message has ended without an answer")); err != nil {
@@ -704,7 +716,7 @@ const (
 
 // runNews notes, at the end of a turn, that there is something for the run to look at.
 func (c *core) runNews(h *turn) {
-	f := &c.flow
+	f := c.flow()
 	if f.live {
 		c.armRun(h, true)
 		f.pending = true
@@ -716,7 +728,7 @@ func (c *core) messageForRun(h *turn, queue string) error {
 	if err := c.flowKnown(); err != nil {
 		return err
 	}
-	f := &c.flow
+	f := c.flow()
 	if f.run != nil && !f.fresh && !f.stale && !f.advancing && !waitsFor(f.queues, queue) {
 		return nil // it finds the message when it asks for one
 	}
@@ -730,7 +742,7 @@ func (c *core) answerable(queue string, messages []host.Enqueue) error {
 	if !c.a.typ.byRun(queue) || !slices.ContainsFunc(messages, func(m host.Enqueue) bool { return m.WantReply }) {
 		return nil
 	}
-	if err := c.flowKnown(); err != nil || c.flow.live {
+	if err := c.flowKnown(); err != nil || c.flow().live {
 		return err
 	}
 	state, err := runState(storedRows{c.ws})
@@ -751,13 +763,13 @@ func waitsFor(queues []string, name string) bool {
 
 // stateForRun is runNews for a state that has changed.
 func (c *core) stateForRun(h *turn) error {
-	if len(c.a.typ.Workflows) == 0 || c.flow.advancing {
+	if len(c.a.typ.Workflows) == 0 || c.flow().advancing {
 		return nil
 	}
 	if err := c.flowKnown(); err != nil {
 		return err
 	}
-	if c.flow.rec.Watching {
+	if c.flow().rec.Watching {
 		c.runNews(h)
 	}
 	return nil
@@ -813,7 +825,7 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 	if err := c.flowKnown(); err != nil {
 		return err
 	}
-	if c.flow.advancing {
+	if c.flow().advancing {
 		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
 	}
 	t := &runTurn{h: h, exempt: true}
@@ -852,7 +864,7 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 func (c *core) runControlled(h *turn, anew bool) error {
 	h.wrote = true
 	h.notify(runTopic)
-	f := &c.flow
+	f := c.flow()
 	st, err := workflow.ReadOutcome(&runTurn{h: h})
 	if err != nil {
 		return err
@@ -910,7 +922,7 @@ func (c *core) receiveRun(h *turn, body []byte) error {
 		return err
 	}
 	t := &runTurn{h: h}
-	was := c.flow.live
+	was := c.flow().live
 	err := workflow.Deliver(t, c.a.typ.program, body)
 	if errors.Is(err, workflow.ErrLetter) {
 		return host.Errorf(host.InvalidArgument, "%s", err) // another attempt reads the same
@@ -947,7 +959,7 @@ func (c *core) destroyRun(t *turn) error {
 	if err := c.listRun(t, ""); err != nil {
 		return err
 	}
-	if !c.flow.live {
+	if !c.flow().live {
 		return nil
 	}
 	t.notify(runTopic)
@@ -989,7 +1001,7 @@ func (c *core) asksChildren() error {
 	if err := c.flowKnown(); err != nil {
 		return err
 	}
-	if c.flow.live && c.flow.rec.Children {
+	if c.flow().live && c.flow().rec.Children {
 		c.a.pumpRun()
 	}
 	return nil

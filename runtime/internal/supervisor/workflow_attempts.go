@@ -69,7 +69,7 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 		k = newCrew(c)
 		c.crew.Store(k)
 	}
-	f, inst, traceparent, launch := &c.flow, c.inst, h.from.traceparent, out.Launch
+	f, inst, traceparent, launch := c.flow(), c.inst, h.from.traceparent, out.Launch
 	held := f.held // a later run has another
 	start := func() {
 		for _, at := range launch {

@@ -39,7 +39,7 @@ func listedDue(reason string) int64 {
 // listRun puts the actor's run into the node's list with a reason, or takes it out with "". When that is durable it is
 // logged and counted.
 func (c *core) listRun(h *turn, reason string) error {
-	f := &c.flow
+	f := c.flow()
 	was := f.listed
 	if was == reason {
 		return nil
@@ -90,7 +90,7 @@ func cutText(s string) string {
 
 // hurryRun has the run tried at once although it is paused until later.
 func (c *core) hurryRun() {
-	f := &c.flow
+	f := c.flow()
 	if f.run != nil {
 		f.run.TryNow()
 		return

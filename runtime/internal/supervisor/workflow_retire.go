@@ -25,14 +25,14 @@ func (c *core) readmit(h *turn) error {
 			}
 		}
 	}
-	c.flow.retiring = false
+	c.flow().retiring = false
 	return nil
 }
 
 // buryRetired makes dead letters of marked messages, as many as fit into a turn, and keeps the row that a restart finds if
 // there are more.
 func (c *core) buryRetired(h *turn) error {
-	f := &c.flow
+	f := c.flow()
 	f.retiring = false
 	for i := range c.a.typ.Queues {
 		q := &c.a.typ.Queues[i]
@@ -59,7 +59,7 @@ func (c *core) buryRetired(h *turn) error {
 
 // retireAll makes dead letters of the marked messages that are left, a turn at a time.
 func (c *core) retireAll(w *work) error {
-	f := &c.flow
+	f := c.flow()
 	for n := 0; f.retiring; n++ {
 		if c.gone() || c.broken || c.ended {
 			return nil

@@ -8,6 +8,12 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
+// An advancing is a workflow run that advances in a turn, with what the watchdog knows of it.
+type advancing struct {
+	*workflow.Run
+	stall
+}
+
 // A stall is what the watchdog has seen of a workflow function that does not move. Only the watchdog uses it.
 type stall struct {
 	moves   uint64
@@ -24,8 +30,8 @@ const stallLooks = 4
 
 // stalled looks at the run that advances in a turn and returns when to look again. It gives up a run whose function blocks, which
 // holds the actor's goroutine for good; then blocks is true. A function that computes has the turn's whole time.
-func (d *watchdog) stalled(t *turn, run *workflow.Run, now time.Time) (next time.Duration, blocks bool) {
-	s, limit := &t.stall, d.s.options.RunStall
+func (d *watchdog) stalled(t *turn, run *advancing, now time.Time) (next time.Duration, blocks bool) {
+	s, limit := &run.stall, d.s.options.RunStall
 	next = limit / (2 * stallLooks)
 	moves, inside := run.Moves()
 	ours := !inside || t.operates()
@@ -53,7 +59,7 @@ func (d *watchdog) stalled(t *turn, run *workflow.Run, now time.Time) (next time
 	}
 	// Once it is claimed, the function may return, but the turn ends with nothing kept.
 	given := run.Stalled(moves, func() {
-		d.blame(t, run, fmt.Sprintf("the workflow function has waited %s without an operation of the run. What waits for the world "+
+		d.blame(t, run.Run, fmt.Sprintf("the workflow function has waited %s without an operation of the run. What waits for the world "+
 			"(a channel, a mutex, the network, time.Sleep) belongs into the body of a step", now.Sub(s.since).Round(100*time.Millisecond)), stack)
 	})
 	if !given {

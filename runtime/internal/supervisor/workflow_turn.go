@@ -222,7 +222,7 @@ func (t *runTurn) Receive(queues []string, limit int) (all []workflow.Delivery, 
 			h.wrote = true
 			h.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
 			h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
-			h.c.flow.asked = h.c.flow.asked || m.WantReply
+			h.c.flow().asked = h.c.flow().asked || m.WantReply
 			all = append(all, workflow.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
 		}
 	}
