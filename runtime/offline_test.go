@@ -53,7 +53,7 @@ var childAt = host.Address{Type: "desk", Key: []string{"child"}}
 func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if out, died := nodeProcess(t, dir, "after a step"); !died {
+	if out, died := nodeProcess(t, dir, "after a step", ""); !died {
 		t.Fatal(out)
 	}
 	offline(t, dir, func(o *runtime.Offline) {
@@ -77,7 +77,7 @@ func TestRunThatEndsTheProcessIsPausedOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if out, died := nodeProcess(t, dir, "after a step"); died || !strings.Contains(out, "paused operator: it kills the node") {
+		if out, died := nodeProcess(t, dir, "after a step", ""); died || !strings.Contains(out, "paused operator: it kills the node") {
 			t.Fatalf("died %v: %s", died, out)
 		}
 	}

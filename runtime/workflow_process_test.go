@@ -16,10 +16,11 @@ import (
 )
 
 // asNode in the environment makes TestNodeInAProcessOfItsOwn a node on the directory that it names, whose run does what
-// nodeWay says.
+// nodeWay says. With nodeMend it resumes the run, whose step ends the process if that says so, and whose function does not.
 const (
-	asNode  = "CAIRN_TEST_NODE"
-	nodeWay = "CAIRN_TEST_WAY"
+	asNode   = "CAIRN_TEST_NODE"
+	nodeWay  = "CAIRN_TEST_WAY"
+	nodeMend = "CAIRN_TEST_MEND"
 )
 
 type mine struct{}
@@ -36,8 +37,15 @@ var (
 func runBlast(ctx workflow.Context, how string) (string, error) {
 	switch how {
 	case "after a step":
-		if err := workflow.Do(ctx, "step", func(*workflow.StepCtx) error { return nil }); err != nil {
-			return "", err
+		mend := os.Getenv(nodeMend)
+		err := workflow.Do(ctx, "step", func(*workflow.StepCtx) error {
+			if mend == "the step dies" {
+				os.Exit(exited)
+			}
+			return nil
+		})
+		if err != nil || mend != "" {
+			return "mended", err
 		}
 	case "after a timer":
 		if err := workflow.Sleep(ctx, "nap", 10*time.Millisecond); err != nil {
@@ -70,10 +78,23 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 	if _, err := blast.Start(t.Context(), d, how); err != nil {
 		t.Fatal(err)
 	}
+	mend := os.Getenv(nodeMend)
+	if st, err := blast.Status(t.Context(), d); err == nil && mend != "" && st.Pause != nil {
+		if err := blast.Resume(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		st, err := blast.Status(t.Context(), d)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if st.State.Over() {
+			fmt.Printf("%s: %+v\n", st.State, st.Failure)
+			if err := rt.Close(); err != nil {
+				t.Error(err)
+			}
+			return
 		}
 		if st.Pause != nil {
 			if _, err := tick.Call(t.Context(), d, actor.None{}); err != nil {
@@ -94,10 +115,10 @@ func TestNodeInAProcessOfItsOwn(t *testing.T) {
 }
 
 // nodeProcess runs the node until its process ends, and returns what it printed. died reports that its run ended it.
-func nodeProcess(t *testing.T, dir, how string) (out string, died bool) {
+func nodeProcess(t *testing.T, dir, how, mend string) (out string, died bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNodeInAProcessOfItsOwn$", "-test.v")
-	cmd.Env = append(os.Environ(), asNode+"="+dir, nodeWay+"="+how)
+	cmd.Env = append(os.Environ(), asNode+"="+dir, nodeWay+"="+how, nodeMend+"="+mend)
 	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == exited {
@@ -117,7 +138,7 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 			t.Parallel()
 			dir, deaths := t.TempDir(), 0
 			for {
-				out, died := nodeProcess(t, dir, how)
+				out, died := nodeProcess(t, dir, how, "")
 				if !died {
 					if !strings.Contains(out, "paused crashing: the process has ended 4 times in a row while the workflow function ran") {
 						t.Errorf("after %d deaths: %s", deaths, out)
@@ -133,7 +154,17 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 				t.Errorf("the node died %d times, want once at the beginning and after four starts", deaths)
 			}
 			// It stays paused at the next start, too, which follows an orderly end.
-			if out, died := nodeProcess(t, dir, how); died || !strings.Contains(out, "paused crashing") {
+			if out, died := nodeProcess(t, dir, how, ""); died || !strings.Contains(out, "paused crashing") {
+				t.Errorf("died %v: %s", died, out)
+			}
+			if how != "after a step" {
+				return
+			}
+			// The deaths were the function's fault. So the step has attempts left, of which the process may cut one off.
+			if out, died := nodeProcess(t, dir, how, "the step dies"); !died {
+				t.Fatal(out)
+			}
+			if out, died := nodeProcess(t, dir, how, "mended"); died || !strings.Contains(out, "completed") {
 				t.Errorf("died %v: %s", died, out)
 			}
 		})
@@ -144,7 +175,7 @@ func TestFunctionThatEndsTheProcessIsPausedAfterFourStarts(t *testing.T) {
 func TestRunThatWaitsIsNotBlamedForTheEndOfTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	for range 6 {
-		if out, died := nodeProcess(t, dir, "never"); !died {
+		if out, died := nodeProcess(t, dir, "never", ""); !died {
 			t.Fatal(out)
 		}
 	}

@@ -479,7 +479,7 @@ func (r *Run) countBoot() error {
 		return nil // it rested, or nothing was launched yet
 	}
 	r.starting = slices.DeleteFunc(r.starting, (*task).wasCutOff)
-	if len(r.starting) == 0 {
+	if len(r.starting) == 0 || r.blamed() {
 		return nil
 	}
 	boots := uint32(1)

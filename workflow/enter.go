@@ -10,7 +10,7 @@ import "fmt"
 //     counted is therefore the processes that ended inside of an Advance, one after another.
 //  2. A process counts a run once, however often its Advance is undone.
 //  3. A run that has recorded something in this process is not counted again by it.
-//  4. While earlier processes are counted, no step is out of attempts: the function ended the process when the step's result
+//  4. While earlier processes are counted, executions of steps are not: the function ended the process when the step's result
 //     was not on disk yet. So the run is paused, and does not fail for a step that went well each time.
 
 // maxEntered is how many processes may end inside of an Advance of a run before the run is paused. It is as many as a step has
@@ -59,7 +59,7 @@ func (r *Run) blamed() bool {
 	if r.entered {
 		n-- // this process
 	}
-	return n > 0 || r.lifted != nil
+	return n > 0 || r.lifted != nil && r.lifted.Reason != PausedCrashing
 }
 
 // leaveEntered takes back what Enter counted, in the transaction of an Advance that has succeeded.

@@ -307,7 +307,7 @@ func TestFunctionThatPanicsUsesUpNoAttemptsOfAStep(t *testing.T) {
 		return n, err
 	})
 	h := started(t, d.Program(), none{})
-	for tries := range uint32(7) {
+	for tries := range uint32(12) { // more than maxBoots
 		if err := h.Drive(func() bool {
 			p := status(t, h).Pause
 			return p != nil && p.Attempts == tries
@@ -317,7 +317,12 @@ func TestFunctionThatPanicsUsesUpNoAttemptsOfAStep(t *testing.T) {
 		wantPause(t, h, workflow.PausedPanicked, "ouch")
 	}
 	broken = false
-	h.CrashAt = h.Commits + 1
+	for crashes, after := range []bool{true, false} { // while the step is executed, and when its result is to be committed
+		h.CrashAt, h.CrashAfter = h.Commits+1, after
+		if err := h.Drive(func() bool { return h.Crashes > crashes }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	drive(t, h)
 	wantOutput(t, h, 5)
 }

@@ -413,14 +413,19 @@ func (t *task) start() error {
 	return nil
 }
 
-// wasCutOff counts the execution that a crash has cut off, and reports whether there may be no further one.
+// wasCutOff counts the execution that a crash has cut off, and reports whether there may be no further one. One whose result was
+// lost by a fault of the function does not count.
 func (t *task) wasCutOff() bool {
 	if t.options.atMostOnce || t.o.queued {
 		return t.o.queued
 	}
 	t.meta.Attempts = max(t.meta.Attempts, 1)
+	if t.o.s.run.blamed() {
+		t.meta.Attempts--
+		return false
+	}
 	bound := t.options.retry.maxAttempts()
-	if bound == 0 || t.meta.Attempts < bound || t.o.s.run.blamed() {
+	if bound == 0 || t.meta.Attempts < bound {
 		return false
 	}
 	if t.options.retry.OnExhausted == PauseRun {
