@@ -184,73 +184,71 @@ func errQueryWrites() error {
 
 // query answers a query while its caller waits, without a turn.
 func (s *Supervisor) query(ctx context.Context, t *actorType, method int, req *host.Request, from *caller) (host.Reply, error) {
-	return s.queryWith(ctx, t, req, from, t.Methods[method].Name, func(r *reader) ([]byte, error) {
-		state, err := r.v.state(t)
-		if err != nil {
-			return nil, err
-		}
-		return t.Query(r, method, state, req.Codec, req.Input, nil)
-	})
+	r, err := s.newReader(ctx, t, req, from)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	out, err := s.queries.run(r, method, req)
+	return r.answer(t.Methods[method].Name, out, err)
 }
 
 // queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
 func (s *Supervisor) queryBuiltin(ctx context.Context, t *actorType, req *host.Request, from *caller, name string, f func(*reader) ([]byte, error)) (host.Reply, error) {
-	reply, err := s.queryWith(ctx, t, req, from, name, f)
-	if host.CodeOf(err) != host.ActorFailed {
-		return reply, err
-	}
-	snap, id, serr := s.durable(ctx, req.Address)
-	if host.CodeOf(serr) == host.NotFound {
-		return host.Reply{}, err
-	}
-	if serr != nil {
-		return host.Reply{}, serr
-	}
-	head, serr := snap.Head()
-	if serr != nil {
-		snap.Close()
-		return host.Reply{}, s.storeError(serr)
-	}
-	v := &view{version: head.Version, id: id, sql: new(database), refs: 1, snapshot: snap}
-	defer v.sql.close()
-	// It stands for the actor in this query, and is in no directory.
-	a := newActivation(s, t, req.Address, string(appendAddress(nil, req.Address)))
-	r := &reader{
-		Context: ctx, a: a, v: v, caller: req.Connection, deadline: time.Now().Add(t.base.QueryTimeout),
-		from: caller{a: a, traceparent: req.Traceparent},
-	}
-	out, err := a.runQuery(r, name, f)
-	r.close()
-	if err != nil {
-		err = s.publicQuery(a, name, err)
-	}
-	t.metrics.query(err)
-	if err != nil {
-		return host.Reply{}, err
-	}
-	return host.Reply{Output: out, Version: uint64(head.Version)}, nil
-}
-
-// queryWith answers a query by a function.
-func (s *Supervisor) queryWith(ctx context.Context, t *actorType, req *host.Request, from *caller, name string, f func(*reader) ([]byte, error)) (reply host.Reply, err error) {
-	if from != nil && from.turn != nil {
-		if err := from.turn.flush(); err != nil {
+	r, err := s.newReader(ctx, t, req, from)
+	if host.CodeOf(err) == host.ActorFailed {
+		snap, id, serr := s.durable(ctx, req.Address)
+		if host.CodeOf(serr) == host.NotFound {
 			return host.Reply{}, err
 		}
+		if serr != nil {
+			return host.Reply{}, serr
+		}
+		head, serr := snap.Head()
+		if serr != nil {
+			snap.Close()
+			return host.Reply{}, s.storeError(serr)
+		}
+		v := &view{version: head.Version, id: id, sql: new(database), refs: 1, snapshot: snap}
+		defer v.sql.close()
+		// It stands for the actor in this query, and is in no directory.
+		a := newActivation(s, t, req.Address, string(appendAddress(nil, req.Address)))
+		r, err = a.newReader(ctx, v, req, nil), nil
 	}
-	var v *view
+	if err != nil {
+		return host.Reply{}, err
+	}
+	out, err := r.guard(name, f)
+	return r.answer(name, out, err)
+}
+
+// newReader makes the reader of a query that reads the last commit. Its answer releases it.
+func (s *Supervisor) newReader(ctx context.Context, t *actorType, req *host.Request, from *caller) (*reader, error) {
+	if from != nil && from.turn != nil {
+		if err := from.turn.flush(); err != nil {
+			return nil, err
+		}
+	}
 	a := s.find(req.Address)
+	var v *view
 	if a != nil {
 		v = a.acquireView()
 	}
 	for v == nil {
 		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.
+		var err error
 		if a, err = s.rouse(ctx, t, req, from); err != nil {
-			return host.Reply{}, err
+			return nil, err
 		}
 		v = a.acquireView()
 	}
-	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection, deadline: time.Now().Add(t.base.QueryTimeout)}
+	return a.newReader(ctx, v, req, from), nil
+}
+
+// newReader makes the reader of a query that reads a view, which it releases.
+func (a *activation) newReader(ctx context.Context, v *view, req *host.Request, from *caller) *reader {
+	now := time.Now()
+	a.lastUsed.Store(now.UnixMilli())
+	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection, deadline: now.Add(a.typ.base.QueryTimeout)}
 	r.from = caller{a: a, traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.waiter = from.depth+1, from.waiter
@@ -258,62 +256,34 @@ func (s *Supervisor) queryWith(ctx context.Context, t *actorType, req *host.Requ
 			r.from.traceparent = from.traceparent
 		}
 	}
-	a.touch()
-	out, err := a.runQuery(r, name, f)
-	version, commit := v.version, v.commit
+	return r
+}
+
+// answer ends a query: what it came to leaves when what it has read is durable.
+func (r *reader) answer(name string, out []byte, err error) (host.Reply, error) {
+	a, version, commit := r.a, r.v.version, r.v.commit
 	r.close()
 	if err != nil {
-		err = s.publicQuery(a, name, err)
+		err = a.sup.publicQuery(a, name, err)
 	}
-	if perr := a.pass(ctx, commit); perr != nil {
+	if perr := a.pass(r.Context, commit); perr != nil {
 		return host.Reply{}, perr
 	}
-	t.metrics.query(err)
+	a.typ.metrics.query(err)
 	if err != nil {
 		return host.Reply{}, err
 	}
 	return host.Reply{Output: out, Version: uint64(version)}, nil
 }
 
-// A queryRun is a query on its way to a goroutine that is not its caller's, because [runtime.Goexit] cannot be stopped: a
-// handler that ends its goroutine would end the caller as well.
-type queryRun struct {
-	r    *reader
-	name string
-	f    func(*reader) ([]byte, error)
-	out  []byte
-	err  error
-	done chan struct{} // holds one; the worker does not touch the queryRun after it has sent
-}
-
-// runQuery runs a query on a worker and turns a panic, or a handler that ends its goroutine, into an error.
-func (a *activation) runQuery(r *reader, name string, f func(*reader) ([]byte, error)) ([]byte, error) {
-	s := a.sup
-	q, ok := s.queries.Get().(*queryRun)
-	if !ok {
-		q = &queryRun{done: make(chan struct{}, 1)}
-	}
-	q.r, q.name, q.f = r, name, f
-	s.workers.query(q)
-	<-q.done
-	out, err := q.out, q.err
-	*q = queryRun{done: q.done}
-	s.queries.Put(q)
-	return out, err
-}
-
-func (q *queryRun) run() {
-	returned := false
+// guard runs f and turns a panic into an error.
+func (r *reader) guard(name string, f func(*reader) ([]byte, error)) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			q.out, q.err = nil, q.r.a.sup.crashed(q.r.a, q.name, p)
-		} else if !returned {
-			q.out, q.err = nil, host.Errorf(host.Crashed, "the handler %s ended its goroutine", q.name)
+			out, err = nil, r.a.sup.crashed(r.a, name, p)
 		}
-		q.done <- struct{}{}
 	}()
-	q.out, q.err = q.f(q.r)
-	returned = true
+	return f(r)
 }
 
 // rouse wakes the actor, creating it if need be, and returns when it has a view.

@@ -49,7 +49,7 @@ type Supervisor struct {
 	shards  [64]shard
 	pool    workPool
 	workers workers
-	queries sync.Pool // of *queryRun that are done
+	queries queryRuns
 	waits   waitGraph
 	hub     hub
 
@@ -291,6 +291,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("supervisor: handlers did not return: %v", stuck))
 	}
 	s.workers.close()
+	s.queries.close()
 	if n := s.tasks.close(s.options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
@@ -321,6 +322,7 @@ func (s *Supervisor) Kill() {
 	s.hub.close()
 	s.abandonAll()
 	s.workers.close()
+	s.queries.close()
 	s.tasks.close(s.options.TurnGrace)
 	s.closeSQL()
 }

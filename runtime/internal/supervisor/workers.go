@@ -18,12 +18,11 @@ type workers struct {
 	spares int64
 }
 
-// An assignment is an actor to run, and the epoch in which it was given out; or an attempt of a workflow's step, or a query.
+// An assignment is an actor to run, and the epoch in which it was given out; or an attempt of a workflow's step to run.
 type assignment struct {
 	a       *activation
 	epoch   uint64
 	attempt *task
-	query   *queryRun
 }
 
 func (p *workers) init(s *Supervisor) {
@@ -45,13 +44,8 @@ func (p *workers) run(a *activation, epoch uint64) {
 }
 
 // attempt lets a worker run an attempt that was begun, and then the actor that hears of it. It does not block.
-func (p *workers) attempt(t *task) { p.aside(assignment{attempt: t}) }
-
-// query lets a worker run a query. It does not block.
-func (p *workers) query(q *queryRun) { p.aside(assignment{query: q}) }
-
-// aside lets a worker do what it is not counted as a task for.
-func (p *workers) aside(job assignment) {
+func (p *workers) attempt(t *task) {
+	job := assignment{attempt: t}
 	select {
 	case p.ready <- job:
 	default:
@@ -60,26 +54,21 @@ func (p *workers) aside(job assignment) {
 }
 
 func (p *workers) work(job assignment) {
-	counted := job.a != nil
+	counted := job.attempt == nil
 	defer func() {
 		if counted {
 			p.s.tasks.done()
 		}
 	}()
 	for {
-		if t, q := job.attempt, job.query; t != nil || q != nil {
-			// An attempt is counted by itself, until it is given up, and the caller of a query waits for it.
+		if t := job.attempt; t != nil {
+			// An attempt is counted as a task, so that it counts no more when it is given up.
 			if counted {
 				counted = false
 				p.s.tasks.done()
 			}
-			job = assignment{}
-			if t != nil {
-				t.run(nil)
-				job = t.next
-			} else {
-				q.run()
-			}
+			t.run(nil)
+			job = t.next
 			if counted = p.s.tasks.begin(); !counted {
 				return // as in run
 			}
