@@ -13,11 +13,11 @@ import (
 
 // crowd is a hub with n connections that are subscribed to the event said.
 func crowd(n int) (*hub, []*liveConnection) {
-	h := new(hub)
+	h := &hub{limit: 1 << 40}
 	all := make([]*liveConnection, n)
 	for i := range all {
 		l := &liveConnection{
-			key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1),
+			s: &Supervisor{}, key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1),
 			subscriptions: map[string]uint64{"said": 0, "kept": 0},
 		}
 		h.join(l)
@@ -47,11 +47,12 @@ func BenchmarkPublish(b *testing.B) {
 					b.StopTimer()
 					for _, l := range all {
 						l.take()
+						l.letGo()
 					}
 					b.StartTimer()
 				}
 				e.Sequence = uint64(i + 1)
-				h.publish("room", keyspace.ActorID{}, []host.EmittedEvent{e})
+				h.publish("room", keyspace.ActorID{}, "", []publishedEvent{{EmittedEvent: e}})
 			}
 		})
 	}
