@@ -87,9 +87,9 @@ type publishedEvent struct {
 	batch *eventBatch
 }
 
-// An eventBatch is the events of one commit, which its clients share. It counts towards hub.held once, from push until the last
-// client has let go of its last event; each event that a client holds counts placeBytes besides. A client holds what is in
-// its buffer, and what the last Next returned until the next one, because a slow client's events wait for the network there.
+// An eventBatch is the events of one commit, which its clients share. It counts towards hub.held once, from push until the
+// last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
+// in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
 type eventBatch struct {
 	hub    *hub
 	events []publishedEvent
