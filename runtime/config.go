@@ -40,6 +40,7 @@ type config struct {
 		MaxAwakeBytes   size `toml:"max_awake_bytes"`
 		MaxWriteBytes   size `toml:"max_write_bytes"`
 		MaxMailboxBytes size `toml:"max_mailbox_bytes"`
+		MaxEventBytes   size `toml:"max_event_bytes"`
 		IdleTimeout     span `toml:"idle_timeout"`
 		TurnTimeout     span `toml:"turn_timeout"`
 		QueryTimeout    span `toml:"query_timeout"`
@@ -116,6 +117,7 @@ func (c *config) apply(o *Options) {
 	o.MinFreeBytes = uint64(c.Storage.MinFreeBytes)
 	o.MaxAwake, o.MaxAwakeBytes = c.Actors.MaxAwake, int64(c.Actors.MaxAwakeBytes)
 	o.MaxWriteBytes, o.MaxMailboxBytes = int64(c.Actors.MaxWriteBytes), int64(c.Actors.MaxMailboxBytes)
+	o.MaxEventBytes = int64(c.Actors.MaxEventBytes)
 	o.SQL = SQLOptions{
 		MaxOpen: c.SQL.MaxOpen, MaxMemory: int64(c.SQL.MaxMemory), ConnMemory: int64(c.SQL.ConnMemory), CacheBytes: int64(c.SQL.CacheBytes),
 		TurnBytes: int64(c.SQL.TurnBytes), Temporary: int64(c.SQL.Temporary), MaxTemporary: int64(c.SQL.MaxTemporary),

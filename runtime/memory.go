@@ -61,6 +61,8 @@ func memoryParts() []memoryPart {
 			func(o *Options) int64 { return o.MaxWriteBytes }, func(o *Options, n int64) { o.MaxWriteBytes = n }},
 		{"mailboxes", "MaxMailboxBytes", 2, 0,
 			func(o *Options) int64 { return o.MaxMailboxBytes }, func(o *Options, n int64) { o.MaxMailboxBytes = n }},
+		{"events", "MaxEventBytes", 2, 0,
+			func(o *Options) int64 { return o.MaxEventBytes }, func(o *Options, n int64) { o.MaxEventBytes = n }},
 		{"clients", "Gateway.MemoryBytes", 2, 0,
 			func(o *Options) int64 { return o.Gateway.MemoryBytes }, func(o *Options, n int64) { o.Gateway.MemoryBytes = n }},
 	}

@@ -122,6 +122,9 @@ type Options struct {
 	MaxWriteBytes int64
 	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors: 2/64 of Memory if 0.
 	MaxMailboxBytes int64
+	// MaxEventBytes bounds the events that wait for the clients of all actors: 2/64 of Memory if 0. Beyond it, a subscriber that
+	// is slow goes on from the kept history, and a connection that does not read is cut off.
+	MaxEventBytes int64
 	// MinFreeBytes is the free disk space below which writes are refused; 0 means 256 MiB, or less on small disks.
 	MinFreeBytes uint64
 	// AcceptDataLoss opens a store that is damaged, without what was lost, where Open fails otherwise; see
@@ -249,7 +252,7 @@ func (o *Options) Validate() error {
 		value int64
 	}{
 		{"Memory", o.Memory}, {"CacheBytes", o.CacheBytes}, {"MemTableBytes", o.MemTableBytes}, {"MaxWriteBytes", o.MaxWriteBytes},
-		{"MaxMailboxBytes", o.MaxMailboxBytes}, {"SQL.MaxTemporary", o.SQL.MaxTemporary}, {"Gateway.MemoryBytes", o.Gateway.MemoryBytes},
+		{"MaxMailboxBytes", o.MaxMailboxBytes}, {"MaxEventBytes", o.MaxEventBytes}, {"SQL.MaxTemporary", o.SQL.MaxTemporary}, {"Gateway.MemoryBytes", o.Gateway.MemoryBytes},
 		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"IdleTimeout", int64(o.IdleTimeout)},
 		{"SQL.MaxOpen", int64(o.SQL.MaxOpen)}, {"SQL.MaxMemory", o.SQL.MaxMemory}, {"SQL.ConnMemory", o.SQL.ConnMemory},
 		{"SQL.CacheBytes", o.SQL.CacheBytes}, {"SQL.TurnBytes", o.SQL.TurnBytes}, {"SQL.Temporary", o.SQL.Temporary},

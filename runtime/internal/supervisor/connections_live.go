@@ -18,7 +18,7 @@ import (
 //     or when the actor or the node ends. Whoever takes it out of the hub sees to it that the record follows.
 //  2. position is the sequence of the last event that the client was given or passed over. What is pushed up to it is
 //     dropped. While lagging, the next events are read from the actor's history, and nothing is buffered.
-//  3. end is set once, after which nothing is buffered; what was is still delivered.
+//  3. end is set once, after which nothing is buffered; what was is still delivered, unless the client's side closes it.
 type liveConnection struct {
 	s     *Supervisor
 	t     *actorType
@@ -38,8 +38,10 @@ type liveConnection struct {
 
 	mu            sync.Mutex
 	subscriptions map[string]uint64 // event name -> the sequence of the last event before it was subscribed to
-	buffer        []*host.EmittedEvent
+	buffer        []*publishedEvent
 	bytes         int
+	hand          []*publishedEvent // what the last Next returned
+	page          pageHold
 	position      uint64
 	lagging       bool
 	reset         bool // the client came with a position of another life, and is not told yet
@@ -52,9 +54,6 @@ const (
 	fateJoined  = 1 // the caller has, or will get, the connection
 	fateGivenUp = 2 // the caller has gone
 )
-
-// eventOverhead is what an event counts for in a buffer besides its data.
-const eventOverhead = 128
 
 // join adds a connection whose turn is not durable yet.
 //
@@ -180,24 +179,34 @@ func (h *hub) total() int {
 	return h.live
 }
 
-// push takes an event that is not kept from this connection. It returns false if the client has not read for too long.
-func (l *liveConnection) push(e *host.EmittedEvent) bool {
+// push takes an event that is not kept from this connection, and reports whether it holds it. ok is false if the client
+// has not read for too long. full says that the connection may not hold much; a client that has read everything gets the
+// event from the history then.
+func (l *liveConnection) push(e *publishedEvent, full bool) (held, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lagging || l.end != nil || e.Sequence <= l.position || !l.wants(e) {
-		return true
+	if l.lagging || l.end != nil || e.Sequence <= l.position || !l.wants(&e.EmittedEvent) {
+		return false, true
 	}
-	cost := eventOverhead + len(e.Name) + len(e.Data)
-	if l.bytes+cost > l.limit && len(l.buffer) > 0 {
+	bytes := l.bytes + eventBytes(&e.EmittedEvent)
+	switch full = full && bytes > minBuffered; {
+	case full && len(l.buffer) == 0:
+		l.position, l.lagging = e.Sequence-1, true
+		l.wake()
+		return false, true
+	case full:
+		l.stop(host.Errorf(host.Overloaded, "the client reads too slowly: the events that wait for the clients of the node take more than %d bytes", e.batch.hub.limit).Retry())
+		return false, false
+	case bytes > l.limit && len(l.buffer) > 0:
 		l.stop(host.Errorf(host.Overloaded, "the client reads too slowly: more than %d bytes wait for it", l.limit).Retry())
-		return false
+		return false, false
 	}
 	l.buffer = append(l.buffer, e)
-	l.bytes += cost
+	l.bytes = bytes
 	if len(l.buffer) == 1 {
 		l.wake()
 	}
-	return true
+	return true, true
 }
 
 // wants reports whether the connection is to get an event that does not except it.
@@ -260,6 +269,7 @@ func (l *liveConnection) Welcome() host.Welcome {
 func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		l.mu.Lock()
+		l.letGo()
 		if l.lagging && l.end == nil {
 			l.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
 			after := l.position
@@ -289,35 +299,67 @@ func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// take empties the buffer.
+// take returns what is in the buffer, up to maxBuffered events.
 //
-// REQUIRES: l.mu
+// REQUIRES: l.mu; what was taken before was let go of
 func (l *liveConnection) take() host.Delivery {
 	d := host.Delivery{Reset: l.reset}
 	l.reset = false
-	if len(l.buffer) == 0 {
+	n := min(len(l.buffer), maxBuffered)
+	if n == 0 {
 		return d
 	}
-	d.Events = make([]host.EmittedEvent, 0, len(l.buffer))
-	for _, e := range l.buffer {
+	d.Events = make([]host.EmittedEvent, 0, n)
+	for _, e := range l.buffer[:n] {
+		l.bytes -= eventBytes(&e.EmittedEvent)
 		if e.Sequence > l.position {
-			d.Events = append(d.Events, *e)
+			d.Events = append(d.Events, e.EmittedEvent)
 			l.position = e.Sequence
 		}
 	}
-	l.empty()
+	l.hand = append(l.hand, l.buffer[:n]...)
+	rest := copy(l.buffer, l.buffer[n:])
+	clear(l.buffer[rest:])
+	if l.buffer = l.buffer[:rest]; rest == 0 {
+		l.buffer = empty(l.buffer)
+	}
 	return d
 }
 
-// empty drops the buffer, and keeps its memory if it is not much.
+// letGo releases what the last Next returned.
 //
 // REQUIRES: l.mu
-func (l *liveConnection) empty() {
-	clear(l.buffer)
-	l.buffer, l.bytes = l.buffer[:0], 0
-	if cap(l.buffer) > maxBuffered {
-		l.buffer = nil
+func (l *liveConnection) letGo() {
+	l.hand = releaseEvents(l.hand)
+	l.page.letGo(&l.s.hub)
+}
+
+// drop empties the buffer.
+//
+// REQUIRES: l.mu
+func (l *liveConnection) drop() {
+	l.buffer, l.bytes = releaseEvents(l.buffer), 0
+}
+
+// discard drops everything that the connection holds. Nothing is pushed to it any more.
+func (l *liveConnection) discard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
+	l.letGo()
+	l.page.closed = true
+}
+
+// releaseEvents releases events, and returns what is left of the memory of the slice.
+func releaseEvents(held []*publishedEvent) []*publishedEvent {
+	for at := 0; at < len(held); {
+		b, from := held[at].batch, at
+		for at < len(held) && held[at].batch == b {
+			at++
+		}
+		b.release(int64(at-from), at-from)
 	}
+	return empty(held)
 }
 
 // catchUp reads a page of the kept history after the position.
@@ -327,7 +369,7 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 	defer l.mu.Unlock()
 	if err != nil || page.more {
 		l.lagging = true
-		l.empty() // the history has it
+		l.drop() // the history has it
 	}
 	if err != nil {
 		return d, err
@@ -337,6 +379,7 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 		return d, nil
 	}
 	d.Reset, l.reset = l.reset, false
+	l.position = after // push may have moved it meanwhile
 	for i := range page.events {
 		e := &page.events[i]
 		if e.Sequence > l.position+1 {
@@ -347,6 +390,7 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 			d.Events = append(d.Events, *e)
 		}
 	}
+	l.page.take(&l.s.hub, d.Events)
 	return d, nil
 }
 
@@ -362,7 +406,9 @@ func (l *liveConnection) Call(ctx context.Context, r *host.Request) (host.Reply,
 
 // Close implements host.LiveConnection. A connection that ended already stays as it is.
 func (l *liveConnection) Close(ctx context.Context, lost bool) error {
-	if !l.s.hub.leave(l) {
+	there := l.s.hub.leave(l)
+	l.discard()
+	if !there {
 		return nil
 	}
 	l.finish(connectionClosed("the client ended the connection"))

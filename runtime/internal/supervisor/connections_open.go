@@ -122,6 +122,7 @@ func (l *liveConnection) settle(err error) {
 		if s.hub.leave(l) {
 			s.tend(l.t, l.addr, &tending{id: l.id}, nil) // a client that came back has not, after all
 		}
+		l.discard()
 		l.settled <- err
 		return
 	}
@@ -132,13 +133,16 @@ func (l *liveConnection) settle(err error) {
 		l.finish(unavailable("the node is shutting down"))
 		s.tend(l.t, l.addr, &tending{id: l.id}, nil) // unless the actor has ended it, it is lost already
 	}
-	if !l.fate.CompareAndSwap(0, fateJoined) && s.hub.leave(l) {
-		// Nobody waits any more. A client that has an older token may use it again; a new one never got it.
-		d := &tending{id: l.id}
-		if !l.welcome.Resumed {
-			d.end, d.cause = true, host.Errorf(host.Canceled, "the client gave up")
+	if !l.fate.CompareAndSwap(0, fateJoined) {
+		if s.hub.leave(l) {
+			// Nobody waits any more. A client that has an older token may use it again; a new one never got it.
+			d := &tending{id: l.id}
+			if !l.welcome.Resumed {
+				d.end, d.cause = true, host.Errorf(host.Canceled, "the client gave up")
+			}
+			s.tend(l.t, l.addr, d, nil)
 		}
-		s.tend(l.t, l.addr, d, nil)
+		l.discard()
 	}
 	l.settled <- nil
 }

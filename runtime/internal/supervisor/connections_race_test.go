@@ -89,7 +89,8 @@ func TestFanOutAllocatesNothingPerReceiver(t *testing.T) {
 	seq := uint64(0)
 	say := func() {
 		seq++
-		h.publish("room", keyspace.ActorID{}, []host.EmittedEvent{{Sequence: seq, Name: "said", Data: []byte("1")}})
+		e := host.EmittedEvent{Sequence: seq, Name: "said", Data: []byte("1")}
+		h.publish("room", keyspace.ActorID{}, "", []publishedEvent{{EmittedEvent: e}})
 	}
 	for range 200 {
 		say()

@@ -12,32 +12,56 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// pin rewrites the rows of a channel's waiting messages so that each names the incarnation that it is for: the target as
-// it is now, or the id under which the first of them will create it.
+// One turn binds at most so many messages of a channel, so that its write set has room for them.
+const (
+	maxPinned      = 256
+	maxPinnedBytes = 1 << 20
+)
+
+// pin rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
+// as it is when the first are bound, or the id under which the first of them will create it.
+//
+// The sender asks again until the first messages with the same Target are all bound, to one id, and delivers none before
+// that. So if the target is destroyed meanwhile, they end with it, however many there are.
+//
+// A crash between two turns leaves the first messages bound and the others as they were. That is safe: no message was
+// delivered under the id it is bound to, because those were all to be bound first, and rows are bound in the order of
+// delivery. The next start delivers the bound ones, which may create their target, and then binds the others to the target
+// that there is. Only if the target was destroyed since are they for its successor, like messages that were never looked at.
 func (c *core) pin(w *work) {
-	ch := w.settle.channel
+	b := w.settle.binding
+	ch := b.channel
 	s := c.a.sender
 	sup := c.a.sup
-	id, ok, err := sup.store.Lookup(sup.identity(ch.addr))
-	if err != nil {
-		c.respond(w, nil, err)
-		return
+	if b.bound == 0 {
+		id, ok, err := sup.store.Lookup(sup.identity(ch.addr))
+		if err != nil {
+			c.respond(w, nil, err)
+			return
+		}
+		if !ok {
+			id = sup.newID(ch.addr)
+		}
+		b.id = id
 	}
-	if !ok {
-		id = sup.newID(ch.addr)
-	}
+	var part []outgoing
+	size := 0
 	s.mu.Lock()
-	var bound []outgoing
-	for _, m := range ch.queue {
-		if !bytes.Equal(m.record.Target, ch.queue[0].record.Target) {
+	if b.bound == 0 {
+		b.before = ch.queue[0].record.Target
+	}
+	for _, m := range ch.queue[b.bound:] {
+		n := len(m.record.Input)
+		if !bytes.Equal(m.record.Target, b.before) || len(part) == maxPinned || len(part) > 0 && size+n > maxPinnedBytes {
 			break
 		}
-		m.record.Target = id[:]
-		bound = append(bound, m)
+		m.record.Target = b.id[:]
+		part = append(part, m)
+		size += n
 	}
 	s.mu.Unlock()
-	_, err = c.internal(w, "pin", func(h *turn) error {
-		for _, m := range bound {
+	_, err := c.internal(w, "pin", func(h *turn) error {
+		for _, m := range part {
 			rec, err := record.Encode(&m.record)
 			if err != nil {
 				return err
@@ -51,7 +75,9 @@ func (c *core) pin(w *work) {
 	})
 	if err == nil {
 		s.mu.Lock()
-		copy(ch.queue, bound)
+		copy(ch.queue[b.bound:], part)
+		b.bound += len(part)
+		b.more = b.bound < len(ch.queue) && bytes.Equal(ch.queue[b.bound].record.Target, b.before)
 		s.mu.Unlock()
 	}
 	c.respond(w, nil, err)

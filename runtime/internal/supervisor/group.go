@@ -16,6 +16,7 @@ import (
 type group struct {
 	a       *activation
 	id      keyspace.ActorID // the incarnation, set by the commit
+	life    string           // its name
 	turns   int
 	took    time.Duration // what the turns took together
 	results []result      // set by the commit
@@ -24,7 +25,7 @@ type group struct {
 	// version is that of the last turn that wrote something.
 	version  engine.Version
 	commit   uint64 // its number among the activation's commits, if changed
-	events   []host.EmittedEvent
+	events   []publishedEvent
 	messages []outgoing
 	sender   *sender  // delivers messages
 	after    []func() // run when the commit is durable; they must not block
@@ -187,7 +188,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		return
 	}
 	a := c.a
-	g.sender, g.id = a.sender, c.id
+	g.sender, g.id, g.life = a.sender, c.id, c.ident.ID
 	c.group = &group{a: a}
 	if c.refused {
 		failAll(g.results, unavailable("an earlier commit of the actor failed"))
@@ -278,7 +279,7 @@ func (g *group) durable(err error) {
 		a.advanceGate(g.commit)
 	}
 	if len(g.events) > 0 {
-		a.sup.hub.publish(a.key, g.id, g.events)
+		a.sup.hub.publish(a.key, g.id, g.life, g.events)
 	}
 	if sink := a.sup.options.Changes; sink != nil {
 		for _, c := range g.changes {

@@ -19,6 +19,9 @@ type historyPage struct {
 	more   bool // there are events behind the page
 }
 
+// pageBytes bounds what is read at once of the history, for which its reader waits.
+const pageBytes = 64 << 10
+
 // history reads the events after a position that are kept, as far as they are durable. life is what the position counts
 // in, or zero for the life that is there. The error is an *Error.
 func (s *Supervisor) history(ctx context.Context, addr host.Address, life keyspace.ActorID, after uint64) (historyPage, error) {
@@ -30,14 +33,18 @@ func (s *Supervisor) history(ctx context.Context, addr host.Address, life keyspa
 		return historyPage{}, err
 	}
 	defer snap.Close()
-	p, err := readHistory(snap, id, life, after)
+	most := pageBytes
+	if s.hub.full() {
+		most = minBuffered
+	}
+	p, err := readHistory(snap, id, life, after, most)
 	if err != nil {
 		return p, s.storeError(err)
 	}
 	return p, nil
 }
 
-func readHistory(l lister, id, life keyspace.ActorID, after uint64) (historyPage, error) {
+func readHistory(l lister, id, life keyspace.ActorID, after uint64, most int) (historyPage, error) {
 	p := historyPage{id: id, after: after}
 	last, err := lastEvent(l)
 	if err != nil {
@@ -48,7 +55,7 @@ func readHistory(l lister, id, life keyspace.ActorID, after uint64) (historyPage
 	}
 	_, end := keyspace.KindRange(keyspace.KindEventHistory)
 	page, err := l.List(engine.ListQuery{
-		Start: keyspace.AppendEvent(nil, p.after+1), End: end, Limit: maxBuffered, MaxBytes: maxBufferedBytes,
+		Start: keyspace.AppendEvent(nil, p.after+1), End: end, Limit: maxBuffered, MaxBytes: most,
 	})
 	if err != nil {
 		return p, err

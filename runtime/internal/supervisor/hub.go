@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
@@ -20,6 +21,11 @@ type hub struct {
 	closed    bool
 	audiences map[string]*audience // by actor
 	live      int                  // connections in all of them
+
+	// held is what the events take that clients hold: see eventBatch. Beyond limit, a client that holds more than minBuffered
+	// gets no more: a stream goes on from the history, a connection is cut off.
+	held  atomic.Int64
+	limit int64
 }
 
 // An audience is who follows one actor.
@@ -60,35 +66,111 @@ func (h *hub) tidy(key string) {
 const (
 	maxBuffered      = 256
 	maxBufferedBytes = 1 << 20
+	// minBuffered is what each client may hold though the clients of the node hold too much. It is less than what a client
+	// takes besides.
+	minBuffered = 4 << 10
+	// placeBytes is what an event takes in each client that holds it: a place in the buffer, and a host.EmittedEvent when it
+	// is delivered.
+	placeBytes = 160
+	// eventOverhead is what an event counts for besides its name and data.
+	eventOverhead = 128
+	// frames is how many encoded forms an event has at most that goes to many clients, see host.SharedFrames.
+	frames = 2
 )
 
-// publish hands out the events of one commit of an incarnation. It does not block.
-func (h *hub) publish(key string, id keyspace.ActorID, events []host.EmittedEvent) {
-	for _, l := range h.push(key, id, events) {
+// eventBytes is what an event counts for in a buffer.
+func eventBytes(e *host.EmittedEvent) int { return eventOverhead + len(e.Name) + len(e.Data) }
+
+// A publishedEvent is an event that clients may hold.
+type publishedEvent struct {
+	host.EmittedEvent
+	batch *eventBatch
+}
+
+// An eventBatch is the events of one commit, which its clients share. It counts towards hub.held once, from push until the
+// last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
+// in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
+type eventBatch struct {
+	hub    *hub
+	events []publishedEvent
+	size   int          // of all events
+	bytes  int64        // what the batch counts for
+	refs   atomic.Int64 // clients' holds, and pushing until all are known
+}
+
+// pushing keeps a batch counted until all clients have it, however quick the first are.
+const pushing = 1 << 40
+
+// begin counts a batch that is about to be pushed. many says that the clients may share encoded forms.
+func (h *hub) begin(events []publishedEvent, life string, many bool) *eventBatch {
+	b := &eventBatch{hub: h, events: events}
+	for i := range events {
+		e := &events[i]
+		e.batch, e.Life = b, life
+		n := eventBytes(&e.EmittedEvent)
+		b.size += n
+		b.bytes += int64(n)
+		if many && e.To == "" {
+			e.Shared = new(host.SharedFrames)
+			b.bytes += frames * int64(n)
+		}
+	}
+	b.refs.Store(pushing)
+	h.held.Add(b.bytes)
+	return b
+}
+
+// pushed notes how many holds there are, of how many events.
+func (b *eventBatch) pushed(holds, places int) {
+	b.hub.held.Add(int64(places) * placeBytes)
+	b.release(pushing-int64(holds), 0)
+}
+
+// release gives holds back, of so many events.
+func (b *eventBatch) release(holds int64, places int) {
+	n := int64(places) * placeBytes
+	if b.refs.Add(-holds) == 0 {
+		n += b.bytes
+	}
+	b.hub.held.Add(-n)
+}
+
+// full reports whether clients hold as much as they may.
+func (h *hub) full() bool { return h.held.Load() > h.limit }
+
+// publish hands out the events of one commit of an incarnation, whose name is life. It does not block.
+func (h *hub) publish(key string, id keyspace.ActorID, life string, events []publishedEvent) {
+	for _, l := range h.push(key, id, life, events) {
 		l.cutOff()
 	}
 }
 
 // push is publish, and returns the connections that do not read.
-func (h *hub) push(key string, id keyspace.ActorID, events []host.EmittedEvent) (slow []*liveConnection) {
+func (h *hub) push(key string, id keyspace.ActorID, life string, events []publishedEvent) (slow []*liveConnection) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	au := h.audiences[key]
 	if au == nil {
 		return nil
 	}
-	life, many := id.String(), len(au.streams)+len(au.conns)+len(au.joining) > 1
-	for i := range events {
-		events[i].Life = life
-		if many && events[i].To == "" {
-			events[i].Shared = new(host.SharedFrames)
+	b := h.begin(events, life, len(au.streams)+len(au.conns)+len(au.joining) > 1)
+	full, holds, places := h.full(), 0, 0
+	for s := range au.streams {
+		if s.push(id, b, full) {
+			holds++
+			places += len(events)
 		}
 	}
-	for s := range au.streams {
-		s.push(id, events)
-	}
-	one := func(l *liveConnection, e *host.EmittedEvent) {
-		if l.incarnation == id && !l.push(e) {
+	one := func(l *liveConnection, e *publishedEvent) {
+		if l.incarnation != id {
+			return
+		}
+		held, ok := l.push(e, full)
+		if held {
+			holds++
+			places++
+		}
+		if !ok {
 			slow = append(slow, l)
 		}
 	}
@@ -117,6 +199,7 @@ func (h *hub) push(key string, id keyspace.ActorID, events []host.EmittedEvent) 
 			}
 		}
 	}
+	b.pushed(holds, places)
 	return slow
 }
 
@@ -221,8 +304,11 @@ type stream struct {
 	guarded []string
 
 	mu       sync.Mutex
-	buffer   []host.EmittedEvent
-	bytes    int
+	buffer   []*eventBatch
+	count    int           // events in buffer
+	bytes    int           // and their size
+	hand     []*eventBatch // what the last Next returned
+	page     pageHold
 	lagging  bool // events were dropped from the buffer, or may stand in the history
 	end      *host.Error
 	signal   chan struct{}
@@ -277,34 +363,84 @@ func (s *Supervisor) Subscribe(ctx context.Context, addr host.Address, sub host.
 	return st, nil
 }
 
-// push takes events of an incarnation in the order of their sequence.
-func (s *stream) push(id keyspace.ActorID, events []host.EmittedEvent) {
+// push takes a batch of an incarnation's events, and reports whether the stream holds it. full says that it may not hold
+// much.
+func (s *stream) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
 	s.mu.Lock()
 	if s.end != nil {
 		s.mu.Unlock()
-		return
+		return false
 	}
 	if !s.started {
-		s.started, s.position = true, events[0].Sequence-1
+		s.started, s.position = true, b.events[0].Sequence-1
 	}
 	if s.life.IsZero() {
 		s.life = id
 	}
-	for _, e := range events {
-		if len(s.buffer) >= maxBuffered || s.bytes+len(e.Data) > maxBufferedBytes && len(s.buffer) > 0 {
-			// The reader is slow: it goes on from the history.
-			clear(s.buffer)
-			s.buffer, s.bytes, s.lagging = s.buffer[:0], 0, true
-			break
-		}
-		if s.lagging && len(s.buffer) == 0 {
-			continue // the history has it
-		}
-		s.buffer = append(s.buffer, e)
-		s.bytes += len(e.Data)
+	count, bytes := s.count+len(b.events), s.bytes+b.size
+	switch {
+	case s.lagging && s.count == 0: // the history has it
+	case count > maxBuffered, bytes > maxBufferedBytes && count > 1, full && bytes > minBuffered:
+		// The reader is slow: it goes on from the history.
+		s.drop()
+		s.lagging = true
+	default:
+		s.buffer = append(s.buffer, b)
+		s.count, s.bytes, held = count, bytes, true
 	}
 	s.mu.Unlock()
 	s.wake()
+	return held
+}
+
+// drop empties the buffer.
+//
+// REQUIRES: s.mu
+func (s *stream) drop() {
+	s.buffer = releaseBatches(s.buffer)
+	s.count, s.bytes = 0, 0
+}
+
+// releaseBatches releases batches, and returns what is left of the memory of the slice.
+func releaseBatches(held []*eventBatch) []*eventBatch {
+	for _, b := range held {
+		b.release(1, len(b.events))
+	}
+	return empty(held)
+}
+
+// empty returns a slice without elements, which keeps its memory if that is not much.
+func empty[T any](s []T) []T {
+	if cap(s) > maxBuffered {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// A pageHold counts the events that were read from the history towards hub.held, from one Next to the next.
+type pageHold struct {
+	bytes  int64
+	closed bool // no page is counted any more
+}
+
+// take counts a page.
+func (p *pageHold) take(h *hub, events []host.EmittedEvent) {
+	if p.closed {
+		return
+	}
+	for i := range events {
+		p.bytes += int64(eventBytes(&events[i])) + placeBytes
+	}
+	h.held.Add(p.bytes)
+}
+
+// letGo counts a page off.
+func (p *pageHold) letGo(h *hub) {
+	if p.bytes > 0 {
+		h.held.Add(-p.bytes)
+		p.bytes = 0
+	}
 }
 
 func (s *stream) wake() {
@@ -324,29 +460,45 @@ func (s *stream) finish(err *host.Error) {
 }
 
 // Close implements host.EventStream.
-func (s *stream) Close() { s.s.hub.remove(s) }
+func (s *stream) Close() {
+	s.s.hub.remove(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	s.hand = releaseBatches(s.hand)
+	s.page.letGo(&s.s.hub)
+	s.page.closed = true
+}
 
 // Next implements host.EventStream.
 func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		s.mu.Lock()
+		s.hand = releaseBatches(s.hand)
+		s.page.letGo(&s.s.hub)
 		lagging, end := s.lagging, s.end
-		var events []host.EmittedEvent
-		if !lagging {
-			events = slices.Clone(s.buffer)
-			clear(s.buffer)
-			s.buffer, s.bytes = s.buffer[:0], 0
-		} else {
+		var d host.Delivery
+		took := false
+		if lagging {
 			s.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
+		} else if took = s.count > 0; took {
+			for _, b := range s.buffer {
+				for i := range b.events {
+					s.take(&d, &b.events[i].EmittedEvent)
+				}
+			}
+			s.buffer, s.hand = s.hand, s.buffer
+			s.count, s.bytes = 0, 0
 		}
 		s.mu.Unlock()
 		if lagging {
 			d, more, err := s.catchUp(ctx)
+			s.mu.Lock()
 			if err != nil || more {
-				s.mu.Lock()
 				s.lagging = true
-				s.mu.Unlock()
 			}
+			s.page.take(&s.s.hub, d.Events)
+			s.mu.Unlock()
 			if err != nil {
 				return host.Delivery{}, err
 			}
@@ -355,10 +507,10 @@ func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
 			}
 			continue
 		}
-		if d := s.take(events); len(d.Events) > 0 || d.Missed > 0 || d.Reset {
+		if len(d.Events) > 0 || d.Missed > 0 || d.Reset {
 			return d, nil
 		}
-		if len(events) > 0 {
+		if took {
 			continue
 		}
 		if end != nil {
@@ -377,31 +529,22 @@ func (s *stream) dropEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.end != nil {
-		clear(s.buffer)
-		s.buffer = s.buffer[:0]
+		s.drop()
 	}
 	return s.end != nil
 }
 
-// take advances the position over events and returns those that the subscription asks for.
-func (s *stream) take(events []host.EmittedEvent) host.Delivery {
-	var d host.Delivery
-	if len(events) > 0 {
-		d.Reset, s.reset = s.reset, false
+// take advances the position over an event, and adds it to d if the subscription asks for it.
+func (s *stream) take(d *host.Delivery, e *host.EmittedEvent) {
+	d.Reset, s.reset = d.Reset || s.reset, false
+	if e.Sequence <= s.position {
+		return
 	}
-	for _, e := range events {
-		if e.Sequence <= s.position {
-			continue
-		}
-		if e.Sequence > s.position+1 {
-			d.Missed += e.Sequence - s.position - 1
-		}
-		s.position = e.Sequence
-		if s.wants(&e) {
-			d.Events = append(d.Events, e)
-		}
+	d.Missed += e.Sequence - s.position - 1
+	s.position = e.Sequence
+	if s.wants(e) {
+		d.Events = append(d.Events, *e)
 	}
-	return d
 }
 
 func (s *stream) wants(e *host.EmittedEvent) bool {
@@ -436,7 +579,9 @@ func (s *stream) catchUp(ctx context.Context) (d host.Delivery, more bool, err e
 	s.mu.Unlock()
 	s.reset = s.reset || page.reset
 	s.position = page.after
-	d = s.take(page.events)
+	for i := range page.events {
+		s.take(&d, &page.events[i])
+	}
 	d.Reset, s.reset = d.Reset || s.reset, false
 	return d, page.more, nil
 }

@@ -94,6 +94,7 @@ func newMetrics(s *Supervisor) *metrics {
 	m.connectionsResumed = counter("cairn_connections_resumed_total", "Connections that a client came back to.")
 	m.gauges = []prometheus.Collector{
 		gauge("cairn_connections", "Clients that are connected to actors.", func() float64 { return float64(s.hub.total()) }),
+		gauge("cairn_events_held_bytes", "Estimated memory of the events that streams and connections hold for their readers.", func() float64 { return float64(s.hub.held.Load()) }),
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.memory.awake.Load()) }),
 		gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", func() float64 { return float64(s.memory.bytes.Load()) }),
 		gauge("cairn_sql_connections", "Open connections to databases of actors.", func() float64 { return float64(s.sql.Stats().Open) }),

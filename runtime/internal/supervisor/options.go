@@ -31,6 +31,7 @@ const (
 	DefaultReplyRetention   = 24 * time.Hour
 	DefaultTaskGrace        = 5 * time.Second
 	DefaultMaxMailboxBytes  = 256 << 20
+	DefaultMaxEventBytes    = 128 << 20
 )
 
 // The defaults of SQLOptions for one connection, in bytes.
@@ -65,6 +66,8 @@ type Options struct {
 	MaxAwakeBytes int64
 	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors.
 	MaxMailboxBytes int64
+	// MaxEventBytes bounds the events that the streams and connections of all actors hold for their readers.
+	MaxEventBytes int64
 	// AlarmConcurrency bounds how many alarms run or wait in mailboxes at once, which also paces a restart.
 	AlarmConcurrency int
 	// ReplyRetention is how long replies to calls with an idempotency key are kept.
@@ -89,6 +92,7 @@ func (o *Options) EnsureDefaults() {
 	def(&o.MaxAwake, DefaultMaxAwake)
 	def(&o.MaxAwakeBytes, DefaultMaxAwakeBytes)
 	def(&o.MaxMailboxBytes, DefaultMaxMailboxBytes)
+	def(&o.MaxEventBytes, DefaultMaxEventBytes)
 	def(&o.AlarmConcurrency, DefaultAlarmConcurrency)
 	def(&o.ReplyRetention, DefaultReplyRetention)
 	if o.Logger == nil {
@@ -128,7 +132,8 @@ func (o *Options) Validate() error {
 		name  string
 		value int64
 	}{
-		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"MaxMailboxBytes", o.MaxMailboxBytes}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
+		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"MaxMailboxBytes", o.MaxMailboxBytes},
+		{"MaxEventBytes", o.MaxEventBytes}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
 		{"TurnGrace", int64(o.TurnGrace)}, {"RunStall", int64(o.RunStall)}, {"ReplyRetention", int64(o.ReplyRetention)},
 		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.QueryTimeout", int64(o.Limits.QueryTimeout)},
 		{"Limits.MailboxCount", int64(o.Limits.MailboxCount)},

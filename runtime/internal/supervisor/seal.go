@@ -164,7 +164,7 @@ func (c *core) writeEvents(t *turn) error {
 				return err
 			}
 		}
-		c.group.events = append(c.group.events, ev)
+		c.group.events = append(c.group.events, publishedEvent{EmittedEvent: ev})
 	}
 	return nil
 }

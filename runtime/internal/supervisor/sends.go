@@ -268,7 +268,7 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 	if len(handled) > 0 {
 		ch.attempts, ch.cause = 0, nil
 	}
-	set := &settlement{channel: ch}
+	set := &settlement{}
 	for _, m := range handled {
 		set.handled = append(set.handled, m.seq)
 	}
@@ -332,17 +332,25 @@ func permanent(err error) bool {
 	return false
 }
 
-// pin asks the actor to bind the waiting messages of a channel to the target's incarnation.
-func (s *sender) pin(ch *channel) {
-	s.post(&work{kind: workPin, method: -1, settle: &settlement{channel: ch}, finish: func(w *work) {
-		if w.err != nil && s.current().sup.draining.Load() {
-			return
-		}
-		wait := time.Duration(0)
+// pin has the actor bind the waiting messages of a channel to the target's incarnation, and then sends them.
+func (s *sender) pin(ch *channel) { s.bindMore(&binding{channel: ch}) }
+
+func (s *sender) bindMore(b *binding) {
+	s.post(&work{kind: workPin, method: -1, settle: &settlement{binding: b}, finish: func(w *work) {
+		sup, wait, more := s.current().sup, time.Duration(0), b.more
 		if w.err != nil {
-			wait = settleRetry
+			if sup.draining.Load() {
+				return
+			}
+			wait, more = settleRetry, true
 		}
-		s.current().sup.later(wait, func() { s.send(ch) })
+		sup.later(wait, func() {
+			if more {
+				s.bindMore(b)
+			} else {
+				s.send(b.channel)
+			}
+		})
 	}})
 }
 

@@ -146,7 +146,7 @@ func (s *sender) skip(addr host.Address, settled func()) (bool, error) {
 		return false, host.Errorf(host.FailedPrecondition,
 			"the message is with %s already, which has not answered; see what that actor waits for", formatAddress(addr)).Retry()
 	}
-	set := &settlement{channel: ch, settled: settled, failed: []failedSend{{message: ch.queue[0], err: errSkipped, attempts: ch.attempts}}}
+	set := &settlement{settled: settled, failed: []failedSend{{message: ch.queue[0], err: errSkipped, attempts: ch.attempts}}}
 	ch.queue = ch.queue[1:]
 	ch.attempts, ch.cause, ch.held = 0, nil, false // nobody else ends this wait
 	s.mu.Unlock()

@@ -227,6 +227,7 @@ func New(o Options) (*Supervisor, error) {
 		}
 		s.types[b.Type] = t
 	}
+	s.hub.limit = o.MaxEventBytes
 	s.workers.init(s)
 	s.alarms.init(s)
 	s.memory.init(s)

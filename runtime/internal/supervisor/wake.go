@@ -356,10 +356,10 @@ func (c *core) lastEvents(t *turn) error {
 	}
 	for _, e := range t.events {
 		c.events++
-		c.group.events = append(c.group.events, host.EmittedEvent{
+		c.group.events = append(c.group.events, publishedEvent{EmittedEvent: host.EmittedEvent{
 			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
 			Time: timeMS(unixMS(t.start)), Data: e.data, To: e.to, Except: e.except,
-		})
+		}})
 	}
 	return nil
 }

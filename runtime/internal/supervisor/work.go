@@ -185,13 +185,22 @@ type outgoing struct {
 	record messageRecord
 }
 
+// A binding is under way for the first messages of a channel: see core.pin. Turns of the sender change it, one at a time.
+type binding struct {
+	channel *channel
+	id      keyspace.ActorID // what they are bound to
+	before  []byte           // the Target that they had
+	bound   int              // how many are
+	more    bool             // others are not
+}
+
 // A settlement tells a sender what became of messages.
 type settlement struct {
 	handled []uint64
 	failed  []failedSend
-	channel *channel
-	settled func() // told once, when it is durable; may be nil
-	done    bool   // a turn removed the rows; guarded by sender.mu
+	binding *binding // instead of the rest, for workPin
+	settled func()   // told once, when it is durable; may be nil
+	done    bool     // a turn removed the rows; guarded by sender.mu
 }
 
 // A failedSend is a message to be moved aside.

@@ -1,0 +1,261 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// listeners are puppets that emit.
+func listeners() []*puppetType {
+	return []*puppetType{{name: "p", events: []host.Event{{Name: "said"}}, limits: host.Limits{EventHistory: 1000}}}
+}
+
+// emits emits n events of a size.
+func emits(n, size int) deed {
+	return func(_ *puppet, t host.Turn) error {
+		for range n {
+			if err := t.Emit(0, []byte(`"`+strings.Repeat("x", size-2)+`"`)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (g *stage) follow(key string) host.EventStream {
+	g.t.Helper()
+	s, err := g.Subscribe(context.Background(), pAddr(key), host.Subscription{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return s
+}
+
+// sequences reads what is there, and returns the sequences of the events.
+func sequences(t *testing.T, s interface {
+	Next(context.Context) (host.Delivery, error)
+}) (all []uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for {
+		d, err := s.Next(ctx)
+		if ctx.Err() != nil {
+			return all
+		}
+		if err != nil || d.Missed > 0 {
+			t.Fatalf("missed %d, %v", d.Missed, err)
+		}
+		for _, e := range d.Events {
+			all = append(all, e.Sequence)
+		}
+	}
+}
+
+func upTo(n uint64) (all []uint64) {
+	for i := uint64(1); i <= n; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
+	const actors, limit = 50, 256 << 10
+	bubble(t, func(o *Options) { o.MaxEventBytes = limit }, listeners(), func(t *testing.T, g *stage) {
+		var slow []host.EventStream
+		for i := range actors {
+			slow = append(slow, g.follow(fmt.Sprint(i)))
+		}
+		for range 100 {
+			for i := range actors {
+				g.must(fmt.Sprint(i), emits(1, 1000))
+			}
+		}
+		if held := g.hub.held.Load(); held < limit/2 || held > limit+actors*2*minBuffered {
+			t.Errorf("they hold %d bytes; the limit is %d", held, limit)
+		}
+		quick := g.follow("quick") // gets small events at once though the node is full
+		g.must("quick", emits(1, 100))
+		quick.(*stream).mu.Lock()
+		if n := quick.(*stream).count; n != 1 {
+			t.Errorf("the buffer of a new stream has %d events", n)
+		}
+		quick.(*stream).mu.Unlock()
+		for i, s := range slow {
+			if got := sequences(t, s); !slices.Equal(got, upTo(100)) {
+				t.Fatalf("stream %d got %v", i, got)
+			}
+		}
+		for _, s := range append(slow, quick) {
+			s.Close()
+		}
+		if held := g.hub.held.Load(); held != 0 {
+			t.Errorf("%d bytes are held by nobody", held)
+		}
+	})
+}
+
+func TestEventOfManyFollowersCountsOnce(t *testing.T) {
+	const size = 100_000
+	bubble(t, nil, listeners(), func(t *testing.T, g *stage) {
+		var all []host.EventStream
+		for range 100 {
+			all = append(all, g.follow("a"))
+		}
+		g.must("a", emits(1, size))
+		held := func() int64 { return g.hub.held.Load() }
+		once := int64((1 + frames) * (eventOverhead + len("said") + size))
+		if got, want := held(), once+100*placeBytes; got != want {
+			t.Errorf("held are %d bytes, want %d", got, want)
+		}
+		for i, s := range all {
+			if _, err := s.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := held(); got < once { // until the reader comes back, the event is in its hands
+				t.Fatalf("after reader %d, %d bytes are held", i, got)
+			}
+		}
+		for _, s := range all[1:] {
+			sequences(t, s)
+		}
+		if got, want := held(), once+placeBytes; got != want {
+			t.Errorf("one reader holds %d bytes, want %d", got, want)
+		}
+		all[0].Close()
+		if got := held(); got != 0 {
+			t.Errorf("nobody holds %d bytes", got)
+		}
+	})
+}
+
+func TestConnectionsHoldNoMoreThanTheNodeAllows(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
+		connect := func(key string) host.LiveConnection {
+			l, err := g.Connect(t.Context(), pAddr(key), host.ConnectRequest{Events: []string{"said"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		hoarder := connect("a")
+		for range 3 { // with anything more, the node is full
+			g.must("a", emits(1, 10_000))
+		}
+		reads, idle := connect("b"), connect("b")
+		g.must("b", emits(1, 1000)) // which is less than each may hold
+		if got := sequences(t, reads); !slices.Equal(got, upTo(1)) {
+			t.Errorf("the reader got %v", got)
+		}
+		g.must("b", emits(3, 5000))
+		if got := sequences(t, reads); !slices.Equal(got, []uint64{2, 3, 4}) { // from the history
+			t.Errorf("the reader got %v", got)
+		}
+		if got := sequences(t, hoarder); !slices.Equal(got, upTo(3)) {
+			t.Errorf("the one that came first got %v", got)
+		}
+		if d, err := idle.Next(t.Context()); err != nil || len(d.Events) != 1 {
+			t.Errorf("before it was cut off, the idle one got %v, %v", d.Events, err)
+		}
+		if _, err := idle.Next(t.Context()); host.CodeOf(err) != host.Overloaded || !strings.Contains(err.Error(), "clients of the node") {
+			t.Errorf("the idle one ends with %v", err)
+		}
+		for _, l := range []host.LiveConnection{hoarder, reads, idle} {
+			if err := l.Close(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+		}
+		if held := g.hub.held.Load(); held != 0 {
+			t.Errorf("%d bytes are held by nobody", held)
+		}
+	})
+}
+
+func TestConnectionThatIsNeverTakenHoldsNothing(t *testing.T) {
+	bubble(t, nil, listeners(), func(t *testing.T, g *stage) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 {
+			g.Connect(ctx, pAddr("a"), host.ConnectRequest{Events: []string{"said"}})
+			g.must("a", emits(1, 100))
+		}
+		synctest.Wait()
+		if held := g.hub.held.Load(); held != 0 || g.hub.total() != 0 {
+			t.Errorf("%d bytes are held by %d connections", held, g.hub.total())
+		}
+	})
+}
+
+// TestNothingIsHeldAfterTheLastClientHoweverTheyEnd is for the race detector: real time, everything at once.
+func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
+	g := newStage(t, func(o *Options) { o.MaxEventBytes = 64 << 10 }, listeners()...)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	keys := []string{"a", "b", "c"}
+	var emitting, reading sync.WaitGroup
+	over := make(chan struct{})
+	for i := range keys {
+		emitting.Go(func() {
+			for n := range 150 {
+				f := emits(1+n%5, 200<<(n%8))
+				if n%40 == 39 {
+					f = func(p *puppet, t host.Turn) error { t.DestroySelf(); return emits(1, 300)(p, t) }
+				}
+				if err := g.do(keys[(i+n)%3], f); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 24 {
+		reading.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(i)))
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				key := keys[r.IntN(3)]
+				var next func(context.Context) (host.Delivery, error)
+				if i%2 == 0 {
+					s := g.follow(key)
+					next = s.Next
+					defer s.Close()
+				} else {
+					soon, stop := context.WithTimeout(ctx, time.Duration(r.IntN(20))*time.Millisecond)
+					l, err := g.Connect(soon, pAddr(key), host.ConnectRequest{Events: []string{"said"}})
+					stop()
+					if err != nil {
+						continue
+					}
+					next = l.Next
+					defer l.Close(ctx, r.IntN(2) == 0)
+				}
+				for range r.IntN(10) {
+					wait, stop := context.WithTimeout(ctx, 10*time.Millisecond)
+					_, err := next(wait)
+					stop()
+					if err != nil && host.CodeOf(err) != host.DeadlineExceeded {
+						break
+					}
+				}
+			}
+		})
+	}
+	emitting.Wait()
+	close(over)
+	reading.Wait()
+	if held := g.hub.held.Load(); held != 0 || len(g.hub.audiences) != 0 {
+		t.Errorf("%d bytes are held; %d actors have an audience", held, len(g.hub.audiences))
+	}
+}
