@@ -142,8 +142,7 @@ func (c *connectInput) request(transport string) (host.ConnectRequest, *host.Err
 	}
 	switch {
 	case len(q.Params) > host.MaxConnectionParams:
-		return q, host.Errorf(host.TooLarge, "params are longer than %d bytes", host.MaxConnectionParams).
-			With("what", "params").With("limit", strconv.Itoa(host.MaxConnectionParams)).With("actual", strconv.Itoa(len(q.Params)))
+		return q, host.OverLimit("params", host.MaxConnectionParams, int64(len(q.Params)))
 	case len(q.Token) > maxConnectionToken:
 		return q, host.Errorf(host.InvalidArgument, "token is %d bytes long; the limit is %d", len(q.Token), maxConnectionToken)
 	}

@@ -32,7 +32,7 @@ var hostText = map[string]string{
 	"Code.state_too_new": "The stored state was written by a newer version of the actor's code. The data is " +
 		"untouched.",
 	"Code.too_large": "A key, value, message, state or write set is over its limit. Metadata names \"what\", " +
-		"\"limit\", \"actual\".",
+		"\"limit\" and \"actual\": OverLimit is the only way to make such an error.",
 	"Code.unauthenticated": "The request carries no valid credentials.",
 	"Code.unavailable": "The node is starting, draining, out of disk space or its store is read-only. Retryable " +
 		"elsewhere or later.",

@@ -100,7 +100,7 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out 
 		return out, host.Errorf(host.InvalidArgument, "give either ids or all")
 	}
 	if len(in.IDs) > host.MaxQueueBatch {
-		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
 	}
 	h.again = again
 	size := 0
@@ -178,7 +178,7 @@ func listDeadSends(r *reader, codec host.Codec, in *host.SendListInput) (out hos
 	case limit < 0 || limit > host.MaxQueueBatch:
 		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d", limit, host.MaxQueueBatch)
 	case len(in.IDs) > host.MaxQueueBatch:
-		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
 	case limit == 0:
 		limit = 100
 	}

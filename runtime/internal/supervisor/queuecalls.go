@@ -389,7 +389,7 @@ func (r *reader) listMessages(codec host.Codec, in *host.QueueListInput,
 	case in.Limit < 0 || in.Limit > host.MaxQueueBatch:
 		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d", in.Limit, host.MaxQueueBatch)
 	case len(in.IDs) > host.MaxQueueBatch:
-		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
 	}
 	rows, done, err := r.rows()
 	if err != nil {

@@ -44,7 +44,7 @@ func sqlBuiltins() []*builtin {
 func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 	a := c.a
 	if n := len(in.Reason); n > maxReason {
-		return host.SQLOutput{}, tooLarge("bytes of the reason", maxReason, int64(n))
+		return host.SQLOutput{}, host.OverLimit("bytes of the reason", maxReason, int64(n))
 	}
 	by := "operator"
 	if a.typ.OpenSQL { // it is not known to be an operator, whatever reason it gives
@@ -175,7 +175,7 @@ func readRows(rows *sql.Rows, codec host.Codec, limit int, out *host.SQLOutput) 
 		}
 		if size > maxSQLBytes {
 			if len(out.Rows) == 0 {
-				return tooLarge("bytes of a row", maxSQLBytes, int64(size))
+				return host.OverLimit("bytes of a row", maxSQLBytes, int64(size))
 			}
 			out.Truncated = true
 			return nil

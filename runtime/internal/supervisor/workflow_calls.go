@@ -49,6 +49,9 @@ func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (ho
 		return host.RunStarted{}, err
 	}
 	rec, err := workflow.DecodeRecording(in.Recording)
+	if errors.Is(err, workflow.ErrTooLarge) {
+		return host.RunStarted{}, err
+	}
 	if err != nil {
 		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err)
 	}
