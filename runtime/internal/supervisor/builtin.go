@@ -100,7 +100,7 @@ func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 		err = inputDecoding.Unmarshal(data, v)
 	}
 	if err != nil {
-		return host.Errorf(host.InvalidArgument, "input of %s: %s", name, inputReason(err))
+		return host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", name, inputReason(err)), "", err)
 	}
 	return nil
 }

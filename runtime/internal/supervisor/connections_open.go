@@ -75,8 +75,13 @@ func checkConnect(t *actorType, r *host.ConnectRequest) error {
 	if len(r.Params) > host.MaxConnectionParams {
 		return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(r.Params)))
 	}
-	if len(r.Params) > 0 && !json.Valid(r.Params) {
-		return host.Errorf(host.InvalidArgument, "the parameters of the connection are not JSON")
+	if len(r.Params) > 0 {
+		if !json.Valid(r.Params) {
+			return host.Errorf(host.InvalidArgument, "the parameters of the connection are not JSON")
+		}
+		if err := host.CheckJSON(r.Params, nil); err != nil {
+			return host.WithMember(host.Errorf(host.InvalidArgument, "params: %s", err), "params", err)
+		}
 	}
 	switch r.Transport {
 	case "":

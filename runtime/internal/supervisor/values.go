@@ -52,14 +52,14 @@ func validName(name string) bool {
 // convert converts a value of the application between encodings, which checks it. field names it in errors.
 func (t *actorType) convert(kind host.ValueKind, index int, from host.Codec, value []byte, to host.Codec, field string) ([]byte, error) {
 	if t.Convert == nil {
-		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type)
+		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type).With("field", field)
 	}
 	out, err := t.Convert(kind, index, from, value, to, nil)
 	if err != nil {
 		if e, ok := err.(*host.Error); ok {
 			return nil, e
 		}
-		return nil, host.Errorf(host.InvalidArgument, "%s: %v", field, err)
+		return nil, host.WithMember(host.Errorf(host.InvalidArgument, "%s: %v", field, err), field, err)
 	}
 	return out, nil
 }
