@@ -523,7 +523,8 @@ func packKeys(keys [][]any) ([][]byte, error) {
 	for i, k := range keys {
 		b, err := packKey(k)
 		if err != nil {
-			return nil, host.Errorf(host.InvalidArgument, "keys_if_undelivered[%d]: %s", i, err)
+			field := "keys_if_undelivered[" + strconv.Itoa(i) + "]"
+			return nil, host.Errorf(host.InvalidArgument, "%s: %s", field, err).With("field", field)
 		}
 		packed[i] = b
 	}

@@ -21,7 +21,6 @@ import (
 // The bounds of an answer to sql.query and sql.exec.
 const (
 	defaultSQLRows = 1000
-	maxSQLRows     = 10_000
 	maxSQLBytes    = 8 << 20
 )
 
@@ -53,7 +52,7 @@ func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOut
 			return host.SQLOutput{}, pausedError(a.addr, p)
 		}
 	} else if in.Reason == "" {
-		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec)
+		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec).With("field", "reason")
 	}
 	if in.Reason != "" {
 		a.sup.logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.attrs(slog.String("by", by), slog.String("reason", in.Reason),
@@ -96,10 +95,8 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 	out := host.SQLOutput{Columns: []host.SQLColumn{}, Rows: [][]any{}}
 	limit := in.Limit
 	switch {
-	case limit < 0 || limit > maxSQLRows:
-		return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", limit, maxSQLRows)
 	case strings.TrimSpace(in.SQL) == "":
-		return out, host.Errorf(host.InvalidArgument, "there is no SQL")
+		return out, host.Errorf(host.InvalidArgument, "there is no SQL").With("field", "sql")
 	case limit == 0:
 		limit = defaultSQLRows
 	}
@@ -107,7 +104,7 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 	for i, a := range in.Args {
 		v, err := sqlArgument(a)
 		if err != nil {
-			return out, host.Errorf(host.InvalidArgument, "argument %d: %s", i+1, err)
+			return out, host.Errorf(host.InvalidArgument, "argument %d: %s", i+1, err).With("field", "args["+strconv.Itoa(i)+"]")
 		}
 		args[i] = v
 	}

@@ -27,12 +27,22 @@ func named(n int, declared func(i int) string, name string) int {
 func (t *actorType) unknownName(code host.Code, kind, name string) error {
 	switch {
 	case name == "":
-		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", kind)
+		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", nameMember(kind))
 	case !validName(name):
 		return host.Errorf(host.InvalidArgument, `%q cannot name a %s: a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`,
-			name[:min(len(name), 100)], kind).With("field", kind)
+			name[:min(len(name), 100)], kind).With("field", nameMember(kind))
+	case code == host.InvalidArgument:
+		return host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name).With("field", nameMember(kind))
 	}
 	return host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name)
+}
+
+// nameMember returns the member of an input that names a queue, schedule or stream.
+func nameMember(kind string) string {
+	if kind == "schedule" {
+		return "name"
+	}
+	return kind
 }
 
 // validName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then

@@ -145,6 +145,7 @@ func TestFaultyInputIsNamedAndDoesNothing(t *testing.T) {
 		{"delete_range", `{"prefix":null}`, "a key is an array"},
 		{"list", `{"limit":1001}`, "the limit is 1001"},
 		{"list", `{"limit":-1}`, "the limit is -1"},
+		{"list", `{"limit":0}`, "the limit is 0"},
 		{"list", `{"cursor":"?"}`, "the cursor does not belong"},
 		{"list", `{"prefix":["b"],"cursor":"AmEA"}`, "the cursor does not belong"},
 		{"size", `{"a":1}`, "invalid_argument"},
