@@ -135,7 +135,7 @@ func (c *codec) decodeJSON(data []byte, v any) error {
 		return &ValueError{Reason: fmt.Sprintf("data after the JSON value, at byte %d", len(data)-len(rest))}
 	}
 	if err := host.CheckJSON(data, v); err != nil {
-		return &ValueError{Reason: err.Error()}
+		return &ValueError{Reason: err.Error(), cause: err}
 	}
 	return nil
 }

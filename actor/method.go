@@ -162,7 +162,7 @@ func call[Out any](ctx context.Context, node Node, req *host.Request, d *declare
 
 // inputError says that an input cannot be encoded or decoded.
 func inputError(d *declared, err error) error {
-	return Errorf(InvalidArgument, "input of %s: %s", d, err)
+	return host.WithMember(Errorf(InvalidArgument, "input of %s: %s", d, err), "", err)
 }
 
 func methodFaults[In, Out any](in *wire[In], out *wire[Out]) []string {

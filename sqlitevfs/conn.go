@@ -213,7 +213,7 @@ func (c *conn) wrap(err error, sql string) error {
 	if err == nil {
 		return nil
 	}
-	err = c.crowded(wrap(err, sql))
+	err = c.database.pool.limited(c.crowded(wrap(err, sql)), len(sql), 0)
 	var e *Error
 	if !errors.As(err, &e) {
 		return err

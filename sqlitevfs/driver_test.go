@@ -386,6 +386,15 @@ func TestRunawayStatementIsInterrupted(t *testing.T) {
 	r.view(func(db *sql.DB) { wantText(t, ask(t, db, "SELECT a FROM t"), "1") })
 }
 
+// wantBound checks that an error names the bound that is passed, and by what.
+func wantBound(t *testing.T, err error, what string, limit, actual int64) {
+	t.Helper()
+	e, ok := errors.AsType[*LimitError](err)
+	if !ok || e.What != what || e.Limit != limit || e.Actual != actual {
+		t.Errorf("%v: %+v, want %s of %d over %d", err, e, what, actual, limit)
+	}
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{ConnMemory: 4 << 20, MaxLength: 64 << 20})
@@ -394,6 +403,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		run(t, db, "INSERT INTO t VALUES (2)")
 		_, err := db.Exec("INSERT INTO t SELECT hex(randomblob(20000000))")
 		wantError(t, err, ErrMemory, "")
+		wantBound(t, err, "SQL memory", 4<<20, 4<<20+1)
 		_, err = db.Exec("SELECT 1")
 		wantError(t, err, ErrMemory, "")
 		return nil
@@ -406,13 +416,19 @@ func TestMemoryIsBounded(t *testing.T) {
 	r.view(func(db *sql.DB) {
 		_, err := answer(db, "SELECT hex(randomblob(5000000))")
 		wantError(t, err, ErrMemory, "")
+		wantBound(t, err, "SQL memory", 4<<20, 4<<20+1)
 	})
 	small := newRig(t, Options{MaxLength: 1 << 20})
 	small.turn(func(db *sql.DB) {
 		_, err := db.Exec("SELECT hex(randomblob(40000000))")
-		wantError(t, err, nil, "too big")
+		wantError(t, err, ErrTooBig, "too big")
+		wantBound(t, err, "SQL value", 1<<20, 1<<20+1)
 		_, err = db.Exec("SELECT length(?)", strings.Repeat("x", 2<<20))
-		wantError(t, err, nil, "too big")
+		wantError(t, err, ErrTooBig, "too big")
+		wantBound(t, err, "SQL value", 1<<20, 2<<20)
+		text := "SELECT 1 --" + strings.Repeat("x", 1<<20)
+		_, err = db.Exec(text)
+		wantBound(t, err, "SQL statement", maxStatement, int64(len(text)))
 	})
 }
 

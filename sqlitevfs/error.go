@@ -14,7 +14,8 @@ import (
 // What errors of this package are, for errors.Is.
 var (
 	ErrFull            = errors.New("database or disk is full")      // quota, TurnBytes, Temporary
-	ErrMemory          = errors.New("out of memory")                 // ConnMemory
+	ErrMemory          = errors.New("out of memory")                 // ConnMemory, C's stack
+	ErrTooBig          = errors.New("string or blob too big")        // MaxLength, the length of a statement
 	ErrBusy            = errors.New("busy")                          // MaxOpen; or a second write session
 	ErrInterrupted     = errors.New("interrupted")                   // wraps the cause of the context too
 	ErrReadOnly        = errors.New("read-only")                     // a write in a read session
@@ -27,19 +28,20 @@ var (
 	ErrCorrupt         = errors.New("the database is corrupt")       // SQLITE_CORRUPT, SQLITE_NOTADB, a missing page
 )
 
-// A FullError says which bound of [Options] is reached. It is [ErrFull] for errors.Is.
-type FullError struct {
+// A LimitError says which bound is passed, and by what.
+type LimitError struct {
+	Err           error  // [ErrFull], [ErrMemory] or [ErrTooBig]
 	What          string // what is too large, as in "pages that the turn changes"
-	Limit, Actual int64  // bytes
+	Limit, Actual int64  // bytes; Actual is one more than Limit if SQLite stopped there, so that nobody knows it
 }
 
 // Error returns the bound and what was needed.
-func (e *FullError) Error() string {
+func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s: %d bytes are over the limit of %d", e.What, e.Actual, e.Limit)
 }
 
-// Is reports whether target is [ErrFull].
-func (e *FullError) Is(target error) bool { return target == ErrFull }
+// Unwrap returns Err.
+func (e *LimitError) Unwrap() error { return e.Err }
 
 // An Error is an error of SQLite. It is one of the variables above for errors.Is.
 type Error struct {
@@ -86,6 +88,8 @@ func sentinel(code sqlite3.ErrorCode) error {
 		return ErrFull
 	case sqlite3.NOMEM:
 		return ErrMemory
+	case sqlite3.TOOBIG:
+		return ErrTooBig
 	case sqlite3.BUSY:
 		return ErrBusy
 	case sqlite3.INTERRUPT:
@@ -149,10 +153,34 @@ func outOfMemory(p any) bool {
 
 // memoryError returns the error for such a panic, or nil for any other.
 func memoryError(p any) error {
-	if !outOfMemory(p) {
+	err, ok := p.(error)
+	switch {
+	case !outOfMemory(p):
 		return nil
+	case ok && errors.Is(err, syscall.ENOMEM): // no bound of a connection: the machine has no more
+		return &Error{Code: int(sqlite3.BUSY), Message: "the machine has no memory left", Err: err}
 	}
 	return &Error{Code: int(sqlite3.NOMEM), Message: ErrMemory.Error()}
+}
+
+// limited adds the bound to an error of SQLite that says that one is passed, unless it has a cause. statement and value are the
+// lengths of the text that was compiled and of the longest argument; 0 if there was none.
+func (p *Pool) limited(err error, statement, value int) error {
+	e, ok := err.(*Error)
+	if !ok || e.Err != nil {
+		return err
+	}
+	switch sqlite3.ErrorCode(e.Code & 0xff) {
+	case sqlite3.NOMEM:
+		e.Err = &LimitError{ErrMemory, "SQL memory", p.options.ConnMemory, p.options.ConnMemory + 1}
+	case sqlite3.TOOBIG:
+		limit := int64(p.options.MaxLength)
+		e.Err = &LimitError{ErrTooBig, "SQL value", limit, max(limit+1, int64(value))}
+		if statement > maxStatement {
+			e.Err = &LimitError{ErrTooBig, "SQL statement", maxStatement, int64(statement)}
+		}
+	}
+	return err
 }
 
 // interrupted returns the error of a context that has ended, or nil.

@@ -21,6 +21,7 @@ func TestErrorsAreTheVariablesOfTheirCodes(t *testing.T) {
 	}{
 		{sqlite3.FULL, []error{ErrFull}},
 		{sqlite3.NOMEM, []error{ErrMemory}},
+		{sqlite3.TOOBIG, []error{ErrTooBig}},
 		{sqlite3.BUSY, []error{ErrBusy}},
 		{sqlite3.BUSY_SNAPSHOT, []error{ErrBusy}},
 		{sqlite3.INTERRUPT, []error{ErrInterrupted}},

@@ -280,7 +280,7 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	b := f.overlay[n]
 	if b == nil {
 		if n := f.spent + int64(len(f.order)+1)*PageSize; n > f.limit {
-			err := &FullError{What: "pages that the turn changes", Limit: f.limit, Actual: n}
+			err := &LimitError{ErrFull, "pages that the turn changes", f.limit, n}
 			return 0, f.fail(err, sqlite3.IOERR_WRITE)
 		}
 		b = f.buffers.page()

@@ -65,7 +65,7 @@ func (p *Pool) revoke(c *conn) {
 
 // crowded returns the error for a statement that found no memory although ConnMemory has more, and err for any other.
 func (c *conn) crowded(err error) error {
-	if e, ok := err.(*Error); ok && c.short && e.Code&0xff == int(sqlite3.NOMEM) {
+	if e, ok := err.(*Error); ok && c.short && e.Code&0xff == int(sqlite3.NOMEM) && e.Err == nil {
 		return &Error{Code: int(sqlite3.BUSY), Message: "the connections in use leave too little memory", SQL: e.SQL,
 			Err: fmt.Errorf("this one may take %d bytes now", *c.max*wasmPage)}
 	}

@@ -66,7 +66,7 @@ func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 			}
 		}
 		if err != nil {
-			err = wrap(err, "")
+			err = p.limited(wrap(err, ""), 0, 0)
 			in.close(p.options.Logger)
 		}
 	}()
@@ -125,6 +125,9 @@ func (in *instance) decide(action sqlite3.AuthorizerActionCode, third, fourth, s
 	return in.serves.auth.decide(action, third, fourth, schema, inside)
 }
 
+// maxStatement bounds the text of statements, in bytes.
+const maxStatement = 1_000_000
+
 // limit sets the limits of SQLite that its defaults leave too high here.
 func (in *instance) limit(length int) {
 	for _, l := range []struct {
@@ -133,7 +136,7 @@ func (in *instance) limit(length int) {
 	}{
 		{sqlite3.LIMIT_LENGTH, length},
 		// The library reads names up to so many bytes, and panics at longer ones.
-		{sqlite3.LIMIT_SQL_LENGTH, 1_000_000},
+		{sqlite3.LIMIT_SQL_LENGTH, maxStatement},
 		// Beyond these, or a little beyond, C's stack is used up, which costs the connection and the session.
 		{sqlite3.LIMIT_PARSER_DEPTH, 500},
 		{sqlite3.LIMIT_EXPR_DEPTH, 500},

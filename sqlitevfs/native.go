@@ -50,6 +50,9 @@ func (in *instance) attach(db *sqlite3.Conn) {
 // SQLite in any state.
 func (in *instance) atRest() bool { return in.stack == nil || *in.stack == in.rest }
 
+// stackBytes is how large C's stack is.
+const stackBytes = 64 << 10
+
 // nearEnd is how much of the stack is left, in bytes, when a function of SQLite finds none for itself.
 const nearEnd = 16 << 10
 
@@ -81,7 +84,8 @@ func (in *instance) failure(p any) error {
 
 // tooComplex returns the error for a statement that needs more stack than C has.
 func tooComplex() error {
-	return &Error{Code: int(sqlite3.NOMEM), Message: "the statement is too complex: it is nested too deeply"}
+	return &Error{Code: int(sqlite3.NOMEM), Message: "the statement is too complex: it is nested too deeply",
+		Err: &LimitError{ErrMemory, "SQL stack", stackBytes, stackBytes + 1}}
 }
 
 var errBroken = errors.New("a statement was left by a panic")

@@ -49,6 +49,7 @@ func TestStatementThatIsTooComplexCostsItsSessionOnly(t *testing.T) {
 			defer tx.Rollback()
 			_, err = answer(db, text)
 			wantError(t, err, ErrMemory, "too complex")
+			wantBound(t, err, "SQL stack", stackBytes, stackBytes+1)
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("%T is not an *Error", err)

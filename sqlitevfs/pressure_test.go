@@ -117,7 +117,7 @@ func TestWhatCanNeverFitIsNotWorthAnotherAttempt(t *testing.T) {
 	m := newMapStore()
 	writeStore(t, m, p.Database("w"), "CREATE TABLE t (v); INSERT INTO t SELECT randomblob(2000) FROM generate_series(1, 700)")
 	want := func(what string, err error) {
-		if _, full := errors.AsType[*FullError](err); !full || errors.Is(err, ErrBusy) {
+		if _, full := errors.AsType[*LimitError](err); !full || errors.Is(err, ErrBusy) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -2,7 +2,6 @@ package sqlitevfs
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -78,8 +77,8 @@ func (s *scratch) Put(key, value []byte, _ int) error {
 	if old, ok := s.values[string(key)]; ok {
 		grows = int64(len(value) - len(old))
 	}
-	if grows > s.Room() {
-		return fmt.Errorf("a trial run holds at most %d bytes: %w", s.limit, ErrFull)
+	if n := s.bytes + grows; n > s.limit {
+		return &LimitError{ErrFull, "write set", s.limit, n}
 	}
 	s.values[string(key)] = bytes.Clone(value)
 	s.bytes += grows

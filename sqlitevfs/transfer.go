@@ -229,7 +229,7 @@ type File struct {
 }
 
 // ReadFile reads a file of at most maxBytes for [Database.ImportFile]. The error is an *ImportError if it is longer, a
-// [FullError] if MaxTemporary is less than it takes, [ErrBusy] if other files leave no memory for it, or wraps the error of the reader. The caller must close the File.
+// [LimitError] if MaxTemporary is less than it takes, [ErrBusy] if other files leave no memory for it, or wraps the error of the reader. The caller must close the File.
 func (p *Pool) ReadFile(file io.Reader, maxBytes int64) (*File, error) {
 	m, err := readImage(file, maxBytes, &p.temporary)
 	switch {
@@ -408,7 +408,7 @@ func (c *importer) convert(m *image) (*image, error) {
 	switch both := m.budget.used + max(m.budget.used, out.budget.used+chunkSize); {
 	case !errors.Is(err, ErrFull):
 	case both > c.pool.temporary.limit:
-		err = &FullError{What: "the file and its copy with other pages", Limit: c.pool.temporary.limit, Actual: both}
+		err = &LimitError{ErrFull, "the file and its copy with other pages", c.pool.temporary.limit, both}
 	case out.budget.crowded:
 		err = c.pool.temporary.refusal()
 	default:
@@ -494,8 +494,9 @@ func (c *importer) blame(err error) error {
 	if c.ctx.Err() != nil {
 		return interrupted(c.ctx)
 	}
+	err = c.pool.limited(err, 0, 0)
 	var e *Error
-	if errors.As(err, &e) && !errors.Is(err, ErrMemory) && !errors.Is(err, ErrFull) {
+	if errors.As(err, &e) && !errors.Is(err, ErrMemory) && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBusy) {
 		return &ImportError{"SQLite says: " + e.Message}
 	}
 	return err

@@ -186,6 +186,19 @@ func (st *statement) bindNamed(args []driver.NamedValue, skip int) (used int, er
 	return len(args) - skip - len(rest), nil
 }
 
+// longest returns the length of the longest text or blob of the arguments.
+func longest(args []driver.NamedValue) (n int) {
+	for i := range args {
+		switch v := args[i].Value.(type) {
+		case string:
+			n = max(n, len(v))
+		case []byte:
+			n = max(n, len(v))
+		}
+	}
+	return n
+}
+
 // named reports whether some argument has a name.
 func named(args []driver.NamedValue) bool {
 	for i := range args {

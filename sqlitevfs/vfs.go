@@ -106,7 +106,7 @@ func (b *budget) take(n int64) bool {
 // refusal returns the error for n bytes that take refused. what needs them.
 func (b *budget) refusal(n int64, what string) error {
 	if actual := b.used + n; actual > b.limit {
-		return &FullError{What: what, Limit: b.limit, Actual: actual}
+		return &LimitError{ErrFull, what, b.limit, actual}
 	}
 	return b.all.refusal()
 }

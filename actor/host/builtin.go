@@ -10,6 +10,8 @@ import (
 //
 // Values of the application (bodies, items, payloads) are Raw: in the encoding of the request, checked and converted by
 // the behavior's type. Times are RFC 3339, spans milliseconds. Unknown members are refused.
+//
+// The tag range is what a member may be if a request has it. A request without the member, and 0 in Go, means the default.
 const (
 	QueueSend        = "queue.send"         // QueueSendInput -> QueueSendOutput
 	QueueReceive     = "queue.receive"      // QueueReceiveInput -> QueueReceiveOutput
@@ -110,12 +112,12 @@ type QueueSendOutput struct {
 // QueueReceiveInput takes messages out and locks them.
 type QueueReceiveInput struct {
 	Queue string `json:"queue"`
-	// Limit is 1 to MaxQueueBatch; 0 means 1.
-	Limit int `json:"limit,omitempty"`
-	// LockMS is how long they are locked; 0 means the queue's.
-	LockMS int64 `json:"lock_ms,omitempty"`
+	// Limit is 1 to MaxQueueBatch; absent means 1.
+	Limit int `json:"limit,omitempty" range:"1,1000"`
+	// LockMS is how long they are locked, from 1; absent means the queue's.
+	LockMS int64 `json:"lock_ms,omitempty" range:"1,2592000000"`
 	// WaitMS is how long to wait for the first message, at most 60,000; 0 does not wait.
-	WaitMS int64 `json:"wait_ms,omitempty"`
+	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
 // ReceivedMessage is a Received in a request's encoding.
@@ -168,7 +170,7 @@ type QueueSettleOutput struct {
 type QueueExtendInput struct {
 	Queue    string   `json:"queue"`
 	Receipts []string `json:"receipts"`
-	LockMS   int64    `json:"lock_ms,omitempty"`
+	LockMS   int64    `json:"lock_ms,omitempty" range:"1,2592000000"`
 }
 
 // QueueExtendOutput says until when those that were not lost are locked.
@@ -182,7 +184,7 @@ type QueueHeldInput struct {
 	Queue    string   `json:"queue"`
 	Receipts []string `json:"receipts"`
 	// WaitMS is how long to wait, at most 60,000, until one of them is not.
-	WaitMS int64 `json:"wait_ms,omitempty"`
+	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
 // QueueHeldOutput names those that are valid: their messages are locked by whoever got the receipt.
@@ -195,7 +197,7 @@ type QueueResultInput struct {
 	Queue string `json:"queue"`
 	ID    uint64 `json:"id"`
 	// WaitMS is how long to wait for it, at most 60,000.
-	WaitMS int64 `json:"wait_ms,omitempty"`
+	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
 // QueueResultOutput is what came of it. The error code is NotFound if the message is unknown or its reply no longer kept.
@@ -226,9 +228,9 @@ type QueueListInput struct {
 	Queue string `json:"queue"`
 	// IDs selects messages; none selects all.
 	IDs []uint64 `json:"ids,omitempty"`
-	// After continues after a message; Limit is 1 to MaxQueueBatch, 0 means 100.
+	// After continues after a message; Limit is 1 to MaxQueueBatch, absent means 100.
 	After uint64 `json:"after,omitempty"`
-	Limit int    `json:"limit,omitempty"`
+	Limit int    `json:"limit,omitempty" range:"1,1000"`
 }
 
 // QueueListOutput is one page; More says that there is another, after the last id.
@@ -333,10 +335,10 @@ type StreamReadInput struct {
 	// Life is the id of the actor's life that After counts in, or "" for the present one: see Position. Of an actor
 	// that is gone, the error code is Destroyed if Life is set and NotFound if not.
 	Life string `json:"life,omitempty"`
-	// Limit is 1 to MaxStreamBatch; 0 means 100.
-	Limit int `json:"limit,omitempty"`
+	// Limit is 1 to MaxStreamBatch; absent means 100.
+	Limit int `json:"limit,omitempty" range:"1,1000"`
 	// WaitMS is how long to wait for the first item, at most 60,000.
-	WaitMS int64 `json:"wait_ms,omitempty"`
+	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
 // StreamReadOutput is a StreamPage in a request's encoding.
@@ -371,8 +373,8 @@ type StreamListOutput struct {
 // ConnectionListInput pages through connections in the order of their ids.
 type ConnectionListInput struct {
 	After string `json:"after,omitempty"`
-	// Limit is 1 to 1,000; 0 means 100.
-	Limit int `json:"limit,omitempty"`
+	// Limit is 1 to 1,000; absent means 100.
+	Limit int `json:"limit,omitempty" range:"1,1000"`
 }
 
 // ConnectionListOutput is one page.
@@ -409,9 +411,9 @@ type SendSkipInput struct {
 type SendListInput struct {
 	// IDs selects messages; none selects all.
 	IDs []uint64 `json:"ids,omitempty"`
-	// After continues after a message; Limit is 1 to MaxQueueBatch, 0 means 100.
+	// After continues after a message; Limit is 1 to MaxQueueBatch, absent means 100.
 	After uint64 `json:"after,omitempty"`
-	Limit int    `json:"limit,omitempty"`
+	Limit int    `json:"limit,omitempty" range:"1,1000"`
 }
 
 // SendListOutput is one page; More says that there is another, after the last id.

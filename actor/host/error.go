@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -39,7 +40,8 @@ const (
 	Canceled Code = "canceled"
 	// DeadlineExceeded: the caller's deadline or the turn's own time limit passed.
 	DeadlineExceeded Code = "deadline_exceeded"
-	// TooLarge: a key, value, message, state or write set is over its limit. Metadata names "what", "limit", "actual".
+	// TooLarge: a key, value, message, state or write set is over its limit. Metadata names "what", "limit" and "actual":
+	// OverLimit is the only way to make such an error.
 	TooLarge Code = "too_large"
 	// QuotaExceeded: the actor's storage quota is used up. Reads, deletes and exports go on.
 	QuotaExceeded Code = "quota_exceeded"
@@ -95,6 +97,16 @@ type Error struct {
 // wraps nothing.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// OverLimit makes an Error with the code TooLarge. actual is the size of what is too large, or the least size that it can
+// have if nothing has measured all of it: one more than the limit of what was read or computed up to the limit.
+func OverLimit(what string, limit, actual int64) *Error {
+	e := Errorf(TooLarge, "%s: %d is over the limit of %d", what, actual, limit)
+	e.Metadata = map[string]string{
+		"what": what, "limit": strconv.FormatInt(limit, 10), "actual": strconv.FormatInt(actual, 10),
+	}
+	return e
 }
 
 // With returns a copy of e with a metadata entry added.

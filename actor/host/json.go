@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -15,22 +17,73 @@ import (
 
 // CheckJSON reports a JSON object that names a member twice, and a member of a Go struct that is spelled with other
 // capitals than the struct's. Package encoding/json takes both and drops one of the values. The text must be valid JSON
-// that decodes into v or into a value of its type. Values of types that decode themselves are not looked into: they may
-// keep a document as it was written. The error says what is wrong in words for a remote caller.
+// that decodes into v or into a value of its type. The members of a type that decodes itself may have any names, and a Raw is
+// left for its own decoder to check. The error is a *MemberError.
 func CheckJSON(data []byte, v any) error {
 	w := jsonWalk{data: data}
-	return w.value(membersOf(reflect.TypeOf(v)))
+	if err := w.value(membersOf(reflect.TypeOf(v))); err != nil {
+		return err // and not a nil *MemberError
+	}
+	return nil
+}
+
+// A MemberError says what is wrong with a member of a JSON text, in words for a remote caller.
+type MemberError struct {
+	// Path leads to the member from the outermost value, such as "copy[2].to".
+	Path string
+	// Unknown: the struct has no such field. Otherwise the member is given twice.
+	Unknown bool
+}
+
+// Error names the member.
+func (e *MemberError) Error() string {
+	if e.Unknown {
+		return fmt.Sprintf("unknown field %q", e.Path)
+	}
+	return fmt.Sprintf("member %q is given twice", e.Path)
+}
+
+// WithMember adds to e the path of the member that err, a *MemberError or an error that wraps one, is about, as metadata
+// "field". The path begins with field, the member that the text is the value of, unless that is "".
+func WithMember(e *Error, field string, err error) *Error {
+	var m *MemberError
+	if errors.As(err, &m) {
+		inner := *m
+		if field != "" {
+			inner.under(field)
+		}
+		return e.With("field", inner.Path)
+	}
+	if field != "" {
+		return e.With("field", field)
+	}
+	return e
+}
+
+// maxMemberPath is how much of a path an error shows, in bytes, from its end.
+const maxMemberPath = 200
+
+// under puts a step before the path.
+func (e *MemberError) under(step string) *MemberError {
+	switch {
+	case len(e.Path) >= maxMemberPath:
+	case e.Path == "" || e.Path[0] == '[':
+		e.Path = step + e.Path
+	default:
+		e.Path = step + "." + e.Path
+	}
+	return e
 }
 
 // jsonMembers says what is known of the JSON form of a Go type. Nil: nothing, any members may come.
 type jsonMembers struct {
 	fields map[string]func() *jsonMembers // of a struct
 	items  func() *jsonMembers            // of a list or a map
-	opaque bool                           // a type that decodes itself
+	opaque bool                           // a Raw
 }
 
-// opaqueJSON is the value of a type that decodes itself.
-var opaqueJSON = &jsonMembers{opaque: true}
+// rawJSON is what is known of a Raw.
+var rawJSON = &jsonMembers{opaque: true}
 
 // jsonTypes keeps the members of Go types, reflect.Type to *jsonMembers. They are facts about types and never change.
 var jsonTypes sync.Map
@@ -52,9 +105,12 @@ func readMembers(t reflect.Type) *jsonMembers {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if t == reflect.TypeFor[Raw]() {
+		return rawJSON
+	}
 	p := reflect.PointerTo(t)
 	if p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-		return opaqueJSON
+		return nil
 	}
 	later := func(t reflect.Type) func() *jsonMembers { return func() *jsonMembers { return membersOf(t) } }
 	switch t.Kind() {
@@ -169,7 +225,7 @@ func (w *jsonWalk) text() []byte {
 	return w.data[start:]
 }
 
-func (w *jsonWalk) value(m *jsonMembers) error {
+func (w *jsonWalk) value(m *jsonMembers) *MemberError {
 	switch w.next() {
 	case '{':
 		return w.object(m)
@@ -188,10 +244,10 @@ func (w *jsonWalk) value(m *jsonMembers) error {
 	return nil
 }
 
-func (w *jsonWalk) list(m *jsonMembers) error {
+func (w *jsonWalk) list(m *jsonMembers) *MemberError {
 	items := m.item()
 	w.at++
-	for {
+	for i := 0; ; {
 		switch w.next() {
 		case ']':
 			w.at++
@@ -202,13 +258,14 @@ func (w *jsonWalk) list(m *jsonMembers) error {
 			return nil
 		default:
 			if err := w.value(items); err != nil {
-				return err
+				return err.under("[" + strconv.Itoa(i) + "]")
 			}
+			i++
 		}
 	}
 }
 
-func (w *jsonWalk) object(m *jsonMembers) error {
+func (w *jsonWalk) object(m *jsonMembers) *MemberError {
 	var names jsonNames
 	w.at++
 	for {
@@ -226,23 +283,26 @@ func (w *jsonWalk) object(m *jsonMembers) error {
 		if m == nil || !m.opaque {
 			name = unquote(name)
 			if names.add(name) {
-				return fmt.Errorf("member %q is given twice", name[:min(len(name), 100)])
+				return &MemberError{Path: clipName(name)}
 			}
 		}
 		if m != nil && m.fields != nil {
 			field, ok := m.fields[string(name)]
 			if !ok {
-				return fmt.Errorf("unknown field %q", name[:min(len(name), 100)])
+				return &MemberError{Path: clipName(name), Unknown: true}
 			}
 			inner = field()
 		}
 		w.next()
 		w.at++ // the colon
 		if err := w.value(inner); err != nil {
-			return err
+			return err.under(clipName(name))
 		}
 	}
 }
+
+// clipName returns the beginning of a name that may be long.
+func clipName(name []byte) string { return strings.ToValidUTF8(string(name[:min(len(name), 100)]), "") }
 
 // unquote returns the text of a JSON string.
 func unquote(quoted []byte) []byte {

@@ -19,6 +19,8 @@ type letter struct {
 	Any  any
 	At   time.Time       `json:"at"`
 	Raw  json.RawMessage `json:"raw"`
+	// Later is checked by the decoder that it is for.
+	Later host.Raw `json:"later"`
 }
 
 type envelope struct {
@@ -28,26 +30,28 @@ type envelope struct {
 
 func TestCheckJSONRefusesWhatTwoReadersSeeDifferently(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"to":"a","stamp":1}`:                           "",
-		`null`:                                           "",
-		`{"to":"a","to":"b"}`:                            `member "to" is given twice`,
-		`{"to":"a","\u0074o":"b"}`:                       `member "to" is given twice`,
-		`{"To":"a"}`:                                     `unknown field "To"`,
-		`{"to":"a","TO":"b"}`:                            `unknown field "TO"`,
-		`{"STAMP":1}`:                                    `unknown field "STAMP"`,
-		`{"Any":{"a":1,"A":2}}`:                          "",
-		`{"any":1}`:                                      `unknown field "any"`,
-		`{"Any":[{"a":{"b":1,"c":"}","b":2}}]}`:          `member "b" is given twice`,
-		`{"raw":{"x":"a\"b","x":2}}`:                     "",
-		`{"tags":{"a":"1","A":"2"}}`:                     "",
-		`{"tags":{"a":"1","a":"2"}}`:                     `member "a" is given twice`,
-		`{"copy":[{"to":"x"},null,{"To":"y"}]}`:          `unknown field "To"`,
-		` { "to" : "a" , "copy" : [ ] , "stamp" : -1 } `: "",
-		`{"at":"2026-01-02T03:04:05Z"}`:                  "",
-		"{" + members(40, -1) + "}":                      "unknown field \"m0\"",
-		`{"Any":{` + members(40, -1) + "}}":              "",
-		`{"Any":{` + members(40, 30) + "}}":              `member "m30" is given twice`,
-		`{"Any":{` + members(40, 3) + "}}":               `member "m3" is given twice`,
+		`{"to":"a","stamp":1}`:                  "",
+		`null`:                                  "",
+		`{"to":"a","to":"b"}`:                   `member "to" is given twice`,
+		`{"to":"a","\u0074o":"b"}`:              `member "to" is given twice`,
+		`{"To":"a"}`:                            `unknown field "To"`,
+		`{"to":"a","TO":"b"}`:                   `unknown field "TO"`,
+		`{"STAMP":1}`:                           `unknown field "STAMP"`,
+		`{"Any":{"a":1,"A":2}}`:                 "",
+		`{"any":1}`:                             `unknown field "any"`,
+		`{"Any":[{"a":{"b":1,"c":"}","b":2}}]}`: `member "Any[0].a.b" is given twice`,
+		`{"raw":{"x":"a\"b","x":2}}`:            `member "raw.x" is given twice`,
+		`{"raw":[1,[{"X":1,"x":2}],{"y":[{"z":1,"z":1}]}]}`: `member "raw[2].y[0].z" is given twice`,
+		`{"later":{"x":1,"x":2}}`:                           "",
+		`{"tags":{"a":"1","A":"2"}}`:                        "",
+		`{"tags":{"a":"1","a":"2"}}`:                        `member "tags.a" is given twice`,
+		`{"copy":[{"to":"x"},null,{"To":"y"}]}`:             `unknown field "copy[2].To"`,
+		` { "to" : "a" , "copy" : [ ] , "stamp" : -1 } `:    "",
+		`{"at":"2026-01-02T03:04:05Z"}`:                     "",
+		"{" + members(40, -1) + "}":                         "unknown field \"m0\"",
+		`{"Any":{` + members(40, -1) + "}}":                 "",
+		`{"Any":{` + members(40, 30) + "}}":                 `member "Any.m30" is given twice`,
+		`{"Any":{` + members(40, 3) + "}}":                  `member "Any.m3" is given twice`,
 	} {
 		got := ""
 		if err := host.CheckJSON([]byte(text), new(letter)); err != nil {

@@ -20,8 +20,8 @@ type SQLInput struct {
 	// Args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or {"base64": "..."} for bytes. Each
 	// statement takes as many of those that are left as it has parameters.
 	Args []any `json:"args,omitempty"`
-	// Limit bounds the rows of the answer: 1 to 10,000; 0 means 1,000. The answer is bounded by 8 MiB too.
-	Limit int `json:"limit,omitempty"`
+	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded by 8 MiB too.
+	Limit int `json:"limit,omitempty" range:"1,10000"`
 	// Reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an operator's or, of a type with
 	// OpenSQL, as a caller's, and demands it of operators. Only operators get past a pause: if the type has OpenSQL nobody does.
 	Reason string `json:"reason,omitempty"`

@@ -95,7 +95,7 @@ type WorkflowStartInput struct {
 // WorkflowResultInput asks how a run ended.
 type WorkflowResultInput struct {
 	// WaitMS is how long to wait for it, at most 60,000.
-	WaitMS int64 `json:"wait_ms,omitempty"`
+	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
 // WorkflowResultOutput is how a run ended, if it did.
@@ -125,8 +125,8 @@ type WorkflowHistoryInput struct {
 	// After continues after an entry, by its id. Under selects what is below an entry.
 	After string `json:"after,omitempty"`
 	Under string `json:"under,omitempty"`
-	// Limit is 1 to 1,000; 0 means 100.
-	Limit int `json:"limit,omitempty"`
+	// Limit is 1 to 1,000; absent means 100.
+	Limit int `json:"limit,omitempty" range:"1,1000"`
 }
 
 // WorkflowHistoryOutput is one page; More says that there is another, after the last entry.
@@ -139,7 +139,7 @@ type WorkflowHistoryOutput struct {
 type WorkflowWatchInput struct {
 	After uint64 `json:"after,omitempty"`
 	// WaitMS is how long to wait for a change, at most 60,000.
-	WaitMS int64 `json:"wait_ms,omitempty"`
+	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
 // WorkflowWatchOutput is what changed. Entries that are gone, as those of old iterations, are not listed one by one: when

@@ -225,7 +225,7 @@ func TestRequestsThatHTTPCannotCarryAreRefused(t *testing.T) {
 
 func TestWithoutAnErrorOfCairnAStatusSaysLittle(t *testing.T) {
 	for status, want := range map[int]host.Code{301: host.Internal, 404: host.Internal, 500: host.Internal, 401: host.Unauthenticated,
-		403: host.PermissionDenied, 413: host.TooLarge, 429: host.Overloaded, 502: host.Unavailable, 504: host.Unavailable} {
+		403: host.PermissionDenied, 413: host.InvalidArgument, 429: host.Overloaded, 502: host.Unavailable, 504: host.Unavailable} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(status)

@@ -69,7 +69,7 @@ func answerFailure(status int, h http.Header, body []byte) *failure {
 	case http.StatusForbidden:
 		code = host.PermissionDenied
 	case http.StatusRequestEntityTooLarge:
-		code = host.TooLarge
+		code = host.InvalidArgument // TooLarge names a limit, and nobody has told this one's
 	case http.StatusTooManyRequests:
 		code, f.nothing = host.Overloaded, true
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

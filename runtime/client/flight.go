@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -205,13 +206,13 @@ func (cn *Connection) landed(m *incoming) {
 }
 
 // grounded takes in that the socket is gone: requests that may be sent again are queued in their order, others answered.
-// tooLong says that the socket was closed because of the length of a message: that of the longest request, presumably.
+// If the socket was closed because of the length of a message, that is presumably the longest request.
 //
 // REQUIRES: cn.mu
-func (cn *Connection) grounded(tooLong bool) {
+func (cn *Connection) grounded(b *breach) {
 	cn.queue = cn.queue[:0]
-	if tooLong {
-		cn.refuseLongest()
+	if b.tooLong {
+		cn.refuseLongest(b.err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(cn.flights)) {
 		f := cn.flights[id]
@@ -230,10 +231,10 @@ func (cn *Connection) grounded(tooLong bool) {
 	}
 }
 
-// refuseLongest answers the longest request that was sent.
+// refuseLongest answers the longest request that was sent. The cause names the node's limit if the node told it.
 //
 // REQUIRES: cn.mu
-func (cn *Connection) refuseLongest() {
+func (cn *Connection) refuseLongest(cause *host.Error) {
 	var longest *flight
 	for _, f := range cn.flights {
 		if f.sends > 0 && (longest == nil || len(f.frame) > len(longest.frame)) {
@@ -241,7 +242,11 @@ func (cn *Connection) refuseLongest() {
 		}
 	}
 	if longest != nil {
-		longest.settle(host.Errorf(host.TooLarge, "the node takes no message of %d bytes", len(longest.frame)).With("what", "message"))
+		e, actual := errTooLong(), int64(len(longest.frame))
+		if limit, err := strconv.ParseInt(cause.Metadata["limit"], 10, 64); err == nil && actual > limit {
+			e = host.OverLimit("message", limit, actual)
+		}
+		longest.settle(e)
 		delete(cn.flights, longest.id)
 	}
 }

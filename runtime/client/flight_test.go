@@ -96,8 +96,8 @@ func TestAMessageThatIsTooLongIsRefusedAndTheRestGoesOn(t *testing.T) {
 			answered <- err
 		}()
 		synctest.Wait()
-		// The node reads 32 KiB at most.
-		if _, err := call(cn, t.Context(), "say", `"`+strings.Repeat("x", 40_000)+`"`, ""); host.CodeOf(err) != host.TooLarge {
+		// The node reads 32 KiB at most, and does not say so.
+		if _, err := call(cn, t.Context(), "say", `"`+strings.Repeat("x", 40_000)+`"`, ""); host.CodeOf(err) != host.InvalidArgument {
 			t.Error(err)
 		}
 		if err := <-answered; err != nil {

@@ -28,27 +28,29 @@ func TestMessagesKeepRawJSONAsItIsWritten(t *testing.T) {
 }
 
 func TestEveryEndOfASocketIsJudged(t *testing.T) {
+	s := &socket{limit: 100}
 	for code, want := range map[websocket.StatusCode]struct {
 		code   host.Code
 		resume bool
 	}{
 		websocket.StatusNormalClosure:   {host.Canceled, false},
 		websocket.StatusPolicyViolation: {host.PermissionDenied, false},
-		websocket.StatusMessageTooBig:   {host.TooLarge, true},
+		websocket.StatusMessageTooBig:   {host.InvalidArgument, true}, // the limit is not known
 		websocket.StatusGoingAway:       {host.Unavailable, true},
 		websocket.StatusInternalError:   {host.Unavailable, true},
 		websocket.StatusTryAgainLater:   {host.Unavailable, true},
 		4711:                            {host.Unavailable, true},
 	} {
-		b := closed(websocket.CloseError{Code: code})
+		b := s.closed(websocket.CloseError{Code: code})
 		if b.err.Code != want.code || b.resume != want.resume {
 			t.Errorf("%d: %+v", code, b)
 		}
 	}
-	if b := closed(errors.New("reset")); !b.resume {
+	if b := s.closed(errors.New("reset")); !b.resume {
 		t.Errorf("%+v", b)
 	}
-	if b := closed(websocket.ErrMessageTooBig); b.resume || b.err.Code != host.TooLarge {
+	if b := s.closed(websocket.ErrMessageTooBig); b.resume || b.err.Code != host.TooLarge ||
+		b.err.Metadata["limit"] != "100" || b.err.Metadata["actual"] != "101" {
 		t.Errorf("%+v", b)
 	}
 }
@@ -110,4 +112,26 @@ func value(t *testing.T, b []byte) (v any) {
 		}
 	}
 	return v
+}
+
+func TestTheLongestRequestIsToldTheLimitThatTheNodeNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause *host.Error
+		code  host.Code
+	}{
+		"named":     {host.OverLimit("message", 100, 101), host.TooLarge},
+		"not named": {errTooLong(), host.InvalidArgument},
+	} {
+		short := &flight{id: 1, sends: 1, frame: make([]byte, 60), done: make(chan landing, 1)}
+		long := &flight{id: 2, sends: 1, frame: make([]byte, 200), done: make(chan landing, 1)}
+		cn := &Connection{flights: map[uint64]*flight{1: short, 2: long}}
+		cn.refuseLongest(c.cause)
+		e := (<-long.done).err
+		if e.Code != c.code || e.Metadata["what"] != "message" || len(cn.flights) != 1 {
+			t.Errorf("%s: %v %v", name, e, e.Metadata)
+		}
+		if c.code == host.TooLarge && (e.Metadata["limit"] != "100" || e.Metadata["actual"] != "200") {
+			t.Errorf("%s: %v", name, e.Metadata)
+		}
+	}
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -181,6 +181,7 @@ func (c *Client) once(ctx context.Context, q *request) (answer, *failure) {
 
 // tooLong is the failure for a reply of at least actual bytes.
 func tooLong(limit, actual int64) *failure {
-	return &failure{err: host.Errorf(host.TooLarge, "the reply is longer than %d bytes; what was called is done", limit).
-		With("what", "reply").With("limit", strconv.FormatInt(limit, 10)).With("actual", strconv.FormatInt(actual, 10))}
+	e := host.OverLimit("reply", limit, actual)
+	e.Message = fmt.Sprintf("the reply is longer than %d bytes; what was called is done", limit)
+	return &failure{err: e}
 }

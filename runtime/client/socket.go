@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -29,6 +30,7 @@ const (
 // A socket is one WebSocket of a Connection.
 type socket struct {
 	conn   *websocket.Conn
+	limit  int64              // of a message of the node, in bytes
 	cancel context.CancelFunc // set while the socket is served
 }
 
@@ -51,7 +53,7 @@ func (cn *Connection) dial(ctx context.Context) (*socket, *failure) {
 		return nil, handshakeFailure(ctx, res, err)
 	}
 	conn.SetReadLimit(cn.c.opts.ReplyBytes)
-	s := &socket{conn: conn}
+	s := &socket{conn: conn, limit: cn.c.opts.ReplyBytes}
 	f := cn.greet(ctx, s)
 	if f != nil {
 		conn.CloseNow()
@@ -139,7 +141,7 @@ type breach struct {
 func (s *socket) read(ctx context.Context) (*incoming, *breach) {
 	typ, frame, err := s.conn.Read(ctx)
 	if err != nil {
-		return nil, closed(err)
+		return nil, s.closed(err)
 	}
 	if typ != websocket.MessageText {
 		return nil, &breach{err: host.Errorf(host.Internal, "the node sent a message that is not text"), resume: true, garbled: true}
@@ -173,10 +175,11 @@ func (s *socket) bye(ctx context.Context, e *host.Error) *breach {
 }
 
 // closed judges the end of a socket without a bye.
-func closed(err error) *breach {
+func (s *socket) closed(err error) *breach {
 	if errors.Is(err, websocket.ErrMessageTooBig) {
-		e := host.Errorf(host.TooLarge, "a message of the node is longer than the client takes")
-		return &breach{err: e.With("what", "message")}
+		e := host.OverLimit("message", s.limit, s.limit+1)
+		e.Message = fmt.Sprintf("a message of the node is longer than %d bytes", s.limit)
+		return &breach{err: e}
 	}
 	var frame websocket.CloseError
 	errors.As(err, &frame)
@@ -187,9 +190,14 @@ func closed(err error) *breach {
 		e := host.Errorf(host.PermissionDenied, "the node refused the connection: %s", cmp.Or(frame.Reason, "no reason given"))
 		return &breach{err: e}
 	case websocket.StatusMessageTooBig:
-		return &breach{err: host.Errorf(host.TooLarge, "the node did not take a message of this length"), resume: true, tooLong: true}
+		return &breach{err: errTooLong(), resume: true, tooLong: true}
 	}
 	return &breach{err: host.Errorf(host.Unavailable, "the connection to the node was lost: %v", err).Retry(), resume: true}
+}
+
+// errTooLong is the error for a message that was refused for its length without a limit. TooLarge names one.
+func errTooLong() *host.Error {
+	return host.Errorf(host.InvalidArgument, "the message was refused because of its length").With("what", "message")
 }
 
 // serve reads and writes a socket until it ends. The result is nil if the connection is to be resumed.
@@ -229,7 +237,7 @@ func (cn *Connection) serve(life context.Context, s *socket) *host.Error {
 		cn.gone = b.err.Code != host.TooLarge // a message of the node's that was too long ended only the client's part
 		return b.err
 	}
-	cn.grounded(b.tooLong)
+	cn.grounded(b)
 	return nil
 }
 

@@ -284,9 +284,7 @@ func (conn *response) line() ([]byte, error) {
 	for {
 		part, err := conn.r.ReadSlice('\n')
 		if int64(len(conn.lineBytes)+len(part)+len(conn.data)) > limit {
-			return nil, host.Errorf(host.TooLarge, "an event is longer than %d bytes", limit).
-				With("what", "event").With("limit", strconv.FormatInt(limit, 10)).
-				With("actual", strconv.Itoa(len(conn.lineBytes)+len(part)+len(conn.data)))
+			return nil, host.OverLimit("event", limit, int64(len(conn.lineBytes)+len(part)+len(conn.data)))
 		}
 		switch {
 		case err == nil && len(conn.lineBytes) == 0:

@@ -2,11 +2,11 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,7 +55,7 @@ func (x *exchange) body() ([]byte, *host.Error) {
 	case n > limit:
 		// The rest is not read, so the connection cannot be used again.
 		x.w.Header().Set("Connection", "close")
-		return nil, tooLong(limit, n)
+		return nil, tooLong("body", limit, n)
 	}
 	x.readDeadline(time.Now().Add(x.g.opts.Limits.BodyTimeout))
 	var buf []byte
@@ -78,7 +78,7 @@ func (x *exchange) body() ([]byte, *host.Error) {
 	// The deadline stays, or net/http would wait without one for the rest of the body.
 	x.w.Header().Set("Connection", "close")
 	if tooBig := (*http.MaxBytesError)(nil); errors.As(err, &tooBig) {
-		return nil, tooLong(limit, limit+1)
+		return nil, tooLong("body", limit, limit+1)
 	}
 	return nil, bodyFault(err)
 }
@@ -92,10 +92,11 @@ func (x *exchange) readDeadline(at time.Time) {
 	http.NewResponseController(x.w).SetReadDeadline(at)
 }
 
-// tooLong is the error for a body of at least actual bytes.
-func tooLong(limit, actual int64) *host.Error {
-	return host.Errorf(host.TooLarge, "the body is longer than %d bytes", limit).
-		With("what", "body").With("limit", strconv.FormatInt(limit, 10)).With("actual", strconv.FormatInt(actual, 10))
+// tooLong is the error for a body of at least actual bytes, or for a message.
+func tooLong(what string, limit, actual int64) *host.Error {
+	e := host.OverLimit(what, limit, actual)
+	e.Message = fmt.Sprintf("the %s is longer than %d bytes", what, limit)
+	return e
 }
 
 func bodyFault(err error) *host.Error {

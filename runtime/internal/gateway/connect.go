@@ -96,7 +96,9 @@ func (x *exchange) connectBody(in *connectInput) *host.Error {
 	}
 	if len(body) > 0 {
 		if fault := decodeJSON(body, in); fault != nil {
-			return host.Errorf(fault.Code, "the body: %s", fault.Message)
+			e := *fault
+			e.Message = "the body: " + e.Message
+			return &e
 		}
 	}
 	return x.connectPosition(p, in)
@@ -120,7 +122,7 @@ func (x *exchange) connectParams(in *connectInput) *host.Error {
 		if !json.Valid([]byte(s)) {
 			return host.Errorf(host.InvalidArgument, "the parameter params is not JSON")
 		}
-		in.Params = json.RawMessage(s)
+		in.Params = host.Raw(s)
 	}
 	in.Token, _ = p.one("token")
 	if in.Events, fault = p.names("events"); fault == nil {

@@ -140,7 +140,7 @@ func (x *exchange) importSQL(t *target) {
 	limit := x.g.opts.Limits.ImportBytes
 	if n := x.r.ContentLength; n > limit {
 		x.w.Header().Set("Connection", "close")
-		x.fail(tooLong(limit, n))
+		x.fail(tooLong("body", limit, n))
 		return
 	}
 	rc := http.NewResponseController(x.w)
@@ -160,7 +160,7 @@ func (x *exchange) importSQL(t *target) {
 	case in.err == nil:
 		x.fail(x.g.asError(err))
 	case errors.As(in.err, &tooBig):
-		x.fail(tooLong(limit, limit+1))
+		x.fail(tooLong("body", limit, limit+1))
 	default:
 		x.fail(bodyFault(in.err))
 	}

@@ -20,28 +20,28 @@ const maxID = 1<<53 - 1
 type message struct {
 	Connect *connectInput `json:"connect"`
 
-	ID             int64           `json:"id"`
-	Call           string          `json:"call"`
-	Input          json.RawMessage `json:"input"`
-	IdempotencyKey string          `json:"idempotency_key"`
-	Traceparent    string          `json:"traceparent"`
-	Subscribe      []string        `json:"subscribe"`
-	Unsubscribe    []string        `json:"unsubscribe"`
-	Follow         string          `json:"follow"`
-	After          *uint64         `json:"after"`
-	Life           string          `json:"life"`
-	Unfollow       int64           `json:"unfollow"`
+	ID             int64    `json:"id"`
+	Call           string   `json:"call"`
+	Input          host.Raw `json:"input"` // the method's decoder checks it
+	IdempotencyKey string   `json:"idempotency_key"`
+	Traceparent    string   `json:"traceparent"`
+	Subscribe      []string `json:"subscribe"`
+	Unsubscribe    []string `json:"unsubscribe"`
+	Follow         string   `json:"follow"`
+	After          *uint64  `json:"after"`
+	Life           string   `json:"life"`
+	Unfollow       int64    `json:"unfollow"`
 
 	held int64 // of the gateway's memory, for the message
 }
 
 // A connectInput is how a client connects, in its first message or as the body of a POST.
 type connectInput struct {
-	Params json.RawMessage `json:"params"`
-	Events []string        `json:"events"`
-	Token  string          `json:"token"`
-	After  *uint64         `json:"after"`
-	Life   string          `json:"life"`
+	Params host.Raw `json:"params"` // the node checks it
+	Events []string `json:"events"`
+	Token  string   `json:"token"`
+	After  *uint64  `json:"after"`
+	Life   string   `json:"life"`
 }
 
 // errNotJSON is why a message cannot be read at all. Every other fault of a message leaves its socket in order.
@@ -142,8 +142,7 @@ func (c *connectInput) request(transport string) (host.ConnectRequest, *host.Err
 	}
 	switch {
 	case len(q.Params) > host.MaxConnectionParams:
-		return q, host.Errorf(host.TooLarge, "params are longer than %d bytes", host.MaxConnectionParams).
-			With("what", "params").With("limit", strconv.Itoa(host.MaxConnectionParams)).With("actual", strconv.Itoa(len(q.Params)))
+		return q, host.OverLimit("params", host.MaxConnectionParams, int64(len(q.Params)))
 	case len(q.Token) > maxConnectionToken:
 		return q, host.Errorf(host.InvalidArgument, "token is %d bytes long; the limit is %d", len(q.Token), maxConnectionToken)
 	}
@@ -170,7 +169,7 @@ func decodeJSON(data []byte, v any) *host.Error {
 	if err == nil {
 		err = host.CheckJSON(data, v)
 		if err != nil {
-			return host.Errorf(host.InvalidArgument, "%s", err)
+			return host.WithMember(host.Errorf(host.InvalidArgument, "%s", err), "", err)
 		}
 		return nil
 	}

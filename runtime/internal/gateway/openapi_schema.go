@@ -181,6 +181,9 @@ func (s shaper) members(t reflect.Type, fixed int) object {
 		if text := hostText[t.Name()+"."+name]; text != "" {
 			schema["description"] = text
 		}
+		if low, high, ok := strings.Cut(f.Tag.Get("range"), ","); ok {
+			schema["minimum"], schema["maximum"] = json.Number(low), json.Number(high)
+		}
 		if s.input && slices.Contains(setByRuntime[t.Name()], name) {
 			schema["readOnly"] = true
 		}

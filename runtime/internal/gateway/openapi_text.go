@@ -32,7 +32,7 @@ var hostText = map[string]string{
 	"Code.state_too_new": "The stored state was written by a newer version of the actor's code. The data is " +
 		"untouched.",
 	"Code.too_large": "A key, value, message, state or write set is over its limit. Metadata names \"what\", " +
-		"\"limit\", \"actual\".",
+		"\"limit\" and \"actual\": OverLimit is the only way to make such an error.",
 	"Code.unauthenticated": "The request carries no valid credentials.",
 	"Code.unavailable": "The node is starting, draining, out of disk space or its store is read-only. Retryable " +
 		"elsewhere or later.",
@@ -42,7 +42,7 @@ var hostText = map[string]string{
 	"ConnectionInfo":            "A ConnectionInfo describes a connection for operators.",
 	"ConnectionInfo.lost":       "lost is when the client was lost; nil while it is there.",
 	"ConnectionListInput":       "ConnectionListInput pages through connections in the order of their ids.",
-	"ConnectionListInput.limit": "limit is 1 to 1,000; 0 means 100.",
+	"ConnectionListInput.limit": "limit is 1 to 1,000; absent means 100.",
 	"ConnectionListOutput":      "ConnectionListOutput is one page.",
 	"CountOutput":               "CountOutput counts what a call did.",
 	"CountOutput.more": "more: there was more to do than one call does, so call again. Of queue.purge, and of what " +
@@ -102,7 +102,7 @@ var hostText = map[string]string{
 		"receipt.",
 	"QueueInput":                   "QueueInput names a queue.",
 	"QueueListInput":               "QueueListInput pages through messages in the order of their ids.",
-	"QueueListInput.after":         "after continues after a message; limit is 1 to 1,000, 0 means 100.",
+	"QueueListInput.after":         "after continues after a message; limit is 1 to 1,000, absent means 100.",
 	"QueueListInput.ids":           "ids selects messages; none selects all.",
 	"QueueListOutput":              "QueueListOutput is one page; more says that there is another, after the last id.",
 	"QueueMessageInput":            "QueueMessageInput is an Enqueue.",
@@ -115,8 +115,8 @@ var hostText = map[string]string{
 	"QueueNackInput.delay_ms":   "delay_ms overrides the pause before the next attempt; absent does not.",
 	"QueueNackInput.error":      "error is kept with the message, at most 1,024 bytes.",
 	"QueueReceiveInput":         "QueueReceiveInput takes messages out and locks them.",
-	"QueueReceiveInput.limit":   "limit is 1 to 1,000; 0 means 1.",
-	"QueueReceiveInput.lock_ms": "lock_ms is how long they are locked; 0 means the queue's.",
+	"QueueReceiveInput.limit":   "limit is 1 to 1,000; absent means 1.",
+	"QueueReceiveInput.lock_ms": "lock_ms is how long they are locked, from 1; absent means the queue's.",
 	"QueueReceiveInput.wait_ms": "wait_ms is how long to wait for the first message, at most 60,000; 0 does not wait.",
 	"QueueReceiveOutput":        "QueueReceiveOutput holds no messages if none came in time.",
 	"QueueResultInput":          "QueueResultInput asks what came of a message that was sent with WantReply.",
@@ -159,8 +159,8 @@ var hostText = map[string]string{
 	"SQLInput.args": "args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or " +
 		"{\"base64\": \"...\"} for bytes. Each statement takes as many of those that are left as it " +
 		"has parameters.",
-	"SQLInput.limit": "limit bounds the rows of the answer: 1 to 10,000; 0 means 1,000. The answer is bounded by " +
-		"8 MiB too.",
+	"SQLInput.limit": "limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is " +
+		"bounded by 8 MiB too.",
 	"SQLInput.reason": "reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an " +
 		"operator's or, of a type with OpenSQL, as a caller's, and demands it of operators. Only " +
 		"operators get past a pause: if the type has OpenSQL nobody does.",
@@ -203,7 +203,7 @@ var hostText = map[string]string{
 	"ScheduleRunsOutput": "ScheduleRunsOutput has the latest run first.",
 	"SendListInput": "SendListInput pages through messages to other actors that were given up, in the order in " +
 		"which they were sent.",
-	"SendListInput.after": "after continues after a message; limit is 1 to 1,000, 0 means 100.",
+	"SendListInput.after": "after continues after a message; limit is 1 to 1,000, absent means 100.",
 	"SendListInput.ids":   "ids selects messages; none selects all.",
 	"SendListOutput":      "SendListOutput is one page; more says that there is another, after the last id.",
 	"SendSelectInput":     "SendSelectInput selects messages to other actors by id, or all.",
@@ -245,7 +245,7 @@ var hostText = map[string]string{
 	"StreamReadInput.life": "life is the id of the actor's life that after counts in, or \"\" for the present one: see " +
 		"Position. Of an actor that is gone, the error code is Destroyed if life is set and " +
 		"NotFound if not.",
-	"StreamReadInput.limit":   "limit is 1 to 1,000; 0 means 100.",
+	"StreamReadInput.limit":   "limit is 1 to 1,000; absent means 100.",
 	"StreamReadInput.wait_ms": "wait_ms is how long to wait for the first item, at most 60,000.",
 	"StreamReadOutput":        "StreamReadOutput is a StreamPage in a request's encoding.",
 	"StreamReadOutput.life":   "life is the id of the actor's life that the items and next are of.",
@@ -264,7 +264,7 @@ var hostText = map[string]string{
 	"WorkflowHistoryInput": "WorkflowHistoryInput pages through the history of a run, in the order of its entries' " +
 		"places.",
 	"WorkflowHistoryInput.after":  "after continues after an entry, by its id. under selects what is below an entry.",
-	"WorkflowHistoryInput.limit":  "limit is 1 to 1,000; 0 means 100.",
+	"WorkflowHistoryInput.limit":  "limit is 1 to 1,000; absent means 100.",
 	"WorkflowHistoryOutput":       "WorkflowHistoryOutput is one page; more says that there is another, after the last entry.",
 	"WorkflowImportInput":         "WorkflowImportInput makes a run of a recording, as of the moment at which that was made.",
 	"WorkflowImportInput.replace": "replace drops the history of a run that has ended.",

@@ -198,9 +198,7 @@ func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
 	case err != nil:
 		return nil, c.gone(err), noMessage
 	case n > limits.BodyBytes:
-		e := tooLong(limits.BodyBytes, limits.BodyBytes+1)
-		e.Message = "a message" + e.Message[len("the body"):]
-		return nil, e.With("what", "message"), websocket.StatusMessageTooBig
+		return nil, tooLong("message", limits.BodyBytes, limits.BodyBytes+1), websocket.StatusMessageTooBig
 	case typ != websocket.MessageText:
 		return nil, host.Errorf(host.InvalidArgument, "messages are JSON text, not binary"), websocket.StatusUnsupportedData
 	}

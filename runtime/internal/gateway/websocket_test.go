@@ -384,7 +384,7 @@ func TestWhatIsNoMessageEndsTheConnection(t *testing.T) {
 		"empty":     {websocket.MessageText, ``, "not JSON", websocket.StatusPolicyViolation},
 		"not UTF-8": {websocket.MessageText, "\"\xff\"", "not JSON", websocket.StatusPolicyViolation},
 		"binary":    {websocket.MessageBinary, `{}`, "not binary", websocket.StatusUnsupportedData},
-		"too long":  {websocket.MessageText, strings.Repeat(" ", 1001), `a message is longer than 1000 bytes","metadata":{"actual":"1001","limit":"1000","what":"message"}`, websocket.StatusMessageTooBig},
+		"too long":  {websocket.MessageText, strings.Repeat(" ", 1001), `the message is longer than 1000 bytes","metadata":{"actual":"1001","limit":"1000","what":"message"}`, websocket.StatusMessageTooBig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lobby(t, Options{Limits: Limits{BodyBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {

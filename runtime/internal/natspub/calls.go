@@ -273,8 +273,10 @@ func (m *method) serve(req micro.Request, key []string, deadline time.Time) {
 		}
 		err = m.respond(req, h, reply.Output)
 		if errors.Is(err, nats.ErrMaxPayload) {
-			err = host.Errorf(host.TooLarge, "the output does not fit into a message of this NATS server; the call itself was done").
-				With("what", "output").With("limit", strconv.FormatInt(m.nc.MaxPayload(), 10)).With("actual", strconv.Itoa(len(reply.Output)))
+			answer := nats.Msg{Header: h, Data: reply.Output}
+			e := host.OverLimit("output", m.nc.MaxPayload(), int64(answer.Size())) // with the headers, which count
+			e.Message = "the output does not fit into a message of this NATS server; the call itself was done"
+			err = e
 		} else {
 			err = nil // the connection is gone, and with it the caller
 		}

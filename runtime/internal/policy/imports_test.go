@@ -158,6 +158,30 @@ type parsed struct {
 func parseModule(t *testing.T) map[string]*parsed {
 	t.Helper()
 	pkgs := make(map[string]*parsed)
+	eachFile(t, parser.ImportsOnly|parser.ParseComments, func(rel string, f *ast.File) {
+		dir := path.Dir(rel)
+		p := pkgs[dir]
+		if p == nil {
+			p = &parsed{imports: make(map[string][]string)}
+			pkgs[dir] = p
+		}
+		for _, s := range f.Imports {
+			imp, err := strconv.Unquote(s.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.imports[rel] = append(p.imports[rel], imp)
+		}
+		if f.Doc != nil && !strings.HasSuffix(f.Name.Name, "_test") {
+			p.comments = append(p.comments, rel)
+		}
+	})
+	return pkgs
+}
+
+// eachFile parses the Go files of the module and calls visit with each and its path.
+func eachFile(t *testing.T, mode parser.Mode, visit func(rel string, f *ast.File)) {
+	t.Helper()
 	top := root(t)
 	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -174,35 +198,15 @@ func parseModule(t *testing.T) map[string]*parsed {
 		if !strings.HasSuffix(file, ".go") {
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
-		if err != nil {
-			return err
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, mode)
+		if err == nil && !ignoredFile(f) {
+			visit(rel, f)
 		}
-		if ignoredFile(f) {
-			return nil
-		}
-		dir := path.Dir(rel)
-		p := pkgs[dir]
-		if p == nil {
-			p = &parsed{imports: make(map[string][]string)}
-			pkgs[dir] = p
-		}
-		for _, s := range f.Imports {
-			imp, err := strconv.Unquote(s.Path.Value)
-			if err != nil {
-				return err
-			}
-			p.imports[rel] = append(p.imports[rel], imp)
-		}
-		if f.Doc != nil && !strings.HasSuffix(f.Name.Name, "_test") {
-			p.comments = append(p.comments, rel)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pkgs
 }
 
 // nested reports that a directory is a module of its own.

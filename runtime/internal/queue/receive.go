@@ -133,9 +133,7 @@ func checkReply(l *line, reply []byte) error {
 	if len(reply) <= l.cfg.MessageBytes {
 		return nil
 	}
-	err := host.Errorf(host.TooLarge, "reply: %d bytes, the queue's limit for a body is %d", len(reply), l.cfg.MessageBytes)
-	err.Metadata = limits("reply", int64(l.cfg.MessageBytes), int64(len(reply)))
-	return err
+	return host.OverLimit("reply", int64(l.cfg.MessageBytes), int64(len(reply)))
 }
 
 // Fail counts a failed attempt of a message that Next returned: it waits for its next attempt, or becomes a dead letter if

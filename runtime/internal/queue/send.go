@@ -86,22 +86,18 @@ func (l *line) room(messages, bytes int64) error {
 }
 
 func tooMany(queue, what string, limit, actual int64) *host.Error {
-	e := host.Errorf(host.TooLarge, "queue %q holds %d %s, and not the %d of this batch", queue, limit, what, actual)
-	e.Metadata = limits(what, limit, actual)
+	e := host.OverLimit(what, limit, actual)
+	e.Message = fmt.Sprintf("queue %q holds %d %s, and not the %d of this batch", queue, limit, what, actual)
 	return e
 }
 
 func full(queue, what string, limit, actual int64) *host.Error {
 	e := host.Errorf(host.Overloaded, "queue %q is full: it would have %d %s, its limit is %d", queue, actual, what, limit)
 	e.Retryable = true
-	e.Metadata = limits(what, limit, actual)
-	return e
-}
-
-func limits(what string, limit, actual int64) map[string]string {
-	return map[string]string{
+	e.Metadata = map[string]string{
 		"what": what, "limit": strconv.FormatInt(limit, 10), "actual": strconv.FormatInt(actual, 10),
 	}
+	return e
 }
 
 // check returns what is wrong with message i of a batch.
@@ -119,8 +115,8 @@ func check(cfg *host.Queue, messages []host.Enqueue, i int) error {
 		if len(messages) > 1 {
 			at = fmt.Sprintf("messages[%d].", i)
 		}
-		err := host.Errorf(host.TooLarge, "%sbody: %d bytes, the queue's limit is %d", at, len(e.Body), cfg.MessageBytes)
-		err.Metadata = limits("body", int64(cfg.MessageBytes), int64(len(e.Body)))
+		err := host.OverLimit("body", int64(cfg.MessageBytes), int64(len(e.Body)))
+		err.Message = at + err.Message
 		return err
 	case e.Delay < 0 || e.Delay > host.MaxQueueDelay:
 		return bad("delay_ms", "%s", outside(e.Delay))

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // A cronField is one field of a cron expression.
@@ -33,7 +35,7 @@ func checkCron(expr string) error {
 	fault := func(format string, args ...any) error { return invalid("cron", fmt.Sprintf(format, args...)) }
 	switch {
 	case len(expr) > maxCron:
-		return tooLarge("cron bytes", maxCron, int64(len(expr)))
+		return host.OverLimit("cron bytes", maxCron, int64(len(expr)))
 	case strings.HasPrefix(expr, "@every"):
 		return fault("@every is not an expression; set every_ms")
 	case strings.Contains(expr, "="):

@@ -2,10 +2,7 @@ package schedule
 
 import (
 	"math"
-	"strconv"
 	"time"
-
-	"github.com/cairn-run/cairn/actor/host"
 )
 
 // A rule tells the ticks of a schedule, in Unix ms. One of clock, every and at is set.
@@ -122,11 +119,6 @@ const (
 	maxPayload  = 128 << 10
 	maxInstance = 256
 )
-
-func tooLarge(what string, limit, actual int64) *host.Error {
-	return host.Errorf(host.TooLarge, "%s: %d is over the limit of %d", what, actual, limit).
-		With("what", what).With("limit", strconv.FormatInt(limit, 10)).With("actual", strconv.FormatInt(actual, 10))
-}
 
 // clampMS returns a time in Unix ms, not before the first.
 func clampMS(t time.Time) int64 { return min(max(t.UnixMilli(), 1), math.MaxInt64/2) }

@@ -12,7 +12,6 @@
 package streamlog
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -148,20 +147,15 @@ func checkItems(cfg *host.Stream, items [][]byte) error {
 	case n == 0:
 		return host.Errorf(host.InvalidArgument, "items: there are none to append")
 	case n > host.MaxStreamBatch:
-		return tooLarge("stream items of one call", host.MaxStreamBatch, int64(n))
+		return host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(n))
 	}
 	limit := min(int64(cfg.ItemBytes), cfg.Bytes)
 	for _, data := range items {
 		if int64(len(data)) > limit {
-			return tooLarge("stream item bytes", limit, int64(len(data)))
+			return host.OverLimit("stream item bytes", limit, int64(len(data)))
 		}
 	}
 	return nil
-}
-
-func tooLarge(what string, limit, actual int64) *host.Error {
-	return host.Errorf(host.TooLarge, "%s: %d is over the limit of %d", what, actual, limit).
-		With("what", what).With("limit", strconv.FormatInt(limit, 10)).With("actual", strconv.FormatInt(actual, 10))
 }
 
 // Close closes a stream, so that its readers learn that its last item is the last, and reports whether it was open. A

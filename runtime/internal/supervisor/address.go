@@ -19,7 +19,7 @@ const (
 // checkKey returns an *Error with code InvalidArgument or TooLarge if key cannot name an actor.
 func checkKey(key []string) error {
 	if len(key) > MaxKeyParts {
-		return tooLarge("key parts", MaxKeyParts, int64(len(key)))
+		return host.OverLimit("key parts", MaxKeyParts, int64(len(key)))
 	}
 	n := 0
 	for i, p := range key {
@@ -29,7 +29,7 @@ func checkKey(key []string) error {
 		n += len(p)
 	}
 	if n > MaxKeyBytes {
-		return tooLarge("key bytes", MaxKeyBytes, int64(n))
+		return host.OverLimit("key bytes", MaxKeyBytes, int64(n))
 	}
 	return nil
 }

@@ -100,9 +100,13 @@ func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 		err = inputDecoding.Unmarshal(data, v)
 	}
 	if err != nil {
-		return host.Errorf(host.InvalidArgument, "input of %s: %s", name, inputReason(err))
+		e := host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", name, inputReason(err)), "", err)
+		if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
+			e = e.With("field", kind.Field)
+		}
+		return e
 	}
-	return nil
+	return checkRanges(codec, data, v)
 }
 
 // inputReason says what is wrong with an input, in words for people who do not know Go.

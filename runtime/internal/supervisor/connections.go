@@ -192,7 +192,7 @@ func (t *turn) subscribe(l *liveConnection, names []string) (added []string, err
 	}
 	added = slices.DeleteFunc(slices.Clone(names), rec.subscribed)
 	if n := len(rec.Events) + len(added); n > host.MaxSubscriptions {
-		return nil, tooLarge("subscriptions of a connection", host.MaxSubscriptions, int64(n))
+		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions, int64(n))
 	}
 	if len(added) == 0 {
 		return nil, nil

@@ -73,10 +73,7 @@ func connectionBuiltins() []*builtin {
 		ask(host.ConnectionList, func(r *reader, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
 			out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
 			limit := in.Limit
-			switch {
-			case limit < 0 || limit > 1000:
-				return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", limit)
-			case limit == 0:
+			if limit == 0 {
 				limit = 100
 			}
 			list, err := r.Connections(in.After, limit+1)
@@ -111,7 +108,7 @@ func closeByOperator(c *core, w *work) ([]byte, error) {
 		return nil, err
 	}
 	if n := len(in.Reason); n > maxCloseReason {
-		return nil, tooLarge("reason bytes", maxCloseReason, int64(n))
+		return nil, host.OverLimit("reason bytes", maxCloseReason, int64(n))
 	}
 	reason := connectionClosed("an operator closed the connection")
 	if in.Reason != "" {

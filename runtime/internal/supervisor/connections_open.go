@@ -73,10 +73,15 @@ func (s *Supervisor) outside(ctx context.Context) error {
 // checkConnect checks a request, and leaves each event in it once.
 func checkConnect(t *actorType, r *host.ConnectRequest) error {
 	if len(r.Params) > host.MaxConnectionParams {
-		return tooLarge("connection parameter bytes", host.MaxConnectionParams, int64(len(r.Params)))
+		return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(r.Params)))
 	}
-	if len(r.Params) > 0 && !json.Valid(r.Params) {
-		return host.Errorf(host.InvalidArgument, "the parameters of the connection are not JSON")
+	if len(r.Params) > 0 {
+		if !json.Valid(r.Params) {
+			return host.Errorf(host.InvalidArgument, "the parameters of the connection are not JSON")
+		}
+		if err := host.CheckJSON(r.Params, nil); err != nil {
+			return host.WithMember(host.Errorf(host.InvalidArgument, "params: %s", err), "params", err)
+		}
 	}
 	switch r.Transport {
 	case "":
@@ -105,7 +110,7 @@ func checkEvents(t *actorType, names []string) ([]string, error) {
 		}
 	}
 	if len(out) > host.MaxSubscriptions {
-		return nil, tooLarge("subscriptions of a connection", host.MaxSubscriptions, int64(len(out)))
+		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions, int64(len(out)))
 	}
 	return out, nil
 }
@@ -290,7 +295,7 @@ func (t *turn) askConnect(id string, rec *connectionRecord, r *host.ConnectReque
 	if !bytes.Equal(st.Params, rec.Params) {
 		// The hook says what is to be kept.
 		if len(st.Params) > host.MaxConnectionParams {
-			return tooLarge("connection parameter bytes", host.MaxConnectionParams, int64(len(st.Params)))
+			return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(st.Params)))
 		}
 		if len(st.Params) > 0 && !json.Valid(st.Params) {
 			return host.Errorf(host.InvalidArgument, "the parameters that the connect hook keeps are not JSON")

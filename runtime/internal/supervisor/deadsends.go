@@ -97,10 +97,10 @@ func (c *core) countDeadSends() (n int, err error) {
 // as one call may, at least one, and says if there are more.
 func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out host.CountOutput, err error) {
 	if in.All == (len(in.IDs) > 0) {
-		return out, host.Errorf(host.InvalidArgument, "give either ids or all")
+		return out, host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
 	}
 	if len(in.IDs) > host.MaxQueueBatch {
-		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
 	}
 	h.again = again
 	size := 0
@@ -175,10 +175,8 @@ func (t *turn) sendAgain(m *messageRecord) error {
 func listDeadSends(r *reader, codec host.Codec, in *host.SendListInput) (out host.SendListOutput, err error) {
 	limit := in.Limit
 	switch {
-	case limit < 0 || limit > host.MaxQueueBatch:
-		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d", limit, host.MaxQueueBatch)
 	case len(in.IDs) > host.MaxQueueBatch:
-		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
 	case limit == 0:
 		limit = 100
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/sqlitevfs"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 var (
@@ -27,18 +28,14 @@ func unavailable(message string) *host.Error {
 	return host.Errorf(host.Unavailable, "%s", message).Retry()
 }
 
-func tooLarge(what string, limit, actual int64) *host.Error {
-	return host.Errorf(host.TooLarge, "%s: %d is over the limit of %d", what, actual, limit).
-		With("what", what).With("limit", strconv.FormatInt(limit, 10)).With("actual", strconv.FormatInt(actual, 10))
-}
-
 // publicError turns any error into the one that may leave the actor. known is false for errors whose cause must be
 // logged under the returned id, because it does not cross.
 func publicError(err error) (e *host.Error, id string) {
 	var (
 		limit     *engine.LimitError
 		quota     *engine.QuotaError
-		full      *sqlitevfs.FullError
+		passed    *sqlitevfs.LimitError
+		large     *workflow.TooLargeError
 		migration *sqlitevfs.MigrationError
 	)
 	switch {
@@ -50,7 +47,7 @@ func publicError(err error) (e *host.Error, id string) {
 		}
 		return e, ""
 	case errors.As(err, &limit):
-		return tooLarge(limit.What, limit.Limit, limit.Actual), ""
+		return host.OverLimit(limit.What, limit.Limit, limit.Actual), ""
 	case errors.As(err, &quota):
 		return host.Errorf(host.QuotaExceeded, "the actor's storage quota of %d bytes is used up", quota.Limit).
 			With("limit", strconv.FormatInt(quota.Limit, 10)).With("actual", strconv.FormatInt(quota.Need, 10)), ""
@@ -64,14 +61,14 @@ func publicError(err error) (e *host.Error, id string) {
 		return unavailable("the store is read-only after a disk error").With("reason", "read_only"), ""
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrFenced):
 		return unavailable("the node is shutting down"), ""
-	case errors.As(err, &full):
-		return tooLarge(full.What, full.Limit, full.Actual), ""
+	case errors.As(err, &passed):
+		return host.OverLimit(passed.What, passed.Limit, passed.Actual), ""
+	case errors.As(err, &large):
+		return host.OverLimit(large.What, large.Limit, large.Size), ""
 	case errors.Is(err, sqlitevfs.ErrBusy): // before ErrFull, which SQLite makes of a shared bound
 		return host.Errorf(host.Overloaded, "too many databases are in use at once").Retry(), ""
 	case errors.Is(err, sqlitevfs.ErrFull):
 		return host.Errorf(host.QuotaExceeded, "the actor's database cannot grow: its storage quota is used up"), ""
-	case errors.Is(err, sqlitevfs.ErrMemory):
-		return host.Errorf(host.TooLarge, "an SQL statement needs more memory than one may have").With("what", "SQL memory"), ""
 	case errors.Is(err, sqlitevfs.ErrReadOnly):
 		return host.Errorf(host.ReadOnly, "a query cannot change anything"), ""
 	case errors.Is(err, sqlitevfs.ErrRefused), errors.Is(err, sqlitevfs.ErrOpenTransaction):

@@ -69,7 +69,7 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 // callTurn has an actor run a request as a turn; what says which.
 func (s *Supervisor) callTurn(ctx context.Context, t *actorType, r *host.Request, from *caller, what func(*work)) (host.Reply, error) {
 	if len(r.IdempotencyKey) > maxIdempotencyKey {
-		return host.Reply{}, tooLarge("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
+		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
 	}
 	w := s.pool.get()
 	w.kind, w.ctx, w.codec, w.input = workCall, ctx, r.Codec, r.Input

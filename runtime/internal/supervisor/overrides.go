@@ -121,7 +121,7 @@ func newOverride(t *actorType, set host.ActorLimits) (*override, error) {
 	}
 	for _, f := range set.Fields() {
 		if f.Whole != nil && *f.Whole != nil && (**f.Whole < 1 || **f.Whole > math.MaxInt) {
-			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("limit", f.Name)
+			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("field", f.Name)
 		}
 	}
 	l, err := newActorLimits(set.Apply(t.base.Limits))
@@ -178,7 +178,7 @@ func resetLimits(c *core, h *turn, _ host.Codec, in *host.LimitsResetInput) (out
 		}
 	}
 	for name := range named {
-		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name)
+		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name).With("field", "names")
 	}
 	if out.Count == 0 {
 		return out, nil

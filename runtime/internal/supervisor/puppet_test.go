@@ -44,6 +44,7 @@ type puppetType struct {
 	queues                 []host.Queue
 	migrations             []host.Migration
 	openSQL, decimal       bool
+	outside                bool // takes values from outside, and has a stream for them
 }
 
 var (
@@ -86,6 +87,9 @@ func (d *puppetType) behavior() *host.Behavior {
 			}
 			return out, f.(glance)(state.(*puppetState), r)
 		},
+	}
+	if d.outside {
+		b.Convert, b.Streams = convertAny, []host.Stream{{Name: "log", External: true}}
 	}
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -24,9 +25,6 @@ func waiting[In any](b *builtin, wait func(*In) (topic string, ms int64), empty 
 			return "", 0, err
 		}
 		topic, ms := wait(&in)
-		if ms < 0 || ms > maxWait.Milliseconds() {
-			return "", 0, host.Errorf(host.InvalidArgument, "wait_ms is %d; it is 0 to %d", ms, maxWait.Milliseconds())
-		}
 		return topic, time.Duration(ms) * time.Millisecond, nil
 	}
 	b.empty = func(req *host.Request, out []byte) bool { return empty(req.Codec, out) }
@@ -118,7 +116,7 @@ func eachDead(s *queue.Set, in *host.QueueSelectInput, do func(string, []uint64,
 // selects checks that messages are selected in one way.
 func selects(in *host.QueueSelectInput) error {
 	if in.All == (len(in.IDs) > 0) {
-		return host.Errorf(host.InvalidArgument, "give either ids or all")
+		return host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
 	}
 	return nil
 }
@@ -153,6 +151,9 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 		return host.QueueSendOutput{}, err
 	}
 	sent, err := h.enqueue(in.Queue, messages)
+	if e, ok := errors.AsType[*host.Error](err); ok && e.Metadata["field"] != "" && !strings.HasPrefix(e.Metadata["field"], "messages") {
+		err = within(0, e) // of a batch of one the queue names only what is in the message
+	}
 	return host.QueueSendOutput{Messages: sent}, err
 }
 
@@ -201,8 +202,11 @@ func within(n int, err error) error {
 	if !ok {
 		return err
 	}
-	c := *e
-	c.Message = "messages[" + strconv.Itoa(n) + "]: " + e.Message
+	at, c := "messages["+strconv.Itoa(n)+"]", *e
+	c.Message = at + ": " + e.Message
+	if field := e.Metadata["field"]; field != "" {
+		return c.With("field", at+"."+field)
+	}
 	return &c
 }
 
@@ -385,11 +389,8 @@ func (r *reader) listMessages(codec host.Codec, in *host.QueueListInput,
 	if err != nil {
 		return out, err
 	}
-	switch {
-	case in.Limit < 0 || in.Limit > host.MaxQueueBatch:
-		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to %d", in.Limit, host.MaxQueueBatch)
-	case len(in.IDs) > host.MaxQueueBatch:
-		return out, tooLarge("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+	if len(in.IDs) > host.MaxQueueBatch {
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
 	}
 	rows, done, err := r.rows()
 	if err != nil {

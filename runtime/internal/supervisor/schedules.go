@@ -255,10 +255,12 @@ func (k *alarmClock) keepFailed(id string, r *failedRun) {
 	k.failedRuns[id] = r
 }
 
-// scheduleInput is a Schedule whose every_ms, if it is there, is not 0.
+// scheduleInput is a Schedule of a request, whose numbers, if they are there, are not 0.
 type scheduleInput struct {
 	host.Schedule
-	Every *int64 `json:"every_ms,omitempty"`
+	Every    *int64 `json:"every_ms,omitempty"`
+	CatchUp  *int   `json:"catch_up,omitempty"`
+	KeepRuns *int   `json:"keep_runs,omitempty"`
 }
 
 func scheduleBuiltins() []*builtin {
@@ -268,6 +270,19 @@ func scheduleBuiltins() []*builtin {
 			if set.Every != nil {
 				if in.Every = *set.Every; in.Every <= 0 {
 					return host.Schedule{}, notPositive("every_ms", in.Every)
+				}
+			}
+			if set.CatchUp != nil {
+				if in.CatchUp = *set.CatchUp; in.CatchUp <= 0 {
+					return host.Schedule{}, host.Errorf(host.InvalidArgument, "catch_up: %d is not a number from 1 to %d; leave it out for %d",
+						in.CatchUp, host.MaxScheduleCatchUp, host.DefaultScheduleCatchUp).With("field", "catch_up")
+				}
+			}
+			if set.KeepRuns != nil {
+				if in.KeepRuns = *set.KeepRuns; in.KeepRuns == 0 {
+					return host.Schedule{}, host.Errorf(host.InvalidArgument,
+						"keep_runs: 0 is not a number from 1 to %d; -1 keeps none, and leave it out for %d",
+						host.MaxScheduleRuns, host.DefaultScheduleRuns).With("field", "keep_runs")
 				}
 			}
 			i, err := c.a.typ.scheduleOf(in.Name)

@@ -93,7 +93,7 @@ func (c *core) saveState(t *turn) error {
 		return nil
 	}
 	if n := len(value); n > c.limits.StateBytes {
-		return tooLarge("state bytes", int64(c.limits.StateBytes), int64(n))
+		return host.OverLimit("state bytes", int64(c.limits.StateBytes), int64(n))
 	}
 	if err := c.ws.Put(stateKey, value, engine.PutOptions{}); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *core) writeMessages(t *turn) error {
 			return err
 		}
 		if n := len(rec); n > maxMessageBytes {
-			return tooLarge("bytes of a message", maxMessageBytes, int64(n))
+			return host.OverLimit("bytes of a message", maxMessageBytes, int64(n))
 		}
 		if err := c.ws.Put(keyspace.AppendOutgoing(nil, o.seq), rec, engine.PutOptions{New: true, Exempt: t.again}); err != nil {
 			return err

@@ -21,7 +21,6 @@ import (
 // The bounds of an answer to sql.query and sql.exec.
 const (
 	defaultSQLRows = 1000
-	maxSQLRows     = 10_000
 	maxSQLBytes    = 8 << 20
 )
 
@@ -44,7 +43,7 @@ func sqlBuiltins() []*builtin {
 func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 	a := c.a
 	if n := len(in.Reason); n > maxReason {
-		return host.SQLOutput{}, tooLarge("bytes of the reason", maxReason, int64(n))
+		return host.SQLOutput{}, host.OverLimit("bytes of the reason", maxReason, int64(n))
 	}
 	by := "operator"
 	if a.typ.OpenSQL { // it is not known to be an operator, whatever reason it gives
@@ -53,7 +52,7 @@ func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOut
 			return host.SQLOutput{}, pausedError(a.addr, p)
 		}
 	} else if in.Reason == "" {
-		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec)
+		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec).With("field", "reason")
 	}
 	if in.Reason != "" {
 		a.sup.logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.attrs(slog.String("by", by), slog.String("reason", in.Reason),
@@ -96,10 +95,8 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 	out := host.SQLOutput{Columns: []host.SQLColumn{}, Rows: [][]any{}}
 	limit := in.Limit
 	switch {
-	case limit < 0 || limit > maxSQLRows:
-		return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", limit, maxSQLRows)
 	case strings.TrimSpace(in.SQL) == "":
-		return out, host.Errorf(host.InvalidArgument, "there is no SQL")
+		return out, host.Errorf(host.InvalidArgument, "there is no SQL").With("field", "sql")
 	case limit == 0:
 		limit = defaultSQLRows
 	}
@@ -107,7 +104,7 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 	for i, a := range in.Args {
 		v, err := sqlArgument(a)
 		if err != nil {
-			return out, host.Errorf(host.InvalidArgument, "argument %d: %s", i+1, err)
+			return out, host.Errorf(host.InvalidArgument, "argument %d: %s", i+1, err).With("field", "args["+strconv.Itoa(i)+"]")
 		}
 		args[i] = v
 	}
@@ -175,7 +172,7 @@ func readRows(rows *sql.Rows, codec host.Codec, limit int, out *host.SQLOutput) 
 		}
 		if size > maxSQLBytes {
 			if len(out.Rows) == 0 {
-				return tooLarge("bytes of a row", maxSQLBytes, int64(size))
+				return host.OverLimit("bytes of a row", maxSQLBytes, int64(size))
 			}
 			out.Truncated = true
 			return nil

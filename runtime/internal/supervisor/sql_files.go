@@ -99,19 +99,19 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 	case reason == "":
 		return out, host.Errorf(host.InvalidArgument, "the import of a database needs a reason, which is logged")
 	case len(reason) > maxReason:
-		return out, tooLarge("bytes of the reason", maxReason, int64(len(reason)))
+		return out, host.OverLimit("bytes of the reason", maxReason, int64(len(reason)))
 	case from == nil && s.draining.Load():
 		return out, unavailable("the node is shutting down")
 	}
 	limit := int64(s.limitsOf(t, appendAddress(nil, addr)).storage.MaxWriteSet)
 	if f, ok := file.(interface{ Len() int }); ok && int64(f.Len()) > limit {
-		return out, tooLarge("bytes of the file", limit, int64(f.Len())) // before the client sends it
+		return out, host.OverLimit("bytes of the file", limit, int64(f.Len())) // before the client sends it
 	}
 	counted := &counter{r: file}
 	spooled, err := s.sql.ReadFile(counted, limit)
 	switch {
 	case counted.n > limit:
-		return out, tooLarge("bytes of the file", limit, counted.n)
+		return out, host.OverLimit("bytes of the file", limit, counted.n)
 	case errors.Is(err, sqlitevfs.ErrBusy):
 		return out, host.Errorf(host.Overloaded, "other imports and large sorts take the memory that this file needs").Retry()
 	case errors.Is(err, sqlitevfs.ErrFull):

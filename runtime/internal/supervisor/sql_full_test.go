@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/sqlitevfs"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // wantLimit checks that an error is TooLarge and names the bound.
@@ -120,4 +122,20 @@ func TestAMigrationRewritesMoreThanTheHeapOfAConnection(t *testing.T) {
 		return nil
 	})
 	g.check("a")
+}
+
+func TestEveryErrorOfABoundNamesIt(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&engine.LimitError{What: "thing", Limit: 10, Actual: 11},
+		&sqlitevfs.LimitError{Err: sqlitevfs.ErrFull, What: "thing", Limit: 10, Actual: 11},
+		&sqlitevfs.Error{Err: &sqlitevfs.LimitError{Err: sqlitevfs.ErrMemory, What: "thing", Limit: 10, Actual: 11}},
+		&workflow.TooLargeError{What: "thing", Limit: 10, Size: 11},
+	} {
+		e, id := publicError(fmt.Errorf("wrapped: %w", err))
+		wantLimit(t, e, "thing", "10")
+		if id != "" || e.Metadata["actual"] != "11" {
+			t.Errorf("%T: %v %v", err, id, e.Metadata)
+		}
+	}
 }

@@ -136,15 +136,34 @@ func TestOutOfMemoryIsAnErrorOfTheTurn(t *testing.T) {
 	hog := func(r host.Reader) error {
 		return r.SQL().QueryRowContext(r, "SELECT group_concat(hex(zeroblob(500000)), '') FROM (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12))").Scan(new(string))
 	}
-	wantCode(t, g.do("a", func(p *puppet, h host.Turn) error {
+	wantLimit(t, g.do("a", func(p *puppet, h host.Turn) error {
 		if err := run(h, "INSERT INTO note (body) VALUES ('lost')"); err != nil {
 			return err
 		}
 		return hog(h)
-	}), host.TooLarge)
-	wantCode(t, g.look("a", func(_ *puppetState, r host.Reader) error { return hog(r) }), host.TooLarge)
+	}), "SQL memory", "8388608")
+	wantLimit(t, g.look("a", func(_ *puppetState, r host.Reader) error { return hog(r) }), "SQL memory", "8388608")
 	g.must("a", note("two"))
 	g.wantNotes("a", "one", "two")
+}
+
+func TestALongValueOrStatementNamesItsLimit(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) { o.SQL.MaxLength = 1 << 20 })
+	g.must("a", note("one"))
+	long := strings.Repeat("x", 1<<20+7)
+	wantLimit(t, g.do("a", note(long)), "SQL value", "1048576")
+	for _, in := range []host.SQLInput{
+		{SQL: "INSERT INTO note (body) VALUES (?1)", Args: []any{long}},
+		{SQL: "SELECT zeroblob(1048577)"},
+		{SQL: "SELECT group_concat(zeroblob(500000)) FROM (VALUES (1), (2), (3))"},
+	} {
+		in.Reason = "a test"
+		wantLimit(t, g.verb("a", host.SQLExec, in, nil), "SQL value", "1048576")
+		wantLimit(t, g.verb("a", host.SQLQuery, in, nil), "SQL value", "1048576")
+	}
+	wantLimit(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT '" + long + "'"}, nil), "SQL statement", "1000000")
+	g.wantNotes("a", "one")
 }
 
 func TestAFullDatabaseCanBeReadAndTrimmed(t *testing.T) {

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -191,7 +192,7 @@ func appendStream(c *core, h *turn, codec host.Codec, in *host.StreamAppendInput
 		return out, err
 	}
 	if len(in.Items) > host.MaxStreamBatch {
-		return out, tooLarge("stream items of one call", host.MaxStreamBatch, int64(len(in.Items)))
+		return out, host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(len(in.Items)))
 	}
 	index, _, err := c.a.typ.streamOf(in.Stream)
 	if err != nil {
@@ -199,7 +200,7 @@ func appendStream(c *core, h *turn, codec host.Codec, in *host.StreamAppendInput
 	}
 	items := make([][]byte, len(in.Items))
 	for i, item := range in.Items {
-		if items[i], err = c.a.typ.convert(host.StreamValue, index, codec, item, host.CBOR, "items"); err != nil {
+		if items[i], err = c.a.typ.convert(host.StreamValue, index, codec, item, host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
 			return out, err
 		}
 	}
@@ -236,9 +237,6 @@ func readStream(r *reader, codec host.Codec, in *host.StreamReadInput) (out host
 	index, cfg, err := r.a.typ.streamOf(in.Stream)
 	if err != nil {
 		return out, err
-	}
-	if in.Limit < 0 || in.Limit > host.MaxStreamBatch {
-		return out, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and %d", in.Limit, host.MaxStreamBatch).With("field", "limit")
 	}
 	if err := host.CheckLife(in.Life); err != nil {
 		return out, err
@@ -292,9 +290,6 @@ func waitForItems(req *host.Request) (string, time.Duration, error) {
 		return "", 0, err
 	}
 	d := time.Duration(in.WaitMS) * time.Millisecond
-	if in.WaitMS < 0 || in.WaitMS > maxWait.Milliseconds() {
-		return "", 0, host.Errorf(host.InvalidArgument, "wait_ms %d is not between 0 and %d", in.WaitMS, maxWait.Milliseconds()).With("field", "wait_ms")
-	}
 	return streamTopic(in.Stream), d, nil
 }
 

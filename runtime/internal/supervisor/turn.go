@@ -379,7 +379,7 @@ func (t *turn) Send(m *host.Message) error {
 // REQUIRES: t.mu; the address was checked.
 func (t *turn) send(addr host.Address, method string, input []byte) error {
 	if len(t.messages) >= maxMessages {
-		return tooLarge("messages of one turn", maxMessages, int64(len(t.messages))+1)
+		return host.OverLimit("messages of one turn", maxMessages, int64(len(t.messages))+1)
 	}
 	// The messages of earlier lives of the actor go before the first one of this life.
 	if err := t.a.sender.load(t.c); err != nil {

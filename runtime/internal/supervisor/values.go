@@ -27,12 +27,22 @@ func named(n int, declared func(i int) string, name string) int {
 func (t *actorType) unknownName(code host.Code, kind, name string) error {
 	switch {
 	case name == "":
-		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", kind)
+		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", nameMember(kind))
 	case !validName(name):
 		return host.Errorf(host.InvalidArgument, `%q cannot name a %s: a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`,
-			name[:min(len(name), 100)], kind).With("field", kind)
+			name[:min(len(name), 100)], kind).With("field", nameMember(kind))
+	case code == host.InvalidArgument:
+		return host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name).With("field", nameMember(kind))
 	}
 	return host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name)
+}
+
+// nameMember returns the member of an input that names a queue, schedule or stream.
+func nameMember(kind string) string {
+	if kind == "schedule" {
+		return "name"
+	}
+	return kind
 }
 
 // validName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then
@@ -52,14 +62,14 @@ func validName(name string) bool {
 // convert converts a value of the application between encodings, which checks it. field names it in errors.
 func (t *actorType) convert(kind host.ValueKind, index int, from host.Codec, value []byte, to host.Codec, field string) ([]byte, error) {
 	if t.Convert == nil {
-		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type)
+		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type).With("field", field)
 	}
 	out, err := t.Convert(kind, index, from, value, to, nil)
 	if err != nil {
 		if e, ok := err.(*host.Error); ok {
 			return nil, e
 		}
-		return nil, host.Errorf(host.InvalidArgument, "%s: %v", field, err)
+		return nil, host.WithMember(host.Errorf(host.InvalidArgument, "%s: %v", field, err), field, err)
 	}
 	return out, nil
 }

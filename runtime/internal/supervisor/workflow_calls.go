@@ -49,8 +49,11 @@ func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (ho
 		return host.RunStarted{}, err
 	}
 	rec, err := workflow.DecodeRecording(in.Recording)
+	if errors.Is(err, workflow.ErrTooLarge) {
+		return host.RunStarted{}, err
+	}
 	if err != nil {
-		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err)
+		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err).With("field", "recording")
 	}
 	out, err := workflow.Import(&runTurn{h: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
 	if err != nil {
@@ -153,10 +156,7 @@ func (s *Supervisor) runResult(ctx context.Context, on target, codec host.Codec,
 }
 
 func (s *Supervisor) runHistory(ctx context.Context, on target, codec host.Codec, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
-	switch {
-	case in.Limit < 0 || in.Limit > 1000:
-		return out, host.Errorf(host.InvalidArgument, "limit is %d; it is 1 to 1000", in.Limit)
-	case in.Limit == 0:
+	if in.Limit == 0 {
 		in.Limit = 100
 	}
 	out.Entries = []workflow.HistoryEntry{}

@@ -3,10 +3,10 @@ package cell
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -133,8 +133,7 @@ func (in *AtomicInput) bounded() error {
 		{"enqueues", len(in.Enqueues), MaxEnqueues},
 	} {
 		if part.count > part.most {
-			return actor.Errorf(actor.TooLarge, "there are %d %s; the limit is %d", part.count, part.name, part.most).
-				With("what", part.name).With("limit", strconv.Itoa(part.most)).With("actual", strconv.Itoa(part.count))
+			return host.OverLimit(part.name, int64(part.most), int64(part.count))
 		}
 	}
 	if len(in.Checks)+len(in.Mutations)+len(in.Enqueues) == 0 {

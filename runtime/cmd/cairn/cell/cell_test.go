@@ -69,7 +69,7 @@ func TestValuesAreKeptAsWritten(t *testing.T) {
 	n := open(t)
 	last := uint64(0)
 	for _, value := range []string{
-		`null`, `true`, `""`, `0`, `-0`, `1.10`, `1e400`, `123456789012345678901234567890`, `"<&>\u2028\u00e9é"`, `{"b":1,"a":2,"b":3}`, `[[],{}]`,
+		`null`, `true`, `""`, `0`, `-0`, `1.10`, `1e400`, `123456789012345678901234567890`, `"<&>\u2028\u00e9é"`, `{"b":1,"a":2,"c":3}`, `[[],{}]`,
 	} {
 		var put cell.PutResult
 		out := call(t, n, "put", `{"key":["v"],"value":`+value+`}`)
@@ -119,6 +119,13 @@ func TestFaultyInputIsNamedAndDoesNothing(t *testing.T) {
 		{"put", `{"key":["a"],"value":1,"ttl":5}`, "unknown field"},
 		{"put", `{"key":["a"],"value":1,"ttl_ms":0}`, "ttl_ms is 0; it must be a number from 1"},
 		{"put", `{"key":["a"],"key":["b"],"value":1}`, `"key" is given twice`},
+		{"put", `{"key":["a"],"value":{"x":[{"y":1,"y":2}]}}`, `member "value.x[0].y" is given twice`},
+		{"set_state", `{"state":{"x":1,"x":2}}`, `member "state.x" is given twice`},
+		{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":{"x":1,"x":2}}]}`, `member "mutations[0].value.x" is given twice`},
+		{"atomic", `{"enqueues":[{"queue":"a","body":{"x":1,"x":2}}]}`, `member "enqueues[0].body.x" is given twice`},
+		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":{"x":1,"x":2}}]}`, `messages[1]: body: member "x" is given twice`},
+		{"stream.append", `{"stream":"a","items":[1,{"x":1,"x":2}]}`, `member "x" is given twice`},
+		{"schedule.set", `{"name":"a","every_ms":1000,"payload":{"event":true,"body":{"x":1,"x":2}}}`, `member "body.x" is given twice`},
 		{"put", `{"key":["a"],"Value":1}`, `unknown field "Value"`},
 		{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":1,"ttl_ms":0}]}`, "ttl_ms is 0"},
 		{"queue.send", `{"queue":"","messages":[{"body":1}]}`, "invalid_argument: the name of the queue is missing"},
@@ -138,6 +145,7 @@ func TestFaultyInputIsNamedAndDoesNothing(t *testing.T) {
 		{"delete_range", `{"prefix":null}`, "a key is an array"},
 		{"list", `{"limit":1001}`, "the limit is 1001"},
 		{"list", `{"limit":-1}`, "the limit is -1"},
+		{"list", `{"limit":0}`, "the limit is 0"},
 		{"list", `{"cursor":"?"}`, "the cursor does not belong"},
 		{"list", `{"prefix":["b"],"cursor":"AmEA"}`, "the cursor does not belong"},
 		{"size", `{"a":1}`, "invalid_argument"},

@@ -3,12 +3,12 @@ package cell
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // A Document is a JSON document: the body of a message, an item of a stream. It is kept as it was written apart from
@@ -76,8 +76,7 @@ func canonical(value []byte) ([]byte, error) {
 		return nil, actor.Errorf(actor.InvalidArgument, "the value is not JSON")
 	}
 	if n := depth(compact.Bytes()); n > MaxDepth {
-		return nil, actor.Errorf(actor.TooLarge, "the value nests %d levels deep; %d are allowed", n, MaxDepth).
-			With("what", "depth").With("limit", strconv.Itoa(MaxDepth)).With("actual", strconv.Itoa(n))
+		return nil, host.OverLimit("depth", MaxDepth, int64(n))
 	}
 	return compact.Bytes(), nil
 }

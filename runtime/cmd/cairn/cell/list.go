@@ -23,8 +23,8 @@ const (
 type ListInput struct {
 	// Prefix selects the keys that begin with these whole parts.
 	Prefix Key `json:"prefix,omitempty"`
-	// Limit is 1 to MaxLimit; 0 means DefaultLimit.
-	Limit int `json:"limit,omitempty"`
+	// Limit is 1 to MaxLimit; absent means DefaultLimit.
+	Limit *int `json:"limit,omitempty"`
 	// Reverse lists from the last key to the first.
 	Reverse bool `json:"reverse,omitempty"`
 	// Cursor continues an earlier listing with the same prefix and direction: its result's Cursor. It names the last entry
@@ -50,12 +50,12 @@ type Listed struct {
 }
 
 func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
-	limit := in.Limit
-	switch {
-	case limit == 0:
-		limit = DefaultLimit
-	case limit < 0 || limit > MaxLimit:
-		return ListResult{}, actor.Errorf(actor.InvalidArgument, "the limit is %d; it must be a number from 1 to %d", limit, MaxLimit)
+	limit := DefaultLimit
+	if in.Limit != nil {
+		limit = *in.Limit
+	}
+	if limit < 1 || limit > MaxLimit {
+		return ListResult{}, actor.Errorf(actor.InvalidArgument, "the limit is %d; it must be a number from 1 to %d", limit, MaxLimit).With("field", "limit")
 	}
 	prefix, err := in.Prefix.tuple()
 	if err != nil {

@@ -1,9 +1,8 @@
 package cell
 
 import (
-	"strconv"
-
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/host"
 )
 
 // MaxState is the size in bytes of the largest state of a cell. It is read with every call; what is large, or many, goes
@@ -37,8 +36,7 @@ type StateResult struct {
 
 func (c *Cell) setState(ctx *actor.Context, in StateInput) (SetStateResult, error) {
 	if n := len(in.State); n > MaxState {
-		return SetStateResult{}, actor.Errorf(actor.TooLarge, "the state has %d bytes; %d are allowed", n, MaxState).
-			With("what", "state").With("limit", strconv.Itoa(MaxState)).With("actual", strconv.Itoa(n))
+		return SetStateResult{}, host.OverLimit("state", MaxState, int64(n))
 	}
 	if in.State == nil {
 		return SetStateResult{}, actor.Errorf(actor.InvalidArgument, "the state is missing; a JSON document is expected (null is one)")

@@ -1,0 +1,141 @@
+package supervisor
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// faultyInputs are inputs of built-in methods that are wrong in one member, and the member. A method without an entry takes no
+// input, or none that can be wrong by itself.
+var faultyInputs = map[string]map[string]string{
+	host.QueueSend: {
+		`{"messages":[]}`: "queue", `{"queue":"a.b","messages":[{"body":1}]}`: "queue", `{"queue":"q","queue":"q"}`: "queue",
+		`{"queue":"jobs","messages":[{"body":1,"delay_ms":-1}]}`: "messages[0].delay_ms", `{"queue":"jobs","messages":[{"body":1,"ttl_ms":0}]}`: "messages[0].ttl_ms",
+		`{"queue":"jobs","messages":[{"body":1},{"body":1,"priority":9999}]}`:              "messages[1].priority",
+		`{"queue":"jobs","messages":[{"body":1},{"body":1,"keys_if_undelivered":[[{}]]}]}`: "messages[1].keys_if_undelivered[0]",
+		`{"queue":"jobs","messages":[{"body":1,"body":2}]}`:                                "messages[0].body",
+		`{"queue":7}`: "queue",
+	},
+	host.QueueReceive: {
+		`{"queue":""}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":1001}`: "limit", `{"queue":"jobs","lock_ms":0}`: "lock_ms",
+		`{"queue":"jobs","lock_ms":-1}`: "lock_ms", `{"queue":"jobs","wait_ms":60001}`: "wait_ms", `{"queue":"jobs","wait_ms":-1}`: "wait_ms",
+		`{"queue":"jobs","l\u0069mit":0}`: "limit",
+	},
+	host.QueueAck:         {`{"queue":"a b"}`: "queue"},
+	host.QueueNack:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","receipts":["x"],"delay_ms":-1}`: "delay_ms"},
+	host.QueueExtend:      {`{"queue":"a b"}`: "queue", `{"queue":"jobs","lock_ms":0}`: "lock_ms"},
+	host.QueueHeld:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","wait_ms":-1}`: "wait_ms"},
+	host.QueueResult:      {`{"queue":"a b"}`: "queue", `{"queue":"jobs","wait_ms":-1}`: "wait_ms"},
+	host.QueueStatsMethod: {`{"queue":"a b"}`: "queue"},
+	host.QueuePeek:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":-1}`: "limit"},
+	host.QueueDeadList:    {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit"},
+	host.QueueDelete:      {`{"queue":"jobs"}`: "ids"},
+	host.QueueDeadRequeue: {`{"queue":"jobs"}`: "ids"},
+	host.QueueDeadDelete:  {`{"queue":"jobs","all":true,"ids":[1]}`: "ids"},
+	host.ScheduleSet: {
+		`{"name":"a.b","every_ms":1000}`: "name", `{"every_ms":1000}`: "name", `{"name":"tick","every_ms":0}`: "every_ms", `{"name":"tick","every_ms":5}`: "every_ms",
+		`{"name":"tick","every_ms":1000,"catch_up":0}`: "catch_up", `{"name":"tick","every_ms":1000,"keep_runs":0}`: "keep_runs",
+		`{"name":"tick","cron":"61 * * * *"}`: "cron", `{"name":"tick","cron":"@daily","zone":"Mars"}`: "zone", `{"name":"tick","every_ms":1000,"missed":"x"}`: "missed",
+	},
+	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
+	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},
+	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
+	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
+	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
+	host.LimitsSet:       {`{"storage_bytes":0}`: "storage_bytes"},
+	host.LimitsReset:     {`{"names":["x"]}`: "names"},
+	host.SendDeadList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
+	host.SendDeadRequeue: {`{}`: "ids"},
+	host.SendDeadDelete:  {`{"all":true,"ids":[1]}`: "ids"},
+	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]"},
+	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit"},
+	host.WorkflowHistory: {`{"limit":0}`: "limit"},
+	host.WorkflowResult:  {`{"wait_ms":-1}`: "wait_ms"},
+	host.WorkflowWatch:   {`{"wait_ms":-1}`: "wait_ms"},
+	host.WorkflowImport:  {`{"recording":"eA=="}`: "recording"},
+}
+
+// faultless are the methods without such an input.
+var faultless = []string{
+	host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy, host.SendSkip,
+	host.QueuePurge, host.QueueSkip, host.ScheduleCancel, host.ScheduleTrigger, host.ScheduleList, host.ScheduleRuns, host.AlarmList, host.AlarmCancel,
+	host.StreamDelete, host.ConnectionClose, host.SQLMigrate, host.SQLStatus, host.WorkflowStart, host.WorkflowStatus, host.WorkflowCancel,
+	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport,
+}
+
+func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
+	g.must("a", add(1))
+	for method := range g.builtins {
+		if faultyInputs[method] == nil && !slices.Contains(faultless, method) {
+			t.Errorf("%s has no faulty input here", method)
+		}
+	}
+	for method, inputs := range faultyInputs {
+		for in, field := range inputs {
+			e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument)
+			if e.Metadata["field"] != field {
+				t.Errorf("%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
+			}
+		}
+	}
+	// In CBOR the same are refused.
+	for method, in := range map[string]any{
+		host.QueueReceive: map[string]any{"queue": "jobs", "limit": 0}, host.StreamRead: map[string]any{"stream": "log", "limit": 0},
+		host.SQLQuery: map[string]any{"sql": "SELECT 1", "limit": 0},
+	} {
+		text, err := cbor.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := wantCode(t, g.raw(method, host.CBOR, text), host.InvalidArgument); e.Metadata["field"] != "limit" {
+			t.Errorf("%s: %v", method, e)
+		}
+	}
+	// Go callers' zeros are left out, and mean the defaults.
+	for method, in := range map[string]any{
+		host.QueueReceive: host.QueueReceiveInput{Queue: "jobs"}, host.StreamRead: host.StreamReadInput{Stream: "log"}, host.SQLQuery: host.SQLInput{SQL: "SELECT 1"},
+		host.QueuePeek: host.QueueListInput{Queue: "jobs"}, host.ConnectionList: host.ConnectionListInput{}, host.SendDeadList: host.SendListInput{},
+		host.ScheduleSet: host.Schedule{Name: "tick", Every: 1000},
+	} {
+		if err := g.verb("a", method, in, nil); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
+// raw calls a method of actor "a".
+func (g *stage) raw(method string, codec host.Codec, in []byte) error {
+	_, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: method, Codec: codec, Input: in})
+	return err
+}
+
+func TestRangesAreThoseOfTheLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		v    any
+		name string
+		max  int64
+	}{
+		{host.QueueReceiveInput{}, "limit", host.MaxQueueBatch}, {host.QueueReceiveInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
+		{host.QueueReceiveInput{}, "wait_ms", maxWait.Milliseconds()}, {host.QueueExtendInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
+		{host.QueueListInput{}, "limit", host.MaxQueueBatch}, {host.SendListInput{}, "limit", host.MaxQueueBatch},
+		{host.StreamReadInput{}, "limit", host.MaxStreamBatch}, {host.StreamReadInput{}, "wait_ms", maxWait.Milliseconds()},
+		{host.WorkflowResultInput{}, "wait_ms", maxWait.Milliseconds()}, {host.WorkflowWatchInput{}, "wait_ms", maxWait.Milliseconds()},
+	} {
+		found := false
+		for _, r := range rangesOf(reflect.TypeOf(c.v)) {
+			found = found || r.name == c.name && r.max == c.max
+		}
+		if !found {
+			t.Errorf("%T has no range of %s up to %d", c.v, c.name, c.max)
+		}
+	}
+}

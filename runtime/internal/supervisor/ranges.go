@@ -1,0 +1,107 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A memberRange is what a whole number of an input may be: the tag range of its field.
+type memberRange struct {
+	index    []int
+	name     string
+	min, max int64
+}
+
+// memberRanges keeps the ranges of input types, reflect.Type to []memberRange.
+var memberRanges sync.Map
+
+// rangesOf returns the ranges of the members of a struct.
+func rangesOf(t reflect.Type) []memberRange {
+	if known, ok := memberRanges.Load(t); ok {
+		return known.([]memberRange)
+	}
+	var ranges []memberRange
+	if t.Kind() == reflect.Struct {
+		for _, f := range reflect.VisibleFields(t) {
+			low, high, tagged := strings.Cut(f.Tag.Get("range"), ",")
+			if !tagged {
+				continue
+			}
+			r := memberRange{index: f.Index, min: math.MinInt64, max: math.MaxInt64}
+			r.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
+			if n, err := strconv.ParseInt(low, 10, 64); err == nil {
+				r.min = n
+			}
+			if n, err := strconv.ParseInt(high, 10, 64); err == nil {
+				r.max = n
+			}
+			ranges = append(ranges, r)
+		}
+	}
+	memberRanges.Store(t, ranges)
+	return ranges
+}
+
+// checkRanges returns an error for a member of an input, a pointer to what data was decoded into, that is out of its range.
+// A 0 that the request has is told from none by its name in the data.
+func checkRanges(codec host.Codec, data []byte, v any) error {
+	value := reflect.ValueOf(v).Elem()
+	var given map[string]bool
+	for _, r := range rangesOf(value.Type()) {
+		n := value.FieldByIndex(r.index).Int()
+		if n >= r.min && n <= r.max {
+			continue
+		}
+		if n == 0 {
+			// Hardly any request has such a 0, so most need not be decoded for that.
+			if !bytes.Contains(data, []byte(r.name)) && bytes.IndexByte(data, '\\') < 0 {
+				continue
+			}
+			if given == nil {
+				given = members(codec, data)
+			}
+			if !given[r.name] {
+				continue
+			}
+		}
+		want := "a number from " + strconv.FormatInt(r.min, 10)
+		if r.max != math.MaxInt64 {
+			want += " to " + strconv.FormatInt(r.max, 10)
+		}
+		if r.min > 0 {
+			want += "; leave it out for the default"
+		}
+		return host.Errorf(host.InvalidArgument, "%s: %d is not %s", r.name, n, want).With("field", r.name)
+	}
+	return nil
+}
+
+// members returns the names of the members of an input that was decoded.
+func members(codec host.Codec, data []byte) map[string]bool {
+	names := make(map[string]bool)
+	if codec == host.JSON {
+		var all map[string]json.RawMessage
+		if json.Unmarshal(data, &all) == nil {
+			for name := range all {
+				names[name] = true
+			}
+		}
+		return names
+	}
+	var all map[string]cbor.RawMessage
+	if cbor.Unmarshal(data, &all) == nil {
+		for name := range all {
+			names[name] = true
+		}
+	}
+	return names
+}
