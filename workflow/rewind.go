@@ -20,6 +20,7 @@ import (
 //     an iteration is gone if it began after the cut.
 //  4. It is refused if what stays could not go on as if the rest had never been: an undo handler has run, the row of an
 //     iteration is missing, a race was decided, a saga has ended.
+//  5. What may have to be undone of what stays is owed as before. A run that completes keeps those obligations for this.
 type rewinding struct {
 	im        *image
 	target    *record
@@ -399,20 +400,26 @@ func (w *rewinding) write(t Turn) error {
 			return err
 		}
 	}
-	for _, o := range w.im.obligations {
-		if o.n >= w.cut {
-			if err := t.Delete(obligationKey(nil, o.n)); err != nil {
+	for _, row := range w.im.obligations {
+		o, err := decodeObligation(row)
+		if err != nil {
+			return err
+		}
+		// What was inside of an entry that is gone ended before that did.
+		if row.n >= w.cut || slices.ContainsFunc(w.gone, func(rec *record) bool { return rec.loc.encloses(o.Entry) }) {
+			if err := deleteObligation(t, row.n); err != nil {
 				return err
 			}
 		}
 	}
-	if c := w.im.control; c != nil && c.Seq >= w.cut {
+	if c := w.im.control; c != nil && (c.Seq >= w.cut || c.Seq == 0 && w.im.state.Over()) { // a run that is over has not noticed it
 		if err := deleteField(t, keyspace.FieldControl); err != nil {
 			return err
 		}
 	}
 	run := w.im.run
 	run.Seed = run.randomSeed() // what stays was drawn with it
-	run.Epoch, run.Rewinds, run.Ended, run.Boots, run.Entered, run.EnteredIn = run.Epoch+1, run.Rewinds+1, time.Time{}, 0, 0, 0
+	run.Epoch, run.Rewinds, run.Ended, run.Kept = run.Epoch+1, run.Rewinds+1, time.Time{}, false
+	run.Boots, run.Entered, run.EnteredIn = 0, 0, 0
 	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t), deleteField(t, keyspace.FieldOutput), deleteField(t, keyspace.FieldError))
 }
