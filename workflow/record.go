@@ -53,6 +53,11 @@ const (
 	PausedExhausted PauseReason = "exhausted"        // a step has used up its attempts, and asked for this
 )
 
+// PauseReasons returns the reasons for which a run can be paused.
+func PauseReasons() []PauseReason {
+	return []PauseReason{PausedDiverged, PausedMisuse, PausedPanicked, PausedUnknown, PausedCorrupt, PausedCrashing, PausedOperator, PausedExhausted}
+}
+
 // A Pause says that a run does not go on, and why.
 type Pause struct {
 	Reason PauseReason `json:"reason"`
