@@ -397,12 +397,37 @@ func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
 			t.Errorf("%s: %+v", name, out)
 		}
 		// All rows of this small store are in a few tables, those without which no store can be used among them.
-		if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil && !errors.Is(out.refused, ErrDamaged) {
+		if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil && (!errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name)) {
 			t.Errorf("%s: %v", name, out.refused)
 		}
 		if !strings.Contains(m.log.String(), "accepted") {
 			t.Errorf("%s: logged %s", name, m.log)
 		}
+	}
+}
+
+// Damage of a manifest that leaves nothing to open is refused by the name of the manifest, although data loss is accepted.
+func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
+	whole := newImage(t, true)
+	name := current(t, whole)
+	content, _ := contents(t, whole.disk, name)
+	refused := 0
+	for at := range content {
+		m := whole.copy()
+		flipped := bytes.Clone(content)
+		flipped[at] ^= 1
+		m.set(t, name, flipped)
+		out := m.outcome(t, Options{AcceptDataLoss: true})
+		if out.refused == nil {
+			continue
+		}
+		var damage *DamageError
+		if refused++; !errors.As(out.refused, &damage) || damage.File != name {
+			t.Fatalf("flipped at %d: %v", at, out.refused)
+		}
+	}
+	if refused == 0 {
+		t.Error("all were opened")
 	}
 }
 
