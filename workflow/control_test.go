@@ -297,10 +297,6 @@ func TestRewindsThatAreRefused(t *testing.T) {
 		}},
 		"what was deleted of a loop": {"serve~0/old", "iterations of loop serve that have ended is deleted (see Keep)", nil},
 		"past an undo of what stays": {"serve~2/last", "undone", func(r *testRun) { r.meta("first", done(0, 1), Metadata{Undone: at(99)}) }},
-		"past an undo of what goes":  {"first", "undone", func(r *testRun) { r.meta("serve~2/last", done(2, 9), Metadata{Undone: at(99)}) }},
-		"past a saga that failed": {"serve~2/both", "failed since", func(r *testRun) {
-			r.put("serve~2/last", Entry{Kind: KindSaga, Status: Failed, Ordinal: 2, Seq: 9, Failure: &Failure{}})
-		}},
 		"into a race": {"serve~2/both/x/b", "race", func(r *testRun) {
 			r.put("serve~2/both", Entry{Kind: KindRace, Status: Completed, Ordinal: 1, Seq: 8, Created: at(31), Output: cborNull, Winner: "x"})
 		}},
@@ -326,6 +322,13 @@ func TestRewindsThatAreRefused(t *testing.T) {
 	r.put("first", Entry{Kind: KindSaga, Status: Failed, Seq: 1, Failure: &Failure{}})
 	r.meta("first/inner", done(0, 1), Metadata{Undone: at(9)})
 	if err := Rewind(r.testTurn, r.id("serve~2/last")); err != nil {
+		t.Error(err)
+	}
+	// Nor does what was undone of what goes: it is done again.
+	r = tree(t)
+	r.meta("serve~2/last", done(2, 9), Metadata{Undone: at(99)})
+	r.put("serve~2/nap", Entry{Kind: KindSaga, Status: Failed, Ordinal: 3, Seq: 10, Failure: &Failure{}})
+	if err := Rewind(r.testTurn, r.id("serve~2/both")); err != nil {
 		t.Error(err)
 	}
 	form1 := newForm1Run(t)

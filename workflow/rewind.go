@@ -298,23 +298,25 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 	return !e.Created.Before(w.reference)
 }
 
-// undone refuses if an undo handler has run for something whose saga did not end before the target.
+// undone refuses if an undo handler has run for something that stays and whose saga did not end before the target.
 func (w *rewinding) undone() error {
 	for i := range w.im.records {
 		rec := &w.im.records[i]
 		e := rec.decoded
-		if e.Kind == KindSaga && e.Status.Over() && e.Status != Completed && e.Seq >= w.cut && len(w.im.children(rec.loc)) == 0 {
-			return w.refuse("saga " + w.path(rec) + " has failed since, and what it had done may be undone")
-		}
 		m := w.im.metadata(e.ID)
 		if e.ID == 0 || m == nil || m.Undone.IsZero() {
 			continue
 		}
-		if !w.settled(rec.loc) {
+		if !w.goes(rec.loc) && !w.settled(rec.loc) {
 			return w.refuse("the effect of " + w.path(rec) + " was undone since")
 		}
 	}
 	return nil
+}
+
+// goes reports whether what is at a location is taken back: it is done again, under another idempotency key.
+func (w *rewinding) goes(loc location) bool {
+	return slices.ContainsFunc(w.gone, func(rec *record) bool { return rec.loc.encloses(loc) })
 }
 
 // settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
@@ -406,7 +408,7 @@ func (w *rewinding) write(t Turn) error {
 			return err
 		}
 		// What was inside of an entry that is gone ended before that did.
-		if row.n >= w.cut || slices.ContainsFunc(w.gone, func(rec *record) bool { return rec.loc.encloses(o.Entry) }) {
+		if row.n >= w.cut || w.goes(o.Entry) {
 			if err := deleteObligation(t, row.n); err != nil {
 				return err
 			}
