@@ -280,8 +280,9 @@ func (w *Workflow[S, In, Out]) Retry(ctx context.Context, ref Ref[S], entry work
 	return w.control(ctx, ref, host.WorkflowRetry, "", string(entry))
 }
 
-// Rewind forgets an entry of the history and all that came after it, so that the run goes on from there. The error code is
-// FailedPrecondition, with the reason, if that cannot be done.
+// Rewind forgets an entry of the history and all that came after it, so that the run goes on from there, also if it was
+// over: then its result is gone, and [Workflow.Result] waits again. The error code is FailedPrecondition, with the reason,
+// if that cannot be done, such as for a run that was terminated, or whose parent was told how it ended.
 func (w *Workflow[S, In, Out]) Rewind(ctx context.Context, ref Ref[S], entry workflow.EntryID) error {
 	return w.control(ctx, ref, host.WorkflowRewind, "", string(entry))
 }

@@ -151,6 +151,64 @@ func (m *image) outcome(t testing.TB, o Options) outcome {
 	return out
 }
 
+// holdAt holds up the n-th operation that changes a disk, and all after it, until release is closed. reached is closed when the
+// first of them is there.
+func holdAt(disk *Disk, n int64) (reached, release chan struct{}) {
+	reached, release = make(chan struct{}), make(chan struct{})
+	var operations atomic.Int64
+	disk.Fail(func(op, _ string) error {
+		switch op {
+		case "write", "sync", "create", "remove", "rename":
+			if at := operations.Add(1); at >= n {
+				if at == n {
+					close(reached)
+				}
+				<-release
+			}
+		}
+		return nil
+	})
+	return reached, release
+}
+
+// removeMarkers removes the markers of a kind, or with "" all of them.
+func (m *image) removeMarkers(t testing.TB, kind string) {
+	t.Helper()
+	for _, name := range m.names(t) {
+		if strings.HasPrefix(name, "marker."+kind) {
+			m.remove(t, name)
+		}
+	}
+}
+
+// forgedImage returns a store without marks whose log ends with a value that a tenant has made up, and that log.
+func forgedImage(t testing.TB, value func(log uint64) string) (m *image, log string, content []byte) {
+	t.Helper()
+	o := small(Options{})
+	s := mustOpen(t, o)
+	sp := openSpace(t, s, 1)
+	put(t, sp.Writes(), kv("small"), "1")
+	commit(t, sp)
+	log = logsOf(t, o.Disk)[0]
+	_, num := kindOf(log)
+	put(t, sp.Writes(), kv("a"), value(num))
+	commit(t, sp)
+	content, _ = contents(t, o.Disk, log)
+	m = &image{disk: o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.remove(t, markName)
+	return m, log, content
+}
+
+// seal writes the checksum of a record, which has its place in the first four bytes.
+func seal(record []byte) []byte {
+	sum := crc32.Checksum(record[6:], castagnoli)
+	binary.LittleEndian.PutUint32(record, (sum>>15|sum<<17)+0xa282ead8)
+	return record
+}
+
 // TestNoDamageOfAFileGoesUnnoticed changes one file of a store at a time, in every way, and opens the store: the damage
 // has no effect, or Open refuses and names the file, or a read fails and names it.
 func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
@@ -298,13 +356,7 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 		}
 	}
 	marker := func(kind string) func(*image) {
-		return func(m *image) {
-			for _, name := range m.names(t) {
-				if strings.HasPrefix(name, "marker."+kind) {
-					m.remove(t, name)
-				}
-			}
-		}
+		return func(m *image) { m.removeMarkers(t, kind) }
 	}
 	for _, c := range []struct {
 		name string
@@ -397,7 +449,7 @@ func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
 			t.Errorf("%s: %+v", name, out)
 		}
 		// All rows of this small store are in a few tables, those without which no store can be used among them.
-		if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil && !errors.Is(out.refused, ErrDamaged) {
+		if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil && (!errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), name)) {
 			t.Errorf("%s: %v", name, out.refused)
 		}
 		if !strings.Contains(m.log.String(), "accepted") {
@@ -406,23 +458,37 @@ func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
 	}
 }
 
+// Damage of a manifest that leaves nothing to open is refused by the name of the manifest, although data loss is accepted.
+func TestManifestThatCannotBeReadIsNamed(t *testing.T) {
+	whole := newImage(t, true)
+	name := current(t, whole)
+	content, _ := contents(t, whole.disk, name)
+	refused := 0
+	for at := range content {
+		m := whole.copy()
+		flipped := bytes.Clone(content)
+		flipped[at] ^= 1
+		m.set(t, name, flipped)
+		out := m.outcome(t, Options{AcceptDataLoss: true})
+		if out.refused == nil {
+			continue
+		}
+		var damage *DamageError
+		if refused++; !errors.As(out.refused, &damage) || damage.File != name {
+			t.Fatalf("flipped at %d: %v", at, out.refused)
+		}
+	}
+	if refused == 0 {
+		t.Error("all were opened")
+	}
+}
+
 // TestCrashDuringOpenIsNoDamage cuts the power before every operation of the Open that follows a crash.
 func TestCrashDuringOpenIsNoDamage(t *testing.T) {
 	whole := newImage(t, false)
 	for n, done := int64(1), false; !done; n += stride() {
 		o := small(Options{Disk: whole.disk.Crash(uint64(n), 50), MemTableBytes: 64 << 10})
-		var operations atomic.Int64
-		reached, release := make(chan struct{}), make(chan struct{})
-		o.Disk.Fail(func(op, _ string) error {
-			switch op {
-			case "write", "sync", "create", "remove", "rename":
-				if operations.Add(1) == n {
-					close(reached)
-					<-release
-				}
-			}
-			return nil
-		})
+		reached, release := holdAt(o.Disk, n)
 		opened := make(chan *Store)
 		go func() {
 			s, err := Open(context.Background(), o)
@@ -529,21 +595,8 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 // A tenant may store what looks like a commit that says how far the log is synced: it does not make a torn commit damage.
 func TestForgedMarkInAValueIsNoDamage(t *testing.T) {
 	for _, marked := range []bool{true, false} {
-		o := small(Options{})
-		s := mustOpen(t, o)
-		sp := openSpace(t, s, 1)
-		put(t, sp.Writes(), kv("small"), "1")
-		commit(t, sp)
-		log := logsOf(t, o.Disk)[0]
+		m, log, content := forgedImage(t, func(num uint64) string { return forgedMark(num) + strings.Repeat("x", 3000) })
 		_, num := kindOf(log)
-		put(t, sp.Writes(), kv("a"), forgedMark(num)+strings.Repeat("x", 3000))
-		commit(t, sp)
-		content, _ := contents(t, o.Disk, log)
-		m := &image{disk: o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		m.remove(t, markName)
 		torn := bytes.Clone(content)
 		clear(torn[len(bytes.TrimRight(torn, "\x00"))-300:])
 		m.set(t, log, torn)
@@ -572,10 +625,7 @@ func forgedMark(num uint64) string {
 		binary.LittleEndian.PutUint16(record[4:], uint16(len(batch)))
 		record[6] = 9 // a whole record, of which it is also known what was synced
 		binary.LittleEndian.PutUint32(record[7:], uint32(num))
-		record = append(record, batch...)
-		sum := crc32.Checksum(record[6:], castagnoli)
-		binary.LittleEndian.PutUint32(record, (sum>>15|sum<<17)+0xa282ead8)
-		b = append(b, record...)
+		b = append(b, seal(append(record, batch...))...)
 	}
 	return string(b)
 }

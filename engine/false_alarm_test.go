@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -36,19 +34,7 @@ func powerCuts(t *testing.T, seed uint64) {
 	for session := range 12 {
 		o := small(Options{Disk: disk, MemTableBytes: 64 << 10, Durability: durability})
 		limit := int64(1 + rnd.IntN([]int{30, 150, 1000}[rnd.IntN(3)]))
-		reached, release := make(chan struct{}), make(chan struct{})
-		var operations atomic.Int64
-		var once sync.Once
-		disk.Fail(func(op, _ string) error {
-			switch op {
-			case "write", "sync", "create", "remove", "rename":
-				if n := operations.Add(1); n >= limit {
-					once.Do(func() { close(reached) })
-					<-release
-				}
-			}
-			return nil
-		})
+		reached, release := holdAt(disk, limit)
 		commits, size, flushes := rnd.IntN(60), []int{10, 3000, 60000}[rnd.IntN(3)], rnd.IntN(3)
 		done := make(chan struct{})
 		work := rand.New(rand.NewPCG(seed, uint64(session)))
@@ -110,9 +96,7 @@ func powerCuts(t *testing.T, seed uint64) {
 func TestForgedEditInAKeyIsNoDamage(t *testing.T) {
 	edit := []byte{3, 100, 4, 100} // next file number, last sequence number
 	record := binary.LittleEndian.AppendUint16(make([]byte, 4), uint16(len(edit)))
-	record = append(append(record, 1), edit...) // a whole record
-	sum := crc32.Checksum(record[6:], castagnoli)
-	binary.LittleEndian.PutUint32(record, (sum>>15|sum<<17)+0xa282ead8)
+	record = seal(append(append(record, 1), edit...)) // a whole record
 	for _, marked := range []bool{true, false} {
 		m := newImage(t, false)
 		name := current(t, m)
@@ -163,11 +147,7 @@ func TestCommitsSayWhatOfTheManifestWasSynced(t *testing.T) {
 func TestManifestThatWasBegunIsNotUsedWithoutMarker(t *testing.T) {
 	m := newImage(t, false)
 	m.set(t, "MANIFEST-000900", []byte{1, 2, 3})
-	for _, name := range m.names(t) {
-		if strings.HasPrefix(name, "marker.manifest") {
-			m.remove(t, name)
-		}
-	}
+	m.removeMarkers(t, "manifest")
 	out := m.outcome(t, Options{})
 	if !errors.Is(out.refused, ErrDamaged) || strings.Contains(out.refused.Error(), "MANIFEST") {
 		t.Errorf("%+v", out)
@@ -179,25 +159,13 @@ func TestManifestThatWasBegunIsNotUsedWithoutMarker(t *testing.T) {
 
 // A value may hold what looks like the beginnings of records of the log, too many to try each.
 func TestForgedBeginningsOfRecordsCostNoTime(t *testing.T) {
-	o := small(Options{})
-	s := mustOpen(t, o)
-	sp := openSpace(t, s, 1)
-	put(t, sp.Writes(), kv("small"), "1")
-	commit(t, sp)
-	log := logsOf(t, o.Disk)[0]
-	_, num := kindOf(log)
 	header := make([]byte, 19)
-	binary.LittleEndian.PutUint16(header[4:], 25000)
-	header[6] = 9
-	binary.LittleEndian.PutUint32(header[7:], uint32(num))
-	put(t, sp.Writes(), kv("a"), strings.Repeat(string(header), 6000))
-	commit(t, sp)
-	content, _ := contents(t, o.Disk, log)
-	m := &image{disk: o.Disk.Crash(1, 100), want: map[string]string{"small": "1"}}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	m.remove(t, markName)
+	m, log, content := forgedImage(t, func(num uint64) string {
+		binary.LittleEndian.PutUint16(header[4:], 25000)
+		header[6] = 9
+		binary.LittleEndian.PutUint32(header[7:], uint32(num))
+		return strings.Repeat(string(header), 6000)
+	})
 	content[bytes.Index(content, header)+20] ^= 1
 	m.set(t, log, content)
 	if out := m.outcome(t, Options{}); out != (outcome{}) {

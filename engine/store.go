@@ -177,6 +177,11 @@ func (s *Store) open() (err error) {
 			return err
 		}
 		found.marks = nil
+		defer func() {
+			if err != nil && !errors.Is(err, ErrDiskFull) {
+				err = fmt.Errorf("%w; and what is left cannot be opened: %w", found.err(), err)
+			}
+		}()
 	}
 	s.guard.mark.start(s.guard.FS, s.guard.PathJoin(dir, markName), found.marks)
 	defer func() {

@@ -91,6 +91,9 @@ func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, fmt.Errorf("runtime: the data in %s is in use by another process; stop it, or choose another directory with --data: %w", o.Dir, err)
 	}
+	if errors.Is(err, engine.ErrDamaged) && o.AcceptDataLoss {
+		return nil, fmt.Errorf("runtime: the data in %s is damaged so that it cannot be opened without what was lost, either; docs/operate/damaged-store.md says what to do: %w", o.Dir, err)
+	}
 	if errors.Is(err, engine.ErrDamaged) {
 		return nil, fmt.Errorf("runtime: the data in %s is damaged, and nothing of it was changed; docs/operate/damaged-store.md says what to do: %w", o.Dir, err)
 	}

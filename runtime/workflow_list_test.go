@@ -173,8 +173,8 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 		if got := claimResult(t, desks.Ref(h, "changed")); got != "well" {
 			t.Fatal(got)
 		}
-		for _, q := range []host.RunQuery{{State: "running"}, {Limit: -1}, {Limit: 1001}, {Cursor: "x"}, {State: "failed", Reason: "operator"}} {
-			if _, err := h.Runtime().Runs(ctx, q); actor.CodeOf(err) != actor.InvalidArgument {
+		for _, q := range []host.RunQuery{{State: "running"}, {Limit: -1}, {Limit: 1001}, {Cursor: "x"}, {State: "failed", Reason: "operator"}, {Reason: "divergd"}} {
+			if _, err := h.Runtime().Runs(ctx, q); actor.CodeOf(err) != actor.InvalidArgument || q.Reason == "divergd" && !strings.Contains(err.Error(), `"diverged" "misuse"`) {
 				t.Errorf("%+v: %v", q, err)
 			}
 		}
@@ -219,4 +219,28 @@ func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
 	if counts, err := rt.CountRuns(ctx); err != nil || len(counts) != 0 {
 		t.Errorf("%v, %v", counts, err)
 	}
+}
+
+// A node counts and gauges the runs of its own namespace, as its list shows them.
+func TestRunsOfAnotherNamespaceAreNotCounted(t *testing.T) {
+	does("naps", func(ctx workflow.Context, c claim) (string, error) {
+		return "", workflow.Sleep(ctx, "nap", 100*time.Hour)
+	})
+	namespace := "default"
+	actortest.Config{Options: func(o *runtime.Options) { o.Namespace = namespace }}.Run(t, func(t *testing.T, h *actortest.Harness) {
+		startClaim(t, desks.Ref(h, "a"), claim{"naps", 1})
+		if err := handle.Pause(t.Context(), desks.Ref(h, "a"), ""); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"", "operator 1"} {
+			if namespace = "other"; want != "" {
+				namespace = "default"
+			}
+			h.Restart()
+			counts, err := h.Runtime().CountRuns(t.Context())
+			if err != nil || len(counts) != min(1, len(want)) || pausedGauge(t, h) != want {
+				t.Errorf("%s: %v, %v, gauge %q", namespace, counts, err, pausedGauge(t, h))
+			}
+		}
+	}, deskDefinition())
 }

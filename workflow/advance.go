@@ -655,6 +655,8 @@ func (r *Run) finishRun() (Outcome, error) {
 		return Outcome{}, err
 	}
 	r.record.Ended = r.clock()
+	// What is kept to be undone goes with the run. A run with a parent is not rewound, so it keeps nothing.
+	r.record.Kept = state == StateCompleted && r.record.Parent == nil
 	if err := putRecord(r.turn, &r.record); err != nil {
 		return Outcome{}, err
 	}

@@ -171,7 +171,10 @@ func calm(t Turn, im *image) error {
 // Rewind makes a run go on from before an entry: the entry is removed, and everything that began or ended after it. Messages
 // that were received after it return to their queues, children that were started after it are terminated. What effects steps
 // had outside stays: they are executed again, under another idempotency key. The host sees to it that no attempt is going on.
-// The error is a *ControlError if it cannot be done.
+//
+// A run that has completed, failed or was cancelled is running again, with the same id and without its result. The error is
+// a *ControlError if it cannot be done: the run was terminated, or it is over and its parent was told so, or what stays of
+// the history could not go on as if the rest had never been.
 func Rewind(t Turn, id EntryID) error {
 	im, rec, _, err := target(t, "rewind", id)
 	if err != nil {
@@ -197,12 +200,14 @@ func target(t Turn, verb string, id EntryID) (*image, *record, *Entry, error) {
 		return nil, nil, nil, ErrNoRun
 	case im.form == form1:
 		reason = "the history is of form 1, which is only read"
-	case im.state == StateCompleted || im.state == StateTerminated:
-		reason = "the run is " + string(im.state) + ": start another one with its recording up to that entry"
+	case im.state == StateTerminated:
+		reason = "the run is terminated: an operator gave it up, and nothing goes on from there; fork it up to that entry"
 	case im.state.Over() && im.run.Parent != nil:
-		reason = "the run is " + string(im.state) + ", and its parent was told so"
+		reason = "the run is " + string(im.state) + ", and its parent was told so; fork it up to that entry"
+	case im.state == StateCompleted && !im.run.Kept:
+		reason = "an earlier release completed the run, and dropped what it would have to undo; fork it up to that entry"
 	case rec == nil:
-		reason = "the history has no entry " + quoteID(id)
+		reason = im.missing(loc)
 	case rec.form == form1:
 		reason = "the entry is of form 1, which is only read"
 	default:
@@ -210,4 +215,24 @@ func target(t Turn, verb string, id EntryID) (*image, *record, *Entry, error) {
 		return im, rec, e, err
 	}
 	return nil, nil, nil, &ControlError{verb, reason}
+}
+
+// missing says why the history has no entry at a location.
+func (im *image) missing(loc location) string {
+	reason := "the history has no entry " + quoteID(entryID(loc))
+	for up := parentOf(loc); len(up) > 0; up = parentOf(up) {
+		rec := im.find(up)
+		if rec == nil {
+			continue
+		}
+		switch e, err := rec.header(); {
+		case err != nil:
+		case e.Kind == KindLoop:
+			reason += ": the history of iterations of loop " + im.names.path(up) + " that have ended is deleted (see Keep)"
+		case e.Status.Over():
+			reason += ": what was inside of " + im.names.path(up) + " was dropped when it ended, because the history was large"
+		}
+		break
+	}
+	return reason
 }

@@ -171,8 +171,8 @@ func TestRetryOfAStepThatFailed(t *testing.T) {
 	f, _ := loadFields(r)
 	f.run.Ended = at(999)
 	putRecord(r, &f.run)
-	r.Put(obligationKey(nil, 1), []byte("of charge"))
-	r.Put(obligationKey(nil, 4), []byte("of what is taken back"))
+	putObligation(r, &obligation{Number: 1, Entry: r.place("charge")})
+	putObligation(r, &obligation{Number: 4, Entry: r.place("ship")})
 	if err := RetryEntry(r.testTurn, r.id("ship")); err != nil {
 		t.Fatal(err)
 	}
@@ -260,6 +260,14 @@ func TestRewind(t *testing.T) {
 	}
 }
 
+// endedChild makes a run one of a parent's that has ended.
+func endedChild(r *testRun, state State) {
+	f, _ := loadFields(r)
+	f.run.Parent, f.run.Kept = &parentRef{}, true
+	putRecord(r, &f.run)
+	putState(r, state)
+}
+
 func TestRewindsThatAreRefused(t *testing.T) {
 	for what, v := range map[string]struct {
 		to, says string
@@ -277,19 +285,18 @@ func TestRewindsThatAreRefused(t *testing.T) {
 			r.put("serve~1", Entry{Kind: KindScope, Status: Completed, Seq: 1, Iteration: 1, State: []byte{1}, Created: at(16), Ended: at(20)})
 			r.put("serve~1/old", Entry{Kind: KindSleep, Status: Canceled, Created: at(17), Ended: at(20), Deadline: at(99)})
 		}},
-		"a completed run":  {"first", "completed", func(r *testRun) { putState(r, StateCompleted) }},
-		"a terminated run": {"first", "terminated", func(r *testRun) { putState(r, StateTerminated) }},
-		"a child": {"first", "parent", func(r *testRun) {
-			f, _ := loadFields(r)
-			f.run.Parent = &parentRef{}
-			putRecord(r, &f.run)
-			putState(r, StateFailed)
+		"a run that a release before this one completed": {"first", "earlier release", func(r *testRun) { putState(r, StateCompleted) }},
+		"a terminated run":       {"first", "an operator gave it up", func(r *testRun) { putState(r, StateTerminated) }},
+		"a child that failed":    {"first", "its parent was told", func(r *testRun) { endedChild(r, StateFailed) }},
+		"a child that completed": {"first", "its parent was told", func(r *testRun) { endedChild(r, StateCompleted) }},
+		"nothing":                {"nowhere", "no entry", nil},
+		"what was dropped of a join": {"serve~2/both/x/b", "serve~2/both was dropped when it ended", func(r *testRun) {
+			for _, path := range []string{"x", "y"} {
+				r.DeleteRange(historyKey(nil, r.place("serve~2/both/"+path)), historyEnd(nil, r.place("serve~2/both/"+path)))
+			}
 		}},
+		"what was deleted of a loop": {"serve~0/old", "iterations of loop serve that have ended is deleted (see Keep)", nil},
 		"past an undo of what stays": {"serve~2/last", "undone", func(r *testRun) { r.meta("first", done(0, 1), Metadata{Undone: at(99)}) }},
-		"past an undo of what goes":  {"first", "undone", func(r *testRun) { r.meta("serve~2/last", done(2, 9), Metadata{Undone: at(99)}) }},
-		"past a saga that failed": {"serve~2/both", "failed since", func(r *testRun) {
-			r.put("serve~2/last", Entry{Kind: KindSaga, Status: Failed, Ordinal: 2, Seq: 9, Failure: &Failure{}})
-		}},
 		"into a race": {"serve~2/both/x/b", "race", func(r *testRun) {
 			r.put("serve~2/both", Entry{Kind: KindRace, Status: Completed, Ordinal: 1, Seq: 8, Created: at(31), Output: cborNull, Winner: "x"})
 		}},
@@ -317,19 +324,36 @@ func TestRewindsThatAreRefused(t *testing.T) {
 	if err := Rewind(r.testTurn, r.id("serve~2/last")); err != nil {
 		t.Error(err)
 	}
+	// Nor does what was undone of what goes: it is done again.
+	r = tree(t)
+	r.meta("serve~2/last", done(2, 9), Metadata{Undone: at(99)})
+	r.put("serve~2/nap", Entry{Kind: KindSaga, Status: Failed, Ordinal: 3, Seq: 10, Failure: &Failure{}})
+	if err := Rewind(r.testTurn, r.id("serve~2/both")); err != nil {
+		t.Error(err)
+	}
 	form1 := newForm1Run(t)
 	refused(t, "form 1", Rewind(&testTurn{rows: form1.rows}, "14"), "form 1")
 }
 
 func TestRewindTakesACancelBack(t *testing.T) {
-	for seq, want := range map[uint64]bool{0: true, 4: true, 9: false} {
+	for _, v := range []struct {
+		state State
+		seq   uint64
+		want  bool
+	}{
+		{StateRunning, 0, true}, {StateRunning, 4, true}, {StateRunning, 9, false},
+		{StateFailed, 0, false}, // it came when the run had ended for other reasons
+		{StateCancelled, 4, true},
+	} {
+		seq, want := v.seq, v.want
 		r := tree(t)
+		putState(r, v.state)
 		putControl(r, &control{Kind: controlCancel, Seq: seq})
 		if err := Rewind(r.testTurn, r.id("serve~2/last")); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, _ := r.Get(fieldKey(nil, keyspace.FieldControl)); ok != want {
-			t.Errorf("a cancel that was noticed as %d is there: %v", seq, ok)
+			t.Errorf("%s: a cancel that was noticed as %d is there: %v", v.state, seq, ok)
 		}
 	}
 }

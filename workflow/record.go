@@ -53,6 +53,11 @@ const (
 	PausedExhausted PauseReason = "exhausted"        // a step has used up its attempts, and asked for this
 )
 
+// PauseReasons returns the reasons for which a run can be paused.
+func PauseReasons() []PauseReason {
+	return []PauseReason{PausedDiverged, PausedMisuse, PausedPanicked, PausedUnknown, PausedCorrupt, PausedCrashing, PausedOperator, PausedExhausted}
+}
+
 // A Pause says that a run does not go on, and why.
 type Pause struct {
 	Reason PauseReason `json:"reason"`
@@ -86,6 +91,8 @@ type runRecord struct {
 	// Seed is what random numbers depend on in place of ID and Epoch, where these have changed since the history began: after
 	// a rewind, and in a fork. 0 if they have not.
 	Seed uint64
+	// Kept says of a run that has completed that its obligations are still on record: a rewind needs them.
+	Kept bool
 	// Parent is nil for a run that no other run started.
 	Parent *parentRef
 }
@@ -152,6 +159,7 @@ type (
 		Rewinds   uint32     `cbor:"10,keyasint,omitempty"`
 		Entered   uint32     `cbor:"11,keyasint,omitempty"`
 		EnteredIn uint64     `cbor:"12,keyasint,omitempty"`
+		Kept      bool       `cbor:"13,keyasint,omitempty"`
 	}
 	parentRow struct {
 		To       Destination `cbor:"1,keyasint"`
@@ -262,7 +270,7 @@ func putFailure(j Journal, f *Failure) error {
 
 // putRecord writes the run record.
 func putRecord(j Journal, r *runRecord) error {
-	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn}
+	row := runRow{ID: r.ID[:], Epoch: r.Epoch, Started: millis(r.Started), Ended: millis(r.Ended), Boots: r.Boots, SeqAtBoot: r.SeqAtBoot, Codec: r.Codec, Seed: r.Seed, Rewinds: r.Rewinds, Entered: r.Entered, EnteredIn: r.EnteredIn, Kept: r.Kept}
 	if p := r.Parent; p != nil {
 		row.Parent = &parentRow{To: p.To, Run: p.Run[:], Location: p.Location, Policy: p.Policy}
 	}
@@ -278,7 +286,7 @@ func decodeRecord(key, value []byte) (runRecord, error) {
 	if err != nil {
 		return runRecord{}, err
 	}
-	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn}
+	r := runRecord{ID: id, Epoch: row.Epoch, Started: fromMillis(row.Started), Ended: fromMillis(row.Ended), Boots: row.Boots, SeqAtBoot: row.SeqAtBoot, Codec: row.Codec, Seed: row.Seed, Rewinds: row.Rewinds, Entered: row.Entered, EnteredIn: row.EnteredIn, Kept: row.Kept}
 	if p := row.Parent; p != nil {
 		run, err := sixteen(key, p.Run)
 		if err != nil {

@@ -285,7 +285,7 @@ func Import(t Turn, rec *Recording, o StartOptions) (Started, error) {
 
 // fork returns the record of a run that goes on from the history of another one.
 func (r runRecord) fork(t Turn, o StartOptions) (runRecord, error) {
-	run := runRecord{ID: o.ID, Epoch: r.Epoch, Rewinds: r.Rewinds, Started: r.Started, Ended: r.Ended, Codec: r.Codec, Parent: o.parent, Seed: r.randomSeed()}
+	run := runRecord{ID: o.ID, Epoch: r.Epoch, Rewinds: r.Rewinds, Started: r.Started, Ended: r.Ended, Codec: r.Codec, Parent: o.parent, Seed: r.randomSeed(), Kept: !r.Ended.IsZero()} // it owes nothing
 	if run.ID == ([16]byte{}) {
 		rand.Read(run.ID[:])
 	}
@@ -340,7 +340,7 @@ func upTo(t Turn, im *image, id EntryID) error {
 	rec := im.find(loc)
 	switch {
 	case rec == nil:
-		return &ControlError{"import", "the recording has no entry " + quoteID(id)}
+		return &ControlError{"import", im.missing(loc)}
 	case rec.form == form1:
 		return &ControlError{"import", "a history of form 1 goes on from its end only"}
 	}

@@ -20,6 +20,7 @@ import (
 //     an iteration is gone if it began after the cut.
 //  4. It is refused if what stays could not go on as if the rest had never been: an undo handler has run, the row of an
 //     iteration is missing, a race was decided, a saga has ended.
+//  5. What may have to be undone of what stays is owed as before. A run that completes keeps those obligations for this.
 type rewinding struct {
 	im        *image
 	target    *record
@@ -297,23 +298,25 @@ func (w *rewinding) after(rec *record, e *Entry) bool {
 	return !e.Created.Before(w.reference)
 }
 
-// undone refuses if an undo handler has run for something whose saga did not end before the target.
+// undone refuses if an undo handler has run for something that stays and whose saga did not end before the target.
 func (w *rewinding) undone() error {
 	for i := range w.im.records {
 		rec := &w.im.records[i]
 		e := rec.decoded
-		if e.Kind == KindSaga && e.Status.Over() && e.Status != Completed && e.Seq >= w.cut && len(w.im.children(rec.loc)) == 0 {
-			return w.refuse("saga " + w.path(rec) + " has failed since, and what it had done may be undone")
-		}
 		m := w.im.metadata(e.ID)
 		if e.ID == 0 || m == nil || m.Undone.IsZero() {
 			continue
 		}
-		if !w.settled(rec.loc) {
+		if !w.goes(rec.loc) && !w.settled(rec.loc) {
 			return w.refuse("the effect of " + w.path(rec) + " was undone since")
 		}
 	}
 	return nil
+}
+
+// goes reports whether what is at a location is taken back: it is done again, under another idempotency key.
+func (w *rewinding) goes(loc location) bool {
+	return slices.ContainsFunc(w.gone, func(rec *record) bool { return rec.loc.encloses(loc) })
 }
 
 // settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
@@ -399,20 +402,26 @@ func (w *rewinding) write(t Turn) error {
 			return err
 		}
 	}
-	for _, o := range w.im.obligations {
-		if o.n >= w.cut {
-			if err := t.Delete(obligationKey(nil, o.n)); err != nil {
+	for _, row := range w.im.obligations {
+		o, err := decodeObligation(row)
+		if err != nil {
+			return err
+		}
+		// What was inside of an entry that is gone ended before that did.
+		if row.n >= w.cut || w.goes(o.Entry) {
+			if err := deleteObligation(t, row.n); err != nil {
 				return err
 			}
 		}
 	}
-	if c := w.im.control; c != nil && c.Seq >= w.cut {
+	if c := w.im.control; c != nil && (c.Seq >= w.cut || c.Seq == 0 && w.im.state.Over()) { // a run that is over has not noticed it
 		if err := deleteField(t, keyspace.FieldControl); err != nil {
 			return err
 		}
 	}
 	run := w.im.run
 	run.Seed = run.randomSeed() // what stays was drawn with it
-	run.Epoch, run.Rewinds, run.Ended, run.Boots, run.Entered, run.EnteredIn = run.Epoch+1, run.Rewinds+1, time.Time{}, 0, 0, 0
+	run.Epoch, run.Rewinds, run.Ended, run.Kept = run.Epoch+1, run.Rewinds+1, time.Time{}, false
+	run.Boots, run.Entered, run.EnteredIn = 0, 0, 0
 	return errors.Join(putState(t, StateRunning), putRecord(t, &run), deletePause(t), deleteField(t, keyspace.FieldOutput), deleteField(t, keyspace.FieldError))
 }

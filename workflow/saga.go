@@ -43,7 +43,7 @@ type saga struct {
 // Saga runs fn, and if that returns an error, undoes what the steps inside have to be undone by: Compensated ones, and those
 // with UndoBy. Undo handlers run one after another, in the reverse of the order in which the steps ended, in loops,
 // branches and scopes inside as well, whether these have ended or not. They are not canceled along with the run, and they
-// survive restarts. Then Saga returns fn's error.
+// survive restarts: one that a crash cuts off runs again, under the same idempotency key. Then Saga returns fn's error.
 //
 // If fn returns no error, what it did is settled: it will not be undone, whatever happens later. What was not done, but
 // may have had an effect, is undone before Saga returns: steps that were given up, whose outcome is unknown. A saga within

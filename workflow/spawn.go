@@ -640,8 +640,10 @@ func report(t Turn, run *runRecord, status Status, output []byte, f *Failure) er
 
 // atEnd runs in the last transaction of a run.
 func (r *Run) atEnd(state State, output []byte, f *Failure) error {
-	if err := r.discharge(location{}); err != nil {
-		return err
+	if !r.record.Kept {
+		if err := r.discharge(location{}); err != nil {
+			return err
+		}
 	}
 	return reportEnd(r.turn, &r.record, state, output, f)
 }

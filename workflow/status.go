@@ -64,7 +64,8 @@ type RunStatus struct {
 	Bytes   int64 `json:"bytes"`
 	Names   int   `json:"names"`
 	Crowded bool  `json:"crowded,omitempty"`
-	// Undo counts what will be undone if the run fails, steps under way that may have to be undone included.
+	// Undo counts what will be undone if the run fails, steps under way that may have to be undone included. It is 0 for a
+	// run that has completed.
 	Undo int `json:"undo,omitempty"`
 }
 
@@ -163,6 +164,9 @@ func ReadStatus(r Reader) (RunStatus, error) {
 	start, end = familyRange(keyspace.WorkflowUndos)
 	if err := r.Scan(start, end, func(_, _ []byte) error { st.Undo++; return nil }); err != nil {
 		return RunStatus{}, err
+	}
+	if f.state == StateCompleted {
+		st.Undo = 0 // what is on record is for a rewind
 	}
 	st.State = derive(f, &st, busy)
 	return st, nil

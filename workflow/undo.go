@@ -73,7 +73,8 @@ func UndoBy(handler string, args any) StepOption {
 type undoHandlers map[string]func(sc *StepCtx, args []byte) error
 
 // WithUndo registers a handler for UndoBy. fn gets the arguments that UndoBy was given, whether the step's result is known
-// or not (see StepCtx.Undoes). It must stay registered, and take the same type, for as long as runs may owe it.
+// or not (see StepCtx.Undoes). It is called at least once, as the body of a step is, and always under the same
+// StepCtx.IdempotencyKey. It must stay registered, and take the same type, for as long as runs may owe it.
 func WithUndo[T any](handler string, fn func(sc *StepCtx, args T) error) Option {
 	return option(func(c *config) error {
 		if err := checkName(handler); err != nil {

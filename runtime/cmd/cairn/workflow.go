@@ -33,7 +33,7 @@ func (c *cli) workflowCommand() *cobra.Command {
 		c.workflowVerb(host.WorkflowRetry, "retry", "retried", true, "Run a step again that has failed for good",
 			"retry runs a step again that has failed for good, and what came after it. ENTRY is the id that history shows."),
 		c.workflowVerb(host.WorkflowRewind, "rewind", "rewound", true, "Forget an entry of the history and what came after it",
-			"rewind forgets an entry of the history and all that came after it, so that the run goes on from there. What\nsteps have done outside is not undone. ENTRY is the id that history shows."),
+			"rewind forgets an entry of the history and all that came after it, so that the run goes on from there. What\nsteps have done outside is not undone. A run that is over goes on, too, and its result is gone: not one that was\nterminated, or whose parent was told how it ended. ENTRY is the id that history shows."),
 		c.workflowExportCommand(), c.workflowImportCommand(), c.workflowForkCommand(), c.workflowVerifyCommand())
 }
 

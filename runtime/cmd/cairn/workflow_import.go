@@ -50,45 +50,47 @@ const forkHelp = "The new run is another one than the recorded one: it has its o
 	"not exist is created.\n\nWith --json it prints {\"run\",\"started\"}."
 
 func (c *cli) workflowImportCommand() *cobra.Command {
-	var o forkOptions
-	cmd := &cobra.Command{
-		Use:   "import TYPE/KEY... FILE",
-		Short: "Make a run of a recording",
-		Long: "import makes a run of a file that export has written, and the run goes on from there. For FILE - it reads standard\n" +
-			"input.\n\n" + forkHelp,
-		Example: "  cairn workflow import shop/acme-copy acme.run\n  cairn workflow import shop/acme-copy acme.run --up-to 1503",
-		Args:    cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			recording, err := c.readRecording(args[0])
+	return c.forkingCommand("import TYPE/KEY... FILE", "Make a run of a recording",
+		"import makes a run of a file that export has written, and the run goes on from there. For FILE - it reads standard\ninput.",
+		"  cairn workflow import shop/acme-copy acme.run\n  cairn workflow import shop/acme-copy acme.run --up-to 1503",
+		func(_ context.Context, t *target, file string) (*target, []byte, error) {
+			recording, err := c.readRecording(file)
 			if err != nil {
-				return usageError{err}
+				return nil, nil, usageError{err}
 			}
-			return o.importRun(ctx, t, recording)
-		}),
-	}
-	o.flags(cmd)
-	return cmd
+			return t, recording, nil
+		})
 }
 
 func (c *cli) workflowForkCommand() *cobra.Command {
-	var o forkOptions
-	cmd := &cobra.Command{
-		Use:   "fork TYPE/KEY... TYPE/KEY...",
-		Short: "Copy the run of an actor to another actor",
-		Long: "fork exports the run of the first actor and imports it into the second one, where it goes on. The first one is neither\n" +
-			"changed nor woken.\n\n" + forkHelp,
-		Example: "  cairn workflow fork shop/acme shop/acme-copy\n  cairn workflow fork shop/acme shop/acme-copy --up-to 1503",
-		Args:    cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			to, err := parseAddress(args[0])
+	return c.forkingCommand("fork TYPE/KEY... TYPE/KEY...", "Copy the run of an actor to another actor",
+		"fork exports the run of the first actor and imports it into the second one, where it goes on. The first one is neither\n"+
+			"changed nor woken.",
+		"  cairn workflow fork shop/acme shop/acme-copy\n  cairn workflow fork shop/acme shop/acme-copy --up-to 1503",
+		func(ctx context.Context, t *target, address string) (*target, []byte, error) {
+			to, err := parseAddress(address)
 			if err != nil {
-				return usageError{err}
+				return nil, nil, usageError{err}
 			}
 			var out host.WorkflowRecording
-			if err := t.ask(ctx, host.WorkflowExport, nil, &out, askOptions{existing: true}); err != nil {
+			err = t.ask(ctx, host.WorkflowExport, nil, &out, askOptions{existing: true})
+			return &target{c, t.n, to}, out.Recording, err
+		})
+}
+
+// forkingCommand makes a command that makes a run of a recording. read returns the recording, and the actor that it is for, by the
+// actor and the other argument of the command line.
+func (c *cli) forkingCommand(use, short, long, example string, read func(ctx context.Context, t *target, arg string) (*target, []byte, error)) *cobra.Command {
+	var o forkOptions
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long + "\n\n" + forkHelp, Example: example,
+		Args: cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress,
+		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
+			to, recording, err := read(ctx, t, args[0])
+			if err != nil {
 				return err
 			}
-			return o.importRun(ctx, &target{c, t.n, to}, out.Recording)
+			return o.importRun(ctx, to, recording)
 		}),
 	}
 	o.flags(cmd)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,8 @@ func (s *runSelection) check() error {
 		return usagef("--state %q: paused or failed", s.state)
 	case s.state == string(workflow.StateFailed) && s.pausedFor != "":
 		return usagef("--paused-for and --state failed exclude each other")
+	case s.pausedFor != "" && !slices.Contains(workflow.PauseReasons(), workflow.PauseReason(s.pausedFor)):
+		return usagef("--paused-for %q: known are %q", s.pausedFor, workflow.PauseReasons())
 	case s.older < 0:
 		return usagef("--older %s: must not be negative", s.older)
 	case s.limit < 0:

@@ -70,7 +70,7 @@ func TestVerbsOnManyRunsReportEach(t *testing.T) {
 		!strings.Contains(r.stderr, "there may be more") || len(n.asked(host.WorkflowTerminate)) != 1 {
 		t.Errorf("%+v", r)
 	}
-	for _, args := range [][]string{{"cancel"}, {"cancel", "cell/a", "--state", "paused"}, {"pause", "--state", "running"}, {"pause", "--type", "cell", "--limit", "-1", "--yes"}} {
+	for _, args := range [][]string{{"cancel"}, {"cancel", "cell/a", "--state", "paused"}, {"pause", "--state", "running"}, {"list", "--paused-for", "divergd"}, {"pause", "--type", "cell", "--limit", "-1", "--yes"}} {
 		if r := at(t, url, append([]string{"workflow"}, args...)...); r.status != 2 {
 			t.Errorf("%v: %+v", args, r)
 		}

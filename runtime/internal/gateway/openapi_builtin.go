@@ -105,7 +105,7 @@ func builtinMethods() []builtinMethod {
 		{host.WorkflowPause, typeOf[host.WorkflowControlInput](), nil, false, runs, "Keeps the workflow run from going on."},
 		{host.WorkflowResume, typeOf[host.WorkflowControlInput](), nil, false, runs, "Lets a paused workflow run go on."},
 		{host.WorkflowRetry, typeOf[host.WorkflowControlInput](), nil, false, runs, "Runs a step again that has failed for good."},
-		{host.WorkflowRewind, typeOf[host.WorkflowControlInput](), nil, false, runs, "Forgets an entry of the history and what came after it."},
+		{host.WorkflowRewind, typeOf[host.WorkflowControlInput](), nil, false, runs, "Forgets an entry of the history and what came after it. A run that is over goes on, without its result."},
 		{host.WorkflowHistory, typeOf[host.WorkflowHistoryInput](), typeOf[host.WorkflowHistoryOutput](), true, runs,
 			"Lists the history of the workflow run."},
 		{host.WorkflowWatch, typeOf[host.WorkflowWatchInput](), typeOf[host.WorkflowWatchOutput](), true, runs,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,8 +19,11 @@ const maxPage = 1000
 // parameters are the query parameters of a request.
 type parameters url.Values
 
+// lists are the parameters that may be given several times.
+var lists = []string{"prefix", "events", "names"}
+
 // params reads the query parameters and refuses those that the route does not know, since a typing error in an optional
-// parameter would otherwise go unnoticed.
+// parameter would otherwise go unnoticed. It refuses a parameter that is given twice, except lists.
 func (x *exchange) params(known ...string) (parameters, *host.Error) {
 	if x.r.URL.RawQuery == "" {
 		return nil, nil
@@ -29,9 +33,13 @@ func (x *exchange) params(known ...string) (parameters, *host.Error) {
 		return nil, host.Errorf(host.InvalidArgument, "the query of the URL is malformed")
 	}
 names:
-	for name := range values {
+	for name, given := range values {
 		for _, k := range known {
-			if name == k {
+			switch {
+			case name != k:
+			case len(given) > 1 && !slices.Contains(lists, name):
+				return nil, host.Errorf(host.InvalidArgument, "the parameter %s is given %d times; it takes one value", name, len(given))
+			default:
 				continue names
 			}
 		}
@@ -41,7 +49,7 @@ names:
 	return parameters(values), nil
 }
 
-// one returns the first value of a parameter and whether there is one.
+// one returns the value of a parameter and whether there is one.
 func (p parameters) one(name string) (string, bool) {
 	v := p[name]
 	if len(v) == 0 {

@@ -30,7 +30,11 @@ func (s *Set) Skip(queue string) (int64, error) {
 	if m == nil || err != nil {
 		return 0, err
 	}
-	if err := s.bury(l, m, host.Canceled, causeSkipped, causeSkipped); err != nil {
+	cause := causeSkipped
+	if len(m.cause) > 0 {
+		cause += "; the last attempt failed: " + string(m.cause)
+	}
+	if err := s.bury(l, m, host.Canceled, cause, causeSkipped); err != nil {
 		return 0, err
 	}
 	return 1, nil

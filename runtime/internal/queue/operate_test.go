@@ -233,6 +233,23 @@ func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
 	}
 }
 
+// A message that is skipped after it has failed says why it did; its sender is told only that it was skipped.
+func TestSkippedMessageKeepsTheCauseOfItsFailure(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{0}})
+	sent := w.send("jobs", host.Enqueue{Body: []byte("a"), WantReply: true}, body("b"))
+	w.fail("jobs", "no address")
+	for range 2 {
+		w.must(func(s *Set) error { _, err := s.Skip("jobs"); return err })
+	}
+	if dead := w.dead("jobs"); len(dead) != 2 || dead[0].Error != "skipped by an operator; the last attempt failed: no address" || dead[1].Error != "skipped by an operator" {
+		t.Errorf("%+v", dead)
+	}
+	res, _, err := ResultOf(w.space.Writes(), "jobs", sent[0].ID, w.now)
+	if err != nil || res.Err == nil || res.Err.Message != "skipped by an operator" {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
 // Messages come due together, or are sent again together, that are more than one turn may write: then it takes several.
 func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})

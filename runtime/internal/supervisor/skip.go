@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -146,7 +147,12 @@ func (s *sender) skip(addr host.Address, settled func()) (bool, error) {
 		return false, host.Errorf(host.FailedPrecondition,
 			"the message is with %s already, which has not answered; see what that actor waits for", formatAddress(addr)).Retry()
 	}
-	set := &settlement{settled: settled, failed: []failedSend{{message: ch.queue[0], err: errSkipped, attempts: ch.attempts}}}
+	skipped := failedSend{message: ch.queue[0], err: errSkipped, attempts: ch.attempts}
+	if ch.cause != nil {
+		e, _ := publicError(ch.cause)
+		skipped.reason = errSkipped.Message + "; the last attempt failed: " + cmp.Or(ch.reason, e.Message)
+	}
+	set := &settlement{settled: settled, failed: []failedSend{skipped}}
 	ch.queue = ch.queue[1:]
 	ch.attempts, ch.cause, ch.held = 0, nil, false // nobody else ends this wait
 	s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,11 @@ func TestSkippedMessageIsMovedAsideAndTheNextIsHandled(t *testing.T) {
 		synctest.Wait()
 		if n, st := g.n("b"), g.status("a"); count.Count != 1 || n != 2 || st.PendingSends != 0 || st.FailedSends != 1 {
 			t.Fatalf("count %d, n %d, %+v", count.Count, n, st)
+		}
+		var dead host.SendListOutput
+		g.mustVerb("a", host.SendDeadList, host.SendListInput{}, &dead)
+		if got := dead.Messages[0]; !strings.HasPrefix(got.Error, "skipped by an operator; the last attempt failed: poison") || got.Code != host.Canceled || got.Attempts == 0 {
+			t.Errorf("%+v", got)
 		}
 		// One that is being handled is not touched; one for a paused actor is.
 		hold := make(chan struct{})

@@ -127,8 +127,11 @@ func listed(store *engine.Store, first, last int64, after []byte, visit func(eng
 // loadPausedRuns counts the runs that are paused. It runs before anything else does.
 func (s *Supervisor) loadPausedRuns() {
 	err := listed(s.store, keyspace.PausedRunsDue, keyspace.PausedRunsDue, nil, func(row engine.Wake) (bool, error) {
-		s.metrics.runsPaused.WithLabelValues(row.Name, row.Instance).Inc()
-		return true, nil
+		ident, _, ok, err := s.store.Identity(row.ID)
+		if ok && ident.Namespace == s.options.Namespace {
+			s.metrics.runsPaused.WithLabelValues(row.Name, row.Instance).Inc()
+		}
+		return true, err
 	})
 	if err != nil {
 		s.logger.Error("read which workflow runs are paused", "error", err)
@@ -193,6 +196,9 @@ func StoredRuns(store *engine.Store, namespace string, q host.RunQuery) (host.Ru
 		return page, host.Errorf(host.InvalidArgument, "state is %q; it is %q or %q", q.State, workflow.StatePaused, workflow.StateFailed)
 	}
 	if q.Reason != "" {
+		if known := workflow.PauseReasons(); !slices.Contains(known, q.Reason) {
+			return page, host.Errorf(host.InvalidArgument, "reason is %q; known are %q", q.Reason, known)
+		}
 		if q.State == workflow.StateFailed {
 			return page, host.Errorf(host.InvalidArgument, "reason is %q; a failed run has none", q.Reason)
 		}
@@ -264,20 +270,23 @@ func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.Lis
 
 // CountRuns implements host.RunLister.
 func (s *Supervisor) CountRuns(context.Context) ([]host.RunCount, error) {
-	counts, err := StoredRunCounts(s.store)
+	counts, err := StoredRunCounts(s.store, s.options.Namespace)
 	if err != nil {
 		return nil, s.storeError(err)
 	}
 	return counts, nil
 }
 
-// StoredRunCounts counts the runs of a store that are paused or have failed.
-func StoredRunCounts(store *engine.Store) ([]host.RunCount, error) {
+// StoredRunCounts counts the runs of a namespace of a store that are paused or have failed.
+func StoredRunCounts(store *engine.Store, namespace string) ([]host.RunCount, error) {
 	type group struct{ typ, reason string }
 	found := map[group]int64{}
 	err := listed(store, keyspace.PausedRunsDue, keyspace.FailedRunsDue, nil, func(row engine.Wake) (bool, error) {
-		found[group{row.Name, row.Instance}]++
-		return true, nil
+		ident, _, ok, err := store.Identity(row.ID)
+		if ok && ident.Namespace == namespace {
+			found[group{row.Name, row.Instance}]++
+		}
+		return true, err
 	})
 	counts := []host.RunCount{}
 	for g, n := range found {

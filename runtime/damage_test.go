@@ -1,0 +1,41 @@
+package runtime_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/runtime"
+)
+
+// A store whose manifest cannot be read is refused by its name, with the page that helps, whether data loss is accepted or not.
+func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
+	dir := t.TempDir()
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
+	rt, err := runtime.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(dir, "store", "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	for _, name := range manifests {
+		if err := os.WriteFile(name, []byte("no manifest"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, accept := range []bool{false, true} {
+		options.AcceptDataLoss = accept
+		_, err := runtime.Open(t.Context(), options)
+		if err == nil || !strings.Contains(err.Error(), "docs/operate/damaged-store.md") || !strings.Contains(err.Error(), "MANIFEST-0") ||
+			accept == strings.Contains(err.Error(), "nothing of it was changed") {
+			t.Errorf("accepted %t: %v", accept, err)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/actor/actortest"
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// claimEntry returns the id of the entry of a claim's run that is at a path.
+func claimEntry(t *testing.T, d actor.Ref[desk], path string) workflow.EntryID {
+	t.Helper()
+	for e, err := range handle.History(context.Background(), d) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Path == path {
+			return e.ID
+		}
+	}
+	t.Fatalf("the history has no entry %s", path)
+	return ""
+}
+
+// rounds is a claim that takes three rounds, each with a paper, and keeps their history. bodies counts what it did outside.
+func rounds(bodies *atomic.Int64) way {
+	return func(ctx workflow.Context, c claim) (string, error) {
+		out, err := workflow.Loop(ctx, "round", "", func(it *workflow.Iter[string, string]) error {
+			s, err := workflow.Step(it, "s", func(*workflow.StepCtx) (int64, error) { return bodies.Add(1), nil })
+			if err != nil {
+				return err
+			}
+			m, err := workflow.Receive(it, "paper", papers)
+			it.State += fmt.Sprint(s, m.Body, " ")
+			if it.Iteration() < 2 || err != nil {
+				return err
+			}
+			return it.Break(it.State)
+		}, workflow.Keep(5))
+		if err == nil {
+			err = workflow.Sleep(ctx, "nap", time.Hour)
+		}
+		return out, err
+	}
+}
+
+func sendPapers(t *testing.T, d actor.Ref[desk], list ...string) {
+	t.Helper()
+	for _, paper := range list {
+		if _, err := papers.Send(context.Background(), d, paper); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A run that has completed is rewound into a kept iteration: its result is gone, whoever asks for it waits, and it goes on by
+// itself, wherever the node stops or loses power.
+func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
+	for name, stop := range map[string]func(h *actortest.Harness){
+		"":            func(*actortest.Harness) {},
+		"and crashes": func(h *actortest.Harness) { h.Crash() },
+		"and stops":   func(h *actortest.Harness) { h.Restart() },
+	} {
+		for _, to := range []string{"round~1", "round~1/s"} {
+			t.Run(to+" "+name, func(t *testing.T) {
+				var bodies atomic.Int64
+				does("rounds", rounds(&bodies))
+				withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+					ctx := t.Context()
+					startClaim(t, d, claim{"rounds", 1})
+					sendPapers(t, d, "a", "b", "c")
+					if got := claimResult(t, d); got != "1a 2b 3c " {
+						t.Fatalf("%q", got)
+					}
+					before := claimStatus(t, d)
+					entry := claimEntry(t, d, to)
+					sendPapers(t, d, "late") // for the run to come
+					h.Settle()
+					if err := handle.Rewind(ctx, d, entry); err != nil {
+						t.Fatal(err)
+					}
+					asked := make(chan string, 1)
+					go func() { out, err := handle.Result(ctx, d); asked <- fmt.Sprint(out, err) }()
+					stop(h)
+					h.Settle()
+					if st := claimStatus(t, d); st.State != workflow.StateSleeping || st.ID != before.ID || st.Output != nil || !st.Ended.IsZero() || st.Epoch != 1 {
+						t.Errorf("rewound: %+v", st)
+					}
+					if out, err := handle.Start(ctx, d, claim{"rounds", 1}); err != nil || out.Started || out.Run != before.ID {
+						t.Errorf("started again: %+v, %v", out, err)
+					}
+					if _, err := handle.Start(ctx, d, claim{"rounds", 2}, actor.Replace()); actor.CodeOf(err) != actor.AlreadyExists {
+						t.Errorf("replaced: %v", err)
+					}
+					select {
+					case got := <-asked:
+						t.Errorf("the result is there already: %s", got)
+					default:
+					}
+					time.Sleep(time.Hour)
+					// A crash may have cut off the step that was done again.
+					if got := <-asked; got != "1a 4b 5c <nil>" && (name != "and crashes" || got != "1a 5b 6c <nil>") {
+						t.Errorf("%q", got)
+					}
+					if st, err := papers.StatsOf(ctx, d); err != nil || st.Dead != 1 { // nobody received the late one
+						t.Errorf("%+v, %v", st, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A crash after the rewind and before the run has gone on leaves a run that goes on.
+func TestWorkflowThatWasRewoundIsFoundByARestart(t *testing.T) {
+	var bodies atomic.Int64
+	does("rounds", rounds(&bodies))
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"rounds", 1})
+		sendPapers(t, d, "a", "b", "c")
+		claimResult(t, d)
+		askDesk(t, h, host.ActorPause, &host.PauseInput{Reason: "stocktaking"}, nil)
+		if err := handle.Rewind(t.Context(), d, claimEntry(t, d, "round~2/s")); err != nil {
+			t.Fatal(err)
+		}
+		h.Crash()
+		h.Settle()
+		if n := bodies.Load(); n != 3 {
+			t.Fatalf("it has gone on: %d bodies", n)
+		}
+		askDesk(t, h, host.ActorResume, nil, nil)
+		time.Sleep(time.Minute)
+		if n := bodies.Load(); n != 4 {
+			t.Errorf("%d bodies", n)
+		}
+		if got := claimResult(t, d); got != "1a 2b 4c " {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Messages that the run did not receive before it completed are dead letters, which an operator gives back; requests to it are
+// accepted again; and what it owed is undone if it is cancelled.
+func TestWorkflowThatWasRewoundReceivesAndUndoesAgain(t *testing.T) {
+	does("asked", func(ctx workflow.Context, c claim) (string, error) {
+		if err := workflow.Do(ctx, "pay", func(*workflow.StepCtx) error { return nil }, workflow.UndoBy("repay", 7)); err != nil {
+			return "", err
+		}
+		m, err := workflow.Receive(ctx, "paper", papers)
+		if err != nil || m.Body == "enough" {
+			return m.Body, err
+		}
+		q, err := workflow.Receive(ctx, "consent", consent)
+		if err != nil {
+			return "", err
+		}
+		if _, err := actor.Update(ctx, "yes", func(_ *desk, ctx *actor.Context) (actor.None, error) {
+			return actor.None{}, consent.Reply(ctx, q, true)
+		}); err != nil {
+			return "", err
+		}
+		return q.Body, workflow.Sleep(ctx, "nap", time.Hour)
+	})
+	var repaid atomic.Int64
+	undo := workflow.WithUndo("repay", func(_ *workflow.StepCtx, n int) error { repaid.Add(int64(n)); return nil })
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		d, ctx := desks.Ref(h, "a"), t.Context()
+		startClaim(t, d, claim{"asked", 1})
+		sendPapers(t, d, "enough", "more")
+		claimResult(t, d)
+		h.Settle()
+		if _, err := consent.Ask(ctx, d, "may I?"); actor.CodeOf(err) != actor.FailedPrecondition {
+			t.Errorf("a request to a run that is over: %v", err)
+		}
+		if st := claimStatus(t, d); st.Undo != 0 {
+			t.Errorf("it owes: %+v", st)
+		}
+		if err := handle.Rewind(ctx, d, claimEntry(t, d, "paper")); err != nil {
+			t.Fatal(err)
+		}
+		if got := claimResult(t, d); got != "enough" { // the same message again
+			t.Errorf("%q", got)
+		}
+		// The message that it got is deleted, and the dead letter is given back instead.
+		askDesk(t, h, host.ActorPause, &host.PauseInput{}, nil)
+		if err := handle.Rewind(ctx, d, claimEntry(t, d, "paper")); err != nil {
+			t.Fatal(err)
+		}
+		var purged, back host.CountOutput
+		askDesk(t, h, host.QueuePurge, &host.QueueInput{Queue: "papers"}, &purged)
+		askDesk(t, h, host.QueueDeadRequeue, &host.QueueSelectInput{Queue: "papers", All: true}, &back)
+		if purged.Count != 1 || back.Count != 1 {
+			t.Fatalf("purged %d, requeued %d", purged.Count, back.Count)
+		}
+		askDesk(t, h, host.ActorResume, nil, nil)
+		if ok, err := consent.Ask(ctx, d, "may I?"); err != nil || !ok {
+			t.Errorf("a request to the run that lives: %v, %v", ok, err)
+		}
+		if st := claimStatus(t, d); st.State != workflow.StateSleeping || st.Undo != 1 {
+			t.Errorf("%+v", st)
+		}
+		if err := handle.Cancel(ctx, d, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		h.Settle()
+		if st := claimStatus(t, d); st.State != workflow.StateCancelled || repaid.Load() != 7 {
+			t.Errorf("repaid %d, %+v", repaid.Load(), st)
+		}
+	}, deskDefinition(undo))
+}
+
+// A child whose parent was told is not rewound, nor a run that an operator has terminated; the parent itself is.
+func TestWorkflowRewindsThatAreRefused(t *testing.T) {
+	does("child", func(ctx workflow.Context, c claim) (string, error) {
+		return workflow.Step(ctx, "s", func(*workflow.StepCtx) (string, error) { return "done", nil })
+	})
+	does("parent", func(ctx workflow.Context, c claim) (string, error) { return childOfDesk(ctx, "b", claim{"child", 1}) })
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		ctx := t.Context()
+		startClaim(t, d, claim{"parent", 1})
+		if got := claimResult(t, d); got != "done" {
+			t.Fatalf("%q", got)
+		}
+		b := desks.Ref(h, "b")
+		first := claimStatus(t, b).ID
+		if err := handle.Rewind(ctx, b, claimEntry(t, b, "s")); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "parent was told") {
+			t.Errorf("the child: %v", err)
+		}
+		var path string
+		for e := range handle.History(ctx, d) {
+			path = e.Path
+		}
+		if err := handle.Rewind(ctx, d, claimEntry(t, d, path)); err != nil {
+			t.Fatal(err)
+		}
+		if got := claimResult(t, d); got != "done" {
+			t.Errorf("%q", got)
+		}
+		if st := claimStatus(t, b); st.ID == first || st.State != workflow.StateCompleted {
+			t.Errorf("the child's run after that: %+v", st)
+		}
+		c := desks.Ref(h, "c")
+		does("stuck", func(ctx workflow.Context, c claim) (string, error) { return "", workflow.Sleep(ctx, "nap", time.Hour) })
+		startClaim(t, c, claim{"stuck", 1})
+		h.Settle()
+		nap := claimEntry(t, c, "nap")
+		if err := handle.Terminate(ctx, c, "a mistake"); err != nil {
+			t.Fatal(err)
+		}
+		if err := handle.Rewind(ctx, c, nap); actor.CodeOf(err) != actor.FailedPrecondition || !strings.Contains(err.Error(), "an operator gave it up") {
+			t.Errorf("terminated: %v", err)
+		}
+	})
+}
+
+// Rewinding over HTTP answers as the other verbs do, and shows in the result and in what watches the run.
+func TestWorkflowIsRewoundOverHTTP(t *testing.T) {
+	var bodies atomic.Int64
+	does("rounds", rounds(&bodies))
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"rounds", 1})
+		sendPapers(t, d, "a", "b", "c")
+		claimResult(t, d)
+		changes := func() int { return len(h.Events("desk", "a")) }
+		before := changes()
+		entry := claimEntry(t, d, "nap")
+		if code, body := overHTTP(t, h, "workflow.rewind", fmt.Sprintf(`{"entry":%q}`, entry)); code != 204 && code != 200 {
+			t.Fatal(code, body)
+		}
+		if code, body := overHTTP(t, h, "workflow.result", ``); code != 200 || !strings.Contains(body, `"done":false`) || !strings.Contains(body, `"state":"running"`) {
+			t.Error(code, body)
+		}
+		if changes() < before {
+			t.Error("events are gone")
+		}
+		if code, body := overHTTP(t, h, "workflow.rewind", `{"entry":"1501"}`); code != 412 && code != 400 && code != 409 || !strings.Contains(body, "no entry") {
+			t.Error(code, body)
+		}
+		if got := claimResult(t, d); got != "1a 2b 3c " || bodies.Load() != 3 {
+			t.Errorf("%q, %d bodies", got, bodies.Load())
+		}
+	})
+}
