@@ -23,5 +23,14 @@ func lockDir(dir string) (io.Closer, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("%w (only its file LOCK was removed: %w)", ErrLocked, err)
 	}
-	return f, nil
+	return &dirLock{f}, nil
+}
+
+// A dirLock is a locked directory.
+type dirLock struct{ f *os.File }
+
+// Close gives the lock up, also while a process that another goroutine is starting has a copy of the descriptor.
+func (l *dirLock) Close() error {
+	_ = syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN) // it fails where locking did
+	return l.f.Close()
 }
