@@ -44,6 +44,7 @@ type liveConnection struct {
 	page          pageHold
 	position      uint64
 	lagging       bool
+	reading       bool // the client waits for events: the last Next has returned none
 	reset         bool // the client came with a position of another life, and is not told yet
 	end           *host.Error
 	signal        chan struct{} // capacity 1
@@ -180,8 +181,8 @@ func (h *hub) total() int {
 }
 
 // push takes an event that is not kept from this connection, and reports whether it holds it. ok is false if the client
-// has not read for too long. full says that the connection may not hold much; a client that has read everything gets the
-// event from the history then.
+// has not read for too long. full says that the connection may not hold much; a client that waits for events, or had read
+// what came before this commit, reads on from the history then.
 func (l *liveConnection) push(e *publishedEvent, full bool) (held, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,8 +191,13 @@ func (l *liveConnection) push(e *publishedEvent, full bool) (held, ok bool) {
 	}
 	bytes := l.bytes + eventBytes(&e.EmittedEvent)
 	switch full = full && bytes > minBuffered; {
-	case full && len(l.buffer) == 0:
-		l.position, l.lagging = e.Sequence-1, true
+	case full && (l.reading || len(l.buffer) == 0 || l.buffer[0].batch == e.batch):
+		first := e
+		if len(l.buffer) > 0 {
+			first = l.buffer[0]
+		}
+		l.position, l.lagging = first.Sequence-1, true
+		l.drop()
 		l.wake()
 		return false, true
 	case full:
@@ -271,6 +277,7 @@ func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
 		l.mu.Lock()
 		l.letGo()
 		if l.lagging && l.end == nil {
+			l.reading = true
 			l.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
 			after := l.position
 			l.mu.Unlock()
@@ -284,6 +291,7 @@ func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
 			continue
 		}
 		d, end := l.take(), l.end
+		l.reading = !d.Reset && len(d.Events) == 0
 		l.mu.Unlock()
 		if d.Reset || len(d.Events) > 0 {
 			return d, nil
@@ -367,6 +375,7 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 	page, err := l.s.history(ctx, l.addr, l.incarnation, after)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.position = after // push may have moved it meanwhile
 	if err != nil || page.more {
 		l.lagging = true
 		l.drop() // the history has it
@@ -379,7 +388,6 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 		return d, nil
 	}
 	d.Reset, l.reset = l.reset, false
-	l.position = after // push may have moved it meanwhile
 	for i := range page.events {
 		e := &page.events[i]
 		if e.Sequence > l.position+1 {
@@ -390,6 +398,7 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 			d.Events = append(d.Events, *e)
 		}
 	}
+	l.reading = d.Missed == 0 && !d.Reset && len(d.Events) == 0
 	l.page.take(&l.s.hub, d.Events)
 	return d, nil
 }

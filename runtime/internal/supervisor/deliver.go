@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 
@@ -21,8 +20,9 @@ const (
 // pin rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
 // as it is when the first are bound, or the id under which the first of them will create it.
 //
-// The sender asks again until the first messages with the same Target are all bound, to one id, and delivers none before
-// that. So if the target is destroyed meanwhile, they end with it, however many there are.
+// The sender asks again until the messages that waited at first, with the same Target, are all bound to one id, and delivers
+// none before that. So if the target is destroyed meanwhile, they end with it, however many there are. Messages that are sent
+// meanwhile are left for another binding: a sender that never rests would have none delivered.
 //
 // A crash between two turns leaves the first messages bound and the others as they were. That is safe: no message was
 // delivered under the id it is bound to, because those were all to be bound first, and rows are bound in the order of
@@ -44,24 +44,24 @@ func (c *core) pin(w *work) {
 		}
 		b.id = id
 	}
-	var part []outgoing
+	b.part = b.part[:0]
 	size := 0
 	s.mu.Lock()
-	if b.bound == 0 {
-		b.before = ch.queue[0].record.Target
+	if b.of == 0 {
+		b.of = ch.alike(len(ch.queue))
 	}
-	for _, m := range ch.queue[b.bound:] {
+	for _, m := range ch.queue[b.bound:b.of] {
 		n := len(m.record.Input)
-		if !bytes.Equal(m.record.Target, b.before) || len(part) == maxPinned || len(part) > 0 && size+n > maxPinnedBytes {
+		if len(b.part) == maxPinned || len(b.part) > 0 && size+n > maxPinnedBytes {
 			break
 		}
 		m.record.Target = b.id[:]
-		part = append(part, m)
+		b.part = append(b.part, m)
 		size += n
 	}
 	s.mu.Unlock()
 	_, err := c.internal(w, "pin", func(h *turn) error {
-		for _, m := range part {
+		for _, m := range b.part {
 			rec, err := record.Encode(&m.record)
 			if err != nil {
 				return err
@@ -73,13 +73,6 @@ func (c *core) pin(w *work) {
 		h.wrote = true
 		return nil
 	})
-	if err == nil {
-		s.mu.Lock()
-		copy(ch.queue[b.bound:], part)
-		b.bound += len(part)
-		b.more = b.bound < len(ch.queue) && bytes.Equal(ch.queue[b.bound].record.Target, b.before)
-		s.mu.Unlock()
-	}
 	c.respond(w, nil, err)
 }
 

@@ -180,6 +180,80 @@ func TestConnectionsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 	})
 }
 
+// full connects a client that holds so much that the node is full with anything more.
+func full(t *testing.T, g *stage) {
+	hoarder, err := g.Connect(t.Context(), pAddr("a"), host.ConnectRequest{Events: []string{"said"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hoarder.Close(context.Background(), false) })
+	for range 3 {
+		g.must("a", emits(1, 10_000))
+	}
+}
+
+func TestConnectionThatReadsIsNotCutOffThoughTheNodeIsFull(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
+		full(t, g)
+		connect := func() host.LiveConnection {
+			l, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		fresh, waits := connect(), connect()
+		got := make(chan []uint64)
+		go func() {
+			defer close(got)
+			got <- sequences(t, waits)
+		}()
+		synctest.Wait()
+		g.must("b", emits(40, 200)) // together more than each may hold
+		if got := <-got; !slices.Equal(got, upTo(40)) {
+			t.Errorf("the client that waited got %v", got)
+		}
+		if got := sequences(t, fresh); !slices.Equal(got, upTo(40)) {
+			t.Errorf("the client that had missed nothing yet got %v", got)
+		}
+	})
+}
+
+func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
+		full(t, g)
+		g.must("b", emits(3, 200))
+		reads, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}, HasAfter: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := make(chan struct{})
+		g.disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				<-disk
+			}
+			return nil
+		})
+		for range 2 {
+			go g.do("b", emits(1, 5000))
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() { _, err := reads.Next(ctx); failed <- err }() // waits until both are durable
+		synctest.Wait()
+		disk <- struct{}{}
+		synctest.Wait() // the first is, and finds the node full
+		cancel()
+		wantCode(t, <-failed, host.Canceled)
+		g.disk.Fail(nil)
+		close(disk)
+		if got := sequences(t, reads); !slices.Equal(got, upTo(5)) {
+			t.Errorf("the client got %v", got)
+		}
+	})
+}
+
 func TestConnectionThatIsNeverTakenHoldsNothing(t *testing.T) {
 	bubble(t, nil, listeners(), func(t *testing.T, g *stage) {
 		ctx, cancel := context.WithCancel(t.Context())

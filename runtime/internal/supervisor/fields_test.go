@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"testing"
@@ -97,6 +98,25 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		}
 		if e := wantCode(t, g.raw(method, host.CBOR, text), host.InvalidArgument); e.Metadata["field"] != "limit" {
 			t.Errorf("%s: %v", method, e)
+		}
+	}
+	// A null is no value, as everywhere in an input.
+	for method, in := range map[string]string{
+		host.QueueReceive: `{"queue":"jobs","limit":null,"lock_ms":null,"wait_ms":null}`, host.ConnectionList: `{"limit":null}`,
+	} {
+		if err := g.raw(method, host.JSON, []byte(in)); err != nil {
+			t.Errorf("%s %s: %v", method, in, err)
+		}
+		var v any
+		if err := json.Unmarshal([]byte(in), &v); err != nil {
+			t.Fatal(err)
+		}
+		text, err := cbor.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.raw(method, host.CBOR, text); err != nil {
+			t.Errorf("%s %s in CBOR: %v", method, in, err)
 		}
 	}
 	// Go callers' zeros are left out, and mean the defaults.

@@ -23,7 +23,7 @@ type hub struct {
 	live      int                  // connections in all of them
 
 	// held is what the events take that clients hold: see eventBatch. Beyond limit, a client that holds more than minBuffered
-	// gets no more: a stream goes on from the history, a connection is cut off.
+	// gets no more: a stream, and a connection that reads, go on from the history; a connection that does not is cut off.
 	held  atomic.Int64
 	limit int64
 }

@@ -85,22 +85,28 @@ func checkRanges(codec host.Codec, data []byte, v any) error {
 	return nil
 }
 
-// members returns the names of the members of an input that was decoded.
+// The values of CBOR that are none.
+const (
+	cborNull      = 0xf6
+	cborUndefined = 0xf7
+)
+
+// members returns the names of the members of an input that was decoded, except those that are null: a null is no value.
 func members(codec host.Codec, data []byte) map[string]bool {
 	names := make(map[string]bool)
 	if codec == host.JSON {
 		var all map[string]json.RawMessage
 		if json.Unmarshal(data, &all) == nil {
-			for name := range all {
-				names[name] = true
+			for name, value := range all {
+				names[name] = string(value) != "null"
 			}
 		}
 		return names
 	}
 	var all map[string]cbor.RawMessage
 	if cbor.Unmarshal(data, &all) == nil {
-		for name := range all {
-			names[name] = true
+		for name, value := range all {
+			names[name] = !bytes.Equal(value, []byte{cborNull}) && !bytes.Equal(value, []byte{cborUndefined})
 		}
 	}
 	return names

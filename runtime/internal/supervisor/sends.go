@@ -215,6 +215,17 @@ func (s *sender) add(messages []outgoing) {
 	}
 }
 
+// alike returns how many of the first messages have the same Target, up to most.
+//
+// REQUIRES: sender.mu; there is a message
+func (ch *channel) alike(most int) int {
+	n, target := 1, ch.queue[0].record.Target
+	for n < len(ch.queue) && n < most && bytes.Equal(ch.queue[n].record.Target, target) {
+		n++
+	}
+	return n
+}
+
 // send delivers the first messages of a channel that is busy on the caller's behalf.
 func (s *sender) send(ch *channel) {
 	s.mu.Lock()
@@ -224,11 +235,7 @@ func (s *sender) send(ch *channel) {
 		s.mu.Unlock()
 		return
 	}
-	n, target := 1, ch.queue[0].record.Target
-	for n < len(ch.queue) && n < maxDelivery && bytes.Equal(ch.queue[n].record.Target, target) {
-		n++
-	}
-	run := append([]outgoing(nil), ch.queue[:n]...)
+	run := append([]outgoing(nil), ch.queue[:ch.alike(maxDelivery)]...)
 	s.mu.Unlock()
 	sup := owner.sup
 	if sup.killed.Load() || sup.offline {
@@ -337,12 +344,18 @@ func (s *sender) pin(ch *channel) { s.bindMore(&binding{channel: ch}) }
 
 func (s *sender) bindMore(b *binding) {
 	s.post(&work{kind: workPin, method: -1, settle: &settlement{binding: b}, finish: func(w *work) {
-		sup, wait, more := s.current().sup, time.Duration(0), b.more
-		if w.err != nil {
-			if sup.draining.Load() {
-				return
-			}
-			wait, more = settleRetry, true
+		s.mu.Lock()
+		sup, wait := s.owner.sup, time.Duration(0)
+		if w.err == nil {
+			copy(b.channel.queue[b.bound:], b.part) // whose rows are durable
+			b.bound += len(b.part)
+		} else {
+			wait = settleRetry
+		}
+		more := w.err != nil || b.bound < b.of
+		s.mu.Unlock()
+		if w.err != nil && sup.draining.Load() {
+			return
 		}
 		sup.later(wait, func() {
 			if more {

@@ -185,13 +185,13 @@ type outgoing struct {
 	record messageRecord
 }
 
-// A binding is under way for the first messages of a channel: see core.pin. Turns of the sender change it, one at a time.
+// A binding is under way for the first messages of a channel: see core.pin. Turns of the sender do it, one at a time.
 type binding struct {
 	channel *channel
 	id      keyspace.ActorID // what they are bound to
-	before  []byte           // the Target that they had
-	bound   int              // how many are
-	more    bool             // others are not
+	of      int              // how many are to be bound; 0 until the first turn
+	bound   int              // how many are, durably
+	part    []outgoing       // what the last turn has bound of them
 }
 
 // A settlement tells a sender what became of messages.
