@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -60,7 +61,8 @@ type surveyor struct {
 	*survey
 }
 
-// surveyDirectory looks at the files of a store that nobody has open. It changes nothing. The error is one of the disk.
+// surveyDirectory looks at the files of a store that nobody has open. It changes nothing. The error is
+// one of the disk, or ErrFormat: what a later version of Pebble wrote cannot be looked at.
 func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 	v := surveyor{disk, dir, &survey{secrets: make(map[markSecret]bool)}}
 	names, err := disk.List(dir)
@@ -73,6 +75,13 @@ func surveyDirectory(disk vfs.FS, dir string) (*survey, error) {
 	format, err := atomicfs.ReadMarker(disk, dir, "format-version")
 	if err != nil {
 		return nil, err
+	}
+	if n, err := strconv.ParseUint(format, 10, 64); err == nil && n > uint64(pebble.FormatNewest) {
+		if i := slices.IndexFunc(names, func(name string) bool {
+			return strings.HasPrefix(name, "marker.format-version.") && strings.HasSuffix(name, "."+format)
+		}); i >= 0 {
+			return nil, fmt.Errorf("%w: %s, newest known is %d", ErrFormat, names[i], pebble.FormatNewest)
+		}
 	}
 	opened, used := false, "" // Pebble opened it once; a file that there is only then
 	options := ""

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -339,6 +341,25 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	s.Close()
 	if _, err := Open(t.Context(), o); !errors.Is(err, ErrFormat) {
 		t.Fatalf("open: %v", err)
+	}
+}
+
+// A store of a later version of Pebble is refused by the name of the file that says so, and is left as it is.
+func TestNewerFormatOfFilesIsRefused(t *testing.T) {
+	o := small(Options{})
+	mustOpen(t, o).Close()
+	m := &image{disk: o.Disk}
+	const marker = "marker.format-version.000099.099"
+	m.set(t, marker, nil)
+	before := slices.Sorted(slices.Values(m.names(t)))
+	for _, accept := range []bool{false, true} {
+		o.AcceptDataLoss = accept
+		if _, err := Open(t.Context(), o); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), marker) {
+			t.Errorf("open: %v", err)
+		}
+	}
+	if after := slices.Sorted(slices.Values(m.names(t))); !slices.Equal(before, after) {
+		t.Errorf("%v became %v", before, after)
 	}
 }
 

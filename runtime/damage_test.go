@@ -39,3 +39,26 @@ func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
 		}
 	}
 }
+
+// A store that a newer version wrote is refused with the page that says what then.
+func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
+	dir := t.TempDir()
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
+	rt, err := runtime.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const marker = "marker.format-version.000099.099"
+	if err := os.WriteFile(filepath.Join(dir, "store", marker), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runtime.Open(t.Context(), options); err == nil || !strings.Contains(err.Error(), marker) || !strings.Contains(err.Error(), "docs/operate/back-up.md") {
+		t.Error(err)
+	}
+	if _, err := runtime.Inspect(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "docs/operate/back-up.md") {
+		t.Error(err)
+	}
+}

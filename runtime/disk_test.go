@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 var errDisk = errors.New("the disk is broken")
@@ -182,6 +183,64 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 		}
 		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {
 			t.Errorf("an actor whose commits are durable, later: %v", err)
+		}
+		rt.Close()
+	})
+}
+
+// TestPauseThatWasNeverDurableIsNotListed lets the sync of the commit fail that pauses a run, and lists the runs.
+func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
+	does("naps undurably", func(ctx workflow.Context, _ claim) (string, error) {
+		return "", workflow.Sleep(ctx, "nap", 100*time.Hour)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		rt := n.open(t, func(o *runtime.Options) { o.Actors, o.DrainTimeout = append(o.Actors, deskDefinition()), time.Second })
+		ctx := t.Context()
+		d := desks.Ref(rt, "a")
+		startClaim(t, d, claim{"naps undurably", 1})
+		synctest.Wait()
+		hold := make(chan struct{})
+		n.disk.Fail(func(op, path string) error {
+			if op == "sync" && strings.HasSuffix(path, ".log") {
+				<-hold
+				return errDisk
+			}
+			return nil
+		})
+		var done sync.WaitGroup
+		done.Go(func() { _ = handle.Pause(ctx, d, "look at it") })
+		synctest.Wait()
+		reads := map[string]func(typ string) error{
+			"runs":   func(typ string) error { _, err := rt.Runs(ctx, host.RunQuery{Type: typ}); return err },
+			"counts": func(string) error { _, err := rt.CountRuns(ctx); return err },
+		}
+		released := false
+		var mu sync.Mutex
+		for name, read := range reads {
+			done.Go(func() {
+				err := read("")
+				mu.Lock()
+				defer mu.Unlock()
+				if !released || actor.CodeOf(err) != actor.Unavailable {
+					t.Errorf("%s: %v, after the disk answered: %t", name, err, released)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := reads["runs"]("bot"); err != nil {
+			t.Errorf("runs of a type without commits under way: %v", err)
+		}
+		mu.Lock()
+		released = true
+		mu.Unlock()
+		close(hold)
+		done.Wait()
+		time.Sleep(time.Hour)
+		for name, read := range reads {
+			if err := read(""); actor.CodeOf(err) != actor.Unavailable {
+				t.Errorf("%s, later: %v", name, err)
+			}
 		}
 		rt.Close()
 	})

@@ -255,19 +255,8 @@ func (s *Supervisor) List(ctx context.Context, q host.ListQuery) (host.ListPage,
 	if err != nil {
 		return host.ListPage{}, s.storeError(err)
 	}
-	// Not only the actors of the page: an actor that is missing there may have been destroyed by a commit under way.
-	var unsynced []*activation
-	s.each(func(a *activation) {
-		if q.Type == "" || a.addr.Type == q.Type {
-			if a.durable.Load() < a.applied.Load() {
-				unsynced = append(unsynced, a)
-			}
-		}
-	})
-	for _, a := range unsynced {
-		if err := a.pass(ctx, a.last()); err != nil {
-			return host.ListPage{}, err
-		}
+	if err := s.allSeen(ctx, func(t *actorType) bool { return q.Type == "" || t.Type == q.Type }); err != nil {
+		return host.ListPage{}, err
 	}
 	for i := range page.Actors {
 		s.present(&page.Actors[i])

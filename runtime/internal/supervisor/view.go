@@ -158,6 +158,23 @@ func (s *Supervisor) seen(ctx context.Context, addr host.Address) error {
 	return a.pass(ctx, a.last())
 }
 
+// allSeen waits until what the caller has just read of the actors of some types is durable: also of actors that it did not
+// find, because a commit under way may have destroyed them.
+func (s *Supervisor) allSeen(ctx context.Context, of func(*actorType) bool) error {
+	var unsynced []*activation
+	s.each(func(a *activation) {
+		if of(a.typ) && a.durable.Load() < a.applied.Load() {
+			unsynced = append(unsynced, a)
+		}
+	})
+	for _, a := range unsynced {
+		if err := a.pass(ctx, a.last()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // last returns the last commit that was applied. One that is about to be, and may decline, does not count.
 func (a *activation) last() uint64 {
 	a.viewMu.Lock()

@@ -167,13 +167,21 @@ func (s *Supervisor) retryPausedRuns() {
 	}
 }
 
-// Runs implements host.RunLister. What it shows may be ahead of the disk by the commits under way.
-func (s *Supervisor) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
+// Runs implements host.RunLister. It returns when what it read is durable, as [Supervisor.Lookup] does.
+func (s *Supervisor) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	page, err := StoredRuns(s.store, s.options.Namespace, q)
 	if err != nil {
 		return host.RunPage{}, s.storeError(err)
 	}
+	if err := s.runsSeen(ctx, q.Type); err != nil {
+		return host.RunPage{}, err
+	}
 	return page, nil
+}
+
+// runsSeen waits until what the caller has just read of the runs of a type, or with "" of all, is durable.
+func (s *Supervisor) runsSeen(ctx context.Context, typ string) error {
+	return s.allSeen(ctx, func(t *actorType) bool { return (t.retired || len(t.Workflows) > 0) && (typ == "" || t.Type == typ) })
 }
 
 // StoredRuns pages through the runs of a store that are paused or have failed.
@@ -268,11 +276,14 @@ func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.Lis
 	return run, true, nil
 }
 
-// CountRuns implements host.RunLister.
-func (s *Supervisor) CountRuns(context.Context) ([]host.RunCount, error) {
+// CountRuns implements host.RunLister. It returns when what it read is durable.
+func (s *Supervisor) CountRuns(ctx context.Context) ([]host.RunCount, error) {
 	counts, err := StoredRunCounts(s.store, s.options.Namespace)
 	if err != nil {
 		return nil, s.storeError(err)
+	}
+	if err := s.runsSeen(ctx, ""); err != nil {
+		return nil, err
 	}
 	return counts, nil
 }
