@@ -286,13 +286,13 @@ func byteRange(prefix []byte) keyRange {
 	return keyRange{start: prefix, end: end}
 }
 
-// packKey appends the packed form of a key. Its error names the element that does not pack.
+// packKey appends the packed form of a key. Its error names the part that does not pack, counted from 1.
 func packKey(dst []byte, key tuple.Tuple) ([]byte, error) {
 	out, err := tuple.Append(dst, key)
 	if err != nil {
 		var bad *tuple.ElementError
 		if errors.As(err, &bad) {
-			return nil, Errorf(InvalidArgument, "element %d of the key: %s", bad.Index, bad.Err)
+			return nil, Errorf(InvalidArgument, "key part %d: %s", bad.Index+1, bad.Err)
 		}
 		return nil, Errorf(InvalidArgument, "the key: %s", err)
 	}

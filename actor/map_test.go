@@ -264,7 +264,7 @@ func TestRawStore(t *testing.T) {
 			t.Error(n, err)
 		}
 		_, _, err := kv.Get(tuple.Tuple{"u", struct{}{}})
-		if actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), "element 1 of the key: type has no tuple encoding") {
+		if actor.CodeOf(err) != actor.InvalidArgument || !strings.Contains(err.Error(), "key part 2: type has no tuple encoding") {
 			t.Error(err)
 		}
 	})

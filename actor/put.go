@@ -257,8 +257,8 @@ func plainKeys(keys []tuple.Tuple) ([][]any, error) {
 			switch element.(type) {
 			case string, bool, float64, int, int8, int16, int32, int64, uint8, uint16, uint32:
 			default:
-				return nil, Errorf(InvalidArgument, "KeysIfUndelivered: element %d is a %T; from outside it is a string, an integer, "+
-					"a float64 or a boolean", i, element)
+				return nil, Errorf(InvalidArgument, "KeysIfUndelivered: key part %d is a %T; from outside it is a string, an integer, "+
+					"a float64 or a boolean", i+1, element)
 			}
 		}
 		out = append(out, key)

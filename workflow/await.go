@@ -32,6 +32,7 @@ func Await[V, T any](ctx Context, name string, probe func(view V) (T, bool), opt
 		if probe == nil {
 			s.misuse(s.owner, fmt.Sprintf("await %q: the function is nil", s.pathOf(name)))
 		}
+		mustEncode[T](s, o)
 		p := s.run.program
 		w.probe = func(view any) ([]byte, bool, error) {
 			typed, ok := view.(V)
@@ -43,7 +44,10 @@ func Await[V, T any](ctx Context, name string, probe func(view V) (T, bool), opt
 				return nil, false, nil
 			}
 			data, err := p.encode(v)
-			return data, true, err
+			if err != nil {
+				return nil, false, &resultError{err}
+			}
+			return data, true, nil
 		}
 		w.begin(s.waitOptions("await", name, options))
 	}
@@ -107,7 +111,11 @@ func (w *await) look() (done bool, err error) {
 	output, ok, err := w.call(r.turn.Value())
 	switch {
 	case err != nil:
-		r.fail(PausedPanicked, fmt.Sprintf("await %q: %v", w.op.s.pathOf(w.op.name), err))
+		reason := PausedPanicked
+		if misuseOf(err) != "" {
+			reason = PausedMisuse
+		}
+		r.fail(reason, fmt.Sprintf("await %q: %v", w.op.s.pathOf(w.op.name), err))
 		return true, nil
 	case !ok:
 		w.asked = r.asked

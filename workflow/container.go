@@ -122,7 +122,7 @@ func (s *scope) decodeInto(p *Program, data []byte, v any) {
 func (s *scope) encoded(v any) []byte {
 	data, err := s.run.encode(v)
 	if err != nil {
-		s.corrupt(err)
+		s.misuse(s.run.current.Load(), s.describe()+": "+(&resultError{err}).Error())
 	}
 	return data
 }
@@ -142,6 +142,7 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 	if skip {
 		o.wait(s.owner)
 	} else {
+		mustEncode[T](s, o)
 		if !o.recorded {
 			r.put(o)
 		}
@@ -150,7 +151,7 @@ func Scope[T any](ctx Context, name string, fn func(ctx Context) (T, error)) (T,
 		s.leave(inner)
 		var output []byte
 		if err == nil {
-			output = s.encoded(v)
+			output = inner.encoded(v)
 		}
 		o.end(output, err, nil)
 	}

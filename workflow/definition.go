@@ -54,6 +54,9 @@ func Define[In, Out any](name string, fn Func[In, Out], options ...Option) *Defi
 		if err := p.decode(input, &in); err != nil {
 			return nil, &inputError{err}
 		}
+		if err := p.encodable(reflect.TypeFor[Out]()); err != nil {
+			return nil, &outputError{err}
+		}
 		out, err := fn(ctx, in)
 		if err != nil {
 			return nil, err

@@ -39,6 +39,13 @@ func mustEncode[T any](s *scope, o *op) {
 	}
 }
 
+// mustEncode is the check for a branch, before its function runs.
+func (s *scope) mustEncode(t reflect.Type) {
+	if err := s.run.program.encodable(t); err != nil {
+		s.misuse(s.run.current.Load(), fmt.Sprintf("%s: its result cannot be recorded: %v", s.describe(), err))
+	}
+}
+
 // encodable returns why no value of a type can be encoded, nil if some can. Only of the default codec that is known before.
 func (p *Program) encodable(t reflect.Type) error {
 	if _, ok := p.config.codec.(cborCodec); !ok {

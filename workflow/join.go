@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -18,6 +19,7 @@ func B[T any](name string, out *T, fn func(ctx Context) (T, error)) Branch {
 	return Branch{
 		name: name,
 		run: func(ctx Context) ([]byte, error) {
+			ctx.scope().mustEncode(reflect.TypeFor[T]())
 			v, err := fn(ctx)
 			if err != nil {
 				return nil, err

@@ -96,6 +96,8 @@ func Loop[S, R any](ctx Context, name string, init S, body func(it *Iter[S, R]) 
 	if skip {
 		l.o.wait(s.owner)
 	} else {
+		mustEncode[S](s, l.o)
+		mustEncode[R](s, l.o)
 		if !l.o.recorded {
 			l.o.entry.State = s.encoded(init)
 			r.put(l.o)

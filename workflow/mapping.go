@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 )
 
@@ -42,6 +43,7 @@ func Map[T, R any](ctx Context, name string, items []T, fn func(ctx Context, i i
 		}
 	}
 	members, err := s.mapping(o, skip, len(items), options, func(ctx Context, i int) ([]byte, error) {
+		ctx.scope().mustEncode(reflect.TypeFor[R]())
 		v, err := fn(ctx, i, items[i])
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"errors"
+	"reflect"
 	"slices"
 )
 
@@ -61,6 +62,7 @@ func Race[T any](ctx Context, name string, cases ...Case[T]) (winner string, v T
 	members := make([]*member, len(cases))
 	for i, c := range cases {
 		members[i] = &member{name: c.name, ordinal: uint32(i), loc: childName(nil, o.loc, o.entry.Branches[i]), run: func(ctx Context) ([]byte, error) {
+			ctx.scope().mustEncode(reflect.TypeFor[T]())
 			v, err := c.run(ctx)
 			if err != nil {
 				return nil, err

@@ -68,6 +68,7 @@ func Saga[T any](ctx Context, name string, fn func(ctx Context) (T, error), opts
 	if skip {
 		o.wait(s.owner)
 	} else {
+		mustEncode[T](s, o)
 		s.runSaga(o, options, func(inner *scope) ([]byte, error) {
 			v, err := fn(inner)
 			if err != nil {
@@ -135,6 +136,9 @@ func (r *Run) rollingBack(by int) {
 // canceled, else what is unknown of steps that were given up.
 func (r *Run) rootSaga(s *scope, invoke func(ctx Context, input []byte) ([]byte, error), input []byte) ([]byte, error) {
 	output, err := invoke(s, input)
+	if out, ok := err.(*outputError); ok { // no failure of the run: what it did is not to be undone
+		s.misuse(s.owner, out.Error())
+	}
 	if in, ok := err.(*inputError); ok { // what the function would have asked for is not left over
 		r.fail(PausedDiverged, in.Error()+"\n  Runs that are there keep the input that they began with: let the input's type still decode it, or give the workflow another name.")
 		r.hang(s.owner)

@@ -144,8 +144,10 @@ func (s *scope) spawnWithin(o *op, p *Program, input []byte, onClose ParentClose
 		var wrongOut *outputError
 		var again *restartError
 		switch {
-		case errors.As(err, &wrongIn), errors.As(err, &wrongOut):
+		case errors.As(err, &wrongIn):
 			inner.corrupt(err)
+		case errors.As(err, &wrongOut):
+			inner.misuse(inner.owner, err.Error())
 		case errors.As(err, &again):
 			inner.misuse(inner.owner, "a child within the run cannot Restart: use Loop")
 		}

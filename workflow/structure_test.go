@@ -709,7 +709,7 @@ func TestWrongTypesPause(t *testing.T) {
 		if err := mark(ctx, "a"); err != nil {
 			return 0, err
 		}
-		_, err := Scope(ctx, "scope", func(ctx Context) (func(), error) { return nil, pass(ctx, "b") })
+		_, err := Scope(ctx, "scope", func(ctx Context) (any, error) { return func() {}, pass(ctx, "b") })
 		return 0, err
 	}
 	right := func(ctx Context) (int, error) {
@@ -722,10 +722,10 @@ func TestWrongTypesPause(t *testing.T) {
 		}
 		return v, Sleep(ctx, "sleep", time.Hour)
 	}
-	for name, fn := range map[string]func(Context) (int, error){"diverged": wrong, "corrupt": unwritable} {
+	for name, fn := range map[string]func(Context) (int, error){"diverged": wrong, "misuse": unwritable} {
 		w := newWorld(t)
 		first := right
-		if name == "corrupt" {
+		if name == "misuse" {
 			first = unwritable
 		}
 		h := w.with(0, program(first))
