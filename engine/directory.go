@@ -170,7 +170,8 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 	return page, nil
 }
 
-// Types lists the types that have actors in a namespace, in their order. It reads one row of each.
+// Types lists the types that have actors in a namespace, in their order. It reads one row of each. The error is ErrDamaged for a table that
+// cannot be read.
 func (s *Store) Types(namespace string) ([]string, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -190,7 +191,13 @@ func (s *Store) Types(namespace string) ([]string, error) {
 		types = append(types, typ)
 		ok = it.SeekGE(keyspace.TupleEnd(keyspace.AppendDirectoryPrefix(nil, namespace, typ, nil)))
 	}
-	return types, errors.Join(it.Error(), it.Close())
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		if cause := s.Err(); cause != nil {
+			err = cause // it names the file
+		}
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return types, nil
 }
 
 func actorEntry(r reader, it *pebble.Iterator) (e ActorEntry, err error) {

@@ -62,3 +62,38 @@ func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A table that cannot be read is refused by its name, with the page that helps, also if only the start of the node reads it.
+func TestTableThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
+	dir := t.TempDir()
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
+	for range 3 { // each start makes a table of the log
+		rt, err := runtime.Open(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unlock.Call(t.Context(), desks.Ref(rt, "a"), actor.None{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "store", "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	for _, name := range tables {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[20] ^= 1
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := runtime.Open(t.Context(), options); err == nil || !strings.Contains(err.Error(), "docs/operate/damaged-store.md") || !strings.Contains(err.Error(), ".sst") {
+		t.Error(err)
+	}
+}

@@ -160,7 +160,11 @@ func (r *Runtime) startSupervisor() error {
 		s.Behaviors = append(s.Behaviors, d.Behavior())
 	}
 	var err error
-	if r.supervisor, err = supervisor.New(s); err != nil {
+	r.supervisor, err = supervisor.New(s)
+	if errors.Is(err, engine.ErrDamaged) {
+		return fmt.Errorf("runtime: the data in %s is damaged; docs/operate/damaged-store.md says what to do: %w", r.options.Dir, err)
+	}
+	if err != nil {
 		return err
 	}
 	if r.publisher != nil {

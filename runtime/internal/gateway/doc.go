@@ -7,7 +7,7 @@
 // status or close code that belongs to its code.
 //
 // Between a request and the node stand, in this order: the check of the Host header (when nothing else protects the
-// node), the check of the Origin, the path, the HTTP method, the bearer token, the Authorize hook, and only then the
+// node), the bearer token, the check of the Origin, the path, the HTTP method, the Authorize hook, and only then the
 // body. So nothing is read from, and nothing is done for, a caller who may not ask.
 //
 // docs/http.md and docs/websocket.md describe the protocols for those who use them.

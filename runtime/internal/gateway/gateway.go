@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -241,19 +242,20 @@ func (x *exchange) serve() {
 			return
 		}
 	}
-	if e := x.checkOrigin(); e != nil {
-		x.fail(e)
-		return
-	}
+	foreign := x.checkOrigin()
 	t, fault := parseTarget(r.URL)
-	if x.preflight() {
+	if x.preflight() { // it has no token
+		if foreign != nil {
+			x.fail(foreign)
+			return
+		}
 		x.options(t.route.methods())
 		return
 	}
 	if t.route != toHealth && t.route != toMetrics && t.route != toOpenAPI {
 		x.meter = g.meter.unknown
 	}
-	if e := x.authenticate(&t); e != nil {
+	if e := cmp.Or(x.authenticate(&t), foreign); e != nil {
 		x.fail(e)
 		return
 	}

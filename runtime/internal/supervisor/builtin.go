@@ -82,7 +82,7 @@ type none struct{}
 // decodeInput decodes the input of a builtin. No input is the zero value.
 func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 	if len(data) == 0 {
-		return nil
+		return checkRanges(codec, data, v)
 	}
 	var err error
 	if codec == host.JSON {

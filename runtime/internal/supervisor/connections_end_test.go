@@ -370,7 +370,7 @@ func TestOperatorsListAndCloseConnections(t *testing.T) {
 		if out, err = call(host.ConnectionClose, closing, ""); out != `{"count":0}` || err != nil {
 			t.Errorf("%s, %v", out, err)
 		}
-		_, err = call(host.ConnectionClose, `{"reason":"`+strings.Repeat("x", 1025)+`"}`, "")
+		_, err = call(host.ConnectionClose, `{"connection":"x","reason":"`+strings.Repeat("x", 1025)+`"}`, "")
 		wantCode(t, err, host.TooLarge)
 		if log := h.log(); !slices.Equal(log, []string{"maintenance"}) {
 			t.Errorf("%q", log)

@@ -394,10 +394,11 @@ func TestRetryForgetsFailuresAndFiresAlarmsThatWaited(t *testing.T) {
 func TestVerbsOfOperatorsAreActionsAndNotForQueries(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
+		inputs := map[string][]byte{host.SendSkip: []byte(`{"type":"puppet","key":["c"]}`)}
 		for _, verb := range []string{host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.SendSkip} {
 			_, err := g.Call(context.Background(), &host.Request{Address: pAddr("b"), Method: "look", Codec: host.JSON,
 				Input: remember(glance(func(_ *puppetState, r host.Reader) error {
-					_, err := r.Call(r, &host.Request{Address: pAddr("a"), Method: verb, Codec: host.JSON})
+					_, err := r.Call(r, &host.Request{Address: pAddr("a"), Method: verb, Codec: host.JSON, Input: inputs[verb]})
 					return err
 				}))})
 			if host.CodeOf(err) != host.ReadOnly {

@@ -46,6 +46,14 @@ var faultyInputs = map[string]map[string]string{
 	},
 	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
 	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},
+	host.StreamDelete:    {`{}`: "stream", ``: "stream"},
+	host.ScheduleCancel:  {`{}`: "name", ``: "name", `null`: "name"},
+	host.ScheduleTrigger: {`{"name":""}`: "name"},
+	host.ScheduleRuns:    {`{"name":null}`: "name"},
+	host.QueuePurge:      {`{}`: "queue"},
+	host.QueueSkip:       {`{}`: "queue"},
+	host.ConnectionClose: {`{}`: "connection"},
+	host.SendSkip:        {`{}`: "type"},
 	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
 	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
 	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
@@ -64,9 +72,8 @@ var faultyInputs = map[string]map[string]string{
 
 // faultless are the methods without such an input.
 var faultless = []string{
-	host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy, host.SendSkip,
-	host.QueuePurge, host.QueueSkip, host.ScheduleCancel, host.ScheduleTrigger, host.ScheduleList, host.ScheduleRuns, host.AlarmList, host.AlarmCancel,
-	host.StreamDelete, host.ConnectionClose, host.SQLMigrate, host.SQLStatus, host.WorkflowStart, host.WorkflowStatus, host.WorkflowCancel,
+	host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy,
+	host.ScheduleList, host.AlarmList, host.AlarmCancel, host.SQLMigrate, host.SQLStatus, host.WorkflowStart, host.WorkflowStatus, host.WorkflowCancel,
 	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport,
 }
 

@@ -14,11 +14,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A memberRange is what a whole number of an input may be: the tag range of its field.
+// A memberRange is what a whole number of an input may be: the tag range of its field. Or the member is a text that must be given.
 type memberRange struct {
 	index    []int
 	name     string
 	min, max int64
+	required bool
 }
 
 // memberRanges keeps the ranges of input types, reflect.Type to []memberRange.
@@ -32,12 +33,17 @@ func rangesOf(t reflect.Type) []memberRange {
 	var ranges []memberRange
 	if t.Kind() == reflect.Struct {
 		for _, f := range reflect.VisibleFields(t) {
+			r := memberRange{index: f.Index, min: math.MinInt64, max: math.MaxInt64}
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			r.name = name
+			if f.Type.Kind() == reflect.String && name != "" && !strings.Contains(options, "omitempty") {
+				r.required = true
+				ranges = append(ranges, r)
+			}
 			low, high, tagged := strings.Cut(f.Tag.Get("range"), ",")
 			if !tagged {
 				continue
 			}
-			r := memberRange{index: f.Index, min: math.MinInt64, max: math.MaxInt64}
-			r.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 			if n, err := strconv.ParseInt(low, 10, 64); err == nil {
 				r.min = n
 			}
@@ -51,12 +57,18 @@ func rangesOf(t reflect.Type) []memberRange {
 	return ranges
 }
 
-// checkRanges returns an error for a member of an input, a pointer to what data was decoded into, that is out of its range.
+// checkRanges returns an error for a member of an input, a pointer to what data was decoded into, that is missing or out of its range.
 // A 0 that the request has is told from none by its name in the data.
 func checkRanges(codec host.Codec, data []byte, v any) error {
 	value := reflect.ValueOf(v).Elem()
 	var given map[string]bool
 	for _, r := range rangesOf(value.Type()) {
+		if r.required {
+			if value.FieldByIndex(r.index).Len() == 0 {
+				return host.Errorf(host.InvalidArgument, "%s is missing", r.name).With("field", r.name)
+			}
+			continue
+		}
 		n := value.FieldByIndex(r.index).Int()
 		if n >= r.min && n <= r.max {
 			continue

@@ -311,7 +311,7 @@ func TestScheduleCallsThatAreWrongSayWhy(t *testing.T) {
 			`{"name":"s"}`:                                  "exactly one",
 			`{"name":"2s","every_ms":1000}`:                 `"2s" cannot name a schedule: a name is 1 to 64 characters`,
 			`{"name":"*","every_ms":1000}`:                  `"*" cannot name a schedule`,
-			`{"every_ms":1000}`:                             "the name of the schedule is missing",
+			`{"every_ms":1000}`:                             "name is missing",
 			`{"name":"s","cron":"@daily","every_ms":0}`:     "every_ms: 0 is not a number from 1",
 			`{"name":"s","every_ms":1000,"every_ms":2000}`:  `"every_ms" is given twice`,
 			`{"Name":"s","every_ms":1000}`:                  `unknown field "Name"`,

@@ -193,7 +193,7 @@ func TestStreamCallsThatAreWrongSayWhy(t *testing.T) {
 			{host.StreamAppend, `{"stream":"*","items":[1]}`, "cannot name a stream", host.InvalidArgument},
 			{host.StreamAppend, `{"stream":"log","items":[` + strings.Repeat("1,", host.MaxStreamBatch) + `1]}`, "limit of 1000", host.TooLarge},
 			{host.StreamAppend, `{"stream":"log","items":["` + strings.Repeat("x", host.DefaultStreamItemBytes) + `"]}`, "item bytes", host.TooLarge},
-			{host.StreamRead, `{"stream":""}`, "the name of the stream is missing", host.InvalidArgument},
+			{host.StreamRead, `{"stream":""}`, "stream is missing", host.InvalidArgument},
 			{host.StreamRead, `{"stream":"log","limit":1001}`, "limit", host.InvalidArgument},
 			{host.StreamRead, `{"stream":"log","limit":-1}`, "limit", host.InvalidArgument},
 			{host.StreamRead, `{"stream":"log","wait_ms":60001}`, "wait_ms", host.InvalidArgument},
