@@ -128,7 +128,7 @@ func TestFaultyInputIsNamedAndDoesNothing(t *testing.T) {
 		{"schedule.set", `{"name":"a","every_ms":1000,"payload":{"event":true,"body":{"x":1,"x":2}}}`, `member "body.x" is given twice`},
 		{"put", `{"key":["a"],"Value":1}`, `unknown field "Value"`},
 		{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":1,"ttl_ms":0}]}`, "ttl_ms is 0"},
-		{"queue.send", `{"queue":"","messages":[{"body":1}]}`, "invalid_argument: the name of the queue is missing"},
+		{"queue.send", `{"queue":"","messages":[{"body":1}]}`, "invalid_argument: queue is missing"},
 		{"queue.send", `{"queue":"a b","messages":[{"body":1}]}`, "a name is 1 to 64 characters"},
 		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":1,"ttl_ms":0}]}`, "messages[1].ttl_ms: 0 is not"},
 		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":1,"delay_ms":-5}]}`, "messages[1].delay_ms: -5 is not from 0 to 2592000000"},
