@@ -191,13 +191,11 @@ func (s *Store) Types(namespace string) ([]string, error) {
 		types = append(types, typ)
 		ok = it.SeekGE(keyspace.TupleEnd(keyspace.AppendDirectoryPrefix(nil, namespace, typ, nil)))
 	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		if cause := s.Err(); cause != nil {
-			err = cause // it names the file
-		}
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	err = errors.Join(it.Error(), it.Close())
+	if cause := s.Err(); err != nil && cause != nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, cause) // which names the file
 	}
-	return types, nil
+	return types, err
 }
 
 func actorEntry(r reader, it *pebble.Iterator) (e ActorEntry, err error) {

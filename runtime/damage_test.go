@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,17 +11,26 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// A store whose manifest cannot be read is refused by its name, with the page that helps, whether data loss is accepted or not.
-func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
-	dir := t.TempDir()
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
-	rt, err := runtime.Open(t.Context(), options)
+// openOnce runs a node for a moment, with a turn.
+func openOnce(t *testing.T, o runtime.Options) {
+	t.Helper()
+	rt, err := runtime.Open(t.Context(), o)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unlock.Call(t.Context(), desks.Ref(rt, "a"), actor.None{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rt.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A store whose manifest cannot be read is refused by its name, with the page that helps, whether data loss is accepted or not.
+func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
+	dir := t.TempDir()
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler)}
+	openOnce(t, options)
 	manifests, err := filepath.Glob(filepath.Join(dir, "store", "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
 		t.Fatal(manifests, err)
@@ -43,14 +53,8 @@ func TestManifestThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
 // A store that a newer version wrote is refused with the page that says what then.
 func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
 	dir := t.TempDir()
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
-	rt, err := runtime.Open(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler)}
+	openOnce(t, options)
 	const marker = "marker.format-version.000099.099"
 	if err := os.WriteFile(filepath.Join(dir, "store", marker), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -66,18 +70,9 @@ func TestNewerStoreIsRefusedWithItsPage(t *testing.T) {
 // A table that cannot be read is refused by its name, with the page that helps, also if only the start of the node reads it.
 func TestTableThatCannotBeReadIsNamedWithItsPage(t *testing.T) {
 	dir := t.TempDir()
-	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
+	options := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}, Logger: slog.New(slog.DiscardHandler)}
 	for range 3 { // each start makes a table of the log
-		rt, err := runtime.Open(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := unlock.Call(t.Context(), desks.Ref(rt, "a"), actor.None{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := rt.Close(); err != nil {
-			t.Fatal(err)
-		}
+		openOnce(t, options)
 	}
 	tables, err := filepath.Glob(filepath.Join(dir, "store", "*.sst"))
 	if err != nil || len(tables) == 0 {

@@ -29,6 +29,7 @@ type rewinding struct {
 	cut       uint64    // resolutions from here on are taken back
 	reference time.Time // what began from here on in other branches began after the target
 	gone      []*record
+	goneAt    map[string]bool // where those are
 	reopen    []reopening
 	loops     map[string]uint32 // those of reopen: their iterations
 }
@@ -42,7 +43,7 @@ type reopening struct {
 
 // rewind takes back the entry of a record and all that followed it; with keep only what followed.
 func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
-	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64, loops: map[string]uint32{}}
+	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64, goneAt: map[string]bool{}, loops: map[string]uint32{}}
 	e, err := target.header()
 	if err != nil {
 		return err
@@ -66,6 +67,9 @@ func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
 		if err := w.sort(&im.records[i]); err != nil {
 			return err
 		}
+	}
+	for _, rec := range w.gone {
+		w.goneAt[string(rec.loc)] = true
 	}
 	if err := w.undone(); err != nil {
 		return err
@@ -316,7 +320,12 @@ func (w *rewinding) undone() error {
 
 // goes reports whether what is at a location is taken back: it is done again, under another idempotency key.
 func (w *rewinding) goes(loc location) bool {
-	return slices.ContainsFunc(w.gone, func(rec *record) bool { return rec.loc.encloses(loc) })
+	for ; len(loc) > 0; loc = parentOf(loc) {
+		if w.goneAt[string(loc)] {
+			return true
+		}
+	}
+	return false
 }
 
 // settled reports whether what was undone at a location was undone before the target ended: a saga that has failed undoes what
