@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -240,12 +241,16 @@ func (w *walker) step() {
 	default:
 		before := m.clone()
 		savepoint := set.Savepoint()
+		if set.Changed(&savepoint) {
+			w.t.Fatal("changed since now")
+		}
 		w.advance()
 		w.depth++
 		for range w.rnd.IntN(8) {
 			w.step()
 		}
 		w.depth--
+		w.checkChanged(before, &savepoint)
 		if w.depth == 0 && w.rnd.IntN(2) == 0 {
 			kept, split, err := w.space.CommitBefore(savepoint, nil)
 			if err != nil {
@@ -255,6 +260,7 @@ func (w *walker) step() {
 				w.t.Fatalf("version %d of the part before the turn, want %d", w.space.Head().Version, before.version)
 			}
 			savepoint = kept
+			w.checkChanged(before, &savepoint)
 			for range w.rnd.IntN(4) {
 				w.depth++
 				w.step()
@@ -263,13 +269,25 @@ func (w *walker) step() {
 		}
 		if w.rnd.IntN(2) == 0 {
 			set.Rollback(savepoint)
+			if set.Changed(&savepoint) {
+				w.t.Fatal("changed after a rollback")
+			}
 			w.model = before
-			if set.Empty() {
+			if !set.turned {
 				w.advance() // without a turn, the clock is the real one
 			}
 		}
 	}
 	w.checkCounts()
+}
+
+// checkChanged compares what the set says of its changes since a savepoint with the model, which knows those that are left.
+func (w *walker) checkChanged(before *model, since *Savepoint) {
+	w.t.Helper()
+	differs := before.records != w.model.records || !reflect.DeepEqual(before.entries, w.model.entries)
+	if differs && !w.space.Writes().Changed(since) {
+		w.t.Fatal("the set does not know that it changed")
+	}
 }
 
 func (w *walker) advance() {

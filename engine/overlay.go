@@ -62,6 +62,7 @@ type outboxRecord struct {
 
 type wakeOp struct {
 	row []byte
+	due int64
 	set bool
 }
 

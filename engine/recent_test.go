@@ -258,7 +258,7 @@ func TestReadsAreNoChanges(t *testing.T) {
 		if sp.recent == nil {
 			t.Fatal("nothing is remembered")
 		}
-		if !w.Empty() || w.Bytes() != 0 || w.Keys() != keys || w.Size() != size || w.overlay != nil {
+		if w.turned || w.Bytes() != 0 || w.Keys() != keys || w.Size() != size || w.overlay != nil {
 			t.Fatalf("%d bytes held, %d keys of %d bytes, overlay %v", w.Bytes(), w.Keys(), w.Size(), w.overlay)
 		}
 		end.give()

@@ -32,11 +32,7 @@ func (sp *Space) CommitBefore(at Savepoint, onDurable func(error)) (kept Savepoi
 // divisible reports whether the hidden ranges all belong to one part: they were
 // joined as they came, so what each part hid can no longer be told.
 func (w *WriteSet) divisible(at Savepoint) bool {
-	if len(at.state.ranges) == 0 {
-		return true
-	}
-	// A range that is added makes a new slice; see addSpan.
-	return len(w.ranges) == len(at.state.ranges) && &w.ranges[0] == &at.state.ranges[0]
+	return len(at.state.ranges) == 0 || w.sameRanges(&at)
 }
 
 // lifted is what an open turn wrote, taken off the set that it was written on.
@@ -82,7 +78,7 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 		take(i)
 	}
 	for _, op := range o.wakes[at.wakes:] {
-		l.wakes = append(l.wakes, wakeOp{row: clone(op.row), set: op.set})
+		l.wakes = append(l.wakes, wakeOp{row: clone(op.row), due: op.due, set: op.set})
 	}
 	for _, r := range o.records[at.record:] {
 		l.records = append(l.records, outboxRecord{clone(r.data), r.seq})
@@ -110,7 +106,7 @@ func (w *WriteSet) replay(l lifted, committed bool) {
 	}
 	for _, op := range l.wakes {
 		o := w.own()
-		o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(op.row), set: op.set})
+		o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(op.row), due: op.due, set: op.set})
 	}
 	for _, r := range l.records {
 		o := w.own()

@@ -26,6 +26,7 @@ func TestCommitBeforeKeepsTheOpenTurn(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	w.SetWake(30, keyspace.WakeAlarm, "a", "")
+	w.SetWake(0, keyspace.WakeSends, "", "")
 	w.Outbox([]byte("second"), &second)
 
 	told := make(chan error, 1)
@@ -47,9 +48,19 @@ func TestCommitBeforeKeepsTheOpenTurn(t *testing.T) {
 		t.Fatalf("version %d, %d keys, records %d and %d", w.Version(), w.Keys(), first, second)
 	}
 
+	if !w.Changed(&kept) || w.NextWake() != 30 {
+		t.Fatalf("the open turn changed: %v, next wake %d", w.Changed(&kept), w.NextWake())
+	}
 	again := w.Savepoint()
 	put(t, w, []byte{1}, "undone")
+	w.SetWake(7, keyspace.WakeAlarm, "b", "")
+	if !w.Changed(&again) || w.NextWake() != 7 {
+		t.Fatalf("changed: %v, next wake %d", w.Changed(&again), w.NextWake())
+	}
 	w.Rollback(again)
+	if w.Changed(&again) || w.NextWake() != 30 {
+		t.Fatalf("after a rollback: changed %v, next wake %d", w.Changed(&again), w.NextWake())
+	}
 	commit(t, sp)
 	if second != 2 {
 		t.Fatalf("the second record has sequence %d", second)
@@ -66,7 +77,7 @@ func TestCommitBeforeKeepsTheOpenTurn(t *testing.T) {
 		t.Fatal(split, err)
 	}
 	w.Rollback(kept)
-	if !w.Empty() || w.Version() != 3 {
+	if w.turned || w.Version() != 3 {
 		t.Fatalf("version %d after the open turn was dropped", w.Version())
 	}
 	wantValue(t, w, []byte{1}, "short")
@@ -166,7 +177,7 @@ func TestOrphanedWakeRowsCanBeDropped(t *testing.T) {
 	if err := s.DropWakes([][]byte{wakes[0].Row}); err != nil {
 		t.Fatal(err)
 	}
-	if due, ok, err := s.NextWake(); due != 5 || !ok || err != nil {
-		t.Fatal(due, ok, err)
+	if left, err := s.Wakes(nil, 100, 10); err != nil || len(left) != 1 || left[0].Due != 5 {
+		t.Fatal(left, err)
 	}
 }

@@ -214,7 +214,7 @@ func TestEmptyCommitWaitsForEarlierCommits(t *testing.T) {
 		if _, err := sp.Commit(func(error) { order <- 1 }); err != nil {
 			t.Fatal(err)
 		}
-		if !sp.Writes().Empty() {
+		if sp.Writes().turned {
 			t.Fatal("the write set is not empty after its commit")
 		}
 		v, err := sp.Commit(func(error) { order <- 2 })

@@ -34,15 +34,6 @@ func (s *Store) Wakes(after []byte, dueMS int64, limit int) ([]Wake, error) {
 	return wakes, err
 }
 
-// NextWake returns the time of the first row of the wake index, in Unix ms.
-func (s *Store) NextWake() (dueMS int64, ok bool, err error) {
-	err = s.scanWakes(nil, 1<<62, func(w keyspace.WakeRow, _ []byte) bool {
-		dueMS, ok = w.Due, true
-		return false
-	})
-	return dueMS, ok, err
-}
-
 func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow, []byte) bool) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -86,8 +77,23 @@ func (w *WriteSet) wake(dueMS int64, kind keyspace.WakeKind, name, instance stri
 	row := rowBuffer()
 	row.b = keyspace.AppendWakeRow(row.b[:0], dueMS, w.space.id, kind, name, instance)
 	o := w.own()
-	o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(row.b), set: set})
+	o.wakes = append(o.wakes, wakeOp{row: o.arena.copy(row.b), due: dueMS, set: set})
 	row.free()
+}
+
+// NextWake returns the earliest time after 0, in Unix ms, that the set puts into
+// the wake index, or 0 if there is none: when the node has to look next, because
+// of this set, once it is committed.
+func (w *WriteSet) NextWake() (dueMS int64) {
+	if w.overlay == nil {
+		return 0
+	}
+	for _, op := range w.overlay.wakes {
+		if op.set && op.due > 0 && (dueMS == 0 || op.due < dueMS) {
+			dueMS = op.due
+		}
+	}
+	return dueMS
 }
 
 // DropWakes removes rows of actors that are gone, by their Row. The removal is not synced; a power cut may bring rows

@@ -146,8 +146,22 @@ func (w *WriteSet) turn() {
 // commit.
 func (w *WriteSet) Version() Version { return w.version }
 
-// Empty reports whether Commit would write nothing.
-func (w *WriteSet) Empty() bool { return !w.turned }
+// Changed reports whether anything was written, deleted, armed or recorded since
+// the savepoint. Advance alone is no change.
+func (w *WriteSet) Changed(since *Savepoint) bool {
+	if w.created != since.state.created || w.destroyed != since.state.destroyed || !w.sameRanges(since) {
+		return true
+	}
+	o := w.overlay
+	return o != nil && (len(o.slots) > since.slots || len(o.undo) > since.undo || len(o.wakes) > since.wakes || len(o.records) > since.record)
+}
+
+// sameRanges reports whether no range was hidden since the savepoint: one that is
+// added makes a new slice; see addSpan.
+func (w *WriteSet) sameRanges(since *Savepoint) bool {
+	is, was := w.ranges, since.state.ranges
+	return len(is) == len(was) && (len(is) == 0 || &is[0] == &was[0])
+}
 
 // Bytes returns how many bytes of keys, values, index rows and records the set
 // holds, including values that were overwritten since but can come back with a

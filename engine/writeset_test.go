@@ -240,7 +240,7 @@ func TestRollbackRestoresEverything(t *testing.T) {
 	if rows, _ := s.OutboxSize(); rows != 0 {
 		t.Fatalf("%d rows in the outbox", rows)
 	}
-	if _, ok, err := s.NextWake(); ok || err != nil {
+	if rows, err := s.Wakes(nil, 1<<62, 1); len(rows) > 0 || err != nil {
 		t.Fatalf("a wake row: %v", err)
 	}
 
@@ -248,7 +248,7 @@ func TestRollbackRestoresEverything(t *testing.T) {
 	w.Advance(30)
 	put(t, w, kv("y"), "y")
 	w.Rollback(empty)
-	if !w.Empty() || w.Bytes() != 0 {
+	if w.turned || w.Bytes() != 0 {
 		t.Fatal("the set is not empty after a rollback to its start")
 	}
 	wantValue(t, w, []byte{1}, "two")
@@ -443,5 +443,49 @@ func TestRefusalSaysWhatPutWould(t *testing.T) {
 		if !errors.Is(refusal, c.want) || !errors.Is(put, c.want) || refusal.Error() != put.Error() {
 			t.Errorf("Refusal: %v; Put: %v", refusal, put)
 		}
+	}
+}
+
+func TestEachKindOfWriteIsAChange(t *testing.T) {
+	for name, write := range map[string]func(w *WriteSet) error{
+		"put":          func(w *WriteSet) error { return w.Put(kv("new"), nil, PutOptions{}) },
+		"put again":    func(w *WriteSet) error { return w.Put(kv("there"), []byte("x"), PutOptions{}) },
+		"delete":       func(w *WriteSet) error { _, err := w.Delete(kv("there")); return err },
+		"delete range": func(w *WriteSet) error { _, err := w.DeleteRange(kv("a"), kv("z")); return err },
+		"set wake":     func(w *WriteSet) error { w.SetWake(0, keyspace.WakeSends, "", ""); return nil },
+		"clear wake":   func(w *WriteSet) error { w.ClearWake(0, keyspace.WakeSends, "", ""); return nil },
+		"outbox":       func(w *WriteSet) error { return w.Outbox(nil, nil) },
+		"create":       func(w *WriteSet) error { return w.Create(Identity{"ns", "t", []string{"k"}}) },
+		"destroy":      func(w *WriteSet) error { return w.Destroy() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openTest(t, Options{})
+			sp := openSpace(t, s, 1)
+			w := sp.Writes()
+			for i := range 3 * pointDeletes {
+				put(t, w, kv("m"+strings.Repeat("x", i)), "")
+			}
+			put(t, w, kv("there"), "x")
+			commit(t, sp)
+			w.Advance(10)
+			before := w.Savepoint()
+			w.Advance(20)
+			if _, err := w.Delete(kv("absent")); err != nil {
+				t.Fatal(err)
+			}
+			if w.Changed(&before) {
+				t.Fatal("nothing was written, and the set says that it changed")
+			}
+			if err := write(w); err != nil {
+				t.Fatal(err)
+			}
+			if !w.Changed(&before) {
+				t.Fatal("the set does not know that it changed")
+			}
+			w.Rollback(before)
+			if w.Changed(&before) {
+				t.Fatal("the set says that it changed after a rollback")
+			}
+		})
 	}
 }

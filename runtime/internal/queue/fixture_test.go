@@ -23,6 +23,7 @@ type world struct {
 	now   time.Time
 	cfg   map[string]host.Queue
 	last  *Set
+	next  int64 // WriteSet.NextWake of the last turn that was committed
 }
 
 func newWorld(t testing.TB, queues ...host.Queue) *world {
@@ -82,6 +83,7 @@ func (w *world) turn(f func(s *Set) error) error {
 		ws.Rollback(before)
 		return err
 	}
+	w.next = ws.NextWake()
 	w.commit()
 	return nil
 }

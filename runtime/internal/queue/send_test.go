@@ -117,8 +117,8 @@ func TestADelayedMessageCannotBeReceivedBefore(t *testing.T) {
 	w := newWorld(t, host.Queue{Name: "jobs"})
 	w.send("jobs", host.Enqueue{Body: []byte("late"), Delay: time.Second}, body("now"))
 	due := w.now.Add(time.Second)
-	if w.last.Wake != due.UnixMilli() || w.wakes()["jobs"] != due.UnixMilli() {
-		t.Fatalf("wake %d, rows %v", w.last.Wake, w.wakes())
+	if w.next != due.UnixMilli() || w.wakes()["jobs"] != due.UnixMilli() {
+		t.Fatalf("wake %d, rows %v", w.next, w.wakes())
 	}
 	if st := w.stats("jobs"); st.Pending != 1 || st.Delayed != 1 || !st.NextDue.Equal(due) || !st.Oldest.Equal(start) {
 		t.Fatalf("stats %+v", st)

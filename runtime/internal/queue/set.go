@@ -12,8 +12,6 @@ import (
 
 // A Set is the queues of an actor in one turn; see the package's documentation. It is used by one goroutine.
 type Set struct {
-	// Wake is the earliest time (Unix ms) of a wake row that was set, which a timer has to know of; 0 if none was.
-	Wake int64
 	// Ready are the queues in which a message became receivable, each once.
 	Ready []string
 	// Settled are the queues in which locked messages were settled, extended or lost their lock, each once.
@@ -24,8 +22,6 @@ type Set struct {
 	Expires []int64
 	// Dead counts the messages that became dead letters.
 	Dead int
-	// Changed: Flush has written something.
-	Changed bool
 	// Room is how many bytes the turn may write; 0 for plenty. What moves messages by itself stops well before that.
 	Room int
 
@@ -222,9 +218,6 @@ func (s *Set) flush(l *line) error {
 		}
 		if wake != 0 {
 			s.rows.SetWake(wake, keyspace.WakeQueue, l.name, "")
-			if s.Wake == 0 || wake < s.Wake {
-				s.Wake = wake
-			}
 		}
 		l.wake = wake
 	}
@@ -233,7 +226,7 @@ func (s *Set) flush(l *line) error {
 	if err := s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true}); err != nil {
 		return err
 	}
-	l.dirty, l.again, s.Changed = false, false, true
+	l.dirty, l.again = false, false
 	return nil
 }
 

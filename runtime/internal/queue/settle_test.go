@@ -286,13 +286,13 @@ func TestManyDueMessagesAreDoneInParts(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.due("jobs")
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != maxDue || w.last.Wake == 0 || w.last.Wake > w.now.UnixMilli() {
-		t.Fatalf("%+v, wake %d", st, w.last.Wake)
+	if st := w.stats("jobs"); st.Pending != maxDue || w.next == 0 || w.next > w.now.UnixMilli() {
+		t.Fatalf("%+v, wake %d", st, w.next)
 	}
 	w.due("jobs")
 	w.verify()
-	if st := w.stats("jobs"); st.Pending != 1_800 || w.last.Wake != 0 {
-		t.Fatalf("%+v, wake %d", st, w.last.Wake)
+	if st := w.stats("jobs"); st.Pending != 1_800 || w.next != 0 {
+		t.Fatalf("%+v, wake %d", st, w.next)
 	}
 	if got := w.receive("jobs", 1_000); len(got) != 1_000 || got[999].ID != 1_000 {
 		t.Fatalf("received %d", len(got))
@@ -312,7 +312,7 @@ func TestDueRemovesAWakeRowThatIsOutOfDate(t *testing.T) {
 		t.Fatalf("wakes %v", w.wakes())
 	}
 	w.must(func(s *Set) error { return s.Due("jobs", w.now.Add(time.Hour).UnixMilli()) })
-	if w.last.Wake != w.now.Add(time.Hour).UnixMilli() {
+	if w.next != w.now.Add(time.Hour).UnixMilli() {
 		t.Fatal("whoever took the row up does not learn of it")
 	}
 	w.verify()

@@ -184,6 +184,5 @@ func (s *Set) Answer(queue string, id uint64, value []byte, failure *host.Error)
 	}
 	s.expires(at)
 	s.Replied = append(s.Replied, id)
-	s.Changed = true
 	return nil
 }

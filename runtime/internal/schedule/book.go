@@ -15,8 +15,6 @@ import (
 type Book struct {
 	rows engine.Writer
 	now  int64
-	// Wake is the earliest time, in Unix ms, for which a row of the wake index was set; 0 if none was.
-	Wake int64
 }
 
 // New returns a Book over a turn's rows; now is the turn's time.
@@ -180,12 +178,9 @@ func (b *Book) put(name, instance string, r *scheduleRecord, o engine.PutOptions
 	}
 	if was != r.Wake {
 		b.clearWake(was, name, instance)
-		if r.Wake != 0 {
-			b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance)
-		}
 	}
-	if r.Wake != 0 && (b.Wake == 0 || r.Wake < b.Wake) {
-		b.Wake = r.Wake
+	if r.Wake != 0 {
+		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance) // also if it stands: it may have fired, and is to do so again
 	}
 	return true, nil
 }

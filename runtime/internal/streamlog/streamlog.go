@@ -64,8 +64,6 @@ func readMeta(rows engine.Reader, name string) (m metaRecord, found bool, err er
 type Log struct {
 	rows engine.Writer
 	now  int64
-	// Wake is the earliest time, in Unix ms, for which a row of the wake index was set; 0 if none was.
-	Wake int64
 }
 
 // New returns a Log over a turn's rows; now is the turn's time.

@@ -120,16 +120,11 @@ func (l *Log) wakeAt(name string, m *metaRecord, due int64) {
 	if due != 0 {
 		due = max(due, 1) // rows that are due at 0 are for the start of a node
 	}
-	if m.Wake != due {
-		if m.Wake != 0 {
-			l.rows.ClearWake(m.Wake, keyspace.WakeExpiry, name, "")
-		}
-		if due != 0 {
-			l.rows.SetWake(due, keyspace.WakeExpiry, name, "")
-		}
+	if m.Wake != due && m.Wake != 0 {
+		l.rows.ClearWake(m.Wake, keyspace.WakeExpiry, name, "")
 	}
-	if due != 0 && (l.Wake == 0 || due < l.Wake) {
-		l.Wake = due
+	if due != 0 {
+		l.rows.SetWake(due, keyspace.WakeExpiry, name, "") // also if it stands: it may have fired, and is to do so again
 	}
 	m.Wake = due
 }

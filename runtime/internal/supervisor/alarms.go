@@ -98,7 +98,6 @@ func (c *core) fireAlarm(w *work) {
 		// The alarm was moved or cancelled and the row is a leftover; it goes with the next commit.
 		_, err := c.internal(w, "alarm", func(h *turn) error {
 			c.ws.ClearWake(row.Due, keyspace.WakeAlarm, row.Name, row.Instance)
-			h.wrote = true
 			return nil
 		})
 		c.respond(w, nil, err)
@@ -113,7 +112,6 @@ func (c *core) fireAlarm(w *work) {
 			if _, err := c.clearAlarm(row.Name, row.Instance); err != nil {
 				return nil, err
 			}
-			h.wrote = true
 			return nil, c.inst.Alarm(h, i, row.Instance, rec.Payload)
 		})
 	}
@@ -125,11 +123,7 @@ func (c *core) fireAlarm(w *work) {
 	rec.Attempts++
 	_, err = c.internal(w, "alarm retry", func(h *turn) error {
 		rec.Due = unixMS(time.Now().Add(backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
-		if err := c.setAlarm(row.Name, row.Instance, rec, engine.PutOptions{Exempt: true}); err != nil {
-			return err
-		}
-		h.wrote, h.wake = true, rec.Due
-		return nil
+		return c.setAlarm(row.Name, row.Instance, rec, engine.PutOptions{Exempt: true})
 	})
 	c.respond(w, nil, err)
 }
@@ -172,11 +166,10 @@ func (c *core) purge(w *work) {
 				return err
 			}
 		}
-		h.wrote = true
 		if len(keys) < most {
 			c.ws.ClearWake(w.purge.Due, keyspace.WakeExpiry, "", "")
 		} else {
-			h.wake = w.purge.Due // more is left; the row stands and fires again
+			c.ws.SetWake(w.purge.Due, keyspace.WakeExpiry, "", "") // more is left: the row fires again
 		}
 		return nil
 	})

@@ -85,7 +85,6 @@ func (t *turn) SetConnectionState(id string, state []byte) error {
 	if err := t.c.putConnection(id, &rec); err != nil {
 		return err
 	}
-	t.wrote = true
 	return nil
 }
 
@@ -221,7 +220,6 @@ func (t *turn) subscribe(l *liveConnection, names []string) (added []string, err
 	if err := t.c.putConnection(l.id, &rec); err != nil {
 		return nil, err
 	}
-	t.wrote = true
 	// From here on, and not only from when the turn is durable: the next events may share its commit.
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,6 +247,5 @@ func (t *turn) unsubscribe(l *liveConnection, names []string) error {
 	if len(rec.Events) == n {
 		return nil
 	}
-	t.wrote = true
 	return t.c.markConnection(l.id, &rec)
 }

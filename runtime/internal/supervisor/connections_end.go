@@ -148,10 +148,6 @@ func (t *turn) lose(id string, rec *connectionRecord) error {
 		return err
 	}
 	t.c.ws.SetWake(rec.Due, keyspace.WakeConnections, id, "")
-	if t.wake == 0 || rec.Due < t.wake {
-		t.wake = rec.Due
-	}
-	t.wrote = true
 	t.connectionChange("lost", id, nil)
 	return nil
 }
@@ -176,7 +172,6 @@ func (c *core) sweepConnections(w *work) error {
 		n, err := c.countConnections()
 		if err == nil && n == 0 {
 			c.ws.ClearWake(0, keyspace.WakeConnections, "", "")
-			h.wrote = true
 		}
 		return err
 	})
@@ -197,7 +192,6 @@ func (c *core) connectionDue(w *work) error {
 		// The client came back, or the connection ended, and the row is a leftover; it goes with the next commit.
 		_, err := c.internal(w, "connection", func(h *turn) error {
 			c.ws.ClearWake(row.Due, keyspace.WakeConnections, row.Name, row.Instance)
-			h.wrote = true
 			return nil
 		})
 		return err
@@ -276,7 +270,6 @@ func (t *turn) dropConnection(id string, cause *host.Error) (connectionRecord, b
 	if err := t.c.removeConnection(id, &rec); err != nil {
 		return rec, false, err
 	}
-	t.wrote = true
 	t.connectionChange("closed", id, func(m map[string]any) {
 		if cause != nil {
 			m["code"], m["reason"] = cause.Code, cause.Message

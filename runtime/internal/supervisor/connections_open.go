@@ -190,7 +190,6 @@ func (t *turn) resume(l *liveConnection, r *host.ConnectRequest, id string, rec 
 	if err := t.c.markConnection(id, rec); err != nil {
 		return err
 	}
-	t.wrote = true
 	t.connectionChange("resumed", id, nil)
 	after := last
 	if r.HasAfter {
@@ -223,7 +222,6 @@ func (t *turn) open(l *liveConnection, r *host.ConnectRequest, id string) error 
 	if err := t.c.putConnection(id, rec); err != nil {
 		return err
 	}
-	t.wrote = true
 	t.connectionChange("opened", id, func(m map[string]any) { m["transport"] = rec.Transport })
 	after := last
 	if r.HasAfter {

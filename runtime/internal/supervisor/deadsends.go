@@ -58,7 +58,6 @@ func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 	if err := c.ws.Put(keyspace.AppendFailedSend(nil, seq), rec, o); err != nil {
 		return err
 	}
-	h.wrote = true
 	h.expireAt(expire)
 	c.deadSends++
 	if over := c.deadSends - maxDeadSends; over > 0 {
@@ -154,7 +153,6 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out 
 		}
 	}
 	if out.Count > 0 {
-		h.wrote = true
 		c.deadSends = -1
 	}
 	return out, nil

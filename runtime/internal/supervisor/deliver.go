@@ -70,7 +70,6 @@ func (c *core) pin(w *work) {
 				return err
 			}
 		}
-		h.wrote = true
 		return nil
 	})
 	c.respond(w, nil, err)
@@ -95,7 +94,6 @@ func (c *core) settle(w *work) {
 				return err
 			}
 		}
-		h.wrote = true
 		if last {
 			c.ws.ClearWake(0, keyspace.WakeSends, "", "")
 			c.armed = false
@@ -157,7 +155,6 @@ func (c *core) recover(w *work) error {
 	}
 	_, err := c.internal(w, "recover", func(h *turn) error {
 		c.ws.ClearWake(0, keyspace.WakeSends, "", "")
-		h.wrote = true
 		h.destroy = c.a.ghost
 		return nil
 	})
@@ -241,7 +238,6 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return nil, err
 			}
-			h.wrote = true
 			return c.inst.Act(h, i, host.CBOR, m.record.Input, nil)
 		})
 		return err
@@ -259,7 +255,6 @@ func (c *core) handleInternal(w *work, key []byte, m *outgoing, fn func(*turn) e
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err
 			}
-			h.wrote = true
 			return fn(h)
 		})
 		return err

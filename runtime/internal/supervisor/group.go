@@ -30,7 +30,6 @@ type group struct {
 	sender   *sender  // delivers messages
 	after    []func() // run when the commit is durable; they must not block
 	changes  []*pendingChange
-	wake     int64 // the earliest alarm set, unix milliseconds; 0 for none
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 	// stepped: who watches the workflow run is told when the commit is durable.
@@ -124,7 +123,6 @@ type mark struct {
 	at                        engine.Savepoint
 	events, messages, changes int
 	after                     int
-	wake                      int64
 	changed, exists, armed    bool
 	queueArmed                bool
 	stored                    []byte
@@ -137,7 +135,7 @@ type mark struct {
 func (c *core) mark() mark {
 	g := c.group
 	m := mark{
-		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after), wake: g.wake,
+		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after),
 		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
 		connections: c.connections, asked: c.asked, published: c.published,
 	}
@@ -156,7 +154,7 @@ func (c *core) undo(m mark) {
 	g := c.group
 	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
 	g.after = g.after[:m.after]
-	g.wake, g.changed = m.wake, m.changed
+	g.changed = m.changed
 	c.queueArmed = m.queueArmed
 	c.connections = m.connections
 	c.deadSends = -1
@@ -200,7 +198,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		return
 	}
 	g.sender.expect(len(g.messages))
-	declined := false
+	declined, wake := false, c.ws.NextWake()
 	err := a.publish(func() (*view, error) {
 		if g.changed {
 			g.commit = a.applied.Add(1) // before apply, which may tell the gate at once
@@ -237,8 +235,8 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	}
 	a.sup.metrics.commits.Inc()
 	a.sup.metrics.shared.Add(float64(g.turns))
-	if g.wake != 0 {
-		a.sup.alarms.poke(g.wake)
+	if wake != 0 {
+		a.sup.alarms.poke(wake)
 	}
 }
 
@@ -256,7 +254,7 @@ func (c *core) flush(m mark) mark {
 		return ok, err
 	}, m.stored)
 	if c.group != open {
-		m.events, m.messages, m.changes, m.after, m.wake, m.changed = 0, 0, 0, 0, 0, false
+		m.events, m.messages, m.changes, m.after, m.changed = 0, 0, 0, 0, false
 	}
 	return m
 }

@@ -267,7 +267,6 @@ func readControl(r engine.Reader) (rec controlRecord, err error) {
 
 // putControl writes what operators have set, or removes it if that is nothing.
 func (c *core) putControl(h *turn, rec controlRecord) error {
-	h.wrote = true
 	if rec.Since == 0 && len(rec.Limits) == 0 {
 		c.ws.ClearWake(0, keyspace.WakePaused, "", "")
 		_, err := c.ws.Delete(controlKey)

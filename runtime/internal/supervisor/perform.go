@@ -175,7 +175,6 @@ func (c *core) create(w *work) ([]byte, error) {
 		if err := c.ws.Create(c.a.sup.identity(c.a.addr)); err != nil {
 			return nil, err
 		}
-		h.wrote = true
 		c.exists = true
 		h.lifeChange("created", "")
 		if err := h.migrate(); err != nil {

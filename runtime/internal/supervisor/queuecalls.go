@@ -126,7 +126,6 @@ func counting[In any](name, op string, f func(*queue.Set, *In) (host.CountOutput
 	b := act(name, func(c *core, h *turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		out, err := f(h.queueSet(), in)
 		if out.Count > 0 && err == nil {
-			h.wrote = true
 			h.queueChange(op, queueName(in), func(m map[string]any) { m["count"] = out.Count })
 		}
 		return out, err
@@ -244,7 +243,6 @@ func queueReceive(c *core, h *turn, codec host.Codec, in *host.QueueReceiveInput
 		return out, err
 	}
 	for _, m := range received {
-		h.wrote = true
 		r := host.ReceivedMessage{
 			ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent.UTC(), DedupID: m.DedupID,
 			WantReply: m.WantReply, Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
@@ -296,7 +294,6 @@ func queueNack(c *core, h *turn, _ host.Codec, in *host.QueueNackInput) (host.Qu
 // settled notes that messages of a queue were settled.
 func (t *turn) settled(op, name string, n int, lost []string, err error) (host.QueueSettleOutput, error) {
 	if n > 0 && err == nil {
-		t.wrote = true
 		t.queueChange(op, name, func(d map[string]any) { d["count"] = n })
 	}
 	return host.QueueSettleOutput{Settled: n, Lost: lost}, err
@@ -307,7 +304,6 @@ func queueExtend(c *core, h *turn, _ host.Codec, in *host.QueueExtendInput) (hos
 		return host.QueueExtendOutput{}, err
 	}
 	until, lost, err := h.queueSet().Extend(in.Queue, in.Receipts, millis(in.LockMS))
-	h.wrote = h.wrote || len(lost) < len(in.Receipts)
 	return host.QueueExtendOutput{LockedUntil: until.UTC(), Lost: lost}, err
 }
 

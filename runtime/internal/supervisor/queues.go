@@ -62,10 +62,6 @@ func (c *core) sealQueues(t *turn) error {
 	if err := set.Flush(); err != nil {
 		return err
 	}
-	t.wrote = t.wrote || set.Changed // whoever asks for a message also does what is due
-	if set.Wake != 0 && (t.wake == 0 || set.Wake < t.wake) {
-		t.wake = set.Wake
-	}
 	for _, ms := range set.Expires {
 		t.expireAt(ms)
 	}
@@ -183,7 +179,6 @@ func (t *turn) enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 	if err != nil {
 		return nil, err
 	}
-	t.wrote = true
 	t.a.sup.metrics.queueSent.Add(float64(len(sent)))
 	t.queueChange("send", name, func(m map[string]any) { m["messages"] = sent })
 	return sent, nil
@@ -441,7 +436,7 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 		if err != nil || !ok {
 			return nil, err
 		}
-		found, h.wrote = true, true
+		found = true
 		w.message.Store(m)
 		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
 		reply, err := c.inst.Message(h, i, m, nil)
@@ -478,7 +473,6 @@ func (c *core) messageFailed(w *work, f *failedMessage) error {
 	m := &f.message
 	_, err := c.internal(w, "queue retry", func(h *turn) error {
 		c.a.sup.metrics.queueFailures.Inc()
-		h.wrote = true
 		h.queueChange("failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
 		return h.queueSet().Fail(m, f.cause, f.reason)
 	})
@@ -497,7 +491,6 @@ func (c *core) disarmQueues(w *work) error {
 func (c *core) disarm(h *turn) {
 	c.ws.ClearWake(0, keyspace.WakeQueue, "", "")
 	c.queueArmed = false
-	h.wrote = true
 }
 
 // queueDue moves the messages of a queue whose time has come.
@@ -508,7 +501,6 @@ func (c *core) queueDue(w *work) {
 		return
 	}
 	_, err := c.internal(w, "queue due", func(h *turn) error {
-		h.wrote = true
 		return h.queueSet().Due(row.Name, row.Due)
 	})
 	c.respond(w, nil, err)

@@ -54,8 +54,6 @@ func (t *turn) SetSchedule(s host.Schedule) (host.Schedule, error) {
 	b := schedule.New(t.c.ws, t.start)
 	out, changed, err := b.Set(s)
 	if err == nil && changed {
-		t.wrote = true
-		t.wakeAt(b.Wake)
 		t.scheduleChange("set", s.Name, s.Instance, out.Next)
 	}
 	return out, err
@@ -69,19 +67,9 @@ func (t *turn) CancelSchedule(name, instance string) (bool, error) {
 	defer t.mu.Unlock()
 	ok, err := schedule.New(t.c.ws, t.start).Cancel(name, instance)
 	if ok && err == nil {
-		t.wrote = true
 		t.scheduleChange("cancel", name, instance, nil)
 	}
 	return ok, err
-}
-
-// wakeAt tells the clock, once the turn is committed, that a row of the wake index is due at ms; 0 is none.
-//
-// REQUIRES: t.mu
-func (t *turn) wakeAt(ms int64) {
-	if ms != 0 && (t.wake == 0 || ms < t.wake) {
-		t.wake = ms
-	}
 }
 
 // scheduleChange notes what happened to a schedule, as of an alarm.
@@ -135,16 +123,13 @@ func (c *core) fireSchedule(w *work) {
 		// The schedule has moved or is gone and the row is a leftover; it goes with the next commit.
 		_, err = c.internal(w, "schedule", func(h *turn) error {
 			c.ws.ClearWake(row.Due, keyspace.WakeSchedule, row.Name, row.Instance)
-			h.wrote = true
 			return nil
 		})
 	case f.Skip:
 		_, err = c.internal(w, "schedule", func(h *turn) error {
-			h.wrote = true
 			h.scheduleChange("skipped", row.Name, row.Instance, nil)
 			b := schedule.New(c.ws, h.start)
 			err := b.Skip(f)
-			h.wakeAt(b.Wake)
 			return err
 		})
 	case w.schedule.failed != nil:
@@ -179,7 +164,6 @@ func (c *core) tick(h *turn, i int, f *schedule.Firing) error {
 	if err := b.Begin(f); err != nil {
 		return err
 	}
-	h.wrote = true
 	if err := c.inst.Schedule(h, i, &f.Tick, f.Payload); err != nil {
 		return err
 	}
@@ -188,7 +172,6 @@ func (c *core) tick(h *turn, i int, f *schedule.Firing) error {
 	}
 	defer h.mu.Unlock()
 	err := b.Done(f, h.start, time.Now())
-	h.wakeAt(b.Wake)
 	h.scheduleChange("fired", f.Tick.Name, f.Tick.Instance, &f.Tick.Due)
 	return err
 }
@@ -200,8 +183,6 @@ func (c *core) scheduleFailed(w *work, f *schedule.Firing, r *failedRun) error {
 		if err := b.Failed(f, r.cause, r.reason, r.started, r.finished); err != nil {
 			return err
 		}
-		h.wrote = true
-		h.wakeAt(b.Wake)
 		return nil
 	})
 	return err
@@ -359,8 +340,6 @@ func (t *turn) triggerSchedule(name, instance string) (host.Schedule, error) {
 	b := schedule.New(t.c.ws, t.start)
 	out, err := b.Trigger(name, instance)
 	if err == nil {
-		t.wrote = true
-		t.wakeAt(b.Wake)
 	}
 	return out, err
 }

@@ -48,7 +48,13 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	c.group.after = append(c.group.after, t.after...)
 	c.group.stepped = c.group.stepped || t.stepped
 	c.asked += t.asked
-	if !t.wrote {
+	if err := c.writeEvents(t); err != nil {
+		return err
+	}
+	if err := c.writeMessages(t); err != nil {
+		return err
+	}
+	if !t.changed() {
 		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays
 			return nil
@@ -59,21 +65,12 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 			return err
 		}
 	}
-	if err := c.writeEvents(t); err != nil {
-		return err
-	}
-	if err := c.writeMessages(t); err != nil {
-		return err
-	}
 	if err := c.writeChanges(t); err != nil {
 		return err
 	}
 	g := c.group
 	g.changed = true
 	g.version = t.version
-	if t.wake != 0 && (g.wake == 0 || t.wake < g.wake) {
-		g.wake = t.wake
-	}
 	return nil
 }
 
@@ -100,7 +97,6 @@ func (c *core) saveState(t *turn) error {
 	}
 	c.a.sup.memory.resized(c.a, len(value)-len(c.stored))
 	c.stored = bytes.Clone(value)
-	t.wrote = true
 	if err := c.stateForRun(t); err != nil {
 		return err
 	}

@@ -221,7 +221,6 @@ func (c *core) commitSQL(t *turn) error {
 	}
 	if changed {
 		c.published++
-		t.wrote = true
 		t.change(engine.ChangeSQL, "", func() any { return map[string]any{"op": "write"} })
 	}
 	return nil

@@ -173,7 +173,6 @@ func (t *turn) importSQL(file *sqlitevfs.File) (host.SQLStatusOutput, error) {
 	if err != nil {
 		return host.SQLStatusOutput{}, err
 	}
-	t.wrote = true
 	if len(t.a.typ.migrations) > 0 && !t.a.typ.current(m) {
 		err := t.migrate()
 		if failed, ok := errors.AsType[*sqlitevfs.MigrationError](err); ok {

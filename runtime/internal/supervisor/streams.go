@@ -111,8 +111,6 @@ func (c *core) streamAppend(h *turn, name string, items [][]byte) (uint64, error
 //
 // REQUIRES: t.mu
 func (t *turn) streamWritten(name string, l *streamlog.Log) {
-	t.wrote = true
-	t.wakeAt(l.Wake)
 	a := t.a
 	t.after = append(t.after, func() { a.sup.signals.notify(a.key, streamTopic(name)) })
 }
@@ -148,8 +146,6 @@ func (c *core) purgeStream(w *work) {
 		if err := l.Purge(cfg, row.Name, row.Due); err != nil {
 			return err
 		}
-		h.wrote = true
-		h.wakeAt(l.Wake)
 		return nil
 	})
 	c.respond(w, nil, err)

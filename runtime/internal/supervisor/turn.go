@@ -55,7 +55,6 @@ type turn struct {
 	logger   *slog.Logger
 
 	// What the handler did, applied when it succeeds.
-	wrote     bool
 	again     bool // messages were given up before, and take the room that they had
 	destroy   bool
 	durable   bool // an event that must not be dropped was emitted
@@ -67,7 +66,6 @@ type turn struct {
 	messages  []messageRecord
 	changes   []engine.Change
 	kvChanges int
-	wake      int64
 	after     []func() // see group.after
 	queues    *queue.Set
 	sql       *sqlTurn
@@ -134,6 +132,9 @@ func (t *turn) enter() error {
 func errTurnOver() error {
 	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 }
+
+// changed reports whether the turn has written anything.
+func (t *turn) changed() bool { return t.c.ws.Changed(&t.mark.at) }
 
 // flush commits the turns before this one, because this one is about to wait for somebody else.
 func (t *turn) flush() error {
@@ -269,7 +270,6 @@ func (t *turn) KVPut(key, value []byte, expire time.Time) error {
 	if err := t.c.ws.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
 		return err
 	}
-	t.wrote = true
 	if o.ExpireAt != 0 {
 		t.expireAt(o.ExpireAt)
 	}
@@ -285,7 +285,6 @@ func (t *turn) KVDelete(key []byte) (bool, error) {
 	defer t.mu.Unlock()
 	ok, err := t.c.ws.Delete(keyspace.AppendUserKV(nil, key))
 	if ok && err == nil {
-		t.wrote = true
 		t.kvChange("delete", key, nil)
 	}
 	return ok, err
@@ -300,7 +299,6 @@ func (t *turn) KVDeleteRange(start, end []byte) (int64, error) {
 	from, to := kvBounds(start, end)
 	n, err := t.c.ws.DeleteRange(from, to)
 	if n > 0 && err == nil {
-		t.wrote = true
 		t.rangeChange(start, end, n)
 	}
 	return n, err
@@ -336,7 +334,6 @@ func (t *turn) EmitTo(event int, data []byte, to string, except []string) error 
 		}
 		t.durable = true
 	}
-	t.wrote = true
 	t.events = append(t.events, emitted{event: event, data: data, to: to, except: except})
 	return nil
 }
@@ -395,7 +392,6 @@ func (t *turn) send(addr host.Address, method string, input []byte) error {
 	if !id.IsZero() {
 		r.Target = id[:]
 	}
-	t.wrote = true
 	t.messages = append(t.messages, r)
 	return nil
 }
@@ -416,10 +412,6 @@ func (t *turn) SetAlarm(al host.Alarm) error {
 	if err := t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}, engine.PutOptions{}); err != nil {
 		return err
 	}
-	t.wrote = true
-	if t.wake == 0 || due < t.wake {
-		t.wake = due
-	}
 	t.change(engine.ChangeAlarm, al.Name, func() any {
 		return map[string]any{"op": "set", "name": al.Name, "instance": al.Instance, "due": timeMS(due).UTC()}
 	})
@@ -434,7 +426,6 @@ func (t *turn) CancelAlarm(name, instance string) (bool, error) {
 	defer t.mu.Unlock()
 	ok, err := t.c.clearAlarm(name, instance)
 	if ok && err == nil {
-		t.wrote = true
 		t.change(engine.ChangeAlarm, name, func() any {
 			return map[string]any{"op": "cancel", "name": name, "instance": instance}
 		})
@@ -464,7 +455,7 @@ func (t *turn) DestroySelf() {
 		return
 	}
 	defer t.mu.Unlock()
-	t.wrote, t.destroy = true, true
+	t.destroy = true
 }
 
 // Call implements host.Node: a call from inside the turn.
@@ -491,9 +482,5 @@ func (t *turn) Destroy(ctx context.Context, a host.Address) error {
 //
 // REQUIRES: t.mu
 func (t *turn) expireAt(ms int64) {
-	due := purgeTime(ms)
-	t.c.ws.SetWake(due, keyspace.WakeExpiry, "", "")
-	if t.wake == 0 || due < t.wake {
-		t.wake = due
-	}
+	t.c.ws.SetWake(purgeTime(ms), keyspace.WakeExpiry, "", "")
 }

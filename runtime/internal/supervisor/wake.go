@@ -280,7 +280,7 @@ func (c *core) destroy(w *work) {
 	var err error
 	if c.bare {
 		_, err = c.internal(w, "destroy", func(h *turn) error {
-			h.wrote, h.destroy = true, true
+			h.destroy = true
 			return nil
 		})
 		c.broken = err != nil && !c.gone()

@@ -248,7 +248,6 @@ func (c *core) runDue(w *work) {
 		// The run has ended or waits for another time, and the row is a leftover.
 		_, err := c.internal(w, "workflow", func(h *turn) error {
 			c.ws.ClearWake(row.Due, keyspace.WakeRun, "", "")
-			h.wrote = true
 			return nil
 		})
 		c.respond(w, nil, err)
@@ -591,9 +590,7 @@ func (c *core) leaving() bool {
 
 // settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
 func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving bool) error {
-	if h.wrote {
-		h.stepped = true
-	}
+	h.stepped = h.stepped || h.changed()
 	if out.Ended {
 		return c.runEnded(h)
 	}
@@ -648,11 +645,9 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 		}
 		if rec.Due != 0 {
 			c.ws.SetWake(rec.Due, keyspace.WakeRun, "", "")
-			h.wakeAt(rec.Due)
 		}
 	}
 	f.known, f.live, f.rec, f.size = true, true, rec, int32(len(value))
-	h.wrote = true
 	return nil
 }
 
@@ -663,11 +658,9 @@ func (c *core) armRun(h *turn, on bool) {
 	case on && f.armed != armed:
 		c.ws.SetWake(0, keyspace.WakeRun, "", "")
 		f.armed = armed
-		h.wrote = true
-	case !on && (f.armed == armed || f.armed == unsure && h.wrote):
+	case !on && (f.armed == armed || f.armed == unsure && h.changed()):
 		c.ws.ClearWake(0, keyspace.WakeRun, "", "")
 		f.armed = disarmed
-		h.wrote = true
 	}
 	c.a.runArmed.Store(f.armed == armed)
 }
@@ -690,7 +683,6 @@ func (c *core) runEnded(h *turn) error {
 		c.ws.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
 	}
 	f.known, f.live, f.rec, f.size = true, false, runRecord{}, 0
-	h.wrote = true
 	if err := c.retire(h); err != nil {
 		return err
 	}
@@ -862,7 +854,6 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 
 // runControlled takes note of what a turn has written about a run. anew: the run in memory is not what is stored any more.
 func (c *core) runControlled(h *turn, anew bool) error {
-	h.wrote = true
 	h.notify(runTopic)
 	f := c.flow()
 	st, err := workflow.ReadOutcome(&runTurn{h: h})

@@ -48,7 +48,6 @@ func (c *core) listRun(h *turn, reason string) error {
 	if was != "" {
 		c.ws.ClearWake(listedDue(was), keyspace.WakeListed, typ, was)
 	}
-	h.wrote = true
 	f.listed = reason
 	gauge := c.a.sup.metrics.runsPaused
 	if was != "" && was != listedFailed {

@@ -44,7 +44,6 @@ func (c *core) buryRetired(h *turn) error {
 			return err
 		}
 		if n > 0 {
-			h.wrote = true
 			h.queueChange("dead", q.Name, func(d map[string]any) { d["count"] = n })
 		}
 		if more {

@@ -163,7 +163,6 @@ func (t *runTurn) wrote(changed bool) {
 	if !changed {
 		return
 	}
-	h.wrote = true
 	if !h.runWrote {
 		h.runWrote = true
 		h.change(engine.ChangeWorkflow, "", func() any { return map[string]any{"op": "write"} })
@@ -196,7 +195,6 @@ func (v runValue) Answer(queue string, id uint64, reply []byte, failure *host.Er
 		return err
 	}
 	defer v.turn.mu.Unlock()
-	v.turn.wrote = true
 	return v.turn.queueSet().Answer(queue, id, reply, failure)
 }
 
@@ -219,7 +217,6 @@ func (t *runTurn) Receive(queues []string, limit int) (all []workflow.Delivery, 
 			if !ok {
 				break
 			}
-			h.wrote = true
 			h.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
 			h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
 			h.c.flow().asked = h.c.flow().asked || m.WantReply
@@ -243,7 +240,6 @@ func (t *runTurn) Return(messages []workflow.Delivery) error {
 		}
 		t.h.queueChange("returned", d.Queue, func(c map[string]any) { c["id"] = d.ID })
 	}
-	t.h.wrote = t.h.wrote || len(messages) > 0
 	return nil
 }
 
@@ -257,7 +253,6 @@ func (t *runTurn) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Fa
 	if failure != nil {
 		e = publicFailure(failure)
 	}
-	t.h.wrote = true
 	return t.h.queueSet().Answer(d.Queue, d.ID, reply, e)
 }
 
