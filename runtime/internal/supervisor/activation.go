@@ -102,13 +102,10 @@ type core struct {
 	deadSends int
 	// deadCounted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
 	deadCounted int64
-	// armed: the row that recovers pending messages at a start is written.
-	armed bool
-	// queueArmed: likewise the row for messages that wait for the actor's own handlers.
-	queueArmed bool
-	group      *group
-	held       ledger
-	ident      host.Identity
+	standing    standing
+	group       *group
+	held        ledger
+	ident       host.Identity
 	// broken: the core must not be used any more; the actor is rebuilt from the store.
 	broken bool
 	// refused: a commit failed; what the write set holds was answered as undone and must never be committed.

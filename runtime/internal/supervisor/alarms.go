@@ -82,26 +82,15 @@ func listAlarms(l lister, name string) ([]host.Alarm, error) {
 
 // fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its own handler and by
 // nothing else; if the handler fails, the alarm is put off.
-func (c *core) fireAlarm(w *work) {
+func (c *core) fireAlarm(w *work) error {
 	row := w.alarm.row
-	if row.ID != c.id {
-		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
-		return
-	}
 	var cause error
 	rec, ok, err := c.readAlarm(keyspace.AppendAlarm(nil, row.Name, row.Instance))
 	switch {
 	case err != nil:
-		c.respond(w, nil, err)
-		return
+		return err
 	case !ok || rec.Due != row.Due:
-		// The alarm was moved or cancelled and the row is a leftover; it goes with the next commit.
-		_, err := c.internal(w, "alarm", func(h *turn) error {
-			c.ws.ClearWake(row.Due, keyspace.WakeAlarm, row.Name, row.Instance)
-			return nil
-		})
-		c.respond(w, nil, err)
-		return
+		return errLeftover // it was moved or cancelled
 	}
 	i, bound := c.a.typ.alarms[row.Name]
 	if !bound {
@@ -116,8 +105,7 @@ func (c *core) fireAlarm(w *work) {
 		})
 	}
 	if cause == nil || cause == errAbandoned || c.broken {
-		c.respond(w, nil, cause)
-		return
+		return cause
 	}
 	c.a.sup.public(c.a, w, cause)
 	rec.Attempts++
@@ -125,7 +113,7 @@ func (c *core) fireAlarm(w *work) {
 		rec.Due = unixMS(time.Now().Add(backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
 		return c.setAlarm(row.Name, row.Instance, rec, engine.PutOptions{Exempt: true})
 	})
-	c.respond(w, nil, err)
+	return err
 }
 
 // A failed alarm is tried again after 1 second, doubling up to 5 minutes, for as long as it takes.
@@ -146,14 +134,9 @@ func backoff(n int, first, limit time.Duration) time.Duration {
 }
 
 // purge removes keys that have expired.
-func (c *core) purge(w *work) {
-	if row := w.purge; row.ID != c.id {
-		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
-		return
-	}
+func (c *core) purge(w *work) error {
 	if w.purge.Name != "" {
-		c.purgeStream(w)
-		return
+		return c.purgeStream(w)
 	}
 	const most = 1000
 	_, err := c.internal(w, "purge", func(h *turn) error {
@@ -173,7 +156,7 @@ func (c *core) purge(w *work) {
 		}
 		return nil
 	})
-	c.respond(w, nil, err)
+	return err
 }
 
 // An alarmClock fires what is due in the node's wake index: one goroutine, one timer, whatever the number of alarms.

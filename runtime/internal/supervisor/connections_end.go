@@ -122,7 +122,7 @@ func (c *core) tendConnections(w *work) error {
 	case d.sweep:
 		return c.sweepConnections(w)
 	case d.row != nil:
-		return c.connectionDue(w)
+		return c.due(w, d.row, func() error { return c.connectionDue(w) })
 	case d.end:
 		_, err := c.endConnection(w, d.id, d.cause, d.bare, nil)
 		return err
@@ -171,7 +171,7 @@ func (c *core) sweepConnections(w *work) error {
 		}
 		n, err := c.countConnections()
 		if err == nil && n == 0 {
-			c.ws.ClearWake(0, keyspace.WakeConnections, "", "")
+			c.arm(keyspace.WakeConnections, false)
 		}
 		return err
 	})
@@ -181,20 +181,12 @@ func (c *core) sweepConnections(w *work) error {
 // connectionDue ends a connection whose client did not come back in time.
 func (c *core) connectionDue(w *work) error {
 	row := w.tend.row
-	if row.ID != c.id {
-		return c.a.sup.store.DropWakes([][]byte{row.Row}) // an earlier incarnation's
-	}
 	rec, ok, err := readConnection(c.ws, row.Name)
 	if err != nil {
 		return err
 	}
 	if !ok || rec.Due != row.Due {
-		// The client came back, or the connection ended, and the row is a leftover; it goes with the next commit.
-		_, err := c.internal(w, "connection", func(h *turn) error {
-			c.ws.ClearWake(row.Due, keyspace.WakeConnections, row.Name, row.Instance)
-			return nil
-		})
-		return err
+		return errLeftover // the client came back, or the connection ended
 	}
 	_, err = c.endConnection(w, row.Name, unavailable("the client did not come back"), w.tend.bare, nil)
 	return err

@@ -179,16 +179,13 @@ func (c *core) writeConnection(id string, rec *connectionRecord, o engine.PutOpt
 
 // addConnection writes a new record.
 func (c *core) addConnection(id string, rec *connectionRecord) error {
-	n, err := c.countConnections()
-	if err != nil {
+	if _, err := c.countConnections(); err != nil {
 		return err
 	}
 	if err := c.putConnection(id, rec); err != nil {
 		return err
 	}
-	if n == 0 {
-		c.ws.SetWake(0, keyspace.WakeConnections, "", "")
-	}
+	c.arm(keyspace.WakeConnections, true)
 	c.connections++
 	return nil
 }
@@ -206,7 +203,7 @@ func (c *core) removeConnection(id string, rec *connectionRecord) error {
 		c.ws.ClearWake(rec.Due, keyspace.WakeConnections, id, "")
 	}
 	if n <= 1 {
-		c.ws.ClearWake(0, keyspace.WakeConnections, "", "")
+		c.arm(keyspace.WakeConnections, false)
 	}
 	c.connections--
 	return nil
@@ -242,9 +239,6 @@ func (c *core) connectionWakes() []engine.Wake {
 		page, more, err := listConnections(c.ws, after, 1000)
 		if err != nil || len(page) == 0 {
 			return rows
-		}
-		if after == "" {
-			rows = append(rows, engine.Wake{Kind: keyspace.WakeConnections})
 		}
 		for i := range page {
 			if due := page[i].rec.Due; due != 0 {

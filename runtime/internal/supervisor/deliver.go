@@ -95,8 +95,7 @@ func (c *core) settle(w *work) {
 			}
 		}
 		if last {
-			c.ws.ClearWake(0, keyspace.WakeSends, "", "")
-			c.armed = false
+			c.arm(keyspace.WakeSends, false)
 			h.destroy = c.a.ghost
 		}
 		return nil

@@ -123,8 +123,8 @@ type mark struct {
 	at                        engine.Savepoint
 	events, messages, changes int
 	after                     int
-	changed, exists, armed    bool
-	queueArmed                bool
+	changed, exists           bool
+	standing                  standing
 	stored                    []byte
 	connections               int
 	sequence, asked           int64
@@ -136,7 +136,7 @@ func (c *core) mark() mark {
 	g := c.group
 	m := mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after),
-		changed: g.changed, exists: c.exists, armed: c.armed, queueArmed: c.queueArmed, stored: c.stored, sequence: c.events,
+		changed: g.changed, exists: c.exists, standing: c.standing, stored: c.stored, sequence: c.events,
 		connections: c.connections, asked: c.asked, published: c.published,
 	}
 	if f := c.made.Load(); f != nil {
@@ -155,14 +155,16 @@ func (c *core) undo(m mark) {
 	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
 	g.after = g.after[:m.after]
 	g.changed = m.changed
-	c.queueArmed = m.queueArmed
 	c.connections = m.connections
 	c.deadSends = -1
-	c.exists, c.armed, c.stored, c.events = m.exists, m.armed, m.stored, m.sequence
+	c.exists, c.stored, c.events = m.exists, m.stored, m.sequence
+	if c.standing != m.standing {
+		c.standing = m.standing
+		c.a.runArmed.Store(c.standing[keyspace.WakeRun] == armed)
+	}
 	c.asked = m.asked
 	if f := c.made.Load(); f != nil && f.flowRows != m.flow {
 		f.flowRows = m.flow
-		c.a.runArmed.Store(m.flow.armed == armed)
 	}
 	if c.published != m.published { // it counts on: the connections have seen pages that are gone now
 		c.sql.discard()

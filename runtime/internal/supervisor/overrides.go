@@ -268,7 +268,7 @@ func readControl(r engine.Reader) (rec controlRecord, err error) {
 // putControl writes what operators have set, or removes it if that is nothing.
 func (c *core) putControl(h *turn, rec controlRecord) error {
 	if rec.Since == 0 && len(rec.Limits) == 0 {
-		c.ws.ClearWake(0, keyspace.WakePaused, "", "")
+		c.arm(keyspace.WakePaused, false)
 		_, err := c.ws.Delete(controlKey)
 		return err
 	}
@@ -279,6 +279,6 @@ func (c *core) putControl(h *turn, rec controlRecord) error {
 	if err := c.ws.Put(controlKey, value, engine.PutOptions{Exempt: true}); err != nil {
 		return err
 	}
-	c.ws.SetWake(0, keyspace.WakePaused, "", "")
+	c.arm(keyspace.WakePaused, true)
 	return nil
 }

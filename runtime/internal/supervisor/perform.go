@@ -22,9 +22,9 @@ func (c *core) perform(w *work) {
 		}
 		c.respond(w, nil, err)
 	case workAlarm:
-		c.fireAlarm(w)
+		c.respond(w, nil, c.due(w, &w.alarm.row, func() error { return c.fireAlarm(w) }))
 	case workSchedule:
-		c.fireSchedule(w)
+		c.respond(w, nil, c.due(w, &w.schedule.row, func() error { return c.fireSchedule(w) }))
 	case workDeliver:
 		c.receive(w)
 	case workSettle:
@@ -34,7 +34,7 @@ func (c *core) perform(w *work) {
 	case workRecover:
 		c.respond(w, nil, c.recover(w))
 	case workPurge:
-		c.purge(w)
+		c.respond(w, nil, c.due(w, w.purge, func() error { return c.purge(w) }))
 	case workSleep:
 		c.sleep(w)
 	case workDestroy:
@@ -42,7 +42,7 @@ func (c *core) perform(w *work) {
 	case workQueue:
 		c.handleQueues(w)
 	case workQueueDue:
-		c.queueDue(w)
+		c.respond(w, nil, c.due(w, &w.alarm.row, func() error { return c.queueDue(w) }))
 	case workConnection:
 		c.respond(w, nil, c.tendConnections(w))
 	case workTask:
@@ -50,7 +50,7 @@ func (c *core) perform(w *work) {
 	case workRun:
 		c.runFor(w)
 	case workRunDue:
-		c.runDue(w)
+		c.respond(w, nil, c.due(w, &w.alarm.row, func() error { return c.runDue(w) }))
 	}
 }
 

@@ -81,10 +81,7 @@ func (c *core) sealQueues(t *turn) error {
 			t.notify("queue/" + name)
 			continue
 		}
-		if !c.queueArmed {
-			c.ws.SetWake(0, keyspace.WakeQueue, "", "")
-			c.queueArmed = true
-		}
+		c.arm(keyspace.WakeQueue, true)
 		a.pump(nil)
 	}
 	for _, name := range set.Settled {
@@ -324,7 +321,9 @@ func (c *core) handleQueues(w *work) {
 			return
 		}
 	}
-	c.queueArmed = c.queueArmed || w.recovered
+	if w.recovered {
+		c.standing[keyspace.WakeQueue] = armed
+	}
 	names, err := c.readyQueues()
 	if err != nil {
 		c.respond(w, nil, err)
@@ -362,7 +361,7 @@ func (c *core) handleQueues(w *work) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.queueArmed && !a.pumping.Load() && !c.broken {
+	if len(names) == 0 && err == nil && c.standing[keyspace.WakeQueue] == armed && !a.pumping.Load() && !c.broken {
 		err = c.disarmQueues(w)
 	}
 	c.respond(w, nil, err)
@@ -449,7 +448,7 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 		h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
 		left, err = set.Pending(name)
 		if left == 0 && err == nil && last && !c.a.pumping.Load() { // else an earlier handler sent a message to another queue
-			c.disarm(h)
+			c.arm(keyspace.WakeQueue, false)
 		}
 		return nil, err
 	})
@@ -482,28 +481,19 @@ func (c *core) messageFailed(w *work, f *failedMessage) error {
 // disarmQueues removes the row that brings the actor up at a start, when no message waits for its handlers.
 func (c *core) disarmQueues(w *work) error {
 	_, err := c.internal(w, "queue", func(h *turn) error {
-		c.disarm(h)
+		c.arm(keyspace.WakeQueue, false)
 		return nil
 	})
 	return err
 }
 
-func (c *core) disarm(h *turn) {
-	c.ws.ClearWake(0, keyspace.WakeQueue, "", "")
-	c.queueArmed = false
-}
-
 // queueDue moves the messages of a queue whose time has come.
-func (c *core) queueDue(w *work) {
+func (c *core) queueDue(w *work) error {
 	row := w.alarm.row
-	if row.ID != c.id {
-		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
-		return
-	}
 	_, err := c.internal(w, "queue due", func(h *turn) error {
 		return h.queueSet().Due(row.Name, row.Due)
 	})
-	c.respond(w, nil, err)
+	return err
 }
 
 // packKeys packs keys of the key-value store as they come in requests.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
@@ -110,21 +109,13 @@ func (a *activation) ableSince() time.Time {
 }
 
 // fireSchedule does what a row of a schedule that is due asks for.
-func (c *core) fireSchedule(w *work) {
+func (c *core) fireSchedule(w *work) error {
 	row := w.schedule.row
-	if row.ID != c.id {
-		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
-		return
-	}
 	f, err := schedule.Due(c.ws, row.Name, row.Instance, row.Due, time.Now(), c.a.ableSince())
 	switch {
 	case err != nil:
 	case f == nil:
-		// The schedule has moved or is gone and the row is a leftover; it goes with the next commit.
-		_, err = c.internal(w, "schedule", func(h *turn) error {
-			c.ws.ClearWake(row.Due, keyspace.WakeSchedule, row.Name, row.Instance)
-			return nil
-		})
+		err = errLeftover // it has moved or is gone
 	case f.Skip:
 		_, err = c.internal(w, "schedule", func(h *turn) error {
 			h.scheduleChange("skipped", row.Name, row.Instance, nil)
@@ -137,7 +128,7 @@ func (c *core) fireSchedule(w *work) {
 	default:
 		err = c.runSchedule(w, f)
 	}
-	c.respond(w, nil, err)
+	return err
 }
 
 // runSchedule runs the handler of a tick.

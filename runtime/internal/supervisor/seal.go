@@ -181,9 +181,8 @@ func (c *core) writeMessages(t *turn) error {
 		}
 		c.group.messages = append(c.group.messages, o)
 	}
-	if len(t.messages) > 0 && !c.armed {
-		c.ws.SetWake(0, keyspace.WakeSends, "", "")
-		c.armed = true
+	if len(t.messages) > 0 {
+		c.arm(keyspace.WakeSends, true)
 	}
 	return nil
 }

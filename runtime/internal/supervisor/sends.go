@@ -159,7 +159,7 @@ func (s *sender) load(c *core) error {
 		}
 	}
 	if len(found) > 0 {
-		c.armed = true
+		c.standing[keyspace.WakeSends] = armed
 		s.expect(len(found))
 		s.add(found)
 	}

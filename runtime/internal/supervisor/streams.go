@@ -135,7 +135,7 @@ func (t *turn) StreamClose(stream string) error {
 }
 
 // purgeStream does what the row of a stream in the wake index asks for.
-func (c *core) purgeStream(w *work) {
+func (c *core) purgeStream(w *work) error {
 	row := w.purge
 	_, err := c.internal(w, "purge stream", func(h *turn) error {
 		_, cfg, err := c.a.typ.streamOf(row.Name)
@@ -143,12 +143,9 @@ func (c *core) purgeStream(w *work) {
 			cfg = nil // it is not declared any more
 		}
 		l := streamlog.New(c.ws, h.start)
-		if err := l.Purge(cfg, row.Name, row.Due); err != nil {
-			return err
-		}
-		return nil
+		return l.Purge(cfg, row.Name, row.Due)
 	})
-	c.respond(w, nil, err)
+	return err
 }
 
 func streamBuiltins() []*builtin {

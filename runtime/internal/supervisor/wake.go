@@ -320,8 +320,11 @@ func (c *core) sealDestroy(t *turn) error {
 	for _, due := range c.wakeRows() {
 		c.ws.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
 	}
+	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
+		c.arm(kind, false)
+	}
 	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
-		c.ws.ClearWake(0, keyspace.WakeSends, "", "")
+		c.arm(keyspace.WakeSends, false)
 		if err := c.ws.Destroy(); err != nil {
 			return err
 		}
@@ -438,9 +441,8 @@ func (c *core) wakeRows() []engine.Wake {
 			rows = append(rows, engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue})
 		}
 	}
-	rows = append(rows, engine.Wake{Kind: keyspace.WakeQueue})
 	if rec, _, ok, err := readRun(c.ws); err == nil && ok {
-		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun}, engine.Wake{Kind: keyspace.WakeRun})
+		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun})
 	}
 	rows = append(rows, c.connectionWakes()...)
 	if schedules, err := schedule.Wakes(c.ws); err == nil {

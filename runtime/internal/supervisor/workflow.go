@@ -58,7 +58,6 @@ type flow struct {
 type flowRows struct {
 	known bool // the record was looked for
 	live  bool
-	armed tristate
 	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
 	retiring bool
 	size     int32 // of rec as it is stored, in bytes
@@ -66,15 +65,6 @@ type flowRows struct {
 	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
 	listed string
 }
-
-// A tristate is what is known of the row at 0.
-type tristate uint8
-
-const (
-	unsure tristate = iota
-	disarmed
-	armed
-)
 
 // runRecord is the value of kind run.
 type runRecord struct {
@@ -233,25 +223,14 @@ func (s *Supervisor) runAgain(t *actorType, addr host.Address) {
 }
 
 // runDue advances a run whose time has come.
-func (c *core) runDue(w *work) {
+func (c *core) runDue(w *work) error {
 	row := w.alarm.row
-	if row.ID != c.id {
-		c.respond(w, nil, c.a.sup.store.DropWakes([][]byte{row.Row})) // an earlier incarnation's
-		return
-	}
 	f := c.flow()
 	if err := c.flowKnown(); err != nil {
-		c.respond(w, nil, err)
-		return
+		return err
 	}
 	if !f.live || f.rec.Due != row.Due {
-		// The run has ended or waits for another time, and the row is a leftover.
-		_, err := c.internal(w, "workflow", func(h *turn) error {
-			c.ws.ClearWake(row.Due, keyspace.WakeRun, "", "")
-			return nil
-		})
-		c.respond(w, nil, err)
-		return
+		return errLeftover // the run has ended or waits for another time
 	}
 	c.a.sup.metrics.runLag.Observe(time.Since(timeMS(row.Due)).Seconds())
 	err := c.advanceAll(w)
@@ -261,7 +240,7 @@ func (c *core) runDue(w *work) {
 		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried again later, not at once.
 		err = unavailable("the run has not taken notice of the time")
 	}
-	c.respond(w, nil, err)
+	return err
 }
 
 // runFor advances the run for an item of the mailbox.
@@ -271,8 +250,8 @@ func (c *core) runFor(w *work) {
 		if w.hurried {
 			c.hurryRun()
 		}
-		if w.recovered && c.flow().armed == unsure {
-			c.flow().armed, c.flow().retiring = armed, true
+		if at := &c.standing[keyspace.WakeRun]; w.recovered && *at == unsure {
+			*at, c.flow().retiring = armed, true
 		}
 		err = c.advanceAll(w)
 	}
@@ -653,16 +632,11 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 
 // armRun sets or clears the row that a restart finds.
 func (c *core) armRun(h *turn, on bool) {
-	f := c.flow()
-	switch {
-	case on && f.armed != armed:
-		c.ws.SetWake(0, keyspace.WakeRun, "", "")
-		f.armed = armed
-	case !on && (f.armed == armed || f.armed == unsure && h.changed()):
-		c.ws.ClearWake(0, keyspace.WakeRun, "", "")
-		f.armed = disarmed
+	at := &c.standing[keyspace.WakeRun]
+	if on || *at == armed || h.changed() { // a turn that changes nothing else is not made for a row that is hardly there
+		c.arm(keyspace.WakeRun, on)
 	}
-	c.a.runArmed.Store(f.armed == armed)
+	c.a.runArmed.Store(*at == armed)
 }
 
 // runEnded removes the rows of a run that is over.
