@@ -59,18 +59,12 @@ type activation struct {
 	blocked  []gateWaiter
 	gateFail error
 
-	pumping   atomic.Bool // an item of the mailbox will handle messages of the actor's queues
-	repumping atomic.Bool // such an item is to come after a while
-
+	duties struct{ queue, run duty }
 	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
 	// were abandoned included: a run does not begin the next before.
-	attempts    atomic.Int32
-	runPumping  atomic.Bool // an item of the mailbox will advance the workflow run
-	runRetrying atomic.Bool // such an item is to come after a while
-	runArmed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
-	runFailures atomic.Int64
-	onNews      func()      // pumpRun; nil if the type has no workflows
-	onRan       func(*work) // ran; likewise
+	attempts atomic.Int32
+	runArmed atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
+	onNews   func()      // run.ask; nil if the type has no workflows
 
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
@@ -137,8 +131,12 @@ func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
 	a.sender = newSender(a)
 	a.limits.Store(s.limitsOf(t, []byte(key)))
+	a.duties.queue = duty{a: a, of: (*activation).queueDuty, kind: workQueue, first: settleRetry, most: settleRetry}
+	a.duties.queue.finish = a.pumped
+	a.duties.run = duty{a: a, of: (*activation).runDuty, kind: workRun, first: runRetryMin, most: runRetryMax}
+	a.duties.run.finish = a.duties.run.done
 	if len(t.Workflows) > 0 {
-		a.onNews, a.onRan = a.pumpRun, a.ran // made once, because each step of a run hands them out
+		a.onNews = a.duties.run.ask // made once, because each step of a run hands it out
 	}
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a
@@ -348,7 +346,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			}
 			if w.ctx != nil && w.ctx.Err() != nil { // waking took longer than the caller waits
 				if f := c.made.Load(); f != nil && f.pending {
-					a.pumpRun() // the wake hook did what it waits for
+					a.duties.run.ask() // the wake hook did what it waits for
 				}
 				w.fail(contextError(w.ctx))
 				continue
@@ -430,7 +428,7 @@ func (a *activation) teardown(c *core) {
 		a.dropView()
 	}
 	if own && a.runArmed.Load() && !c.ended {
-		a.retryRun(nil) // the next core goes on with it
+		a.duties.run.retry(nil) // the next core goes on with it
 	}
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
@@ -506,7 +504,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		w.fail(err)
 	}
 	if !ended && a.runArmed.Load() {
-		a.retryRun(nil)
+		a.duties.run.retry(nil)
 	}
 	if len(rest) == 0 {
 		a.resume()

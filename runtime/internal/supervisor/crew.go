@@ -254,7 +254,7 @@ func (k *crew) giveUp(t *task) {
 		return
 	}
 	if awaited {
-		k.a.pumpRun() // the run may have waited for it
+		k.a.duties.run.ask() // the run may have waited for it
 	}
 	sup.metrics.tasksLost.Inc()
 	sup.logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.attrs(

@@ -82,7 +82,7 @@ func (c *core) sealQueues(t *turn) error {
 			continue
 		}
 		c.arm(keyspace.WakeQueue, true)
-		a.pump(nil)
+		a.duties.queue.ask()
 	}
 	for _, name := range set.Settled {
 		t.notify("settled/" + name)
@@ -199,83 +199,30 @@ type failedMessage struct {
 	reason  string // for operators; "" for that of cause
 }
 
-// pump has the actor handle the messages of its own queues soon. failed is a message to count an attempt of first.
-func (a *activation) pump(failed *failedMessage) {
-	if failed == nil && a.pumping.Swap(true) {
-		return
-	}
-	w := a.pumpWork(failed)
-	if err := a.enqueue(w); err != nil {
-		w.fail(err) // it has left memory; the row that a restart finds stands, and so does the retry
+// queueDuty is the duty to handle the messages of the actor's own queues.
+func (a *activation) queueDuty() *duty { return &a.duties.queue }
+
+// countFailed has the actor count a failed attempt of a message, and then handle messages.
+func (a *activation) countFailed(failed *failedMessage) {
+	w := a.duties.queue.item()
+	w.failed, w.recovered = failed, true
+	if _, err := a.sup.post(a.typ, a.addr, w); err != nil {
+		w.fail(err)
 	}
 }
 
-func (a *activation) pumpWork(failed *failedMessage) *work {
-	return &work{kind: workQueue, method: -1, existing: true, failed: failed, finish: a.pumped}
-}
-
-// pumped takes in that queue work is done, or why it is not.
+// pumped takes in that messages were handled, or why not.
 func (a *activation) pumped(w *work) {
-	if w.err == nil {
-		return
-	}
-	if w.failed == nil {
-		a.pumping.Store(false)
-	}
-	s := a.sup
-	if s.draining.Load() {
-		return
-	}
-	failed := w.failed
-	if w.paused {
-		name := "queues"
-		if failed != nil {
-			name = "message " + strconv.FormatUint(failed.message.ID, 10)
-		}
-		if !s.pauses.park(a.addr, name, func() { a.repump(failed, 0) }) {
-			a.repump(failed, 0) // resumed meanwhile
-		}
-		return
-	}
-	var wait time.Duration
-	switch code := host.CodeOf(w.err); {
-	case code == host.NotFound:
-		return // it was destroyed
-	case w.message.Load() != nil && code != host.Unavailable:
+	failed, wait := w.failed, retryIn(w.err, settleRetry)
+	if m := w.message.Load(); m != nil && !w.paused && host.CodeOf(w.err) != host.Unavailable {
 		e, _ := publicError(w.err)
-		failed = &failedMessage{message: *w.message.Load(), cause: e}
-	default:
-		wait = retryIn(w.err, settleRetry)
+		failed, wait = &failedMessage{message: *m, cause: e}, 0
 	}
-	a.repump(failed, wait)
-}
-
-// repump has the actor handle messages after a while, which may wake it. Of those that wait without a message to count, one
-// is enough: more would never become fewer while the actor cannot run.
-func (a *activation) repump(failed *failedMessage, wait time.Duration) {
-	if failed == nil && a.repumping.Swap(true) {
-		return
-	}
-	a.sup.later(wait, func() {
-		if failed == nil {
-			a.repumping.Store(false)
-		}
-		a.sup.pumpAgain(a.typ, a.addr, failed)
-	})
-}
-
-// pumpAgain has an actor handle messages that may wait since before it left memory.
-func (s *Supervisor) pumpAgain(t *actorType, addr host.Address, failed *failedMessage) {
-	for {
-		a := s.activation(t, addr)
-		if a == nil {
-			return // the next start finds them
-		}
-		w := a.pumpWork(failed)
-		w.recovered = true
-		if a.enqueue(w) == nil { // else it has left memory since
-			return
-		}
+	switch {
+	case failed == nil:
+		a.duties.queue.done(w)
+	case w.err != nil:
+		a.sup.again(a.addr, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { a.countFailed(failed) })
 	}
 }
 
@@ -285,7 +232,7 @@ func (s *Supervisor) retryQueues(t *actorType, addr host.Address, id keyspace.Ac
 	defer snap.Close()
 	all, err := queue.AllStats(snap)
 	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && t.handled(st.Queue) }) {
-		s.pumpAgain(t, addr, nil)
+		s.resume(t, addr, (*activation).queueDuty)
 	}
 	return err
 }
@@ -309,7 +256,7 @@ const maxPump = 64
 func (c *core) handleQueues(w *work) {
 	a := c.a
 	if w.failed == nil {
-		a.pumping.Store(false) // from here on, whoever sends a message asks anew
+		a.duties.queue.begin() // from here on, whoever sends a message asks anew
 	}
 	if !c.exists {
 		c.respond(w, nil, notFound(a.addr))
@@ -335,7 +282,7 @@ func (c *core) handleQueues(w *work) {
 			return
 		}
 		if n > 0 && (n >= maxPump || !a.quickQueue(names[0])) {
-			a.pump(nil)
+			a.duties.queue.ask()
 			break
 		}
 		more, failed := c.handleNext(w, names[0], len(names) == 1 && err == nil)
@@ -361,7 +308,7 @@ func (c *core) handleQueues(w *work) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.standing[keyspace.WakeQueue] == armed && !a.pumping.Load() && !c.broken {
+	if len(names) == 0 && err == nil && c.standing[keyspace.WakeQueue] == armed && !a.duties.queue.posted.Load() && !c.broken {
 		err = c.disarmQueues(w)
 	}
 	c.respond(w, nil, err)
@@ -447,7 +394,7 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 		}
 		h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
 		left, err = set.Pending(name)
-		if left == 0 && err == nil && last && !c.a.pumping.Load() { // else an earlier handler sent a message to another queue
+		if left == 0 && err == nil && last && !c.a.duties.queue.posted.Load() { // else an earlier handler sent a message to another queue
 			c.arm(keyspace.WakeQueue, false)
 		}
 		return nil, err

@@ -38,22 +38,23 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 	case keyspace.WakeSends:
 		s.recoverSender(row, done)
 	case keyspace.WakeQueue:
-		s.recoverActor(row, done, func(a *activation) *work {
-			w := a.pumpWork(nil)
-			w.recovered = true
-			return w
-		})
+		s.recoverDuty(row, done, (*activation).queueDuty)
 	case keyspace.WakeRun:
-		s.recoverActor(row, done, func(a *activation) *work {
-			w := a.runWork()
-			w.recovered = true
-			return w
-		})
+		s.recoverDuty(row, done, (*activation).runDuty)
 	case keyspace.WakeConnections:
 		s.recoverConnections(row, done)
 	default:
 		done() // who is paused was read before anything ran
 	}
+}
+
+// recoverDuty has an actor that exists do what it was doing when the node stopped.
+func (s *Supervisor) recoverDuty(row engine.Wake, done func(), of func(*activation) *duty) {
+	s.recoverActor(row, done, func(a *activation) *work {
+		w := of(a).item()
+		w.recovered = true
+		return w
+	})
 }
 
 // recoverActor has an actor that exists do some work. A row of one that is gone is dropped.
@@ -93,7 +94,7 @@ func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activ
 func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
 	w := &work{kind: workRecover, method: -1, existing: true, finish: func(w *work) {
 		done()
-		if w.err != nil && host.CodeOf(w.err) != host.NotFound && !s.draining.Load() {
+		if w.err != nil && s.mayPass(w.err) {
 			s.later(settleRetry, func() { s.recoverSender(row, func() {}) })
 		}
 	}}

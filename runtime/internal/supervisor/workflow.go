@@ -144,83 +144,8 @@ func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 	return rec, len(e.Value), true, err
 }
 
-// pumpRun has the actor's run advance soon.
-func (a *activation) pumpRun() {
-	if job := a.postRun(); job.a != nil {
-		a.sup.workers.run(job.a, job.epoch)
-	}
-}
-
-// postRun is pumpRun for one who runs the actor if nobody does.
-func (a *activation) postRun() (job assignment) {
-	if a.runPumping.Swap(true) {
-		return job
-	}
-	w := a.runWork()
-	job, err := a.post(w)
-	if err != nil {
-		w.fail(err) // it has left memory; the rows tell
-	}
-	return job
-}
-
-func (a *activation) runWork() *work {
-	ran := a.onRan
-	if ran == nil {
-		ran = a.ran // the type has no workflows any more
-	}
-	return &work{kind: workRun, method: -1, existing: true, finish: ran}
-}
-
-// ran takes in that a run has advanced, or why it has not.
-func (a *activation) ran(w *work) {
-	if w.err == nil {
-		a.runFailures.Store(0)
-		return
-	}
-	a.runPumping.Store(false)
-	s := a.sup
-	if s.draining.Load() {
-		return
-	}
-	if w.paused {
-		if !s.pauses.park(a.addr, "run", func() { s.runAgain(a.typ, a.addr) }) {
-			s.runAgain(a.typ, a.addr) // resumed meanwhile
-		}
-		return
-	}
-	if code := host.CodeOf(w.err); code == host.NotFound || code == host.Destroyed {
-		return
-	}
-	a.retryRun(w.err)
-}
-
-// retryRun has a run advance again after a while, which err may say, because it could not, or was lost with its core.
-func (a *activation) retryRun(err error) {
-	if a.runRetrying.Swap(true) {
-		return // one is enough
-	}
-	wait := retryIn(err, backoff(int(a.runFailures.Add(1)), runRetryMin, runRetryMax))
-	a.sup.later(wait, func() {
-		a.runRetrying.Store(false)
-		a.sup.runAgain(a.typ, a.addr)
-	})
-}
-
-// runAgain has an actor's run advance that may have left memory.
-func (s *Supervisor) runAgain(t *actorType, addr host.Address) {
-	for {
-		a := s.activation(t, addr)
-		if a == nil {
-			return // the next start finds the row
-		}
-		w := a.runWork()
-		w.recovered = true
-		if a.enqueue(w) == nil { // else it has left memory since
-			return
-		}
-	}
-}
+// runDuty is the duty to advance the actor's run.
+func (a *activation) runDuty() *duty { return &a.duties.run }
 
 // runDue advances a run whose time has come.
 func (c *core) runDue(w *work) error {
@@ -265,7 +190,7 @@ func (c *core) runsOn() {
 		return
 	}
 	if c.quiet || a.sup.pauses.of(a.key) != nil {
-		a.pumpRun() // it is parked on its way, or wakes the actor
+		a.duties.run.ask() // it is parked on its way, or wakes the actor
 		return
 	}
 	if (c.group.changed || !c.held.empty()) && !fast(&a.typ.runPace) {
@@ -273,14 +198,14 @@ func (c *core) runsOn() {
 			return // the row at 0 tells the next core
 		}
 	}
-	w := a.runWork()
+	w := a.duties.run.item()
 	c.respond(w, nil, c.advanceAll(w))
 }
 
 // advanceAll advances the run until it has nothing to do, or others wait for their turn.
 func (c *core) advanceAll(w *work) error {
 	a, f := c.a, c.flow()
-	a.runPumping.Store(false) // from here on, whoever has news asks anew
+	a.duties.run.begin() // from here on, whoever has news asks anew
 	f.pending = false
 	if f.retiring {
 		if err := c.retireAll(w); err != nil {
@@ -292,7 +217,7 @@ func (c *core) advanceAll(w *work) error {
 	}
 	if c.leaving() && f.outstanding == 0 {
 		if !a.sup.draining.Load() {
-			a.retryRun(nil) // the actor only sleeps
+			a.duties.run.retry(nil) // the actor only sleeps
 		}
 		return nil // the rows stand
 	}
@@ -321,10 +246,10 @@ func (c *core) advanceAll(w *work) error {
 		case a.sup.draining.Load():
 			return nil // the row at 0 stands
 		case a.pending.Load() >= maxAhead:
-			c.group.after = append(c.group.after, a.pumpRun)
+			c.group.after = append(c.group.after, a.duties.run.ask)
 			return nil
 		case n+1 >= maxAdvances, n >= 7 && a.waiting.Load() > 0:
-			a.pumpRun()
+			a.duties.run.ask()
 			return nil
 		}
 		if c.group.full() || c.ws.Bytes() >= maxGroupBytes {
@@ -967,7 +892,7 @@ func (c *core) asksChildren() error {
 		return err
 	}
 	if c.flow().live && c.flow().rec.Children {
-		c.a.pumpRun()
+		c.a.duties.run.ask()
 	}
 	return nil
 }

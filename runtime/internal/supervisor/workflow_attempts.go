@@ -95,7 +95,7 @@ func (t *task) begin() {
 // drop counts an attempt that does not begin as returned: the next run may wait for it.
 func (t *task) drop() {
 	t.flow.returned.Add(1)
-	t.crew.a.pumpRun()
+	t.crew.a.duties.run.ask()
 }
 
 // runAttempt runs the attempt and lets the run know that it has returned.
@@ -105,7 +105,7 @@ func (t *task) runAttempt() {
 	defer func() {
 		t.flow.returned.Add(1)
 		t.left()
-		t.next = a.postRun()
+		t.next = a.duties.run.post()
 		t.held.end()
 	}()
 	if t.held.givenUp() {

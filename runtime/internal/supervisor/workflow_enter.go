@@ -39,7 +39,7 @@ func (s *Supervisor) markStopped() {
 }
 
 // enterRun counts that the run is about to go on, if the node's last process ended without notice, and reports whether the run
-// has to wait: pumpRun follows when the count is durable.
+// has to wait: the duty is asked for when the count is durable.
 func (c *core) enterRun(w *work) (wait bool, err error) {
 	a, f := c.a, c.flow()
 	if a.sup.cautious.IsZero() || time.Now().After(a.sup.cautious) || f.enter.known.Load() {
@@ -62,7 +62,7 @@ func (c *core) enterRun(w *work) (wait bool, err error) {
 	enter := f.enter
 	c.group.after = append(c.group.after, func() {
 		enter.known.Store(true)
-		a.pumpRun()
+		a.duties.run.ask()
 	})
 	return true, nil
 }

@@ -155,7 +155,7 @@ func (s *Supervisor) retryPausedRuns() {
 			return false, nil
 		}
 		s.recoverActor(row, func() { <-slots }, func(a *activation) *work {
-			w := a.runWork()
+			w := a.duties.run.item()
 			w.hurried = true
 			return w
 		})

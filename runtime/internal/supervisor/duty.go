@@ -1,0 +1,114 @@
+package supervisor
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A duty is work that an actor has to do whenever there is some: the messages of its queues, its workflow run. However
+// often it is asked for before it begins, one item of the mailbox does it. If that fails it is tried again, until it is
+// done, the actor is gone or the node stops; then the row at 0 tells the next start.
+type duty struct {
+	a           *activation
+	of          func(*activation) *duty // this duty of an activation
+	kind        workKind
+	first, most time.Duration // the wait after a failure, which doubles
+	finish      func(*work)   // of its items; it calls done
+
+	posted   atomic.Bool // an item of the mailbox will do it
+	waiting  atomic.Bool // such an item is to come after a while
+	failures atomic.Int64
+}
+
+// item returns an item of the mailbox that does the duty.
+func (d *duty) item() *work {
+	return &work{kind: d.kind, method: -1, existing: true, finish: d.finish}
+}
+
+// ask has the actor do the duty soon.
+func (d *duty) ask() {
+	if job := d.post(); job.a != nil {
+		d.a.sup.workers.run(job.a, job.epoch)
+	}
+}
+
+// post is ask for one who runs the actor if nobody does, which the assignment then says.
+func (d *duty) post() (job assignment) {
+	if d.posted.Swap(true) {
+		return job
+	}
+	w := d.item()
+	job, err := d.a.post(w)
+	if err != nil {
+		w.fail(err) // the actor has left memory
+	}
+	return job
+}
+
+// begin is told when the duty is seen to: from then on, whoever has more to do asks anew.
+func (d *duty) begin() { d.posted.Store(false) }
+
+// done takes in that an item has done the duty, or why it has not.
+func (d *duty) done(w *work) {
+	if w.err == nil {
+		d.failures.Store(0)
+		return
+	}
+	d.posted.Store(false)
+	a := d.a
+	if w.paused {
+		a.sup.again(a.addr, d.kind.String(), w, 0, d.resume)
+	} else if a.sup.mayPass(w.err) {
+		d.retry(w.err)
+	}
+}
+
+// retry has the duty done after a while, which err may say, because it could not be done, or was lost with its core.
+func (d *duty) retry(err error) {
+	if d.waiting.Swap(true) {
+		return // one is enough: more would never become fewer while the actor cannot run
+	}
+	wait := retryIn(err, backoff(int(d.failures.Add(1)), d.first, d.most))
+	d.a.sup.later(wait, func() {
+		d.waiting.Store(false)
+		d.resume()
+	})
+}
+
+// resume has the duty done of an actor that may have left memory.
+func (d *duty) resume() { d.a.sup.resume(d.a.typ, d.a.addr, d.of) }
+
+// resume has an actor do a duty that may wait since before it left memory.
+func (s *Supervisor) resume(t *actorType, addr host.Address, of func(*activation) *duty) {
+	for {
+		a := s.activation(t, addr)
+		if a == nil {
+			return // the next start finds the row
+		}
+		w := of(a).item()
+		w.recovered = true
+		if a.enqueue(w) == nil { // else it has left memory since
+			return
+		}
+	}
+}
+
+// again calls f when work that failed may be tried anew: when the actor that it was turned away from is resumed, or after
+// wait. It does not if the actor is gone or the node stops.
+func (s *Supervisor) again(addr host.Address, name string, w *work, wait time.Duration, f func()) {
+	switch {
+	case !s.mayPass(w.err):
+	case !w.paused:
+		s.later(wait, f)
+	case !s.pauses.park(addr, name, f):
+		f() // resumed meanwhile
+	}
+}
+
+// mayPass reports whether trying again can help after an error: the actor is there, and the node goes on.
+func (s *Supervisor) mayPass(err error) bool {
+	code := host.CodeOf(err)
+	return !s.draining.Load() && code != host.NotFound && code != host.Destroyed
+}
