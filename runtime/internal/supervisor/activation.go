@@ -131,9 +131,9 @@ func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
 	a.sender = newSender(a)
 	a.limits.Store(s.limitsOf(t, []byte(key)))
-	a.duties.queue = duty{a: a, of: (*activation).queueDuty, kind: workQueue, first: settleRetry, most: settleRetry}
+	a.duties.queue = duty{a: a, of: (*activation).queueDuty, job: newQueueJob, first: settleRetry, most: settleRetry}
 	a.duties.queue.finish = a.pumped
-	a.duties.run = duty{a: a, of: (*activation).runDuty, kind: workRun, first: runRetryMin, most: runRetryMax}
+	a.duties.run = duty{a: a, of: (*activation).runDuty, job: newRunJob, first: runRetryMin, most: runRetryMax}
 	a.duties.run.finish = a.duties.run.done
 	if len(t.Workflows) > 0 {
 		a.onNews = a.duties.run.ask // made once, because each step of a run hands it out
@@ -157,14 +157,15 @@ func (a *activation) enqueue(w *work) error {
 
 // post is enqueue for one who runs the actor if nobody does, which the assignment then says.
 func (a *activation) post(w *work) (job assignment, err error) {
-	cost := w.cost()
+	t := w.job.traits(a)
+	cost := t.bytes + 64
+	w.bytes = cost
 	a.mu.Lock()
 	if a.gone {
 		a.mu.Unlock()
 		return job, errGone
 	}
-	// A full mailbox does not refuse the verbs that control an actor, or nobody could pause it or raise its limits.
-	if w.kind == workCall && (w.builtin == nil || !w.builtin.bare) || w.kind == workDeliver {
+	if t.bounded {
 		limits := a.limits.Load()
 		if n := a.waiting.Load(); n >= int64(limits.MailboxCount) {
 			a.mu.Unlock()
@@ -317,9 +318,8 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 			break
 		}
 		a.waiting.Add(-1)
-		cost := w.cost()
-		a.waitingBytes.Add(-cost)
-		a.sup.waitingBytes.Add(-cost)
+		a.waitingBytes.Add(-w.bytes)
+		a.sup.waitingBytes.Add(-w.bytes)
 		if w.ctx != nil && w.ctx.Err() != nil {
 			w.fail(contextError(w.ctx))
 			continue
@@ -352,7 +352,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 				continue
 			}
 		}
-		if (c.group.changed || !c.held.empty()) && (!c.exists || !a.quick(w)) {
+		if (c.group.changed || !c.held.empty()) && (!c.exists || !w.job.traits(a).quick) {
 			c.commit()
 		}
 		if c.broken {

@@ -80,10 +80,21 @@ func listAlarms(l lister, name string) ([]host.Alarm, error) {
 	}
 }
 
+// alarmDue is an alarm's row that is due, on its way through its actor's mailbox.
+type alarmDue engine.Wake
+
+// traits implements job.
+func (d *alarmDue) traits(*activation) traits { return traits{kind: "alarm", name: d.Name, code: true} }
+
+// run implements job.
+func (d *alarmDue) run(c *core, w *work) {
+	row := (*engine.Wake)(d)
+	c.due(w, row, func() error { return c.fireAlarm(w, row) })
+}
+
 // fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its own handler and by
 // nothing else; if the handler fails, the alarm is put off.
-func (c *core) fireAlarm(w *work) error {
-	row := w.alarm.row
+func (c *core) fireAlarm(w *work, row *engine.Wake) error {
 	var cause error
 	rec, ok, err := c.readAlarm(keyspace.AppendAlarm(nil, row.Name, row.Instance))
 	switch {
@@ -133,11 +144,25 @@ func backoff(n int, first, limit time.Duration) time.Duration {
 	return min(first<<(n-1), limit)
 }
 
+// purge is a row of keys that have expired, or of a stream, on its way through its actor's mailbox.
+type purge engine.Wake
+
+// traits implements job.
+func (*purge) traits(*activation) traits { return traits{kind: "purge", quick: true} }
+
+// run implements job.
+func (d *purge) run(c *core, w *work) {
+	row := (*engine.Wake)(d)
+	c.due(w, row, func() error {
+		if row.Name != "" {
+			return c.purgeStream(w, row)
+		}
+		return c.purge(w, row)
+	})
+}
+
 // purge removes keys that have expired.
-func (c *core) purge(w *work) error {
-	if w.purge.Name != "" {
-		return c.purgeStream(w)
-	}
+func (c *core) purge(w *work, row *engine.Wake) error {
 	const most = 1000
 	_, err := c.internal(w, "purge", func(h *turn) error {
 		keys, err := c.ws.Expired(unixMS(h.start), most)
@@ -150,9 +175,9 @@ func (c *core) purge(w *work) error {
 			}
 		}
 		if len(keys) < most {
-			c.ws.ClearWake(w.purge.Due, keyspace.WakeExpiry, "", "")
+			c.ws.ClearWake(row.Due, keyspace.WakeExpiry, "", "")
 		} else {
-			c.ws.SetWake(w.purge.Due, keyspace.WakeExpiry, "", "") // more is left: the row fires again
+			c.ws.SetWake(row.Due, keyspace.WakeExpiry, "", "") // more is left: the row fires again
 		}
 		return nil
 	})
@@ -353,7 +378,7 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 		})
 		return true, nil, nil
 	}
-	w := &work{method: -1, existing: true, finish: func(w *work) {
+	w := &work{existing: true, finish: func(w *work) {
 		if w.paused {
 			k.putOff(id, addr)
 		} else {
@@ -363,17 +388,17 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	}}
 	switch row.Kind {
 	case keyspace.WakeExpiry:
-		w.kind, w.purge = workPurge, &row
+		w.job = (*purge)(&row)
 	case keyspace.WakeQueue:
-		w.kind, w.alarm = workQueueDue, &alarmFiring{row: row}
+		w.job = (*queueDue)(&row)
 	case keyspace.WakeSchedule:
 		k.schedule(w, &row, addr)
 	case keyspace.WakeRun:
-		w.kind, w.alarm = workRunDue, &alarmFiring{row: row}
+		w.job = (*runDue)(&row)
 	default:
-		w.kind, w.alarm = workAlarm, &alarmFiring{row: row}
+		w.job = (*alarmDue)(&row)
 	}
-	if w.pausable() && k.s.pauses.at(addr) != nil {
+	if row.Kind != keyspace.WakeExpiry && k.s.pauses.at(addr) != nil { // which it would be refused for
 		return false, &addr, nil
 	}
 	_, err = k.s.post(t, addr, w)

@@ -49,42 +49,6 @@ const (
 	quickTurn = 500 * time.Microsecond
 )
 
-// quick reports whether w is known to take little time, so that the turns before it can wait for it.
-func (a *activation) quick(w *work) bool {
-	switch w.kind {
-	case workQueue:
-		return a.quickQueues()
-	case workRun, workRunDue:
-		return fast(&a.typ.runPace)
-	case workSettle, workQueueDue, workPin, workPurge, workRecover:
-		return true
-	case workConnection:
-		return w.tend.quick(a.typ)
-	case workTask:
-		return !w.entry.instance
-	case workCall:
-		if w.builtin != nil {
-			if w.builtin.pace != nil {
-				return fast(w.builtin.pace)
-			}
-			return w.builtin.run == nil
-		}
-		if w.method < 0 {
-			return false
-		}
-		p := a.typ.pace[w.method].Load()
-		return p > 0 && p < int64(quickTurn)
-	case workDeliver:
-		m, ok := a.typ.methods[w.deliver.messages[0].record.Method]
-		if !ok {
-			return true
-		}
-		p := a.typ.pace[m].Load()
-		return p > 0 && p*int64(len(w.deliver.messages)) < int64(quickTurn)
-	}
-	return false
-}
-
 // fast reports whether what has run at this pace may share a commit.
 func fast(pace *atomic.Int64) bool {
 	p := pace.Load()

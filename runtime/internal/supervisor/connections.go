@@ -150,12 +150,13 @@ func (l *liveConnection) update(
 	b := &builtin{name: name, pace: &l.t.joinPace, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
 	done := make(chan error, 1)
 	w := &work{
-		kind: workCall, method: -1, ctx: ctx, builtin: b, existing: true, connection: l.id,
+		call: call{method: -1, builtin: b, connection: l.id}, ctx: ctx, existing: true,
 		finish: func(w *work) {
 			finish(w.err)
 			done <- w.err
 		},
 	}
+	w.calls()
 	if _, err := l.s.post(l.t, l.addr, w); err != nil {
 		return err
 	}

@@ -37,15 +37,19 @@ const (
 // sweepPage is how many records one turn of a sweep looks at.
 const sweepPage = 256
 
-// quick reports whether the turns before it can wait for it.
-func (d *tending) quick(t *actorType) bool {
-	return d.bare || t.Behavior.Connections.Disconnect == "" || !d.end && d.row == nil || fast(&t.leavePace)
+// traits implements job. Only the end of a connection runs the disconnect hook.
+func (d *tending) traits(a *activation) traits {
+	hook := !d.bare && (d.end || d.row != nil)
+	return traits{kind: "connection", name: d.id, code: hook, quick: !hook || a.typ.Behavior.Connections.Disconnect == "" || fast(&a.typ.leavePace)}
 }
+
+// run implements job.
+func (d *tending) run(c *core, w *work) { c.respond(w, nil, c.tendConnections(w, d)) }
 
 // tend posts d, and tries it again until it is durable, then calls done, if that is not nil; with the error if the node
 // stops before, or d is to be tried once. It does not block.
 func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func(error)) {
-	w := &work{kind: workConnection, method: -1, existing: true, tend: d, finish: func(w *work) {
+	w := &work{job: d, existing: true, finish: func(w *work) {
 		err := w.err
 		if host.CodeOf(err) == host.NotFound {
 			err = nil // the actor is gone, and all connections with it
@@ -116,13 +120,12 @@ func (s *Supervisor) recoverConnections(row engine.Wake, done func()) {
 }
 
 // tendConnections does what a tending asks for.
-func (c *core) tendConnections(w *work) error {
-	d := w.tend
+func (c *core) tendConnections(w *work, d *tending) error {
 	switch {
 	case d.sweep:
-		return c.sweepConnections(w)
+		return c.sweepConnections(w, d)
 	case d.row != nil:
-		return c.due(w, d.row, func() error { return c.connectionDue(w) })
+		return c.dueRow(w, d.row, func() error { return c.connectionDue(w, d) })
 	case d.end:
 		_, err := c.endConnection(w, d.id, d.cause, d.bare, nil)
 		return err
@@ -153,8 +156,7 @@ func (t *turn) lose(id string, rec *connectionRecord) error {
 }
 
 // sweepConnections notes a page of connections that nobody holds as lost.
-func (c *core) sweepConnections(w *work) error {
-	d := w.tend
+func (c *core) sweepConnections(w *work, d *tending) error {
 	_, err := c.internal(w, "sweep connections", func(h *turn) error {
 		page, more, err := listConnections(c.ws, d.after, sweepPage)
 		if err != nil {
@@ -179,8 +181,8 @@ func (c *core) sweepConnections(w *work) error {
 }
 
 // connectionDue ends a connection whose client did not come back in time.
-func (c *core) connectionDue(w *work) error {
-	row := w.tend.row
+func (c *core) connectionDue(w *work, d *tending) error {
+	row := d.row
 	rec, ok, err := readConnection(c.ws, row.Name)
 	if err != nil {
 		return err
@@ -188,7 +190,7 @@ func (c *core) connectionDue(w *work) error {
 	if !ok || rec.Due != row.Due {
 		return errLeftover // the client came back, or the connection ended
 	}
-	_, err = c.endConnection(w, row.Name, unavailable("the client did not come back"), w.tend.bare, nil)
+	_, err = c.endConnection(w, row.Name, unavailable("the client did not come back"), d.bare, nil)
 	return err
 }
 

@@ -39,9 +39,10 @@ func (s *Supervisor) Connect(ctx context.Context, addr host.Address, r host.Conn
 		return nil, c.connect(w, l, &r)
 	}}
 	w := &work{
-		kind: workCall, method: -1, ctx: ctx, builtin: b, existing: r.Existing, traceparent: r.Traceparent,
+		call: call{method: -1, builtin: b}, ctx: ctx, existing: r.Existing, traceparent: r.Traceparent,
 		finish: func(w *work) { l.settle(w.err) },
 	}
+	w.calls()
 	if _, err := s.post(t, addr, w); err != nil {
 		return nil, err
 	}

@@ -115,13 +115,13 @@ func (s *Supervisor) wakeActor(ctx context.Context, on target, _ *none) (none, e
 	if err := s.pauses.refuse(on.addr); err != nil {
 		return none{}, err
 	}
-	return none{}, s.ask(ctx, on, func(w *work) { w.kind = workWake })
+	return none{}, s.ask(ctx, on, func(w *work) { w.job = waking{} })
 }
 
 // ask has an actor run work of the runtime's own, and waits for it.
 func (s *Supervisor) ask(ctx context.Context, on target, what func(*work)) error {
 	w := s.pool.get()
-	w.ctx, w.method, w.existing, w.traceparent = ctx, -1, true, on.traceparent
+	w.ctx, w.existing, w.traceparent = ctx, true, on.traceparent
 	what(w)
 	if err := on.from.extend(ctx, w); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *Supervisor) sleepActor(ctx context.Context, on target, _ *none) (none, 
 			return none{}, contextError(ctx)
 		}
 	}
-	return none{}, s.ask(ctx, on, func(w *work) { w.kind, w.force = workSleep, true })
+	return none{}, s.ask(ctx, on, func(w *work) { w.job = sleeping(true) })
 }
 
 // mustExist returns an error with code NotFound if there is no actor at addr.
@@ -209,7 +209,7 @@ func (a *activation) retire(k *crew, cause string) <-chan struct{} {
 			if a.currentCrew() != k {
 				return // it was restarted meanwhile
 			}
-			a.enqueue(&work{kind: workSleep, method: -1, existing: true, force: true, finish: func(*work) {}})
+			a.enqueue(&work{job: sleeping(true), existing: true, finish: func(*work) {}})
 		case <-a.sup.life.Done():
 		}
 	})

@@ -17,7 +17,7 @@ const (
 	maxPinnedBytes = 1 << 20
 )
 
-// pin rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
+// run implements job: it rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
 // as it is when the first are bound, or the id under which the first of them will create it.
 //
 // The sender asks again until the messages that waited at first, with the same Target, are all bound to one id, and delivers
@@ -28,8 +28,7 @@ const (
 // delivered under the id it is bound to, because those were all to be bound first, and rows are bound in the order of
 // delivery. The next start delivers the bound ones, which may create their target, and then binds the others to the target
 // that there is. Only if the target was destroyed since are they for its successor, like messages that were never looked at.
-func (c *core) pin(w *work) {
-	b := w.settle.binding
+func (b *binding) run(c *core, w *work) {
 	ch := b.channel
 	s := c.a.sender
 	sup := c.a.sup
@@ -75,9 +74,16 @@ func (c *core) pin(w *work) {
 	c.respond(w, nil, err)
 }
 
-// settle removes the rows of messages that were handled, and moves those aside that cannot be.
-func (c *core) settle(w *work) {
-	set := w.settle
+// traits implements job.
+func (*binding) traits(*activation) traits { return traits{kind: "pin", quick: true, sturdy: true} }
+
+// traits implements job.
+func (*settlement) traits(*activation) traits {
+	return traits{kind: "settle", quick: true, sturdy: true}
+}
+
+// run implements job: it removes the rows of messages that were handled, and moves those aside that cannot be.
+func (set *settlement) run(c *core, w *work) {
 	s := c.a.sender
 	n := len(set.handled) + len(set.failed)
 	s.mu.Lock()
@@ -139,13 +145,25 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 	})
 }
 
-// recover takes up the messages that were pending when the node last stopped.
-func (c *core) recover(w *work) error {
+// A recovery takes up the messages that were pending when the node last stopped.
+type recovery struct {
+	taken func(*sender) error // called when they are taken up; nil does nothing
+}
+
+// traits implements job.
+func (*recovery) traits(*activation) traits {
+	return traits{kind: "recover", quick: true, sturdy: true}
+}
+
+// run implements job.
+func (r *recovery) run(c *core, w *work) { c.respond(w, nil, r.recover(c, w)) }
+
+func (r *recovery) recover(c *core, w *work) error {
 	if err := c.a.sender.load(c); err != nil {
 		return err
 	}
-	if w.taken != nil {
-		if err := w.taken(c.a.sender); err != nil {
+	if r.taken != nil {
+		if err := r.taken(c.a.sender); err != nil {
 			return err
 		}
 	}
@@ -153,16 +171,39 @@ func (c *core) recover(w *work) error {
 		return nil
 	}
 	_, err := c.internal(w, "recover", func(h *turn) error {
-		c.ws.ClearWake(0, keyspace.WakeSends, "", "")
+		c.arm(keyspace.WakeSends, false)
 		h.destroy = c.a.ghost
 		return nil
 	})
 	return err
 }
 
-// receive handles a run of messages from another actor, each in a turn of its own, and stops at the first that fails.
-func (c *core) receive(w *work) {
-	d := w.deliver
+// traits implements job.
+func (d *delivery) traits(a *activation) traits {
+	t := traits{kind: "deliver", code: true, quick: true, bounded: true, creates: true}
+	for i := range d.messages {
+		t.bytes += int64(len(d.messages[i].record.Input)) + 64
+	}
+	if d.handled < len(d.messages) {
+		t.name = d.messages[d.handled].record.Method
+	}
+	if len(d.messages) > 0 {
+		if m, ok := a.typ.methods[d.messages[0].record.Method]; ok {
+			p := a.typ.pace[m].Load()
+			t.quick = p > 0 && p*int64(len(d.messages)) < int64(quickTurn)
+		}
+	}
+	return t
+}
+
+// newID implements identified: a message creates its target under the id that its sender has bound it to, so that a message
+// which was handled by an actor that is gone by now is known to be late.
+func (d *delivery) newID(a *activation) (keyspace.ActorID, error) {
+	return a.sup.creatable(d.target, a.addr)
+}
+
+// run implements job: it handles messages from another actor, each in a turn of its own, and stops at the first that fails.
+func (d *delivery) run(c *core, w *work) {
 	if c.id != d.target {
 		// The actor was destroyed since, or somebody else made it, or is about to, before the first message could.
 		if _, dead, err := c.a.sup.store.Tombstone(d.target); err != nil {
@@ -232,7 +273,7 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 		if err := c.exist(w); err != nil {
 			return err
 		}
-		item := &work{kind: workDeliver, method: i, deliver: w.deliver, traceparent: m.record.Traceparent, of: w}
+		item := &work{job: w.job, traceparent: m.record.Traceparent, of: w}
 		_, err := c.run(item, t.Methods[i].Handler, func(h *turn) ([]byte, error) {
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return nil, err
@@ -249,7 +290,7 @@ func (c *core) handleInternal(w *work, key []byte, m *outgoing, fn func(*turn) e
 		if err := c.exist(w); err != nil {
 			return err
 		}
-		item := &work{kind: workDeliver, method: -1, deliver: w.deliver, traceparent: m.record.Traceparent, of: w}
+		item := &work{job: w.job, traceparent: m.record.Traceparent, of: w}
 		_, err := c.internal(item, m.record.Method, func(h *turn) error {
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err

@@ -13,7 +13,7 @@ import (
 type duty struct {
 	a           *activation
 	of          func(*activation) *duty // this duty of an activation
-	kind        workKind
+	job         func(recovered bool) job
 	first, most time.Duration // the wait after a failure, which doubles
 	finish      func(*work)   // of its items; it calls done
 
@@ -22,9 +22,9 @@ type duty struct {
 	failures atomic.Int64
 }
 
-// item returns an item of the mailbox that does the duty.
-func (d *duty) item() *work {
-	return &work{kind: d.kind, method: -1, existing: true, finish: d.finish}
+// item returns an item of the mailbox that does the duty. recovered: the row at 0 stands.
+func (d *duty) item(recovered bool) *work {
+	return &work{job: d.job(recovered), existing: true, finish: d.finish}
 }
 
 // ask has the actor do the duty soon.
@@ -39,7 +39,7 @@ func (d *duty) post() (job assignment) {
 	if d.posted.Swap(true) {
 		return job
 	}
-	w := d.item()
+	w := d.item(false)
 	job, err := d.a.post(w)
 	if err != nil {
 		w.fail(err) // the actor has left memory
@@ -59,7 +59,7 @@ func (d *duty) done(w *work) {
 	d.posted.Store(false)
 	a := d.a
 	if w.paused {
-		a.sup.again(a.addr, d.kind.String(), w, 0, d.resume)
+		a.sup.again(a.addr, w.job.traits(a).kind, w, 0, d.resume)
 	} else if a.sup.mayPass(w.err) {
 		d.retry(w.err)
 	}
@@ -87,9 +87,7 @@ func (s *Supervisor) resume(t *actorType, addr host.Address, of func(*activation
 		if a == nil {
 			return // the next start finds the row
 		}
-		w := of(a).item()
-		w.recovered = true
-		if a.enqueue(w) == nil { // else it has left memory since
+		if a.enqueue(of(a).item(true)) == nil { // else it has left memory since
 			return
 		}
 	}

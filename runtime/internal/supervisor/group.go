@@ -342,8 +342,9 @@ func (s *Supervisor) explained(a *activation, w *work, err error) (e *host.Error
 	e, id := publicError(err)
 	if id != "" {
 		reason = fmt.Sprintf("%s (error %s)", err, id)
+		t := w.job.traits(a)
 		s.logger.LogAttrs(s.life, slog.LevelError, "turn failed",
-			a.attrs(slog.String("error_id", id), slog.String("work", w.kind.String()), slog.String("method", a.methodName(w)), slog.Any("error", err))...)
+			a.attrs(slog.String("error_id", id), slog.String("work", t.kind), slog.String("method", t.name), slog.Any("error", err))...)
 	} else if e != nil {
 		reason = e.Message
 	}
@@ -358,25 +359,6 @@ func (s *Supervisor) publicQuery(a *activation, name string, err error) *host.Er
 			a.attrs(slog.String("error_id", id), slog.String("method", name), slog.Any("error", err))...)
 	}
 	return e
-}
-
-// methodName names what w runs, for logs.
-func (a *activation) methodName(w *work) string {
-	switch {
-	case w.builtin != nil:
-		return w.builtin.name
-	case w.kind == workCall && w.method >= 0:
-		return a.typ.Methods[w.method].Name
-	case w.kind == workAlarm:
-		return w.alarm.row.Name
-	case w.kind == workTask:
-		return w.entry.task.name
-	case w.kind == workSchedule:
-		return w.schedule.row.Name
-	case w.kind == workDeliver:
-		return w.deliver.messages[w.deliver.handled].record.Method
-	}
-	return ""
 }
 
 func unixMS(t time.Time) int64 { return t.UnixMilli() }

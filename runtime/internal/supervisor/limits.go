@@ -26,8 +26,8 @@ const (
 // drains estimates when half of a full mailbox of n calls is worked off, by how long the type's methods usually take.
 func (a *activation) drains(w *work, n int64) time.Duration {
 	var pace, known int64
-	if w.kind == workCall && w.method >= 0 {
-		pace, known = a.typ.pace[w.method].Load(), 1
+	if j, ok := w.job.(*call); ok && j.method >= 0 {
+		pace, known = a.typ.pace[j.method].Load(), 1
 	}
 	if pace == 0 {
 		known = 0

@@ -181,7 +181,7 @@ func TestFullMailboxSaysWhenToTryAgain(t *testing.T) {
 		})
 	}
 	a := &activation{typ: &actorType{}}
-	if d := a.drains(&work{kind: workDeliver}, 1000); d != minDrain {
+	if d := a.drains(&work{job: &delivery{}}, 1000); d != minDrain {
 		t.Errorf("a mailbox of a type that never ran drains in %s", d)
 	}
 }

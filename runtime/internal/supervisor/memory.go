@@ -239,7 +239,7 @@ func (a *activation) askToSleep() bool {
 
 // askHook has an actor run its sleep hook, and leave memory if it can.
 func (a *activation) askHook() {
-	a.enqueue(&work{kind: workSleep, method: -1, existing: true, finish: func(*work) {}})
+	a.enqueue(&work{job: sleeping(false), existing: true, finish: func(*work) {}})
 }
 
 func (a *activation) slept(c *core) {

@@ -72,7 +72,8 @@ func (s *Supervisor) callTurn(ctx context.Context, t *actorType, r *host.Request
 		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
 	}
 	w := s.pool.get()
-	w.kind, w.ctx, w.codec, w.input = workCall, ctx, r.Codec, r.Input
+	w.calls()
+	w.ctx, w.codec, w.input = ctx, r.Codec, r.Input
 	w.idempotencyKey, w.traceparent, w.connection = r.IdempotencyKey, r.Traceparent, r.Connection
 	what(w)
 	if err := from.extend(ctx, w); err != nil {
@@ -122,7 +123,7 @@ func (s *Supervisor) destroy(ctx context.Context, addr host.Address, from *calle
 		return unavailable("the node is shutting down")
 	}
 	w := s.pool.get()
-	w.kind, w.ctx, w.method, w.existing = workDestroy, ctx, -1, true
+	w.job, w.ctx, w.existing = destroying{}, ctx, true
 	if err := from.extend(ctx, w); err != nil {
 		return err
 	}

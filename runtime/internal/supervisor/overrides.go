@@ -227,7 +227,7 @@ func (c *core) dropControl(h *turn) error {
 func (c *core) adoptLimits(w *work) error {
 	l := c.a.limits.Load()
 	storage := l.storage
-	if c.a.sturdy(w) {
+	if w.job.traits(c.a).sturdy {
 		storage = l.roomy
 	}
 	if storage != c.storage {

@@ -244,33 +244,15 @@ func readPause(r engine.Reader) (*host.Pause, error) {
 
 // staysQuiet reports that an actor is not to be woken with its hook for w, because it is paused.
 func (a *activation) staysQuiet(w *work) bool {
-	return w.kind != workDestroy && a.sup.pauses.of(a.key) != nil
-}
-
-// pausable reports that w is not to run while its actor is paused.
-func (w *work) pausable() bool {
-	switch w.kind {
-	case workWake, workSettle, workPin, workRecover, workPurge, workSleep, workDestroy:
-		return false
-	case workCall:
-		return w.builtin == nil || w.builtin.run != nil && !w.builtin.operates
-	case workConnection:
-		return !w.tend.bare && (w.tend.end || w.tend.row != nil) // it may run a hook
-	}
-	return true
+	return !w.destroys() && a.sup.pauses.of(a.key) != nil
 }
 
 // turnedAway answers work that is not to run now, and reports that it did.
 func (a *activation) turnedAway(c *core, w *work) bool {
-	if w.kind == workTask && (c == nil || c.crew.Load() != w.entry.task.crew) {
-		w.fail(w.entry.task.stale())
+	if j, ok := w.job.(early); ok && j.turnedAway(c, w) {
 		return true
 	}
-	if w.kind == workSleep && c == nil {
-		w.fail(nil) // it sleeps
-		return true
-	}
-	if a.sup.pauses.n.Load() == 0 || !w.pausable() {
+	if a.sup.pauses.n.Load() == 0 || !w.job.traits(a).code {
 		return false
 	}
 	p := a.sup.pauses.of(a.key)
@@ -278,9 +260,6 @@ func (a *activation) turnedAway(c *core, w *work) bool {
 		return false
 	}
 	w.paused = true
-	if w.deliver != nil {
-		w.deliver.paused = true
-	}
 	w.fail(pausedError(a.addr, p))
 	return true
 }

@@ -12,46 +12,7 @@ import (
 // perform runs one item of the mailbox to the point where only its commit is missing.
 func (c *core) perform(w *work) {
 	c.a.sleepSoon = false
-	switch w.kind {
-	case workCall:
-		c.call(w)
-	case workWake:
-		err := c.exist(w)
-		if err == nil && !c.group.changed {
-			c.a.ensureView(c)
-		}
-		c.respond(w, nil, err)
-	case workAlarm:
-		c.respond(w, nil, c.due(w, &w.alarm.row, func() error { return c.fireAlarm(w) }))
-	case workSchedule:
-		c.respond(w, nil, c.due(w, &w.schedule.row, func() error { return c.fireSchedule(w) }))
-	case workDeliver:
-		c.receive(w)
-	case workSettle:
-		c.settle(w)
-	case workPin:
-		c.pin(w)
-	case workRecover:
-		c.respond(w, nil, c.recover(w))
-	case workPurge:
-		c.respond(w, nil, c.due(w, w.purge, func() error { return c.purge(w) }))
-	case workSleep:
-		c.sleep(w)
-	case workDestroy:
-		c.destroy(w)
-	case workQueue:
-		c.handleQueues(w)
-	case workQueueDue:
-		c.respond(w, nil, c.due(w, &w.alarm.row, func() error { return c.queueDue(w) }))
-	case workConnection:
-		c.respond(w, nil, c.tendConnections(w))
-	case workTask:
-		c.enter(w)
-	case workRun:
-		c.runFor(w)
-	case workRunDue:
-		c.respond(w, nil, c.due(w, &w.alarm.row, func() error { return c.runDue(w) }))
-	}
+	w.job.run(c, w)
 }
 
 // respond holds a result until the group is durable.
@@ -85,8 +46,25 @@ func (c *core) drop(err *host.Error) {
 	c.group = &group{a: c.a}
 }
 
-// call runs an action or a creation.
-func (c *core) call(w *work) {
+// traits implements job.
+func (j *call) traits(a *activation) traits {
+	t := traits{kind: "call", bounded: true, creates: true, code: true, bytes: int64(len(j.input))}
+	switch b := j.builtin; {
+	case b != nil:
+		t.name, t.bare, t.bounded = b.name, b.bare, !b.bare // or nobody could pause an actor whose mailbox is full, or raise its limits
+		t.code = b.run != nil && !b.operates
+		if t.quick = b.run == nil; b.pace != nil {
+			t.quick = fast(b.pace)
+		}
+		t.sturdy = (b.act != nil || b.operates || b.name == host.ConnectionClose) && host.OperatorMethod(b.name, a.typ.OpenSQL)
+	case j.method >= 0:
+		t.name, t.quick = a.typ.Methods[j.method].Name, fast(&a.typ.pace[j.method])
+	}
+	return t
+}
+
+// run implements job: an action, a creation or a built-in method.
+func (j *call) run(c *core, w *work) {
 	if w.existing && !c.exists {
 		c.respond(w, nil, notFound(c.a.addr))
 		return
@@ -161,7 +139,9 @@ func (c *core) exist(w *work) error {
 	if w.existing {
 		return notFound(c.a.addr)
 	}
-	_, err := c.create(&work{kind: workCall, method: -1, ctx: w.ctx, traceparent: w.traceparent, chain: w.chain, of: w})
+	item := &work{call: call{method: -1}, ctx: w.ctx, traceparent: w.traceparent, chain: w.chain, of: w}
+	item.calls()
+	_, err := c.create(item)
 	return err
 }
 
@@ -234,16 +214,17 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 		t.dropSQL()
 		return nil, errAbandoned
 	}
-	if w.kind == workCall && w.method >= 0 {
-		updatePace(&a.typ.pace[w.method], took)
-	} else if b := w.builtin; b != nil && b.pace != nil {
+	if j, ok := w.job.(*call); !ok {
+	} else if b := j.builtin; b != nil && b.pace != nil {
 		updatePace(b.pace, took)
+	} else if j.method >= 0 {
+		updatePace(&a.typ.pace[j.method], took)
 	}
 	if err == nil {
 		if err = c.seal(t, instance && !t.untouched, out); err == nil {
 			c.group.turns++
 			c.group.took += took
-			if a.crashes > 0 && instance && w.kind != workWake {
+			if a.crashes > 0 && instance && !w.wakes() {
 				a.crashes = 0
 				a.sup.failures.clear(a)
 			}
@@ -260,7 +241,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	if crashed {
 		// The handler left its instance in an unknown state: the actor is rebuilt, once the turns before it are committed.
 		c.broken = true
-		if c.exists && !c.creating && w.kind != workWake {
+		if c.exists && !c.creating && !w.wakes() {
 			a.sup.failures.crashed(a, err)
 		}
 		a.sup.publishLife(a, c, "crashed", err.Error())

@@ -289,7 +289,7 @@ func (r *reader) guard(name string, f func(*reader) ([]byte, error)) (out []byte
 // rouse wakes the actor, creating it if need be, and returns when it has a view.
 func (s *Supervisor) rouse(ctx context.Context, t *actorType, req *host.Request, from *caller) (*activation, error) {
 	w := s.pool.get()
-	w.kind, w.ctx, w.existing, w.method, w.traceparent = workWake, ctx, req.Existing, -1, req.Traceparent
+	w.job, w.ctx, w.existing, w.traceparent = waking{}, ctx, req.Existing, req.Traceparent
 	if from != nil {
 		w.chain = from.depth + 1
 		if w.traceparent == "" {

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -202,10 +203,27 @@ type failedMessage struct {
 // queueDuty is the duty to handle the messages of the actor's own queues.
 func (a *activation) queueDuty() *duty { return &a.duties.queue }
 
+// A queueJob handles messages of the actor's own queues.
+type queueJob struct {
+	failed    *failedMessage                // a failed attempt to count first; nil for none
+	message   atomic.Pointer[host.Received] // the message that is being handled; also read by whoever abandons the turn
+	recovered bool
+}
+
+func newQueueJob(recovered bool) job { return &queueJob{recovered: recovered} }
+
+// traits implements job.
+func (*queueJob) traits(a *activation) traits {
+	return traits{kind: "queue", code: true, quick: a.quickQueues()}
+}
+
+// run implements job.
+func (j *queueJob) run(c *core, w *work) { c.handleQueues(w, j) }
+
 // countFailed has the actor count a failed attempt of a message, and then handle messages.
 func (a *activation) countFailed(failed *failedMessage) {
-	w := a.duties.queue.item()
-	w.failed, w.recovered = failed, true
+	w := a.duties.queue.item(true)
+	w.job = &queueJob{failed: failed, recovered: true}
 	if _, err := a.sup.post(a.typ, a.addr, w); err != nil {
 		w.fail(err)
 	}
@@ -213,8 +231,9 @@ func (a *activation) countFailed(failed *failedMessage) {
 
 // pumped takes in that messages were handled, or why not.
 func (a *activation) pumped(w *work) {
-	failed, wait := w.failed, retryIn(w.err, settleRetry)
-	if m := w.message.Load(); m != nil && !w.paused && host.CodeOf(w.err) != host.Unavailable {
+	j := w.job.(*queueJob)
+	failed, wait := j.failed, retryIn(w.err, settleRetry)
+	if m := j.message.Load(); m != nil && !w.paused && host.CodeOf(w.err) != host.Unavailable {
 		e, _ := publicError(w.err)
 		failed, wait = &failedMessage{message: *m, cause: e}, 0
 	}
@@ -253,22 +272,22 @@ const maxPump = 64
 
 // handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues. A queue
 // that cannot be worked on does not hold up the others. A node that is going away keeps what waits for its next start.
-func (c *core) handleQueues(w *work) {
+func (c *core) handleQueues(w *work, j *queueJob) {
 	a := c.a
-	if w.failed == nil {
+	if j.failed == nil {
 		a.duties.queue.begin() // from here on, whoever sends a message asks anew
 	}
 	if !c.exists {
 		c.respond(w, nil, notFound(a.addr))
 		return
 	}
-	if w.failed != nil {
-		if err := c.messageFailed(w, w.failed); err != nil {
+	if j.failed != nil {
+		if err := c.messageFailed(w, j.failed); err != nil {
 			c.respond(w, nil, err)
 			return
 		}
 	}
-	if w.recovered {
+	if j.recovered {
 		c.standing[keyspace.WakeQueue] = armed
 	}
 	names, err := c.readyQueues()
@@ -285,7 +304,7 @@ func (c *core) handleQueues(w *work) {
 			a.duties.queue.ask()
 			break
 		}
-		more, failed := c.handleNext(w, names[0], len(names) == 1 && err == nil)
+		more, failed := c.handleNext(w, j, names[0], len(names) == 1 && err == nil)
 		if c.ended {
 			c.respond(w, nil, nil)
 			return
@@ -368,14 +387,14 @@ func (a *activation) quickQueues() bool {
 
 // handleNext handles the next message of a queue; last says that no other queue is known to have one. The error is why the
 // queue cannot be worked on; that the handler failed is no such error.
-func (c *core) handleNext(w *work, name string, last bool) (more bool, err error) {
+func (c *core) handleNext(w *work, j *queueJob, name string, last bool) (more bool, err error) {
 	i, _, err := c.a.typ.queueOf(name)
 	if err != nil {
 		return false, nil // it was declared when the message was sent, and waits for code that handles it
 	}
 	found, left := false, int64(0)
 	start := time.Now()
-	w.message.Store(nil)
+	j.message.Store(nil)
 	_, err = c.run(w, c.a.typ.Queues[i].Handler, func(h *turn) ([]byte, error) {
 		set := h.queueSet()
 		m, ok, err := set.Next(name)
@@ -383,7 +402,7 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 			return nil, err
 		}
 		found = true
-		w.message.Store(m)
+		j.message.Store(m)
 		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
 		reply, err := c.inst.Message(h, i, m, nil)
 		if err != nil {
@@ -404,13 +423,13 @@ func (c *core) handleNext(w *work, name string, last bool) (more bool, err error
 	}
 	switch {
 	case err == nil:
-		w.message.Store(nil)
+		j.message.Store(nil)
 		return left > 0, nil
 	case err == errAbandoned || c.broken || !found:
 		return false, err
 	}
 	e, reason := c.a.sup.explained(c.a, w, err)
-	m := w.message.Swap(nil)
+	m := j.message.Swap(nil)
 	return true, c.messageFailed(w, &failedMessage{message: *m, cause: e, reason: reason})
 }
 
@@ -434,9 +453,22 @@ func (c *core) disarmQueues(w *work) error {
 	return err
 }
 
+// queueDue is a queue's row that is due, on its way through its actor's mailbox.
+type queueDue engine.Wake
+
+// traits implements job.
+func (d *queueDue) traits(*activation) traits {
+	return traits{kind: "queue due", name: d.Name, code: true, quick: true}
+}
+
+// run implements job.
+func (d *queueDue) run(c *core, w *work) {
+	row := (*engine.Wake)(d)
+	c.due(w, row, func() error { return c.queueDue(w, row) })
+}
+
 // queueDue moves the messages of a queue whose time has come.
-func (c *core) queueDue(w *work) error {
-	row := w.alarm.row
+func (c *core) queueDue(w *work, row *engine.Wake) error {
 	_, err := c.internal(w, "queue due", func(h *turn) error {
 		return h.queueSet().Due(row.Name, row.Due)
 	})

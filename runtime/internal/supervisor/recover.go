@@ -51,9 +51,7 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 // recoverDuty has an actor that exists do what it was doing when the node stopped.
 func (s *Supervisor) recoverDuty(row engine.Wake, done func(), of func(*activation) *duty) {
 	s.recoverActor(row, done, func(a *activation) *work {
-		w := of(a).item()
-		w.recovered = true
-		return w
+		return of(a).item(true)
 	})
 }
 
@@ -92,7 +90,7 @@ func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activ
 
 // recoverSender wakes one actor for its messages, or what is left of a destroyed one.
 func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
-	w := &work{kind: workRecover, method: -1, existing: true, finish: func(w *work) {
+	w := &work{job: &recovery{}, existing: true, finish: func(w *work) {
 		done()
 		if w.err != nil && s.mayPass(w.err) {
 			s.later(settleRetry, func() { s.recoverSender(row, func() {}) })

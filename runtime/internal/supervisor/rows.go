@@ -35,9 +35,14 @@ func (c *core) arm(kind keyspace.WakeKind, on bool) {
 // errLeftover is what the work of a due row returns if nothing of the actor stands behind the row any more.
 var errLeftover = errors.New("a row of the wake index is a leftover")
 
-// due does what a row of the wake index asks for whose time has come. The row stands until a turn of do clears it; one of
+// due does what a row of the wake index asks for whose time has come, and answers w. The row stands until a turn of do clears it; one of
 // another incarnation and one that is left over are removed here.
-func (c *core) due(w *work, row *engine.Wake, do func() error) error {
+func (c *core) due(w *work, row *engine.Wake, do func() error) {
+	c.respond(w, nil, c.dueRow(w, row, do))
+}
+
+// dueRow is due for one who answers.
+func (c *core) dueRow(w *work, row *engine.Wake, do func() error) error {
 	if row.ID != c.id {
 		return c.a.sup.store.DropWakes([][]byte{row.Row})
 	}

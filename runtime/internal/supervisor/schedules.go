@@ -93,6 +93,16 @@ type scheduleFiring struct {
 	began atomic.Int64
 }
 
+// traits implements job.
+func (f *scheduleFiring) traits(*activation) traits {
+	return traits{kind: "schedule", name: f.row.Name, code: true}
+}
+
+// run implements job.
+func (f *scheduleFiring) run(c *core, w *work) {
+	c.due(w, &f.row, func() error { return c.fireSchedule(w, f) })
+}
+
 // A failedRun is what is known of a run whose turn was lost with its core: the handler panicked or was abandoned.
 type failedRun struct {
 	cause             *host.Error
@@ -109,8 +119,8 @@ func (a *activation) ableSince() time.Time {
 }
 
 // fireSchedule does what a row of a schedule that is due asks for.
-func (c *core) fireSchedule(w *work) error {
-	row := w.schedule.row
+func (c *core) fireSchedule(w *work, on *scheduleFiring) error {
+	row := on.row
 	f, err := schedule.Due(c.ws, row.Name, row.Instance, row.Due, time.Now(), c.a.ableSince())
 	switch {
 	case err != nil:
@@ -123,22 +133,22 @@ func (c *core) fireSchedule(w *work) error {
 			err := b.Skip(f)
 			return err
 		})
-	case w.schedule.failed != nil:
-		err = c.scheduleFailed(w, f, w.schedule.failed)
+	case on.failed != nil:
+		err = c.scheduleFailed(w, f, on.failed)
 	default:
-		err = c.runSchedule(w, f)
+		err = c.runSchedule(w, on, f)
 	}
 	return err
 }
 
 // runSchedule runs the handler of a tick.
-func (c *core) runSchedule(w *work, f *schedule.Firing) error {
-	row, started := w.schedule.row, time.Now()
+func (c *core) runSchedule(w *work, on *scheduleFiring, f *schedule.Firing) error {
+	row, started := on.row, time.Now()
 	i, cause := c.a.typ.scheduleOf(row.Name)
 	if cause == nil {
 		c.a.sup.metrics.scheduleLag.Observe(time.Since(timeMS(row.Due)).Seconds())
 		_, cause = c.run(w, c.a.typ.Schedules[i].Handler, func(h *turn) ([]byte, error) {
-			w.schedule.began.Store(unixMS(h.start))
+			on.began.Store(unixMS(h.start))
 			return nil, c.tick(h, i, f)
 		})
 	}
@@ -185,7 +195,7 @@ func (k *alarmClock) schedule(w *work, row *engine.Wake, addr host.Address) {
 	k.mu.Lock()
 	f := &scheduleFiring{row: *row, failed: k.failedRuns[id]}
 	k.mu.Unlock()
-	w.kind, w.schedule = workSchedule, f
+	w.job = f
 	w.finish = func(w *work) {
 		if w.paused {
 			k.putOff(id, addr)

@@ -60,7 +60,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 			return nil
 		}
 	}
-	if key := t.work.idempotencyKey; key != "" && t.work.kind == workCall {
+	if key := t.work.idempotencyKey; key != "" {
 		if err := c.remember(t, key, out); err != nil {
 			return err
 		}

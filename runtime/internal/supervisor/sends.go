@@ -252,7 +252,8 @@ func (s *sender) send(ch *channel) {
 	}
 	t, err := sup.typeOf(ch.addr)
 	if err == nil {
-		w := &work{kind: workDeliver, method: -1, deliver: d, finish: func(w *work) {
+		w := &work{job: d, finish: func(w *work) {
+			d.paused = w.paused
 			if w.err != nil {
 				d.err, d.reason, d.handled = w.err, "", 0 // what ran was not committed
 			}
@@ -343,7 +344,7 @@ func permanent(err error) bool {
 func (s *sender) pin(ch *channel) { s.bindMore(&binding{channel: ch}) }
 
 func (s *sender) bindMore(b *binding) {
-	s.post(&work{kind: workPin, method: -1, settle: &settlement{binding: b}, finish: func(w *work) {
+	s.post(&work{job: b, finish: func(w *work) {
 		s.mu.Lock()
 		sup, wait := s.owner.sup, time.Duration(0)
 		if w.err == nil {
@@ -397,7 +398,7 @@ func (s *sender) post(w *work) {
 // that was moved aside would be taken for handled if a later one overtook it.
 func (s *sender) settle(set *settlement) {
 	n := len(set.handled) + len(set.failed)
-	s.post(&work{kind: workSettle, method: -1, settle: set, finish: func(w *work) {
+	s.post(&work{job: set, finish: func(w *work) {
 		s.mu.Lock()
 		if set.done {
 			s.settling -= n

@@ -80,7 +80,7 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 
 // rouseSender wakes an actor that left memory while messages of it waited.
 func (s *Supervisor) rouseSender(t *actorType, addr host.Address) {
-	w := &work{kind: workRecover, method: -1, existing: true, finish: func(w *work) {
+	w := &work{job: &recovery{}, existing: true, finish: func(w *work) {
 		if w.err != nil && host.CodeOf(w.err) != host.NotFound && !s.draining.Load() {
 			s.later(settleRetry, func() { s.rouseSender(t, addr) })
 		}
@@ -112,11 +112,10 @@ func (s *Supervisor) skipSend(ctx context.Context, on target, in *host.SendSkipI
 	done := make(chan struct{})
 	found := false
 	if err := s.ask(ctx, on, func(w *work) {
-		w.kind = workRecover
-		w.taken = func(m *sender) (err error) {
+		w.job = &recovery{taken: func(m *sender) (err error) {
 			found, err = m.skip(to, func() { close(done) })
 			return err
-		}
+		}}
 	}); err != nil || !found {
 		return host.CountOutput{}, err
 	}

@@ -287,7 +287,7 @@ func (s *Supervisor) migrateSQL(ctx context.Context, on target, in *host.SQLMigr
 	if err := s.pauses.refuse(on.addr); err != nil {
 		return out, err
 	}
-	if err := s.ask(ctx, on, func(w *work) { w.kind = workWake }); err != nil {
+	if err := s.ask(ctx, on, func(w *work) { w.job = waking{} }); err != nil {
 		return out, err
 	}
 	after, err := s.sqlMetadata(ctx, on.addr)

@@ -64,7 +64,7 @@ func (c *core) rouse(w *work, stale bool) error {
 	}
 	before := c.mark()
 	c.rising = true
-	_, err := c.internal(&work{kind: workWake, method: -1, traceparent: w.traceparent, chain: w.chain, of: w}, "migrate", (*turn).migrate)
+	_, err := c.internal(&work{job: waking{}, traceparent: w.traceparent, chain: w.chain, of: w}, "migrate", (*turn).migrate)
 	if err == nil {
 		err = c.wakeHook(w)
 	}

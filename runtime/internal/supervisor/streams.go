@@ -9,6 +9,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/streamlog"
 )
 
@@ -135,8 +136,7 @@ func (t *turn) StreamClose(stream string) error {
 }
 
 // purgeStream does what the row of a stream in the wake index asks for.
-func (c *core) purgeStream(w *work) error {
-	row := w.purge
+func (c *core) purgeStream(w *work, row *engine.Wake) error {
 	_, err := c.internal(w, "purge stream", func(h *turn) error {
 		_, cfg, err := c.a.typ.streamOf(row.Name)
 		if err != nil {

@@ -149,12 +149,12 @@ func (t *task) Turn(ctx context.Context, f func(state any, h host.Turn) error) e
 	if f == nil {
 		return host.Errorf(host.InvalidArgument, "the turn of task %q has no function", t.name)
 	}
-	return t.enter(ctx, &entry{instance: true, run: func(c *core, h *turn) error { return f(c.inst.State(), h) }})
+	return t.enter(ctx, &entry{instance: true, do: func(c *core, h *turn) error { return f(c.inst.State(), h) }})
 }
 
 // Append implements host.Task.
 func (t *task) Append(ctx context.Context, stream string, items [][]byte) (last uint64, err error) {
-	err = t.enter(ctx, &entry{run: func(c *core, h *turn) error {
+	err = t.enter(ctx, &entry{do: func(c *core, h *turn) error {
 		n, err := c.streamAppend(h, stream, items)
 		last = n
 		return err
@@ -214,7 +214,7 @@ type entry struct {
 	task *task
 	// instance: the turn may change the actor's state.
 	instance bool
-	run      func(*core, *turn) error
+	do       func(*core, *turn) error
 	// begun is 1 when the turn has begun and 2 when the task has given up before that. From the first on, the task waits for
 	// the end of the turn whatever happens, because the function that runs is the task's own and shares its memory.
 	begun atomic.Int32
@@ -233,7 +233,7 @@ func (t *task) enter(ctx context.Context, e *entry) error {
 		ctx = t.crew.hard
 	}
 	w := a.sup.pool.get()
-	w.kind, w.ctx, w.method, w.existing, w.entry = workTask, ctx, -1, true, e
+	w.job, w.ctx, w.existing = e, ctx, true
 	w.chain, w.traceparent = 1, t.from.traceparent
 	if from != nil && from.task == nil {
 		if err := from.extend(ctx, w); err != nil {
@@ -289,9 +289,22 @@ func (t *task) ended(ctx context.Context) error {
 	return contextError(ctx)
 }
 
-// enter runs a turn that a task asks for.
-func (c *core) enter(w *work) {
-	e := w.entry
+// traits implements job.
+func (e *entry) traits(*activation) traits {
+	return traits{kind: "task", name: e.task.name, code: true, quick: !e.instance}
+}
+
+// turnedAway implements early: the turn is for the core that the task was started by.
+func (e *entry) turnedAway(c *core, w *work) bool {
+	if c != nil && c.crew.Load() == e.task.crew {
+		return false
+	}
+	w.fail(e.task.stale())
+	return true
+}
+
+// run implements job: a turn that a task asks for.
+func (e *entry) run(c *core, w *work) {
 	if !e.begun.CompareAndSwap(0, 1) {
 		return // the task has given up
 	}
@@ -301,7 +314,7 @@ func (c *core) enter(w *work) {
 	}
 	var failed error
 	_, err := c.turn(w, "task "+e.task.name, e.instance, func(h *turn) ([]byte, error) {
-		failed = e.run(c, h)
+		failed = e.do(c, h)
 		return nil, failed
 	})
 	if failed != nil && err != errAbandoned {

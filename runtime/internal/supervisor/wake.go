@@ -22,7 +22,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 		err = unknownType(a.typ.Type)
 	}
 	if err != nil {
-		if w.kind == workDestroy {
+		if w.destroys() {
 			return a.wakeBare(epoch, w)
 		}
 		return nil, err
@@ -34,7 +34,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 			e := a.sup.public(a, w, err)
 			if e.Code != host.Unavailable {
 				a.sup.failures.add(a, e, err)
-				if w.kind == workDestroy {
+				if w.destroys() {
 					return a.wakeBare(epoch, w)
 				}
 				return nil, a.sup.failures.blocked(a)
@@ -73,7 +73,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 			return nil, a.sup.public(a, w, err) // the node is busy, the actor is well
 		}
 		a.sup.failures.add(a, a.sup.public(a, w, err), err)
-		if w.kind == workDestroy {
+		if w.destroys() {
 			return a.wakeBare(epoch, w)
 		}
 		return nil, a.sup.failures.blocked(a)
@@ -104,11 +104,12 @@ func (a *activation) adopt(epoch uint64, c *core) bool {
 
 // rise makes the core that w needs.
 func (a *activation) rise(epoch uint64, w *work) (*core, error) {
-	if w.builtin != nil && w.builtin.bare {
+	t := w.job.traits(a)
+	if t.bare {
 		return a.wakeBare(epoch, w)
 	}
 	c, err := a.wake(epoch, w)
-	if host.CodeOf(err) != host.ActorFailed || !a.sturdy(w) {
+	if host.CodeOf(err) != host.ActorFailed || !t.sturdy {
 		return c, err
 	}
 	w.existing = true // a bare core creates nothing
@@ -117,19 +118,6 @@ func (a *activation) rise(epoch uint64, w *work) (*core, error) {
 		return nil, err
 	}
 	return c, bareErr
-}
-
-// sturdy reports whether w can be done on an actor that does not wake: it runs no code of the actor, and is an operator's
-// verb or goes on with what a commit has promised.
-func (a *activation) sturdy(w *work) bool {
-	switch w.kind {
-	case workSettle, workPin, workRecover:
-		return true
-	case workCall:
-		b := w.builtin
-		return b != nil && (b.act != nil || b.operates || b.name == host.ConnectionClose) && host.OperatorMethod(b.name, a.typ.OpenSQL)
-	}
-	return false
 }
 
 // wakeBare opens an actor without its state and without its code: for operators, and to destroy one that does not wake.
@@ -141,7 +129,7 @@ func (a *activation) wakeBare(epoch uint64, w *work) (*core, error) {
 	if !a.adopt(epoch, c) {
 		return nil, errAbandoned
 	}
-	if w.kind == workDestroy {
+	if w.destroys() {
 		a.sup.logger.Warn("an actor that does not wake is destroyed without its hook", "actor_type", a.addr.Type, "actor_key", a.addr.Key)
 	}
 	return c, nil
@@ -170,17 +158,13 @@ func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 	if a.ghost {
 		ok = true
 	} else if !ok {
-		if w.existing || w.kind != workCall && w.kind != workWake && w.kind != workDeliver {
+		if w.existing || !w.job.traits(a).creates {
 			return nil, notFound(a.addr)
 		}
-		if w.kind == workDeliver {
-			// A message creates its target under the id that its sender has bound it to, so that a message which was
-			// handled by an actor that is gone by now is known to be late.
-			if c.id, err = s.creatable(w.deliver.target, a.addr); err != nil {
-				return nil, err
-			}
-		} else {
+		if j, ok := w.job.(identified); !ok {
 			c.id = s.newID(a.addr)
+		} else if c.id, err = j.newID(a); err != nil {
+			return nil, err
 		}
 	}
 	if c.space, err = s.store.OpenSpace(c.id); err != nil {
@@ -247,14 +231,50 @@ func destroyedError(addr host.Address) *host.Error {
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.
 func (c *core) wakeHook(w *work) error {
 	// Not under the caller's deadline: the actor wakes for everybody who waits, and for those to come.
-	_, err := c.run(&work{kind: workWake, method: -1, traceparent: w.traceparent, chain: w.chain, of: w}, "OnWake", func(h *turn) ([]byte, error) {
+	_, err := c.run(&work{job: waking{}, traceparent: w.traceparent, chain: w.chain, of: w}, "OnWake", func(h *turn) ([]byte, error) {
 		return nil, c.inst.Wake(h)
 	})
 	return err
 }
 
-// sleep runs the sleep hook and asks to leave memory.
-func (c *core) sleep(w *work) {
+// waking makes the actor exist and awake, for a query.
+type waking struct{}
+
+// traits implements job.
+func (waking) traits(*activation) traits { return traits{kind: "wake", creates: true} }
+
+// run implements job.
+func (waking) run(c *core, w *work) {
+	err := c.exist(w)
+	if err == nil && !c.group.changed {
+		c.a.ensureView(c)
+	}
+	c.respond(w, nil, err)
+}
+
+// wakes reports that a turn is part of waking the actor.
+func (w *work) wakes() bool {
+	_, ok := w.job.(waking)
+	return ok
+}
+
+// sleeping runs the sleep hook and leaves memory; if true, though more work waits, which wakes the actor again.
+type sleeping bool
+
+// traits implements job.
+func (sleeping) traits(*activation) traits { return traits{kind: "sleep"} }
+
+// turnedAway implements early.
+func (sleeping) turnedAway(c *core, w *work) bool {
+	if c != nil {
+		return false
+	}
+	w.fail(nil) // it sleeps
+	return true
+}
+
+// run implements job.
+func (force sleeping) run(c *core, w *work) {
 	if c.exists && c.a.typ.HasSleep && !c.quiet && !c.bare {
 		if _, err := c.run(w, "OnSleep", func(h *turn) ([]byte, error) { return nil, c.inst.Sleep(h) }); err != nil {
 			if err == errAbandoned {
@@ -263,7 +283,7 @@ func (c *core) sleep(w *work) {
 			c.a.sup.public(c.a, w, err) // logged; the actor sleeps all the same
 		}
 	}
-	if w.force {
+	if force {
 		c.slept, c.broken = w, true // told when the core is gone
 		return
 	}
@@ -271,8 +291,20 @@ func (c *core) sleep(w *work) {
 	c.respond(w, nil, nil)
 }
 
-// destroy runs the destroy hook and removes the actor.
-func (c *core) destroy(w *work) {
+// destroying runs the destroy hook and removes the actor.
+type destroying struct{}
+
+// traits implements job.
+func (destroying) traits(*activation) traits { return traits{kind: "destroy"} }
+
+// destroys reports that w is to remove the actor.
+func (w *work) destroys() bool {
+	_, ok := w.job.(destroying)
+	return ok
+}
+
+// run implements job.
+func (destroying) run(c *core, w *work) {
 	if !c.exists {
 		c.respond(w, nil, notFound(c.a.addr))
 		return

@@ -4,83 +4,73 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A workKind says what an item of a mailbox asks for.
-type workKind uint8
-
-const (
-	workCall       workKind = iota // an action, a creation, or a bare create
-	workWake                       // make the actor exist and awake, for a query
-	workAlarm                      // an alarm is due
-	workDeliver                    // messages of another actor
-	workSettle                     // messages of this actor were handled or moved aside
-	workPin                        // bind messages to the incarnation that they are for
-	workRecover                    // load pending messages after a restart
-	workPurge                      // remove expired keys
-	workSleep                      // run the sleep hook and leave memory
-	workDestroy                    // run the destroy hook and remove everything
-	workQueue                      // handle messages of the actor's own queues
-	workQueueDue                   // messages of a queue are due
-	workConnection                 // note that connections were lost, or end them
-	workSchedule                   // a schedule is due
-	workTask                       // a turn of one of the actor's tasks
-	workRun                        // the workflow run is to advance
-	workRunDue                     // the time has come that the workflow run waits for
-)
-
-var workNames = [...]string{
-	"call", "wake", "alarm", "deliver", "settle", "pin", "recover", "purge", "sleep", "destroy", "queue", "queue due", "connection",
-	"schedule", "task", "workflow", "workflow due",
+// A job is what an item of a mailbox asks for.
+type job interface {
+	// traits says how the mailbox treats the job, as things are.
+	traits(a *activation) traits
+	// run brings the job to the point where only its commit is missing, and answers w.
+	run(c *core, w *work)
 }
 
-func (k workKind) String() string { return workNames[k] }
+// traits is how a mailbox treats a job.
+type traits struct {
+	// kind and name say what it is, for logs: "alarm" and the alarm's name.
+	kind, name string
+	// code: it runs code of the actor, which a paused actor does not.
+	code bool
+	// quick: it is known to take little time, so that the turns before it can wait for it.
+	quick bool
+	// bounded: a full mailbox refuses it.
+	bounded bool
+	// creates: it makes an actor that is not there.
+	creates bool
+	// sturdy: it can be done on an actor that does not wake, because it runs no code of the actor and is an operator's verb or
+	// goes on with what a commit has promised. bare: it is always done so.
+	sturdy, bare bool
+	// bytes is what it counts for in the mailbox, besides itself.
+	bytes int64
+}
 
-// work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it from the moment it
-// is taken; whoever wins settled reports the result.
-type work struct {
-	kind workKind
+// An early job may be answered before it wakes its actor. c is the core, nil if the actor sleeps.
+type early interface{ turnedAway(c *core, w *work) bool }
 
-	// A call.
-	ctx            context.Context // the caller's; nil for work that nobody waits for
-	method         int             // index of the method; -1 for a bare create
-	builtin        *builtin        // instead of a method
+// An identified job creates its actor under an id that it knows.
+type identified interface {
+	newID(a *activation) (keyspace.ActorID, error)
+}
+
+// A call is the job of a request: an action, a creation, a bare create or a built-in method.
+type call struct {
+	method         int      // index of the method; -1 for a bare create and for builtin
+	builtin        *builtin // instead of a method
 	codec          host.Codec
 	input          []byte
 	idempotencyKey string
 	create         bool
-	existing       bool
-	traceparent    string
 	connection     string // the connection that the call came over
-	chain          int    // how many calls deep
-	enqueued       time.Time
+}
+
+// work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it from the moment it
+// is taken; whoever wins settled reports the result.
+type work struct {
+	job         job
+	call                        // the job, if it is a call, so that a call is one allocation
+	ctx         context.Context // the caller's; nil for work that nobody waits for
+	existing    bool            // it does not create the actor
+	traceparent string
+	chain       int   // how many calls deep
+	bytes       int64 // what it counts for in the mailbox, while it is there
 
 	// of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	of *work
 
-	alarm   *alarmFiring
-	deliver *delivery
-	settle  *settlement
-	purge   *engine.Wake
-	tend    *tending
-	// taken is called by workRecover once the messages are taken up; nil does nothing.
-	taken func(*sender) error
-
-	// Of queue work: a message to count a failed attempt of first; the message that is being handled; whether a restart found
-	// that messages wait.
-	failed    *failedMessage
-	message   atomic.Pointer[host.Received] // also read by whoever abandons the turn
-	hurried   bool                          // a run is tried at once although it is paused until later
-	recovered bool
-	paused    bool // it was refused because the actor is paused
-	force     bool // of workSleep: the actor sleeps even if more work waits, which wakes it again
-	entry     *entry
-	schedule  *scheduleFiring
+	paused bool // it was refused because the actor is paused
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
 	waiter *activation
@@ -98,16 +88,8 @@ type work struct {
 	done    chan struct{} // capacity 1
 }
 
-// cost is what the item counts for in the mailbox's byte bound.
-func (w *work) cost() int64 {
-	n := int64(len(w.input)) + 64
-	if w.deliver != nil {
-		for i := range w.deliver.messages {
-			n += int64(len(w.deliver.messages[i].record.Input)) + 64
-		}
-	}
-	return n
-}
+// calls makes the call that is filled in the job.
+func (w *work) calls() { w.job = &w.call }
 
 // leave removes the item's wait edge.
 func (w *work) leave() {
@@ -162,11 +144,6 @@ func (p *workPool) put(w *work) {
 	p.p.Put(w)
 }
 
-// An alarmFiring is an index row that is due, on its way through its actor's mailbox.
-type alarmFiring struct {
-	row engine.Wake
-}
-
 // A delivery is a run of messages from one actor to another, in order.
 type delivery struct {
 	from     keyspace.ActorID
@@ -198,9 +175,8 @@ type binding struct {
 type settlement struct {
 	handled []uint64
 	failed  []failedSend
-	binding *binding // instead of the rest, for workPin
-	settled func()   // told once, when it is durable; may be nil
-	done    bool     // a turn removed the rows; guarded by sender.mu
+	settled func() // told once, when it is durable; may be nil
+	done    bool   // a turn removed the rows; guarded by sender.mu
 }
 
 // A failedSend is a message to be moved aside.

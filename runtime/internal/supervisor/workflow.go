@@ -147,9 +147,22 @@ func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 // runDuty is the duty to advance the actor's run.
 func (a *activation) runDuty() *duty { return &a.duties.run }
 
+// runDue is a run's row that is due, on its way through its actor's mailbox.
+type runDue engine.Wake
+
+// traits implements job.
+func (*runDue) traits(a *activation) traits {
+	return traits{kind: "workflow due", code: true, quick: fast(&a.typ.runPace)}
+}
+
+// run implements job.
+func (d *runDue) run(c *core, w *work) {
+	row := (*engine.Wake)(d)
+	c.due(w, row, func() error { return c.runDue(w, row) })
+}
+
 // runDue advances a run whose time has come.
-func (c *core) runDue(w *work) error {
-	row := w.alarm.row
+func (c *core) runDue(w *work, row *engine.Wake) error {
 	f := c.flow()
 	if err := c.flowKnown(); err != nil {
 		return err
@@ -168,14 +181,34 @@ func (c *core) runDue(w *work) error {
 	return err
 }
 
-// runFor advances the run for an item of the mailbox.
-func (c *core) runFor(w *work) {
+// A runJob advances the run.
+type runJob uint8
+
+const (
+	runRecovered runJob = 1 << iota // the row at 0 stands
+	runHurried                      // at once, although it is paused until later
+)
+
+func newRunJob(recovered bool) job {
+	if recovered {
+		return runRecovered
+	}
+	return runJob(0)
+}
+
+// traits implements job.
+func (runJob) traits(a *activation) traits {
+	return traits{kind: "workflow", code: true, quick: fast(&a.typ.runPace)}
+}
+
+// run implements job.
+func (j runJob) run(c *core, w *work) {
 	err := c.flowKnown()
 	if err == nil {
-		if w.hurried {
+		if j&runHurried != 0 {
 			c.hurryRun()
 		}
-		if at := &c.standing[keyspace.WakeRun]; w.recovered && *at == unsure {
+		if at := &c.standing[keyspace.WakeRun]; j&runRecovered != 0 && *at == unsure {
 			*at, c.flow().retiring = armed, true
 		}
 		err = c.advanceAll(w)
@@ -198,7 +231,7 @@ func (c *core) runsOn() {
 			return // the row at 0 tells the next core
 		}
 	}
-	w := a.duties.run.item()
+	w := a.duties.run.item(false)
 	c.respond(w, nil, c.advanceAll(w))
 }
 

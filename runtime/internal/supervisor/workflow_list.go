@@ -155,8 +155,8 @@ func (s *Supervisor) retryPausedRuns() {
 			return false, nil
 		}
 		s.recoverActor(row, func() { <-slots }, func(a *activation) *work {
-			w := a.duties.run.item()
-			w.hurried = true
+			w := a.duties.run.item(false)
+			w.job = runHurried
 			return w
 		})
 		return true, nil
