@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,13 +24,14 @@ type yardCode struct {
 	deal       *actor.Workflow[yard, string, string]
 	orders     *actor.Queue[yard, string]
 	definition actor.Definition
+	broken     error // of the wake hook
 }
 
-func yardWith(queue string, opts ...workflow.Option) yardCode {
-	c := yardCode{typ: actor.NewType[yard]("yard")}
+func yardWith(queue string, opts ...workflow.Option) *yardCode {
+	c := &yardCode{typ: actor.NewType[yard]("yard")}
 	c.deal = actor.NewWorkflow[string, string](c.typ, "deal")
 	c.orders = actor.NewQueue[string](c.typ, queue, actor.ByRun())
-	c.definition = actor.Define(c.typ, actor.Spec[yard]{IdleTimeout: -1}, actor.OnRun(c.deal, func(ctx workflow.Context, how string) (string, error) {
+	c.definition = actor.Define(c.typ, actor.Spec[yard]{IdleTimeout: -1, OnWake: func(*yard, *actor.Context) error { return c.broken }}, actor.OnRun(c.deal, func(ctx workflow.Context, how string) (string, error) {
 		if how == "naps" {
 			return "", workflow.Sleep(ctx, "nap", 1000*time.Hour)
 		}
@@ -40,7 +42,7 @@ func yardWith(queue string, opts ...workflow.Option) yardCode {
 }
 
 // openYard opens the node with a program.
-func (n *node) openYard(t *testing.T, c yardCode) *runtime.Runtime {
+func (n *node) openYard(t *testing.T, c *yardCode) *runtime.Runtime {
 	t.Helper()
 	return n.open(t, func(o *runtime.Options) { o.Actors = []actor.Definition{c.definition} })
 }
@@ -76,7 +78,7 @@ func TestParkedRunsAreComparedWithOtherCodeAfterAStart(t *testing.T) {
 		}
 		old.typ.Create(ctx, old.typ.Ref(rt, "without a run"))
 		time.Sleep(time.Second) // the first start is one with other code, too
-		reopen := func(c yardCode) {
+		reopen := func(c *yardCode) {
 			t.Helper()
 			if err := rt.Close(); err != nil {
 				t.Fatal(err)
@@ -152,6 +154,46 @@ func TestComparisonWithOtherCodeIsPacedAndGoesOn(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if got := compared(); got != runs {
 			t.Errorf("%d of %d runs compared", got, runs)
+		}
+	})
+}
+
+// An actor that cannot be woken is left to the next start of the code, and one that an operator has paused to its resumption.
+func TestComparisonWithOtherCodeMissesNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		ctx := t.Context()
+		old, other := yardWith("orders"), yardWith("purchases")
+		rt := n.openYard(t, old)
+		defer func() { rt.Close() }()
+		for _, key := range []string{"a", "held"} {
+			if _, err := old.deal.Start(ctx, old.typ.Ref(rt, key), "receives"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		operate := func(verb, input string) {
+			t.Helper()
+			r := host.Request{Address: host.Address{Type: "yard", Key: []string{"held"}}, Method: verb, Codec: host.JSON, Input: []byte(input)}
+			if _, err := rt.Call(ctx, &r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		operate(host.ActorPause, `{"reason":"stocktaking"}`)
+		other.broken = errors.New("the hook does not work")
+		for _, want := range []string{"", "a paused diverged", "a paused diverged, held paused diverged"} {
+			if err := rt.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rt = n.openYard(t, other)
+			time.Sleep(time.Minute)
+			if strings.Contains(want, "held") {
+				operate(host.ActorResume, "{}")
+				time.Sleep(time.Minute)
+			}
+			if got := pausedYards(t, rt); got != want {
+				t.Errorf("paused %q, want %q", got, want)
+			}
+			other.broken = nil
 		}
 	})
 }

@@ -188,11 +188,10 @@ func (p *comparing) wake(t *actorType, addr host.Address) {
 	w := a.runWork()
 	ran := w.finish
 	w.finish = func(w *work) {
-		switch code := host.CodeOf(w.err); {
-		case w.err == nil || w.paused: // a paused actor does it when it is resumed
+		if w.err == nil {
 			ran(w)
-		case code != host.NotFound && code != host.Destroyed:
-			p.skipped.Add(1)
+		} else if code := host.CodeOf(w.err); !w.paused && code != host.NotFound && code != host.Destroyed {
+			p.skipped.Add(1) // the run of a paused actor is replayed when that is resumed
 		}
 		<-p.slots
 	}
