@@ -2,7 +2,9 @@ package actor
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -103,7 +105,8 @@ func (t *Type[S]) Destroy(ctx context.Context, node Node, key ...string) error {
 }
 
 // List ranges over the actors of the type whose keys begin with the parts of prefix, in the order of their keys, without
-// waking them. It reads page by page: actors created or destroyed meanwhile may or may not appear. An error ends it.
+// waking them. It reads page by page: actors created or destroyed meanwhile may or may not appear. An error ends it. After
+// an error of the disk the last one names the actors that were left out: what they are is unknown until the node is restarted.
 func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if node == nil {
@@ -111,6 +114,7 @@ func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Se
 			return
 		}
 		q := host.ListQuery{Type: t.core.name, Prefix: prefix}
+		var without []host.Address
 		for {
 			page, err := node.List(ctx, q)
 			if err != nil {
@@ -122,12 +126,29 @@ func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Se
 					return
 				}
 			}
+			without = append(without, page.Uncertain...)
 			if page.Cursor == "" {
-				return
+				break
 			}
 			q.Cursor = page.Cursor
 		}
+		if len(without) > 0 {
+			yield(Status{}, leftOut(without))
+		}
 	}
+}
+
+// leftOut is the error of a list that had to leave actors out.
+func leftOut(without []host.Address) *Error {
+	var keys strings.Builder
+	for _, a := range without[:min(len(without), 10)] {
+		fmt.Fprintf(&keys, " %q", a.Key)
+	}
+	if len(without) > 10 {
+		keys.WriteString(" and others")
+	}
+	return Errorf(Unavailable, "the list is without actors whose last commit may be lost, because the disk failed before it was durable; "+
+		"restart the node: %d with the keys%s", len(without), keys.String()).With("reason", host.ReasonUncertain)
 }
 
 // A CallOption changes one call of an action.

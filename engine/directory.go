@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -168,6 +169,19 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 		return ActorsPage{}, err
 	}
 	return page, nil
+}
+
+// Covers reports whether an actor, if it exists, is on the page of the query that ends with the cursor next.
+func (q ActorsQuery) Covers(next string, actor Identity) bool {
+	if q.Type == "" {
+		q.Prefix = nil
+	}
+	start := keyspace.AppendDirectoryPrefix(nil, q.Namespace, q.Type, q.Prefix)
+	row := keyspace.AppendDirectoryRow(nil, actor.Namespace, actor.Type, actor.Key)
+	after, err := base64.RawURLEncoding.DecodeString(q.Cursor)
+	last, lerr := base64.RawURLEncoding.DecodeString(next)
+	return err == nil && lerr == nil && bytes.Compare(row, start) >= 0 && bytes.Compare(row, keyspace.TupleEnd(start)) < 0 &&
+		(q.Cursor == "" || bytes.Compare(row, after) > 0) && (next == "" || bytes.Compare(row, last) <= 0)
 }
 
 // Types lists the types that have actors in a namespace, in their order. It reads one row of each. The error is ErrDamaged for a table that

@@ -118,6 +118,7 @@ func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 		n++
 		create(t, openSpace(t, s, n), typ, key...)
 	}
+	all := []Identity{{"ns", "room", []string{"a"}}, {"ns", "room", []string{"a", "1"}}, {"ns", "room", []string{"a", "2"}}, {"n", "room", []string{"a"}}}
 	add("room", "a")
 	add("room", "a", "1")
 	add("room", "a", "2")
@@ -135,7 +136,16 @@ func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 				if a.Head.Version != 1 {
 					t.Fatalf("head %+v", a.Head)
 				}
+				if !slices.ContainsFunc(all, func(i Identity) bool { return reflect.DeepEqual(i, a.Identity) }) {
+					all = append(all, a.Identity)
+				}
 				names = append(names, a.Identity.Type+"/"+strings.Join(a.Identity.Key, "/"))
+			}
+			for _, i := range all {
+				want := slices.ContainsFunc(page.Actors, func(e ActorEntry) bool { return reflect.DeepEqual(i, e.Identity) })
+				if q.Covers(page.Cursor, i) != want {
+					t.Errorf("%+v up to %q covers %v: %t", q, page.Cursor, i, !want)
+				}
 			}
 			if q.Cursor = page.Cursor; q.Cursor == "" {
 				return names

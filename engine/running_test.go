@@ -30,3 +30,25 @@ func TestMarkRunningTellsAnUncleanEnd(t *testing.T) {
 	run(true, true)
 	run(false, true)
 }
+
+// Notes are kept under their names, and are no other metadata of the store.
+func TestNotesAreKept(t *testing.T) {
+	o := small(Options{})
+	s := mustOpen(t, o)
+	if err := s.SetNote("running", []byte("far")); err != nil {
+		t.Fatal(err)
+	}
+	if unclean, err := s.MarkRunning(); err != nil || unclean {
+		t.Fatal(unclean, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o)
+	if note, err := s.Note("running"); string(note) != "far" || err != nil {
+		t.Errorf("%q, %v", note, err)
+	}
+	if note, err := s.Note("other"); note != nil || err != nil {
+		t.Errorf("%q, %v", note, err)
+	}
+}

@@ -1,7 +1,9 @@
 package runtime_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -124,68 +126,137 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 }
 
 // TestWhatWasNeverDurableIsNotShownToOperators lets the sync of commits fail and reads what the store holds by every way
-// that wakes no actor.
+// that wakes no actor: the actors of those commits are refused, and lists leave them out and name them.
 func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		rt := n.open(t, func(o *runtime.Options) { o.DrainTimeout = time.Second })
 		ctx := t.Context()
-		for _, key := range []string{"lost", "safe"} {
+		for _, key := range []string{"destroyed", "lost", "safe", "sound"} {
 			if _, err := run.Call(ctx, bots.Ref(rt, key), named(add(1))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		hold := make(chan struct{})
-		n.disk.Fail(func(op, path string) error {
-			if op == "sync" && strings.HasSuffix(path, ".log") {
-				<-hold
-				return errDisk
-			}
-			return nil
-		})
+		answer := n.holdSync()
 		var calls, readers sync.WaitGroup
 		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "lost"), named(add(1))) })
 		calls.Go(func() { run.Call(ctx, bots.Ref(rt, "new"), named(add(1))) })
+		calls.Go(func() { bots.Destroy(ctx, rt, "destroyed") })
 		synctest.Wait()
 		reads := map[string]func() error{
-			"status of a changed actor": func() error { _, err := rt.Lookup(ctx, botAt("lost")); return err },
-			"status of a new actor":     func() error { _, err := rt.Lookup(ctx, botAt("new")); return err },
-			"keys":                      func() error { _, err := rt.Inspect(ctx, botAt("lost"), host.InspectQuery{ValueBytes: 100}); return err },
-			"list":                      func() error { _, err := rt.List(ctx, host.ListQuery{Type: "bot"}); return err },
+			"status of a changed actor":   func() error { _, err := rt.Lookup(ctx, botAt("lost")); return err },
+			"status of a new actor":       func() error { _, err := rt.Lookup(ctx, botAt("new")); return err },
+			"status of a destroyed actor": func() error { _, err := rt.Lookup(ctx, botAt("destroyed")); return err },
+			"keys":                        func() error { _, err := rt.Inspect(ctx, botAt("lost"), host.InspectQuery{ValueBytes: 100}); return err },
+		}
+		lists := []struct {
+			q    host.ListQuery
+			want string
+		}{
+			{host.ListQuery{}, "safe sound; without bot/destroyed bot/lost bot/new"},
+			{host.ListQuery{Type: "bot"}, "safe sound; without bot/destroyed bot/lost bot/new"},
+			{host.ListQuery{Type: "bot", Prefix: []string{"lost"}}, "; without bot/lost"},
+			{host.ListQuery{Type: "bot", Prefix: []string{"safe"}}, "safe; without"},
+			// The pages hold what the store has: lost and new, then safe and sound.
+			{host.ListQuery{Type: "bot", Limit: 2}, "; without bot/destroyed bot/lost bot/new, safe sound; without"},
+			{host.ListQuery{Type: "bot", Limit: 1}, "; without bot/destroyed bot/lost, ; without bot/new, safe; without, sound; without"},
 		}
 		var mu sync.Mutex
 		early := true
-		for name, read := range reads {
+		check := func(name string, err error, failed bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			if early || failed {
+				t.Errorf("%s: %v, before the disk answered: %t", name, err, early)
+			}
+		}
+		refused := func(err error) bool {
+			var e *actor.Error
+			return errors.As(err, &e) && e.Code == actor.Unavailable && e.Metadata["reason"] == "uncertain" && strings.Contains(e.Message, "restart")
+		}
+		again := func(when string) {
+			for name, read := range reads {
+				readers.Go(func() { err := read(); check(name+when, err, !refused(err)) })
+			}
+			for _, l := range lists {
+				readers.Go(func() {
+					got, err := listAll(ctx, rt, l.q)
+					check(fmt.Sprintf("list %+v%s: %s", l.q, when, got), err, err != nil || got != l.want)
+				})
+			}
 			readers.Go(func() {
-				err := read()
-				mu.Lock()
-				defer mu.Unlock()
-				if early || actor.CodeOf(err) != actor.Unavailable {
-					t.Errorf("%s: %v, before the disk answered: %t", name, err, early)
+				var found int
+				var last error
+				for _, err := range bots.List(ctx, rt) {
+					if last = err; err == nil {
+						found++
+					}
 				}
+				check("actors in Go"+when, last, found != 2 || !refused(last) || !strings.Contains(last.Error(), `["destroyed"] ["lost"] ["new"]`))
 			})
 		}
-		synctest.Wait()
+		again("")
+		impatient, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := rt.List(impatient, host.ListQuery{}); actor.CodeOf(err) != actor.DeadlineExceeded {
+			t.Errorf("a list whose caller gives up: %v", err)
+		}
 		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {
 			t.Errorf("an actor without commits under way: %v", err)
 		}
 		mu.Lock()
 		early = false
 		mu.Unlock()
-		close(hold)
+		answer()
 		readers.Wait()
 		calls.Wait()
 		time.Sleep(time.Hour) // actors leave memory, except those that the disk lost
-		for name, read := range reads {
-			if err := read(); actor.CodeOf(err) != actor.Unavailable {
-				t.Errorf("%s, later: %v", name, err)
-			}
-		}
+		again(", later")
+		readers.Wait()
 		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {
 			t.Errorf("an actor whose commits are durable, later: %v", err)
 		}
 		rt.Close()
 	})
+}
+
+// holdSync holds the next sync of the log up until answer is called, and lets it and all later ones fail.
+func (n *node) holdSync() (answer func()) {
+	hold := make(chan struct{})
+	n.disk.Fail(func(op, path string) error {
+		if op == "sync" && strings.HasSuffix(path, ".log") {
+			<-hold
+			return errDisk
+		}
+		return nil
+	})
+	return func() { close(hold) }
+}
+
+// listAll reads a list page by page, and says of each page which keys it has and which actors it is without.
+func listAll(ctx context.Context, rt *runtime.Runtime, q host.ListQuery) (string, error) {
+	var pages []string
+	for {
+		page, err := rt.List(ctx, q)
+		if err != nil {
+			return strings.Join(pages, ", "), err
+		}
+		var keys []string
+		for _, s := range page.Actors {
+			keys = append(keys, s.Key...)
+		}
+		pages = append(pages, strings.Join(keys, " ")+"; without"+addresses(page.Uncertain))
+		if q.Cursor = page.Cursor; q.Cursor == "" {
+			return strings.Join(pages, ", "), nil
+		}
+	}
+}
+
+func addresses(list []host.Address) (s string) {
+	for _, a := range list {
+		s += " " + a.Type + "/" + strings.Join(a.Key, "/")
+	}
+	return s
 }
 
 // TestPauseThatWasNeverDurableIsNotListed lets the sync of the commit fail that pauses a run, and lists the runs.
@@ -197,49 +268,61 @@ func TestPauseThatWasNeverDurableIsNotListed(t *testing.T) {
 		n := newNode(t)
 		rt := n.open(t, func(o *runtime.Options) { o.Actors, o.DrainTimeout = append(o.Actors, deskDefinition()), time.Second })
 		ctx := t.Context()
-		d := desks.Ref(rt, "a")
-		startClaim(t, d, claim{"naps undurably", 1})
-		synctest.Wait()
-		hold := make(chan struct{})
-		n.disk.Fail(func(op, path string) error {
-			if op == "sync" && strings.HasSuffix(path, ".log") {
-				<-hold
-				return errDisk
-			}
-			return nil
-		})
-		var done sync.WaitGroup
-		done.Go(func() { _ = handle.Pause(ctx, d, "look at it") })
-		synctest.Wait()
-		reads := map[string]func(typ string) error{
-			"runs":   func(typ string) error { _, err := rt.Runs(ctx, host.RunQuery{Type: typ}); return err },
-			"counts": func(string) error { _, err := rt.CountRuns(ctx); return err },
+		for _, key := range []string{"a", "b", "c"} {
+			startClaim(t, desks.Ref(rt, key), claim{"naps undurably", 1})
 		}
+		if err := handle.Pause(ctx, desks.Ref(rt, "b"), "look at it"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		answer := n.holdSync()
+		var done sync.WaitGroup
+		done.Go(func() { _ = handle.Pause(ctx, desks.Ref(rt, "a"), "look at it") })
+		synctest.Wait()
+		reads := map[string]func() (string, error){
+			"runs": func() (string, error) {
+				var got string
+				for q := (host.RunQuery{Limit: 1}); ; {
+					page, err := rt.Runs(ctx, q)
+					for _, r := range page.Runs {
+						got += strings.Join(r.Key, "/")
+					}
+					if q.Cursor = page.Cursor; err != nil || q.Cursor == "" {
+						return got + "; without" + addresses(page.Uncertain), err
+					}
+				}
+			},
+			"counts": func() (string, error) {
+				n, err := rt.CountRuns(ctx)
+				return fmt.Sprint(n.Counts) + "; without" + addresses(n.Uncertain), err
+			},
+		}
+		want := map[string]string{"runs": "b; without desk/a", "counts": "[{desk paused operator 1}]; without desk/a"}
 		released := false
 		var mu sync.Mutex
 		for name, read := range reads {
 			done.Go(func() {
-				err := read("")
+				got, err := read()
 				mu.Lock()
 				defer mu.Unlock()
-				if !released || actor.CodeOf(err) != actor.Unavailable {
-					t.Errorf("%s: %v, after the disk answered: %t", name, err, released)
+				if !released || err != nil || got != want[name] {
+					t.Errorf("%s: %s, %v, after the disk answered: %t", name, got, err, released)
 				}
 			})
 		}
 		synctest.Wait()
-		if err := reads["runs"]("bot"); err != nil {
-			t.Errorf("runs of a type without commits under way: %v", err)
+		if page, err := rt.Runs(ctx, host.RunQuery{Type: "bot"}); err != nil || page.Uncertain != nil {
+			t.Errorf("runs of a type without commits under way: %+v, %v", page, err)
 		}
 		mu.Lock()
 		released = true
 		mu.Unlock()
-		close(hold)
+		answer()
 		done.Wait()
 		time.Sleep(time.Hour)
 		for name, read := range reads {
-			if err := read(""); actor.CodeOf(err) != actor.Unavailable {
-				t.Errorf("%s, later: %v", name, err)
+			if got, err := read(); err != nil || got != want[name] {
+				t.Errorf("%s, later: %s, %v", name, got, err)
 			}
 		}
 		rt.Close()

@@ -62,8 +62,9 @@ func (o *Offline) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error)
 }
 
 // CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
-func (o *Offline) CountRuns(context.Context) ([]host.RunCount, error) {
-	return supervisor.StoredRunCounts(o.store, o.Namespace)
+func (o *Offline) CountRuns(context.Context) (host.RunCounts, error) {
+	counts, err := supervisor.StoredRunCounts(o.store, o.Namespace, nil)
+	return host.RunCounts{Counts: counts}, err
 }
 
 // ControlRun pauses or terminates an actor's workflow run: c.Verb is host.WorkflowPause or host.WorkflowTerminate. It is

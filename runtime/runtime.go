@@ -348,7 +348,7 @@ func (r *Runtime) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, erro
 }
 
 // CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
-func (r *Runtime) CountRuns(ctx context.Context) ([]host.RunCount, error) {
+func (r *Runtime) CountRuns(ctx context.Context) (host.RunCounts, error) {
 	return r.supervisor.CountRuns(ctx)
 }
 

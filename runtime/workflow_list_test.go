@@ -137,7 +137,7 @@ func TestWorkflowRunsThatArePausedOrFailedAreListed(t *testing.T) {
 			h.Settle()
 		}
 		counts, err := h.Runtime().CountRuns(ctx)
-		if got := fmt.Sprint(counts); err != nil || got != "[{desk paused diverged 1} {desk paused operator 2} {desk failed  2}]" {
+		if got := fmt.Sprint(counts.Counts); err != nil || got != "[{desk paused diverged 1} {desk paused operator 2} {desk failed  2}]" {
 			t.Fatal(got, err)
 		}
 		if n := book.count("a workflow run is paused"); n != 3 {
@@ -208,7 +208,7 @@ func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
 	}
 	rt = open(botDefinition(actor.Spec[bot]{}))
 	defer rt.Close()
-	if counts, err := rt.CountRuns(ctx); err != nil || len(counts) != 2 {
+	if counts, err := rt.CountRuns(ctx); err != nil || len(counts.Counts) != 2 {
 		t.Fatalf("%v, %v", counts, err)
 	}
 	for _, key := range []string{"failed", "paused"} {
@@ -216,7 +216,7 @@ func TestDestroyedRunWithoutCodeIsNotListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if counts, err := rt.CountRuns(ctx); err != nil || len(counts) != 0 {
+	if counts, err := rt.CountRuns(ctx); err != nil || len(counts.Counts) != 0 {
 		t.Errorf("%v, %v", counts, err)
 	}
 }
@@ -238,7 +238,7 @@ func TestRunsOfAnotherNamespaceAreNotCounted(t *testing.T) {
 			}
 			h.Restart()
 			counts, err := h.Runtime().CountRuns(t.Context())
-			if err != nil || len(counts) != min(1, len(want)) || pausedGauge(t, h) != want {
+			if err != nil || len(counts.Counts) != min(1, len(want)) || pausedGauge(t, h) != want {
 				t.Errorf("%s: %v, %v, gauge %q", namespace, counts, err, pausedGauge(t, h))
 			}
 		}

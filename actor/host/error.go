@@ -109,6 +109,10 @@ func OverLimit(what string, limit, actual int64) *Error {
 	return e
 }
 
+// ReasonUncertain is the metadata "reason" of an Error with the code Unavailable that refuses to show an actor whose last
+// commit may be lost.
+const ReasonUncertain = "uncertain"
+
 // With returns a copy of e with a metadata entry added.
 func (e *Error) With(key, value string) *Error {
 	c := *e

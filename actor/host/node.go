@@ -20,8 +20,8 @@ type Node interface {
 
 // An Address names an actor by type and key.
 type Address struct {
-	Type string
-	Key  []string
+	Type string   `json:"type"`
+	Key  []string `json:"key"`
 }
 
 // A Request is one call.
@@ -127,4 +127,7 @@ type ListQuery struct {
 type ListPage struct {
 	Actors []Status `json:"actors"`
 	Cursor string   `json:"cursor,omitempty"`
+	// Uncertain names the selected actors between those of the page that it leaves out, also ones that may be created or
+	// destroyed: the disk failed before their last commit was durable. A restart of the node tells what was kept.
+	Uncertain []Address `json:"uncertain,omitempty"`
 }

@@ -55,6 +55,9 @@ type RunSummary struct {
 type RunPage struct {
 	Runs   []ListedRun `json:"runs"`
 	Cursor string      `json:"cursor,omitempty"`
+	// Uncertain names the actors of the type, or of all, whose runs each page leaves out: the disk failed before their last
+	// commit was durable. A restart of the node tells what was kept.
+	Uncertain []Address `json:"uncertain,omitempty"`
 }
 
 // A RunCount is how many runs of a type are paused for a reason, or have failed.
@@ -65,11 +68,18 @@ type RunCount struct {
 	Count  int64                `json:"count"`
 }
 
+// RunCounts are the counts of all runs that are paused or have failed, by type, state and reason, in that order.
+type RunCounts struct {
+	Counts []RunCount `json:"counts"`
+	// Uncertain names the actors whose runs are not counted, for the reason of RunPage.Uncertain.
+	Uncertain []Address `json:"uncertain,omitempty"`
+}
+
 // A RunLister finds the workflow runs of a node that are paused or have failed. It reads an index and those runs; it wakes
 // nothing. A local node and a client implement it.
 type RunLister interface {
 	// Runs pages through the runs that a query selects.
 	Runs(ctx context.Context, q RunQuery) (RunPage, error)
-	// CountRuns counts all runs by type, state and reason, in that order.
-	CountRuns(ctx context.Context) ([]RunCount, error)
+	// CountRuns counts all runs.
+	CountRuns(ctx context.Context) (RunCounts, error)
 }

@@ -206,12 +206,9 @@ func (c *Client) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error
 }
 
 // CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
-func (c *Client) CountRuns(ctx context.Context) ([]host.RunCount, error) {
-	var out struct {
-		Counts []host.RunCount `json:"counts"`
-	}
-	err := c.get(ctx, "/workflows/counts", nil, &out)
-	return out.Counts, err
+func (c *Client) CountRuns(ctx context.Context) (host.RunCounts, error) {
+	var n host.RunCounts
+	return n, c.get(ctx, "/workflows/counts", nil, &n)
 }
 
 // Destroy removes an actor and everything it stored.

@@ -78,6 +78,7 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 	defer done()
 	t := c.table()
 	printed := 0
+	var without []host.Address
 	for {
 		q.Limit = maxPage
 		if limit > 0 {
@@ -96,6 +97,7 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 			}
 			printed++
 		}
+		without = append(without, page.Uncertain...)
 		q.Cursor = page.Cursor
 		if q.Cursor == "" || limit > 0 && printed >= limit {
 			break
@@ -104,8 +106,10 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 		t.flush()
 	}
 	t.flush()
+	c.noteLeftOut(without)
 	switch {
 	case c.json:
+	case printed == 0 && len(without) > 0:
 	case printed == 0 && q.Type == "" && dir == "":
 		c.note("no actors yet; the first call to one creates it: cairn call cell/hello put '{\"key\":[1],\"value\":\"world\"}'")
 	case printed == 0:
@@ -114,6 +118,24 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 		c.note("there are more: --limit N or --all lists them")
 	}
 	return nil
+}
+
+// noteLeftOut says which actors a list had to leave out.
+func (c *cli) noteLeftOut(actors []host.Address) {
+	names := make([]string, len(actors))
+	for i, a := range actors {
+		names[i] = formatAddress(a.Type, a.Key)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) == 0 {
+		return
+	}
+	more := ""
+	if n := len(names) - 10; n > 0 {
+		names, more = names[:10], fmt.Sprintf(" and %d more", n)
+	}
+	c.note("left out, because the disk failed before their last commit was durable (restart the node): %s%s", strings.Join(names, ", "), more)
 }
 
 // otherType asks whether another type was meant than one of which there are no actors.

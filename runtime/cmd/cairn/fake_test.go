@@ -40,6 +40,8 @@ type fakeNode struct {
 	// runs are the workflow runs that are listed; runQueries what was asked for.
 	runs       []host.ListedRun
 	runQueries []host.RunQuery
+	// uncertain are the actors that every page leaves out.
+	uncertain []host.Address
 }
 
 // Runs pages with the index of the next run as the cursor.
@@ -54,7 +56,7 @@ func (n *fakeNode) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error
 		}
 	}
 	end := min(start+min(q.Limit, 2), len(n.runs)) // pages are short
-	page := host.RunPage{Runs: n.runs[start:end]}
+	page := host.RunPage{Runs: n.runs[start:end], Uncertain: n.uncertain}
 	if end < len(n.runs) {
 		page.Cursor = fmt.Sprintf("at-%d", end)
 	}
@@ -62,8 +64,9 @@ func (n *fakeNode) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error
 }
 
 // CountRuns counts what is listed as one group.
-func (n *fakeNode) CountRuns(context.Context) ([]host.RunCount, error) {
-	return []host.RunCount{{Type: "cell", State: "paused", Reason: "diverged", Count: int64(len(n.runs))}}, nil
+func (n *fakeNode) CountRuns(context.Context) (host.RunCounts, error) {
+	counts := []host.RunCount{{Type: "cell", State: "paused", Reason: "diverged", Count: int64(len(n.runs))}}
+	return host.RunCounts{Counts: counts, Uncertain: n.uncertain}, nil
 }
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -167,7 +170,7 @@ func (n *fakeNode) List(_ context.Context, q host.ListQuery) (host.ListPage, err
 			return host.ListPage{}, host.Errorf(host.InvalidArgument, "bad cursor")
 		}
 	}
-	var page host.ListPage
+	page := host.ListPage{Uncertain: n.uncertain}
 	for i := start; i < len(n.actors); i++ {
 		s := n.actors[i]
 		if q.Type != "" && s.Type != q.Type || len(s.Key) < len(q.Prefix) || !slices.Equal(s.Key[:len(q.Prefix)], q.Prefix) {

@@ -68,6 +68,7 @@ func (s *selection) each(ctx context.Context, c *cli, n *client.Client, f func(*
 	if len(keys) == 0 {
 		keys = [][]string{nil}
 	}
+	var without []host.Address
 	for _, key := range keys {
 		q := host.ListQuery{Type: s.typ, Prefix: key, Limit: maxPage}
 		for {
@@ -86,10 +87,12 @@ func (s *selection) each(ctx context.Context, c *cli, n *client.Client, f func(*
 					return err
 				}
 			}
+			without = append(without, page.Uncertain...)
 			if q.Cursor = page.Cursor; q.Cursor == "" {
 				break
 			}
 		}
 	}
+	c.noteLeftOut(without)
 	return nil
 }

@@ -80,6 +80,7 @@ func (s *runSelection) each(ctx context.Context, c *cli, n host.RunLister, f fun
 		}
 		left -= len(page.Runs)
 		if q.Cursor = page.Cursor; q.Cursor == "" || s.limit > 0 && left == 0 {
+			c.noteLeftOut(page.Uncertain) // each page names all
 			return q.Cursor != "", nil
 		}
 	}
@@ -155,7 +156,7 @@ func (c *cli) printRunCounts(ctx context.Context, n host.RunLister) error {
 		return err
 	}
 	t := c.table()
-	for i, g := range counts {
+	for i, g := range counts.Counts {
 		if c.json {
 			if err := c.printJSON(g); err != nil {
 				return err
@@ -168,7 +169,8 @@ func (c *cli) printRunCounts(ctx context.Context, n host.RunLister) error {
 		t.row(g.Type, string(g.State), reason(string(g.Reason)), count(g.Count))
 	}
 	t.flush()
-	if len(counts) == 0 && !c.json {
+	c.noteLeftOut(counts.Uncertain)
+	if len(counts.Counts) == 0 && len(counts.Uncertain) == 0 && !c.json {
 		c.note("no run is paused or has failed")
 	}
 	return nil

@@ -37,6 +37,24 @@ func TestRunsThatArePausedAreListed(t *testing.T) {
 	}
 }
 
+// Lists name the actors that the node left out, on stderr, in every form.
+func TestListsNameTheActorsThatAreLeftOut(t *testing.T) {
+	n := withRuns()
+	for i := range 12 {
+		n.uncertain = append(n.uncertain, host.Address{Type: "cell", Key: []string{fmt.Sprintf("lost %02d", i)}})
+	}
+	url := n.serve(t, "")
+	for _, args := range [][]string{
+		{"actors"}, {"actors", "--limit", "2"}, {"actors", "--json"}, {"workflow", "list"}, {"workflow", "list", "--json"},
+		{"workflow", "list", "--counts"}, {"pause", "--type", "cell", "--dry-run"}, {"workflow", "resume", "--state", "paused", "--dry-run"},
+	} {
+		r := at(t, url, args...)
+		if r.status != 0 || !strings.Contains(r.stderr, "(restart the node): cell/lost%2000, cell/lost%2001, ") || strings.Count(r.stderr, "and 2 more\n") != 1 {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
 func TestVerbsOnManyRunsReportEach(t *testing.T) {
 	n := withRuns()
 	n.respond(map[string]any{host.WorkflowResume: func(r host.Request) (any, error) {

@@ -106,7 +106,7 @@ func (d *document) node() {
 		})
 		d.path("/workflows/counts", http.MethodGet, operation{
 			id: "runCounts", tag: tag, summary: "Counts the workflow runs that are paused or have failed.",
-			success: answer("The counts.", shape.of(typeOf[runCounts]())),
+			success: answer("The counts.", shape.of(typeOf[host.RunCounts]())),
 		})
 	}
 	d.path("/healthz", http.MethodGet, operation{

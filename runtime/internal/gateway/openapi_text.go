@@ -6,6 +6,7 @@ package gateway
 var hostText = map[string]string{
 	"ActorLimits": "ActorLimits are the limits that operators have set for one actor. A field that is nil is " +
 		"as the type has it. See Limits.",
+	"Address":         "An Address names an actor by type and key.",
 	"AlarmListOutput": "AlarmListOutput is in the order of name and instance.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
 		"crashing). Its data is kept; Retryable; Metadata \"reason\" says why and \"retry_at\" when " +
@@ -76,7 +77,10 @@ var hostText = map[string]string{
 	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor that go back to those of its type, by their " +
 		"names in ActorLimits; none names all.",
-	"ListPage":          "A ListPage is one page of actors. cursor is \"\" at the end.",
+	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",
+	"ListPage.uncertain": "uncertain names the selected actors between those of the page that it leaves out, also " +
+		"ones that may be created or destroyed: the disk failed before their last commit was " +
+		"durable. A restart of the node tells what was kept.",
 	"ListedAlarm":       "A ListedAlarm is an armed alarm as operators see it.",
 	"ListedMessage":     "A ListedMessage is a message as operators see it.",
 	"ListedMessage.due": "due is when a delayed or locked message can be received.",
@@ -143,9 +147,16 @@ var hostText = map[string]string{
 	"ReadStreamItem":   "ReadStreamItem is a StreamItem in a request's encoding.",
 	"ReceivedMessage":  "ReceivedMessage is a Received in a request's encoding.",
 	"RunCount":         "A RunCount is how many runs of a type are paused for a reason, or have failed.",
+	"RunCounts": "RunCounts are the counts of all runs that are paused or have failed, by type, state and " +
+		"reason, in that order.",
+	"RunCounts.uncertain": "uncertain names the actors whose runs are not counted, for the reason of " +
+		"RunPage.uncertain.",
 	"RunPage": "A RunPage is one page of runs, in no order that means anything. A page may have fewer " +
 		"runs than the limit, or none, and another may follow all the same. cursor is \"\" at the " +
 		"end.",
+	"RunPage.uncertain": "uncertain names the actors of the type, or of all, whose runs each page leaves out: the " +
+		"disk failed before their last commit was durable. A restart of the node tells what was " +
+		"kept.",
 	"RunStarted":         "A RunStarted says what became of a start.",
 	"RunStarted.run":     "run is the id of the run, in hex.",
 	"RunStarted.started": "started is false if the run was there already.",

@@ -50,11 +50,6 @@ func (x *exchange) runs() {
 	x.json(http.StatusOK, page)
 }
 
-// A runCounts is what GET /workflows/counts answers.
-type runCounts struct {
-	Counts []host.RunCount `json:"counts"`
-}
-
 // runCounts answers GET /workflows/counts.
 func (x *exchange) runCounts() {
 	x.counts("", labelList)
@@ -73,5 +68,5 @@ func (x *exchange) runCounts() {
 		x.fail(x.g.asError(err))
 		return
 	}
-	x.json(http.StatusOK, runCounts{counts})
+	x.json(http.StatusOK, counts)
 }

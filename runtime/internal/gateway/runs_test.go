@@ -17,8 +17,8 @@ func (fakeRuns) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
 	return host.RunPage{Runs: []host.ListedRun{{Type: q.Type, Key: []string{}, State: q.State, Reason: q.Reason, Since: q.Before, Text: fmt.Sprint(q.Limit)}}, Cursor: q.Cursor}, nil
 }
 
-func (fakeRuns) CountRuns(context.Context) ([]host.RunCount, error) {
-	return []host.RunCount{{Type: "shop", State: workflow.StateFailed, Count: 3}}, nil
+func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
+	return host.RunCounts{Counts: []host.RunCount{{Type: "shop", State: workflow.StateFailed, Count: 3}}, Uncertain: []host.Address{{Type: "shop", Key: []string{"a"}}}}, nil
 }
 
 func TestRunsThatArePausedOrFailedAreListedOverHTTP(t *testing.T) {
@@ -34,7 +34,7 @@ func TestRunsThatArePausedOrFailedAreListedOverHTTP(t *testing.T) {
 	}{
 		{"GET", "/workflows?type=shop&state=paused&reason=diverged&before=2026-11-21T13:40:00Z&limit=7&cursor=abc", 200,
 			`{"runs":[{"type":"shop","key":[],"run":"","workflow":"","state":"paused","reason":"diverged","text":"7","since":"2026-11-21T13:40:00Z"}],"cursor":"abc"}`},
-		{"GET", "/workflows/counts", 200, `{"counts":[{"type":"shop","state":"failed","count":3}]}`},
+		{"GET", "/workflows/counts", 200, `{"counts":[{"type":"shop","state":"failed","count":3}],"uncertain":[{"type":"shop","key":["a"]}]}`},
 		{"GET", "/workflows?before=yesterday", 400, `{"code":"invalid_argument","message":"the parameter before is \"yesterday\"; it must be a time such as 2026-11-21T13:40:00Z"}`},
 		{"GET", "/workflows?tpye=shop", 400, ""},
 		{"GET", "/workflows?type=shop&type=cart", 400, `{"code":"invalid_argument","message":"the parameter type is given 2 times; it takes one value"}`},

@@ -92,6 +92,14 @@ func resumeActor(c *core, h *turn, _ host.Codec, _ *none) (host.CountOutput, err
 		return host.CountOutput{}, err
 	}
 	h.lifeChange("resumed", "")
+	if err := c.flowKnown(); err != nil {
+		return host.CountOutput{}, err
+	}
+	if c.flow().live { // compareRuns has left it out
+		c.armRun(h, true)
+		a := c.a
+		h.after = append(h.after, func() { a.sup.runAgain(a.typ, a.addr) })
+	}
 	return host.CountOutput{Count: 1}, nil
 }
 

@@ -28,6 +28,12 @@ func unavailable(message string) *host.Error {
 	return host.Errorf(host.Unavailable, "%s", message).Retry()
 }
 
+// uncertain makes the error for readers of an actor with a commit that never was durable.
+func uncertain(a host.Address) *host.Error {
+	return host.Errorf(host.Unavailable, "the last commit of actor %s may be lost, because the disk failed before it was durable; "+
+		"restart the node to see what was kept", formatAddress(a)).With("reason", host.ReasonUncertain)
+}
+
 // publicError turns any error into the one that may leave the actor. known is false for errors whose cause must be
 // logged under the returned id, because it does not cross.
 func publicError(err error) (e *host.Error, id string) {

@@ -270,7 +270,11 @@ func (g *group) durable(err error) {
 		}
 		// The batch may or may not be on disk, so nobody may be told that nothing was done.
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
-		a.failWaiters(e)
+		if err != nil {
+			a.failWaiters(uncertain(a.addr))
+		} else {
+			a.failWaiters(e)
+		}
 		a.settled()
 		failAll(g.results, e)
 		return

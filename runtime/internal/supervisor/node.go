@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -250,14 +251,12 @@ func (s *Supervisor) present(st *host.Status) {
 	}
 }
 
-// List implements host.Node. It returns when what it read is durable, as [Supervisor.Lookup] does.
+// List implements host.Node. It returns when what it read is durable, as [Supervisor.Lookup] does, without the actors of
+// which that is unknown.
 func (s *Supervisor) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	page, err := StoredList(s.store, s.options.Namespace, q)
 	if err != nil {
 		return host.ListPage{}, s.storeError(err)
-	}
-	if err := s.allSeen(ctx, func(t *actorType) bool { return q.Type == "" || t.Type == q.Type }); err != nil {
-		return host.ListPage{}, err
 	}
 	for i := range page.Actors {
 		s.present(&page.Actors[i])
@@ -265,7 +264,23 @@ func (s *Supervisor) List(ctx context.Context, q host.ListQuery) (host.ListPage,
 			return host.ListPage{}, s.storeError(err)
 		}
 	}
+	lost, err := s.allSeen(ctx, func(t *actorType) bool { return q.Type == "" || t.Type == q.Type })
+	if err != nil {
+		return host.ListPage{}, err
+	}
+	if len(lost) > 0 {
+		page.Actors = slices.DeleteFunc(page.Actors, func(st host.Status) bool {
+			return contains(lost, host.Address{Type: st.Type, Key: st.Key})
+		})
+		selected := actorsQuery(s.options.Namespace, q)
+		page.Uncertain = slices.DeleteFunc(lost, func(a host.Address) bool { return !selected.Covers(page.Cursor, s.identity(a)) })
+	}
 	return page, nil
+}
+
+// actorsQuery is a query as the store takes it.
+func actorsQuery(namespace string, q host.ListQuery) engine.ActorsQuery {
+	return engine.ActorsQuery{Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit, Cursor: q.Cursor}
 }
 
 // presentRun adds to the status of an actor whose type has workflows what its run does.
@@ -294,9 +309,7 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 	case q.Limit == 0:
 		q.Limit = 100
 	}
-	page, err := store.Actors(engine.ActorsQuery{
-		Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit, Cursor: q.Cursor,
-	})
+	page, err := store.Actors(actorsQuery(namespace, q))
 	if err != nil {
 		return host.ListPage{}, err
 	}

@@ -260,6 +260,7 @@ func (s *Supervisor) Start() {
 	s.task(s.alarms.run)
 	s.task(s.recover)
 	s.task(s.retryPausedRuns)
+	s.task(s.compareRuns)
 }
 
 // task runs f in a goroutine that Close waits for; false means that the supervisor has closed.

@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -159,8 +161,9 @@ func (s *Supervisor) seen(ctx context.Context, addr host.Address) error {
 }
 
 // allSeen waits until what the caller has just read of the actors of some types is durable: also of actors that it did not
-// find, because a commit under way may have destroyed them.
-func (s *Supervisor) allSeen(ctx context.Context, of func(*actorType) bool) error {
+// find, because a commit under way may have destroyed them. It returns the actors whose last commit never will be, because
+// the disk failed: what was read of them must not be shown. The error is that of ctx, or says that the node ends.
+func (s *Supervisor) allSeen(ctx context.Context, of func(*actorType) bool) (lost []host.Address, err error) {
 	var unsynced []*activation
 	s.each(func(a *activation) {
 		if of(a.typ) && a.durable.Load() < a.applied.Load() {
@@ -168,11 +171,29 @@ func (s *Supervisor) allSeen(ctx context.Context, of func(*actorType) bool) erro
 		}
 	})
 	for _, a := range unsynced {
-		if err := a.pass(ctx, a.last()); err != nil {
-			return err
+		err := a.pass(ctx, a.last())
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil, contextError(ctx)
+		case s.killed.Load():
+			return nil, err
+		default:
+			lost = append(lost, host.Address{Type: a.addr.Type, Key: append([]string{}, a.addr.Key...)})
 		}
 	}
-	return nil
+	slices.SortFunc(lost, compareAddresses)
+	return slices.CompactFunc(lost, func(a, b host.Address) bool { return compareAddresses(a, b) == 0 }), nil
+}
+
+func compareAddresses(a, b host.Address) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.Key, b.Key))
+}
+
+// contains reports whether a sorted list has an address.
+func contains(list []host.Address, a host.Address) bool {
+	_, ok := slices.BinarySearchFunc(list, a, compareAddresses)
+	return ok
 }
 
 // last returns the last commit that was applied. One that is about to be, and may decline, does not count.

@@ -166,20 +166,25 @@ func (s *Supervisor) retryPausedRuns() {
 	}
 }
 
-// Runs implements host.RunLister. It returns when what it read is durable, as [Supervisor.Lookup] does.
+// Runs implements host.RunLister. It returns when what it read is durable, as [Supervisor.List] does.
 func (s *Supervisor) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	page, err := StoredRuns(s.store, s.options.Namespace, q)
 	if err != nil {
 		return host.RunPage{}, s.storeError(err)
 	}
-	if err := s.runsSeen(ctx, q.Type); err != nil {
+	if page.Uncertain, err = s.runsSeen(ctx, q.Type); err != nil {
 		return host.RunPage{}, err
+	}
+	if len(page.Uncertain) > 0 {
+		page.Runs = slices.DeleteFunc(page.Runs, func(r host.ListedRun) bool {
+			return contains(page.Uncertain, host.Address{Type: r.Type, Key: r.Key})
+		})
 	}
 	return page, nil
 }
 
-// runsSeen waits until what the caller has just read of the runs of a type, or with "" of all, is durable.
-func (s *Supervisor) runsSeen(ctx context.Context, typ string) error {
+// runsSeen is allSeen for the runs of a type, or with "" of all.
+func (s *Supervisor) runsSeen(ctx context.Context, typ string) ([]host.Address, error) {
 	return s.allSeen(ctx, func(t *actorType) bool { return (t.retired || len(t.Workflows) > 0) && (typ == "" || t.Type == typ) })
 }
 
@@ -275,25 +280,32 @@ func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.Lis
 	return run, true, nil
 }
 
-// CountRuns implements host.RunLister. It returns when what it read is durable.
-func (s *Supervisor) CountRuns(ctx context.Context) ([]host.RunCount, error) {
-	counts, err := StoredRunCounts(s.store, s.options.Namespace)
-	if err != nil {
-		return nil, s.storeError(err)
+// CountRuns implements host.RunLister. It returns when what it read is durable, as [Supervisor.List] does.
+func (s *Supervisor) CountRuns(ctx context.Context) (host.RunCounts, error) {
+	var n host.RunCounts
+	for {
+		var err error
+		if n.Counts, err = StoredRunCounts(s.store, s.options.Namespace, n.Uncertain); err != nil {
+			return host.RunCounts{}, s.storeError(err)
+		}
+		lost, err := s.runsSeen(ctx, "")
+		if err != nil {
+			return host.RunCounts{}, err
+		}
+		if len(lost) == len(n.Uncertain) { // a commit that is lost stays so, and a store that has failed takes no other
+			return n, nil
+		}
+		n.Uncertain = lost
 	}
-	if err := s.runsSeen(ctx, ""); err != nil {
-		return nil, err
-	}
-	return counts, nil
 }
 
-// StoredRunCounts counts the runs of a namespace of a store that are paused or have failed.
-func StoredRunCounts(store *engine.Store, namespace string) ([]host.RunCount, error) {
+// StoredRunCounts counts the runs of a namespace of a store that are paused or have failed, without those of some actors.
+func StoredRunCounts(store *engine.Store, namespace string, without []host.Address) ([]host.RunCount, error) {
 	type group struct{ typ, reason string }
 	found := map[group]int64{}
 	err := listed(store, keyspace.PausedRunsDue, keyspace.FailedRunsDue, nil, func(row engine.Wake) (bool, error) {
 		ident, _, ok, err := store.Identity(row.ID)
-		if ok && ident.Namespace == namespace {
+		if ok && ident.Namespace == namespace && !contains(without, host.Address{Type: ident.Type, Key: ident.Key}) {
 			found[group{row.Name, row.Instance}]++
 		}
 		return true, err

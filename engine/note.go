@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// notePrefix begins the names of the metadata rows that are notes.
+const notePrefix = "note: "
+
+// Note returns what SetNote has kept under a name; nil for nothing.
+func (s *Store) Note(name string) ([]byte, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	value, closer, err := s.db.Get(keyspace.AppendMetaRow(nil, notePrefix+name))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(value), closer.Close()
+}
+
+// SetNote keeps a value that belongs to the store and to no actor, as durably as commits are kept.
+func (s *Store) SetNote(name string, value []byte) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	row := keyspace.AppendMetaRow(nil, notePrefix+name)
+	return s.mark(func(o *pebble.WriteOptions) error { return s.db.Set(row, value, o) })
+}
