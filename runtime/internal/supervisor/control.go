@@ -97,8 +97,7 @@ func resumeActor(c *core, h *turn, _ host.Codec, _ *none) (host.CountOutput, err
 	}
 	if c.flow().live { // compareRuns has left it out
 		c.armRun(h, true)
-		a := c.a
-		h.after = append(h.after, func() { a.sup.runAgain(a.typ, a.addr) })
+		h.after = append(h.after, c.a.duties.run.resume)
 	}
 	return host.CountOutput{Count: 1}, nil
 }
