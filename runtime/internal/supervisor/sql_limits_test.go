@@ -231,3 +231,39 @@ func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// The limits of SQL are those of the type, which go before the node's, and for one actor what operators set, at once.
+func TestSQLHasTheLimitsOfItsTypeAndActor(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) {
+		o.TypeLimits = map[string]host.Limits{"p": {SQLValueBytes: 50_000, SQLTurnBytes: 1 << 20}}
+	})
+	long := note(strings.Repeat("x", 100_000))
+	many := func(_ *puppet, h host.Turn) error {
+		_, err := h.SQL().ExecContext(h, "INSERT INTO note (body) SELECT hex(randomblob(5000)) FROM generate_series(1, 300)")
+		return err
+	}
+	wide := func(_ *puppetState, r host.Reader) error {
+		return r.SQL().QueryRowContext(r, "SELECT length(zeroblob(200000))").Scan(new(int))
+	}
+	g.must("a", note("one"))
+	g.must("b", note("one"))
+	wantCode(t, g.do("a", long), host.TooLarge)
+	if err := g.do("a", many); err == nil || !strings.Contains(err.Error(), "1048576") {
+		t.Errorf("a turn that changes 3 MB: %v", err)
+	}
+	wantCode(t, g.look("a", wide), host.TooLarge)
+	g.mustVerb("a", host.LimitsSet, host.ActorLimits{SQLValueBytes: whole(1_000_000), SQLTurnBytes: whole(16 << 20)}, &host.ActorLimits{})
+	for range 2 {
+		g.must("a", long) // it is awake, and so are its connections
+		g.must("a", many)
+		if err := g.look("a", wide); err != nil {
+			t.Error(err)
+		}
+		wantCode(t, g.do("b", long), host.TooLarge)
+		g.restart()
+	}
+	g.mustVerb("a", host.LimitsReset, nil, &host.CountOutput{})
+	wantCode(t, g.do("a", long), host.TooLarge)
+	wantCode(t, g.verb("a", host.LimitsSet, host.ActorLimits{SQLMemoryBytes: whole(10)}, nil), host.InvalidArgument)
+}
