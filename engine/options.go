@@ -110,6 +110,9 @@ type Options struct {
 	// Dir is the directory of the store; it is created if it does not exist. On
 	// a Disk it may be empty.
 	Dir string
+	// DataDir is the directory that users know, if Dir lies in it: a warning that others can look into it names how to
+	// make it private. Dir by default.
+	DataDir string
 
 	// Disk is a memory filesystem for tests and caches; nil means the operating
 	// system's.
@@ -150,6 +153,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.Dir == "" && o.Disk != nil {
 		o.Dir = "store"
+	}
+	if o.DataDir == "" {
+		o.DataDir = o.Dir
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes

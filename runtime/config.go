@@ -155,6 +155,11 @@ type typeLimits struct {
 	EventHistory    int     `toml:"event_history"`
 	SendAttempts    int     `toml:"send_attempts"`
 	TaskGrace       span    `toml:"task_grace"`
+
+	SQLMemoryBytes    size `toml:"sql_memory_bytes"`
+	SQLTemporaryBytes size `toml:"sql_temporary_bytes"`
+	SQLTurnBytes      size `toml:"sql_turn_bytes"`
+	SQLValueBytes     size `toml:"sql_value_bytes"`
 }
 
 // limits returns l as options have them.
@@ -165,6 +170,8 @@ func (l *typeLimits) limits() actor.Limits {
 		TurnTimeout: l.TurnTimeout.d, QueryTimeout: l.QueryTimeout.d, CallRate: l.CallRate, CallBurst: l.CallBurst, Connections: l.Connections,
 		ConnectionBytes: int(l.ConnectionBytes), ConnectionGrace: l.ConnectionGrace.d, EventHistory: l.EventHistory,
 		SendAttempts: l.SendAttempts, TaskGrace: l.TaskGrace.d,
+		SQLMemoryBytes: int64(l.SQLMemoryBytes), SQLTemporaryBytes: int64(l.SQLTemporaryBytes), SQLTurnBytes: int64(l.SQLTurnBytes),
+		SQLValueBytes: int(l.SQLValueBytes),
 	}
 }
 

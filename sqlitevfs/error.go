@@ -165,16 +165,16 @@ func memoryError(p any) error {
 
 // limited adds the bound to an error of SQLite that says that one is passed, unless it has a cause. statement and value are the
 // lengths of the text that was compiled and of the longest argument; 0 if there was none.
-func (p *Pool) limited(err error, statement, value int) error {
+func limited(err error, l Limits, statement, value int) error {
 	e, ok := err.(*Error)
 	if !ok || e.Err != nil {
 		return err
 	}
 	switch sqlite3.ErrorCode(e.Code & 0xff) {
 	case sqlite3.NOMEM:
-		e.Err = &LimitError{ErrMemory, "SQL memory", p.options.ConnMemory, p.options.ConnMemory + 1}
+		e.Err = &LimitError{ErrMemory, "SQL memory", l.ConnMemory, l.ConnMemory + 1}
 	case sqlite3.TOOBIG:
-		limit := int64(p.options.MaxLength)
+		limit := int64(l.MaxLength)
 		e.Err = &LimitError{ErrTooBig, "SQL value", limit, max(limit+1, int64(value))}
 		if statement > maxStatement {
 			e.Err = &LimitError{ErrTooBig, "SQL statement", maxStatement, int64(statement)}

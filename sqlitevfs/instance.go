@@ -66,7 +66,7 @@ func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 			}
 		}
 		if err != nil {
-			err = p.limited(wrap(err, ""), 0, 0)
+			err = limited(wrap(err, ""), p.limits(Limits{}), 0, 0)
 			in.close(p.options.Logger)
 		}
 	}()

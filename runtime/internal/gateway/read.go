@@ -85,14 +85,6 @@ func (p parameters) names(name string) ([]string, *host.Error) {
 	return names, nil
 }
 
-// withKey makes an empty key an empty list and not null in JSON.
-func withKey(s host.Status) host.Status {
-	if s.Key == nil {
-		s.Key = []string{}
-	}
-	return s
-}
-
 // status answers GET .../-/.
 func (x *exchange) status(t *target) {
 	x.counts(t.Type, labelRead)
@@ -112,7 +104,7 @@ func (x *exchange) status(t *target) {
 		return
 	}
 	x.w.Header().Set("Cairn-Version", strconv.FormatUint(st.Version, 10))
-	x.json(http.StatusOK, withKey(st))
+	x.json(http.StatusOK, x.shown(ctx, st))
 }
 
 // destroy answers DELETE .../-/.
@@ -161,7 +153,7 @@ func (x *exchange) list() {
 	}
 	actors := make([]host.Status, len(page.Actors))
 	for i, st := range page.Actors {
-		actors[i] = withKey(st)
+		actors[i] = x.shown(ctx, st)
 	}
 	page.Actors = actors
 	x.json(http.StatusOK, page)

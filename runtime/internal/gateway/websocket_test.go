@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -238,6 +239,33 @@ func TestAuthorizeIsAskedForTheConnectionAndEveryCall(t *testing.T) {
 		}
 		if fmt.Sprint(seen) != fmt.Sprint(want) {
 			t.Errorf("got  %s\nwant %s", strings.Join(seen, "\n     "), strings.Join(want, "\n     "))
+		}
+	})
+}
+
+func TestACallOverAWebSocketSaysWhetherItsCallerMayOperate(t *testing.T) {
+	o := Options{Authorize: func(_ context.Context, r AuthRequest) error {
+		if r.Operation == Operate && r.Header.Get("Role") != "operator" {
+			return errors.New("operators only")
+		}
+		return nil
+	}}
+	lobby(t, o, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+		var veiled []bool
+		conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
+			veiled = append(veiled, r.Veiled)
+			return host.Reply{}, nil
+		}
+		for _, role := range []string{"operator", "reader"} {
+			c := join(t, l, "Role: "+role)
+			c.say(`{"id":1,"call":"workflow.status"}`)
+			c.expect(`{"id":1,"version":0}`)
+			c.say(`{"id":2,"call":"workflow.result"}`)
+			c.expect(`{"id":2,"version":0}`)
+			c.leave(websocket.StatusNormalClosure)
+		}
+		if want := []bool{false, false, true, true}; !slices.Equal(veiled, want) {
+			t.Errorf("veiled: %v, want %v", veiled, want)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // actorLimits are the limits of an actor, or those of a type, with what follows from them. They are immutable.
@@ -20,6 +22,7 @@ type actorLimits struct {
 	// operator's verbs, and what goes on with messages that were sent. It is storage if that is as large as the default.
 	roomy *engine.Limits
 	rate  *rateLimit // nil for none
+	sql   sqlitevfs.Limits
 }
 
 // newActorLimits checks limits.
@@ -34,7 +37,7 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 		roomy.MaxWriteSet = engine.DefaultMaxWriteSet
 		a.roomy = &roomy
 	}
-	if err := checkRate(l); err != nil {
+	if err := errors.Join(checkRate(l), checkSQL(l)); err != nil {
 		return nil, err
 	}
 	for _, n := range []struct {
@@ -49,8 +52,25 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 			return nil, fmt.Errorf("%s is negative", n.name)
 		}
 	}
+	a.sql = sqlitevfs.Limits{ConnMemory: l.SQLMemoryBytes, Temporary: l.SQLTemporaryBytes, TurnBytes: l.SQLTurnBytes, MaxLength: l.SQLValueBytes}
 	a.rate = newRateLimit(l)
 	return a, nil
+}
+
+// checkSQL refuses limits of SQL that cannot work.
+func checkSQL(l host.Limits) error {
+	for _, n := range []struct {
+		name         string
+		value, least int64
+	}{
+		{"SQLMemoryBytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory}, {"SQLTemporaryBytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary},
+		{"SQLTurnBytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes}, {"SQLValueBytes", int64(l.SQLValueBytes), sqlitevfs.MinLength},
+	} {
+		if n.value != 0 && n.value < n.least {
+			return fmt.Errorf("%s is %d; the least is %d", n.name, n.value, n.least)
+		}
+	}
+	return nil
 }
 
 // overrides knows the limits that operators have set for single actors: what is durable of it, from the start of the node on.

@@ -318,9 +318,10 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 	if err != nil {
 		return out, s.storeError(err)
 	}
-	d := on.typ.database(s.sql, formatAddress(on.addr)+" (trial)")
+	limits := s.limitsOf(on.typ, appendAddress(nil, on.addr))
+	d := on.typ.database(s.sql, formatAddress(on.addr)+" (trial)", limits)
 	defer d.Close()
-	room := s.limitsOf(on.typ, appendAddress(nil, on.addr)).storage
+	room := limits.storage
 	turn, cancel := context.WithTimeoutCause(ctx, on.typ.base.TurnTimeout, errSlowTrial)
 	defer cancel()
 	scratch := sqlitevfs.Scratch(snapshotReader{snap}, int64(room.MaxWriteSet))
