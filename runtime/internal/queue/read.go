@@ -167,8 +167,8 @@ func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res R
 		if r.open {
 			return Result{}, true, nil
 		}
-		if r.failed {
-			return Result{Done: true, Err: r.err()}, true, nil
+		if r.failure != nil {
+			return Result{Done: true, Err: r.failure}, true, nil
 		}
 		return Result{Done: true, Reply: r.value}, true, nil
 	}
