@@ -118,8 +118,8 @@ func timeOf(ms int64) *time.Time {
 
 // Held returns those of the receipts whose messages are still locked by whoever got them, in their order.
 func Held(rows engine.Reader, queue string, receipts []string) ([]string, error) {
-	if len(receipts) > host.MaxQueueBatch {
-		return nil, host.Errorf(host.InvalidArgument, "receipts: %d of them, the limit is %d", len(receipts), host.MaxQueueBatch)
+	if err := checkReceipts(receipts); err != nil {
+		return nil, err
 	}
 	var held []string
 	for _, r := range receipts {

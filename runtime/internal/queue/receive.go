@@ -132,7 +132,7 @@ func checkReply(l *line, reply []byte) error {
 	if len(reply) <= l.cfg.MessageBytes {
 		return nil
 	}
-	return host.OverLimit("reply", int64(l.cfg.MessageBytes), int64(len(reply)))
+	return host.OverLimit("reply", int64(l.cfg.MessageBytes), int64(len(reply))).With("field", "reply")
 }
 
 // Fail counts a failed attempt of a message that Next returned: it waits for its next attempt, or becomes a dead letter if
@@ -167,7 +167,7 @@ func (s *Set) Receive(queue string, limit int, lock time.Duration) ([]host.Recei
 		return nil, err
 	}
 	if limit < 1 || limit > host.MaxQueueBatch {
-		return nil, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch)
+		return nil, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch).With("field", "limit")
 	}
 	if lock == 0 {
 		lock = l.cfg.Lock

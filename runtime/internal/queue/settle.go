@@ -71,10 +71,18 @@ func (s *Set) Extend(queue string, receipts []string, lock time.Duration) (until
 
 func (s *Set) settling(queue string, receipts []string) (*line, error) {
 	l, err := s.open(queue)
-	if err == nil && len(receipts) > host.MaxQueueBatch {
-		err = host.Errorf(host.InvalidArgument, "receipts: %d of them, the limit is %d", len(receipts), host.MaxQueueBatch)
+	if err == nil {
+		err = checkReceipts(receipts)
 	}
 	return l, err
+}
+
+// checkReceipts returns an error for more receipts than one call takes.
+func checkReceipts(receipts []string) error {
+	if len(receipts) > host.MaxQueueBatch {
+		return host.OverLimit("receipts", host.MaxQueueBatch, int64(len(receipts))).With("field", "receipts")
+	}
+	return nil
 }
 
 // settle visits the messages whose receipts are valid.

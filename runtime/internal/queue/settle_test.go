@@ -150,7 +150,7 @@ func TestReceiptsAreGoodForOneLockInOneQueue(t *testing.T) {
 			t.Fatalf("twice: %d %q %v", n, lost, err)
 		}
 		_, _, err := s.Ack("jobs", make([]string, host.MaxQueueBatch+1), nil)
-		wantCode(t, err, host.InvalidArgument)
+		wantCode(t, err, host.TooLarge)
 		return nil
 	})
 	w.verify()
