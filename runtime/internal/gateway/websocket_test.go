@@ -249,7 +249,7 @@ func TestTheFirstMessageMustConnectInTime(t *testing.T) {
 			`{}`:                                 "one of connect",
 			`{"connect":{},"id":1}`:              "no id",
 			`{"connect":{"events":[""]}}`:        "events has an empty name",
-			`{"connect":{"event":[]}}`:           `unknown field \"event\"`,
+			`{"connect":{"event":[]}}`:           `unknown field \"connect.event\"`,
 			`{"connect":{"after":-1}}`:           "connect.after",
 			`{"connect":5}`:                      "connect",
 			`[]`:                                 "an object is expected",

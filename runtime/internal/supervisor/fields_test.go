@@ -60,7 +60,10 @@ var faultyInputs = map[string]map[string]string{
 	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
 	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
 	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
-	host.LimitsSet:       {`{"storage_bytes":0}`: "storage_bytes"},
+	host.LimitsSet: {
+		`{"storage_bytes":0}`: "storage_bytes", `{"value_bytes":1000000000}`: "value_bytes", `{"write_set_bytes":1}`: "write_set_bytes", `{"call_rate":-1}`: "call_rate",
+		`{"mailbox_count":-1}`: "mailbox_count", `{"call_rate":0.000001,"call_burst":1000000000}`: "call_burst", `{"value_bytes":"x"}`: "value_bytes",
+	},
 	host.LimitsReset:     {`{"names":["x"]}`: "names"},
 	host.SendDeadList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
 	host.SendDeadRequeue: {`{}`: "ids"},
@@ -132,6 +135,10 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		if e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument); !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000") {
 			t.Errorf("%s: %v", in, e)
 		}
+	}
+	e := wantCode(t, g.raw(host.LimitsSet, host.JSON, []byte(`{"value_bytes":1000000000}`)), host.InvalidArgument)
+	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" || !strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {
+		t.Errorf("%+v", e)
 	}
 	// In CBOR the same are refused.
 	for method, in := range map[string]any{
