@@ -87,12 +87,23 @@ func (l *Limits) EnsureDefaults() {
 	}
 }
 
-// Validate returns every fault of the limits, joined.
+// A RangeError says which field of Limits is out of its range.
+type RangeError struct {
+	Field            string
+	Value, Low, High int64
+}
+
+// Error names the field and its range.
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("engine: Limits.%s is %d, want %d to %d", e.Field, e.Value, e.Low, e.High)
+}
+
+// Validate returns every fault of the limits, joined. Each is a [*RangeError].
 func (l Limits) Validate() error {
 	var faults []error
 	check := func(name string, value, low, high int64) {
 		if value < low || value > high {
-			faults = append(faults, fmt.Errorf("engine: Limits.%s is %d, want %d to %d", name, value, low, high))
+			faults = append(faults, &RangeError{name, value, low, high})
 		}
 	}
 	check("MaxKey", int64(l.MaxKey), 16, 16<<10)

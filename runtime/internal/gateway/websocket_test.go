@@ -277,25 +277,29 @@ func TestTheFirstMessageMustConnectInTime(t *testing.T) {
 			`{}`:                                 "one of connect",
 			`{"connect":{},"id":1}`:              "no id",
 			`{"connect":{"events":[""]}}`:        "events has an empty name",
-			`{"connect":{"event":[]}}`:           `unknown field \"event\"`,
+			`{"connect":{"event":[]}}`:           `unknown field \"connect.event\"`,
 			`{"connect":{"after":-1}}`:           "connect.after",
 			`{"connect":5}`:                      "connect",
 			`[]`:                                 "an object is expected",
 			`hello`:                              "not JSON",
 			"{\"connect\":{\"token\":\"\xff\"}}": "not JSON",
 			`{"connect":{}}{}`:                   "not JSON",
-			`{"connect":{"events":[` + strings.Repeat(`"x",`, 256) + `"x"]}}`: "limit is 256",
-			`{"connect":{"token":"` + strings.Repeat(`x`, 1025) + `"}}`:       "token is 1025 bytes",
 		} {
 			c := dialSocket(t, l)
 			c.say(text)
 			c.expectBye(want, websocket.StatusPolicyViolation)
 		}
-		c := dialSocket(t, l)
-		c.say(`{"connect":{"params":"` + strings.Repeat("x", host.MaxConnectionParams) + `"}}`)
-		c.expectBye(`"what":"params"`, websocket.StatusMessageTooBig)
+		for text, want := range map[string]string{
+			`{"connect":{"params":"` + strings.Repeat("x", host.MaxConnectionParams) + `"}}`: `"what":"params"`,
+			`{"connect":{"events":[` + strings.Repeat(`"x",`, 256) + `"x"]}}`:                "events: 257",
+			`{"connect":{"token":"` + strings.Repeat(`x`, 1025) + `"}}`:                      "token: 1025 is over",
+		} {
+			c := dialSocket(t, l)
+			c.say(text)
+			c.expectBye(want, websocket.StatusMessageTooBig)
+		}
 
-		c = dialSocket(t, l)
+		c := dialSocket(t, l)
 		start := time.Now()
 		if _, err := c.hear(); err == nil || time.Since(start) != ConnectTimeout {
 			t.Errorf("%v after %v", err, time.Since(start))

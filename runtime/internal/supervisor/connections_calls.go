@@ -112,7 +112,7 @@ func closeByOperator(c *core, w *work) ([]byte, error) {
 		return nil, err
 	}
 	if n := len(in.Reason); n > maxCloseReason {
-		return nil, host.OverLimit("reason bytes", maxCloseReason, int64(n))
+		return nil, host.OverLimit("reason bytes", maxCloseReason, int64(n)).With("field", "reason")
 	}
 	reason := connectionClosed("an operator closed the connection")
 	if in.Reason != "" {

@@ -61,7 +61,7 @@ func serve[In, Out any](name string, f func(s *Supervisor, ctx context.Context, 
 // pauseActor stops an actor. Pausing one that is paused changes the reason.
 func pauseActor(c *core, h *turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
 	if n := len(in.Reason); n > maxReason {
-		return host.Pause{}, host.OverLimit("bytes of the reason", maxReason, int64(n))
+		return host.Pause{}, host.OverLimit("bytes of the reason", maxReason, int64(n)).With("field", "reason")
 	}
 	pause := host.Pause{Reason: in.Reason, Since: timeMS(unixMS(h.start)).UTC()}
 	rec, err := readControl(c.ws)
