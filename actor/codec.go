@@ -129,7 +129,11 @@ func (c *codec) decodeJSON(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return &ValueError{Reason: jsonReason(err)}
+		fault := &ValueError{Reason: jsonReason(err)}
+		if m := host.FindMember(data, v, err); m != nil {
+			fault.cause = m
+		}
+		return fault
 	}
 	if rest := bytes.TrimLeft(data[d.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return &ValueError{Reason: fmt.Sprintf("data after the JSON value, at byte %d", len(data)-len(rest))}

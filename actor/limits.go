@@ -32,6 +32,10 @@ func (d *definer[S]) checkLimits(l Limits) {
 		{"ConnectionBytes", int64(l.ConnectionBytes)},
 		{"ConnectionGrace", int64(l.ConnectionGrace)},
 		{"TaskGrace", int64(l.TaskGrace)},
+		{"SQLMemoryBytes", l.SQLMemoryBytes},
+		{"SQLTemporaryBytes", l.SQLTemporaryBytes},
+		{"SQLTurnBytes", l.SQLTurnBytes},
+		{"SQLValueBytes", int64(l.SQLValueBytes)},
 	} {
 		if n.value < 0 {
 			d.fault("Spec.Limits."+n.name, "is negative")

@@ -228,16 +228,18 @@ func runFailure(r *host.WorkflowResultOutput) *Error {
 	if r.State != workflow.StateFailed {
 		code = Canceled
 	}
-	text := "the run is " + string(r.State)
+	text, metadata := "the run is "+string(r.State), map[string]string(nil)
 	if f := r.Failure; f != nil {
 		if c := Code(f.Code); c.Known() {
 			code = c
 		}
+		metadata = f.Metadata
 		if f.Message != "" {
 			text += ": " + f.Message
 		}
 	}
-	return Errorf(code, "%s", text).With("state", string(r.State)).With("run", r.Run)
+	e := &Error{Code: code, Message: text, Metadata: metadata}
+	return e.With("state", string(r.State)).With("run", r.Run)
 }
 
 // control does something to the run of an actor.

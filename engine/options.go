@@ -87,12 +87,23 @@ func (l *Limits) EnsureDefaults() {
 	}
 }
 
-// Validate returns every fault of the limits, joined.
+// A RangeError says which field of Limits is out of its range.
+type RangeError struct {
+	Field            string
+	Value, Low, High int64
+}
+
+// Error names the field and its range.
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("engine: Limits.%s is %d, want %d to %d", e.Field, e.Value, e.Low, e.High)
+}
+
+// Validate returns every fault of the limits, joined. Each is a [*RangeError].
 func (l Limits) Validate() error {
 	var faults []error
 	check := func(name string, value, low, high int64) {
 		if value < low || value > high {
-			faults = append(faults, fmt.Errorf("engine: Limits.%s is %d, want %d to %d", name, value, low, high))
+			faults = append(faults, &RangeError{name, value, low, high})
 		}
 	}
 	check("MaxKey", int64(l.MaxKey), 16, 16<<10)
@@ -110,6 +121,9 @@ type Options struct {
 	// Dir is the directory of the store; it is created if it does not exist. On
 	// a Disk it may be empty.
 	Dir string
+	// DataDir is the directory that users know, if Dir lies in it: a warning that others can look into it names how to
+	// make it private. Dir by default.
+	DataDir string
 
 	// Disk is a memory filesystem for tests and caches; nil means the operating
 	// system's.
@@ -150,6 +164,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.Dir == "" && o.Disk != nil {
 		o.Dir = "store"
+	}
+	if o.DataDir == "" {
+		o.DataDir = o.Dir
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes

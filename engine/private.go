@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -53,15 +54,25 @@ func made[F io.Closer](name string, f F, err error) (F, error) {
 	return f, nil
 }
 
-// warnIfOpenToOthers tells of a directory, made by an older version or by hand, that others on the machine can look into.
-func warnIfOpenToOthers(log *slog.Logger, disk vfs.FS, dir string) {
+// warnIfOpenToOthers names the first of the directories, and of the files in the last of them, that others on the machine
+// can look into: an older version or somebody's hand made it so.
+func warnIfOpenToOthers(log *slog.Logger, disk vfs.FS, dirs ...string) {
 	if runtime.GOOS == "windows" { // has no such modes
 		return
 	}
-	info, err := disk.Stat(dir)
-	if err != nil || info.Mode().Perm()&^dirMode == 0 {
+	paths := slices.Clone(dirs)
+	last := dirs[len(dirs)-1]
+	names, _ := disk.List(last) // opening the store tells of errors
+	for _, name := range names {
+		paths = append(paths, disk.PathJoin(last, name))
+	}
+	for _, path := range paths {
+		info, err := disk.Stat(path)
+		if err != nil || info.Mode().Perm()&0o077 == 0 {
+			continue
+		}
+		log.Warn("others on this machine can look into the data; make it private with chmod -R go= "+dirs[0],
+			"path", path, "mode", info.Mode().Perm().String())
 		return
 	}
-	log.Warn("others on this machine can look into the data directory; make it private with chmod 700",
-		"dir", dir, "mode", info.Mode().Perm().String())
 }

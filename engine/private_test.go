@@ -53,14 +53,14 @@ func TestFilesOfAStoreArePrivate(t *testing.T) {
 	if err != nil || files < 6 {
 		t.Errorf("%d files, %v", files, err)
 	}
-	if strings.Contains(log.String(), "chmod 700") {
+	if strings.Contains(log.String(), "chmod -R go= "+o.Dir) {
 		t.Errorf("logged: %s", &log)
 	}
 	if err := os.Chmod(o.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	openTest(t, o)
-	if !strings.Contains(log.String(), "chmod 700") {
+	if !strings.Contains(log.String(), "chmod -R go= "+o.Dir) {
 		t.Errorf("a directory that is open to others is not told of: %s", &log)
 	}
 }

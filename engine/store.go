@@ -153,7 +153,7 @@ func (s *Store) open() (err error) {
 		if s.dirLock, err = lockDir(dir); err != nil {
 			return err
 		}
-		warnIfOpenToOthers(s.opts.Logger, s.guard, dir)
+		warnIfOpenToOthers(s.opts.Logger, s.guard, s.opts.DataDir, dir)
 	}
 	found, err := surveyDirectory(s.guard.FS, dir)
 	if err != nil {

@@ -3,13 +3,17 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/supervisor"
 )
 
 // config is the TOML file that --config names. Flags go before it, and CAIRN_TOKEN before its token.
@@ -74,7 +78,11 @@ func readConfig(path string) (config, error) {
 	if err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			return c, fmt.Errorf("configuration %s: line %d: %s", path, syntax.Position.Line, syntax.Message)
+			key := ""
+			if syntax.LastKey != "" {
+				key = syntax.LastKey + ": "
+			}
+			return c, fmt.Errorf("configuration %s: line %d: %s%s", path, syntax.Position.Line, key, syntax.Message)
 		}
 		return c, fmt.Errorf("configuration %s: %w", path, err)
 	}
@@ -85,8 +93,8 @@ func readConfig(path string) (config, error) {
 		}
 		return c, fmt.Errorf("configuration %s: unknown keys: %s", path, strings.Join(names, ", "))
 	}
-	if c.Storage.MinFreeBytes < 0 {
-		return c, fmt.Errorf("configuration %s: storage.min_free_bytes is negative", path)
+	if err := c.check(); err != nil {
+		return c, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	if meta.IsDefined("token") && c.Token == "" {
 		return c, fmt.Errorf("configuration %s: token is empty; leave it out to ask for none", path)
@@ -104,6 +112,53 @@ func readConfig(path string) (config, error) {
 		}
 	}
 	return c, nil
+}
+
+// check returns an error for a value that is not possible, with its path in the file.
+func (c *config) check() error {
+	if err := checkNegative("", reflect.ValueOf(c).Elem()); err != nil {
+		return err
+	}
+	for _, least := range []struct {
+		path string
+		n    size
+		min  int64
+	}{{"memory", c.Memory, MinMemory}, {"storage.memtable_bytes", c.Storage.MemTableBytes, minMemTables}} {
+		if least.n != 0 && int64(least.n) < least.min {
+			return fmt.Errorf("%s is %d; it must be %d or more", least.path, least.n, least.min)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
+		l := c.Limits[name]
+		if err := supervisor.CheckLimits(l.limits()); err != nil {
+			return fmt.Errorf("limits.%s.%w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkNegative returns an error for a number or a span that is negative, in a part of the file that has the path.
+func checkNegative(path string, part reflect.Value) error {
+	for i := range part.NumField() {
+		name, f := path+part.Type().Field(i).Tag.Get("toml"), part.Field(i)
+		switch v := f.Interface().(type) {
+		case span:
+			if v.d < 0 {
+				return fmt.Errorf("%s is %v; it must not be negative", name, v.d)
+			}
+		case int, size:
+			if f.Int() < 0 {
+				return fmt.Errorf("%s is %d; it must not be negative", name, f.Int())
+			}
+		default:
+			if f.Kind() == reflect.Struct {
+				if err := checkNegative(name+".", f); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // apply puts what the file says into o.
@@ -155,6 +210,11 @@ type typeLimits struct {
 	EventHistory    int     `toml:"event_history"`
 	SendAttempts    int     `toml:"send_attempts"`
 	TaskGrace       span    `toml:"task_grace"`
+
+	SQLMemoryBytes    size `toml:"sql_memory_bytes"`
+	SQLTemporaryBytes size `toml:"sql_temporary_bytes"`
+	SQLTurnBytes      size `toml:"sql_turn_bytes"`
+	SQLValueBytes     size `toml:"sql_value_bytes"`
 }
 
 // limits returns l as options have them.
@@ -165,6 +225,8 @@ func (l *typeLimits) limits() actor.Limits {
 		TurnTimeout: l.TurnTimeout.d, QueryTimeout: l.QueryTimeout.d, CallRate: l.CallRate, CallBurst: l.CallBurst, Connections: l.Connections,
 		ConnectionBytes: int(l.ConnectionBytes), ConnectionGrace: l.ConnectionGrace.d, EventHistory: l.EventHistory,
 		SendAttempts: l.SendAttempts, TaskGrace: l.TaskGrace.d,
+		SQLMemoryBytes: int64(l.SQLMemoryBytes), SQLTemporaryBytes: int64(l.SQLTemporaryBytes), SQLTurnBytes: int64(l.SQLTurnBytes),
+		SQLValueBytes: int(l.SQLValueBytes),
 	}
 }
 

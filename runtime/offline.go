@@ -25,7 +25,7 @@ type Offline struct {
 // Inspect opens the data of a stopped node. The error says so if a node is running on it, or if there is no data.
 func Inspect(ctx context.Context, dir string) (*Offline, error) {
 	if _, err := os.Stat(filepath.Join(dir, "store")); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("runtime: there is no node's data in %s", dir)
+		return nil, fmt.Errorf("runtime: there is no node's data in %s; see %s", dir, directoryPage)
 	}
 	options := Options{Dir: dir}
 	budget, _ := options.memoryBudget()

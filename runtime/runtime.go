@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -80,7 +81,7 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 
 func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	e := engine.Options{
-		Dir: filepath.Join(o.Dir, "store"), Disk: o.Disk, PlainCommit: o.PlainCommit, CacheBytes: o.CacheBytes,
+		Dir: filepath.Join(o.Dir, "store"), DataDir: o.Dir, Disk: o.Disk, PlainCommit: o.PlainCommit, CacheBytes: o.CacheBytes,
 		MemTableBytes: uint64(o.MemTableBytes / memTables), WriteBytes: o.MaxWriteBytes, MinFreeBytes: o.MinFreeBytes, Logger: o.Logger,
 		AcceptDataLoss: o.AcceptDataLoss,
 	}
@@ -89,7 +90,7 @@ func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	}
 	s, err := engine.Open(ctx, e)
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, fmt.Errorf("runtime: the data in %s is in use by another process; stop it, or choose another directory with --data: %w", o.Dir, err)
+		return nil, fmt.Errorf("runtime: the data in %s is in use by another process; stop it, or choose another directory with --data; see %s: %w", o.Dir, directoryPage, err)
 	}
 	if errors.Is(err, engine.ErrDamaged) && o.AcceptDataLoss {
 		return nil, fmt.Errorf("runtime: the data in %s is damaged so that it cannot be opened without what was lost, either; docs/operate/damaged-store.md says what to do: %w", o.Dir, err)
@@ -103,11 +104,17 @@ func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 	if errors.Is(err, engine.ErrDiskFull) {
 		return nil, fmt.Errorf("runtime: open the data in %s; docs/operate/free-disk.md says how to make space: %w", o.Dir, err)
 	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, fmt.Errorf("runtime: the data in %s cannot be opened, because %s cannot be used; %s says what it needs: %w", o.Dir, path.Path, directoryPage, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("runtime: open the data in %s: %w", o.Dir, err)
 	}
 	return s, nil
 }
+
+// directoryPage says what the directory of the data must be like.
+const directoryPage = "docs/operate/start.md#the-data-directory"
 
 // startNATS starts the server in the process, if asked for, and the publisher, if there is a server to publish to.
 func (r *Runtime) startNATS(ctx context.Context) error {

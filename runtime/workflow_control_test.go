@@ -235,8 +235,9 @@ func TestWorkflowStepReachesItsActorAndOthers(t *testing.T) {
 		}
 		f := desks.Ref(h, "f")
 		startClaim(t, f, claim{"fails", 1})
-		if out, err := handle.Result(context.Background(), f); actor.CodeOf(err) != actor.QuotaExceeded {
-			t.Errorf("%q, %v", out, err)
+		out, err := handle.Result(context.Background(), f)
+		if e, ok := errors.AsType[*actor.Error](err); !ok || e.Code != actor.QuotaExceeded || e.Metadata["limit"] != "3" || e.Metadata["state"] != "failed" {
+			t.Errorf("%q, %+v", out, err)
 		}
 	})
 }

@@ -1,7 +1,11 @@
 package runtime_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,24 +15,60 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A request to a run that is over is answered at once, and not when its time is up.
+// A request to a run that is over is answered at once, however the run ended and wherever the caller is.
 func TestWorkflowThatIsOverRefusesRequestsAtOnce(t *testing.T) {
 	does("ends", func(workflow.Context, claim) (string, error) { return "over", nil })
-	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
-		startClaim(t, d, claim{"ends", 1})
-		h.Settle()
-		for range 2 {
-			began := time.Now()
-			if _, err := consent.Ask(t.Context(), d, "may I?"); actor.CodeOf(err) != actor.FailedPrecondition || time.Since(began) > time.Second {
-				t.Errorf("%v after %s", err, time.Since(began))
-			}
-			h.Restart()
-		}
-		// A message that asks for nothing is kept for the next run.
-		if _, err := papers.Send(t.Context(), d, "deed"); err != nil {
-			t.Error(err)
-		}
+	does("fails", func(workflow.Context, claim) (string, error) { return "", errors.New("no cover") })
+	does("waits", func(ctx workflow.Context, _ claim) (string, error) {
+		return "", workflow.Sleep(ctx, "nap", 24*time.Hour)
 	})
+	for _, test := range []struct {
+		how   string
+		end   func(ctx context.Context, d actor.Ref[desk]) error
+		state workflow.State
+	}{
+		{"ends", nil, workflow.StateCompleted},
+		{"fails", nil, workflow.StateFailed},
+		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return handle.Terminate(ctx, d, "enough") }, workflow.StateTerminated},
+		{"waits", func(ctx context.Context, d actor.Ref[desk]) error { return handle.Cancel(ctx, d, "enough") }, workflow.StateCancelled},
+	} {
+		t.Run(string(test.state), func(t *testing.T) {
+			withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+				startClaim(t, d, claim{test.how, 1})
+				h.Settle()
+				if test.end != nil {
+					if err := test.end(t.Context(), d); err != nil {
+						t.Fatal(err)
+					}
+					h.Settle()
+				}
+				if st := claimStatus(t, d); st.State != test.state {
+					t.Fatalf("the run is %s", st.State)
+				}
+				for range 2 {
+					began := time.Now()
+					if _, err := consent.Ask(t.Context(), d, "may I?"); actor.CodeOf(err) != actor.FailedPrecondition {
+						t.Errorf("in the process: %v", err)
+					}
+					code, body := overHTTP(t, h, host.QueueSend, `{"queue":"consent","messages":[{"body":"may I?","want_reply":true}]}`)
+					if code != http.StatusConflict || !strings.Contains(body, `"failed_precondition"`) {
+						t.Errorf("over HTTP: %d %s", code, body)
+					}
+					if took := time.Since(began); took > time.Second {
+						t.Errorf("the answers took %s", took)
+					}
+					h.Restart()
+				}
+				// Nothing of the requests is kept; a message that asks for nothing is, for the next run.
+				if _, err := papers.Send(t.Context(), d, "deed"); err != nil {
+					t.Error(err)
+				}
+				if st, err := consent.StatsOf(t.Context(), d); err != nil || st.Pending+st.Delayed+st.Dead != 0 {
+					t.Errorf("%+v, %v", st, err)
+				}
+			})
+		})
+	}
 }
 
 // What a run was given, shows of itself and returns, and what its steps brought, is JSON for callers that ask in JSON.

@@ -390,6 +390,26 @@ func TestWorkflowMessagesAreAnsweredInItsCommits(t *testing.T) {
 	})
 }
 
+func TestTheErrorThatARunAnswersHasItsMetadata(t *testing.T) {
+	does("refuses", func(ctx workflow.Context, c claim) (string, error) {
+		m, err := workflow.Receive(ctx, "ask", consent)
+		if err != nil {
+			return "", err
+		}
+		_, err = workflow.Update(ctx, "answer", func(tx *workflow.Tx) (actor.None, error) {
+			return actor.None{}, workflow.ReplyError(tx, m, fmt.Errorf("rows: %w", host.OverLimit("rows", 10, 11)))
+		})
+		return "", err
+	})
+	withDesk(t, func(t *testing.T, h *actortest.Harness, d actor.Ref[desk]) {
+		startClaim(t, d, claim{"refuses", 1})
+		_, err := consent.Ask(context.Background(), d, "please")
+		if e, ok := errors.AsType[*actor.Error](err); !ok || e.Code != actor.TooLarge || e.Metadata["limit"] != "10" || e.Metadata["actual"] != "11" {
+			t.Errorf("%+v", err)
+		}
+	})
+}
+
 // Every commit of a run is survived or undone by a power cut as a whole, and the end is the same.
 func TestWorkflowCommitsAreWhole(t *testing.T) {
 	does("whole", func(ctx workflow.Context, c claim) (string, error) {

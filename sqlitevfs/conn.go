@@ -21,6 +21,7 @@ type conn struct {
 	extensions
 
 	database *Database
+	limits   Limits // of the session, or the last one
 	maxPages uint32 // PRAGMA max_page_count
 	seen     int    // len(*memory) when the pool was told last
 
@@ -213,7 +214,7 @@ func (c *conn) wrap(err error, sql string) error {
 	if err == nil {
 		return nil
 	}
-	err = c.database.pool.limited(c.crowded(wrap(err, sql)), len(sql), 0)
+	err = limited(c.crowded(wrap(err, sql)), c.bounds(), len(sql), 0)
 	var e *Error
 	if !errors.As(err, &e) {
 		return err
@@ -239,7 +240,7 @@ func (c *conn) wrap(err error, sql string) error {
 func (c *conn) limitPages() error {
 	limit := uint32(noPageLimit)
 	room := c.file.w.Room() - metadataSize
-	if room < c.database.pool.options.TurnBytes/8*7 {
+	if room < c.limits.TurnBytes/8*7 {
 		limit = uint32(min(int64(c.file.meta.Pages)+max(room, 0)/pageCost, noPageLimit))
 		limit = max(limit, 1) // 0 asks for the limit that there is
 	}

@@ -15,6 +15,7 @@ type Database struct {
 
 	// REQUIRES: pool.mu
 	closed bool
+	limits Limits   // complete
 	epoch  uint64   // grows when what connections remember is void
 	writer *Session // has run a statement and not ended
 	idle   []*conn  // the one that was used last is at the end

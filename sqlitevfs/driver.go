@@ -184,7 +184,7 @@ func (l *link) next(ctx context.Context, c *conn, text string, args []driver.Nam
 	}
 	if err != nil {
 		c.cache.put(st)
-		return nil, "", l.s.database.pool.limited(wrap(err, text), 0, longest(args))
+		return nil, "", limited(wrap(err, text), c.bounds(), 0, longest(args))
 	}
 	return st, tail, nil
 }

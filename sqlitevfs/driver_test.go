@@ -429,6 +429,17 @@ func TestMemoryIsBounded(t *testing.T) {
 		text := "SELECT 1 --" + strings.Repeat("x", 1<<20)
 		_, err = db.Exec(text)
 		wantBound(t, err, "SQL statement", maxStatement, int64(len(text)))
+		for what, text := range map[string]string{
+			"SQL parser depth":     "SELECT " + strings.Repeat("(", 5000) + "1" + strings.Repeat(")", 5000),
+			"SQL expression depth": "SELECT 1" + strings.Repeat("+1", 600),
+		} {
+			_, err = db.Exec(text)
+			wantError(t, err, ErrTooBig, "")
+			wantBound(t, err, what, maxDepth, maxDepth+1)
+		}
+		_, err = db.Exec("SELECT 1" + strings.Repeat(" UNION ALL SELECT 1", 200))
+		wantError(t, err, ErrTooBig, "")
+		wantBound(t, err, "terms of a compound SELECT", maxCompound, maxCompound+1)
 	})
 }
 

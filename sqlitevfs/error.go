@@ -15,7 +15,7 @@ import (
 var (
 	ErrFull            = errors.New("database or disk is full")      // quota, TurnBytes, Temporary
 	ErrMemory          = errors.New("out of memory")                 // ConnMemory, C's stack
-	ErrTooBig          = errors.New("string or blob too big")        // MaxLength, the length of a statement
+	ErrTooBig          = errors.New("string or blob too big")        // MaxLength, the length and the depth of a statement
 	ErrBusy            = errors.New("busy")                          // MaxOpen; or a second write session
 	ErrInterrupted     = errors.New("interrupted")                   // wraps the cause of the context too
 	ErrReadOnly        = errors.New("read-only")                     // a write in a read session
@@ -32,7 +32,7 @@ var (
 type LimitError struct {
 	Err           error  // [ErrFull], [ErrMemory] or [ErrTooBig]
 	What          string // what is too large, as in "pages that the turn changes"
-	Limit, Actual int64  // bytes; Actual is one more than Limit if SQLite stopped there, so that nobody knows it
+	Limit, Actual int64  // bytes, or a depth or count; Actual is one more than Limit if SQLite stopped there, so that nobody knows it
 }
 
 // Error returns the bound and what was needed.
@@ -165,19 +165,29 @@ func memoryError(p any) error {
 
 // limited adds the bound to an error of SQLite that says that one is passed, unless it has a cause. statement and value are the
 // lengths of the text that was compiled and of the longest argument; 0 if there was none.
-func (p *Pool) limited(err error, statement, value int) error {
+func limited(err error, l Limits, statement, value int) error {
 	e, ok := err.(*Error)
 	if !ok || e.Err != nil {
 		return err
 	}
 	switch sqlite3.ErrorCode(e.Code & 0xff) {
 	case sqlite3.NOMEM:
-		e.Err = &LimitError{ErrMemory, "SQL memory", p.options.ConnMemory, p.options.ConnMemory + 1}
+		e.Err = &LimitError{ErrMemory, "SQL memory", l.ConnMemory, l.ConnMemory + 1}
 	case sqlite3.TOOBIG:
-		limit := int64(p.options.MaxLength)
+		limit := int64(l.MaxLength)
 		e.Err = &LimitError{ErrTooBig, "SQL value", limit, max(limit+1, int64(value))}
 		if statement > maxStatement {
 			e.Err = &LimitError{ErrTooBig, "SQL statement", maxStatement, int64(statement)}
+		}
+	case sqlite3.ERROR:
+		// SQLite has no code for these.
+		switch {
+		case e.Message == "Recursion limit":
+			e.Err = &LimitError{ErrTooBig, "SQL parser depth", maxDepth, maxDepth + 1}
+		case strings.HasPrefix(e.Message, "Expression tree is too large"):
+			e.Err = &LimitError{ErrTooBig, "SQL expression depth", maxDepth, maxDepth + 1}
+		case e.Message == "too many terms in compound SELECT":
+			e.Err = &LimitError{ErrTooBig, "terms of a compound SELECT", maxCompound, maxCompound + 1}
 		}
 	}
 	return err

@@ -35,6 +35,10 @@ func (p *Pool) most() int64 { return p.options.MaxMemory + p.options.ConnMemory 
 
 // grant lets the connection of a session grow, and closes idle ones whose memory that may take.
 func (p *Pool) grant(c *conn) {
+	p.mu.Lock()
+	limits := c.database.limits
+	p.mu.Unlock()
+	c.fit(limits)
 	if c.max == nil {
 		return
 	}
@@ -42,7 +46,7 @@ func (p *Pool) grant(c *conn) {
 	p.mu.Lock()
 	p.count(c)
 	used := p.granted + p.stats.Bytes - p.idleBytes // of those in use
-	wanted := max(p.options.ConnMemory-c.size(), 0)
+	wanted := max(c.limits.ConnMemory-c.size(), 0)
 	c.granted = min(wanted, max(minGrant, (p.most()-used)/2))
 	c.short = c.granted < wanted
 	p.granted += c.granted
@@ -50,7 +54,7 @@ func (p *Pool) grant(c *conn) {
 		gone = append(gone, p.evict())
 	}
 	p.mu.Unlock()
-	*c.max = min(p.options.ConnMemory, int64(len(*c.memory))+c.granted) / wasmPage
+	*c.max = min(c.limits.ConnMemory, int64(len(*c.memory))+c.granted) / wasmPage
 	p.closeAll(gone)
 }
 

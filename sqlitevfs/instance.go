@@ -66,7 +66,7 @@ func (p *Pool) newInstance(write bool) (_ *instance, err error) {
 			}
 		}
 		if err != nil {
-			err = p.limited(wrap(err, ""), 0, 0)
+			err = limited(wrap(err, ""), p.limits(Limits{}), 0, 0)
 			in.close(p.options.Logger)
 		}
 	}()
@@ -128,6 +128,16 @@ func (in *instance) decide(action sqlite3.AuthorizerActionCode, third, fourth, s
 // maxStatement bounds the text of statements, in bytes.
 const maxStatement = 1_000_000
 
+// What a statement nests at most: beyond these, or a little beyond, C's stack is used up, which costs the connection and the
+// session.
+const (
+	maxDepth    = 500 // of the parser, and of an expression
+	maxCompound = 150 // terms of a compound SELECT
+)
+
+// MaxParameters bounds the arguments of a statement.
+const MaxParameters = 32766
+
 // limit sets the limits of SQLite that its defaults leave too high here.
 func (in *instance) limit(length int) {
 	for _, l := range []struct {
@@ -137,10 +147,10 @@ func (in *instance) limit(length int) {
 		{sqlite3.LIMIT_LENGTH, length},
 		// The library reads names up to so many bytes, and panics at longer ones.
 		{sqlite3.LIMIT_SQL_LENGTH, maxStatement},
-		// Beyond these, or a little beyond, C's stack is used up, which costs the connection and the session.
-		{sqlite3.LIMIT_PARSER_DEPTH, 500},
-		{sqlite3.LIMIT_EXPR_DEPTH, 500},
-		{sqlite3.LIMIT_COMPOUND_SELECT, 150},
+		{sqlite3.LIMIT_VARIABLE_NUMBER, MaxParameters},
+		{sqlite3.LIMIT_PARSER_DEPTH, maxDepth},
+		{sqlite3.LIMIT_EXPR_DEPTH, maxDepth},
+		{sqlite3.LIMIT_COMPOUND_SELECT, maxCompound},
 		// A pattern takes time in proportion to its length times that of the text, and no context interrupts that.
 		{sqlite3.LIMIT_LIKE_PATTERN_LENGTH, 1000},
 	} {

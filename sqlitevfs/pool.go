@@ -29,9 +29,6 @@ const (
 	DefaultMaxTemporary = 512 << 20
 )
 
-// minConnMemory is what a connection cannot do without.
-const minConnMemory = 1 << 20
-
 // Options of a Pool. The zero value of a field means its default.
 type Options struct {
 	// MaxOpen bounds the open connections. When it is reached the one that was used least recently is closed; if all are
@@ -77,12 +74,12 @@ func (o Options) withDefaults() (Options, error) {
 	open, length, statements, idle := int64(o.MaxOpen), int64(o.MaxLength), int64(o.Statements), int64(o.IdleTime)
 	set("MaxOpen", &open, DefaultMaxOpen, 1)
 	set("MaxMemory", &o.MaxMemory, DefaultMaxMemory, 1)
-	set("ConnMemory", &o.ConnMemory, DefaultConnMemory, minConnMemory)
-	set("TurnBytes", &o.TurnBytes, DefaultTurnBytes, 16*PageSize)
+	set("ConnMemory", &o.ConnMemory, DefaultConnMemory, MinConnMemory)
+	set("TurnBytes", &o.TurnBytes, DefaultTurnBytes, MinTurnBytes)
 	set("CacheBytes", &o.CacheBytes, DefaultCacheBytes, 16*PageSize)
 	set("Temporary", &o.Temporary, DefaultTemporary, chunkSize)
 	set("MaxTemporary", &o.MaxTemporary, DefaultMaxTemporary, chunkSize)
-	set("MaxLength", &length, DefaultMaxLength, 1024)
+	set("MaxLength", &length, DefaultMaxLength, MinLength)
 	set("Statements", &statements, DefaultStatements, 1)
 	set("IdleTime", &idle, int64(DefaultIdleTime), 1)
 	o.MaxOpen, o.MaxLength, o.Statements, o.IdleTime = int(open), int(length), int(statements), time.Duration(idle)
@@ -189,7 +186,9 @@ func (p *Pool) Stats() Stats {
 }
 
 // Database returns a database, which costs nothing before its first statement. name is for logs.
-func (p *Pool) Database(name string) *Database { return &Database{pool: p, name: name} }
+func (p *Pool) Database(name string) *Database {
+	return &Database{pool: p, name: name, limits: p.limits(Limits{})}
+}
 
 // take returns an idle connection for a session, or nil: then the session may open one, which is counted already. epoch is
 // that of the database.

@@ -220,7 +220,7 @@ func (s *Session) recovered(p any) error {
 		s.poison(fmt.Errorf("panic: %v", p))
 		panic(p)
 	}
-	err = s.database.pool.limited(s.conn.crowded(err), 0, 0)
+	err = limited(s.conn.crowded(err), s.conn.bounds(), 0, 0)
 	s.poison(err)
 	return err
 }

@@ -494,7 +494,7 @@ func (c *importer) blame(err error) error {
 	if c.ctx.Err() != nil {
 		return interrupted(c.ctx)
 	}
-	err = c.pool.limited(err, 0, 0)
+	err = limited(err, c.pool.limits(Limits{}), 0, 0)
 	var e *Error
 	if errors.As(err, &e) && !errors.Is(err, ErrMemory) && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBusy) {
 		return &ImportError{"SQLite says: " + e.Message}

@@ -149,4 +149,6 @@ type Failure struct {
 	// Reason tells apart what the package itself says of an operation: "canceled", "timeout", "unknown" (the outcome of an
 	// attempt was lost in a crash), "exhausted", "permanent" or "".
 	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
+	// Metadata is the error's, if it has any that crosses wires.
+	Metadata map[string]string `cbor:"6,keyasint,omitempty" json:"metadata,omitempty"`
 }

@@ -78,6 +78,9 @@ func (e *FailureError) Unwrap() error { return e.err }
 // ErrorCode returns the error's code, or "".
 func (e *FailureError) ErrorCode() string { return e.Failure.Code }
 
+// ErrorMetadata returns the error's metadata, or nil.
+func (e *FailureError) ErrorMetadata() map[string]string { return e.Failure.Metadata }
+
 // A permanentError is not retried.
 type permanentError struct{ error }
 
@@ -163,6 +166,9 @@ func (p *Program) failureOf(err error) (stored *Failure) {
 	var coded interface{ ErrorCode() string }
 	if errors.As(err, &coded) {
 		f.Code = coded.ErrorCode()
+		if detailed, ok := coded.(interface{ ErrorMetadata() map[string]string }); ok {
+			f.Metadata = detailed.ErrorMetadata()
+		}
 	}
 	switch {
 	case errors.Is(err, ErrCanceled):

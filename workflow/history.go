@@ -272,7 +272,7 @@ func shownFailure(f *Failure, sensitive bool) *Failure {
 	}
 	shown := *f
 	if shown.Data = bytes.Clone(f.Data); sensitive {
-		shown.Data = nil
+		shown.Data, shown.Metadata = nil, nil
 	}
 	return &shown
 }

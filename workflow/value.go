@@ -3,7 +3,9 @@ package workflow
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/keyspace"
@@ -44,6 +46,7 @@ const (
 	failureMessage
 	failureReason
 	failureData
+	failureMetadata
 	failureKnown = 1<<iota - 1
 )
 
@@ -214,6 +217,13 @@ func appendFailure(dst []byte, f *Failure, refs []largeRef) []byte {
 		dst[at] |= failureData
 		dst = appendPayload(dst, f.Data, refs, payloadFailure)
 	}
+	if len(f.Metadata) > 0 {
+		dst[at] |= failureMetadata
+		dst = binary.AppendUvarint(dst, uint64(len(f.Metadata)))
+		for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
+			dst = appendString(appendString(dst, key), f.Metadata[key])
+		}
+	}
 	return dst
 }
 
@@ -380,7 +390,28 @@ func (r *reader) failure(e *Entry, refs bool) *Failure {
 	if flags&failureData != 0 {
 		f.Data = r.payload(e, refs, payloadFailure)
 	}
+	if flags&failureMetadata != 0 {
+		f.Metadata = r.metadata()
+	}
 	return &f
+}
+
+// metadata reads the metadata of a failure, which are in the order of their keys.
+func (r *reader) metadata() map[string]string {
+	at, n, last := r.off, r.count(), ""
+	if n == 0 {
+		r.fail(at, "flagged, but nothing there")
+	}
+	m := make(map[string]string, min(n, 64))
+	for i := 0; i < n && r.err == nil; i++ {
+		at := r.off
+		key := r.string()
+		if i > 0 && key <= last {
+			r.fail(at, "out of order")
+		}
+		m[key], last = r.string(), key
+	}
+	return m
 }
 
 func (r *reader) delivery(e *Entry, refs bool, which int) (m Delivery) {

@@ -33,6 +33,7 @@ func TestEntriesAreTheDocumentedBytes(t *testing.T) {
 		{"failed step with metadata", Entry{Kind: KindStep, Status: Exhausted, Seq: 300, Created: day, Ended: day, ID: 7, Failure: &Failure{Message: "no", Reason: "exhausted"}},
 			"02 00 00 04 0b 00 ac02 80d095ffbc31 00 00 07 0c 02 6e6f 09 657868617573746564"},
 		{"failure in full", Entry{Status: Failed, Failure: &Failure{Type: "t", Code: "c", Message: "m", Reason: "r", Data: []byte{1}}}, "02 00 00 03 09 00 00 00 00 00 1f 01 74 01 63 01 6d 01 72 01 01"},
+		{"failure with metadata", Entry{Status: Failed, Failure: &Failure{Metadata: map[string]string{"b": "2", "a": ""}}}, "02 00 00 03 09 00 00 00 00 00 20 02 01 61 00 01 62 01 32"},
 		{"loop that goes on", Entry{Kind: KindLoop, Seq: 9, Created: day, Ended: day.Add(time.Millisecond), Iteration: 20, State: []byte{0xa0}, Ordinal: 2},
 			"02 00 01 00 e1 80 02 02 09 80d095ffbc31 01 00 14 01 a0"},
 		{"race", Entry{Kind: KindRace, Status: Completed, Output: []byte{1}, Winner: "fast", Branches: []uint32{10, 12}, Sensitive: true}, "02 00 06 02 90 82 01 00 00 00 00 00 01 01 04 66617374 02 0a 0c"},
@@ -105,7 +106,9 @@ func TestEntriesThatAreNone(t *testing.T) {
 		"kind 16":               {"02 00 10 02 00 00 01 00 00 00 00", true},
 		"status 7":              {"02 00 00 07 00 00 01 00 00 00 00", true},
 		"flag 17":               {"02 00 00 02 80 80 08 00 01 00 00 00 00", true},
-		"flag of a failure":     {"02 00 00 03 09 00 00 00 00 00 20", true},
+		"flag of a failure":     {"02 00 00 03 09 00 00 00 00 00 40", true},
+		"no metadata":           {"02 00 00 03 09 00 00 00 00 00 20 00", false},
+		"metadata twice":        {"02 00 00 03 09 00 00 00 00 00 20 02 01 61 00 01 61 00", false},
 		"flag of a message":     {"02 00 09 02 81 08 00 00 00 00 00 01 04 01 71 00 00", true},
 		"leading zero":          {"02 00 00 02 00 80 00 01 00 00 00 01 f6", false},
 		"ordinal of 33 bits":    {"02 00 00 02 00 80 80 80 80 10 01 00 00 00 01 f6", false},
@@ -167,6 +170,9 @@ func randomEntry(random *rand.Rand) Entry {
 		e.Failure = &Failure{Type: string(some(3)), Code: string(some(3)), Message: string(some(30)), Reason: string(some(3))}
 		if maybe() {
 			e.Failure.Data = some(20)
+		}
+		if maybe() {
+			e.Failure.Metadata = map[string]string{string(some(3)): string(some(3)), "k": "v"}
 		}
 	}
 	e.Sensitive = maybe()

@@ -90,6 +90,13 @@ type Limits struct {
 	StorageBytes int64
 	// WriteSetBytes bounds what one turn writes.
 	WriteSetBytes int
+	// SQLMemoryBytes bounds the heap of one connection to the actor's SQLite database, and SQLTemporaryBytes its temporary
+	// files; both at most what the node allows. SQLTurnBytes bounds the pages that one turn changes, SQLValueBytes one
+	// string, blob or row.
+	SQLMemoryBytes    int64
+	SQLTemporaryBytes int64
+	SQLTurnBytes      int64
+	SQLValueBytes     int
 	// EventHistory is how many emitted events are kept for subscribers that resume. Negative keeps none.
 	EventHistory int
 	// SendAttempts is how often a message to another actor is tried before it is moved aside as failed.

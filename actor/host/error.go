@@ -145,6 +145,31 @@ func (e *Error) Error() string {
 // ErrorCode returns the code as text: what package workflow keeps of it.
 func (e *Error) ErrorCode() string { return string(e.Code) }
 
+// What is stored of an error's metadata at most: entries, and bytes of a key and of a value.
+const (
+	maxMetadata      = 16
+	maxMetadataKey   = 64
+	maxMetadataValue = 1024
+)
+
+// ErrorMetadata returns what is stored of the metadata where the error is: what queues and package workflow keep of it.
+// Entries with a long key or value are not, nor is more than the first 16 in the order of their keys.
+func (e *Error) ErrorMetadata() map[string]string {
+	kept := maps.Clone(e.Metadata)
+	maps.DeleteFunc(kept, func(key, value string) bool {
+		return key == "" || len(key) > maxMetadataKey || len(value) > maxMetadataValue
+	})
+	if len(kept) > maxMetadata {
+		for _, key := range slices.Sorted(maps.Keys(kept))[maxMetadata:] {
+			delete(kept, key)
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
+}
+
 // Is reports whether target is an *Error with the same code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -31,14 +32,19 @@ func CheckJSON(data []byte, v any) error {
 type MemberError struct {
 	// Path leads to the member from the outermost value, such as "copy[2].to".
 	Path string
-	// Unknown: the struct has no such field. Otherwise the member is given twice.
+	// Unknown: the struct has no such field.
 	Unknown bool
+	// Unfit: the value does not fit the field, or is refused by the field's type. Otherwise the member is given twice.
+	Unfit bool
 }
 
 // Error names the member.
 func (e *MemberError) Error() string {
-	if e.Unknown {
+	switch {
+	case e.Unknown:
 		return fmt.Sprintf("unknown field %q", e.Path)
+	case e.Unfit:
+		return fmt.Sprintf("the value of %q does not fit", e.Path)
 	}
 	return fmt.Sprintf("member %q is given twice", e.Path)
 }
@@ -58,6 +64,87 @@ func WithMember(e *Error, field string, err error) *Error {
 		return e.With("field", field)
 	}
 	return e
+}
+
+// FindMember returns the member of a JSON text because of which the text does not decode into v; err is what the decoder said.
+// It returns nil if there is no such member, or none can be told. If err is the Error of a type that decodes itself, the path
+// goes on with the member that its metadata "field" names.
+func FindMember(data []byte, v any, err error) *MemberError {
+	if !json.Valid(data) {
+		return nil
+	}
+	w := jsonWalk{data: data}
+	if m := w.value(membersOf(reflect.TypeOf(v))); m != nil {
+		return m
+	}
+	m := &MemberError{Path: unfit(data, reflect.TypeOf(v), maxUnfit), Unfit: true}
+	var own *Error
+	if errors.As(err, &own) && own.Metadata["field"] != "" {
+		at := m.Path
+		if m.Path = own.Metadata["field"]; at != "" {
+			m.under(at)
+		}
+	}
+	if m.Path == "" {
+		return nil
+	}
+	return m
+}
+
+// maxUnfit bounds the depth of a search for a value that does not fit: each level decodes what is below it once more.
+const maxUnfit = 8
+
+// unfit returns the path of a value that does not decode, "" for that of all data.
+func unfit(data []byte, t reflect.Type, levels int) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	p := reflect.PointerTo(t)
+	if levels == 0 || p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return ""
+	}
+	inner := func(step string, data []byte, t reflect.Type) string {
+		if json.Unmarshal(data, reflect.New(t).Interface()) == nil {
+			return ""
+		}
+		m := MemberError{Path: unfit(data, t, levels-1)}
+		return m.under(step).Path
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		var values map[string]json.RawMessage
+		if json.Unmarshal(data, &values) != nil {
+			return ""
+		}
+		var fields map[string]*jsonField
+		if t.Kind() == reflect.Struct {
+			fields = jsonFields(t)
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			typ := t
+			if f := fields[name]; f != nil {
+				typ = f.typ
+			} else if fields != nil {
+				continue
+			} else {
+				typ = t.Elem()
+			}
+			if path := inner(clipName([]byte(name)), values[name], typ); path != "" {
+				return path
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		var values []json.RawMessage
+		if json.Unmarshal(data, &values) != nil {
+			return ""
+		}
+		for i, value := range values {
+			if path := inner("["+strconv.Itoa(i)+"]", value, t.Elem()); path != "" {
+				return path
+			}
+		}
+	}
+	return ""
 }
 
 // maxMemberPath is how much of a path an error shows, in bytes, from its end.

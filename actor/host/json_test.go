@@ -172,3 +172,37 @@ func twice(t *testing.T, d *json.Decoder) (found bool) {
 		}
 	}
 }
+
+func TestTheMemberThatDoesNotFitIsFound(t *testing.T) {
+	t.Parallel()
+	type inner struct {
+		At time.Time `json:"at"`
+		N  int       `json:"n"`
+	}
+	type outer struct {
+		List []inner          `json:"list"`
+		Map  map[string]inner `json:"map"`
+		Next *outer           `json:"next"`
+	}
+	for text, want := range map[string]string{
+		`{"list":[{"n":1},{"n":"x"}]}`:  "list[1].n",
+		`{"list":[{"at":"tomorrow"}]}`:  "list[0].at",
+		`{"map":{"a":{},"b":{"at":7}}}`: "map.b.at",
+		`{"next":{"next":{"list":7}}}`:  "next.next.list",
+		`{"next":{"x":1}}`:              "next.x",
+		`{"list":[{"n":1,"n":2}]}`:      "list[0].n",
+		`[]`:                            "",
+		`{"list":[`:                     "",
+		strings.Repeat(`{"next":`, 50) + `7` + strings.Repeat("}", 50): "next.next.next.next.next.next.next.next",
+	} {
+		var v outer
+		err := json.Unmarshal([]byte(text), &v)
+		path := ""
+		if m := host.FindMember([]byte(text), &v, err); m != nil {
+			path = m.Path
+		}
+		if path != want {
+			t.Errorf("%.60s: %q, want %q", text, path, want)
+		}
+	}
+}

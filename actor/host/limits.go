@@ -11,6 +11,11 @@ type ActorLimits struct {
 	Connections   *int64   `json:"connections,omitempty"`
 	CallRate      *float64 `json:"call_rate,omitempty"`
 	CallBurst     *int64   `json:"call_burst,omitempty"`
+
+	SQLMemoryBytes    *int64 `json:"sql_memory_bytes,omitempty"`
+	SQLTemporaryBytes *int64 `json:"sql_temporary_bytes,omitempty"`
+	SQLTurnBytes      *int64 `json:"sql_turn_bytes,omitempty"`
+	SQLValueBytes     *int64 `json:"sql_value_bytes,omitempty"`
 }
 
 // An ActorLimit is a field of ActorLimits: one of Whole and Rate is set.
@@ -32,6 +37,10 @@ func (l *ActorLimits) Fields() []ActorLimit {
 		{Name: "connections", Whole: &l.Connections},
 		{Name: "call_rate", Rate: &l.CallRate},
 		{Name: "call_burst", Whole: &l.CallBurst},
+		{Name: "sql_memory_bytes", Whole: &l.SQLMemoryBytes},
+		{Name: "sql_temporary_bytes", Whole: &l.SQLTemporaryBytes},
+		{Name: "sql_turn_bytes", Whole: &l.SQLTurnBytes},
+		{Name: "sql_value_bytes", Whole: &l.SQLValueBytes},
 	}
 }
 
@@ -45,15 +54,20 @@ func (l *ActorLimits) Apply(of Limits) Limits {
 			*to = int(*from)
 		}
 	}
-	if l.StorageBytes != nil {
-		of.StorageBytes = *l.StorageBytes
-	}
-	if l.MailboxBytes != nil {
-		of.MailboxBytes = *l.MailboxBytes
+	long := func(to, from *int64) {
+		if from != nil {
+			*to = *from
+		}
 	}
 	if l.CallRate != nil {
 		of.CallRate = *l.CallRate
 	}
+	long(&of.StorageBytes, l.StorageBytes)
+	long(&of.MailboxBytes, l.MailboxBytes)
+	long(&of.SQLMemoryBytes, l.SQLMemoryBytes)
+	long(&of.SQLTemporaryBytes, l.SQLTemporaryBytes)
+	long(&of.SQLTurnBytes, l.SQLTurnBytes)
+	whole(&of.SQLValueBytes, l.SQLValueBytes)
 	whole(&of.WriteSetBytes, l.WriteSetBytes)
 	whole(&of.ValueBytes, l.ValueBytes)
 	whole(&of.StateBytes, l.StateBytes)

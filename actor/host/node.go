@@ -43,6 +43,9 @@ type Request struct {
 	// Continues: the request goes on with an earlier one of the same client, such as the next page of a stream that it
 	// follows. Limits.CallRate counted the first.
 	Continues bool
+	// Veiled: the caller may not operate the actor. What is shown of its workflow run leaves out the texts of errors
+	// without a code, and of pauses.
+	Veiled bool
 }
 
 // A Reply is the answer to a request.
@@ -105,11 +108,16 @@ type Status struct {
 
 // A Failure says why an actor does not run.
 type Failure struct {
-	// Reason is the cause in words, for operators: unlike the errors of calls it may show what a hook or migration said.
+	// Code is that of the error, ErrorID names its line in the node's log; "" if the error has none.
+	Code    Code   `json:"code,omitempty"`
+	ErrorID string `json:"error_id,omitempty"`
+	// Reason is the cause in words. Operators also read what a hook or migration said; other callers read Public.
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`
 	Attempts int       `json:"attempts"`
 	RetryAt  time.Time `json:"retry_at"`
+	// Public is the cause as every caller may read it.
+	Public string `json:"-" cbor:"-"`
 }
 
 // A ListQuery selects actors. All fields are optional.

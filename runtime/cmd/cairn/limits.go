@@ -34,7 +34,11 @@ func (c *cli) limitsSetCommand() *cobra.Command {
 			"  mailbox       bytes of their inputs\n" +
 			"  connections   clients that are connected or may come back\n" +
 			"  call_rate     calls from outside per second; 0 does not bound them\n" +
-			"  call_burst    how many of them at once\n\n" +
+			"  call_burst    how many of them at once\n" +
+			"  sql_memory    bytes of memory of one connection to the SQLite database, at most what the node allows\n" +
+			"  sql_temporary bytes of its temporary files, at most what the node allows\n" +
+			"  sql_turn      bytes of the pages of the database that one turn changes\n" +
+			"  sql_value     bytes of one string, blob or row of the database\n\n" +
 			"Bytes are a number, or one with KiB, MiB, GiB or TiB. The actor is not woken, and must exist.\n\n" +
 			"With --json it prints the limits that are set for the actor, as the method limits.set does.",
 		Example:           "  cairn limits set cell/acme storage=2GiB\n  cairn limits set cell/acme call_rate=50 call_burst=200",

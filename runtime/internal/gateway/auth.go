@@ -48,6 +48,41 @@ func (g *Gateway) allowed(ctx context.Context, r AuthRequest) *host.Error {
 	return host.Errorf(host.PermissionDenied, "not allowed")
 }
 
+// veiled reports whether a caller must not read what operators read of an actor. It asks the hook about method, which shows
+// the same to operators: r names the actor.
+func (g *Gateway) veiled(ctx context.Context, r AuthRequest, method string) bool {
+	if g.opts.Authorize == nil {
+		return false
+	}
+	r.Operation, r.Method = Operate, method
+	return g.opts.Authorize(ctx, r) != nil
+}
+
+// veils reports whether the answer to a call is to leave out what is for operators.
+func (g *Gateway) veils(ctx context.Context, q *host.Request, h http.Header, remote string) bool {
+	switch q.Method {
+	case host.WorkflowStatus, host.WorkflowResult:
+		return g.veiled(ctx, AuthRequest{Type: q.Type, Key: q.Key, Header: h, RemoteAddr: remote}, host.WorkflowHistory)
+	}
+	return false
+}
+
+// shown is a status as the caller may read it: the error that an actor failed with is for operators, as it is in dead
+// letters.
+func (x *exchange) shown(ctx context.Context, st host.Status) host.Status {
+	if st.Key == nil {
+		st.Key = []string{} // in JSON no null
+	}
+	f := st.Failure
+	if f == nil || f.Reason == f.Public || !x.g.veiled(ctx, AuthRequest{Type: st.Type, Key: st.Key, Header: x.r.Header, RemoteAddr: x.r.RemoteAddr}, host.ActorWhy) {
+		return st
+	}
+	public := *f
+	public.Reason = f.Public
+	st.Failure = &public
+	return st
+}
+
 // checkToken refuses a request without the node's token, if the node has one. It compares digests, so that the time it
 // takes says nothing about the token, not even its length.
 func (g *Gateway) checkToken(h http.Header) *host.Error {

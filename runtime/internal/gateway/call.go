@@ -31,6 +31,7 @@ func (x *exchange) call(t *target) {
 		x.fail(fault)
 		return
 	}
+	q.Veiled = x.g.veils(ctx, q, x.r.Header, x.r.RemoteAddr)
 	if reply, ok := x.run(ctx, q, token); ok {
 		x.reply(q.Codec, reply)
 	}
@@ -74,7 +75,7 @@ func (x *exchange) create(t *target) {
 		x.w.WriteHeader(http.StatusCreated)
 		return
 	}
-	x.json(http.StatusCreated, withKey(st))
+	x.json(http.StatusCreated, x.shown(ctx, st))
 }
 
 // creation names the creation that a PUT runs: "" without a body, so that the actor is created without input.

@@ -136,6 +136,7 @@ func (c *session) ask(ctx context.Context, q *host.Request) (host.Reply, *host.E
 	if fault != nil {
 		return host.Reply{}, fault
 	}
+	q.Veiled = c.g.veils(ctx, q, c.header, c.remote)
 	reply, err := c.conn.Call(ctx, q)
 	switch {
 	case err == nil:

@@ -120,7 +120,7 @@ func (x *exchange) connectParams(in *connectInput) *host.Error {
 	}
 	if s, ok := p.one("params"); ok {
 		if !json.Valid([]byte(s)) {
-			return host.Errorf(host.InvalidArgument, "the parameter params is not JSON")
+			return wrong("params", "the parameter params is not JSON")
 		}
 		in.Params = host.Raw(s)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -129,9 +128,9 @@ func (x *exchange) importSQL(t *target) {
 	switch {
 	case fault != nil:
 	case reason == "":
-		fault = host.Errorf(host.InvalidArgument, "the parameter reason is missing: say why the database is replaced")
-	case len(reason) > maxReason || !utf8.ValidString(reason):
-		fault = host.Errorf(host.InvalidArgument, "the parameter reason must have 1 to %d bytes of UTF-8; it has %d", maxReason, len(reason))
+		fault = wrong("reason", "the parameter reason is missing: say why the database is replaced")
+	case len(reason) > maxReason:
+		fault = host.OverLimit("bytes of the reason", maxReason, int64(len(reason))).With("field", "reason")
 	}
 	if fault != nil {
 		x.fail(fault)

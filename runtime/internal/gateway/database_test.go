@@ -182,7 +182,7 @@ func TestAnImportThatIsNotAllowedOrHasNoReasonIsNotRead(t *testing.T) {
 		"a/-/sqlite?reason=":    host.InvalidArgument,
 		"a/-/sqlite?reason=%ff": host.InvalidArgument,
 		"a/-/sqlite?raeson=x":   host.InvalidArgument,
-		"a/-/sqlite?reason=" + strings.Repeat("x", 1025):   host.InvalidArgument,
+		"a/-/sqlite?reason=" + strings.Repeat("x", 1025):   host.TooLarge,
 		"locked/-/sqlite?reason=x":                         host.PermissionDenied,
 		"a/-/sqlite?reason=" + strings.Repeat("%C3%A9", 8): host.TooLarge, // by its Content-Length
 	} {

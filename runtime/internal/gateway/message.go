@@ -113,13 +113,13 @@ func checkLife(after *uint64, life string) *host.Error {
 func checkEvents(member string, names []string) *host.Error {
 	switch {
 	case names != nil && len(names) == 0:
-		return host.Errorf(host.InvalidArgument, "%s names no event", member)
+		return wrong(member, "%s names no event", member)
 	case len(names) > host.MaxSubscriptions:
-		return host.Errorf(host.InvalidArgument, "%s names %d events; the limit is %d", member, len(names), host.MaxSubscriptions)
+		return host.OverLimit(member, host.MaxSubscriptions, int64(len(names))).With("field", member)
 	}
 	for _, name := range names {
 		if name == "" {
-			return host.Errorf(host.InvalidArgument, "%s has an empty name", member)
+			return wrong(member, "%s has an empty name", member)
 		}
 	}
 	return nil
@@ -142,9 +142,9 @@ func (c *connectInput) request(transport string) (host.ConnectRequest, *host.Err
 	}
 	switch {
 	case len(q.Params) > host.MaxConnectionParams:
-		return q, host.OverLimit("params", host.MaxConnectionParams, int64(len(q.Params)))
+		return q, host.OverLimit("params", host.MaxConnectionParams, int64(len(q.Params))).With("field", "params")
 	case len(q.Token) > maxConnectionToken:
-		return q, host.Errorf(host.InvalidArgument, "token is %d bytes long; the limit is %d", len(q.Token), maxConnectionToken)
+		return q, host.OverLimit("token", maxConnectionToken, int64(len(q.Token))).With("field", "token")
 	}
 	return q, checkEvents("events", q.Events)
 }
@@ -173,13 +173,19 @@ func decodeJSON(data []byte, v any) *host.Error {
 		}
 		return nil
 	}
+	errors.As(err, &kind)
+	member := host.FindMember(data, v, err)
 	switch {
-	case errors.As(err, &kind) && kind.Field == "":
-		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", kind.Value)
+	case member != nil && member.Unfit && kind != nil:
+		return wrong(member.Path, "the member %s cannot be: %s", member.Path, kind.Value)
+	case member != nil && member.Unknown:
+		return wrong(member.Path, "the object has an %s", member)
+	case member != nil:
+		return wrong(member.Path, "%s", member)
 	case kind != nil:
-		return host.Errorf(host.InvalidArgument, "the member %s cannot be: %s", kind.Field, kind.Value)
+		return host.Errorf(host.InvalidArgument, "an object is expected, not: %s", kind.Value)
 	}
-	return host.Errorf(host.InvalidArgument, "the object has an %s", strings.TrimPrefix(err.Error(), "json: "))
+	return host.Errorf(host.InvalidArgument, "the object does not fit: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // appendJSON appends v, which is a name or an error and can always be encoded.

@@ -314,12 +314,14 @@ func (t *typeDocument) connections() {
 		success: upgraded, errors: callStatuses(),
 	})
 	t.add("connect", http.MethodPost, "connect_with_body", operation{
-		summary: "Connects a client to an actor with server-sent events; nothing of it stands in the URL.",
+		summary:    "Connects a client to an actor with server-sent events; nothing of it stands in the URL.",
+		parameters: []any{parameter("After"), parameter("LastEventID")},
 		body: object{"content": inJSON(object{"type": "object", "additionalProperties": false, "properties": object{
 			"params": params,
 			"events": object{"type": "array", "items": object{"type": "string"}},
 			"token":  object{"type": "string", "description": "Resumes the connection that an earlier welcome was for."},
 			"after":  object{"type": "integer", "minimum": 0, "description": "The sequence of the last event that the client got."},
+			"life":   object{"type": "string", "description": "The life of the actor that after counts in: the welcome says it."},
 		}})},
 		success: welcome, errors: callStatuses(),
 	})

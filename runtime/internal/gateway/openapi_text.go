@@ -72,8 +72,10 @@ var hostText = map[string]string{
 	"Explanation.since": "since is when the wait began and until when it ends by itself, as far as that is known.",
 	"Explanation.text":  "text is one sentence for people.",
 	"Failure":           "A Failure says why an actor does not run.",
-	"Failure.reason": "reason is the cause in words, for operators: unlike the errors of calls it may show what " +
-		"a hook or migration said.",
+	"Failure.code": "code is that of the error, error_id names its line in the node's log; \"\" if the error has " +
+		"none.",
+	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
+		"callers read Public.",
 	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
 	"LimitsResetInput": "LimitsResetInput names the limits of an actor that go back to those of its type, by their " +
 		"names in ActorLimits; none names all.",

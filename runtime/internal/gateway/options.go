@@ -78,6 +78,9 @@ const (
 	// not leave that to its callers, and so on. OperationOf has the list. Exporting and importing databases belong here too, and
 	// listing and counting the workflow runs that are paused or have failed: then Key is empty, and so is Type if the runs of
 	// all types are meant.
+	//
+	// It is also asked about, beside another operation, where an answer shows operators more than others: with the method
+	// actor.why for the status of an actor that has failed, with workflow.history for workflow.status and workflow.result.
 	Operate Operation = "operate"
 	// Inspect reads an actor's raw keyspace.
 	Inspect Operation = "inspect"

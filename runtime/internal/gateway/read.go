@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -34,19 +35,29 @@ func (x *exchange) params(known ...string) (parameters, *host.Error) {
 	}
 names:
 	for name, given := range values {
+		for _, value := range given {
+			if !utf8.ValidString(value) {
+				return nil, wrong(name, "the parameter %s is not valid UTF-8", strings.ToValidUTF8(name, "\uFFFD"))
+			}
+		}
 		for _, k := range known {
 			switch {
 			case name != k:
 			case len(given) > 1 && !slices.Contains(lists, name):
-				return nil, host.Errorf(host.InvalidArgument, "the parameter %s is given %d times; it takes one value", name, len(given))
+				return nil, wrong(name, "the parameter %s is given %d times; it takes one value", name, len(given))
 			default:
 				continue names
 			}
 		}
-		return nil, host.Errorf(host.InvalidArgument, "the parameter %q is not known here; known are: %s",
+		return nil, wrong(name, "the parameter %q is not known here; known are: %s",
 			name, cmp.Or(strings.Join(known, ", "), "none"))
 	}
 	return parameters(values), nil
+}
+
+// wrong is the error for a parameter of a URL, or a member of a body, that is wrong.
+func wrong(name, format string, args ...any) *host.Error {
+	return host.Errorf(host.InvalidArgument, format, args...).With("field", strings.ToValidUTF8(name, "\uFFFD"))
 }
 
 // one returns the value of a parameter and whether there is one.
@@ -66,7 +77,7 @@ func (p parameters) number(name string, lo, hi int) (int, *host.Error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < lo || n > hi {
-		return 0, host.Errorf(host.InvalidArgument, "the parameter %s is %q; it must be a number from %d to %d", name, s, lo, hi)
+		return 0, wrong(name, "the parameter %s is %q; it must be a number from %d to %d", name, s, lo, hi)
 	}
 	return n, nil
 }
@@ -77,20 +88,12 @@ func (p parameters) names(name string) ([]string, *host.Error) {
 	for _, list := range p[name] {
 		for one := range strings.SplitSeq(list, ",") {
 			if one == "" {
-				return nil, host.Errorf(host.InvalidArgument, "the parameter %s has an empty name", name)
+				return nil, wrong(name, "the parameter %s has an empty name", name)
 			}
 			names = append(names, one)
 		}
 	}
 	return names, nil
-}
-
-// withKey makes an empty key an empty list and not null in JSON.
-func withKey(s host.Status) host.Status {
-	if s.Key == nil {
-		s.Key = []string{}
-	}
-	return s
 }
 
 // status answers GET .../-/.
@@ -112,7 +115,7 @@ func (x *exchange) status(t *target) {
 		return
 	}
 	x.w.Header().Set("Cairn-Version", strconv.FormatUint(st.Version, 10))
-	x.json(http.StatusOK, withKey(st))
+	x.json(http.StatusOK, x.shown(ctx, st))
 }
 
 // destroy answers DELETE .../-/.
@@ -161,7 +164,7 @@ func (x *exchange) list() {
 	}
 	actors := make([]host.Status, len(page.Actors))
 	for i, st := range page.Actors {
-		actors[i] = withKey(st)
+		actors[i] = x.shown(ctx, st)
 	}
 	page.Actors = actors
 	x.json(http.StatusOK, page)
@@ -219,7 +222,7 @@ func decodeKey(s string) ([]byte, *host.Error) {
 	s = strings.TrimRight(strings.NewReplacer("+", "-", "/", "_").Replace(s), "=")
 	key, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
-		return nil, host.Errorf(host.InvalidArgument, "the parameter after is not base64url")
+		return nil, wrong("after", "the parameter after is not base64url")
 	}
 	return key, nil
 }

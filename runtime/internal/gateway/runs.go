@@ -35,7 +35,7 @@ func (x *exchange) runs() {
 	if s, ok := p.one("before"); ok && fault == nil {
 		var err error
 		if q.Before, err = time.Parse(time.RFC3339, s); err != nil {
-			fault = host.Errorf(host.InvalidArgument, "the parameter before is %q; it must be a time such as 2026-11-21T13:40:00Z", s)
+			fault = wrong("before", "the parameter before is %q; it must be a time such as 2026-11-21T13:40:00Z", s)
 		}
 	}
 	if fault != nil {

@@ -35,10 +35,10 @@ func TestRunsThatArePausedOrFailedAreListedOverHTTP(t *testing.T) {
 		{"GET", "/workflows?type=shop&state=paused&reason=diverged&before=2026-11-21T13:40:00Z&limit=7&cursor=abc", 200,
 			`{"runs":[{"type":"shop","key":[],"run":"","workflow":"","state":"paused","reason":"diverged","text":"7","since":"2026-11-21T13:40:00Z"}],"cursor":"abc"}`},
 		{"GET", "/workflows/counts", 200, `{"counts":[{"type":"shop","state":"failed","count":3}],"uncertain":[{"type":"shop","key":["a"]}]}`},
-		{"GET", "/workflows?before=yesterday", 400, `{"code":"invalid_argument","message":"the parameter before is \"yesterday\"; it must be a time such as 2026-11-21T13:40:00Z"}`},
+		{"GET", "/workflows?before=yesterday", 400, `{"code":"invalid_argument","message":"the parameter before is \"yesterday\"; it must be a time such as 2026-11-21T13:40:00Z","metadata":{"field":"before"}}`},
 		{"GET", "/workflows?tpye=shop", 400, ""},
-		{"GET", "/workflows?type=shop&type=cart", 400, `{"code":"invalid_argument","message":"the parameter type is given 2 times; it takes one value"}`},
-		{"GET", "/actors?type=shop&prefix=a&limit=1&prefix=b&limit=2", 400, `{"code":"invalid_argument","message":"the parameter limit is given 2 times; it takes one value"}`},
+		{"GET", "/workflows?type=shop&type=cart", 400, `{"code":"invalid_argument","message":"the parameter type is given 2 times; it takes one value","metadata":{"field":"type"}}`},
+		{"GET", "/actors?type=shop&prefix=a&limit=1&prefix=b&limit=2", 400, `{"code":"invalid_argument","message":"the parameter limit is given 2 times; it takes one value","metadata":{"field":"limit"}}`},
 		{"GET", "/workflows/counts?type=shop", 400, ""},
 		{"POST", "/workflows", 405, ""},
 	} {

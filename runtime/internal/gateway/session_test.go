@@ -49,7 +49,7 @@ func TestCallsInFlightAreBoundedAndMatchedByID(t *testing.T) {
 			c.say(`{"id":2,"call":"slow"}`)
 			c.expect(`{"error":{"code":"invalid_argument","message":"the id 2 is that of a call in flight"}}`)
 			c.say(`{"id":2,"calll":"slow"}`)
-			c.expect(`{"error":{"code":"invalid_argument","message":"the object has an unknown field \"calll\""}}`)
+			c.expect(`{"error":{"code":"invalid_argument","message":"the object has an unknown field \"calll\"","metadata":{"field":"calll"}}}`)
 			var got []string
 			for range 3 {
 				h.release <- struct{}{}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -242,6 +243,33 @@ func TestAuthorizeIsAskedForTheConnectionAndEveryCall(t *testing.T) {
 	})
 }
 
+func TestACallOverAWebSocketSaysWhetherItsCallerMayOperate(t *testing.T) {
+	o := Options{Authorize: func(_ context.Context, r AuthRequest) error {
+		if r.Operation == Operate && r.Header.Get("Role") != "operator" {
+			return errors.New("operators only")
+		}
+		return nil
+	}}
+	lobby(t, o, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+		var veiled []bool
+		conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
+			veiled = append(veiled, r.Veiled)
+			return host.Reply{}, nil
+		}
+		for _, role := range []string{"operator", "reader"} {
+			c := join(t, l, "Role: "+role)
+			c.say(`{"id":1,"call":"workflow.status"}`)
+			c.expect(`{"id":1,"version":0}`)
+			c.say(`{"id":2,"call":"workflow.result"}`)
+			c.expect(`{"id":2,"version":0}`)
+			c.leave(websocket.StatusNormalClosure)
+		}
+		if want := []bool{false, false, true, true}; !slices.Equal(veiled, want) {
+			t.Errorf("veiled: %v, want %v", veiled, want)
+		}
+	})
+}
+
 func TestTheFirstMessageMustConnectInTime(t *testing.T) {
 	lobby(t, Options{Limits: Limits{BodyBytes: 100_000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		for text, want := range map[string]string{
@@ -249,25 +277,29 @@ func TestTheFirstMessageMustConnectInTime(t *testing.T) {
 			`{}`:                                 "one of connect",
 			`{"connect":{},"id":1}`:              "no id",
 			`{"connect":{"events":[""]}}`:        "events has an empty name",
-			`{"connect":{"event":[]}}`:           `unknown field \"event\"`,
+			`{"connect":{"event":[]}}`:           `unknown field \"connect.event\"`,
 			`{"connect":{"after":-1}}`:           "connect.after",
 			`{"connect":5}`:                      "connect",
 			`[]`:                                 "an object is expected",
 			`hello`:                              "not JSON",
 			"{\"connect\":{\"token\":\"\xff\"}}": "not JSON",
 			`{"connect":{}}{}`:                   "not JSON",
-			`{"connect":{"events":[` + strings.Repeat(`"x",`, 256) + `"x"]}}`: "limit is 256",
-			`{"connect":{"token":"` + strings.Repeat(`x`, 1025) + `"}}`:       "token is 1025 bytes",
 		} {
 			c := dialSocket(t, l)
 			c.say(text)
 			c.expectBye(want, websocket.StatusPolicyViolation)
 		}
-		c := dialSocket(t, l)
-		c.say(`{"connect":{"params":"` + strings.Repeat("x", host.MaxConnectionParams) + `"}}`)
-		c.expectBye(`"what":"params"`, websocket.StatusMessageTooBig)
+		for text, want := range map[string]string{
+			`{"connect":{"params":"` + strings.Repeat("x", host.MaxConnectionParams) + `"}}`: `"what":"params"`,
+			`{"connect":{"events":[` + strings.Repeat(`"x",`, 256) + `"x"]}}`:                "events: 257",
+			`{"connect":{"token":"` + strings.Repeat(`x`, 1025) + `"}}`:                      "token: 1025 is over",
+		} {
+			c := dialSocket(t, l)
+			c.say(text)
+			c.expectBye(want, websocket.StatusMessageTooBig)
+		}
 
-		c = dialSocket(t, l)
+		c := dialSocket(t, l)
 		start := time.Now()
 		if _, err := c.hear(); err == nil || time.Since(start) != ConnectTimeout {
 			t.Errorf("%v after %v", err, time.Since(start))

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -126,37 +128,53 @@ func (m *metadata) decode(b []byte) error {
 }
 
 // A reply is the row of kind 1c: the format, one byte 1 for a failure and 2 for a reply that is still to come, the queue's
-// name, and then the reply, or the code and message of the failure as two texts, or nothing.
+// name, and then the reply, or the code and message of the failure as two texts, or nothing. The failure's metadata follows,
+// as two texts for each entry in the order of the keys; records of older releases have none.
 type reply struct {
-	failed, open  bool
-	queue         []byte
-	code, message []byte
-	value         []byte
+	open    bool
+	queue   []byte
+	failure *host.Error
+	value   []byte
 }
 
 func (r *reply) append(b []byte) []byte {
 	if r.open {
 		return appendText(append(b, format, 2), r.queue)
 	}
-	if !r.failed {
+	if r.failure == nil {
 		b = appendText(append(b, format, 0), r.queue)
 		return append(b, r.value...)
 	}
 	b = appendText(append(b, format, 1), r.queue)
-	return appendText(appendText(b, r.code), r.message)
+	b = appendText(appendText(b, r.failure.Code), clip(r.failure.Message))
+	metadata := r.failure.ErrorMetadata()
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		b = appendText(appendText(b, key), metadata[key])
+	}
+	return b
 }
 
 func (r *reply) decode(id uint64, b []byte) error {
 	s := scan{b: b}
 	s.format()
 	kind := s.byte()
-	*r = reply{failed: kind == 1, open: kind == 2, queue: s.text(maxName)}
+	*r = reply{open: kind == 2, queue: s.text(maxName)}
 	switch {
 	case kind > 2:
 		s.fail("unknown kind of reply")
 	case r.open:
-	case r.failed:
-		r.code, r.message = s.text(maxCode), s.text(maxCause)
+	case kind == 1:
+		r.failure = &host.Error{Code: host.Code(s.text(maxCode)), Message: string(s.text(maxCause))}
+		if !r.failure.Code.Known() {
+			r.failure.Code = host.Internal
+		}
+		if len(s.b) > 0 {
+			r.failure.Metadata = make(map[string]string)
+		}
+		for len(s.b) > 0 {
+			key := string(s.text(maxCause))
+			r.failure.Metadata[key] = string(s.text(maxCause))
+		}
 	default:
 		r.value = s.b
 		s.b = nil
@@ -165,15 +183,6 @@ func (r *reply) decode(id uint64, b []byte) error {
 		return corrupt("reply to message %d: %v", id, err)
 	}
 	return nil
-}
-
-// err returns the failure that the reply tells.
-func (r *reply) err() *host.Error {
-	code := host.Code(r.code)
-	if !code.Known() {
-		code = host.Internal
-	}
-	return &host.Error{Code: code, Message: string(r.message)}
 }
 
 // The row of a de-duplication id is the format and, as uvarint, the id of the message.

@@ -16,7 +16,7 @@ const (
 
 // bury makes a message a dead letter: its body goes to the keys that were named for that, its sender learns of it, and the
 // oldest dead letters go if there are too many. The dead letter keeps cause, for operators; its sender is told told.
-func (s *Set) bury(l *line, m *message, code host.Code, cause, told string) error {
+func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	if err := s.leave(l, m); err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (s *Set) bury(l *line, m *message, code host.Code, cause, told string) erro
 	}
 	cause = clip(cause)
 	m.state, m.died, m.due = dead, s.now, s.now+milliseconds(l.cfg.DeadFor)
-	m.code, m.cause = []byte(code), []byte(cause)
+	m.code, m.cause = []byte(told.Code), []byte(cause)
 	err := m.eachKey(func(packed []byte) error {
 		s.key = append(append(s.key[:0], byte(keyspace.KindUserKV)), packed...)
 		err := s.rows.Put(s.key, m.body, engine.PutOptions{})
@@ -50,7 +50,7 @@ func (s *Set) bury(l *line, m *message, code host.Code, cause, told string) erro
 	l.failed++
 	s.Dead++
 	if m.wantsReply() {
-		if err := s.reply(l, m, &reply{failed: true, queue: m.queue, code: []byte(code), message: []byte(clip(told))}); err != nil {
+		if err := s.reply(l, m, &reply{queue: m.queue, failure: told}); err != nil {
 			return err
 		}
 	}

@@ -99,8 +99,7 @@ func (s *Set) comeDue(l *line, ix index, p place) (bytes int, err error) {
 		// The worker had the lock's time; the next one need not wait for the backoff as well.
 		return bytes, s.failed(l, m, failure{
 			pause: new(time.Duration),
-			code:  host.DeadlineExceeded,
-			cause: "the lock expired: the worker neither settled the message nor extended the lock in time",
+			told:  host.Errorf(host.DeadlineExceeded, "the lock expired: the worker neither settled the message nor extended the lock in time"),
 		})
 	case ix == ttlIndex && m.state == pending && m.expires == p.at:
 		return bytes, s.expire(l, m)
@@ -114,9 +113,9 @@ func (s *Set) expire(l *line, m *message) error {
 	if m.attempts > 0 {
 		cause = fmt.Sprintf("the message's time-to-live was over after %d failed attempts", m.attempts)
 	}
-	told := cause
+	told := host.Errorf(host.DeadlineExceeded, "%s", cause)
 	if m.attempts > 0 && len(m.cause) > 0 {
 		cause += ", the last: " + string(m.cause)
 	}
-	return s.bury(l, m, host.DeadlineExceeded, cause, told)
+	return s.bury(l, m, cause, told)
 }

@@ -34,7 +34,7 @@ func (s *Set) Skip(queue string) (int64, error) {
 	if len(m.cause) > 0 {
 		cause += "; the last attempt failed: " + string(m.cause)
 	}
-	if err := s.bury(l, m, host.Canceled, cause, causeSkipped); err != nil {
+	if err := s.bury(l, m, cause, host.Errorf(host.Canceled, causeSkipped)); err != nil {
 		return 0, err
 	}
 	return 1, nil

@@ -118,8 +118,8 @@ func timeOf(ms int64) *time.Time {
 
 // Held returns those of the receipts whose messages are still locked by whoever got them, in their order.
 func Held(rows engine.Reader, queue string, receipts []string) ([]string, error) {
-	if len(receipts) > host.MaxQueueBatch {
-		return nil, host.Errorf(host.InvalidArgument, "receipts: %d of them, the limit is %d", len(receipts), host.MaxQueueBatch)
+	if err := checkReceipts(receipts); err != nil {
+		return nil, err
 	}
 	var held []string
 	for _, r := range receipts {
@@ -167,8 +167,8 @@ func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res R
 		if r.open {
 			return Result{}, true, nil
 		}
-		if r.failed {
-			return Result{Done: true, Err: r.err()}, true, nil
+		if r.failure != nil {
+			return Result{Done: true, Err: r.failure}, true, nil
 		}
 		return Result{Done: true, Reply: r.value}, true, nil
 	}

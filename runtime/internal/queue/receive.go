@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -120,7 +119,7 @@ func (s *Set) reply(l *line, m *message, r *reply) error {
 	s.key = keyspace.AppendQueueReply(s.key[:0], m.id)
 	s.value = r.append(s.value[:0])
 	// A reply that is no larger than the message takes its room.
-	o := engine.PutOptions{ExpireAt: at, Exempt: r.failed || len(r.value) <= len(m.body)}
+	o := engine.PutOptions{ExpireAt: at, Exempt: r.failure != nil || len(r.value) <= len(m.body)}
 	if err := s.rows.Put(s.key, s.value, o); err != nil {
 		return s.fail(err)
 	}
@@ -133,7 +132,7 @@ func checkReply(l *line, reply []byte) error {
 	if len(reply) <= l.cfg.MessageBytes {
 		return nil
 	}
-	return host.OverLimit("reply", int64(l.cfg.MessageBytes), int64(len(reply)))
+	return host.OverLimit("reply", int64(l.cfg.MessageBytes), int64(len(reply))).With("field", "reply")
 }
 
 // Fail counts a failed attempt of a message that Next returned: it waits for its next attempt, or becomes a dead letter if
@@ -153,7 +152,7 @@ func (s *Set) Fail(m *host.Received, cause *host.Error, reason string) error {
 		cause = host.Errorf(host.Internal, "the handler failed")
 	}
 	msg.attempts++
-	return s.failed(l, msg, failure{code: cause.Code, cause: cmp.Or(reason, cause.Message), told: cause.Message})
+	return s.failed(l, msg, failure{told: cause, cause: reason})
 }
 
 // Receive locks up to limit messages for a worker, 1 to host.MaxQueueBatch, and counts an attempt of each. lock is how long
@@ -168,7 +167,7 @@ func (s *Set) Receive(queue string, limit int, lock time.Duration) ([]host.Recei
 		return nil, err
 	}
 	if limit < 1 || limit > host.MaxQueueBatch {
-		return nil, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch)
+		return nil, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch).With("field", "limit")
 	}
 	if lock == 0 {
 		lock = l.cfg.Lock

@@ -75,7 +75,7 @@ func (s *Set) buryRetired(l *line, id uint64, bytes *int) error {
 		return s.fail(corrupt("queue %q: message %d does not wait, the index tells otherwise", l.name, id))
 	}
 	*bytes += len(s.msg.body)
-	return s.bury(l, &s.msg, host.FailedPrecondition, causeRetired, causeRetired)
+	return s.bury(l, &s.msg, causeRetired, host.Errorf(host.FailedPrecondition, causeRetired))
 }
 
 // retired returns places of messages with the mark, some of them if there are many, and none only if there are none.

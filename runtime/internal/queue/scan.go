@@ -124,6 +124,6 @@ func (s *scan) end() error {
 	return s.err
 }
 
-func appendText[T string | []byte](b []byte, t T) []byte {
+func appendText[T ~string | []byte](b []byte, t T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(t))), t...)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -56,13 +57,24 @@ func (s *Set) Send(queue string, messages []host.Enqueue) ([]host.Sent, error) {
 
 // Check returns what is wrong with messages for a queue, whatever is in it. cfg has its defaults filled in.
 func Check(cfg *host.Queue, messages []host.Enqueue) error {
-	if n := len(messages); n == 0 || n > host.MaxQueueBatch {
-		return host.Errorf(host.InvalidArgument, "messages: %d of them, want 1 to %d", n, host.MaxQueueBatch)
+	if err := CheckCount(len(messages)); err != nil {
+		return err
 	}
 	for i := range messages {
 		if err := check(cfg, messages, i); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// CheckCount returns an error for a batch of n messages that has none, or too many.
+func CheckCount(n int) error {
+	switch {
+	case n == 0:
+		return host.Errorf(host.InvalidArgument, "messages: there are none, want 1 to %d", host.MaxQueueBatch).With("field", "messages")
+	case n > host.MaxQueueBatch:
+		return host.OverLimit("messages", host.MaxQueueBatch, int64(n)).With("field", "messages")
 	}
 	return nil
 }
@@ -111,13 +123,12 @@ func check(cfg *host.Queue, messages []host.Enqueue, i int) error {
 	}
 	switch {
 	case len(e.Body) > cfg.MessageBytes:
-		at := ""
+		field, err := "body", host.OverLimit("body", int64(cfg.MessageBytes), int64(len(e.Body)))
 		if len(messages) > 1 {
-			at = fmt.Sprintf("messages[%d].", i)
+			field = fmt.Sprintf("messages[%d].body", i)
+			err.Message = strings.Replace(err.Message, "body", field, 1)
 		}
-		err := host.OverLimit("body", int64(cfg.MessageBytes), int64(len(e.Body)))
-		err.Message = at + err.Message
-		return err
+		return err.With("field", field)
 	case e.Delay < 0 || e.Delay > host.MaxQueueDelay:
 		return bad("delay_ms", "%s", outside(e.Delay))
 	case e.Priority < -host.MaxQueuePriority || e.Priority > host.MaxQueuePriority:
@@ -248,6 +259,10 @@ func outside(d time.Duration) string {
 	if d < 0 {
 		ms = min(ms, -1)
 	}
+	return outsideMS(ms)
+}
+
+func outsideMS(ms int64) string {
 	return fmt.Sprintf("%d is not from 0 to %d", ms, host.MaxQueueDelay.Milliseconds())
 }
 
@@ -257,4 +272,13 @@ func checkSpan(field string, d time.Duration) error {
 		return host.Errorf(host.InvalidArgument, "%s: %s", field, outside(d)).With("field", field)
 	}
 	return nil
+}
+
+// Span returns a span of milliseconds as a request has them, which may be more than a Duration can hold. field names it in
+// the error.
+func Span(field string, ms int64) (time.Duration, error) {
+	if ms < 0 || ms > host.MaxQueueDelay.Milliseconds() {
+		return 0, host.Errorf(host.InvalidArgument, "%s: %s", field, outsideMS(ms)).With("field", field)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
 }

@@ -35,8 +35,8 @@ func TestSendRefusesWhatIsWrongAndDoesNothing(t *testing.T) {
 		code     host.Code
 		says     string
 	}{
-		"no message":         {nil, host.InvalidArgument, "messages: 0"},
-		"too many":           {make([]host.Enqueue, host.MaxQueueBatch+1), host.InvalidArgument, "messages: 1001"},
+		"no message":         {nil, host.InvalidArgument, "messages: there are none"},
+		"too many":           {make([]host.Enqueue, host.MaxQueueBatch+1), host.TooLarge, "messages: 1001"},
 		"negative delay":     {[]host.Enqueue{{Delay: -1}}, host.InvalidArgument, "delay_ms: -1 is not from 0 to 2592000000"},
 		"long delay":         {[]host.Enqueue{{Delay: 31 * day}}, host.InvalidArgument, "delay_ms:"},
 		"second message":     {[]host.Enqueue{ok, {Delay: -1}}, host.InvalidArgument, "messages[1].delay_ms:"},

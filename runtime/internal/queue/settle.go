@@ -38,7 +38,7 @@ func (s *Set) Nack(
 	if cause == "" {
 		cause = "the worker gave the message back"
 	}
-	f := failure{code: host.FailedPrecondition, cause: cause, pause: delay, dead: dead}
+	f := failure{told: host.Errorf(host.FailedPrecondition, "%s", cause), pause: delay, dead: dead}
 	return s.settle(l, receipts, func(m *message) error { return s.failed(l, m, f) })
 }
 
@@ -71,10 +71,18 @@ func (s *Set) Extend(queue string, receipts []string, lock time.Duration) (until
 
 func (s *Set) settling(queue string, receipts []string) (*line, error) {
 	l, err := s.open(queue)
-	if err == nil && len(receipts) > host.MaxQueueBatch {
-		err = host.Errorf(host.InvalidArgument, "receipts: %d of them, the limit is %d", len(receipts), host.MaxQueueBatch)
+	if err == nil {
+		err = checkReceipts(receipts)
 	}
 	return l, err
+}
+
+// checkReceipts returns an error for more receipts than one call takes.
+func checkReceipts(receipts []string) error {
+	if len(receipts) > host.MaxQueueBatch {
+		return host.OverLimit("receipts", host.MaxQueueBatch, int64(len(receipts))).With("field", "receipts")
+	}
+	return nil
 }
 
 // settle visits the messages whose receipts are valid.
@@ -105,9 +113,8 @@ func (m *message) lockedBy(queue string, nonce uint64) bool {
 
 // A failure says why an attempt failed and what to do then.
 type failure struct {
-	code  host.Code
-	cause string
-	told  string         // what the sender is told instead of cause; "" for cause
+	told  *host.Error    // what the sender is told
+	cause string         // what operators are told in place of its message; "" for that
 	pause *time.Duration // nil for the message's own
 	dead  bool
 }
@@ -115,11 +122,12 @@ type failure struct {
 // failed gives a message back after a failed attempt, which was counted.
 func (s *Set) failed(l *line, m *message, f failure) error {
 	m.tried = s.now
-	m.code, m.cause = []byte(f.code), []byte(clip(f.cause))
+	f.cause = cmp.Or(f.cause, f.told.Message)
+	m.code, m.cause = []byte(f.told.Code), []byte(clip(f.cause))
 	pause, more := m.pause(l.cfg.Backoff)
 	switch {
 	case !more || f.dead:
-		return s.bury(l, m, f.code, f.cause, cmp.Or(f.told, f.cause))
+		return s.bury(l, m, f.cause, f.told)
 	case m.expired(s.now):
 		return s.expire(l, m)
 	case f.pause != nil:

@@ -150,7 +150,7 @@ func TestReceiptsAreGoodForOneLockInOneQueue(t *testing.T) {
 			t.Fatalf("twice: %d %q %v", n, lost, err)
 		}
 		_, _, err := s.Ack("jobs", make([]string, host.MaxQueueBatch+1), nil)
-		wantCode(t, err, host.InvalidArgument)
+		wantCode(t, err, host.TooLarge)
 		return nil
 	})
 	w.verify()
@@ -316,4 +316,43 @@ func TestDueRemovesAWakeRowThatIsOutOfDate(t *testing.T) {
 		t.Fatal("whoever took the row up does not learn of it")
 	}
 	w.verify()
+}
+
+func TestTheFailureThatASenderReadsHasItsMetadata(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	asked := host.Enqueue{Body: []byte("x"), WantReply: true}
+	sent := w.send("jobs", asked, asked, asked)
+	large := host.OverLimit("rows", 10, 11)
+	wide := host.Errorf(host.NotFound, "none").With("a", strings.Repeat("x", 2000)).With("b", "kept").With(strings.Repeat("c", 65), "d")
+	w.must(func(s *Set) error {
+		for range 2 {
+			m, _, err := s.Next("jobs")
+			if err != nil {
+				return err
+			}
+			cause := large
+			if m.ID == sent[1].ID {
+				cause = wide
+			}
+			if err := s.Fail(m, cause, "for operators"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.taken("jobs")
+	w.must(func(s *Set) error { return s.Answer("jobs", sent[2].ID, nil, large) })
+	w.verify()
+	for i, want := range []map[string]string{large.Metadata, {"b": "kept"}, large.Metadata} {
+		res, _, err := ResultOf(w.space.Writes(), "jobs", sent[i].ID, w.now)
+		if err != nil || res.Err == nil || !maps.Equal(res.Err.Metadata, want) {
+			t.Errorf("message %d: %+v %v, want metadata %v", i, res.Err, err, want)
+		}
+	}
+	// Releases before this one kept none.
+	old := appendText(appendText(appendText([]byte{format, 1}, "jobs"), "too_large"), "rows: 11")
+	var r reply
+	if err := r.decode(1, old); err != nil || r.failure.Code != host.TooLarge || r.failure.Metadata != nil {
+		t.Errorf("%+v %v", r.failure, err)
+	}
 }

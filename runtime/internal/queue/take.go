@@ -173,10 +173,7 @@ func (s *Set) Answer(queue string, id uint64, value []byte, failure *host.Error)
 	if err != nil || !open {
 		return err
 	}
-	r := reply{queue: []byte(queue), value: value}
-	if failure != nil {
-		r = reply{failed: true, queue: []byte(queue), code: []byte(failure.Code), message: []byte(clip(failure.Message))}
-	}
+	r := reply{queue: []byte(queue), value: value, failure: failure}
 	at := s.now + milliseconds(l.cfg.ReplyFor)
 	s.value = r.append(s.value[:0])
 	if err := s.rows.Put(s.key, s.value, engine.PutOptions{ExpireAt: at, Exempt: failure != nil}); err != nil {

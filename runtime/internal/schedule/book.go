@@ -84,7 +84,7 @@ func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 	case rules != 1:
 		return r, nil, invalid("cron, every_ms, at", "exactly one of them is to be set")
 	case len(s.Instance) > maxInstance:
-		return r, nil, host.OverLimit("instance bytes", maxInstance, int64(len(s.Instance)))
+		return r, nil, host.OverLimit("instance bytes", maxInstance, int64(len(s.Instance))).With("field", "instance")
 	case !utf8.ValidString(s.Instance):
 		return r, nil, invalid("instance", "it is not valid UTF-8")
 	case s.Zone != "" && s.Cron == "":
@@ -102,7 +102,7 @@ func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 	case s.KeepRuns > host.MaxScheduleRuns:
 		return r, nil, invalid("keep_runs", "it is over 1,000")
 	case len(s.Payload) > maxPayload:
-		return r, nil, host.OverLimit("schedule payload bytes", maxPayload, int64(len(s.Payload)))
+		return r, nil, host.OverLimit("schedule payload bytes", maxPayload, int64(len(s.Payload))).With("field", "payload")
 	}
 	switch r.Missed {
 	case "":

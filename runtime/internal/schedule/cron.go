@@ -40,7 +40,7 @@ func parseClock(expr, zone string) (*clock, error) {
 	}
 	switch {
 	case len(zone) > maxZone:
-		return nil, host.OverLimit("zone bytes", maxZone, int64(len(zone)))
+		return nil, host.OverLimit("zone bytes", maxZone, int64(len(zone))).With("field", "zone")
 	case zone == "Local":
 		return nil, fault("zone", "Local depends on the machine; use an IANA name such as Europe/Zurich, or UTC")
 	}

@@ -35,7 +35,7 @@ func checkCron(expr string) error {
 	fault := func(format string, args ...any) error { return invalid("cron", fmt.Sprintf(format, args...)) }
 	switch {
 	case len(expr) > maxCron:
-		return host.OverLimit("cron bytes", maxCron, int64(len(expr)))
+		return host.OverLimit("cron bytes", maxCron, int64(len(expr))).With("field", "cron")
 	case strings.HasPrefix(expr, "@every"):
 		return fault("@every is not an expression; set every_ms")
 	case strings.Contains(expr, "="):

@@ -12,6 +12,7 @@
 package streamlog
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -143,14 +144,14 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 func checkItems(cfg *host.Stream, items [][]byte) error {
 	switch n := len(items); {
 	case n == 0:
-		return host.Errorf(host.InvalidArgument, "items: there are none to append")
+		return host.Errorf(host.InvalidArgument, "items: there are none to append").With("field", "items")
 	case n > host.MaxStreamBatch:
-		return host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(n))
+		return host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(n)).With("field", "items")
 	}
 	limit := min(int64(cfg.ItemBytes), cfg.Bytes)
-	for _, data := range items {
+	for i, data := range items {
 		if int64(len(data)) > limit {
-			return host.OverLimit("stream item bytes", limit, int64(len(data)))
+			return host.OverLimit("stream item bytes", limit, int64(len(data))).With("field", fmt.Sprintf("items[%d]", i))
 		}
 	}
 	return nil

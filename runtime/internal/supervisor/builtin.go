@@ -100,11 +100,15 @@ func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 		err = inputDecoding.Unmarshal(data, v)
 	}
 	if err != nil {
-		e := host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", name, inputReason(err)), "", err)
-		if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
-			e = e.With("field", kind.Field)
+		reason := inputReason(err)
+		if codec == host.JSON {
+			if m := host.FindMember(data, v, err); m != nil && m.Unfit {
+				err, reason = m, m.Path+": "+inputReason(err)
+			} else if m != nil {
+				err, reason = m, m.Error()
+			}
 		}
-		return e
+		return host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", name, reason), "", err)
 	}
 	return checkRanges(codec, data, v)
 }
@@ -116,12 +120,9 @@ func inputReason(err error) string {
 	var moment *time.ParseError
 	switch {
 	case errors.As(err, &typ):
-		if typ.Field == "" {
-			return fmt.Sprintf("it is %s; %s is expected", typ.Value, jsonNoun(typ.Type))
-		}
-		return fmt.Sprintf("%q is %s; %s is expected", typ.Field, typ.Value, jsonNoun(typ.Type))
-	case errors.As(err, &moment):
-		return "a time is not in RFC 3339 form, like 2026-11-21T16:00:00Z"
+		return fmt.Sprintf("it is %s; %s is expected", typ.Value, jsonNoun(typ.Type))
+	case errors.As(err, &moment), err.Error() == "Time.UnmarshalJSON: input is not a JSON string":
+		return "it is not a time in RFC 3339 form, like 2026-11-21T16:00:00Z"
 	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return "it is not JSON"
 	}

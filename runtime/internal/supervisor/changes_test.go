@@ -2,7 +2,11 @@ package supervisor
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -104,4 +108,56 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 			t.Errorf("a turn that deletes publishes %v", kinds)
 		}
 	})
+}
+
+// What is published is listed: every kind of change as its own family or in the table of kinds, which has no others, and every
+// transition of an actor's life.
+func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/nats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## Changes\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var listed, kinds []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(table, -1) {
+		listed = append(listed, row[1])
+	}
+	for k := engine.ChangeEvent; k.String() != "unknown"; k++ {
+		if k == engine.ChangeEvent || k == engine.ChangeLife { // families of subjects
+			if !strings.Contains(string(page), "| `cairn.<ns>."+k.String()+".<type>.") {
+				t.Errorf("docs/nats.md has no subject of %s", k)
+			}
+			continue
+		}
+		kinds = append(kinds, k.String())
+	}
+	slices.Sort(listed)
+	slices.Sort(kinds)
+	if !slices.Equal(listed, kinds) || len(kinds) < 7 {
+		t.Errorf("docs/nats.md lists the kinds %q, there are %q", listed, kinds)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, life, _ := strings.Cut(string(page), "| `cairn.<ns>.life.")
+	life, _, _ = strings.Cut(life, "\n")
+	calls := regexp.MustCompile(`(?:lifeChange\(|publishLife\(a, c, |Kind: engine\.ChangeLife, Name: )"(\w+)"`)
+	found := 0
+	for _, name := range files {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range calls.FindAllSubmatch(source, -1) {
+			found++
+			if !strings.Contains(life, "`"+string(call[1])+"`") {
+				t.Errorf("docs/nats.md does not list the transition %s, which %s publishes", call[1], name)
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("%d transitions are found in the source", found)
+	}
 }

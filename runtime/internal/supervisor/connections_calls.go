@@ -27,7 +27,11 @@ func (s *Supervisor) Disconnect(ctx context.Context, addr host.Address, token st
 		return err
 	}
 	if l := s.hub.connection(string(appendAddress(nil, addr)), id); l != nil {
-		return l.Close(ctx, false)
+		// Whoever reads the connection still gets what was there for it, and closes it.
+		if l.s.hub.leave(l) {
+			return l.quit(ctx, false)
+		}
+		return nil
 	}
 	return s.tendAndWait(ctx, s.types[addr.Type], addr, &tending{id: id, end: true})
 }
@@ -108,7 +112,7 @@ func closeByOperator(c *core, w *work) ([]byte, error) {
 		return nil, err
 	}
 	if n := len(in.Reason); n > maxCloseReason {
-		return nil, host.OverLimit("reason bytes", maxCloseReason, int64(n))
+		return nil, host.OverLimit("reason bytes", maxCloseReason, int64(n)).With("field", "reason")
 	}
 	reason := connectionClosed("an operator closed the connection")
 	if in.Reason != "" {

@@ -93,6 +93,33 @@ func TestLostClientMayComeBackWithinTheGrace(t *testing.T) {
 	})
 }
 
+// A client that ends its connection by its token still gets what was there for it: the events of its own calls, above all.
+func TestClientThatEndsItsConnectionGetsWhatWasThereBefore(t *testing.T) {
+	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
+		h.say("zero")
+		after := h.connect(host.ConnectRequest{}).Welcome().Cursor
+		for name, c := range map[string]struct {
+			first string // that it has not read, in the history
+			q     host.ConnectRequest
+		}{
+			"buffered":       {"", host.ConnectRequest{Events: []string{"said"}}},
+			"in the history": {"zero", host.ConnectRequest{Events: []string{"said"}, HasAfter: true, After: after - 1}},
+		} {
+			l := h.connect(c.q)
+			h.say(name)
+			if err := h.s.Disconnect(context.Background(), roomA, l.Welcome().Token); err != nil {
+				t.Fatal(err)
+			}
+			h.say("late")
+			got, _, missed, err := heard(l)
+			if host.CodeOf(err) != host.FailedPrecondition || missed != 0 || len(got) == 0 || !slices.Contains(got, name) || c.first != "" && got[0] != c.first {
+				t.Errorf("%s: heard %q, missed %d, %v", name, got, missed, err)
+			}
+			l.Close(context.Background(), true)
+		}
+	})
+}
+
 func TestClientWithoutAPositionGoesOnFromNow(t *testing.T) {
 	in(t, &rooms{}, host.Limits{}, func(t *testing.T, h *hotel) {
 		l := h.connect(host.ConnectRequest{Events: []string{"said"}})

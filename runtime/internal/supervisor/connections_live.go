@@ -47,6 +47,7 @@ type liveConnection struct {
 	reading       bool // the client waits for events: the last Next has returned none
 	reset         bool // the client came with a position of another life, and is not told yet
 	end           *host.Error
+	quits         bool          // the client ended it: what it lags behind with is still read
 	signal        chan struct{} // capacity 1
 }
 
@@ -276,7 +277,7 @@ func (l *liveConnection) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		l.mu.Lock()
 		l.letGo()
-		if l.lagging && l.end == nil {
+		if l.lagging && (l.end == nil || l.quits) {
 			l.reading = true
 			l.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
 			after := l.position
@@ -420,7 +421,15 @@ func (l *liveConnection) Close(ctx context.Context, lost bool) error {
 	if !there {
 		return nil
 	}
-	l.finish(connectionClosed("the client ended the connection"))
+	return l.quit(ctx, lost)
+}
+
+// quit ends a connection that has left the hub, and tells the actor.
+func (l *liveConnection) quit(ctx context.Context, lost bool) error {
+	l.mu.Lock()
+	l.quits = true
+	l.stop(connectionClosed("the client ended the connection"))
+	l.mu.Unlock()
 	return l.s.tendAndWait(ctx, l.t, l.addr, &tending{id: l.id, end: !lost})
 }
 

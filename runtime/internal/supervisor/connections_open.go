@@ -74,7 +74,7 @@ func (s *Supervisor) outside(ctx context.Context) error {
 // checkConnect checks a request, and leaves each event in it once.
 func checkConnect(t *actorType, r *host.ConnectRequest) error {
 	if len(r.Params) > host.MaxConnectionParams {
-		return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(r.Params)))
+		return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(r.Params))).With("field", "params")
 	}
 	if len(r.Params) > 0 {
 		if !json.Valid(r.Params) {
@@ -111,7 +111,7 @@ func checkEvents(t *actorType, names []string) ([]string, error) {
 		}
 	}
 	if len(out) > host.MaxSubscriptions {
-		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions, int64(len(out)))
+		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions, int64(len(out))).With("field", "events")
 	}
 	return out, nil
 }
@@ -294,7 +294,7 @@ func (t *turn) askConnect(id string, rec *connectionRecord, r *host.ConnectReque
 	if !bytes.Equal(st.Params, rec.Params) {
 		// The hook says what is to be kept.
 		if len(st.Params) > host.MaxConnectionParams {
-			return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(st.Params)))
+			return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(st.Params))).With("field", "params")
 		}
 		if len(st.Params) > 0 && !json.Valid(st.Params) {
 			return host.Errorf(host.InvalidArgument, "the parameters that the connect hook keeps are not JSON")

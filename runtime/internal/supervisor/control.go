@@ -39,6 +39,8 @@ type target struct {
 	from *caller
 	// traceparent is that of the request.
 	traceparent string
+	// veiled is that of the request.
+	veiled bool
 }
 
 // serve makes a builtin that runs beside the actor.
@@ -48,7 +50,7 @@ func serve[In, Out any](name string, f func(s *Supervisor, ctx context.Context, 
 		if err := decodeInput(name, req.Codec, req.Input, &in); err != nil {
 			return nil, err
 		}
-		out, err := f(s, ctx, target{typ: t, addr: req.Address, from: from, traceparent: req.Traceparent}, &in)
+		out, err := f(s, ctx, target{typ: t, addr: req.Address, from: from, traceparent: req.Traceparent, veiled: req.Veiled}, &in)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +61,7 @@ func serve[In, Out any](name string, f func(s *Supervisor, ctx context.Context, 
 // pauseActor stops an actor. Pausing one that is paused changes the reason.
 func pauseActor(c *core, h *turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
 	if n := len(in.Reason); n > maxReason {
-		return host.Pause{}, host.OverLimit("bytes of the reason", maxReason, int64(n))
+		return host.Pause{}, host.OverLimit("bytes of the reason", maxReason, int64(n)).With("field", "reason")
 	}
 	pause := host.Pause{Reason: in.Reason, Since: timeMS(unixMS(h.start)).UTC()}
 	rec, err := readControl(c.ws)

@@ -99,7 +99,7 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out 
 		return out, host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
 	}
 	if len(in.IDs) > host.MaxQueueBatch {
-		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
 	}
 	h.again = again
 	size := 0
@@ -174,7 +174,7 @@ func listDeadSends(r *reader, codec host.Codec, in *host.SendListInput) (out hos
 	limit := in.Limit
 	switch {
 	case len(in.IDs) > host.MaxQueueBatch:
-		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
 	case limit == 0:
 		limit = 100
 	}

@@ -11,15 +11,8 @@ import (
 // operators see why. It is not durable: after a restart every actor gets a fresh chance.
 type failures struct {
 	mu    sync.Mutex
-	m     map[string]*failure
+	m     map[string]*host.Failure
 	crash map[string]int // turns in a row that panicked, of actors that exist
-}
-
-// A failure is why an actor does not run: as operators see it in the actor's status, with the cause, and what its callers
-// are told.
-type failure struct {
-	host.Failure
-	public string
 }
 
 // crashesToFail is how many turns in a row may panic before the actor counts as failed and is left alone for a while.
@@ -35,7 +28,8 @@ func (f *failures) crashed(a *activation, err error) {
 	a.crashes = f.crash[a.key]
 	f.mu.Unlock()
 	if a.crashes >= crashesToFail {
-		f.add(a, err, err)
+		e, _ := publicError(err)
+		f.add(a, e, err)
 	}
 }
 
@@ -53,22 +47,22 @@ const (
 )
 
 // add counts a failure of an actor. public is what callers are told of cause.
-func (f *failures) add(a *activation, public, cause error) {
+func (f *failures) add(a *activation, public *host.Error, cause error) {
 	reason := cause.Error()
 	f.mu.Lock()
 	if f.m == nil {
-		f.m = make(map[string]*failure)
+		f.m = make(map[string]*host.Failure)
 	}
 	now := time.Now()
 	x := f.m[a.key]
 	if x == nil {
-		x = &failure{Failure: host.Failure{Since: now.UTC()}}
+		x = &host.Failure{Since: now.UTC()}
 		f.m[a.key] = x
 	}
-	x.Reason, x.public = reason, public.Error()
+	x.Reason, x.Public, x.Code, x.ErrorID = reason, public.Error(), public.Code, public.Metadata["error_id"]
 	x.Attempts++
 	x.RetryAt = now.Add(backoff(x.Attempts, failureRetryMin, failureRetryMax)).UTC()
-	c := x.Failure
+	c := *x
 	f.mu.Unlock()
 	a.sup.metrics.failed.Set(float64(f.count()))
 	a.sup.logger.Error("actor failed", "actor_type", a.addr.Type, "actor_key", a.addr.Key, "reason", reason, "attempts", c.Attempts, "retry_at", c.RetryAt)
@@ -89,8 +83,8 @@ func (f *failures) blocked(a *activation) error {
 	if x == nil || !time.Now().Before(x.RetryAt) {
 		return nil
 	}
-	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.public).
-		With("reason", x.public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano)).Retry()
+	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.Public).
+		With("reason", x.Public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano)).Retry()
 }
 
 func (f *failures) clear(a *activation) {
@@ -123,6 +117,6 @@ func (f *failures) of(addr host.Address) *host.Failure {
 	if x == nil {
 		return nil
 	}
-	c := x.Failure
+	c := *x
 	return &c
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fxamacker/cbor/v2"
@@ -21,7 +22,8 @@ var faultyInputs = map[string]map[string]string{
 		`{"queue":"jobs","messages":[{"body":1},{"body":1,"priority":9999}]}`:              "messages[1].priority",
 		`{"queue":"jobs","messages":[{"body":1},{"body":1,"keys_if_undelivered":[[{}]]}]}`: "messages[1].keys_if_undelivered[0]",
 		`{"queue":"jobs","messages":[{"body":1,"body":2}]}`:                                "messages[0].body",
-		`{"queue":7}`: "queue",
+		`{"queue":7}`: "queue", `{"queue":"jobs","messages":[{"body":1},{"body":1,"delay_ms":"x"}]}`: "messages[1].delay_ms", `{"queue":"jobs","x":1}`: "x",
+		`{"queue":"jobs"}`: "messages", `{"queue":"jobs","messages":[{"body":1,"backoff_ms":[1,-1]}]}`: "messages[0].backoff_ms[1]",
 	},
 	host.QueueReceive: {
 		`{"queue":""}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":1001}`: "limit", `{"queue":"jobs","lock_ms":0}`: "lock_ms",
@@ -43,6 +45,7 @@ var faultyInputs = map[string]map[string]string{
 		`{"name":"a.b","every_ms":1000}`: "name", `{"every_ms":1000}`: "name", `{"name":"tick","every_ms":0}`: "every_ms", `{"name":"tick","every_ms":5}`: "every_ms",
 		`{"name":"tick","every_ms":1000,"catch_up":0}`: "catch_up", `{"name":"tick","every_ms":1000,"keep_runs":0}`: "keep_runs",
 		`{"name":"tick","cron":"61 * * * *"}`: "cron", `{"name":"tick","cron":"@daily","zone":"Mars"}`: "zone", `{"name":"tick","every_ms":1000,"missed":"x"}`: "missed",
+		`{"name":"tick","at":"tomorrow"}`: "at", `{"name":"tick","at":7}`: "at",
 	},
 	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
 	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},
@@ -57,7 +60,10 @@ var faultyInputs = map[string]map[string]string{
 	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
 	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
 	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
-	host.LimitsSet:       {`{"storage_bytes":0}`: "storage_bytes"},
+	host.LimitsSet: {
+		`{"storage_bytes":0}`: "storage_bytes", `{"value_bytes":1000000000}`: "value_bytes", `{"write_set_bytes":1}`: "write_set_bytes", `{"call_rate":-1}`: "call_rate",
+		`{"mailbox_count":-1}`: "mailbox_count", `{"call_rate":0.000001,"call_burst":1000000000}`: "call_burst", `{"value_bytes":"x"}`: "value_bytes",
+	},
 	host.LimitsReset:     {`{"names":["x"]}`: "names"},
 	host.SendDeadList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
 	host.SendDeadRequeue: {`{}`: "ids"},
@@ -89,10 +95,50 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	for method, inputs := range faultyInputs {
 		for in, field := range inputs {
 			e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument)
-			if e.Metadata["field"] != field {
+			if e.Metadata["field"] != field || strings.Contains(e.Message, "]: ") && !strings.Contains(e.Message, field+": ") {
 				t.Errorf("%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
 			}
 		}
+	}
+	// What is too large says by how much besides.
+	for _, c := range []struct {
+		method, in, field string
+		limit, actual     string
+	}{
+		{host.QueueSend, `{"queue":"jobs","messages":[` + repeated(`{"body":1}`, 20_001) + `]}`, "messages", "1000", "20001"},
+		{host.QueueAck, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueueNack, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueueExtend, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueueHeld, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueuePeek, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.StreamAppend, `{"stream":"log","items":[` + repeated(`7`, 5000) + `]}`, "items", "1000", "5000"},
+		{host.SendDeadDelete, `{"ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.SQLQuery, `{"sql":"SELECT 1","args":[` + repeated(`1`, 40_000) + `]}`, "args", "32766", "40000"},
+		{host.ActorPause, `{"reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
+		{host.SQLExec, `{"sql":"SELECT 1","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
+		{host.ScheduleSet, `{"name":"tick","every_ms":1000,"instance":"` + strings.Repeat("x", 257) + `"}`, "instance", "256", "257"},
+		{host.ScheduleSet, `{"name":"tick","cron":"` + strings.Repeat("x", 1025) + `"}`, "cron", "", "1025"},
+		{host.ScheduleSet, `{"name":"tick","cron":"@daily","zone":"` + strings.Repeat("x", 1025) + `"}`, "zone", "", "1025"},
+	} {
+		e := wantCode(t, g.raw(c.method, host.JSON, []byte(c.in)), host.TooLarge)
+		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || m["actual"] != c.actual {
+			t.Errorf("%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
+		}
+	}
+	// A number is shown as it was given, however large it is.
+	for in, method := range map[string]string{
+		`{"queue":"jobs","messages":[{"body":1,"delay_ms":99999999999999999}]}`:     host.QueueSend,
+		`{"queue":"jobs","messages":[{"body":1,"ttl_ms":99999999999999999}]}`:       host.QueueSend,
+		`{"queue":"jobs","messages":[{"body":1,"backoff_ms":[99999999999999999]}]}`: host.QueueSend,
+		`{"queue":"jobs","receipts":["x"],"delay_ms":99999999999999999}`:            host.QueueNack,
+	} {
+		if e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument); !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000") {
+			t.Errorf("%s: %v", in, e)
+		}
+	}
+	e := wantCode(t, g.raw(host.LimitsSet, host.JSON, []byte(`{"value_bytes":1000000000}`)), host.InvalidArgument)
+	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" || !strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {
+		t.Errorf("%+v", e)
 	}
 	// In CBOR the same are refused.
 	for method, in := range map[string]any{
@@ -137,6 +183,9 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		}
 	}
 }
+
+// repeated returns n items of a list.
+func repeated(item string, n int) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 
 // raw calls a method of actor "a".
 func (g *stage) raw(method string, codec host.Codec, in []byte) error {

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -68,11 +67,11 @@ const maxFill = 100 * 365 * 24 * time.Hour
 func checkRate(l host.Limits) error {
 	switch {
 	case l.CallRate < 0 || math.IsNaN(l.CallRate) || math.IsInf(l.CallRate, 0):
-		return fmt.Errorf("CallRate is %v, which is not a rate", l.CallRate)
+		return &LimitsError{Name: "call_rate", Reason: fmt.Sprintf("is %v, which is not a rate", l.CallRate)}
 	case l.CallBurst < 0:
-		return errors.New("CallBurst is negative")
+		return &LimitsError{Name: "call_burst", Reason: fmt.Sprintf("is %d; it must not be negative", l.CallBurst)}
 	case l.CallRate > 0 && max(1, float64(l.CallBurst))/l.CallRate > maxFill.Seconds():
-		return fmt.Errorf("CallBurst %d at a CallRate of %v takes more than a hundred years", l.CallBurst, l.CallRate)
+		return &LimitsError{Name: "call_burst", Reason: fmt.Sprintf("is %d, which takes more than a hundred years at a call_rate of %v", l.CallBurst, l.CallRate)}
 	}
 	return nil
 }

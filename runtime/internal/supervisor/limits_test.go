@@ -136,9 +136,10 @@ func TestRateLimitForgetsActorsThatAreLeftAlone(t *testing.T) {
 	})
 }
 
-func TestRatesThatAreNoneAreRefused(t *testing.T) {
+func TestLimitsThatCannotWorkAreRefused(t *testing.T) {
 	for _, l := range []host.Limits{{CallRate: -1}, {CallRate: math.NaN()}, {CallRate: math.Inf(1)}, {CallBurst: -1},
-		{CallRate: math.SmallestNonzeroFloat64}, {CallRate: 1, CallBurst: math.MaxInt}, {TaskGrace: -1}} {
+		{CallRate: math.SmallestNonzeroFloat64}, {CallRate: 1, CallBurst: math.MaxInt}, {TaskGrace: -1},
+		{SQLMemoryBytes: 1}, {SQLTemporaryBytes: -1}, {SQLTurnBytes: 4096}, {SQLValueBytes: 10}} {
 		g := newStage(t, nil)
 		for name, o := range map[string]Options{
 			"node": {Store: g.store, Limits: l},

@@ -146,7 +146,7 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("supervisor: Options.%s is negative", n.name))
 		}
 	}
-	if err := checkRate(o.Limits); err != nil {
+	if err := errors.Join(checkRate(o.Limits), checkSQL(o.Limits)); err != nil {
 		faults = append(faults, fmt.Errorf("supervisor: Options.Limits: %w", err))
 	}
 	return errors.Join(faults...)
@@ -178,6 +178,10 @@ func resolve(l, d host.Limits) host.Limits {
 	def(&l.ConnectionBytes, d.ConnectionBytes)
 	def(&l.ConnectionGrace, d.ConnectionGrace)
 	def(&l.TaskGrace, d.TaskGrace)
+	def(&l.SQLMemoryBytes, d.SQLMemoryBytes)
+	def(&l.SQLTemporaryBytes, d.SQLTemporaryBytes)
+	def(&l.SQLTurnBytes, d.SQLTurnBytes)
+	def(&l.SQLValueBytes, d.SQLValueBytes)
 	return l
 }
 

@@ -1,8 +1,10 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // actorLimits are the limits of an actor, or those of a type, with what follows from them. They are immutable.
@@ -20,37 +23,85 @@ type actorLimits struct {
 	// operator's verbs, and what goes on with messages that were sent. It is storage if that is as large as the default.
 	roomy *engine.Limits
 	rate  *rateLimit // nil for none
+	sql   sqlitevfs.Limits
 }
 
-// newActorLimits checks limits.
+// A LimitsError says which limit of an actor, or of its type, is not possible.
+type LimitsError struct {
+	// Name is that of the limit in requests and in the configuration file.
+	Name string
+	// Reason follows the name in the text.
+	Reason string
+	// Limit and Actual are the bound that the limit passes and its value, if it is about that.
+	Limit, Actual int64
+}
+
+// Error returns the name and the reason.
+func (e *LimitsError) Error() string { return e.Name + " " + e.Reason }
+
+// engineLimits are the names of the limits that the engine checks.
+var engineLimits = map[string]string{"MaxValue": "value_bytes", "MaxWriteSet": "write_set_bytes", "Quota": "storage_bytes"}
+
+// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
+func CheckLimits(l host.Limits) error {
+	_, err := newActorLimits(l)
+	return err
+}
+
+// newActorLimits checks limits. The error is a *LimitsError.
 func newActorLimits(l host.Limits) (*actorLimits, error) {
 	a := &actorLimits{Limits: l, storage: &engine.Limits{MaxValue: l.ValueBytes, MaxWriteSet: l.WriteSetBytes, Quota: l.StorageBytes}}
 	a.storage.EnsureDefaults()
-	if err := a.storage.Validate(); err != nil {
-		return nil, err
+	if fault, ok := errors.AsType[*engine.RangeError](a.storage.Validate()); ok {
+		e := &LimitsError{Name: engineLimits[fault.Field], Limit: fault.High, Actual: fault.Value}
+		if fault.Value < fault.Low {
+			e.Limit = fault.Low
+		}
+		e.Reason = fmt.Sprintf("is %d; it must be from %d to %d", fault.Value, fault.Low, fault.High)
+		return nil, e
 	}
 	if a.roomy = a.storage; a.storage.MaxWriteSet < engine.DefaultMaxWriteSet {
 		roomy := *a.storage
 		roomy.MaxWriteSet = engine.DefaultMaxWriteSet
 		a.roomy = &roomy
 	}
-	if err := checkRate(l); err != nil {
+	if err := errors.Join(checkRate(l), checkSQL(l)); err != nil {
 		return nil, err
 	}
 	for _, n := range []struct {
-		name  string
-		value int64
+		name     string
+		value    any
+		negative bool
 	}{
-		{"TurnTimeout", int64(l.TurnTimeout)}, {"QueryTimeout", int64(l.QueryTimeout)}, {"MailboxCount", int64(l.MailboxCount)}, {"MailboxBytes", l.MailboxBytes},
-		{"StateBytes", int64(l.StateBytes)}, {"SendAttempts", int64(l.SendAttempts)}, {"Connections", int64(l.Connections)},
-		{"ConnectionBytes", int64(l.ConnectionBytes)}, {"TaskGrace", int64(l.TaskGrace)},
+		{"turn_timeout", l.TurnTimeout, l.TurnTimeout < 0}, {"query_timeout", l.QueryTimeout, l.QueryTimeout < 0},
+		{"mailbox_count", l.MailboxCount, l.MailboxCount < 0}, {"mailbox_bytes", l.MailboxBytes, l.MailboxBytes < 0},
+		{"state_bytes", l.StateBytes, l.StateBytes < 0}, {"send_attempts", l.SendAttempts, l.SendAttempts < 0},
+		{"connections", l.Connections, l.Connections < 0}, {"connection_bytes", l.ConnectionBytes, l.ConnectionBytes < 0},
+		{"connection_grace", l.ConnectionGrace, l.ConnectionGrace < 0}, {"task_grace", l.TaskGrace, l.TaskGrace < 0},
 	} {
-		if n.value < 0 {
-			return nil, fmt.Errorf("%s is negative", n.name)
+		if n.negative {
+			return nil, &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %v; it must not be negative", n.value)}
 		}
 	}
+	a.sql = sqlitevfs.Limits{ConnMemory: l.SQLMemoryBytes, Temporary: l.SQLTemporaryBytes, TurnBytes: l.SQLTurnBytes, MaxLength: l.SQLValueBytes}
 	a.rate = newRateLimit(l)
 	return a, nil
+}
+
+// checkSQL refuses limits of SQL that cannot work.
+func checkSQL(l host.Limits) error {
+	for _, n := range []struct {
+		name         string
+		value, least int64
+	}{
+		{"SQLMemoryBytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory}, {"SQLTemporaryBytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary},
+		{"SQLTurnBytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes}, {"SQLValueBytes", int64(l.SQLValueBytes), sqlitevfs.MinLength},
+	} {
+		if n.value != 0 && n.value < n.least {
+			return fmt.Errorf("%s is %d; the least is %d", n.name, n.value, n.least)
+		}
+	}
+	return nil
 }
 
 // overrides knows the limits that operators have set for single actors: what is durable of it, from the start of the node on.
@@ -125,8 +176,12 @@ func newOverride(t *actorType, set host.ActorLimits) (*override, error) {
 		}
 	}
 	l, err := newActorLimits(set.Apply(t.base.Limits))
-	if err != nil {
-		return nil, host.Errorf(host.InvalidArgument, "the limits are not possible: %s", err)
+	if fault, ok := errors.AsType[*LimitsError](err); ok {
+		e := host.Errorf(host.InvalidArgument, "%s", fault).With("field", fault.Name)
+		if fault.Limit != 0 {
+			e = e.With("limit", strconv.FormatInt(fault.Limit, 10)).With("actual", strconv.FormatInt(fault.Actual, 10))
+		}
+		return nil, e
 	}
 	return &override{set: set, limits: l}, nil
 }

@@ -238,7 +238,7 @@ func TestImpossibleLimitsAreRefusedByName(t *testing.T) {
 		rate := -1.0
 		for want, in := range map[string]host.ActorLimits{
 			"no limit is given": {}, "storage_bytes is -1": {StorageBytes: whole(-1)}, "mailbox_count is 0": {MailboxCount: whole(0)},
-			"MaxWriteSet is 5": {WriteSetBytes: whole(5)}, "CallRate is -1": {CallRate: &rate},
+			"write_set_bytes is 5": {WriteSetBytes: whole(5)}, "call_rate is -1": {CallRate: &rate},
 		} {
 			if err := g.verb("a", host.LimitsSet, in, nil); host.CodeOf(err) != host.InvalidArgument || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"encoding/json"
 	"errors"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -158,7 +157,10 @@ func queueSend(c *core, h *turn, codec host.Codec, in *host.QueueSendInput) (hos
 
 // enqueues returns the messages of a call of queue.send for an actor of the type, and the settings of their queue.
 func (t *actorType) enqueues(codec host.Codec, in *host.QueueSendInput) ([]host.Enqueue, *host.Queue, error) {
-	i, queue, err := t.queueOf(in.Queue)
+	i, cfg, err := t.queueOf(in.Queue)
+	if err == nil {
+		err = queue.CheckCount(len(in.Messages))
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -166,11 +168,17 @@ func (t *actorType) enqueues(codec host.Codec, in *host.QueueSendInput) ([]host.
 	for n := range in.Messages {
 		m := &in.Messages[n]
 		e := host.Enqueue{
-			Delay: millis(m.DelayMS), Priority: m.Priority, DedupID: m.DedupID, WantReply: m.WantReply,
+			Priority: m.Priority, DedupID: m.DedupID, WantReply: m.WantReply,
+		}
+		if e.Delay, err = queue.Span("delay_ms", m.DelayMS); err != nil {
+			return nil, nil, within(n, err)
 		}
 		if m.TTLMS != nil {
-			if e.TTL = millis(*m.TTLMS); e.TTL <= 0 {
+			if *m.TTLMS <= 0 {
 				return nil, nil, notPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
+			}
+			if e.TTL, err = queue.Span("ttl_ms", *m.TTLMS); err != nil {
+				return nil, nil, within(n, err)
 			}
 		}
 		if e.Body, err = t.convert(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
@@ -182,12 +190,14 @@ func (t *actorType) enqueues(codec host.Codec, in *host.QueueSendInput) ([]host.
 		if m.BackoffMS != nil {
 			e.Backoff = make([]time.Duration, len(m.BackoffMS))
 			for k, ms := range m.BackoffMS {
-				e.Backoff[k] = millis(ms)
+				if e.Backoff[k], err = queue.Span("backoff_ms["+strconv.Itoa(k)+"]", ms); err != nil {
+					return nil, nil, within(n, err)
+				}
 			}
 		}
 		messages[n] = e
 	}
-	return messages, &queue, nil
+	return messages, &cfg, nil
 }
 
 // notPositive is the error for a span of milliseconds that must be positive or absent.
@@ -202,18 +212,20 @@ func within(n int, err error) error {
 		return err
 	}
 	at, c := "messages["+strconv.Itoa(n)+"]", *e
-	c.Message = at + ": " + e.Message
-	if field := e.Metadata["field"]; field != "" {
+	field := e.Metadata["field"]
+	if member, _, _ := strings.Cut(field, "."); member != "" && strings.HasPrefix(e.Message, member) {
+		c.Message = at + "." + e.Message
+	} else {
+		c.Message = at + ": " + e.Message
+	}
+	if field != "" {
 		return c.With("field", at+"."+field)
 	}
 	return &c
 }
 
-// millis makes a span of milliseconds, at the bounds of what a span can hold.
-func millis(ms int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Millisecond)
-	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
-}
+// millis makes a span of milliseconds, whose range was checked.
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // workers checks that a queue is one that workers receive from.
 func (t *actorType) workers(name string) (int, error) {
@@ -281,7 +293,10 @@ func queueNack(c *core, h *turn, _ host.Codec, in *host.QueueNackInput) (host.Qu
 	}
 	var delay *time.Duration
 	if in.DelayMS != nil {
-		d := millis(*in.DelayMS)
+		d, err := queue.Span("delay_ms", *in.DelayMS)
+		if err != nil {
+			return host.QueueSettleOutput{}, err
+		}
 		delay = &d
 	}
 	settled, lost, err := h.queueSet().Nack(in.Queue, in.Receipts, delay, in.Error, in.Dead)
@@ -386,7 +401,7 @@ func (r *reader) listMessages(codec host.Codec, in *host.QueueListInput,
 		return out, err
 	}
 	if len(in.IDs) > host.MaxQueueBatch {
-		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs)))
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
 	}
 	rows, done, err := r.rows()
 	if err != nil {

@@ -167,7 +167,7 @@ func (t *turn) enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 	for i := range messages {
 		// It would be found out only when the message is given up.
 		if m := &messages[i]; len(m.KeysIfUndelivered) > 0 && len(m.Body) > t.c.limits.storage.MaxValue {
-			return nil, within(i, host.OverLimit("bytes of a body with keys_if_undelivered", int64(t.c.limits.storage.MaxValue), int64(len(m.Body))))
+			return nil, within(i, host.OverLimit("bytes of a body with keys_if_undelivered", int64(t.c.limits.storage.MaxValue), int64(len(m.Body))).With("field", "body"))
 		}
 	}
 	if err := t.c.answerable(name, messages); err != nil {
@@ -478,7 +478,7 @@ func (c *core) queueDue(w *work, row *engine.Wake) error {
 // packKeys packs keys of the key-value store as they come in requests.
 func packKeys(keys [][]any) ([][]byte, error) {
 	if len(keys) > maxUndeliveredKeys {
-		return nil, host.OverLimit("keys_if_undelivered", maxUndeliveredKeys, int64(len(keys)))
+		return nil, host.OverLimit("keys_if_undelivered", maxUndeliveredKeys, int64(len(keys))).With("field", "keys_if_undelivered")
 	}
 	packed := make([][]byte, len(keys))
 	for i, k := range keys {

@@ -21,12 +21,14 @@ import (
 type database struct {
 	mu     sync.Mutex
 	d      *sqlitevfs.Database // nil until it is asked for
+	limits *actorLimits        // that d has
 	closed bool
 }
 
-// database returns a database of an actor of the type. name is for logs.
-func (t *actorType) database(p *sqlitevfs.Pool, name string) *sqlitevfs.Database {
+// database returns a database of an actor of the type, which has limits. name is for logs.
+func (t *actorType) database(p *sqlitevfs.Pool, name string, l *actorLimits) *sqlitevfs.Database {
 	d := p.Database(name)
+	d.SetLimits(l.sql)
 	if t.SQLDecimal {
 		d.EnableDecimal()
 	}
@@ -42,8 +44,12 @@ func (b *database) get(a *activation) *sqlitevfs.Database {
 
 // made is get. REQUIRES: mu
 func (b *database) made(a *activation) *sqlitevfs.Database {
-	if b.d == nil && !b.closed {
-		b.d = a.typ.database(a.sup.sql, a.String())
+	switch l := a.limits.Load(); {
+	case b.d == nil && !b.closed:
+		b.d, b.limits = a.typ.database(a.sup.sql, a.String(), l), l
+	case b.d != nil && b.limits != l: // an operator has set others
+		b.d.SetLimits(l.sql)
+		b.limits = l
 	}
 	return b.d
 }
@@ -267,7 +273,7 @@ func (r *reader) SQL() *sql.DB {
 		q := &sqlQuery{Context: r, r: r}
 		q.session = r.v.sql.read(q, r.a, q)
 		if q.session == nil {
-			q.own = r.a.typ.database(r.a.sup.sql, r.a.String())
+			q.own = r.a.typ.database(r.a.sup.sql, r.a.String(), r.a.limits.Load())
 			q.session = q.own.Read(q, q)
 		}
 		r.sql = q

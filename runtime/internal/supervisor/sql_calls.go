@@ -43,7 +43,7 @@ func sqlBuiltins() []*builtin {
 func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 	a := c.a
 	if n := len(in.Reason); n > maxReason {
-		return host.SQLOutput{}, host.OverLimit("bytes of the reason", maxReason, int64(n))
+		return host.SQLOutput{}, host.OverLimit("bytes of the reason", maxReason, int64(n)).With("field", "reason")
 	}
 	by := "operator"
 	if a.typ.OpenSQL { // it is not known to be an operator, whatever reason it gives
@@ -97,6 +97,8 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 	switch {
 	case strings.TrimSpace(in.SQL) == "":
 		return out, host.Errorf(host.InvalidArgument, "there is no SQL").With("field", "sql")
+	case len(in.Args) > sqlitevfs.MaxParameters:
+		return out, host.OverLimit("args", sqlitevfs.MaxParameters, int64(len(in.Args))).With("field", "args")
 	case limit == 0:
 		limit = defaultSQLRows
 	}
@@ -318,9 +320,10 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 	if err != nil {
 		return out, s.storeError(err)
 	}
-	d := on.typ.database(s.sql, formatAddress(on.addr)+" (trial)")
+	limits := s.limitsOf(on.typ, appendAddress(nil, on.addr))
+	d := on.typ.database(s.sql, formatAddress(on.addr)+" (trial)", limits)
 	defer d.Close()
-	room := s.limitsOf(on.typ, appendAddress(nil, on.addr)).storage
+	room := limits.storage
 	turn, cancel := context.WithTimeoutCause(ctx, on.typ.base.TurnTimeout, errSlowTrial)
 	defer cancel()
 	scratch := sqlitevfs.Scratch(snapshotReader{snap}, int64(room.MaxWriteSet))

@@ -355,9 +355,9 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	defer snap.Close()
 	for range 100 {
 		var b database
-		read := func() *sqlitevfs.Session {
-			return b.read(context.Background(), &activation{sup: g.Supervisor, typ: &actorType{Behavior: &host.Behavior{}}, addr: pAddr("a")}, snapshotReader{snap})
-		}
+		a := &activation{sup: g.Supervisor, typ: &actorType{Behavior: &host.Behavior{}}, addr: pAddr("a")}
+		a.limits.Store(&actorLimits{})
+		read := func() *sqlitevfs.Session { return b.read(context.Background(), a, snapshotReader{snap}) }
 		last := make(chan *sqlitevfs.Session)
 		for range 4 {
 			s := read()

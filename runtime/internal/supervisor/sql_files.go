@@ -99,7 +99,7 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 	case reason == "":
 		return out, host.Errorf(host.InvalidArgument, "the import of a database needs a reason, which is logged")
 	case len(reason) > maxReason:
-		return out, host.OverLimit("bytes of the reason", maxReason, int64(len(reason)))
+		return out, host.OverLimit("bytes of the reason", maxReason, int64(len(reason))).With("field", "reason")
 	case from == nil && s.draining.Load():
 		return out, unavailable("the node is shutting down")
 	}

@@ -1,7 +1,9 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -229,5 +231,78 @@ func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 	}
 	if s := g.sql.Stats(); s.Opened != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// The limits of SQL are those of the type, which go before the node's, and for one actor what operators set, at once.
+func TestSQLHasTheLimitsOfItsTypeAndActor(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, func(o *Options) {
+		o.TypeLimits = map[string]host.Limits{"p": {SQLValueBytes: 50_000, SQLTurnBytes: 1 << 20}}
+	})
+	long := note(strings.Repeat("x", 100_000))
+	many := func(_ *puppet, h host.Turn) error {
+		_, err := h.SQL().ExecContext(h, "INSERT INTO note (body) SELECT hex(randomblob(5000)) FROM generate_series(1, 300)")
+		return err
+	}
+	wide := func(_ *puppetState, r host.Reader) error {
+		return r.SQL().QueryRowContext(r, "SELECT length(zeroblob(200000))").Scan(new(int))
+	}
+	g.must("a", note("one"))
+	g.must("b", note("one"))
+	wantCode(t, g.do("a", long), host.TooLarge)
+	if err := g.do("a", many); err == nil || !strings.Contains(err.Error(), "1048576") {
+		t.Errorf("a turn that changes 3 MB: %v", err)
+	}
+	wantCode(t, g.look("a", wide), host.TooLarge)
+	g.mustVerb("a", host.LimitsSet, host.ActorLimits{SQLValueBytes: whole(1_000_000), SQLTurnBytes: whole(16 << 20)}, &host.ActorLimits{})
+	for range 2 {
+		g.must("a", long) // it is awake, and so are its connections
+		g.must("a", many)
+		if err := g.look("a", wide); err != nil {
+			t.Error(err)
+		}
+		wantCode(t, g.do("b", long), host.TooLarge)
+		g.restart()
+	}
+	g.mustVerb("a", host.LimitsReset, nil, &host.CountOutput{})
+	wantCode(t, g.do("a", long), host.TooLarge)
+	wantCode(t, g.verb("a", host.LimitsSet, host.ActorLimits{SQLMemoryBytes: whole(10)}, nil), host.InvalidArgument)
+}
+
+// A blob that is longer than a body or an answer may be goes in and out in parts, as docs/sql.md says.
+func TestALargeValueGoesInAndOutInParts(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil)
+	g.must("a", note("one"))
+	exec := func(text string, args ...any) {
+		g.mustVerb("a", host.SQLExec, host.SQLInput{SQL: text, Args: args, Reason: "test"}, &host.SQLOutput{})
+	}
+	part := make([]byte, 700_000)
+	for i := range part {
+		part[i] = byte(i * 7) // zeros among them
+	}
+	encoded := map[string]any{"base64": base64.StdEncoding.EncodeToString(part)}
+	exec("CREATE TABLE file (id INTEGER PRIMARY KEY, v)")
+	exec("INSERT INTO file VALUES (1, ?)", encoded)
+	const parts = 14
+	for range parts - 1 {
+		exec("UPDATE file SET v = CAST(v || ? AS BLOB) WHERE id = 1", encoded)
+	}
+	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT v FROM file"}, &host.SQLOutput{}), host.TooLarge)
+	var got []byte
+	for at := 1; at < parts*len(part); at += 4_000_000 {
+		var out host.SQLOutput
+		g.mustVerb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT substr(v, ?, 4000000) FROM file", Args: []any{at}}, &out)
+		value, _ := out.Rows[0][0].(map[string]any)
+		text, _ := value["base64"].(string)
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b...)
+	}
+	if !bytes.Equal(got, bytes.Repeat(part, parts)) {
+		t.Errorf("%d bytes come back, and are not what was written", len(got))
 	}
 }

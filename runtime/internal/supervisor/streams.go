@@ -185,7 +185,7 @@ func appendStream(c *core, h *turn, codec host.Codec, in *host.StreamAppendInput
 		return out, err
 	}
 	if len(in.Items) > host.MaxStreamBatch {
-		return out, host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(len(in.Items)))
+		return out, host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(len(in.Items))).With("field", "items")
 	}
 	index, _, err := c.a.typ.streamOf(in.Stream)
 	if err != nil {

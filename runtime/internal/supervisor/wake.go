@@ -496,7 +496,7 @@ func (s *Supervisor) lifeFailed(a *activation, f *host.Failure) {
 	}
 	sink.Life(&engine.ChangeSet{Identity: s.identity(a.addr), TimeMS: time.Now().UnixMilli(), Changes: []engine.Change{{
 		Kind: engine.ChangeLife, Name: "failed",
-		Data: changeData(engine.ChangeLife, 0, map[string]any{"transition": "failed", "reason": f.Reason, "retry_at": f.RetryAt}),
+		Data: changeData(engine.ChangeLife, 0, map[string]any{"transition": "failed", "reason": f.Public, "retry_at": f.RetryAt}),
 	}}})
 }
 

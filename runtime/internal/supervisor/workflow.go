@@ -744,7 +744,7 @@ func (c *core) runBegun(h *turn) error {
 // controlRun does something to the run in a turn.
 func (c *core) controlRun(h *turn, in host.RunControl) error {
 	if n := len(in.Reason); n > maxReason {
-		return host.OverLimit("bytes of the reason", maxReason, int64(n))
+		return host.OverLimit("bytes of the reason", maxReason, int64(n)).With("field", "reason")
 	}
 	if err := c.flowKnown(); err != nil {
 		return err

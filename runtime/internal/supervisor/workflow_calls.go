@@ -79,7 +79,7 @@ func served[In, Out any](name string, f func(s *Supervisor, ctx context.Context,
 		if err := decodeInput(name, req.Codec, req.Input, &in); err != nil {
 			return nil, err
 		}
-		out, err := f(s, ctx, target{typ: t, addr: req.Address, from: from, traceparent: req.Traceparent}, req.Codec, &in)
+		out, err := f(s, ctx, target{typ: t, addr: req.Address, from: from, traceparent: req.Traceparent, veiled: req.Veiled}, req.Codec, &in)
 		if err != nil {
 			return nil, err
 		}
@@ -114,8 +114,26 @@ func (s *Supervisor) runStatus(ctx context.Context, on target, codec host.Codec,
 		st, err = workflow.ReadStatus(rows)
 		return err
 	})
+	if on.veiled {
+		st.Failure = veil(st.Failure)
+		for i := range st.Waiting {
+			st.Waiting[i].Failure = veil(st.Waiting[i].Failure)
+		}
+		if p := st.Pause; p != nil && p.Reason != workflow.PausedOperator {
+			p.Text = ""
+		}
+	}
 	showRun(codec, &st, nil)
 	return st, err
+}
+
+// veil is a failure as callers read it that are not operators: without the text of an error that has no code, unless an
+// operator wrote it.
+func veil(f *workflow.Failure) *workflow.Failure {
+	if f == nil || f.Code != "" || f.Reason == "terminated" {
+		return f
+	}
+	return &workflow.Failure{Reason: f.Reason, Message: "the error is shown to operators only"}
 }
 
 // showRun has payloads shown in answers that are JSON.
@@ -142,6 +160,9 @@ func (s *Supervisor) runResult(ctx context.Context, on target, codec host.Codec,
 			return err
 		}
 		out = host.WorkflowResultOutput{State: st.State, Done: st.State.Over(), Run: st.ID, Failure: st.Failure}
+		if on.veiled {
+			out.Failure = veil(out.Failure)
+		}
 		if st.State != workflow.StateCompleted {
 			return nil
 		}

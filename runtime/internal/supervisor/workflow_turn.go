@@ -262,7 +262,7 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	if !code.Known() {
 		code = host.FailedPrecondition
 	}
-	return host.Errorf(code, "%s", f.Message)
+	return &host.Error{Code: code, Message: f.Message, Metadata: f.Metadata}
 }
 
 // Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors, must not stop the run: it

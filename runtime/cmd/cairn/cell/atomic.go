@@ -133,7 +133,7 @@ func (in *AtomicInput) bounded() error {
 		{"enqueues", len(in.Enqueues), MaxEnqueues},
 	} {
 		if part.count > part.most {
-			return host.OverLimit(part.name, int64(part.most), int64(part.count))
+			return host.OverLimit(part.name, int64(part.most), int64(part.count)).With("field", part.name)
 		}
 	}
 	if len(in.Checks)+len(in.Mutations)+len(in.Enqueues) == 0 {
@@ -151,16 +151,28 @@ func at(err error, list string, i int) error {
 	place := fmt.Sprintf("%s[%d]", list, i)
 	located := e.With("at", place)
 	located.Message = place + ": " + e.Message
-	return located
+	return of(place, located)
+}
+
+// of puts a member, or an element of one, before the path of the member that an error about an input names.
+func of(member string, err error) error {
+	e, ok := err.(*actor.Error)
+	if !ok || e.Code != actor.InvalidArgument && e.Code != actor.TooLarge {
+		return err
+	}
+	if field := e.Metadata["field"]; field != "" {
+		return host.WithMember(e, member, &host.MemberError{Path: field})
+	}
+	return e.With("field", member)
 }
 
 func (k *Check) holds(ctx *actor.Context) (bool, error) {
 	key, err := k.Key.entry()
 	if err != nil {
-		return false, err
+		return false, of("key", err)
 	}
 	if k.Version == nil {
-		return false, actor.Errorf(actor.InvalidArgument, "the version is missing; 0 demands that there is no entry")
+		return false, actor.Errorf(actor.InvalidArgument, "the version is missing; 0 demands that there is no entry").With("field", "version")
 	}
 	e, ok, err := ctx.KV().Entry(key)
 	switch {
@@ -176,16 +188,20 @@ func (k *Check) holds(ctx *actor.Context) (bool, error) {
 func (m *Mutation) check() error {
 	if m.Op == "delete" {
 		if len(m.Value) > 0 || m.TTLMS != nil {
-			return actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms")
+			field := "ttl_ms"
+			if len(m.Value) > 0 {
+				field = "value"
+			}
+			return actor.Errorf(actor.InvalidArgument, "delete takes no value and no ttl_ms").With("field", field)
 		}
 		return nil
 	}
 	if m.Op != "put" && combinations[m.Op] == nil {
-		return actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op)
+		return actor.Errorf(actor.InvalidArgument, "the op is %.40q; it must be put, delete, sum, min, max, append or prepend", m.Op).With("field", "op")
 	}
 	value, err := canonical(m.Value)
 	if err != nil {
-		return err
+		return of("value", err)
 	}
 	m.Value = value
 	switch {
@@ -195,7 +211,7 @@ func (m *Mutation) check() error {
 		_, err = concatenate(value, value, nil)
 	}
 	if err != nil {
-		return actor.Errorf(actor.InvalidArgument, "the value of %s %s", m.Op, err)
+		return actor.Errorf(actor.InvalidArgument, "the value of %s %s", m.Op, err).With("field", "value")
 	}
 	return checkTTL(m.TTLMS)
 }
@@ -204,7 +220,7 @@ func (m *Mutation) check() error {
 func (m *Mutation) apply(ctx *actor.Context) (MutationResult, error) {
 	key, err := m.Key.entry()
 	if err != nil {
-		return MutationResult{}, err
+		return MutationResult{}, of("key", err)
 	}
 	if m.Op == "delete" {
 		_, err := remove(ctx, key)

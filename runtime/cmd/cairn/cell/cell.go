@@ -101,7 +101,7 @@ func expiry(ctx *actor.Context, ms int64) time.Time {
 
 func checkTTL(ms *int64) error {
 	if ms != nil && (*ms < 1 || *ms > MaxTTL) {
-		return actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL))
+		return actor.Errorf(actor.InvalidArgument, "ttl_ms is %d; it must be a number from 1 to %d, or absent", *ms, int64(MaxTTL)).With("field", "ttl_ms")
 	}
 	return nil
 }
@@ -158,11 +158,11 @@ type Change struct {
 func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 	key, err := in.Key.entry()
 	if err != nil {
-		return PutResult{}, err
+		return PutResult{}, of("key", err)
 	}
 	value, err := canonical(in.Value)
 	if err != nil {
-		return PutResult{}, err
+		return PutResult{}, of("value", err)
 	}
 	if err := checkTTL(in.TTLMS); err != nil {
 		return PutResult{}, err
@@ -182,7 +182,7 @@ func (c *Cell) put(ctx *actor.Context, in Entry) (PutResult, error) {
 func (c *Cell) delete(ctx *actor.Context, in KeyInput) (DeleteResult, error) {
 	key, err := in.Key.entry()
 	if err != nil {
-		return DeleteResult{}, err
+		return DeleteResult{}, of("key", err)
 	}
 	deleted, err := remove(ctx, key)
 	return DeleteResult{deleted}, err
@@ -192,11 +192,11 @@ func (c *Cell) delete(ctx *actor.Context, in KeyInput) (DeleteResult, error) {
 func (c *Cell) deleteRange(ctx *actor.Context, in PrefixInput) (DeleteRangeResult, error) {
 	if in.Prefix == nil {
 		// An input without a prefix is more often a mistake than the wish to lose everything.
-		return DeleteRangeResult{}, actor.Errorf(actor.InvalidArgument, "the prefix is missing; the prefix [] deletes everything")
+		return DeleteRangeResult{}, actor.Errorf(actor.InvalidArgument, "the prefix is missing; the prefix [] deletes everything").With("field", "prefix")
 	}
 	prefix, err := in.Prefix.tuple()
 	if err != nil {
-		return DeleteRangeResult{}, err
+		return DeleteRangeResult{}, of("prefix", err)
 	}
 	n, err := ctx.KV().DeletePrefix(prefix)
 	if err != nil || n == 0 {
@@ -220,7 +220,7 @@ type GetResult struct {
 func (c Cell) get(ctx *actor.ReadContext, in KeyInput) (GetResult, error) {
 	key, err := in.Key.entry()
 	if err != nil {
-		return GetResult{}, err
+		return GetResult{}, of("key", err)
 	}
 	e, ok, err := ctx.KV().Entry(key)
 	if err != nil || !ok {
@@ -246,7 +246,7 @@ type CountResult struct {
 func (c Cell) count(ctx *actor.ReadContext, in PrefixInput) (CountResult, error) {
 	prefix, err := in.Prefix.tuple()
 	if err != nil {
-		return CountResult{}, err
+		return CountResult{}, of("prefix", err)
 	}
 	n, err := entries(ctx, prefix)
 	return CountResult{n}, err

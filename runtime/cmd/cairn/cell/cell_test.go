@@ -123,7 +123,7 @@ func TestFaultyInputIsNamedAndDoesNothing(t *testing.T) {
 		{"set_state", `{"state":{"x":1,"x":2}}`, `member "state.x" is given twice`},
 		{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":{"x":1,"x":2}}]}`, `member "mutations[0].value.x" is given twice`},
 		{"atomic", `{"enqueues":[{"queue":"a","body":{"x":1,"x":2}}]}`, `member "enqueues[0].body.x" is given twice`},
-		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":{"x":1,"x":2}}]}`, `messages[1]: body: member "x" is given twice`},
+		{"queue.send", `{"queue":"a","messages":[{"body":1},{"body":{"x":1,"x":2}}]}`, `messages[1].body: member "x" is given twice`},
 		{"stream.append", `{"stream":"a","items":[1,{"x":1,"x":2}]}`, `member "x" is given twice`},
 		{"schedule.set", `{"name":"a","every_ms":1000,"payload":{"event":true,"body":{"x":1,"x":2}}}`, `member "body.x" is given twice`},
 		{"put", `{"key":["a"],"Value":1}`, `unknown field "Value"`},

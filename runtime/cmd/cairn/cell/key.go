@@ -75,7 +75,7 @@ func (k *Key) UnmarshalJSON(b []byte) error {
 	for i, raw := range parts {
 		part, err := parsePart(raw)
 		if err != nil {
-			return actor.Errorf(actor.InvalidArgument, "key part %d: %s", i+1, err)
+			return actor.Errorf(actor.InvalidArgument, "key part %d: %s", i+1, err).With("field", "["+strconv.Itoa(i)+"]")
 		}
 		(*k)[i] = part
 	}
@@ -202,7 +202,7 @@ func (k Key) tuple() (tuple.Tuple, error) {
 			fault = fmt.Sprintf("is a %T, not a string, number or boolean", part)
 		}
 		if fault != "" {
-			return nil, actor.Errorf(actor.InvalidArgument, "key part %d %s", i+1, fault)
+			return nil, actor.Errorf(actor.InvalidArgument, "key part %d %s", i+1, fault).With("field", "["+strconv.Itoa(i)+"]")
 		}
 		t[i] = part
 	}

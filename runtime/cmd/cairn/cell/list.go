@@ -59,7 +59,7 @@ func (c Cell) list(ctx *actor.ReadContext, in ListInput) (ListResult, error) {
 	}
 	prefix, err := in.Prefix.tuple()
 	if err != nil {
-		return ListResult{}, err
+		return ListResult{}, of("prefix", err)
 	}
 	after, err := parseCursor(in.Cursor, prefix)
 	if err != nil {
@@ -131,5 +131,5 @@ func parseCursor(s string, prefix tuple.Tuple) (tuple.Tuple, error) {
 			return after, nil
 		}
 	}
-	return nil, actor.Errorf(actor.InvalidArgument, "the cursor does not belong to a listing of this prefix")
+	return nil, actor.Errorf(actor.InvalidArgument, "the cursor does not belong to a listing of this prefix").With("field", "cursor")
 }

@@ -3,6 +3,7 @@ package cell
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -36,31 +37,33 @@ const maxBackoff = 100
 // check finds what is wrong with a message before it is sent, which may be much later.
 func (m *Message) check() error {
 	most := host.MaxQueueDelay.Milliseconds()
-	bad := func(format string, args ...any) error { return actor.Errorf(actor.InvalidArgument, format, args...) }
+	bad := func(field, format string, args ...any) error {
+		return actor.Errorf(actor.InvalidArgument, format, args...).With("field", field)
+	}
 	switch {
 	case !validName(m.Queue):
-		return bad(`the queue is %.80q; a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`, m.Queue)
+		return bad("queue", `the queue is %.80q; a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`, m.Queue)
 	case len(m.Body) == 0:
-		return bad("the body is missing; a JSON document is expected (null is one)")
+		return bad("body", "the body is missing; a JSON document is expected (null is one)")
 	case m.DelayMS < 0 || m.DelayMS > most:
-		return bad("delay_ms is %d; it must be a number from 0 to %d", m.DelayMS, most)
+		return bad("delay_ms", "delay_ms is %d; it must be a number from 0 to %d", m.DelayMS, most)
 	case m.TTLMS != nil && (*m.TTLMS < 1 || *m.TTLMS > most):
-		return bad("ttl_ms is %d; it must be a number from 1 to %d, or absent", *m.TTLMS, most)
+		return bad("ttl_ms", "ttl_ms is %d; it must be a number from 1 to %d, or absent", *m.TTLMS, most)
 	case m.Priority < -host.MaxQueuePriority || m.Priority > host.MaxQueuePriority:
-		return bad("priority is %d; it must be a number from -%d to %[2]d", m.Priority, host.MaxQueuePriority)
+		return bad("priority", "priority is %d; it must be a number from -%d to %[2]d", m.Priority, host.MaxQueuePriority)
 	case len(m.DedupID) > host.MaxDedupID:
-		return bad("dedup_id has %d bytes; the limit is %d", len(m.DedupID), host.MaxDedupID)
+		return bad("dedup_id", "dedup_id has %d bytes; the limit is %d", len(m.DedupID), host.MaxDedupID)
 	case len(m.BackoffMS) > maxBackoff:
-		return bad("backoff_ms has %d elements; the limit is %d", len(m.BackoffMS), maxBackoff)
+		return bad("backoff_ms", "backoff_ms has %d elements; the limit is %d", len(m.BackoffMS), maxBackoff)
 	}
-	for _, pause := range m.BackoffMS {
+	for i, pause := range m.BackoffMS {
 		if pause < 0 || pause > most {
-			return bad("backoff_ms has a pause of %d; it must be a number from 0 to %d", pause, most)
+			return bad(fmt.Sprintf("backoff_ms[%d]", i), "backoff_ms has a pause of %d; it must be a number from 0 to %d", pause, most)
 		}
 	}
-	for _, key := range m.KeysIfUndelivered {
+	for i, key := range m.KeysIfUndelivered {
 		if _, err := key.entry(); err != nil {
-			return err
+			return of(fmt.Sprintf("keys_if_undelivered[%d]", i), err)
 		}
 	}
 	return nil
@@ -125,13 +128,17 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode((*plainJob)(j)); err != nil {
-		if e, ok := err.(*actor.Error); ok {
-			return e
+		e, ok := err.(*actor.Error)
+		if !ok {
+			e = actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule is an object with queue and body, event, or both")
 		}
-		return actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule is an object with queue and body, event, or both")
+		if m := host.FindMember(b, (*plainJob)(j), err); m != nil {
+			e = e.With("field", m.Path)
+		}
+		return e
 	}
 	if err := host.CheckJSON(b, (*plainJob)(j)); err != nil {
-		return actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule: %s", err)
+		return host.WithMember(actor.Errorf(actor.InvalidArgument, "the payload of a cell's schedule: %s", err), "", err)
 	}
 	return j.check()
 }
@@ -177,9 +184,9 @@ func (j *Job) check() error {
 	case j.Queue != "":
 		return j.Message.check()
 	case !j.Event:
-		return actor.Errorf(actor.InvalidArgument, "the payload says neither which queue gets a message nor that an event is emitted")
+		return actor.Errorf(actor.InvalidArgument, "the payload says neither which queue gets a message nor that an event is emitted").With("field", "queue")
 	case j.DelayMS != 0 || j.TTLMS != nil || j.Priority != 0 || j.DedupID != "" || j.BackoffMS != nil || j.KeysIfUndelivered != nil:
-		return actor.Errorf(actor.InvalidArgument, "the payload says how a message is sent and not to which queue")
+		return actor.Errorf(actor.InvalidArgument, "the payload says how a message is sent and not to which queue").With("field", "queue")
 	}
 	return nil
 }

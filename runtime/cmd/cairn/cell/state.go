@@ -36,10 +36,10 @@ type StateResult struct {
 
 func (c *Cell) setState(ctx *actor.Context, in StateInput) (SetStateResult, error) {
 	if n := len(in.State); n > MaxState {
-		return SetStateResult{}, host.OverLimit("state", MaxState, int64(n))
+		return SetStateResult{}, host.OverLimit("state", MaxState, int64(n)).With("field", "state")
 	}
 	if in.State == nil {
-		return SetStateResult{}, actor.Errorf(actor.InvalidArgument, "the state is missing; a JSON document is expected (null is one)")
+		return SetStateResult{}, actor.Errorf(actor.InvalidArgument, "the state is missing; a JSON document is expected (null is one)").With("field", "state")
 	}
 	if in.Version != nil && *in.Version != c.Version {
 		return SetStateResult{Version: c.Version}, nil
