@@ -88,12 +88,12 @@ type core struct {
 	rising bool
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored []byte
-	// events is the sequence of the last event; -1 when it was not read yet.
-	events int64
-	// connections counts the actor's connection records; -1 when they were not counted yet.
-	connections int
-	// deadSends counts the messages to other actors that were given up; -1 when they were not counted yet.
-	deadSends int
+	// lastEvent is the sequence of the last event.
+	lastEvent cached[uint64]
+	// connections counts the actor's connection records.
+	connections cached[int]
+	// deadSends counts the messages to other actors that were given up.
+	deadSends cached[int]
 	// deadCounted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
 	deadCounted int64
 	standing    standing
@@ -110,15 +110,13 @@ type core struct {
 	bare bool
 	// quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
 	quiet bool
-	// crew is the actor's tasks; nil until the first is started. asked counts those that turns which stand have started,
-	// and is used by the goroutine that runs the actor.
-	crew  atomic.Pointer[crew]
-	asked int64
+	// crew is the actor's tasks; nil until the first is started.
+	crew    atomic.Pointer[crew]
+	started startedTasks
 	// streak counts the work done since the actor last rested for a while, or let others run.
 	streak int
-	// sql is the actor's SQLite database. published counts how often its pages were put into the write set.
-	sql       database
-	published int
+	// sql is the actor's SQLite database.
+	sql database
 	// timer ends the contexts of turns.
 	timer turnTimer
 	// made is the actor's workflow run: see core.flow.

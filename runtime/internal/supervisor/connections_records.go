@@ -179,14 +179,15 @@ func (c *core) writeConnection(id string, rec *connectionRecord, o engine.PutOpt
 
 // addConnection writes a new record.
 func (c *core) addConnection(id string, rec *connectionRecord) error {
-	if _, err := c.countConnections(); err != nil {
+	n, err := c.countConnections()
+	if err != nil {
 		return err
 	}
 	if err := c.putConnection(id, rec); err != nil {
 		return err
 	}
 	c.arm(keyspace.WakeConnections, true)
-	c.connections++
+	c.connections.set(c.ws, n+1)
 	return nil
 }
 
@@ -205,14 +206,14 @@ func (c *core) removeConnection(id string, rec *connectionRecord) error {
 	if n <= 1 {
 		c.arm(keyspace.WakeConnections, false)
 	}
-	c.connections--
+	c.connections.set(c.ws, n-1)
 	return nil
 }
 
 // countConnections returns how many connections the actor has, those among them that were lost.
 func (c *core) countConnections() (int, error) {
-	if c.connections >= 0 {
-		return c.connections, nil
+	if c.connections.known {
+		return c.connections.value, nil
 	}
 	start, end := keyspace.KindRange(keyspace.KindConnections)
 	n := 0
@@ -224,7 +225,7 @@ func (c *core) countConnections() (int, error) {
 		}
 		n += len(page.Entries)
 		if after = page.Next; after == nil {
-			c.connections = n
+			c.connections.set(c.ws, n)
 			return n, nil
 		}
 	}

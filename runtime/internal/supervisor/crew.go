@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 )
 
 // maxTasks is how many tasks an actor may have at once.
@@ -283,5 +284,37 @@ func (a *activation) currentCrew() *crew {
 func (c *core) endCrew(cause *host.Error) {
 	if k := c.crew.Load(); k != nil {
 		k.end(cause)
+	}
+}
+
+// startedTasks counts the tasks that turns of a core have started, which the commit of the turn does. It is used by the
+// goroutine that runs the actor.
+type startedTasks struct {
+	n    int64
+	open []startedBy // of turns that are not committed
+}
+
+type startedBy struct {
+	version engine.Version
+	n       int64
+}
+
+// add counts the tasks of a turn.
+func (s *startedTasks) add(c *core, n int64) {
+	if n == 0 {
+		return
+	}
+	if !c.group.changed {
+		s.open = s.open[:0]
+	}
+	s.n += n
+	s.open = append(s.open, startedBy{c.ws.Version(), n})
+}
+
+// forget takes back the tasks of turns after a version.
+func (s *startedTasks) forget(version engine.Version) {
+	for i := len(s.open) - 1; i >= 0 && s.open[i].version > version; i-- {
+		s.n -= s.open[i].n
+		s.open = s.open[:i]
 	}
 }

@@ -47,10 +47,12 @@ func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 		return err
 	}
 	now := unixMS(h.start)
-	if c.deadSends < 0 || c.deadSends >= maxDeadSends && now-c.deadCounted >= deadCountFor.Milliseconds() {
-		if c.deadSends, err = c.countDeadSends(); err != nil {
+	if !c.deadSends.known || c.deadSends.value >= maxDeadSends && now-c.deadCounted >= deadCountFor.Milliseconds() {
+		n, err := c.countDeadSends()
+		if err != nil {
 			return err
 		}
+		c.deadSends.set(c.ws, n)
 		c.deadCounted = now
 	}
 	expire := f.Failed + deadSendFor.Milliseconds()
@@ -59,8 +61,8 @@ func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 		return err
 	}
 	h.expireAt(expire)
-	c.deadSends++
-	if over := c.deadSends - maxDeadSends; over > 0 {
+	n := c.deadSends.value + 1
+	if over := n - maxDeadSends; over > 0 {
 		start, end := keyspace.KindRange(keyspace.KindFailedSends)
 		page, err := c.ws.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Limit: min(over, 100)})
 		if err != nil {
@@ -70,9 +72,10 @@ func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 			if _, err := c.ws.Delete(e.Key); err != nil {
 				return err
 			}
-			c.deadSends--
+			n--
 		}
 	}
+	c.deadSends.set(c.ws, n)
 	return nil
 }
 
@@ -153,7 +156,7 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out 
 		}
 	}
 	if out.Count > 0 {
-		c.deadSends = -1
+		c.deadSends = cached[int]{}
 	}
 	return out, nil
 }

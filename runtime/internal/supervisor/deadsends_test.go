@@ -135,7 +135,7 @@ func TestMessagesThatExpiredTakeNoRoomOfNewOnes(t *testing.T) {
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
 		drop(t, g, errors.New("no"), 0, 0)
 		g.must("a", func(_ *puppet, h host.Turn) error {
-			h.(*turn).c.deadSends = maxDeadSends // the other ones have expired since they were counted
+			h.(*turn).c.deadSends.value = maxDeadSends // the other ones have expired since they were counted
 			return nil
 		})
 		drop(t, g, errors.New("no"), 0)

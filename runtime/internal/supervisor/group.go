@@ -126,21 +126,13 @@ type mark struct {
 	changed, exists           bool
 	standing                  standing
 	stored                    []byte
-	connections               int
-	sequence, asked           int64
-	flow                      flowRows
-	published                 int
 }
 
 func (c *core) mark() mark {
 	g := c.group
 	m := mark{
 		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after),
-		changed: g.changed, exists: c.exists, standing: c.standing, stored: c.stored, sequence: c.events,
-		connections: c.connections, asked: c.asked, published: c.published,
-	}
-	if f := c.made.Load(); f != nil {
-		m.flow = f.flowRows
+		changed: g.changed, exists: c.exists, standing: c.standing, stored: c.stored,
 	}
 	return m
 }
@@ -155,20 +147,12 @@ func (c *core) undo(m mark) {
 	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
 	g.after = g.after[:m.after]
 	g.changed = m.changed
-	c.connections = m.connections
-	c.deadSends = -1
-	c.exists, c.stored, c.events = m.exists, m.stored, m.sequence
+	c.exists, c.stored = m.exists, m.stored
 	if c.standing != m.standing {
 		c.standing = m.standing
 		c.a.runArmed.Store(c.standing[keyspace.WakeRun] == armed)
 	}
-	c.asked = m.asked
-	if f := c.made.Load(); f != nil && f.flowRows != m.flow {
-		f.flowRows = m.flow
-	}
-	if c.published != m.published { // it counts on: the connections have seen pages that are gone now
-		c.sql.discard()
-	}
+	c.forget()
 }
 
 // commit commits the group and begins a new one. Results leave when the commit is durable.

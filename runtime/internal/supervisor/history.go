@@ -100,14 +100,7 @@ func lastEvent(l lister) (uint64, error) {
 
 // lastSequence is the sequence of the last event that a turn which succeeded has emitted.
 func (c *core) lastSequence() (uint64, error) {
-	if c.events < 0 {
-		n, err := lastEvent(c.ws)
-		if err != nil {
-			return 0, err
-		}
-		c.events = int64(n)
-	}
-	return uint64(c.events), nil
+	return c.lastEvent.get(c.ws, func() (uint64, error) { return lastEvent(c.ws) })
 }
 
 // event returns the index of an event by its name. The error has the code InvalidArgument.

@@ -47,7 +47,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	}
 	c.group.after = append(c.group.after, t.after...)
 	c.group.stepped = c.group.stepped || t.stepped
-	c.asked += t.asked
+	c.started.add(c, t.asked)
 	if err := c.writeEvents(t); err != nil {
 		return err
 	}
@@ -135,15 +135,17 @@ func (c *core) writeEvents(t *turn) error {
 	if len(t.events) == 0 {
 		return nil
 	}
-	if _, err := c.lastSequence(); err != nil {
+	last, err := c.lastSequence()
+	if err != nil {
 		return err
 	}
 	// At least one event is kept, so that the sequence goes on after a sleep.
-	keep := max(1, int64(c.a.typ.base.EventHistory))
+	keep := uint64(max(1, c.a.typ.base.EventHistory))
 	for _, e := range t.events {
-		c.events++
+		last++
+		c.lastEvent.set(c.ws, last)
 		ev := host.EmittedEvent{
-			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
+			Sequence: last, Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
 			Time: timeMS(unixMS(t.start)), Data: e.data, To: e.to, Except: e.except,
 		}
 		rec, err := record.Encode(&eventRecord{
@@ -155,8 +157,8 @@ func (c *core) writeEvents(t *turn) error {
 		if err := c.ws.Put(keyspace.AppendEvent(nil, ev.Sequence), rec, engine.PutOptions{New: true}); err != nil {
 			return err
 		}
-		if old := c.events - keep; old > 0 {
-			if _, err := c.ws.Delete(keyspace.AppendEvent(nil, uint64(old))); err != nil {
+		if last > keep {
+			if _, err := c.ws.Delete(keyspace.AppendEvent(nil, last-keep)); err != nil {
 				return err
 			}
 		}

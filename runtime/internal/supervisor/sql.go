@@ -23,6 +23,9 @@ type database struct {
 	d      *sqlitevfs.Database // nil until it is asked for
 	limits *actorLimits        // that d has
 	closed bool
+	// published is the version of the last turn whose pages were put into the write set; used by the goroutine that runs the
+	// actor.
+	published engine.Version
 }
 
 // database returns a database of an actor of the type, which has limits. name is for logs.
@@ -64,8 +67,12 @@ func (b *database) read(ctx context.Context, a *activation, r sqlitevfs.Reader) 
 	return nil
 }
 
-// discard makes connections forget what they read from the write set, because a part of it was undone.
-func (b *database) discard() {
+// forget makes connections forget what they read from the write set, if pages of it were undone.
+func (b *database) forget(version engine.Version) {
+	if b.published <= version {
+		return
+	}
+	b.published = version
 	b.mu.Lock()
 	d := b.d
 	b.mu.Unlock()
@@ -226,7 +233,7 @@ func (c *core) commitSQL(t *turn) error {
 		return err
 	}
 	if changed {
-		c.published++
+		c.sql.published = c.ws.Version()
 		t.change(engine.ChangeSQL, "", func() any { return map[string]any{"op": "write"} })
 	}
 	return nil

@@ -165,7 +165,7 @@ func (t *turn) importSQL(file *sqlitevfs.File) (host.SQLStatusOutput, error) {
 		return host.SQLStatusOutput{}, unavailable("the actor was restarted")
 	}
 	w := &sqlTurn{Context: t, t: t}
-	c.published++ // even if it fails half way
+	c.sql.published = c.ws.Version() // even if it fails half way
 	m, err := d.ImportFile(w, w, file)
 	if unfit, ok := errors.AsType[*sqlitevfs.ImportError](err); ok {
 		return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "%s", unfit)

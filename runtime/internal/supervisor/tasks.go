@@ -52,7 +52,7 @@ func (t *turn) Go(name string, f func(host.Task) error) error {
 		k = newCrew(t.c)
 		t.c.crew.Store(k)
 	}
-	if n := t.c.asked + t.asked - k.finished.Load(); n >= maxTasks {
+	if n := t.c.started.n + t.asked - k.finished.Load(); n >= maxTasks {
 		return overloaded(maxTasks, taskRetry, "actor %s has %d tasks, which is the most it may have", t.a, n)
 	}
 	t.asked++

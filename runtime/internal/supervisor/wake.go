@@ -147,7 +147,7 @@ func fatalToWake(err error) bool {
 // open reads what a core consists of; of a bare one, nothing but what the store needs.
 func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 	s := a.sup
-	c := &core{a: a, epoch: epoch, events: -1, connections: -1, deadSends: -1, group: &group{a: a}, inst: a.typ.New()}
+	c := &core{a: a, epoch: epoch, group: &group{a: a}, inst: a.typ.New()}
 	var ok bool
 	var err error
 	if a.ghost {
@@ -386,16 +386,18 @@ func (c *core) lastEvents(t *turn) error {
 	if len(t.events) == 0 {
 		return nil
 	}
-	if _, err := c.lastSequence(); err != nil {
+	last, err := c.lastSequence()
+	if err != nil {
 		return err
 	}
 	for _, e := range t.events {
-		c.events++
+		last++
 		c.group.events = append(c.group.events, publishedEvent{EmittedEvent: host.EmittedEvent{
-			Sequence: uint64(c.events), Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
+			Sequence: last, Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
 			Time: timeMS(unixMS(t.start)), Data: e.data, To: e.to, Except: e.except,
 		}})
 	}
+	c.lastEvent.set(c.ws, last)
 	return nil
 }
 

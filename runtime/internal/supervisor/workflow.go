@@ -54,9 +54,10 @@ type flow struct {
 	hurried bool
 }
 
-// flowRows is what a flow knows of its rows: what a turn that is undone puts back.
+// flowRows is what a flow knows of its rows.
 type flowRows struct {
-	known bool // the record was looked for
+	asOf  engine.Version // of the write set, when it was last changed
+	known bool           // the record was looked for
 	live  bool
 	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
 	retiring bool
@@ -130,8 +131,19 @@ func (c *core) flowKnown() error {
 			}
 		}
 	}
-	f.known = true
+	f.known, f.asOf = true, c.ws.Version()
 	return nil
+}
+
+// forget reads anew what was undone, if it was changed after a version. What is to be retired may be anew.
+func (f *flow) forget(c *core, version engine.Version) {
+	if f.asOf <= version {
+		return
+	}
+	f.flowRows = flowRows{retiring: len(c.a.typ.Workflows) > 0}
+	if err := c.flowKnown(); err != nil {
+		c.broken = true // as the store is
+	}
 }
 
 // readRun reads the record of a run that lives, and how many bytes it has.
@@ -584,7 +596,7 @@ func (c *core) keepRun(h *turn, rec runRecord) error {
 			c.ws.SetWake(rec.Due, keyspace.WakeRun, "", "")
 		}
 	}
-	f.known, f.live, f.rec, f.size = true, true, rec, int32(len(value))
+	f.known, f.live, f.rec, f.size, f.asOf = true, true, rec, int32(len(value)), c.ws.Version()
 	return nil
 }
 
@@ -614,7 +626,7 @@ func (c *core) runEnded(h *turn) error {
 	if f.live && f.rec.Due != 0 {
 		c.ws.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
 	}
-	f.known, f.live, f.rec, f.size = true, false, runRecord{}, 0
+	f.known, f.live, f.rec, f.size, f.asOf = true, false, runRecord{}, 0, c.ws.Version()
 	if err := c.retire(h); err != nil {
 		return err
 	}

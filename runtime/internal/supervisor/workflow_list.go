@@ -48,7 +48,7 @@ func (c *core) listRun(h *turn, reason string) error {
 	if was != "" {
 		c.ws.ClearWake(listedDue(was), keyspace.WakeListed, typ, was)
 	}
-	f.listed = reason
+	f.listed, f.asOf = reason, c.ws.Version()
 	gauge := c.a.sup.metrics.runsPaused
 	if was != "" && was != listedFailed {
 		h.after = append(h.after, gauge.WithLabelValues(typ, was).Dec)

@@ -25,7 +25,8 @@ func (c *core) readmit(h *turn) error {
 			}
 		}
 	}
-	c.flow().retiring = false
+	f := c.flow()
+	f.retiring, f.asOf = false, c.ws.Version()
 	return nil
 }
 
@@ -33,7 +34,7 @@ func (c *core) readmit(h *turn) error {
 // there are more.
 func (c *core) buryRetired(h *turn) error {
 	f := c.flow()
-	f.retiring = false
+	f.retiring, f.asOf = false, c.ws.Version()
 	for i := range c.a.typ.Queues {
 		q := &c.a.typ.Queues[i]
 		if !q.ByRun {
