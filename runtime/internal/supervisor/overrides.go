@@ -65,7 +65,10 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 		roomy.MaxWriteSet = engine.DefaultMaxWriteSet
 		a.roomy = &roomy
 	}
-	if err := errors.Join(checkRate(l), checkSQL(l)); err != nil {
+	if err := checkRate(l); err != nil {
+		return nil, err
+	}
+	if err := checkSQL(l); err != nil {
 		return nil, err
 	}
 	for _, n := range []struct {
@@ -88,17 +91,17 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 	return a, nil
 }
 
-// checkSQL refuses limits of SQL that cannot work.
+// checkSQL refuses limits of SQL that cannot work. The error is a *LimitsError.
 func checkSQL(l host.Limits) error {
 	for _, n := range []struct {
 		name         string
 		value, least int64
 	}{
-		{"SQLMemoryBytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory}, {"SQLTemporaryBytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary},
-		{"SQLTurnBytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes}, {"SQLValueBytes", int64(l.SQLValueBytes), sqlitevfs.MinLength},
+		{"sql_memory_bytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory}, {"sql_temporary_bytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary},
+		{"sql_turn_bytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes}, {"sql_value_bytes", int64(l.SQLValueBytes), sqlitevfs.MinLength},
 	} {
 		if n.value != 0 && n.value < n.least {
-			return fmt.Errorf("%s is %d; the least is %d", n.name, n.value, n.least)
+			return &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; the least is %d", n.value, n.least), Limit: n.least, Actual: n.value}
 		}
 	}
 	return nil
@@ -182,6 +185,9 @@ func newOverride(t *actorType, set host.ActorLimits) (*override, error) {
 			e = e.With("limit", strconv.FormatInt(fault.Limit, 10)).With("actual", strconv.FormatInt(fault.Actual, 10))
 		}
 		return nil, e
+	}
+	if err != nil {
+		return nil, err
 	}
 	return &override{set: set, limits: l}, nil
 }
