@@ -16,58 +16,6 @@ func (t *turn) Caller() string { return t.work.connection }
 // Caller implements host.Reader.
 func (r *reader) Caller() string { return r.caller }
 
-// Connections implements host.Reader.
-func (t *turn) Connections(after string, limit int) ([]host.ConnectionState, error) {
-	if err := t.enter(); err != nil {
-		return nil, err
-	}
-	defer t.mu.Unlock()
-	return connectionStates(t.c.ws, after, limit)
-}
-
-// Connections implements host.Reader.
-func (r *reader) Connections(after string, limit int) ([]host.ConnectionState, error) {
-	if err := r.enter(); err != nil {
-		return nil, err
-	}
-	defer r.mu.Unlock()
-	s, err := r.snapshot()
-	if err != nil {
-		return nil, err
-	}
-	return connectionStates(s, after, limit)
-}
-
-// Connection implements host.Reader.
-func (t *turn) Connection(id string) (host.ConnectionState, bool, error) {
-	if err := t.enter(); err != nil {
-		return host.ConnectionState{}, false, err
-	}
-	defer t.mu.Unlock()
-	rec, ok, err := readConnection(t.c.ws, id)
-	if err != nil || !ok {
-		return host.ConnectionState{}, false, err
-	}
-	return rec.state(id), true, nil
-}
-
-// Connection implements host.Reader.
-func (r *reader) Connection(id string) (host.ConnectionState, bool, error) {
-	if err := r.enter(); err != nil {
-		return host.ConnectionState{}, false, err
-	}
-	defer r.mu.Unlock()
-	s, err := r.snapshot()
-	if err != nil {
-		return host.ConnectionState{}, false, err
-	}
-	rec, ok, err := readConnection(s, id)
-	if err != nil || !ok {
-		return host.ConnectionState{}, false, err
-	}
-	return rec.state(id), true, nil
-}
-
 // SetConnectionState implements host.Turn.
 func (t *turn) SetConnectionState(id string, state []byte) error {
 	if err := t.enter(); err != nil {

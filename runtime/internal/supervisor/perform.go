@@ -190,6 +190,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 		return nil, err
 	}
 	t := &turn{c: c, a: a, work: w, handler: handler, start: time.Now(), mark: c.mark()}
+	t.reads = reads{of: t, typ: a.typ}
 	t.version = c.ws.Advance(unixMS(t.start))
 	t.deadline = t.start.Add(a.typ.base.TurnTimeout)
 	if w.ctx != nil {

@@ -19,12 +19,13 @@ import (
 // waits for Done.
 type reader struct {
 	context.Context // the caller's
-	deadline        time.Time
-	timed           atomic.Pointer[timedContext] // nil until something asks for Done
-	a               *activation
-	v               *view
-	from            caller
-	caller          string // the connection that the query came over
+	reads
+	deadline time.Time
+	timed    atomic.Pointer[timedContext] // nil until something asks for Done
+	a        *activation
+	v        *view
+	from     caller
+	caller   string // the connection that the query came over
 
 	mu     sync.Mutex
 	closed bool
@@ -40,6 +41,17 @@ func (r *reader) enter() error {
 	}
 	return nil
 }
+
+func (r *reader) leave() { r.mu.Unlock() }
+
+// reader implements scope.
+func (r *reader) reader() (engine.Reader, error) { return r.snapshot() }
+
+// now implements scope.
+func (r *reader) now() time.Time { return time.Now() }
+
+// id implements scope.
+func (r *reader) id() keyspace.ActorID { return r.v.id }
 
 func (r *reader) close() {
 	r.mu.Lock()
@@ -133,33 +145,6 @@ func (r *reader) Version() uint64 { return uint64(r.v.version) }
 // Traceparent implements host.Reader.
 func (r *reader) Traceparent() string { return r.from.traceparent }
 
-// KVGet implements host.Reader.
-func (r *reader) KVGet(key []byte) (host.KVEntry, bool, error) {
-	if err := r.enter(); err != nil {
-		return host.KVEntry{}, false, err
-	}
-	defer r.mu.Unlock()
-	s, err := r.snapshot()
-	if err != nil {
-		return host.KVEntry{}, false, err
-	}
-	e, ok, err := s.Get(keyspace.AppendUserKV(nil, key))
-	return kvEntry(e), ok, err
-}
-
-// KVList implements host.Reader.
-func (r *reader) KVList(q host.KVQuery) (host.KVPage, error) {
-	if err := r.enter(); err != nil {
-		return host.KVPage{}, err
-	}
-	defer r.mu.Unlock()
-	s, err := r.snapshot()
-	if err != nil {
-		return host.KVPage{}, err
-	}
-	return kvList(s, q)
-}
-
 // Call implements host.Node: a query may call queries only.
 func (r *reader) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
 	return r.a.sup.call(ctx, q, &r.from)
@@ -249,6 +234,7 @@ func (a *activation) newReader(ctx context.Context, v *view, req *host.Request, 
 	now := time.Now()
 	a.lastUsed.Store(now.UnixMilli())
 	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection, deadline: now.Add(a.typ.base.QueryTimeout)}
+	r.reads = reads{of: r, typ: a.typ}
 	r.from = caller{a: a, traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.waiter = from.depth+1, from.waiter

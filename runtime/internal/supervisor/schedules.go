@@ -19,28 +19,6 @@ func (t *actorType) scheduleOf(name string) (int, error) {
 	return at, nil
 }
 
-// Schedules implements host.Reader.
-func (t *turn) Schedules(name string) ([]host.Schedule, error) {
-	if err := t.enter(); err != nil {
-		return nil, err
-	}
-	defer t.mu.Unlock()
-	return schedule.List(t.c.ws, name)
-}
-
-// Schedules implements host.Reader.
-func (r *reader) Schedules(name string) ([]host.Schedule, error) {
-	if err := r.enter(); err != nil {
-		return nil, err
-	}
-	defer r.mu.Unlock()
-	s, err := r.snapshot()
-	if err != nil {
-		return nil, err
-	}
-	return schedule.List(s, name)
-}
-
 // SetSchedule implements host.Turn.
 func (t *turn) SetSchedule(s host.Schedule) (host.Schedule, error) {
 	if _, err := t.a.typ.scheduleOf(s.Name); err != nil {

@@ -24,64 +24,6 @@ func (t *actorType) streamOf(name string) (int, *host.Stream, error) {
 	return at, &cfg, nil
 }
 
-// StreamInfo implements host.Reader.
-func (t *turn) StreamInfo(stream string) (host.StreamInfo, error) {
-	_, cfg, err := t.a.typ.streamOf(stream)
-	if err != nil {
-		return host.StreamInfo{}, err
-	}
-	if err := t.enter(); err != nil {
-		return host.StreamInfo{}, err
-	}
-	defer t.mu.Unlock()
-	info, err := streamlog.Info(t.c.ws, t.start, cfg, stream)
-	info.Life = t.c.id.String()
-	return info, err
-}
-
-// StreamInfo implements host.Reader.
-func (r *reader) StreamInfo(stream string) (host.StreamInfo, error) {
-	_, cfg, err := r.a.typ.streamOf(stream)
-	if err != nil {
-		return host.StreamInfo{}, err
-	}
-	s, done, err := r.rows()
-	if err != nil {
-		return host.StreamInfo{}, err
-	}
-	defer done()
-	info, err := streamlog.Info(s, time.Now(), cfg, stream)
-	info.Life = r.v.id.String()
-	return info, err
-}
-
-// StreamRead implements host.Reader.
-func (t *turn) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
-	_, cfg, err := t.a.typ.streamOf(stream)
-	if err != nil {
-		return host.StreamPage{}, err
-	}
-	if err := t.enter(); err != nil {
-		return host.StreamPage{}, err
-	}
-	defer t.mu.Unlock()
-	return streamlog.Read(t.c.ws, t.start, cfg, stream, after, limit, 0)
-}
-
-// StreamRead implements host.Reader.
-func (r *reader) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
-	_, cfg, err := r.a.typ.streamOf(stream)
-	if err != nil {
-		return host.StreamPage{}, err
-	}
-	s, done, err := r.rows()
-	if err != nil {
-		return host.StreamPage{}, err
-	}
-	defer done()
-	return streamlog.Read(s, time.Now(), cfg, stream, after, limit, 0)
-}
-
 // StreamAppend implements host.Turn.
 func (t *turn) StreamAppend(stream string, items [][]byte) (uint64, error) {
 	if err := t.enter(); err != nil {

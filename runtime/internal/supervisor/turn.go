@@ -38,6 +38,7 @@ func callerOf(ctx context.Context) *caller {
 // no values of the caller's. The timer behind Done is set when Done is first asked for, because most turns never block;
 // asking also flushes the turns before this one, because a handler that asks is about to block.
 type turn struct {
+	reads
 	c       *core
 	a       *activation
 	work    *work
@@ -128,6 +129,18 @@ func (t *turn) enter() error {
 	}
 	return nil
 }
+
+// leave implements scope.
+func (t *turn) leave() { t.mu.Unlock() }
+
+// reader implements scope.
+func (t *turn) reader() (engine.Reader, error) { return t.c.ws, nil }
+
+// now implements scope.
+func (t *turn) now() time.Time { return t.start }
+
+// id implements scope.
+func (t *turn) id() keyspace.ActorID { return t.c.id }
 
 func errTurnOver() error {
 	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
@@ -233,25 +246,6 @@ func (t *turn) Logger() *slog.Logger {
 func (a *activation) logger(id keyspace.ActorID, version uint64) *slog.Logger {
 	return a.sup.logger.With(slog.String("actor_type", a.addr.Type), slog.Any("actor_key", a.addr.Key),
 		slog.String("actor_id", id.String()), slog.Uint64("version", version))
-}
-
-// KVGet implements host.Reader.
-func (t *turn) KVGet(key []byte) (host.KVEntry, bool, error) {
-	if err := t.enter(); err != nil {
-		return host.KVEntry{}, false, err
-	}
-	defer t.mu.Unlock()
-	e, ok, err := t.c.ws.Get(keyspace.AppendUserKV(nil, key))
-	return kvEntry(e), ok, err
-}
-
-// KVList implements host.Reader.
-func (t *turn) KVList(q host.KVQuery) (host.KVPage, error) {
-	if err := t.enter(); err != nil {
-		return host.KVPage{}, err
-	}
-	defer t.mu.Unlock()
-	return kvList(t.c.ws, q)
 }
 
 // KVPut implements host.Turn.
