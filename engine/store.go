@@ -183,27 +183,26 @@ func (s *Store) open() (err error) {
 			}
 		}()
 	}
-	s.guard.mark.start(s.guard.FS, s.guard.PathJoin(dir, markName), found.marks)
-	defer func() {
-		if err != nil {
-			s.guard.mark.stop()
-		}
-	}()
+	s.guard.mark.start(found.marks)
 	s.free.init(s.guard, dir, s.opts.MinFreeBytes)
 	if s.opts.Durability == Sync {
 		spare := newSpareLog(s.guard, &s.free, dir, s.opts.MemTableBytes, s.opts.Disk != nil)
-		spare.start()
+		made := spare.start()
 		s.guard.spare = spare
 		defer func() {
-			if err != nil {
-				spare.stop()
+			if err == nil {
+				return
+			}
+			if spare.stop(); made {
+				_ = s.guard.Remove(spare.path)
 			}
 		}()
 	}
 	options := pebbleOptions(s.opts, s.guard, s)
 	options.Lock = s.lock
 	s.db, err = openPebble(dir, options)
-	if err != nil && s.opts.AcceptDataLoss && errors.Is(damaged(err), ErrDamaged) {
+	var table *DamageError
+	if err != nil && s.opts.AcceptDataLoss && errors.As(damaged(err), &table) {
 		s.opts.Logger.Error("tables that are missing or have another size are accepted; what they held cannot be read", "dir", dir, "error", err)
 		options = pebbleOptions(s.opts, s.guard, s)
 		options.Lock, options.DisableConsistencyCheck = s.lock, true
@@ -233,6 +232,7 @@ func (s *Store) open() (err error) {
 	case s.opts.PlainCommit:
 		s.commits.how = commitPlain
 	}
+	s.guard.mark.keep(s.guard.FS, s.guard.PathJoin(dir, markName)) // not before: a refused Open changes nothing
 	s.guard.armed.Store(true)
 	s.gate.start(s)
 	return nil
