@@ -22,7 +22,7 @@ var faultyInputs = map[string]map[string]string{
 		`{"queue":"jobs","messages":[{"body":1},{"body":1,"priority":9999}]}`:              "messages[1].priority",
 		`{"queue":"jobs","messages":[{"body":1},{"body":1,"keys_if_undelivered":[[{}]]}]}`: "messages[1].keys_if_undelivered[0]",
 		`{"queue":"jobs","messages":[{"body":1,"body":2}]}`:                                "messages[0].body",
-		`{"queue":7}`: "queue", `{"queue":"jobs","messages":[{"body":1},{"body":1,"delay_ms":"x"}]}`: "messages[1].delay_ms", `{"queue":"jobs","x":1}`: "x",
+		`{"queue":7}`: "queue", `{"queue":"jobs","messages":[{"body":1},{"body":1,"delay_ms":"x"}]}`: "messages[1].delay_ms", `{"queue":"jobs","x":1}`: "x", `{"queue":"jobs","":1}`: `""`,
 		`{"queue":"jobs"}`: "messages", `{"queue":"jobs","messages":[{"body":1,"backoff_ms":[1,-1]}]}`: "messages[0].backoff_ms[1]",
 	},
 	host.QueueReceive: {
@@ -60,7 +60,7 @@ var faultyInputs = map[string]map[string]string{
 	host.QueuePurge:      {`{}`: "queue"},
 	host.QueueSkip:       {`{}`: "queue"},
 	host.ConnectionClose: {`{}`: "connection"},
-	host.SendSkip:        {`{}`: "type"},
+	host.SendSkip:        {`{}`: "type", `{"type":"p","key":["a",7]}`: "key[1]"},
 	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
 	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
 	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
@@ -73,8 +73,8 @@ var faultyInputs = map[string]map[string]string{
 	host.SendDeadList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
 	host.SendDeadRequeue: {`{}`: "ids"},
 	host.SendDeadDelete:  {`{"all":true,"ids":[1]}`: "ids"},
-	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]"},
-	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit"},
+	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]", `{"sql":"SELEC"}`: "sql", `{"sql":"SELECT ?"}`: "args", `{"sql":"SELECT 1","args":[1]}`: "args"},
+	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit", `{"sql":"SELEC","reason":"r"}`: "sql"},
 	host.WorkflowHistory: {`{"limit":0}`: "limit"},
 	host.WorkflowResult:  {`{"wait_ms":-1}`: "wait_ms"},
 	host.WorkflowWatch:   {`{"wait_ms":-1}`: "wait_ms"},
@@ -116,6 +116,14 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.QueueExtend, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
 		{host.QueueHeld, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
 		{host.QueuePeek, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDelete, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadList, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadDelete, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadRequeue, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.SendSkip, `{"type":"p","key":["` + strings.Repeat("x", 1025) + `"]}`, "key", "1024", "1025"},
+		{host.SendSkip, `{"type":"p","key":[` + repeated(`"x"`, 17) + `]}`, "key", "16", "17"},
+		{host.SQLQuery, `{"sql":"SELECT '` + strings.Repeat("x", 1_000_000) + `'"}`, "sql", "1000000", ""},
+		{host.SQLQuery, `{"sql":"SELECT ` + strings.Repeat("(", 3000) + "1" + strings.Repeat(")", 3000) + `"}`, "sql", "", ""},
 		{host.StreamAppend, `{"stream":"log","items":[` + repeated(`7`, 5000) + `]}`, "items", "1000", "5000"},
 		{host.SendDeadDelete, `{"ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
 		{host.SQLQuery, `{"sql":"SELECT 1","args":[` + repeated(`1`, 40_000) + `]}`, "args", "32766", "40000"},
@@ -126,8 +134,20 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.ScheduleSet, `{"name":"tick","cron":"@daily","zone":"` + strings.Repeat("x", 1025) + `"}`, "zone", "", "1025"},
 	} {
 		e := wantCode(t, g.raw(c.method, host.JSON, []byte(c.in)), host.TooLarge)
-		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || m["actual"] != c.actual {
+		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual {
 			t.Errorf("%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
+		}
+	}
+	// A type of the node says which parameter of a list is wrong.
+	for field, list := range map[string]func() error{
+		"prefix": func() error { _, err := g.List(t.Context(), host.ListQuery{Prefix: []string{"a"}}); return err },
+		"limit":  func() error { _, err := g.List(t.Context(), host.ListQuery{Limit: 1001}); return err },
+		"cursor": func() error { _, err := g.List(t.Context(), host.ListQuery{Type: "p", Cursor: "x"}); return err },
+		"state":  func() error { _, err := g.Runs(t.Context(), host.RunQuery{State: "x"}); return err },
+		"reason": func() error { _, err := g.Runs(t.Context(), host.RunQuery{Reason: "x"}); return err },
+	} {
+		if e := wantCode(t, list(), host.InvalidArgument); e.Metadata["field"] != field {
+			t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
 		}
 	}
 	// A number is shown as it was given, however large it is.
