@@ -58,7 +58,7 @@ func publicError(err error) (e *host.Error, id string) {
 		return host.Errorf(host.QuotaExceeded, "the actor's storage quota of %d bytes is used up", quota.Limit).
 			With("limit", strconv.FormatInt(quota.Limit, 10)).With("actual", strconv.FormatInt(quota.Need, 10)), ""
 	case errors.Is(err, engine.ErrCursor):
-		return host.Errorf(host.InvalidArgument, "the cursor does not belong to this query"), ""
+		return host.Errorf(host.InvalidArgument, "the cursor does not belong to this query").With("field", "cursor"), ""
 	case errors.Is(err, engine.ErrBusy):
 		return host.Errorf(host.Overloaded, "the turns that run now write more than the node has memory for").Retry(), ""
 	case errors.Is(err, engine.ErrDiskFull):

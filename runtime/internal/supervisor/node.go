@@ -55,7 +55,7 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 	}
 	if kind == host.Query {
 		if r.Create {
-			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method)
+			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method).With("create", r.Method)
 		}
 		return s.query(ctx, t, method, r, from)
 	}
@@ -302,9 +302,9 @@ func (s *Supervisor) presentRun(st *host.Status) error {
 func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
-		return host.ListPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit)
+		return host.ListPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
 	case q.Type == "" && len(q.Prefix) > 0:
-		return host.ListPage{}, host.Errorf(host.InvalidArgument, "a key prefix needs a type")
+		return host.ListPage{}, host.Errorf(host.InvalidArgument, "a key prefix needs a type").With("field", "prefix")
 	case q.Limit == 0:
 		q.Limit = 100
 	}
@@ -332,7 +332,7 @@ func (s *Supervisor) Inspect(ctx context.Context, addr host.Address, q host.Insp
 func Inspect(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
-		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit)
+		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
 	case q.ValueBytes < 0:
 		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "value bytes %d is negative", q.ValueBytes)
 	case q.Limit == 0:

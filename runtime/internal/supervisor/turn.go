@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -267,7 +268,7 @@ func (t *turn) KVPut(key, value []byte, expire time.Time) error {
 		}
 	}
 	if err := t.c.ws.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
-		return err
+		return limitFault(err)
 	}
 	t.wrote = true
 	if o.ExpireAt != 0 {
@@ -288,7 +289,16 @@ func (t *turn) KVDelete(key []byte) (bool, error) {
 		t.wrote = true
 		t.kvChange("delete", key, nil)
 	}
-	return ok, err
+	return ok, limitFault(err)
+}
+
+// limitFault gives an error of the keyspace about a limit the code that a handler can tell it by.
+func limitFault(err error) error {
+	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
+		e, _ := publicError(err)
+		return e
+	}
+	return err
 }
 
 // KVDeleteRange implements host.Turn.
@@ -303,7 +313,7 @@ func (t *turn) KVDeleteRange(start, end []byte) (int64, error) {
 		t.wrote = true
 		t.rangeChange(start, end, n)
 	}
-	return n, err
+	return n, limitFault(err)
 }
 
 // Emit implements host.Turn.
