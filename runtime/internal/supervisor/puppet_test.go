@@ -146,6 +146,8 @@ type stage struct {
 	disk    *engine.Disk
 	types   []*puppetType
 	options func(*Options)
+
+	writeBytes int64 // that the store has for write sets, from the next start on; 0 is its default
 }
 
 // newStage starts a node. The types default to one called "p".
@@ -162,7 +164,7 @@ func newStage(t testing.TB, options func(*Options), types ...*puppetType) *stage
 
 func (g *stage) start() {
 	g.t.Helper()
-	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk})
+	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk, WriteBytes: g.writeBytes})
 	if err != nil {
 		g.t.Fatal(err)
 	}
