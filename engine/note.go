@@ -23,7 +23,7 @@ func (s *Store) Note(name string) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	return bytes.Clone(value), closer.Close()
 }

@@ -25,7 +25,7 @@ func (s *Store) MarkRunning() (unclean bool, err error) {
 		return true, closer.Close()
 	}
 	if !errors.Is(err, pebble.ErrNotFound) {
-		return false, err
+		return false, damaged(err)
 	}
 	return false, s.mark(func(o *pebble.WriteOptions) error { return s.db.Set(row, []byte{1}, o) })
 }
