@@ -78,7 +78,7 @@ func sqlFault(err error) error {
 		return err
 	}
 	if host.CodeOf(err) == host.Internal {
-		if e, _ := publicError(err); e.Code != host.Internal {
+		if e, id := publicError(err); id == "" { // or else it is logged under that id
 			return e
 		}
 		var said *sqlitevfs.Error
