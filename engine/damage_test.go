@@ -633,7 +633,7 @@ func forgedMark(num uint64) string {
 // TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each way to read a value that was
 // there fails with a DamageError, in which and in the log the table and what Pebble says are on one line, as slog writes it.
 func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
-	for _, size := range []int{1500, 6 * ChunkSize} {
+	for _, size := range []int{1500, 3 * ChunkSize / 2, 6 * ChunkSize} { // Pebble keeps all but the first chunk in blocks of values
 		t.Run(fmt.Sprint(size), func(t *testing.T) { readDamagedTable(t, size) })
 	}
 }
@@ -665,7 +665,7 @@ func readDamagedTable(t *testing.T, length int) {
 		}
 	}
 	b, _ := contents(t, m.disk, table)
-	b[len(b)/2] ^= 0xff
+	b[len(b)*3/4] ^= 0xff
 	m.set(t, table, b)
 
 	each := func(get func(key []byte) error) error {

@@ -25,7 +25,8 @@ func (s *Store) Note(name string) ([]byte, error) {
 	if err != nil {
 		return nil, damaged(err)
 	}
-	return bytes.Clone(value), closer.Close()
+	value = bytes.Clone(value)
+	return value, damaged(closer.Close())
 }
 
 // SetNote keeps a value that belongs to the store and to no actor, as durably as commits are kept.

@@ -22,7 +22,7 @@ func (s *Store) MarkRunning() (unclean bool, err error) {
 	row := keyspace.AppendMetaRow(nil, runningName)
 	_, closer, err := s.db.Get(row)
 	if err == nil {
-		return true, closer.Close()
+		return true, damaged(closer.Close())
 	}
 	if !errors.Is(err, pebble.ErrNotFound) {
 		return false, damaged(err)

@@ -284,7 +284,9 @@ func (s *Store) checkFormat() error {
 		d := decoder{b: value}
 		format := d.uvarint()
 		err := at(row, d.end())
-		closer.Close()
+		if failed := closer.Close(); failed != nil {
+			err = damaged(failed)
+		}
 		if err == nil && format > StoreFormat {
 			err = fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
 		}
@@ -405,7 +407,9 @@ func get(r reader, row []byte, use func(value []byte) error) (bool, error) {
 		return false, damaged(err)
 	}
 	err = at(row, use(value))
-	closer.Close()
+	if failed := closer.Close(); failed != nil { // Get returns an empty value instead of this error
+		err = damaged(failed)
+	}
 	return err == nil, err
 }
 
