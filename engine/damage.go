@@ -159,11 +159,26 @@ func (s *survey) err() error {
 // tableInError finds the number of a table in an error of Pebble's. A number that a path goes on behind is a directory.
 var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})(?:[^/\d]|$)`)
 
+// tableDamage makes the error for a table from what Pebble says about it, which it puts on one line.
+func tableDamage(path string, said error) *DamageError {
+	name := path[strings.LastIndexAny(path, `/\`)+1:]
+	return &DamageError{File: name, Offset: -1, Reason: strings.Join(strings.Fields(said.Error()), " "), cause: said}
+}
+
 // damaged names the table that an error of Pebble is about, if what it holds is wrong. Other errors, those of the disk
 // among them, are returned as they are.
 func damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrDamaged) {
+		return err
+	}
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+		return tableDamage(info.Path, info.Details)
+	}
 	corrupt := pebble.IsCorruptionError(err)
-	if errors.Is(err, ErrDamaged) || !corrupt && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "object size mismatch") {
+	if !corrupt && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "object size mismatch") {
 		return err
 	}
 	found := tableInError.FindStringSubmatch(err.Error())
@@ -173,7 +188,7 @@ func damaged(err error) error {
 	case found == nil:
 		return err
 	}
-	return &DamageError{File: found[1] + ".sst", Offset: -1, Reason: err.Error(), cause: err}
+	return tableDamage(found[1]+".sst", err)
 }
 
 // synced returns up to where a file is known to have been synced.

@@ -743,3 +743,105 @@ func forgedMark(num uint64) string {
 	}
 	return string(b)
 }
+
+// TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each way to read a value that was
+// there fails with a DamageError, in which and in the log the table and what Pebble says are on one line, as slog writes it.
+func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
+	for _, size := range []int{1500, 3 * ChunkSize / 2, 6 * ChunkSize} { // Pebble keeps all but the first chunk in blocks of values
+		t.Run(fmt.Sprint(size), func(t *testing.T) { readDamagedTable(t, size) })
+	}
+}
+
+func readDamagedTable(t *testing.T, length int) {
+	o := small(Options{})
+	s := mustOpen(t, o)
+	sp := openSpace(t, s, 1)
+	for i := range 40 {
+		value := make([]byte, length)
+		for j := range value {
+			value[j] = byte(i*j + j>>8)
+		}
+		put(t, sp.Writes(), kv(fmt.Sprint(100+i)), string(value))
+	}
+	commit(t, sp)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o) // which makes a table of the log
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := &image{disk: o.Disk.Crash(1, 100)}
+	table, size := "", 0
+	for _, name := range m.names(t) {
+		if b, _ := contents(t, m.disk, name); isTable(name) && len(b) > size {
+			table, size = name, len(b)
+		}
+	}
+	b, _ := contents(t, m.disk, table)
+	b[len(b)*3/4] ^= 0xff
+	m.set(t, table, b)
+
+	each := func(get func(key []byte) error) error {
+		for i := range 40 {
+			if err := get(kv(fmt.Sprint(100 + i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name string
+		read func(*Space, *Snapshot) error
+	}{
+		{"Get", func(sp *Space, _ *Snapshot) error {
+			return each(func(key []byte) error { _, _, err := sp.Writes().Get(key); return err })
+		}},
+		{"AppendValue", func(_ *Space, sn *Snapshot) error {
+			return each(func(key []byte) error { _, _, err := sn.AppendValue(nil, key); return err })
+		}},
+		{"List", func(sp *Space, _ *Snapshot) error {
+			_, err := sp.Writes().List(ListQuery{Limit: 100, MaxBytes: 16 << 20})
+			return err
+		}},
+		{"List in reverse", func(_ *Space, sn *Snapshot) error {
+			_, err := sn.List(ListQuery{Limit: 100, MaxBytes: 16 << 20, Reverse: true})
+			return err
+		}},
+		{"Scan", func(_ *Space, sn *Snapshot) error {
+			return sn.Scan(nil, nil, func(_, _ []byte) bool { return true })
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _, err := m.open(t, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			sp, err := s.OpenSpace(testID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sp.Close()
+			sn := sp.Snapshot()
+			defer sn.Close()
+			one := func(what, text string) {
+				t.Helper()
+				if strings.Contains(text, "\n") || strings.Contains(text, "carrier") || strings.Count(text, table) != 1 || !strings.Contains(text, "mismatch") {
+					t.Errorf("%s: %s", what, text)
+				}
+			}
+			err = c.read(sp, sn)
+			if d, ok := errors.AsType[*DamageError](err); !ok || d.File != table || !errors.Is(err, ErrDamaged) {
+				t.Fatalf("read: %T %v", err, err)
+			}
+			one("the error", fmt.Sprintf("%+v", err))
+			one("the store's", fmt.Sprintf("%+v", s.Err()))
+			for _, line := range strings.Split(strings.TrimSpace(m.log.String()), "\n") {
+				if strings.Contains(line, "ERROR") {
+					one("the log", strings.ReplaceAll(line, `\n`, "\n"))
+				}
+			}
+		})
+	}
+}

@@ -284,16 +284,18 @@ func (s *Store) checkFormat() error {
 		d := decoder{b: value}
 		format := d.uvarint()
 		err := at(row, d.end())
-		closer.Close()
+		if failed := closer.Close(); failed != nil {
+			err = damaged(failed)
+		}
 		if err == nil && format > StoreFormat {
 			err = fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
 		}
 		return err
 	}
 	if !errors.Is(err, pebble.ErrNotFound) {
-		return err
+		return damaged(err)
 	}
-	it, err := s.db.NewIter(nil)
+	it, err := newIter(s.db, nil)
 	if err != nil {
 		return err
 	}
@@ -402,11 +404,48 @@ func get(r reader, row []byte, use func(value []byte) error) (bool, error) {
 		if errors.Is(err, pebble.ErrNotFound) {
 			return false, nil
 		}
-		return false, err
+		return false, damaged(err)
 	}
 	err = at(row, use(value))
-	closer.Close()
+	if failed := closer.Close(); failed != nil { // Get returns an empty value instead of this error
+		err = damaged(failed)
+	}
 	return err == nil, err
+}
+
+// An iterator is one of Pebble's whose errors name a damaged table, and say what is wrong once: Close returns nil for an error that
+// was returned before.
+type iterator struct {
+	*pebble.Iterator
+	failed bool
+}
+
+func newIter(r reader, o *pebble.IterOptions) (iterator, error) {
+	it, err := r.NewIter(o)
+	return iterator{Iterator: it}, damaged(err)
+}
+
+func (it *iterator) Error() error { return it.told(it.Iterator.Error()) }
+
+func (it *iterator) ValueAndErr() ([]byte, error) {
+	value, err := it.Iterator.ValueAndErr()
+	return value, it.told(err)
+}
+
+func (it *iterator) Close() error {
+	err := it.Iterator.Close()
+	if it.failed {
+		return nil
+	}
+	return damaged(err)
+}
+
+func (it *iterator) told(err error) error {
+	if err == nil {
+		return nil
+	}
+	it.failed = true
+	return damaged(err)
 }
 
 // rows is a pair of buffers for rows and their values.

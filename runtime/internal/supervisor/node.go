@@ -325,10 +325,13 @@ func (s *Supervisor) Inspect(ctx context.Context, addr host.Address, q host.Insp
 	if perr := s.seen(ctx, addr); perr != nil {
 		return host.InspectPage{}, perr
 	}
-	return page, err
+	if err != nil {
+		return host.InspectPage{}, s.storeError(err)
+	}
+	return page, nil
 }
 
-// Inspect reads an actor's raw keyspace from a store that no supervisor need be running on.
+// Inspect reads an actor's raw keyspace from a store that no supervisor need be running on. Its errors are for operators.
 func Inspect(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
@@ -343,15 +346,13 @@ func Inspect(store *engine.Store, namespace string, addr host.Address, q host.In
 		err = notFound(addr)
 	}
 	if err != nil {
-		e, _ := publicError(err)
-		return host.InspectPage{}, e
+		return host.InspectPage{}, err
 	}
 	snap := store.Snapshot(id)
 	defer snap.Close()
 	page, err := snap.List(engine.ListQuery{Limit: q.Limit, KeysOnly: q.ValueBytes == 0, After: q.After})
 	if err != nil {
-		e, _ := publicError(err)
-		return host.InspectPage{}, e
+		return host.InspectPage{}, err
 	}
 	out := host.InspectPage{Keys: make([]host.StoredKey, len(page.Entries)), Next: page.Next}
 	for i, e := range page.Entries {

@@ -84,7 +84,7 @@ func sqlFault(err error) error {
 		return err
 	}
 	if host.CodeOf(err) == host.Internal {
-		if e, _ := publicError(err); e.Code != host.Internal {
+		if e, id := publicError(err); id == "" { // or else it is logged under that id
 			return withSQLMember(e, err)
 		}
 		var said *sqlitevfs.Error
