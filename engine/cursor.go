@@ -27,7 +27,7 @@ func rowRange(id keyspace.ActorID, start, end []byte) (lower, upper []byte) {
 // is put together before its size is known; in reverse, the metadata comes first
 // and the chunks are filled in from the last to the first.
 type cursor struct {
-	it      *pebble.Iterator
+	it      iterator
 	reverse bool
 	valid   bool
 	prefix  []byte // of the rows of the key that it stands on
@@ -41,7 +41,7 @@ type cursor struct {
 
 func newCursor(r reader, id keyspace.ActorID, start, end []byte, reverse bool) (*cursor, error) {
 	lower, upper := rowRange(id, start, end)
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	it, err := newIter(r, &pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ import (
 //  2. Sequence numbers have no gaps, within a log and from one to the next. The numbers are given in the order of the
 //     log; only ingestion takes one without a record, and the engine never ingests. This holds from the oldest log
 //     that the manifest needs: Open writes what it replayed to tables before it begins a new log.
+//     Pebble believes what the beginning of a later block says of it, and refuses the log; so that is damage here, too.
 //  3. A log is closed and synced before the next one is begun, so only the newest has a torn end.
 //  4. How far the manifest is synced is said by the mark and by each commit too. What looks like whole edits behind a torn
 //     one proves nothing: an edit holds keys, and those are for tenants to choose.
@@ -158,11 +159,26 @@ func (s *survey) err() error {
 // tableInError finds the number of a table in an error of Pebble's. A number that a path goes on behind is a directory.
 var tableInError = regexp.MustCompile(`(?:L\d+: |file |invalid table |/)(\d{6,})(?:[^/\d]|$)`)
 
+// tableDamage makes the error for a table from what Pebble says about it, which it puts on one line.
+func tableDamage(path string, said error) *DamageError {
+	name := path[strings.LastIndexAny(path, `/\`)+1:]
+	return &DamageError{File: name, Offset: -1, Reason: strings.Join(strings.Fields(said.Error()), " "), cause: said}
+}
+
 // damaged names the table that an error of Pebble is about, if what it holds is wrong. Other errors, those of the disk
 // among them, are returned as they are.
 func damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrDamaged) {
+		return err
+	}
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+		return tableDamage(info.Path, info.Details)
+	}
 	corrupt := pebble.IsCorruptionError(err)
-	if errors.Is(err, ErrDamaged) || !corrupt && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "object size mismatch") {
+	if !corrupt && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(err.Error(), "object size mismatch") {
 		return err
 	}
 	found := tableInError.FindStringSubmatch(err.Error())
@@ -172,7 +188,7 @@ func damaged(err error) error {
 	case found == nil:
 		return err
 	}
-	return &DamageError{File: found[1] + ".sst", Offset: -1, Reason: err.Error(), cause: err}
+	return tableDamage(found[1]+".sst", err)
 }
 
 // synced returns up to where a file is known to have been synced.
@@ -220,12 +236,21 @@ func afterChunks(offset, header, payload int64) int64 {
 // recordBegin is how much of a record is looked at: what a commit begins with, or an edit of the manifest.
 const recordBegin = 256
 
-// readRecords calls each with the beginnings of the records of a file and their offsets. It returns where they end, and
-// whether that is a regular end: that of the file, or the trailer of a closed log. The slice is valid during the call.
+// ending is how the records of a file end.
+type ending int
+
+const (
+	unreadable ending = iota // by a torn write or by damage
+	regular                  // with the file, or with the trailer of a closed log
+	refuted                  // by damage: a later block of the log says that the place was synced
+)
+
+// readRecords calls each with the beginnings of the records of a file and their offsets. It returns where they end, and how.
+// The slice is valid during the call.
 //
 // A sync may come when a part of a large record is written, so what was synced may end within a record. Reached is where
 // the whole chunks end of the record that is not: end, if it has none.
-func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (bool, error)) (end, reached int64, whole bool, err error) {
+func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (bool, error)) (end, reached int64, how ending, err error) {
 	const manifestHeader, logHeader = 7, 19
 	header := int64(logHeader)
 	if num == 0 {
@@ -250,14 +275,16 @@ func readRecords(f vfs.File, num uint64, each func(begin []byte, offset int64) (
 		switch {
 		case err == nil:
 		case err == io.EOF:
-			return end, reached, true, nil
-		case errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk), errors.Is(err, record.ErrUnexpectedEOF):
-			return end, reached, false, nil
+			return end, reached, regular, nil
+		case errors.Is(err, record.ErrUnexpectedEOF):
+			return end, reached, unreadable, nil
+		case errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk):
+			return end, reached, refuted, nil
 		default:
-			return end, reached, false, err
+			return end, reached, unreadable, err
 		}
 		if more, err := each(begin[:n], end); err != nil || !more {
-			return end, reached, false, err
+			return end, reached, unreadable, err
 		}
 	}
 }
@@ -411,7 +438,7 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 		v.damaged(name, offset, format, args...)
 		v.cut = &logCut{num, offset}
 	}
-	end, reached, whole, err := readRecords(f, num, func(batch []byte, offset int64) (bool, error) {
+	end, reached, how, err := readRecords(f, num, func(batch []byte, offset int64) (bool, error) {
 		h, ok := batchrepr.ReadHeader(batch)
 		switch {
 		case !ok:
@@ -436,10 +463,12 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 	synced := v.synced(logFile, num)
 	switch {
 	case damaged:
-	case whole && end+trailerSize >= synced:
-	case !whole && reached < synced, whole && end < synced:
+	case how == regular && end+trailerSize >= synced:
+	case how != regular && reached < synced, how == regular && end < synced:
 		bad(end, "the log can be read up to here, and %d bytes of it were synced", synced)
-	case whole:
+	case how == regular:
+	case how == refuted:
+		bad(end, "what is here cannot be read, and a later block says that the log was synced beyond it")
 	case !newest:
 		bad(end, "what is here cannot be read, and there are later logs")
 	default:

@@ -128,8 +128,12 @@ type outcome struct {
 }
 
 func (m *image) outcome(t testing.TB, o Options) outcome {
-	s, _, err := m.open(t, o)
+	s, disk, err := m.open(t, o)
 	if err != nil {
+		var d *DamageError // damage within a table shows only in an open store
+		if !o.AcceptDataLoss && !(errors.As(err, &d) && isTable(d.File) && slices.Contains(m.names(t), d.File)) {
+			m.unchanged(t, disk)
+		}
 		return outcome{refused: err}
 	}
 	defer s.Close()
@@ -149,6 +153,51 @@ func (m *image) outcome(t testing.TB, o Options) outcome {
 		}
 	}
 	return out
+}
+
+// unchanged checks that a start that was refused left all as it was.
+func (m *image) unchanged(t testing.TB, disk *Disk) {
+	t.Helper()
+	after, _ := disk.mem.List("store")
+	for _, name := range after {
+		before, had := contents(t, m.disk, name)
+		if now, _ := contents(t, disk, name); !had || !bytes.Equal(before, now) {
+			t.Errorf("the refused Open changed %s; it was there before: %t", name, had)
+		}
+	}
+	for _, name := range m.names(t) {
+		if !slices.Contains(after, name) {
+			t.Errorf("the refused Open removed %s", name)
+		}
+	}
+}
+
+// newLogImage returns a store killed with one log of several blocks, in a directory without a mark.
+func newLogImage(t testing.TB) *image {
+	o := small(Options{})
+	s := mustOpen(t, o)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o)
+	sp := openSpace(t, s, 1)
+	m := &image{want: map[string]string{}}
+	rnd := rand.New(rand.NewPCG(8, 8))
+	for i := range 60 {
+		value := make([]byte, 1500)
+		for j := range value {
+			value[j] = byte(rnd.Uint32())
+		}
+		m.want[fmt.Sprint(i)] = string(value)
+		put(t, sp.Writes(), kv(fmt.Sprint(i)), string(value))
+		commit(t, sp)
+	}
+	m.disk = o.Disk.Crash(1, 100)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.remove(t, markName)
+	return m
 }
 
 // holdAt holds up the n-th operation that changes a disk, and all after it, until release is closed. reached is closed when the
@@ -210,16 +259,46 @@ func seal(record []byte) []byte {
 }
 
 // TestNoDamageOfAFileGoesUnnoticed changes one file of a store at a time, in every way, and opens the store: the damage
-// has no effect, or Open refuses and names the file, or a read fails and names it.
+// has no effect, or Open refuses and names the file, or a read fails and names it. Without a mark the end of the newest log
+// is not known, nor whether there was an older log.
 func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
-	whole := newImage(t, true)
+	t.Run("with a mark", func(t *testing.T) {
+		kinds, refused := damageEachFile(t, newImage(t, true), true)
+		if kinds["log"] < 3 || kinds["sst"] == 0 || kinds["MANIFEST"] == 0 || refused < 100 {
+			t.Errorf("files %v, %d refused", kinds, refused)
+		}
+	})
+	t.Run("without a mark", func(t *testing.T) {
+		m := newImage(t, true)
+		m.remove(t, markName)
+		kinds, refused := damageEachFile(t, m, false)
+		if kinds["log"] < 3 || kinds["MANIFEST"] == 0 || refused < 100 {
+			t.Errorf("files %v, %d refused", kinds, refused)
+		}
+	})
+	t.Run("one log, without a mark", func(t *testing.T) {
+		kinds, refused := damageEachFile(t, newLogImage(t), false)
+		if kinds["log"] == 0 || refused < 40 {
+			t.Errorf("files %v, %d refused", kinds, refused)
+		}
+	})
+}
+
+// damageEachFile returns how many files of a kind were damaged, and how many starts were refused. Without a mark it damages
+// only logs and manifests.
+func damageEachFile(t *testing.T, whole *image, marked bool) (kinds map[string]int, refused int) {
 	if out := whole.outcome(t, Options{}); out != (outcome{}) {
 		t.Fatalf("undamaged: %+v", out)
 	}
 	names := whole.names(t)
-	kinds := map[string]int{}
+	kinds = map[string]int{}
 	ways := map[string]int{}
-	check := func(name, how string, m *image) {
+	logs := logsOf(t, whole.disk)
+	slices.Sort(logs)
+	newest := logs[len(logs)-1]
+	lastCommit := lastRecord(t, whole.disk, newest)
+	// check opens a store whose file was changed up to an offset: -1 is all that follows.
+	check := func(name, how string, m *image, changed int) {
 		t.Helper()
 		out := m.outcome(t, Options{})
 		stem := name
@@ -229,14 +308,25 @@ func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 		switch {
 		case out.refused != nil:
 			ways["refused"]++
+			if !marked && isLog(name) && (how == "removed" || how == "emptied") {
+				stem = ".log" // the one after the gap
+			}
 			if !errors.Is(out.refused, ErrDamaged) || !strings.Contains(out.refused.Error(), stem) {
 				t.Errorf("%s %s: refused with %v", name, how, out.refused)
+			}
+			if !isLog(name) {
+				break
+			}
+			if out := m.outcome(t, Options{AcceptDataLoss: true}); out.refused != nil || out.read != nil {
+				t.Errorf("%s %s, accepted: %+v", name, how, out)
 			}
 		case out.read != nil:
 			ways["read"]++
 			if !strings.Contains(out.read.Error(), strings.TrimSuffix(stem, ".sst")) {
 				t.Errorf("%s %s: a read fails with %v", name, how, out.read)
 			}
+		case !marked && name == newest && (changed < 0 || int64(changed) > lastCommit), !marked && name == logs[0] && (how == "removed" || how == "emptied"):
+			ways["not known"]++
 		case out.lost > 0:
 			t.Errorf("%s %s: %d of %d keys are lost without a word", name, how, out.lost, len(m.want))
 		default:
@@ -246,7 +336,7 @@ func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for i, name := range names {
 		content, ok := contents(t, whole.disk, name)
-		if !ok {
+		if k, _ := kindOf(name); !ok || !marked && k != logFile && k != manifestFile {
 			continue
 		}
 		kind := name[strings.LastIndexByte(name, '.')+1:]
@@ -254,34 +344,37 @@ func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 			kind = a
 		}
 		kinds[kind]++
-		change := func(how string, to []byte) {
+		change := func(how string, to []byte, changed int) {
 			m := whole.copy()
 			m.set(t, name, to)
-			check(name, how, m)
+			check(name, how, m, changed)
 		}
 		removed := whole.copy()
 		removed.remove(t, name)
-		check(name, "removed", removed)
+		check(name, "removed", removed, -1)
 		if len(content) > 0 {
-			change("emptied", nil)
-			change("zeroed", make([]byte, len(content)))
+			change("emptied", nil, -1)
+			change("zeroed", make([]byte, len(content)), -1)
 		}
 		rounds := 12
 		if kind == "sst" {
 			rounds = 1 // for the same reason
 		}
-		for range min(rounds, len(content)) {
+		for round := range min(rounds, len(content)) {
 			at := rnd.IntN(len(content))
-			change(fmt.Sprintf("cut at %d", at), content[:at])
+			if round == 0 {
+				at /= 100 // in the first commit of a log
+			}
+			change(fmt.Sprintf("cut at %d", at), content[:at], -1)
 			flipped := bytes.Clone(content)
 			flipped[at] ^= 1 << rnd.IntN(8)
-			change(fmt.Sprintf("flipped at %d", at), flipped)
+			change(fmt.Sprintf("flipped at %d", at), flipped, at+1)
 			block := bytes.Clone(content)
 			clear(block[at:min(at+4096, len(block))])
-			change(fmt.Sprintf("zeroed at %d", at), block)
+			change(fmt.Sprintf("zeroed at %d", at), block, at+4096)
 		}
 		for _, other := range names[i+1:] {
-			if k, _ := kindOf(name); k == otherFile || !sameKind(name, other) {
+			if k, _ := kindOf(name); k == otherFile || !sameKind(name, other) || !marked {
 				continue
 			}
 			b, _ := contents(t, whole.disk, other)
@@ -296,9 +389,25 @@ func TestNoDamageOfAFileGoesUnnoticed(t *testing.T) {
 		}
 	}
 	t.Log(kinds, ways)
-	if kinds["log"] < 3 || kinds["sst"] == 0 || kinds["MANIFEST"] == 0 || ways["refused"] < 100 {
-		t.Errorf("files %v, outcomes %v", kinds, ways)
+	return kinds, ways["refused"]
+}
+
+// lastRecord returns where the last record of a log begins.
+func lastRecord(t testing.TB, disk *Disk, name string) (last int64) {
+	t.Helper()
+	f, err := disk.mem.Open("store/" + name)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer f.Close()
+	_, num := kindOf(name)
+	if _, _, _, err := readRecords(f, num, func(_ []byte, offset int64) (bool, error) {
+		last = offset
+		return true, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return last
 }
 
 func sameKind(a, b string) bool {
@@ -381,12 +490,7 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 			if !errors.Is(err, ErrDamaged) {
 				t.Fatalf("opened: %v", err)
 			}
-			for _, name := range m.names(t) {
-				before, _ := contents(t, m.disk, name)
-				if after, ok := contents(t, disk, name); name != "LOCK" && (!ok || !bytes.Equal(before, after)) {
-					t.Errorf("the refused Open changed %s", name)
-				}
-			}
+			m.unchanged(t, disk)
 			s, disk, err := m.open(t, Options{AcceptDataLoss: true})
 			if err != nil {
 				t.Fatal(err)
@@ -432,6 +536,7 @@ func TestDamagedStoreOpensOnlyIfDataLossIsAccepted(t *testing.T) {
 // TestStoreThatCannotBeSavedSaysSo damages what the state of the whole store depends on.
 func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
 	whole := newImage(t, true)
+	refused := map[fileKind]int{}
 	for _, name := range whole.names(t) {
 		kind, _ := kindOf(name)
 		if kind != manifestFile && kind != tableFile {
@@ -445,7 +550,11 @@ func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
 			b[len(b)*2/3] ^= 1
 			m.set(t, name, b)
 		}
-		if out := m.outcome(t, Options{}); !errors.Is(out.refused, ErrDamaged) {
+		out := m.outcome(t, Options{})
+		if kind == tableFile && out == (outcome{}) {
+			continue // a compaction had begun it
+		}
+		if refused[kind]++; !errors.Is(out.refused, ErrDamaged) {
 			t.Errorf("%s: %+v", name, out)
 		}
 		// All rows of this small store are in a few tables, those without which no store can be used among them.
@@ -455,6 +564,9 @@ func TestStoreThatCannotBeSavedSaysSo(t *testing.T) {
 		if !strings.Contains(m.log.String(), "accepted") {
 			t.Errorf("%s: logged %s", name, m.log)
 		}
+	}
+	if refused[tableFile] == 0 || refused[manifestFile] == 0 {
+		t.Errorf("refused, by kind: %v", refused)
 	}
 }
 
@@ -570,7 +682,8 @@ func TestSyncWithinACommitIsNoDamage(t *testing.T) {
 		clear(b[cut:])
 		m.set(t, name, b)
 		var mark durableMark
-		mark.start(m.disk.mem, "store/"+markName, []markEntry{{logFile, num, synced}})
+		mark.start([]markEntry{{logFile, num, synced}})
+		mark.keep(m.disk.mem, "store/"+markName)
 		mark.stop()
 		out := m.outcome(t, Options{})
 		if out.refused == nil && (out.read != nil || out.lost > 0) {
@@ -602,7 +715,8 @@ func TestForgedMarkInAValueIsNoDamage(t *testing.T) {
 		m.set(t, log, torn)
 		if marked { // as after a power cut, by which the mark is older
 			var mark durableMark
-			mark.start(m.disk.mem, "store/"+markName, []markEntry{{logFile, num, 0}})
+			mark.start([]markEntry{{logFile, num, 0}})
+			mark.keep(m.disk.mem, "store/"+markName)
 			mark.stop()
 		}
 		if out := m.outcome(t, Options{}); out.refused != nil || out.read != nil || out.lost > 0 {
@@ -628,4 +742,106 @@ func forgedMark(num uint64) string {
 		b = append(b, seal(append(record, batch...))...)
 	}
 	return string(b)
+}
+
+// TestReadOfADamagedTableNamesItOnOneLine damages a block of values, which Open does not read. Each way to read a value that was
+// there fails with a DamageError, in which and in the log the table and what Pebble says are on one line, as slog writes it.
+func TestReadOfADamagedTableNamesItOnOneLine(t *testing.T) {
+	for _, size := range []int{1500, 3 * ChunkSize / 2, 6 * ChunkSize} { // Pebble keeps all but the first chunk in blocks of values
+		t.Run(fmt.Sprint(size), func(t *testing.T) { readDamagedTable(t, size) })
+	}
+}
+
+func readDamagedTable(t *testing.T, length int) {
+	o := small(Options{})
+	s := mustOpen(t, o)
+	sp := openSpace(t, s, 1)
+	for i := range 40 {
+		value := make([]byte, length)
+		for j := range value {
+			value[j] = byte(i*j + j>>8)
+		}
+		put(t, sp.Writes(), kv(fmt.Sprint(100+i)), string(value))
+	}
+	commit(t, sp)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o) // which makes a table of the log
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := &image{disk: o.Disk.Crash(1, 100)}
+	table, size := "", 0
+	for _, name := range m.names(t) {
+		if b, _ := contents(t, m.disk, name); isTable(name) && len(b) > size {
+			table, size = name, len(b)
+		}
+	}
+	b, _ := contents(t, m.disk, table)
+	b[len(b)*3/4] ^= 0xff
+	m.set(t, table, b)
+
+	each := func(get func(key []byte) error) error {
+		for i := range 40 {
+			if err := get(kv(fmt.Sprint(100 + i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name string
+		read func(*Space, *Snapshot) error
+	}{
+		{"Get", func(sp *Space, _ *Snapshot) error {
+			return each(func(key []byte) error { _, _, err := sp.Writes().Get(key); return err })
+		}},
+		{"AppendValue", func(_ *Space, sn *Snapshot) error {
+			return each(func(key []byte) error { _, _, err := sn.AppendValue(nil, key); return err })
+		}},
+		{"List", func(sp *Space, _ *Snapshot) error {
+			_, err := sp.Writes().List(ListQuery{Limit: 100, MaxBytes: 16 << 20})
+			return err
+		}},
+		{"List in reverse", func(_ *Space, sn *Snapshot) error {
+			_, err := sn.List(ListQuery{Limit: 100, MaxBytes: 16 << 20, Reverse: true})
+			return err
+		}},
+		{"Scan", func(_ *Space, sn *Snapshot) error {
+			return sn.Scan(nil, nil, func(_, _ []byte) bool { return true })
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _, err := m.open(t, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			sp, err := s.OpenSpace(testID(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sp.Close()
+			sn := sp.Snapshot()
+			defer sn.Close()
+			one := func(what, text string) {
+				t.Helper()
+				if strings.Contains(text, "\n") || strings.Contains(text, "carrier") || strings.Count(text, table) != 1 || !strings.Contains(text, "mismatch") {
+					t.Errorf("%s: %s", what, text)
+				}
+			}
+			err = c.read(sp, sn)
+			if d, ok := errors.AsType[*DamageError](err); !ok || d.File != table || !errors.Is(err, ErrDamaged) {
+				t.Fatalf("read: %T %v", err, err)
+			}
+			one("the error", fmt.Sprintf("%+v", err))
+			one("the store's", fmt.Sprintf("%+v", s.Err()))
+			for _, line := range strings.Split(strings.TrimSpace(m.log.String()), "\n") {
+				if strings.Contains(line, "ERROR") {
+					one("the log", strings.ReplaceAll(line, `\n`, "\n"))
+				}
+			}
+		})
+	}
 }

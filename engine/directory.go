@@ -144,7 +144,7 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 	}
 	snapshot := s.db.NewSnapshot()
 	defer snapshot.Close()
-	it, err := snapshot.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+	it, err := newIter(snapshot, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		return ActorsPage{}, err
 	}
@@ -156,7 +156,7 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 				page.Cursor = base64.RawURLEncoding.EncodeToString(last)
 				return nil
 			}
-			e, err := actorEntry(snapshot, it)
+			e, err := actorEntry(snapshot, &it)
 			if err != nil {
 				return err
 			}
@@ -192,7 +192,7 @@ func (s *Store) Types(namespace string) ([]string, error) {
 	}
 	defer s.leave()
 	start := keyspace.AppendDirectoryPrefix(nil, namespace, "", nil)
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
+	it, err := newIter(s.db, &pebble.IterOptions{LowerBound: start, UpperBound: keyspace.TupleEnd(start)})
 	if err != nil {
 		return nil, err
 	}
@@ -205,14 +205,10 @@ func (s *Store) Types(namespace string) ([]string, error) {
 		types = append(types, typ)
 		ok = it.SeekGE(keyspace.TupleEnd(keyspace.AppendDirectoryPrefix(nil, namespace, typ, nil)))
 	}
-	err = errors.Join(it.Error(), it.Close())
-	if cause := s.Err(); err != nil && cause != nil {
-		err = fmt.Errorf("%w: %w", ErrDamaged, cause) // which names the file
-	}
-	return types, err
+	return types, errors.Join(it.Error(), it.Close())
 }
 
-func actorEntry(r reader, it *pebble.Iterator) (e ActorEntry, err error) {
+func actorEntry(r reader, it *iterator) (e ActorEntry, err error) {
 	i := &e.Identity
 	if i.Namespace, i.Type, i.Key, err = keyspace.ParseDirectoryRow(it.Key()); err != nil {
 		return e, &CorruptError{Row: clone(it.Key()), Reason: err.Error()}

@@ -28,7 +28,7 @@ const markName = "durable-mark"
 //  3. Its own errors reach nobody: without a mark, less damage is found.
 type durableMark struct {
 	mu      sync.Mutex
-	file    vfs.File // nil: marks are not kept
+	file    vfs.File // nil: marks are not kept on disk
 	entries []markEntry
 	newest  [tableFile]atomic.Pointer[markEntry] // by kind, the file that was synced last; an entry is never changed
 	secret  markSecret
@@ -106,9 +106,16 @@ func readMarks(fs vfs.FS, path string) (entries []markEntry, secret markSecret) 
 	return entries, secret
 }
 
-// start begins to keep marks in a file, with the entries of earlier processes that still hold.
-func (m *durableMark) start(fs vfs.FS, path string, entries []markEntry) {
+// start begins to keep marks in memory, with the entries of earlier processes that still hold.
+func (m *durableMark) start(entries []markEntry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	_, _ = rand.Read(m.secret[:]) // it does not fail
+	m.entries = entries
+}
+
+// keep writes them to a file from now on. Until then that says what an earlier process knew, which is less but true.
+func (m *durableMark) keep(fs vfs.FS, path string) {
 	f, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		if f, err = fs.Create(path, vfs.WriteCategoryUnspecified); err != nil {
@@ -117,7 +124,7 @@ func (m *durableMark) start(fs vfs.FS, path string, entries []markEntry) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.file, m.entries = f, entries
+	m.file = f
 	m.write()
 }
 
@@ -127,9 +134,6 @@ func (m *durableMark) synced(kind fileKind, num uint64, offset int64) {
 	defer m.mu.Unlock()
 	e := markEntry{kind, num, offset}
 	m.newest[kind].Store(&e)
-	if m.file == nil {
-		return
-	}
 	for i := range m.entries {
 		if old := &m.entries[i]; old.kind == kind && old.num == num {
 			if old.synced != offset {
@@ -162,8 +166,11 @@ func (m *durableMark) forget(name string) {
 	}
 }
 
-// write writes the marks. REQUIRES: mu, file.
+// write writes the marks, if they are kept in a file. REQUIRES: mu.
 func (m *durableMark) write() {
+	if m.file == nil {
+		return
+	}
 	b := make([]byte, len(markMagic)+4, markSize)
 	copy(b, markMagic)
 	b = append(b, m.secret[:]...)

@@ -120,7 +120,7 @@ func (e *CorruptError) Is(target error) bool {
 }
 
 // ErrDamaged is what errors.Is finds in the error of Open for a store with damaged or missing files. Nothing was changed then.
-// Types returns it, too, for a table that Open did not read.
+// Every read returns it, too, for a damaged table that Open did not read.
 // The error is a DamageError, or several joined, where the files are known.
 var ErrDamaged = errors.New("engine: the store is damaged")
 

@@ -23,9 +23,10 @@ func (s *Store) Note(name string) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
-	return bytes.Clone(value), closer.Close()
+	value = bytes.Clone(value)
+	return value, damaged(closer.Close())
 }
 
 // SetNote keeps a value that belongs to the store and to no actor, as durably as commits are kept.

@@ -59,13 +59,13 @@ func (o *outbox) load(db *pebble.DB) error {
 }
 
 // outboxIter iterates over the rows with sequence numbers greater than after.
-func outboxIter(r reader, after uint64) (*pebble.Iterator, error) {
+func outboxIter(r reader, after uint64) (iterator, error) {
 	start := keyspace.AppendSpacePrefix(nil, keyspace.SpaceOutbox)
 	end := keyspace.Successor(start)
 	if after > 0 {
 		start = append(keyspace.AppendOutboxRow(nil, after), 0)
 	}
-	return r.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+	return newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 }
 
 // begin gives the records of a write set that is about to be applied their
@@ -210,7 +210,7 @@ func (s *Store) deleteOutbox(batch *pebble.Batch, seqs []uint64) (rows, bytes in
 	row := rowBuffer()
 	defer row.free()
 	row.b = append(keyspace.AppendOutboxRow(row.b[:0], seqs[len(seqs)-1]), 0)
-	it, err := s.db.NewIter(&pebble.IterOptions{UpperBound: row.b})
+	it, err := newIter(s.db, &pebble.IterOptions{UpperBound: row.b})
 	if err != nil {
 		return 0, 0, err
 	}

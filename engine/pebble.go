@@ -55,7 +55,7 @@ func pebbleOptions(o Options, fs *guardFS, s *Store) *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: s.backgroundError,
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				s.fail(fmt.Errorf("engine: corrupt file %s: %w", info.Path, info.Details))
+				s.fail(tableDamage(info.Path, info.Details))
 			},
 			WriteStallBegin: func(pebble.WriteStallBeginInfo) { s.metrics.stalls.Add(1) },
 		},
@@ -105,5 +105,5 @@ func (s *Store) backgroundError(err error) {
 	if errors.Is(err, pebble.ErrCancelledCompaction) {
 		return
 	}
-	s.fail(fmt.Errorf("engine: background write: %w", err))
+	s.fail(fmt.Errorf("engine: background write: %w", damaged(err)))
 }

@@ -64,7 +64,7 @@ func readValue(dst []byte, r reader, id keyspace.ActorID, key []byte, m *metadat
 		return dst, nil
 	}
 	row.b = keyspace.AppendDataRow(row.b[:0], id, key, 0)
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: row.b, UpperBound: keyspace.AppendMetadataRow(nil, id, key)})
+	it, err := newIter(r, &pebble.IterOptions{LowerBound: row.b, UpperBound: keyspace.AppendMetadataRow(nil, id, key)})
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +81,13 @@ func readValue(dst []byte, r reader, id keyspace.ActorID, key []byte, m *metadat
 		}
 		chunk++
 	}
-	if err == nil && it.Error() == nil && chunk != int(m.chunks) {
+	if err == nil {
+		err = it.Error()
+	}
+	if err == nil && chunk != int(m.chunks) {
 		err = &CorruptError{Row: clone(row.b), Reason: "a chunk of the value is missing"}
 	}
-	if err := errors.Join(err, it.Error(), it.Close()); err != nil {
+	if err := errors.Join(err, it.Close()); err != nil {
 		return nil, err
 	}
 	return dst, nil

@@ -22,10 +22,10 @@ func (s *Store) MarkRunning() (unclean bool, err error) {
 	row := keyspace.AppendMetaRow(nil, runningName)
 	_, closer, err := s.db.Get(row)
 	if err == nil {
-		return true, closer.Close()
+		return true, damaged(closer.Close())
 	}
 	if !errors.Is(err, pebble.ErrNotFound) {
-		return false, err
+		return false, damaged(err)
 	}
 	return false, s.mark(func(o *pebble.WriteOptions) error { return s.db.Set(row, []byte{1}, o) })
 }

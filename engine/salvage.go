@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -56,7 +57,13 @@ func (s *Store) salvage(found *survey) error {
 		}
 	}
 	if found.noFormat {
-		return moveMarker(s.guard, dir, "format-version", fmt.Sprintf("%03d", pebble.FormatWALSyncChunks))
+		if err := moveMarker(s.guard, dir, "format-version", fmt.Sprintf("%03d", pebble.FormatWALSyncChunks)); err != nil {
+			return err
+		}
+	}
+	// The mark speaks of what is left out now.
+	if err := s.guard.Remove(s.guard.PathJoin(dir, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

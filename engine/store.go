@@ -183,27 +183,26 @@ func (s *Store) open() (err error) {
 			}
 		}()
 	}
-	s.guard.mark.start(s.guard.FS, s.guard.PathJoin(dir, markName), found.marks)
-	defer func() {
-		if err != nil {
-			s.guard.mark.stop()
-		}
-	}()
+	s.guard.mark.start(found.marks)
 	s.free.init(s.guard, dir, s.opts.MinFreeBytes)
 	if s.opts.Durability == Sync {
 		spare := newSpareLog(s.guard, &s.free, dir, s.opts.MemTableBytes, s.opts.Disk != nil)
-		spare.start()
+		made := spare.start()
 		s.guard.spare = spare
 		defer func() {
-			if err != nil {
-				spare.stop()
+			if err == nil {
+				return
+			}
+			if spare.stop(); made {
+				_ = s.guard.Remove(spare.path)
 			}
 		}()
 	}
 	options := pebbleOptions(s.opts, s.guard, s)
 	options.Lock = s.lock
 	s.db, err = openPebble(dir, options)
-	if err != nil && s.opts.AcceptDataLoss && errors.Is(damaged(err), ErrDamaged) {
+	var table *DamageError
+	if err != nil && s.opts.AcceptDataLoss && errors.As(damaged(err), &table) {
 		s.opts.Logger.Error("tables that are missing or have another size are accepted; what they held cannot be read", "dir", dir, "error", err)
 		options = pebbleOptions(s.opts, s.guard, s)
 		options.Lock, options.DisableConsistencyCheck = s.lock, true
@@ -233,6 +232,7 @@ func (s *Store) open() (err error) {
 	case s.opts.PlainCommit:
 		s.commits.how = commitPlain
 	}
+	s.guard.mark.keep(s.guard.FS, s.guard.PathJoin(dir, markName)) // not before: a refused Open changes nothing
 	s.guard.armed.Store(true)
 	s.gate.start(s)
 	return nil
@@ -284,16 +284,18 @@ func (s *Store) checkFormat() error {
 		d := decoder{b: value}
 		format := d.uvarint()
 		err := at(row, d.end())
-		closer.Close()
+		if failed := closer.Close(); failed != nil {
+			err = damaged(failed)
+		}
 		if err == nil && format > StoreFormat {
 			err = fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
 		}
 		return err
 	}
 	if !errors.Is(err, pebble.ErrNotFound) {
-		return err
+		return damaged(err)
 	}
-	it, err := s.db.NewIter(nil)
+	it, err := newIter(s.db, nil)
 	if err != nil {
 		return err
 	}
@@ -402,11 +404,48 @@ func get(r reader, row []byte, use func(value []byte) error) (bool, error) {
 		if errors.Is(err, pebble.ErrNotFound) {
 			return false, nil
 		}
-		return false, err
+		return false, damaged(err)
 	}
 	err = at(row, use(value))
-	closer.Close()
+	if failed := closer.Close(); failed != nil { // Get returns an empty value instead of this error
+		err = damaged(failed)
+	}
 	return err == nil, err
+}
+
+// An iterator is one of Pebble's whose errors name a damaged table, and say what is wrong once: Close returns nil for an error that
+// was returned before.
+type iterator struct {
+	*pebble.Iterator
+	failed bool
+}
+
+func newIter(r reader, o *pebble.IterOptions) (iterator, error) {
+	it, err := r.NewIter(o)
+	return iterator{Iterator: it}, damaged(err)
+}
+
+func (it *iterator) Error() error { return it.told(it.Iterator.Error()) }
+
+func (it *iterator) ValueAndErr() ([]byte, error) {
+	value, err := it.Iterator.ValueAndErr()
+	return value, it.told(err)
+}
+
+func (it *iterator) Close() error {
+	err := it.Iterator.Close()
+	if it.failed {
+		return nil
+	}
+	return damaged(err)
+}
+
+func (it *iterator) told(err error) error {
+	if err == nil {
+		return nil
+	}
+	it.failed = true
+	return damaged(err)
 }
 
 // rows is a pair of buffers for rows and their values.

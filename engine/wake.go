@@ -44,7 +44,7 @@ func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow
 	if after != nil {
 		start = append(clone(after), 0)
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: end})
+	it, err := newIter(s.db, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		return err
 	}

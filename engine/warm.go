@@ -93,13 +93,15 @@ func newSpareLog(g *guardFS, free *freeSpace, dir string, memTable uint64, memor
 	return w
 }
 
-// start sees that there is a spare. It is called before there are logs.
-func (w *spareLog) start() {
+// start sees that there is a spare, and reports whether it made one. It is called before there are logs.
+func (w *spareLog) start() (made bool) {
 	if w.ready = w.left(); w.ready == 0 {
 		w.ready = w.grow(0, w.first)
+		made = true
 	}
 	w.next = w.first
 	w.advance()
+	return made
 }
 
 // advance sets what is to be made next and when. REQUIRES: mu, or that nothing

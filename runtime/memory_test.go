@@ -179,7 +179,7 @@ func TestEveryLimitOfATypeIsConfiguredAndListed(t *testing.T) {
 	}
 	text, keys := "[limits.room]\n", reflect.TypeFor[typeLimits]()
 	for i := range keys.NumField() {
-		key, value := keys.Field(i).Tag.Get("toml"), "3145728"
+		key, value := keys.Field(i).Tag.Get("toml"), "2000000"
 		if keys.Field(i).Type == reflect.TypeFor[span]() {
 			value = `"7s"`
 		}

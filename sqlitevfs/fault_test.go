@@ -312,3 +312,51 @@ func TestSessionGoesOnAfterAVacuumThatFailed(t *testing.T) {
 	}
 	t.Logf("%d faults cost the session, after %d it went on", poisoned, went)
 }
+
+// TestFirstFaultOfAPublishIsTheError refuses each call of a publish of more pages than the journal keeps. The rollback after it
+// reads nothing of what was put, which is no longer what it was.
+func TestFirstFaultOfAPublishIsTheError(t *testing.T) {
+	t.Parallel()
+	p := newTestPool(t, Options{})
+	m, d := newMapStore(), p.Database("test")
+	writeStore(t, m, d, "CREATE TABLE t (id INTEGER PRIMARY KEY, v BLOB)",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 300) INSERT INTO t SELECT i, randomblob(3500) FROM n")
+	old := readStore(t, m, d, "SELECT count(*), min(v), max(v) FROM t")
+	first, step := 1, 1
+	if RaceDetector {
+		first, step = 290, 7
+	}
+	for n := first; ; n += step {
+		w := m.writer()
+		s := d.Write(context.Background(), w)
+		mustExec(t, s, "UPDATE t SET v = randomblob(3000) WHERE id <= 270; DELETE FROM t WHERE id > 270; DROP TABLE IF EXISTS other")
+		puts, after := 0, 0
+		w.fault = func(call string, _ []byte) error {
+			switch {
+			case puts >= n:
+				after++
+			case call == "Put" || call == "DeleteRange":
+				if puts++; puts == n {
+					return errPlain
+				}
+			}
+			return nil
+		}
+		changed, err := s.Commit()
+		if err == nil {
+			if puts >= n || n < 270 {
+				t.Fatalf("the publish has %d calls, and call %d did not fail it", puts, n)
+			}
+			break
+		}
+		if !errors.Is(err, errPlain) || !changed || after != 0 {
+			t.Fatalf("call %d: Commit = %v, %v; %d calls of the writer after that", n, changed, err, after)
+		}
+		if n%30 == 0 {
+			if got := readStore(t, m, d, "SELECT count(*), min(v), max(v) FROM t"); got != old {
+				t.Fatalf("call %d: the old state became another", n)
+			}
+		}
+	}
+	checkStore(t, m, d)
+}

@@ -64,7 +64,8 @@ type file struct {
 	committing bool  // syncs publish
 	published  bool  // the Writer was changed in this session
 	spent      int64 // bytes that were published in this session
-	fault      error // why the last operation failed, while a statement runs
+	fault      error // why the operation failed that runs: the first error, for what SQLite tries after it fails as well
+	torn       error // why a publish failed in the middle: the Reader shows a part of it, and is no longer read
 	outside    bool  // the Reader or the Writer is being called: a panic is theirs
 
 	// stamp is where page 1 has its change counter, which SQLite reads at the beginning of each transaction in a read
@@ -83,7 +84,7 @@ func (f *file) begin(r Reader, w Writer, m Metadata, length int) {
 	f.r, f.w = r, w
 	f.meta, f.metaLength = m, length
 	f.pages, f.base = m.Pages, m.Pages
-	f.committing, f.published, f.spent, f.fault = false, false, 0, nil
+	f.committing, f.published, f.spent, f.fault, f.torn = false, false, 0, nil, nil
 }
 
 // open attaches the file to what a session reads, and reads the metadata and the patches.
@@ -117,7 +118,7 @@ func (f *file) load(value []byte) (err error) {
 func (f *file) finish() {
 	f.drop()
 	f.ahead.drop(f.buffers)
-	f.r, f.w, f.fault = nil, nil, nil
+	f.r, f.w, f.fault, f.torn = nil, nil, nil, nil
 }
 
 // drop forgets what was written since the last publish.
@@ -153,7 +154,7 @@ func (f *file) enter() {
 // rolls back, and may sync when it is done with that.
 func (f *file) fail(err error, code sqlite3.ExtendedErrorCode) error {
 	f.committing = false
-	if !errors.Is(f.fault, ErrFull) { // it may fail to roll back after that, which is not the cause
+	if f.fault == nil {
 		f.fault = err
 	}
 	switch {
@@ -202,8 +203,8 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 
 // read reads of the Reader.
 func (f *file) read(p []byte, n uint32, at int) error {
-	if f.r == nil {
-		return ErrClosed
+	if err := f.readable(); err != nil {
+		return err
 	}
 	if n == 0 {
 		// SQLite looks at the head of the file before it reads the first page: this is one lookup for both.
@@ -228,6 +229,14 @@ func (f *file) read(p []byte, n uint32, at int) error {
 		return nil
 	}
 	return f.get(p, n)
+}
+
+// readable returns an error if the Reader cannot be read.
+func (f *file) readable() error {
+	if f.r == nil {
+		return ErrClosed
+	}
+	return f.torn
 }
 
 // schemaCookie returns the number in page 1 that changes with the schema; zeros if there is none. SQLite does not look page 1 up
@@ -357,9 +366,12 @@ func (f *file) CommitPhaseTwo() error {
 	return nil
 }
 
-// publish puts the overlay into the Writer as a database of so many pages. If it fails, f.published says whether
-// something was put there.
-func (f *file) publish(pages uint32) error {
+// publish puts the overlay into the Writer as a database of so many pages. If it fails in the middle, f.torn is set: nothing
+// takes back what was put, so the session is lost.
+func (f *file) publish(pages uint32) (err error) {
+	if f.torn != nil {
+		return f.torn
+	}
 	old, room := f.meta.Pages, f.w.Room()
 	if pages > old {
 		if need := int64(pages-old) * pageCost; need > room {
@@ -370,6 +382,7 @@ func (f *file) publish(pages uint32) error {
 	// Patches take room that pages which are put again do not: nobody who is full has to have it.
 	small := room-int64(len(f.order))*pageCost >= maxPatches+2*PageSize
 	f.published = true
+	defer func() { f.torn = err }()
 	slices.Sort(f.order)
 	next := f.base // the first page that is neither in the Reader nor put there yet
 	for _, n := range f.order {

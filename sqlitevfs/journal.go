@@ -23,7 +23,8 @@ var hashes = maphash.MakeSeed()
 //  1. The file is a header and then records of one form: the number of a page, the page, a checksum. SQLite writes and
 //     reads the parts one by one.
 //  2. A page that was read again must have the hash. Otherwise the rollback fails, and the session is lost with its
-//     connection. The database is not touched by that.
+//     connection. The database is not touched by that. After a publish that failed in the middle the Reader shows other
+//     pages, and none is read.
 //  3. At the end of a transaction SQLite writes zeros over the beginning of the header, and writes the file from its beginning in
 //     the next one. The zeros empty the file here.
 type journal struct {
@@ -163,8 +164,8 @@ func (j *journal) load(index int) error {
 
 // again reads a page as it is without what was written since the last publish.
 func (f *file) again(p []byte, n uint32) error {
-	if f.r == nil {
-		return ErrClosed
+	if err := f.readable(); err != nil {
+		return err
 	}
 	return f.get(p, n)
 }

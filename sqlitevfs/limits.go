@@ -1,6 +1,10 @@
 package sqlitevfs
 
-import "github.com/ncruces/go-sqlite3"
+import (
+	"math"
+
+	"github.com/ncruces/go-sqlite3"
+)
 
 // Limits bound the sessions of one database. A zero field is as the pool's Options have it, which say what each bounds.
 // ConnMemory and Temporary can be less than what the Options say, and not more: the memory of connections is shared out by that.
@@ -30,7 +34,7 @@ func (p *Pool) limits(l Limits) Limits {
 		ConnMemory: min(or(l.ConnMemory, o.ConnMemory, MinConnMemory), o.ConnMemory),
 		TurnBytes:  or(l.TurnBytes, o.TurnBytes, MinTurnBytes),
 		Temporary:  min(or(l.Temporary, o.Temporary, MinTemporary), o.Temporary),
-		MaxLength:  int(or(int64(l.MaxLength), int64(o.MaxLength), MinLength)),
+		MaxLength:  int(min(or(int64(l.MaxLength), int64(o.MaxLength), MinLength), math.MaxInt32)), // the type that SQLite has for it
 	}
 }
 

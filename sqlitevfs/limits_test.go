@@ -3,6 +3,7 @@ package sqlitevfs
 import (
 	"database/sql"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,12 @@ func TestLimitsOfADatabaseAreItsOwn(t *testing.T) {
 		})
 	}
 	r.exec("CREATE TABLE t (v)")
+	for _, huge := range []int{1 << 32, math.MaxInt} { // more than SQLite's own type of a length holds
+		r.db.SetLimits(Limits{MaxLength: huge})
+		if err := try("INSERT INTO t VALUES (zeroblob(100000))"); err != nil {
+			t.Errorf("a row, with the limit %d: %v", huge, err)
+		}
+	}
 	small := Limits{TurnBytes: 1 << 20, Temporary: 1 << 20, MaxLength: 64 << 10}
 	for _, round := range []struct {
 		limits Limits

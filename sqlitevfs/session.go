@@ -383,7 +383,7 @@ func (s *Session) republish(f func() error) error {
 		s.interrupt.off = s.interrupt.call == nil
 		err = f()
 		c.file.committing = false
-		if err != nil && len(c.file.order) > 0 {
+		if err != nil && (len(c.file.order) > 0 || c.file.torn != nil) {
 			s.poison(err) // there is no journal to go back with
 		}
 		s.interrupt.off = true

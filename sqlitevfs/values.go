@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/ncruces/go-sqlite3"
 )
 
 // A kind says how the values of a column are handed out, after its declared type.
@@ -146,7 +148,7 @@ func (st *statement) bindAll(args []driver.NamedValue, skip int) (used int, err 
 		return st.bindNamed(args, skip)
 	}
 	if len(args)-skip < st.parameters {
-		return 0, fmt.Errorf("sqlite: %d arguments for a statement with %d parameters", len(args)-skip, st.parameters)
+		return 0, wrongCount("%d arguments for a statement with %d parameters", len(args)-skip, st.parameters)
 	}
 	for i := range st.parameters {
 		if err := st.bind(i+1, args[skip+i].Value); err != nil {
@@ -212,7 +214,12 @@ func named(args []driver.NamedValue) bool {
 // leftOver is the error if, without names, not all arguments were used.
 func leftOver(args []driver.NamedValue, used int) error {
 	if used < len(args) && !named(args) {
-		return fmt.Errorf("sqlite: %d arguments for statements with %d parameters", len(args), used)
+		return wrongCount("%d arguments for statements with %d parameters", len(args), used)
 	}
 	return nil
+}
+
+// wrongCount is the error for more or fewer arguments than there are parameters. SQLite, which is not asked, has a code for it.
+func wrongCount(format string, given, used int) error {
+	return &Error{Code: int(sqlite3.RANGE), Message: fmt.Sprintf(format, given, used)}
 }

@@ -54,7 +54,7 @@ const (
 	// StateTooNew: the stored state was written by a newer version of the actor's code. The data is untouched.
 	StateTooNew Code = "state_too_new"
 	// ActorFailed: the actor could not be woken (its state does not decode, a hook fails, it keeps crashing). Its data is
-	// kept; Retryable; Metadata "reason" says why and "retry_at" when the next attempt is allowed.
+	// kept; Metadata "reason" says why and "retry_at" when the next attempt is allowed. Retryable, unless the reason is ReasonDamaged.
 	ActorFailed Code = "actor_failed"
 	// ActorPaused: an operator paused the actor. Retryable; Metadata "reason" says why.
 	ActorPaused Code = "actor_paused"
@@ -112,6 +112,10 @@ func OverLimit(what string, limit, actual int64) *Error {
 // ReasonUncertain is the metadata "reason" of an Error with the code Unavailable that refuses to show an actor whose last
 // commit may be lost.
 const ReasonUncertain = "uncertain"
+
+// ReasonDamaged is the metadata "reason" of an Error with the code Unavailable that found stored data damaged, and of one with the
+// code ActorFailed for an actor that cannot be woken for that.
+const ReasonDamaged = "damaged"
 
 // With returns a copy of e with a metadata entry added.
 func (e *Error) With(key, value string) *Error {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -388,8 +389,11 @@ func (w *jsonWalk) object(m *jsonMembers) *MemberError {
 	}
 }
 
-// clipName returns the beginning of a name that may be long.
-func clipName(name []byte) string { return strings.ToValidUTF8(string(name[:min(len(name), 100)]), "") }
+// clipName returns the beginning of a name that may be long. An empty name is shown in quotes, because it would be no step of
+// a path.
+func clipName(name []byte) string {
+	return cmp.Or(strings.ToValidUTF8(string(name[:min(len(name), 100)]), ""), `""`)
+}
 
 // unquote returns the text of a JSON string.
 func unquote(quoted []byte) []byte {

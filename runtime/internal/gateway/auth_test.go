@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coder/websocket"
 
@@ -73,6 +76,25 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 			}
 		}
 	}
+}
+
+// net/http answers "OPTIONS *" itself, unless it is told not to.
+func TestTheServerAsksForTheTokenOfOPTIONSOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := serve(t, newGateway(t, Options{Node: &fakeNode{}, Token: "secret"}))
+		for header, want := range map[string]int{"": 401, "Authorization: Bearer secret\r\n": 204} {
+			conn := l.dial()
+			fmt.Fprintf(conn, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n%s\r\n", header)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.StatusCode != want {
+				t.Errorf("with %q: %d, not %d", header, res.StatusCode, want)
+			}
+			conn.Close()
+		}
+	})
 }
 
 func TestAPreflightNeedsNoTokenAndTellsNothingOfThePath(t *testing.T) {

@@ -52,7 +52,7 @@ func (x *exchange) create(t *target) {
 		fault = x.conditions(q)
 	}
 	if fault == nil && q.Existing {
-		fault = host.Errorf(host.InvalidArgument, "If-Match contradicts an explicit create")
+		fault = wrong("If-Match", "If-Match contradicts an explicit create")
 	}
 	if fault == nil {
 		q.Method, fault = x.creation(t)
@@ -95,18 +95,18 @@ func (x *exchange) conditions(q *host.Request) *host.Error {
 	h := x.r.Header
 	if v := h["If-Match"]; len(v) > 0 {
 		if len(v) > 1 || v[0] != "*" {
-			return host.Errorf(host.InvalidArgument, `If-Match can only be "*": the actor must exist`)
+			return wrong("If-Match", `If-Match can only be "*": the actor must exist`)
 		}
 		q.Existing = true
 	}
 	if v := h["If-None-Match"]; len(v) > 0 {
 		if len(v) > 1 || v[0] != "*" {
-			return host.Errorf(host.InvalidArgument, `If-None-Match can only be "*": the actor must not exist`)
+			return wrong("If-None-Match", `If-None-Match can only be "*": the actor must not exist`)
 		}
 		q.Create = true
 	}
 	if q.Create && q.Existing && len(h["If-None-Match"]) > 0 {
-		return host.Errorf(host.InvalidArgument, "If-Match and If-None-Match contradict each other")
+		return wrong("If-None-Match", "If-Match and If-None-Match contradict each other")
 	}
 	var fault *host.Error
 	q.IdempotencyKey, fault = x.single("Idempotency-Key", MaxIdempotencyKey)
@@ -121,11 +121,11 @@ func (x *exchange) single(name string, most int) (string, *host.Error) {
 	case len(v) == 0:
 		return "", nil
 	case len(v) > 1:
-		return "", host.Errorf(host.InvalidArgument, "there is more than one %s header", name)
+		return "", wrong(name, "there is more than one %s header", name)
 	case v[0] == "":
-		return "", host.Errorf(host.InvalidArgument, "the %s header is empty", name)
+		return "", wrong(name, "the %s header is empty", name)
 	case len(v[0]) > most:
-		return "", host.Errorf(host.InvalidArgument, "the %s header is %d bytes long; the limit is %d", name, len(v[0]), most)
+		return "", wrong(name, "the %s header is %d bytes long; the limit is %d", name, len(v[0]), most)
 	}
 	return v[0], nil
 }
@@ -170,7 +170,11 @@ func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host
 		reply, err = x.g.node.CallOver(ctx, token, q)
 	}
 	if err != nil {
-		x.fail(x.g.asError(err))
+		e := x.g.asError(err)
+		if q.Create {
+			e = about(e, "create", "If-None-Match")
+		}
+		x.fail(e)
 		return host.Reply{}, false
 	}
 	return reply, true

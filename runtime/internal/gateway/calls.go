@@ -158,7 +158,11 @@ func (c *session) subscribe(m *message) ([]byte, *host.Error) {
 		err = c.conn.Unsubscribe(ctx, m.Unsubscribe...)
 	}
 	if err != nil {
-		return nil, c.g.asError(err)
+		member := "subscribe"
+		if m.Unsubscribe != nil {
+			member = "unsubscribe"
+		}
+		return nil, about(c.g.asError(err), "event", member)
 	}
 	return appendDone(nil, m.ID), nil
 }

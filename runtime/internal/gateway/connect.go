@@ -17,7 +17,7 @@ func (x *exchange) existing() (bool, *host.Error) {
 	var q host.Request
 	fault := x.conditions(&q)
 	if fault == nil && q.Create {
-		fault = host.Errorf(host.InvalidArgument, "If-None-Match does not apply to connections")
+		fault = wrong("If-None-Match", "If-None-Match does not apply to connections")
 	}
 	return q.Existing, fault
 }
@@ -142,7 +142,7 @@ func (x *exchange) disconnect(t *target) {
 		token, fault = x.connection()
 	}
 	if fault == nil && token == "" {
-		fault = host.Errorf(host.InvalidArgument, "the Cairn-Connection header is missing: it names the connection by its token")
+		fault = wrong("Cairn-Connection", "the Cairn-Connection header is missing: it names the connection by its token")
 	}
 	if fault == nil {
 		_, fault = x.params()
@@ -170,7 +170,7 @@ func (g *Gateway) connect(s *stream, a host.Address, q host.ConnectRequest) (hos
 	case context.Cause(s.ctx) == errClosing:
 		return nil, errShutdown
 	}
-	return nil, g.asError(err)
+	return nil, about(g.asError(err), "event", "events")
 }
 
 // lost tells the node that a client is gone and may come back.

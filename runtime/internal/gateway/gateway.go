@@ -122,6 +122,8 @@ func (g *Gateway) Server() *http.Server {
 		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          log.New(&serverLog{log: g.log}, "", 0),
+		// The gateway answers "OPTIONS *" itself, and asks for the token first.
+		DisableGeneralOptionsHandler: true,
 	}
 	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context. The gateway bounds the
 	// reading of bodies itself.

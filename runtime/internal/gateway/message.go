@@ -117,9 +117,9 @@ func checkEvents(member string, names []string) *host.Error {
 	case len(names) > host.MaxSubscriptions:
 		return host.OverLimit(member, host.MaxSubscriptions, int64(len(names))).With("field", member)
 	}
-	for _, name := range names {
+	for i, name := range names {
 		if name == "" {
-			return wrong(member, "%s has an empty name", member)
+			return wrong(member+"["+strconv.Itoa(i)+"]", "%s has an empty name", member)
 		}
 	}
 	return nil

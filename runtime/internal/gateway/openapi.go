@@ -196,6 +196,12 @@ func query(name, description string, schema object) object {
 	return object{"name": name, "in": "query", "description": description, "schema": schema}
 }
 
+// A position, as host.ParsePosition reads it: the sequence, or the sequence, "@" and the id of the actor's life.
+const lifePattern = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+var position = object{"type": "string", "pattern": "^[0-9]+(@" + lifePattern + ")?$",
+	"examples": []any{"17@0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14", "17"}}
+
 func between(lo, hi int) object { return object{"type": "integer", "minimum": lo, "maximum": hi} }
 
 func parameter(name string) object { return object{"$ref": "#/components/parameters/" + name} }
@@ -224,9 +230,8 @@ func (d *document) components() object {
 			"Connection": header("Cairn-Connection",
 				"The token of the caller's connection, for clients whose connection carries events only.", object{"type": "string"}),
 			"LastEventID": header("Last-Event-ID", "The id of the last event that the client has; the same as after=.",
-				object{"type": "string", "pattern": "^[0-9]+$"}),
-			"After": query("after", "The sequence of what the client got last; what follows comes.",
-				object{"type": "integer", "minimum": 0}),
+				position),
+			"After": query("after", "The position of what the client got last, the id of its event; what follows comes.", position),
 		},
 		"headers": object{
 			"Cairn-Version": object{"description": "The version of the actor that the answer reflects.",

@@ -321,7 +321,8 @@ func (t *typeDocument) connections() {
 			"events": object{"type": "array", "items": object{"type": "string"}},
 			"token":  object{"type": "string", "description": "Resumes the connection that an earlier welcome was for."},
 			"after":  object{"type": "integer", "minimum": 0, "description": "The sequence of the last event that the client got."},
-			"life":   object{"type": "string", "description": "The life of the actor that after counts in: the welcome says it."},
+			"life": object{"type": "string", "pattern": "^(" + lifePattern + ")?$",
+				"description": "The id of the actor's life that after counts in; empty or absent is the present one."},
 		}})},
 		success: welcome, errors: callStatuses(),
 	})

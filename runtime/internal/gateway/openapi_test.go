@@ -152,6 +152,53 @@ func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
 	checkSchemas(t, parseDocument(t, Options{Behaviors: described(), Databases: &fakeDatabases{}}))
 }
 
+// A client that checks what it sends against the document can send each position that the node gives it.
+func TestPositionsFitTheDocument(t *testing.T) {
+	d := parseDocument(t, Options{Behaviors: described()})
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("https://node/openapi.json", d.root); err != nil {
+		t.Fatal(err)
+	}
+	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
+	for _, name := range []string{"After", "LastEventID"} {
+		s, err := c.Compile("https://node/openapi.json#/components/parameters/" + name + "/schema")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"0", "17", "17@" + life, "", "x", "-1", "+1", "1@", "1@2", "1@" + life + "0", "17@" + strings.ToUpper(life)} {
+			_, fault := host.ParsePosition(text)
+			if err := s.Validate(text); (err == nil) != (fault == nil) {
+				t.Errorf("%s %q: the schema says %v, the node %v", name, text, err, fault)
+			}
+		}
+	}
+	bodies := 0
+	walk("", d.root["paths"], func(pointer string, o map[string]any) {
+		p, ok := o["properties"].(map[string]any)
+		if !ok || p["token"] == nil || p["after"] == nil {
+			return
+		}
+		bodies++
+		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: "/paths" + pointer}).EscapedFragment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text, valid := range map[string]bool{`{"after":17}`: true, `{"after":17,"life":"` + life + `"}`: true, `{"life":"","after":0}`: true, `{"life":"x"}`: false} {
+			v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Validate(v); (err == nil) != valid {
+				t.Errorf("the body %s of connect: %v", text, err)
+			}
+		}
+	})
+	if bodies == 0 {
+		t.Error("no body of connect found")
+	}
+}
+
 func checkSchemas(t *testing.T, d parsedDocument) {
 	t.Helper()
 	c := jsonschema.NewCompiler()

@@ -9,8 +9,8 @@ var hostText = map[string]string{
 	"Address":         "An Address names an actor by type and key.",
 	"AlarmListOutput": "AlarmListOutput is in the order of name and instance.",
 	"Code.actor_failed": "The actor could not be woken (its state does not decode, a hook fails, it keeps " +
-		"crashing). Its data is kept; Retryable; Metadata \"reason\" says why and \"retry_at\" when " +
-		"the next attempt is allowed.",
+		"crashing). Its data is kept; Metadata \"reason\" says why and \"retry_at\" when the next " +
+		"attempt is allowed. Retryable, unless the reason is ReasonDamaged.",
 	"Code.actor_paused":   "An operator paused the actor. Retryable; Metadata \"reason\" says why.",
 	"Code.already_exists": "An explicit create named a key that is taken.",
 	"Code.canceled":       "The caller gave up. Whether the turn ran is unknown to the caller.",

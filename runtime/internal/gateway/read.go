@@ -55,9 +55,18 @@ names:
 	return parameters(values), nil
 }
 
-// wrong is the error for a parameter of a URL, or a member of a body, that is wrong.
+// wrong is the error for a parameter of a URL, a header, or a member of a body, that is wrong.
 func wrong(name, format string, args ...any) *host.Error {
 	return host.Errorf(host.InvalidArgument, format, args...).With("field", strings.ToValidUTF8(name, "\uFFFD"))
+}
+
+// about adds to an error of the node the parameter, header or member of which it complains. The node, which does not know
+// how the request was made, has put the value under key into the metadata.
+func about(e *host.Error, key, name string) *host.Error {
+	if e.Code == host.InvalidArgument && e.Metadata[key] != "" && e.Metadata["field"] == "" {
+		return e.With("field", name)
+	}
+	return e
 }
 
 // one returns the value of a parameter and whether there is one.

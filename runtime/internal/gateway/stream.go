@@ -152,7 +152,7 @@ func (x *exchange) events(t *target) {
 	defer x.g.done(s)
 	source, err := x.g.node.Subscribe(s.ctx, t.Address, sub)
 	if err != nil {
-		x.fail(x.g.asError(err))
+		x.fail(about(x.g.asError(err), "event", "names"))
 		return
 	}
 	defer source.Close()

@@ -187,7 +187,7 @@ func (s *Set) clear(l *line, ix index) error {
 func (s *Set) selecting(queue string, ids []uint64) (*line, error) {
 	l, err := s.openAny(queue)
 	if err == nil && len(ids) > host.MaxQueueBatch {
-		err = host.Errorf(host.InvalidArgument, "ids: %d of them, the limit is %d", len(ids), host.MaxQueueBatch)
+		err = host.OverLimit("ids", host.MaxQueueBatch, int64(len(ids))).With("field", "ids")
 	}
 	return l, err
 }

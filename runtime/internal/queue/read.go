@@ -226,9 +226,9 @@ func list(rows engine.Reader, in *host.QueueListInput, from listing) (listed []h
 	case !possible(in.Queue):
 		return nil, false, Unknown(in.Queue)
 	case limit < 1 || limit > host.MaxQueueBatch:
-		return nil, false, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch)
+		return nil, false, host.Errorf(host.InvalidArgument, "limit: %d, want 1 to %d", limit, host.MaxQueueBatch).With("field", "limit")
 	case len(in.IDs) > host.MaxQueueBatch:
-		return nil, false, host.Errorf(host.InvalidArgument, "ids: %d of them, the limit is %d", len(in.IDs), host.MaxQueueBatch)
+		return nil, false, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
 	}
 	size := 0
 	add := func(e *engine.Entry) (full bool, err error) {

@@ -72,17 +72,20 @@ func invalid(field, text string) *host.Error {
 // check returns the record of what a caller wants, and its expression if it has one.
 func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 	r = scheduleRecord{Cron: s.Cron, Zone: s.Zone, Every: s.Every, Missed: s.Missed, CatchUp: s.CatchUp, KeepRuns: s.KeepRuns, Payload: s.Payload}
-	rules := 0
-	for _, set := range []bool{s.Cron != "", s.Every != 0, s.At != nil} {
-		if set {
-			rules++
-		}
+	var second string // the rule that is one too many
+	switch {
+	case s.At != nil && (s.Cron != "" || s.Every != 0):
+		second = "at"
+	case s.Every != 0 && s.Cron != "":
+		second = "every_ms"
 	}
 	switch {
 	case s.Name == "":
 		return r, nil, invalid("name", "it is missing")
-	case rules != 1:
-		return r, nil, invalid("cron, every_ms, at", "exactly one of them is to be set")
+	case second != "":
+		return r, nil, invalid(second, "exactly one of cron, every_ms and at is expected, and there is another one")
+	case s.Cron == "" && s.Every == 0 && s.At == nil:
+		return r, nil, invalid("cron", "exactly one of cron, every_ms and at is expected, and there is none")
 	case len(s.Instance) > maxInstance:
 		return r, nil, host.OverLimit("instance bytes", maxInstance, int64(len(s.Instance))).With("field", "instance")
 	case !utf8.ValidString(s.Instance):

@@ -192,7 +192,7 @@ func (c *core) runBuiltin(w *work) ([]byte, error) {
 // callBuiltin calls a builtin, waiting for what it asks for if the caller wants to.
 func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, r *host.Request, from *caller) (host.Reply, error) {
 	if r.Create {
-		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method)
+		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)
 	}
 	if from == nil && b.counted(t) {
 		if err := s.admit(t, r); err != nil {

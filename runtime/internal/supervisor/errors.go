@@ -34,6 +34,11 @@ func uncertain(a host.Address) *host.Error {
 		"restart the node to see what was kept", formatAddress(a)).With("reason", host.ReasonUncertain)
 }
 
+// damage reports whether err says that stored data is damaged. Trying again does not help then.
+func damage(err error) bool {
+	return errors.Is(err, engine.ErrDamaged) || errors.Is(err, &engine.CorruptError{})
+}
+
 // publicError turns any error into the one that may leave the actor. known is false for errors whose cause must be
 // logged under the returned id, because it does not cross.
 func publicError(err error) (e *host.Error, id string) {
@@ -58,13 +63,17 @@ func publicError(err error) (e *host.Error, id string) {
 		return host.Errorf(host.QuotaExceeded, "the actor's storage quota of %d bytes is used up", quota.Limit).
 			With("limit", strconv.FormatInt(quota.Limit, 10)).With("actual", strconv.FormatInt(quota.Need, 10)), ""
 	case errors.Is(err, engine.ErrCursor):
-		return host.Errorf(host.InvalidArgument, "the cursor does not belong to this query"), ""
+		return host.Errorf(host.InvalidArgument, "the cursor does not belong to this query").With("field", "cursor"), ""
 	case errors.Is(err, engine.ErrBusy):
 		return host.Errorf(host.Overloaded, "the turns that run now write more than the node has memory for").Retry(), ""
 	case errors.Is(err, engine.ErrDiskFull):
 		return unavailable("the disk is nearly full: writes are refused, reads go on").With("reason", "disk_full"), ""
 	case errors.Is(err, engine.ErrReadOnly):
 		return unavailable("the store is read-only after a disk error").With("reason", "read_only"), ""
+	case damage(err): // after ErrReadOnly, which may have it for its cause
+		id = newErrorID()
+		return host.Errorf(host.Unavailable, "stored data is damaged (error %s); the node's log names the file", id).
+			With("reason", host.ReasonDamaged).With("error_id", id), id
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrFenced):
 		return unavailable("the node is shutting down"), ""
 	case errors.As(err, &passed):

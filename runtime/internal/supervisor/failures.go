@@ -11,8 +11,14 @@ import (
 // operators see why. It is not durable: after a restart every actor gets a fresh chance.
 type failures struct {
 	mu    sync.Mutex
-	m     map[string]*host.Failure
+	m     map[string]*failed
 	crash map[string]int // turns in a row that panicked, of actors that exist
+}
+
+// A failed actor, and whether it is for damaged data that it cannot be woken.
+type failed struct {
+	host.Failure
+	damaged bool
 }
 
 // crashesToFail is how many turns in a row may panic before the actor counts as failed and is left alone for a while.
@@ -51,18 +57,19 @@ func (f *failures) add(a *activation, public *host.Error, cause error) {
 	reason := cause.Error()
 	f.mu.Lock()
 	if f.m == nil {
-		f.m = make(map[string]*host.Failure)
+		f.m = make(map[string]*failed)
 	}
 	now := time.Now()
 	x := f.m[a.key]
 	if x == nil {
-		x = &host.Failure{Since: now.UTC()}
+		x = &failed{Failure: host.Failure{Since: now.UTC()}}
 		f.m[a.key] = x
 	}
 	x.Reason, x.Public, x.Code, x.ErrorID = reason, public.Error(), public.Code, public.Metadata["error_id"]
+	x.damaged = damage(cause)
 	x.Attempts++
 	x.RetryAt = now.Add(backoff(x.Attempts, failureRetryMin, failureRetryMax)).UTC()
-	c := *x
+	c := x.Failure
 	f.mu.Unlock()
 	a.sup.metrics.failed.Set(float64(f.count()))
 	a.sup.logger.Error("actor failed", "actor_type", a.addr.Type, "actor_key", a.addr.Key, "reason", reason, "attempts", c.Attempts, "retry_at", c.RetryAt)
@@ -83,8 +90,11 @@ func (f *failures) blocked(a *activation) error {
 	if x == nil || !time.Now().Before(x.RetryAt) {
 		return nil
 	}
-	return host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.Public).
-		With("reason", x.Public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano)).Retry()
+	e := host.Errorf(host.ActorFailed, "actor %s does not run: %s", a, x.Public).With("retry_at", x.RetryAt.Format(time.RFC3339Nano))
+	if x.damaged {
+		return e.With("reason", host.ReasonDamaged).With("error_id", x.ErrorID)
+	}
+	return e.With("reason", x.Public).Retry()
 }
 
 func (f *failures) clear(a *activation) {
@@ -117,6 +127,6 @@ func (f *failures) of(addr host.Address) *host.Failure {
 	if x == nil {
 		return nil
 	}
-	c := *x
+	c := x.Failure
 	return &c
 }

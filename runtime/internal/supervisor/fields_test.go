@@ -22,7 +22,7 @@ var faultyInputs = map[string]map[string]string{
 		`{"queue":"jobs","messages":[{"body":1},{"body":1,"priority":9999}]}`:              "messages[1].priority",
 		`{"queue":"jobs","messages":[{"body":1},{"body":1,"keys_if_undelivered":[[{}]]}]}`: "messages[1].keys_if_undelivered[0]",
 		`{"queue":"jobs","messages":[{"body":1,"body":2}]}`:                                "messages[0].body",
-		`{"queue":7}`: "queue", `{"queue":"jobs","messages":[{"body":1},{"body":1,"delay_ms":"x"}]}`: "messages[1].delay_ms", `{"queue":"jobs","x":1}`: "x",
+		`{"queue":7}`: "queue", `{"queue":"jobs","messages":[{"body":1},{"body":1,"delay_ms":"x"}]}`: "messages[1].delay_ms", `{"queue":"jobs","x":1}`: "x", `{"queue":"jobs","":1}`: `""`,
 		`{"queue":"jobs"}`: "messages", `{"queue":"jobs","messages":[{"body":1,"backoff_ms":[1,-1]}]}`: "messages[0].backoff_ms[1]",
 	},
 	host.QueueReceive: {
@@ -46,6 +46,10 @@ var faultyInputs = map[string]map[string]string{
 		`{"name":"tick","every_ms":1000,"catch_up":0}`: "catch_up", `{"name":"tick","every_ms":1000,"keep_runs":0}`: "keep_runs",
 		`{"name":"tick","cron":"61 * * * *"}`: "cron", `{"name":"tick","cron":"@daily","zone":"Mars"}`: "zone", `{"name":"tick","every_ms":1000,"missed":"x"}`: "missed",
 		`{"name":"tick","at":"tomorrow"}`: "at", `{"name":"tick","at":7}`: "at",
+		`{"name":"tick"}`: "cron", `{"name":"tick","cron":"@daily","every_ms":1000}`: "every_ms", `{"name":"tick","cron":"@daily","at":"2099-01-01T00:00:00Z"}`: "at",
+		`{"name":"tick","every_ms":1000,"at":"2099-01-01T00:00:00Z"}`: "at", `{"name":"tick","every_ms":1000,"instance":1}`: "instance", `{"name":1}`: "name",
+		`{"name":"tick","cron":1}`: "cron", `{"name":"tick","cron":"@daily","zone":1}`: "zone", `{"name":"tick","every_ms":1000,"missed":1}`: "missed",
+		`{"name":"tick","every_ms":"x"}`: "every_ms", `{"name":"tick","X":1}`: "X",
 	},
 	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
 	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},
@@ -56,20 +60,21 @@ var faultyInputs = map[string]map[string]string{
 	host.QueuePurge:      {`{}`: "queue"},
 	host.QueueSkip:       {`{}`: "queue"},
 	host.ConnectionClose: {`{}`: "connection"},
-	host.SendSkip:        {`{}`: "type"},
+	host.SendSkip:        {`{}`: "type", `{"type":"p","key":["a",7]}`: "key[1]"},
 	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
 	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
 	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
 	host.LimitsSet: {
 		`{"storage_bytes":0}`: "storage_bytes", `{"value_bytes":1000000000}`: "value_bytes", `{"write_set_bytes":1}`: "write_set_bytes", `{"call_rate":-1}`: "call_rate",
 		`{"mailbox_count":-1}`: "mailbox_count", `{"call_rate":0.000001,"call_burst":1000000000}`: "call_burst", `{"value_bytes":"x"}`: "value_bytes",
+		`{"sql_memory_bytes":1}`: "sql_memory_bytes", `{"sql_temporary_bytes":1}`: "sql_temporary_bytes", `{"sql_turn_bytes":1}`: "sql_turn_bytes", `{"sql_value_bytes":1}`: "sql_value_bytes",
 	},
-	host.LimitsReset:     {`{"names":["x"]}`: "names"},
+	host.LimitsReset:     {`{"names":["x"]}`: "names[0]", `{"names":["call_rate","y","x"]}`: "names[1]", `{"names":[7]}`: "names[0]"},
 	host.SendDeadList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
 	host.SendDeadRequeue: {`{}`: "ids"},
 	host.SendDeadDelete:  {`{"all":true,"ids":[1]}`: "ids"},
-	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]"},
-	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit"},
+	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]", `{"sql":"SELEC"}`: "sql", `{"sql":"SELECT ?"}`: "args", `{"sql":"SELECT 1","args":[1]}`: "args"},
+	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit", `{"sql":"SELEC","reason":"r"}`: "sql"},
 	host.WorkflowHistory: {`{"limit":0}`: "limit"},
 	host.WorkflowResult:  {`{"wait_ms":-1}`: "wait_ms"},
 	host.WorkflowWatch:   {`{"wait_ms":-1}`: "wait_ms"},
@@ -111,6 +116,14 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.QueueExtend, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
 		{host.QueueHeld, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
 		{host.QueuePeek, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDelete, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadList, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadDelete, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadRequeue, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.SendSkip, `{"type":"p","key":["` + strings.Repeat("x", 1025) + `"]}`, "key", "1024", "1025"},
+		{host.SendSkip, `{"type":"p","key":[` + repeated(`"x"`, 17) + `]}`, "key", "16", "17"},
+		{host.SQLQuery, `{"sql":"SELECT '` + strings.Repeat("x", 1_000_000) + `'"}`, "sql", "1000000", ""},
+		{host.SQLQuery, `{"sql":"SELECT ` + strings.Repeat("(", 3000) + "1" + strings.Repeat(")", 3000) + `"}`, "sql", "", ""},
 		{host.StreamAppend, `{"stream":"log","items":[` + repeated(`7`, 5000) + `]}`, "items", "1000", "5000"},
 		{host.SendDeadDelete, `{"ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
 		{host.SQLQuery, `{"sql":"SELECT 1","args":[` + repeated(`1`, 40_000) + `]}`, "args", "32766", "40000"},
@@ -121,8 +134,20 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		{host.ScheduleSet, `{"name":"tick","cron":"@daily","zone":"` + strings.Repeat("x", 1025) + `"}`, "zone", "", "1025"},
 	} {
 		e := wantCode(t, g.raw(c.method, host.JSON, []byte(c.in)), host.TooLarge)
-		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || m["actual"] != c.actual {
+		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual {
 			t.Errorf("%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
+		}
+	}
+	// A type of the node says which parameter of a list is wrong.
+	for field, list := range map[string]func() error{
+		"prefix": func() error { _, err := g.List(t.Context(), host.ListQuery{Prefix: []string{"a"}}); return err },
+		"limit":  func() error { _, err := g.List(t.Context(), host.ListQuery{Limit: 1001}); return err },
+		"cursor": func() error { _, err := g.List(t.Context(), host.ListQuery{Type: "p", Cursor: "x"}); return err },
+		"state":  func() error { _, err := g.Runs(t.Context(), host.RunQuery{State: "x"}); return err },
+		"reason": func() error { _, err := g.Runs(t.Context(), host.RunQuery{Reason: "x"}); return err },
+	} {
+		if e := wantCode(t, list(), host.InvalidArgument); e.Metadata["field"] != field {
+			t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
 		}
 	}
 	// A number is shown as it was given, however large it is.

@@ -308,8 +308,9 @@ func (s *Supervisor) commitError(a *activation, err error) *host.Error {
 		e = unavailable("the commit failed; nothing of it was kept")
 	}
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
-		if left, ok := s.commitLog.pass(err.Error()); ok {
-			s.logger.LogAttrs(s.life, slog.LevelError, "commit failed", a.attrs(slog.Any("error", err), slog.Int("left_out", left))...)
+		id := e.Metadata["error_id"]
+		if left, ok := s.commitLog.pass(err.Error()); ok || id != "" {
+			s.logger.LogAttrs(s.life, slog.LevelError, "commit failed", a.attrs(slog.String("error_id", id), slog.Any("error", err), slog.Int("left_out", left))...)
 		}
 	}
 	return e

@@ -55,7 +55,7 @@ func (s *Supervisor) call(ctx context.Context, r *host.Request, from *caller) (h
 	}
 	if kind == host.Query {
 		if r.Create {
-			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method)
+			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method).With("create", r.Method)
 		}
 		return s.query(ctx, t, method, r, from)
 	}
@@ -303,9 +303,9 @@ func (s *Supervisor) presentRun(st *host.Status) error {
 func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.ListPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
-		return host.ListPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit)
+		return host.ListPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
 	case q.Type == "" && len(q.Prefix) > 0:
-		return host.ListPage{}, host.Errorf(host.InvalidArgument, "a key prefix needs a type")
+		return host.ListPage{}, host.Errorf(host.InvalidArgument, "a key prefix needs a type").With("field", "prefix")
 	case q.Limit == 0:
 		q.Limit = 100
 	}
@@ -326,14 +326,17 @@ func (s *Supervisor) Inspect(ctx context.Context, addr host.Address, q host.Insp
 	if perr := s.seen(ctx, addr); perr != nil {
 		return host.InspectPage{}, perr
 	}
-	return page, err
+	if err != nil {
+		return host.InspectPage{}, s.storeError(err)
+	}
+	return page, nil
 }
 
-// Inspect reads an actor's raw keyspace from a store that no supervisor need be running on.
+// Inspect reads an actor's raw keyspace from a store that no supervisor need be running on. Its errors are for operators.
 func Inspect(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
-		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit)
+		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
 	case q.ValueBytes < 0:
 		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "value bytes %d is negative", q.ValueBytes)
 	case q.Limit == 0:
@@ -344,15 +347,13 @@ func Inspect(store *engine.Store, namespace string, addr host.Address, q host.In
 		err = notFound(addr)
 	}
 	if err != nil {
-		e, _ := publicError(err)
-		return host.InspectPage{}, e
+		return host.InspectPage{}, err
 	}
 	snap := store.Snapshot(id)
 	defer snap.Close()
 	page, err := snap.List(engine.ListQuery{Limit: q.Limit, KeysOnly: q.ValueBytes == 0, After: q.After})
 	if err != nil {
-		e, _ := publicError(err)
-		return host.InspectPage{}, e
+		return host.InspectPage{}, err
 	}
 	out := host.InspectPage{Keys: make([]host.StoredKey, len(page.Entries)), Next: page.Next}
 	for i, e := range page.Entries {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -65,11 +66,10 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 		roomy.MaxWriteSet = engine.DefaultMaxWriteSet
 		a.roomy = &roomy
 	}
-	if err := checkRate(l); err != nil {
-		return nil, err
-	}
-	if err := checkSQL(l); err != nil {
-		return nil, err
+	for _, check := range []func(host.Limits) error{checkRate, checkSQL} {
+		if err := check(l); err != nil {
+			return nil, err
+		}
 	}
 	for _, n := range []struct {
 		name     string
@@ -91,7 +91,7 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 	return a, nil
 }
 
-// checkSQL refuses limits of SQL that cannot work. The error is a *LimitsError.
+// checkSQL refuses limits of SQL that cannot work.
 func checkSQL(l host.Limits) error {
 	for _, n := range []struct {
 		name         string
@@ -101,7 +101,7 @@ func checkSQL(l host.Limits) error {
 		{"sql_turn_bytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes}, {"sql_value_bytes", int64(l.SQLValueBytes), sqlitevfs.MinLength},
 	} {
 		if n.value != 0 && n.value < n.least {
-			return &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; the least is %d", n.value, n.least), Limit: n.least, Actual: n.value}
+			return &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; it must be %d or more", n.value, n.least), Limit: n.least, Actual: n.value}
 		}
 	}
 	return nil
@@ -220,15 +220,16 @@ func resetLimits(c *core, h *turn, _ host.Codec, in *host.LimitsResetInput) (out
 		return out, err
 	}
 	set := rec.limits()
-	named := make(map[string]bool)
-	for _, name := range in.Names {
-		named[name] = true
+	fields := set.Fields()
+	for i, name := range in.Names {
+		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
+			return out, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name).With("field", "names["+strconv.Itoa(i)+"]")
+		}
 	}
-	for _, f := range set.Fields() {
-		if len(in.Names) > 0 && !named[f.Name] {
+	for _, f := range fields {
+		if len(in.Names) > 0 && !slices.Contains(in.Names, f.Name) {
 			continue
 		}
-		delete(named, f.Name)
 		if f.Whole != nil && *f.Whole != nil {
 			*f.Whole = nil
 			out.Count++
@@ -237,9 +238,6 @@ func resetLimits(c *core, h *turn, _ host.Codec, in *host.LimitsResetInput) (out
 			*f.Rate = nil
 			out.Count++
 		}
-	}
-	for name := range named {
-		return host.CountOutput{}, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name).With("field", "names")
 	}
 	if out.Count == 0 {
 		return out, nil

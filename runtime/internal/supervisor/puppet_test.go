@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,6 +147,11 @@ type stage struct {
 	disk    *engine.Disk
 	types   []*puppetType
 	options func(*Options)
+
+	// Of the store, from the next start on.
+	writeBytes int64  // for write sets; 0 is its default
+	dir        string // where its files are, instead of on disk; its log and the node's are kept then
+	log        bytes.Buffer
 }
 
 // newStage starts a node. The types default to one called "p".
@@ -162,11 +168,16 @@ func newStage(t testing.TB, options func(*Options), types ...*puppetType) *stage
 
 func (g *stage) start() {
 	g.t.Helper()
-	store, err := engine.Open(g.t.Context(), engine.Options{Dir: "store", Disk: g.disk})
+	eo := engine.Options{Dir: "store", Disk: g.disk, WriteBytes: g.writeBytes, Logger: slog.New(slog.DiscardHandler)}
+	if g.dir != "" {
+		eo.Dir, eo.Disk, eo.Logger = g.dir, nil, slog.New(slog.NewTextHandler(&g.log, nil))
+		eo.AcceptDataLoss = true // or a compaction that comes across damage first decides whether it opens
+	}
+	store, err := engine.Open(g.t.Context(), eo)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	o := Options{Store: store, Logger: slog.New(slog.DiscardHandler), IdleTimeout: time.Minute}
+	o := Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
 	}

@@ -105,7 +105,8 @@ func (s *sender) await(ch *channel) {
 func (s *Supervisor) skipSend(ctx context.Context, on target, in *host.SendSkipInput) (host.CountOutput, error) {
 	to := host.Address{Type: in.Type, Key: in.Key}
 	if err := checkKey(to.Key); err != nil {
-		return host.CountOutput{}, err
+		e, _ := publicError(err)
+		return host.CountOutput{}, e.With("field", "key")
 	}
 	// The messages are taken up first, if the node has just started. The actor skips one itself, because it may leave memory
 	// right after that.

@@ -24,6 +24,12 @@ const (
 	maxSQLBytes    = 8 << 20
 )
 
+// Result codes of SQLite: a text that does not compile, and a number of arguments that is not that of the parameters.
+const (
+	sqliteError = 1
+	sqliteRange = 25
+)
+
 // maxLoggedSQL is how much of a statement the log shows, in bytes.
 const maxLoggedSQL = 200
 
@@ -78,16 +84,30 @@ func sqlFault(err error) error {
 		return err
 	}
 	if host.CodeOf(err) == host.Internal {
-		if e, _ := publicError(err); e.Code != host.Internal {
-			return e
+		if e, id := publicError(err); id == "" { // or else it is logged under that id
+			return withSQLMember(e, err)
 		}
 		var said *sqlitevfs.Error
 		text := err.Error() // of package database/sql, or of the driver's conversions
 		if errors.As(err, &said) && said.Err == nil || strings.HasPrefix(text, "sql: ") || strings.HasPrefix(text, "sqlite: ") {
-			return host.Errorf(host.InvalidArgument, "%s", sqlMessage(err))
+			return withSQLMember(host.Errorf(host.InvalidArgument, "%s", sqlMessage(err)), err)
 		}
 	}
 	return err
+}
+
+// withSQLMember adds to e which member of the input err is about: the text that does not compile, or the number of its arguments.
+// What a statement that compiles comes upon is about neither.
+func withSQLMember(e *host.Error, err error) *host.Error {
+	said, _ := errors.AsType[*sqlitevfs.Error](err)
+	switch {
+	case said == nil || e.Code != host.InvalidArgument && e.Code != host.TooLarge:
+	case said.Code == sqliteRange:
+		return e.With("field", "args")
+	case said.Code == sqliteError, e.Metadata["what"] == "SQL statement":
+		return e.With("field", "sql")
+	}
+	return e
 }
 
 // runSQL runs statements and returns the rows of the last.

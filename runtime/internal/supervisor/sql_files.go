@@ -37,15 +37,14 @@ func (s *Supervisor) exportError(err error) error {
 	return nil
 }
 
-// StoredSQL writes the database of an actor from a store that no supervisor need be running on.
+// StoredSQL writes the database of an actor from a store that no supervisor need be running on. Its errors are for operators.
 func StoredSQL(ctx context.Context, store *engine.Store, namespace string, addr host.Address, w io.Writer) error {
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
 		err = notFound(addr)
 	}
 	if err != nil {
-		e, _ := publicError(err)
-		return e
+		return err
 	}
 	snap := store.Snapshot(id)
 	defer snap.Close()

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -262,7 +263,7 @@ func (t *turn) KVPut(key, value []byte, expire time.Time) error {
 		}
 	}
 	if err := t.c.ws.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
-		return err
+		return limitFault(err)
 	}
 	if o.ExpireAt != 0 {
 		t.expireAt(o.ExpireAt)
@@ -281,7 +282,16 @@ func (t *turn) KVDelete(key []byte) (bool, error) {
 	if ok && err == nil {
 		t.kvChange("delete", key, nil)
 	}
-	return ok, err
+	return ok, limitFault(err)
+}
+
+// limitFault gives an error of the keyspace about a limit the code that a handler can tell it by.
+func limitFault(err error) error {
+	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
+		e, _ := publicError(err)
+		return e
+	}
+	return err
 }
 
 // KVDeleteRange implements host.Turn.
@@ -295,7 +305,7 @@ func (t *turn) KVDeleteRange(start, end []byte) (int64, error) {
 	if n > 0 && err == nil {
 		t.rangeChange(start, end, n)
 	}
-	return n, err
+	return n, limitFault(err)
 }
 
 // Emit implements host.Turn.

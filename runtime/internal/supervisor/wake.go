@@ -32,7 +32,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	if err != nil {
 		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
 			e := a.sup.public(a, w, err)
-			if e.Code != host.Unavailable {
+			if e.Code != host.Unavailable || damage(err) {
 				a.sup.failures.add(a, e, err)
 				if w.destroys() {
 					return a.wakeBare(epoch, w)
@@ -69,7 +69,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 			return nil, err
 		}
 		a.teardown(c)
-		if errors.Is(err, sqlitevfs.ErrBusy) {
+		if errors.Is(err, sqlitevfs.ErrBusy) || errors.Is(err, engine.ErrBusy) {
 			return nil, a.sup.public(a, w, err) // the node is busy, the actor is well
 		}
 		a.sup.failures.add(a, a.sup.public(a, w, err), err)

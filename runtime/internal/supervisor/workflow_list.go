@@ -205,14 +205,14 @@ func StoredRuns(store *engine.Store, namespace string, q host.RunQuery) (host.Ru
 	case workflow.StateFailed:
 		first = last
 	default:
-		return page, host.Errorf(host.InvalidArgument, "state is %q; it is %q or %q", q.State, workflow.StatePaused, workflow.StateFailed)
+		return page, host.Errorf(host.InvalidArgument, "state is %q; it is %q or %q", q.State, workflow.StatePaused, workflow.StateFailed).With("field", "state")
 	}
 	if q.Reason != "" {
 		if known := workflow.PauseReasons(); !slices.Contains(known, q.Reason) {
-			return page, host.Errorf(host.InvalidArgument, "reason is %q; known are %q", q.Reason, known)
+			return page, host.Errorf(host.InvalidArgument, "reason is %q; known are %q", q.Reason, known).With("field", "reason")
 		}
 		if q.State == workflow.StateFailed {
-			return page, host.Errorf(host.InvalidArgument, "reason is %q; a failed run has none", q.Reason)
+			return page, host.Errorf(host.InvalidArgument, "reason is %q; a failed run has none", q.Reason).With("field", "reason")
 		}
 		last = keyspace.PausedRunsDue
 	}
@@ -223,7 +223,7 @@ func StoredRuns(store *engine.Store, namespace string, q host.RunQuery) (host.Ru
 			_, err = keyspace.ParseWakeRow(after)
 		}
 		if err != nil {
-			return page, host.Errorf(host.InvalidArgument, "cursor is not that of an earlier page")
+			return page, host.Errorf(host.InvalidArgument, "cursor is not that of an earlier page").With("field", "cursor")
 		}
 	}
 	if start := keyspace.AppendWakeTime(nil, first); slices.Compare(after, start) < 0 {

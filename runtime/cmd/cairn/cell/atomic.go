@@ -166,6 +166,19 @@ func of(member string, err error) error {
 	return e.With("field", member)
 }
 
+// sized names the key or the value that the keyspace says is too large.
+func sized(err error) error {
+	e, ok := err.(*actor.Error)
+	if !ok || e.Code != actor.TooLarge {
+		return err
+	}
+	switch what := e.Metadata["what"]; what {
+	case "key", "value":
+		return e.With("field", what)
+	}
+	return err
+}
+
 func (k *Check) holds(ctx *actor.Context) (bool, error) {
 	key, err := k.Key.entry()
 	if err != nil {
@@ -260,7 +273,7 @@ func store(ctx *actor.Context, op string, key tuple.Tuple, value []byte, expire 
 		opts = append(opts, actor.ExpireAt(expire))
 	}
 	if err := ctx.KV().Put(key, value, opts...); err != nil {
-		return err
+		return sized(err)
 	}
 	change := Change{Op: op, Key: Key(key), Size: len(value), Expires: utc(expire)}
 	if len(value) <= MaxEventValue {
@@ -273,7 +286,7 @@ func store(ctx *actor.Context, op string, key tuple.Tuple, value []byte, expire 
 func remove(ctx *actor.Context, key tuple.Tuple) (bool, error) {
 	deleted, err := ctx.KV().Delete(key)
 	if err != nil || !deleted {
-		return false, err
+		return false, sized(err)
 	}
 	return true, Changed.Emit(ctx, Change{Op: "delete", Key: Key(key)})
 }

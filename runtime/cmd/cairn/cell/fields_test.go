@@ -14,6 +14,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
 		call(t, h, "put", `{"key":["text"],"value":"abc"}`)
 		many := func(one string, n int) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
+		long, huge := strings.Repeat("k", 5000), strings.Repeat("v", 200_000)
 		for _, c := range []struct{ method, in, field string }{
 			{"put", `{"value":1}`, "key"}, {"put", `{"key":7,"value":1}`, "key"}, {"put", `{"key":["a",{}],"value":1}`, "key[1]"},
 			{"put", `{"key":["a"]}`, "value"}, {"put", `{"key":["a"],"value":1,"ttl_ms":0}`, "ttl_ms"}, {"put", `{"key":["a"],"value":1,"ttl_ms":"x"}`, "ttl_ms"},
@@ -23,7 +24,15 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 			{"delete_range", `{}`, "prefix"}, {"delete_range", `{"prefix":"x"}`, "prefix"}, {"count", `{"prefix":[{}]}`, "prefix[0]"},
 			{"list", `{"limit":0}`, "limit"}, {"list", `{"cursor":"x"}`, "cursor"}, {"list", `{"prefix":{}}`, "prefix"},
 			{"set_state", `{}`, "state"}, {"set_state", `{"state":1,"version":"x"}`, "version"}, {"set_state", `{"state":"` + strings.Repeat("x", cell.MaxState) + `"}`, "state"},
-			{"set_state", `{"state":{"x":1,"x":2}}`, "state.x"},
+			{"set_state", `{"state":{"x":1,"x":2}}`, "state.x"}, {"set_state", `{"state":` + strings.Repeat("[", 501) + strings.Repeat("]", 501) + `}`, "state"},
+			{"set_state", `{"state":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, ""},
+			{"put", `{"key":["` + long + `"],"value":1}`, "key"}, {"delete", `{"key":["` + long + `"]}`, "key"},
+			{"put", `{"key":["a"],"value":"` + huge + `"}`, "value"},
+			{"atomic", `{"mutations":[{"op":"delete","key":["` + long + `"]}]}`, "mutations[0].key"},
+			{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":1},{"op":"put","key":["` + long + `"],"value":1}]}`, "mutations[1].key"},
+			{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":"` + huge + `"}]}`, "mutations[0].value"},
+			{"atomic", `{"mutations":[{"op":"append","key":["a"],"value":"` + huge + `"}]}`, "mutations[0].value"},
+			{"put", `{"key":["a"],"value":1,"":1}`, `""`},
 			{"atomic", `{"checks":[` + many(`{"key":["n"],"version":0}`, 101) + `]}`, "checks"},
 			{"atomic", `{"checks":[{"key":["n"],"version":0},{"key":["n"]}]}`, "checks[1].version"}, {"atomic", `{"checks":[{"version":0}]}`, "checks[0].key"},
 			{"atomic", `{"mutations":[{"op":"put","key":["a"],"value":1},{"op":"put","key":7,"value":1}]}`, "mutations[1].key"},
@@ -44,7 +53,11 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 		} {
 			_, err := h.Call(t.Context(), &host.Request{Address: host.Address{Type: "cell", Key: []string{"c"}}, Method: c.method, Codec: host.JSON, Input: []byte(c.in)})
 			e, ok := errors.AsType[*host.Error](err)
-			if !ok || e.Metadata["field"] != c.field || e.Code != host.InvalidArgument && e.Code != host.TooLarge {
+			if !ok {
+				t.Errorf("%s %.100s: %v", c.method, c.in, err)
+				continue
+			}
+			if e.Metadata["field"] != c.field || e.Code != host.InvalidArgument && e.Code != host.TooLarge {
 				t.Errorf("%s %.100s: %v names the field %q, want %q", c.method, c.in, err, e.Metadata["field"], c.field)
 			}
 			if e.Code == host.TooLarge && (e.Metadata["limit"] == "" || e.Metadata["actual"] == "") {
