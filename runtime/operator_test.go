@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -86,11 +87,22 @@ func TestOnlyOperatorsReadTheErrorsOfAWorkflowRun(t *testing.T) {
 			workflow.Retry(workflow.RetryPolicy{Initial: time.Hour}))
 	})
 	does("panics", func(workflow.Context, claim) (string, error) { panic(hiddenCause) })
+	does("wraps", func(workflow.Context, claim) (string, error) {
+		return "", fmt.Errorf("%s: %w", hiddenCause, actor.Errorf(actor.NotFound, "no such claim"))
+	})
+	does("joins", func(ctx workflow.Context, _ claim) (string, error) {
+		return workflow.Step(ctx, "dial", func(*workflow.StepCtx) (string, error) {
+			return "", errors.Join(errors.New(hiddenCause), actor.Errorf(actor.Unavailable, "no such claim"))
+		}, workflow.Retry(workflow.RetryPolicy{Initial: time.Hour}))
+	})
 	for _, test := range []struct{ how, method, shown, part string }{
 		{"refuses", "workflow.status", "10.0.0.7", `"state":"failed"`},
 		{"refuses", "workflow.result", "10.0.0.7", `"state":"failed"`},
 		{"tries again", "workflow.status", "10.0.0.7", `"attempts":1`},
 		{"panics", "workflow.status", "10.0.0.7", `"reason":"panicked"`},
+		{"wraps", "workflow.status", "10.0.0.7", "no such claim"},
+		{"wraps", "workflow.result", "10.0.0.7", "no such claim"},
+		{"joins", "workflow.status", "10.0.0.7", "no such claim"},
 	} {
 		t.Run(test.how+" "+test.method, func(t *testing.T) {
 			config := actortest.Config{Options: func(o *runtime.Options) { o.Authorize = byRole }}

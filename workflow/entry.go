@@ -151,4 +151,7 @@ type Failure struct {
 	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
 	// Metadata is the error's, if it has any that crosses wires.
 	Metadata map[string]string `cbor:"6,keyasint,omitempty" json:"metadata,omitempty"`
+	// Own is the text of the error that has the code, if Message is that of an error around it. It is for those who may not
+	// read more.
+	Own string `cbor:"7,keyasint,omitempty" json:"-"`
 }

@@ -3,6 +3,8 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -141,6 +143,36 @@ type errorType struct {
 	rebuild func(c Codec, data []byte) (error, error)
 }
 
+func clipMessage(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+}
+
+// What is stored of an error's metadata at most: entries, and bytes of a key and of a value. Package actor/host has the same.
+const (
+	maxMetadata      = 16
+	maxMetadataKey   = 64
+	maxMetadataValue = 1024
+)
+
+// clipMetadata copies what is stored of an error's metadata.
+func clipMetadata(m map[string]string) map[string]string {
+	var kept map[string]string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		value := m[key]
+		if key == "" || len(key) > maxMetadataKey || len(value) > maxMetadataValue || len(kept) == maxMetadata {
+			continue
+		}
+		if kept == nil {
+			kept = make(map[string]string)
+		}
+		kept[strings.ToValidUTF8(key, "�")] = strings.ToValidUTF8(value, "�")
+	}
+	return kept
+}
+
 // failureOf makes an error storable. It runs on any goroutine.
 func (p *Program) failureOf(err error) (stored *Failure) {
 	if err == nil {
@@ -157,9 +189,7 @@ func (p *Program) failureOf(err error) (stored *Failure) {
 		if e := recover(); e != nil {
 			f = &Failure{Message: fmt.Sprintf("%T, whose methods panic: %v", err, e)}
 		}
-		if len(f.Message) > maxMessage {
-			f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "…"
-		}
+		f.Message, f.Own = clipMessage(f.Message), clipMessage(f.Own)
 		stored = f
 	}()
 	f.Message = err.Error()
@@ -167,7 +197,10 @@ func (p *Program) failureOf(err error) (stored *Failure) {
 	if errors.As(err, &coded) {
 		f.Code = coded.ErrorCode()
 		if detailed, ok := coded.(interface{ ErrorMetadata() map[string]string }); ok {
-			f.Metadata = detailed.ErrorMetadata()
+			f.Metadata = clipMetadata(detailed.ErrorMetadata())
+		}
+		if own, ok := coded.(error); ok && own.Error() != f.Message {
+			f.Own = own.Error()
 		}
 	}
 	switch {

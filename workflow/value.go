@@ -47,6 +47,7 @@ const (
 	failureReason
 	failureData
 	failureMetadata
+	failureOwn
 	failureKnown = 1<<iota - 1
 )
 
@@ -224,6 +225,7 @@ func appendFailure(dst []byte, f *Failure, refs []largeRef) []byte {
 			dst = appendString(appendString(dst, key), f.Metadata[key])
 		}
 	}
+	text(failureOwn, f.Own)
 	return dst
 }
 
@@ -393,6 +395,7 @@ func (r *reader) failure(e *Entry, refs bool) *Failure {
 	if flags&failureMetadata != 0 {
 		f.Metadata = r.metadata()
 	}
+	text(failureOwn, &f.Own)
 	return &f
 }
 

@@ -127,11 +127,14 @@ func (s *Supervisor) runStatus(ctx context.Context, on target, codec host.Codec,
 	return st, err
 }
 
-// veil is a failure as callers read it that are not operators: without the text of an error that has no code, unless an
-// operator wrote it.
+// veil is a failure as callers read it that are not operators: without the text of an error that has no code, also of one
+// around it that has, unless an operator wrote it.
 func veil(f *workflow.Failure) *workflow.Failure {
-	if f == nil || f.Code != "" || f.Reason == "terminated" {
+	switch {
+	case f == nil || f.Reason == "terminated" || f.Code != "" && f.Own == "":
 		return f
+	case f.Code != "":
+		return &workflow.Failure{Code: f.Code, Message: f.Own, Reason: f.Reason, Metadata: f.Metadata}
 	}
 	return &workflow.Failure{Reason: f.Reason, Message: "the error is shown to operators only"}
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -262,7 +263,7 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	if !code.Known() {
 		code = host.FailedPrecondition
 	}
-	return &host.Error{Code: code, Message: f.Message, Metadata: f.Metadata}
+	return &host.Error{Code: code, Message: cmp.Or(f.Own, f.Message), Metadata: f.Metadata}
 }
 
 // Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors, must not stop the run: it
