@@ -197,3 +197,30 @@ func TestComparisonWithOtherCodeMissesNoRun(t *testing.T) {
 		}
 	})
 }
+
+func TestComparisonRemembersAfterARestartThatItSkippedRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		old, other := yardWith("orders"), yardWith("purchases")
+		rt := n.openYard(t, old)
+		defer func() { rt.Close() }()
+		const runs = 500
+		for i := range runs {
+			if _, err := old.deal.Start(t.Context(), old.typ.Ref(rt, fmt.Sprintf("%03d", i)), "receives"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other.broken = errors.New("the hook does not work")
+		for _, life := range []time.Duration{time.Second, time.Minute, time.Minute} { // skips some, sees the rest, begins anew
+			if err := rt.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rt = n.openYard(t, other)
+			time.Sleep(life)
+			other.broken = nil
+		}
+		if got := len(strings.Split(pausedYards(t, rt), ", ")); got != runs {
+			t.Errorf("%d of %d runs were compared", got, runs)
+		}
+	})
+}

@@ -46,6 +46,8 @@ type comparison struct {
 	// Done: all were. Else those before Cursor in the list of Type, and those of types before it.
 	Done         bool
 	Type, Cursor string
+	// Skipped: some of them could not be read, or their actors not be woken. The store does not say which.
+	Skipped bool
 }
 
 // comparing is a comparison that runs.
@@ -119,15 +121,9 @@ func (p *comparing) run(types []*actorType) error {
 			return err
 		}
 	}
-	for range compareSlots { // those that are under way
-		if !p.enter() {
-			return errStops
-		}
-	}
-	if n := p.skipped.Load(); n > 0 {
-		// The next start tries all again: the store does not say which.
-		p.s.logger.Warn("not all workflow runs were compared with the code, because they could not be read or their actors not be woken", "left_out", n)
-		p.Type, p.Cursor = "", ""
+	if p.Skipped {
+		p.s.logger.Warn("not all workflow runs were compared with the code, because they could not be read or their actors not be woken; the next start tries all again")
+		p.comparison = comparison{Code: code}
 		return p.save()
 	}
 	if p.woken > 0 {
@@ -162,6 +158,9 @@ func (p *comparing) compareType(t *actorType) error {
 			}
 			p.woken++
 			p.wake(t, host.Address{Type: t.Type, Key: e.Identity.Key})
+		}
+		if !p.settle() {
+			return errStops
 		}
 		if page.Cursor == "" {
 			return nil
@@ -217,6 +216,20 @@ func (p *comparing) enter() bool {
 	case <-p.s.life.Done():
 		return false
 	}
+}
+
+// settle waits for the runs of a page, which is over then, and takes note of those that were skipped.
+func (p *comparing) settle() bool {
+	for range compareSlots {
+		if !p.enter() {
+			return false
+		}
+	}
+	for range compareSlots {
+		<-p.slots
+	}
+	p.Skipped = p.Skipped || p.skipped.Load() > 0
+	return true
 }
 
 // save stores how far the comparison is.
