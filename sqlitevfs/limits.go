@@ -1,8 +1,6 @@
 package sqlitevfs
 
 import (
-	"math"
-
 	"github.com/ncruces/go-sqlite3"
 )
 
@@ -21,6 +19,9 @@ const (
 	MinLength     = 1024
 )
 
+// MaxLength is the most that Limits.MaxLength can be: SQLite's own bound. More counts as this.
+const MaxLength = 1_000_000_000
+
 // limits returns l with nothing left out.
 func (p *Pool) limits(l Limits) Limits {
 	o := &p.options
@@ -34,7 +35,7 @@ func (p *Pool) limits(l Limits) Limits {
 		ConnMemory: min(or(l.ConnMemory, o.ConnMemory, MinConnMemory), o.ConnMemory),
 		TurnBytes:  or(l.TurnBytes, o.TurnBytes, MinTurnBytes),
 		Temporary:  min(or(l.Temporary, o.Temporary, MinTemporary), o.Temporary),
-		MaxLength:  int(min(or(int64(l.MaxLength), int64(o.MaxLength), MinLength), math.MaxInt32)), // the type that SQLite has for it
+		MaxLength:  int(min(or(int64(l.MaxLength), int64(o.MaxLength), MinLength), MaxLength)),
 	}
 }
 

@@ -94,12 +94,17 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 // checkSQL refuses limits of SQL that cannot work.
 func checkSQL(l host.Limits) error {
 	for _, n := range []struct {
-		name         string
-		value, least int64
+		name               string
+		value, least, most int64
 	}{
-		{"sql_memory_bytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory}, {"sql_temporary_bytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary},
-		{"sql_turn_bytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes}, {"sql_value_bytes", int64(l.SQLValueBytes), sqlitevfs.MinLength},
+		{"sql_memory_bytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory, math.MaxInt64}, // what the node allows goes before it
+		{"sql_temporary_bytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary, math.MaxInt64},
+		{"sql_turn_bytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes, engine.MaxWriteSetCap},
+		{"sql_value_bytes", int64(l.SQLValueBytes), sqlitevfs.MinLength, sqlitevfs.MaxLength},
 	} {
+		if n.value > n.most {
+			return &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; the most is %d", n.value, n.most), Limit: n.most, Actual: n.value}
+		}
 		if n.value != 0 && n.value < n.least {
 			return &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; it must be %d or more", n.value, n.least), Limit: n.least, Actual: n.value}
 		}
