@@ -123,7 +123,9 @@ func unfit(data []byte, t reflect.Type, levels int) string {
 		}
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			typ := t
-			if f := fields[name]; f != nil {
+			if f := fields[name]; f != nil && f.quoted {
+				continue // whether it fits is not to be told by its type
+			} else if f != nil {
 				typ = f.typ
 			} else if fields != nil {
 				continue
@@ -221,6 +223,7 @@ type jsonField struct {
 	typ     reflect.Type
 	depth   int  // of the embedding
 	tagged  bool // its tag has the name
+	quoted  bool // a number or a boolean in a string
 	several bool // there are others like it: encoding/json takes none of them
 }
 
@@ -242,7 +245,7 @@ func jsonFields(t reflect.Type) map[string]*jsonField {
 				if tag == "-" || !f.IsExported() && !embeds {
 					continue
 				}
-				name, _, _ := strings.Cut(tag, ",")
+				name, options, _ := strings.Cut(tag, ",")
 				tagged := name != "" && strings.IndexFunc(name, noName) < 0
 				switch {
 				case !tagged && embeds:
@@ -253,7 +256,7 @@ func jsonFields(t reflect.Type) map[string]*jsonField {
 				}
 				switch had := found[name]; {
 				case had == nil, had.depth == depth && tagged && !had.tagged:
-					found[name] = &jsonField{typ: f.Type, depth: depth, tagged: tagged}
+					found[name] = &jsonField{typ: f.Type, depth: depth, tagged: tagged, quoted: slices.Contains(strings.Split(options, ","), "string")}
 				case had.depth == depth && tagged == had.tagged:
 					had.several = true
 				}
