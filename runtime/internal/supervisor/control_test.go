@@ -474,3 +474,21 @@ func TestActorSleepsAlthoughWhoeverAskedDoesNotWaitForItsTasks(t *testing.T) {
 		}
 	})
 }
+
+// A handler that goes on although SetAlarm was refused keeps the alarm that it had.
+func TestAlarmThatIsRefusedLeavesTheOldOne(t *testing.T) {
+	bubble(t, func(o *Options) { o.Limits.StorageBytes = 10_000 }, counts(), func(t *testing.T, g *stage) {
+		g.must("a", rings("", time.Hour))
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			err := h.SetAlarm(host.Alarm{Name: "ring", Due: h.Now().Add(2 * time.Hour), Payload: make([]byte, 20_000)})
+			if err == nil {
+				t.Error("an alarm over the quota was set")
+			}
+			return nil
+		})
+		time.Sleep(24 * time.Hour)
+		if n := g.n("a"); n != 1 {
+			t.Fatalf("the alarm fired %d times: %+v", n, g.status("a"))
+		}
+	})
+}

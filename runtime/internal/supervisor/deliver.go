@@ -180,10 +180,7 @@ func (r *recovery) recover(c *core, w *work) error {
 
 // traits implements job.
 func (d *delivery) traits(a *activation) traits {
-	t := traits{kind: "deliver", code: true, quick: true, bounded: true, creates: true}
-	for i := range d.messages {
-		t.bytes += int64(len(d.messages[i].record.Input)) + 64
-	}
+	t := traits{kind: "deliver", code: true, quick: true, bounded: true, creates: true, bytes: d.bytes}
 	if d.handled < len(d.messages) {
 		t.name = d.messages[d.handled].record.Method
 	}

@@ -28,8 +28,12 @@ func (t *turn) SetSchedule(s host.Schedule) (host.Schedule, error) {
 		return host.Schedule{}, err
 	}
 	defer t.mu.Unlock()
-	b := schedule.New(t.c.ws, t.start)
-	out, changed, err := b.Set(s)
+	var out host.Schedule
+	var changed bool
+	err := t.atomically(func() (err error) {
+		out, changed, err = schedule.New(t.c.ws, t.start).Set(s)
+		return err
+	})
 	if err == nil && changed {
 		t.scheduleChange("set", s.Name, s.Instance, out.Next)
 	}
@@ -42,7 +46,11 @@ func (t *turn) CancelSchedule(name, instance string) (bool, error) {
 		return false, err
 	}
 	defer t.mu.Unlock()
-	ok, err := schedule.New(t.c.ws, t.start).Cancel(name, instance)
+	var ok bool
+	err := t.atomically(func() (err error) {
+		ok, err = schedule.New(t.c.ws, t.start).Cancel(name, instance)
+		return err
+	})
 	if ok && err == nil {
 		t.scheduleChange("cancel", name, instance, nil)
 	}

@@ -47,7 +47,6 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	}
 	c.group.after = append(c.group.after, t.after...)
 	c.group.stepped = c.group.stepped || t.stepped
-	c.started.add(c, t.asked)
 	if err := c.writeEvents(t); err != nil {
 		return err
 	}
@@ -57,6 +56,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if !t.changed() {
 		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays
+			c.started.add(c, t.asked)
 			return nil
 		}
 	}
@@ -68,6 +68,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if err := c.writeChanges(t); err != nil {
 		return err
 	}
+	c.started.add(c, t.asked)
 	g := c.group
 	g.changed = true
 	g.version = t.version

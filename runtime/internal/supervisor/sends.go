@@ -242,6 +242,9 @@ func (s *sender) send(ch *channel) {
 		return // the next start sends them
 	}
 	d := &delivery{from: id, target: run[0].record.pinned(), messages: run}
+	for i := range run {
+		d.bytes += int64(len(run[i].record.Input)) + 64
+	}
 	if d.target.IsZero() {
 		s.pin(ch)
 		return

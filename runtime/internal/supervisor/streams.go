@@ -41,19 +41,22 @@ func (c *core) streamAppend(h *turn, name string, items [][]byte) (uint64, error
 	if err != nil {
 		return 0, err
 	}
+	var last uint64
 	l := streamlog.New(c.ws, h.start)
-	last, err := l.Append(cfg, name, items)
-	if err != nil {
+	if err := h.atomically(func() (err error) {
+		last, err = l.Append(cfg, name, items)
+		return err
+	}); err != nil {
 		return 0, err
 	}
-	h.streamWritten(name, l)
+	h.streamWritten(name)
 	return last, nil
 }
 
 // streamWritten notes that a stream was changed.
 //
 // REQUIRES: t.mu
-func (t *turn) streamWritten(name string, l *streamlog.Log) {
+func (t *turn) streamWritten(name string) {
 	a := t.a
 	t.after = append(t.after, func() { a.sup.signals.notify(a.key, streamTopic(name)) })
 }
@@ -72,7 +75,7 @@ func (t *turn) StreamClose(stream string) error {
 	l := streamlog.New(t.c.ws, t.start)
 	closed, err := l.Close(stream)
 	if closed && err == nil {
-		t.streamWritten(stream, l)
+		t.streamWritten(stream)
 	}
 	return err
 }
@@ -163,7 +166,7 @@ func (t *turn) deleteStream(name string) (int64, error) {
 	l := streamlog.New(t.c.ws, t.start)
 	n, err := l.Delete(name)
 	if err == nil {
-		t.streamWritten(name, l)
+		t.streamWritten(name)
 	}
 	return n, err
 }

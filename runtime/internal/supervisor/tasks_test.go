@@ -429,3 +429,27 @@ func TestTaskGivesUpATurnThatHasNotBegun(t *testing.T) {
 		}
 	})
 }
+
+// A turn that does nothing but start tasks takes no version, and the next one that fails has the same.
+func TestTasksOfATurnThatWritesNothingAreCounted(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		stop := make(chan struct{})
+		defer close(stop)
+		wait := func(host.Task) error { <-stop; return nil }
+		g.must("a", func(_ *puppet, h host.Turn) error { return nil })
+		for range 3 {
+			g.must("a", func(_ *puppet, h host.Turn) error {
+				for range 600 {
+					if h.Go("x", wait) != nil {
+						break
+					}
+				}
+				return nil
+			})
+			g.do("a", func(_ *puppet, h host.Turn) error { return errors.New("no") })
+		}
+		if st := g.status("a"); st.Tasks != maxTasks {
+			t.Fatalf("%d tasks run, not %d", st.Tasks, maxTasks)
+		}
+	})
+}

@@ -150,6 +150,18 @@ func errTurnOver() error {
 // changed reports whether the turn has written anything.
 func (t *turn) changed() bool { return t.c.ws.Changed(&t.mark.at) }
 
+// atomically runs an operation of several writes, of which nothing stays if it fails: the handler may go on.
+//
+// REQUIRES: t.mu
+func (t *turn) atomically(operation func() error) error {
+	before := t.c.ws.Savepoint()
+	err := operation()
+	if err != nil {
+		t.c.ws.Rollback(before)
+	}
+	return err
+}
+
 // flush commits the turns before this one, because this one is about to wait for somebody else.
 func (t *turn) flush() error {
 	if err := t.enter(); err != nil {
@@ -413,7 +425,9 @@ func (t *turn) SetAlarm(al host.Alarm) error {
 	if due < 1 {
 		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
 	}
-	if err := t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}, engine.PutOptions{}); err != nil {
+	if err := t.atomically(func() error {
+		return t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}, engine.PutOptions{})
+	}); err != nil {
 		return err
 	}
 	t.change(engine.ChangeAlarm, al.Name, func() any {
@@ -428,7 +442,11 @@ func (t *turn) CancelAlarm(name, instance string) (bool, error) {
 		return false, err
 	}
 	defer t.mu.Unlock()
-	ok, err := t.c.clearAlarm(name, instance)
+	var ok bool
+	err := t.atomically(func() (err error) {
+		ok, err = t.c.clearAlarm(name, instance)
+		return err
+	})
 	if ok && err == nil {
 		t.change(engine.ChangeAlarm, name, func() any {
 			return map[string]any{"op": "cancel", "name": name, "instance": instance}

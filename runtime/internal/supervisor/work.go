@@ -149,6 +149,7 @@ type delivery struct {
 	from     keyspace.ActorID
 	target   keyspace.ActorID // the incarnation that the messages are for
 	messages []outgoing
+	bytes    int64 // of the messages, in a mailbox
 	// handled counts the messages that are done; err is why the next one is not.
 	handled int
 	err     error

@@ -52,6 +52,10 @@ type flow struct {
 	held *attemptQueue
 	// hurried: the run is tried at once although it is paused until later.
 	hurried bool
+	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
+	// retired is the version of the last turn that saw to it.
+	retiring bool
+	retired  engine.Version
 }
 
 // flowRows is what a flow knows of its rows.
@@ -59,10 +63,8 @@ type flowRows struct {
 	asOf  engine.Version // of the write set, when it was last changed
 	known bool           // the record was looked for
 	live  bool
-	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
-	retiring bool
-	size     int32 // of rec as it is stored, in bytes
-	rec      runRecord
+	size  int32 // of rec as it is stored, in bytes
+	rec   runRecord
 	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
 	listed string
 }
@@ -135,12 +137,15 @@ func (c *core) flowKnown() error {
 	return nil
 }
 
-// forget reads anew what was undone, if it was changed after a version. What is to be retired may be anew.
+// forget reads anew what was undone, if it was changed after a version. What was retired since is to be retired again.
 func (f *flow) forget(c *core, version engine.Version) {
+	if f.retired > version {
+		f.retiring, f.retired = true, version
+	}
 	if f.asOf <= version {
 		return
 	}
-	f.flowRows = flowRows{retiring: len(c.a.typ.Workflows) > 0}
+	f.flowRows = flowRows{}
 	if err := c.flowKnown(); err != nil {
 		c.broken = true // as the store is
 	}

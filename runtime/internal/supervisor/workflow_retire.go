@@ -26,7 +26,7 @@ func (c *core) readmit(h *turn) error {
 		}
 	}
 	f := c.flow()
-	f.retiring, f.asOf = false, c.ws.Version()
+	f.retiring, f.retired = false, c.ws.Version()
 	return nil
 }
 
@@ -34,7 +34,7 @@ func (c *core) readmit(h *turn) error {
 // there are more.
 func (c *core) buryRetired(h *turn) error {
 	f := c.flow()
-	f.retiring, f.asOf = false, c.ws.Version()
+	f.retiring, f.retired = false, c.ws.Version()
 	for i := range c.a.typ.Queues {
 		q := &c.a.typ.Queues[i]
 		if !q.ByRun {
