@@ -210,14 +210,17 @@ func TestComparisonRemembersAfterARestartThatItSkippedRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		other.broken = errors.New("the hook does not work")
-		for _, life := range []time.Duration{time.Second, time.Minute, time.Minute} { // skips some, sees the rest, begins anew
+		broken := errors.New("the hook does not work")
+		for _, life := range []struct {
+			hook error
+			time time.Duration
+		}{{broken, time.Second}, {nil, time.Minute}, {nil, time.Minute}} { // skips some, sees the rest, begins anew
 			if err := rt.Close(); err != nil {
 				t.Fatal(err)
 			}
+			other.broken = life.hook
 			rt = n.openYard(t, other)
-			time.Sleep(life)
-			other.broken = nil
+			time.Sleep(life.time)
 		}
 		if got := len(strings.Split(pausedYards(t, rt), ", ")); got != runs {
 			t.Errorf("%d of %d runs were compared", got, runs)
