@@ -141,36 +141,44 @@ func TestSettlementThatTheDiskRefusesIsRepeated(t *testing.T) {
 }
 
 func TestLateMessageDoesNotReachTheSuccessorOfADestroyedActor(t *testing.T) {
-	with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
-		mustDo(t, h, "x", add(1))
-		old := h.Status("bot", "x").ID
-		// The target's mailbox is held up while the message is on its way, and the destruction comes first.
-		release := make(chan struct{})
-		go do(h, "x", func(*bot, *actor.Context) (string, error) { <-release; return "", nil })
-		synctest.Wait()
-		go bots.Destroy(t.Context(), h, "x")
-		synctest.Wait()
-		mustDo(t, h, "a", send("a", "x", 1))
-		synctest.Wait()
-		close(release)
-		synctest.Wait()
-		time.Sleep(time.Minute)
-		mustDo(t, h, "x", add(1))
-		if st := h.Status("bot", "a"); st.PendingSends != 0 || st.FailedSends != 1 {
-			t.Fatalf("%+v", st)
-		}
-		if got := look(t, h, "x"); len(got.Notes) != 0 || got.N != 1 {
-			t.Fatalf("%+v", got)
-		}
-		if id := h.Status("bot", "x").ID; id == old {
-			t.Fatal("the new actor has the id of the old one")
-		}
-		mustDo(t, h, "a", send("a", "x", 2)) // one that is sent now reaches the new actor
-		h.Settle()
-		if got := look(t, h, "x").Notes["a"]; !slices.Equal(got, []int{2}) {
-			t.Fatal(got)
-		}
-	})
+	for name, waits := range map[string]bool{"made later": false, "made before the message is handled": true} {
+		t.Run(name, func(t *testing.T) {
+			with(t, actor.Spec[bot]{}, func(t *testing.T, h *actortest.Harness) {
+				mustDo(t, h, "x", add(1))
+				old := h.Status("bot", "x").ID
+				// The target's mailbox is held up while the message is on its way, and the destruction comes first.
+				release := make(chan struct{})
+				go do(h, "x", func(*bot, *actor.Context) (string, error) { <-release; return "", nil })
+				synctest.Wait()
+				go bots.Destroy(t.Context(), h, "x")
+				synctest.Wait()
+				if waits {
+					go do(h, "x", add(0))
+					synctest.Wait()
+				}
+				mustDo(t, h, "a", send("a", "x", 1))
+				synctest.Wait()
+				close(release)
+				synctest.Wait()
+				time.Sleep(time.Minute)
+				mustDo(t, h, "x", add(1))
+				if st := h.Status("bot", "a"); st.PendingSends != 0 || st.FailedSends != 1 {
+					t.Fatalf("%+v", st)
+				}
+				if got := look(t, h, "x"); len(got.Notes) != 0 || got.N != 1 {
+					t.Fatalf("%+v", got)
+				}
+				if id := h.Status("bot", "x").ID; id == old {
+					t.Fatal("the new actor has the id of the old one")
+				}
+				mustDo(t, h, "a", send("a", "x", 2)) // one that is sent now reaches the new actor
+				h.Settle()
+				if got := look(t, h, "x").Notes["a"]; !slices.Equal(got, []int{2}) {
+					t.Fatal(got)
+				}
+			})
+		})
+	}
 }
 
 // rows returns the rows of an actor's space in the store, and those of its index.

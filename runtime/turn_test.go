@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,36 @@ func TestFirstCallThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestCreateHookOfAFirstCallThatFailsLeavesNothing: the hook's turn succeeded, and is undone with the call that caused it.
+func TestCreateHookOfAFirstCallThatFailsLeavesNothing(t *testing.T) {
+	attempt := 0
+	spec := actor.Spec[bot]{OnCreate: func(b *bot, ctx *actor.Context) error {
+		if ctx.Key()[0] != "a" {
+			return nil
+		}
+		attempt++
+		name := strconv.Itoa(attempt)
+		b.Log = append(b.Log, name)
+		said.Emit(ctx, name)
+		return deliver.Send(ctx, bots.Ref(ctx, "told by "+name), note{From: "a"})
+	}}
+	with(t, spec, func(t *testing.T, h *actortest.Harness) {
+		_, err := do(h, "a", func(*bot, *actor.Context) (string, error) { return "", errRefused })
+		wantCode(t, err, actor.FailedPrecondition)
+		mustDo(t, h, "a", add(1))
+		h.Settle()
+		if got := look(t, h, "a").Log; !slices.Equal(got, []string{"2"}) {
+			t.Fatalf("the state has %q of the hook", got)
+		}
+		if events := h.Events("bot", "a"); len(events) != 1 || string(events[0].Data) != `"2"` {
+			t.Fatalf("events: %+v", events)
+		}
+		if exists(t, h, "told by 1") || !exists(t, h, "told by 2") {
+			t.Fatal("the message of the call that failed was delivered, or the other was not")
+		}
+	})
+}
+
 func TestHooksRunInOrderInTheTurnsThatTheyBelongTo(t *testing.T) {
 	var mu sync.Mutex
 	var calls []string
@@ -133,6 +164,9 @@ func TestStateIsRestoredAfterErrorAndPanic(t *testing.T) {
 		before := h.Status("bot", "a").Version
 		_, err := do(h, "a", func(b *bot, ctx *actor.Context) (string, error) { b.N = 100; return "", errRefused })
 		wantCode(t, err, actor.FailedPrecondition)
+		if got := mustDo(t, h, "a", add(0)); got != "1" {
+			t.Fatal(got)
+		}
 		_, err = do(h, "a", func(b *bot, ctx *actor.Context) (string, error) { b.N = 100; panic("boom") })
 		if e := wantCode(t, err, actor.Crashed); e.Retryable || e.Metadata["error_id"] == "" || strings.Contains(e.Message, "boom") {
 			t.Fatalf("%+v", e)

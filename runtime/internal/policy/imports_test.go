@@ -63,6 +63,7 @@ var policy = []rule{
 	{pkg: "runtime/localnats", libs: []string{nats}, never: []string{pebble}, why: "a NATS server and nothing of ours"},
 	{pkg: "runtime/client", uses: []string{"actor/host"}, libs: []string{websocket}, never: []string{pebble, nats, prometheus}, why: "a remote caller links no database"},
 	{pkg: "runtime/internal/policy", why: "tests only"},
+	{pkg: "runtime/internal/policy/breaks", why: "a program about the sources: standard library only"},
 	{pkg: "runtime", uses: []string{"actor", "engine", "keyspace", "workflow", "runtime/internal", "runtime/localnats"}, libs: []string{nats, prometheus, "github.com/BurntSushi/toml"}, why: "wires the floors below"},
 	{pkg: "actor/actortest", uses: []string{"actor", "engine", "runtime", "workflow"}, why: "the runtime on a memory disk in virtual time"},
 	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
