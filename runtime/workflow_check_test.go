@@ -123,25 +123,30 @@ func TestParkedRunsAreComparedWithOtherCodeAfterAStart(t *testing.T) {
 	})
 }
 
+// park starts runs that wait for messages, in a node that it closes.
+func (n *node) park(t *testing.T, runs int) {
+	t.Helper()
+	old := yardWith("orders")
+	rt := n.openYard(t, old)
+	for i := range runs {
+		if _, err := old.deal.Start(t.Context(), old.typ.Ref(rt, fmt.Sprintf("%03d", i)), "receives"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The comparison takes at most 200 runs a second, and goes on where it was after a restart.
 func TestComparisonWithOtherCodeIsPacedAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		ctx := t.Context()
-		old, other := yardWith("orders"), yardWith("purchases")
-		rt := n.openYard(t, old)
-		defer func() { rt.Close() }()
+		n, other := newNode(t), yardWith("purchases")
 		const runs = 500
-		for i := range runs {
-			if _, err := old.deal.Start(ctx, old.typ.Ref(rt, fmt.Sprintf("%03d", i)), "receives"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := rt.Close(); err != nil {
-			t.Fatal(err)
-		}
+		n.park(t, runs)
+		rt := n.openYard(t, other)
+		defer func() { rt.Close() }()
 		compared := func() int { return len(strings.Split(pausedYards(t, rt), ", ")) }
-		rt = n.openYard(t, other)
 		time.Sleep(time.Second)
 		first := compared()
 		if err := rt.Close(); err != nil {
@@ -200,30 +205,24 @@ func TestComparisonWithOtherCodeMissesNoRun(t *testing.T) {
 
 func TestComparisonRemembersAfterARestartThatItSkippedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		old, other := yardWith("orders"), yardWith("purchases")
-		rt := n.openYard(t, old)
-		defer func() { rt.Close() }()
+		n, other := newNode(t), yardWith("purchases")
 		const runs = 500
-		for i := range runs {
-			if _, err := old.deal.Start(t.Context(), old.typ.Ref(rt, fmt.Sprintf("%03d", i)), "receives"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		broken := errors.New("the hook does not work")
+		n.park(t, runs)
+		broken, compared := errors.New("the hook does not work"), 0
 		for _, life := range []struct {
 			hook error
 			time time.Duration
-		}{{broken, time.Second}, {nil, time.Minute}, {nil, time.Minute}} { // skips some, sees the rest, begins anew
+		}{{broken, time.Second}, {nil, time.Minute}, {nil, time.Minute}} { // skips some, sees the rest, begins again
+			other.broken = life.hook
+			rt := n.openYard(t, other)
+			time.Sleep(life.time)
+			compared = len(strings.Split(pausedYards(t, rt), ", "))
 			if err := rt.Close(); err != nil {
 				t.Fatal(err)
 			}
-			other.broken = life.hook
-			rt = n.openYard(t, other)
-			time.Sleep(life.time)
 		}
-		if got := len(strings.Split(pausedYards(t, rt), ", ")); got != runs {
-			t.Errorf("%d of %d runs were compared", got, runs)
+		if compared != runs {
+			t.Errorf("%d of %d runs were compared", compared, runs)
 		}
 	})
 }

@@ -99,7 +99,7 @@ func resumeActor(c *core, h *turn, _ host.Codec, _ *none) (host.CountOutput, err
 	}
 	if c.flow().live { // compareRuns has left it out
 		c.armRun(h, true)
-		h.after = append(h.after, c.a.duties.run.resume)
+		h.after = append(h.after, c.a.duties.run.takeUp)
 	}
 	return host.CountOutput{Count: 1}, nil
 }

@@ -34,7 +34,7 @@ func (d *duty) ask() {
 	}
 }
 
-// post is ask for one who runs the actor if nobody does, which the assignment then says.
+// post is ask for a caller that can run the actor itself. The assignment says whether it must.
 func (d *duty) post() (job assignment) {
 	if d.posted.Swap(true) {
 		return job
@@ -47,10 +47,10 @@ func (d *duty) post() (job assignment) {
 	return job
 }
 
-// begin is told when the duty is seen to: from then on, whoever has more to do asks anew.
+// begin is called when an item starts on the duty. Work that comes later must be asked for again.
 func (d *duty) begin() { d.posted.Store(false) }
 
-// done takes in that an item has done the duty, or why it has not.
+// done is called when an item has done the duty, or has failed.
 func (d *duty) done(w *work) {
 	if w.err == nil {
 		d.failures.Store(0)
@@ -59,7 +59,7 @@ func (d *duty) done(w *work) {
 	d.posted.Store(false)
 	a := d.a
 	if w.paused {
-		a.sup.again(a.addr, w.job.traits(a).kind, w, 0, d.resume)
+		a.sup.again(a.addr, w.job.traits(a).kind, w, 0, d.takeUp)
 	} else if a.sup.mayPass(w.err) {
 		d.retry(w.err)
 	}
@@ -73,15 +73,15 @@ func (d *duty) retry(err error) {
 	wait := retryIn(err, backoff(int(d.failures.Add(1)), d.first, d.most))
 	d.a.sup.later(wait, func() {
 		d.waiting.Store(false)
-		d.resume()
+		d.takeUp()
 	})
 }
 
-// resume has the duty done of an actor that may have left memory.
-func (d *duty) resume() { d.a.sup.resume(d.a.typ, d.a.addr, d.of) }
+// takeUp does the duty of an actor that may have left memory.
+func (d *duty) takeUp() { d.a.sup.takeUp(d.a.typ, d.a.addr, d.of) }
 
-// resume has an actor do a duty that may wait since before it left memory.
-func (s *Supervisor) resume(t *actorType, addr host.Address, of func(*activation) *duty) {
+// takeUp has an actor do a duty, which may be from before the actor left memory.
+func (s *Supervisor) takeUp(t *actorType, addr host.Address, of func(*activation) *duty) {
 	for {
 		a := s.activation(t, addr)
 		if a == nil {
@@ -93,8 +93,8 @@ func (s *Supervisor) resume(t *actorType, addr host.Address, of func(*activation
 	}
 }
 
-// again calls f when work that failed may be tried anew: when the actor that it was turned away from is resumed, or after
-// wait. It does not if the actor is gone or the node stops.
+// again calls f when work that failed may be tried again: after wait, or, if it was refused because the actor is paused,
+// when the actor is resumed. It never calls f if the actor is gone or the node stops.
 func (s *Supervisor) again(addr host.Address, name string, w *work, wait time.Duration, f func()) {
 	switch {
 	case !s.mayPass(w.err):

@@ -206,7 +206,7 @@ func (a *activation) queueDuty() *duty { return &a.duties.queue }
 // A queueJob handles messages of the actor's own queues.
 type queueJob struct {
 	failed    *failedMessage                // a failed attempt to count first; nil for none
-	message   atomic.Pointer[host.Received] // the message that is being handled; also read by whoever abandons the turn
+	message   atomic.Pointer[host.Received] // the message that is being handled; also read when the turn is abandoned
 	recovered bool
 }
 
@@ -229,7 +229,7 @@ func (a *activation) countFailed(failed *failedMessage) {
 	}
 }
 
-// pumped takes in that messages were handled, or why not.
+// pumped is called when messages were handled, or could not be.
 func (a *activation) pumped(w *work) {
 	j := w.job.(*queueJob)
 	failed, wait := j.failed, retryIn(w.err, settleRetry)
@@ -251,7 +251,7 @@ func (s *Supervisor) retryQueues(t *actorType, addr host.Address, id keyspace.Ac
 	defer snap.Close()
 	all, err := queue.AllStats(snap)
 	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && t.handled(st.Queue) }) {
-		s.resume(t, addr, (*activation).queueDuty)
+		s.takeUp(t, addr, (*activation).queueDuty)
 	}
 	return err
 }
@@ -275,7 +275,7 @@ const maxPump = 64
 func (c *core) handleQueues(w *work, j *queueJob) {
 	a := c.a
 	if j.failed == nil {
-		a.duties.queue.begin() // from here on, whoever sends a message asks anew
+		a.duties.queue.begin() // a message that is sent from here on asks again
 	}
 	if !c.exists {
 		c.respond(w, nil, notFound(a.addr))

@@ -32,11 +32,11 @@ func (c *core) arm(kind keyspace.WakeKind, on bool) {
 	}
 }
 
-// errLeftover is what the work of a due row returns if nothing of the actor stands behind the row any more.
+// errLeftover is what the work of a due row returns if the actor no longer has what the row is for.
 var errLeftover = errors.New("a row of the wake index is a leftover")
 
 // due does what a row of the wake index asks for whose time has come, and answers w. The row stands until a turn of do clears it; one of
-// another incarnation and one that is left over are removed here.
+// another incarnation, and one that is a leftover, are removed here.
 func (c *core) due(w *work, row *engine.Wake, do func() error) {
 	c.respond(w, nil, c.dueRow(w, row, do))
 }

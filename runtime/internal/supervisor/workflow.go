@@ -137,7 +137,7 @@ func (c *core) flowKnown() error {
 	return nil
 }
 
-// forget reads anew what was undone, if it was changed after a version. What was retired since is to be retired again.
+// forget reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
 func (f *flow) forget(c *core, version engine.Version) {
 	if f.retired > version {
 		f.retiring, f.retired = true, version
@@ -255,7 +255,7 @@ func (c *core) runsOn() {
 // advanceAll advances the run until it has nothing to do, or others wait for their turn.
 func (c *core) advanceAll(w *work) error {
 	a, f := c.a, c.flow()
-	a.duties.run.begin() // from here on, whoever has news asks anew
+	a.duties.run.begin() // news from here on asks again
 	f.pending = false
 	if f.retiring {
 		if err := c.retireAll(w); err != nil {

@@ -70,7 +70,7 @@ func (d *watchdog) stalled(t *turn, run *advancing, now time.Time) (next time.Du
 		"actor_key", a.addr.Key, "running_for", now.Sub(t.start), "goroutine", stack)
 	d.s.metrics.stuck.Inc()
 	a.abandonTurn(t, host.Errorf(host.Unavailable, "the actor's workflow function blocks; the actor goes on without it"))
-	d.s.task(a.duties.run.resume)
+	d.s.task(a.duties.run.takeUp)
 	return next, true
 }
 
