@@ -28,7 +28,8 @@ type activation struct {
 	key  string
 	// ghost marks the remains of a destroyed actor whose last messages are still on their way.
 	ghost     bool
-	sleepSoon bool // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
+	attached  attached // residents
+	sleepSoon bool     // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
 
 	mu      sync.Mutex
 	queue   []*work
@@ -97,6 +98,7 @@ type core struct {
 	// deadCounted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
 	deadCounted int64
 	standing    standing
+	attached    attached // facets
 	group       *group
 	held        ledger
 	ident       host.Identity
@@ -271,7 +273,7 @@ func (a *activation) leave() bool {
 	if a.durable.Load() < a.applied.Load() {
 		return false // the disk failed: what the store shows may never be durable, and this activation knows it
 	}
-	if !a.sender.leave() {
+	if !a.sender.leave() || !a.yields() {
 		return false
 	}
 	a.gone = true
@@ -287,6 +289,23 @@ func (a *activation) leave() bool {
 		a.sup.forget(a)
 	}
 	return true
+}
+
+// yields lets what is attached leave memory; false if some of it must not.
+//
+// REQUIRES: a.mu
+func (a *activation) yields() bool {
+	ok := true
+	eachAttached(&a.attached, func(r resident) { ok = ok && r.leave() })
+	return ok
+}
+
+// busy reports that something attached keeps the actor awake.
+//
+// REQUIRES: a.mu
+func (a *activation) busy() (busy bool) {
+	eachAttached(&a.attached, func(r resident) { busy = busy || r.busy() })
+	return busy
 }
 
 // settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
@@ -329,6 +348,7 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 		if a.turnedAway(c, w) {
 			continue
 		}
+		late := false
 		if c == nil {
 			var err error
 			a.raised.Store(epoch + 1)
@@ -342,22 +362,21 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 				a.answer(w, err)
 				continue
 			}
-			if w.ctx != nil && w.ctx.Err() != nil { // waking took longer than the caller waits
-				if f := c.made.Load(); f != nil && f.pending {
-					a.duties.run.ask() // the wake hook did what it waits for
-				}
-				w.fail(contextError(w.ctx))
-				continue
-			}
+			late = w.ctx != nil && w.ctx.Err() != nil // waking took longer than the caller waits
 		}
-		if (c.group.changed || !c.held.empty()) && (!c.exists || !w.job.traits(a).quick) {
+		if !late && (c.group.changed || !c.held.empty()) && (!c.exists || !w.job.traits(a).quick) {
 			c.commit()
 		}
-		if c.broken {
+		switch {
+		case late:
+			w.fail(contextError(w.ctx))
+		case c.broken:
 			w.fail(unavailable("an earlier commit of the actor failed"))
-		} else {
+		default:
 			c.perform(w)
-			c.runsOn()
+		}
+		if !c.broken {
+			c.follow() // if late, with what the wake hook has done
 		}
 		if c.gone() {
 			c.close()
@@ -386,6 +405,14 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 		}
 	}
 	return true
+}
+
+// follow lets the parts go on with what the work has made necessary.
+func (c *core) follow() {
+	c.runsOn()
+	for _, p := range c.a.typ.hooks.followers {
+		p.follow(c)
+	}
 }
 
 // resume lets a goroutine run an activation that was abandoned, if something waits, and lets it leave otherwise.
@@ -437,6 +464,7 @@ func (a *activation) teardown(c *core) {
 func (c *core) close() {
 	c.closeRun()
 	c.sql.close()
+	eachAttached(&c.attached, func(f facet) { f.close(c) })
 	c.space.Close()
 }
 
@@ -485,6 +513,9 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	if t != nil {
 		handler = t.handler
 		t.close()
+		if t.session != nil {
+			a.sup.task(t.session.drop)
+		}
 		if t.sql != nil {
 			a.sup.task(t.dropSQL) // its connection would be in use for as long as the handler does not return
 		}
@@ -495,6 +526,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		c.endCrew(c.restartCause())
 		c.abandonRun()
 		c.sql.close()
+		eachAttached(&c.attached, func(f facet) { f.abandon(c) })
 		c.space.Fence()
 	}
 	a.dropView()

@@ -76,9 +76,6 @@ func ask[In, Out any](name string, f func(r *reader, codec host.Codec, in *In) (
 	}}
 }
 
-// none is the input or output of a builtin that has none.
-type none struct{}
-
 // decodeInput decodes the input of a builtin. No input is the zero value.
 func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 	if len(data) == 0 {

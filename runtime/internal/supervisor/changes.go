@@ -17,37 +17,6 @@ func (t *turn) change(kind engine.ChangeKind, name string, data func() any) {
 	t.changes = append(t.changes, engine.Change{Kind: kind, Name: name, Data: changeData(kind, t.version, data())})
 }
 
-// kvChange notes a change of the key-value store.
-//
-// REQUIRES: t.mu
-func (t *turn) kvChange(op string, key, value []byte) {
-	if t.a.sup.options.Changes == nil {
-		return
-	}
-	if t.kvChanges++; t.kvChanges > maxKVChanges {
-		return
-	}
-	t.change(engine.ChangeKV, "", func() any {
-		m := map[string]any{"op": op, "key": keyJSON(key)}
-		if op == "put" {
-			m["size"] = len(value)
-			if len(value) <= maxChangeValue {
-				m["value"] = value
-			}
-		}
-		return m
-	})
-}
-
-func (t *turn) rangeChange(start, end []byte, n int64) {
-	if t.a.sup.options.Changes == nil {
-		return
-	}
-	t.change(engine.ChangeKV, "", func() any {
-		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
-	})
-}
-
 // maxChangeValue bounds the value that a change of the key-value store carries, in bytes.
 const maxChangeValue = 8 << 10
 

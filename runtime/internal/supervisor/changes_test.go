@@ -84,7 +84,7 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 		start, _ := keyspace.KindRange(keyspace.KindWorkflow)
 		keys := [][]byte{append(start[:len(start):len(start)], 'a'), append(start[:len(start):len(start)], 'b')}
 		g.must("a", func(_ *puppet, h host.Turn) error {
-			rows := &runTurn{h: h.(*turn)}
+			rows := &runRows{h: kernelTurn(h)}
 			if err := rows.PutNew(keys[0], []byte{1}); err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 			t.Errorf("a turn that writes publishes %v", kinds)
 		}
 		g.must("a", func(_ *puppet, h host.Turn) error {
-			rows := &runTurn{h: h.(*turn)}
+			rows := &runRows{h: kernelTurn(h)}
 			if _, ok, err := rows.Get(keys[0]); !ok || err != nil {
 				t.Error(ok, err)
 			}
@@ -103,7 +103,7 @@ func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 		if kinds := log.take(); slices.Contains(kinds, "workflow") {
 			t.Errorf("a turn that reads publishes %v", kinds)
 		}
-		g.must("a", func(_ *puppet, h host.Turn) error { return (&runTurn{h: h.(*turn)}).Delete(keys[0]) })
+		g.must("a", func(_ *puppet, h host.Turn) error { return (&runRows{h: kernelTurn(h)}).Delete(keys[0]) })
 		if kinds := log.take(); countKind(kinds, "workflow") != 1 {
 			t.Errorf("a turn that deletes publishes %v", kinds)
 		}

@@ -7,17 +7,32 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
+// connPart is the part of actors that is connections.
+type connPart struct{}
+
+func (*connPart) name() string { return "conn" }
+
+// connTurn is what handlers may do with connections.
+type connTurn struct{ t *turn }
+
+// connReads is what handlers of turns and queries alike may read of connections.
+type connReads struct{ of scope }
+
+// connQuery is what handlers of queries may read of connections.
+type connQuery struct{ r *reader }
+
 // maxCloseReason bounds the reason with which an operator closes a connection, in bytes.
 const maxCloseReason = 1024
 
 // Caller implements host.Reader.
-func (t *turn) Caller() string { return t.work.connection }
+func (h connTurn) Caller() string { return h.t.work.connection }
 
 // Caller implements host.Reader.
-func (r *reader) Caller() string { return r.caller }
+func (h connQuery) Caller() string { return h.r.caller }
 
 // SetConnectionState implements host.Turn.
-func (t *turn) SetConnectionState(id string, state []byte) error {
+func (h connTurn) SetConnectionState(id string, state []byte) error {
+	t := h.t
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -38,7 +53,8 @@ func (t *turn) SetConnectionState(id string, state []byte) error {
 
 // CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn is to fail with it: what
 // the hook did in memory cannot be told from what the turn did. The hook gets the reason as the cause.
-func (t *turn) CloseConnection(id string, reason *host.Error) (bool, error) {
+func (h connTurn) CloseConnection(id string, reason *host.Error) (bool, error) {
+	t := h.t
 	if reason == nil {
 		reason = connectionClosed("the actor closed the connection")
 	}

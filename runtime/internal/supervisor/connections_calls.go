@@ -80,7 +80,7 @@ func connectionBuiltins() []*builtin {
 			if limit == 0 {
 				limit = 100
 			}
-			list, err := r.Connections(in.After, limit+1)
+			list, err := connReads{r}.Connections(in.After, limit+1)
 			if err != nil {
 				return out, err
 			}

@@ -250,7 +250,7 @@ func (t *turn) closeConnection(id string, cause *host.Error) (bool, error) {
 		return true, nil
 	}
 	st := rec.state(id)
-	return true, t.c.inst.Disconnect(t, &st, cause)
+	return true, t.c.inst.Disconnect(t.host, &st, cause)
 }
 
 // dropConnection deletes a connection. Its client learns why when that is durable.
@@ -274,6 +274,6 @@ func (t *turn) dropConnection(id string, cause *host.Error) (connectionRecord, b
 		reason = connectionClosed("the client ended the connection")
 	}
 	hub, key := &t.a.sup.hub, t.a.key
-	t.after = append(t.after, func() { hub.drop(key, id, reason) })
+	t.then(func() { hub.drop(key, id, reason) })
 	return rec, true, nil
 }

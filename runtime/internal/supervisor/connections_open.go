@@ -269,7 +269,7 @@ func (t *turn) askConnect(id string, rec *connectionRecord, r *host.ConnectReque
 	typ, inst := t.a.typ, t.c.inst
 	st := rec.state(id)
 	if typ.Behavior.Connections.Connect != "" {
-		if err := inst.Connect(t, &st, r.Params); err != nil {
+		if err := inst.Connect(t.host, &st, r.Params); err != nil {
 			return err
 		}
 	}
@@ -314,7 +314,7 @@ func (t *turn) askSubscribe(st *host.ConnectionState, names []string) error {
 		if t.a.typ.Events[i].Subscribe == "" {
 			continue
 		}
-		if err := t.c.inst.Subscribe(t, i, st); err != nil {
+		if err := t.c.inst.Subscribe(t.host, i, st); err != nil {
 			return err
 		}
 	}

@@ -252,3 +252,22 @@ func (c *core) connectionWakes() []engine.Wake {
 		}
 	}
 }
+
+// Connections implements host.Reader.
+func (h connReads) Connections(after string, limit int) ([]host.ConnectionState, error) {
+	r := h.of
+	return reading(r, func(rows engine.Reader) ([]host.ConnectionState, error) { return connectionStates(rows, after, limit) })
+}
+
+// Connection implements host.Reader.
+func (h connReads) Connection(id string) (state host.ConnectionState, ok bool, err error) {
+	r := h.of
+	state, err = reading(r, func(rows engine.Reader) (host.ConnectionState, error) {
+		var rec connectionRecord
+		if rec, ok, err = readConnection(rows, id); !ok || err != nil {
+			return host.ConnectionState{}, err
+		}
+		return rec.state(id), nil
+	})
+	return state, ok, err
+}

@@ -135,7 +135,7 @@ func TestMessagesThatExpiredTakeNoRoomOfNewOnes(t *testing.T) {
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
 		drop(t, g, errors.New("no"), 0, 0)
 		g.must("a", func(_ *puppet, h host.Turn) error {
-			h.(*turn).c.deadSends.value = maxDeadSends // the other ones have expired since they were counted
+			kernelTurn(h).c.deadSends.value = maxDeadSends // the other ones have expired since they were counted
 			return nil
 		})
 		drop(t, g, errors.New("no"), 0)
@@ -225,7 +225,7 @@ func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		giveUp := func(first, n int) {
 			g.must("a", func(_ *puppet, h host.Turn) error {
-				t := h.(*turn)
+				t := kernelTurn(h)
 				if err := t.enter(); err != nil {
 					return err
 				}

@@ -123,7 +123,7 @@ func (c *core) moveAside(h *turn, f failedSend) error {
 	e, _ := publicError(f.err)
 	if m := &f.message.record; (m.Method == runDeliver || m.Method == runAsk) && !c.a.ghost {
 		out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
-		if err := c.tolerate(workflow.Undeliverable(&runTurn{h: h, exempt: true}, &out, e)); err != nil {
+		if err := c.tolerate(workflow.Undeliverable(&runRows{h: h, exempt: true}, &out, e)); err != nil {
 			return err
 		}
 		if err := c.flowKnown(); err != nil {
@@ -275,7 +275,7 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return nil, err
 			}
-			return c.inst.Act(h, i, host.CBOR, m.record.Input, nil)
+			return c.inst.Act(h.host, i, host.CBOR, m.record.Input, nil)
 		})
 		return err
 	})

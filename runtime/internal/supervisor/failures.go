@@ -130,3 +130,22 @@ func (f *failures) of(addr host.Address) *host.Failure {
 	c := x.Failure
 	return &c
 }
+
+// The reasons that tasks learn as the cause of the end of their context.
+const (
+	causeSleep    = "the actor goes to sleep"
+	causeMemory   = "the actor goes to sleep: memory is short"
+	causeShutdown = "the node is shutting down"
+	causeRestart  = "the actor was restarted"
+)
+
+// restartCause is what the tasks of a core learn that is given up.
+func (c *core) restartCause() *host.Error {
+	switch {
+	case c.a.sup.killed.Load():
+		return unavailable(causeShutdown)
+	case c.slept != nil:
+		return unavailable(causeSleep)
+	}
+	return unavailable(causeRestart)
+}

@@ -27,14 +27,17 @@ type group struct {
 	commit   uint64 // its number among the activation's commits, if changed
 	events   []publishedEvent
 	messages []outgoing
-	sender   *sender  // delivers messages
-	after    []func() // run when the commit is durable; they must not block
+	sender   *sender // delivers messages
+	after    []consequence
 	changes  []*pendingChange
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 	// stepped: who watches the workflow run is told when the commit is durable.
 	stepped bool
 }
+
+// then has f run when the commit is durable. f must not block.
+func (g *group) then(f func()) { g.after = append(g.after, consequenceFunc(f)) }
 
 // full reports that the turns so far are to be committed before another one runs.
 func (g *group) full() bool { return g.turns >= maxGroupTurns || g.took >= maxGroupTime }
@@ -282,7 +285,7 @@ func (g *group) durable(err error) {
 		a.sup.signals.notify(a.key, runTopic)
 	}
 	for _, f := range g.after {
-		f()
+		f.durable()
 	}
 	if g.destroyed {
 		a.sup.destroys.Add(1) // before anybody learns of it, and could send to the successor

@@ -1,16 +1,24 @@
 package supervisor
 
 import (
+	"time"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// lister is what a turn's write set and a query's snapshot have in common.
-type lister interface {
-	List(engine.ListQuery) (engine.Page, error)
-}
+// kvPart is the part of actors that is the key-value store.
+type kvPart struct{}
+
+func (*kvPart) name() string { return "kv" }
+
+// kvTurn is what handlers may do with the key-value store.
+type kvTurn struct{ t *turn }
+
+// kvReads is what handlers of turns and queries alike may read of the key-value store.
+type kvReads struct{ of scope }
 
 func kvEntry(e engine.Entry) host.KVEntry {
 	k := host.KVEntry{
@@ -66,4 +74,105 @@ func keyJSON(key []byte) any {
 		}
 	}
 	return out
+}
+
+// KVPut implements host.Turn.
+func (h kvTurn) KVPut(key, value []byte, expire time.Time) error {
+	t := h.t
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	var o engine.PutOptions
+	if !expire.IsZero() {
+		o.ExpireAt = unixMS(expire)
+		if o.ExpireAt <= unixMS(t.start) {
+			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
+		}
+	}
+	if err := t.c.ws.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
+		return limitFault(err)
+	}
+	if o.ExpireAt != 0 {
+		t.expireAt(o.ExpireAt)
+	}
+	t.kvChange("put", key, value)
+	return nil
+}
+
+// KVDelete implements host.Turn.
+func (h kvTurn) KVDelete(key []byte) (bool, error) {
+	t := h.t
+	if err := t.enter(); err != nil {
+		return false, err
+	}
+	defer t.mu.Unlock()
+	ok, err := t.c.ws.Delete(keyspace.AppendUserKV(nil, key))
+	if ok && err == nil {
+		t.kvChange("delete", key, nil)
+	}
+	return ok, limitFault(err)
+}
+
+// KVDeleteRange implements host.Turn.
+func (h kvTurn) KVDeleteRange(start, end []byte) (int64, error) {
+	t := h.t
+	if err := t.enter(); err != nil {
+		return 0, err
+	}
+	defer t.mu.Unlock()
+	from, to := kvBounds(start, end)
+	n, err := t.c.ws.DeleteRange(from, to)
+	if n > 0 && err == nil {
+		t.rangeChange(start, end, n)
+	}
+	return n, limitFault(err)
+}
+
+// KVGet implements host.Reader.
+func (h kvReads) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
+	r := h.of
+	e, err = reading(r, func(rows engine.Reader) (host.KVEntry, error) {
+		var stored engine.Entry
+		stored, ok, err = rows.Get(keyspace.AppendUserKV(nil, key))
+		return kvEntry(stored), err
+	})
+	return e, ok, err
+}
+
+// KVList implements host.Reader.
+func (h kvReads) KVList(q host.KVQuery) (host.KVPage, error) {
+	r := h.of
+	return reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
+}
+
+// kvChange notes a change of the key-value store.
+//
+// REQUIRES: t.mu
+func (t *turn) kvChange(op string, key, value []byte) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	if t.kvChanges++; t.kvChanges > maxKVChanges {
+		return
+	}
+	t.change(engine.ChangeKV, "", func() any {
+		m := map[string]any{"op": op, "key": keyJSON(key)}
+		if op == "put" {
+			m["size"] = len(value)
+			if len(value) <= maxChangeValue {
+				m["value"] = value
+			}
+		}
+		return m
+	})
+}
+
+func (t *turn) rangeChange(start, end []byte, n int64) {
+	if t.a.sup.options.Changes == nil {
+		return
+	}
+	t.change(engine.ChangeKV, "", func() any {
+		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
+	})
 }

@@ -219,7 +219,7 @@ func (a *activation) askToSleep() bool {
 		a.mu.Unlock()
 		return true // it is in use, or asleep already
 	}
-	if a.pending.Load() > 0 || a.sender.busy() || a.crew().size() > 0 {
+	if a.pending.Load() > 0 || a.busy() || a.sender.busy() || a.crew().size() > 0 {
 		a.mu.Unlock()
 		return false
 	}

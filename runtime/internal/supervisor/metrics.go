@@ -134,7 +134,7 @@ func (t *typeMetrics) query(err error) {
 	}
 }
 
-func (m *metrics) register(r prometheus.Registerer) error {
+func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
@@ -145,6 +145,13 @@ func (m *metrics) register(r prometheus.Registerer) error {
 		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
+	}
+	for _, p := range s.parts {
+		if p, ok := p.(meter); ok {
+			for _, c := range p.collectors(s) {
+				faults = append(faults, r.Register(c))
+			}
+		}
 	}
 	return errors.Join(faults...)
 }

@@ -269,7 +269,7 @@ func (c *core) storeLimits(h *turn, rec controlRecord, set host.ActorLimits) err
 		return err
 	}
 	a := c.a
-	h.after = append(h.after, func() { a.sup.override(a, x) })
+	h.then(func() { a.sup.override(a, x) })
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (c *core) dropControl(h *turn) error {
 		return err
 	}
 	a := c.a
-	h.after = append(h.after, func() { a.sup.override(a, nil) })
+	h.then(func() { a.sup.override(a, nil) })
 	return c.putControl(h, controlRecord{})
 }
 

@@ -263,3 +263,18 @@ func (a *activation) turnedAway(c *core, w *work) bool {
 	w.fail(pausedError(a.addr, p))
 	return true
 }
+
+// clearPause removes an actor's pause, if it has one.
+func (c *core) clearPause(h *turn) (bool, error) {
+	rec, err := readControl(c.ws)
+	if err != nil || rec.Since == 0 {
+		return false, err
+	}
+	rec.Reason, rec.Since = "", 0
+	if err := c.putControl(h, rec); err != nil {
+		return false, err
+	}
+	a := c.a
+	h.then(func() { a.sup.unpause(a.key) })
+	return true, nil
+}

@@ -127,7 +127,7 @@ func (c *core) invoke(w *work) (out []byte, err error) {
 		return nil, err
 	}
 	return c.run(w, t.Methods[w.method].Handler, func(h *turn) ([]byte, error) {
-		return c.inst.Act(h, w.method, w.codec, w.input, nil)
+		return c.inst.Act(h.host, w.method, w.codec, w.input, nil)
 	})
 }
 
@@ -160,16 +160,21 @@ func (c *core) create(w *work) ([]byte, error) {
 		if err := h.migrate(); err != nil {
 			return nil, err
 		}
-		if err := c.inst.Create(h); err != nil {
+		for _, p := range c.a.typ.hooks.preparers {
+			if err := p.prepare(h); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.inst.Create(h.host); err != nil {
 			return nil, err
 		}
-		if err := c.inst.Wake(h); err != nil {
+		if err := c.inst.Wake(h.host); err != nil {
 			return nil, err
 		}
 		if w.method < 0 {
 			return nil, nil
 		}
-		return c.inst.Act(h, w.method, w.codec, w.input, nil)
+		return c.inst.Act(h.host, w.method, w.codec, w.input, nil)
 	})
 }
 
@@ -189,8 +194,8 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	if err := c.adoptLimits(w); err != nil {
 		return nil, err
 	}
-	t := &turn{c: c, a: a, work: w, handler: handler, start: time.Now(), mark: c.mark()}
-	t.reads = reads{of: t, typ: a.typ}
+	t := newTurn()
+	t.c, t.a, t.work, t.handler, t.start, t.mark = c, a, w, handler, time.Now(), c.mark()
 	t.version = c.ws.Advance(unixMS(t.start))
 	t.deadline = t.start.Add(a.typ.base.TurnTimeout)
 	if w.ctx != nil {
@@ -204,6 +209,9 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	out, crashed, err := guard(t, fn)
 	took := time.Since(t.start)
 	t.close()
+	if t.session != nil {
+		t.session.wait()
+	}
 	t.settle()
 	if !a.turn.CompareAndSwap(t, nil) {
 		// Somebody is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
@@ -212,7 +220,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 		a.mu.Unlock() //nolint:staticcheck // only waited for
 	}
 	if c.gone() {
-		t.dropSQL()
+		t.dropSession()
 		return nil, errAbandoned
 	}
 	if j, ok := w.job.(*call); !ok {
@@ -234,7 +242,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 		}
 	}
 	a.typ.metrics.turn(took, err)
-	t.dropSQL()
+	t.dropSession()
 	c.undo(t.mark)
 	if !instance || t.untouched && !crashed {
 		return nil, err
@@ -263,7 +271,7 @@ func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, e
 		} else if !returned {
 			// runtime.Goexit cannot be stopped; the turn is undone by a goroutine of its own.
 			t.close()
-			t.dropSQL()
+			t.dropSession()
 			t.a.sup.task(func() {
 				t.a.abandonTurn(t, host.Errorf(host.Crashed, "the handler %s ended its goroutine", t.handler))
 			})
@@ -271,7 +279,7 @@ func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, e
 	}()
 	out, err = fn(t)
 	if err == nil && t.destroyed() && !t.a.ghost && !t.c.bare {
-		err = t.c.inst.Destroy(t)
+		err = t.c.inst.Destroy(t.host)
 	}
 	returned = true
 	return out, false, err

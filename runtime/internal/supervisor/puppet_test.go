@@ -307,3 +307,6 @@ func (g *stage) crash() {
 	g.disk = left
 	g.start()
 }
+
+// kernelTurn is the kernel's own view of the turn that a handler was handed.
+func kernelTurn(h host.Turn) *turn { return &h.(*handlerTurn).turn }

@@ -12,20 +12,20 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A reader is one query's run, as host.Reader: while its caller waits, beside the actor's turns, on the state of
+// A reader is one query's run: while its caller waits, beside the actor's turns, on the state of
 // one applied commit. The answer passes the reply gate like any other.
 //
 // It is the context of its query: the caller's, with the time limit of the type. The limit costs nothing until something
 // waits for Done.
 type reader struct {
-	context.Context // the caller's
-	reads
-	deadline time.Time
-	timed    atomic.Pointer[timedContext] // nil until something asks for Done
-	a        *activation
-	v        *view
-	from     caller
-	caller   string // the connection that the query came over
+	context.Context             // the caller's
+	host            host.Reader // what the handler is handed
+	deadline        time.Time
+	timed           atomic.Pointer[timedContext] // nil until something asks for Done
+	a               *activation
+	v               *view
+	from            caller
+	caller          string // the connection that the query came over
 
 	mu     sync.Mutex
 	closed bool
@@ -52,6 +52,9 @@ func (r *reader) now() time.Time { return time.Now() }
 
 // id implements scope.
 func (r *reader) id() keyspace.ActorID { return r.v.id }
+
+// actorType implements scope.
+func (r *reader) actorType() *actorType { return r.a.typ }
 
 func (r *reader) close() {
 	r.mu.Lock()
@@ -233,8 +236,8 @@ func (s *Supervisor) newReader(ctx context.Context, t *actorType, req *host.Requ
 func (a *activation) newReader(ctx context.Context, v *view, req *host.Request, from *caller) *reader {
 	now := time.Now()
 	a.lastUsed.Store(now.UnixMilli())
-	r := &reader{Context: ctx, a: a, v: v, caller: req.Connection, deadline: now.Add(a.typ.base.QueryTimeout)}
-	r.reads = reads{of: r, typ: a.typ}
+	r := newQuery()
+	r.Context, r.a, r.v, r.caller, r.deadline = ctx, a, v, req.Connection, now.Add(a.typ.base.QueryTimeout)
 	r.from = caller{a: a, traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.waiter = from.depth+1, from.waiter
@@ -286,4 +289,17 @@ func (s *Supervisor) rouse(ctx context.Context, t *actorType, req *host.Request,
 		}
 	}
 	return s.submit(ctx, t, req.Address, w, from)
+}
+
+// rows returns the actor's keys as of the query, and what to call after reading.
+func (r *reader) rows() (engine.Reader, func(), error) {
+	if err := r.enter(); err != nil {
+		return nil, nil, err
+	}
+	s, err := r.snapshot()
+	if err != nil {
+		r.mu.Unlock()
+		return nil, nil, err
+	}
+	return s, r.mu.Unlock, nil
 }

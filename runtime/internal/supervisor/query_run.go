@@ -119,7 +119,7 @@ func (q *queryRun) run() {
 	}()
 	state, err := r.v.state(t)
 	if err == nil {
-		q.out, q.err = t.Query(r, q.method, state, q.req.Codec, q.req.Input, q.buffer[:0])
+		q.out, q.err = t.Query(r.host, q.method, state, q.req.Codec, q.req.Input, q.buffer[:0])
 	} else {
 		q.err = err
 	}

@@ -200,11 +200,6 @@ func (t *actorType) enqueues(codec host.Codec, in *host.QueueSendInput) ([]host.
 	return messages, &cfg, nil
 }
 
-// notPositive is the error for a span of milliseconds that must be positive or absent.
-func notPositive(field string, ms int64) *host.Error {
-	return host.Errorf(host.InvalidArgument, "%s: %d is not a number from 1; leave it out for none", field, ms).With("field", field)
-}
-
 // within names the message of a batch that an error is about.
 func within(n int, err error) error {
 	e, ok := errors.AsType[*host.Error](err)

@@ -12,6 +12,17 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
+// queuePart is the part of actors that is queues.
+type queuePart struct{}
+
+func (*queuePart) name() string { return "queue" }
+
+// queueTurn is what handlers may do with queues.
+type queueTurn struct{ t *turn }
+
+// queueQuery is what handlers of queries may read of queues.
+type queueQuery struct{ r *reader }
+
 // The rows of queues are package queue's. What is here ties them to turns: who is told of a message, who handles it, and
 // what brings an actor up whose messages are due.
 
@@ -97,11 +108,12 @@ func (c *core) sealQueues(t *turn) error {
 // notify gives a signal to those who wait for a topic of the actor, once the turn is durable.
 func (t *turn) notify(topic string) {
 	a := t.a
-	t.after = append(t.after, func() { a.sup.signals.notify(a.key, topic) })
+	t.then(func() { a.sup.signals.notify(a.key, topic) })
 }
 
 // QueueStats implements host.Reader.
-func (t *turn) QueueStats(name string) (host.QueueStats, error) {
+func (h queueTurn) QueueStats(name string) (host.QueueStats, error) {
+	t := h.t
 	if err := t.enter(); err != nil {
 		return host.QueueStats{}, err
 	}
@@ -126,7 +138,8 @@ func (t *turn) flushQueues() error {
 }
 
 // QueueStats implements host.Reader.
-func (r *reader) QueueStats(name string) (host.QueueStats, error) {
+func (h queueQuery) QueueStats(name string) (host.QueueStats, error) {
+	r := h.r
 	if _, _, err := r.a.typ.queueOf(name); err != nil {
 		return host.QueueStats{}, err
 	}
@@ -138,21 +151,9 @@ func (r *reader) QueueStats(name string) (host.QueueStats, error) {
 	return queue.Stats(rows, name)
 }
 
-// rows returns the actor's keys as of the query, and what to call after reading.
-func (r *reader) rows() (engine.Reader, func(), error) {
-	if err := r.enter(); err != nil {
-		return nil, nil, err
-	}
-	s, err := r.snapshot()
-	if err != nil {
-		r.mu.Unlock()
-		return nil, nil, err
-	}
-	return s, r.mu.Unlock, nil
-}
-
 // Enqueue implements host.Turn.
-func (t *turn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
+func (h queueTurn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
+	t := h.t
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
@@ -254,17 +255,6 @@ func (s *Supervisor) retryQueues(t *actorType, addr host.Address, id keyspace.Ac
 		s.takeUp(t, addr, (*activation).queueDuty)
 	}
 	return err
-}
-
-// retryIn returns how long to wait before trying again: until the error's retry_at, or else d. It is no longer than a failed
-// actor is left alone, because the error may be one that a handler has made.
-func retryIn(err error, d time.Duration) time.Duration {
-	if e, ok := err.(*host.Error); ok {
-		if at, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"]); perr == nil {
-			return min(max(time.Until(at), time.Millisecond), failureRetryMax)
-		}
-	}
-	return d
 }
 
 // maxPump is how many messages are handled before other work of the actor gets its turn.
@@ -404,7 +394,7 @@ func (c *core) handleNext(w *work, j *queueJob, name string, last bool) (more bo
 		found = true
 		j.message.Store(m)
 		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
-		reply, err := c.inst.Message(h, i, m, nil)
+		reply, err := c.inst.Message(h.host, i, m, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 )
 
 // A memberRange is what a whole number of an input may be: the tag range of its field. Or the member is a text that must be given.
@@ -122,4 +123,17 @@ func members(codec host.Codec, data []byte) map[string]bool {
 		}
 	}
 	return names
+}
+
+// notPositive is the error for a span of milliseconds that must be positive or absent.
+func notPositive(field string, ms int64) *host.Error {
+	return host.Errorf(host.InvalidArgument, "%s: %d is not a number from 1; leave it out for none", field, ms).With("field", field)
+}
+
+// maxReason bounds the reason of a pause, in bytes.
+const maxReason = 1024
+
+// lister is what a turn's write set and a query's snapshot have in common.
+type lister interface {
+	List(engine.ListQuery) (engine.Page, error)
 }

@@ -34,6 +34,10 @@ func (s *Supervisor) recover() {
 
 // recoverRow takes up what one row says. done is called when the next may be.
 func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
+	if p := s.recoverers[row.Kind]; p != nil {
+		s.recoverActor(row, done, p.takeUp)
+		return
+	}
 	switch row.Kind {
 	case keyspace.WakeSends:
 		s.recoverSender(row, done)
@@ -86,49 +90,4 @@ func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activ
 		return
 	}
 	done()
-}
-
-// recoverSender wakes one actor for its messages, or what is left of a destroyed one.
-func (s *Supervisor) recoverSender(row engine.Wake, done func()) {
-	w := &work{job: &recovery{}, existing: true, finish: func(w *work) {
-		done()
-		if w.err != nil && s.mayPass(w.err) {
-			s.later(settleRetry, func() { s.recoverSender(row, func() {}) })
-		}
-	}}
-	ident, _, ok, err := s.store.Identity(row.ID)
-	ghost := false
-	if err == nil && !ok {
-		var t engine.Tombstone
-		if t, ghost, err = s.store.Tombstone(row.ID); ghost {
-			ident = t.Identity
-		}
-	}
-	switch t := s.types[ident.Type]; {
-	case err != nil:
-		s.logger.Error("recover pending messages", "actor_id", row.ID.String(), "error", err)
-		done()
-	case !ok && !ghost:
-		if err := s.store.DropWakes([][]byte{row.Row}); err != nil {
-			s.logger.Error("drop a leftover index row", "error", err)
-		}
-		done()
-	case t == nil || t.retired && !ghost:
-		s.logger.Warn("messages wait for an actor type that this node does not host", "actor_type", ident.Type)
-		done()
-	case ghost:
-		a := newActivation(s, t, host.Address{Type: ident.Type, Key: ident.Key}, "")
-		a.ghost, a.sender.id = true, row.ID
-		if !s.memory.addGhost(a, row.ID) {
-			done() // it was destroyed since the start, and its messages are on their way
-			return
-		}
-		if err := a.enqueue(w); err != nil {
-			done()
-		}
-	default:
-		if _, err := s.post(t, host.Address{Type: ident.Type, Key: ident.Key}, w); err != nil {
-			done()
-		}
-	}
 }

@@ -10,6 +10,17 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
+// schedulePart is the part of actors that is schedules.
+type schedulePart struct{}
+
+func (*schedulePart) name() string { return "schedule" }
+
+// scheduleTurn is what handlers may do with schedules.
+type scheduleTurn struct{ t *turn }
+
+// scheduleReads is what handlers of turns and queries alike may read of schedules.
+type scheduleReads struct{ of scope }
+
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
 func (t *actorType) scheduleOf(name string) (int, error) {
 	at := named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
@@ -20,7 +31,8 @@ func (t *actorType) scheduleOf(name string) (int, error) {
 }
 
 // SetSchedule implements host.Turn.
-func (t *turn) SetSchedule(s host.Schedule) (host.Schedule, error) {
+func (h scheduleTurn) SetSchedule(s host.Schedule) (host.Schedule, error) {
+	t := h.t
 	if _, err := t.a.typ.scheduleOf(s.Name); err != nil {
 		return host.Schedule{}, err
 	}
@@ -41,7 +53,8 @@ func (t *turn) SetSchedule(s host.Schedule) (host.Schedule, error) {
 }
 
 // CancelSchedule implements host.Turn.
-func (t *turn) CancelSchedule(name, instance string) (bool, error) {
+func (h scheduleTurn) CancelSchedule(name, instance string) (bool, error) {
+	t := h.t
 	if err := t.enter(); err != nil {
 		return false, err
 	}
@@ -151,7 +164,7 @@ func (c *core) tick(h *turn, i int, f *schedule.Firing) error {
 	if err := b.Begin(f); err != nil {
 		return err
 	}
-	if err := c.inst.Schedule(h, i, &f.Tick, f.Payload); err != nil {
+	if err := c.inst.Schedule(h.host, i, &f.Tick, f.Payload); err != nil {
 		return err
 	}
 	if err := h.enter(); err != nil {
@@ -262,14 +275,14 @@ func scheduleBuiltins() []*builtin {
 					return host.Schedule{}, err
 				}
 			}
-			out, err := h.SetSchedule(*in)
+			out, err := scheduleTurn{h}.SetSchedule(*in)
 			if err != nil {
 				return host.Schedule{}, err
 			}
 			return c.a.typ.showSchedule(out, codec)
 		}),
 		existing(act(host.ScheduleCancel, func(c *core, h *turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return counted(h.CancelSchedule(in.Name, in.Instance))
+			return counted(scheduleTurn{h}.CancelSchedule(in.Name, in.Instance))
 		})),
 		existing(act(host.ScheduleTrigger, func(c *core, h *turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
 			out, err := h.triggerSchedule(in.Name, in.Instance)
@@ -279,7 +292,7 @@ func scheduleBuiltins() []*builtin {
 			return c.a.typ.showSchedule(out, codec)
 		})),
 		ask(host.ScheduleList, func(r *reader, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
-			all, err := r.Schedules(in.Name)
+			all, err := scheduleReads{r}.Schedules(in.Name)
 			if err != nil {
 				return host.ScheduleListOutput{}, err
 			}
@@ -313,7 +326,7 @@ func scheduleBuiltins() []*builtin {
 			return out, err
 		}),
 		existing(act(host.AlarmCancel, func(_ *core, h *turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return counted(h.CancelAlarm(in.Name, in.Instance))
+			return counted(alarmTurn{h}.CancelAlarm(in.Name, in.Instance))
 		})),
 	}
 }
@@ -355,16 +368,16 @@ func scheduleStatus(rows engine.Reader, st *host.Status) error {
 	return err
 }
 
-// existing makes a builtin that does not create the actor.
-func existing(b *builtin) *builtin {
-	b.existing = true
-	return b
-}
-
 // counted is the output of a builtin that removes one thing.
 func counted(ok bool, err error) (host.CountOutput, error) {
 	if !ok || err != nil {
 		return host.CountOutput{}, err
 	}
 	return host.CountOutput{Count: 1}, nil
+}
+
+// Schedules implements host.Reader.
+func (h scheduleReads) Schedules(name string) ([]host.Schedule, error) {
+	r := h.of
+	return reading(r, func(rows engine.Reader) ([]host.Schedule, error) { return schedule.List(rows, name) })
 }

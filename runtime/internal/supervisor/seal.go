@@ -7,7 +7,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // buffers recycles the buffers in which states are encoded.
@@ -31,7 +30,7 @@ func (b *buffers) put(p *[]byte) {
 // for the outbox.
 func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if t.destroy {
-		t.dropSQL()
+		t.dropSession()
 		return c.sealDestroy(t)
 	}
 	if instance {
@@ -44,6 +43,11 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	}
 	if err := c.commitSQL(t); err != nil {
 		return err
+	}
+	for _, p := range t.parts {
+		if err := p.seal(t); err != nil {
+			return err
+		}
 	}
 	c.group.after = append(c.group.after, t.after...)
 	c.group.stepped = c.group.stepped || t.stepped
@@ -101,6 +105,11 @@ func (c *core) saveState(t *turn) error {
 	if err := c.stateForRun(t); err != nil {
 		return err
 	}
+	for _, p := range c.a.typ.hooks.watchers {
+		if err := p.stateChanged(t); err != nil {
+			return err
+		}
+	}
 	t.change(engine.ChangeState, "", func() any { return map[string]any{"size": len(value)} })
 	return nil
 }
@@ -130,71 +139,3 @@ func (c *core) reload() (err error) {
 	}
 	return c.inst.Load(version, blob)
 }
-
-// writeEvents adds a turn's events to the kept history, dropping the oldest.
-func (c *core) writeEvents(t *turn) error {
-	if len(t.events) == 0 {
-		return nil
-	}
-	last, err := c.lastSequence()
-	if err != nil {
-		return err
-	}
-	// At least one event is kept, so that the sequence goes on after a sleep.
-	keep := uint64(max(1, c.a.typ.base.EventHistory))
-	for _, e := range t.events {
-		last++
-		c.lastEvent.set(c.ws, last)
-		ev := host.EmittedEvent{
-			Sequence: last, Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
-			Time: timeMS(unixMS(t.start)), Data: e.data, To: e.to, Except: e.except,
-		}
-		rec, err := record.Encode(&eventRecord{
-			Name: ev.Name, Version: ev.Version, Time: unixMS(t.start), Data: e.data, To: e.to, Except: e.except,
-		})
-		if err != nil {
-			return err
-		}
-		if err := c.ws.Put(keyspace.AppendEvent(nil, ev.Sequence), rec, engine.PutOptions{New: true}); err != nil {
-			return err
-		}
-		if last > keep {
-			if _, err := c.ws.Delete(keyspace.AppendEvent(nil, last-keep)); err != nil {
-				return err
-			}
-		}
-		c.group.events = append(c.group.events, publishedEvent{EmittedEvent: ev})
-	}
-	return nil
-}
-
-// writeMessages queues a turn's messages to other actors.
-func (c *core) writeMessages(t *turn) error {
-	for i, m := range t.messages {
-		o := outgoing{seq: messageSequence(t.version, i), record: m}
-		rec, err := record.Encode(&m)
-		if err != nil {
-			return err
-		}
-		if n := len(rec); n > maxMessageBytes {
-			return host.OverLimit("bytes of a message", maxMessageBytes, int64(n))
-		}
-		if err := c.ws.Put(keyspace.AppendOutgoing(nil, o.seq), rec, engine.PutOptions{New: true, Exempt: t.again}); err != nil {
-			return err
-		}
-		c.group.messages = append(c.group.messages, o)
-	}
-	if len(t.messages) > 0 {
-		c.arm(keyspace.WakeSends, true)
-	}
-	return nil
-}
-
-// maxMessageBytes bounds a message to another actor, so that there is room for what is noted when it is pinned or given up.
-const maxMessageBytes = engine.MaxValueCap - 4<<10
-
-// messageSequence numbers messages: by the turn that sent them, then by their order in it. It only grows per sender.
-func messageSequence(v engine.Version, i int) uint64 { return uint64(v)<<20 | uint64(i) }
-
-// maxMessages is how many messages a turn may send.
-const maxMessages = 1 << 20

@@ -13,9 +13,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// errRepin: the message is bound to no incarnation, or to one that never came to be; its sender must bind it.
-var errRepin = errors.New("supervisor: message must be bound to its target")
-
 // A sender delivers one actor's messages: per target in order, one run of messages at a time, until each is handled or
 // moved aside.
 //
@@ -422,6 +419,3 @@ func (s *sender) settle(set *settlement) {
 		}
 	}})
 }
-
-// settleRetry is how long a settlement, or the recovery of messages, that failed waits for its next attempt.
-const settleRetry = time.Second

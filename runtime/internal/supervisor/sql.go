@@ -13,6 +13,17 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
+// sqlitePart is the part of actors that is the SQLite database.
+type sqlitePart struct{}
+
+func (*sqlitePart) name() string { return "sqlite" }
+
+// sqliteTurn is what handlers may do with the SQLite database.
+type sqliteTurn struct{ t *turn }
+
+// sqliteQuery is what handlers of queries may read of the SQLite database.
+type sqliteQuery struct{ r *reader }
+
 // A database is the SQLite database of one core: of one actor, for as long as it is awake. It is made by the first turn or
 // query that asks for it, and none of its connections outlives the core, so that what a connection remembers can only
 // come from commits of that core or from what was there before it.
@@ -107,7 +118,8 @@ type sqlTurn struct {
 }
 
 // SQL implements host.Reader.
-func (t *turn) SQL() *sql.DB {
+func (h sqliteTurn) SQL() *sql.DB {
+	t := h.t
 	s, err := t.sqlSession()
 	if err != nil {
 		return closedDB()
@@ -270,7 +282,8 @@ type sqlQuery struct {
 }
 
 // SQL implements host.Reader.
-func (r *reader) SQL() *sql.DB {
+func (h sqliteQuery) SQL() *sql.DB {
+	r := h.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

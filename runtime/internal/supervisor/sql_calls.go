@@ -39,7 +39,7 @@ func sqlBuiltins() []*builtin {
 	exec.pace, exec.fault, exec.creates = new(atomic.Int64), sqlFault, func(t *actorType) bool { return t.OpenSQL }
 	exec.existing = true
 	query := ask(host.SQLQuery, func(r *reader, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
-		out, err := runSQL(r, r.SQL(), codec, in)
+		out, err := runSQL(r, sqliteQuery{r}.SQL(), codec, in)
 		return out, sqlFault(err)
 	})
 	return []*builtin{exec, query, serve(host.SQLMigrate, (*Supervisor).migrateSQL), serve(host.SQLStatus, (*Supervisor).statusSQL)}
@@ -64,7 +64,7 @@ func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOut
 		a.sup.logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.attrs(slog.String("by", by), slog.String("reason", in.Reason),
 			slog.String("sql", shortened(in.SQL, maxLoggedSQL)))...)
 	}
-	return runSQL(h, h.SQL(), codec, in)
+	return runSQL(h, sqliteTurn{h}.SQL(), codec, in)
 }
 
 // shortened returns the beginning of a text, whole characters of at most n bytes.

@@ -333,7 +333,7 @@ func TestATransactionThatIsRolledBackAfterTheHandlerCountsAsOpen(t *testing.T) {
 		}
 		// What happens when the handler has returned: its context ends, and package database/sql rolls the transaction back,
 		// here before the commit in any case.
-		h.(*turn).close()
+		kernelTurn(h).close()
 		tx.Rollback()
 		return nil
 	}), host.FailedPrecondition)

@@ -125,7 +125,7 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 				return err
 			}
 			attrs := c.a.attrs(slog.String("reason", reason), slog.Int64("bytes", counted.n))
-			h.after = append(h.after, func() {
+			h.then(func() {
 				s.logger.LogAttrs(s.life, slog.LevelInfo, "a database was imported", attrs...)
 			})
 			return nil

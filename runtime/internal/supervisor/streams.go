@@ -13,6 +13,17 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/streamlog"
 )
 
+// streamPart is the part of actors that is streams.
+type streamPart struct{}
+
+func (*streamPart) name() string { return "stream" }
+
+// streamTurn is what handlers may do with streams.
+type streamTurn struct{ t *turn }
+
+// streamReads is what handlers of turns and queries alike may read of streams.
+type streamReads struct{ of scope }
+
 // streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and its index.
 func (t *actorType) streamOf(name string) (int, *host.Stream, error) {
 	at := named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
@@ -25,7 +36,8 @@ func (t *actorType) streamOf(name string) (int, *host.Stream, error) {
 }
 
 // StreamAppend implements host.Turn.
-func (t *turn) StreamAppend(stream string, items [][]byte) (uint64, error) {
+func (h streamTurn) StreamAppend(stream string, items [][]byte) (uint64, error) {
+	t := h.t
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
@@ -58,13 +70,14 @@ func (c *core) streamAppend(h *turn, name string, items [][]byte) (uint64, error
 // REQUIRES: t.mu
 func (t *turn) streamWritten(name string) {
 	a := t.a
-	t.after = append(t.after, func() { a.sup.signals.notify(a.key, streamTopic(name)) })
+	t.then(func() { a.sup.signals.notify(a.key, streamTopic(name)) })
 }
 
 func streamTopic(name string) string { return "stream/" + name }
 
 // StreamClose implements host.Turn.
-func (t *turn) StreamClose(stream string) error {
+func (h streamTurn) StreamClose(stream string) error {
+	t := h.t
 	if _, _, err := t.a.typ.streamOf(stream); err != nil {
 		return err
 	}
@@ -102,10 +115,10 @@ func streamBuiltins() []*builtin {
 			if err := c.externalStream(in.Stream); err != nil {
 				return host.StreamInfo{}, err
 			}
-			if err := h.StreamClose(in.Stream); err != nil {
+			if err := (streamTurn{h}).StreamClose(in.Stream); err != nil {
 				return host.StreamInfo{}, err
 			}
-			return h.StreamInfo(in.Stream)
+			return (streamReads{h}).StreamInfo(in.Stream)
 		})),
 		existing(act(host.StreamDelete, func(_ *core, h *turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
 			n, err := h.deleteStream(in.Stream)
@@ -143,15 +156,15 @@ func appendStream(c *core, h *turn, codec host.Codec, in *host.StreamAppendInput
 		}
 	}
 	if len(items) > 0 || !in.Close {
-		if out.Last, err = h.StreamAppend(in.Stream, items); err != nil {
+		if out.Last, err = (streamTurn{h}).StreamAppend(in.Stream, items); err != nil {
 			return out, err
 		}
 	}
 	if in.Close {
-		if err := h.StreamClose(in.Stream); err != nil {
+		if err := (streamTurn{h}).StreamClose(in.Stream); err != nil {
 			return out, err
 		}
-		info, err := h.StreamInfo(in.Stream)
+		info, err := (streamReads{h}).StreamInfo(in.Stream)
 		return host.StreamAppendOutput{Last: info.Last}, err
 	}
 	return out, nil
@@ -253,7 +266,7 @@ func noItems(req *host.Request, output []byte) bool {
 
 func listStreams(r *reader, _ host.Codec, in *host.StreamListInput) (host.StreamListOutput, error) {
 	if in.Stream != "" {
-		info, err := r.StreamInfo(in.Stream)
+		info, err := (streamReads{r}).StreamInfo(in.Stream)
 		return host.StreamListOutput{Streams: []host.StreamInfo{info}}, err
 	}
 	s, done, err := r.rows()
@@ -272,4 +285,30 @@ func listStreams(r *reader, _ host.Codec, in *host.StreamListInput) (host.Stream
 		all[i].Life = r.v.id.String()
 	}
 	return host.StreamListOutput{Streams: all}, err
+}
+
+// StreamInfo implements host.Reader.
+func (h streamReads) StreamInfo(stream string) (host.StreamInfo, error) {
+	r := h.of
+	_, cfg, err := r.actorType().streamOf(stream)
+	if err != nil {
+		return host.StreamInfo{}, err
+	}
+	return reading(r, func(rows engine.Reader) (host.StreamInfo, error) {
+		info, err := streamlog.Info(rows, r.now(), cfg, stream)
+		info.Life = r.id().String()
+		return info, err
+	})
+}
+
+// StreamRead implements host.Reader.
+func (h streamReads) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
+	r := h.of
+	_, cfg, err := r.actorType().streamOf(stream)
+	if err != nil {
+		return host.StreamPage{}, err
+	}
+	return reading(r, func(rows engine.Reader) (host.StreamPage, error) {
+		return streamlog.Read(rows, r.now(), cfg, stream, after, limit, 0)
+	})
 }

@@ -35,6 +35,10 @@ type Supervisor struct {
 	// commitLog bounds the lines about commits that fail.
 	commitLog quiet
 	types     map[string]*actorType
+	parts     []part
+	wakers    map[keyspace.WakeKind]waker
+	// recoverers take up, at a start, what rows at 0 stand for.
+	recoverers map[keyspace.WakeKind]recoverer
 	// builtins are the methods that every actor has, by name.
 	builtins map[string]*builtin
 	signals  signals
@@ -151,6 +155,8 @@ func (t *tasks) close(grace time.Duration) int {
 // An actorType is a behavior with what the supervisor derives from it once.
 type actorType struct {
 	*host.Behavior
+	attached attached
+	hooks    hooks
 	// retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
 	// destroy them.
 	retired bool
@@ -189,6 +195,22 @@ func New(o Options) (*Supervisor, error) {
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}
+	s.parts, s.wakers, s.recoverers = parts(), make(map[keyspace.WakeKind]waker), make(map[keyspace.WakeKind]recoverer)
+	for _, p := range s.parts {
+		if p, ok := p.(server); ok {
+			for _, b := range p.methods() {
+				s.builtins[b.name] = b
+			}
+		}
+		if p, ok := p.(waker); ok {
+			for _, kind := range p.kinds() {
+				s.wakers[kind] = p
+			}
+		}
+		if p, ok := p.(recoverer); ok {
+			s.recoverers[p.standsFor()] = p
+		}
+	}
 	s.metrics = newMetrics(s)
 	retired, err := s.retiredTypes()
 	if err != nil {
@@ -225,6 +247,14 @@ func New(o Options) (*Supervisor, error) {
 			q.EnsureDefaults()
 			t.queueSettings = append(t.queueSettings, q)
 		}
+		for _, p := range s.parts {
+			if p, ok := p.(declarer); ok {
+				if err := p.declare(t); err != nil {
+					return nil, fmt.Errorf("supervisor: actor type %q: %w", b.Type, err)
+				}
+			}
+			t.hooks.add(p)
+		}
 		s.types[b.Type] = t
 	}
 	s.hub.limit = o.MaxEventBytes
@@ -239,7 +269,7 @@ func New(o Options) (*Supervisor, error) {
 		return nil, fmt.Errorf("supervisor: Options.SQL: %w", err)
 	}
 	if o.Registerer != nil {
-		if err := s.metrics.register(o.Registerer); err != nil {
+		if err := s.metrics.register(s, o.Registerer); err != nil {
 			return nil, fmt.Errorf("supervisor: register metrics: %w", err)
 		}
 	}
@@ -249,6 +279,7 @@ func New(o Options) (*Supervisor, error) {
 // Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
 // open. No call may come before it returns.
 func (s *Supervisor) Start() {
+	s.eachRunner(runner.start)
 	s.markRunning()
 	for _, t := range s.types {
 		if t.retired {
@@ -304,7 +335,17 @@ func (s *Supervisor) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
 	}
 	s.markStopped()
+	s.eachRunner(runner.stop)
 	return err
+}
+
+// eachRunner calls f for the parts that have something to do for the node as a whole.
+func (s *Supervisor) eachRunner(f func(runner, *Supervisor)) {
+	for _, p := range s.parts {
+		if p, ok := p.(runner); ok {
+			f(p, s)
+		}
+	}
 }
 
 // Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
@@ -327,6 +368,7 @@ func (s *Supervisor) Kill() {
 	s.queries.close()
 	s.tasks.close(s.options.TurnGrace)
 	s.closeSQL()
+	s.eachRunner(runner.stop)
 }
 
 // closeSQL closes the connections and waits until none is in use, but not for long: what has one now is a query or an

@@ -14,6 +14,14 @@ import (
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
+// taskPart is the part of actors that is tasks.
+type taskPart struct{}
+
+func (*taskPart) name() string { return "task" }
+
+// taskTurn is what handlers may do with tasks.
+type taskTurn struct{ t *turn }
+
 // A task is one goroutine that runs beside an actor, as host.Task. As a context it ends when the actor is about to sleep;
 // for a while after that it may still enter turns, to save what it has.
 type task struct {
@@ -36,7 +44,8 @@ type task struct {
 }
 
 // Go implements host.Turn.
-func (t *turn) Go(name string, f func(host.Task) error) error {
+func (h taskTurn) Go(name string, f func(host.Task) error) error {
+	t := h.t
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -56,7 +65,7 @@ func (t *turn) Go(name string, f func(host.Task) error) error {
 		return overloaded(maxTasks, taskRetry, "actor %s has %d tasks, which is the most it may have", t.a, n)
 	}
 	t.asked++
-	t.after = append(t.after, func() { k.start(name, t.from.traceparent, f) })
+	t.then(func() { k.start(name, t.from.traceparent, f) })
 	return nil
 }
 
@@ -149,7 +158,7 @@ func (t *task) Turn(ctx context.Context, f func(state any, h host.Turn) error) e
 	if f == nil {
 		return host.Errorf(host.InvalidArgument, "the turn of task %q has no function", t.name)
 	}
-	return t.enter(ctx, &entry{instance: true, do: func(c *core, h *turn) error { return f(c.inst.State(), h) }})
+	return t.enter(ctx, &entry{instance: true, do: func(c *core, h *turn) error { return f(c.inst.State(), h.host) }})
 }
 
 // Append implements host.Task.

@@ -32,14 +32,14 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
-// A turn is one handler's run, as host.Turn. Its methods may be called from any goroutine until the handler returns;
+// A turn is one handler's run. Its methods may be called from any goroutine until the handler returns;
 // afterwards they fail.
 //
 // As a context it ends with the caller's context, at the turn's deadline, or when the handler has returned. It carries
 // no values of the caller's. The timer behind Done is set when Done is first asked for, because most turns never block;
 // asking also flushes the turns before this one, because a handler that asks is about to block.
 type turn struct {
-	reads
+	host    host.Turn // what the handler is handed
 	c       *core
 	a       *activation
 	work    *work
@@ -68,7 +68,9 @@ type turn struct {
 	messages  []messageRecord
 	changes   []engine.Change
 	kvChanges int
-	after     []func() // see group.after
+	after     []consequence
+	parts     []participant
+	session   session // what goroutines of the handler may still use when it has returned; nil if there is none
 	queues    *queue.Set
 	sql       *sqlTurn
 	asked     int64    // tasks to start
@@ -76,13 +78,6 @@ type turn struct {
 	// run is the workflow run that advances in the turn, while it does.
 	run     atomic.Pointer[advancing]
 	goodFor int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
-}
-
-type emitted struct {
-	event  int
-	data   []byte
-	to     string
-	except []string
 }
 
 // close ends the handler's use of the turn.
@@ -93,6 +88,9 @@ func (t *turn) close() {
 	t.mu.Unlock()
 	if sql != nil {
 		sql.session.Shut() // before the context ends, at which package database/sql rolls open transactions back
+	}
+	if t.session != nil {
+		t.session.shut()
 	}
 	if asked {
 		t.end(context.Canceled)
@@ -143,8 +141,27 @@ func (t *turn) now() time.Time { return t.start }
 // id implements scope.
 func (t *turn) id() keyspace.ActorID { return t.c.id }
 
+// actorType implements scope.
+func (t *turn) actorType() *actorType { return t.a.typ }
+
 func errTurnOver() error {
 	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
+}
+
+// then has f run when the turn is durable. f must not block.
+func (t *turn) then(f func()) { t.after = append(t.after, consequenceFunc(f)) }
+
+// enlist has a part take part in the turn.
+//
+// REQUIRES: t.mu, or no handler that runs.
+func (t *turn) enlist(p participant) { t.parts = append(t.parts, p) }
+
+// dropSession undoes what goroutines of the handler did. The turn is closed.
+func (t *turn) dropSession() {
+	if t.session != nil {
+		t.session.drop()
+	}
+	t.dropSQL()
 }
 
 // changed reports whether the turn has written anything.
@@ -261,42 +278,6 @@ func (a *activation) logger(id keyspace.ActorID, version uint64) *slog.Logger {
 		slog.String("actor_id", id.String()), slog.Uint64("version", version))
 }
 
-// KVPut implements host.Turn.
-func (t *turn) KVPut(key, value []byte, expire time.Time) error {
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	var o engine.PutOptions
-	if !expire.IsZero() {
-		o.ExpireAt = unixMS(expire)
-		if o.ExpireAt <= unixMS(t.start) {
-			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
-		}
-	}
-	if err := t.c.ws.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
-		return limitFault(err)
-	}
-	if o.ExpireAt != 0 {
-		t.expireAt(o.ExpireAt)
-	}
-	t.kvChange("put", key, value)
-	return nil
-}
-
-// KVDelete implements host.Turn.
-func (t *turn) KVDelete(key []byte) (bool, error) {
-	if err := t.enter(); err != nil {
-		return false, err
-	}
-	defer t.mu.Unlock()
-	ok, err := t.c.ws.Delete(keyspace.AppendUserKV(nil, key))
-	if ok && err == nil {
-		t.kvChange("delete", key, nil)
-	}
-	return ok, limitFault(err)
-}
-
 // limitFault gives an error of the keyspace about a limit the code that a handler can tell it by.
 func limitFault(err error) error {
 	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
@@ -304,164 +285,6 @@ func limitFault(err error) error {
 		return e
 	}
 	return err
-}
-
-// KVDeleteRange implements host.Turn.
-func (t *turn) KVDeleteRange(start, end []byte) (int64, error) {
-	if err := t.enter(); err != nil {
-		return 0, err
-	}
-	defer t.mu.Unlock()
-	from, to := kvBounds(start, end)
-	n, err := t.c.ws.DeleteRange(from, to)
-	if n > 0 && err == nil {
-		t.rangeChange(start, end, n)
-	}
-	return n, limitFault(err)
-}
-
-// Emit implements host.Turn.
-func (t *turn) Emit(event int, data []byte) error { return t.EmitTo(event, data, "", nil) }
-
-// EmitTo implements host.Turn.
-func (t *turn) EmitTo(event int, data []byte, to string, except []string) error {
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	if event < 0 || event >= len(t.a.typ.Events) {
-		return host.Errorf(host.InvalidArgument, "actor type %q has no event %d: it was declared after the type was defined", t.a.addr.Type, event)
-	}
-	if to != "" {
-		if len(except) > 0 {
-			return host.Errorf(host.InvalidArgument, "an event for one connection cannot except others")
-		}
-		if _, ok, err := readConnection(t.c.ws, to); err != nil {
-			return err
-		} else if !ok {
-			return noConnection(to)
-		}
-	}
-	if t.a.typ.Events[event].Durable && to == "" {
-		if sink := t.a.sup.options.Changes; sink != nil {
-			if err := sink.Refuse(); err != nil {
-				return err
-			}
-		}
-		t.durable = true
-	}
-	t.events = append(t.events, emitted{event: event, data: data, to: to, except: except})
-	return nil
-}
-
-// Send implements host.Turn.
-func (t *turn) Send(m *host.Message) error {
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	addr := host.Address{Type: m.Type, Key: m.Key}
-	target, err := t.a.sup.typeOf(addr)
-	if err != nil {
-		return err
-	}
-	if m.Method == host.QueueSend {
-		var in host.QueueSendInput
-		if err := decodeInput(m.Method, host.CBOR, m.Input, &in); err != nil {
-			return err
-		}
-		// What the queue would never take is found now, and not when the message is given up.
-		messages, q, err := target.enqueues(host.CBOR, &in)
-		if err == nil {
-			err = queue.Check(q, messages)
-		}
-		if err != nil {
-			return err
-		}
-		return t.send(addr, m.Method, m.Input)
-	}
-	i, ok := target.methods[m.Method]
-	if !ok || target.Methods[i].Kind != host.Action {
-		return unknownMethod(m.Type, m.Method)
-	}
-	return t.send(addr, m.Method, m.Input)
-}
-
-// send queues a message to another actor.
-//
-// REQUIRES: t.mu; the address was checked.
-func (t *turn) send(addr host.Address, method string, input []byte) error {
-	if len(t.messages) >= maxMessages {
-		return host.OverLimit("messages of one turn", maxMessages, int64(len(t.messages))+1)
-	}
-	// The messages of earlier lives of the actor go before the first one of this life.
-	if err := t.a.sender.load(t.c); err != nil {
-		return err
-	}
-	id, err := t.a.sender.incarnation(addr)
-	if err != nil {
-		return err
-	}
-	r := messageRecord{
-		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: unixMS(t.start), Traceparent: t.from.traceparent,
-	}
-	if !id.IsZero() {
-		r.Target = id[:]
-	}
-	t.messages = append(t.messages, r)
-	return nil
-}
-
-// SetAlarm implements host.Turn.
-func (t *turn) SetAlarm(al host.Alarm) error {
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.mu.Unlock()
-	if _, ok := t.a.typ.alarms[al.Name]; !ok {
-		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.a.addr.Type, al.Name)
-	}
-	due := unixMS(al.Due)
-	if due < 1 {
-		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
-	}
-	if err := t.atomically(func() error {
-		return t.c.setAlarm(al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}, engine.PutOptions{})
-	}); err != nil {
-		return err
-	}
-	t.change(engine.ChangeAlarm, al.Name, func() any {
-		return map[string]any{"op": "set", "name": al.Name, "instance": al.Instance, "due": timeMS(due).UTC()}
-	})
-	return nil
-}
-
-// CancelAlarm implements host.Turn.
-func (t *turn) CancelAlarm(name, instance string) (bool, error) {
-	if err := t.enter(); err != nil {
-		return false, err
-	}
-	defer t.mu.Unlock()
-	var ok bool
-	err := t.atomically(func() (err error) {
-		ok, err = t.c.clearAlarm(name, instance)
-		return err
-	})
-	if ok && err == nil {
-		t.change(engine.ChangeAlarm, name, func() any {
-			return map[string]any{"op": "cancel", "name": name, "instance": instance}
-		})
-	}
-	return ok, err
-}
-
-// Alarms implements host.Turn.
-func (t *turn) Alarms(name string) ([]host.Alarm, error) {
-	if err := t.enter(); err != nil {
-		return nil, err
-	}
-	defer t.mu.Unlock()
-	return listAlarms(t.c.ws, name)
 }
 
 // destroyed reports that the handler asked for the actor's end.
@@ -498,11 +321,4 @@ func (t *turn) List(ctx context.Context, q host.ListQuery) (host.ListPage, error
 // Destroy implements host.Node.
 func (t *turn) Destroy(ctx context.Context, a host.Address) error {
 	return t.a.sup.destroy(ctx, a, &t.from)
-}
-
-// expireAt arms the purge of the keys that expire at ms. One purge serves all keys of the same hour.
-//
-// REQUIRES: t.mu
-func (t *turn) expireAt(ms int64) {
-	t.c.ws.SetWake(purgeTime(ms), keyspace.WakeExpiry, "", "")
 }

@@ -82,6 +82,12 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 		a.teardown(c)
 		return nil, a.sup.public(a, w, err)
 	}
+	for _, p := range a.typ.hooks.risers {
+		if err := p.risen(c); err != nil {
+			a.teardown(c)
+			return nil, a.sup.public(a, w, err)
+		}
+	}
 	if a.crashes == 0 {
 		a.sup.failures.clear(a)
 	} // else a turn has to succeed first
@@ -209,21 +215,6 @@ func (c *core) load(exists bool) error {
 	return nil
 }
 
-// creatable returns the id under which a message may create its target.
-func (s *Supervisor) creatable(id keyspace.ActorID, addr host.Address) (keyspace.ActorID, error) {
-	if id.IsZero() {
-		return id, errRepin
-	}
-	_, dead, err := s.store.Tombstone(id)
-	if err != nil {
-		return id, err
-	}
-	if dead {
-		return id, destroyedError(addr)
-	}
-	return id, nil
-}
-
 func destroyedError(addr host.Address) *host.Error {
 	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", formatAddress(addr))
 }
@@ -232,7 +223,7 @@ func destroyedError(addr host.Address) *host.Error {
 func (c *core) wakeHook(w *work) error {
 	// Not under the caller's deadline: the actor wakes for everybody who waits, and for those to come.
 	_, err := c.run(&work{job: waking{}, traceparent: w.traceparent, chain: w.chain, of: w}, "OnWake", func(h *turn) ([]byte, error) {
-		return nil, c.inst.Wake(h)
+		return nil, c.inst.Wake(h.host)
 	})
 	return err
 }
@@ -276,7 +267,7 @@ func (sleeping) turnedAway(c *core, w *work) bool {
 // run implements job.
 func (force sleeping) run(c *core, w *work) {
 	if c.exists && c.a.typ.HasSleep && !c.quiet && !c.bare {
-		if _, err := c.run(w, "OnSleep", func(h *turn) ([]byte, error) { return nil, c.inst.Sleep(h) }); err != nil {
+		if _, err := c.run(w, "OnSleep", func(h *turn) ([]byte, error) { return nil, c.inst.Sleep(h.host) }); err != nil {
 			if err == errAbandoned {
 				return
 			}
@@ -346,11 +337,23 @@ func (c *core) sealDestroy(t *turn) error {
 	if err := c.destroyRun(t); err != nil {
 		return err
 	}
+	for _, p := range a.typ.hooks.destroyers {
+		if err := p.destroy(t); err != nil {
+			return err
+		}
+	}
 	if err := c.dropControl(t); err != nil {
 		return err
 	}
-	for _, due := range c.wakeRows() {
+	rows, err := c.wakeRows()
+	if err != nil {
+		return err
+	}
+	for _, due := range rows {
 		c.ws.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
+	}
+	for kind := range a.sup.recoverers {
+		c.arm(kind, false)
 	}
 	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
 		c.arm(kind, false)
@@ -378,26 +381,6 @@ func (c *core) sealDestroy(t *turn) error {
 	g := c.group
 	g.changed, g.destroyed, g.version = true, true, t.version
 	c.ended = true
-	return nil
-}
-
-// lastEvents hands what a turn emitted that destroys its actor to the subscribers; it is not kept.
-func (c *core) lastEvents(t *turn) error {
-	if len(t.events) == 0 {
-		return nil
-	}
-	last, err := c.lastSequence()
-	if err != nil {
-		return err
-	}
-	for _, e := range t.events {
-		last++
-		c.group.events = append(c.group.events, publishedEvent{EmittedEvent: host.EmittedEvent{
-			Sequence: last, Version: uint64(t.version), Name: c.a.typ.Events[e.event].Name,
-			Time: timeMS(unixMS(t.start)), Data: e.data, To: e.to, Except: e.except,
-		}})
-	}
-	c.lastEvent.set(c.ws, last)
 	return nil
 }
 
@@ -462,7 +445,7 @@ func (a *activation) disband(owner *activation) {
 }
 
 // wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
-func (c *core) wakeRows() []engine.Wake {
+func (c *core) wakeRows() ([]engine.Wake, error) {
 	var rows []engine.Wake
 	alarms, err := listAlarms(c.ws, "")
 	if err == nil {
@@ -482,7 +465,16 @@ func (c *core) wakeRows() []engine.Wake {
 	if schedules, err := schedule.Wakes(c.ws); err == nil {
 		rows = append(rows, schedules...)
 	}
-	return rows // a purge row that is left over finds no actor and is dropped
+	for _, p := range c.a.sup.parts {
+		if w, ok := p.(waker); ok {
+			more, err := w.wakes(c.ws)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, more...)
+		}
+	}
+	return rows, nil // a purge row that is left over finds no actor and is dropped
 }
 
 // lifeChange notes a transition that has a commit.
@@ -522,4 +514,16 @@ func (s *Supervisor) publishLife(a *activation, c *core, transition, reason stri
 		Changes: []engine.Change{{Kind: engine.ChangeLife, Name: transition,
 			Data: changeData(engine.ChangeLife, head.Version, lifeData(c, transition, reason))}},
 	})
+}
+
+// tellSlept ends a sleep that somebody asked for.
+func (a *activation) tellSlept(c *core, w *work) {
+	if c.refused {
+		w.fail(unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))
+		return
+	}
+	if !c.ended {
+		a.slept(c)
+	}
+	a.tell(w, nil)
 }

@@ -14,6 +14,14 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
+// runPart is the part of actors that is the workflow run.
+type runPart struct{}
+
+func (*runPart) name() string { return "run" }
+
+// runTurn is what handlers may do with the workflow run.
+type runTurn struct{ t *turn }
+
 // A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor, but for what is atomic.
 //
 // Invariants:
@@ -296,7 +304,7 @@ func (c *core) advanceAll(w *work) error {
 		case a.sup.draining.Load():
 			return nil // the row at 0 stands
 		case a.pending.Load() >= maxAhead:
-			c.group.after = append(c.group.after, a.duties.run.ask)
+			c.group.then(a.duties.run.ask)
 			return nil
 		case n+1 >= maxAdvances, n >= 7 && a.waiting.Load() > 0:
 			a.duties.run.ask()
@@ -440,7 +448,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 		h.untouched = true
 		// What a step has brought must not be lost, and its body not run again, because the actor is full. Functions that run
 		// in the turn are refused what they want to store.
-		t := &runTurn{h: h, exempt: true}
+		t := &runRows{h: h, exempt: true}
 		var err error
 		h.run.Store(&advancing{Run: f.run})
 		out, err = f.run.Advance(t)
@@ -637,12 +645,12 @@ func (c *core) runEnded(h *turn) error {
 	}
 	h.notify(runTopic)
 	h.notify(runEndedTopic)
-	state, err := runState(&runTurn{h: h})
+	state, err := runState(&runRows{h: h})
 	if err != nil {
 		return err
 	}
 	m := c.a.sup.metrics
-	h.after = append(h.after, func() { m.runsEnded.WithLabelValues(c.a.typ.Type, string(state)).Inc() })
+	h.then(func() { m.runsEnded.WithLabelValues(c.a.typ.Type, string(state)).Inc() })
 	if state == workflow.StateFailed {
 		return c.listRun(h, listedFailed)
 	}
@@ -730,7 +738,7 @@ func (c *core) startRun(h *turn, s host.RunStart) (host.RunStarted, error) {
 	if err != nil {
 		return host.RunStarted{}, err
 	}
-	out, err := workflow.Start(&runTurn{h: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
+	out, err := workflow.Start(&runRows{h: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
@@ -754,7 +762,7 @@ func (c *core) runBegun(h *turn) error {
 	c.runNews(h)
 	h.notify(runTopic)
 	m := c.a.sup.metrics
-	h.after = append(h.after, m.runsStarted.WithLabelValues(c.a.typ.Type).Inc)
+	h.then(m.runsStarted.WithLabelValues(c.a.typ.Type).Inc)
 	return nil
 }
 
@@ -769,7 +777,7 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 	if c.flow().advancing {
 		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
 	}
-	t := &runTurn{h: h, exempt: true}
+	t := &runRows{h: h, exempt: true}
 	if in.Run != "" {
 		if st, err := workflow.ReadOutcome(t); err != nil {
 			return runError(err)
@@ -805,7 +813,7 @@ func (c *core) controlRun(h *turn, in host.RunControl) error {
 func (c *core) runControlled(h *turn, anew bool) error {
 	h.notify(runTopic)
 	f := c.flow()
-	st, err := workflow.ReadOutcome(&runTurn{h: h})
+	st, err := workflow.ReadOutcome(&runRows{h: h})
 	if err != nil {
 		return err
 	}
@@ -861,7 +869,7 @@ func (c *core) receiveRun(h *turn, body []byte) error {
 	if err := c.flowKnown(); err != nil {
 		return err
 	}
-	t := &runTurn{h: h}
+	t := &runRows{h: h}
 	was := c.flow().live
 	err := workflow.Deliver(t, c.a.typ.program, body)
 	if errors.Is(err, workflow.ErrLetter) {
@@ -904,7 +912,7 @@ func (c *core) destroyRun(t *turn) error {
 	}
 	t.notify(runTopic)
 	t.notify(runEndedTopic)
-	return c.tolerate(workflow.Destroyed(&runTurn{h: t, sealed: true}))
+	return c.tolerate(workflow.Destroyed(&runRows{h: t, sealed: true}))
 }
 
 // tolerate logs an error that says that what a run has stored cannot be read, where that must not stop the actor.

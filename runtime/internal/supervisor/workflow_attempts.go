@@ -82,7 +82,7 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 		h.early = append(h.early, start) // nothing that it must not overtake is on its way
 		return
 	}
-	h.after = append(h.after, start)
+	h.then(start)
 }
 
 // begin starts an attempt for which there is room.

@@ -55,12 +55,12 @@ func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (ho
 	if err != nil {
 		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err).With("field", "recording")
 	}
-	out, err := workflow.Import(&runTurn{h: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
+	out, err := workflow.Import(&runRows{h: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
 	if err != nil {
 		return host.RunStarted{}, runError(err)
 	}
 	started := host.RunStarted{Run: out.ID, Started: out.Started}
-	made, err := workflow.ReadOutcome(&runTurn{h: h})
+	made, err := workflow.ReadOutcome(&runRows{h: h})
 	switch {
 	case err != nil:
 		return host.RunStarted{}, runError(err)
@@ -70,21 +70,6 @@ func importRun(c *core, h *turn, _ host.Codec, in *host.WorkflowImportInput) (ho
 		return started, nil
 	}
 	return started, c.runBegun(h)
-}
-
-// served is serve for a function that is told the encoding of its values.
-func served[In, Out any](name string, f func(s *Supervisor, ctx context.Context, on target, codec host.Codec, in *In) (Out, error)) *builtin {
-	return &builtin{name: name, serve: func(ctx context.Context, s *Supervisor, t *actorType, req *host.Request, from *caller) ([]byte, error) {
-		var in In
-		if err := decodeInput(name, req.Codec, req.Input, &in); err != nil {
-			return nil, err
-		}
-		out, err := f(s, ctx, target{typ: t, addr: req.Address, from: from, traceparent: req.Traceparent, veiled: req.Veiled}, req.Codec, &in)
-		if err != nil {
-			return nil, err
-		}
-		return encodeOutput(req.Codec, &out)
-	}}
 }
 
 // ofRun reads the rows of an actor's run as of one commit that is durable.

@@ -51,7 +51,7 @@ func (c *core) enterRun(w *work) (wait bool, err error) {
 	counted := false
 	f.mu.Lock()
 	_, err = c.internal(w, "workflow", func(h *turn) (err error) {
-		counted, err = f.run.Enter(&runTurn{h: h, exempt: true}, a.sup.process)
+		counted, err = f.run.Enter(&runRows{h: h, exempt: true}, a.sup.process)
 		return err
 	})
 	f.leaveRun()
@@ -60,7 +60,7 @@ func (c *core) enterRun(w *work) (wait bool, err error) {
 	}
 	f.enter.asked = true
 	enter := f.enter
-	c.group.after = append(c.group.after, func() {
+	c.group.then(func() {
 		enter.known.Store(true)
 		a.duties.run.ask()
 	})

@@ -51,7 +51,7 @@ func (c *core) listRun(h *turn, reason string) error {
 	f.listed, f.asOf = reason, c.ws.Version()
 	gauge := c.a.sup.metrics.runsPaused
 	if was != "" && was != listedFailed {
-		h.after = append(h.after, gauge.WithLabelValues(typ, was).Dec)
+		h.then(gauge.WithLabelValues(typ, was).Dec)
 	}
 	if reason == "" {
 		return nil
@@ -60,7 +60,7 @@ func (c *core) listRun(h *turn, reason string) error {
 	if reason == listedFailed {
 		return nil
 	}
-	st, err := workflow.ReadOutcome(&runTurn{h: h, sealed: h.returned()})
+	st, err := workflow.ReadOutcome(&runRows{h: h, sealed: h.returned()})
 	if err != nil {
 		return c.tolerate(err)
 	}
@@ -72,7 +72,7 @@ func (c *core) listRun(h *turn, reason string) error {
 			attributes = append(attributes, "next", p.Next)
 		}
 	}
-	h.after = append(h.after, func() {
+	h.then(func() {
 		gauge.WithLabelValues(typ, reason).Inc()
 		logger.Warn("a workflow run is paused", attributes...)
 	})

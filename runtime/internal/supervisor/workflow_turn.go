@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A runTurn is a turn as a workflow run sees it, as workflow.Turn.
-type runTurn struct {
+// A runRows is a turn as a workflow run sees it, as workflow.Turn.
+type runRows struct {
 	h *turn
 	// exempt: what is written counts, but is not refused for the actor's quota.
 	exempt bool
@@ -20,7 +20,7 @@ type runTurn struct {
 }
 
 // enter locks the turn for one operation.
-func (t *runTurn) enter() error {
+func (t *runRows) enter() error {
 	if t.sealed {
 		t.h.mu.Lock()
 		return nil
@@ -28,10 +28,10 @@ func (t *runTurn) enter() error {
 	return t.h.enter()
 }
 
-var _ workflow.Turn = (*runTurn)(nil)
+var _ workflow.Turn = (*runRows)(nil)
 
 // Get implements workflow.Reader.
-func (t *runTurn) Get(key []byte) ([]byte, bool, error) {
+func (t *runRows) Get(key []byte) ([]byte, bool, error) {
 	if err := t.enter(); err != nil {
 		return nil, false, err
 	}
@@ -41,7 +41,7 @@ func (t *runTurn) Get(key []byte) ([]byte, bool, error) {
 }
 
 // Scan implements workflow.Reader.
-func (t *runTurn) Scan(start, end []byte, visit func(key, value []byte) error) error {
+func (t *runRows) Scan(start, end []byte, visit func(key, value []byte) error) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -120,12 +120,12 @@ func (s storedRun) Scan(start, end []byte, visit func(key, value []byte) error) 
 }
 
 // Put implements workflow.Journal.
-func (t *runTurn) Put(key, value []byte) error { return t.put(key, value, false) }
+func (t *runRows) Put(key, value []byte) error { return t.put(key, value, false) }
 
 // PutNew implements workflow.NewPutter.
-func (t *runTurn) PutNew(key, value []byte) error { return t.put(key, value, true) }
+func (t *runRows) PutNew(key, value []byte) error { return t.put(key, value, true) }
 
-func (t *runTurn) put(key, value []byte, isNew bool) error {
+func (t *runRows) put(key, value []byte, isNew bool) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (t *runTurn) put(key, value []byte, isNew bool) error {
 }
 
 // Delete implements workflow.Journal.
-func (t *runTurn) Delete(key []byte) error {
+func (t *runRows) Delete(key []byte) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (t *runTurn) Delete(key []byte) error {
 }
 
 // DeleteRange implements workflow.Journal.
-func (t *runTurn) DeleteRange(start, end []byte) error {
+func (t *runRows) DeleteRange(start, end []byte) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (t *runTurn) DeleteRange(start, end []byte) error {
 // wrote notes that rows of the run were written, if they were. A turn publishes that once.
 //
 // REQUIRES: t.h.mu
-func (t *runTurn) wrote(changed bool) {
+func (t *runRows) wrote(changed bool) {
 	h := t.h
 	if !changed {
 		return
@@ -171,36 +171,31 @@ func (t *runTurn) wrote(changed bool) {
 }
 
 // Now implements workflow.Turn.
-func (t *runTurn) Now() time.Time { return t.h.start }
+func (t *runRows) Now() time.Time { return t.h.start }
 
 // Value implements workflow.Turn: a host.RunTurn.
-func (t *runTurn) Value() any { return runValue{t.h} }
-
-// A runValue is the turn as functions of the user have it, as host.RunTurn.
-type runValue struct{ *turn }
-
-var _ host.RunTurn = runValue{}
+func (t *runRows) Value() any { return t.h.host }
 
 // Instance implements host.RunTurn.
-func (v runValue) Instance() host.Instance {
-	v.turn.untouched = false
-	return v.turn.c.inst
+func (h runTurn) Instance() host.Instance {
+	h.t.untouched = false
+	return h.t.c.inst
 }
 
 // View implements host.RunTurn.
-func (v runValue) View() host.Instance { return v.turn.c.inst }
+func (h runTurn) View() host.Instance { return h.t.c.inst }
 
 // Answer implements host.RunTurn.
-func (v runValue) Answer(queue string, id uint64, reply []byte, failure *host.Error) error {
-	if err := v.turn.enter(); err != nil {
+func (h runTurn) Answer(queue string, id uint64, reply []byte, failure *host.Error) error {
+	if err := h.t.enter(); err != nil {
 		return err
 	}
-	defer v.turn.mu.Unlock()
-	return v.turn.queueSet().Answer(queue, id, reply, failure)
+	defer h.t.mu.Unlock()
+	return h.t.queueSet().Answer(queue, id, reply, failure)
 }
 
 // Receive implements workflow.Turn.
-func (t *runTurn) Receive(queues []string, limit int) (all []workflow.Delivery, err error) {
+func (t *runRows) Receive(queues []string, limit int) (all []workflow.Delivery, err error) {
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
@@ -228,7 +223,7 @@ func (t *runTurn) Receive(queues []string, limit int) (all []workflow.Delivery, 
 }
 
 // Return implements workflow.Turn. The last message goes back first, so that the first is the next.
-func (t *runTurn) Return(messages []workflow.Delivery) error {
+func (t *runRows) Return(messages []workflow.Delivery) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -245,7 +240,7 @@ func (t *runTurn) Return(messages []workflow.Delivery) error {
 }
 
 // Reply implements workflow.Turn.
-func (t *runTurn) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Failure) error {
+func (t *runRows) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Failure) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
@@ -268,7 +263,7 @@ func publicFailure(f *workflow.Failure) *host.Error {
 
 // Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors, must not stop the run: it
 // learns of a child that cannot be started, and what concerns nobody is dropped.
-func (t *runTurn) Send(m *workflow.Outgoing) error {
+func (t *runRows) Send(m *workflow.Outgoing) error {
 	h := t.h
 	addr := host.Address{Type: m.To.Type, Key: m.To.Key}
 	if addr.Type == "" {
@@ -328,7 +323,8 @@ func (t *actorType) byRun(name string) bool {
 }
 
 // StartRun implements host.Turn.
-func (t *turn) StartRun(s host.RunStart) (host.RunStarted, error) {
+func (h runTurn) StartRun(s host.RunStart) (host.RunStarted, error) {
+	t := h.t
 	if t.returned() {
 		return host.RunStarted{}, errTurnOver()
 	}
@@ -336,7 +332,8 @@ func (t *turn) StartRun(s host.RunStart) (host.RunStarted, error) {
 }
 
 // ControlRun implements host.Turn.
-func (t *turn) ControlRun(c host.RunControl) error {
+func (h runTurn) ControlRun(c host.RunControl) error {
+	t := h.t
 	if t.returned() {
 		return errTurnOver()
 	}

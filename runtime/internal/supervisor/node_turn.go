@@ -1,0 +1,68 @@
+package supervisor
+
+import "github.com/cairn-run/cairn/actor/host"
+
+// parts lists the capabilities of actors. Their order is that in which a turn is sealed.
+func parts() []part {
+	return []part{
+		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
+		new(mailPart), new(taskPart), new(runPart),
+	}
+}
+
+// A handlerTurn is what a handler is handed: the turn, and what each part lets it do.
+type handlerTurn struct {
+	turn
+	alarmTurn
+	kvTurn
+	kvReads
+	scheduleTurn
+	scheduleReads
+	streamTurn
+	streamReads
+	queueTurn
+	eventTurn
+	connTurn
+	connReads
+	mailTurn
+	sqliteTurn
+	taskTurn
+	runTurn
+}
+
+var _ host.RunTurn = (*handlerTurn)(nil)
+
+// newTurn makes a turn with the view of it that handlers get.
+func newTurn() *turn {
+	h := new(handlerTurn)
+	t := &h.turn
+	t.host = h
+	h.alarmTurn.t, h.kvTurn.t, h.scheduleTurn.t, h.streamTurn.t, h.queueTurn.t, h.eventTurn.t = t, t, t, t, t, t
+	h.connTurn.t, h.mailTurn.t, h.sqliteTurn.t, h.taskTurn.t, h.runTurn.t = t, t, t, t, t
+	h.kvReads.of, h.scheduleReads.of, h.streamReads.of, h.connReads.of = t, t, t, t
+	return t
+}
+
+// A handlerQuery is what the handler of a query is handed.
+type handlerQuery struct {
+	reader
+	kvReads
+	scheduleReads
+	streamReads
+	connReads
+	connQuery
+	queueQuery
+	sqliteQuery
+}
+
+var _ host.Reader = (*handlerQuery)(nil)
+
+// newQuery makes a query with the view of it that handlers get.
+func newQuery() *reader {
+	h := new(handlerQuery)
+	r := &h.reader
+	r.host = h
+	h.kvReads.of, h.scheduleReads.of, h.streamReads.of, h.connReads.of = r, r, r, r
+	h.connQuery.r, h.queueQuery.r, h.sqliteQuery.r = r, r, r
+	return r
+}

@@ -1,0 +1,227 @@
+package supervisor
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A part is one capability of actors. There is one value of each per node. It owns some kinds of keys and some kinds of
+// rows of the wake index, which no other part reads or writes. What it does besides, it says by implementing some of the
+// interfaces below; the kernel asks for them once, when the node starts.
+//
+// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see [attach].
+type part interface {
+	name() string
+}
+
+// A declarer looks at each actor type when the node starts: it attaches what it derives from the behavior, and refuses
+// what it cannot serve.
+type declarer interface {
+	declare(t *actorType) error
+}
+
+// A server has built-in methods.
+type server interface {
+	methods() []*builtin
+}
+
+// A runner has something to do for the node as a whole.
+type runner interface {
+	// start is called before any actor runs, and stop when none does any more. Both return soon.
+	start(s *Supervisor)
+	stop(s *Supervisor)
+}
+
+// A meter has metrics.
+type meter interface {
+	collectors(s *Supervisor) []prometheus.Collector
+}
+
+// A waker has rows in the wake index.
+type waker interface {
+	kinds() []keyspace.WakeKind
+	// due makes the work for a row whose time has come. The row stands until a turn of that work clears it. The work tells
+	// done what became of it, as its finish or at the end of its finish.
+	due(s *Supervisor, t *actorType, addr host.Address, row *engine.Wake, done func(*work)) *work
+	// wakes lists the rows that an actor's records call for, but those at 0.
+	wakes(rows engine.Reader) ([]engine.Wake, error)
+}
+
+// A recoverer has rows at 0 in the wake index, which a start of the node finds.
+type recoverer interface {
+	standsFor() keyspace.WakeKind
+	// takeUp makes the work that goes on with what was under way. Its finish is called with what became of it.
+	takeUp(a *activation) *work
+}
+
+// A remainder has rows that outlive their actor until work that takeUp makes has removed them.
+type remainder interface {
+	remains(t *turn) (kinds []keyspace.Kind, err error)
+}
+
+// A preparer gets an actor ready before its wake hook runs, and when it is created.
+type preparer interface {
+	// stale reports that prepare has something to do.
+	stale(c *core) (bool, error)
+	prepare(t *turn) error
+}
+
+// A riser is told of an actor that has been woken.
+type riser interface{ risen(c *core) error }
+
+// A watcher is told, in the turn, that the state changes.
+type watcher interface{ stateChanged(t *turn) error }
+
+// A follower goes on, in the same commit if it can, with what the work before it has made necessary.
+type follower interface{ follow(c *core) }
+
+// A destroyer has something to do in the turn that destroys an actor. Its rows go without it.
+type destroyer interface{ destroy(t *turn) error }
+
+// A reporter adds to what is said of an actor. a is nil if the actor is not in memory.
+type reporter interface {
+	report(rows engine.Reader, a *activation, st *host.Status) error
+}
+
+// A facet is what a part remembers of an awake actor. The rows are the truth. It is used by the goroutine that runs the
+// actor.
+type facet interface {
+	// forget drops what was remembered of rows since a version, to which the write set was rolled back.
+	forget(c *core, version engine.Version)
+	// close gives up what the facet holds: the core is used no more. It is called once, by the goroutine that runs the actor
+	// or while none does.
+	close(c *core)
+	// abandon is close while a goroutine that will not return may be using the facet. It does not block.
+	abandon(c *core)
+}
+
+// A company is a facet with goroutines beside the actor, which keep it awake.
+type company interface {
+	facet
+	// size is how many there are.
+	size() int
+	// ask tells them to return. The channel is closed when they have, or their time is over.
+	ask(cause *host.Error) <-chan struct{}
+	// end takes the actor away from them.
+	end(cause *host.Error)
+	// retire claims, once, the right to put the actor to sleep when they have returned.
+	retire() bool
+}
+
+// A resident is attached to an actor, and keeps it in memory while it has something under way.
+//
+// REQUIRES: for all methods, activation.mu
+type resident interface {
+	// busy reports that the actor must not fall asleep.
+	busy() bool
+	// leave lets the actor leave memory; false if it must not.
+	leave() bool
+}
+
+// A participant is what a part has collected in a turn.
+type participant interface {
+	// seal turns it into writes, after the handler has returned.
+	seal(t *turn) error
+}
+
+// A session is what goroutines of a handler may still use when the handler has returned.
+type session interface {
+	// shut lets no more of them begin. wait waits for those that have begun. drop undoes what they did.
+	shut()
+	wait()
+	drop()
+}
+
+// A consequence leaves the actor when the turn that caused it is durable.
+type consequence interface {
+	// durable lets it out. It does not block.
+	durable()
+}
+
+// A consequenceFunc is a consequence that is a function.
+type consequenceFunc func()
+
+func (f consequenceFunc) durable() { f() }
+
+// hooks are the parts that have something to do with the actors of a type.
+type hooks struct {
+	preparers  []preparer
+	risers     []riser
+	watchers   []watcher
+	followers  []follower
+	destroyers []destroyer
+	remainders []remainder
+}
+
+// add notes what a part does.
+func (h *hooks) add(p part) {
+	gather(&h.preparers, p)
+	gather(&h.risers, p)
+	gather(&h.watchers, p)
+	gather(&h.followers, p)
+	gather(&h.destroyers, p)
+	gather(&h.remainders, p)
+}
+
+func gather[T any](list *[]T, p part) {
+	if x, ok := p.(T); ok {
+		*list = append(*list, x)
+	}
+}
+
+// partOf returns the part of a type; nil if the node does not have it.
+func partOf[P part](s *Supervisor) (found P) {
+	for _, p := range s.parts {
+		if x, ok := p.(P); ok {
+			return x
+		}
+	}
+	return found
+}
+
+// attached is what parts keep with something of the kernel's. Safe for concurrent use.
+type attached struct{ first atomic.Pointer[attachment] }
+
+type attachment struct {
+	value any
+	next  *attachment
+}
+
+// attachedTo returns what is attached of a type; the zero value if there is nothing.
+func attachedTo[T comparable](l *attached) (found T) {
+	for at := l.first.Load(); at != nil; at = at.next {
+		if v, ok := at.value.(T); ok {
+			return v
+		}
+	}
+	return found
+}
+
+// attach returns what is attached of a type. If there is nothing, it is made.
+func attach[T comparable](l *attached, make func() T) T {
+	var zero T
+	for {
+		first := l.first.Load()
+		if v := attachedTo[T](l); v != zero {
+			return v
+		}
+		v := make()
+		if l.first.CompareAndSwap(first, &attachment{value: v, next: first}) {
+			return v
+		}
+	}
+}
+
+// eachAttached calls f for everything attached that is a T.
+func eachAttached[T any](l *attached, f func(T)) {
+	for at := l.first.Load(); at != nil; at = at.next {
+		if v, ok := at.value.(T); ok {
+			f(v)
+		}
+	}
+}
