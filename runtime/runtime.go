@@ -151,10 +151,12 @@ func (r *Runtime) startNATS(ctx context.Context) error {
 func (r *Runtime) startSupervisor() error {
 	o := &r.options
 	s := supervisor.Options{
-		Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, TypeLimits: o.TypeLimits, MaxAwake: o.MaxAwake,
-		MaxAwakeBytes: o.MaxAwakeBytes, MaxMailboxBytes: o.MaxMailboxBytes, MaxEventBytes: o.MaxEventBytes,
-		TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
-		Registerer: r.registry,
+		KernelOptions: supervisor.KernelOptions{
+			Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, TypeLimits: o.TypeLimits, MaxAwake: o.MaxAwake,
+			MaxAwakeBytes: o.MaxAwakeBytes, MaxMailboxBytes: o.MaxMailboxBytes, MaxEventBytes: o.MaxEventBytes,
+			TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
+			Registerer: r.registry,
+		},
 		SQL: supervisor.SQLOptions{
 			MaxOpen: o.SQL.MaxOpen, MaxMemory: o.SQL.MaxMemory, ConnMemory: o.SQL.ConnMemory, CacheBytes: o.SQL.CacheBytes,
 			TurnBytes: o.SQL.TurnBytes, Temporary: o.SQL.Temporary, MaxTemporary: o.SQL.MaxTemporary, MaxLength: o.SQL.MaxLength, IdleTime: o.SQL.IdleTime,

@@ -59,7 +59,7 @@ func Verify(ctx context.Context, o Options) (v Verification, err error) {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	s := supervisor.Options{Namespace: o.Namespace}
+	s := supervisor.Options{KernelOptions: supervisor.KernelOptions{Namespace: o.Namespace}}
 	for _, d := range o.Actors {
 		s.Behaviors = append(s.Behaviors, d.Behavior())
 	}

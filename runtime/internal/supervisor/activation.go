@@ -85,7 +85,7 @@ type core struct {
 	exists bool
 	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
 	creating bool
-	// rising: the actor is being migrated and woken, in turns that stand or fall together.
+	// rising: the actor is being prepared and woken, in turns that stand or fall together.
 	rising bool
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored []byte
@@ -117,8 +117,6 @@ type core struct {
 	started startedTasks
 	// streak counts the work done since the actor last rested for a while, or let others run.
 	streak int
-	// sql is the actor's SQLite database.
-	sql database
 	// timer ends the contexts of turns.
 	timer turnTimer
 	// made is the actor's workflow run: see core.flow.
@@ -463,7 +461,7 @@ func (a *activation) teardown(c *core) {
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *core) close() {
 	c.closeRun()
-	c.sql.close()
+	c.attached.ended.Store(true)
 	eachAttached(&c.attached, func(f facet) { f.close(c) })
 	c.space.Close()
 }
@@ -514,10 +512,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		handler = t.handler
 		t.close()
 		if t.session != nil {
-			a.sup.task(t.session.drop)
-		}
-		if t.sql != nil {
-			a.sup.task(t.dropSQL) // its connection would be in use for as long as the handler does not return
+			a.sup.task(t.session.drop) // else it would be in use for as long as the handler does not return
 		}
 		t.work.fail(err)
 	}
@@ -525,7 +520,7 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.endCrew(c.restartCause())
 		c.abandonRun()
-		c.sql.close()
+		c.attached.ended.Store(true)
 		eachAttached(&c.attached, func(f facet) { f.abandon(c) })
 		c.space.Fence()
 	}

@@ -41,7 +41,6 @@ func (c *core) forget() {
 	c.connections.forget(now)
 	c.deadSends.forget(now)
 	c.started.forget(now)
-	c.sql.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })
 	if f := c.made.Load(); f != nil {
 		f.forget(c, now)

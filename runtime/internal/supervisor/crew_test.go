@@ -105,7 +105,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	s, err := New(Options{Store: store, Behaviors: []*host.Behavior{(&puppetType{name: "p"}).behavior()}, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{KernelOptions: KernelOptions{Store: store, Behaviors: []*host.Behavior{(&puppetType{name: "p"}).behavior()}, Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -176,10 +176,10 @@ func (n *diaryNode) open() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.Supervisor, err = New(Options{
+	n.Supervisor, err = New(Options{KernelOptions: KernelOptions{
 		Store: store, Behaviors: []*host.Behavior{diaryBehavior(&n.hooks)}, Logger: slog.New(slog.DiscardHandler), Changes: n.sink,
 		IdleTimeout: time.Minute,
-	})
+	}})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func newBenchNode(b *testing.B, hooks *diaryHooks) *Supervisor {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := New(Options{Store: store, Behaviors: []*host.Behavior{diaryBehavior(hooks)}, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{KernelOptions: KernelOptions{Store: store, Behaviors: []*host.Behavior{diaryBehavior(hooks)}, Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/sqlitevfs"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -43,20 +42,18 @@ func damage(err error) bool {
 // logged under the returned id, because it does not cross.
 func publicError(err error) (e *host.Error, id string) {
 	var (
-		limit     *engine.LimitError
-		quota     *engine.QuotaError
-		passed    *sqlitevfs.LimitError
-		large     *workflow.TooLargeError
-		migration *sqlitevfs.MigrationError
+		limit *engine.LimitError
+		quota *engine.QuotaError
+		large *workflow.TooLargeError
 	)
 	switch {
 	case err == nil:
 		return nil, ""
 	case errors.As(err, &e):
-		if !e.Code.Known() {
-			break
+		if e.Code.Known() {
+			return e, ""
 		}
-		return e, ""
+		return hidden()
 	case errors.As(err, &limit):
 		return host.OverLimit(limit.What, limit.Limit, limit.Actual), ""
 	case errors.As(err, &quota):
@@ -76,41 +73,36 @@ func publicError(err error) (e *host.Error, id string) {
 			With("reason", host.ReasonDamaged).With("error_id", id), id
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrFenced):
 		return unavailable("the node is shutting down"), ""
-	case errors.As(err, &passed):
-		return host.OverLimit(passed.What, passed.Limit, passed.Actual), ""
 	case errors.As(err, &large):
 		return host.OverLimit(large.What, large.Limit, large.Size), ""
-	case errors.Is(err, sqlitevfs.ErrBusy): // before ErrFull, which SQLite makes of a shared bound
-		return host.Errorf(host.Overloaded, "too many databases are in use at once").Retry(), ""
-	case errors.Is(err, sqlitevfs.ErrFull):
-		return host.Errorf(host.QuotaExceeded, "the actor's database cannot grow: its storage quota is used up"), ""
-	case errors.Is(err, sqlitevfs.ErrReadOnly):
-		return host.Errorf(host.ReadOnly, "a query cannot change anything"), ""
-	case errors.Is(err, sqlitevfs.ErrRefused), errors.Is(err, sqlitevfs.ErrOpenTransaction):
-		return host.Errorf(host.FailedPrecondition, "%s", sqlMessage(err)), ""
-	case errors.Is(err, sqlitevfs.ErrClosed):
-		return host.Errorf(host.FailedPrecondition, "a database handle was used after the end of its turn or query"), ""
+	}
+	for _, translate := range translators {
+		if e, id = translate(err); e != nil {
+			return e, id
+		}
+	}
+	switch {
 	case errors.Is(err, context.Canceled):
 		return host.Errorf(host.Canceled, "the call was canceled"), ""
 	case errors.Is(err, context.DeadlineExceeded):
 		return host.Errorf(host.DeadlineExceeded, "the deadline passed"), ""
-	case errors.Is(err, sqlitevfs.ErrInterrupted):
-		return host.Errorf(host.Canceled, "the call was canceled"), ""
-	case errors.As(err, &migration):
-		id = newErrorID()
-		return host.Errorf(host.Internal, "the migration %q of the actor's database failed (error %s); the node's log has the cause", migration.Name, id).
-			With("error_id", id).With("migration", migration.Name), id
 	}
+	return hidden()
+}
+
+// hidden makes the error for a cause that only the log shows, under id.
+func hidden() (e *host.Error, id string) {
 	id = newErrorID()
 	return host.Errorf(host.Internal, "internal error %s; the node's log has the cause", id).With("error_id", id), id
 }
 
-// sqlMessage is what SQLite said, or else the text of the error.
-func sqlMessage(err error) string {
-	if e, ok := errors.AsType[*sqlitevfs.Error](err); ok && e.Message != "" {
-		return e.Message
+// busy reports that an error says only that the node has no room now: of the store, or of a part.
+func busy(err error) bool {
+	if _, ok := errors.AsType[*host.Error](err); ok {
+		return false
 	}
-	return err.Error()
+	e, _ := publicError(err)
+	return e.Code == host.Overloaded
 }
 
 // newErrorID makes an opaque id that connects what a caller sees with what the log says.

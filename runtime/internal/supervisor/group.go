@@ -204,7 +204,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 			a.view = nil // whoever learns that the actor is gone must not find it in memory
 			return nil, nil
 		}
-		return &view{version: g.version, commit: g.commit, stored: stored, id: c.id, sql: &c.sql}, nil
+		return &view{version: g.version, commit: g.commit, stored: stored, id: c.id, of: &c.attached}, nil
 	})
 	if declined {
 		a.pending.Add(-1)

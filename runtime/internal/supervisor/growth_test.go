@@ -46,7 +46,7 @@ func newTest(t *testing.T) *Supervisor {
 		t.Fatal(err)
 	}
 	def := actor.Define(units, actor.Spec[unit]{}, actor.On(step, (*unit).step), actor.OnQuery(value, unit.value))
-	s, err := New(Options{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler), IdleTimeout: time.Minute})
+	s, err := New(Options{KernelOptions: KernelOptions{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler), IdleTimeout: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,11 +141,11 @@ func TestLimitsThatCannotWorkAreRefused(t *testing.T) {
 		{CallRate: math.SmallestNonzeroFloat64}, {CallRate: 1, CallBurst: math.MaxInt}, {TaskGrace: -1},
 		{SQLMemoryBytes: 1}, {SQLTemporaryBytes: -1}, {SQLTurnBytes: 4096}, {SQLValueBytes: 10}} {
 		g := newStage(t, nil)
-		for name, o := range map[string]Options{
+		for name, o := range map[string]KernelOptions{
 			"node": {Store: g.store, Limits: l},
 			"type": {Store: g.store, Behaviors: []*host.Behavior{(&puppetType{name: "x", limits: l}).behavior()}},
 		} {
-			if _, err := New(o); err == nil {
+			if _, err := New(Options{KernelOptions: o}); err == nil {
 				t.Errorf("%+v is taken as the limit of a %s", l, name)
 			}
 		}

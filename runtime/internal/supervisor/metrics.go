@@ -47,9 +47,6 @@ func newMetrics(s *Supervisor) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
-	total := func(name, help string, f func() float64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, f)
-	}
 	m := &metrics{
 		turns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_turns_total", Help: "Turns run, by result: ok or error."}, []string{"type", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_turn_seconds", Help: "Time in handlers.",
@@ -97,11 +94,6 @@ func newMetrics(s *Supervisor) *metrics {
 		gauge("cairn_events_held_bytes", "Estimated memory of the events that streams and connections hold for their readers.", func() float64 { return float64(s.hub.held.Load()) }),
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.memory.awake.Load()) }),
 		gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", func() float64 { return float64(s.memory.bytes.Load()) }),
-		gauge("cairn_sql_connections", "Open connections to databases of actors.", func() float64 { return float64(s.sql.Stats().Open) }),
-		gauge("cairn_sql_connections_used", "Those of them that a turn or query uses right now.", func() float64 { return float64(s.sql.Stats().InUse) }),
-		gauge("cairn_sql_bytes", "Estimated memory of open connections.", func() float64 { return float64(s.sql.Stats().Bytes) }),
-		total("cairn_sql_opened_total", "Connections opened.", func() float64 { return float64(s.sql.Stats().Opened) }),
-		total("cairn_sql_evictions_total", "Connections closed to make room for others.", func() float64 { return float64(s.sql.Stats().Evicted) }),
 		gauge("cairn_actors_paused", "Actors that operators have paused.", func() float64 { return float64(s.pauses.n.Load()) }),
 		gauge("cairn_actors_running", "Actors that a goroutine runs right now.", func() float64 { return float64(s.busy.Load()) }),
 	}

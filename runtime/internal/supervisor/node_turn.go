@@ -2,10 +2,30 @@ package supervisor
 
 import "github.com/cairn-run/cairn/actor/host"
 
+// Options configure a node: its kernel, and its parts.
+type Options struct {
+	KernelOptions
+	// SQL bounds the connections of the actors' SQLite databases.
+	SQL SQLOptions
+}
+
+// New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
+func New(o Options) (*Supervisor, error) { return newSupervisor(o.KernelOptions, parts(&o)) }
+
+// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
+func CheckLimits(l host.Limits) error {
+	var h hooks
+	for _, p := range parts(new(Options)) {
+		h.add(p)
+	}
+	_, err := newActorLimits(l, h.limiters)
+	return err
+}
+
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
-func parts() []part {
+func parts(o *Options) []part {
 	return []part{
-		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
+		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
 		new(mailPart), new(taskPart), new(runPart),
 	}
 }

@@ -25,7 +25,7 @@ func offlineBuiltins() map[string]*builtin {
 func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in host.RunControl) error {
 	// The supervisor is not started: it fires nothing, takes nothing up, and does not note in the
 	// store that a node runs or has stopped. Without behaviors every type is one without code.
-	s, err := New(Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})})
+	s, err := New(Options{KernelOptions: KernelOptions{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // The defaults of Options and of host.Limits.
@@ -34,15 +33,8 @@ const (
 	DefaultMaxEventBytes    = 128 << 20
 )
 
-// The defaults of SQLOptions for one connection, in bytes.
-const (
-	DefaultConnMemory = sqlitevfs.DefaultConnMemory
-	DefaultConnCache  = sqlitevfs.DefaultCacheBytes
-	DefaultTemporary  = sqlitevfs.DefaultTemporary
-)
-
-// Options configure a Supervisor. The zero value of every field but Store means its default.
-type Options struct {
+// KernelOptions configure a Supervisor. The zero value of every field but Store means its default.
+type KernelOptions struct {
 	// Store holds the actors. The supervisor does not close it.
 	Store *engine.Store
 	// Namespace is the first part of every actor's identity; "" means "default".
@@ -72,19 +64,14 @@ type Options struct {
 	AlarmConcurrency int
 	// ReplyRetention is how long replies to calls with an idempotency key are kept.
 	ReplyRetention time.Duration
-	// SQL bounds the connections of the actors' SQLite databases.
-	SQL SQLOptions
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Registerer receives the metrics; nil registers none.
 	Registerer prometheus.Registerer
 }
 
-// SQLOptions are those of the pool of connections.
-type SQLOptions = sqlitevfs.Options
-
 // EnsureDefaults fills in what is not set.
-func (o *Options) EnsureDefaults() {
+func (o *KernelOptions) EnsureDefaults() {
 	def(&o.Namespace, "default")
 	def(&o.IdleTimeout, DefaultIdleTimeout)
 	def(&o.TurnGrace, DefaultTurnGrace)
@@ -113,7 +100,7 @@ func (o *Options) EnsureDefaults() {
 }
 
 // Validate reports every fault of o, joined.
-func (o *Options) Validate() error {
+func (o *KernelOptions) Validate() error {
 	var faults []error
 	if o.Store == nil {
 		faults = append(faults, errors.New("supervisor: Options.Store is nil"))
@@ -124,9 +111,6 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("supervisor: actor type %q is given twice", b.Type))
 		}
 		seen[b.Type] = true
-		if err := sqlitevfs.ValidateMigrations(migrations(b)); err != nil {
-			faults = append(faults, fmt.Errorf("supervisor: migrations of actor type %q: %w", b.Type, err))
-		}
 	}
 	for _, n := range []struct {
 		name  string
@@ -146,7 +130,7 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("supervisor: Options.%s is negative", n.name))
 		}
 	}
-	if err := errors.Join(checkRate(o.Limits), checkSQL(o.Limits)); err != nil {
+	if err := checkRate(o.Limits); err != nil {
 		faults = append(faults, fmt.Errorf("supervisor: Options.Limits: %w", err))
 	}
 	return errors.Join(faults...)

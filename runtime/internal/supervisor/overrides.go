@@ -13,7 +13,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
-	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // actorLimits are the limits of an actor, or those of a type, with what follows from them. They are immutable.
@@ -24,7 +23,6 @@ type actorLimits struct {
 	// operator's verbs, and what goes on with messages that were sent. It is storage if that is as large as the default.
 	roomy *engine.Limits
 	rate  *rateLimit // nil for none
-	sql   sqlitevfs.Limits
 }
 
 // A LimitsError says which limit of an actor, or of its type, is not possible.
@@ -43,14 +41,8 @@ func (e *LimitsError) Error() string { return e.Name + " " + e.Reason }
 // engineLimits are the names of the limits that the engine checks.
 var engineLimits = map[string]string{"MaxValue": "value_bytes", "MaxWriteSet": "write_set_bytes", "Quota": "storage_bytes"}
 
-// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
-func CheckLimits(l host.Limits) error {
-	_, err := newActorLimits(l)
-	return err
-}
-
 // newActorLimits checks limits. The error is a *LimitsError.
-func newActorLimits(l host.Limits) (*actorLimits, error) {
+func newActorLimits(l host.Limits, limiters []limiter) (*actorLimits, error) {
 	a := &actorLimits{Limits: l, storage: &engine.Limits{MaxValue: l.ValueBytes, MaxWriteSet: l.WriteSetBytes, Quota: l.StorageBytes}}
 	a.storage.EnsureDefaults()
 	if fault, ok := errors.AsType[*engine.RangeError](a.storage.Validate()); ok {
@@ -66,8 +58,11 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 		roomy.MaxWriteSet = engine.DefaultMaxWriteSet
 		a.roomy = &roomy
 	}
-	for _, check := range []func(host.Limits) error{checkRate, checkSQL} {
-		if err := check(l); err != nil {
+	if err := checkRate(l); err != nil {
+		return nil, err
+	}
+	for _, p := range limiters {
+		if err := p.checkLimits(l); err != nil {
 			return nil, err
 		}
 	}
@@ -86,30 +81,8 @@ func newActorLimits(l host.Limits) (*actorLimits, error) {
 			return nil, &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %v; it must not be negative", n.value)}
 		}
 	}
-	a.sql = sqlitevfs.Limits{ConnMemory: l.SQLMemoryBytes, Temporary: l.SQLTemporaryBytes, TurnBytes: l.SQLTurnBytes, MaxLength: l.SQLValueBytes}
 	a.rate = newRateLimit(l)
 	return a, nil
-}
-
-// checkSQL refuses limits of SQL that cannot work.
-func checkSQL(l host.Limits) error {
-	for _, n := range []struct {
-		name               string
-		value, least, most int64
-	}{
-		{"sql_memory_bytes", l.SQLMemoryBytes, sqlitevfs.MinConnMemory, math.MaxInt64}, // what the node allows goes before it
-		{"sql_temporary_bytes", l.SQLTemporaryBytes, sqlitevfs.MinTemporary, math.MaxInt64},
-		{"sql_turn_bytes", l.SQLTurnBytes, sqlitevfs.MinTurnBytes, engine.MaxWriteSetCap},
-		{"sql_value_bytes", int64(l.SQLValueBytes), sqlitevfs.MinLength, sqlitevfs.MaxLength},
-	} {
-		if n.value > n.most {
-			return &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; the most is %d", n.value, n.most), Limit: n.most, Actual: n.value}
-		}
-		if n.value != 0 && n.value < n.least {
-			return &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; it must be %d or more", n.value, n.least), Limit: n.least, Actual: n.value}
-		}
-	}
-	return nil
 }
 
 // overrides knows the limits that operators have set for single actors: what is durable of it, from the start of the node on.
@@ -183,7 +156,7 @@ func newOverride(t *actorType, set host.ActorLimits) (*override, error) {
 			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("field", f.Name)
 		}
 	}
-	l, err := newActorLimits(set.Apply(t.base.Limits))
+	l, err := newActorLimits(set.Apply(t.base.Limits), t.hooks.limiters)
 	if fault, ok := errors.AsType[*LimitsError](err); ok {
 		e := host.Errorf(host.InvalidArgument, "%s", fault).With("field", fault.Name)
 		if fault.Limit != 0 {

@@ -25,6 +25,16 @@ type declarer interface {
 	declare(t *actorType) error
 }
 
+// A checker refuses options that it cannot serve, before anything is made of them.
+type checker interface {
+	check(o *KernelOptions) error
+}
+
+// A limiter checks limits of actors that are its own. The error is a *LimitsError.
+type limiter interface {
+	checkLimits(l host.Limits) error
+}
+
 // A server has built-in methods.
 type server interface {
 	methods() []*builtin
@@ -35,6 +45,15 @@ type runner interface {
 	// start is called before any actor runs, and stop when none does any more. Both return soon.
 	start(s *Supervisor)
 	stop(s *Supervisor)
+}
+
+// An opener holds something open for the node as a whole.
+type opener interface {
+	// open is called when the node is made.
+	open(s *Supervisor) error
+	// close is called when neither turns nor queries run any more, but for those that do not return. It does not wait
+	// longer for them than the grace of a turn. The error says what was left behind.
+	close(s *Supervisor) error
 }
 
 // A meter has metrics.
@@ -135,7 +154,16 @@ type session interface {
 	shut()
 	wait()
 	drop()
+	// stuck describes one that does not end: for the log, for the caller, and a function that it is in.
+	stuck() (fault, what, where string)
 }
+
+// A querySession is what goroutines of a query may still use when its handler has returned. end waits for them.
+type querySession interface{ end() }
+
+// translators make the public form of errors that the kernel does not know: nil for others. id is that under which the
+// cause must be logged, or "". Each part adds its own when the program starts.
+var translators []func(err error) (e *host.Error, id string)
 
 // A consequence leaves the actor when the turn that caused it is durable.
 type consequence interface {
@@ -156,6 +184,7 @@ type hooks struct {
 	followers  []follower
 	destroyers []destroyer
 	remainders []remainder
+	limiters   []limiter
 }
 
 // add notes what a part does.
@@ -166,6 +195,7 @@ func (h *hooks) add(p part) {
 	gather(&h.followers, p)
 	gather(&h.destroyers, p)
 	gather(&h.remainders, p)
+	gather(&h.limiters, p)
 }
 
 func gather[T any](list *[]T, p part) {
@@ -185,7 +215,10 @@ func partOf[P part](s *Supervisor) (found P) {
 }
 
 // attached is what parts keep with something of the kernel's. Safe for concurrent use.
-type attached struct{ first atomic.Pointer[attachment] }
+type attached struct {
+	first atomic.Pointer[attachment]
+	ended atomic.Bool // its owner is used no more: what is attached from now on is closed by nobody
+}
 
 type attachment struct {
 	value any

@@ -157,13 +157,8 @@ func (c *core) create(w *work) ([]byte, error) {
 		}
 		c.exists = true
 		h.lifeChange("created", "")
-		if err := h.migrate(); err != nil {
+		if err := h.prepare(); err != nil {
 			return nil, err
-		}
-		for _, p := range c.a.typ.hooks.preparers {
-			if err := p.prepare(h); err != nil {
-				return nil, err
-			}
 		}
 		if err := c.inst.Create(h.host); err != nil {
 			return nil, err
@@ -212,7 +207,6 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	if t.session != nil {
 		t.session.wait()
 	}
-	t.settle()
 	if !a.turn.CompareAndSwap(t, nil) {
 		// Somebody is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
 		// committed although its caller is told that it was not.

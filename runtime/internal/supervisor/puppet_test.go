@@ -177,7 +177,7 @@ func (g *stage) start() {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	o := Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}
+	o := Options{KernelOptions: KernelOptions{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
 	}

@@ -27,10 +27,10 @@ type reader struct {
 	from            caller
 	caller          string // the connection that the query came over
 
-	mu     sync.Mutex
-	closed bool
-	snap   *engine.Snapshot
-	sql    *sqlQuery
+	mu      sync.Mutex
+	closed  bool
+	snap    *engine.Snapshot
+	session querySession // what goroutines of the handler may still use when it has returned; nil if there is none
 }
 
 func (r *reader) enter() error {
@@ -60,8 +60,8 @@ func (r *reader) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	if r.sql != nil {
-		r.sql.end()
+	if r.session != nil {
+		r.session.end()
 	}
 	if c := r.timed.Load(); c != nil {
 		c.cancel()
@@ -196,8 +196,7 @@ func (s *Supervisor) queryBuiltin(ctx context.Context, t *actorType, req *host.R
 			snap.Close()
 			return host.Reply{}, s.storeError(serr)
 		}
-		v := &view{version: head.Version, id: id, sql: new(database), refs: 1, snapshot: snap}
-		defer v.sql.close()
+		v := &view{version: head.Version, id: id, refs: 1, snapshot: snap}
 		// It stands for the actor in this query, and is in no directory.
 		a := newActivation(s, t, req.Address, string(appendAddress(nil, req.Address)))
 		r, err = a.newReader(ctx, v, req, nil), nil

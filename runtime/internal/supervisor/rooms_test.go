@@ -153,7 +153,7 @@ func (h *hotel) open() {
 	}
 	b := h.rooms.behavior()
 	b.Limits, b.IdleTimeout = h.limits, 10*time.Second
-	o := Options{Store: h.store, Behaviors: []*host.Behavior{b}, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{KernelOptions: KernelOptions{Store: h.store, Behaviors: []*host.Behavior{b}, Logger: slog.New(slog.DiscardHandler)}}
 	if h.s, err = New(o); err != nil {
 		h.t.Fatal(err)
 	}

@@ -41,9 +41,6 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if err := c.sealQueues(t); err != nil {
 		return err
 	}
-	if err := c.commitSQL(t); err != nil {
-		return err
-	}
 	for _, p := range t.parts {
 		if err := p.seal(t); err != nil {
 			return err

@@ -13,19 +13,26 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// sqlitePart is the part of actors that is the SQLite database.
-type sqlitePart struct{}
-
-func (*sqlitePart) name() string { return "sqlite" }
-
 // sqliteTurn is what handlers may do with the SQLite database.
-type sqliteTurn struct{ t *turn }
+type sqliteTurn struct {
+	t   *turn
+	sql *sqlTurn // nil until it is asked for; set under turn.mu
+}
+
+// asSQLite returns h itself, which is one of several in what the handler is handed.
+func (h *sqliteTurn) asSQLite() *sqliteTurn { return h }
+
+// sqliteOf returns what handlers may do with the database in a turn.
+func sqliteOf(t *turn) *sqliteTurn { return t.host.(interface{ asSQLite() *sqliteTurn }).asSQLite() }
 
 // sqliteQuery is what handlers of queries may read of the SQLite database.
-type sqliteQuery struct{ r *reader }
+type sqliteQuery struct {
+	r   *reader
+	sql *sqlQuery // nil until it is asked for; guarded by reader.mu
+}
 
-// A database is the SQLite database of one core: of one actor, for as long as it is awake. It is made by the first turn or
-// query that asks for it, and none of its connections outlives the core, so that what a connection remembers can only
+// A database is the SQLite database of one core: of one actor, for as long as it is awake. It is a facet, made by the first
+// turn or query that asks for it, and none of its connections outlives the core, so that what a connection remembers can only
 // come from commits of that core or from what was there before it.
 //
 // Its methods may be called from any goroutine.
@@ -39,10 +46,21 @@ type database struct {
 	published engine.Version
 }
 
-// database returns a database of an actor of the type, which has limits. name is for logs.
-func (t *actorType) database(p *sqlitevfs.Pool, name string, l *actorLimits) *sqlitevfs.Database {
-	d := p.Database(name)
-	d.SetLimits(l.sql)
+var _ facet = (*database)(nil)
+
+// databaseOf returns the database that is attached to a core.
+func databaseOf(l *attached) *database {
+	b := attach(l, func() *database { return new(database) })
+	if l.ended.Load() {
+		b.close(nil) // else nobody does
+	}
+	return b
+}
+
+// database returns a database of an actor of a type, which has limits. name is for logs.
+func (p *sqlitePart) database(t *actorType, name string, l *actorLimits) *sqlitevfs.Database {
+	d := p.pool.Database(name)
+	d.SetLimits(sqlLimits(l))
 	if t.SQLDecimal {
 		d.EnableDecimal()
 	}
@@ -60,9 +78,9 @@ func (b *database) get(a *activation) *sqlitevfs.Database {
 func (b *database) made(a *activation) *sqlitevfs.Database {
 	switch l := a.limits.Load(); {
 	case b.d == nil && !b.closed:
-		b.d, b.limits = a.typ.database(a.sup.sql, a.String(), l), l
+		b.d, b.limits = sqliteIn(a.sup).database(a.typ, a.String(), l), l
 	case b.d != nil && b.limits != l: // an operator has set others
-		b.d.SetLimits(l.sql)
+		b.d.SetLimits(sqlLimits(l))
 		b.limits = l
 	}
 	return b.d
@@ -78,8 +96,8 @@ func (b *database) read(ctx context.Context, a *activation, r sqlitevfs.Reader) 
 	return nil
 }
 
-// forget makes connections forget what they read from the write set, if pages of it were undone.
-func (b *database) forget(version engine.Version) {
+// forget implements facet: connections forget what they read from the write set, if pages of it were undone.
+func (b *database) forget(_ *core, version engine.Version) {
 	if b.published <= version {
 		return
 	}
@@ -92,8 +110,11 @@ func (b *database) forget(version engine.Version) {
 	}
 }
 
-// close closes what is idle now, and the rest when the sessions end that run.
-func (b *database) close() {
+// abandon implements facet.
+func (b *database) abandon(c *core) { b.close(c) }
+
+// close implements facet. It closes what is idle now, and the rest when the sessions end that run. It may be called again.
+func (b *database) close(*core) {
 	b.mu.Lock()
 	d := b.d
 	b.d, b.closed = nil, true
@@ -113,43 +134,55 @@ func (b *database) close() {
 type sqlTurn struct {
 	context.Context // the turn
 	t               *turn
+	b               *database
 	session         *sqlitevfs.Session
-	sealing, over   bool // guarded by turn.mu
+	phase           sqlPhase // guarded by turn.mu
 }
 
+// A sqlPhase says who may use the session of a turn.
+type sqlPhase int
+
+const (
+	sqlServes sqlPhase = iota // the handler, until the turn is closed
+	sqlSeals                  // the commit
+	sqlOver                   // nobody
+)
+
 // SQL implements host.Reader.
-func (h sqliteTurn) SQL() *sql.DB {
-	t := h.t
-	s, err := t.sqlSession()
+func (h *sqliteTurn) SQL() *sql.DB {
+	s, err := h.write()
 	if err != nil {
 		return closedDB()
 	}
 	return s.session.DB()
 }
 
-// sqlSession returns the write session of the turn, which it begins if need be.
-func (t *turn) sqlSession() (*sqlTurn, error) {
+// write returns the write session of the turn, which it begins if need be.
+func (h *sqliteTurn) write() (*sqlTurn, error) {
+	t := h.t
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
 	defer t.mu.Unlock()
-	if t.sql == nil {
-		d := t.c.sql.get(t.a)
+	if h.sql == nil {
+		b := databaseOf(&t.c.attached)
+		d := b.get(t.a)
 		if d == nil {
 			return nil, unavailable("the actor was restarted")
 		}
-		s := &sqlTurn{Context: t, t: t}
+		s := &sqlTurn{Context: t, t: t, b: b}
 		s.session = d.Write(s, s)
-		t.sql = s
+		h.sql, t.session = s, s
+		t.enlist(s)
 	}
-	return t.sql, nil
+	return h.sql, nil
 }
 
 // Err implements context.Context. To the commit it does not matter.
 func (s *sqlTurn) Err() error {
 	s.t.mu.Lock()
 	defer s.t.mu.Unlock()
-	if s.over || s.t.closed {
+	if s.phase == sqlOver || s.t.closed {
 		return context.Canceled
 	}
 	return s.t.err()
@@ -158,7 +191,7 @@ func (s *sqlTurn) Err() error {
 // enter locks the turn for one access to its write set.
 func (s *sqlTurn) enter() error {
 	s.t.mu.Lock()
-	if s.over || s.t.closed && !s.sealing {
+	if s.phase == sqlOver || s.phase == sqlServes && s.t.closed {
 		s.t.mu.Unlock()
 		return sqlitevfs.ErrClosed
 	}
@@ -228,48 +261,45 @@ func sqlFull(err error) error {
 	return err
 }
 
-// commitSQL puts what the turn changed by SQL into the write set.
-func (c *core) commitSQL(t *turn) error {
-	s := t.sql
-	if s == nil {
-		return nil
-	}
-	t.mu.Lock()
-	s.sealing = true
-	t.mu.Unlock()
+// enters begins a phase.
+func (s *sqlTurn) enters(p sqlPhase) {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.phase = p
+}
+
+// seal implements participant: it puts what the turn changed by SQL into the write set.
+func (s *sqlTurn) seal(t *turn) error {
+	s.enters(sqlSeals)
 	changed, err := s.session.Commit()
-	t.mu.Lock()
-	s.sealing, s.over = false, true
-	t.mu.Unlock()
+	s.enters(sqlOver)
 	if err != nil {
 		return err
 	}
 	if changed {
-		c.sql.published = c.ws.Version()
+		s.b.published = t.c.ws.Version()
 		t.change(engine.ChangeSQL, "", func() any { return map[string]any{"op": "write"} })
 	}
 	return nil
 }
 
-// settle waits for the statements that goroutines of the handler left. The turn is closed, so they are interrupted, but a
-// single step of SQLite's may take long: the watchdog must still see the turn.
-func (t *turn) settle() {
-	if s := t.sql; s != nil {
-		s.session.Wait()
-	}
+// shut implements session. It comes before the end of the context, at which package database/sql rolls open transactions back.
+func (s *sqlTurn) shut() { s.session.Shut() }
+
+// wait implements session: it waits for the statements that goroutines of the handler left. The turn is closed, so they are
+// interrupted, but a single step of SQLite's may take long: the watchdog must still see the turn.
+func (s *sqlTurn) wait() { s.session.Wait() }
+
+// drop implements session: it ends the session, if it did not end, without changes. It waits for statements that goroutines
+// of the handler run. The turn is closed.
+func (s *sqlTurn) drop() {
+	s.enters(sqlOver)
+	s.session.Rollback()
 }
 
-// dropSQL ends the turn's session, if it has one and that did not end, without changes. It waits for statements that
-// goroutines of the handler run. The turn is closed.
-func (t *turn) dropSQL() {
-	s := t.sql
-	if s == nil {
-		return
-	}
-	t.mu.Lock()
-	s.over = true
-	t.mu.Unlock()
-	s.session.Rollback()
+// stuck implements session.
+func (s *sqlTurn) stuck() (fault, what, where string) {
+	return "a handler's goroutine does not return from SQL", "left an SQL statement that did not end", "sqlitevfs.(*link)"
 }
 
 // A sqlQuery is the read session of a query.
@@ -277,28 +307,30 @@ type sqlQuery struct {
 	context.Context // the reader
 	r               *reader
 	session         *sqlitevfs.Session
-	own             *sqlitevfs.Database // if the core of the view was gone when the query first asked; nil else
+	own             *sqlitevfs.Database // if the view had no core, or one that was gone when the query first asked; nil else
 	over            atomic.Bool
 }
 
 // SQL implements host.Reader.
-func (h sqliteQuery) SQL() *sql.DB {
+func (h *sqliteQuery) SQL() *sql.DB {
 	r := h.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return closedDB()
 	}
-	if r.sql == nil {
+	if h.sql == nil {
 		q := &sqlQuery{Context: r, r: r}
-		q.session = r.v.sql.read(q, r.a, q)
+		if r.v.of != nil {
+			q.session = databaseOf(r.v.of).read(q, r.a, q)
+		}
 		if q.session == nil {
-			q.own = r.a.typ.database(r.a.sup.sql, r.a.String(), r.a.limits.Load())
+			q.own = sqliteIn(r.a.sup).database(r.a.typ, r.a.String(), r.a.limits.Load())
 			q.session = q.own.Read(q, q)
 		}
-		r.sql = q
+		h.sql, r.session = q, q
 	}
-	return r.sql.session.DB()
+	return h.sql.session.DB()
 }
 
 // Err implements context.Context.
@@ -341,7 +373,7 @@ func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error
 	return s.Scan(start, end, f)
 }
 
-// end ends the session. It interrupts statements that goroutines of the query run, and waits for them.
+// end implements querySession. It interrupts statements that goroutines of the query run, and waits for them.
 func (q *sqlQuery) end() {
 	q.over.Store(true)
 	q.session.Rollback()

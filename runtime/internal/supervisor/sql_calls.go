@@ -33,16 +33,16 @@ const (
 // maxLoggedSQL is how much of a statement the log shows, in bytes.
 const maxLoggedSQL = 200
 
-// sqlBuiltins are the methods that run SQL and look after databases, for operators and for whom the type lets.
-func sqlBuiltins() []*builtin {
+// methods implements server: they run SQL and look after databases, for operators and for whom the type lets.
+func (p *sqlitePart) methods() []*builtin {
 	exec := act(host.SQLExec, execSQL)
 	exec.pace, exec.fault, exec.creates = new(atomic.Int64), sqlFault, func(t *actorType) bool { return t.OpenSQL }
 	exec.existing = true
 	query := ask(host.SQLQuery, func(r *reader, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
-		out, err := runSQL(r, sqliteQuery{r}.SQL(), codec, in)
+		out, err := runSQL(r, r.host.SQL(), codec, in)
 		return out, sqlFault(err)
 	})
-	return []*builtin{exec, query, serve(host.SQLMigrate, (*Supervisor).migrateSQL), serve(host.SQLStatus, (*Supervisor).statusSQL)}
+	return []*builtin{exec, query, serve(host.SQLMigrate, p.migrateSQL), serve(host.SQLStatus, p.statusSQL)}
 }
 
 // execSQL implements sql.exec.
@@ -64,7 +64,7 @@ func execSQL(c *core, h *turn, codec host.Codec, in *host.SQLInput) (host.SQLOut
 		a.sup.logger.LogAttrs(h, slog.LevelInfo, "SQL is run for a reason", a.attrs(slog.String("by", by), slog.String("reason", in.Reason),
 			slog.String("sql", shortened(in.SQL, maxLoggedSQL)))...)
 	}
-	return runSQL(h, sqliteTurn{h}.SQL(), codec, in)
+	return runSQL(h, h.host.SQL(), codec, in)
 }
 
 // shortened returns the beginning of a text, whole characters of at most n bytes.
@@ -297,14 +297,14 @@ func sqlBytes(members int, text any) ([]byte, error) {
 }
 
 // migrateSQL implements sql.migrate.
-func (s *Supervisor) migrateSQL(ctx context.Context, on target, in *host.SQLMigrateInput) (host.SQLMigrateOutput, error) {
+func (p *sqlitePart) migrateSQL(s *Supervisor, ctx context.Context, on target, in *host.SQLMigrateInput) (host.SQLMigrateOutput, error) {
 	out := host.SQLMigrateOutput{Applied: []string{}}
-	before, err := s.sqlMetadata(ctx, on.addr)
+	before, err := sqlMetadata(ctx, s, on.addr)
 	if err != nil {
 		return out, err
 	}
 	if in.DryRun {
-		return s.tryMigrations(ctx, on)
+		return p.tryMigrations(ctx, s, on)
 	}
 	if err := s.pauses.refuse(on.addr); err != nil {
 		return out, err
@@ -312,11 +312,11 @@ func (s *Supervisor) migrateSQL(ctx context.Context, on target, in *host.SQLMigr
 	if err := s.ask(ctx, on, func(w *work) { w.job = waking{} }); err != nil {
 		return out, err
 	}
-	after, err := s.sqlMetadata(ctx, on.addr)
+	after, err := sqlMetadata(ctx, s, on.addr)
 	if err != nil {
 		return out, err
 	}
-	ms := on.typ.migrations
+	ms := schemaOf(on.typ).migrations
 	for i := int(before.Migrations); i < min(int(after.Migrations), len(ms)); i++ {
 		out.Applied = append(out.Applied, ms[i].Name)
 	}
@@ -326,9 +326,10 @@ func (s *Supervisor) migrateSQL(ctx context.Context, on target, in *host.SQLMigr
 // tryMigrations applies what migrations an actor's database lacks to a copy in memory of what they change. The copy has the
 // room that a turn of the actor has, in its write set and of its quota, and the trial has the time of a turn. What does not
 // fit fails in the trial as it would in the turn.
-func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQLMigrateOutput, err error) {
+func (p *sqlitePart) tryMigrations(ctx context.Context, s *Supervisor, on target) (out host.SQLMigrateOutput, err error) {
 	out.Applied = []string{}
-	if len(on.typ.migrations) == 0 {
+	ms := schemaOf(on.typ).migrations
+	if len(ms) == 0 {
 		return out, nil
 	}
 	snap, _, err := s.durable(ctx, on.addr)
@@ -341,7 +342,7 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 		return out, s.storeError(err)
 	}
 	limits := s.limitsOf(on.typ, appendAddress(nil, on.addr))
-	d := on.typ.database(s.sql, formatAddress(on.addr)+" (trial)", limits)
+	d := p.database(on.typ, formatAddress(on.addr)+" (trial)", limits)
 	defer d.Close()
 	room := limits.storage
 	turn, cancel := context.WithTimeoutCause(ctx, on.typ.base.TurnTimeout, errSlowTrial)
@@ -349,7 +350,7 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 	scratch := sqlitevfs.Scratch(snapshotReader{snap}, int64(room.MaxWriteSet))
 	session := d.Write(turn, &trial{Writer: scratch, limits: *room, stored: head.Bytes})
 	defer session.Rollback()
-	applied, err := session.Migrate(on.typ.migrations)
+	applied, err := session.Migrate(ms)
 	if err == nil {
 		_, err = session.Commit() // SQLite writes most pages only then
 	}
@@ -380,25 +381,25 @@ func (s *Supervisor) tryMigrations(ctx context.Context, on target) (out host.SQL
 }
 
 // statusSQL implements sql.status.
-func (s *Supervisor) statusSQL(ctx context.Context, on target, _ *none) (host.SQLStatusOutput, error) {
-	m, err := s.sqlMetadata(ctx, on.addr)
+func (*sqlitePart) statusSQL(s *Supervisor, ctx context.Context, on target, _ *none) (host.SQLStatusOutput, error) {
+	m, err := sqlMetadata(ctx, s, on.addr)
 	if err != nil {
 		return host.SQLStatusOutput{}, err
 	}
-	return on.typ.sqlStatus(m), nil
+	return schemaOf(on.typ).status(m), nil
 }
 
-// sqlStatus describes a database.
-func (t *actorType) sqlStatus(m sqlitevfs.Metadata) host.SQLStatusOutput {
+// status describes a database.
+func (s *sqlSchema) status(m sqlitevfs.Metadata) host.SQLStatusOutput {
 	out := host.SQLStatusOutput{
 		Exists: m.Pages > 0, Bytes: int64(m.Pages) * sqlitevfs.PageSize, Sequence: m.Sequence, Migrations: int(m.Migrations),
 	}
-	out.Pending, _ = m.Pending(t.migrations) // what does not fit the list has none; sql.migrate says why
+	out.Pending, _ = m.Pending(s.migrations) // what does not fit the list has none; sql.migrate says why
 	return out
 }
 
 // sqlMetadata returns what is known of an actor's database; zero if it has none.
-func (s *Supervisor) sqlMetadata(ctx context.Context, addr host.Address) (sqlitevfs.Metadata, error) {
+func sqlMetadata(ctx context.Context, s *Supervisor, addr host.Address) (sqlitevfs.Metadata, error) {
 	snap, _, err := s.durable(ctx, addr)
 	if err != nil {
 		return sqlitevfs.Metadata{}, err

@@ -97,7 +97,7 @@ func TestADestroyedActorBeginsAgainWithAnEmptyDatabase(t *testing.T) {
 	g.must("a", note("four"))
 	g.wantNotes("a", "four")
 	g.check("a")
-	if n := g.sql.Stats().InUse; n != 0 {
+	if n := g.sqlPool().Stats().InUse; n != 0 {
 		t.Fatalf("%d connections are in use", n)
 	}
 }
@@ -141,7 +141,7 @@ func TestAnAbandonedHandlerCannotReachTheDatabaseOfTheNextCore(t *testing.T) {
 	g.timeIsUp()
 	wantCode(t, <-ended, host.DeadlineExceeded)
 	g.must("a", note("two"))
-	soon(t, "its connection comes back though it does not return", func() bool { return g.sql.Stats().InUse == 0 })
+	soon(t, "its connection comes back though it does not return", func() bool { return g.sqlPool().Stats().InUse == 0 })
 	close(release)
 	if err := <-done; err == nil {
 		t.Error("the abandoned handler could write")
@@ -163,7 +163,7 @@ func TestAHandlerThatEndsItsGoroutineGivesItsConnectionBack(t *testing.T) {
 	}), host.Crashed)
 	g.must("a", note("two"))
 	g.wantNotes("a", "one", "two")
-	if n := g.sql.Stats().InUse; n != 0 {
+	if n := g.sqlPool().Stats().InUse; n != 0 {
 		t.Fatalf("%d connections are in use", n)
 	}
 }
@@ -182,7 +182,7 @@ func TestGoroutinesOfAHandlerCannotOutliveItsSession(t *testing.T) {
 				ended <- err
 			}()
 			<-begun
-			for g.sql.Stats().InUse == 0 { // the statement has not got its connection yet
+			for g.sqlPool().Stats().InUse == 0 { // the statement has not got its connection yet
 				gort.Gosched()
 			}
 			return fail
@@ -368,7 +368,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 				last <- s // begun just before the end
 			}()
 		}
-		b.close()
+		b.close(nil)
 		for range 4 {
 			s := <-last
 			if _, err := s.DB().Exec("SELECT 1"); err != nil {

@@ -11,10 +11,8 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-var _ host.Databases = (*Supervisor)(nil)
-
-// ExportSQL implements host.Databases. The snapshot that it writes from stays open until the writer has taken it all.
-func (s *Supervisor) ExportSQL(ctx context.Context, addr host.Address, w io.Writer) error {
+// exportStored implements host.Databases.ExportSQL. The snapshot that it writes from stays open until the writer has taken it all.
+func exportStored(ctx context.Context, s *Supervisor, addr host.Address, w io.Writer) error {
 	if _, err := s.storedTypeOf(addr); err != nil {
 		return err
 	}
@@ -23,11 +21,11 @@ func (s *Supervisor) ExportSQL(ctx context.Context, addr host.Address, w io.Writ
 		return err
 	}
 	defer snap.Close()
-	return s.exportError(exportSQL(ctx, snap, addr, w))
+	return exportError(s, exportSQL(ctx, snap, addr, w))
 }
 
 // exportError makes the public error of an export, but for those of the writer.
-func (s *Supervisor) exportError(err error) error {
+func exportError(s *Supervisor, err error) error {
 	if sink, ok := errors.AsType[*sinkError](err); ok {
 		return sink.err
 	}
@@ -85,9 +83,9 @@ type sinkError struct{ err error }
 func (e *sinkError) Error() string { return e.err.Error() }
 func (e *sinkError) Unwrap() error { return e.err }
 
-// ImportSQL implements host.Databases. The file is read before the actor's turn begins, so that a slow reader keeps nobody
+// importSQL implements host.Databases.ImportSQL. The file is read before the actor's turn begins, so that a slow reader keeps nobody
 // waiting. The actor is brought into memory anew afterwards, because what it remembers of its rows is wrong.
-func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+func (p *sqlitePart) importSQL(ctx context.Context, s *Supervisor, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
 	t, err := s.typeOf(addr)
 	if err != nil {
@@ -107,7 +105,7 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 		return out, host.OverLimit("bytes of the file", limit, int64(f.Len())) // before the client sends it
 	}
 	counted := &counter{r: file}
-	spooled, err := s.sql.ReadFile(counted, limit)
+	spooled, err := p.pool.ReadFile(counted, limit)
 	switch {
 	case counted.n > limit:
 		return out, host.OverLimit("bytes of the file", limit, counted.n)
@@ -121,7 +119,7 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 	defer spooled.Close()
 	b := &builtin{name: "sql.import", operates: true, run: func(c *core, w *work) ([]byte, error) {
 		_, err := c.internal(w, "sql.import", func(h *turn) (err error) {
-			if out, err = h.importSQL(spooled); err != nil {
+			if out, err = p.replace(h, spooled); err != nil {
 				return err
 			}
 			attrs := c.a.attrs(slog.String("reason", reason), slog.Int64("bytes", counted.n))
@@ -131,8 +129,8 @@ func (s *Supervisor) ImportSQL(ctx context.Context, addr host.Address, file io.R
 			return nil
 		})
 		if err == nil {
-			c.broken = true // once it is committed
-			c.sql.close()   // before: no query of what is imported may find a connection that knows what was there
+			c.broken = true                  // once it is committed
+			databaseOf(&c.attached).close(c) // before: no query of what is imported may find a connection that knows what was there
 		}
 		return nil, err
 	}}
@@ -156,15 +154,16 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// importSQL replaces the actor's database, and brings it to the type's migrations.
-func (t *turn) importSQL(file *sqlitevfs.File) (host.SQLStatusOutput, error) {
+// replace replaces the actor's database, and brings it to the type's migrations.
+func (p *sqlitePart) replace(t *turn, file *sqlitevfs.File) (host.SQLStatusOutput, error) {
 	c := t.c
-	d := c.sql.get(t.a)
+	b := databaseOf(&c.attached)
+	d := b.get(t.a)
 	if d == nil {
 		return host.SQLStatusOutput{}, unavailable("the actor was restarted")
 	}
-	w := &sqlTurn{Context: t, t: t}
-	c.sql.published = c.ws.Version() // even if it fails half way
+	w := &sqlTurn{Context: t, t: t, b: b}
+	b.published = c.ws.Version() // even if it fails half way
 	m, err := d.ImportFile(w, w, file)
 	if unfit, ok := errors.AsType[*sqlitevfs.ImportError](err); ok {
 		return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "%s", unfit)
@@ -172,8 +171,9 @@ func (t *turn) importSQL(file *sqlitevfs.File) (host.SQLStatusOutput, error) {
 	if err != nil {
 		return host.SQLStatusOutput{}, err
 	}
-	if len(t.a.typ.migrations) > 0 && !t.a.typ.current(m) {
-		err := t.migrate()
+	s := schemaOf(t.a.typ)
+	if len(s.migrations) > 0 && !s.current(m) {
+		err := p.prepare(t)
 		if failed, ok := errors.AsType[*sqlitevfs.MigrationError](err); ok {
 			return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "the file cannot be brought to the schema of the code: %s", failed)
 		}
@@ -181,7 +181,7 @@ func (t *turn) importSQL(file *sqlitevfs.File) (host.SQLStatusOutput, error) {
 			return host.SQLStatusOutput{}, err
 		}
 		m.Sequence++
-		m.Migrations, m.Fingerprint = uint32(len(t.a.typ.migrations)), t.a.typ.fingerprint
+		m.Migrations, m.Fingerprint = uint32(len(s.migrations)), s.fingerprint
 	}
-	return t.a.typ.sqlStatus(m), nil
+	return s.status(m), nil
 }

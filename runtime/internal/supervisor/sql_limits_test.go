@@ -20,14 +20,14 @@ func TestASleepingActorHasNoConnection(t *testing.T) {
 	g := newStage(t, nil)
 	g.must("a", note("one"))
 	g.wantNotes("a", "one")
-	if n := g.sql.Stats().Open; n < 2 {
+	if n := g.sqlPool().Stats().Open; n < 2 {
 		t.Fatalf("%d connections are open, want one for the turns and one for the queries", n)
 	}
 	// A query may go on while the actor falls asleep under it.
 	if err := g.look("a", func(_ *puppetState, r host.Reader) error {
 		db := r.SQL()
 		g.mustVerb("a", host.ActorSleep, nil, nil)
-		if n := g.sql.Stats().Open; n != 0 {
+		if n := g.sqlPool().Stats().Open; n != 0 {
 			return fmt.Errorf("%d connections are open", n)
 		}
 		var n int
@@ -50,7 +50,7 @@ func TestASleepingActorHasNoConnection(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if s := g.sql.Stats(); s.Open != 0 || s.InUse != 0 || s.Bytes != 0 {
+	if s := g.sqlPool().Stats(); s.Open != 0 || s.InUse != 0 || s.Bytes != 0 {
 		t.Fatalf("%+v", s)
 	}
 }
@@ -64,7 +64,7 @@ func TestMoreActorsThanConnections(t *testing.T) {
 			g.must(fmt.Sprint(i), note(fmt.Sprint(round)))
 		}
 	}
-	s := g.sql.Stats()
+	s := g.sqlPool().Stats()
 	if s.Open > 4 || s.Evicted == 0 {
 		t.Fatalf("%+v", s)
 	}
@@ -213,7 +213,7 @@ func TestActorsThatSleepForMemoryGiveTheirConnectionsBack(t *testing.T) {
 		g.must(fmt.Sprint(i), note("one"))
 	}
 	soon(t, "no more than 4 actors are awake", func() bool { return g.memory.awake.Load() <= 4 })
-	soon(t, "no more than 4 connections are open", func() bool { return g.sql.Stats().Open <= 4 })
+	soon(t, "no more than 4 connections are open", func() bool { return g.sqlPool().Stats().Open <= 4 })
 }
 
 func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
@@ -224,12 +224,10 @@ func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := g.find(pAddr("a"))
-	a.core.sql.mu.Lock()
-	defer a.core.sql.mu.Unlock()
-	if a.core.sql.d != nil {
+	if attachedTo[*database](&a.core.attached) != nil {
 		t.Error("a database was made")
 	}
-	if s := g.sql.Stats(); s.Opened != 0 {
+	if s := g.sqlPool().Stats(); s.Opened != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -306,3 +304,6 @@ func TestALargeValueGoesInAndOutInParts(t *testing.T) {
 		t.Errorf("%d bytes come back, and are not what was written", len(got))
 	}
 }
+
+// sqlPool returns the node's connections.
+func (g *stage) sqlPool() *sqlitevfs.Pool { return sqliteIn(g.Supervisor).pool }

@@ -17,32 +17,59 @@ func migrations(b *host.Behavior) []sqlitevfs.Migration {
 	return ms
 }
 
-// current reports that a database has the type's migrations and no others. It compares hashes, and is cheap.
-func (t *actorType) current(m sqlitevfs.Metadata) bool {
-	return int(m.Migrations) == len(t.migrations) && m.Fingerprint == t.fingerprint
+// A sqlSchema is an actor type's migrations.
+type sqlSchema struct {
+	migrations  []sqlitevfs.Migration
+	fingerprint [16]byte
 }
 
-// unmigrated reports that the actor's database is not as the type's migrations make it. It costs types without migrations
+// noSchema is that of types without migrations.
+var noSchema = &sqlSchema{fingerprint: sqlitevfs.Fingerprint(nil)}
+
+// schemaOf returns the schema of a type.
+func schemaOf(t *actorType) *sqlSchema {
+	if s := attachedTo[*sqlSchema](&t.attached); s != nil {
+		return s
+	}
+	return noSchema
+}
+
+// declare implements declarer.
+func (*sqlitePart) declare(t *actorType) error {
+	if len(t.Migrations) > 0 {
+		ms := migrations(t.Behavior)
+		attach(&t.attached, func() *sqlSchema { return &sqlSchema{migrations: ms, fingerprint: sqlitevfs.Fingerprint(ms)} })
+	}
+	return nil
+}
+
+// current reports that a database has the migrations and no others. It compares hashes, and is cheap.
+func (s *sqlSchema) current(m sqlitevfs.Metadata) bool {
+	return int(m.Migrations) == len(s.migrations) && m.Fingerprint == s.fingerprint
+}
+
+// stale implements preparer: the actor's database is not as the type's migrations make it. It costs types without migrations
 // nothing, others the reading of one key.
-func (c *core) unmigrated() (bool, error) {
-	t := c.a.typ
-	if len(t.migrations) == 0 {
+func (*sqlitePart) stale(c *core) (bool, error) {
+	s := schemaOf(c.a.typ)
+	if len(s.migrations) == 0 {
 		return false, nil
 	}
 	m, _, err := sqlitevfs.ReadMetadata(writesReader{c.ws})
-	return err == nil && !t.current(m), err
+	return err == nil && !s.current(m), err
 }
 
-// migrate applies what migrations the actor's database lacks, in the turn.
-func (t *turn) migrate() error {
-	if len(t.a.typ.migrations) == 0 {
+// prepare implements preparer: it applies what migrations the actor's database lacks.
+func (*sqlitePart) prepare(t *turn) error {
+	ms := schemaOf(t.a.typ).migrations
+	if len(ms) == 0 {
 		return nil
 	}
-	s, err := t.sqlSession()
+	s, err := sqliteOf(t).write()
 	if err != nil {
 		return err
 	}
-	applied, err := s.session.Migrate(t.a.typ.migrations)
+	applied, err := s.session.Migrate(ms)
 	switch {
 	case errors.Is(err, sqlitevfs.ErrNewer):
 		return host.Errorf(host.StateTooNew, "the database was written by newer code: %s", err)
@@ -53,24 +80,4 @@ func (t *turn) migrate() error {
 		t.Logger().Debug("migrations of the database are applied", slog.Any("migrations", applied))
 	}
 	return nil
-}
-
-// rouse runs what runs when an actor wakes: the migration of its database if that is stale, and the wake hook. The
-// migration is a turn of its own, in one commit with what follows, and it is undone if the hook fails: the data of an
-// actor that does not run stays as the code left it that last ran.
-func (c *core) rouse(w *work, stale bool) error {
-	if !stale {
-		return c.wakeHook(w)
-	}
-	before := c.mark()
-	c.rising = true
-	_, err := c.internal(&work{job: waking{}, traceparent: w.traceparent, chain: w.chain, of: w}, "migrate", (*turn).migrate)
-	if err == nil {
-		err = c.wakeHook(w)
-	}
-	c.rising = false
-	if err != nil && !c.gone() {
-		c.undo(before)
-	}
-	return err
 }

@@ -496,7 +496,7 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 		runtime.Gosched()
 	}
 	v := a.acquireView()
-	if v.sql.get(a) != nil {
+	if databaseOf(v.of).get(a) != nil {
 		t.Error("they use the connections of the core that imported it")
 	}
 	a.releaseView(v)

@@ -17,7 +17,6 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
 	"github.com/cairn-run/cairn/runtime/internal/schedule"
-	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
@@ -29,7 +28,7 @@ import (
 //  4. Every goroutine that the supervisor starts is waited for by Close, but for handlers that ignore their deadline;
 //     those are named in the log.
 type Supervisor struct {
-	options Options
+	options KernelOptions
 	store   *engine.Store
 	logger  *slog.Logger
 	// commitLog bounds the lines about commits that fail.
@@ -56,9 +55,6 @@ type Supervisor struct {
 	queries queryRuns
 	waits   waitGraph
 	hub     hub
-
-	// sql opens the connections of the actors' databases.
-	sql *sqlitevfs.Pool
 
 	failures failures
 	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by activation.key, until
@@ -162,11 +158,8 @@ type actorType struct {
 	retired bool
 	methods map[string]int
 	alarms  map[string]int
-	base    *actorLimits // of the type; actors may have others
-	// migrations are the behavior's, and fingerprint is theirs.
-	migrations  []sqlitevfs.Migration
-	fingerprint [16]byte
-	idle        time.Duration // 0 for never
+	base    *actorLimits  // of the type; actors may have others
+	idle    time.Duration // 0 for never
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace []atomic.Int64
 	// queueSettings are the behavior's queues with their defaults.
@@ -180,10 +173,21 @@ type actorType struct {
 	joinPace, leavePace atomic.Int64
 }
 
-// New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
-func New(o Options) (*Supervisor, error) {
+// newSupervisor makes a Supervisor with the parts given. Start begins to fire alarms and recovers pending messages.
+func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 	o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
+	faults := []error{o.Validate()}
+	for _, p := range parts {
+		if p, ok := p.(checker); ok {
+			faults = append(faults, p.check(&o))
+		}
+		if p, ok := p.(limiter); ok {
+			if err := p.checkLimits(o.Limits); err != nil {
+				faults = append(faults, fmt.Errorf("supervisor: Options.Limits: %w", err))
+			}
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now(), process: rand.Uint64()}
@@ -195,7 +199,7 @@ func New(o Options) (*Supervisor, error) {
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}
-	s.parts, s.wakers, s.recoverers = parts(), make(map[keyspace.WakeKind]waker), make(map[keyspace.WakeKind]recoverer)
+	s.parts, s.wakers, s.recoverers = parts, make(map[keyspace.WakeKind]waker), make(map[keyspace.WakeKind]recoverer)
 	for _, p := range s.parts {
 		if p, ok := p.(server); ok {
 			for _, b := range p.methods() {
@@ -224,12 +228,13 @@ func New(o Options) (*Supervisor, error) {
 			idle:      b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
 			metrics: s.metrics.forType(b),
 		}
+		for _, p := range s.parts {
+			t.hooks.add(p)
+		}
 		var err error
-		if t.base, err = newActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits))); err != nil {
+		if t.base, err = newActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits)), t.hooks.limiters); err != nil {
 			return nil, fmt.Errorf("supervisor: limits of actor type %q: %w", b.Type, err)
 		}
-		t.migrations = migrations(b)
-		t.fingerprint = sqlitevfs.Fingerprint(t.migrations)
 		switch {
 		case t.idle == 0:
 			t.idle = o.IdleTimeout
@@ -253,7 +258,6 @@ func New(o Options) (*Supervisor, error) {
 					return nil, fmt.Errorf("supervisor: actor type %q: %w", b.Type, err)
 				}
 			}
-			t.hooks.add(p)
 		}
 		s.types[b.Type] = t
 	}
@@ -262,11 +266,12 @@ func New(o Options) (*Supervisor, error) {
 	s.alarms.init(s)
 	s.memory.init(s)
 	s.watchdog.init(s)
-	if o.SQL.Logger == nil {
-		o.SQL.Logger = o.Logger
-	}
-	if s.sql, err = sqlitevfs.NewPool(o.SQL); err != nil {
-		return nil, fmt.Errorf("supervisor: Options.SQL: %w", err)
+	for _, p := range s.parts {
+		if p, ok := p.(opener); ok {
+			if err := p.open(s); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if o.Registerer != nil {
 		if err := s.metrics.register(s, o.Registerer); err != nil {
@@ -328,9 +333,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	if n := s.tasks.close(s.options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
-	if !s.closeSQL() {
-		err = errors.Join(err, errors.New("supervisor: SQL statements of handlers that ignore their deadline are left behind"))
-	}
+	err = errors.Join(err, s.closeParts())
 	if n := s.lost.Load(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
 	}
@@ -367,26 +370,19 @@ func (s *Supervisor) Kill() {
 	s.workers.close()
 	s.queries.close()
 	s.tasks.close(s.options.TurnGrace)
-	s.closeSQL()
+	s.closeParts()
 	s.eachRunner(runner.stop)
 }
 
-// closeSQL closes the connections and waits until none is in use, but not for long: what has one now is a query or an
-// abandoned handler, whose statements are interrupted, and a handler that keeps rows open cannot be ended.
-func (s *Supervisor) closeSQL() bool {
-	closed := make(chan error, 1)
-	go func() { closed <- s.sql.Close() }()
-	timer := time.NewTimer(s.options.TurnGrace)
-	defer timer.Stop()
-	select {
-	case err := <-closed:
-		if err != nil {
-			s.logger.Error("close SQL connections", "error", err)
+// closeParts closes what parts hold open for the node.
+func (s *Supervisor) closeParts() error {
+	var faults []error
+	for _, p := range s.parts {
+		if p, ok := p.(opener); ok {
+			faults = append(faults, p.close(s))
 		}
-		return true
-	case <-timer.C:
-		return false
 	}
+	return errors.Join(faults...)
 }
 
 // abandonAll gives up every activation and returns the handlers that are still running.

@@ -70,9 +70,8 @@ type turn struct {
 	kvChanges int
 	after     []consequence
 	parts     []participant
-	session   session // what goroutines of the handler may still use when it has returned; nil if there is none
+	session   session // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
 	queues    *queue.Set
-	sql       *sqlTurn
 	asked     int64    // tasks to start
 	early     []func() // run as soon as the turn has succeeded
 	// run is the workflow run that advances in the turn, while it does.
@@ -84,13 +83,10 @@ type turn struct {
 func (t *turn) close() {
 	t.mu.Lock()
 	t.closed = true
-	asked, sql := t.done != nil, t.sql
+	asked, session := t.done != nil, t.session
 	t.mu.Unlock()
-	if sql != nil {
-		sql.session.Shut() // before the context ends, at which package database/sql rolls open transactions back
-	}
-	if t.session != nil {
-		t.session.shut()
+	if session != nil {
+		session.shut() // before the context ends, which what uses it may be waiting for
 	}
 	if asked {
 		t.end(context.Canceled)
@@ -117,6 +113,16 @@ func (t *turn) returned() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.closed
+}
+
+// lingers returns what goroutines of a handler that has returned still use; nil if it has not, or there is nothing.
+func (t *turn) lingers() session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		return nil
+	}
+	return t.session
 }
 
 // enter locks the turn for one operation of the handler.
@@ -161,7 +167,6 @@ func (t *turn) dropSession() {
 	if t.session != nil {
 		t.session.drop()
 	}
-	t.dropSQL()
 }
 
 // changed reports whether the turn has written anything.

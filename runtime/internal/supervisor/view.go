@@ -21,7 +21,7 @@ type view struct {
 	commit  uint64 // the commit that must be durable before what the view shows may leave
 	stored  []byte
 	id      keyspace.ActorID
-	sql     *database // of the core that committed it
+	of      *attached // to the core that committed it; nil if none did
 
 	// Guarded by activation.viewMu.
 	refs     int
@@ -87,7 +87,7 @@ func (a *activation) ensureView(c *core) {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
 	if a.view == nil {
-		a.view = &view{version: c.space.Head().Version, commit: a.applied.Load(), stored: c.stored, id: c.id, sql: &c.sql}
+		a.view = &view{version: c.space.Head().Version, commit: a.applied.Load(), stored: c.stored, id: c.id, of: &c.attached}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
 	"github.com/cairn-run/cairn/runtime/internal/schedule"
-	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -52,9 +51,9 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	c.quiet = a.staysQuiet(w)
 	stale := false
 	if !c.quiet {
-		stale, err = c.unmigrated()
+		stale, err = c.stale()
 	}
-	if err == nil && !stale { // else queries wait for the commit of the migration
+	if err == nil && !stale { // else queries wait for the commit of what prepares it
 		a.ensureView(c)
 	}
 	if c.quiet {
@@ -69,7 +68,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 			return nil, err
 		}
 		a.teardown(c)
-		if errors.Is(err, sqlitevfs.ErrBusy) || errors.Is(err, engine.ErrBusy) {
+		if busy(err) {
 			return nil, a.sup.public(a, w, err) // the node is busy, the actor is well
 		}
 		a.sup.failures.add(a, a.sup.public(a, w, err), err)
@@ -217,6 +216,46 @@ func (c *core) load(exists bool) error {
 
 func destroyedError(addr host.Address) *host.Error {
 	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", formatAddress(addr))
+}
+
+// stale reports that a part has to prepare the actor before its wake hook runs.
+func (c *core) stale() (bool, error) {
+	for _, p := range c.a.typ.hooks.preparers {
+		if stale, err := p.stale(c); stale || err != nil {
+			return stale, err
+		}
+	}
+	return false, nil
+}
+
+// prepare has the parts prepare the actor, in the turn.
+func (t *turn) prepare() error {
+	for _, p := range t.a.typ.hooks.preparers {
+		if err := p.prepare(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rouse runs what runs when an actor wakes: what its parts prepare, if it is stale, and the wake hook. The preparation is a
+// turn of its own, in one commit with what follows, and it is undone if the hook fails: the data of an actor that does not
+// run stays as the code left it that last ran.
+func (c *core) rouse(w *work, stale bool) error {
+	if !stale {
+		return c.wakeHook(w)
+	}
+	before := c.mark()
+	c.rising = true
+	_, err := c.internal(&work{job: waking{}, traceparent: w.traceparent, chain: w.chain, of: w}, "migrate", (*turn).prepare)
+	if err == nil {
+		err = c.wakeHook(w)
+	}
+	c.rising = false
+	if err != nil && !c.gone() {
+		c.undo(before)
+	}
+	return err
 }
 
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.

@@ -12,7 +12,7 @@ import (
 )
 
 // A watchdog finds handlers that do not return although their turn's deadline and grace have passed, or that left a goroutine
-// in an SQL statement that does not end. Such a turn is
+// in a session that does not end. Such a turn is
 // abandoned: its caller is answered, its writes can no longer be committed, the actor is rebuilt from the store for the
 // work that waits, and the log names the handler and where it hangs. Its goroutine is left; Go has no way to end it.
 //
@@ -88,8 +88,8 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 			return
 		}
 		fault, what, where := "handler does not return", "did not return", "supervisor.guard("
-		if t.returned() {
-			fault, what, where = "a handler's goroutine does not return from SQL", "left an SQL statement that did not end", "sqlitevfs.(*link)"
+		if session := t.lingers(); session != nil {
+			fault, what, where = session.stuck()
 		}
 		d.s.logger.Error(fault+"; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
 			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", stacksOf(where))
