@@ -76,6 +76,14 @@ func ask[In, Out any](name string, f func(r *reader, codec host.Codec, in *In) (
 	}}
 }
 
+// counted is the output of a builtin that removes one thing.
+func counted(ok bool, err error) (host.CountOutput, error) {
+	if !ok || err != nil {
+		return host.CountOutput{}, err
+	}
+	return host.CountOutput{Count: 1}, nil
+}
+
 // decodeInput decodes the input of a builtin. No input is the zero value.
 func decodeInput(name string, codec host.Codec, data []byte, v any) error {
 	if len(data) == 0 {

@@ -23,7 +23,7 @@ type metrics struct {
 	connectionsSlow, connectionsResumed                         prometheus.Counter
 	tasksFailed, tasksLost                                      prometheus.Counter
 	tasksRunning                                                prometheus.Gauge
-	alarmLag, scheduleLag                                       prometheus.Histogram
+	scheduleLag                                                 prometheus.Histogram
 	failed                                                      prometheus.Gauge
 	runsStarted, runsEnded                                      *prometheus.CounterVec
 	steps, stepFailures, replays, runPauses                     prometheus.Counter
@@ -74,8 +74,6 @@ func newMetrics(s *Supervisor) *metrics {
 		tasksLost:    counter("cairn_tasks_abandoned_total", "Tasks left behind because they did not return when their actor went to sleep."),
 		tasksRunning: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
 		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
-		alarmLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
-			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 		scheduleLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
@@ -137,7 +135,7 @@ func (t *typeMetrics) query(err error) {
 func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
-		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
+		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed,
 		m.sent, m.sendFailures, m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
 		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,

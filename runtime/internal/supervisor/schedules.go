@@ -312,22 +312,6 @@ func scheduleBuiltins() []*builtin {
 			runs, err := schedule.Runs(s, in.Name, in.Instance)
 			return host.ScheduleRunsOutput{Runs: runs}, err
 		}),
-		ask(host.AlarmList, func(r *reader, _ host.Codec, _ *none) (host.AlarmListOutput, error) {
-			s, done, err := r.rows()
-			if err != nil {
-				return host.AlarmListOutput{}, err
-			}
-			defer done()
-			alarms, err := listAlarms(s, "")
-			out := host.AlarmListOutput{Alarms: make([]host.ListedAlarm, len(alarms))}
-			for i, a := range alarms {
-				out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance, Due: a.Due.UTC(), Attempts: a.Attempts}
-			}
-			return out, err
-		}),
-		existing(act(host.AlarmCancel, func(_ *core, h *turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return counted(alarmTurn{h}.CancelAlarm(in.Name, in.Instance))
-		})),
 	}
 }
 
@@ -366,14 +350,6 @@ func scheduleStatus(rows engine.Reader, st *host.Status) error {
 		}
 	}
 	return err
-}
-
-// counted is the output of a builtin that removes one thing.
-func counted(ok bool, err error) (host.CountOutput, error) {
-	if !ok || err != nil {
-		return host.CountOutput{}, err
-	}
-	return host.CountOutput{Count: 1}, nil
 }
 
 // Schedules implements host.Reader.

@@ -161,7 +161,6 @@ type actorType struct {
 	// destroy them.
 	retired bool
 	methods map[string]int
-	alarms  map[string]int
 	base    *actorLimits // of the type; actors may have others
 	// migrations are the behavior's, and fingerprint is theirs.
 	migrations  []sqlitevfs.Migration
@@ -219,7 +218,7 @@ func New(o Options) (*Supervisor, error) {
 	for i, b := range append(slices.Clip(o.Behaviors), retired...) {
 		t := &actorType{
 			retired:  i >= len(o.Behaviors),
-			Behavior: b, methods: make(map[string]int), alarms: make(map[string]int),
+			Behavior: b, methods: make(map[string]int),
 			queuePace: make([]atomic.Int64, len(b.Queues)),
 			idle:      b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
 			metrics: s.metrics.forType(b),
@@ -238,9 +237,6 @@ func New(o Options) (*Supervisor, error) {
 		}
 		for i, m := range b.Methods {
 			t.methods[m.Name] = i
-		}
-		for i, a := range b.Alarms {
-			t.alarms[a.Name] = i
 		}
 		for i := range b.Queues {
 			q := b.Queues[i]

@@ -447,12 +447,6 @@ func (a *activation) disband(owner *activation) {
 // wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
 func (c *core) wakeRows() ([]engine.Wake, error) {
 	var rows []engine.Wake
-	alarms, err := listAlarms(c.ws, "")
-	if err == nil {
-		for _, al := range alarms {
-			rows = append(rows, engine.Wake{Due: unixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance})
-		}
-	}
 	if due, err := queue.Wakes(c.ws); err == nil {
 		for _, q := range due {
 			rows = append(rows, engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue})
@@ -467,14 +461,11 @@ func (c *core) wakeRows() ([]engine.Wake, error) {
 	}
 	for _, p := range c.a.sup.parts {
 		if w, ok := p.(waker); ok {
-			more, err := w.wakes(c.ws)
-			if err != nil {
-				return nil, err
-			}
+			more, _ := w.wakes(c.ws) // those of records that cannot be read are left over
 			rows = append(rows, more...)
 		}
 	}
-	return rows, nil // a purge row that is left over finds no actor and is dropped
+	return rows, nil // a row that is left over finds no actor and is dropped
 }
 
 // lifeChange notes a transition that has a commit.
