@@ -42,6 +42,8 @@ type builtin struct {
 	// wait is how long the caller is willing to wait, and for what signal, when empty says that there is nothing yet.
 	wait  func(req *host.Request) (topic string, d time.Duration, err error)
 	empty func(req *host.Request, out []byte) bool
+	// ofLife: what the caller waits for is of the actor as it is, not of one that is made under its address after it.
+	ofLife bool
 	// missing says what a query answers of an actor that is not there; nil for NotFound.
 	missing func(req *host.Request, notFound error) error
 }
@@ -217,7 +219,7 @@ func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, 
 	if from != nil && from.turn != nil {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
-	sub := s.signals.subscribe(string(appendAddress(nil, r.Address)), topic)
+	sub := s.signals.subscribe(string(appendAddress(nil, r.Address)), topic, b.ofLife)
 	defer sub.close()
 	timer := time.NewTimer(d)
 	defer timer.Stop()

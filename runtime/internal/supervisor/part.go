@@ -52,6 +52,13 @@ type waker interface {
 	wakes(rows engine.Reader) ([]engine.Wake, error)
 }
 
+// A purger has the rows of kind expiry that have a name. There is one.
+type purger interface {
+	part
+	// purge does what a row asks for whose time has come. The row stands until a turn clears it.
+	purge(c *core, w *work, row *engine.Wake) error
+}
+
 // A recoverer has rows at 0 in the wake index, which a start of the node finds.
 type recoverer interface {
 	standsFor() keyspace.WakeKind

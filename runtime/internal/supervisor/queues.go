@@ -105,12 +105,6 @@ func (c *core) sealQueues(t *turn) error {
 	return nil
 }
 
-// notify gives a signal to those who wait for a topic of the actor, once the turn is durable.
-func (t *turn) notify(topic string) {
-	a := t.a
-	t.then(func() { a.sup.signals.notify(a.key, topic) })
-}
-
 // QueueStats implements host.Reader.
 func (h queueTurn) QueueStats(name string) (host.QueueStats, error) {
 	t := h.t

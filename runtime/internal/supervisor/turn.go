@@ -67,7 +67,6 @@ type turn struct {
 	events    []emitted
 	messages  []messageRecord
 	changes   []engine.Change
-	kvChanges int
 	after     []consequence
 	parts     []participant
 	session   session // what goroutines of the handler may still use when it has returned; nil if there is none
