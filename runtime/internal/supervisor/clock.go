@@ -26,8 +26,6 @@ type alarmClock struct {
 	floor    []byte               // no row stands before it, but those at 0; nil before the first look
 	inFlight map[string]time.Time // row -> when to try again; zero while its handler runs
 	running  int
-	// failedRuns are runs of schedules that are to be recorded as failed, by their row.
-	failedRuns map[string]*failedRun
 }
 
 func (k *alarmClock) init(s *Supervisor) {
@@ -220,8 +218,6 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 		w.job = (*purge)(&row)
 	case keyspace.WakeQueue:
 		w.job = (*queueDue)(&row)
-	case keyspace.WakeSchedule:
-		k.schedule(w, &row, addr)
 	case keyspace.WakeRun:
 		w.job = (*runDue)(&row)
 	}

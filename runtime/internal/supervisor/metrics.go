@@ -23,7 +23,6 @@ type metrics struct {
 	connectionsSlow, connectionsResumed                         prometheus.Counter
 	tasksFailed, tasksLost                                      prometheus.Counter
 	tasksRunning                                                prometheus.Gauge
-	scheduleLag                                                 prometheus.Histogram
 	failed                                                      prometheus.Gauge
 	runsStarted, runsEnded                                      *prometheus.CounterVec
 	steps, stepFailures, replays, runPauses                     prometheus.Counter
@@ -74,8 +73,6 @@ func newMetrics(s *Supervisor) *metrics {
 		tasksLost:    counter("cairn_tasks_abandoned_total", "Tasks left behind because they did not return when their actor went to sleep."),
 		tasksRunning: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
 		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
-		scheduleLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
-			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
 	m.runsStarted = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_started_total", Help: "Workflow runs started."}, []string{"type"})
 	m.runsEnded = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_ended_total", Help: "Workflow runs that ended, by outcome."}, []string{"type", "outcome"})
@@ -139,7 +136,6 @@ func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 		m.sent, m.sendFailures, m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
 		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,
-		m.scheduleLag,
 		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))

@@ -5,7 +5,7 @@ import "github.com/cairn-run/cairn/actor/host"
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
 func parts() []part {
 	return []part{
-		new(kvPart), newAlarmPart(), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
+		new(kvPart), newAlarmPart(), newSchedulePart(), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
 		new(mailPart), new(taskPart), new(runPart),
 	}
 }

@@ -45,8 +45,9 @@ type meter interface {
 // A waker has rows in the wake index.
 type waker interface {
 	kinds() []keyspace.WakeKind
-	// due makes the work for a row whose time has come. The row stands until a turn of that work clears it. The work tells
-	// done what became of it, as its finish or at the end of its finish.
+	// due makes the work for a row whose time has come, of an actor that is not paused. The row stands until a turn of that
+	// work clears it. The work tells done what became of it, as its finish, which is the default, or at the end of its
+	// finish. A row that stands is tried again after a while if the work has an error, and else at once.
 	due(s *Supervisor, t *actorType, addr host.Address, row *engine.Wake, done func(*work)) *work
 	// wakes lists the rows that an actor's records call for, but those at 0.
 	wakes(rows engine.Reader) ([]engine.Wake, error)

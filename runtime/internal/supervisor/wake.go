@@ -10,7 +10,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
-	"github.com/cairn-run/cairn/runtime/internal/schedule"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -456,9 +455,6 @@ func (c *core) wakeRows() ([]engine.Wake, error) {
 		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun})
 	}
 	rows = append(rows, c.connectionWakes()...)
-	if schedules, err := schedule.Wakes(c.ws); err == nil {
-		rows = append(rows, schedules...)
-	}
 	for _, p := range c.a.sup.parts {
 		if w, ok := p.(waker); ok {
 			more, _ := w.wakes(c.ws) // those of records that cannot be read are left over
