@@ -78,6 +78,33 @@ func ask[In, Out any](name string, f func(r *reader, codec host.Codec, in *In) (
 	}}
 }
 
+// maxWait bounds how long a call may wait for something to appear.
+const maxWait = time.Minute
+
+// waiting makes a builtin wait for a topic that depends on its input.
+func waiting[In any](b *builtin, wait func(*In) (topic string, ms int64), empty func(codec host.Codec, out []byte) bool) *builtin {
+	b.wait = func(req *host.Request) (string, time.Duration, error) {
+		var in In
+		if err := decodeInput(b.name, req.Codec, req.Input, &in); err != nil {
+			return "", 0, err
+		}
+		topic, ms := wait(&in)
+		return topic, time.Duration(ms) * time.Millisecond, nil
+	}
+	b.empty = func(req *host.Request, out []byte) bool { return empty(req.Codec, out) }
+	return b
+}
+
+// decoded reads an output that a builtin made.
+func decoded[Out any](codec host.Codec, out []byte) (v Out) {
+	if codec == host.JSON {
+		json.Unmarshal(out, &v)
+	} else {
+		inputDecoding.Unmarshal(out, &v)
+	}
+	return v
+}
+
 // counted is the output of a builtin that removes one thing.
 func counted(ok bool, err error) (host.CountOutput, error) {
 	if !ok || err != nil {

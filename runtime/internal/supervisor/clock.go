@@ -216,8 +216,6 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	switch row.Kind {
 	case keyspace.WakeExpiry:
 		w.job = (*purge)(&row)
-	case keyspace.WakeQueue:
-		w.job = (*queueDue)(&row)
 	case keyspace.WakeRun:
 		w.job = (*runDue)(&row)
 	}

@@ -4,9 +4,10 @@ import "github.com/cairn-run/cairn/actor/host"
 
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
 func parts() []part {
+	run := new(runPart)
 	return []part{
-		new(kvPart), newAlarmPart(), newSchedulePart(), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), new(runPart),
+		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
+		new(mailPart), new(taskPart), run,
 	}
 }
 

@@ -67,6 +67,12 @@ type recoverer interface {
 	takeUp(a *activation) *work
 }
 
+// A retrier has work that waits until a failed actor is tried again.
+type retrier interface {
+	// retry goes on with it, because an operator lets the actor be tried at once.
+	retry(s *Supervisor, t *actorType, addr host.Address, id keyspace.ActorID) error
+}
+
 // A remainder has rows that outlive their actor until work that takeUp makes has removed them.
 type remainder interface {
 	remains(t *turn) (kinds []keyspace.Kind, err error)

@@ -38,9 +38,6 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 			return err
 		}
 	}
-	if err := c.sealQueues(t); err != nil {
-		return err
-	}
 	if err := c.commitSQL(t); err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
 // turnKey finds the turn or query that a context belongs to.
@@ -70,7 +69,6 @@ type turn struct {
 	after     []consequence
 	parts     []participant
 	session   session // what goroutines of the handler may still use when it has returned; nil if there is none
-	queues    *queue.Set
 	sql       *sqlTurn
 	asked     int64    // tasks to start
 	early     []func() // run as soon as the turn has succeeded

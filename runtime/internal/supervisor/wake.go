@@ -9,7 +9,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/queue"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -354,7 +353,7 @@ func (c *core) sealDestroy(t *turn) error {
 	for kind := range a.sup.recoverers {
 		c.arm(kind, false)
 	}
-	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
+	for _, kind := range []keyspace.WakeKind{keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
 		c.arm(kind, false)
 	}
 	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
@@ -446,11 +445,6 @@ func (a *activation) disband(owner *activation) {
 // wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
 func (c *core) wakeRows() ([]engine.Wake, error) {
 	var rows []engine.Wake
-	if due, err := queue.Wakes(c.ws); err == nil {
-		for _, q := range due {
-			rows = append(rows, engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue})
-		}
-	}
 	if rec, _, ok, err := readRun(c.ws); err == nil && ok {
 		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun})
 	}
