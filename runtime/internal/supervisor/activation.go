@@ -60,7 +60,7 @@ type activation struct {
 	blocked  []gateWaiter
 	gateFail error
 
-	duties struct{ queue, run duty }
+	duties struct{ run duty }
 	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
 	// were abandoned included: a run does not begin the next before.
 	attempts atomic.Int32
@@ -129,8 +129,6 @@ func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
 	a.sender = newSender(a)
 	a.limits.Store(s.limitsOf(t, []byte(key)))
-	a.duties.queue = duty{a: a, of: (*activation).queueDuty, job: newQueueJob, first: settleRetry, most: settleRetry}
-	a.duties.queue.finish = a.pumped
 	a.duties.run = duty{a: a, of: (*activation).runDuty, job: newRunJob, first: runRetryMin, most: runRetryMax}
 	a.duties.run.finish = a.duties.run.done
 	if len(t.Workflows) > 0 {

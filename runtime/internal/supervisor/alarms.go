@@ -1,18 +1,85 @@
 package supervisor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // alarmPart is the part of actors that is alarms.
-type alarmPart struct{}
+type alarmPart struct {
+	lag prometheus.Histogram
+}
+
+func newAlarmPart() *alarmPart {
+	return &alarmPart{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
+		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
+}
 
 func (*alarmPart) name() string { return "alarm" }
+
+// collectors implements meter.
+func (p *alarmPart) collectors(*Supervisor) []prometheus.Collector {
+	return []prometheus.Collector{p.lag}
+}
+
+// methods implements server.
+func (*alarmPart) methods() []*builtin {
+	return []*builtin{
+		ask(host.AlarmList, func(r *reader, _ host.Codec, _ *none) (host.AlarmListOutput, error) {
+			s, done, err := r.rows()
+			if err != nil {
+				return host.AlarmListOutput{}, err
+			}
+			defer done()
+			alarms, err := listAlarms(s, "")
+			out := host.AlarmListOutput{Alarms: make([]host.ListedAlarm, len(alarms))}
+			for i, a := range alarms {
+				out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance, Due: a.Due.UTC(), Attempts: a.Attempts}
+			}
+			return out, err
+		}),
+		existing(act(host.AlarmCancel, func(_ *core, h *turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+			return counted(alarmTurn{h}.CancelAlarm(in.Name, in.Instance))
+		})),
+	}
+}
+
+// kinds implements waker.
+func (*alarmPart) kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeAlarm} }
+
+// due implements waker.
+func (*alarmPart) due(_ *Supervisor, _ *actorType, _ host.Address, row *engine.Wake, _ func(*work)) *work {
+	return &work{job: (*alarmDue)(row)}
+}
+
+// wakes implements waker.
+func (*alarmPart) wakes(rows engine.Reader) ([]engine.Wake, error) {
+	alarms, err := listAlarms(rows, "")
+	all := make([]engine.Wake, len(alarms))
+	for i, al := range alarms {
+		all[i] = engine.Wake{Due: unixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance}
+	}
+	return all, err
+}
+
+// alarmRecord is the value of KindAlarms.
+type alarmRecord struct {
+	_        struct{} `cbor:",toarray"`
+	Due      int64    // unix milliseconds
+	Attempts int
+	Payload  []byte
+}
+
+// alarmOf returns the index of an alarm, or -1.
+func (t *actorType) alarmOf(name string) int {
+	return slices.IndexFunc(t.Alarms, func(a host.AlarmMethod) bool { return a.Name == name })
+}
 
 // alarmTurn is what handlers may do with alarms.
 type alarmTurn struct{ t *turn }
@@ -109,11 +176,11 @@ func (c *core) fireAlarm(w *work, row *engine.Wake) error {
 	case !ok || rec.Due != row.Due:
 		return errLeftover // it was moved or cancelled
 	}
-	i, bound := c.a.typ.alarms[row.Name]
-	if !bound {
+	i := c.a.typ.alarmOf(row.Name)
+	if i < 0 {
 		cause = host.Errorf(host.UnknownMethod, "actor type %q has no alarm %q", c.a.addr.Type, row.Name)
 	} else {
-		c.a.sup.metrics.alarmLag.Observe(time.Since(timeMS(row.Due)).Seconds())
+		partOf[*alarmPart](c.a.sup).lag.Observe(time.Since(timeMS(row.Due)).Seconds())
 		_, cause = c.run(w, c.a.typ.Alarms[i].Handler, func(h *turn) ([]byte, error) {
 			if _, err := c.clearAlarm(row.Name, row.Instance); err != nil {
 				return nil, err
@@ -146,7 +213,7 @@ func (h alarmTurn) SetAlarm(al host.Alarm) error {
 		return err
 	}
 	defer t.mu.Unlock()
-	if _, ok := t.a.typ.alarms[al.Name]; !ok {
+	if t.a.typ.alarmOf(al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.a.addr.Type, al.Name)
 	}
 	due := unixMS(al.Due)

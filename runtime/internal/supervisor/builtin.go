@@ -42,6 +42,8 @@ type builtin struct {
 	// wait is how long the caller is willing to wait, and for what signal, when empty says that there is nothing yet.
 	wait  func(req *host.Request) (topic string, d time.Duration, err error)
 	empty func(req *host.Request, out []byte) bool
+	// ofLife: what the caller waits for is of the actor as it is, not of one that is made under its address after it.
+	ofLife bool
 	// missing says what a query answers of an actor that is not there; nil for NotFound.
 	missing func(req *host.Request, notFound error) error
 }
@@ -74,6 +76,41 @@ func ask[In, Out any](name string, f func(r *reader, codec host.Codec, in *In) (
 		}
 		return encodeOutput(req.Codec, &out)
 	}}
+}
+
+// maxWait bounds how long a call may wait for something to appear.
+const maxWait = time.Minute
+
+// waiting makes a builtin wait for a topic that depends on its input.
+func waiting[In any](b *builtin, wait func(*In) (topic string, ms int64), empty func(codec host.Codec, out []byte) bool) *builtin {
+	b.wait = func(req *host.Request) (string, time.Duration, error) {
+		var in In
+		if err := decodeInput(b.name, req.Codec, req.Input, &in); err != nil {
+			return "", 0, err
+		}
+		topic, ms := wait(&in)
+		return topic, time.Duration(ms) * time.Millisecond, nil
+	}
+	b.empty = func(req *host.Request, out []byte) bool { return empty(req.Codec, out) }
+	return b
+}
+
+// decoded reads an output that a builtin made.
+func decoded[Out any](codec host.Codec, out []byte) (v Out) {
+	if codec == host.JSON {
+		json.Unmarshal(out, &v)
+	} else {
+		inputDecoding.Unmarshal(out, &v)
+	}
+	return v
+}
+
+// counted is the output of a builtin that removes one thing.
+func counted(ok bool, err error) (host.CountOutput, error) {
+	if !ok || err != nil {
+		return host.CountOutput{}, err
+	}
+	return host.CountOutput{Count: 1}, nil
 }
 
 // decodeInput decodes the input of a builtin. No input is the zero value.
@@ -209,7 +246,7 @@ func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, 
 	if from != nil && from.turn != nil {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
-	sub := s.signals.subscribe(string(appendAddress(nil, r.Address)), topic)
+	sub := s.signals.subscribe(string(appendAddress(nil, r.Address)), topic, b.ofLife)
 	defer sub.close()
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -6,9 +6,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// maxKVChanges bounds how many changes of the key-value store one turn publishes; the rest are counted in one more.
-const maxKVChanges = 256
-
 // change notes a change to publish. data is called only if somebody wants it.
 func (t *turn) change(kind engine.ChangeKind, name string, data func() any) {
 	if t.a.sup.options.Changes == nil {
@@ -16,9 +13,6 @@ func (t *turn) change(kind engine.ChangeKind, name string, data func() any) {
 	}
 	t.changes = append(t.changes, engine.Change{Kind: kind, Name: name, Data: changeData(kind, t.version, data())})
 }
-
-// maxChangeValue bounds the value that a change of the key-value store carries, in bytes.
-const maxChangeValue = 8 << 10
 
 // changeData makes the JSON of a change: what it says, with the version and kind added.
 func changeData(kind engine.ChangeKind, version engine.Version, data any) []byte {
@@ -38,9 +32,6 @@ func changeData(kind engine.ChangeKind, version engine.Version, data any) []byte
 func (c *core) writeChanges(t *turn) error {
 	if c.a.sup.options.Changes == nil {
 		return nil
-	}
-	if n := t.kvChanges - maxKVChanges; n > 0 {
-		t.change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": n} })
 	}
 	set := &engine.ChangeSet{
 		ID: c.id, Identity: c.a.sup.identity(c.a.addr), Generation: c.space.Head().Generation, Version: t.version,

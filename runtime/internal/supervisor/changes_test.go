@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -159,5 +160,63 @@ func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 	}
 	if found < 8 {
 		t.Errorf("%d transitions are found in the source", found)
+	}
+}
+
+// opLog is a ChangeSink that counts changes by what they say was done.
+type opLog struct {
+	mu  sync.Mutex
+	ops map[string]int // what was done -> changes, but "more" -> its count
+}
+
+func (l *opLog) Committed(_ uint64, cs *engine.ChangeSet) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range cs.Changes {
+		var data struct {
+			Op    string
+			Count int
+		}
+		if err := json.Unmarshal(c.Data, &data); err != nil {
+			panic(string(c.Data))
+		}
+		l.ops[data.Op] += max(data.Count, 1)
+	}
+}
+
+func (*opLog) Life(*engine.ChangeSet) {}
+func (*opLog) Refuse() error          { return nil }
+
+func TestATurnPublishesSoManyChangesOfKeysAndCountsTheRest(t *testing.T) {
+	for n, want := range map[int]map[string]int{
+		maxKVChanges: {"put": maxKVChanges}, maxKVChanges + 1: {"put": maxKVChanges, "more": 1}, maxKVChanges + 9: {"put": maxKVChanges, "more": 9},
+	} {
+		log := opLog{ops: make(map[string]int)}
+		bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) {
+			g.must("a", func(*puppet, host.Turn) error { return nil })
+			log.mu.Lock()
+			log.ops = make(map[string]int)
+			log.mu.Unlock()
+			for range 2 { // each turn counts anew
+				g.must("a", func(_ *puppet, h host.Turn) error {
+					for i := range n {
+						if err := h.KVPut([]byte{byte(i >> 8), byte(i)}, []byte("v"), time.Time{}); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			for op, count := range want {
+				if log.ops[op] != 2*count {
+					t.Errorf("%d changes: %v", n, log.ops)
+				}
+			}
+			if log.ops["more"] != 2*want["more"] {
+				t.Errorf("%d changes: %v", n, log.ops)
+			}
+		})
 	}
 }

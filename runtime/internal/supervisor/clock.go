@@ -26,8 +26,6 @@ type alarmClock struct {
 	floor    []byte               // no row stands before it, but those at 0; nil before the first look
 	inFlight map[string]time.Time // row -> when to try again; zero while its handler runs
 	running  int
-	// failedRuns are runs of schedules that are to be recorded as failed, by their row.
-	failedRuns map[string]*failedRun
 }
 
 func (k *alarmClock) init(s *Supervisor) {
@@ -218,14 +216,8 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	switch row.Kind {
 	case keyspace.WakeExpiry:
 		w.job = (*purge)(&row)
-	case keyspace.WakeQueue:
-		w.job = (*queueDue)(&row)
-	case keyspace.WakeSchedule:
-		k.schedule(w, &row, addr)
 	case keyspace.WakeRun:
 		w.job = (*runDue)(&row)
-	default:
-		w.job = (*alarmDue)(&row)
 	}
 	if row.Kind != keyspace.WakeExpiry && k.s.pauses.at(addr) != nil { // which it would be refused for
 		return false, &addr, nil
@@ -234,9 +226,12 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	return err == nil, nil, err
 }
 
-// hand has a part make the work for a due row, and puts that into the actor's mailbox.
+// hand has a part make the work for a due row, and puts that into the actor's mailbox. A row of an actor that is paused waits.
 func (k *alarmClock) hand(p waker, t *actorType, row engine.Wake, ident engine.Identity) (posted bool, paused *host.Address, err error) {
 	id, addr := string(row.Row), host.Address{Type: ident.Type, Key: ident.Key}
+	if k.s.pauses.at(addr) != nil {
+		return false, &addr, nil
+	}
 	done := func(w *work) {
 		if w.paused {
 			k.putOff(id, addr)

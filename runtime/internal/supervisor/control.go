@@ -147,8 +147,12 @@ func (s *Supervisor) retryActor(ctx context.Context, on target, _ *none) (host.C
 		return host.CountOutput{}, nil
 	}
 	if ok {
-		if err := s.retryQueues(on.typ, on.addr, id); err != nil {
-			return host.CountOutput{}, s.storeError(err)
+		for _, p := range s.parts {
+			if p, ok := p.(retrier); ok {
+				if err := p.retry(s, on.typ, on.addr, id); err != nil {
+					return host.CountOutput{}, s.storeError(err)
+				}
+			}
 		}
 	}
 	s.logger.Info("an operator lets a failed actor be tried again", "actor_type", on.addr.Type, "actor_key", on.addr.Key, "at", time.Now().UTC())

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// purge is a row of keys that have expired, or of a stream, on its way through its actor's mailbox.
+// purge is a row of keys that have expired, or of a part, on its way through its actor's mailbox.
 type purge engine.Wake
 
 // traits implements job.
@@ -18,7 +18,7 @@ func (d *purge) run(c *core, w *work) {
 	row := (*engine.Wake)(d)
 	c.due(w, row, func() error {
 		if row.Name != "" {
-			return c.purgeStream(w, row)
+			return partOf[purger](c.a.sup).purge(c, w, row)
 		}
 		return c.purge(w, row)
 	})

@@ -15,7 +15,11 @@ type kvPart struct{}
 func (*kvPart) name() string { return "kv" }
 
 // kvTurn is what handlers may do with the key-value store.
-type kvTurn struct{ t *turn }
+type kvTurn struct {
+	t *turn
+	// changes counts the changes of keys, if somebody wants to know of them.
+	changes int
+}
 
 // kvReads is what handlers of turns and queries alike may read of the key-value store.
 type kvReads struct{ of scope }
@@ -77,7 +81,7 @@ func keyJSON(key []byte) any {
 }
 
 // KVPut implements host.Turn.
-func (h kvTurn) KVPut(key, value []byte, expire time.Time) error {
+func (h *kvTurn) KVPut(key, value []byte, expire time.Time) error {
 	t := h.t
 	if err := t.enter(); err != nil {
 		return err
@@ -96,12 +100,12 @@ func (h kvTurn) KVPut(key, value []byte, expire time.Time) error {
 	if o.ExpireAt != 0 {
 		t.expireAt(o.ExpireAt)
 	}
-	t.kvChange("put", key, value)
+	h.change("put", key, value)
 	return nil
 }
 
 // KVDelete implements host.Turn.
-func (h kvTurn) KVDelete(key []byte) (bool, error) {
+func (h *kvTurn) KVDelete(key []byte) (bool, error) {
 	t := h.t
 	if err := t.enter(); err != nil {
 		return false, err
@@ -109,13 +113,13 @@ func (h kvTurn) KVDelete(key []byte) (bool, error) {
 	defer t.mu.Unlock()
 	ok, err := t.c.ws.Delete(keyspace.AppendUserKV(nil, key))
 	if ok && err == nil {
-		t.kvChange("delete", key, nil)
+		h.change("delete", key, nil)
 	}
 	return ok, limitFault(err)
 }
 
 // KVDeleteRange implements host.Turn.
-func (h kvTurn) KVDeleteRange(start, end []byte) (int64, error) {
+func (h *kvTurn) KVDeleteRange(start, end []byte) (int64, error) {
 	t := h.t
 	if err := t.enter(); err != nil {
 		return 0, err
@@ -146,14 +150,25 @@ func (h kvReads) KVList(q host.KVQuery) (host.KVPage, error) {
 	return reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
 }
 
-// kvChange notes a change of the key-value store.
+const (
+	// maxKVChanges bounds how many changes of keys one turn publishes; the rest are counted in one more.
+	maxKVChanges = 256
+	// maxChangeValue bounds the value that such a change carries, in bytes.
+	maxChangeValue = 8 << 10
+)
+
+// change notes a change of a key to publish.
 //
 // REQUIRES: t.mu
-func (t *turn) kvChange(op string, key, value []byte) {
+func (h *kvTurn) change(op string, key, value []byte) {
+	t := h.t
 	if t.a.sup.options.Changes == nil {
 		return
 	}
-	if t.kvChanges++; t.kvChanges > maxKVChanges {
+	if h.changes++; h.changes > maxKVChanges {
+		if h.changes == maxKVChanges+1 {
+			t.enlist(h)
+		}
 		return
 	}
 	t.change(engine.ChangeKV, "", func() any {
@@ -168,10 +183,13 @@ func (t *turn) kvChange(op string, key, value []byte) {
 	})
 }
 
+// seal implements participant, for a turn that changed more keys than it publishes.
+func (h *kvTurn) seal(t *turn) error {
+	t.change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": h.changes - maxKVChanges} })
+	return nil
+}
+
 func (t *turn) rangeChange(start, end []byte, n int64) {
-	if t.a.sup.options.Changes == nil {
-		return
-	}
 	t.change(engine.ChangeKV, "", func() any {
 		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
 	})

@@ -18,12 +18,9 @@ type metrics struct {
 
 	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
 	sent, sendFailures                                          prometheus.Counter
-	queueSent, queueFailures, queueDead                         prometheus.Counter
-	queueLag                                                    prometheus.Histogram
 	connectionsSlow, connectionsResumed                         prometheus.Counter
 	tasksFailed, tasksLost                                      prometheus.Counter
 	tasksRunning                                                prometheus.Gauge
-	alarmLag, scheduleLag                                       prometheus.Histogram
 	failed                                                      prometheus.Gauge
 	runsStarted, runsEnded                                      *prometheus.CounterVec
 	steps, stepFailures, replays, runPauses                     prometheus.Counter
@@ -51,30 +48,21 @@ func newMetrics(s *Supervisor) *metrics {
 		turns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_turns_total", Help: "Turns run, by result: ok or error."}, []string{"type", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_turn_seconds", Help: "Time in handlers.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13)}, []string{"type"}),
-		queries:       prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"}),
-		overloaded:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_overloaded_total", Help: "Calls refused because a mailbox was full or they came too often."}, []string{"type"}),
-		commits:       counter("cairn_commits_total", "Commits: one atomic batch each."),
-		shared:        counter("cairn_commit_turns_total", "Turns in those commits; divided by commits, how many share one."),
-		refused:       counter("cairn_commits_refused_total", "Commits that failed or were refused; nothing of them was kept."),
-		wakes:         counter("cairn_wakes_total", "Actors woken."),
-		sleeps:        counter("cairn_sleeps_total", "Actors put to sleep."),
-		sendsFailed:   counter("cairn_sends_failed_total", "Messages between actors that were moved aside."),
-		stuck:         counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
-		sent:          counter("cairn_sends_total", "Messages sent to other actors."),
-		sendFailures:  counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
-		queueSent:     counter("cairn_queue_messages_total", "Messages sent to queues."),
-		queueFailures: counter("cairn_queue_failures_total", "Attempts of messages that failed."),
-		queueDead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
-		queueLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_queue_lag_seconds", Help: "Time from sending a message to an attempt to handle it.",
-			Buckets: prometheus.ExponentialBuckets(1e-4, 4, 13)}),
+		queries:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"}),
+		overloaded:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_overloaded_total", Help: "Calls refused because a mailbox was full or they came too often."}, []string{"type"}),
+		commits:      counter("cairn_commits_total", "Commits: one atomic batch each."),
+		shared:       counter("cairn_commit_turns_total", "Turns in those commits; divided by commits, how many share one."),
+		refused:      counter("cairn_commits_refused_total", "Commits that failed or were refused; nothing of them was kept."),
+		wakes:        counter("cairn_wakes_total", "Actors woken."),
+		sleeps:       counter("cairn_sleeps_total", "Actors put to sleep."),
+		sendsFailed:  counter("cairn_sends_failed_total", "Messages between actors that were moved aside."),
+		stuck:        counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
+		sent:         counter("cairn_sends_total", "Messages sent to other actors."),
+		sendFailures: counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
 		tasksFailed:  counter("cairn_tasks_failed_total", "Tasks that ended with an error or a panic."),
 		tasksLost:    counter("cairn_tasks_abandoned_total", "Tasks left behind because they did not return when their actor went to sleep."),
 		tasksRunning: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
 		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
-		alarmLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
-			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
-		scheduleLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
-			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 	}
 	m.runsStarted = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_started_total", Help: "Workflow runs started."}, []string{"type"})
 	m.runsEnded = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_ended_total", Help: "Workflow runs that ended, by outcome."}, []string{"type", "outcome"})
@@ -129,11 +117,10 @@ func (t *typeMetrics) query(err error) {
 func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
-		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
-		m.sent, m.sendFailures, m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
+		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed,
+		m.sent, m.sendFailures,
 		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,
-		m.scheduleLag,
 		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))

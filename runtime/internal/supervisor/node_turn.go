@@ -24,9 +24,10 @@ func CheckLimits(l host.Limits) error {
 
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
 func parts(o *Options) []part {
+	run := new(runPart)
 	return []part{
-		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), new(runPart),
+		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
+		new(mailPart), new(taskPart), run,
 	}
 }
 

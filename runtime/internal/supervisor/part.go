@@ -64,11 +64,19 @@ type meter interface {
 // A waker has rows in the wake index.
 type waker interface {
 	kinds() []keyspace.WakeKind
-	// due makes the work for a row whose time has come. The row stands until a turn of that work clears it. The work tells
-	// done what became of it, as its finish or at the end of its finish.
+	// due makes the work for a row whose time has come, of an actor that is not paused. The row stands until a turn of that
+	// work clears it. The work tells done what became of it, as its finish, which is the default, or at the end of its
+	// finish. A row that stands is tried again after a while if the work has an error, and else at once.
 	due(s *Supervisor, t *actorType, addr host.Address, row *engine.Wake, done func(*work)) *work
 	// wakes lists the rows that an actor's records call for, but those at 0.
 	wakes(rows engine.Reader) ([]engine.Wake, error)
+}
+
+// A purger has the rows of kind expiry that have a name. There is one.
+type purger interface {
+	part
+	// purge does what a row asks for whose time has come. The row stands until a turn clears it.
+	purge(c *core, w *work, row *engine.Wake) error
 }
 
 // A recoverer has rows at 0 in the wake index, which a start of the node finds.
@@ -76,6 +84,12 @@ type recoverer interface {
 	standsFor() keyspace.WakeKind
 	// takeUp makes the work that goes on with what was under way. Its finish is called with what became of it.
 	takeUp(a *activation) *work
+}
+
+// A retrier has work that waits until a failed actor is tried again.
+type retrier interface {
+	// retry goes on with it, because an operator lets the actor be tried at once.
+	retry(s *Supervisor, t *actorType, addr host.Address, id keyspace.ActorID) error
 }
 
 // A remainder has rows that outlive their actor until work that takeUp makes has removed them.

@@ -13,34 +13,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
-// maxWait bounds how long a call may wait for something to appear.
-const maxWait = time.Minute
-
-// waiting makes a builtin wait for a topic that depends on its input.
-func waiting[In any](b *builtin, wait func(*In) (topic string, ms int64), empty func(codec host.Codec, out []byte) bool) *builtin {
-	b.wait = func(req *host.Request) (string, time.Duration, error) {
-		var in In
-		if err := decodeInput(b.name, req.Codec, req.Input, &in); err != nil {
-			return "", 0, err
-		}
-		topic, ms := wait(&in)
-		return topic, time.Duration(ms) * time.Millisecond, nil
-	}
-	b.empty = func(req *host.Request, out []byte) bool { return empty(req.Codec, out) }
-	return b
-}
-
-// decoded reads an output that a builtin made.
-func decoded[Out any](codec host.Codec, out []byte) (v Out) {
-	if codec == host.JSON {
-		json.Unmarshal(out, &v)
-	} else {
-		inputDecoding.Unmarshal(out, &v)
-	}
-	return v
-}
-
-func queueBuiltins() []*builtin {
+// methods implements server.
+func (*queuePart) methods() []*builtin {
 	held := waiting(ask(host.QueueHeld, queueHeld),
 		func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS }, nil)
 	held.empty = func(req *host.Request, out []byte) bool {
@@ -257,7 +231,7 @@ func queueReceive(c *core, h *turn, codec host.Codec, in *host.QueueReceiveInput
 		if r.Body, err = c.a.typ.present(host.QueueBody, i, m.Body, codec); err != nil {
 			return out, err
 		}
-		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
+		c.a.typ.queueing().lag.Observe(h.start.Sub(m.Sent).Seconds())
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
@@ -296,7 +270,7 @@ func queueNack(c *core, h *turn, _ host.Codec, in *host.QueueNackInput) (host.Qu
 	}
 	settled, lost, err := h.queueSet().Nack(in.Queue, in.Receipts, delay, in.Error, in.Dead)
 	if err == nil {
-		c.a.sup.metrics.queueFailures.Add(float64(settled))
+		c.a.typ.queueing().failures.Add(float64(settled))
 	}
 	return h.settled("nack", in.Queue, settled, lost, err)
 }

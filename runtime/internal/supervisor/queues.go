@@ -10,15 +10,113 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/queue"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // queuePart is the part of actors that is queues.
-type queuePart struct{}
+type queuePart struct {
+	sent, failures, dead prometheus.Counter
+	lag                  prometheus.Histogram
+	// receiver receives the messages of queues whose setting ByRun says so.
+	receiver queueReceiver
+}
+
+// A queueReceiver receives messages that its actor neither handles nor leaves to workers.
+type queueReceiver interface {
+	// refuses returns why messages must not be sent to a queue of its; nil if they may.
+	refuses(c *core, messages []host.Enqueue) error
+	// told is called at the end of a turn, before its commit, when a queue of its has a message to receive.
+	told(t *turn, name string) error
+}
+
+func newQueuePart(r queueReceiver) *queuePart {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	return &queuePart{
+		receiver: r,
+		sent:     counter("cairn_queue_messages_total", "Messages sent to queues."),
+		failures: counter("cairn_queue_failures_total", "Attempts of messages that failed."),
+		dead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_queue_lag_seconds", Help: "Time from sending a message to an attempt to handle it.",
+			Buckets: prometheus.ExponentialBuckets(1e-4, 4, 13)}),
+	}
+}
 
 func (*queuePart) name() string { return "queue" }
 
+// collectors implements meter.
+func (p *queuePart) collectors(*Supervisor) []prometheus.Collector {
+	return []prometheus.Collector{p.sent, p.failures, p.dead, p.lag}
+}
+
+// A queueType is what the part keeps with an actor type.
+type queueType struct {
+	*queuePart
+	// settings are the behavior's queues with their defaults.
+	settings []host.Queue
+	// pace holds a moving average of the time that the handler of each takes, in nanoseconds; 0 for never run.
+	pace []atomic.Int64
+}
+
+// queueing returns what the part keeps with the type.
+func (t *actorType) queueing() *queueType { return attachedTo[*queueType](&t.attached) }
+
+// declare implements declarer.
+func (p *queuePart) declare(t *actorType) error {
+	own := &queueType{queuePart: p, settings: slices.Clone(t.Queues), pace: make([]atomic.Int64, len(t.Queues))}
+	for i := range own.settings {
+		own.settings[i].EnsureDefaults()
+	}
+	attach(&t.attached, func() *queueType { return own })
+	return nil
+}
+
+// kinds implements waker.
+func (*queuePart) kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeQueue} }
+
+// due implements waker.
+func (*queuePart) due(_ *Supervisor, _ *actorType, _ host.Address, row *engine.Wake, _ func(*work)) *work {
+	return &work{job: (*queueDue)(row)}
+}
+
+// wakes implements waker.
+func (*queuePart) wakes(rows engine.Reader) ([]engine.Wake, error) {
+	due, err := queue.Wakes(rows)
+	all := make([]engine.Wake, len(due))
+	for i, q := range due {
+		all[i] = engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue}
+	}
+	return all, err
+}
+
+// standsFor implements recoverer.
+func (*queuePart) standsFor() keyspace.WakeKind { return keyspace.WakeQueue }
+
+// takeUp implements recoverer.
+func (*queuePart) takeUp(a *activation) *work { return a.queueDuty().item(true) }
+
+// retry implements retrier: it has an actor handle its messages at once, if it has any.
+func (*queuePart) retry(s *Supervisor, t *actorType, addr host.Address, id keyspace.ActorID) error {
+	snap := s.store.Snapshot(id)
+	defer snap.Close()
+	all, err := queue.AllStats(snap)
+	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && t.handled(st.Queue) }) {
+		s.takeUp(t, addr, (*activation).queueDuty)
+	}
+	return err
+}
+
 // queueTurn is what handlers may do with queues.
-type queueTurn struct{ t *turn }
+type queueTurn struct {
+	t   *turn
+	set *queue.Set // the queues as the turn sees them; nil until it looks
+}
+
+// asQueue returns what the turn of a handler has done with queues.
+func (h *queueTurn) asQueue() *queueTurn { return h }
+
+func queuesOf(t *turn) *queueTurn { return t.host.(interface{ asQueue() *queueTurn }).asQueue() }
 
 // queueQuery is what handlers of queries may read of queues.
 type queueQuery struct{ r *reader }
@@ -32,7 +130,7 @@ func (t *actorType) queueOf(name string) (int, host.Queue, error) {
 	if i < 0 {
 		return 0, host.Queue{}, t.unknownName(host.NotFound, "queue", name)
 	}
-	return i, t.queueSettings[i], nil
+	return i, t.queueing().settings[i], nil
 }
 
 // queueIndex returns the place of the contract that a queue's name belongs to, or -1.
@@ -46,14 +144,22 @@ func (t *actorType) handled(name string) bool {
 	return i >= 0 && t.Queues[i].Handler != ""
 }
 
+// byRun reports that the messages of a queue are the receiver's.
+func (t *actorType) byRun(name string) bool {
+	i := t.queueIndex(name)
+	return i >= 0 && t.Queues[i].ByRun
+}
+
 // queueSet returns the queues as the turn sees them.
 //
 // REQUIRES: t.mu, or no handler that runs.
 func (t *turn) queueSet() *queue.Set {
-	if t.queues == nil {
-		t.queues = t.a.typ.newQueueSet(t.c.ws, t.c.limits, t.start)
+	h := queuesOf(t)
+	if h.set == nil {
+		h.set = t.a.typ.newQueueSet(t.c.ws, t.c.limits, t.start)
+		t.enlist(h)
 	}
-	return t.queues
+	return h.set
 }
 
 func (t *actorType) newQueueSet(rows engine.Writer, limits *actorLimits, now time.Time) *queue.Set {
@@ -65,36 +171,34 @@ func (t *actorType) newQueueSet(rows engine.Writer, limits *actorLimits, now tim
 	return s
 }
 
-// sealQueues writes what the turn did to queues and lets those know whom it concerns, once it is durable.
-func (c *core) sealQueues(t *turn) error {
-	set := t.queues
-	if set == nil {
-		return nil
-	}
+// seal implements participant: it writes what the turn did to queues and lets those know whom it concerns, once it is
+// durable.
+func (h *queueTurn) seal(t *turn) error {
+	set := h.set
 	if err := set.Flush(); err != nil {
 		return err
 	}
 	for _, ms := range set.Expires {
 		t.expireAt(ms)
 	}
-	a := c.a
-	m := a.sup.metrics
+	typ := t.a.typ
+	own := typ.queueing()
 	if set.Dead > 0 {
-		m.queueDead.Add(float64(set.Dead))
+		own.dead.Add(float64(set.Dead))
 	}
 	for _, name := range set.Ready {
-		if a.typ.byRun(name) {
-			if err := c.messageForRun(t, name); err != nil {
+		if typ.byRun(name) {
+			if err := own.receiver.told(t, name); err != nil {
 				return err
 			}
 			continue
 		}
-		if !a.typ.handled(name) {
+		if !typ.handled(name) {
 			t.notify("queue/" + name)
 			continue
 		}
-		c.arm(keyspace.WakeQueue, true)
-		a.duties.queue.ask()
+		t.c.arm(keyspace.WakeQueue, true)
+		t.a.queueDuty().ask()
 	}
 	for _, name := range set.Settled {
 		t.notify("settled/" + name)
@@ -105,14 +209,8 @@ func (c *core) sealQueues(t *turn) error {
 	return nil
 }
 
-// notify gives a signal to those who wait for a topic of the actor, once the turn is durable.
-func (t *turn) notify(topic string) {
-	a := t.a
-	t.then(func() { a.sup.signals.notify(a.key, topic) })
-}
-
 // QueueStats implements host.Reader.
-func (h queueTurn) QueueStats(name string) (host.QueueStats, error) {
+func (h *queueTurn) QueueStats(name string) (host.QueueStats, error) {
 	t := h.t
 	if err := t.enter(); err != nil {
 		return host.QueueStats{}, err
@@ -121,20 +219,12 @@ func (h queueTurn) QueueStats(name string) (host.QueueStats, error) {
 	if _, _, err := t.a.typ.queueOf(name); err != nil {
 		return host.QueueStats{}, err
 	}
-	if err := t.flushQueues(); err != nil {
-		return host.QueueStats{}, err
+	if h.set != nil { // so that readers of rows see it
+		if err := h.set.Flush(); err != nil {
+			return host.QueueStats{}, err
+		}
 	}
 	return queue.Stats(t.c.ws, name)
-}
-
-// flushQueues writes what the turn did to queues so far, so that readers of rows see it.
-//
-// REQUIRES: t.mu, or no handler that runs.
-func (t *turn) flushQueues() error {
-	if t.queues == nil {
-		return nil
-	}
-	return t.queues.Flush()
 }
 
 // QueueStats implements host.Reader.
@@ -152,7 +242,7 @@ func (h queueQuery) QueueStats(name string) (host.QueueStats, error) {
 }
 
 // Enqueue implements host.Turn.
-func (h queueTurn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
+func (h *queueTurn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error) {
 	t := h.t
 	if err := t.enter(); err != nil {
 		return nil, err
@@ -171,14 +261,17 @@ func (t *turn) enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 			return nil, within(i, host.OverLimit("bytes of a body with keys_if_undelivered", int64(t.c.limits.storage.MaxValue), int64(len(m.Body))).With("field", "body"))
 		}
 	}
-	if err := t.c.answerable(name, messages); err != nil {
-		return nil, err
+	typ := t.a.typ
+	if typ.byRun(name) {
+		if err := typ.queueing().receiver.refuses(t.c, messages); err != nil {
+			return nil, err
+		}
 	}
 	sent, err := t.queueSet().Send(name, messages)
 	if err != nil {
 		return nil, err
 	}
-	t.a.sup.metrics.queueSent.Add(float64(len(sent)))
+	typ.queueing().sent.Add(float64(len(sent)))
 	t.queueChange("send", name, func(m map[string]any) { m["messages"] = sent })
 	return sent, nil
 }
@@ -201,8 +294,15 @@ type failedMessage struct {
 	reason  string // for operators; "" for that of cause
 }
 
+// queueActivation is what the part keeps with an activation: the duty to handle the messages of the actor's own queues.
+type queueActivation struct{ duty }
+
 // queueDuty is the duty to handle the messages of the actor's own queues.
-func (a *activation) queueDuty() *duty { return &a.duties.queue }
+func (a *activation) queueDuty() *duty {
+	return &attach(&a.attached, func() *queueActivation {
+		return &queueActivation{duty{a: a, of: (*activation).queueDuty, job: newQueueJob, first: settleRetry, most: settleRetry, finish: a.pumped}}
+	}).duty
+}
 
 // A queueJob handles messages of the actor's own queues.
 type queueJob struct {
@@ -223,7 +323,7 @@ func (j *queueJob) run(c *core, w *work) { c.handleQueues(w, j) }
 
 // countFailed has the actor count a failed attempt of a message, and then handle messages.
 func (a *activation) countFailed(failed *failedMessage) {
-	w := a.duties.queue.item(true)
+	w := a.queueDuty().item(true)
 	w.job = &queueJob{failed: failed, recovered: true}
 	if _, err := a.sup.post(a.typ, a.addr, w); err != nil {
 		w.fail(err)
@@ -240,21 +340,10 @@ func (a *activation) pumped(w *work) {
 	}
 	switch {
 	case failed == nil:
-		a.duties.queue.done(w)
+		a.queueDuty().done(w)
 	case w.err != nil:
 		a.sup.again(a.addr, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { a.countFailed(failed) })
 	}
-}
-
-// retryQueues has an actor handle its messages at once, if it has any: what they wait for is over.
-func (s *Supervisor) retryQueues(t *actorType, addr host.Address, id keyspace.ActorID) error {
-	snap := s.store.Snapshot(id)
-	defer snap.Close()
-	all, err := queue.AllStats(snap)
-	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && t.handled(st.Queue) }) {
-		s.takeUp(t, addr, (*activation).queueDuty)
-	}
-	return err
 }
 
 // maxPump is how many messages are handled before other work of the actor gets its turn.
@@ -263,9 +352,9 @@ const maxPump = 64
 // handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues. A queue
 // that cannot be worked on does not hold up the others. A node that is going away keeps what waits for its next start.
 func (c *core) handleQueues(w *work, j *queueJob) {
-	a := c.a
+	a, duty := c.a, c.a.queueDuty()
 	if j.failed == nil {
-		a.duties.queue.begin() // a message that is sent from here on asks again
+		duty.begin() // a message that is sent from here on asks again
 	}
 	if !c.exists {
 		c.respond(w, nil, notFound(a.addr))
@@ -291,7 +380,7 @@ func (c *core) handleQueues(w *work, j *queueJob) {
 			return
 		}
 		if n > 0 && (n >= maxPump || !a.quickQueue(names[0])) {
-			a.duties.queue.ask()
+			duty.ask()
 			break
 		}
 		more, failed := c.handleNext(w, j, names[0], len(names) == 1 && err == nil)
@@ -317,7 +406,7 @@ func (c *core) handleQueues(w *work, j *queueJob) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.standing[keyspace.WakeQueue] == armed && !a.duties.queue.posted.Load() && !c.broken {
+	if len(names) == 0 && err == nil && c.standing[keyspace.WakeQueue] == armed && !duty.posted.Load() && !c.broken {
 		err = c.disarmQueues(w)
 	}
 	c.respond(w, nil, err)
@@ -361,14 +450,15 @@ func (a *activation) quickQueue(name string) bool {
 	if i < 0 {
 		return false
 	}
-	p := a.typ.queuePace[i].Load()
+	p := a.typ.queueing().pace[i].Load()
 	return p > 0 && p < int64(quickTurn)
 }
 
 // quickQueues reports that all handlers of the actor's queues are quick.
 func (a *activation) quickQueues() bool {
-	for i := range a.typ.queuePace {
-		if p := a.typ.queuePace[i].Load(); a.typ.Queues[i].Handler != "" && (p == 0 || p >= int64(quickTurn)) {
+	pace := a.typ.queueing().pace
+	for i := range pace {
+		if p := pace[i].Load(); a.typ.Queues[i].Handler != "" && (p == 0 || p >= int64(quickTurn)) {
 			return false
 		}
 	}
@@ -382,7 +472,7 @@ func (c *core) handleNext(w *work, j *queueJob, name string, last bool) (more bo
 	if err != nil {
 		return false, nil // it was declared when the message was sent, and waits for code that handles it
 	}
-	found, left := false, int64(0)
+	found, left, own := false, int64(0), c.a.typ.queueing()
 	start := time.Now()
 	j.message.Store(nil)
 	_, err = c.run(w, c.a.typ.Queues[i].Handler, func(h *turn) ([]byte, error) {
@@ -393,7 +483,7 @@ func (c *core) handleNext(w *work, j *queueJob, name string, last bool) (more bo
 		}
 		found = true
 		j.message.Store(m)
-		c.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
+		own.lag.Observe(h.start.Sub(m.Sent).Seconds())
 		reply, err := c.inst.Message(h.host, i, m, nil)
 		if err != nil {
 			return nil, err
@@ -403,13 +493,13 @@ func (c *core) handleNext(w *work, j *queueJob, name string, last bool) (more bo
 		}
 		h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
 		left, err = set.Pending(name)
-		if left == 0 && err == nil && last && !c.a.duties.queue.posted.Load() { // else an earlier handler sent a message to another queue
+		if left == 0 && err == nil && last && !c.a.queueDuty().posted.Load() { // else an earlier handler sent a message to another queue
 			c.arm(keyspace.WakeQueue, false)
 		}
 		return nil, err
 	})
 	if found {
-		updatePace(&c.a.typ.queuePace[i], time.Since(start))
+		updatePace(&own.pace[i], time.Since(start))
 	}
 	switch {
 	case err == nil:
@@ -427,7 +517,7 @@ func (c *core) handleNext(w *work, j *queueJob, name string, last bool) (more bo
 func (c *core) messageFailed(w *work, f *failedMessage) error {
 	m := &f.message
 	_, err := c.internal(w, "queue retry", func(h *turn) error {
-		c.a.sup.metrics.queueFailures.Inc()
+		c.a.typ.queueing().failures.Inc()
 		h.queueChange("failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
 		return h.queueSet().Fail(m, f.cause, f.reason)
 	})

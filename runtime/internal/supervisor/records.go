@@ -12,13 +12,6 @@ import (
 
 // The values of Cairn's own kinds that are the supervisor's, as records of package record.
 type (
-	// alarmRecord is the value of KindAlarms.
-	alarmRecord struct {
-		_        struct{} `cbor:",toarray"`
-		Due      int64    // unix milliseconds
-		Attempts int
-		Payload  []byte
-	}
 	// messageRecord is the value of KindOutgoing.
 	messageRecord struct {
 		_           struct{} `cbor:",toarray"`

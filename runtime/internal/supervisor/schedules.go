@@ -2,18 +2,56 @@ package supervisor
 
 import (
 	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/schedule"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // schedulePart is the part of actors that is schedules.
-type schedulePart struct{}
+type schedulePart struct {
+	lag prometheus.Histogram
+
+	mu sync.Mutex
+	// failedRuns are runs that are to be recorded as failed, by their row.
+	failedRuns map[string]*failedRun
+}
+
+func newSchedulePart() *schedulePart {
+	return &schedulePart{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
+		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
+}
 
 func (*schedulePart) name() string { return "schedule" }
+
+// collectors implements meter.
+func (p *schedulePart) collectors(*Supervisor) []prometheus.Collector {
+	return []prometheus.Collector{p.lag}
+}
+
+// kinds implements waker.
+func (*schedulePart) kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeSchedule} }
+
+// due implements waker.
+func (p *schedulePart) due(_ *Supervisor, _ *actorType, _ host.Address, row *engine.Wake, done func(*work)) *work {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := &scheduleFiring{row: *row, failed: p.failedRuns[string(row.Row)]}
+	return &work{job: f, finish: func(w *work) {
+		if !w.paused {
+			p.finished(f, w)
+		}
+		done(w)
+	}}
+}
+
+// wakes implements waker.
+func (*schedulePart) wakes(rows engine.Reader) ([]engine.Wake, error) { return schedule.Wakes(rows) }
 
 // scheduleTurn is what handlers may do with schedules.
 type scheduleTurn struct{ t *turn }
@@ -145,14 +183,14 @@ func (c *core) runSchedule(w *work, on *scheduleFiring, f *schedule.Firing) erro
 	row, started := on.row, time.Now()
 	i, cause := c.a.typ.scheduleOf(row.Name)
 	if cause == nil {
-		c.a.sup.metrics.scheduleLag.Observe(time.Since(timeMS(row.Due)).Seconds())
+		partOf[*schedulePart](c.a.sup).lag.Observe(time.Since(timeMS(row.Due)).Seconds())
 		_, cause = c.run(w, c.a.typ.Schedules[i].Handler, func(h *turn) ([]byte, error) {
 			on.began.Store(unixMS(h.start))
 			return nil, c.tick(h, i, f)
 		})
 	}
 	if cause == nil || cause == errAbandoned || c.broken {
-		return cause // what is to be recorded of a run that took the core with it, scheduleFinished sees to
+		return cause // what is to be recorded of a run that took the core with it, finished sees to
 	}
 	e, reason := c.a.sup.explained(c.a, w, cause)
 	return c.scheduleFailed(w, f, &failedRun{cause: e, reason: reason, started: started, finished: time.Now()})
@@ -188,52 +226,35 @@ func (c *core) scheduleFailed(w *work, f *schedule.Firing, r *failedRun) error {
 	return err
 }
 
-// schedule makes w the firing of a schedule's row, which waits if its actor was paused on the way.
-func (k *alarmClock) schedule(w *work, row *engine.Wake, addr host.Address) {
-	id := string(row.Row)
-	k.mu.Lock()
-	f := &scheduleFiring{row: *row, failed: k.failedRuns[id]}
-	k.mu.Unlock()
-	w.job = f
-	w.finish = func(w *work) {
-		if w.paused {
-			k.putOff(id, addr)
-		} else {
-			k.scheduleFinished(id, f, w.err)
-		}
-		k.again()
-	}
-}
-
-// scheduleFinished is finished for a schedule. A handler that panicked, or was abandoned, has taken its core with it, so
-// that its failure could not be recorded: it is kept here, and recorded instead of running the handler again when the
-// row is tried again, as soon as the actor can run.
-func (k *alarmClock) scheduleFinished(id string, f *scheduleFiring, err error) {
-	k.mu.Lock()
-	if err == nil {
-		delete(k.failedRuns, id)
+// finished is called when the work of a firing has come to its end. A handler that panicked, or was abandoned, has taken its
+// core with it, so that its failure could not be recorded: it is kept here, and recorded instead of running the handler
+// again when the row is tried again, as soon as the actor can run.
+func (p *schedulePart) finished(f *scheduleFiring, w *work) {
+	id := string(f.row.Row)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.err == nil {
+		delete(p.failedRuns, id)
 	} else if began := f.began.Load(); began != 0 {
 		// Unavailable is the node's and not the handler's: a commit that failed. The tick is run again.
-		if e, ok := err.(*host.Error); ok && e.Code != host.Unavailable {
-			k.keepFailed(id, &failedRun{cause: e, started: timeMS(began), finished: time.Now()})
-			err = nil // out of flight, to be tried again at once
+		if e, ok := w.err.(*host.Error); ok && e.Code != host.Unavailable {
+			p.keepFailed(id, &failedRun{cause: e, started: timeMS(began), finished: time.Now()})
+			w.err = nil // the row is tried again at once
 		}
 	}
-	k.mu.Unlock()
-	k.finished(id, err)
 }
 
 // keepFailed remembers a run that is to be recorded. Those of actors that were destroyed meanwhile are forgotten in time.
 //
-// REQUIRES: k.mu
-func (k *alarmClock) keepFailed(id string, r *failedRun) {
-	if k.failedRuns == nil {
-		k.failedRuns = make(map[string]*failedRun)
+// REQUIRES: p.mu
+func (p *schedulePart) keepFailed(id string, r *failedRun) {
+	if p.failedRuns == nil {
+		p.failedRuns = make(map[string]*failedRun)
 	}
-	if len(k.failedRuns) >= 1024 {
-		maps.DeleteFunc(k.failedRuns, func(_ string, old *failedRun) bool { return r.finished.Sub(old.finished) > time.Hour })
+	if len(p.failedRuns) >= 1024 {
+		maps.DeleteFunc(p.failedRuns, func(_ string, old *failedRun) bool { return r.finished.Sub(old.finished) > time.Hour })
 	}
-	k.failedRuns[id] = r
+	p.failedRuns[id] = r
 }
 
 // scheduleInput is a Schedule of a request, whose numbers, if they are there, are not 0.
@@ -244,7 +265,8 @@ type scheduleInput struct {
 	KeepRuns *int   `json:"keep_runs,omitempty"`
 }
 
-func scheduleBuiltins() []*builtin {
+// methods implements server.
+func (*schedulePart) methods() []*builtin {
 	return []*builtin{
 		act(host.ScheduleSet, func(c *core, h *turn, codec host.Codec, set *scheduleInput) (host.Schedule, error) {
 			in := &set.Schedule
@@ -312,22 +334,6 @@ func scheduleBuiltins() []*builtin {
 			runs, err := schedule.Runs(s, in.Name, in.Instance)
 			return host.ScheduleRunsOutput{Runs: runs}, err
 		}),
-		ask(host.AlarmList, func(r *reader, _ host.Codec, _ *none) (host.AlarmListOutput, error) {
-			s, done, err := r.rows()
-			if err != nil {
-				return host.AlarmListOutput{}, err
-			}
-			defer done()
-			alarms, err := listAlarms(s, "")
-			out := host.AlarmListOutput{Alarms: make([]host.ListedAlarm, len(alarms))}
-			for i, a := range alarms {
-				out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance, Due: a.Due.UTC(), Attempts: a.Attempts}
-			}
-			return out, err
-		}),
-		existing(act(host.AlarmCancel, func(_ *core, h *turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return counted(alarmTurn{h}.CancelAlarm(in.Name, in.Instance))
-		})),
 	}
 }
 
@@ -366,14 +372,6 @@ func scheduleStatus(rows engine.Reader, st *host.Status) error {
 		}
 	}
 	return err
-}
-
-// counted is the output of a builtin that removes one thing.
-func counted(ok bool, err error) (host.CountOutput, error) {
-	if !ok || err != nil {
-		return host.CountOutput{}, err
-	}
-	return host.CountOutput{Count: 1}, nil
 }
 
 // Schedules implements host.Reader.

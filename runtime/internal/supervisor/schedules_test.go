@@ -155,7 +155,7 @@ func TestScheduleOfAnActorThatKeepsCrashingIsRecordedAndKept(t *testing.T) {
 		if s := n.get("s"); s.LastResult != "ok" {
 			t.Fatalf("%+v", s)
 		}
-		if n := len(n.alarms.failedRuns); n != 0 {
+		if n := len(partOf[*schedulePart](n.Supervisor).failedRuns); n != 0 {
 			t.Error(n, "failed runs are remembered")
 		}
 	})

@@ -38,11 +38,8 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 			return err
 		}
 	}
-	if err := c.sealQueues(t); err != nil {
-		return err
-	}
-	for _, p := range t.parts {
-		if err := p.seal(t); err != nil {
+	for i := 0; i < len(t.parts); i++ { // one may enlist another
+		if err := t.parts[i].seal(t); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -17,13 +16,14 @@ type signals struct {
 type signalSub struct {
 	s            *signals
 	actor, topic string
+	ofLife       bool          // the wait is for something of the actor as it is, and ends when the actor is destroyed
 	signal       chan struct{} // capacity 1
 	destroyed    atomic.Bool   // the actor was, after the wait began
 }
 
 // subscribe begins to wait; the signals from now on are heard.
-func (s *signals) subscribe(actor, topic string) *signalSub {
-	sub := &signalSub{s: s, actor: actor, topic: topic, signal: make(chan struct{}, 1)}
+func (s *signals) subscribe(actor, topic string, ofLife bool) *signalSub {
+	sub := &signalSub{s: s, actor: actor, topic: topic, ofLife: ofLife, signal: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subs == nil {
@@ -57,17 +57,23 @@ func (s *signals) notify(actor, topic string) {
 	}
 }
 
-// end tells everybody who waits for an item of a stream of an actor that the actor was destroyed. It does not block. It
-// is called before anything of a successor is durable.
+// end tells everybody who waits for something of an actor as it was that the actor was destroyed. It does not block. It is
+// called before anything of a successor is durable.
 func (s *signals) end(actor string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for sub := range s.subs[actor] {
-		if strings.HasPrefix(sub.topic, streamTopic("")) {
+		if sub.ofLife {
 			sub.destroyed.Store(true)
 			sub.wake()
 		}
 	}
+}
+
+// notify gives a signal to those who wait for a topic of the actor, once the turn is durable.
+func (t *turn) notify(topic string) {
+	a := t.a
+	t.then(func() { a.sup.signals.notify(a.key, topic) })
 }
 
 func (sub *signalSub) wake() {

@@ -18,6 +18,19 @@ type streamPart struct{}
 
 func (*streamPart) name() string { return "stream" }
 
+// purge implements purger: it does what the row of a stream in the wake index asks for.
+func (*streamPart) purge(c *core, w *work, row *engine.Wake) error {
+	_, err := c.internal(w, "purge stream", func(h *turn) error {
+		_, cfg, err := c.a.typ.streamOf(row.Name)
+		if err != nil {
+			cfg = nil // it is not declared any more
+		}
+		l := streamlog.New(c.ws, h.start)
+		return l.Purge(cfg, row.Name, row.Due)
+	})
+	return err
+}
+
 // streamTurn is what handlers may do with streams.
 type streamTurn struct{ t *turn }
 
@@ -69,8 +82,7 @@ func (c *core) streamAppend(h *turn, name string, items [][]byte) (uint64, error
 //
 // REQUIRES: t.mu
 func (t *turn) streamWritten(name string) {
-	a := t.a
-	t.then(func() { a.sup.signals.notify(a.key, streamTopic(name)) })
+	t.notify(streamTopic(name))
 }
 
 func streamTopic(name string) string { return "stream/" + name }
@@ -93,22 +105,10 @@ func (h streamTurn) StreamClose(stream string) error {
 	return err
 }
 
-// purgeStream does what the row of a stream in the wake index asks for.
-func (c *core) purgeStream(w *work, row *engine.Wake) error {
-	_, err := c.internal(w, "purge stream", func(h *turn) error {
-		_, cfg, err := c.a.typ.streamOf(row.Name)
-		if err != nil {
-			cfg = nil // it is not declared any more
-		}
-		l := streamlog.New(c.ws, h.start)
-		return l.Purge(cfg, row.Name, row.Due)
-	})
-	return err
-}
-
-func streamBuiltins() []*builtin {
+// methods implements server.
+func (*streamPart) methods() []*builtin {
 	read := ask(host.StreamRead, readStream)
-	read.wait, read.empty, read.missing = waitForItems, noItems, streamGone
+	read.wait, read.empty, read.missing, read.ofLife = waitForItems, noItems, streamGone, true
 	return []*builtin{
 		act(host.StreamAppend, appendStream),
 		existing(act(host.StreamClose, func(c *core, h *turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {

@@ -157,16 +157,11 @@ type actorType struct {
 	// destroy them.
 	retired bool
 	methods map[string]int
-	alarms  map[string]int
 	base    *actorLimits  // of the type; actors may have others
 	idle    time.Duration // 0 for never
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
-	pace []atomic.Int64
-	// queueSettings are the behavior's queues with their defaults.
-	queueSettings []host.Queue
-	// queuePace likewise, of the handlers of queues.
-	queuePace []atomic.Int64
-	metrics   typeMetrics
+	pace    []atomic.Int64
+	metrics typeMetrics
 	// runPace likewise, of the turns of workflow runs.
 	runPace atomic.Int64
 	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
@@ -223,9 +218,8 @@ func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 	for i, b := range append(slices.Clip(o.Behaviors), retired...) {
 		t := &actorType{
 			retired:  i >= len(o.Behaviors),
-			Behavior: b, methods: make(map[string]int), alarms: make(map[string]int),
-			queuePace: make([]atomic.Int64, len(b.Queues)),
-			idle:      b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
+			Behavior: b, methods: make(map[string]int),
+			idle: b.IdleTimeout, pace: make([]atomic.Int64, len(b.Methods)),
 			metrics: s.metrics.forType(b),
 		}
 		for _, p := range s.parts {
@@ -243,14 +237,6 @@ func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 		}
 		for i, m := range b.Methods {
 			t.methods[m.Name] = i
-		}
-		for i, a := range b.Alarms {
-			t.alarms[a.Name] = i
-		}
-		for i := range b.Queues {
-			q := b.Queues[i]
-			q.EnsureDefaults()
-			t.queueSettings = append(t.queueSettings, q)
 		}
 		for _, p := range s.parts {
 			if p, ok := p.(declarer); ok {

@@ -11,7 +11,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/queue"
 )
 
 // turnKey finds the turn or query that a context belongs to.
@@ -67,11 +66,9 @@ type turn struct {
 	events    []emitted
 	messages  []messageRecord
 	changes   []engine.Change
-	kvChanges int
 	after     []consequence
 	parts     []participant
-	session   session // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
-	queues    *queue.Set
+	session   session  // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
 	asked     int64    // tasks to start
 	early     []func() // run as soon as the turn has succeeded
 	// run is the workflow run that advances in the turn, while it does.

@@ -9,8 +9,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/queue"
-	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -394,7 +392,7 @@ func (c *core) sealDestroy(t *turn) error {
 	for kind := range a.sup.recoverers {
 		c.arm(kind, false)
 	}
-	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
+	for _, kind := range []keyspace.WakeKind{keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
 		c.arm(kind, false)
 	}
 	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
@@ -486,34 +484,17 @@ func (a *activation) disband(owner *activation) {
 // wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
 func (c *core) wakeRows() ([]engine.Wake, error) {
 	var rows []engine.Wake
-	alarms, err := listAlarms(c.ws, "")
-	if err == nil {
-		for _, al := range alarms {
-			rows = append(rows, engine.Wake{Due: unixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance})
-		}
-	}
-	if due, err := queue.Wakes(c.ws); err == nil {
-		for _, q := range due {
-			rows = append(rows, engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue})
-		}
-	}
 	if rec, _, ok, err := readRun(c.ws); err == nil && ok {
 		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun})
 	}
 	rows = append(rows, c.connectionWakes()...)
-	if schedules, err := schedule.Wakes(c.ws); err == nil {
-		rows = append(rows, schedules...)
-	}
 	for _, p := range c.a.sup.parts {
 		if w, ok := p.(waker); ok {
-			more, err := w.wakes(c.ws)
-			if err != nil {
-				return nil, err
-			}
+			more, _ := w.wakes(c.ws) // those of records that cannot be read are left over
 			rows = append(rows, more...)
 		}
 	}
-	return rows, nil // a purge row that is left over finds no actor and is dropped
+	return rows, nil // a row that is left over finds no actor and is dropped
 }
 
 // lifeChange notes a transition that has a commit.

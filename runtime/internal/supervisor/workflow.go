@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -670,44 +669,6 @@ func (c *core) runNews(h *turn) {
 		c.armRun(h, true)
 		f.pending = true
 	}
-}
-
-// messageForRun is runNews for a message that can be received.
-func (c *core) messageForRun(h *turn, queue string) error {
-	if err := c.flowKnown(); err != nil {
-		return err
-	}
-	f := c.flow()
-	if f.run != nil && !f.fresh && !f.stale && !f.advancing && !waitsFor(f.queues, queue) {
-		return nil // it finds the message when it asks for one
-	}
-	c.runNews(h)
-	return nil
-}
-
-// answerable refuses messages to the actor's run whose senders wait for a reply if the run is over: it will not answer. An
-// actor that has not had a run may get one that does.
-func (c *core) answerable(queue string, messages []host.Enqueue) error {
-	if !c.a.typ.byRun(queue) || !slices.ContainsFunc(messages, func(m host.Enqueue) bool { return m.WantReply }) {
-		return nil
-	}
-	if err := c.flowKnown(); err != nil || c.flow().live {
-		return err
-	}
-	state, err := runState(storedRows{c.ws})
-	if err != nil || !state.Over() {
-		return err
-	}
-	return host.Errorf(host.FailedPrecondition, "the actor's workflow run is %s and answers no messages", state).With("state", string(state))
-}
-
-func waitsFor(queues []string, name string) bool {
-	for _, q := range queues {
-		if q == name {
-			return true
-		}
-	}
-	return false
 }
 
 // stateForRun is runNews for a state that has changed.

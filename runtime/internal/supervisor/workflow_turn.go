@@ -213,7 +213,7 @@ func (t *runRows) Receive(queues []string, limit int) (all []workflow.Delivery, 
 			if !ok {
 				break
 			}
-			h.a.sup.metrics.queueLag.Observe(h.start.Sub(m.Sent).Seconds())
+			h.a.typ.queueing().lag.Observe(h.start.Sub(m.Sent).Seconds())
 			h.queueChange("done", name, func(d map[string]any) { d["id"] = m.ID })
 			h.c.flow().asked = h.c.flow().asked || m.WantReply
 			all = append(all, workflow.Delivery{Queue: name, ID: m.ID, Body: m.Body, Sent: m.Sent, WantReply: m.WantReply})
@@ -314,12 +314,6 @@ func (s *Supervisor) childLives(addr host.Address, m *workflow.Outgoing) (bool, 
 		return false, nil // its actor says so
 	}
 	return lives, err
-}
-
-// byRun reports that the actor's run receives the messages of a queue.
-func (t *actorType) byRun(name string) bool {
-	i := t.queueIndex(name)
-	return i >= 0 && t.Queues[i].ByRun
 }
 
 // StartRun implements host.Turn.
