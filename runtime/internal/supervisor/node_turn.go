@@ -6,7 +6,7 @@ import "github.com/cairn-run/cairn/actor/host"
 func parts() []part {
 	return []part{
 		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), new(runPart),
+		new(mailPart), new(taskPart), new(runPart), new(adminPart),
 	}
 }
 

@@ -356,18 +356,6 @@ func (t *actorType) showSchedule(s host.Schedule, codec host.Codec) (host.Schedu
 	return s, err
 }
 
-// scheduleStatus adds the schedules of an actor to its alarms.
-func scheduleStatus(rows engine.Reader, st *host.Status) error {
-	wakes, err := schedule.Wakes(rows)
-	st.Alarms += len(wakes)
-	for _, w := range wakes {
-		if due := timeMS(w.Due).UTC(); st.NextAlarm == nil || due.Before(*st.NextAlarm) {
-			st.NextAlarm = &due
-		}
-	}
-	return err
-}
-
 // counted is the output of a builtin that removes one thing.
 func counted(ok bool, err error) (host.CountOutput, error) {
 	if !ok || err != nil {

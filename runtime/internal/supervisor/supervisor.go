@@ -15,8 +15,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/queue"
-	"github.com/cairn-run/cairn/runtime/internal/schedule"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -47,7 +45,6 @@ type Supervisor struct {
 	waitsOnce sync.Once
 	pauses    pauses
 	overrides overrides
-	stored    storedWaits
 
 	seed    maphash.Seed
 	shards  [64]shard
@@ -188,10 +185,6 @@ func New(o Options) (*Supervisor, error) {
 	}
 	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now(), process: rand.Uint64()}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.stored = storedWaits{
-		queues:    queue.AllStats,
-		schedules: func(rows engine.Reader) ([]host.Schedule, error) { return schedule.List(rows, "") },
-	}
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}
