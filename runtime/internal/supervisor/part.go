@@ -90,7 +90,7 @@ type follower interface{ follow(c *core) }
 // A destroyer has something to do in the turn that destroys an actor. Its rows go without it.
 type destroyer interface{ destroy(t *turn) error }
 
-// A reporter adds to the status of an actor what its rows say. It does so without a node as well.
+// A reporter adds to what is said of an actor what its rows say, on a node and without one.
 type reporter interface {
 	report(rows *engine.Snapshot, st *host.Status) error
 }
@@ -101,7 +101,7 @@ type listReporter interface {
 	lists(t *actorType) bool
 }
 
-// A presenter adds to the status of an actor what is in memory. a is nil if the actor is not.
+// A presenter adds to what is said of an actor what only its node knows. a is nil if the actor is not in memory.
 type presenter interface {
 	present(s *Supervisor, a *activation, st *host.Status)
 }
