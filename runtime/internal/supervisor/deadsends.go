@@ -26,9 +26,10 @@ const (
 	deadCountFor = time.Minute
 )
 
-// sendBuiltins returns the verbs for messages to other actors that were given up.
+// sendBuiltins returns the verbs for messages to other actors.
 func sendBuiltins() []*builtin {
 	return []*builtin{
+		serve(host.SendSkip, (*Supervisor).skipSend),
 		ask(host.SendDeadList, listDeadSends),
 		existing(act(host.SendDeadRequeue, func(c *core, h *turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
 			return c.eachDeadSend(h, in, true)
@@ -267,51 +268,3 @@ func jsonOf(value []byte) host.Raw {
 }
 
 var textDecoding = mustDecMode(cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](), TimeTag: cbor.DecTagOptional})
-
-// undelivered adds to an explanation that messages to other actors were given up. It is the explanation if nothing else is
-// waited for.
-func (q *inquiry) undelivered(x *host.Explanation) {
-	n := q.status.FailedSends
-	if n == 0 {
-		return
-	}
-	if x.Details == nil {
-		x.Details = make(map[string]string)
-	}
-	x.Details["dead_messages"] = count(n, "message", "messages")
-	if x.Why != host.WhyCalls {
-		return
-	}
-	x.Why, x.Remedy = host.WhyDead, "requeue"
-	x.Text = count(n, "message", "messages") + " to other actors could not be delivered and were given up."
-	if n == 1 {
-		x.Text = "1 message to another actor could not be delivered and was given up."
-	}
-	if !q.died.IsZero() {
-		x.Since = &q.died
-	}
-	for k, v := range q.dead {
-		x.Details[k] = v
-	}
-}
-
-// readDead reads about the oldest message that was given up.
-func (q *inquiry) readDead(rows engine.Reader) error {
-	if q.status.FailedSends == 0 {
-		return nil
-	}
-	start, end := keyspace.KindRange(keyspace.KindFailedSends)
-	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
-	if err != nil || len(page.Entries) == 0 {
-		return err
-	}
-	var m host.DeadMessage
-	if err := showDeadSend(&page.Entries[0], host.CBOR, &m); err != nil {
-		return err
-	}
-	q.died = m.Died.Truncate(time.Millisecond)
-	q.dead = map[string]string{
-		"target": formatAddress(host.Address{Type: m.Type, Key: m.Key}), "method": m.Method, "code": string(m.Code), "error": m.Error,
-	}
-	return nil
-}

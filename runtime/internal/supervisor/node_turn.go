@@ -27,7 +27,7 @@ func parts(o *Options) []part {
 	run := new(runPart)
 	return []part{
 		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), run,
+		new(mailPart), new(taskPart), run, new(adminPart),
 	}
 }
 

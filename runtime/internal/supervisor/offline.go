@@ -8,14 +8,9 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// offlineBuiltins returns the verbs that work on a store without the code of its actors. They are
-// bare, because nothing wakes there, and there is no run in memory that they would have to tell.
-func offlineBuiltins() map[string]*builtin {
-	verbs := make(map[string]*builtin)
-	for _, name := range []string{host.WorkflowPause, host.WorkflowTerminate} {
-		verbs[name] = bare(runVerb(name))
-	}
-	return verbs
+// StoredStatus describes an actor by what a store says of it, as if it slept.
+func StoredStatus(store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
+	return storedStatus(parts(new(Options)), store, namespace, addr)
 }
 
 // ControlStoredRun pauses or terminates a workflow run in a store that no supervisor runs on. It
@@ -30,7 +25,12 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 		return err
 	}
 	defer s.Kill() // nothing is left to drain: what the verb did is durable
-	s.offline, s.builtins = true, offlineBuiltins()
+	s.offline, s.builtins = true, make(map[string]*builtin)
+	for p := range partsAs[storeServer](s.parts) {
+		for _, b := range p.storeMethods() {
+			s.builtins[b.name] = b
+		}
+	}
 	if s.builtins[in.Verb] == nil {
 		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
 	}

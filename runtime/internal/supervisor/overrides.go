@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -168,82 +167,6 @@ func newOverride(t *actorType, set host.ActorLimits) (*override, error) {
 		return nil, err
 	}
 	return &override{set: set, limits: l}, nil
-}
-
-// setLimits sets limits of one actor, and leaves its others as they are.
-func setLimits(c *core, h *turn, _ host.Codec, in *host.ActorLimits) (host.ActorLimits, error) {
-	if in.Empty() {
-		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")
-	}
-	rec, err := readControl(c.ws)
-	if err != nil {
-		return host.ActorLimits{}, err
-	}
-	set, given := rec.limits(), in.Fields()
-	for i, f := range set.Fields() {
-		if f.Whole != nil && *given[i].Whole != nil {
-			*f.Whole = *given[i].Whole
-		}
-		if f.Rate != nil && *given[i].Rate != nil {
-			*f.Rate = *given[i].Rate
-		}
-	}
-	return set, c.storeLimits(h, rec, set)
-}
-
-// resetLimits makes limits of one actor those of its type.
-func resetLimits(c *core, h *turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
-	rec, err := readControl(c.ws)
-	if err != nil {
-		return out, err
-	}
-	set := rec.limits()
-	fields := set.Fields()
-	for i, name := range in.Names {
-		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
-			return out, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name).With("field", "names["+strconv.Itoa(i)+"]")
-		}
-	}
-	for _, f := range fields {
-		if len(in.Names) > 0 && !slices.Contains(in.Names, f.Name) {
-			continue
-		}
-		if f.Whole != nil && *f.Whole != nil {
-			*f.Whole = nil
-			out.Count++
-		}
-		if f.Rate != nil && *f.Rate != nil {
-			*f.Rate = nil
-			out.Count++
-		}
-	}
-	if out.Count == 0 {
-		return out, nil
-	}
-	return out, c.storeLimits(h, rec, set)
-}
-
-// storeLimits writes the limits of an actor.
-func (c *core) storeLimits(h *turn, rec controlRecord, set host.ActorLimits) error {
-	x, err := newOverride(c.a.typ, set)
-	if err != nil {
-		return err
-	}
-	rec.Limits = nil
-	for _, f := range set.Fields() {
-		switch {
-		case f.Whole != nil && *f.Whole != nil:
-			rec.Limits = append(rec.Limits, limitRecord{Name: f.Name, Whole: **f.Whole})
-		case f.Rate != nil && *f.Rate != nil:
-			rec.Limits = append(rec.Limits, limitRecord{Name: f.Name, Rate: **f.Rate})
-		}
-	}
-	if err := c.putControl(h, rec); err != nil {
-		return err
-	}
-	a := c.a
-	h.then(func() { a.sup.override(a, x) })
-	return nil
 }
 
 // dropControl forgets what operators have set, when the actor is destroyed.

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"iter"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -116,10 +117,35 @@ type follower interface{ follow(c *core) }
 // A destroyer has something to do in the turn that destroys an actor. Its rows go without it.
 type destroyer interface{ destroy(t *turn) error }
 
-// A reporter adds to what is said of an actor. a is nil if the actor is not in memory.
+// A reporter adds to what is said of an actor what its rows say, on a node and without one.
 type reporter interface {
-	report(rows engine.Reader, a *activation, st *host.Status) error
+	report(rows *engine.Snapshot, st *host.Status) error
 }
+
+// A listReporter is a reporter whose report is in lists of actors, too: of actors of the types that it lists.
+type listReporter interface {
+	reporter
+	lists(t *actorType) bool
+}
+
+// A presenter adds to what is said of an actor what only its node knows. a is nil if the actor is not in memory.
+type presenter interface {
+	present(s *Supervisor, a *activation, st *host.Status)
+}
+
+// An explainer says what an actor may wait for, and when it will have something to do. rows are what the store has of it.
+type explainer interface {
+	explain(q *inquiry, rows *engine.Snapshot) error
+}
+
+// A keeper says why an actor that is awake cannot be put to sleep by an operator now; nil if it can.
+type keeper interface{ keeps(a *activation) error }
+
+// A resumer is told, in the turn, that an operator resumes an actor that was paused.
+type resumer interface{ resumed(t *turn) error }
+
+// A storeServer has built-in methods that work on a store without a node, and without the code of its actors.
+type storeServer interface{ storeMethods() []*builtin }
 
 // A facet is what a part remembers of an awake actor. The rows are the truth. It is used by the goroutine that runs the
 // actor.
@@ -215,6 +241,17 @@ func (h *hooks) add(p part) {
 func gather[T any](list *[]T, p part) {
 	if x, ok := p.(T); ok {
 		*list = append(*list, x)
+	}
+}
+
+// partsAs ranges over the parts that do something.
+func partsAs[T any](parts []part) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, p := range parts {
+			if x, ok := p.(T); ok && !yield(x) {
+				return
+			}
+		}
 	}
 }
 

@@ -344,10 +344,7 @@ func (t *turn) triggerSchedule(name, instance string) (host.Schedule, error) {
 	}
 	defer t.mu.Unlock()
 	b := schedule.New(t.c.ws, t.start)
-	out, err := b.Trigger(name, instance)
-	if err == nil {
-	}
-	return out, err
+	return b.Trigger(name, instance)
 }
 
 // showSchedule returns a schedule with its payload in a request's encoding. The payload of a schedule whose contract is no
@@ -360,18 +357,6 @@ func (t *actorType) showSchedule(s host.Schedule, codec host.Codec) (host.Schedu
 	}
 	s.Payload, err = t.convert(host.SchedulePayload, i, host.CBOR, s.Payload, codec, "payload")
 	return s, err
-}
-
-// scheduleStatus adds the schedules of an actor to its alarms.
-func scheduleStatus(rows engine.Reader, st *host.Status) error {
-	wakes, err := schedule.Wakes(rows)
-	st.Alarms += len(wakes)
-	for _, w := range wakes {
-		if due := timeMS(w.Due).UTC(); st.NextAlarm == nil || due.Before(*st.NextAlarm) {
-			st.NextAlarm = &due
-		}
-	}
-	return err
 }
 
 // Schedules implements host.Reader.

@@ -15,8 +15,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/queue"
-	"github.com/cairn-run/cairn/runtime/internal/schedule"
 )
 
 // A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
@@ -46,7 +44,6 @@ type Supervisor struct {
 	waitsOnce sync.Once
 	pauses    pauses
 	overrides overrides
-	stored    storedWaits
 
 	seed    maphash.Seed
 	shards  [64]shard
@@ -187,10 +184,6 @@ func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 	}
 	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now(), process: rand.Uint64()}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.stored = storedWaits{
-		queues:    queue.AllStats,
-		schedules: func(rows engine.Reader) ([]host.Schedule, error) { return schedule.List(rows, "") },
-	}
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}

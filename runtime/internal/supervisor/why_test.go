@@ -307,41 +307,93 @@ func TestWhyOfMessagesThatAreNotHandled(t *testing.T) {
 	})
 }
 
-// withQueues makes a node whose actors have the counts that a test sets.
-func withQueues(t *testing.T, f func(t *testing.T, g *stage, set func(...host.QueueStats))) {
-	t.Helper()
-	d := &puppetType{name: "p", queues: []host.Queue{{Name: "jobs", Handler: "puppet.job"}, {Name: "mail"}, {Name: host.AnyName, Handler: "puppet.any"}}}
-	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
-		var stats []host.QueueStats
-		g.stored.queues = func(engine.Reader) ([]host.QueueStats, error) { return stats, nil }
-		g.must("a", add(1))
-		f(t, g, func(s ...host.QueueStats) { stats = s })
-	})
-}
+// unreadable is a part whose rows cannot be read.
+type unreadable struct{}
+
+func (unreadable) name() string { return "unreadable" }
+
+func (unreadable) explain(*inquiry, *engine.Snapshot) error { return io.ErrUnexpectedEOF }
 
 func TestWhyOfMessagesInQueues(t *testing.T) {
-	withQueues(t, func(t *testing.T, g *stage, set func(...host.QueueStats)) {
+	d := &puppetType{name: "p", outside: true, queues: []host.Queue{{Name: "jobs", Handler: "puppet.job"}, {Name: "mail"}, {Name: host.AnyName, Handler: "puppet.any"}}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		with := func(stats ...host.QueueStats) host.Explanation {
+			q, err := inquire(g.Supervisor, t.Context(), g.Supervisor.types["p"], pAddr("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			explainQueues(q.inquiry, stats)
+			return q.explain()
+		}
 		old, soon := time.Now().Add(-time.Minute).UTC(), time.Now().Add(time.Minute).UTC()
-		set(host.QueueStats{Queue: "mail", Pending: 2, Oldest: &old}, host.QueueStats{Queue: "jobs", Pending: 1, Oldest: &old})
-		x := g.whyOf("a")
+		x := with(host.QueueStats{Queue: "mail", Pending: 2, Oldest: &old}, host.QueueStats{Queue: "jobs", Pending: 1, Oldest: &old})
 		explained(t, x, host.WhyQueue, "1 message waits in its queue jobs", "skip", "queue", "jobs", "pending", "1")
 		if x.Since == nil || !x.Since.Equal(old) {
 			t.Errorf("since %v", x.Since)
 		}
-		set(host.QueueStats{Queue: "dynamic", Pending: 3})
-		explained(t, g.whyOf("a"), host.WhyQueue, "3 messages wait in its queue dynamic", "skip", "queue", "dynamic")
-		set(host.QueueStats{Queue: "mail", Pending: 2, Processing: 1, Oldest: &old})
-		explained(t, g.whyOf("a"), host.WhyWorkers, "2 messages wait for workers in its queue mail", "", "queue", "mail")
-		set(host.QueueStats{Queue: "mail", Processing: 1, NextDue: &soon})
-		x = g.whyOf("a")
+		x = with(host.QueueStats{Queue: "dynamic", Pending: 3})
+		explained(t, x, host.WhyQueue, "3 messages wait in its queue dynamic", "skip", "queue", "dynamic")
+		x = with(host.QueueStats{Queue: "mail", Pending: 2, Processing: 1, Oldest: &old})
+		explained(t, x, host.WhyWorkers, "2 messages wait for workers in its queue mail", "", "queue", "mail")
+		x = with(host.QueueStats{Queue: "mail", Processing: 1, NextDue: &soon})
 		explained(t, x, host.WhyLocked, "hold 1 message of its queue mail", "", "queue", "mail", "processing", "1")
 		if x.Until == nil || !x.Until.Equal(soon) {
 			t.Errorf("until %v", x.Until)
 		}
-		set(host.QueueStats{Queue: "jobs", Delayed: 1, NextDue: &soon})
-		explained(t, g.whyOf("a"), host.WhyAlarm, "a delayed message of queue jobs", "", "queue", "jobs")
-		g.stored.queues = func(engine.Reader) ([]host.QueueStats, error) { return nil, io.ErrUnexpectedEOF }
+		x = with(host.QueueStats{Queue: "jobs", Delayed: 1, NextDue: &soon})
+		explained(t, x, host.WhyAlarm, "a delayed message of queue jobs", "", "queue", "jobs")
+
+		g.mustVerb("a", host.QueueSend, host.QueueSendInput{Queue: "mail", Messages: []host.QueueMessageInput{{Body: host.Raw("1")}}}, nil)
+		explained(t, g.whyOf("a"), host.WhyWorkers, "1 message waits for workers in its queue mail", "", "queue", "mail", "pending", "1")
+		g.Supervisor.parts = append(g.Supervisor.parts, unreadable{})
 		wantCode(t, g.verb("a", host.ActorWhy, nil, nil), host.Internal)
+	})
+}
+
+// The order is that in which package host lists the answers. Only a run has two places in it.
+func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		now := time.Now()
+		waits := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Since: now}}}
+		stops := &workflow.RunStatus{Workflow: "checkout", Pause: &workflow.Pause{Reason: workflow.PausedOperator, Since: now}}
+		steps := []struct {
+			why  host.Why
+			text string
+			add  func(q *inquiry)
+		}{
+			{host.WhyConnections, "1 client is connected", func(q *inquiry) { q.status.Connections = 1 }},
+			{host.WhyAlarm, "at", func(q *inquiry) { q.appoint(now, "alarm ring", "alarm", "ring") }},
+			{host.WhyRun, "waits for", func(q *inquiry) { explainRun(q, waits) }},
+			{host.WhyLocked, "hold 1 message", func(q *inquiry) { explainQueues(q, []host.QueueStats{{Queue: "jobs", Processing: 1}}) }},
+			{host.WhyWorkers, "workers", func(q *inquiry) { explainQueues(q, []host.QueueStats{{Queue: "mail", Pending: 1}}) }},
+			{host.WhyRun, "was paused by an operator", func(q *inquiry) { explainRun(q, stops) }},
+			{host.WhySends, "1 message is with p/b", func(q *inquiry) {
+				q.ask(rankSends, func() *host.Explanation {
+					return explainSends(q, &messageRecord{Type: "p", Key: []string{"b"}})
+				})
+				q.status.PendingSends = 1
+			}},
+			{host.WhyTasks, "1 task runs", func(q *inquiry) {
+				q.ask(rankTasks, func() *host.Explanation { return explainTasks([]*task{{name: "poll", started: now}}, false) })
+			}},
+			{host.WhyMailbox, "1 call waits", func(q *inquiry) { q.status.Mailbox = 1 }},
+			{host.WhyPaused, "paused by an operator", func(q *inquiry) { q.status.Pause = &host.Pause{Since: now} }},
+			{host.WhyFailed, "has failed", func(q *inquiry) { q.status.Failure = &host.Failure{Since: now} }},
+		}
+		for i, want := range steps {
+			q, err := inquire(g.Supervisor, t.Context(), g.Supervisor.types["p"], pAddr("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range steps[:i+1] {
+				s.add(q.inquiry)
+			}
+			if x := q.explain(); x.Why != want.why || !strings.Contains(x.Text, want.text) {
+				t.Errorf("of %d causes it answers %q (%s), and not %q (%s)", i+1, x.Why, x.Text, want.why, want.text)
+			}
+		}
 	})
 }
 
@@ -354,11 +406,9 @@ func TestWhyOfTheNextAppointment(t *testing.T) {
 		if x.Until == nil || time.Until(*x.Until) != time.Hour {
 			t.Errorf("until %v", x.Until)
 		}
-		next := time.Now().Add(time.Minute)
-		g.stored.schedules = func(engine.Reader) ([]host.Schedule, error) {
-			return []host.Schedule{{Name: "done"}, {Name: "nightly", Next: &next}}, nil
-		}
-		explained(t, g.whyOf("a"), host.WhyAlarm, "schedule nightly", "", "schedule", "nightly")
+		at := time.Now().Add(time.Minute)
+		g.mustVerb("a", host.ScheduleSet, host.Schedule{Name: "tick", Instance: "x", At: &at}, nil)
+		explained(t, g.whyOf("a"), host.WhyAlarm, `schedule tick "x"`, "", "schedule", "tick")
 	})
 }
 
@@ -397,7 +447,10 @@ func TestEveryAnswerIsAskedForAndDocumented(t *testing.T) {
 func TestWhyOfConnectedClients(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
-		q := inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}
+		q, err := inquire(g.Supervisor, t.Context(), g.Supervisor.types["p"], pAddr("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		q.status.Connections = 2
 		explained(t, q.explain(), host.WhyConnections, "2 clients are connected", "", "connections", "2")
 	})
@@ -406,10 +459,11 @@ func TestWhyOfConnectedClients(t *testing.T) {
 func TestWhyOfWorkflowRuns(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
-		q := inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}
-		q.run = &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		q := question{&inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}}
+		run := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		explainRun(q.inquiry, run)
 		explained(t, q.explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
-		q.run.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
+		run.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
 		explained(t, q.explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
 	})
 }

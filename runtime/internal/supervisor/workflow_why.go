@@ -4,16 +4,64 @@ import (
 	"fmt"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// runPaused explains a run that does not go on.
-func (q *inquiry) runPaused() *host.Explanation {
-	st := q.run
-	if st == nil || st.Pause == nil {
+// report implements reporter.
+func (*runPart) report(rows *engine.Snapshot, st *host.Status) (err error) {
+	st.Run, err = runSummary(storedRun{rows})
+	return err
+}
+
+// lists implements listReporter.
+func (*runPart) lists(t *actorType) bool { return len(t.Workflows) > 0 }
+
+// resumed implements resumer.
+func (*runPart) resumed(t *turn) error {
+	c := t.c
+	if err := c.flowKnown(); err != nil {
+		return err
+	}
+	if c.flow().live { // compareRuns has left it out
+		c.armRun(t, true)
+		t.then(c.a.duties.run.takeUp)
+	}
+	return nil
+}
+
+// storeMethods implements storeServer. They are bare, because nothing wakes there, and there is no run in memory that they
+// would have to tell.
+func (*runPart) storeMethods() []*builtin {
+	return []*builtin{bare(runVerb(host.WorkflowPause)), bare(runVerb(host.WorkflowTerminate))}
+}
+
+// explain implements explainer.
+func (*runPart) explain(q *inquiry, rows *engine.Snapshot) error {
+	_, _, live, err := readRun(rows)
+	if err != nil || !live {
+		return err
+	}
+	st, err := workflow.ReadStatus(storedRun{rows})
+	if err != nil {
+		return err
+	}
+	explainRun(q, &st)
+	return nil
+}
+
+// explainRun adds what the status of a run says.
+func explainRun(q *inquiry, st *workflow.RunStatus) {
+	q.ask(rankRunPaused, func() *host.Explanation { return explainPause(st) })
+	q.ask(rankRunWaits, func() *host.Explanation { return explainWait(st) })
+}
+
+// explainPause explains a run that does not go on.
+func explainPause(st *workflow.RunStatus) *host.Explanation {
+	p := st.Pause
+	if p == nil {
 		return nil
 	}
-	p := st.Pause
 	since := p.Since.UTC()
 	x := &host.Explanation{Why: host.WhyRun, Since: &since, Remedy: "workflow resume", Details: map[string]string{
 		"workflow": st.Workflow, "run": st.ID, "reason": string(p.Reason), "text": p.Text,
@@ -47,10 +95,9 @@ func firstLine(s string) string {
 	return s
 }
 
-// runWaits explains what a run waits for: the first thing of several.
-func (q *inquiry) runWaits() *host.Explanation {
-	st := q.run
-	if st == nil || len(st.Waiting) == 0 {
+// explainWait explains what a run waits for: the first thing of several.
+func explainWait(st *workflow.RunStatus) *host.Explanation {
+	if len(st.Waiting) == 0 {
 		return nil
 	}
 	w := &st.Waiting[0]
