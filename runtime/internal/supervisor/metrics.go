@@ -21,8 +21,6 @@ type metrics struct {
 	queueSent, queueFailures, queueDead                         prometheus.Counter
 	queueLag                                                    prometheus.Histogram
 	connectionsSlow, connectionsResumed                         prometheus.Counter
-	tasksFailed, tasksLost                                      prometheus.Counter
-	tasksRunning                                                prometheus.Gauge
 	alarmLag, scheduleLag                                       prometheus.Histogram
 	failed                                                      prometheus.Gauge
 	runsStarted, runsEnded                                      *prometheus.CounterVec
@@ -70,10 +68,7 @@ func newMetrics(s *Supervisor) *metrics {
 		queueDead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
 		queueLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_queue_lag_seconds", Help: "Time from sending a message to an attempt to handle it.",
 			Buckets: prometheus.ExponentialBuckets(1e-4, 4, 13)}),
-		tasksFailed:  counter("cairn_tasks_failed_total", "Tasks that ended with an error or a panic."),
-		tasksLost:    counter("cairn_tasks_abandoned_total", "Tasks left behind because they did not return when their actor went to sleep."),
-		tasksRunning: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
-		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
+		failed: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 		alarmLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
 		scheduleLag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
@@ -140,7 +135,6 @@ func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
 		m.sent, m.sendFailures, m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
 		m.connectionsSlow, m.connectionsResumed,
-		m.tasksFailed, m.tasksLost, m.tasksRunning,
 		m.scheduleLag,
 		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,
 	}, m.gauges...) {

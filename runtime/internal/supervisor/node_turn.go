@@ -6,8 +6,13 @@ import "github.com/cairn-run/cairn/actor/host"
 func parts() []part {
 	return []part{
 		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), new(runPart),
+		new(mailPart), newTaskPart(appendItems), new(runPart),
 	}
+}
+
+// appendItems is how a task appends to a stream.
+func appendItems(t *turn, stream string, items [][]byte) (uint64, error) {
+	return t.c.streamAppend(t, stream, items)
 }
 
 // A handlerTurn is what a handler is handed: the turn, and what each part lets it do.

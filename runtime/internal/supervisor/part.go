@@ -32,9 +32,10 @@ type server interface {
 
 // A runner has something to do for the node as a whole.
 type runner interface {
-	// start is called before any actor runs, and stop when none does any more. Both return soon.
+	// start is called before any actor runs, and stop when none does any more. Both return soon. The error of stop says
+	// what is left behind.
 	start(s *Supervisor)
-	stop(s *Supervisor)
+	stop(s *Supervisor) error
 }
 
 // A meter has metrics.
@@ -100,7 +101,8 @@ type facet interface {
 	abandon(c *core)
 }
 
-// A company is a facet with goroutines beside the actor, which keep it awake.
+// A company is a facet with goroutines beside the actor, which keep it awake. An actor has one at most. All methods but
+// the facet's are safe for concurrent use.
 type company interface {
 	facet
 	// size is how many there are.
@@ -127,6 +129,14 @@ type resident interface {
 type participant interface {
 	// seal turns it into writes, after the handler has returned.
 	seal(t *turn) error
+}
+
+// A finisher is a participant that is told that its turn has succeeded. A turn that destroys its actor does not tell.
+type finisher interface {
+	participant
+	// succeeded is called when nothing of the turn can fail any more. The write set has the version that the turn leaves,
+	// to which the turn may still be undone together with those around it.
+	succeeded(t *turn)
 }
 
 // A session is what goroutines of a handler may still use when the handler has returned.

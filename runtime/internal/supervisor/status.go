@@ -37,7 +37,7 @@ func (s *Supervisor) present(st *host.Status) {
 		if a.core != nil {
 			st.State = host.Awake
 		}
-		st.Tasks = a.crew().size()
+		st.Tasks = sizeOf(a.company())
 		a.mu.Unlock()
 		st.Mailbox = int(a.waiting.Load())
 	}

@@ -85,8 +85,6 @@ type Supervisor struct {
 	// offline: no node runs. Messages are written and not sent; the next node sends them.
 	offline bool
 	tasks   tasks
-	// lost counts tasks of actors that were left behind and still run.
-	lost atomic.Int64
 	// busy counts activations that a goroutine runs.
 	busy atomic.Int64
 	// waitingBytes is what the work takes that waits in the mailboxes of all actors.
@@ -279,7 +277,7 @@ func New(o Options) (*Supervisor, error) {
 // Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
 // open. No call may come before it returns.
 func (s *Supervisor) Start() {
-	s.eachRunner(runner.start)
+	s.eachRunner(func(p runner) { p.start(s) })
 	s.markRunning()
 	for _, t := range s.types {
 		if t.retired {
@@ -331,19 +329,16 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	if !s.closeSQL() {
 		err = errors.Join(err, errors.New("supervisor: SQL statements of handlers that ignore their deadline are left behind"))
 	}
-	if n := s.lost.Load(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
-	}
 	s.markStopped()
-	s.eachRunner(runner.stop)
+	s.eachRunner(func(p runner) { err = errors.Join(err, p.stop(s)) })
 	return err
 }
 
 // eachRunner calls f for the parts that have something to do for the node as a whole.
-func (s *Supervisor) eachRunner(f func(runner, *Supervisor)) {
+func (s *Supervisor) eachRunner(f func(runner)) {
 	for _, p := range s.parts {
 		if p, ok := p.(runner); ok {
-			f(p, s)
+			f(p)
 		}
 	}
 }
@@ -368,7 +363,7 @@ func (s *Supervisor) Kill() {
 	s.queries.close()
 	s.tasks.close(s.options.TurnGrace)
 	s.closeSQL()
-	s.eachRunner(runner.stop)
+	s.eachRunner(func(p runner) { p.stop(s) })
 }
 
 // closeSQL closes the connections and waits until none is in use, but not for long: what has one now is a query or an

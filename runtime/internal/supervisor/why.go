@@ -292,7 +292,7 @@ func (q *inquiry) working() *host.Explanation {
 	if q.a == nil {
 		return nil
 	}
-	tasks, leaving := q.a.currentCrew().roll()
+	tasks, leaving := currentCrew(q.a).roll()
 	if len(tasks) == 0 {
 		return nil
 	}
