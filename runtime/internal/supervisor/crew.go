@@ -186,7 +186,8 @@ func (k *crew) remove(t *task) bool {
 	return true
 }
 
-// ask implements company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still enter turns.
+// ask implements company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
+// enter turns.
 func (k *crew) ask(cause *host.Error) <-chan struct{} {
 	k.mu.Lock()
 	if k.leaving != nil {

@@ -32,10 +32,15 @@ type server interface {
 
 // A runner has something to do for the node as a whole.
 type runner interface {
-	// start is called before any actor runs, and stop when none does any more. Both return soon. The error of stop says
-	// what is left behind.
+	// start is called before any actor runs, and stop when none does any more. Both return soon.
 	start(s *Supervisor)
-	stop(s *Supervisor) error
+	stop(s *Supervisor)
+}
+
+// A straggler has goroutines that may still run when the node has closed.
+type straggler interface {
+	// leftBehind returns the error that says so, or nil.
+	leftBehind() error
 }
 
 // A meter has metrics.

@@ -277,7 +277,7 @@ func New(o Options) (*Supervisor, error) {
 // Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
 // open. No call may come before it returns.
 func (s *Supervisor) Start() {
-	s.eachRunner(func(p runner) { p.start(s) })
+	s.eachRunner(runner.start)
 	s.markRunning()
 	for _, t := range s.types {
 		if t.retired {
@@ -329,16 +329,21 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	if !s.closeSQL() {
 		err = errors.Join(err, errors.New("supervisor: SQL statements of handlers that ignore their deadline are left behind"))
 	}
+	for _, p := range s.parts {
+		if p, ok := p.(straggler); ok {
+			err = errors.Join(err, p.leftBehind())
+		}
+	}
 	s.markStopped()
-	s.eachRunner(func(p runner) { err = errors.Join(err, p.stop(s)) })
+	s.eachRunner(runner.stop)
 	return err
 }
 
 // eachRunner calls f for the parts that have something to do for the node as a whole.
-func (s *Supervisor) eachRunner(f func(runner)) {
+func (s *Supervisor) eachRunner(f func(runner, *Supervisor)) {
 	for _, p := range s.parts {
 		if p, ok := p.(runner); ok {
-			f(p)
+			f(p, s)
 		}
 	}
 }
@@ -363,7 +368,7 @@ func (s *Supervisor) Kill() {
 	s.queries.close()
 	s.tasks.close(s.options.TurnGrace)
 	s.closeSQL()
-	s.eachRunner(func(p runner) { p.stop(s) })
+	s.eachRunner(runner.stop)
 }
 
 // closeSQL closes the connections and waits until none is in use, but not for long: what has one now is a query or an

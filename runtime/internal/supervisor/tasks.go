@@ -10,9 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/workflow/lazy"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // taskPart is the part of actors that is tasks.
@@ -42,11 +43,8 @@ func (p *taskPart) collectors(*Supervisor) []prometheus.Collector {
 	return []prometheus.Collector{p.failed, p.lost, p.running}
 }
 
-// start implements runner.
-func (*taskPart) start(*Supervisor) {}
-
-// stop implements runner.
-func (p *taskPart) stop(*Supervisor) error {
+// leftBehind implements straggler.
+func (p *taskPart) leftBehind() error {
 	if n := p.left.Load(); n > 0 {
 		return fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n)
 	}
