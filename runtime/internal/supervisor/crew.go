@@ -69,8 +69,11 @@ func newCrew(c *core) *crew {
 	return k
 }
 
-// size implements company.
+// size implements company. A nil crew has none.
 func (k *crew) size() int {
+	if k == nil {
+		return 0
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.members)
