@@ -27,9 +27,9 @@ type taskPart struct {
 	running      prometheus.Gauge
 }
 
-func newTaskPart(append func(t *turn, stream string, items [][]byte) (uint64, error)) *taskPart {
+func newTaskPart(appendTo func(t *turn, stream string, items [][]byte) (uint64, error)) *taskPart {
 	return &taskPart{
-		append:  append,
+		append:  appendTo,
 		failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_failed_total", Help: "Tasks that ended with an error or a panic."}),
 		lost:    prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_abandoned_total", Help: "Tasks left behind because they did not return when their actor went to sleep."}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
