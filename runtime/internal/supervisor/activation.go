@@ -112,9 +112,6 @@ type core struct {
 	bare bool
 	// quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
 	quiet bool
-	// crew is the actor's tasks; nil until the first is started.
-	crew    atomic.Pointer[crew]
-	started startedTasks
 	// streak counts the work done since the actor last rested for a while, or let others run.
 	streak int
 	// timer ends the contexts of turns.
@@ -263,7 +260,7 @@ func (a *activation) rest() {
 //
 // REQUIRES: a.mu, !a.running
 func (a *activation) leave() bool {
-	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.crew().size() > 0 || a.attempts.Load() > 0 {
+	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || sizeOf(a.company()) > 0 || a.attempts.Load() > 0 {
 		return false
 	}
 	if a.durable.Load() < a.applied.Load() {
@@ -302,6 +299,31 @@ func (a *activation) yields() bool {
 func (a *activation) busy() (busy bool) {
 	eachAttached(&a.attached, func(r resident) { busy = busy || r.busy() })
 	return busy
+}
+
+// company returns what runs beside the actor as it is awake, or nil.
+//
+// REQUIRES: a.mu
+func (a *activation) company() company {
+	if a.core == nil {
+		return nil
+	}
+	return attachedTo[company](&a.core.attached)
+}
+
+// currentCompany is company for those who do not hold mu.
+func (a *activation) currentCompany() company {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.company()
+}
+
+// sizeOf returns the size of a company, which may be nil.
+func sizeOf(k company) int {
+	if k == nil {
+		return 0
+	}
+	return k.size()
 }
 
 // settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
@@ -436,7 +458,6 @@ func (a *activation) resume() {
 func (a *activation) teardown(c *core) {
 	c.commit() // the turns that succeeded, and the answer of the one that did not
 	c.drop(unavailable("the actor was restarted"))
-	c.endCrew(c.restartCause())
 	a.mu.Lock()
 	own := a.core == c
 	if own {
@@ -516,7 +537,6 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	}
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
-		c.endCrew(c.restartCause())
 		c.abandonRun()
 		c.attached.ended.Store(true)
 		eachAttached(&c.attached, func(f facet) { f.abandon(c) })

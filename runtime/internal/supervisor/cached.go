@@ -40,7 +40,6 @@ func (c *core) forget() {
 	c.lastEvent.forget(now)
 	c.connections.forget(now)
 	c.deadSends.forget(now)
-	c.started.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })
 	if f := c.made.Load(); f != nil {
 		f.forget(c, now)

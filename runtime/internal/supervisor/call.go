@@ -94,7 +94,7 @@ func (from *caller) extend(ctx context.Context, w *work) error {
 	if w.traceparent == "" {
 		w.traceparent = from.traceparent
 	}
-	if from.task != nil {
+	if from.beside {
 		return nil
 	}
 	t := from.turn

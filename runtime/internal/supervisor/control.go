@@ -175,7 +175,7 @@ func sleepActor(s *Supervisor, ctx context.Context, on target, _ *none) (none, e
 			return none{}, err
 		}
 	}
-	if k := a.currentCrew(); k.size() > 0 {
+	if k := a.currentCompany(); sizeOf(k) > 0 {
 		// From here on it sleeps, whether the caller waits or not: without its tasks it must not stay awake.
 		select {
 		case <-a.retire(k, causeSleep):
@@ -186,33 +186,9 @@ func sleepActor(s *Supervisor, ctx context.Context, on target, _ *none) (none, e
 	return none{}, s.ask(ctx, on, func(w *work) { w.job = sleeping(true) })
 }
 
-// retire puts an actor with tasks to sleep: they are asked to return first. The channel is closed when they have, or their
-// time is over.
-func (a *activation) retire(k *crew, cause string) <-chan struct{} {
-	gone := k.ask(unavailable(cause))
-	k.mu.Lock()
-	again := k.retired
-	k.retired = true
-	k.mu.Unlock()
-	if again {
-		return gone
-	}
-	a.sup.task(func() {
-		select {
-		case <-gone:
-			if a.currentCrew() != k {
-				return // it was restarted meanwhile
-			}
-			a.enqueue(&work{job: sleeping(true), existing: true, finish: func(*work) {}})
-		case <-a.sup.life.Done():
-		}
-	})
-	return gone
-}
-
 // retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries it at once.
 func retryActor(s *Supervisor, ctx context.Context, on target, _ *none) (host.CountOutput, error) {
-	if from := on.from; from != nil && from.turn == nil && from.task == nil {
+	if from := on.from; from != nil && from.turn == nil && !from.beside {
 		return host.CountOutput{}, errQueryWrites()
 	}
 	id, ok, err := s.store.Lookup(s.identity(on.addr))

@@ -26,6 +26,7 @@ const lastGrace = 100 * time.Millisecond
 //  2. leaving is set before over. Once it is, every task's context has ended or is about to.
 //  3. Once over is set no task starts and none enters a turn; hard has ended.
 type crew struct {
+	part  *taskPart
 	a     *activation
 	ident host.Identity
 	// hard ends when tasks may enter no more turns; the contexts of tasks end with it.
@@ -33,6 +34,8 @@ type crew struct {
 	kill context.CancelCauseFunc
 	// finished counts tasks that have returned, were given up, or never started.
 	finished atomic.Int64
+	// started counts those that handlers have started. It is used by the goroutine that runs the actor.
+	started startedTasks
 
 	mu            sync.Mutex
 	members       map[*task]struct{}
@@ -43,13 +46,30 @@ type crew struct {
 	gone          chan struct{} // closed when over is set
 }
 
+// needCrew returns the tasks of an awake actor.
+func needCrew(c *core) *crew {
+	if k := crewOf(c); k != nil {
+		return k
+	}
+	return attach(&c.attached, func() *crew { return newCrew(c) })
+}
+
+// crewOf returns the tasks of an awake actor; nil if none was started.
+func crewOf(c *core) *crew { return attachedTo[*crew](&c.attached) }
+
+// currentCrew returns the tasks of an actor; nil if it has none.
+func currentCrew(a *activation) *crew {
+	k, _ := a.currentCompany().(*crew)
+	return k
+}
+
 func newCrew(c *core) *crew {
-	k := &crew{a: c.a, ident: c.ident, members: make(map[*task]struct{}), gone: make(chan struct{})}
+	k := &crew{part: partOf[*taskPart](c.a.sup), a: c.a, ident: c.ident, members: make(map[*task]struct{}), gone: make(chan struct{})}
 	k.hard, k.kill = context.WithCancelCause(context.Background())
 	return k
 }
 
-// size returns how many tasks run. A nil crew has none.
+// size implements company. A nil crew has none.
 func (k *crew) size() int {
 	if k == nil {
 		return 0
@@ -76,6 +96,26 @@ func (k *crew) roll() (all []*task, leaving bool) {
 	return all, leaving
 }
 
+// tasks returns the tasks that run. A nil crew has none.
+func (k *crew) tasks() []*task {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.list()
+}
+
+// dismissed reports that the tasks were told to return. A nil crew has none.
+func (k *crew) dismissed() bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leaving != nil
+}
+
 // refusal returns why no task may enter a turn, or nil.
 func (k *crew) refusal() *host.Error {
 	k.mu.Lock()
@@ -85,13 +125,17 @@ func (k *crew) refusal() *host.Error {
 
 // start starts a task. It does not block. One that starts while the others are asked to return finds its context ended.
 func (k *crew) start(name, traceparent string, f func(host.Task) error) {
-	if !k.begin(&task{crew: k, name: name}, traceparent, f) {
+	t := new(task)
+	t.init(k, name, traceparent, nil)
+	if !k.begin(t) {
 		k.finished.Add(1)
+		return
 	}
+	go t.run(f)
 }
 
-// begin makes t a member and runs f as it, or its attempt; false if no task may start any more.
-func (k *crew) begin(t *task, traceparent string, f func(host.Task) error) bool {
+// begin makes t a member, which the caller runs; false if no task may start any more.
+func (k *crew) begin(t *task) bool {
 	sup := k.a.sup
 	k.mu.Lock()
 	if k.over != nil || !sup.tasks.begin() {
@@ -100,21 +144,15 @@ func (k *crew) begin(t *task, traceparent string, f func(host.Task) error) bool 
 	}
 	t.started = time.Now()
 	t.Init(k.hard)
-	t.from = caller{a: k.a, task: t, traceparent: traceparent}
 	k.members[t] = struct{}{}
-	if t.attempt != nil {
-		k.a.attempts.Add(1)
+	if t.owner != nil {
+		t.owner.begun()
 	}
 	leaving := k.leaving
 	k.mu.Unlock()
-	sup.metrics.tasksRunning.Inc()
+	k.part.running.Inc()
 	if leaving != nil {
 		t.Cancel(leaving)
-	}
-	if t.attempt != nil {
-		sup.workers.attempt(t)
-	} else {
-		go t.run(f)
 	}
 	return true
 }
@@ -133,11 +171,11 @@ func (k *crew) remove(t *task) bool {
 	if !member {
 		return false
 	}
-	if t.attempt == nil {
+	if t.owner == nil {
 		k.finished.Add(1)
 	}
 	sup := k.a.sup
-	sup.metrics.tasksRunning.Dec()
+	k.part.running.Dec()
 	if empty {
 		// The actor may sleep now.
 		k.a.touch()
@@ -151,8 +189,8 @@ func (k *crew) remove(t *task) bool {
 	return true
 }
 
-// ask ends the contexts of the tasks and returns a channel that is closed when all have returned or the actor type's grace
-// is over. Until then they may still enter turns.
+// ask implements company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
+// enter turns.
 func (k *crew) ask(cause *host.Error) <-chan struct{} {
 	k.mu.Lock()
 	if k.leaving != nil {
@@ -173,7 +211,25 @@ func (k *crew) ask(cause *host.Error) <-chan struct{} {
 	return k.gone
 }
 
-// end takes the actor away from the tasks at once: their contexts end, and they enter no more turns.
+// retire implements company.
+func (k *crew) retire() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := !k.retired
+	k.retired = true
+	return first
+}
+
+// forget implements facet.
+func (k *crew) forget(_ *core, version engine.Version) { k.started.forget(version) }
+
+// close implements facet.
+func (k *crew) close(c *core) { k.end(c.restartCause()) }
+
+// abandon implements facet.
+func (k *crew) abandon(c *core) { k.end(c.restartCause()) }
+
+// end implements company: the contexts of the tasks end at once, and they enter no more turns.
 func (k *crew) end(cause *host.Error) {
 	k.mu.Lock()
 	if k.over != nil {
@@ -246,45 +302,19 @@ func (k *crew) watch() {
 
 // giveUp leaves a task behind that does not return. Go has no way to end it.
 func (k *crew) giveUp(t *task) {
-	sup := k.a.sup
-	sup.lost.Add(1)
-	t.lost.Store(true)
-	awaited := t.left()
+	k.part.left.Add(1)
+	t.behind.Store(true)
+	if t.owner != nil {
+		t.owner.lost()
+	}
 	if !k.remove(t) {
-		sup.lost.Add(-1) // it returned after all
+		k.part.left.Add(-1) // it returned after all
 		return
 	}
-	if awaited {
-		k.a.duties.run.ask() // the run may have waited for it
-	}
-	sup.metrics.tasksLost.Inc()
-	sup.logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.attrs(
+	k.part.lost.Inc()
+	k.a.sup.logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.attrs(
 		slog.String("task", t.name), slog.Duration("running_for", time.Since(t.started)),
-		slog.String("reason", context.Cause(t).Error()), slog.String("goroutines", stacksOf("supervisor.(*task).run(")))...)
-}
-
-// crew returns the tasks of the actor as it is awake; nil if it has none.
-//
-// REQUIRES: a.mu
-func (a *activation) crew() *crew {
-	if a.core == nil {
-		return nil
-	}
-	return a.core.crew.Load()
-}
-
-// currentCrew is crew for those who do not hold mu.
-func (a *activation) currentCrew() *crew {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.crew()
-}
-
-// endCrew takes the actor away from its tasks.
-func (c *core) endCrew(cause *host.Error) {
-	if k := c.crew.Load(); k != nil {
-		k.end(cause)
-	}
+		slog.String("reason", context.Cause(t).Error()), slog.String("goroutines", stacksOf(nameOf((*task).run))))...)
 }
 
 // startedTasks counts the tasks that turns of a core have started, which the commit of the turn does. It is used by the

@@ -38,7 +38,7 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 		close(stop)
 		wantCode(t, <-late, host.Unavailable)
 		synctest.Wait()
-		if n := g.lost.Load(); n != 0 {
+		if n := partOf[*taskPart](g.Supervisor).left.Load(); n != 0 {
 			t.Errorf("%d tasks count as left behind", n)
 		}
 		g.store.Close()

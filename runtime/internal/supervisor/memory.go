@@ -139,7 +139,7 @@ func (m *memory) sweep() time.Time {
 			return
 		}
 		used := a.lastUsed.Load()
-		if k.size() > 0 { // its last task says when it may sleep
+		if sizeOf(k) > 0 { // its last task says when it may sleep
 			if over {
 				working = append(working, candidate{a, used})
 			}
@@ -178,7 +178,7 @@ func (m *memory) sweep() time.Time {
 			if m.enough() {
 				break
 			}
-			if k := c.a.currentCrew(); k != nil && !c.a.mail().busy() {
+			if k := c.a.currentCompany(); k != nil && !c.a.mail().busy() {
 				c.a.retire(k, causeMemory)
 			}
 		}
@@ -204,11 +204,11 @@ func leastUsed(all []candidate) []candidate {
 	return all
 }
 
-// rests reports that the actor is awake and nobody runs it, and returns its tasks.
-func (a *activation) rests() (bool, *crew) {
+// rests reports that the actor is awake and nobody runs it, and returns its company.
+func (a *activation) rests() (bool, company) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.running && !a.gone && a.core != nil, a.crew()
+	return !a.running && !a.gone && a.core != nil, a.company()
 }
 
 // askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay
@@ -219,7 +219,7 @@ func (a *activation) askToSleep() bool {
 		a.mu.Unlock()
 		return true // it is in use, or asleep already
 	}
-	if a.pending.Load() > 0 || a.busy() || a.sender.busy() || a.crew().size() > 0 {
+	if a.pending.Load() > 0 || a.busy() || a.sender.busy() || sizeOf(a.company()) > 0 {
 		a.mu.Unlock()
 		return false
 	}
@@ -240,6 +240,26 @@ func (a *activation) askToSleep() bool {
 // askHook has an actor run its sleep hook, and leave memory if it can.
 func (a *activation) askHook() {
 	a.enqueue(&work{job: sleeping(false), existing: true, finish: func(*work) {}})
+}
+
+// retire puts an actor with a company to sleep: it is asked to return first. The channel is closed when it has, or its time
+// is over.
+func (a *activation) retire(k company, cause string) <-chan struct{} {
+	gone := k.ask(unavailable(cause))
+	if !k.retire() {
+		return gone
+	}
+	a.sup.task(func() {
+		select {
+		case <-gone:
+			if a.currentCompany() != k {
+				return // it was restarted meanwhile
+			}
+			a.enqueue(&work{job: sleeping(true), existing: true, finish: func(*work) {}})
+		case <-a.sup.life.Done():
+		}
+	})
+	return gone
 }
 
 func (a *activation) slept(c *core) {
@@ -266,7 +286,7 @@ func (m *memory) sleepAll(ctx context.Context) error {
 			}
 			left++
 			sample = a.String()
-			if k := a.currentCrew(); k.size() > 0 {
+			if k := a.currentCompany(); sizeOf(k) > 0 {
 				k.ask(unavailable(causeShutdown))
 				return
 			}

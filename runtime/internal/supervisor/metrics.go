@@ -19,8 +19,6 @@ type metrics struct {
 	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
 	sent, sendFailures                                          prometheus.Counter
 	connectionsSlow, connectionsResumed                         prometheus.Counter
-	tasksFailed, tasksLost                                      prometheus.Counter
-	tasksRunning                                                prometheus.Gauge
 	failed                                                      prometheus.Gauge
 	runsStarted, runsEnded                                      *prometheus.CounterVec
 	steps, stepFailures, replays, runPauses                     prometheus.Counter
@@ -59,9 +57,6 @@ func newMetrics(s *Supervisor) *metrics {
 		stuck:        counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
 		sent:         counter("cairn_sends_total", "Messages sent to other actors."),
 		sendFailures: counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
-		tasksFailed:  counter("cairn_tasks_failed_total", "Tasks that ended with an error or a panic."),
-		tasksLost:    counter("cairn_tasks_abandoned_total", "Tasks left behind because they did not return when their actor went to sleep."),
-		tasksRunning: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
 		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 	}
 	m.runsStarted = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_started_total", Help: "Workflow runs started."}, []string{"type"})
@@ -120,7 +115,6 @@ func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed,
 		m.sent, m.sendFailures,
 		m.connectionsSlow, m.connectionsResumed,
-		m.tasksFailed, m.tasksLost, m.tasksRunning,
 		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))

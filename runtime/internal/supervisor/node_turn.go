@@ -27,8 +27,13 @@ func parts(o *Options) []part {
 	run := new(runPart)
 	return []part{
 		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), run, new(adminPart),
+		new(mailPart), newTaskPart(appendItems), run, new(adminPart),
 	}
+}
+
+// appendItems is how a task appends to a stream.
+func appendItems(t *turn, stream string, items [][]byte) (uint64, error) {
+	return t.c.streamAppend(t, stream, items)
 }
 
 // A handlerTurn is what a handler is handed: the turn, and what each part lets it do.

@@ -57,6 +57,12 @@ type opener interface {
 	close(s *Supervisor) error
 }
 
+// A straggler has goroutines that may still run when the node has closed.
+type straggler interface {
+	// leftBehind returns the error that says so, or nil.
+	leftBehind() error
+}
+
 // A meter has metrics.
 type meter interface {
 	collectors(s *Supervisor) []prometheus.Collector
@@ -159,7 +165,8 @@ type facet interface {
 	abandon(c *core)
 }
 
-// A company is a facet with goroutines beside the actor, which keep it awake.
+// A company is a facet with goroutines beside the actor, which keep it awake. An actor has one at most. All methods but
+// the facet's are safe for concurrent use.
 type company interface {
 	facet
 	// size is how many there are.
@@ -186,6 +193,14 @@ type resident interface {
 type participant interface {
 	// seal turns it into writes, after the handler has returned.
 	seal(t *turn) error
+}
+
+// A finisher is a participant that is told that its turn has succeeded. A turn that destroys its actor does not tell.
+type finisher interface {
+	participant
+	// succeeded is called when nothing of the turn can fail any more. The write set has the version that the turn leaves,
+	// to which the turn may still be undone together with those around it.
+	succeeded(t *turn)
 }
 
 // A session is what goroutines of a handler may still use when the handler has returned.

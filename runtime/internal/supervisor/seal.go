@@ -54,7 +54,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if !t.changed() {
 		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays
-			c.started.add(c, t.asked)
+			t.succeeded()
 			return nil
 		}
 	}
@@ -66,7 +66,7 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if err := c.writeChanges(t); err != nil {
 		return err
 	}
-	c.started.add(c, t.asked)
+	t.succeeded()
 	g := c.group
 	g.changed = true
 	g.version = t.version

@@ -78,8 +78,6 @@ type Supervisor struct {
 	// offline: no node runs. Messages are written and not sent; the next node sends them.
 	offline bool
 	tasks   tasks
-	// lost counts tasks of actors that were left behind and still run.
-	lost atomic.Int64
 	// busy counts activations that a goroutine runs.
 	busy atomic.Int64
 	// waitingBytes is what the work takes that waits in the mailboxes of all actors.
@@ -313,8 +311,10 @@ func (s *Supervisor) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("supervisor: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
 	err = errors.Join(err, s.closeParts())
-	if n := s.lost.Load(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n))
+	for _, p := range s.parts {
+		if p, ok := p.(straggler); ok {
+			err = errors.Join(err, p.leftBehind())
+		}
 	}
 	s.markStopped()
 	s.eachRunner(runner.stop)

@@ -3,24 +3,65 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/workflow"
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
 // taskPart is the part of actors that is tasks.
-type taskPart struct{}
+type taskPart struct {
+	// append appends items to a stream of the actor.
+	append func(t *turn, stream string, items [][]byte) (last uint64, err error)
+	// left counts tasks that were left behind and still run.
+	left atomic.Int64
+
+	failed, lost prometheus.Counter
+	running      prometheus.Gauge
+}
+
+func newTaskPart(appendTo func(t *turn, stream string, items [][]byte) (uint64, error)) *taskPart {
+	return &taskPart{
+		append:  appendTo,
+		failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_failed_total", Help: "Tasks that ended with an error or a panic."}),
+		lost:    prometheus.NewCounter(prometheus.CounterOpts{Name: "cairn_tasks_abandoned_total", Help: "Tasks left behind because they did not return when their actor went to sleep."}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_tasks_running", Help: "Tasks that run beside their actors."}),
+	}
+}
 
 func (*taskPart) name() string { return "task" }
 
+// collectors implements meter.
+func (p *taskPart) collectors(*Supervisor) []prometheus.Collector {
+	return []prometheus.Collector{p.failed, p.lost, p.running}
+}
+
+// leftBehind implements straggler.
+func (p *taskPart) leftBehind() error {
+	if n := p.left.Load(); n > 0 {
+		return fmt.Errorf("supervisor: %d tasks did not return when they were told to, and are left behind", n)
+	}
+	return nil
+}
+
 // taskTurn is what handlers may do with tasks.
-type taskTurn struct{ t *turn }
+type taskTurn struct {
+	t     *turn
+	asked int64 // tasks to start
+}
+
+// seal implements participant.
+func (*taskTurn) seal(*turn) error { return nil }
+
+// succeeded implements finisher: the tasks count.
+func (h *taskTurn) succeeded(t *turn) { crewOf(t.c).started.add(t.c, h.asked) }
 
 // A task is one goroutine that runs beside an actor, as host.Task. As a context it ends when the actor is about to sleep;
 // for a while after that it may still enter turns, to save what it has.
@@ -31,20 +72,33 @@ type task struct {
 	started time.Time
 	from    caller
 	over    atomic.Bool // its function has returned
-	lost    atomic.Bool // it was given up
-	// attempt is the attempt of a run's step that it is, or nil, of the actor's flow and instance.
-	attempt *workflow.Attempt
-	flow    *flow
-	held    *attemptQueue
-	inst    host.Instance
-	// returned: it is no longer counted in activation.attempts.
-	returned atomic.Bool
-	// next is the actor, if the task has found nobody who runs it: the task's goroutine does.
-	next assignment
+	behind  atomic.Bool // it was left behind
+	owner   taskOwner   // nil for a task that a handler has started
 }
 
+// A taskOwner is what another part makes of a task that it starts itself. maxTasks does not bound those.
+type taskOwner interface {
+	// begun is called when the task has become a member of its crew. It does not block.
+	//
+	// REQUIRES: crew.mu
+	begun()
+	// work is what the task runs.
+	work()
+	// lost is called when the task is about to be left behind. It may return all the same.
+	lost()
+}
+
+// init makes the zero value a task, which is to begin.
+func (t *task) init(k *crew, name, traceparent string, owner taskOwner) {
+	t.crew, t.name, t.owner = k, name, owner
+	t.from = caller{a: k.a, beside: true, traceparent: traceparent}
+}
+
+// actor returns the actor of the task.
+func (t *task) actor() *activation { return t.crew.a }
+
 // Go implements host.Turn.
-func (h taskTurn) Go(name string, f func(host.Task) error) error {
+func (h *taskTurn) Go(name string, f func(host.Task) error) error {
 	t := h.t
 	if err := t.enter(); err != nil {
 		return err
@@ -56,15 +110,14 @@ func (h taskTurn) Go(name string, f func(host.Task) error) error {
 	case f == nil:
 		return host.Errorf(host.InvalidArgument, "task %q has no function", name)
 	}
-	k := t.c.crew.Load()
-	if k == nil {
-		k = newCrew(t.c)
-		t.c.crew.Store(k)
-	}
-	if n := t.c.started.n + t.asked - k.finished.Load(); n >= maxTasks {
+	k := needCrew(t.c)
+	if n := k.started.n + h.asked - k.finished.Load(); n >= maxTasks {
 		return overloaded(maxTasks, taskRetry, "actor %s has %d tasks, which is the most it may have", t.a, n)
 	}
-	t.asked++
+	if h.asked == 0 {
+		t.enlist(h)
+	}
+	h.asked++
 	t.then(func() { k.start(name, t.from.traceparent, f) })
 	return nil
 }
@@ -88,7 +141,7 @@ func isName(s string) bool {
 	return true
 }
 
-// run runs the task's function and counts the task off, however it ends.
+// run runs f, or the work of the task's owner, and counts the task off, however it ends.
 func (t *task) run(f func(host.Task) error) {
 	var err error
 	returned := false
@@ -97,15 +150,12 @@ func (t *task) run(f func(host.Task) error) {
 		t.over.Store(true)
 		t.report(returned, p, err)
 		t.Cancel(errTaskOver)
-		if !t.crew.remove(t) && t.lost.Load() {
-			t.crew.a.sup.lost.Add(-1)
-		}
-		if t.next.a != nil && !returned && p == nil { // this goroutine is on its way out
-			t.crew.a.sup.workers.run(t.next.a, t.next.epoch)
+		if !t.crew.remove(t) && t.behind.Load() {
+			t.crew.part.left.Add(-1)
 		}
 	}()
-	if t.attempt != nil {
-		t.runAttempt()
+	if t.owner != nil {
+		t.owner.work()
 	} else {
 		err = f(t)
 	}
@@ -133,7 +183,7 @@ func (t *task) report(returned bool, p any, err error) {
 	default:
 		sup.logger.LogAttrs(context.Background(), slog.LevelWarn, "task failed", append(attrs, slog.Any("error", err))...)
 	}
-	sup.metrics.tasksFailed.Inc()
+	t.crew.part.failed.Inc()
 }
 
 // Value implements context.Context: calls with a task as context are the task's.
@@ -164,7 +214,7 @@ func (t *task) Turn(ctx context.Context, f func(state any, h host.Turn) error) e
 // Append implements host.Task.
 func (t *task) Append(ctx context.Context, stream string, items [][]byte) (last uint64, err error) {
 	err = t.enter(ctx, &entry{do: func(c *core, h *turn) error {
-		n, err := c.streamAppend(h, stream, items)
+		n, err := t.crew.part.append(h, stream, items)
 		last = n
 		return err
 	}})
@@ -244,7 +294,7 @@ func (t *task) enter(ctx context.Context, e *entry) error {
 	w := a.sup.pool.get()
 	w.job, w.ctx, w.existing = e, ctx, true
 	w.chain, w.traceparent = 1, t.from.traceparent
-	if from != nil && from.task == nil {
+	if from != nil && !from.beside {
 		if err := from.extend(ctx, w); err != nil {
 			return err
 		}
@@ -305,7 +355,7 @@ func (e *entry) traits(*activation) traits {
 
 // turnedAway implements early: the turn is for the core that the task was started by.
 func (e *entry) turnedAway(c *core, w *work) bool {
-	if c != nil && c.crew.Load() == e.task.crew {
+	if c != nil && crewOf(c) == e.task.crew {
 		return false
 	}
 	w.fail(e.task.stale())

@@ -11,14 +11,14 @@ import (
 // present implements presenter.
 func (*taskPart) present(_ *Supervisor, a *activation, st *host.Status) {
 	if a != nil {
-		st.Tasks = a.currentCrew().size()
+		st.Tasks = currentCrew(a).size()
 	}
 }
 
 // explain implements explainer.
 func (*taskPart) explain(q *inquiry, _ *engine.Snapshot) error {
 	if a := q.a; a != nil {
-		q.ask(rankTasks, func() *host.Explanation { return explainTasks(a.currentCrew().roll()) })
+		q.ask(rankTasks, func() *host.Explanation { return explainTasks(currentCrew(a).roll()) })
 	}
 	return nil
 }

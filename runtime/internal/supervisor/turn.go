@@ -19,8 +19,8 @@ type turnKey struct{}
 // caller is what a call learns from the context that it comes with: the turn or query that makes it.
 type caller struct {
 	a           *activation
-	turn        *turn // nil for a query or a task
-	task        *task // nil for a turn or a query
+	turn        *turn // nil for a query or a goroutine beside the actor
+	beside      bool  // a goroutine beside the actor: it may write, and no turn waits for it
 	waiter      *turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
 	depth       int
 	traceparent string
@@ -69,7 +69,6 @@ type turn struct {
 	after     []consequence
 	parts     []participant
 	session   session  // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
-	asked     int64    // tasks to start
 	early     []func() // run as soon as the turn has succeeded
 	// run is the workflow run that advances in the turn, while it does.
 	run     atomic.Pointer[advancing]
@@ -158,6 +157,15 @@ func (t *turn) then(f func()) { t.after = append(t.after, consequenceFunc(f)) }
 //
 // REQUIRES: t.mu, or no handler that runs.
 func (t *turn) enlist(p participant) { t.parts = append(t.parts, p) }
+
+// succeeded tells the participants that nothing of the turn can fail any more.
+func (t *turn) succeeded() {
+	for _, p := range t.parts {
+		if p, ok := p.(finisher); ok {
+			p.succeeded(t)
+		}
+	}
+}
 
 // dropSession undoes what goroutines of the handler did. The turn is closed.
 func (t *turn) dropSession() {

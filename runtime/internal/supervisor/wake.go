@@ -435,7 +435,9 @@ func (c *core) finishDestroy() {
 		a.sup.memory.addGhost(ghost, c.id)
 		sender.handOver(ghost)
 	}
-	c.endCrew(destroyedError(a.addr))
+	if k := attachedTo[company](&c.attached); k != nil {
+		k.end(destroyedError(a.addr))
+	}
 	c.commit()
 	if c.refused {
 		if ghost != nil {

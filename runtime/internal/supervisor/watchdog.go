@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -101,6 +102,11 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 			t.handler, what, a.typ.base.TurnTimeout).With("handler", t.handler))
 	})
 	return next, running
+}
+
+// nameOf returns the name of a function as stacks have it.
+func nameOf(function any) string {
+	return runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name() + "("
 }
 
 // stacksOf returns the stacks of the goroutines that are somewhere in a function.

@@ -18,11 +18,18 @@ type workers struct {
 	spares int64
 }
 
-// An assignment is an actor to run, and the epoch in which it was given out; or an attempt of a workflow's step to run.
+// An assignment is an actor to run, and the epoch in which it was given out; or an errand.
 type assignment struct {
-	a       *activation
-	epoch   uint64
-	attempt *task
+	a      *activation
+	epoch  uint64
+	errand errand
+}
+
+// An errand is something else that a worker runs, because it ends with an actor to run: in this way that needs no other
+// goroutine. It counts among Supervisor.tasks by itself, so that what made it can count it off while it runs.
+type errand interface {
+	// run returns the actor to run, if there is one.
+	run() (next assignment)
 }
 
 func (p *workers) init(s *Supervisor) {
@@ -43,9 +50,9 @@ func (p *workers) run(a *activation, epoch uint64) {
 	}
 }
 
-// attempt lets a worker run an attempt that was begun, and then the actor that hears of it. It does not block.
-func (p *workers) attempt(t *task) {
-	job := assignment{attempt: t}
+// send lets a worker run an errand, and then the actor that the errand ends with. It does not block.
+func (p *workers) send(e errand) {
+	job := assignment{errand: e}
 	select {
 	case p.ready <- job:
 	default:
@@ -54,21 +61,19 @@ func (p *workers) attempt(t *task) {
 }
 
 func (p *workers) work(job assignment) {
-	counted := job.attempt == nil
+	counted := job.errand == nil
 	defer func() {
 		if counted {
 			p.s.tasks.done()
 		}
 	}()
 	for {
-		if t := job.attempt; t != nil {
-			// An attempt is counted as a task, so that it counts no more when it is given up.
+		if e := job.errand; e != nil {
 			if counted {
 				counted = false
 				p.s.tasks.done()
 			}
-			t.run(nil)
-			job = t.next
+			job = e.run()
 			if counted = p.s.tasks.begin(); !counted {
 				return // as in run
 			}

@@ -405,9 +405,7 @@ func (c *core) staleRun() {
 	f.leaveRun()
 	f.stale = true
 	f.held.clear()
-	if k := c.crew.Load(); k != nil {
-		k.cancelAttempts(f.held)
-	}
+	c.cancelAttempts(f.held)
 }
 
 // program finds a workflow of the type.
@@ -537,16 +535,7 @@ func refusedForGood(err error) error {
 
 // leaving reports that the actor's tasks were told to return: the actor goes to sleep, or the node stops.
 func (c *core) leaving() bool {
-	if c.a.sup.draining.Load() {
-		return true
-	}
-	k := c.crew.Load()
-	if k == nil {
-		return false
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.leaving != nil
+	return c.a.sup.draining.Load() || crewOf(c).dismissed()
 }
 
 // settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/workflow"
@@ -14,12 +15,12 @@ const maxAttempts = 1000
 type attemptQueue struct {
 	mu      sync.Mutex
 	running int
-	waiting []*task
+	waiting []*attempt
 	over    bool // the run was given up: what has not begun does not begin
 }
 
 // begin starts an attempt, now or when there is room.
-func (q *attemptQueue) begin(t *task) {
+func (q *attemptQueue) begin(t *attempt) {
 	q.mu.Lock()
 	if q.over {
 		q.mu.Unlock()
@@ -64,17 +65,13 @@ func (q *attemptQueue) clear() {
 
 // launch starts the attempts that a turn asks for, when the turn is durable.
 func (c *core) launch(h *turn, out *workflow.Outcome) {
-	k := c.crew.Load()
-	if k == nil {
-		k = newCrew(c)
-		c.crew.Store(k)
-	}
+	k := needCrew(c)
 	f, inst, traceparent, launch := c.flow(), c.inst, h.from.traceparent, out.Launch
 	held := f.held // a later run has another
 	start := func() {
 		for _, at := range launch {
-			t := &task{crew: k, name: at.Name(), attempt: at, flow: f, held: held, inst: inst}
-			t.from.traceparent = traceparent
+			t := &attempt{of: at, flow: f, held: held, inst: inst}
+			t.task.init(k, at.Name(), traceparent, t)
 			held.begin(t)
 		}
 	}
@@ -85,22 +82,57 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 	h.then(start)
 }
 
+// An attempt is an attempt of a run's step: a task, which a worker runs, and which takes no place of the tasks that
+// handlers start. It implements host.RunTask.
+type attempt struct {
+	task
+	of   *workflow.Attempt
+	flow *flow
+	held *attemptQueue
+	inst host.Instance
+	// returned: it is no longer counted in activation.attempts.
+	returned atomic.Bool
+	// next is the actor, if the attempt has found nobody who runs it: the attempt's goroutine does.
+	next assignment
+}
+
+// Instance implements host.RunTask.
+func (t *attempt) Instance() host.Instance { return t.inst }
+
 // begin starts an attempt for which there is room.
-func (t *task) begin() {
-	if !t.crew.begin(t, t.from.traceparent, nil) {
+func (t *attempt) begin() {
+	if t.crew.begin(&t.task) {
+		t.actor().sup.workers.send(t)
+	} else {
 		t.held.end() // no task may start any more
 	}
 }
 
-// drop counts an attempt that does not begin as returned: the next run may wait for it.
-func (t *task) drop() {
-	t.flow.returned.Add(1)
-	t.crew.a.duties.run.ask()
+// begun implements taskOwner.
+func (t *attempt) begun() { t.actor().attempts.Add(1) }
+
+// run implements errand.
+func (t *attempt) run() (next assignment) {
+	returned := false
+	defer func() {
+		if !returned && t.next.a != nil { // this goroutine is on its way out
+			t.actor().sup.workers.run(t.next.a, t.next.epoch)
+		}
+	}()
+	t.task.run(nil)
+	returned = true
+	return t.next
 }
 
-// runAttempt runs the attempt and lets the run know that it has returned.
-func (t *task) runAttempt() {
-	a := t.crew.a
+// drop counts an attempt that does not begin as returned: the next run may wait for it.
+func (t *attempt) drop() {
+	t.flow.returned.Add(1)
+	t.actor().duties.run.ask()
+}
+
+// work implements taskOwner: it runs the attempt and lets the run know that it has returned.
+func (t *attempt) work() {
+	a := t.actor()
 	m := a.sup.metrics
 	defer func() {
 		t.flow.returned.Add(1)
@@ -112,17 +144,24 @@ func (t *task) runAttempt() {
 		return // between its turn and now
 	}
 	m.steps.Inc()
-	if err := t.attempt.Run(t, runTask{t}, a.onNews); err != nil {
+	if err := t.of.Run(t, t, a.onNews); err != nil {
 		m.stepFailures.Inc() // the history has the error
 	}
 }
 
+// lost implements taskOwner.
+func (t *attempt) lost() {
+	if t.left() {
+		t.actor().duties.run.ask() // the run may have waited for it
+	}
+}
+
 // left counts an attempt off its activation that has returned or was given up; false if it was before.
-func (t *task) left() bool {
-	if t.attempt == nil || t.returned.Swap(true) {
+func (t *attempt) left() bool {
+	if t.returned.Swap(true) {
 		return false
 	}
-	t.crew.a.attempts.Add(-1)
+	t.actor().attempts.Add(-1)
 	return true
 }
 
@@ -134,21 +173,12 @@ func (q *attemptQueue) givenUp() bool {
 }
 
 // cancelAttempts ends the contexts of a run's attempts.
-func (k *crew) cancelAttempts(of *attemptQueue) {
-	k.mu.Lock()
-	members := k.list()
-	k.mu.Unlock()
-	for _, t := range members {
-		if t.attempt != nil && t.held == of {
+func (c *core) cancelAttempts(of *attemptQueue) {
+	for _, t := range crewOf(c).tasks() {
+		if at, ok := t.owner.(*attempt); ok && at.held == of {
 			t.Cancel(errRunChanged)
 		}
 	}
 }
 
 var errRunChanged = host.Errorf(host.Canceled, "the workflow run was changed or given up; the attempt counts no more")
-
-// A runTask is a task that runs an attempt, as host.RunTask.
-type runTask struct{ *task }
-
-// Instance implements host.RunTask.
-func (t runTask) Instance() host.Instance { return t.inst }
