@@ -60,12 +60,7 @@ type activation struct {
 	blocked  []gateWaiter
 	gateFail error
 
-	duties struct{ queue, run duty }
-	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
-	// were abandoned included: a run does not begin the next before.
-	attempts atomic.Int32
-	runArmed atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
-	onNews   func()      // run.ask; nil if the type has no workflows
+	duties struct{ queue duty }
 
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
@@ -121,8 +116,6 @@ type core struct {
 	sql database
 	// timer ends the contexts of turns.
 	timer turnTimer
-	// made is the actor's workflow run: see core.flow.
-	made atomic.Pointer[flow]
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -133,11 +126,6 @@ func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *
 	a.limits.Store(s.limitsOf(t, []byte(key)))
 	a.duties.queue = duty{a: a, of: (*activation).queueDuty, job: newQueueJob, first: settleRetry, most: settleRetry}
 	a.duties.queue.finish = a.pumped
-	a.duties.run = duty{a: a, of: (*activation).runDuty, job: newRunJob, first: runRetryMin, most: runRetryMax}
-	a.duties.run.finish = a.duties.run.done
-	if len(t.Workflows) > 0 {
-		a.onNews = a.duties.run.ask // made once, because each step of a run hands it out
-	}
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a
 }
@@ -267,7 +255,7 @@ func (a *activation) rest() {
 //
 // REQUIRES: a.mu, !a.running
 func (a *activation) leave() bool {
-	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.crew().size() > 0 || a.attempts.Load() > 0 {
+	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || a.crew().size() > 0 || a.busy() {
 		return false
 	}
 	if a.durable.Load() < a.applied.Load() {
@@ -307,6 +295,9 @@ func (a *activation) busy() (busy bool) {
 	eachAttached(&a.attached, func(r resident) { busy = busy || r.busy() })
 	return busy
 }
+
+// lost tells what is attached that the actor's core was lost.
+func (a *activation) lost() { eachAttached(&a.attached, survivor.lost) }
 
 // settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
 func (a *activation) settled() {
@@ -409,7 +400,6 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 
 // follow lets the parts go on with what the work has made necessary.
 func (c *core) follow() {
-	c.runsOn()
 	for _, p := range c.a.typ.hooks.followers {
 		p.follow(c)
 	}
@@ -452,8 +442,8 @@ func (a *activation) teardown(c *core) {
 	if own {
 		a.dropView()
 	}
-	if own && a.runArmed.Load() && !c.ended {
-		a.duties.run.retry(nil) // the next core goes on with it
+	if own && !c.ended {
+		a.lost()
 	}
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
@@ -462,7 +452,6 @@ func (a *activation) teardown(c *core) {
 
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *core) close() {
-	c.closeRun()
 	c.sql.close()
 	eachAttached(&c.attached, func(f facet) { f.close(c) })
 	c.space.Close()
@@ -524,7 +513,6 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.endCrew(c.restartCause())
-		c.abandonRun()
 		c.sql.close()
 		eachAttached(&c.attached, func(f facet) { f.abandon(c) })
 		c.space.Fence()
@@ -533,8 +521,8 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	for _, w := range rest {
 		w.fail(err)
 	}
-	if !ended && a.runArmed.Load() {
-		a.duties.run.retry(nil)
+	if !ended {
+		a.lost()
 	}
 	if len(rest) == 0 {
 		a.resume()

@@ -43,7 +43,4 @@ func (c *core) forget() {
 	c.started.forget(now)
 	c.sql.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })
-	if f := c.made.Load(); f != nil {
-		f.forget(c, now)
-	}
 }

@@ -103,7 +103,7 @@ func (k *crew) begin(t *task, traceparent string, f func(host.Task) error) bool 
 	t.from = caller{a: k.a, task: t, traceparent: traceparent}
 	k.members[t] = struct{}{}
 	if t.attempt != nil {
-		k.a.attempts.Add(1)
+		runOf(k.a).attempts.Add(1)
 	}
 	leaving := k.leaving
 	k.mu.Unlock()
@@ -255,7 +255,7 @@ func (k *crew) giveUp(t *task) {
 		return
 	}
 	if awaited {
-		k.a.duties.run.ask() // the run may have waited for it
+		runOf(k.a).ask() // the run may have waited for it
 	}
 	sup.metrics.tasksLost.Inc()
 	sup.logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.attrs(

@@ -6,7 +6,7 @@ import "github.com/cairn-run/cairn/actor/host"
 func parts() []part {
 	return []part{
 		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), new(runPart),
+		new(mailPart), new(taskPart), newRunPart(),
 	}
 }
 
@@ -31,6 +31,7 @@ type handlerTurn struct {
 }
 
 var _ host.RunTurn = (*handlerTurn)(nil)
+var _ observer = (*handlerTurn)(nil)
 
 // newTurn makes a turn with the view of it that handlers get.
 func newTurn() *turn {

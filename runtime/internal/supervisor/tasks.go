@@ -37,7 +37,7 @@ type task struct {
 	flow    *flow
 	held    *attemptQueue
 	inst    host.Instance
-	// returned: it is no longer counted in activation.attempts.
+	// returned: it is no longer counted in runActor.attempts.
 	returned atomic.Bool
 	// next is the actor, if the task has found nobody who runs it: the task's goroutine does.
 	next assignment

@@ -79,7 +79,8 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 		}
 	}
 	if a := c.a; out.Deferred && !c.group.changed && a.durable.Load() == a.applied.Load() {
-		h.early = append(h.early, start) // nothing that it must not overtake is on its way
+		own := runTurnOf(h)
+		own.early = append(own.early, start) // nothing that it must not overtake is on its way
 		return
 	}
 	h.then(start)
@@ -95,25 +96,25 @@ func (t *task) begin() {
 // drop counts an attempt that does not begin as returned: the next run may wait for it.
 func (t *task) drop() {
 	t.flow.returned.Add(1)
-	t.crew.a.duties.run.ask()
+	runOf(t.crew.a).ask()
 }
 
 // runAttempt runs the attempt and lets the run know that it has returned.
 func (t *task) runAttempt() {
 	a := t.crew.a
-	m := a.sup.metrics
+	own, p := runOf(a), partOf[*runPart](a.sup)
 	defer func() {
 		t.flow.returned.Add(1)
 		t.left()
-		t.next = a.duties.run.post()
+		t.next = own.post()
 		t.held.end()
 	}()
 	if t.held.givenUp() {
 		return // between its turn and now
 	}
-	m.steps.Inc()
-	if err := t.attempt.Run(t, runTask{t}, a.onNews); err != nil {
-		m.stepFailures.Inc() // the history has the error
+	p.steps.Inc()
+	if err := t.attempt.Run(t, runTask{t}, own.news); err != nil {
+		p.stepFailures.Inc() // the history has the error
 	}
 }
 
@@ -122,7 +123,7 @@ func (t *task) left() bool {
 	if t.attempt == nil || t.returned.Swap(true) {
 		return false
 	}
-	t.crew.a.attempts.Add(-1)
+	runOf(t.crew.a).attempts.Add(-1)
 	return true
 }
 
