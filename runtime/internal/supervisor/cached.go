@@ -42,7 +42,4 @@ func (c *core) forget() {
 	c.deadSends.forget(now)
 	c.sql.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })
-	if f := c.made.Load(); f != nil {
-		f.forget(c, now)
-	}
 }

@@ -222,8 +222,6 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 		w.job = (*queueDue)(&row)
 	case keyspace.WakeSchedule:
 		k.schedule(w, &row, addr)
-	case keyspace.WakeRun:
-		w.job = (*runDue)(&row)
 	default:
 		w.job = (*alarmDue)(&row)
 	}
@@ -234,9 +232,12 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	return err == nil, nil, err
 }
 
-// hand has a part make the work for a due row, and puts that into the actor's mailbox.
+// hand has a part make the work for a due row, and puts that into the actor's mailbox. A row of an actor that is paused waits.
 func (k *alarmClock) hand(p waker, t *actorType, row engine.Wake, ident engine.Identity) (posted bool, paused *host.Address, err error) {
 	id, addr := string(row.Row), host.Address{Type: ident.Type, Key: ident.Key}
+	if k.s.pauses.at(addr) != nil {
+		return false, &addr, nil
+	}
 	done := func(w *work) {
 		if w.paused {
 			k.putOff(id, addr)

@@ -64,7 +64,7 @@ func resumeActor(c *core, h *turn, _ host.Codec, _ *none) (host.CountOutput, err
 	}
 	if c.flow().live { // compareRuns has left it out
 		c.armRun(h, true)
-		h.then(c.a.duties.run.takeUp)
+		h.then(runOf(c.a).takeUp)
 	}
 	return host.CountOutput{Count: 1}, nil
 }

@@ -6,7 +6,7 @@ import "github.com/cairn-run/cairn/actor/host"
 func parts() []part {
 	return []part{
 		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), newTaskPart(appendItems), new(runPart),
+		new(mailPart), newTaskPart(appendItems), newRunPart(),
 	}
 }
 
@@ -36,6 +36,7 @@ type handlerTurn struct {
 }
 
 var _ host.RunTurn = (*handlerTurn)(nil)
+var _ observer = (*handlerTurn)(nil)
 
 // newTurn makes a turn with the view of it that handlers get.
 func newTurn() *turn {

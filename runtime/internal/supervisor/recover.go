@@ -43,8 +43,6 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 		s.recoverSender(row, done)
 	case keyspace.WakeQueue:
 		s.recoverDuty(row, done, (*activation).queueDuty)
-	case keyspace.WakeRun:
-		s.recoverDuty(row, done, (*activation).runDuty)
 	case keyspace.WakeConnections:
 		s.recoverConnections(row, done)
 	default:

@@ -78,10 +78,6 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 		}
 		return nil, a.sup.failures.blocked(a)
 	}
-	if err := c.asksChildren(); err != nil {
-		a.teardown(c)
-		return nil, a.sup.public(a, w, err)
-	}
 	for _, p := range a.typ.hooks.risers {
 		if err := p.risen(c); err != nil {
 			a.teardown(c)
@@ -334,9 +330,6 @@ func (c *core) sealDestroy(t *turn) error {
 	if err := c.lastEvents(t); err != nil {
 		return err
 	}
-	if err := c.destroyRun(t); err != nil {
-		return err
-	}
 	for _, p := range a.typ.hooks.destroyers {
 		if err := p.destroy(t); err != nil {
 			return err
@@ -355,7 +348,7 @@ func (c *core) sealDestroy(t *turn) error {
 	for kind := range a.sup.recoverers {
 		c.arm(kind, false)
 	}
-	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
+	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakeConnections, keyspace.WakePaused} {
 		c.arm(kind, false)
 	}
 	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
@@ -459,9 +452,6 @@ func (c *core) wakeRows() ([]engine.Wake, error) {
 		for _, q := range due {
 			rows = append(rows, engine.Wake{Due: q.Due, Kind: keyspace.WakeQueue, Name: q.Queue})
 		}
-	}
-	if rec, _, ok, err := readRun(c.ws); err == nil && ok {
-		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun})
 	}
 	rows = append(rows, c.connectionWakes()...)
 	if schedules, err := schedule.Wakes(c.ws); err == nil {
