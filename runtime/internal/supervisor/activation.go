@@ -60,13 +60,6 @@ type activation struct {
 	blocked  []gateWaiter
 	gateFail error
 
-	duties struct{ run duty }
-	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
-	// were abandoned included: a run does not begin the next before.
-	attempts atomic.Int32
-	runArmed atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
-	onNews   func()      // run.ask; nil if the type has no workflows
-
 	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
 
@@ -116,8 +109,6 @@ type core struct {
 	streak int
 	// timer ends the contexts of turns.
 	timer turnTimer
-	// made is the actor's workflow run: see core.flow.
-	made atomic.Pointer[flow]
 	// slept is who asked the actor to sleep whatever waits.
 	slept *work
 }
@@ -126,11 +117,6 @@ func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
 	a.sender = newSender(a)
 	a.limits.Store(s.limitsOf(t, []byte(key)))
-	a.duties.run = duty{a: a, of: (*activation).runDuty, job: newRunJob, first: runRetryMin, most: runRetryMax}
-	a.duties.run.finish = a.duties.run.done
-	if len(t.Workflows) > 0 {
-		a.onNews = a.duties.run.ask // made once, because each step of a run hands it out
-	}
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a
 }
@@ -260,7 +246,7 @@ func (a *activation) rest() {
 //
 // REQUIRES: a.mu, !a.running
 func (a *activation) leave() bool {
-	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || sizeOf(a.company()) > 0 || a.attempts.Load() > 0 {
+	if a.gone || len(a.queue) > 0 || a.pending.Load() > 0 || sizeOf(a.company()) > 0 || a.busy() {
 		return false
 	}
 	if a.durable.Load() < a.applied.Load() {
@@ -325,6 +311,9 @@ func sizeOf(k company) int {
 	}
 	return k.size()
 }
+
+// lost tells what is attached that the actor's core was lost.
+func (a *activation) lost() { eachAttached(&a.attached, survivor.lost) }
 
 // settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
 func (a *activation) settled() {
@@ -427,7 +416,6 @@ func (a *activation) process(epoch uint64, c *core, b *batch) bool {
 
 // follow lets the parts go on with what the work has made necessary.
 func (c *core) follow() {
-	c.runsOn()
 	for _, p := range c.a.typ.hooks.followers {
 		p.follow(c)
 	}
@@ -469,8 +457,8 @@ func (a *activation) teardown(c *core) {
 	if own {
 		a.dropView()
 	}
-	if own && a.runArmed.Load() && !c.ended {
-		a.duties.run.retry(nil) // the next core goes on with it
+	if own && !c.ended {
+		a.lost()
 	}
 	if w := c.slept; w != nil {
 		a.tellSlept(c, w)
@@ -479,7 +467,6 @@ func (a *activation) teardown(c *core) {
 
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *core) close() {
-	c.closeRun()
 	c.attached.ended.Store(true)
 	eachAttached(&c.attached, func(f facet) { f.close(c) })
 	c.space.Close()
@@ -537,7 +524,6 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	}
 	if c != nil {
 		c.held.abandon(unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
-		c.abandonRun()
 		c.attached.ended.Store(true)
 		eachAttached(&c.attached, func(f facet) { f.abandon(c) })
 		c.space.Fence()
@@ -546,8 +532,8 @@ func (a *activation) abandonTurn(only *turn, err *host.Error) string {
 	for _, w := range rest {
 		w.fail(err)
 	}
-	if !ended && a.runArmed.Load() {
-		a.duties.run.retry(nil)
+	if !ended {
+		a.lost()
 	}
 	if len(rest) == 0 {
 		a.resume()

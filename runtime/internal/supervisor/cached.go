@@ -41,7 +41,4 @@ func (c *core) forget() {
 	c.connections.forget(now)
 	c.deadSends.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })
-	if f := c.made.Load(); f != nil {
-		f.forget(c, now)
-	}
 }

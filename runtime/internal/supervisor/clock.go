@@ -216,8 +216,6 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	switch row.Kind {
 	case keyspace.WakeExpiry:
 		w.job = (*purge)(&row)
-	case keyspace.WakeRun:
-		w.job = (*runDue)(&row)
 	}
 	if row.Kind != keyspace.WakeExpiry && k.s.pauses.at(addr) != nil { // which it would be refused for
 		return false, &addr, nil

@@ -32,8 +32,6 @@ type group struct {
 	changes  []*pendingChange
 	// destroyed: the actor ends with this commit.
 	destroyed bool
-	// stepped: who watches the workflow run is told when the commit is durable.
-	stepped bool
 }
 
 // then has f run when the commit is durable. f must not block.
@@ -151,10 +149,7 @@ func (c *core) undo(m mark) {
 	g.after = g.after[:m.after]
 	g.changed = m.changed
 	c.exists, c.stored = m.exists, m.stored
-	if c.standing != m.standing {
-		c.standing = m.standing
-		c.a.runArmed.Store(c.standing[keyspace.WakeRun] == armed)
-	}
+	c.standing = m.standing
 	c.forget()
 }
 
@@ -280,9 +275,6 @@ func (g *group) durable(err error) {
 	if len(g.messages) > 0 {
 		a.sup.metrics.sent.Add(float64(len(g.messages)))
 		g.sender.add(g.messages)
-	}
-	if g.stepped {
-		a.sup.signals.notify(a.key, runTopic)
 	}
 	for _, f := range g.after {
 		f.durable()

@@ -20,10 +20,6 @@ type metrics struct {
 	sent, sendFailures                                          prometheus.Counter
 	connectionsSlow, connectionsResumed                         prometheus.Counter
 	failed                                                      prometheus.Gauge
-	runsStarted, runsEnded                                      *prometheus.CounterVec
-	steps, stepFailures, replays, runPauses                     prometheus.Counter
-	replaySeconds, runLag                                       prometheus.Histogram
-	runsPaused                                                  *prometheus.GaugeVec
 	gauges                                                      []prometheus.Collector
 }
 
@@ -59,17 +55,6 @@ func newMetrics(s *Supervisor) *metrics {
 		sendFailures: counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
 		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 	}
-	m.runsStarted = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_started_total", Help: "Workflow runs started."}, []string{"type"})
-	m.runsEnded = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_ended_total", Help: "Workflow runs that ended, by outcome."}, []string{"type", "outcome"})
-	m.steps = counter("cairn_workflow_steps_total", "Attempts of steps begun.")
-	m.stepFailures = counter("cairn_workflow_step_failures_total", "Attempts of steps, and functions inside turns of runs, that failed.")
-	m.runPauses = counter("cairn_workflow_paused_total", "How often a workflow run was paused or found paused: its code diverged, an operator held it, or the like.")
-	m.runsPaused = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cairn_workflow_runs_paused", Help: "Workflow runs that are paused, by reason; cairn workflow list shows them."}, []string{"type", "reason"})
-	m.replays = counter("cairn_workflow_replays_total", "Workflow runs brought into memory.")
-	m.replaySeconds = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_replay_seconds", Help: "How long it took to bring a run into memory, what it did at once included.",
-		Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)})
-	m.runLag = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_lag_seconds", Help: "How late runs go on that waited for a time.",
-		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})
 	m.connectionsSlow = counter("cairn_connections_slow_total", "Connections cut off because the client read too slowly.")
 	m.connectionsResumed = counter("cairn_connections_resumed_total", "Connections that a client came back to.")
 	m.gauges = []prometheus.Collector{
@@ -115,7 +100,6 @@ func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed,
 		m.sent, m.sendFailures,
 		m.connectionsSlow, m.connectionsResumed,
-		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

@@ -24,7 +24,7 @@ func CheckLimits(l host.Limits) error {
 
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
 func parts(o *Options) []part {
-	run := new(runPart)
+	run := newRunPart()
 	return []part{
 		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
 		new(mailPart), newTaskPart(appendItems), run, new(adminPart),
@@ -57,6 +57,7 @@ type handlerTurn struct {
 }
 
 var _ host.RunTurn = (*handlerTurn)(nil)
+var _ observer = (*handlerTurn)(nil)
 
 // newTurn makes a turn with the view of it that handlers get.
 func newTurn() *turn {

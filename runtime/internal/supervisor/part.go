@@ -3,6 +3,7 @@ package supervisor
 import (
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -62,6 +63,15 @@ type straggler interface {
 	// leftBehind returns the error that says so, or nil.
 	leftBehind() error
 }
+
+// A reviver has something to take up when the node starts that no row at 0 stands for.
+type reviver interface {
+	// revive is called when actors may run. It returns soon.
+	revive(s *Supervisor)
+}
+
+// A closer is told that the node has stopped in order, and not as in a crash. The store can still be written.
+type closer interface{ stopped(s *Supervisor) }
 
 // A meter has metrics.
 type meter interface {
@@ -189,6 +199,9 @@ type resident interface {
 	leave() bool
 }
 
+// A survivor is attached to an actor, and goes on with what was under way when the core was lost in a crash.
+type survivor interface{ lost() }
+
 // A participant is what a part has collected in a turn.
 type participant interface {
 	// seal turns it into writes, after the handler has returned.
@@ -201,6 +214,15 @@ type finisher interface {
 	// succeeded is called when nothing of the turn can fail any more. The write set has the version that the turn leaves,
 	// to which the turn may still be undone together with those around it.
 	succeeded(t *turn)
+}
+
+// An observer is what a handler is handed, if a part has something in turns that the watchdog must look at. Only the watchdog
+// calls it, while the turn may be in use.
+type observer interface {
+	// observe returns when to look again. ended: it has abandoned the turn.
+	observe(now time.Time) (next time.Duration, ended bool)
+	// overdue is told that the turn has run for too long and is about to be abandoned, and in which function its goroutine is.
+	overdue(now time.Time, where string)
 }
 
 // A session is what goroutines of a handler may still use when the handler has returned.

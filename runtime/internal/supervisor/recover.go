@@ -41,8 +41,6 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 	switch row.Kind {
 	case keyspace.WakeSends:
 		s.recoverSender(row, done)
-	case keyspace.WakeRun:
-		s.recoverDuty(row, done, (*activation).runDuty)
 	case keyspace.WakeConnections:
 		s.recoverConnections(row, done)
 	default:

@@ -44,7 +44,6 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 		}
 	}
 	c.group.after = append(c.group.after, t.after...)
-	c.group.stepped = c.group.stepped || t.stepped
 	if err := c.writeEvents(t); err != nil {
 		return err
 	}
@@ -96,9 +95,6 @@ func (c *core) saveState(t *turn) error {
 	}
 	c.a.sup.memory.resized(c.a, len(value)-len(c.stored))
 	c.stored = bytes.Clone(value)
-	if err := c.stateForRun(t); err != nil {
-		return err
-	}
 	for _, p := range c.a.typ.hooks.watchers {
 		if err := p.stateChanged(t); err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,9 +53,6 @@ type Supervisor struct {
 	hub     hub
 
 	failures failures
-	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by activation.key, until
-	// that is recorded.
-	blames   sync.Map
 	alarms   alarmClock
 	memory   memory
 	watchdog watchdog
@@ -65,12 +61,7 @@ type Supervisor struct {
 	// destroys counts destructions, so that a cached incarnation is known to be current.
 	destroys atomic.Uint64
 
-	started time.Time
-	// marked: the store says that the node runs. cautious is until when runs are counted before they go on; zero for not at
-	// all. process names this process in what is counted.
-	marked   bool
-	cautious time.Time
-	process  uint64
+	started  time.Time
 	life     context.Context // ends when the supervisor closes
 	end      context.CancelFunc
 	draining atomic.Bool
@@ -157,8 +148,6 @@ type actorType struct {
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace    []atomic.Int64
 	metrics typeMetrics
-	// runPace likewise, of the turns of workflow runs.
-	runPace atomic.Int64
 	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
 	joinPace, leavePace atomic.Int64
 }
@@ -180,7 +169,7 @@ func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now(), process: rand.Uint64()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now()}
 	s.life, s.end = context.WithCancel(context.Background())
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
@@ -262,18 +251,19 @@ func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 // open. No call may come before it returns.
 func (s *Supervisor) Start() {
 	s.eachRunner(runner.start)
-	s.markRunning()
 	for _, t := range s.types {
 		if t.retired {
 			s.logger.Warn("the store has actors of a type that the program does not have; they do nothing, and operators can export and destroy them", "actor_type", t.Type)
 		}
 	}
 	s.loadPauses()
-	s.loadPausedRuns()
 	s.task(s.alarms.run)
 	s.task(s.recover)
-	s.task(s.retryPausedRuns)
-	s.task(s.compareRuns)
+	for _, p := range s.parts {
+		if p, ok := p.(reviver); ok {
+			p.revive(s)
+		}
+	}
 }
 
 // task runs f in a goroutine that Close waits for; false means that the supervisor has closed.
@@ -316,7 +306,11 @@ func (s *Supervisor) Close(ctx context.Context) error {
 			err = errors.Join(err, p.leftBehind())
 		}
 	}
-	s.markStopped()
+	for _, p := range s.parts {
+		if p, ok := p.(closer); ok {
+			p.stopped(s)
+		}
+	}
 	s.eachRunner(runner.stop)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -60,19 +59,14 @@ type turn struct {
 	destroy   bool
 	durable   bool // an event that must not be dropped was emitted
 	untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
-	stepped   bool // who watches the run is told, as notify of runTopic would, which costs each step more
-	runWrote  bool // rows of the run were written, which is published already
 	closed    bool // no method works any more; guarded by mu
 	events    []emitted
 	messages  []messageRecord
 	changes   []engine.Change
 	after     []consequence
 	parts     []participant
-	session   session  // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
-	early     []func() // run as soon as the turn has succeeded
-	// run is the workflow run that advances in the turn, while it does.
-	run     atomic.Pointer[advancing]
-	goodFor int64 // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	session   session // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
+	goodFor   int64   // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 // close ends the handler's use of the turn.

@@ -75,10 +75,6 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 		}
 		return nil, a.sup.failures.blocked(a)
 	}
-	if err := c.asksChildren(); err != nil {
-		a.teardown(c)
-		return nil, a.sup.public(a, w, err)
-	}
 	for _, p := range a.typ.hooks.risers {
 		if err := p.risen(c); err != nil {
 			a.teardown(c)
@@ -371,9 +367,6 @@ func (c *core) sealDestroy(t *turn) error {
 	if err := c.lastEvents(t); err != nil {
 		return err
 	}
-	if err := c.destroyRun(t); err != nil {
-		return err
-	}
 	for _, p := range a.typ.hooks.destroyers {
 		if err := p.destroy(t); err != nil {
 			return err
@@ -392,7 +385,7 @@ func (c *core) sealDestroy(t *turn) error {
 	for kind := range a.sup.recoverers {
 		c.arm(kind, false)
 	}
-	for _, kind := range []keyspace.WakeKind{keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
+	for _, kind := range []keyspace.WakeKind{keyspace.WakeConnections, keyspace.WakePaused} {
 		c.arm(kind, false)
 	}
 	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
@@ -486,9 +479,6 @@ func (a *activation) disband(owner *activation) {
 // wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
 func (c *core) wakeRows() ([]engine.Wake, error) {
 	var rows []engine.Wake
-	if rec, _, ok, err := readRun(c.ws); err == nil && ok {
-		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun})
-	}
 	rows = append(rows, c.connectionWakes()...)
 	for _, p := range c.a.sup.parts {
 		if w, ok := p.(waker); ok {

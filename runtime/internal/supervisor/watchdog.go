@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bytes"
-	"fmt"
 	"reflect"
 	"runtime"
 	"sync"
@@ -76,10 +75,10 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 			return
 		}
 		running = true
-		run := t.run.Load()
-		if run != nil {
-			wait, blocks := d.stalled(t, run, now)
-			if next = min(next, wait); blocks {
+		view, observes := t.host.(observer)
+		if observes {
+			wait, ended := view.observe(now)
+			if next = min(next, wait); ended {
 				return
 			}
 		}
@@ -95,8 +94,8 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 		d.s.logger.Error(fault+"; its turn is abandoned", "actor_type", a.addr.Type, "actor_key", a.addr.Key,
 			"handler", t.handler, "running_for", now.Sub(t.start), "goroutines", stacksOf(where))
 		d.s.metrics.stuck.Inc()
-		if run != nil && run.theirs >= run.ours { // else it is a slow disk, which is over some time
-			d.blame(t, run.Run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(t.start).Round(time.Second)), stacksOf(where))
+		if observes {
+			view.overdue(now, where)
 		}
 		a.abandonTurn(t, host.Errorf(host.DeadlineExceeded, "the handler %s %s within %s; nothing of the turn was kept",
 			t.handler, what, a.typ.base.TurnTimeout).With("handler", t.handler))

@@ -13,14 +13,6 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// runPart is the part of actors that is the workflow run.
-type runPart struct{}
-
-func (*runPart) name() string { return "run" }
-
-// runTurn is what handlers may do with the workflow run.
-type runTurn struct{ t *turn }
-
 // A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor, but for what is atomic.
 //
 // Invariants:
@@ -48,7 +40,7 @@ type flow struct {
 	stale bool
 	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
 	refused error
-	// blamed: the run in memory is to record what Supervisor.blames has of it.
+	// blamed: the run in memory is to record what runPart.blames has of it.
 	blamed bool
 	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
 	outstanding int64
@@ -59,6 +51,8 @@ type flow struct {
 	held *attemptQueue
 	// hurried: the run is tried at once although it is paused until later.
 	hurried bool
+	// armedAsOf is the version of the write set when runActor.armed was last set.
+	armedAsOf engine.Version
 	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
 	// retired is the version of the last turn that saw to it.
 	retiring bool
@@ -111,14 +105,9 @@ const (
 var errUndone = errors.New("supervisor: the turn is undone for the run")
 
 // flow returns the actor's workflow run. It is made when something asks for it first, because most actors have none.
-func (c *core) flow() *flow {
-	for {
-		if f := c.made.Load(); f != nil {
-			return f
-		}
-		c.made.CompareAndSwap(nil, new(flow))
-	}
-}
+func (c *core) flow() *flow { return attach(&c.attached, newFlow) }
+
+func newFlow() *flow { return new(flow) }
 
 // flowKnown reads whether the actor has a run, once.
 func (c *core) flowKnown() error {
@@ -144,10 +133,14 @@ func (c *core) flowKnown() error {
 	return nil
 }
 
-// forget reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
+// forget implements facet: it reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
 func (f *flow) forget(c *core, version engine.Version) {
 	if f.retired > version {
 		f.retiring, f.retired = true, version
+	}
+	if f.armedAsOf > version {
+		f.armedAsOf = version
+		runOf(c.a).armed.Store(c.standing[keyspace.WakeRun] == armed)
 	}
 	if f.asOf <= version {
 		return
@@ -168,15 +161,12 @@ func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 	return rec, len(e.Value), true, err
 }
 
-// runDuty is the duty to advance the actor's run.
-func (a *activation) runDuty() *duty { return &a.duties.run }
-
 // runDue is a run's row that is due, on its way through its actor's mailbox.
 type runDue engine.Wake
 
 // traits implements job.
 func (*runDue) traits(a *activation) traits {
-	return traits{kind: "workflow due", code: true, quick: fast(&a.typ.runPace)}
+	return traits{kind: "workflow due", code: true, quick: fast(runPace(a.typ))}
 }
 
 // run implements job.
@@ -194,7 +184,7 @@ func (c *core) runDue(w *work, row *engine.Wake) error {
 	if !f.live || f.rec.Due != row.Due {
 		return errLeftover // the run has ended or waits for another time
 	}
-	c.a.sup.metrics.runLag.Observe(time.Since(timeMS(row.Due)).Seconds())
+	partOf[*runPart](c.a.sup).lag.Observe(time.Since(timeMS(row.Due)).Seconds())
 	err := c.advanceAll(w)
 	if err == nil && f.live && f.rec.Due == row.Due && f.enter != nil && f.enter.asked {
 		err = unavailable("the run goes on as soon as it is durable that it does")
@@ -222,7 +212,7 @@ func newRunJob(recovered bool) job {
 
 // traits implements job.
 func (runJob) traits(a *activation) traits {
-	return traits{kind: "workflow", code: true, quick: fast(&a.typ.runPace)}
+	return traits{kind: "workflow", code: true, quick: fast(runPace(a.typ))}
 }
 
 // run implements job.
@@ -240,29 +230,30 @@ func (j runJob) run(c *core, w *work) {
 	c.respond(w, nil, err)
 }
 
-// runsOn advances the run in the group of the work that made that necessary.
-func (c *core) runsOn() {
-	a, f := c.a, c.made.Load()
+// follow implements follower: it advances the run in the group of the work that made that necessary.
+func (*runPart) follow(c *core) {
+	a, f := c.a, attachedTo[*flow](&c.attached)
 	if f == nil || !f.pending || c.bare || c.broken || c.ended || c.refused || c.gone() || !c.exists {
 		return
 	}
 	if c.quiet || a.sup.pauses.of(a.key) != nil {
-		a.duties.run.ask() // it is parked on its way, or wakes the actor
+		runOf(a).ask() // it is parked on its way, or wakes the actor
 		return
 	}
-	if (c.group.changed || !c.held.empty()) && !fast(&a.typ.runPace) {
+	if (c.group.changed || !c.held.empty()) && !fast(runPace(a.typ)) {
 		if c.commit(); c.broken {
 			return // the row at 0 tells the next core
 		}
 	}
-	w := a.duties.run.item(false)
+	w := runOf(a).item(false)
 	c.respond(w, nil, c.advanceAll(w))
 }
 
 // advanceAll advances the run until it has nothing to do, or others wait for their turn.
 func (c *core) advanceAll(w *work) error {
 	a, f := c.a, c.flow()
-	a.duties.run.begin() // news from here on asks again
+	own := runOf(a)
+	own.begin() // news from here on asks again
 	f.pending = false
 	if f.retiring {
 		if err := c.retireAll(w); err != nil {
@@ -274,13 +265,13 @@ func (c *core) advanceAll(w *work) error {
 	}
 	if c.leaving() && f.outstanding == 0 {
 		if !a.sup.draining.Load() {
-			a.duties.run.retry(nil) // the actor only sleeps
+			own.retry(nil) // the actor only sleeps
 		}
 		return nil // the rows stand
 	}
 	for n := 0; ; n++ {
 		if f.stale || f.run == nil {
-			if f.outstanding > f.returned.Load() || a.attempts.Load() > 0 {
+			if f.outstanding > f.returned.Load() || own.attempts.Load() > 0 {
 				return nil // the attempts of the old one return first, or are given up; each asks anew
 			}
 			c.reopenRun()
@@ -303,10 +294,10 @@ func (c *core) advanceAll(w *work) error {
 		case a.sup.draining.Load():
 			return nil // the row at 0 stands
 		case a.pending.Load() >= maxAhead:
-			c.group.then(a.duties.run.ask)
+			c.group.then(own.news)
 			return nil
 		case n+1 >= maxAdvances, n >= 7 && a.waiting.Load() > 0:
-			a.duties.run.ask()
+			own.ask()
 			return nil
 		}
 		if c.group.full() || c.ws.Bytes() >= maxGroupBytes {
@@ -322,7 +313,7 @@ func (c *core) advanceAll(w *work) error {
 func (c *core) reopenRun() {
 	f := c.flow()
 	if f.run != nil {
-		c.closeRun()
+		f.close(c)
 	}
 	t := c.a.typ
 	run := workflow.Open(workflow.RunOptions{
@@ -337,7 +328,7 @@ func (c *core) reopenRun() {
 	if f.hurried {
 		run.TryNow()
 	}
-	if text, ok := c.a.sup.blames.Load(c.a.key); ok {
+	if text, ok := partOf[*runPart](c.a.sup).blames.Load(c.a.key); ok {
 		f.blamed = true
 		run.Blame(workflow.PausedMisuse, text.(string))
 	}
@@ -346,12 +337,8 @@ func (c *core) reopenRun() {
 	f.returned.Store(0)
 }
 
-// closeRun ends the run in memory. Deferred functions of the user may take their time.
-func (c *core) closeRun() {
-	f := c.made.Load()
-	if f == nil {
-		return
-	}
+// close implements facet: it ends the run in memory. Deferred functions of the user may take their time.
+func (f *flow) close(c *core) {
 	f.mu.Lock()
 	run := f.run
 	f.run = nil
@@ -361,10 +348,9 @@ func (c *core) closeRun() {
 	}
 }
 
-// abandonRun ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
+// abandon implements facet: it ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
 // the run, which may be for good, it ends it itself when it returns.
-func (c *core) abandonRun() {
-	f := c.flow()
+func (f *flow) abandon(c *core) {
 	f.over.Store(true)
 	if !f.mu.TryLock() {
 		return
@@ -375,7 +361,7 @@ func (c *core) abandonRun() {
 		c.a.sup.task(func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if f.run == run { // else closeRun has it
+			if f.run == run { // else close has it
 				run.Close()
 			}
 		})
@@ -433,7 +419,7 @@ func (c *core) noWorkflow(name string) error {
 // advance runs one turn of the run.
 func (c *core) advance(w *work) (again bool, err error) {
 	a, f := c.a, c.flow()
-	m := a.sup.metrics
+	p := partOf[*runPart](a.sup)
 	leaving := c.leaving()
 	seen := f.returned.Load()
 	var out workflow.Outcome
@@ -447,9 +433,10 @@ func (c *core) advance(w *work) (again bool, err error) {
 		// in the turn are refused what they want to store.
 		t := &runRows{h: h, exempt: true}
 		var err error
-		h.run.Store(&advancing{Run: f.run})
+		own := runTurnOf(h)
+		own.run.Store(&advancing{Run: f.run})
 		out, err = f.run.Advance(t)
-		h.run.Store(nil)
+		own.run.Store(nil)
 		if c.gone() {
 			return nil, errAbandoned
 		}
@@ -464,7 +451,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 				return nil, err
 			}
 		}
-		defer func() { early = h.early }()
+		defer func() { early = own.early }()
 		return nil, c.settleRun(h, &out, f.outstanding-seen, leaving)
 	})
 	f.leaveRun()
@@ -474,7 +461,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 	}
 	if err != nil {
 		if out.Undo && errors.Is(err, errUndone) {
-			m.stepFailures.Inc()
+			p.stepFailures.Inc()
 			return true, nil
 		}
 		c.staleRun()
@@ -490,25 +477,25 @@ func (c *core) advance(w *work) (again bool, err error) {
 	}
 	f.refused = nil
 	if f.blamed {
-		a.sup.blames.Delete(a.key)
+		p.blames.Delete(a.key)
 		f.blamed = false
 	}
 	f.fresh = false
 	if f.enter.asked {
 		f.enter = new(entering)
 	}
-	updatePace(&a.typ.runPace, time.Since(begun))
+	updatePace(runPace(a.typ), time.Since(begun))
 	if out.Paused {
-		m.runPauses.Inc()
+		p.pauses.Inc()
 	}
 	f.outstanding -= seen
 	f.returned.Add(-seen)
 	if fresh {
-		m.replays.Inc()
-		m.replaySeconds.Observe(time.Since(begun).Seconds())
+		p.replays.Inc()
+		p.replaySeconds.Observe(time.Since(begun).Seconds())
 	}
 	if out.Ended {
-		c.closeRun()
+		f.close(c)
 		f.queues = nil
 		return false, nil
 	}
@@ -540,7 +527,9 @@ func (c *core) leaving() bool {
 
 // settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
 func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving bool) error {
-	h.stepped = h.stepped || h.changed()
+	if h.changed() {
+		h.after = append(h.after, stepped{c.a})
+	}
 	if out.Ended {
 		return c.runEnded(h)
 	}
@@ -607,7 +596,8 @@ func (c *core) armRun(h *turn, on bool) {
 	if on || *at == armed || h.changed() { // a turn that changes nothing else is not made for a row that is hardly there
 		c.arm(keyspace.WakeRun, on)
 	}
-	c.a.runArmed.Store(*at == armed)
+	c.flow().armedAsOf = c.ws.Version()
+	runOf(c.a).armed.Store(*at == armed)
 }
 
 // runEnded removes the rows of a run that is over.
@@ -620,7 +610,8 @@ func (c *core) runEnded(h *turn) error {
 		}
 	}
 	f.asked = false
-	c.a.sup.blames.Delete(c.a.key)
+	p := partOf[*runPart](c.a.sup)
+	p.blames.Delete(c.a.key)
 	if _, err := c.ws.Delete(runKey); err != nil {
 		return err
 	}
@@ -637,8 +628,7 @@ func (c *core) runEnded(h *turn) error {
 	if err != nil {
 		return err
 	}
-	m := c.a.sup.metrics
-	h.then(func() { m.runsEnded.WithLabelValues(c.a.typ.Type, string(state)).Inc() })
+	h.then(func() { p.ended.WithLabelValues(c.a.typ.Type, string(state)).Inc() })
 	if state == workflow.StateFailed {
 		return c.listRun(h, listedFailed)
 	}
@@ -660,8 +650,9 @@ func (c *core) runNews(h *turn) {
 	}
 }
 
-// stateForRun is runNews for a state that has changed.
-func (c *core) stateForRun(h *turn) error {
+// stateChanged implements watcher: it is runNews for a state that has changed.
+func (*runPart) stateChanged(h *turn) error {
+	c := h.c
 	if len(c.a.typ.Workflows) == 0 || c.flow().advancing {
 		return nil
 	}
@@ -702,7 +693,8 @@ func (c *core) startRun(h *turn, s host.RunStart) (host.RunStarted, error) {
 // runBegun takes note of a run that a turn has written.
 func (c *core) runBegun(h *turn) error {
 	c.staleRun()
-	c.a.sup.blames.Delete(c.a.key)
+	p := partOf[*runPart](c.a.sup)
+	p.blames.Delete(c.a.key)
 	if err := c.keepRun(h, runRecord{}); err != nil {
 		return err
 	}
@@ -711,8 +703,7 @@ func (c *core) runBegun(h *turn) error {
 	}
 	c.runNews(h)
 	h.notify(runTopic)
-	m := c.a.sup.metrics
-	h.then(m.runsStarted.WithLabelValues(c.a.typ.Type).Inc)
+	h.then(p.started.WithLabelValues(c.a.typ.Type).Inc)
 	return nil
 }
 
@@ -849,8 +840,9 @@ func runState(r workflow.Reader) (workflow.State, error) {
 
 var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
 
-// destroyRun lets those know that wait for the run of an actor that a turn destroys.
-func (c *core) destroyRun(t *turn) error {
+// destroy implements destroyer: it lets those know that wait for the run of an actor that a turn destroys.
+func (*runPart) destroy(t *turn) error {
+	c := t.c
 	if err := c.flowKnown(); err != nil {
 		return err
 	}
@@ -890,9 +882,9 @@ func forRun(method string) bool { return method == runDeliver || method == runAs
 // one, would wait for ever if they were moved aside because their target did not wake for a while.
 func lasts(method string) bool { return method == runAsk || method == runTell }
 
-// asksChildren advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
+// risen implements riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
 // them for results that were lost.
-func (c *core) asksChildren() error {
+func (*runPart) risen(c *core) error {
 	if len(c.a.typ.Workflows) == 0 {
 		return nil
 	}
@@ -900,7 +892,7 @@ func (c *core) asksChildren() error {
 		return err
 	}
 	if c.flow().live && c.flow().rec.Children {
-		c.a.duties.run.ask()
+		runOf(c.a).ask()
 	}
 	return nil
 }

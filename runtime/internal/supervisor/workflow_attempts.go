@@ -76,7 +76,8 @@ func (c *core) launch(h *turn, out *workflow.Outcome) {
 		}
 	}
 	if a := c.a; out.Deferred && !c.group.changed && a.durable.Load() == a.applied.Load() {
-		h.early = append(h.early, start) // nothing that it must not overtake is on its way
+		own := runTurnOf(h)
+		own.early = append(own.early, start) // nothing that it must not overtake is on its way
 		return
 	}
 	h.then(start)
@@ -90,7 +91,7 @@ type attempt struct {
 	flow *flow
 	held *attemptQueue
 	inst host.Instance
-	// returned: it is no longer counted in activation.attempts.
+	// returned: it is no longer counted in runActor.attempts.
 	returned atomic.Bool
 	// next is the actor, if the attempt has found nobody who runs it: the attempt's goroutine does.
 	next assignment
@@ -109,7 +110,7 @@ func (t *attempt) begin() {
 }
 
 // begun implements taskOwner.
-func (t *attempt) begun() { t.actor().attempts.Add(1) }
+func (t *attempt) begun() { runOf(t.actor()).attempts.Add(1) }
 
 // run implements errand.
 func (t *attempt) run() (next assignment) {
@@ -127,32 +128,32 @@ func (t *attempt) run() (next assignment) {
 // drop counts an attempt that does not begin as returned: the next run may wait for it.
 func (t *attempt) drop() {
 	t.flow.returned.Add(1)
-	t.actor().duties.run.ask()
+	runOf(t.actor()).ask()
 }
 
 // work implements taskOwner: it runs the attempt and lets the run know that it has returned.
 func (t *attempt) work() {
 	a := t.actor()
-	m := a.sup.metrics
+	own, p := runOf(a), partOf[*runPart](a.sup)
 	defer func() {
 		t.flow.returned.Add(1)
 		t.left()
-		t.next = a.duties.run.post()
+		t.next = own.post()
 		t.held.end()
 	}()
 	if t.held.givenUp() {
 		return // between its turn and now
 	}
-	m.steps.Inc()
-	if err := t.of.Run(t, t, a.onNews); err != nil {
-		m.stepFailures.Inc() // the history has the error
+	p.steps.Inc()
+	if err := t.of.Run(t, t, own.news); err != nil {
+		p.stepFailures.Inc() // the history has the error
 	}
 }
 
 // lost implements taskOwner.
 func (t *attempt) lost() {
 	if t.left() {
-		t.actor().duties.run.ask() // the run may have waited for it
+		runOf(t.actor()).ask() // the run may have waited for it
 	}
 }
 
@@ -161,7 +162,7 @@ func (t *attempt) left() bool {
 	if t.returned.Swap(true) {
 		return false
 	}
-	t.actor().attempts.Add(-1)
+	runOf(t.actor()).attempts.Add(-1)
 	return true
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// workflowBuiltins returns the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
+// methods implements server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
 // or have failed.
-func workflowBuiltins() []*builtin {
+func (*runPart) methods() []*builtin {
 	return []*builtin{
 		act(host.WorkflowStart, func(c *core, h *turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
 			return c.startRun(h, host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})

@@ -184,7 +184,7 @@ func (p *comparing) wake(t *actorType, addr host.Address) {
 		<-p.slots
 		return // the supervisor has closed
 	}
-	w := a.duties.run.item(false)
+	w := runOf(a).item(false)
 	ran := w.finish
 	w.finish = func(w *work) {
 		if w.err == nil {

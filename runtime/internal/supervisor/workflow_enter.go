@@ -16,21 +16,21 @@ type entering struct {
 }
 
 // markRunning notes in the store that the node runs, and whether the one before ended without notice.
-func (s *Supervisor) markRunning() {
+func (p *runPart) markRunning(s *Supervisor) {
 	unclean, err := s.store.MarkRunning()
 	if err != nil {
 		s.logger.Error("note in the store that the node runs", "error", err)
 		return
 	}
-	s.marked = true
+	p.marked = true
 	if unclean {
-		s.cautious = time.Now().Add(cautionTime)
+		p.cautious = time.Now().Add(cautionTime)
 	}
 }
 
 // markStopped notes in the store that the node stops in order.
-func (s *Supervisor) markStopped() {
-	if !s.marked || s.store.Err() != nil {
+func (p *runPart) markStopped(s *Supervisor) {
+	if !p.marked || s.store.Err() != nil {
 		return // it is not said, or the store takes no writes
 	}
 	if err := s.store.MarkStopped(); err != nil {
@@ -42,7 +42,8 @@ func (s *Supervisor) markStopped() {
 // has to wait: the duty is asked for when the count is durable.
 func (c *core) enterRun(w *work) (wait bool, err error) {
 	a, f := c.a, c.flow()
-	if a.sup.cautious.IsZero() || time.Now().After(a.sup.cautious) || f.enter.known.Load() {
+	p := partOf[*runPart](a.sup)
+	if p.cautious.IsZero() || time.Now().After(p.cautious) || f.enter.known.Load() {
 		return false, nil
 	}
 	if f.enter.asked {
@@ -51,7 +52,7 @@ func (c *core) enterRun(w *work) (wait bool, err error) {
 	counted := false
 	f.mu.Lock()
 	_, err = c.internal(w, "workflow", func(h *turn) (err error) {
-		counted, err = f.run.Enter(&runRows{h: h, exempt: true}, a.sup.process)
+		counted, err = f.run.Enter(&runRows{h: h, exempt: true}, p.process)
 		return err
 	})
 	f.leaveRun()
@@ -62,7 +63,7 @@ func (c *core) enterRun(w *work) (wait bool, err error) {
 	enter := f.enter
 	c.group.then(func() {
 		enter.known.Store(true)
-		a.duties.run.ask()
+		runOf(a).ask()
 	})
 	return true, nil
 }

@@ -49,7 +49,7 @@ func (c *core) listRun(h *turn, reason string) error {
 		c.ws.ClearWake(listedDue(was), keyspace.WakeListed, typ, was)
 	}
 	f.listed, f.asOf = reason, c.ws.Version()
-	gauge := c.a.sup.metrics.runsPaused
+	gauge := partOf[*runPart](c.a.sup).paused
 	if was != "" && was != listedFailed {
 		h.then(gauge.WithLabelValues(typ, was).Dec)
 	}
@@ -123,12 +123,12 @@ func listed(store *engine.Store, first, last int64, after []byte, visit func(eng
 	}
 }
 
-// loadPausedRuns counts the runs that are paused. It runs before anything else does.
-func (s *Supervisor) loadPausedRuns() {
+// countPaused counts the runs that are paused. It runs before anything else does.
+func (p *runPart) countPaused(s *Supervisor) {
 	err := listed(s.store, keyspace.PausedRunsDue, keyspace.PausedRunsDue, nil, func(row engine.Wake) (bool, error) {
 		ident, _, ok, err := s.store.Identity(row.ID)
 		if ok && ident.Namespace == s.options.Namespace {
-			s.metrics.runsPaused.WithLabelValues(row.Name, row.Instance).Inc()
+			p.paused.WithLabelValues(row.Name, row.Instance).Inc()
 		}
 		return true, err
 	})
@@ -155,7 +155,7 @@ func (s *Supervisor) retryPausedRuns() {
 			return false, nil
 		}
 		s.recoverActor(row, func() { <-slots }, func(a *activation) *work {
-			w := a.duties.run.item(false)
+			w := runOf(a).item(false)
 			w.job = runHurried
 			return w
 		})

@@ -68,7 +68,7 @@ func (c *core) retireAll(w *work) error {
 			return nil // the row at 0 stands
 		}
 		if n >= maxAdvances {
-			c.a.duties.run.ask()
+			runOf(c.a).ask()
 			return nil
 		}
 		if _, err := c.internal(w, "workflow", c.buryRetired); err != nil {

@@ -28,10 +28,15 @@ type stall struct {
 // so busy that the watchdog does not run either, time alone tells nothing.
 const stallLooks = 4
 
-// stalled looks at the run that advances in a turn and returns when to look again. It gives up a run whose function blocks, which
-// holds the actor's goroutine for good; then blocks is true. A function that computes has the turn's whole time.
-func (d *watchdog) stalled(t *turn, run *advancing, now time.Time) (next time.Duration, blocks bool) {
-	s, limit := &run.stall, d.s.options.RunStall
+// observe implements observer: it looks at the run that advances in the turn, if one does. It gives up a run whose function blocks,
+// which holds the actor's goroutine for good. A function that computes has the turn's whole time.
+func (h *runTurn) observe(now time.Time) (next time.Duration, ended bool) {
+	run := h.run.Load()
+	if run == nil {
+		return time.Second, false
+	}
+	t, sup := h.t, h.t.a.sup
+	s, limit := &run.stall, sup.options.RunStall
 	next = limit / (2 * stallLooks)
 	moves, inside := run.Moves()
 	ours := !inside || t.operates()
@@ -47,7 +52,7 @@ func (d *watchdog) stalled(t *turn, run *advancing, now time.Time) (next time.Du
 	if s.seen++; !s.flushed {
 		// The callers of the turns before this one, such as the one that started the run, do not wait for the function.
 		s.flushed = true
-		d.s.task(func() { run.Stalled(moves, func() { _ = t.flush() }) })
+		sup.task(func() { run.Stalled(moves, func() { _ = t.flush() }) })
 	}
 	if s.seen < stallLooks || now.Sub(s.since) < limit {
 		return next, false
@@ -59,19 +64,26 @@ func (d *watchdog) stalled(t *turn, run *advancing, now time.Time) (next time.Du
 	}
 	// Once it is claimed, the function may return, but the turn ends with nothing kept.
 	given := run.Stalled(moves, func() {
-		d.blame(t, run.Run, fmt.Sprintf("the workflow function has waited %s without an operation of the run. What waits for the world "+
+		h.blame(run, fmt.Sprintf("the workflow function has waited %s without an operation of the run. What waits for the world "+
 			"(a channel, a mutex, the network, time.Sleep) belongs into the body of a step", now.Sub(s.since).Round(100*time.Millisecond)), stack)
 	})
 	if !given {
 		return next, false
 	}
 	a := t.a
-	d.s.logger.Error("a workflow function blocks; its run is paused, and its goroutine is left behind", "actor_type", a.addr.Type,
+	sup.logger.Error("a workflow function blocks; its run is paused, and its goroutine is left behind", "actor_type", a.addr.Type,
 		"actor_key", a.addr.Key, "running_for", now.Sub(t.start), "goroutine", stack)
-	d.s.metrics.stuck.Inc()
+	sup.metrics.stuck.Inc()
 	a.abandonTurn(t, host.Errorf(host.Unavailable, "the actor's workflow function blocks; the actor goes on without it"))
-	d.s.task(a.duties.run.takeUp)
+	sup.task(runOf(a).takeUp)
 	return next, true
+}
+
+// overdue implements observer.
+func (h *runTurn) overdue(now time.Time, where string) {
+	if run := h.run.Load(); run != nil && run.theirs >= run.ours { // else it is a slow disk, which is over some time
+		h.blame(run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(h.t.start).Round(time.Second)), stacksOf(where))
+	}
 }
 
 // operates reports that an operation of the turn goes on. What it takes is the store's time: no function can help that.
@@ -84,8 +96,9 @@ func (t *turn) operates() bool {
 }
 
 // blame has the next core pause the run, which only an operator resumes: each try leaves a goroutine behind.
-func (d *watchdog) blame(t *turn, run *workflow.Run, text, stack string) {
+func (h *runTurn) blame(run *advancing, text, stack string) {
 	run.Abandon()
 	text += "\n\n" + stack
-	d.s.blames.Store(t.a.key, text)
+	a := h.t.a
+	partOf[*runPart](a.sup).blames.Store(a.key, text)
 }

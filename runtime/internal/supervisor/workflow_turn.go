@@ -160,13 +160,12 @@ func (t *runRows) DeleteRange(start, end []byte) error {
 //
 // REQUIRES: t.h.mu
 func (t *runRows) wrote(changed bool) {
-	h := t.h
 	if !changed {
 		return
 	}
-	if !h.runWrote {
-		h.runWrote = true
-		h.change(engine.ChangeWorkflow, "", func() any { return map[string]any{"op": "write"} })
+	if h := runTurnOf(t.h); !h.wrote {
+		h.wrote = true
+		t.h.change(engine.ChangeWorkflow, "", func() any { return map[string]any{"op": "write"} })
 	}
 }
 
@@ -177,16 +176,16 @@ func (t *runRows) Now() time.Time { return t.h.start }
 func (t *runRows) Value() any { return t.h.host }
 
 // Instance implements host.RunTurn.
-func (h runTurn) Instance() host.Instance {
+func (h *runTurn) Instance() host.Instance {
 	h.t.untouched = false
 	return h.t.c.inst
 }
 
 // View implements host.RunTurn.
-func (h runTurn) View() host.Instance { return h.t.c.inst }
+func (h *runTurn) View() host.Instance { return h.t.c.inst }
 
 // Answer implements host.RunTurn.
-func (h runTurn) Answer(queue string, id uint64, reply []byte, failure *host.Error) error {
+func (h *runTurn) Answer(queue string, id uint64, reply []byte, failure *host.Error) error {
 	if err := h.t.enter(); err != nil {
 		return err
 	}
@@ -317,7 +316,7 @@ func (s *Supervisor) childLives(addr host.Address, m *workflow.Outgoing) (bool, 
 }
 
 // StartRun implements host.Turn.
-func (h runTurn) StartRun(s host.RunStart) (host.RunStarted, error) {
+func (h *runTurn) StartRun(s host.RunStart) (host.RunStarted, error) {
 	t := h.t
 	if t.returned() {
 		return host.RunStarted{}, errTurnOver()
@@ -326,7 +325,7 @@ func (h runTurn) StartRun(s host.RunStart) (host.RunStarted, error) {
 }
 
 // ControlRun implements host.Turn.
-func (h runTurn) ControlRun(c host.RunControl) error {
+func (h *runTurn) ControlRun(c host.RunControl) error {
 	t := h.t
 	if t.returned() {
 		return errTurnOver()

@@ -22,9 +22,9 @@ type VerifiedRun struct {
 func VerifyRuns(ctx context.Context, store *engine.Store, namespace string, behaviors []*host.Behavior, visit func(*VerifiedRun) error) error {
 	for _, b := range behaviors {
 		t := &actorType{Behavior: b}
-		q := host.ListQuery{Type: b.Type, Limit: 1000}
+		q := engine.ActorsQuery{Namespace: namespace, Type: b.Type, Limit: 1000}
 		for {
-			page, err := StoredList(store, namespace, q)
+			page, err := store.Actors(q)
 			if err != nil {
 				return err
 			}
@@ -32,7 +32,7 @@ func VerifyRuns(ctx context.Context, store *engine.Store, namespace string, beha
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				addr := host.Address{Type: b.Type, Key: page.Actors[i].Key}
+				addr := host.Address{Type: b.Type, Key: page.Actors[i].Identity.Key}
 				v, err := t.verify(store, namespace, addr)
 				if err != nil {
 					return err

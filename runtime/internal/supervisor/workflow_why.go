@@ -25,7 +25,7 @@ func (*runPart) resumed(t *turn) error {
 	}
 	if c.flow().live { // compareRuns has left it out
 		c.armRun(t, true)
-		t.then(c.a.duties.run.takeUp)
+		t.then(runOf(c.a).takeUp)
 	}
 	return nil
 }
