@@ -528,7 +528,7 @@ func (c *core) leaving() bool {
 // settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
 func (c *core) settleRun(h *turn, out *workflow.Outcome, running int64, leaving bool) error {
 	if h.changed() {
-		h.after = append(h.after, stepped{c.a})
+		runTurnOf(h).tellSteps()
 	}
 	if out.Ended {
 		return c.runEnded(h)

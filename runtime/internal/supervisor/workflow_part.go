@@ -157,6 +157,7 @@ type runTurn struct {
 	run   atomic.Pointer[advancing]
 	wrote bool     // rows of the run were written, which is published already; guarded by turn.mu
 	early []func() // run as soon as the turn has succeeded
+	room  [1]consequence
 }
 
 // asRun finds the part's view of a turn.
@@ -164,7 +165,16 @@ func (h *runTurn) asRun() *runTurn { return h }
 
 func runTurnOf(t *turn) *runTurn { return t.host.(interface{ asRun() *runTurn }).asRun() }
 
-// A stepped is a consequence: who watches the actor's run is told. It does the same as [turn.notify] and costs each step less.
+// tellSteps tells who watches the run when the turn is durable, as [turn.notify] of runTopic would, which costs each step more.
+func (h *runTurn) tellSteps() {
+	t := h.t
+	if t.after == nil {
+		t.after = h.room[:0]
+	}
+	t.after = append(t.after, stepped{t.a})
+}
+
+// A stepped is a consequence: who watches the actor's run is told.
 type stepped struct{ a *activation }
 
 // durable implements consequence.
