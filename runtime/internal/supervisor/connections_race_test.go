@@ -78,9 +78,9 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	emitting.Wait()
 	h.say("end")
 	listening.Wait()
-	if log := h.log(); len(log) != clients || len(h.records()) != 0 || h.wakes() != 0 || h.s.hub.total() != 0 {
+	if log := h.log(); len(log) != clients || len(h.records()) != 0 || h.wakes() != 0 || hubOf(h.s).total() != 0 {
 		t.Errorf("%d clients left; %d connections, %d wake rows, %d live ends are there",
-			len(log), len(h.records()), h.wakes(), h.s.hub.total())
+			len(log), len(h.records()), h.wakes(), hubOf(h.s).total())
 	}
 }
 

@@ -20,7 +20,6 @@ type metrics struct {
 	sent, sendFailures                                          prometheus.Counter
 	queueSent, queueFailures, queueDead                         prometheus.Counter
 	queueLag                                                    prometheus.Histogram
-	connectionsSlow, connectionsResumed                         prometheus.Counter
 	tasksFailed, tasksLost                                      prometheus.Counter
 	tasksRunning                                                prometheus.Gauge
 	alarmLag, scheduleLag                                       prometheus.Histogram
@@ -90,11 +89,7 @@ func newMetrics(s *Supervisor) *metrics {
 		Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)})
 	m.runLag = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_lag_seconds", Help: "How late runs go on that waited for a time.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})
-	m.connectionsSlow = counter("cairn_connections_slow_total", "Connections cut off because the client read too slowly.")
-	m.connectionsResumed = counter("cairn_connections_resumed_total", "Connections that a client came back to.")
 	m.gauges = []prometheus.Collector{
-		gauge("cairn_connections", "Clients that are connected to actors.", func() float64 { return float64(s.hub.total()) }),
-		gauge("cairn_events_held_bytes", "Estimated memory of the events that streams and connections hold for their readers.", func() float64 { return float64(s.hub.held.Load()) }),
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.memory.awake.Load()) }),
 		gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", func() float64 { return float64(s.memory.bytes.Load()) }),
 		gauge("cairn_sql_connections", "Open connections to databases of actors.", func() float64 { return float64(s.sql.Stats().Open) }),
@@ -139,7 +134,6 @@ func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 	for _, c := range append([]prometheus.Collector{
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
 		m.sent, m.sendFailures, m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
-		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,
 		m.scheduleLag,
 		m.runsStarted, m.runsEnded, m.steps, m.stepFailures, m.runPauses, m.runsPaused, m.replays, m.replaySeconds, m.runLag,

@@ -37,6 +37,14 @@ type runner interface {
 	stop(s *Supervisor)
 }
 
+// A broadcaster has clients that listen to actors, and keep none awake.
+type broadcaster interface {
+	// begin is called when the node is made, and end when it goes down, before actors that still run are given up. It does
+	// not block.
+	begin(s *Supervisor)
+	end()
+}
+
 // A meter has metrics.
 type meter interface {
 	collectors(s *Supervisor) []prometheus.Collector
@@ -86,6 +94,11 @@ type destroyer interface{ destroy(t *turn) error }
 // A reporter adds to what is said of an actor. a is nil if the actor is not in memory.
 type reporter interface {
 	report(rows engine.Reader, a *activation, st *host.Status) error
+}
+
+// A presenter adds to what is said of an actor what only its node knows. a is nil if the actor is not in memory.
+type presenter interface {
+	present(s *Supervisor, a *activation, st *host.Status)
 }
 
 // A facet is what a part remembers of an awake actor. The rows are the truth. It is used by the goroutine that runs the

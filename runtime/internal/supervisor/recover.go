@@ -45,8 +45,6 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 		s.recoverDuty(row, done, (*activation).queueDuty)
 	case keyspace.WakeRun:
 		s.recoverDuty(row, done, (*activation).runDuty)
-	case keyspace.WakeConnections:
-		s.recoverConnections(row, done)
 	default:
 		done() // who is paused was read before anything ran
 	}

@@ -32,7 +32,8 @@ func (s *Supervisor) status(addr host.Address) (host.Status, error) {
 // present adds to a status what the actor does in memory.
 func (s *Supervisor) present(st *host.Status) {
 	addr := host.Address{Type: st.Type, Key: st.Key}
-	if a := s.find(addr); a != nil {
+	a := s.find(addr)
+	if a != nil {
 		a.mu.Lock()
 		if a.core != nil {
 			st.State = host.Awake
@@ -41,7 +42,11 @@ func (s *Supervisor) present(st *host.Status) {
 		a.mu.Unlock()
 		st.Mailbox = int(a.waiting.Load())
 	}
-	st.Connections = s.hub.count(addr)
+	for _, p := range s.parts {
+		if p, ok := p.(presenter); ok {
+			p.present(s, a, st)
+		}
+	}
 	if p := s.pauses.at(addr); p != nil {
 		st.State, st.Pause = host.Paused, p
 	}

@@ -55,7 +55,6 @@ type Supervisor struct {
 	workers workers
 	queries queryRuns
 	waits   waitGraph
-	hub     hub
 
 	// sql opens the connections of the actors' databases.
 	sql *sqlitevfs.Pool
@@ -176,8 +175,6 @@ type actorType struct {
 	metrics   typeMetrics
 	// runPace likewise, of the turns of workflow runs.
 	runPace atomic.Int64
-	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
-	joinPace, leavePace atomic.Int64
 }
 
 // New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
@@ -257,7 +254,11 @@ func New(o Options) (*Supervisor, error) {
 		}
 		s.types[b.Type] = t
 	}
-	s.hub.limit = o.MaxEventBytes
+	for _, p := range s.parts {
+		if p, ok := p.(broadcaster); ok {
+			p.begin(s)
+		}
+	}
 	s.workers.init(s)
 	s.alarms.init(s)
 	s.memory.init(s)
@@ -319,7 +320,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.killed.Store(true)
 	s.end()
 	s.watchdog.stop()
-	s.hub.close()
+	s.endBroadcasts()
 	if stuck := s.abandonAll(); len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: handlers did not return: %v", stuck))
 	}
@@ -348,6 +349,15 @@ func (s *Supervisor) eachRunner(f func(runner, *Supervisor)) {
 	}
 }
 
+// endBroadcasts ends what clients listen to beside the actors.
+func (s *Supervisor) endBroadcasts() {
+	for _, p := range s.parts {
+		if p, ok := p.(broadcaster); ok {
+			p.end()
+		}
+	}
+}
+
 // Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
 func (s *Supervisor) Halt() {
 	s.EndWaits()
@@ -362,7 +372,7 @@ func (s *Supervisor) Kill() {
 	s.alarms.stop()
 	s.memory.stop()
 	s.watchdog.stop()
-	s.hub.close()
+	s.endBroadcasts()
 	s.abandonAll()
 	s.workers.close()
 	s.queries.close()

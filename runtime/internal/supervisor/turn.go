@@ -59,14 +59,13 @@ type turn struct {
 	// What the handler did, applied when it succeeds.
 	again     bool // messages were given up before, and take the room that they had
 	destroy   bool
-	durable   bool // an event that must not be dropped was emitted
 	untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
 	stepped   bool // who watches the run is told, as notify of runTopic would, which costs each step more
 	runWrote  bool // rows of the run were written, which is published already
 	closed    bool // no method works any more; guarded by mu
-	events    []emitted
 	messages  []messageRecord
 	changes   []engine.Change
+	ahead     []engine.Change // to publish before changes, and also when the turn destroys the actor
 	kvChanges int
 	after     []consequence
 	parts     []participant

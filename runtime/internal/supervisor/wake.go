@@ -331,9 +331,6 @@ func (c *core) sealDestroy(t *turn) error {
 	if err := a.sender.load(c); err != nil {
 		return err
 	}
-	if err := c.lastEvents(t); err != nil {
-		return err
-	}
 	if err := c.destroyRun(t); err != nil {
 		return err
 	}
@@ -355,7 +352,7 @@ func (c *core) sealDestroy(t *turn) error {
 	for kind := range a.sup.recoverers {
 		c.arm(kind, false)
 	}
-	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakeConnections, keyspace.WakePaused, keyspace.WakeRun} {
+	for _, kind := range []keyspace.WakeKind{keyspace.WakeQueue, keyspace.WakePaused, keyspace.WakeRun} {
 		c.arm(kind, false)
 	}
 	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
@@ -461,7 +458,6 @@ func (c *core) wakeRows() ([]engine.Wake, error) {
 	if rec, _, ok, err := readRun(c.ws); err == nil && ok {
 		rows = append(rows, engine.Wake{Due: rec.Due, Kind: keyspace.WakeRun})
 	}
-	rows = append(rows, c.connectionWakes()...)
 	if schedules, err := schedule.Wakes(c.ws); err == nil {
 		rows = append(rows, schedules...)
 	}
