@@ -92,7 +92,7 @@ func (*connPart) methods() []*builtin {
 			}
 			return out, nil
 		}),
-		{name: host.ConnectionClose, existing: true, run: closeByOperator},
+		{name: host.ConnectionClose, existing: true, sturdy: true, run: closeByOperator},
 	}
 }
 

@@ -64,7 +64,7 @@ func (l *liveConnection) who() (string, keyspace.ActorID) { return l.id, l.incar
 // leave takes the connection out of the hub, and reports whether it was there.
 func (l *liveConnection) leave() bool { return l.hub.leave(l.key, l) }
 
-// push implements recipient. If full, a client that waits for events, or had read what came before this turn, reads on
+// push implements recipient. If full, a client that waits for events, or had read what came before this commit, reads on
 // from the history.
 func (l *liveConnection) push(id keyspace.ActorID, e *publishedEvent, full bool) (held, ok bool) {
 	if l.incarnation != id {
@@ -77,7 +77,7 @@ func (l *liveConnection) push(id keyspace.ActorID, e *publishedEvent, full bool)
 	}
 	bytes := l.bytes + eventBytes(&e.EmittedEvent)
 	switch full = full && bytes > minBuffered; {
-	case full && (l.reading || len(l.buffer) == 0 || l.buffer[0].batch == e.batch):
+	case full && (l.reading || len(l.buffer) == 0 || l.buffer[0].batch.commit == e.batch.commit):
 		first := e
 		if len(l.buffer) > 0 {
 			first = l.buffer[0]
@@ -134,6 +134,11 @@ func (l *liveConnection) finish(err *host.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stop(err)
+}
+
+// replaced implements recipient.
+func (l *liveConnection) replaced() {
+	l.finish(unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
 }
 
 // ended implements recipient.

@@ -46,6 +46,7 @@ type eventRecord struct {
 type eventTurn struct {
 	t      *turn
 	events []publishedEvent
+	group  *group // which they leave with
 }
 
 // eventsOf returns the events of a turn.
@@ -139,7 +140,8 @@ func (h *eventTurn) number() (last uint64, err error) {
 // leave has the events published: to those who follow the actor, before what else the turn has for them, and as changes.
 func (h *eventTurn) leave() {
 	t := h.t
-	t.c.group.after = append(t.c.group.after, h)
+	h.group = t.c.group
+	h.group.after = append(h.group.after, h)
 	if t.a.sup.options.Changes == nil {
 		return
 	}
@@ -157,7 +159,7 @@ func (h *eventTurn) leave() {
 // durable implements consequence.
 func (h *eventTurn) durable() {
 	c := h.t.c
-	hubOf(c.a.sup).publish(c.a.key, c.id, c.ident.ID, h.events)
+	hubOf(c.a.sup).publish(c.a.key, c.id, c.ident.ID, h.group.commit, h.events)
 }
 
 // destroy implements destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // listeners are puppets that emit.
@@ -217,6 +218,18 @@ func TestConnectionThatReadsIsNotCutOffThoughTheNodeIsFull(t *testing.T) {
 			t.Errorf("the client that had missed nothing yet got %v", got)
 		}
 	})
+}
+
+func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T) {
+	h, all := crowd(1)
+	h.limit = 0 // the node is full
+	for seq, commit := range []uint64{1, 1, 2} {
+		e := host.EmittedEvent{Sequence: uint64(seq + 1), Name: "said", Data: make([]byte, 3000)}
+		h.publish("room", keyspace.ActorID{}, "", commit, []publishedEvent{{EmittedEvent: e}})
+	}
+	if l := all[0]; l.ended() != nil || !l.lagging || l.position != 0 {
+		t.Errorf("it ended with %v, or is to read on from the history after event %d: %v", l.ended(), l.position, l.lagging)
+	}
 }
 
 func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {

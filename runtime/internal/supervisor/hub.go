@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A hub hands the events of durable commits to those who follow their actor: streams and live connections. It is apart from
-// the activations, so that an actor sleeps while its clients stay. A stream holds a bounded number of events; one that falls
+// A hub hands the events of durable commits to those who follow their actor: subscriptions and live connections. It is apart from
+// the activations, so that an actor sleeps while its clients stay. A subscription holds a bounded number of events; one that falls
 // behind reads what it missed from the actor's kept history. A connection that falls behind is cut off.
 //
 // The gate hands over one commit at a time, in order. So whoever joins in a turn, before that turn is committed, gets every
@@ -23,7 +23,7 @@ type hub struct {
 	live      int                  // recipients in all of them that have joined
 
 	// held is what the events take that clients hold: see eventBatch. Beyond limit, a client that holds more than minBuffered
-	// gets no more: a stream, and a connection that reads, go on from the history; a connection that does not is cut off.
+	// gets no more: a subscription, and a connection that reads, go on from the history; a connection that does not is cut off.
 	held  atomic.Int64
 	limit int64
 }
@@ -48,6 +48,8 @@ type recipient interface {
 	cutOff()
 	// finish ends it, if nothing has yet. It does not block.
 	finish(err *host.Error)
+	// replaced ends it: another one has its id.
+	replaced()
 	// ended returns why it has ended, or nil.
 	ended() *host.Error
 }
@@ -78,7 +80,7 @@ func (h *hub) tidy(key string) {
 	}
 }
 
-// maxBuffered bounds the events that a stream holds for its reader, by count and bytes.
+// maxBuffered bounds the events that a subscription holds for its reader, by count and bytes.
 const (
 	maxBuffered      = 256
 	maxBufferedBytes = 1 << 20
@@ -103,11 +105,12 @@ type publishedEvent struct {
 	batch *eventBatch
 }
 
-// An eventBatch is the events of one commit, which its clients share. It counts towards hub.held once, from push until the
+// An eventBatch is the events of one turn, which its clients share. It counts towards hub.held once, from push until the
 // last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
 // in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
 type eventBatch struct {
 	hub    *hub
+	commit uint64 // of the turn; those of one commit are handed out one right after the other
 	events []publishedEvent
 	size   int          // of all events
 	bytes  int64        // what the batch counts for
@@ -118,8 +121,8 @@ type eventBatch struct {
 const pushing = 1 << 40
 
 // begin counts a batch that is about to be pushed. many says that the clients may share encoded forms.
-func (h *hub) begin(events []publishedEvent, life string, many bool) *eventBatch {
-	b := &eventBatch{hub: h, events: events}
+func (h *hub) begin(events []publishedEvent, life string, commit uint64, many bool) *eventBatch {
+	b := &eventBatch{hub: h, commit: commit, events: events}
 	for i := range events {
 		e := &events[i]
 		e.batch, e.Life = b, life
@@ -154,22 +157,23 @@ func (b *eventBatch) release(holds int64, places int) {
 // full reports whether clients hold as much as they may.
 func (h *hub) full() bool { return h.held.Load() > h.limit }
 
-// publish hands out the events of one commit of an incarnation, whose name is life. It does not block.
-func (h *hub) publish(key string, id keyspace.ActorID, life string, events []publishedEvent) {
-	for _, l := range h.push(key, id, life, events) {
+// publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's among those of the
+// activation. It does not block.
+func (h *hub) publish(key string, id keyspace.ActorID, life string, commit uint64, events []publishedEvent) {
+	for _, l := range h.push(key, id, life, commit, events) {
 		l.cutOff()
 	}
 }
 
 // push is publish, and returns the connections that do not read.
-func (h *hub) push(key string, id keyspace.ActorID, life string, events []publishedEvent) (slow []recipient) {
+func (h *hub) push(key string, id keyspace.ActorID, life string, commit uint64, events []publishedEvent) (slow []recipient) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	au := h.audiences[key]
 	if au == nil {
 		return nil
 	}
-	b := h.begin(events, life, len(au.subscriptions)+len(au.recipients)+len(au.joining) > 1)
+	b := h.begin(events, life, commit, len(au.subscriptions)+len(au.recipients)+len(au.joining) > 1)
 	full, holds, places := h.full(), 0, 0
 	for s := range au.subscriptions {
 		if s.push(id, b, full) {
@@ -228,8 +232,8 @@ func exceptions(ids []string) func(string) bool {
 	return func(id string) bool { return set[id] }
 }
 
-// end tells the streams and connections of an incarnation that it was destroyed. It is called before anything of its
-// successor is durable, so the streams are all of this incarnation, or of none.
+// end tells the subscriptions and connections of an incarnation that it was destroyed. It is called before anything of its
+// successor is durable, so the subscriptions are all of this incarnation, or of none.
 func (h *hub) end(key string, id keyspace.ActorID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -257,7 +261,7 @@ func (h *hub) end(key string, id keyspace.ActorID) {
 	h.tidy(key)
 }
 
-// close ends all streams and connections. No turn is waited for: the next start finds out which connections were lost.
+// close ends all subscriptions and connections. No turn is waited for: the next start finds out which connections were lost.
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -307,7 +311,7 @@ func (h *hub) promote(key string, l recipient) bool {
 	}
 	id, _ := l.who()
 	if old := au.recipients[id]; old != nil {
-		old.finish(unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
+		old.replaced()
 	} else {
 		h.live++
 	}
@@ -428,9 +432,9 @@ func (h *hub) remove(s *subscription) {
 // position is the sequence of the last event that the reader was given or passed over. Events up to it are never
 // delivered; the next one is position+1, from the buffer if it is there, else from the history, else it is missed.
 //
-// life is the actor's life that position counts in. What is pushed is of that life, because end ends the stream before a
-// successor pushes anything. What is read from the history may be a successor's, and ends the stream then. Only the
-// position that the subscriber came with may be one of another life: the stream takes the life that there is, once, and
+// life is the actor's life that position counts in. What is pushed is of that life, because end ends the subscription before a
+// successor pushes anything. What is read from the history may be a successor's, and ends the subscription then. Only the
+// position that the subscriber came with may be one of another life: the subscription takes the life that there is, once, and
 // says so (Delivery.Reset).
 type subscription struct {
 	s     *Supervisor
@@ -501,7 +505,7 @@ func (s *Supervisor) Subscribe(ctx context.Context, addr host.Address, sub host.
 	return st, nil
 }
 
-// push takes a batch of an incarnation's events, and reports whether the stream holds it. full says that it may not hold
+// push takes a batch of an incarnation's events, and reports whether the subscription holds it. full says that it may not hold
 // much.
 func (s *subscription) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
 	s.mu.Lock()
@@ -662,7 +666,7 @@ func (s *subscription) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// dropEnded reports whether the stream has ended, and drops what it holds then.
+// dropEnded reports whether the subscription has ended, and drops what it holds then.
 func (s *subscription) dropEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

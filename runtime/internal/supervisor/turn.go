@@ -69,7 +69,8 @@ type turn struct {
 	kvChanges int
 	after     []consequence
 	parts     []participant
-	session   session // what goroutines of the handler may still use when it has returned; nil if there is none
+	few       [2]participant // the room that parts begins with
+	session   session        // what goroutines of the handler may still use when it has returned; nil if there is none
 	queues    *queue.Set
 	sql       *sqlTurn
 	asked     int64    // tasks to start
@@ -153,7 +154,12 @@ func (t *turn) then(f func()) { t.after = append(t.after, consequenceFunc(f)) }
 // enlist has a part take part in the turn.
 //
 // REQUIRES: t.mu, or no handler that runs.
-func (t *turn) enlist(p participant) { t.parts = append(t.parts, p) }
+func (t *turn) enlist(p participant) {
+	if t.parts == nil {
+		t.parts = t.few[:0]
+	}
+	t.parts = append(t.parts, p)
+}
 
 // dropSession undoes what goroutines of the handler did. The turn is closed.
 func (t *turn) dropSession() {
