@@ -82,10 +82,6 @@ type core struct {
 	rising bool
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored []byte
-	// lastEvent is the sequence of the last event.
-	lastEvent cached[uint64]
-	// connections counts the actor's connection records.
-	connections cached[int]
 	// deadSends counts the messages to other actors that were given up.
 	deadSends cached[int]
 	// deadCounted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.

@@ -35,6 +35,8 @@ type builtin struct {
 	pace *atomic.Int64
 	// operates: it runs though the actor is paused.
 	operates bool
+	// sturdy: an operator may call it on an actor that does not wake, though it has run.
+	sturdy bool
 	// query runs like a query, on a committed version.
 	query func(r *reader, req *host.Request) ([]byte, error)
 	// serve answers without a turn or a version: what is about the actor rather than in it.

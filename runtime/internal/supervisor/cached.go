@@ -37,8 +37,6 @@ func (v *cached[T]) forget(version engine.Version) {
 // forget has everything that remembers rows of the actor drop what was undone.
 func (c *core) forget() {
 	now := c.ws.Version()
-	c.lastEvent.forget(now)
-	c.connections.forget(now)
 	c.deadSends.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })
 }

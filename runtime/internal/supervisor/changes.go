@@ -35,16 +35,8 @@ func (c *core) writeChanges(t *turn) error {
 	}
 	set := &engine.ChangeSet{
 		ID: c.id, Identity: c.a.sup.identity(c.a.addr), Generation: c.space.Head().Generation, Version: t.version,
-		TimeMS: unixMS(t.start), Traceparent: t.from.traceparent, Changes: make([]engine.Change, 0, len(t.events)+len(t.changes)),
+		TimeMS: unixMS(t.start), Traceparent: t.from.traceparent, Changes: append(t.ahead, t.changes...),
 	}
-	for _, e := range t.events {
-		if e.to != "" {
-			continue // it is for one client's eyes
-		}
-		ev := c.a.typ.Events[e.event]
-		set.Changes = append(set.Changes, engine.Change{Kind: engine.ChangeEvent, Name: ev.Name, Data: e.data, Durable: ev.Durable})
-	}
-	set.Changes = append(set.Changes, t.changes...)
 	if len(set.Changes) == 0 {
 		return nil
 	}

@@ -194,17 +194,6 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 		return k.hand(p, t, row, ident)
 	}
 	id, addr := string(row.Row), host.Address{Type: ident.Type, Key: ident.Key}
-	if row.Kind == keyspace.WakeConnections {
-		k.s.tend(t, addr, &tending{row: &row, once: true}, func(err error) {
-			if host.CodeOf(err) == host.ActorPaused {
-				k.putOff(id, addr)
-			} else {
-				k.finished(id, err)
-			}
-			k.again()
-		})
-		return true, nil, nil
-	}
 	w := &work{existing: true, finish: func(w *work) {
 		if w.paused {
 			k.putOff(id, addr)

@@ -3,14 +3,44 @@ package supervisor
 import (
 	"context"
 	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
 
 // connPart is the part of actors that is connections.
-type connPart struct{}
+type connPart struct{ slow, resumed atomic.Int64 }
 
 func (*connPart) name() string { return "conn" }
+
+// collectors implements meter.
+func (p *connPart) collectors(s *Supervisor) []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cairn_connections", Help: "Clients that are connected to actors."},
+			func() float64 { return float64(hubOf(s).total()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "cairn_connections_slow_total", Help: "Connections cut off because the client read too slowly.",
+		}, func() float64 { return float64(p.slow.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "cairn_connections_resumed_total", Help: "Connections that a client came back to.",
+		}, func() float64 { return float64(p.resumed.Load()) }),
+	}
+}
+
+// present implements presenter.
+func (*connPart) present(s *Supervisor, _ *activation, st *host.Status) {
+	st.Connections = hubOf(s).count(host.Address{Type: st.Type, Key: st.Key})
+}
+
+// connType holds moving averages, like actorType.pace: of the turns that open, resume and change connections, and of those
+// that end them.
+type connType struct{ join, leave atomic.Int64 }
+
+func connTypeOf(t *actorType) *connType {
+	return attach(&t.attached, func() *connType { return new(connType) })
+}
 
 // connTurn is what handlers may do with connections.
 type connTurn struct{ t *turn }
@@ -29,6 +59,29 @@ func (h connTurn) Caller() string { return h.t.work.connection }
 
 // Caller implements host.Reader.
 func (h connQuery) Caller() string { return h.r.caller }
+
+// EmitTo implements host.Turn.
+func (h connTurn) EmitTo(event int, data []byte, to string, except []string) error {
+	t := h.t
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.mu.Unlock()
+	if to != "" {
+		if err := t.a.typ.hasEvent(event); err != nil {
+			return err
+		}
+		if len(except) > 0 {
+			return host.Errorf(host.InvalidArgument, "an event for one connection cannot except others")
+		}
+		if _, ok, err := readConnection(t.c.ws, to); err != nil {
+			return err
+		} else if !ok {
+			return noConnection(to)
+		}
+	}
+	return eventsOf(t).emit(event, data, to, except)
+}
 
 // SetConnectionState implements host.Turn.
 func (h connTurn) SetConnectionState(id string, state []byte) error {
@@ -111,7 +164,7 @@ func (l *liveConnection) update(
 	if err := l.s.outside(ctx); err != nil {
 		return err
 	}
-	b := &builtin{name: name, pace: &l.t.joinPace, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
+	b := &builtin{name: name, pace: &connTypeOf(l.t).join, run: func(c *core, w *work) ([]byte, error) { return nil, run(c, w) }}
 	done := make(chan error, 1)
 	w := &work{
 		call: call{method: -1, builtin: b, connection: l.id}, ctx: ctx, existing: true,

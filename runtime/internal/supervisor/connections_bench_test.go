@@ -13,17 +13,17 @@ import (
 
 // crowd is a hub with n connections that are subscribed to the event said.
 func crowd(n int) (*hub, []*liveConnection) {
-	sup := &Supervisor{}
-	h := &sup.hub
+	sup := &Supervisor{parts: []part{new(eventPart)}}
+	h := hubOf(sup)
 	h.limit = 1 << 40
 	all := make([]*liveConnection, n)
 	for i := range all {
 		l := &liveConnection{
-			s: sup, key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1),
+			s: sup, hub: h, key: "room", id: newConnectionID(), limit: 1 << 30, signal: make(chan struct{}, 1),
 			subscriptions: map[string]uint64{"said": 0, "kept": 0},
 		}
-		h.join(l)
-		h.promote(l)
+		h.join(l.key, l)
+		h.promote(l.key, l)
 		all[i] = l
 	}
 	return h, all
@@ -54,22 +54,23 @@ func BenchmarkPublish(b *testing.B) {
 					b.StartTimer()
 				}
 				e.Sequence = uint64(i + 1)
-				h.publish("room", keyspace.ActorID{}, "", []publishedEvent{{EmittedEvent: e}})
+				h.publish("room", keyspace.ActorID{}, "", uint64(i+1), []publishedEvent{{EmittedEvent: e}})
 			}
 		})
 	}
 }
 
-// BenchmarkFollow measures one event until the only stream of its actor has it.
+// BenchmarkFollow measures one event until the only subscription of its actor has it.
 func BenchmarkFollow(b *testing.B) {
-	sup := &Supervisor{}
-	sup.hub.limit = 1 << 40
-	s := &stream{s: sup, key: "room", signal: make(chan struct{}, 1)}
-	sup.hub.add(s)
+	sup := &Supervisor{parts: []part{new(eventPart)}}
+	h := hubOf(sup)
+	h.limit = 1 << 40
+	s := &subscription{s: sup, hub: h, key: "room", signal: make(chan struct{}, 1)}
+	h.add(s)
 	b.ReportAllocs()
 	for i := range b.N {
 		e := host.EmittedEvent{Name: "said", Data: []byte(`"hello"`), Sequence: uint64(i + 1)}
-		sup.hub.publish("room", keyspace.ActorID{}, "", []publishedEvent{{EmittedEvent: e}})
+		h.publish("room", keyspace.ActorID{}, "", uint64(i+1), []publishedEvent{{EmittedEvent: e}})
 		if d, err := s.Next(b.Context()); err != nil || len(d.Events) != 1 {
 			b.Fatal(d, err)
 		}

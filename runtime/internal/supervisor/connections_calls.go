@@ -26,9 +26,9 @@ func (s *Supervisor) Disconnect(ctx context.Context, addr host.Address, token st
 	if err := s.outside(ctx); err != nil {
 		return err
 	}
-	if l := s.hub.connection(string(appendAddress(nil, addr)), id); l != nil {
+	if l := s.liveConnection(addr, id); l != nil {
 		// Whoever reads the connection still gets what was there for it, and closes it.
-		if l.s.hub.leave(l) {
+		if l.leave() {
 			return l.quit(ctx, false)
 		}
 		return nil
@@ -46,7 +46,7 @@ func (s *Supervisor) identify(addr host.Address, token string) (string, error) {
 	if !ok {
 		return "", unknown
 	}
-	if l := s.hub.connection(string(appendAddress(nil, addr)), id); l != nil {
+	if l := s.liveConnection(addr, id); l != nil {
 		if (&connectionRecord{Token: l.token[:]}).matches(token) {
 			return id, nil
 		}
@@ -71,8 +71,8 @@ func (s *Supervisor) identify(addr host.Address, token string) (string, error) {
 	return id, nil
 }
 
-// connectionBuiltins are the methods for operators.
-func connectionBuiltins() []*builtin {
+// methods implements server.
+func (*connPart) methods() []*builtin {
 	return []*builtin{
 		ask(host.ConnectionList, func(r *reader, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
 			out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
@@ -92,8 +92,14 @@ func connectionBuiltins() []*builtin {
 			}
 			return out, nil
 		}),
-		{name: host.ConnectionClose, existing: true, run: closeByOperator},
+		{name: host.ConnectionClose, existing: true, sturdy: true, run: closeByOperator},
 	}
+}
+
+// liveConnection returns the connection of an id that a client has, or nil.
+func (s *Supervisor) liveConnection(addr host.Address, id string) *liveConnection {
+	l, _ := hubOf(s).recipient(string(appendAddress(nil, addr)), id).(*liveConnection)
+	return l
 }
 
 func connectionInfo(c *host.ConnectionState) host.ConnectionInfo {

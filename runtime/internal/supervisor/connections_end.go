@@ -20,8 +20,6 @@ type tending struct {
 	sweep bool
 	// bare leaves out the disconnect hook, which has failed.
 	bare bool
-	// once leaves it to whoever posted it to try again.
-	once bool
 	// A sweep goes on after a connection. next is where, if the turn is kept and more is set.
 	after, next string
 	more        bool
@@ -40,49 +38,54 @@ const sweepPage = 256
 // traits implements job. Only the end of a connection runs the disconnect hook.
 func (d *tending) traits(a *activation) traits {
 	hook := !d.bare && (d.end || d.row != nil)
-	return traits{kind: "connection", name: d.id, code: hook, quick: !hook || a.typ.Behavior.Connections.Disconnect == "" || fast(&a.typ.leavePace)}
+	return traits{kind: "connection", name: d.id, code: hook, quick: !hook || a.typ.Behavior.Connections.Disconnect == "" || fast(&connTypeOf(a.typ).leave)}
 }
 
 // run implements job.
 func (d *tending) run(c *core, w *work) { c.respond(w, nil, c.tendConnections(w, d)) }
 
 // tend posts d, and tries it again until it is durable, then calls done, if that is not nil; with the error if the node
-// stops before, or d is to be tried once. It does not block.
-func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func(error)) {
-	w := &work{job: d, existing: true, finish: func(w *work) {
-		err := w.err
-		if host.CodeOf(err) == host.NotFound {
-			err = nil // the actor is gone, and all connections with it
+// stops before, or d is of a row, which is tried again when the clock says so. It does not block.
+func (s *Supervisor) tend(t *actorType, addr host.Address, d *tending, done func(*work)) {
+	w := s.tending(t, addr, d, done)
+	if _, err := s.post(t, addr, w); err != nil && done != nil {
+		w.err = err
+		done(w) // the node has stopped; the next start finds the record
+	}
+}
+
+// tending makes the work that tend posts.
+func (s *Supervisor) tending(t *actorType, addr host.Address, d *tending, done func(*work)) *work {
+	return &work{job: d, existing: true, finish: func(w *work) {
+		if host.CodeOf(w.err) == host.NotFound {
+			w.err = nil // the actor is gone, and all connections with it
 		}
-		switch code := host.CodeOf(err); {
-		case err == nil && d.more:
+		switch code := host.CodeOf(w.err); {
+		case w.err == nil && d.more:
 			d.after, d.more, d.attempts = d.next, false, 0
 			s.tend(t, addr, d, done)
-		case err == nil, s.draining.Load():
+		case w.err == nil, s.draining.Load():
 			if done != nil {
-				done(err)
+				done(w)
 			}
 		case (code == host.Crashed || code == host.DeadlineExceeded) && !d.bare:
 			// The hook crashed or did not return; the connection ends all the same.
 			d.bare = true
 			s.tend(t, addr, d, done)
-		case d.once:
-			done(err)
+		case d.row != nil:
+			done(w)
 		case code == host.ActorPaused && s.pauses.park(addr, "connection "+d.id, func() { s.tend(t, addr, d, done) }):
 		default:
 			d.attempts++
 			s.later(backoff(d.attempts, tendRetryMin, tendRetryMax), func() { s.tend(t, addr, d, done) })
 		}
 	}}
-	if _, err := s.post(t, addr, w); err != nil && done != nil {
-		done(err) // the node has stopped; the next start finds the record
-	}
 }
 
 // tendAndWait tends, and returns when that is durable.
 func (s *Supervisor) tendAndWait(ctx context.Context, t *actorType, addr host.Address, d *tending) error {
 	durable := make(chan error, 1)
-	s.tend(t, addr, d, func(err error) { durable <- err })
+	s.tend(t, addr, d, func(w *work) { durable <- w.err })
 	select {
 	case err := <-durable:
 		return err
@@ -93,30 +96,20 @@ func (s *Supervisor) tendAndWait(ctx context.Context, t *actorType, addr host.Ad
 	}
 }
 
-// recoverConnections notes that the connections which the node was holding when it stopped are lost.
-func (s *Supervisor) recoverConnections(row engine.Wake, done func()) {
-	ident, _, ok, err := s.store.Identity(row.ID)
-	t := s.hosted(ident.Type)
-	switch {
-	case err != nil:
-		s.logger.Error("recover connections", "actor_id", row.ID.String(), "error", err)
-	case !ok:
-		if err := s.store.DropWakes([][]byte{row.Row}); err != nil {
-			s.logger.Error("drop a leftover index row", "error", err)
-		}
-	case t == nil:
-		s.logger.Warn("connections wait for an actor type that this node does not host", "actor_type", ident.Type)
-	default:
-		addr := host.Address{Type: ident.Type, Key: ident.Key}
-		s.tend(t, addr, &tending{sweep: true, once: true}, func(err error) {
-			done() // an actor that fails does not hold up the others
-			if err != nil && !s.draining.Load() {
-				s.later(settleRetry, func() { s.tend(t, addr, &tending{sweep: true}, nil) })
-			}
-		})
-		return
-	}
-	done()
+// standsFor implements recoverer.
+func (*connPart) standsFor() keyspace.WakeKind { return keyspace.WakeConnections }
+
+// takeUp implements recoverer: the connections that the node was holding when it stopped are lost.
+func (*connPart) takeUp(a *activation) *work {
+	return a.sup.tending(a.typ, a.addr, &tending{sweep: true}, nil)
+}
+
+// kinds implements waker.
+func (*connPart) kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeConnections} }
+
+// due implements waker.
+func (*connPart) due(s *Supervisor, t *actorType, addr host.Address, row *engine.Wake, done func(*work)) *work {
+	return s.tending(t, addr, &tending{row: row}, done)
 }
 
 // tendConnections does what a tending asks for.
@@ -142,7 +135,7 @@ func (c *core) tendConnections(w *work, d *tending) error {
 
 // lose notes that the client of a connection was lost, unless that is known or another client has it.
 func (t *turn) lose(id string, rec *connectionRecord) error {
-	if rec.Lost != 0 || t.a.sup.hub.holds(t.a.key, id) {
+	if rec.Lost != 0 || hubOf(t.a.sup).holds(t.a.key, id) {
 		return nil
 	}
 	rec.Lost = unixMS(t.start)
@@ -216,7 +209,7 @@ func (c *core) endConnection(
 			}
 			return reply(found)
 		})
-		updatePace(&c.a.typ.leavePace, time.Since(begun))
+		updatePace(&connTypeOf(c.a.typ).leave, time.Since(begun))
 		if err == nil || err == errAbandoned || c.broken || c.gone() {
 			return out, err
 		}
@@ -273,7 +266,7 @@ func (t *turn) dropConnection(id string, cause *host.Error) (connectionRecord, b
 	if reason == nil {
 		reason = connectionClosed("the client ended the connection")
 	}
-	hub, key := &t.a.sup.hub, t.a.key
+	hub, key := hubOf(t.a.sup), t.a.key
 	t.then(func() { hub.drop(key, id, reason) })
 	return rec, true, nil
 }

@@ -430,7 +430,7 @@ func TestClientThatGivesUpWhileConnectingLeavesNothing(t *testing.T) {
 			wantCode(t, <-failed, host.Canceled)
 			close(hold)
 			synctest.Wait()
-			if n := len(h.s.hub.audiences); n != 0 || len(h.records()) != 0 || h.wakes() != 0 {
+			if n := len(hubOf(h.s).audiences); n != 0 || len(h.records()) != 0 || h.wakes() != 0 {
 				t.Errorf("%d audiences, %d connections, %d wake rows are left", n, len(h.records()), h.wakes())
 			}
 			if log := h.log(); len(log) > 1 || len(log) == 1 && log[0] != "the client gave up" {

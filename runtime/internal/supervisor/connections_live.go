@@ -21,6 +21,7 @@ import (
 //  3. end is set once, after which nothing is buffered; what was is still delivered, unless the client's side closes it.
 type liveConnection struct {
 	s     *Supervisor
+	hub   *hub
 	t     *actorType
 	addr  host.Address
 	key   string
@@ -57,134 +58,18 @@ const (
 	fateGivenUp = 2 // the caller has gone
 )
 
-// join adds a connection whose turn is not durable yet.
-//
-// REQUIRES: what the turn sets is set.
-func (h *hub) join(l *liveConnection) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return unavailable("the node is shutting down")
-	}
-	h.audience(l.key).joining[l] = true
-	return nil
-}
+// who implements recipient.
+func (l *liveConnection) who() (string, keyspace.ActorID) { return l.id, l.incarnation }
 
-// promote gives a connection whose turn is durable its place, and ends the one that had it. false means that it ended
-// before.
-func (h *hub) promote(l *liveConnection) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	au := h.audiences[l.key]
-	if au == nil || !au.joining[l] {
-		return false
-	}
-	delete(au.joining, l)
-	if l.ended() != nil {
-		h.tidy(l.key)
-		return false
-	}
-	if old := au.conns[l.id]; old != nil {
-		old.finish(unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
-	} else {
-		h.live++
-	}
-	au.conns[l.id] = l
-	return true
-}
+// leave takes the connection out of the hub, and reports whether it was there.
+func (l *liveConnection) leave() bool { return l.hub.leave(l.key, l) }
 
-// leave takes a connection out and reports whether it was there.
-func (h *hub) leave(l *liveConnection) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	au := h.audiences[l.key]
-	if au == nil {
-		return false
+// push implements recipient. If full, a client that waits for events, or had read what came before this commit, reads on
+// from the history.
+func (l *liveConnection) push(id keyspace.ActorID, e *publishedEvent, full bool) (held, ok bool) {
+	if l.incarnation != id {
+		return false, true
 	}
-	there := au.joining[l]
-	delete(au.joining, l)
-	if au.conns[l.id] == l {
-		there = true
-		delete(au.conns, l.id)
-		h.live--
-	}
-	h.tidy(l.key)
-	return there
-}
-
-// drop ends whatever connections have an id.
-func (h *hub) drop(key, id string, reason *host.Error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	au := h.audiences[key]
-	if au == nil {
-		return
-	}
-	if l := au.conns[id]; l != nil {
-		l.finish(reason)
-		delete(au.conns, id)
-		h.live--
-	}
-	for l := range au.joining {
-		if l.id == id {
-			l.finish(reason)
-			delete(au.joining, l)
-		}
-	}
-	h.tidy(key)
-}
-
-// connection returns the live connection of an id, or nil.
-func (h *hub) connection(key, id string) *liveConnection {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if au := h.audiences[key]; au != nil {
-		return au.conns[id]
-	}
-	return nil
-}
-
-// holds reports whether a client has a connection, or is about to.
-func (h *hub) holds(key, id string) bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	au := h.audiences[key]
-	if au == nil {
-		return false
-	}
-	if au.conns[id] != nil {
-		return true
-	}
-	for l := range au.joining {
-		if l.id == id {
-			return true
-		}
-	}
-	return false
-}
-
-// count returns how many clients are connected to an actor, total how many to all.
-func (h *hub) count(addr host.Address) int {
-	var buf [128]byte
-	key := appendAddress(buf[:0], addr)
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if au := h.audiences[string(key)]; au != nil {
-		return len(au.conns)
-	}
-	return 0
-}
-
-func (h *hub) total() int {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.live
-}
-
-// push takes an event that is not kept from this connection, and reports whether it holds it. ok is false if the client
-// has not read for too long. full says that the connection may not hold much; a client that waits for events, or had read
-// what came before this commit, reads on from the history then.
-func (l *liveConnection) push(e *publishedEvent, full bool) (held, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lagging || l.end != nil || e.Sequence <= l.position || !l.wants(&e.EmittedEvent) {
@@ -192,7 +77,7 @@ func (l *liveConnection) push(e *publishedEvent, full bool) (held, ok bool) {
 	}
 	bytes := l.bytes + eventBytes(&e.EmittedEvent)
 	switch full = full && bytes > minBuffered; {
-	case full && (l.reading || len(l.buffer) == 0 || l.buffer[0].batch == e.batch):
+	case full && (l.reading || len(l.buffer) == 0 || l.buffer[0].batch.commit == e.batch.commit):
 		first := e
 		if len(l.buffer) > 0 {
 			first = l.buffer[0]
@@ -244,23 +129,29 @@ func (l *liveConnection) stop(err *host.Error) {
 	}
 }
 
+// finish implements recipient.
 func (l *liveConnection) finish(err *host.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stop(err)
 }
 
-// ended returns why the connection ended, or nil.
+// replaced implements recipient.
+func (l *liveConnection) replaced() {
+	l.finish(unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
+}
+
+// ended implements recipient.
 func (l *liveConnection) ended() *host.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end
 }
 
-// cutOff takes a connection that was ended out of the hub; the client may come back.
+// cutOff implements recipient: the client may come back.
 func (l *liveConnection) cutOff() {
-	l.s.metrics.connectionsSlow.Inc()
-	if l.s.hub.leave(l) {
+	partOf[*connPart](l.s).slow.Add(1)
+	if l.leave() {
 		l.s.tend(l.t, l.addr, &tending{id: l.id}, nil)
 	}
 }
@@ -340,7 +231,7 @@ func (l *liveConnection) take() host.Delivery {
 // REQUIRES: l.mu
 func (l *liveConnection) letGo() {
 	l.hand = releaseEvents(l.hand)
-	l.page.letGo(&l.s.hub)
+	l.page.letGo(l.hub)
 }
 
 // drop empties the buffer.
@@ -400,7 +291,7 @@ func (l *liveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 		}
 	}
 	l.reading = d.Missed == 0 && !d.Reset && len(d.Events) == 0
-	l.page.take(&l.s.hub, d.Events)
+	l.page.take(l.hub, d.Events)
 	return d, nil
 }
 
@@ -416,7 +307,7 @@ func (l *liveConnection) Call(ctx context.Context, r *host.Request) (host.Reply,
 
 // Close implements host.LiveConnection. A connection that ended already stays as it is.
 func (l *liveConnection) Close(ctx context.Context, lost bool) error {
-	there := l.s.hub.leave(l)
+	there := l.leave()
 	l.discard()
 	if !there {
 		return nil

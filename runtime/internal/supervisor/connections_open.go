@@ -31,11 +31,11 @@ func (s *Supervisor) Connect(ctx context.Context, addr host.Address, r host.Conn
 		return nil, err
 	}
 	l := &liveConnection{
-		s: s, t: t, addr: addr, key: string(appendAddress(nil, addr)), limit: t.base.ConnectionBytes,
+		s: s, hub: hubOf(s), t: t, addr: addr, key: string(appendAddress(nil, addr)), limit: t.base.ConnectionBytes,
 		settled: make(chan error, 1), signal: make(chan struct{}, 1),
 	}
 	l.addr.Key = slices.Clone(addr.Key)
-	b := &builtin{name: "connect", pace: &t.joinPace, run: func(c *core, w *work) ([]byte, error) {
+	b := &builtin{name: "connect", pace: &connTypeOf(t).join, run: func(c *core, w *work) ([]byte, error) {
 		return nil, c.connect(w, l, &r)
 	}}
 	w := &work{
@@ -125,7 +125,7 @@ func (t *actorType) guarded(names []string) bool {
 func (l *liveConnection) settle(err error) {
 	s := l.s
 	if err != nil {
-		if s.hub.leave(l) {
+		if l.leave() {
 			s.tend(l.t, l.addr, &tending{id: l.id}, nil) // a client that came back has not, after all
 		}
 		l.discard()
@@ -133,14 +133,14 @@ func (l *liveConnection) settle(err error) {
 		return
 	}
 	if l.welcome.Resumed {
-		s.metrics.connectionsResumed.Inc()
+		partOf[*connPart](s).resumed.Add(1)
 	}
-	if !s.hub.promote(l) {
+	if !l.hub.promote(l.key, l) {
 		l.finish(unavailable("the node is shutting down"))
 		s.tend(l.t, l.addr, &tending{id: l.id}, nil) // unless the actor has ended it, it is lost already
 	}
 	if !l.fate.CompareAndSwap(0, fateJoined) {
-		if s.hub.leave(l) {
+		if l.leave() {
 			// Nobody waits any more. A client that has an older token may use it again; a new one never got it.
 			d := &tending{id: l.id}
 			if !l.welcome.Resumed {
@@ -333,7 +333,7 @@ func (t *turn) join(l *liveConnection, id string, rec *connectionRecord, after, 
 		l.subscriptions[s.Name] = s.After
 	}
 	l.position, l.lagging = after, after < last
-	return t.a.sup.hub.join(l)
+	return l.hub.join(l.key, l)
 }
 
 // connectionChange notes a change to publish.

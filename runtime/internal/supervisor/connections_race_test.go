@@ -78,9 +78,9 @@ func TestNoEventIsLostOrDoubledHoweverConnectionsAndTurnsMeet(t *testing.T) {
 	emitting.Wait()
 	h.say("end")
 	listening.Wait()
-	if log := h.log(); len(log) != clients || len(h.records()) != 0 || h.wakes() != 0 || h.s.hub.total() != 0 {
+	if log := h.log(); len(log) != clients || len(h.records()) != 0 || h.wakes() != 0 || hubOf(h.s).total() != 0 {
 		t.Errorf("%d clients left; %d connections, %d wake rows, %d live ends are there",
-			len(log), len(h.records()), h.wakes(), h.s.hub.total())
+			len(log), len(h.records()), h.wakes(), hubOf(h.s).total())
 	}
 }
 
@@ -90,7 +90,7 @@ func TestFanOutAllocatesNothingPerReceiver(t *testing.T) {
 	say := func() {
 		seq++
 		e := host.EmittedEvent{Sequence: seq, Name: "said", Data: []byte("1")}
-		h.publish("room", keyspace.ActorID{}, "", []publishedEvent{{EmittedEvent: e}})
+		h.publish("room", keyspace.ActorID{}, "", seq, []publishedEvent{{EmittedEvent: e}})
 	}
 	for range 200 {
 		say()

@@ -187,7 +187,7 @@ func (c *core) addConnection(id string, rec *connectionRecord) error {
 		return err
 	}
 	c.arm(keyspace.WakeConnections, true)
-	c.connections.set(c.ws, n+1)
+	connCoreOf(c).count.set(c.ws, n+1)
 	return nil
 }
 
@@ -206,40 +206,52 @@ func (c *core) removeConnection(id string, rec *connectionRecord) error {
 	if n <= 1 {
 		c.arm(keyspace.WakeConnections, false)
 	}
-	c.connections.set(c.ws, n-1)
+	connCoreOf(c).count.set(c.ws, n-1)
 	return nil
 }
 
 // countConnections returns how many connections the actor has, those among them that were lost.
 func (c *core) countConnections() (int, error) {
-	if c.connections.known {
-		return c.connections.value, nil
-	}
-	start, end := keyspace.KindRange(keyspace.KindConnections)
-	n := 0
-	var after []byte
-	for {
-		page, err := c.ws.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, After: after})
-		if err != nil {
-			return 0, err
+	return connCoreOf(c).count.get(c.ws, func() (int, error) {
+		start, end := keyspace.KindRange(keyspace.KindConnections)
+		n := 0
+		var after []byte
+		for {
+			page, err := c.ws.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, After: after})
+			if err != nil {
+				return 0, err
+			}
+			n += len(page.Entries)
+			if after = page.Next; after == nil {
+				return n, nil
+			}
 		}
-		n += len(page.Entries)
-		if after = page.Next; after == nil {
-			c.connections.set(c.ws, n)
-			return n, nil
-		}
-	}
+	})
 }
 
-// connectionWakes lists the rows of the actor's connections in the wake index. A row that an unreadable record would leave
-// behind finds no actor and is dropped.
-func (c *core) connectionWakes() []engine.Wake {
-	var rows []engine.Wake
+// connCore is what an awake actor remembers of its connections.
+type connCore struct{ count cached[int] }
+
+func connCoreOf(c *core) *connCore {
+	return attach(&c.attached, func() *connCore { return new(connCore) })
+}
+
+// forget implements facet.
+func (f *connCore) forget(_ *core, version engine.Version) { f.count.forget(version) }
+
+// close implements facet.
+func (*connCore) close(*core) {}
+
+// abandon implements facet.
+func (*connCore) abandon(*core) {}
+
+// wakes implements waker. A row that an unreadable record would leave behind finds no actor and is dropped.
+func (*connPart) wakes(from engine.Reader) (rows []engine.Wake, _ error) {
 	after := ""
 	for {
-		page, more, err := listConnections(c.ws, after, 1000)
+		page, more, err := listConnections(from, after, 1000)
 		if err != nil || len(page) == 0 {
-			return rows
+			return rows, nil
 		}
 		for i := range page {
 			if due := page[i].rec.Due; due != 0 {
@@ -248,7 +260,7 @@ func (c *core) connectionWakes() []engine.Wake {
 			after = page[i].id
 		}
 		if !more {
-			return rows
+			return rows, nil
 		}
 	}
 }

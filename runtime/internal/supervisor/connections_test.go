@@ -89,7 +89,7 @@ func TestConnectionThatIsRefusedLeavesNothing(t *testing.T) {
 		if log := h.log(); len(log) != 0 || len(h.records()) != 0 || h.wakes() != 0 {
 			t.Errorf("left: state %q, %d connections, %d wake rows", log, len(h.records()), h.wakes())
 		}
-		if n := len(h.s.hub.audiences); n != 0 {
+		if n := len(hubOf(h.s).audiences); n != 0 {
 			t.Errorf("%d audiences are left in the hub", n)
 		}
 	})

@@ -8,11 +8,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// present implements presenter.
-func (*connPart) present(s *Supervisor, _ *activation, st *host.Status) {
-	st.Connections = s.hub.count(host.Address{Type: st.Type, Key: st.Key})
-}
-
 // explain implements explainer.
 func (*connPart) explain(q *inquiry, _ *engine.Snapshot) error {
 	q.ask(rankConnections, func() *host.Explanation {

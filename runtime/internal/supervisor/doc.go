@@ -24,7 +24,7 @@
 //
 // # Lock order
 //
-// activation.mu, crew.mu, shard.mu, activation.viewMu, sender.mu, hub.mu, then stream.mu or liveConnection.mu,
+// activation.mu, crew.mu, shard.mu, activation.viewMu, sender.mu, hub.mu, then subscription.mu or liveConnection.mu,
 // waitGraph.mu, pauses.mu. A goroutine that holds one of them takes only locks to the right of it. turn.mu is taken by
 // handlers' goroutines and may be held while any of the others is taken. Gate callbacks take any of them but hold none on
 // entry, and never block on anything else.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // listeners are puppets that emit.
@@ -80,16 +81,16 @@ func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 				g.must(fmt.Sprint(i), emits(1, 1000))
 			}
 		}
-		if held := g.hub.held.Load(); held < limit/2 || held > limit+actors*2*minBuffered {
+		if held := hubOf(g.Supervisor).held.Load(); held < limit/2 || held > limit+actors*2*minBuffered {
 			t.Errorf("they hold %d bytes; the limit is %d", held, limit)
 		}
 		quick := g.follow("quick") // gets small events at once though the node is full
 		g.must("quick", emits(1, 100))
-		quick.(*stream).mu.Lock()
-		if n := quick.(*stream).count; n != 1 {
+		quick.(*subscription).mu.Lock()
+		if n := quick.(*subscription).count; n != 1 {
 			t.Errorf("the buffer of a new stream has %d events", n)
 		}
-		quick.(*stream).mu.Unlock()
+		quick.(*subscription).mu.Unlock()
 		for i, s := range slow {
 			if got := sequences(t, s); !slices.Equal(got, upTo(100)) {
 				t.Fatalf("stream %d got %v", i, got)
@@ -98,7 +99,7 @@ func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 		for _, s := range append(slow, quick) {
 			s.Close()
 		}
-		if held := g.hub.held.Load(); held != 0 {
+		if held := hubOf(g.Supervisor).held.Load(); held != 0 {
 			t.Errorf("%d bytes are held by nobody", held)
 		}
 	})
@@ -112,7 +113,7 @@ func TestEventOfManyFollowersCountsOnce(t *testing.T) {
 			all = append(all, g.follow("a"))
 		}
 		g.must("a", emits(1, size))
-		held := func() int64 { return g.hub.held.Load() }
+		held := func() int64 { return hubOf(g.Supervisor).held.Load() }
 		once := int64((1 + frames) * (eventOverhead + len("said") + size))
 		if got, want := held(), once+100*placeBytes; got != want {
 			t.Errorf("held are %d bytes, want %d", got, want)
@@ -174,7 +175,7 @@ func TestConnectionsHoldNoMoreThanTheNodeAllows(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if held := g.hub.held.Load(); held != 0 {
+		if held := hubOf(g.Supervisor).held.Load(); held != 0 {
 			t.Errorf("%d bytes are held by nobody", held)
 		}
 	})
@@ -217,6 +218,18 @@ func TestConnectionThatReadsIsNotCutOffThoughTheNodeIsFull(t *testing.T) {
 			t.Errorf("the client that had missed nothing yet got %v", got)
 		}
 	})
+}
+
+func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T) {
+	h, all := crowd(1)
+	h.limit = 0 // the node is full
+	for seq, commit := range []uint64{1, 1, 2} {
+		e := host.EmittedEvent{Sequence: uint64(seq + 1), Name: "said", Data: make([]byte, 3000)}
+		h.publish("room", keyspace.ActorID{}, "", commit, []publishedEvent{{EmittedEvent: e}})
+	}
+	if l := all[0]; l.ended() != nil || !l.lagging || l.position != 0 {
+		t.Errorf("it ended with %v, or is to read on from the history after event %d: %v", l.ended(), l.position, l.lagging)
+	}
 }
 
 func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {
@@ -263,8 +276,8 @@ func TestConnectionThatIsNeverTakenHoldsNothing(t *testing.T) {
 			g.must("a", emits(1, 100))
 		}
 		synctest.Wait()
-		if held := g.hub.held.Load(); held != 0 || g.hub.total() != 0 {
-			t.Errorf("%d bytes are held by %d connections", held, g.hub.total())
+		if held := hubOf(g.Supervisor).held.Load(); held != 0 || hubOf(g.Supervisor).total() != 0 {
+			t.Errorf("%d bytes are held by %d connections", held, hubOf(g.Supervisor).total())
 		}
 	})
 }
@@ -329,7 +342,7 @@ func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
 	emitting.Wait()
 	close(over)
 	reading.Wait()
-	if held := g.hub.held.Load(); held != 0 || len(g.hub.audiences) != 0 {
-		t.Errorf("%d bytes are held; %d actors have an audience", held, len(g.hub.audiences))
+	if held := hubOf(g.Supervisor).held.Load(); held != 0 || len(hubOf(g.Supervisor).audiences) != 0 {
+		t.Errorf("%d bytes are held; %d actors have an audience", held, len(hubOf(g.Supervisor).audiences))
 	}
 }

@@ -9,14 +9,11 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 )
 
 // A group is the turns that share one commit, and what leaves the actor when that commit is durable.
 type group struct {
 	a       *activation
-	id      keyspace.ActorID // the incarnation, set by the commit
-	life    string           // its name
 	turns   int
 	took    time.Duration // what the turns took together
 	results []result      // set by the commit
@@ -25,7 +22,6 @@ type group struct {
 	// version is that of the last turn that wrote something.
 	version  engine.Version
 	commit   uint64 // its number among the activation's commits, if changed
-	events   []publishedEvent
 	messages []outgoing
 	sender   *sender // delivers messages
 	after    []consequence
@@ -121,18 +117,18 @@ type pendingChange struct {
 
 // mark is a point to which a core returns when a turn fails.
 type mark struct {
-	at                        engine.Savepoint
-	events, messages, changes int
-	after                     int
-	changed, exists           bool
-	standing                  standing
-	stored                    []byte
+	at                engine.Savepoint
+	messages, changes int
+	after             int
+	changed, exists   bool
+	standing          standing
+	stored            []byte
 }
 
 func (c *core) mark() mark {
 	g := c.group
 	m := mark{
-		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after),
+		at: c.ws.Savepoint(), messages: len(g.messages), changes: len(g.changes), after: len(g.after),
 		changed: g.changed, exists: c.exists, standing: c.standing, stored: c.stored,
 	}
 	return m
@@ -145,7 +141,7 @@ func (c *core) undo(m mark) {
 		c.a.sup.memory.resized(c.a, d)
 	}
 	g := c.group
-	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
+	g.messages, g.changes = g.messages[:m.messages], g.changes[:m.changes]
 	g.after = g.after[:m.after]
 	g.changed = m.changed
 	c.exists, c.stored = m.exists, m.stored
@@ -170,7 +166,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		return
 	}
 	a := c.a
-	g.sender, g.id, g.life = a.sender, c.id, c.ident.ID
+	g.sender = a.sender
 	c.group = &group{a: a}
 	if c.refused {
 		failAll(g.results, unavailable("an earlier commit of the actor failed"))
@@ -238,7 +234,7 @@ func (c *core) flush(m mark) mark {
 		return ok, err
 	}, m.stored)
 	if c.group != open {
-		m.events, m.messages, m.changes, m.after, m.changed = 0, 0, 0, 0, false
+		m.messages, m.changes, m.after, m.changed = 0, 0, 0, false
 	}
 	return m
 }
@@ -264,8 +260,8 @@ func (g *group) durable(err error) {
 	if g.changed {
 		a.advanceGate(g.commit)
 	}
-	if len(g.events) > 0 {
-		a.sup.hub.publish(a.key, g.id, g.life, g.events)
+	if g.destroyed {
+		a.sup.destroys.Add(1) // before anybody learns of it, and could send to the successor
 	}
 	if sink := a.sup.options.Changes; sink != nil {
 		for _, c := range g.changes {
@@ -280,8 +276,6 @@ func (g *group) durable(err error) {
 		f.durable()
 	}
 	if g.destroyed {
-		a.sup.destroys.Add(1) // before anybody learns of it, and could send to the successor
-		a.sup.hub.end(a.key, g.id)
 		a.sup.signals.end(a.key)
 	}
 	a.settled()

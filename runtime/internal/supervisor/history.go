@@ -34,7 +34,7 @@ func (s *Supervisor) history(ctx context.Context, addr host.Address, life keyspa
 	}
 	defer snap.Close()
 	most := pageBytes
-	if s.hub.full() {
+	if hubOf(s).full() {
 		most = minBuffered
 	}
 	p, err := readHistory(snap, id, life, after, most)
@@ -96,11 +96,6 @@ func lastEvent(l lister) (uint64, error) {
 		return 0, err
 	}
 	return keyspace.ParseEvent(page.Entries[0].Key)
-}
-
-// lastSequence is the sequence of the last event that a turn which succeeded has emitted.
-func (c *core) lastSequence() (uint64, error) {
-	return c.lastEvent.get(c.ws, func() (uint64, error) { return lastEvent(c.ws) })
 }
 
 // event returns the index of an event by its name. The error has the code InvalidArgument.

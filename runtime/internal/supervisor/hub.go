@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A hub hands the events of durable commits to those who follow their actor: streams and live connections. It is apart from
-// the activations, so that an actor sleeps while its clients stay. A stream holds a bounded number of events; one that falls
+// A hub hands the events of durable commits to those who follow their actor: subscriptions and live connections. It is apart from
+// the activations, so that an actor sleeps while its clients stay. A subscription holds a bounded number of events; one that falls
 // behind reads what it missed from the actor's kept history. A connection that falls behind is cut off.
 //
 // The gate hands over one commit at a time, in order. So whoever joins in a turn, before that turn is committed, gets every
@@ -20,20 +20,38 @@ type hub struct {
 	mu        sync.RWMutex
 	closed    bool
 	audiences map[string]*audience // by actor
-	live      int                  // connections in all of them
+	live      int                  // recipients in all of them that have joined
 
 	// held is what the events take that clients hold: see eventBatch. Beyond limit, a client that holds more than minBuffered
-	// gets no more: a stream, and a connection that reads, go on from the history; a connection that does not is cut off.
+	// gets no more: a subscription, and a connection that reads, go on from the history; a connection that does not is cut off.
 	held  atomic.Int64
 	limit int64
 }
 
 // An audience is who follows one actor.
 type audience struct {
-	streams map[*stream]bool
-	conns   map[string]*liveConnection // by id
-	// joining are connections whose turn is not durable yet. They are pushed to like the others.
-	joining map[*liveConnection]bool
+	subscriptions map[*subscription]bool
+	recipients    map[string]recipient // by id
+	// joining are recipients whose turn is not durable yet. They are pushed to like the others.
+	joining map[recipient]bool
+}
+
+// A recipient has an id among those who follow its actor, by which an event can be for it alone or for all but it: a live
+// connection. Of one id there is one at most, and those that are joining.
+type recipient interface {
+	// who returns its id, and the incarnation that it follows.
+	who() (id string, incarnation keyspace.ActorID)
+	// push takes an event of an incarnation that is not kept from the recipient, and reports whether it holds it. ok is false
+	// if it has not read for too long, and has ended for that. full says that it may not hold much.
+	push(incarnation keyspace.ActorID, e *publishedEvent, full bool) (held, ok bool)
+	// cutOff is called after a push that was not ok.
+	cutOff()
+	// finish ends it, if nothing has yet. It does not block.
+	finish(err *host.Error)
+	// replaced ends it: another one has its id.
+	replaced()
+	// ended returns why it has ended, or nil.
+	ended() *host.Error
 }
 
 // audience returns the audience of an actor, making one if there is none.
@@ -46,7 +64,7 @@ func (h *hub) audience(key string) *audience {
 			h.audiences = make(map[string]*audience)
 		}
 		au = &audience{
-			streams: make(map[*stream]bool), conns: make(map[string]*liveConnection), joining: make(map[*liveConnection]bool),
+			subscriptions: make(map[*subscription]bool), recipients: make(map[string]recipient), joining: make(map[recipient]bool),
 		}
 		h.audiences[key] = au
 	}
@@ -57,12 +75,12 @@ func (h *hub) audience(key string) *audience {
 //
 // REQUIRES: h.mu for writing
 func (h *hub) tidy(key string) {
-	if au := h.audiences[key]; au != nil && len(au.streams)+len(au.conns)+len(au.joining) == 0 {
+	if au := h.audiences[key]; au != nil && len(au.subscriptions)+len(au.recipients)+len(au.joining) == 0 {
 		delete(h.audiences, key)
 	}
 }
 
-// maxBuffered bounds the events that a stream holds for its reader, by count and bytes.
+// maxBuffered bounds the events that a subscription holds for its reader, by count and bytes.
 const (
 	maxBuffered      = 256
 	maxBufferedBytes = 1 << 20
@@ -87,11 +105,12 @@ type publishedEvent struct {
 	batch *eventBatch
 }
 
-// An eventBatch is the events of one commit, which its clients share. It counts towards hub.held once, from push until the
+// An eventBatch is the events of one turn, which its clients share. It counts towards hub.held once, from push until the
 // last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
 // in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
 type eventBatch struct {
 	hub    *hub
+	commit uint64 // of the turn; those of one commit are handed out one right after the other
 	events []publishedEvent
 	size   int          // of all events
 	bytes  int64        // what the batch counts for
@@ -102,8 +121,8 @@ type eventBatch struct {
 const pushing = 1 << 40
 
 // begin counts a batch that is about to be pushed. many says that the clients may share encoded forms.
-func (h *hub) begin(events []publishedEvent, life string, many bool) *eventBatch {
-	b := &eventBatch{hub: h, events: events}
+func (h *hub) begin(events []publishedEvent, life string, commit uint64, many bool) *eventBatch {
+	b := &eventBatch{hub: h, commit: commit, events: events}
 	for i := range events {
 		e := &events[i]
 		e.batch, e.Life = b, life
@@ -138,34 +157,32 @@ func (b *eventBatch) release(holds int64, places int) {
 // full reports whether clients hold as much as they may.
 func (h *hub) full() bool { return h.held.Load() > h.limit }
 
-// publish hands out the events of one commit of an incarnation, whose name is life. It does not block.
-func (h *hub) publish(key string, id keyspace.ActorID, life string, events []publishedEvent) {
-	for _, l := range h.push(key, id, life, events) {
+// publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's among those of the
+// activation. It does not block.
+func (h *hub) publish(key string, id keyspace.ActorID, life string, commit uint64, events []publishedEvent) {
+	for _, l := range h.push(key, id, life, commit, events) {
 		l.cutOff()
 	}
 }
 
 // push is publish, and returns the connections that do not read.
-func (h *hub) push(key string, id keyspace.ActorID, life string, events []publishedEvent) (slow []*liveConnection) {
+func (h *hub) push(key string, id keyspace.ActorID, life string, commit uint64, events []publishedEvent) (slow []recipient) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	au := h.audiences[key]
 	if au == nil {
 		return nil
 	}
-	b := h.begin(events, life, len(au.streams)+len(au.conns)+len(au.joining) > 1)
+	b := h.begin(events, life, commit, len(au.subscriptions)+len(au.recipients)+len(au.joining) > 1)
 	full, holds, places := h.full(), 0, 0
-	for s := range au.streams {
+	for s := range au.subscriptions {
 		if s.push(id, b, full) {
 			holds++
 			places += len(events)
 		}
 	}
-	one := func(l *liveConnection, e *publishedEvent) {
-		if l.incarnation != id {
-			return
-		}
-		held, ok := l.push(e, full)
+	one := func(l recipient, e *publishedEvent) {
+		held, ok := l.push(id, e, full)
 		if held {
 			holds++
 			places++
@@ -177,24 +194,24 @@ func (h *hub) push(key string, id keyspace.ActorID, life string, events []publis
 	for i := range events {
 		e := &events[i]
 		if e.To != "" {
-			if l := au.conns[e.To]; l != nil {
+			if l := au.recipients[e.To]; l != nil {
 				one(l, e)
 			}
 			for l := range au.joining {
-				if l.id == e.To {
+				if name, _ := l.who(); name == e.To {
 					one(l, e)
 				}
 			}
 			continue
 		}
 		excepted := exceptions(e.Except)
-		for name, l := range au.conns {
+		for name, l := range au.recipients {
 			if !excepted(name) {
 				one(l, e)
 			}
 		}
 		for l := range au.joining {
-			if !excepted(l.id) {
+			if name, _ := l.who(); !excepted(name) {
 				one(l, e)
 			}
 		}
@@ -215,8 +232,8 @@ func exceptions(ids []string) func(string) bool {
 	return func(id string) bool { return set[id] }
 }
 
-// end tells the streams and connections of an incarnation that it was destroyed. It is called before anything of its
-// successor is durable, so the streams are all of this incarnation, or of none.
+// end tells the subscriptions and connections of an incarnation that it was destroyed. It is called before anything of its
+// successor is durable, so the subscriptions are all of this incarnation, or of none.
 func (h *hub) end(key string, id keyspace.ActorID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,18 +242,18 @@ func (h *hub) end(key string, id keyspace.ActorID) {
 		return
 	}
 	gone := errDestroyed()
-	for s := range au.streams {
+	for s := range au.subscriptions {
 		s.finish(gone)
 	}
-	for name, l := range au.conns {
-		if l.incarnation == id {
+	for name, l := range au.recipients {
+		if _, of := l.who(); of == id {
 			l.finish(gone)
-			delete(au.conns, name)
+			delete(au.recipients, name)
 			h.live--
 		}
 	}
 	for l := range au.joining {
-		if l.incarnation == id {
+		if _, of := l.who(); of == id {
 			l.finish(gone)
 			delete(au.joining, l)
 		}
@@ -244,59 +261,184 @@ func (h *hub) end(key string, id keyspace.ActorID) {
 	h.tidy(key)
 }
 
-// close ends all streams and connections. No turn is waited for: the next start finds out which connections were lost.
+// close ends all subscriptions and connections. No turn is waited for: the next start finds out which connections were lost.
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
 	down := unavailable("the node is shutting down")
 	for key, au := range h.audiences {
-		for s := range au.streams {
+		for s := range au.subscriptions {
 			s.finish(down)
 		}
-		for _, l := range au.conns {
+		for _, l := range au.recipients {
 			l.finish(down)
 		}
 		for l := range au.joining {
 			l.finish(down)
 		}
-		clear(au.conns)
+		clear(au.recipients)
 		clear(au.joining)
 		h.tidy(key)
 	}
 	h.live = 0
 }
 
-func (h *hub) add(s *stream) error {
+// join adds a recipient whose turn is not durable yet.
+func (h *hub) join(key string, l recipient) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return unavailable("the node is shutting down")
 	}
-	h.audience(s.key).streams[s] = true
+	h.audience(key).joining[l] = true
 	return nil
 }
 
-func (h *hub) remove(s *stream) {
+// promote gives a recipient whose turn is durable its place, and ends the one that had it. false means that it ended
+// before.
+func (h *hub) promote(key string, l recipient) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.audiences[key]
+	if au == nil || !au.joining[l] {
+		return false
+	}
+	delete(au.joining, l)
+	if l.ended() != nil {
+		h.tidy(key)
+		return false
+	}
+	id, _ := l.who()
+	if old := au.recipients[id]; old != nil {
+		old.replaced()
+	} else {
+		h.live++
+	}
+	au.recipients[id] = l
+	return true
+}
+
+// leave takes a recipient out and reports whether it was there.
+func (h *hub) leave(key string, l recipient) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.audiences[key]
+	if au == nil {
+		return false
+	}
+	there := au.joining[l]
+	delete(au.joining, l)
+	if id, _ := l.who(); au.recipients[id] == l {
+		there = true
+		delete(au.recipients, id)
+		h.live--
+	}
+	h.tidy(key)
+	return there
+}
+
+// drop ends whatever recipients have an id.
+func (h *hub) drop(key, id string, reason *host.Error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.audiences[key]
+	if au == nil {
+		return
+	}
+	if l := au.recipients[id]; l != nil {
+		l.finish(reason)
+		delete(au.recipients, id)
+		h.live--
+	}
+	for l := range au.joining {
+		if name, _ := l.who(); name == id {
+			l.finish(reason)
+			delete(au.joining, l)
+		}
+	}
+	h.tidy(key)
+}
+
+// recipient returns the one that has joined under an id, or nil.
+func (h *hub) recipient(key, id string) recipient {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if au := h.audiences[key]; au != nil {
+		return au.recipients[id]
+	}
+	return nil
+}
+
+// holds reports whether there is a recipient of an id, or is about to be.
+func (h *hub) holds(key, id string) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	au := h.audiences[key]
+	if au == nil {
+		return false
+	}
+	if au.recipients[id] != nil {
+		return true
+	}
+	for l := range au.joining {
+		if name, _ := l.who(); name == id {
+			return true
+		}
+	}
+	return false
+}
+
+// count returns how many recipients an actor has, total how many all have.
+func (h *hub) count(addr host.Address) int {
+	var buf [128]byte
+	key := appendAddress(buf[:0], addr)
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if au := h.audiences[string(key)]; au != nil {
+		return len(au.recipients)
+	}
+	return 0
+}
+
+func (h *hub) total() int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.live
+}
+
+// add adds a subscription.
+func (h *hub) add(s *subscription) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return unavailable("the node is shutting down")
+	}
+	h.audience(s.key).subscriptions[s] = true
+	return nil
+}
+
+func (h *hub) remove(s *subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if au := h.audiences[s.key]; au != nil {
-		delete(au.streams, s)
+		delete(au.subscriptions, s)
 		h.tidy(s.key)
 	}
 }
 
-// A stream is one subscription, as host.EventStream.
+// A subscription is one subscriber's end of it, as host.EventStream.
 //
 // position is the sequence of the last event that the reader was given or passed over. Events up to it are never
 // delivered; the next one is position+1, from the buffer if it is there, else from the history, else it is missed.
 //
-// life is the actor's life that position counts in. What is pushed is of that life, because end ends the stream before a
-// successor pushes anything. What is read from the history may be a successor's, and ends the stream then. Only the
-// position that the subscriber came with may be one of another life: the stream takes the life that there is, once, and
+// life is the actor's life that position counts in. What is pushed is of that life, because end ends the subscription before a
+// successor pushes anything. What is read from the history may be a successor's, and ends the subscription then. Only the
+// position that the subscriber came with may be one of another life: the subscription takes the life that there is, once, and
 // says so (Delivery.Reset).
-type stream struct {
+type subscription struct {
 	s     *Supervisor
+	hub   *hub
 	addr  host.Address
 	key   string
 	names []string
@@ -340,8 +482,8 @@ func (s *Supervisor) Subscribe(ctx context.Context, addr host.Address, sub host.
 			return nil, host.Errorf(host.PermissionDenied, "the event %q is for connections only", n).With("event", n)
 		}
 	}
-	st := &stream{
-		s: s, addr: addr, key: string(appendAddress(nil, addr)), names: sub.Names, signal: make(chan struct{}, 1),
+	st := &subscription{
+		s: s, hub: hubOf(s), addr: addr, key: string(appendAddress(nil, addr)), names: sub.Names, signal: make(chan struct{}, 1),
 		lagging: sub.Resume, started: sub.Resume, adopting: sub.Resume, position: sub.After,
 	}
 	if err := host.CheckLife(sub.Life); err != nil {
@@ -357,15 +499,15 @@ func (s *Supervisor) Subscribe(ctx context.Context, addr host.Address, sub host.
 			st.guarded = append(st.guarded, e.Name)
 		}
 	}
-	if err := s.hub.add(st); err != nil {
+	if err := st.hub.add(st); err != nil {
 		return nil, err
 	}
 	return st, nil
 }
 
-// push takes a batch of an incarnation's events, and reports whether the stream holds it. full says that it may not hold
+// push takes a batch of an incarnation's events, and reports whether the subscription holds it. full says that it may not hold
 // much.
-func (s *stream) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
+func (s *subscription) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
 	s.mu.Lock()
 	if s.end != nil {
 		s.mu.Unlock()
@@ -396,7 +538,7 @@ func (s *stream) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool)
 // drop empties the buffer.
 //
 // REQUIRES: s.mu
-func (s *stream) drop() {
+func (s *subscription) drop() {
 	s.buffer = releaseBatches(s.buffer)
 	s.count, s.bytes = 0, 0
 }
@@ -443,14 +585,14 @@ func (p *pageHold) letGo(h *hub) {
 	}
 }
 
-func (s *stream) wake() {
+func (s *subscription) wake() {
 	select {
 	case s.signal <- struct{}{}:
 	default:
 	}
 }
 
-func (s *stream) finish(err *host.Error) {
+func (s *subscription) finish(err *host.Error) {
 	s.mu.Lock()
 	if s.end == nil {
 		s.end = err
@@ -460,22 +602,22 @@ func (s *stream) finish(err *host.Error) {
 }
 
 // Close implements host.EventStream.
-func (s *stream) Close() {
-	s.s.hub.remove(s)
+func (s *subscription) Close() {
+	s.hub.remove(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop()
 	s.hand = releaseBatches(s.hand)
-	s.page.letGo(&s.s.hub)
+	s.page.letGo(s.hub)
 	s.page.closed = true
 }
 
 // Next implements host.EventStream.
-func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
+func (s *subscription) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		s.mu.Lock()
 		s.hand = releaseBatches(s.hand)
-		s.page.letGo(&s.s.hub)
+		s.page.letGo(s.hub)
 		lagging, end := s.lagging, s.end
 		var d host.Delivery
 		took := false
@@ -497,7 +639,7 @@ func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
 			if err != nil || more {
 				s.lagging = true
 			}
-			s.page.take(&s.s.hub, d.Events)
+			s.page.take(s.hub, d.Events)
 			s.mu.Unlock()
 			if err != nil {
 				return host.Delivery{}, err
@@ -524,8 +666,8 @@ func (s *stream) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// dropEnded reports whether the stream has ended, and drops what it holds then.
-func (s *stream) dropEnded() bool {
+// dropEnded reports whether the subscription has ended, and drops what it holds then.
+func (s *subscription) dropEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.end != nil {
@@ -535,7 +677,7 @@ func (s *stream) dropEnded() bool {
 }
 
 // take advances the position over an event, and adds it to d if the subscription asks for it.
-func (s *stream) take(d *host.Delivery, e *host.EmittedEvent) {
+func (s *subscription) take(d *host.Delivery, e *host.EmittedEvent) {
 	d.Reset, s.reset = d.Reset || s.reset, false
 	if e.Sequence <= s.position {
 		return
@@ -547,12 +689,12 @@ func (s *stream) take(d *host.Delivery, e *host.EmittedEvent) {
 	}
 }
 
-func (s *stream) wants(e *host.EmittedEvent) bool {
+func (s *subscription) wants(e *host.EmittedEvent) bool {
 	return e.To == "" && !slices.Contains(s.guarded, e.Name) && (len(s.names) == 0 || slices.Contains(s.names, e.Name))
 }
 
 // catchUp reads the kept history after the position. more reports that it did not reach the end.
-func (s *stream) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
+func (s *subscription) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
 	s.mu.Lock()
 	life := s.life
 	s.mu.Unlock()

@@ -18,7 +18,6 @@ type metrics struct {
 
 	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
 	sent, sendFailures                                          prometheus.Counter
-	connectionsSlow, connectionsResumed                         prometheus.Counter
 	failed                                                      prometheus.Gauge
 	gauges                                                      []prometheus.Collector
 }
@@ -55,11 +54,7 @@ func newMetrics(s *Supervisor) *metrics {
 		sendFailures: counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
 		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 	}
-	m.connectionsSlow = counter("cairn_connections_slow_total", "Connections cut off because the client read too slowly.")
-	m.connectionsResumed = counter("cairn_connections_resumed_total", "Connections that a client came back to.")
 	m.gauges = []prometheus.Collector{
-		gauge("cairn_connections", "Clients that are connected to actors.", func() float64 { return float64(s.hub.total()) }),
-		gauge("cairn_events_held_bytes", "Estimated memory of the events that streams and connections hold for their readers.", func() float64 { return float64(s.hub.held.Load()) }),
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.memory.awake.Load()) }),
 		gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", func() float64 { return float64(s.memory.bytes.Load()) }),
 		gauge("cairn_actors_paused", "Actors that operators have paused.", func() float64 { return float64(s.pauses.n.Load()) }),
@@ -99,7 +94,6 @@ func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 	for _, c := range append([]prometheus.Collector{
 		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed,
 		m.sent, m.sendFailures,
-		m.connectionsSlow, m.connectionsResumed,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

@@ -73,6 +73,14 @@ type reviver interface {
 // A closer is told that the node has stopped in order, and not as in a crash. The store can still be written.
 type closer interface{ stopped(s *Supervisor) }
 
+// A broadcaster has clients that listen to actors, and keep none awake.
+type broadcaster interface {
+	// begin is called when the node is made, and end when it goes down, before actors that still run are given up. It does
+	// not block.
+	begin(s *Supervisor)
+	end()
+}
+
 // A meter has metrics.
 type meter interface {
 	collectors(s *Supervisor) []prometheus.Collector

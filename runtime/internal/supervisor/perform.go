@@ -56,7 +56,7 @@ func (j *call) traits(a *activation) traits {
 		if t.quick = b.run == nil; b.pace != nil {
 			t.quick = fast(b.pace)
 		}
-		t.sturdy = (b.act != nil || b.operates || b.name == host.ConnectionClose) && host.OperatorMethod(b.name, a.typ.OpenSQL)
+		t.sturdy = (b.act != nil || b.operates || b.sturdy) && host.OperatorMethod(b.name, a.typ.OpenSQL)
 	case j.method >= 0:
 		t.name, t.quick = a.typ.Methods[j.method].Name, fast(&a.typ.pace[j.method])
 	}

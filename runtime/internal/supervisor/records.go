@@ -40,16 +40,6 @@ type (
 		Version     uint64
 		Output      []byte
 	}
-	// eventRecord is the value of KindEventHistory.
-	eventRecord struct {
-		_       struct{} `cbor:",toarray"`
-		Name    string
-		Version uint64
-		Time    int64 // unix milliseconds
-		Data    []byte
-		To      string   // the only connection that gets it; "" for all that are subscribed
-		Except  []string // the connections that do not
-	}
 )
 
 func mustEncMode(o cbor.EncOptions) cbor.EncMode {

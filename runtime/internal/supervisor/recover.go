@@ -41,8 +41,6 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 	switch row.Kind {
 	case keyspace.WakeSends:
 		s.recoverSender(row, done)
-	case keyspace.WakeConnections:
-		s.recoverConnections(row, done)
 	default:
 		done() // who is paused was read before anything ran
 	}

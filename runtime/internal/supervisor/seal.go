@@ -44,9 +44,6 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 		}
 	}
 	c.group.after = append(c.group.after, t.after...)
-	if err := c.writeEvents(t); err != nil {
-		return err
-	}
 	if err := c.writeMessages(t); err != nil {
 		return err
 	}

@@ -50,7 +50,6 @@ type Supervisor struct {
 	workers workers
 	queries queryRuns
 	waits   waitGraph
-	hub     hub
 
 	failures failures
 	alarms   alarmClock
@@ -148,8 +147,6 @@ type actorType struct {
 	// pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	pace    []atomic.Int64
 	metrics typeMetrics
-	// joinPace and leavePace likewise, of the turns that open, resume and change connections, and of those that end them.
-	joinPace, leavePace atomic.Int64
 }
 
 // newSupervisor makes a Supervisor with the parts given. Start begins to fire alarms and recovers pending messages.
@@ -227,7 +224,11 @@ func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 		}
 		s.types[b.Type] = t
 	}
-	s.hub.limit = o.MaxEventBytes
+	for _, p := range s.parts {
+		if p, ok := p.(broadcaster); ok {
+			p.begin(s)
+		}
+	}
 	s.workers.init(s)
 	s.alarms.init(s)
 	s.memory.init(s)
@@ -291,7 +292,7 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	s.killed.Store(true)
 	s.end()
 	s.watchdog.stop()
-	s.hub.close()
+	s.endBroadcasts()
 	if stuck := s.abandonAll(); len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("supervisor: handlers did not return: %v", stuck))
 	}
@@ -324,6 +325,15 @@ func (s *Supervisor) eachRunner(f func(runner, *Supervisor)) {
 	}
 }
 
+// endBroadcasts ends what clients listen to beside the actors.
+func (s *Supervisor) endBroadcasts() {
+	for _, p := range s.parts {
+		if p, ok := p.(broadcaster); ok {
+			p.end()
+		}
+	}
+}
+
 // Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
 func (s *Supervisor) Halt() {
 	s.EndWaits()
@@ -338,7 +348,7 @@ func (s *Supervisor) Kill() {
 	s.alarms.stop()
 	s.memory.stop()
 	s.watchdog.stop()
-	s.hub.close()
+	s.endBroadcasts()
 	s.abandonAll()
 	s.workers.close()
 	s.queries.close()

@@ -57,16 +57,16 @@ type turn struct {
 	// What the handler did, applied when it succeeds.
 	again     bool // messages were given up before, and take the room that they had
 	destroy   bool
-	durable   bool // an event that must not be dropped was emitted
 	untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
 	closed    bool // no method works any more; guarded by mu
-	events    []emitted
 	messages  []messageRecord
 	changes   []engine.Change
+	ahead     []engine.Change // to publish before changes, and also when the turn destroys the actor
 	after     []consequence
 	parts     []participant
-	session   session // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
-	goodFor   int64   // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+	few       [2]participant // the room that parts begins with
+	session   session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
+	goodFor   int64          // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 // close ends the handler's use of the turn.
@@ -150,7 +150,12 @@ func (t *turn) then(f func()) { t.after = append(t.after, consequenceFunc(f)) }
 // enlist has a part take part in the turn.
 //
 // REQUIRES: t.mu, or no handler that runs.
-func (t *turn) enlist(p participant) { t.parts = append(t.parts, p) }
+func (t *turn) enlist(p participant) {
+	if t.parts == nil {
+		t.parts = t.few[:0]
+	}
+	t.parts = append(t.parts, p)
+}
 
 // succeeded tells the participants that nothing of the turn can fail any more.
 func (t *turn) succeeded() {

@@ -364,9 +364,6 @@ func (c *core) sealDestroy(t *turn) error {
 	if err := a.sender.load(c); err != nil {
 		return err
 	}
-	if err := c.lastEvents(t); err != nil {
-		return err
-	}
 	for _, p := range a.typ.hooks.destroyers {
 		if err := p.destroy(t); err != nil {
 			return err
@@ -385,9 +382,7 @@ func (c *core) sealDestroy(t *turn) error {
 	for kind := range a.sup.recoverers {
 		c.arm(kind, false)
 	}
-	for _, kind := range []keyspace.WakeKind{keyspace.WakeConnections, keyspace.WakePaused} {
-		c.arm(kind, false)
-	}
+	c.arm(keyspace.WakePaused, false)
 	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
 		c.arm(keyspace.WakeSends, false)
 		if err := c.ws.Destroy(); err != nil {
@@ -479,7 +474,6 @@ func (a *activation) disband(owner *activation) {
 // wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
 func (c *core) wakeRows() ([]engine.Wake, error) {
 	var rows []engine.Wake
-	rows = append(rows, c.connectionWakes()...)
 	for _, p := range c.a.sup.parts {
 		if w, ok := p.(waker); ok {
 			more, _ := w.wakes(c.ws) // those of records that cannot be read are left over
