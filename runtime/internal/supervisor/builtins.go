@@ -10,7 +10,7 @@ import (
 // builtins returns the methods that every actor has, by name.
 func builtins() map[string]*builtin {
 	m := make(map[string]*builtin)
-	for _, b := range slices.Concat(queueBuiltins(), scheduleBuiltins(), streamBuiltins(), connectionBuiltins(), controlBuiltins(), sendBuiltins(), sqlBuiltins(), workflowBuiltins()) {
+	for _, b := range slices.Concat(queueBuiltins(), scheduleBuiltins(), streamBuiltins(), connectionBuiltins(), controlBuiltins(), sqlBuiltins(), workflowBuiltins()) {
 		m[b.name] = b
 	}
 	return m

@@ -39,7 +39,6 @@ func (c *core) forget() {
 	now := c.ws.Version()
 	c.lastEvent.forget(now)
 	c.connections.forget(now)
-	c.deadSends.forget(now)
 	c.started.forget(now)
 	c.sql.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })

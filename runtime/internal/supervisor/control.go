@@ -19,7 +19,6 @@ func controlBuiltins() []*builtin {
 		serve(host.ActorSleep, (*Supervisor).sleepActor),
 		serve(host.ActorRetry, (*Supervisor).retryActor),
 		serve(host.ActorWhy, (*Supervisor).why),
-		serve(host.SendSkip, (*Supervisor).skipSend),
 	}
 }
 

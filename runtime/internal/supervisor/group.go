@@ -23,13 +23,11 @@ type group struct {
 	// changed: at least one turn wrote something.
 	changed bool
 	// version is that of the last turn that wrote something.
-	version  engine.Version
-	commit   uint64 // its number among the activation's commits, if changed
-	events   []publishedEvent
-	messages []outgoing
-	sender   *sender // delivers messages
-	after    []consequence
-	changes  []*pendingChange
+	version engine.Version
+	commit  uint64 // its number among the activation's commits, if changed
+	events  []publishedEvent
+	after   []consequence
+	changes []*pendingChange
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 	// stepped: who watches the workflow run is told when the commit is durable.
@@ -123,18 +121,18 @@ type pendingChange struct {
 
 // mark is a point to which a core returns when a turn fails.
 type mark struct {
-	at                        engine.Savepoint
-	events, messages, changes int
-	after                     int
-	changed, exists           bool
-	standing                  standing
-	stored                    []byte
+	at              engine.Savepoint
+	events, changes int
+	after           int
+	changed, exists bool
+	standing        standing
+	stored          []byte
 }
 
 func (c *core) mark() mark {
 	g := c.group
 	m := mark{
-		at: c.ws.Savepoint(), events: len(g.events), messages: len(g.messages), changes: len(g.changes), after: len(g.after),
+		at: c.ws.Savepoint(), events: len(g.events), changes: len(g.changes), after: len(g.after),
 		changed: g.changed, exists: c.exists, standing: c.standing, stored: c.stored,
 	}
 	return m
@@ -147,7 +145,7 @@ func (c *core) undo(m mark) {
 		c.a.sup.memory.resized(c.a, d)
 	}
 	g := c.group
-	g.events, g.messages, g.changes = g.events[:m.events], g.messages[:m.messages], g.changes[:m.changes]
+	g.events, g.changes = g.events[:m.events], g.changes[:m.changes]
 	g.after = g.after[:m.after]
 	g.changed = m.changed
 	c.exists, c.stored = m.exists, m.stored
@@ -175,7 +173,7 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		return
 	}
 	a := c.a
-	g.sender, g.id, g.life = a.sender, c.id, c.ident.ID
+	g.id, g.life = c.id, c.ident.ID
 	c.group = &group{a: a}
 	if c.refused {
 		failAll(g.results, unavailable("an earlier commit of the actor failed"))
@@ -186,7 +184,6 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
 	}
-	g.sender.expect(len(g.messages))
 	declined, wake := false, c.ws.NextWake()
 	err := a.publish(func() (*view, error) {
 		if g.changed {
@@ -208,7 +205,6 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	})
 	if declined {
 		a.pending.Add(-1)
-		g.sender.expect(-len(g.messages))
 		c.group = g
 		c.held.give(g.results)
 		g.results = nil
@@ -216,7 +212,6 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	}
 	if err != nil {
 		a.pending.Add(-1)
-		g.sender.expect(-len(g.messages))
 		c.broken, c.refused = true, true
 		a.sup.metrics.refused.Inc()
 		failAll(g.results, a.sup.commitError(a, err))
@@ -243,7 +238,7 @@ func (c *core) flush(m mark) mark {
 		return ok, err
 	}, m.stored)
 	if c.group != open {
-		m.events, m.messages, m.changes, m.after, m.changed = 0, 0, 0, 0, false
+		m.events, m.changes, m.after, m.changed = 0, 0, 0, false
 	}
 	return m
 }
@@ -276,10 +271,6 @@ func (g *group) durable(err error) {
 		for _, c := range g.changes {
 			sink.Committed(c.seq, c.set)
 		}
-	}
-	if len(g.messages) > 0 {
-		a.sup.metrics.sent.Add(float64(len(g.messages)))
-		g.sender.add(g.messages)
 	}
 	if g.stepped {
 		a.sup.signals.notify(a.key, runTopic)

@@ -16,20 +16,19 @@ type metrics struct {
 	queries    *prometheus.CounterVec
 	overloaded *prometheus.CounterVec
 
-	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
-	sent, sendFailures                                          prometheus.Counter
-	queueSent, queueFailures, queueDead                         prometheus.Counter
-	queueLag                                                    prometheus.Histogram
-	connectionsSlow, connectionsResumed                         prometheus.Counter
-	tasksFailed, tasksLost                                      prometheus.Counter
-	tasksRunning                                                prometheus.Gauge
-	alarmLag, scheduleLag                                       prometheus.Histogram
-	failed                                                      prometheus.Gauge
-	runsStarted, runsEnded                                      *prometheus.CounterVec
-	steps, stepFailures, replays, runPauses                     prometheus.Counter
-	replaySeconds, runLag                                       prometheus.Histogram
-	runsPaused                                                  *prometheus.GaugeVec
-	gauges                                                      []prometheus.Collector
+	commits, shared, refused, wakes, sleeps, stuck prometheus.Counter
+	queueSent, queueFailures, queueDead            prometheus.Counter
+	queueLag                                       prometheus.Histogram
+	connectionsSlow, connectionsResumed            prometheus.Counter
+	tasksFailed, tasksLost                         prometheus.Counter
+	tasksRunning                                   prometheus.Gauge
+	alarmLag, scheduleLag                          prometheus.Histogram
+	failed                                         prometheus.Gauge
+	runsStarted, runsEnded                         *prometheus.CounterVec
+	steps, stepFailures, replays, runPauses        prometheus.Counter
+	replaySeconds, runLag                          prometheus.Histogram
+	runsPaused                                     *prometheus.GaugeVec
+	gauges                                         []prometheus.Collector
 }
 
 // typeMetrics are the metrics of one actor type.
@@ -61,10 +60,7 @@ func newMetrics(s *Supervisor) *metrics {
 		refused:       counter("cairn_commits_refused_total", "Commits that failed or were refused; nothing of them was kept."),
 		wakes:         counter("cairn_wakes_total", "Actors woken."),
 		sleeps:        counter("cairn_sleeps_total", "Actors put to sleep."),
-		sendsFailed:   counter("cairn_sends_failed_total", "Messages between actors that were moved aside."),
 		stuck:         counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
-		sent:          counter("cairn_sends_total", "Messages sent to other actors."),
-		sendFailures:  counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
 		queueSent:     counter("cairn_queue_messages_total", "Messages sent to queues."),
 		queueFailures: counter("cairn_queue_failures_total", "Attempts of messages that failed."),
 		queueDead:     counter("cairn_queue_dead_total", "Messages that became dead letters."),
@@ -137,8 +133,8 @@ func (t *typeMetrics) query(err error) {
 func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
-		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed, m.alarmLag,
-		m.sent, m.sendFailures, m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
+		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.stuck, m.failed, m.alarmLag,
+		m.queueSent, m.queueFailures, m.queueDead, m.queueLag,
 		m.connectionsSlow, m.connectionsResumed,
 		m.tasksFailed, m.tasksLost, m.tasksRunning,
 		m.scheduleLag,

@@ -4,9 +4,12 @@ import "github.com/cairn-run/cairn/actor/host"
 
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
 func parts() []part {
+	mail := newMailPart()
+	handleQueueMessages(mail)
+	handleRunMessages(mail)
 	return []part{
 		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), new(taskPart), new(runPart),
+		mail, new(taskPart), new(runPart),
 	}
 }
 

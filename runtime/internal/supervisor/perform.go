@@ -278,7 +278,7 @@ func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, e
 		}
 	}()
 	out, err = fn(t)
-	if err == nil && t.destroyed() && !t.a.ghost && !t.c.bare {
+	if err == nil && t.destroyed() && !t.a.left() && !t.c.bare {
 		err = t.c.inst.Destroy(t.host)
 	}
 	returned = true

@@ -54,9 +54,6 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 	if err := c.writeEvents(t); err != nil {
 		return err
 	}
-	if err := c.writeMessages(t); err != nil {
-		return err
-	}
 	if !t.changed() {
 		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays

@@ -469,7 +469,7 @@ func (s *Supervisor) each(f func(*activation)) {
 			f(a)
 		}
 	}
-	for _, a := range s.memory.ghosts() {
+	for _, a := range s.memory.allRemains() {
 		f(a)
 	}
 }

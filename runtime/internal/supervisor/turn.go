@@ -57,7 +57,6 @@ type turn struct {
 	logger   *slog.Logger
 
 	// What the handler did, applied when it succeeds.
-	again     bool // messages were given up before, and take the room that they had
 	destroy   bool
 	durable   bool // an event that must not be dropped was emitted
 	untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
@@ -65,7 +64,6 @@ type turn struct {
 	runWrote  bool // rows of the run were written, which is published already
 	closed    bool // no method works any more; guarded by mu
 	events    []emitted
-	messages  []messageRecord
 	changes   []engine.Change
 	kvChanges int
 	after     []consequence
