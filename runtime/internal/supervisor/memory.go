@@ -233,7 +233,7 @@ func (a *activation) askToSleep() bool {
 		a.mu.Unlock()
 		return false
 	}
-	if !a.typ.HasSleep {
+	if !a.hooked() {
 		c := a.core
 		ok := a.leave()
 		a.mu.Unlock()
@@ -246,6 +246,9 @@ func (a *activation) askToSleep() bool {
 	a.askHook()
 	return true
 }
+
+// hooked reports that the actor has a sleep hook. What is left of a destroyed one has none.
+func (a *activation) hooked() bool { return a.typ.HasSleep && !a.left() }
 
 // askHook has an actor run its sleep hook, and leave memory if it can.
 func (a *activation) askHook() {
@@ -283,12 +286,12 @@ func (m *memory) sleepAll(ctx context.Context) error {
 			if !resting {
 				return
 			}
-			if rests, _ := a.rests(); rests && a.typ.HasSleep && !asked[a] {
+			if rests, _ := a.rests(); rests && a.hooked() && !asked[a] {
 				asked[a] = true
 				a.askHook()
 				return
 			}
-			if !a.typ.HasSleep {
+			if !a.hooked() {
 				a.askToSleep()
 			}
 			if a.pending.Load() == 0 {

@@ -5,7 +5,7 @@ import "github.com/cairn-run/cairn/actor/host"
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
 func parts() []part {
 	mail := newMailPart()
-	handleQueueMessages(mail)
+	mail.handle(host.QueueSend, messageHandler{check: checkQueueSend, handle: takeQueueSend})
 	handleRunMessages(mail)
 	return []part{
 		new(kvPart), new(alarmPart), new(schedulePart), new(queuePart), new(sqlitePart), new(streamPart), new(eventPart), new(connPart),

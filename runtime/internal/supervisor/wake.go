@@ -18,7 +18,7 @@ import (
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	err := a.sup.failures.blocked(a)
-	if a.typ.retired {
+	if a.typ.retired && !a.left() {
 		err = unknownType(a.typ.Type)
 	}
 	if err != nil {
