@@ -90,7 +90,7 @@ func (set *settlement) run(c *core, w *work) {
 		return
 	}
 	_, err := c.internal(w, "settle", func(h *turn) error {
-		left, err := c.outgoing()
+		left, err := c.outgoing(len(set.handled) + len(set.failed))
 		if err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func (r *recovery) recover(c *core, w *work) error {
 			return err
 		}
 	}
-	if left, err := c.outgoing(); err != nil || left > 0 {
+	if left, err := c.outgoing(0); err != nil || left > 0 {
 		return err
 	}
 	_, err := c.internal(w, "recover", func(h *turn) error {

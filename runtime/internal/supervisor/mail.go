@@ -93,7 +93,7 @@ func (*mailPart) destroy(t *turn) error {
 
 // remains implements remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
 func (*mailPart) remains(t *turn) ([]keyspace.Kind, error) {
-	n, err := t.c.outgoing()
+	n, err := t.c.outgoing(0)
 	if err != nil || n+len(mailOf(t).messages) == 0 {
 		return nil, err
 	}
