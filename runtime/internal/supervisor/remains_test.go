@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -221,6 +222,70 @@ func TestMessagesOfADestroyedActorAreSentThoughItsTypeIsGone(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n, rows := g.n("b"), g.atZero(); n != 1 || len(rows) != 1 {
 			t.Errorf("%d messages were handled, %d rows stand at 0", n, len(rows))
+		}
+	})
+}
+
+// What comes back while the destruction waits for the disk is for neither life: the first cannot take it any more.
+func TestWhatBecomesOfMessagesWhileTheDestructionWaitsForTheDisk(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		hold := make(chan struct{})
+		g.must("b", add(0))
+		g.must("a", series(sends("b", 1, logs("1", hold)), sends("b", 1, logs("2", nil)), sends("new", 1, logs("3", hold))))
+		synctest.Wait()
+		disk := make(chan struct{})
+		g.disk.Fail(func(op, path string) error {
+			if op == "sync" && strings.HasSuffix(path, ".log") {
+				<-disk
+			}
+			return nil
+		})
+		errs := make(chan error, 2)
+		go func() { errs <- g.Destroy(context.Background(), pAddr("a")) }()
+		synctest.Wait()
+		go func() {
+			errs <- g.do("a", series(sends("b", 1, logs("11", nil)), sends("b", 1, logs("12", nil)), sends("new", 1, logs("13", nil))))
+		}()
+		synctest.Wait()
+		close(hold)
+		time.Sleep(3 * time.Second) // settlements are tried again
+		g.disk.Fail(nil)
+		close(disk)
+		synctest.Wait()
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if b, c := g.noted("b"), g.noted("new"); fmt.Sprint(b, c) != "[1 2 11 12] [3 13]" {
+			t.Errorf("handled were %v and %v", b, c)
+		}
+		if st, n, rows := g.status("a"), len(g.memory.allRemains()), g.atZero(); st.PendingSends != 0 || n != 0 || len(rows) != 0 {
+			t.Errorf("%d messages wait, the remains of %d actors and %d rows at 0 are left", st.PendingSends, n, len(rows))
+		}
+	})
+}
+
+func TestActorWhoseDestructionFailsGoesOnSending(t *testing.T) {
+	// A message that is too large fails the turn when all else of the actor is gone.
+	types := []*puppetType{{name: "p", onDestroy: func(_ *puppet, t host.Turn) error {
+		return t.Send(&host.Message{Type: "p", Key: []string{"b"}, Method: "do", Input: make([]byte, maxMessageBytes+1)})
+	}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		hold := make(chan struct{})
+		g.must("a", series(sends("b", 1, logs("1", hold)), sends("b", 1, logs("2", nil))))
+		synctest.Wait()
+		err := g.Destroy(t.Context(), pAddr("a"))
+		g.must("a", sends("b", 1, logs("3", nil)))
+		left := len(g.memory.allRemains())
+		close(hold)
+		time.Sleep(time.Second)
+		if err == nil || left != 0 {
+			t.Errorf("it is destroyed: %v, there are the remains of %d actors", err, left)
+		}
+		if b, st, rows := g.noted("b"), g.status("a"), g.atZero(); fmt.Sprint(b) != "[1 2 3]" || st.PendingSends != 0 || len(rows) != 0 {
+			t.Errorf("%v were handled, %d messages wait, %d rows stand at 0", b, st.PendingSends, len(rows))
 		}
 	})
 }
