@@ -70,6 +70,7 @@ func TestMessagesOfADestroyedActorAndOfItsSuccessorAreHandledOnceInOrder(t *test
 					sends("c", 1, logs("4", holdC)),
 				))
 				synctest.Wait()
+				old := g.find(pAddr("a")).mail()
 				errs := make(chan error, 2)
 				go func() {
 					errs <- g.do("a", series(
@@ -97,6 +98,9 @@ func TestMessagesOfADestroyedActorAndOfItsSuccessorAreHandledOnceInOrder(t *test
 				}
 				if n := len(g.memory.allRemains()); n != 1 {
 					t.Fatalf("there are the remains of %d actors", n)
+				}
+				if !old.closed {
+					t.Error("the sender of the first life still sends")
 				}
 				time.Sleep(10 * time.Second) // whoever tries again has done so
 				if st := g.status("a"); st.PendingSends != 4 {
