@@ -26,8 +26,8 @@ type activation struct {
 	typ  *actorType
 	addr host.Address
 	key  string
-	// ghost marks the remains of a destroyed actor whose last messages are still on their way.
-	ghost     bool
+	// remains is the id of a destroyed actor, of which this is what is left; zero for the actor of the address.
+	remains   keyspace.ActorID
 	attached  attached // residents
 	sleepSoon bool     // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
 
@@ -59,8 +59,6 @@ type activation struct {
 	gateMu   sync.Mutex
 	blocked  []gateWaiter
 	gateFail error
-
-	sender *sender // replaced under mu, by the goroutine that runs the actor, when the actor is destroyed
 }
 
 // core is what an awake actor consists of.
@@ -81,22 +79,18 @@ type core struct {
 	// rising: the actor is being prepared and woken, in turns that stand or fall together.
 	rising bool
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
-	stored []byte
-	// deadSends counts the messages to other actors that were given up.
-	deadSends cached[int]
-	// deadCounted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
-	deadCounted int64
-	standing    standing
-	attached    attached // facets
-	group       *group
-	held        ledger
-	ident       host.Identity
+	stored   []byte
+	standing standing
+	attached attached // facets
+	group    *group
+	held     ledger
+	ident    host.Identity
 	// broken: the core must not be used any more; the actor is rebuilt from the store.
 	broken bool
 	// refused: a commit failed; what the write set holds was answered as undone and must never be committed.
 	refused bool
-	// ended: the actor is destroyed by the commit under way; remains: messages of it outlive it.
-	ended, remains bool
+	// ended: the actor is destroyed by the commit under way.
+	ended bool
 	// bare: the core has neither state nor code; it serves operators, and to destroy an actor that does not wake.
 	bare bool
 	// quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
@@ -111,11 +105,13 @@ type core struct {
 
 func newActivation(s *Supervisor, t *actorType, addr host.Address, key string) *activation {
 	a := &activation{sup: s, typ: t, addr: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, key: key}
-	a.sender = newSender(a)
 	a.limits.Store(s.limitsOf(t, []byte(key)))
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a
 }
+
+// left reports that the activation is of what is left of a destroyed actor.
+func (a *activation) left() bool { return !a.remains.IsZero() }
 
 // String names the actor: type/part/part.
 func (a *activation) String() string { return formatAddress(a.addr) }
@@ -228,7 +224,7 @@ func (a *activation) rest() {
 	a.sup.busy.Add(-1)
 	c := a.core
 	switch {
-	case c == nil || !c.exists || a.sleepSoon || a.ghost && !a.sender.active():
+	case c == nil || !c.exists || a.sleepSoon || a.left() && !a.busy():
 		a.vacant.Store(true) // before the look at what is pending, so that either this or settled sees the other
 		if a.leave() && a.sleepSoon && c != nil {
 			a.slept(c)
@@ -248,7 +244,7 @@ func (a *activation) leave() bool {
 	if a.durable.Load() < a.applied.Load() {
 		return false // the disk failed: what the store shows may never be durable, and this activation knows it
 	}
-	if !a.sender.leave() || !a.yields() {
+	if !a.yields() {
 		return false
 	}
 	a.gone = true
@@ -258,8 +254,8 @@ func (a *activation) leave() bool {
 		a.sup.memory.asleep(a)
 	}
 	a.dropView()
-	if a.ghost {
-		a.sup.memory.dropGhost(a)
+	if a.left() {
+		a.sup.memory.dropRemains(a)
 	} else {
 		a.sup.forget(a)
 	}

@@ -7,15 +7,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// builtins returns the methods that every actor has, by name.
-func builtins() map[string]*builtin {
-	m := make(map[string]*builtin)
-	for _, b := range sendBuiltins() {
-		m[b.name] = b
-	}
-	return m
-}
-
 // Methods lists the methods of an actor type that can be called by name: its own, and those that every actor has.
 func (s *Supervisor) Methods(b *host.Behavior) []host.Method {
 	methods := slices.Clone(b.Methods)

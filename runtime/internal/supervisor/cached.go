@@ -37,6 +37,5 @@ func (v *cached[T]) forget(version engine.Version) {
 // forget has everything that remembers rows of the actor drop what was undone.
 func (c *core) forget() {
 	now := c.ws.Version()
-	c.deadSends.forget(now)
 	eachAttached(&c.attached, func(f facet) { f.forget(c, now) })
 }

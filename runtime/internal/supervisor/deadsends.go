@@ -26,20 +26,6 @@ const (
 	deadCountFor = time.Minute
 )
 
-// sendBuiltins returns the verbs for messages to other actors.
-func sendBuiltins() []*builtin {
-	return []*builtin{
-		serve(host.SendSkip, (*Supervisor).skipSend),
-		ask(host.SendDeadList, listDeadSends),
-		existing(act(host.SendDeadRequeue, func(c *core, h *turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
-			return c.eachDeadSend(h, in, true)
-		})),
-		existing(act(host.SendDeadDelete, func(c *core, h *turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
-			return c.eachDeadSend(h, in, false)
-		})),
-	}
-}
-
 // keepDeadSend keeps a message that was given up, and removes the oldest beyond the limit.
 func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 	f.Reason = strings.ToValidUTF8(f.Reason[:min(len(f.Reason), maxDeadReason)], "")
@@ -48,13 +34,14 @@ func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 		return err
 	}
 	now := unixMS(h.start)
-	if !c.deadSends.known || c.deadSends.value >= maxDeadSends && now-c.deadCounted >= deadCountFor.Milliseconds() {
-		n, err := c.countDeadSends()
+	box := c.post()
+	if !box.dead.known || box.dead.value >= maxDeadSends && now-box.counted >= deadCountFor.Milliseconds() {
+		n, err := c.countRows(keyspace.KindFailedSends)
 		if err != nil {
 			return err
 		}
-		c.deadSends.set(c.ws, n)
-		c.deadCounted = now
+		box.dead.set(c.ws, n)
+		box.counted = now
 	}
 	expire := f.Failed + deadSendFor.Milliseconds()
 	o := engine.PutOptions{Exempt: true, ExpireAt: expire} // it takes the message's room
@@ -62,7 +49,7 @@ func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 		return err
 	}
 	h.expireAt(expire)
-	n := c.deadSends.value + 1
+	n := box.dead.value + 1
 	if over := n - maxDeadSends; over > 0 {
 		start, end := keyspace.KindRange(keyspace.KindFailedSends)
 		page, err := c.ws.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Limit: min(over, 100)})
@@ -76,24 +63,8 @@ func (c *core) keepDeadSend(h *turn, seq uint64, f *failedRecord) error {
 			n--
 		}
 	}
-	c.deadSends.set(c.ws, n)
+	box.dead.set(c.ws, n)
 	return nil
-}
-
-// countDeadSends counts the messages that were given up.
-func (c *core) countDeadSends() (n int, err error) {
-	start, end := keyspace.KindRange(keyspace.KindFailedSends)
-	q := engine.ListQuery{Start: start, End: end, KeysOnly: true}
-	for {
-		page, err := c.ws.List(q)
-		if err != nil {
-			return 0, err
-		}
-		n += len(page.Entries)
-		if q.After = page.Next; q.After == nil {
-			return n, nil
-		}
-	}
 }
 
 // eachDeadSend removes messages that were given up, those with the ids or all, and sends them again if again. It does as many
@@ -105,7 +76,7 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out 
 	if len(in.IDs) > host.MaxQueueBatch {
 		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
 	}
-	h.again = again
+	mailOf(h).again = again
 	size := 0
 	visit := func(e *engine.Entry) error {
 		size += len(e.Key)
@@ -114,7 +85,7 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out 
 			if err := record.Decode(e.Value, &f); err != nil {
 				return err
 			}
-			if err := h.sendAgain(&f.Message); err != nil {
+			if err := mailOf(h).sendAgain(&f.Message); err != nil {
 				return err
 			}
 			size += len(e.Value)
@@ -157,18 +128,18 @@ func (c *core) eachDeadSend(h *turn, in *host.SendSelectInput, again bool) (out 
 		}
 	}
 	if out.Count > 0 {
-		c.deadSends = cached[int]{}
+		c.post().dead = cached[int]{}
 	}
 	return out, nil
 }
 
 // sendAgain sends a message that was given up as a new one, after the waiting ones: the target may have handled later
 // messages since, and takes an earlier number for handled. It is for the actor that has the target's address now.
-func (t *turn) sendAgain(m *messageRecord) error {
-	if err := t.send(m.address(), m.Method, m.Input); err != nil {
+func (h *mailTurn) sendAgain(m *messageRecord) error {
+	if err := h.send(m.address(), m.Method, m.Input); err != nil {
 		return err
 	}
-	again := &t.messages[len(t.messages)-1]
+	again := &h.messages[len(h.messages)-1].record
 	again.Sent, again.Traceparent = m.Sent, m.Traceparent
 	return nil
 }

@@ -135,7 +135,7 @@ func TestMessagesThatExpiredTakeNoRoomOfNewOnes(t *testing.T) {
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
 		drop(t, g, errors.New("no"), 0, 0)
 		g.must("a", func(_ *puppet, h host.Turn) error {
-			kernelTurn(h).c.deadSends.value = maxDeadSends // the other ones have expired since they were counted
+			kernelTurn(h).c.post().dead.value = maxDeadSends // the other ones have expired since they were counted
 			return nil
 		})
 		drop(t, g, errors.New("no"), 0)
@@ -167,7 +167,8 @@ func TestAMessageIsGivenUpWhateverItsSizeAndItsError(t *testing.T) {
 	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
 		drop(t, g, errors.New(strings.Repeat("long ", 1<<16)), 0, maxMessageBytes-100)
-		for name, c := range map[string]prometheus.Counter{"sent": g.metrics.sent, "failed": g.metrics.sendFailures, "given up": g.metrics.sendsFailed} {
+		mail := partOf[*mailPart](g.Supervisor)
+		for name, c := range map[string]prometheus.Counter{"sent": mail.sent, "failed": mail.failures, "given up": mail.failed} {
 			var m dto.Metric
 			if err := c.Write(&m); err != nil || m.Counter.GetValue() != 2 {
 				t.Errorf("%v messages %s", m.Counter.GetValue(), name)

@@ -8,7 +8,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
-	"github.com/cairn-run/cairn/workflow"
 )
 
 // One turn binds at most so many messages of a channel, so that its write set has room for them.
@@ -29,9 +28,11 @@ const (
 // delivery. The next start delivers the bound ones, which may create their target, and then binds the others to the target
 // that there is. Only if the target was destroyed since are they for its successor, like messages that were never looked at.
 func (b *binding) run(c *core, w *work) {
-	ch := b.channel
-	s := c.a.sender
-	sup := c.a.sup
+	ch, s, sup := b.channel, b.sender, c.a.sup
+	if c.id != s.id {
+		c.respond(w, nil, destroyedError(c.a.addr))
+		return
+	}
 	if b.bound == 0 {
 		id, ok, err := sup.store.Lookup(sup.identity(ch.addr))
 		if err != nil {
@@ -84,68 +85,67 @@ func (*settlement) traits(*activation) traits {
 
 // run implements job: it removes the rows of messages that were handled, and moves those aside that cannot be.
 func (set *settlement) run(c *core, w *work) {
-	s := c.a.sender
-	n := len(set.handled) + len(set.failed)
-	s.mu.Lock()
-	last := s.pending-s.settling == n && len(c.group.messages) == 0 // no other message is in a row, durable or on its way there
-	s.mu.Unlock()
+	if c.id != set.sender.id { // the rows belong to what is left of the incarnation that sent them
+		c.respond(w, nil, destroyedError(c.a.addr))
+		return
+	}
 	_, err := c.internal(w, "settle", func(h *turn) error {
+		left, err := c.outgoing(len(set.handled) + len(set.failed))
+		if err != nil {
+			return err
+		}
+		before := left
+		remove := func(seq uint64) error {
+			was, err := c.ws.Delete(keyspace.AppendOutgoing(nil, seq))
+			if was {
+				left--
+			}
+			return err
+		}
 		for _, seq := range set.handled {
-			if _, err := c.ws.Delete(keyspace.AppendOutgoing(nil, seq)); err != nil {
+			if err := remove(seq); err != nil {
 				return err
 			}
 		}
 		for _, f := range set.failed {
-			if err := c.moveAside(h, f); err != nil {
+			if err := remove(f.message.seq); err != nil {
+				return err
+			}
+			if err := set.sender.part.moveAside(h, f); err != nil {
 				return err
 			}
 		}
-		if last {
+		c.post().wait(c, left-before)
+		if left == 0 {
 			c.arm(keyspace.WakeSends, false)
-			h.destroy = c.a.ghost
+			h.destroy = c.a.left()
 		}
 		return nil
 	})
-	if err == nil {
-		s.mu.Lock()
-		s.settling += n
-		set.done = true
-		s.mu.Unlock()
-	}
 	c.respond(w, nil, err)
 }
 
-// moveAside puts a message that cannot be handled where operators find it.
-func (c *core) moveAside(h *turn, f failedSend) error {
-	if _, err := c.ws.Delete(keyspace.AppendOutgoing(nil, f.message.seq)); err != nil {
-		return err
-	}
+// moveAside puts a message that cannot be handled, and whose row was removed, where operators find it.
+func (p *mailPart) moveAside(h *turn, f failedSend) error {
+	c, m := h.c, &f.message.record
 	e, _ := publicError(f.err)
-	if m := &f.message.record; (m.Method == runDeliver || m.Method == runAsk) && !c.a.ghost {
-		out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
-		if err := c.tolerate(workflow.Undeliverable(&runRows{h: h, exempt: true}, &out, e)); err != nil {
+	if give := p.handlers[m.Method].undeliverable; give != nil && !c.a.left() {
+		if keep, err := give(h, m, e); err != nil || !keep {
 			return err
-		}
-		if err := c.flowKnown(); err != nil {
-			return err
-		}
-		c.runNews(h)
-		if m.Method == runAsk {
-			return nil // the run has its answer: there is nothing to look at or to send again
 		}
 	}
-	c.a.sup.metrics.sendsFailed.Inc()
+	p.failed.Inc()
 	c.a.sup.logger.Warn("message moved aside", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key,
-		"target", formatAddress(f.message.record.address()), "method", f.message.record.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
-	if c.a.ghost {
+		"target", formatAddress(m.address()), "method", m.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
+	if c.a.left() {
 		return nil // nothing of a destroyed actor is kept
 	}
 	return c.keepDeadSend(h, f.message.seq, &failedRecord{
-		Message: f.message.record, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: unixMS(h.start),
+		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: unixMS(h.start),
 	})
 }
 
-// A recovery takes up the messages that were pending when the node last stopped.
+// A recovery takes up messages that wait in the store: from before the node last stopped, or of an actor that is destroyed.
 type recovery struct {
 	taken func(*sender) error // called when they are taken up; nil does nothing
 }
@@ -159,20 +159,20 @@ func (*recovery) traits(*activation) traits {
 func (r *recovery) run(c *core, w *work) { c.respond(w, nil, r.recover(c, w)) }
 
 func (r *recovery) recover(c *core, w *work) error {
-	if err := c.a.sender.load(c); err != nil {
+	if err := c.sender().load(c); err != nil {
 		return err
 	}
 	if r.taken != nil {
-		if err := r.taken(c.a.sender); err != nil {
+		if err := r.taken(c.sender()); err != nil {
 			return err
 		}
 	}
-	if c.a.sender.active() {
-		return nil
+	if left, err := c.outgoing(0); err != nil || left > 0 {
+		return err
 	}
 	_, err := c.internal(w, "recover", func(h *turn) error {
 		c.arm(keyspace.WakeSends, false)
-		h.destroy = c.a.ghost
+		h.destroy = c.a.left()
 		return nil
 	})
 	return err
@@ -214,7 +214,7 @@ func (d *delivery) run(c *core, w *work) {
 		return
 	}
 	for i := range d.messages {
-		if err := c.handle(w, d.from, &d.messages[i]); err != nil {
+		if err := c.handle(w, d, &d.messages[i]); err != nil {
 			if err == errAbandoned || c.gone() {
 				return
 			}
@@ -230,8 +230,8 @@ func (d *delivery) run(c *core, w *work) {
 }
 
 // handle runs one message in one turn, whose commit also records that it was handled.
-func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
-	key := keyspace.AppendReceived(nil, from)
+func (c *core) handle(w *work, d *delivery, m *outgoing) error {
+	key := keyspace.AppendReceived(nil, d.from)
 	if c.exists {
 		e, ok, err := c.ws.Get(key)
 		if err != nil {
@@ -242,25 +242,13 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 		}
 	}
 	t := c.a.typ
-	if forRun(m.record.Method) {
-		switch {
-		case c.exists:
-		case m.record.Method == runTell:
-			return nil // its target is gone
-		case m.record.Method == runAsk:
-			return destroyedError(c.a.addr)
-		}
-		return c.handleInternal(w, key, m, func(h *turn) error { return c.receiveRun(h, m.record.Input) })
-	}
-	if m.record.Method == host.QueueSend {
-		return c.handleInternal(w, key, m, func(h *turn) error {
-			var in host.QueueSendInput
-			if err := decodeInput(host.QueueSend, host.CBOR, m.record.Input, &in); err != nil {
+	if own, ok := d.mail.handlers[m.record.Method]; ok {
+		if !c.exists && own.missing != nil {
+			if create, err := own.missing(c); err != nil || !create {
 				return err
 			}
-			_, err := queueSend(c, h, host.CBOR, &in)
-			return err
-		})
+		}
+		return c.handleInternal(w, key, m, own.handle)
 	}
 	i, ok := t.methods[m.record.Method]
 	if !ok || t.Methods[i].Kind != host.Action {
@@ -281,8 +269,8 @@ func (c *core) handle(w *work, from keyspace.ActorID, m *outgoing) error {
 	})
 }
 
-// handleInternal handles a message that is for the runtime: one for the actor's workflow run, or for a queue.
-func (c *core) handleInternal(w *work, key []byte, m *outgoing, fn func(*turn) error) error {
+// handleInternal handles a message that is for another part of the actor.
+func (c *core) handleInternal(w *work, key []byte, m *outgoing, fn func(*turn, []byte) error) error {
 	return c.together(func() error {
 		if err := c.exist(w); err != nil {
 			return err
@@ -292,7 +280,7 @@ func (c *core) handleInternal(w *work, key []byte, m *outgoing, fn func(*turn) e
 			if err := c.ws.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err
 			}
-			return fn(h)
+			return fn(h, m.record.Input)
 		})
 		return err
 	})

@@ -20,12 +20,10 @@ type group struct {
 	// changed: at least one turn wrote something.
 	changed bool
 	// version is that of the last turn that wrote something.
-	version  engine.Version
-	commit   uint64 // its number among the activation's commits, if changed
-	messages []outgoing
-	sender   *sender // delivers messages
-	after    []consequence
-	changes  []*pendingChange
+	version engine.Version
+	commit  uint64 // its number among the activation's commits, if changed
+	after   []consequence
+	changes []*pendingChange
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 }
@@ -117,18 +115,18 @@ type pendingChange struct {
 
 // mark is a point to which a core returns when a turn fails.
 type mark struct {
-	at                engine.Savepoint
-	messages, changes int
-	after             int
-	changed, exists   bool
-	standing          standing
-	stored            []byte
+	at              engine.Savepoint
+	changes         int
+	after           int
+	changed, exists bool
+	standing        standing
+	stored          []byte
 }
 
 func (c *core) mark() mark {
 	g := c.group
 	m := mark{
-		at: c.ws.Savepoint(), messages: len(g.messages), changes: len(g.changes), after: len(g.after),
+		at: c.ws.Savepoint(), changes: len(g.changes), after: len(g.after),
 		changed: g.changed, exists: c.exists, standing: c.standing, stored: c.stored,
 	}
 	return m
@@ -141,7 +139,7 @@ func (c *core) undo(m mark) {
 		c.a.sup.memory.resized(c.a, d)
 	}
 	g := c.group
-	g.messages, g.changes = g.messages[:m.messages], g.changes[:m.changes]
+	g.changes = g.changes[:m.changes]
 	g.after = g.after[:m.after]
 	g.changed = m.changed
 	c.exists, c.stored = m.exists, m.stored
@@ -166,7 +164,6 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		return
 	}
 	a := c.a
-	g.sender = a.sender
 	c.group = &group{a: a}
 	if c.refused {
 		failAll(g.results, unavailable("an earlier commit of the actor failed"))
@@ -177,7 +174,6 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
 	}
-	g.sender.expect(len(g.messages))
 	declined, wake := false, c.ws.NextWake()
 	err := a.publish(func() (*view, error) {
 		if g.changed {
@@ -199,7 +195,6 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	})
 	if declined {
 		a.pending.Add(-1)
-		g.sender.expect(-len(g.messages))
 		c.group = g
 		c.held.give(g.results)
 		g.results = nil
@@ -207,7 +202,6 @@ func (c *core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	}
 	if err != nil {
 		a.pending.Add(-1)
-		g.sender.expect(-len(g.messages))
 		c.broken, c.refused = true, true
 		a.sup.metrics.refused.Inc()
 		failAll(g.results, a.sup.commitError(a, err))
@@ -234,7 +228,7 @@ func (c *core) flush(m mark) mark {
 		return ok, err
 	}, m.stored)
 	if c.group != open {
-		m.messages, m.changes, m.after, m.changed = 0, 0, 0, false
+		m.changes, m.after, m.changed = 0, 0, false
 	}
 	return m
 }
@@ -267,10 +261,6 @@ func (g *group) durable(err error) {
 		for _, c := range g.changes {
 			sink.Committed(c.seq, c.set)
 		}
-	}
-	if len(g.messages) > 0 {
-		a.sup.metrics.sent.Add(float64(len(g.messages)))
-		g.sender.add(g.messages)
 	}
 	for _, f := range g.after {
 		f.durable()

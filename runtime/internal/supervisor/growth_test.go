@@ -89,8 +89,8 @@ func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 		if left != 0 {
 			t.Errorf("%d activations are left", left)
 		}
-		if n := len(s.memory.ghosts()); n != 0 {
-			t.Errorf("%d ghosts are left", n)
+		if n := len(s.memory.allRemains()); n != 0 {
+			t.Errorf("the remains of %d actors are left", n)
 		}
 		if n := len(s.waits.edges); n != 0 {
 			t.Errorf("%d wait edges are left", n)

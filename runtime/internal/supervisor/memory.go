@@ -3,11 +3,13 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 )
 
@@ -24,14 +26,15 @@ type memory struct {
 	once   sync.Once
 	mu     sync.Mutex
 	active bool
-	ghost  map[*activation]keyspace.ActorID
+	// remains are what is left of destroyed actors, by their ids.
+	remains map[keyspace.ActorID]*activation
 }
 
 // awakeOverhead is what an awake actor counts for beside its state.
 const awakeOverhead = 2 << 10
 
 func (m *memory) init(s *Supervisor) {
-	m.s, m.wake, m.quit, m.ghost = s, make(chan struct{}, 1), make(chan struct{}), make(map[*activation]keyspace.ActorID)
+	m.s, m.wake, m.quit, m.remains = s, make(chan struct{}, 1), make(chan struct{}), make(map[keyspace.ActorID]*activation)
 }
 
 func (m *memory) stop() { m.once.Do(func() { close(m.quit) }) }
@@ -135,7 +138,7 @@ func (m *memory) sweep() time.Time {
 	over := m.over()
 	m.s.each(func(a *activation) {
 		rests, k := a.rests()
-		if a.ghost || !rests {
+		if a.left() || !rests {
 			return
 		}
 		used := a.lastUsed.Load()
@@ -178,7 +181,7 @@ func (m *memory) sweep() time.Time {
 			if m.enough() {
 				break
 			}
-			if k := c.a.currentCompany(); k != nil && !c.a.mail().busy() {
+			if k := c.a.currentCompany(); k != nil && !c.a.occupied() {
 				c.a.retire(k, causeMemory)
 			}
 		}
@@ -211,6 +214,13 @@ func (a *activation) rests() (bool, company) {
 	return !a.running && !a.gone && a.core != nil, a.company()
 }
 
+// occupied is busy for those that do not hold the lock.
+func (a *activation) occupied() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.busy()
+}
+
 // askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay
 // awake a little longer.
 func (a *activation) askToSleep() bool {
@@ -219,11 +229,11 @@ func (a *activation) askToSleep() bool {
 		a.mu.Unlock()
 		return true // it is in use, or asleep already
 	}
-	if a.pending.Load() > 0 || a.busy() || a.sender.busy() || sizeOf(a.company()) > 0 {
+	if a.pending.Load() > 0 || a.busy() || sizeOf(a.company()) > 0 {
 		a.mu.Unlock()
 		return false
 	}
-	if !a.typ.HasSleep {
+	if !a.hooked() {
 		c := a.core
 		ok := a.leave()
 		a.mu.Unlock()
@@ -236,6 +246,9 @@ func (a *activation) askToSleep() bool {
 	a.askHook()
 	return true
 }
+
+// hooked reports that the actor has a sleep hook. What is left of a destroyed one has none.
+func (a *activation) hooked() bool { return a.typ.HasSleep && !a.left() }
 
 // askHook has an actor run its sleep hook, and leave memory if it can.
 func (a *activation) askHook() {
@@ -293,12 +306,12 @@ func (m *memory) sleepAll(ctx context.Context) error {
 			if !resting {
 				return
 			}
-			if rests, _ := a.rests(); rests && a.typ.HasSleep && !asked[a] {
+			if rests, _ := a.rests(); rests && a.hooked() && !asked[a] {
 				asked[a] = true
 				a.askHook()
 				return
 			}
-			if !a.typ.HasSleep {
+			if !a.hooked() {
 				a.askToSleep()
 			}
 			if a.pending.Load() == 0 {
@@ -318,31 +331,29 @@ func (m *memory) sleepAll(ctx context.Context) error {
 	}
 }
 
-// addGhost notes the remains of an actor; false means that it has some already.
-func (m *memory) addGhost(a *activation, id keyspace.ActorID) bool {
+// remainsOf returns what is left of a destroyed actor; nil if the supervisor has closed.
+func (m *memory) remainsOf(t *actorType, addr host.Address, id keyspace.ActorID) *activation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, other := range m.ghost {
-		if other == id {
-			return false
-		}
+	a := m.remains[id]
+	if a == nil && !m.s.killed.Load() { // else abandonAll might not find it
+		a = newActivation(m.s, t, addr, "")
+		a.remains = id
+		m.remains[id] = a
 	}
-	m.ghost[a] = id
-	return true
+	return a
 }
 
-func (m *memory) dropGhost(a *activation) {
+func (m *memory) dropRemains(a *activation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.ghost, a)
+	if m.remains[a.remains] == a {
+		delete(m.remains, a.remains)
+	}
 }
 
-func (m *memory) ghosts() []*activation {
+func (m *memory) allRemains() []*activation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make([]*activation, 0, len(m.ghost))
-	for a := range m.ghost {
-		out = append(out, a)
-	}
-	return out
+	return slices.Collect(maps.Values(m.remains))
 }

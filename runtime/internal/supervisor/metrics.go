@@ -16,10 +16,9 @@ type metrics struct {
 	queries    *prometheus.CounterVec
 	overloaded *prometheus.CounterVec
 
-	commits, shared, refused, wakes, sleeps, sendsFailed, stuck prometheus.Counter
-	sent, sendFailures                                          prometheus.Counter
-	failed                                                      prometheus.Gauge
-	gauges                                                      []prometheus.Collector
+	commits, shared, refused, wakes, sleeps, stuck prometheus.Counter
+	failed                                         prometheus.Gauge
+	gauges                                         []prometheus.Collector
 }
 
 // typeMetrics are the metrics of one actor type.
@@ -41,18 +40,15 @@ func newMetrics(s *Supervisor) *metrics {
 		turns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_turns_total", Help: "Turns run, by result: ok or error."}, []string{"type", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_turn_seconds", Help: "Time in handlers.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13)}, []string{"type"}),
-		queries:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"}),
-		overloaded:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_overloaded_total", Help: "Calls refused because a mailbox was full or they came too often."}, []string{"type"}),
-		commits:      counter("cairn_commits_total", "Commits: one atomic batch each."),
-		shared:       counter("cairn_commit_turns_total", "Turns in those commits; divided by commits, how many share one."),
-		refused:      counter("cairn_commits_refused_total", "Commits that failed or were refused; nothing of them was kept."),
-		wakes:        counter("cairn_wakes_total", "Actors woken."),
-		sleeps:       counter("cairn_sleeps_total", "Actors put to sleep."),
-		sendsFailed:  counter("cairn_sends_failed_total", "Messages between actors that were moved aside."),
-		stuck:        counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
-		sent:         counter("cairn_sends_total", "Messages sent to other actors."),
-		sendFailures: counter("cairn_send_failures_total", "Attempts of messages between actors that failed."),
-		failed:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
+		queries:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"}),
+		overloaded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_overloaded_total", Help: "Calls refused because a mailbox was full or they came too often."}, []string{"type"}),
+		commits:    counter("cairn_commits_total", "Commits: one atomic batch each."),
+		shared:     counter("cairn_commit_turns_total", "Turns in those commits; divided by commits, how many share one."),
+		refused:    counter("cairn_commits_refused_total", "Commits that failed or were refused; nothing of them was kept."),
+		wakes:      counter("cairn_wakes_total", "Actors woken."),
+		sleeps:     counter("cairn_sleeps_total", "Actors put to sleep."),
+		stuck:      counter("cairn_turns_abandoned_total", "Turns abandoned because their handler did not return."),
+		failed:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "cairn_actors_failed", Help: "Actors that do not run; see their status."}),
 	}
 	m.gauges = []prometheus.Collector{
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.memory.awake.Load()) }),
@@ -92,8 +88,7 @@ func (t *typeMetrics) query(err error) {
 func (m *metrics) register(s *Supervisor, r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
-		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.sendsFailed, m.stuck, m.failed,
-		m.sent, m.sendFailures,
+		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.stuck, m.failed,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

@@ -10,7 +10,7 @@ type Options struct {
 }
 
 // New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
-func New(o Options) (*Supervisor, error) { return newSupervisor(o.KernelOptions, parts(&o)) }
+func New(o Options) (*Supervisor, error) { return newSupervisor(o.KernelOptions, composition{parts: parts(&o), turn: newTurn, query: newQuery}) }
 
 // CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
 func CheckLimits(l host.Limits) error {
@@ -24,10 +24,12 @@ func CheckLimits(l host.Limits) error {
 
 // parts lists the capabilities of actors. Their order is that in which a turn is sealed.
 func parts(o *Options) []part {
-	run := newRunPart()
+	run, mail := newRunPart(), newMailPart()
+	mail.handle(host.QueueSend, messageHandler{check: checkQueueSend, handle: takeQueueSend})
+	handleRunMessages(mail)
 	return []part{
 		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
-		new(mailPart), newTaskPart(appendItems), run, new(adminPart),
+		mail, newTaskPart(appendItems), run, new(adminPart),
 	}
 }
 

@@ -117,9 +117,14 @@ type retrier interface {
 	retry(s *Supervisor, t *actorType, addr host.Address, id keyspace.ActorID) error
 }
 
-// A remainder has rows that outlive their actor until work that takeUp makes has removed them.
+// A remainder has rows that outlive their actor. takeUp is called for what is left of the actor, too, and the turn that
+// removes the last of the rows destroys that.
 type remainder interface {
+	recoverer
+	// remains returns the kinds that stay when a turn destroys an actor; none if it has no such rows.
 	remains(t *turn) (kinds []keyspace.Kind, err error)
+	// bequeath writes the rows of these kinds that the turn adds. Everything else is gone.
+	bequeath(t *turn) error
 }
 
 // A preparer gets an actor ready before its wake hook runs, and when it is created.

@@ -189,7 +189,7 @@ func (c *core) turn(w *work, handler string, instance bool, fn func(*turn) ([]by
 	if err := c.adoptLimits(w); err != nil {
 		return nil, err
 	}
-	t := newTurn()
+	t := a.sup.with.turn()
 	t.c, t.a, t.work, t.handler, t.start, t.mark = c, a, w, handler, time.Now(), c.mark()
 	t.version = c.ws.Advance(unixMS(t.start))
 	t.deadline = t.start.Add(a.typ.base.TurnTimeout)
@@ -272,7 +272,7 @@ func guard(t *turn, fn func(*turn) ([]byte, error)) (out []byte, crashed bool, e
 		}
 	}()
 	out, err = fn(t)
-	if err == nil && t.destroyed() && !t.a.ghost && !t.c.bare {
+	if err == nil && t.destroyed() && !t.a.left() && !t.c.bare {
 		err = t.c.inst.Destroy(t.host)
 	}
 	returned = true

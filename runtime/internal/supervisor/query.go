@@ -235,7 +235,7 @@ func (s *Supervisor) newReader(ctx context.Context, t *actorType, req *host.Requ
 func (a *activation) newReader(ctx context.Context, v *view, req *host.Request, from *caller) *reader {
 	now := time.Now()
 	a.lastUsed.Store(now.UnixMilli())
-	r := newQuery()
+	r := a.sup.with.query()
 	r.Context, r.a, r.v, r.caller, r.deadline = ctx, a, v, req.Connection, now.Add(a.typ.base.QueryTimeout)
 	r.from = caller{a: a, traceparent: req.Traceparent}
 	if from != nil {

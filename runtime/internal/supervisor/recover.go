@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"errors"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
@@ -35,12 +37,11 @@ func (s *Supervisor) recover() {
 // recoverRow takes up what one row says. done is called when the next may be.
 func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 	if p := s.recoverers[row.Kind]; p != nil {
-		s.recoverActor(row, done, p.takeUp)
+		_, outlives := p.(remainder)
+		s.recoverOne(row, done, p.takeUp, outlives)
 		return
 	}
 	switch row.Kind {
-	case keyspace.WakeSends:
-		s.recoverSender(row, done)
 	default:
 		done() // who is paused was read before anything ran
 	}
@@ -55,8 +56,20 @@ func (s *Supervisor) recoverDuty(row engine.Wake, done func(), of func(*activati
 
 // recoverActor has an actor that exists do some work. A row of one that is gone is dropped.
 func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activation) *work) {
+	s.recoverOne(row, done, make, false)
+}
+
+// recoverOne is recoverActor, also for what is left of a destroyed actor if the row outlives it.
+func (s *Supervisor) recoverOne(row engine.Wake, done func(), take func(*activation) *work, outlives bool) {
 	ident, _, ok, err := s.store.Identity(row.ID)
-	t := s.hosted(ident.Type)
+	var remains keyspace.ActorID
+	if err == nil && !ok && outlives {
+		var dead engine.Tombstone
+		if dead, ok, err = s.store.Tombstone(row.ID); ok {
+			ident, remains = dead.Identity, row.ID
+		}
+	}
+	t := s.types[ident.Type]
 	switch {
 	case err != nil:
 		s.logger.Error("recover an actor", "actor_id", row.ID.String(), "error", err)
@@ -64,24 +77,45 @@ func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activ
 		if err := s.store.DropWakes([][]byte{row.Row}); err != nil {
 			s.logger.Error("drop a leftover index row", "error", err)
 		}
-	case t == nil:
+	case t == nil || t.retired && remains.IsZero():
 		s.logger.Warn("work waits for an actor type that this node does not host", "actor_type", ident.Type, "work", row.Kind.String())
 	default:
-		addr := host.Address{Type: ident.Type, Key: ident.Key}
-		a := s.activation(t, addr)
-		if a == nil {
-			break // the supervisor has closed
+		if s.takeUpOf(t, host.Address{Type: ident.Type, Key: ident.Key}, remains, func(a *activation) *work {
+			w := take(a)
+			finish := w.finish
+			w.finish = func(w *work) {
+				done()
+				finish(w)
+			}
+			return w
+		}) {
+			return
 		}
-		w := make(a)
-		finish := w.finish
-		w.finish = func(w *work) {
-			done()
-			finish(w)
-		}
-		if _, err := s.post(t, addr, w); err != nil {
-			w.fail(err)
-		}
-		return
 	}
 	done()
+}
+
+// takeUpOf has an actor, or with an id what is left of a destroyed one, do the work that take makes for it. It returns false
+// if the supervisor has closed; then the next start finds the row at 0.
+func (s *Supervisor) takeUpOf(t *actorType, addr host.Address, remains keyspace.ActorID, take func(*activation) *work) bool {
+	for {
+		var a *activation
+		if remains.IsZero() {
+			a = s.activation(t, addr)
+		} else {
+			a = s.memory.remainsOf(t, addr, remains)
+		}
+		if a == nil {
+			return false
+		}
+		w := take(a)
+		err := a.enqueue(w)
+		if errors.Is(err, errGone) {
+			continue // it left memory between the look-up and now
+		}
+		if err != nil {
+			w.fail(err)
+		}
+		return true
+	}
 }

@@ -44,9 +44,6 @@ func (c *core) seal(t *turn, instance bool, out []byte) error {
 		}
 	}
 	c.group.after = append(c.group.after, t.after...)
-	if err := c.writeMessages(t); err != nil {
-		return err
-	}
 	if !t.changed() {
 		if b := t.work.builtin; t.work.idempotencyKey == "" || b != nil && b.wait != nil {
 			c.ws.Rollback(t.mark.at) // nothing happened; the version stays

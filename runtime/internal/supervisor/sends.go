@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -22,14 +23,16 @@ import (
 // delivered, so that neither a destroyed actor's successor nor an actor made by somebody else in between can handle it a
 // second time. The row is removed last, by a commit of the sender.
 type sender struct {
+	part  *mailPart
+	owner *activation
+	id    keyspace.ActorID // of the incarnation that sends
+
 	mu       sync.Mutex
-	owner    *activation
-	id       keyspace.ActorID
 	loaded   bool
+	closed   bool // the actor was destroyed: what is left of it sends what waits, and this sender does nothing any more
 	channels map[string]*channel
 	room     int // how many channels there may be before those that are idle are forgotten
 	pending  int // messages in all channels and on their way to being settled
-	settling int // of these, messages whose rows a turn removed that is not durable yet
 	// dormant: the actor has left memory although messages wait, all of them for targets that are paused. roused: it was told
 	// to take them up again.
 	dormant, roused bool
@@ -61,29 +64,124 @@ const minChannels = 256
 // maxDelivery is how many messages one run carries.
 const maxDelivery = 64
 
-func newSender(a *activation) *sender {
-	return &sender{owner: a}
+// An outbox has the sender of an activation's current incarnation. It is attached to the activation.
+type outbox struct {
+	sender atomic.Pointer[sender] // replaced under activation.mu
+}
+
+func newOutbox() *outbox { return new(outbox) }
+
+// busy implements resident.
+func (o *outbox) busy() bool {
+	s := o.sender.Load()
+	return s != nil && s.busy()
+}
+
+// leave implements resident.
+func (o *outbox) leave() bool {
+	s := o.sender.Load()
+	if s == nil {
+		return true
+	}
+	if !s.leave() {
+		return false
+	}
+	o.sender.Store(nil) // if the actor stays after all, another one reads the rows
+	return true
+}
+
+// sender returns the sender of the actor, which is made if there is none.
+func (c *core) sender() *sender {
+	o := attach(&c.a.attached, newOutbox)
+	if s := o.sender.Load(); s != nil && s.id == c.id {
+		return s
+	}
+	s := &sender{part: partOf[*mailPart](c.a.sup), owner: c.a, id: c.id}
+	c.a.mu.Lock()
+	defer c.a.mu.Unlock()
+	if !c.gone() {
+		o.sender.Store(s)
+	} // else nothing of the turn is kept
+	return s
 }
 
 // mail returns the actor's sender for those that do not run the actor.
 func (a *activation) mail() *sender {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.sender
+	if o := attachedTo[*outbox](&a.attached); o != nil {
+		if s := o.sender.Load(); s != nil {
+			return s
+		}
+	}
+	return &sender{owner: a}
 }
 
-// bind sets the id under which the actor sends.
-func (s *sender) bind(id keyspace.ActorID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id = id
+// A postbox is what a core remembers of its actor's messages.
+type postbox struct {
+	// waiting counts the rows of messages that wait.
+	waiting cached[int]
+	// dead counts the messages that were given up.
+	dead cached[int]
+	// counted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
+	counted int64
 }
 
-// active reports whether messages are on their way.
-func (s *sender) active() bool {
+func newPostbox() *postbox { return new(postbox) }
+
+// post returns what the core remembers of its actor's messages.
+func (c *core) post() *postbox { return attach(&c.attached, newPostbox) }
+
+// forget implements facet.
+func (b *postbox) forget(_ *core, version engine.Version) {
+	b.waiting.forget(version)
+	b.dead.forget(version)
+}
+
+// close implements facet.
+func (*postbox) close(*core) {}
+
+// abandon implements facet.
+func (*postbox) abandon(*core) {}
+
+// outgoing returns how many messages wait, in rows that are durable or on their way there. Of more than enough it may count
+// one more than those: a bare core, which serves one item of work, does not count all.
+func (c *core) outgoing(enough int) (int, error) {
+	b := c.post()
+	if c.bare && !b.waiting.known {
+		start, end := keyspace.KindRange(keyspace.KindOutgoing)
+		page, err := c.ws.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Limit: enough + 1})
+		return len(page.Entries), err
+	}
+	return b.waiting.get(c.ws, func() (int, error) { return c.countRows(keyspace.KindOutgoing) })
+}
+
+// wait counts messages whose rows a turn has written, or, if negative, removed.
+func (b *postbox) wait(c *core, n int) {
+	if b.waiting.known {
+		b.waiting.set(c.ws, b.waiting.value+n)
+	}
+}
+
+// countRows counts the actor's keys of a kind.
+func (c *core) countRows(kind keyspace.Kind) (n int, err error) {
+	start, end := keyspace.KindRange(kind)
+	q := engine.ListQuery{Start: start, End: end, KeysOnly: true}
+	for {
+		page, err := c.ws.List(q)
+		if err != nil {
+			return 0, err
+		}
+		n += len(page.Entries)
+		if q.After = page.Next; q.After == nil {
+			return n, nil
+		}
+	}
+}
+
+// durable implements consequence: the actor is destroyed.
+func (s *sender) durable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pending > 0
+	s.closed, s.pending, s.channels = true, 0, nil
 }
 
 // channel returns the channel to addr.
@@ -155,9 +253,9 @@ func (s *sender) load(c *core) error {
 			break
 		}
 	}
+	c.post().waiting.set(c.ws, len(found))
 	if len(found) > 0 {
 		c.standing[keyspace.WakeSends] = armed
-		s.expect(len(found))
 		s.add(found)
 	}
 	return nil
@@ -178,25 +276,14 @@ func appendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) 
 	return dst, nil
 }
 
-// expect counts messages of a commit that is about to be applied, or, negative, that was not.
-func (s *sender) expect(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pending += n
-}
-
-// handOver makes another activation the owner.
-func (s *sender) handOver(a *activation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.owner = a
-}
-
 // add queues messages whose rows are durable, or were found in the store, and sends what can go. It does not block.
-//
-// REQUIRES: the messages were expected.
 func (s *sender) add(messages []outgoing) {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.pending += len(messages)
 	var ready []*channel
 	for _, m := range messages {
 		ch := s.channel(m.record.address())
@@ -226,19 +313,18 @@ func (ch *channel) alike(most int) int {
 // send delivers the first messages of a channel that is busy on the caller's behalf.
 func (s *sender) send(ch *channel) {
 	s.mu.Lock()
-	owner, id := s.owner, s.id
-	if len(ch.queue) == 0 {
+	if len(ch.queue) == 0 || s.closed {
 		ch.busy = false
 		s.mu.Unlock()
 		return
 	}
 	run := append([]outgoing(nil), ch.queue[:ch.alike(maxDelivery)]...)
 	s.mu.Unlock()
-	sup := owner.sup
+	sup := s.owner.sup
 	if sup.killed.Load() || sup.offline {
 		return // the next start sends them
 	}
-	d := &delivery{from: id, target: run[0].record.pinned(), messages: run}
+	d := &delivery{mail: s.part, from: s.id, target: run[0].record.pinned(), messages: run}
 	for i := range run {
 		d.bytes += int64(len(run[i].record.Input)) + 64
 	}
@@ -270,13 +356,17 @@ func (s *sender) send(ch *channel) {
 // delivered takes in what became of a run of messages.
 func (s *sender) delivered(ch *channel, d *delivery) {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return // what is left of the actor delivers it again, and hears that it was handled
+	}
 	owner := s.owner
 	handled, rest := d.messages[:d.handled], d.messages[d.handled:]
 	ch.queue = ch.queue[len(handled):]
 	if len(handled) > 0 {
 		ch.attempts, ch.cause = 0, nil
 	}
-	set := &settlement{}
+	set := &settlement{sender: s}
 	for _, m := range handled {
 		set.handled = append(set.handled, m.seq)
 	}
@@ -297,10 +387,10 @@ func (s *sender) delivered(ch *channel, d *delivery) {
 		default:
 			if host.CodeOf(d.err) != host.Overloaded {
 				ch.attempts++
-				owner.sup.metrics.sendFailures.Inc()
+				s.part.failures.Inc()
 			}
 			ch.cause, ch.reason = d.err, d.reason
-			if permanent(d.err) || ch.attempts >= owner.typ.base.SendAttempts && !lasts(rest[0].record.Method) {
+			if permanent(d.err) || ch.attempts >= owner.typ.base.SendAttempts && !s.part.handlers[rest[0].record.Method].lasts {
 				set.failed = append(set.failed, failedSend{message: rest[0], err: d.err, reason: d.reason, attempts: ch.attempts})
 				ch.queue = ch.queue[1:]
 				ch.attempts, ch.cause = 0, nil
@@ -341,11 +431,15 @@ func permanent(err error) bool {
 }
 
 // pin has the actor bind the waiting messages of a channel to the target's incarnation, and then sends them.
-func (s *sender) pin(ch *channel) { s.bindMore(&binding{channel: ch}) }
+func (s *sender) pin(ch *channel) { s.bindMore(&binding{sender: s, channel: ch}) }
 
 func (s *sender) bindMore(b *binding) {
 	s.post(&work{job: b, finish: func(w *work) {
 		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return
+		}
 		sup, wait := s.owner.sup, time.Duration(0)
 		if w.err == nil {
 			copy(b.channel.queue[b.bound:], b.part) // whose rows are durable
@@ -368,29 +462,10 @@ func (s *sender) bindMore(b *binding) {
 	}})
 }
 
-func (s *sender) current() *activation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.owner
-}
-
 // post puts work into the mailbox of the sending actor, which is in memory for as long as messages are on their way.
 func (s *sender) post(w *work) {
-	if w.finish == nil {
-		w.finish = func(*work) {}
-	}
-	for {
-		err := s.current().enqueue(w)
-		if err == nil {
-			return
-		}
-		if s.current().sup.killed.Load() {
-			return
-		}
-		if !errors.Is(err, errGone) {
-			w.fail(err)
-			return
-		}
+	if err := s.owner.enqueue(w); err != nil && !s.owner.sup.killed.Load() {
+		w.fail(err)
 	}
 }
 
@@ -400,22 +475,23 @@ func (s *sender) settle(set *settlement) {
 	n := len(set.handled) + len(set.failed)
 	s.post(&work{job: set, finish: func(w *work) {
 		s.mu.Lock()
-		if set.done {
-			s.settling -= n
-			set.done = false
-		}
-		if w.err == nil {
+		closed := s.closed
+		if w.err == nil && !closed {
 			s.pending -= n
 		}
-		owner := s.owner
 		s.mu.Unlock()
-		if w.err == nil && set.settled != nil {
-			set.settled()
+		switch {
+		case w.err != nil && !closed:
+			s.owner.sup.later(settleRetry, func() { s.settle(set) })
+			return
+		case set.settled == nil:
+		case w.err != nil:
+			set.settled(destroyedError(s.owner.addr))
+		default:
+			set.settled(nil)
 		}
-		if w.err != nil {
-			owner.sup.later(settleRetry, func() { s.settle(set) })
-		} else if owner.vacant.Load() {
-			owner.sup.task(owner.vacate)
+		if s.owner.vacant.Load() {
+			s.owner.sup.task(s.owner.vacate)
 		}
 	}})
 }

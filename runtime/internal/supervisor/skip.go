@@ -23,8 +23,8 @@ func (s *sender) working() bool {
 	if s.pending == 0 {
 		return false
 	}
-	if s.owner.ghost {
-		return true // nothing would find it again
+	if s.owner.left() {
+		return true // no address finds it again
 	}
 	parked := 0
 	for _, ch := range s.channels {
@@ -65,7 +65,7 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 		if mine {
 			ch.held = false
 		}
-		dormant, roused, owner := s.dormant, s.roused, s.owner
+		dormant, roused := s.dormant, s.roused
 		s.roused = s.roused || mine && dormant
 		s.mu.Unlock()
 		switch {
@@ -73,30 +73,19 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 		case !dormant:
 			s.send(ch)
 		case !roused:
-			owner.sup.rouseSender(owner.typ, owner.addr)
+			s.owner.sup.takeUpOf(s.owner.typ, s.owner.addr, s.owner.remains, s.part.takeUp)
 		}
-	}
-}
-
-// rouseSender wakes an actor that left memory while messages of it waited.
-func (s *Supervisor) rouseSender(t *actorType, addr host.Address) {
-	w := &work{job: &recovery{}, existing: true, finish: func(w *work) {
-		if w.err != nil && host.CodeOf(w.err) != host.NotFound && !s.draining.Load() {
-			s.later(settleRetry, func() { s.rouseSender(t, addr) })
-		}
-	}}
-	if _, err := s.post(t, addr, w); err != nil {
-		s.logger.Debug("an actor with messages is not woken", "error", err) // the node is shutting down; the next start finds them
 	}
 }
 
 // await lets a busy channel wait until its target, which is paused, is resumed.
 func (s *sender) await(ch *channel) {
 	again := s.hold(ch, time.Time{})
-	s.mu.Lock()
-	owner, id := s.owner, s.id
-	s.mu.Unlock()
-	if !owner.sup.pauses.park(ch.addr, "messages of "+string(id[:]), again) {
+	name := "messages of "
+	if s.owner.left() {
+		name = "last messages of " // the sender before it may park after it
+	}
+	if !s.owner.sup.pauses.park(ch.addr, name+string(s.id[:]), again) {
 		again() // it was resumed meanwhile
 	}
 }
@@ -110,18 +99,21 @@ func (s *Supervisor) skipSend(ctx context.Context, on target, in *host.SendSkipI
 	}
 	// The messages are taken up first, if the node has just started. The actor skips one itself, because it may leave memory
 	// right after that.
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	found := false
 	if err := s.ask(ctx, on, func(w *work) {
 		w.job = &recovery{taken: func(m *sender) (err error) {
-			found, err = m.skip(to, func() { close(done) })
+			found, err = m.skip(to, func(err error) { done <- err })
 			return err
 		}}
 	}); err != nil || !found {
 		return host.CountOutput{}, err
 	}
 	select {
-	case <-done:
+	case err := <-done:
+		if err != nil {
+			return host.CountOutput{}, err
+		}
 		return host.CountOutput{Count: 1}, nil
 	case <-ctx.Done():
 		return host.CountOutput{}, contextError(ctx)
@@ -134,8 +126,8 @@ func (s *Supervisor) skipSend(ctx context.Context, on target, in *host.SendSkipI
 var errSkipped = host.Errorf(host.Canceled, "skipped by an operator")
 
 // skip moves the first message of the channel to addr aside and reports whether there was one; settled is called when that
-// is durable. A message that is being handled cannot be skipped.
-func (s *sender) skip(addr host.Address, settled func()) (bool, error) {
+// is durable, or the actor was destroyed before. A message that is being handled cannot be skipped.
+func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 	s.mu.Lock()
 	ch := s.channels[string(appendAddress(nil, addr))]
 	if ch == nil || len(ch.queue) == 0 {
@@ -152,7 +144,7 @@ func (s *sender) skip(addr host.Address, settled func()) (bool, error) {
 		e, _ := publicError(ch.cause)
 		skipped.reason = errSkipped.Message + "; the last attempt failed: " + cmp.Or(ch.reason, e.Message)
 	}
-	set := &settlement{settled: settled, failed: []failedSend{skipped}}
+	set := &settlement{sender: s, settled: settled, failed: []failedSend{skipped}}
 	ch.queue = ch.queue[1:]
 	ch.attempts, ch.cause, ch.held = 0, nil, false // nobody else ends this wait
 	s.mu.Unlock()

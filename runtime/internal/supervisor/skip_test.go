@@ -107,8 +107,8 @@ func TestActorsWithMessagesToAPausedActorSleepAndAreWokenWhenItIsResumed(t *test
 			}
 		}
 		time.Sleep(time.Hour)
-		if n := g.memory.awake.Load(); n != 0 || len(g.memory.ghosts()) != 0 {
-			t.Fatalf("%d actors are awake, %d remains", n, len(g.memory.ghosts()))
+		if n := g.memory.awake.Load(); n != 0 || len(g.memory.allRemains()) != 0 {
+			t.Fatalf("%d actors are awake, %d remains", n, len(g.memory.allRemains()))
 		}
 	})
 }

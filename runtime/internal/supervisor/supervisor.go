@@ -31,6 +31,7 @@ type Supervisor struct {
 	// commitLog bounds the lines about commits that fail.
 	commitLog quiet
 	types     map[string]*actorType
+	with      composition
 	parts     []part
 	wakers    map[keyspace.WakeKind]waker
 	// recoverers take up, at a start, what rows at 0 stand for.
@@ -149,11 +150,21 @@ type actorType struct {
 	metrics typeMetrics
 }
 
+// A composition is what a node is made of besides its kernel.
+type composition struct {
+	// parts are asked in this order.
+	parts []part
+	// turn and query make a turn and a query with the view of them that handlers get, as host of each.
+	turn  func() *turn
+	query func() *reader
+}
+
 // newSupervisor makes a Supervisor with the parts given. Start begins to fire alarms and recovers pending messages.
-func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
+func newSupervisor(o KernelOptions, with composition) (*Supervisor, error) {
+
 	o.EnsureDefaults()
 	faults := []error{o.Validate()}
-	for _, p := range parts {
+	for _, p := range with.parts {
 		if p, ok := p.(checker); ok {
 			faults = append(faults, p.check(&o))
 		}
@@ -166,12 +177,12 @@ func newSupervisor(o KernelOptions, parts []part) (*Supervisor, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: builtins(), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now()}
+	s := &Supervisor{options: o, store: o.Store, logger: o.Logger, types: make(map[string]*actorType), builtins: make(map[string]*builtin), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), started: time.Now()}
 	s.life, s.end = context.WithCancel(context.Background())
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*activation)
 	}
-	s.parts, s.wakers, s.recoverers = parts, make(map[keyspace.WakeKind]waker), make(map[keyspace.WakeKind]recoverer)
+	s.with, s.parts, s.wakers, s.recoverers = with, with.parts, make(map[keyspace.WakeKind]waker), make(map[keyspace.WakeKind]recoverer)
 	for _, p := range s.parts {
 		if p, ok := p.(server); ok {
 			for _, b := range p.methods() {
@@ -448,7 +459,7 @@ func (s *Supervisor) each(f func(*activation)) {
 			f(a)
 		}
 	}
-	for _, a := range s.memory.ghosts() {
+	for _, a := range s.memory.allRemains() {
 		f(a)
 	}
 }

@@ -55,11 +55,9 @@ type turn struct {
 	logger   *slog.Logger
 
 	// What the handler did, applied when it succeeds.
-	again     bool // messages were given up before, and take the room that they had
 	destroy   bool
 	untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
 	closed    bool // no method works any more; guarded by mu
-	messages  []messageRecord
 	changes   []engine.Change
 	ahead     []engine.Change // to publish before changes, and also when the turn destroys the actor
 	after     []consequence

@@ -15,7 +15,7 @@ import (
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	err := a.sup.failures.blocked(a)
-	if a.typ.retired {
+	if a.typ.retired && !a.left() {
 		err = unknownType(a.typ.Type)
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	if !a.adopt(epoch, c) {
 		return nil, errAbandoned
 	}
-	if !c.exists || a.ghost {
+	if !c.exists || a.left() {
 		return c, nil
 	}
 	c.quiet = a.staysQuiet(w)
@@ -149,14 +149,12 @@ func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 	c := &core{a: a, epoch: epoch, group: &group{a: a}, inst: a.typ.New()}
 	var ok bool
 	var err error
-	if a.ghost {
-		c.id = a.sender.id
+	if a.left() {
+		c.id, ok = a.remains, true
 	} else if c.id, ok, err = s.store.Lookup(s.identity(a.addr)); err != nil {
 		return nil, err
 	}
-	if a.ghost {
-		ok = true
-	} else if !ok {
+	if !ok {
 		if w.existing || !w.job.traits(a).creates {
 			return nil, notFound(a.addr)
 		}
@@ -167,7 +165,7 @@ func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 		}
 	}
 	if c.space, err = s.store.OpenSpace(c.id); err != nil {
-		if a.ghost && errors.Is(err, engine.ErrDestroyed) {
+		if a.left() && errors.Is(err, engine.ErrDestroyed) {
 			err = notFound(a.addr) // nothing remains
 		}
 		return nil, err
@@ -178,7 +176,6 @@ func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 		return nil, err
 	}
 	c.ident = host.Identity{Type: a.addr.Type, Key: a.addr.Key, ID: c.id.String()}
-	a.sender.bind(c.id)
 	if c.bare = bare; bare {
 		c.exists = ok
 		return c, nil
@@ -193,7 +190,7 @@ func (a *activation) open(epoch uint64, w *work, bare bool) (*core, error) {
 // load reads the state into the instance.
 func (c *core) load(exists bool) error {
 	c.exists = exists
-	if exists && !c.a.ghost {
+	if exists && !c.a.left() {
 		e, found, err := c.ws.Get(stateKey)
 		if err != nil {
 			return err
@@ -349,20 +346,17 @@ func (destroying) run(c *core, w *work) {
 	c.respond(w, nil, err)
 }
 
-// sealDestroy turns a turn that destroys its actor into writes. Messages that wait, and those that this turn sends,
-// outlive the actor until they are handled: their rows stay under the old id.
+// sealDestroy turns a turn that destroys its actor into writes. What parts say stays under the old id until it is done,
+// and is taken up when the actor is gone, as it would be by a start of the node.
 func (c *core) sealDestroy(t *turn) error {
 	a := c.a
-	if a.ghost {
+	if a.left() {
 		if err := c.ws.Destroy(); err != nil {
 			return err
 		}
 		c.group.changed, c.group.destroyed, c.group.version = true, true, t.version
 		c.ended = true
 		return nil
-	}
-	if err := a.sender.load(c); err != nil {
-		return err
 	}
 	for _, p := range a.typ.hooks.destroyers {
 		if err := p.destroy(t); err != nil {
@@ -383,22 +377,31 @@ func (c *core) sealDestroy(t *turn) error {
 		c.arm(kind, false)
 	}
 	c.arm(keyspace.WakePaused, false)
-	if len(t.messages) == 0 && !a.sender.active() && len(c.group.messages) == 0 {
-		c.arm(keyspace.WakeSends, false)
-		if err := c.ws.Destroy(); err != nil {
+	var kept []keyspace.Kind
+	var heirs []remainder
+	for _, p := range a.typ.hooks.remainders {
+		kinds, err := p.remains(t)
+		if err != nil {
 			return err
 		}
-	} else {
-		c.remains = true
-		if err := c.ws.Destroy(keyspace.KindOutgoing); err != nil {
-			return err
+		if len(kinds) > 0 {
+			kept, heirs = append(kept, kinds...), append(heirs, p)
+			c.arm(p.standsFor(), true)
 		}
-		if err := c.writeMessages(t); err != nil {
+	}
+	if err := c.ws.Destroy(kept...); err != nil {
+		return err
+	}
+	for _, p := range heirs {
+		if err := p.bequeath(t); err != nil {
 			return err
 		}
 	}
 	t.changes = t.changes[:0]
 	c.group.after = append(c.group.after, t.after...)
+	if len(heirs) > 0 && !a.sup.offline {
+		c.group.after = append(c.group.after, &bequest{a: a, id: c.id, heirs: heirs})
+	}
 	t.lifeChange("destroyed", "")
 	if err := c.writeChanges(t); err != nil {
 		return err
@@ -409,65 +412,33 @@ func (c *core) sealDestroy(t *turn) error {
 	return nil
 }
 
-// finishDestroy commits a group whose last turn destroyed the actor. Messages of the actor that are still on their way
-// are handed to a ghost, which keeps the old id until they are settled.
-func (c *core) finishDestroy() {
-	a, sender := c.a, c.a.sender
-	var ghost *activation
-	if c.remains {
-		// It takes over before the commit, because what becomes of messages may come back as soon as that is made, and
-		// runs only after it.
-		ghost = newActivation(a.sup, a.typ, a.addr, "")
-		ghost.ghost, ghost.sender, ghost.running = true, sender, true
-		a.sup.busy.Add(1)
-		a.sup.memory.addGhost(ghost, c.id)
-		sender.handOver(ghost)
+// A bequest takes up what is left of an actor when its destruction is durable.
+type bequest struct {
+	a     *activation
+	id    keyspace.ActorID
+	heirs []remainder
+}
+
+// durable implements consequence.
+func (b *bequest) durable() {
+	for _, p := range b.heirs {
+		b.a.sup.takeUpOf(b.a.typ, b.a.addr, b.id, p.takeUp)
 	}
+}
+
+// finishDestroy commits a group whose last turn destroyed the actor.
+func (c *core) finishDestroy() {
+	a := c.a
 	if k := attachedTo[company](&c.attached); k != nil {
 		k.end(destroyedError(a.addr))
 	}
 	c.commit()
 	if c.refused {
-		if ghost != nil {
-			sender.handOver(a)
-			ghost.disband(a)
-		}
 		return
 	}
 	c.broken = true // the next work for the address begins a new incarnation
-	if !a.ghost {
+	if !a.left() {
 		a.sup.failures.clear(a)
-	}
-	if ghost != nil {
-		a.mu.Lock()
-		a.sender = newSender(a)
-		a.mu.Unlock()
-		ghost.mu.Lock()
-		held := ghost.running && !ghost.gone
-		ghost.running = false
-		ghost.mu.Unlock()
-		if held {
-			a.sup.busy.Add(-1)
-			ghost.resume()
-		}
-	}
-}
-
-// disband ends a ghost that never ran, because the actor lives on.
-func (a *activation) disband(owner *activation) {
-	a.mu.Lock()
-	held := a.running && !a.gone
-	queue := a.queue
-	a.queue, a.running, a.gone = nil, false, true
-	a.mu.Unlock()
-	if held {
-		a.sup.busy.Add(-1)
-	}
-	a.sup.memory.dropGhost(a)
-	for _, w := range queue {
-		if err := owner.enqueue(w); err != nil {
-			w.fail(err)
-		}
 	}
 }
 

@@ -112,7 +112,7 @@ func newFlow() *flow { return new(flow) }
 // flowKnown reads whether the actor has a run, once.
 func (c *core) flowKnown() error {
 	f := c.flow()
-	if f.known || c.a.ghost {
+	if f.known || c.a.left() {
 		return nil
 	}
 	if c.exists {
@@ -805,33 +805,6 @@ func runError(err error) error {
 	return err
 }
 
-// receiveRun hands a message of another actor's run to this one's.
-func (c *core) receiveRun(h *turn, body []byte) error {
-	if err := c.flowKnown(); err != nil {
-		return err
-	}
-	t := &runRows{h: h}
-	was := c.flow().live
-	err := workflow.Deliver(t, c.a.typ.program, body)
-	if errors.Is(err, workflow.ErrLetter) {
-		return host.Errorf(host.InvalidArgument, "%s", err) // another attempt reads the same
-	}
-	if err != nil {
-		return runError(err)
-	}
-	state, err := runState(t)
-	if err != nil || state == "" {
-		return err
-	}
-	switch {
-	case !was && !state.Over():
-		return c.runBegun(h)
-	case was:
-		return c.runControlled(h, state.Over())
-	}
-	return nil
-}
-
 // runState reads the stored state of a run; "" if there is none.
 func runState(r workflow.Reader) (workflow.State, error) {
 	value, _, err := r.Get(runStateKey)
@@ -865,22 +838,6 @@ func (c *core) tolerate(err error) error {
 	c.a.sup.logger.Error("a workflow run cannot be read", "actor_type", c.a.addr.Type, "actor_key", c.a.addr.Key, "error", err)
 	return nil
 }
-
-// The methods under which the runs of two actors send to each other, which cannot be called: runDeliver starts a child, and
-// creates its actor; runAsk asks a child how it ended, and fails if its actor is gone; runTell is everything else, which
-// concerns nobody if there is no actor.
-const (
-	runDeliver = "workflow.deliver"
-	runAsk     = "workflow.ask"
-	runTell    = "workflow.tell"
-)
-
-// forRun reports that a method is one of those.
-func forRun(method string) bool { return method == runDeliver || method == runAsk || method == runTell }
-
-// lasts reports whether messages of a method are tried until they are handled or cannot be: another run, or the caller of
-// one, would wait for ever if they were moved aside because their target did not wake for a while.
-func lasts(method string) bool { return method == runAsk || method == runTell }
 
 // risen implements riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
 // them for results that were lost.

@@ -297,7 +297,7 @@ func (t *runRows) Send(m *workflow.Outgoing) error {
 		return err
 	}
 	defer h.mu.Unlock()
-	return h.send(addr, method, m.Body)
+	return mailOf(h).send(addr, method, m.Body)
 }
 
 // childLives reports whether the run lives that a run asks for its result. Nothing is woken.
