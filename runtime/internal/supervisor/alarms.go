@@ -212,7 +212,7 @@ func (h alarmTurn) SetAlarm(al host.Alarm) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	if t.a.typ.alarmOf(al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.a.addr.Type, al.Name)
 	}
@@ -237,7 +237,7 @@ func (h alarmTurn) CancelAlarm(name, instance string) (bool, error) {
 	if err := t.enter(); err != nil {
 		return false, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	var ok bool
 	err := t.atomically(func() (err error) {
 		ok, err = t.c.clearAlarm(name, instance)
@@ -257,6 +257,6 @@ func (h alarmTurn) Alarms(name string) ([]host.Alarm, error) {
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	return listAlarms(t.c.ws, name)
 }

@@ -66,7 +66,7 @@ func (h connTurn) EmitTo(event int, data []byte, to string, except []string) err
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	if to != "" {
 		if err := t.a.typ.hasEvent(event); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (h connTurn) SetConnectionState(id string, state []byte) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	rec, ok, err := readConnection(t.c.ws, id)
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (t *turn) subscribe(l *liveConnection, names []string) (added []string, err
 		return nil, err
 	}
 	rec, ok, err := readConnection(t.c.ws, l.id)
-	t.mu.Unlock()
+	t.leave()
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (t *turn) subscribe(l *liveConnection, names []string) (added []string, err
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	if rec, ok, err = readConnection(t.c.ws, l.id); err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (t *turn) unsubscribe(l *liveConnection, names []string) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	rec, ok, err := readConnection(t.c.ws, l.id)
 	if err != nil {
 		return err

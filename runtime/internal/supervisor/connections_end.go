@@ -220,7 +220,7 @@ func (c *core) endConnection(
 		if err := h.enter(); err != nil {
 			return nil, err
 		}
-		defer h.mu.Unlock()
+		defer h.leave()
 		_, found, err := h.dropConnection(id, cause)
 		if err != nil {
 			return nil, err
@@ -235,7 +235,7 @@ func (t *turn) closeConnection(id string, cause *host.Error) (bool, error) {
 		return false, err
 	}
 	rec, ok, err := t.dropConnection(id, cause)
-	t.mu.Unlock()
+	t.leave()
 	if err != nil || !ok {
 		return false, err
 	}

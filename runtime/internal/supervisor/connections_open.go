@@ -179,7 +179,7 @@ func (t *turn) resume(l *liveConnection, r *host.ConnectRequest, id string, rec 
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	last, err := t.c.lastSequence()
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (t *turn) open(l *liveConnection, r *host.ConnectRequest, id string) error 
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	if err := t.c.putConnection(id, rec); err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (t *turn) admit(id string, rec *connectionRecord, r *host.ConnectRequest) (
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	limit := t.c.limits.Connections
 	n, err := t.c.countConnections()
 	if err != nil {
@@ -279,7 +279,7 @@ func (t *turn) askConnect(id string, rec *connectionRecord, r *host.ConnectReque
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	now, ok, err := readConnection(t.c.ws, id)
 	if err != nil {
 		return err

@@ -146,7 +146,7 @@ func TestDamageIsSaidWhateverCameAcrossIt(t *testing.T) {
 		&engine.CorruptError{Reason: "a chunk of the value is missing"},
 		&engine.DamageError{File: "000005.sst", Reason: "checksum mismatch"},
 	} {
-		e, id := publicError(err)
+		e, id := publicError(err, []translator{(*sqlitePart)(nil)})
 		if wantDamage(t, e, host.Unavailable) != id {
 			t.Error(id)
 		}

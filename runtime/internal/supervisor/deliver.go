@@ -128,7 +128,7 @@ func (set *settlement) run(c *core, w *work) {
 // moveAside puts a message that cannot be handled, and whose row was removed, where operators find it.
 func (p *mailPart) moveAside(h *turn, f failedSend) error {
 	c, m := h.c, &f.message.record
-	e, _ := publicError(f.err)
+	e, _ := c.a.sup.publicError(f.err)
 	if give := p.handlers[m.Method].undeliverable; give != nil && !c.a.left() {
 		if keep, err := give(h, m, e); err != nil || !keep {
 			return err

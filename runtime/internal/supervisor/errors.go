@@ -9,7 +9,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/workflow"
 )
 
 var (
@@ -40,11 +39,14 @@ func damage(err error) bool {
 
 // publicError turns any error into the one that may leave the actor. known is false for errors whose cause must be
 // logged under the returned id, because it does not cross.
-func publicError(err error) (e *host.Error, id string) {
+func (s *Supervisor) publicError(err error) (e *host.Error, id string) {
+	return publicError(err, s.translators)
+}
+
+func publicError(err error, translators []translator) (e *host.Error, id string) {
 	var (
 		limit *engine.LimitError
 		quota *engine.QuotaError
-		large *workflow.TooLargeError
 	)
 	switch {
 	case err == nil:
@@ -73,11 +75,9 @@ func publicError(err error) (e *host.Error, id string) {
 			With("reason", host.ReasonDamaged).With("error_id", id), id
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrFenced):
 		return unavailable("the node is shutting down"), ""
-	case errors.As(err, &large):
-		return host.OverLimit(large.What, large.Limit, large.Size), ""
 	}
-	for _, translate := range translators {
-		if e, id = translate(err); e != nil {
+	for _, t := range translators {
+		if e, id = t.translate(err); e != nil {
 			return e, id
 		}
 	}
@@ -96,12 +96,12 @@ func hidden() (e *host.Error, id string) {
 	return host.Errorf(host.Internal, "internal error %s; the node's log has the cause", id).With("error_id", id), id
 }
 
-// busy reports that an error says only that the node has no room now: of the store, or of a part.
-func busy(err error) bool {
+// full reports that an error says only that the node has no room now: of the store, or of a part.
+func (s *Supervisor) full(err error) bool {
 	if _, ok := errors.AsType[*host.Error](err); ok {
 		return false
 	}
-	e, _ := publicError(err)
+	e, _ := s.publicError(err)
 	return e.Code == host.Overloaded
 }
 

@@ -59,7 +59,7 @@ func (h *eventTurn) Emit(event int, data []byte) error {
 	if err := h.t.enter(); err != nil {
 		return err
 	}
-	defer h.t.mu.Unlock()
+	defer h.t.leave()
 	return h.emit(event, data, "", nil)
 }
 

@@ -19,7 +19,7 @@ func (*eventPart) explain(q *inquiry, _ *engine.Snapshot) error {
 		if err == nil {
 			return nil
 		}
-		e, _ := publicError(err)
+		e, _ := q.s.publicError(err)
 		return &host.Explanation{Why: host.WhyPublisher, Text: fmt.Sprintf("Turns that emit durable events are refused: %s.", e.Message),
 			Details: map[string]string{"reason": e.Message}}
 	})

@@ -34,7 +34,7 @@ func (f *failures) crashed(a *activation, err error) {
 	a.crashes = f.crash[a.key]
 	f.mu.Unlock()
 	if a.crashes >= crashesToFail {
-		e, _ := publicError(err)
+		e, _ := a.sup.publicError(err)
 		f.add(a, e, err)
 	}
 }

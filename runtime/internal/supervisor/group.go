@@ -280,7 +280,7 @@ func (g *group) durable(err error) {
 
 // commitError makes the error for callers of a commit that failed, and logs the cause, once a second.
 func (s *Supervisor) commitError(a *activation, err error) *host.Error {
-	e, _ := publicError(err)
+	e, _ := s.publicError(err)
 	if errors.Is(err, engine.ErrUncertain) {
 		e = host.Errorf(host.Unavailable, "the disk failed during the commit; whether it was kept is unknown")
 	} else if e.Code == host.Internal {
@@ -307,7 +307,7 @@ func (s *Supervisor) public(a *activation, w *work, err error) *host.Error {
 
 // explained is public that also returns what operators read: the error itself, where callers are told its id only.
 func (s *Supervisor) explained(a *activation, w *work, err error) (e *host.Error, reason string) {
-	e, id := publicError(err)
+	e, id := s.publicError(err)
 	if id != "" {
 		reason = fmt.Sprintf("%s (error %s)", err, id)
 		t := w.job.traits(a)
@@ -321,7 +321,7 @@ func (s *Supervisor) explained(a *activation, w *work, err error) (e *host.Error
 
 // publicQuery is public for a query.
 func (s *Supervisor) publicQuery(a *activation, name string, err error) *host.Error {
-	e, id := publicError(err)
+	e, id := s.publicError(err)
 	if id != "" {
 		s.logger.LogAttrs(s.life, slog.LevelError, "query failed",
 			a.attrs(slog.String("error_id", id), slog.String("method", name), slog.Any("error", err))...)

@@ -86,7 +86,7 @@ func (h *kvTurn) KVPut(key, value []byte, expire time.Time) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	var o engine.PutOptions
 	if !expire.IsZero() {
 		o.ExpireAt = unixMS(expire)
@@ -110,7 +110,7 @@ func (h *kvTurn) KVDelete(key []byte) (bool, error) {
 	if err := t.enter(); err != nil {
 		return false, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	ok, err := t.c.ws.Delete(keyspace.AppendUserKV(nil, key))
 	if ok && err == nil {
 		h.change("delete", key, nil)
@@ -124,7 +124,7 @@ func (h *kvTurn) KVDeleteRange(start, end []byte) (int64, error) {
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	from, to := kvBounds(start, end)
 	n, err := t.c.ws.DeleteRange(from, to)
 	if n > 0 && err == nil {

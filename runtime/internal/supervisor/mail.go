@@ -140,7 +140,7 @@ func (h *mailTurn) Send(m *host.Message) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	addr := host.Address{Type: m.Type, Key: m.Key}
 	target, err := t.a.sup.typeOf(addr)
 	if err != nil {

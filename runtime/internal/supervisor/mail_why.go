@@ -128,7 +128,7 @@ func explainSends(q *inquiry, oldest *messageRecord) *host.Explanation {
 	}}
 	x.Text = fmt.Sprintf("%s with %s, which has not handled it yet.", count(p.messages, "message is", "messages are"), to)
 	if p.cause != nil {
-		e, _ := publicError(p.cause)
+		e, _ := q.s.publicError(p.cause)
 		x.Details["error"], x.Details["code"] = cmp.Or(p.reason, e.Message), string(e.Code)
 	}
 	switch {

@@ -10,7 +10,9 @@ type Options struct {
 }
 
 // New makes a Supervisor. Start begins to fire alarms and recovers pending messages.
-func New(o Options) (*Supervisor, error) { return newSupervisor(o.KernelOptions, composition{parts: parts(&o), turn: newTurn, query: newQuery}) }
+func New(o Options) (*Supervisor, error) {
+	return newSupervisor(o.KernelOptions, composition{parts: parts(&o), turn: newTurn, query: newQuery})
+}
 
 // CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
 func CheckLimits(l host.Limits) error {

@@ -251,9 +251,11 @@ type session interface {
 // A querySession is what goroutines of a query may still use when its handler has returned. end waits for them.
 type querySession interface{ end() }
 
-// translators make the public form of errors that the kernel does not know: nil for others. id is that under which the
-// cause must be logged, or "". Each part adds its own when the program starts.
-var translators []func(err error) (e *host.Error, id string)
+// A translator makes the public form of the part's own errors; nil for others. id is that under which the cause must be
+// logged, or "".
+type translator interface {
+	translate(err error) (e *host.Error, id string)
+}
 
 // A consequence leaves the actor when the turn that caused it is durable.
 type consequence interface {

@@ -42,6 +42,9 @@ func (r *reader) enter() error {
 	return nil
 }
 
+// lock is enter for one who looks at closed.
+func (r *reader) lock() { r.mu.Lock() }
+
 func (r *reader) leave() { r.mu.Unlock() }
 
 // reader implements scope.

@@ -215,7 +215,7 @@ func (h *queueTurn) QueueStats(name string) (host.QueueStats, error) {
 	if err := t.enter(); err != nil {
 		return host.QueueStats{}, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	if _, _, err := t.a.typ.queueOf(name); err != nil {
 		return host.QueueStats{}, err
 	}
@@ -247,7 +247,7 @@ func (h *queueTurn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, 
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	return t.enqueue(name, messages)
 }
 
@@ -335,7 +335,7 @@ func (a *activation) pumped(w *work) {
 	j := w.job.(*queueJob)
 	failed, wait := j.failed, retryIn(w.err, settleRetry)
 	if m := j.message.Load(); m != nil && !w.paused && host.CodeOf(w.err) != host.Unavailable {
-		e, _ := publicError(w.err)
+		e, _ := a.sup.publicError(w.err)
 		failed, wait = &failedMessage{message: *m, cause: e}, 0
 	}
 	switch {

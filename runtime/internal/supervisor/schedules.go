@@ -77,7 +77,7 @@ func (h scheduleTurn) SetSchedule(s host.Schedule) (host.Schedule, error) {
 	if err := t.enter(); err != nil {
 		return host.Schedule{}, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	var out host.Schedule
 	var changed bool
 	err := t.atomically(func() (err error) {
@@ -96,7 +96,7 @@ func (h scheduleTurn) CancelSchedule(name, instance string) (bool, error) {
 	if err := t.enter(); err != nil {
 		return false, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	var ok bool
 	err := t.atomically(func() (err error) {
 		ok, err = schedule.New(t.c.ws, t.start).Cancel(name, instance)
@@ -208,7 +208,7 @@ func (c *core) tick(h *turn, i int, f *schedule.Firing) error {
 	if err := h.enter(); err != nil {
 		return err
 	}
-	defer h.mu.Unlock()
+	defer h.leave()
 	err := b.Done(f, h.start, time.Now())
 	h.scheduleChange("fired", f.Tick.Name, f.Tick.Instance, &f.Tick.Due)
 	return err
@@ -342,7 +342,7 @@ func (t *turn) triggerSchedule(name, instance string) (host.Schedule, error) {
 	if err := t.enter(); err != nil {
 		return host.Schedule{}, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	b := schedule.New(t.c.ws, t.start)
 	return b.Trigger(name, instance)
 }

@@ -94,7 +94,7 @@ func (s *sender) await(ch *channel) {
 func (s *Supervisor) skipSend(ctx context.Context, on target, in *host.SendSkipInput) (host.CountOutput, error) {
 	to := host.Address{Type: in.Type, Key: in.Key}
 	if err := checkKey(to.Key); err != nil {
-		e, _ := publicError(err)
+		e, _ := s.publicError(err)
 		return host.CountOutput{}, e.With("field", "key")
 	}
 	// The messages are taken up first, if the node has just started. The actor skips one itself, because it may leave memory
@@ -141,7 +141,7 @@ func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 	}
 	skipped := failedSend{message: ch.queue[0], err: errSkipped, attempts: ch.attempts}
 	if ch.cause != nil {
-		e, _ := publicError(ch.cause)
+		e, _ := s.owner.sup.publicError(ch.cause)
 		skipped.reason = errSkipped.Message + "; the last attempt failed: " + cmp.Or(ch.reason, e.Message)
 	}
 	set := &settlement{sender: s, settled: settled, failed: []failedSend{skipped}}

@@ -163,7 +163,7 @@ func (h *sqliteTurn) write() (*sqlTurn, error) {
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	if h.sql == nil {
 		b := databaseOf(&t.c.attached)
 		d := b.get(t.a)
@@ -180,8 +180,8 @@ func (h *sqliteTurn) write() (*sqlTurn, error) {
 
 // Err implements context.Context. To the commit it does not matter.
 func (s *sqlTurn) Err() error {
-	s.t.mu.Lock()
-	defer s.t.mu.Unlock()
+	s.t.lock()
+	defer s.t.leave()
 	if s.phase == sqlOver || s.t.closed {
 		return context.Canceled
 	}
@@ -190,9 +190,9 @@ func (s *sqlTurn) Err() error {
 
 // enter locks the turn for one access to its write set.
 func (s *sqlTurn) enter() error {
-	s.t.mu.Lock()
+	s.t.lock()
 	if s.phase == sqlOver || s.phase == sqlServes && s.t.closed {
-		s.t.mu.Unlock()
+		s.t.leave()
 		return sqlitevfs.ErrClosed
 	}
 	return nil
@@ -203,7 +203,7 @@ func (s *sqlTurn) Get(dst, key []byte) ([]byte, bool, error) {
 	if err := s.enter(); err != nil {
 		return dst, false, err
 	}
-	defer s.t.mu.Unlock()
+	defer s.t.leave()
 	return s.t.c.ws.AppendValue(dst, key)
 }
 
@@ -212,7 +212,7 @@ func (s *sqlTurn) Scan(start, end []byte, f func(key, value []byte) bool) error 
 	if err := s.enter(); err != nil {
 		return err
 	}
-	defer s.t.mu.Unlock()
+	defer s.t.leave()
 	return s.t.c.ws.Scan(start, end, f)
 }
 
@@ -221,7 +221,7 @@ func (s *sqlTurn) Put(key, value []byte, old int) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
-	defer s.t.mu.Unlock()
+	defer s.t.leave()
 	return sqlFull(s.t.c.ws.Put(key, value, engine.PutOptions{Known: true, Old: old}))
 }
 
@@ -230,7 +230,7 @@ func (s *sqlTurn) DeleteRange(start, end []byte) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
-	defer s.t.mu.Unlock()
+	defer s.t.leave()
 	_, err := s.t.c.ws.DeleteRange(start, end)
 	return sqlFull(err)
 }
@@ -240,7 +240,7 @@ func (s *sqlTurn) Room() int64 {
 	if s.enter() != nil {
 		return 0
 	}
-	defer s.t.mu.Unlock()
+	defer s.t.leave()
 	return s.t.c.ws.Room()
 }
 
@@ -249,7 +249,7 @@ func (s *sqlTurn) Refusal(n int64) error {
 	if s.enter() != nil {
 		return nil
 	}
-	defer s.t.mu.Unlock()
+	defer s.t.leave()
 	return sqlFull(s.t.c.ws.Refusal(n))
 }
 
@@ -263,8 +263,8 @@ func sqlFull(err error) error {
 
 // enters begins a phase.
 func (s *sqlTurn) enters(p sqlPhase) {
-	s.t.mu.Lock()
-	defer s.t.mu.Unlock()
+	s.t.lock()
+	defer s.t.leave()
 	s.phase = p
 }
 
@@ -314,8 +314,8 @@ type sqlQuery struct {
 // SQL implements host.Reader.
 func (h *sqliteQuery) SQL() *sql.DB {
 	r := h.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.lock()
+	defer r.leave()
 	if r.closed {
 		return closedDB()
 	}
@@ -348,7 +348,7 @@ func (q *sqlQuery) snapshot() (*engine.Snapshot, error) {
 	}
 	s, err := q.r.snapshot()
 	if err != nil {
-		q.r.mu.Unlock()
+		q.r.leave()
 	}
 	return s, err
 }
@@ -359,7 +359,7 @@ func (q *sqlQuery) Get(dst, key []byte) ([]byte, bool, error) {
 	if err != nil {
 		return dst, false, err
 	}
-	defer q.r.mu.Unlock()
+	defer q.r.leave()
 	return s.AppendValue(dst, key)
 }
 
@@ -369,7 +369,7 @@ func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error
 	if err != nil {
 		return err
 	}
-	defer q.r.mu.Unlock()
+	defer q.r.leave()
 	return s.Scan(start, end, f)
 }
 

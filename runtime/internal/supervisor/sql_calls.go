@@ -84,7 +84,7 @@ func sqlFault(err error) error {
 		return err
 	}
 	if host.CodeOf(err) == host.Internal {
-		if e, id := publicError(err); id == "" { // or else it is logged under that id
+		if e, id := publicError(err, []translator{(*sqlitePart)(nil)}); id == "" { // or else it is logged under that id
 			return withSQLMember(e, err)
 		}
 		var said *sqlitevfs.Error
@@ -355,7 +355,7 @@ func (p *sqlitePart) tryMigrations(ctx context.Context, s *Supervisor, on target
 		_, err = session.Commit() // SQLite writes most pages only then
 	}
 	failed, named := errors.AsType[*sqlitevfs.MigrationError](err)
-	public, _ := publicError(err)
+	public, _ := s.publicError(err)
 	switch {
 	case err == nil:
 		out.Applied = append(out.Applied, applied...)

@@ -129,10 +129,8 @@ func (p *sqlitePart) collectors(*Supervisor) []prometheus.Collector {
 	}
 }
 
-func init() { translators = append(translators, publicSQL) }
-
-// publicSQL is the translator of the errors of package sqlitevfs.
-func publicSQL(err error) (e *host.Error, id string) {
+// translate implements translator.
+func (*sqlitePart) translate(err error) (e *host.Error, id string) {
 	var (
 		passed    *sqlitevfs.LimitError
 		migration *sqlitevfs.MigrationError

@@ -112,7 +112,7 @@ func countKeys(l lister, kind keyspace.Kind) (int, error) {
 
 // storeError makes the public error for a failed read, and logs its cause.
 func (s *Supervisor) storeError(err error) error {
-	e, id := publicError(err)
+	e, id := s.publicError(err)
 	if id != "" {
 		s.logger.Error("read the store", "error_id", id, "error", err)
 	}

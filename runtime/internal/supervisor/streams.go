@@ -54,7 +54,7 @@ func (h streamTurn) StreamAppend(stream string, items [][]byte) (uint64, error) 
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	return t.c.streamAppend(t, stream, items)
 }
 
@@ -96,7 +96,7 @@ func (h streamTurn) StreamClose(stream string) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	l := streamlog.New(t.c.ws, t.start)
 	closed, err := l.Close(stream)
 	if closed && err == nil {
@@ -175,7 +175,7 @@ func (t *turn) deleteStream(name string) (int64, error) {
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	l := streamlog.New(t.c.ws, t.start)
 	n, err := l.Delete(name)
 	if err == nil {

@@ -33,7 +33,9 @@ type Supervisor struct {
 	types     map[string]*actorType
 	with      composition
 	parts     []part
-	wakers    map[keyspace.WakeKind]waker
+	// translators are asked in the order of parts.
+	translators []translator
+	wakers      map[keyspace.WakeKind]waker
 	// recoverers take up, at a start, what rows at 0 stand for.
 	recoverers map[keyspace.WakeKind]recoverer
 	// builtins are the methods that every actor has, by name.
@@ -194,6 +196,7 @@ func newSupervisor(o KernelOptions, with composition) (*Supervisor, error) {
 				s.wakers[kind] = p
 			}
 		}
+		gather(&s.translators, p)
 		if p, ok := p.(recoverer); ok {
 			s.recoverers[p.standsFor()] = p
 		}
@@ -540,7 +543,7 @@ func (s *Supervisor) Err() error {
 		return unavailable("the node is shutting down")
 	}
 	if err := s.store.Writable(); err != nil {
-		e, _ := publicError(err)
+		e, _ := s.publicError(err)
 		return e
 	}
 	return nil

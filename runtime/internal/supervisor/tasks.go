@@ -103,7 +103,7 @@ func (h *taskTurn) Go(name string, f func(host.Task) error) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.mu.Unlock()
+	defer t.leave()
 	switch {
 	case !isName(name):
 		return host.Errorf(host.InvalidArgument, "the name of a task is 1 to 64 characters, a letter and then letters, digits, '-' and '_'; it is %q", name)

@@ -123,6 +123,9 @@ func (t *turn) enter() error {
 	return nil
 }
 
+// lock is enter for what may use the turn though its handler has returned.
+func (t *turn) lock() { t.mu.Lock() }
+
 // leave implements scope.
 func (t *turn) leave() { t.mu.Unlock() }
 
@@ -288,7 +291,7 @@ func (a *activation) logger(id keyspace.ActorID, version uint64) *slog.Logger {
 // limitFault gives an error of the keyspace about a limit the code that a handler can tell it by.
 func limitFault(err error) error {
 	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
-		e, _ := publicError(err)
+		e, _ := publicError(err, nil)
 		return e
 	}
 	return err
@@ -328,4 +331,13 @@ func (t *turn) List(ctx context.Context, q host.ListQuery) (host.ListPage, error
 // Destroy implements host.Node.
 func (t *turn) Destroy(ctx context.Context, a host.Address) error {
 	return t.a.sup.destroy(ctx, a, &t.from)
+}
+
+// operates reports that an operation of the turn goes on. What it takes is the store's time: no function can help that.
+func (t *turn) operates() bool {
+	if t.mu.TryLock() {
+		t.leave()
+		return false
+	}
+	return true
 }

@@ -66,7 +66,7 @@ func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 			return nil, err
 		}
 		a.teardown(c)
-		if busy(err) {
+		if a.sup.full(err) {
 			return nil, a.sup.public(a, w, err) // the node is busy, the actor is well
 		}
 		a.sup.failures.add(a, a.sup.public(a, w, err), err)

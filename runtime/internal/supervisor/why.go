@@ -184,7 +184,7 @@ func (q question) unwritable() *host.Explanation {
 	if err == nil {
 		return nil
 	}
-	e, _ := publicError(err)
+	e, _ := q.s.publicError(err)
 	return &host.Explanation{Why: host.WhyUnwritable, Text: fmt.Sprintf("The node takes no writes: %s.", e.Message),
 		Details: map[string]string{"reason": e.Message}}
 }

@@ -466,7 +466,7 @@ func (c *core) advance(w *work) (again bool, err error) {
 		}
 		c.staleRun()
 		if f.refused == nil {
-			f.refused = refusedForGood(err)
+			f.refused = refusedForGood(a.sup, err)
 		} else {
 			f.refused = nil // the pause itself could not be written
 		}
@@ -511,8 +511,8 @@ func (c *core) advance(w *work) (again bool, err error) {
 }
 
 // refusedForGood returns an error if a turn that failed with err would fail in the same way again, for what the run's code does.
-func refusedForGood(err error) error {
-	e, _ := publicError(err)
+func refusedForGood(s *Supervisor, err error) error {
+	e, _ := s.publicError(err)
 	switch e.Code {
 	case host.TooLarge, host.QuotaExceeded, host.InvalidArgument:
 		return e

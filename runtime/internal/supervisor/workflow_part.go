@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/workflow"
 )
 
 // runPart is the part of actors that is the workflow run.
@@ -51,6 +53,14 @@ func newRunPart() *runPart {
 }
 
 func (*runPart) name() string { return "run" }
+
+// translate implements translator.
+func (*runPart) translate(err error) (*host.Error, string) {
+	if large, ok := errors.AsType[*workflow.TooLargeError](err); ok {
+		return host.OverLimit(large.What, large.Limit, large.Size), ""
+	}
+	return nil, ""
+}
 
 // collectors implements meter.
 func (p *runPart) collectors(*Supervisor) []prometheus.Collector {

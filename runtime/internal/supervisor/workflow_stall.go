@@ -86,15 +86,6 @@ func (h *runTurn) overdue(now time.Time, where string) {
 	}
 }
 
-// operates reports that an operation of the turn goes on. What it takes is the store's time: no function can help that.
-func (t *turn) operates() bool {
-	if t.mu.TryLock() {
-		t.mu.Unlock()
-		return false
-	}
-	return true
-}
-
 // blame has the next core pause the run, which only an operator resumes: each try leaves a goroutine behind.
 func (h *runTurn) blame(run *advancing, text, stack string) {
 	run.Abandon()

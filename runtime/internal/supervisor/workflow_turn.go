@@ -22,7 +22,7 @@ type runRows struct {
 // enter locks the turn for one operation.
 func (t *runRows) enter() error {
 	if t.sealed {
-		t.h.mu.Lock()
+		t.h.lock()
 		return nil
 	}
 	return t.h.enter()
@@ -35,7 +35,7 @@ func (t *runRows) Get(key []byte) ([]byte, bool, error) {
 	if err := t.enter(); err != nil {
 		return nil, false, err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	e, ok, err := t.h.c.ws.Get(key)
 	return e.Value, ok, err
 }
@@ -45,7 +45,7 @@ func (t *runRows) Scan(start, end []byte, visit func(key, value []byte) error) e
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	return scanRows(t.h.c.ws, start, end, visit)
 }
 
@@ -129,7 +129,7 @@ func (t *runRows) put(key, value []byte, isNew bool) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	t.wrote(true)
 	return t.h.c.ws.Put(key, value, engine.PutOptions{New: isNew, Exempt: t.exempt})
 }
@@ -139,7 +139,7 @@ func (t *runRows) Delete(key []byte) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	ok, err := t.h.c.ws.Delete(key)
 	t.wrote(ok)
 	return err
@@ -150,7 +150,7 @@ func (t *runRows) DeleteRange(start, end []byte) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	n, err := t.h.c.ws.DeleteRange(start, end)
 	t.wrote(n > 0)
 	return err
@@ -189,7 +189,7 @@ func (h *runTurn) Answer(queue string, id uint64, reply []byte, failure *host.Er
 	if err := h.t.enter(); err != nil {
 		return err
 	}
-	defer h.t.mu.Unlock()
+	defer h.t.leave()
 	return h.t.queueSet().Answer(queue, id, reply, failure)
 }
 
@@ -198,7 +198,7 @@ func (t *runRows) Receive(queues []string, limit int) (all []workflow.Delivery, 
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	h := t.h
 	for _, name := range queues {
 		if !h.a.typ.byRun(name) {
@@ -226,7 +226,7 @@ func (t *runRows) Return(messages []workflow.Delivery) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	for i := len(messages) - 1; i >= 0; i-- {
 		d := &messages[i]
 		m := host.Received{ID: d.ID, Queue: d.Queue, Body: d.Body, Sent: d.Sent, WantReply: d.WantReply}
@@ -243,7 +243,7 @@ func (t *runRows) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Fa
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer t.h.mu.Unlock()
+	defer t.h.leave()
 	var e *host.Error
 	if failure != nil {
 		e = publicFailure(failure)
@@ -296,7 +296,7 @@ func (t *runRows) Send(m *workflow.Outgoing) error {
 	if err := t.enter(); err != nil {
 		return err
 	}
-	defer h.mu.Unlock()
+	defer h.leave()
 	return mailOf(h).send(addr, method, m.Body)
 }
 
