@@ -50,8 +50,8 @@ func (r *reader) leave() { r.mu.Unlock() }
 // reader implements scope.
 func (r *reader) reader() (engine.Reader, error) { return r.snapshot() }
 
-// now implements scope.
-func (r *reader) now() time.Time { return time.Now() }
+// Now implements scope.
+func (r *reader) Now() time.Time { return time.Now() }
 
 // id implements scope.
 func (r *reader) id() keyspace.ActorID { return r.v.id }

@@ -17,8 +17,8 @@ type scope interface {
 	//
 	// REQUIRES: enter
 	reader() (engine.Reader, error)
-	// now is the time as of which they are read, and id the actor's.
-	now() time.Time
+	// Now is the time as of which they are read, and id the actor's.
+	Now() time.Time
 	id() keyspace.ActorID
 	actorType() *actorType
 }

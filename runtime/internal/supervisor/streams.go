@@ -295,7 +295,7 @@ func (h streamReads) StreamInfo(stream string) (host.StreamInfo, error) {
 		return host.StreamInfo{}, err
 	}
 	return reading(r, func(rows engine.Reader) (host.StreamInfo, error) {
-		info, err := streamlog.Info(rows, r.now(), cfg, stream)
+		info, err := streamlog.Info(rows, r.Now(), cfg, stream)
 		info.Life = r.id().String()
 		return info, err
 	})
@@ -309,6 +309,6 @@ func (h streamReads) StreamRead(stream string, after uint64, limit int) (host.St
 		return host.StreamPage{}, err
 	}
 	return reading(r, func(rows engine.Reader) (host.StreamPage, error) {
-		return streamlog.Read(rows, r.now(), cfg, stream, after, limit, 0)
+		return streamlog.Read(rows, r.Now(), cfg, stream, after, limit, 0)
 	})
 }

@@ -132,9 +132,6 @@ func (t *turn) leave() { t.mu.Unlock() }
 // reader implements scope.
 func (t *turn) reader() (engine.Reader, error) { return t.c.ws, nil }
 
-// now implements scope.
-func (t *turn) now() time.Time { return t.start }
-
 // id implements scope.
 func (t *turn) id() keyspace.ActorID { return t.c.id }
 
