@@ -61,18 +61,18 @@ func (h connTurn) Caller() string { return h.t.work.connection }
 func (h connQuery) Caller() string { return h.r.caller }
 
 // EmitTo implements host.Turn.
-func (h connTurn) EmitTo(event int, data []byte, to string, except []string) error {
+func (h connTurn) EmitTo(index int, data []byte, to string, except []string) error {
 	t := h.t
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.leave()
 	if to != "" {
-		if err := t.a.typ.hasEvent(event); err != nil {
+		if err := t.a.typ.hasEvent(index); err != nil {
 			return err
 		}
 		if len(except) > 0 {
-			return host.Errorf(host.InvalidArgument, "an event for one connection cannot except others")
+			return host.Errorf(host.InvalidArgument, "an index for one connection cannot except others")
 		}
 		if _, ok, err := readConnection(t.c.ws, to); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (h connTurn) EmitTo(event int, data []byte, to string, except []string) err
 			return noConnection(to)
 		}
 	}
-	return eventsOf(t).emit(event, data, to, except)
+	return eventsOf(t).emit(index, data, to, except)
 }
 
 // SetConnectionState implements host.Turn.

@@ -300,7 +300,7 @@ type queueActivation struct{ duty }
 // queueDuty is the duty to handle the messages of the actor's own queues.
 func (a *activation) queueDuty() *duty {
 	return &attach(&a.attached, func() *queueActivation {
-		return &queueActivation{duty{a: a, of: (*activation).queueDuty, job: newQueueJob, first: settleRetry, most: settleRetry, finish: a.pumped}}
+		return &queueActivation{duty{a: a, of: (*activation).queueDuty, job: newQueueJob, first: settleRetry, most: settleRetry, finish: func(w *work) { a.pumped(w) }}}
 	}).duty
 }
 
