@@ -72,7 +72,7 @@ func (h connTurn) EmitTo(index int, data []byte, to string, except []string) err
 			return err
 		}
 		if len(except) > 0 {
-			return host.Errorf(host.InvalidArgument, "an index for one connection cannot except others")
+			return host.Errorf(host.InvalidArgument, "an event for one connection cannot except others")
 		}
 		if _, ok, err := readConnection(t.c.ws, to); err != nil {
 			return err

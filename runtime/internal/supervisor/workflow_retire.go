@@ -71,7 +71,7 @@ func (c *core) retireAll(w *work) error {
 			runOf(c.a).ask()
 			return nil
 		}
-		if _, err := c.internal(w, "workflow", c.buryRetired); err != nil {
+		if _, err := c.internal(w, "workflow", func(h *turn) error { return c.buryRetired(h) }); err != nil {
 			return err
 		}
 		if c.group.full() || c.ws.Bytes() >= maxGroupBytes {

@@ -185,12 +185,12 @@ func (h *runTurn) Instance() host.Instance {
 func (h *runTurn) View() host.Instance { return h.t.c.inst }
 
 // Answer implements host.RunTurn.
-func (h *runTurn) Answer(queue string, id uint64, reply []byte, failure *host.Error) error {
+func (h *runTurn) Answer(name string, id uint64, reply []byte, failure *host.Error) error {
 	if err := h.t.enter(); err != nil {
 		return err
 	}
 	defer h.t.leave()
-	return h.t.queueSet().Answer(queue, id, reply, failure)
+	return h.t.queueSet().Answer(name, id, reply, failure)
 }
 
 // Receive implements workflow.Turn.
