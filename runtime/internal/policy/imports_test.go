@@ -61,6 +61,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the supervisor and the gateway"},
 	{pkg: "runtime/internal/gateway", uses: []string{"actor/host", "workflow"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
 	{pkg: "runtime/localnats", libs: []string{nats}, never: []string{pebble}, why: "a NATS server and nothing of ours"},
+	{pkg: "runtime/cell", uses: []string{"actor", "keyspace/tuple"}, libs: []string{cbor}, never: []string{pebble, nats, prometheus, sqlite}, why: "an actor type like any user's: its contract and its handlers"},
 	{pkg: "runtime/client", uses: []string{"actor/host"}, libs: []string{websocket}, never: []string{pebble, nats, prometheus}, why: "a remote caller links no database"},
 	{pkg: "runtime/internal/policy", why: "tests only"},
 	{pkg: "runtime/internal/policy/breaks", why: "a program about the sources: standard library only"},
