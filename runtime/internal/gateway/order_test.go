@@ -64,7 +64,7 @@ func ordered(t *testing.T, o Options, run func(n *orderedNode, c *wsClient)) {
 		conn := newFakeConn()
 		conn.call, conn.ordered = n.call, true
 		o.Node = &fakeNode{connect: conn.connect}
-		c := join(t, serve(t, newGateway(t, o)))
+		c := join(t, launch(t, newGateway(t, o)))
 		run(n, c)
 		c.leave(websocket.StatusNormalClosure)
 	})
