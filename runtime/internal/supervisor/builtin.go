@@ -35,6 +35,8 @@ type builtin struct {
 	pace *atomic.Int64
 	// operates: it runs though the actor is paused.
 	operates bool
+	// free: calls of it do not count against the rate of the actor, because they end or go on with what was counted.
+	free bool
 	// sturdy: an operator may call it on an actor that does not wake, though it has run.
 	sturdy bool
 	// query runs like a query, on a committed version.

@@ -125,11 +125,7 @@ func (r *rateLimit) String() string {
 // operators do not, because they must work while callers keep the actor busy. What a worker says of messages that it holds
 // does not, because receiving them was counted and a refusal would only bring them back.
 func (b *builtin) counted(t *actorType) bool {
-	switch b.name {
-	case host.QueueAck, host.QueueNack, host.QueueExtend, host.QueueHeld:
-		return false
-	}
-	return !host.OperatorMethod(b.name, t.OpenSQL)
+	return !b.free && !host.OperatorMethod(b.name, t.OpenSQL)
 }
 
 // admit takes a call from outside out of the actor's bucket, if its type has a rate.

@@ -29,10 +29,10 @@ func (*queuePart) methods() []*builtin {
 			func(codec host.Codec, out []byte) bool {
 				return len(decoded[host.QueueReceiveOutput](codec, out).Messages) == 0
 			}),
-		existing(act(host.QueueAck, queueAck)),
-		existing(act(host.QueueNack, queueNack)),
-		existing(act(host.QueueExtend, queueExtend)),
-		held,
+		free(existing(act(host.QueueAck, queueAck))),
+		free(existing(act(host.QueueNack, queueNack))),
+		free(existing(act(host.QueueExtend, queueExtend))),
+		free(held),
 		waiting(ask(host.QueueResult, queueResult),
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
 			func(codec host.Codec, out []byte) bool { return !decoded[host.QueueResultOutput](codec, out).Done }),

@@ -59,5 +59,11 @@ func existing(b *builtin) *builtin {
 	return b
 }
 
+// free makes a builtin whose calls do not count against the rate of the actor.
+func free(b *builtin) *builtin {
+	b.free = true
+	return b
+}
+
 // none is the input or output of a builtin that has none.
 type none struct{}
