@@ -13,7 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+	"github.com/cairn-run/cairn/runtime/internal/node"
 )
 
 // config is the TOML file that --config names. Flags go before it, and CAIRN_TOKEN before its token.
@@ -130,7 +130,7 @@ func (c *config) check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
 		l := c.Limits[name]
-		if err := supervisor.CheckLimits(l.limits()); err != nil {
+		if err := node.CheckLimits(l.limits()); err != nil {
 			return fmt.Errorf("limits.%s.%w", name, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 )
 
 // The bounds of Options.Memory.
@@ -24,9 +24,9 @@ const (
 
 // The most that one connection or turn gets, and the least that makes four memtables.
 const (
-	defaultConnMemory = supervisor.DefaultConnMemory
-	defaultConnCache  = supervisor.DefaultConnCache
-	defaultTemporary  = supervisor.DefaultTemporary
+	defaultConnMemory = sqlite.DefaultConnMemory
+	defaultConnCache  = sqlite.DefaultConnCache
+	defaultTemporary  = sqlite.DefaultTemporary
 	defaultWriteSet   = engine.DefaultMaxWriteSet
 	minMemTables      = memTables * 64 << 10
 	memTables         = 4

@@ -11,7 +11,10 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/offline"
+	"github.com/cairn-run/cairn/runtime/internal/part/run"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 )
 
 // An Offline looks into the data of a node that is stopped, whatever actor types the data belongs to. It runs no actor,
@@ -42,28 +45,28 @@ func (o *Offline) Close() error { return o.store.Close() }
 
 // Inspect reads an actor's raw keyspace.
 func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
-	return supervisor.Inspect(o.store, o.Namespace, a, q)
+	return kernel.Inspect(o.store, o.Namespace, a, q)
 }
 
 // ExportSQL writes an actor's SQLite database as a plain file. The error code is NotFound if there is no such actor or if it
 // has no database.
 func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
-	return supervisor.StoredSQL(ctx, o.store, o.Namespace, a, w)
+	return sqlite.StoredSQL(ctx, o.store, o.Namespace, a, w)
 }
 
 // Lookup describes an actor. The error code is NotFound if there is none.
 func (o *Offline) Lookup(_ context.Context, a host.Address) (host.Status, error) {
-	return supervisor.StoredStatus(o.store, o.Namespace, a)
+	return offline.StoredStatus(o.store, o.Namespace, a)
 }
 
 // Runs pages through the workflow runs that are paused or have failed.
 func (o *Offline) Runs(_ context.Context, q host.RunQuery) (host.RunPage, error) {
-	return supervisor.StoredRuns(o.store, o.Namespace, q)
+	return run.StoredRuns(o.store, o.Namespace, q)
 }
 
 // CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
 func (o *Offline) CountRuns(context.Context) (host.RunCounts, error) {
-	counts, err := supervisor.StoredRunCounts(o.store, o.Namespace, nil)
+	counts, err := run.StoredRunCounts(o.store, o.Namespace, nil)
 	return host.RunCounts{Counts: counts}, err
 }
 
@@ -72,10 +75,10 @@ func (o *Offline) CountRuns(context.Context) (host.RunCounts, error) {
 // that is durable; a parent, and children, are told when a node runs again. The error code is NotFound if there is no such
 // actor or if it has no run, FailedPrecondition if the run is over or is not c.Run, and InvalidArgument for another verb.
 func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunControl) error {
-	return supervisor.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
+	return offline.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
 }
 
 // List pages through actors in the order of type and key.
 func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
-	return supervisor.StoredList(o.store, o.Namespace, q)
+	return kernel.StoredList(o.store, o.Namespace, q)
 }

@@ -19,21 +19,23 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/natspub"
-	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+	"github.com/cairn-run/cairn/runtime/internal/node"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
 // A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through it, and it takes calls
 // from any goroutine until Close.
 type Runtime struct {
-	options    Options
-	store      *engine.Store
-	supervisor *supervisor.Supervisor
-	gateway    *gateway.Gateway
-	local      *localnats.Server
-	publisher  *natspub.Publisher
-	registry   *prometheus.Registry
+	options   Options
+	store     *engine.Store
+	node      *node.Node
+	gateway   *gateway.Gateway
+	local     *localnats.Server
+	publisher *natspub.Publisher
+	registry  *prometheus.Registry
 
 	listener net.Listener
 	server   *http.Server
@@ -69,13 +71,13 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	if err := r.startNATS(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.startSupervisor(); err != nil {
+	if err := r.startNode(); err != nil {
 		return nil, err
 	}
 	if err := r.startGateway(ctx); err != nil {
 		return nil, err
 	}
-	r.supervisor.Start()
+	r.node.Start()
 	return r, nil
 }
 
@@ -148,16 +150,16 @@ func (r *Runtime) startNATS(ctx context.Context) error {
 	return err
 }
 
-func (r *Runtime) startSupervisor() error {
+func (r *Runtime) startNode() error {
 	o := &r.options
-	s := supervisor.Options{
-		KernelOptions: supervisor.KernelOptions{
+	s := node.Options{
+		Options: kernel.Options{
 			Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, TypeLimits: o.TypeLimits, MaxAwake: o.MaxAwake,
 			MaxAwakeBytes: o.MaxAwakeBytes, MaxMailboxBytes: o.MaxMailboxBytes, MaxEventBytes: o.MaxEventBytes,
 			TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
 			Registerer: r.registry,
 		},
-		SQL: supervisor.SQLOptions{
+		SQL: sqlite.Options{
 			MaxOpen: o.SQL.MaxOpen, MaxMemory: o.SQL.MaxMemory, ConnMemory: o.SQL.ConnMemory, CacheBytes: o.SQL.CacheBytes,
 			TurnBytes: o.SQL.TurnBytes, Temporary: o.SQL.Temporary, MaxTemporary: o.SQL.MaxTemporary, MaxLength: o.SQL.MaxLength, IdleTime: o.SQL.IdleTime,
 		},
@@ -169,7 +171,7 @@ func (r *Runtime) startSupervisor() error {
 		s.Behaviors = append(s.Behaviors, d.Behavior())
 	}
 	var err error
-	r.supervisor, err = supervisor.New(s)
+	r.node, err = node.New(s)
 	if errors.Is(err, engine.ErrDamaged) {
 		return fmt.Errorf("runtime: the data in %s is damaged; docs/operate/damaged-store.md says what to do: %w", r.options.Dir, err)
 	}
@@ -179,9 +181,9 @@ func (r *Runtime) startSupervisor() error {
 	if r.publisher != nil {
 		endpoints := make([]natspub.Endpoint, len(s.Behaviors))
 		for i, b := range s.Behaviors {
-			endpoints[i] = natspub.Endpoint{Type: b.Type, Methods: r.supervisor.Methods(b)}
+			endpoints[i] = natspub.Endpoint{Type: b.Type, Methods: r.node.Methods(b)}
 		}
-		if err := r.publisher.Serve(r.supervisor, endpoints); err != nil {
+		if err := r.publisher.Serve(r.node, endpoints); err != nil {
 			return fmt.Errorf("runtime: serve calls over NATS: %w", err)
 		}
 	}
@@ -195,7 +197,7 @@ func (r *Runtime) startGateway(ctx context.Context) error {
 		loopback, _ = isLoopback(o.Listen) // Validate has parsed it
 	}
 	g := gateway.Options{
-		Node: r.supervisor, Authorize: o.Authorize, Token: o.Token, AllowedOrigins: o.AllowedOrigins, LoopbackOnly: loopback,
+		Node: r.node, Authorize: o.Authorize, Token: o.Token, AllowedOrigins: o.AllowedOrigins, LoopbackOnly: loopback,
 		Limits: o.Gateway, Gatherer: r.registry, Registerer: r.registry, Health: r.Err, Logger: o.Logger,
 	}
 	for _, d := range o.Actors {
@@ -232,8 +234,8 @@ func (r *Runtime) abort() {
 	} else if r.listener != nil {
 		r.listener.Close()
 	}
-	if r.supervisor != nil {
-		r.supervisor.Kill()
+	if r.node != nil {
+		r.node.Kill()
 	}
 	if r.publisher != nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -256,9 +258,9 @@ func (r *Runtime) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), r.options.DrainTimeout)
 		defer cancel()
 		var faults []error
-		r.supervisor.EndWaits()
+		r.node.EndWaits()
 		r.closeGateway(ctx)
-		faults = append(faults, r.supervisor.Close(ctx))
+		faults = append(faults, r.node.Close(ctx))
 		if r.publisher != nil {
 			faults = append(faults, r.publisher.Close(ctx))
 		}
@@ -296,7 +298,7 @@ func (r *Runtime) Crash(seed uint64, unsyncedPercent int) (left *engine.Disk, er
 		return nil, errors.New("runtime: Crash needs Options.Disk")
 	}
 	r.closing.Do(func() {
-		r.supervisor.Halt()
+		r.node.Halt()
 		left = r.options.Disk.Crash(seed, unsyncedPercent)
 		r.abort()
 	})
@@ -331,55 +333,55 @@ func (r *Runtime) NATSURL() string {
 }
 
 // Err returns why the node cannot take calls or cannot write, or nil.
-func (r *Runtime) Err() error { return r.supervisor.Err() }
+func (r *Runtime) Err() error { return r.node.Err() }
 
 // Gatherer returns the node's metrics in the form of the Prometheus client library.
 func (r *Runtime) Gatherer() prometheus.Gatherer { return r.registry }
 
 // Call implements actor.Node.
 func (r *Runtime) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
-	return r.supervisor.Call(ctx, q)
+	return r.node.Call(ctx, q)
 }
 
 // Lookup implements actor.Node.
 func (r *Runtime) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
-	return r.supervisor.Lookup(ctx, a)
+	return r.node.Lookup(ctx, a)
 }
 
 // List implements actor.Node.
 func (r *Runtime) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return r.supervisor.List(ctx, q)
+	return r.node.List(ctx, q)
 }
 
 // Runs pages through the workflow runs that are paused or have failed, without waking an actor.
 func (r *Runtime) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
-	return r.supervisor.Runs(ctx, q)
+	return r.node.Runs(ctx, q)
 }
 
 // CountRuns counts the workflow runs that are paused or have failed, by type, state and reason.
 func (r *Runtime) CountRuns(ctx context.Context) (host.RunCounts, error) {
-	return r.supervisor.CountRuns(ctx)
+	return r.node.CountRuns(ctx)
 }
 
 // Destroy implements actor.Node.
 func (r *Runtime) Destroy(ctx context.Context, a host.Address) error {
-	return r.supervisor.Destroy(ctx, a)
+	return r.node.Destroy(ctx, a)
 }
 
 // Subscribe delivers the events of an actor.
 func (r *Runtime) Subscribe(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
-	return r.supervisor.Subscribe(ctx, a, s)
+	return r.node.Subscribe(ctx, a, s)
 }
 
 // Inspect reads an actor's raw keyspace.
 func (r *Runtime) Inspect(ctx context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
-	return r.supervisor.Inspect(ctx, a, q)
+	return r.node.Inspect(ctx, a, q)
 }
 
 // ExportSQL writes an actor's SQLite database as a plain file, as of one commit, without waking the actor. The error code is
 // NotFound if there is no such actor or if it has no database.
 func (r *Runtime) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
-	return r.supervisor.ExportSQL(ctx, a, w)
+	return r.node.ExportSQL(ctx, a, w)
 }
 
 // ImportSQL replaces an actor's SQLite database by a plain file, in one commit, and brings it to the type's migrations. The
@@ -387,20 +389,20 @@ func (r *Runtime) ExportSQL(ctx context.Context, a host.Address, w io.Writer) er
 // Limits.WriteSetBytes of the type. The error code is InvalidArgument for a file that is not a sound database, and TooLarge
 // or QuotaExceeded for one that does not fit.
 func (r *Runtime) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
-	return r.supervisor.ImportSQL(ctx, a, file, reason)
+	return r.node.ImportSQL(ctx, a, file, reason)
 }
 
 // Connect connects a client to an actor.
 func (r *Runtime) Connect(ctx context.Context, a host.Address, q host.ConnectRequest) (host.LiveConnection, error) {
-	return r.supervisor.Connect(ctx, a, q)
+	return r.node.Connect(ctx, a, q)
 }
 
 // CallOver calls a method on behalf of the connection that token belongs to.
 func (r *Runtime) CallOver(ctx context.Context, token string, q *host.Request) (host.Reply, error) {
-	return r.supervisor.CallOver(ctx, token, q)
+	return r.node.CallOver(ctx, token, q)
 }
 
 // Disconnect ends the connection that token belongs to.
 func (r *Runtime) Disconnect(ctx context.Context, a host.Address, token string) error {
-	return r.supervisor.Disconnect(ctx, a, token)
+	return r.node.Disconnect(ctx, a, token)
 }

@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cairn-run/cairn/runtime/internal/supervisor"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/run"
 )
 
 // ErrUnfit matches the error of a verification that found runs that do not fit the code, for errors.Is.
@@ -59,11 +60,11 @@ func Verify(ctx context.Context, o Options) (v Verification, err error) {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	s := supervisor.Options{KernelOptions: supervisor.KernelOptions{Namespace: o.Namespace}}
+	s := kernel.Options{Namespace: o.Namespace}
 	for _, d := range o.Actors {
 		s.Behaviors = append(s.Behaviors, d.Behavior())
 	}
-	err = supervisor.VerifyRuns(ctx, store, o.Namespace, s.Behaviors, func(r *supervisor.VerifiedRun) error {
+	err = run.VerifyRuns(ctx, store, o.Namespace, s.Behaviors, func(r *run.VerifiedRun) error {
 		v.Runs++
 		u := UnfitRun{Type: r.Type, Key: r.Key, Workflow: r.Status.Workflow, Run: r.Status.ID}
 		switch {

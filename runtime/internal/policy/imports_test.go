@@ -54,11 +54,25 @@ var policy = []rule{
 	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple", "workflow"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
 	{pkg: "workflow/workflowtest", uses: []string{"workflow"}, never: []string{"net", pebble}, why: "tests of workflows in memory: no database, no actor"},
 	{pkg: "runtime/internal/record", libs: []string{cbor}, never: []string{"net", "os"}, why: "a codec"},
-	{pkg: "runtime/internal/queue", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the supervisor: rows of queues, no goroutine and no clock"},
-	{pkg: "runtime/internal/schedule", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{"github.com/netresearch/go-cron"}, never: []string{"net"}, why: "below the supervisor: rows of schedules, no goroutine and no clock"},
-	{pkg: "runtime/internal/streamlog", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the supervisor: rows of streams, no goroutine and no clock"},
-	{pkg: "runtime/internal/supervisor", uses: []string{"actor/host", "engine", "keyspace", "sqlitevfs", "workflow", "workflow/lazy", "runtime/internal/record", "runtime/internal/queue", "runtime/internal/schedule", "runtime/internal/streamlog"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats}, why: "knows neither HTTP nor NATS"},
-	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the supervisor and the gateway"},
+	{pkg: "runtime/internal/part/queue/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the kernel: rows of queues, no goroutine and no clock"},
+	{pkg: "runtime/internal/part/schedule/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{"github.com/netresearch/go-cron"}, never: []string{"net"}, why: "below the kernel: rows of schedules, no goroutine and no clock"},
+	{pkg: "runtime/internal/part/stream/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the kernel: rows of streams, no goroutine and no clock"},
+	{pkg: "runtime/internal/kernel", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats, sqlite, module + "/sqlitevfs", module + "/runtime/internal/part"}, why: "directory, mailbox, turn, commit, gate, life: knows no part"},
+	{pkg: "runtime/internal/part/kv", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/alarm", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/schedule", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record", "runtime/internal/part/schedule/rows"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/queue", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record", "runtime/internal/part/queue/rows"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/stream", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record", "runtime/internal/part/stream/rows"}, libs: []string{prometheus, cbor}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/event", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/mail", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{prometheus, cbor}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/sqlite", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record", "sqlitevfs"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/task", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record", "workflow", "workflow/lazy"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/conn", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record", "runtime/internal/part/event"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/run", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record", "workflow", "runtime/internal/part/queue", "runtime/internal/part/mail", "runtime/internal/part/task"}, libs: []string{prometheus, cbor}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/part/admin", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
+	{pkg: "runtime/internal/node", uses: []string{"actor/host", "engine", "keyspace", "sqlitevfs", "workflow", "runtime/internal/record", "runtime/internal/kernel", "runtime/internal/part"}, never: []string{"net/http", nats}, why: "the list of parts; knows neither HTTP nor NATS"},
+	{pkg: "runtime/internal/offline", uses: []string{"actor/host", "engine", "runtime/internal/kernel", "runtime/internal/node"}, never: []string{"net/http", nats}, why: "a store without a node"},
+	{pkg: "runtime/internal/natspub", uses: []string{"actor/host", "engine", "keyspace"}, libs: []string{nats, prometheus}, why: "sibling of the node and the gateway"},
 	{pkg: "runtime/internal/gateway/serve", uses: []string{"actor/host"}, never: []string{pebble, nats, websocket}, why: "what every gateway over HTTP needs; knows no gateway"},
 	{pkg: "runtime/internal/gateway/openapi", uses: []string{"actor/host", "workflow", "runtime/internal/gateway/serve"}, never: []string{pebble, nats, websocket}, why: "describes a node; knows no gateway"},
 	{pkg: "runtime/internal/gateway", uses: []string{"actor/host", "workflow", "runtime/internal/gateway/serve", "runtime/internal/gateway/openapi"}, libs: []string{prometheus, websocket}, never: []string{pebble, nats}, why: "serves any host.Node; knows no store"},
@@ -115,7 +129,7 @@ func TestPackagesNeverReachWhatTheyMustNot(t *testing.T) {
 
 // TestSiblingsOfOneFloorStayApart holds the packages of floor 4 apart from each other.
 func TestSiblingsOfOneFloorStayApart(t *testing.T) {
-	siblings := []string{"runtime/internal/supervisor", "runtime/internal/natspub", "runtime/internal/gateway", "runtime/localnats"}
+	siblings := []string{"runtime/internal/node", "runtime/internal/natspub", "runtime/internal/gateway", "runtime/localnats"}
 	pkgs := parseModule(t)
 	for _, p := range siblings {
 		for file, imports := range pkgs[p].imports {

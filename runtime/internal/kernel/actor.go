@@ -1,0 +1,551 @@
+package kernel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// An activation is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
+// made by the first work for an address and leaves memory when the actor sleeps.
+//
+// Invariants:
+//  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An activation
+//     that is abandoned gets a new epoch, so that the goroutine of a handler that will not return finds that it owns
+//     nothing any more.
+//  2. view is the last commit that was applied. It may be ahead of the disk; durable says how far the disk is. Both are
+//     counted in commits and not in versions, because versions begin anew when the actor is destroyed and made again.
+//  3. gone is set once, with an empty mailbox and no commit pending; from then on enqueue refuses.
+type Actor struct {
+	Kernel  *Kernel
+	Type    *Type
+	Address host.Address
+	Key     string
+	// Remains is the id of a destroyed actor, of which this is what is left; zero for the actor of the address.
+	Remains   keyspace.ActorID
+	Attached  Attachments // residents
+	sleepSoon bool        // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
+
+	Mu      sync.Mutex
+	queue   []*Work
+	Taken   *batch // what the goroutine that runs the actor works through
+	spare   []*Work
+	Running bool
+	gone    bool
+	Epoch   atomic.Uint64 // changed under mu
+	Core    *Core
+	crashes int // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
+
+	Waiting      atomic.Int64 // calls in the mailbox that have not started
+	waitingBytes atomic.Int64
+	lastUsed     atomic.Int64 // unix milliseconds
+	weight       atomic.Int64 // what the actor counts for in memory
+	Limits       atomic.Pointer[ActorLimits]
+	Turn         atomic.Pointer[Turn]
+	Raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
+
+	viewMu sync.Mutex
+	view   *view
+
+	Pending  atomic.Int64  // commits that are not durable yet
+	Applied  atomic.Uint64 // counts the commits that were applied; changed under viewMu
+	Durable  atomic.Uint64 // how many of them are durable
+	Vacant   atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the activation
+	gateMu   sync.Mutex
+	blocked  []gateWaiter
+	gateFail error
+}
+
+// Core is what an awake actor consists of.
+type Core struct {
+	Actor *Actor
+	epoch uint64
+	ID    keyspace.ActorID
+	space *engine.Space
+	// Limits are the actor's, and storage those of them that space has.
+	Limits   *ActorLimits
+	storage  *engine.Limits
+	Rows     *engine.WriteSet
+	Instance host.Instance
+	// Exists: the actor is in the directory, or will be by the commit under way.
+	Exists bool
+	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
+	creating bool
+	// rising: the actor is being prepared and woken, in turns that stand or fall together.
+	rising bool
+	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
+	stored   []byte
+	Standing standing
+	Attached Attachments // facets
+	Group    *Group
+	Held     ledger
+	Identity host.Identity
+	// Broken: the core must not be used any more; the actor is rebuilt from the store.
+	Broken bool
+	// Refused: a commit failed; what the write set holds was answered as undone and must never be committed.
+	Refused bool
+	// Ended: the actor is destroyed by the commit under way.
+	Ended bool
+	// Bare: the core has neither state nor code; it serves operators, and to destroy an actor that does not wake.
+	Bare bool
+	// Quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
+	Quiet bool
+	// streak counts the work done since the actor last rested for a while, or let others run.
+	streak int
+	// timer ends the contexts of turns.
+	timer turnTimer
+	// slept is who asked the actor to sleep whatever waits.
+	slept *Work
+}
+
+func newActivation(s *Kernel, t *Type, addr host.Address, key string) *Actor {
+	a := &Actor{Kernel: s, Type: t, Address: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, Key: key}
+	a.Limits.Store(s.LimitsOf(t, []byte(key)))
+	a.lastUsed.Store(time.Now().UnixMilli())
+	return a
+}
+
+// Left reports that the activation is of what is left of a destroyed actor.
+func (a *Actor) Left() bool { return !a.Remains.IsZero() }
+
+// String names the actor: type/part/part.
+func (a *Actor) String() string { return FormatAddress(a.Address) }
+
+// Enqueue adds work to the mailbox and starts a goroutine if nobody runs the actor. The error is errGone, or an *Error
+// with code Overloaded when the mailbox is full; only calls and deliveries are refused.
+func (a *Actor) Enqueue(w *Work) error {
+	job, err := a.post(w)
+	if job.Actor != nil {
+		a.Kernel.Workers.Run(job.Actor, job.Epoch)
+	}
+	return err
+}
+
+// post is enqueue for one who runs the actor if nobody does, which the assignment then says.
+func (a *Actor) post(w *Work) (job Assignment, err error) {
+	t := w.Job.Traits(a)
+	cost := t.Bytes + 64
+	w.bytes = cost
+	a.Mu.Lock()
+	if a.gone {
+		a.Mu.Unlock()
+		return job, errGone
+	}
+	if t.Bounded {
+		limits := a.Limits.Load()
+		if n := a.Waiting.Load(); n >= int64(limits.MailboxCount) {
+			a.Mu.Unlock()
+			a.Type.metrics.overloaded.Inc()
+			return job, Overloaded(int64(limits.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+		}
+		if n := a.waitingBytes.Load(); n > 0 && n+cost > limits.MailboxBytes {
+			a.Mu.Unlock()
+			a.Type.metrics.overloaded.Inc()
+			return job, Overloaded(limits.MailboxBytes, a.Drains(w, a.Waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
+		}
+		if limit, n := a.Kernel.Options.MaxMailboxBytes, a.Kernel.WaitingBytes.Load(); n > 0 && n+cost > limit {
+			a.Mu.Unlock()
+			a.Type.metrics.overloaded.Inc()
+			return job, Overloaded(limit, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", limit)
+		}
+	}
+	a.Waiting.Add(1)
+	a.waitingBytes.Add(cost)
+	a.Kernel.WaitingBytes.Add(cost)
+	a.queue = append(a.queue, w)
+	start := !a.Running
+	if start {
+		a.Running = true
+		a.Vacant.Store(false)
+		a.Kernel.Busy.Add(1)
+	}
+	epoch := a.Epoch.Load()
+	a.Mu.Unlock()
+	if start {
+		job = Assignment{Actor: a, Epoch: epoch}
+	}
+	return job, nil
+}
+
+// run takes what waits and works through it until nothing does.
+func (a *Actor) run(epoch uint64) {
+	var b *batch
+	for {
+		a.Mu.Lock()
+		if a.Epoch.Load() != epoch {
+			a.Mu.Unlock()
+			return
+		}
+		if b != nil {
+			clear(b.items)
+			if cap(b.items) <= 256 {
+				a.spare = b.items[:0]
+			}
+			b.items = nil
+		} else {
+			if a.Core != nil && time.Now().UnixMilli()-a.lastUsed.Load() > respite {
+				a.Core.streak = 0
+			}
+			if b = a.Taken; b == nil {
+				b = new(batch)
+				a.Taken = b
+			}
+		}
+		if len(a.queue) == 0 {
+			if cap(a.queue) > 0 && a.spare != nil {
+				a.queue = nil
+			}
+			a.rest()
+			a.Mu.Unlock()
+			return
+		}
+		b.items = a.queue
+		b.next.Store(0)
+		a.queue, a.spare = a.spare, nil
+		c := a.Core
+		a.Mu.Unlock()
+		if !a.process(epoch, c, b) {
+			return
+		}
+	}
+}
+
+// rest stops running: nothing waits.
+//
+// REQUIRES: a.mu, a.running, the current epoch.
+func (a *Actor) rest() {
+	a.Running = false
+	a.lastUsed.Store(time.Now().UnixMilli())
+	a.Kernel.Busy.Add(-1)
+	c := a.Core
+	switch {
+	case c == nil || !c.Exists || a.sleepSoon || a.Left() && !a.Busy():
+		a.Vacant.Store(true) // before the look at what is pending, so that either this or settled sees the other
+		if a.Leave() && a.sleepSoon && c != nil {
+			a.slept(c)
+		}
+	default:
+		a.Kernel.Memory.Idle(a)
+	}
+}
+
+// Leave takes the activation out of memory if nothing needs it.
+//
+// REQUIRES: a.mu, !a.running
+func (a *Actor) Leave() bool {
+	if a.gone || len(a.queue) > 0 || a.Pending.Load() > 0 || SizeOf(a.company()) > 0 || a.Busy() {
+		return false
+	}
+	if a.Durable.Load() < a.Applied.Load() {
+		return false // the disk failed: what the store shows may never be durable, and this activation knows it
+	}
+	if !a.yields() {
+		return false
+	}
+	a.gone = true
+	if c := a.Core; c != nil {
+		c.close()
+		a.Core = nil
+		a.Kernel.Memory.Asleep(a)
+	}
+	a.dropView()
+	if a.Left() {
+		a.Kernel.Memory.dropRemains(a)
+	} else {
+		a.Kernel.forget(a)
+	}
+	return true
+}
+
+// yields lets what is attached leave memory; false if some of it must not.
+//
+// REQUIRES: a.mu
+func (a *Actor) yields() bool {
+	ok := true
+	eachAttached(&a.Attached, func(r resident) { ok = ok && r.Leave() })
+	return ok
+}
+
+// Busy reports that something attached keeps the actor awake.
+//
+// REQUIRES: a.mu
+func (a *Actor) Busy() (busy bool) {
+	eachAttached(&a.Attached, func(r resident) { busy = busy || r.Busy() })
+	return busy
+}
+
+// company returns what runs beside the actor as it is awake, or nil.
+//
+// REQUIRES: a.mu
+func (a *Actor) company() company {
+	if a.Core == nil {
+		return nil
+	}
+	return Attached[company](&a.Core.Attached)
+}
+
+// CurrentCompany is company for those who do not hold mu.
+func (a *Actor) CurrentCompany() company {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	return a.company()
+}
+
+// SizeOf returns the size of a company, which may be nil.
+func SizeOf(k company) int {
+	if k == nil {
+		return 0
+	}
+	return k.Size()
+}
+
+// Lost tells what is attached that the actor's core was lost.
+func (a *Actor) Lost() { eachAttached(&a.Attached, survivor.Lost) }
+
+// settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
+func (a *Actor) settled() {
+	if a.Pending.Add(-1) == 0 && a.Vacant.Load() {
+		a.Kernel.Go(a.Vacate)
+	}
+}
+
+// Vacate lets an activation leave that only its commits kept.
+func (a *Actor) Vacate() {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	if c := a.Core; !a.Running && a.Vacant.Load() && a.Leave() && c != nil && a.sleepSoon {
+		a.slept(c)
+	}
+}
+
+// process works through a batch, sharing commits where turns are quick. It returns false when the activation was
+// abandoned under it.
+//
+// REQUIRES: c is the core, nil if the actor sleeps, as of the moment at which the batch was taken.
+func (a *Actor) process(epoch uint64, c *Core, b *batch) bool {
+	for {
+		w, ok := b.take()
+		if !ok {
+			break
+		}
+		a.Waiting.Add(-1)
+		a.waitingBytes.Add(-w.bytes)
+		a.Kernel.WaitingBytes.Add(-w.bytes)
+		if w.Ctx != nil && w.Ctx.Err() != nil {
+			w.Fail(ContextError(w.Ctx))
+			continue
+		}
+		if c != nil && c.Quiet && !a.staysQuiet(w) {
+			a.teardown(c) // to be woken with its hook
+			c = nil
+		}
+		if a.TurnedAway(c, w) {
+			continue
+		}
+		late := false
+		if c == nil {
+			var err error
+			a.Raised.Store(epoch + 1)
+			c, err = a.rise(epoch, w)
+			a.Raised.CompareAndSwap(epoch+1, 0)
+			if err == ErrAbandoned {
+				w.Fail(Unavailable("the actor was restarted"))
+				return false
+			} else if err != nil {
+				c = nil
+				a.answer(w, err)
+				continue
+			}
+			late = w.Ctx != nil && w.Ctx.Err() != nil // waking took longer than the caller waits
+		}
+		if !late && (c.Group.Changed || !c.Held.Empty()) && (!c.Exists || !w.Job.Traits(a).Quick) {
+			c.Commit()
+		}
+		switch {
+		case late:
+			w.Fail(ContextError(w.Ctx))
+		case c.Broken:
+			w.Fail(Unavailable("an earlier commit of the actor failed"))
+		default:
+			c.perform(w)
+		}
+		if !c.Broken {
+			c.follow() // if late, with what the wake hook has done
+		}
+		if c.Gone() {
+			c.close()
+			return false
+		}
+		if c.streak++; c.streak >= maxStreak {
+			c.streak = 0
+			runtime.Gosched()
+		}
+		if c.Ended {
+			c.finishDestroy()
+		} else if c.Bare {
+			c.Broken = true // it was opened for w alone
+		} else if c.Group.Full() || c.Rows.Bytes() >= MaxGroupBytes {
+			c.Commit()
+		}
+		if c.Broken {
+			a.teardown(c)
+			c = nil
+		}
+	}
+	if c != nil {
+		c.Commit()
+		if c.Broken {
+			a.teardown(c)
+		}
+	}
+	return true
+}
+
+// follow lets the parts go on with what the work has made necessary.
+func (c *Core) follow() {
+	for _, p := range c.Actor.Type.hooks.followers {
+		p.Follow(c)
+	}
+}
+
+// resume lets a goroutine run an activation that was abandoned, if something waits, and lets it leave otherwise.
+func (a *Actor) resume() {
+	a.Mu.Lock()
+	if a.gone || a.Running {
+		a.Mu.Unlock()
+		return
+	}
+	if len(a.queue) == 0 {
+		a.Vacant.Store(true)
+		a.Leave()
+		a.Mu.Unlock()
+		return
+	}
+	a.Running = true
+	a.Vacant.Store(false)
+	a.Kernel.Busy.Add(1)
+	epoch := a.Epoch.Load()
+	a.Mu.Unlock()
+	a.Kernel.Workers.Run(a, epoch)
+}
+
+// teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
+func (a *Actor) teardown(c *Core) {
+	c.Commit() // the turns that succeeded, and the answer of the one that did not
+	c.drop(Unavailable("the actor was restarted"))
+	a.Mu.Lock()
+	own := a.Core == c
+	if own {
+		a.Core = nil
+		a.Kernel.Memory.Asleep(a)
+	}
+	a.Mu.Unlock()
+	c.close()
+	if own {
+		a.dropView()
+	}
+	if own && !c.Ended {
+		a.Lost()
+	}
+	if w := c.slept; w != nil {
+		a.tellSlept(c, w)
+	}
+}
+
+// close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
+func (c *Core) close() {
+	c.Attached.Ended.Store(true)
+	eachAttached(&c.Attached, func(f Facet) { f.Close(c) })
+	c.space.Close()
+}
+
+// abandon takes the actor away from a goroutine that runs it, answers what it was doing and what waits, and returns the
+// handler that was running, or "". The work that waits is answered too if the node is going away, else it is run anew.
+func (a *Actor) abandon(err *host.Error) string { return a.AbandonTurn(nil, err) }
+
+// AbandonTurn abandons the activation if it still runs turn only, or whatever it runs if only is nil.
+func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
+	a.Mu.Lock()
+	t := only
+	if only == nil {
+		t = a.Turn.Swap(nil)
+	} else if !a.Turn.CompareAndSwap(only, nil) {
+		a.Mu.Unlock()
+		return "" // it returned after all
+	}
+	a.Epoch.Add(1)
+	c := a.Core
+	a.Core = nil
+	running := a.Running
+	a.Running = false
+	if b := a.Taken; b != nil {
+		// The goroutine that took the batch may never come back to it.
+		a.Taken = nil
+		a.queue = append(b.revoke(), a.queue...)
+	}
+	var rest []*Work
+	ended := a.Kernel.Killed.Load()
+	if ended {
+		rest, a.queue = a.queue, nil
+		a.gone = true
+	}
+	if running {
+		a.Kernel.Busy.Add(-1)
+	}
+	if c != nil {
+		a.Kernel.Memory.Asleep(a)
+	}
+	a.Mu.Unlock()
+	if ended {
+		a.Kernel.forget(a)
+		a.failWaiters(err)
+	}
+	handler := ""
+	if t != nil {
+		handler = t.Handler
+		t.Close()
+		if t.Session != nil {
+			a.Kernel.Go(t.Session.Drop) // else it would be in use for as long as the handler does not return
+		}
+		t.Work.Fail(err)
+	}
+	if c != nil {
+		c.Held.abandon(Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
+		c.Attached.Ended.Store(true)
+		eachAttached(&c.Attached, func(f Facet) { f.Abandon(c) })
+		c.space.Fence()
+	}
+	a.dropView()
+	for _, w := range rest {
+		w.Fail(err)
+	}
+	if !ended {
+		a.Lost()
+	}
+	if len(rest) == 0 {
+		a.resume()
+	}
+	return handler
+}
+
+// answer reports why the actor could not be woken to whoever waits for w. That it is not there is news as well, which
+// waits at the gate for the commit that removed it.
+func (a *Actor) answer(w *Work, err error) { a.tell(w, a.Kernel.Public(a, w, err)) }
+
+// tell ends work without a turn of its own, when the commits before it are durable.
+func (a *Actor) tell(w *Work, result error) {
+	if a.Durable.Load() == a.Applied.Load() || !a.Kernel.Go(func() {
+		if err := a.pass(a.Kernel.Life, a.Applied.Load()); err != nil {
+			w.Fail(err)
+			return
+		}
+		w.Fail(result)
+	}) {
+		w.Fail(result)
+	}
+}

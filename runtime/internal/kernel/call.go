@@ -1,0 +1,230 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// maxDepth bounds how deep calls may nest, so that queries which call each other end in an error and not in memory.
+const maxDepth = 64
+
+// maxIdempotencyKey bounds an idempotency key, in bytes.
+const maxIdempotencyKey = 255
+
+// Call implements host.Node.
+func (s *Kernel) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return s.CallFrom(ctx, r, CallerOf(ctx))
+}
+
+// CallFrom routes a request that comes from outside (from is nil) or from a turn or query.
+func (s *Kernel) CallFrom(ctx context.Context, r *host.Request, from *Caller) (host.Reply, error) {
+	t, err := s.StoredTypeOf(r.Address)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	if b := s.Builtins[r.Method]; t.Retired && (b == nil || !b.bare && b.serve == nil) {
+		return host.Reply{}, unknownType(t.Type)
+	}
+	method := -1
+	kind := host.Creation
+	if r.Method != "" || !r.Create {
+		i, ok := t.ByName[r.Method]
+		if !ok {
+			if b := s.Builtins[r.Method]; b != nil {
+				return s.callBuiltin(ctx, t, b, r, from)
+			}
+			return host.Reply{}, UnknownMethod(t.Type, r.Method)
+		}
+		method, kind = i, t.Methods[i].Kind
+	}
+	create := r.Create || kind == host.Creation
+	if from == nil {
+		if s.Draining.Load() {
+			return host.Reply{}, Unavailable("the node is shutting down")
+		}
+		if err := s.admit(t, r); err != nil {
+			return host.Reply{}, err
+		}
+	} else if from.depth >= maxDepth {
+		return host.Reply{}, host.Errorf(host.Cycle, "calls are nested more than %d deep", maxDepth)
+	}
+	if kind == host.Query {
+		if r.Create {
+			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method).With("create", r.Method)
+		}
+		return s.query(ctx, t, method, r, from)
+	}
+	if err := s.Pauses.Refuse(r.Address); err != nil {
+		return host.Reply{}, err
+	}
+	return s.CallTurn(ctx, t, r, from, func(w *Work) {
+		w.Method, w.create, w.Existing = method, create, r.Existing && !create
+	})
+}
+
+// CallTurn has an actor run a request as a turn; what says which.
+func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *Caller, what func(*Work)) (host.Reply, error) {
+	if len(r.IdempotencyKey) > maxIdempotencyKey {
+		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
+	}
+	w := s.Pool.Get()
+	w.Calls()
+	w.Ctx, w.Codec, w.Input = ctx, r.Codec, r.Input
+	w.idempotencyKey, w.Traceparent, w.Connection = r.IdempotencyKey, r.Traceparent, r.Connection
+	what(w)
+	if err := from.Extend(ctx, w); err != nil {
+		return host.Reply{}, err
+	}
+	if _, err := s.submitted(t, r.Address, w, from); err != nil {
+		return host.Reply{}, err
+	}
+	placed(r)
+	if err := w.await(ctx); err != nil {
+		return host.Reply{}, err
+	}
+	reply := host.Reply{Output: w.out, Version: uint64(w.version), Replayed: w.replayed}
+	s.Pool.Put(w)
+	return reply, nil
+}
+
+// Extend gives w its place in the chain of calls, and lets the turn that makes the call commit what came before it.
+func (from *Caller) Extend(ctx context.Context, w *Work) error {
+	if from == nil {
+		return nil
+	}
+	w.Chain = from.depth + 1
+	if w.Traceparent == "" {
+		w.Traceparent = from.Traceparent
+	}
+	if from.Beside {
+		return nil
+	}
+	t := from.Turn
+	if t == nil {
+		return QueryWrites()
+	}
+	if ctx.Done() == nil { // asked before the turn is locked: it may be the turn's own
+		w.Ctx = t // a call without a deadline of its own has the turn's
+	}
+	return t.Flush()
+}
+
+// Destroy implements host.Node.
+func (s *Kernel) Destroy(ctx context.Context, a host.Address) error {
+	return s.DestroyFrom(ctx, a, CallerOf(ctx))
+}
+
+func (s *Kernel) DestroyFrom(ctx context.Context, addr host.Address, from *Caller) error {
+	t, err := s.StoredTypeOf(addr)
+	if err != nil {
+		return err
+	}
+	if from == nil && s.Draining.Load() {
+		return Unavailable("the node is shutting down")
+	}
+	w := s.Pool.Get()
+	w.Job, w.Ctx, w.Existing = destroying{}, ctx, true
+	if err := from.Extend(ctx, w); err != nil {
+		return err
+	}
+	if _, err := s.submit(ctx, t, addr, w, from); err != nil {
+		return err
+	}
+	s.Pool.Put(w)
+	return nil
+}
+
+// submit posts w and waits for its result; for calls that somebody waits for.
+func (s *Kernel) submit(ctx context.Context, t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
+	a, err := s.submitted(t, addr, w, from)
+	if err != nil {
+		return nil, err
+	}
+	return a, w.await(ctx)
+}
+
+// await waits for the result of w, which is in a mailbox.
+func (w *Work) await(ctx context.Context) error {
+	if done := ctx.Done(); done != nil {
+		select {
+		case <-w.Done:
+		case <-done:
+			w.Leave()
+			if w.Claim() {
+				return ContextError(ctx) // the turn may still run; its result has no taker
+			}
+			<-w.Done
+		}
+	} else {
+		<-w.Done
+	}
+	return w.Err
+}
+
+// placed notes that a request has its place among those of the same client.
+func placed(r *host.Request) {
+	if r.Order != nil {
+		r.Order.Placed()
+	}
+}
+
+// inOrder waits until a request that only reads may begin: until the turns before it are answered.
+func inOrder(ctx context.Context, r *host.Request) error {
+	if r.Order != nil && !r.Order.Reads(ctx) {
+		return ContextError(ctx)
+	}
+	return nil
+}
+
+// submitted posts w with its wait edge.
+func (s *Kernel) submitted(t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
+	for {
+		a := s.ActorAt(t, addr)
+		if a == nil {
+			return nil, Unavailable("the node is shutting down")
+		}
+		if from != nil && from.Waiter != nil {
+			w.Waits = &s.Waits
+			if err := s.Waits.Enter(from.Waiter.Actor, a, w); err != nil {
+				return nil, err
+			}
+		}
+		err := a.Enqueue(w)
+		if err == nil {
+			return a, nil
+		}
+		w.Leave()
+		if !errors.Is(err, errGone) {
+			return nil, err
+		}
+	}
+}
+
+// Ask has an actor run work of the runtime's own, and waits for it.
+func (s *Kernel) Ask(ctx context.Context, on Target, what func(*Work)) error {
+	w := s.Pool.Get()
+	w.Ctx, w.Existing, w.Traceparent = ctx, true, on.traceparent
+	what(w)
+	if err := on.From.Extend(ctx, w); err != nil {
+		return err
+	}
+	if _, err := s.submit(ctx, on.Typ, on.Addr, w, on.From); err != nil {
+		return err
+	}
+	s.Pool.Put(w)
+	return nil
+}
+
+// MustExist returns an error with code NotFound if there is no actor at addr.
+func (s *Kernel) MustExist(addr host.Address) error {
+	_, ok, err := s.Store.Lookup(s.Identity(addr))
+	if err == nil && !ok {
+		return NotFound(addr)
+	}
+	if err != nil {
+		return s.StoreError(err)
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// A Group is the turns that share one commit, and what leaves the actor when that commit is durable.
+type Group struct {
+	a       *Actor
+	Turns   int
+	took    time.Duration // what the turns took together
+	results []result      // set by the commit
+	// Changed: at least one turn wrote something.
+	Changed bool
+	// version is that of the last turn that wrote something.
+	version engine.Version
+	Commit  uint64 // its number among the activation's commits, if changed
+	After   []Consequence
+	changes []*pendingChange
+	// destroyed: the actor ends with this commit.
+	destroyed bool
+}
+
+// Then has f run when the commit is durable. f must not block.
+func (g *Group) Then(f func()) { g.After = append(g.After, consequenceFunc(f)) }
+
+// Full reports that the turns so far are to be committed before another one runs.
+func (g *Group) Full() bool { return g.Turns >= MaxGroupTurns || g.took >= MaxGroupTime }
+
+// A result is what a turn answers, held until the gate opens.
+type result struct {
+	w        *Work
+	out      []byte
+	err      error
+	version  engine.Version
+	replayed bool
+}
+
+// ledger holds the results of the turns that are not committed yet. It alone is shared between the goroutine that runs
+// the actor and one that takes the actor away from it.
+type ledger struct {
+	mu      sync.Mutex
+	results []result
+	gone    *host.Error // why the core was abandoned
+}
+
+// add holds a result until the commit of its turn.
+func (l *ledger) add(r result) {
+	l.mu.Lock()
+	gone := l.gone
+	if gone == nil {
+		l.results = append(l.results, r)
+	}
+	l.mu.Unlock()
+	if gone != nil {
+		r.w.Fail(gone)
+	}
+}
+
+// take hands the results over to a commit.
+func (l *ledger) take() []result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.results
+	l.results = nil
+	return r
+}
+
+// give takes results back from a commit that was not made.
+func (l *ledger) give(results []result) {
+	l.mu.Lock()
+	gone := l.gone
+	if gone == nil {
+		l.results = append(results, l.results...)
+	}
+	l.mu.Unlock()
+	if gone != nil {
+		failAll(results, gone)
+	}
+}
+
+func (l *ledger) Empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.results) == 0
+}
+
+// abandon answers everything that is held, and whatever comes later.
+func (l *ledger) abandon(err *host.Error) {
+	l.mu.Lock()
+	results := l.results
+	l.results, l.gone = nil, err
+	l.mu.Unlock()
+	failAll(results, err)
+}
+
+func failAll(results []result, err *host.Error) {
+	for i := range results {
+		results[i].w.Fail(err)
+	}
+}
+
+// pendingChange is a change set with its row in the outbox.
+type pendingChange struct {
+	seq uint64
+	set *engine.ChangeSet
+}
+
+// mark is a point to which a core returns when a turn fails.
+type mark struct {
+	at              engine.Savepoint
+	changes         int
+	after           int
+	changed, exists bool
+	standing        standing
+	stored          []byte
+}
+
+func (c *Core) mark() mark {
+	g := c.Group
+	m := mark{
+		at: c.Rows.Savepoint(), changes: len(g.changes), after: len(g.After),
+		changed: g.Changed, exists: c.Exists, standing: c.Standing, stored: c.stored,
+	}
+	return m
+}
+
+// undo drops everything since m, in the write set and in the group.
+func (c *Core) undo(m mark) {
+	c.Rows.Rollback(m.at)
+	if d := len(m.stored) - len(c.stored); d != 0 {
+		c.Actor.Kernel.Memory.resized(c.Actor, d)
+	}
+	g := c.Group
+	g.changes = g.changes[:m.changes]
+	g.After = g.After[:m.after]
+	g.Changed = m.changed
+	c.Exists, c.stored = m.exists, m.stored
+	c.Standing = m.standing
+	c.forget()
+}
+
+// Commit commits the group and begins a new one. Results leave when the commit is durable.
+func (c *Core) Commit() {
+	c.commitGroup(func(done func(error)) (bool, error) {
+		_, err := c.space.Commit(done)
+		return true, err
+	}, c.stored)
+}
+
+// commitGroup commits what the group holds through apply, and publishes the view in which the state is stored. apply may
+// decline, which leaves the group as it is.
+func (c *Core) commitGroup(apply func(func(error)) (ok bool, err error), stored []byte) {
+	g := c.Group
+	g.results = c.Held.take()
+	if len(g.results) == 0 && !g.Changed && len(g.After) == 0 {
+		return
+	}
+	a := c.Actor
+	c.Group = &Group{a: a}
+	if c.Refused {
+		failAll(g.results, Unavailable("an earlier commit of the actor failed"))
+		return
+	}
+	a.Pending.Add(1)
+	if !g.Changed && a.Durable.Load() == a.Applied.Load() {
+		g.durable(nil) // nothing to write and nothing to wait for
+		return
+	}
+	declined, wake := false, c.Rows.NextWake()
+	err := a.publish(func() (*view, error) {
+		if g.Changed {
+			g.Commit = a.Applied.Add(1) // before apply, which may tell the gate at once
+		}
+		ok, err := apply(g.durable)
+		declined = err == nil && !ok
+		if g.Changed && (err != nil || declined) {
+			a.Applied.Add(^uint64(0)) // nobody has seen it
+		}
+		if err != nil || declined || !g.Changed {
+			return nil, err
+		}
+		if g.destroyed || c.Bare {
+			a.view = nil // whoever learns that the actor is gone must not find it in memory
+			return nil, nil
+		}
+		return &view{version: g.version, commit: g.Commit, stored: stored, ID: c.ID, Of: &c.Attached}, nil
+	})
+	if declined {
+		a.Pending.Add(-1)
+		c.Group = g
+		c.Held.give(g.results)
+		g.results = nil
+		return
+	}
+	if err != nil {
+		a.Pending.Add(-1)
+		c.Broken, c.Refused = true, true
+		a.Kernel.Metrics.refused.Inc()
+		failAll(g.results, a.Kernel.commitError(a, err))
+		return
+	}
+	a.Kernel.Metrics.commits.Inc()
+	a.Kernel.Metrics.shared.Add(float64(g.Turns))
+	if wake != 0 {
+		a.Kernel.Clock.poke(wake)
+	}
+}
+
+// flush commits the turns before the open one, which began at m, and returns the mark to undo the open turn from now on.
+// Turns collect what they emit and send in themselves until they succeed, so the group holds nothing of the open one.
+// The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it; so
+// has and must the one that migrates it, together with its wake hook.
+func (c *Core) flush(m mark) mark {
+	if c.creating || c.rising || c.Held.Empty() && !m.changed {
+		return m
+	}
+	open := c.Group
+	c.commitGroup(func(done func(error)) (ok bool, err error) {
+		m.at, ok, err = c.space.CommitBefore(m.at, done)
+		return ok, err
+	}, m.stored)
+	if c.Group != open {
+		m.changes, m.after, m.changed = 0, 0, false
+	}
+	return m
+}
+
+// durable is the gate callback: the commit is on disk, or never will be.
+func (g *Group) durable(err error) {
+	a := g.a
+	if err != nil || a.Kernel.Killed.Load() {
+		if err != nil {
+			a.Kernel.commitError(a, err)
+		}
+		// The batch may or may not be on disk, so nobody may be told that nothing was done.
+		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
+		if err != nil {
+			a.failWaiters(uncertain(a.Address))
+		} else {
+			a.failWaiters(e)
+		}
+		a.settled()
+		failAll(g.results, e)
+		return
+	}
+	if g.Changed {
+		a.advanceGate(g.Commit)
+	}
+	if g.destroyed {
+		a.Kernel.Destroys.Add(1) // before anybody learns of it, and could send to the successor
+	}
+	if sink := a.Kernel.Options.Changes; sink != nil {
+		for _, c := range g.changes {
+			sink.Committed(c.seq, c.set)
+		}
+	}
+	for _, f := range g.After {
+		f.Durable()
+	}
+	if g.destroyed {
+		a.Kernel.Signals.end(a.Key)
+	}
+	a.settled()
+	for i := range g.results {
+		r := &g.results[i]
+		if r.w.Claim() {
+			r.w.out, r.w.Err, r.w.version, r.w.replayed = r.out, r.err, r.version, r.replayed
+			r.w.release()
+		}
+	}
+}
+
+// commitError makes the error for callers of a commit that failed, and logs the cause, once a second.
+func (s *Kernel) commitError(a *Actor, err error) *host.Error {
+	e, _ := s.PublicError(err)
+	if errors.Is(err, engine.ErrUncertain) {
+		e = host.Errorf(host.Unavailable, "the disk failed during the commit; whether it was kept is unknown")
+	} else if e.Code == host.Internal {
+		e = Unavailable("the commit failed; nothing of it was kept")
+	}
+	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
+		id := e.Metadata["error_id"]
+		if left, ok := s.commitLog.pass(err.Error()); ok || id != "" {
+			s.Logger.LogAttrs(s.Life, slog.LevelError, "commit failed", a.Attrs(slog.String("error_id", id), slog.Any("error", err), slog.Int("left_out", left))...)
+		}
+	}
+	return e
+}
+
+func (a *Actor) Attrs(more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{slog.String("actor_type", a.Address.Type), slog.Any("actor_key", a.Address.Key)}, more...)
+}
+
+// Public makes the error that may leave the actor, and logs what may not.
+func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
+	e, _ := s.Explained(a, w, err)
+	return e
+}
+
+// Explained is public that also returns what operators read: the error itself, where callers are told its id only.
+func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
+	e, id := s.PublicError(err)
+	if id != "" {
+		reason = fmt.Sprintf("%s (error %s)", err, id)
+		t := w.Job.Traits(a)
+		s.Logger.LogAttrs(s.Life, slog.LevelError, "turn failed",
+			a.Attrs(slog.String("error_id", id), slog.String("work", t.Kind), slog.String("method", t.Name), slog.Any("error", err))...)
+	} else if e != nil {
+		reason = e.Message
+	}
+	return e, reason
+}
+
+// publicQuery is public for a query.
+func (s *Kernel) publicQuery(a *Actor, name string, err error) *host.Error {
+	e, id := s.PublicError(err)
+	if id != "" {
+		s.Logger.LogAttrs(s.Life, slog.LevelError, "query failed",
+			a.Attrs(slog.String("error_id", id), slog.String("method", name), slog.Any("error", err))...)
+	}
+	return e
+}
+
+func UnixMS(t time.Time) int64 { return t.UnixMilli() }
+func TimeMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,568 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
+//
+// Invariants:
+//  1. Per address there is at most one live activation, and per activation at most one goroutine runs handlers.
+//  2. Nothing that a turn caused leaves before the commit of that turn is durable: replies, events, messages, changes.
+//  3. A turn that fails leaves no trace in the store, in memory, or outside.
+//  4. Every goroutine that the supervisor starts is waited for by Close, but for handlers that ignore their deadline;
+//     those are named in the log.
+type Kernel struct {
+	Options Options
+	Store   *engine.Store
+	Logger  *slog.Logger
+	// commitLog bounds the lines about commits that fail.
+	commitLog quiet
+	Types     map[string]*Type
+	with      Composition
+	Parts     []Part
+	// translators are asked in the order of parts.
+	translators []Translator
+	wakers      map[keyspace.WakeKind]waker
+	// recoverers take up, at a start, what rows at 0 stand for.
+	recoverers map[keyspace.WakeKind]recoverer
+	// Builtins are the methods that every actor has, by name.
+	Builtins map[string]*Method
+	Signals  signals
+	// noWaits is closed when calls that wait for something must come to an end.
+	noWaits   chan struct{}
+	waitsOnce sync.Once
+	Pauses    pauses
+	Overrides overrides
+
+	seed    maphash.Seed
+	shards  [64]shard
+	Pool    workPool
+	Workers workers
+	queries queryRuns
+	Waits   waitGraph
+
+	Failures failures
+	Clock    alarmClock
+	Memory   memory
+	Watchdog watchdog
+	Metrics  *metrics
+
+	// Destroys counts destructions, so that a cached incarnation is known to be current.
+	Destroys atomic.Uint64
+
+	Started  time.Time
+	Life     context.Context // ends when the supervisor closes
+	end      context.CancelFunc
+	Draining atomic.Bool
+	Killed   atomic.Bool
+	// Offline: no node runs. Messages are written and not sent; the next node sends them.
+	Offline    bool
+	Goroutines tasks
+	// Busy counts activations that a goroutine runs.
+	Busy atomic.Int64
+	// WaitingBytes is what the work takes that waits in the mailboxes of all actors.
+	WaitingBytes atomic.Int64
+	states       buffers
+}
+
+// shard is a part of the directory of awake actors. A closed one takes no more.
+type shard struct {
+	mu     sync.RWMutex
+	actors map[string]*Actor
+	closed bool
+}
+
+// tasks counts goroutines, so that Close can wait for them. Unlike a sync.WaitGroup it can be told to start no more.
+type tasks struct {
+	Mu     sync.Mutex
+	N      int
+	closed bool
+	idle   chan struct{} // closed when n is 0 and no more may start
+}
+
+// Begin counts one goroutine, and reports whether it may start.
+func (t *tasks) Begin() bool {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.N++
+	return true
+}
+
+// Done counts one goroutine off.
+func (t *tasks) Done() {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if t.N--; t.N == 0 && t.closed {
+		close(t.idle)
+	}
+}
+
+// close lets no more goroutines start and waits for those that did, but not longer than grace, because a handler that does
+// not return cannot be ended. It returns how many are left.
+func (t *tasks) close(grace time.Duration) int {
+	t.Mu.Lock()
+	t.closed = true
+	t.idle = make(chan struct{})
+	idle := t.idle
+	if t.N == 0 {
+		close(idle)
+	}
+	t.Mu.Unlock()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return 0
+	case <-timer.C:
+		t.Mu.Lock()
+		defer t.Mu.Unlock()
+		return t.N
+	}
+}
+
+// An actorType is a behavior with what the supervisor derives from it once.
+type Type struct {
+	*host.Behavior
+	Attached Attachments
+	hooks    Hooks
+	// Retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
+	// destroy them.
+	Retired bool
+	ByName  map[string]int
+	Base    *ActorLimits  // of the type; actors may have others
+	idle    time.Duration // 0 for never
+	// Pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
+	Pace    []atomic.Int64
+	metrics typeMetrics
+}
+
+// A Composition is what a node is made of besides its kernel.
+type Composition struct {
+	// Parts are asked in this order.
+	Parts []Part
+	// Turn and query make a turn and a query with the view of them that handlers get, as host of each.
+	Turn  func() *Turn
+	Query func() *Query
+}
+
+// New makes a Supervisor with the parts given. Start begins to fire alarms and recovers pending messages.
+func New(o Options, with Composition) (*Kernel, error) {
+
+	o.EnsureDefaults()
+	faults := []error{o.Validate()}
+	for _, p := range with.Parts {
+		if p, ok := p.(Checker); ok {
+			faults = append(faults, p.Check(&o))
+		}
+		if p, ok := p.(Limiter); ok {
+			if err := p.CheckLimits(o.Limits); err != nil {
+				faults = append(faults, fmt.Errorf("kernel: Options.Limits: %w", err))
+			}
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), Builtins: make(map[string]*Method), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), Started: time.Now()}
+	s.Life, s.end = context.WithCancel(context.Background())
+	for i := range s.shards {
+		s.shards[i].actors = make(map[string]*Actor)
+	}
+	s.with, s.Parts, s.wakers, s.recoverers = with, with.Parts, make(map[keyspace.WakeKind]waker), make(map[keyspace.WakeKind]recoverer)
+	for _, p := range s.Parts {
+		if p, ok := p.(Server); ok {
+			for _, b := range p.Methods() {
+				s.Builtins[b.Name] = b
+			}
+		}
+		if p, ok := p.(waker); ok {
+			for _, kind := range p.Kinds() {
+				s.wakers[kind] = p
+			}
+		}
+		gather(&s.translators, p)
+		if p, ok := p.(recoverer); ok {
+			s.recoverers[p.StandsFor()] = p
+		}
+	}
+	s.Metrics = newMetrics(s)
+	retired, err := s.retiredTypes()
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range append(slices.Clip(o.Behaviors), retired...) {
+		t := &Type{
+			Retired:  i >= len(o.Behaviors),
+			Behavior: b, ByName: make(map[string]int),
+			idle: b.IdleTimeout, Pace: make([]atomic.Int64, len(b.Methods)),
+			metrics: s.Metrics.forType(b),
+		}
+		for _, p := range s.Parts {
+			t.hooks.Add(p)
+		}
+		var err error
+		if t.Base, err = NewActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits)), t.hooks.Limiters); err != nil {
+			return nil, fmt.Errorf("kernel: limits of actor type %q: %w", b.Type, err)
+		}
+		switch {
+		case t.idle == 0:
+			t.idle = o.IdleTimeout
+		case t.idle < 0:
+			t.idle = 0
+		}
+		for i, m := range b.Methods {
+			t.ByName[m.Name] = i
+		}
+		for _, p := range s.Parts {
+			if p, ok := p.(Declarer); ok {
+				if err := p.Declare(t); err != nil {
+					return nil, fmt.Errorf("kernel: actor type %q: %w", b.Type, err)
+				}
+			}
+		}
+		s.Types[b.Type] = t
+	}
+	for _, p := range s.Parts {
+		if p, ok := p.(broadcaster); ok {
+			p.Begin(s)
+		}
+	}
+	s.Workers.init(s)
+	s.Clock.init(s)
+	s.Memory.init(s)
+	s.Watchdog.init(s)
+	for _, p := range s.Parts {
+		if p, ok := p.(Opener); ok {
+			if err := p.Open(s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if o.Registerer != nil {
+		if err := s.Metrics.register(s, o.Registerer); err != nil {
+			return nil, fmt.Errorf("kernel: register metrics: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
+// open. No call may come before it returns.
+func (s *Kernel) Start() {
+	s.eachRunner(runner.Start)
+	for _, t := range s.Types {
+		if t.Retired {
+			s.Logger.Warn("the store has actors of a type that the program does not have; they do nothing, and operators can export and destroy them", "actor_type", t.Type)
+		}
+	}
+	s.loadPauses()
+	s.Go(s.Clock.run)
+	s.Go(s.recover)
+	for _, p := range s.Parts {
+		if p, ok := p.(reviver); ok {
+			p.Revive(s)
+		}
+	}
+}
+
+// Go runs f in a goroutine that Close waits for; false means that the supervisor has closed.
+func (s *Kernel) Go(f func()) bool {
+	if !s.Goroutines.Begin() {
+		return false
+	}
+	go func() {
+		defer s.Goroutines.Done()
+		f()
+	}()
+	return true
+}
+
+// Close drains: calls from outside are refused, turns that run and wait are finished until ctx ends, awake actors run
+// their sleep hooks, and every goroutine is waited for. What did not finish is not acknowledged. The error says what was
+// left behind. It does not close the store.
+func (s *Kernel) Close(ctx context.Context) error {
+	if s.Draining.Swap(true) {
+		return nil
+	}
+	s.Clock.stop()
+	s.Memory.stop()
+	err := s.Memory.sleepAll(ctx)
+	s.Killed.Store(true)
+	s.end()
+	s.Watchdog.stop()
+	s.endBroadcasts()
+	if stuck := s.abandonAll(); len(stuck) > 0 {
+		err = errors.Join(err, fmt.Errorf("kernel: handlers did not return: %v", stuck))
+	}
+	s.Workers.close()
+	s.queries.close()
+	if n := s.Goroutines.close(s.Options.TurnGrace); n > 0 {
+		err = errors.Join(err, fmt.Errorf("kernel: %d goroutines of handlers that ignore their deadline are left behind", n))
+	}
+	err = errors.Join(err, s.closeParts())
+	for _, p := range s.Parts {
+		if p, ok := p.(straggler); ok {
+			err = errors.Join(err, p.LeftBehind())
+		}
+	}
+	for _, p := range s.Parts {
+		if p, ok := p.(closer); ok {
+			p.Stopped(s)
+		}
+	}
+	s.eachRunner(runner.Stop)
+	return err
+}
+
+// eachRunner calls f for the parts that have something to do for the node as a whole.
+func (s *Kernel) eachRunner(f func(runner, *Kernel)) {
+	for _, p := range s.Parts {
+		if p, ok := p.(runner); ok {
+			f(p, s)
+		}
+	}
+}
+
+// endBroadcasts ends what clients listen to beside the actors.
+func (s *Kernel) endBroadcasts() {
+	for _, p := range s.Parts {
+		if p, ok := p.(broadcaster); ok {
+			p.End()
+		}
+	}
+}
+
+// Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
+func (s *Kernel) Halt() {
+	s.EndWaits()
+	s.Draining.Store(true)
+	s.Killed.Store(true)
+}
+
+// Kill stops without draining, as a crash would: nothing that is not durable yet is acknowledged, no hook runs.
+func (s *Kernel) Kill() {
+	s.Halt()
+	s.end()
+	s.Clock.stop()
+	s.Memory.stop()
+	s.Watchdog.stop()
+	s.endBroadcasts()
+	s.abandonAll()
+	s.Workers.close()
+	s.queries.close()
+	s.Goroutines.close(s.Options.TurnGrace)
+	s.closeParts()
+	s.eachRunner(runner.Stop)
+}
+
+// closeParts closes what parts hold open for the node.
+func (s *Kernel) closeParts() error {
+	var faults []error
+	for _, p := range s.Parts {
+		if p, ok := p.(Opener); ok {
+			faults = append(faults, p.Close(s))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// abandonAll gives up every activation and returns the handlers that are still running.
+func (s *Kernel) abandonAll() []string {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.closed = true
+		sh.mu.Unlock()
+	}
+	var stuck []string
+	s.Each(func(a *Actor) {
+		if h := a.abandon(Unavailable("the node is shutting down")); h != "" {
+			stuck = append(stuck, h)
+		}
+	})
+	return stuck
+}
+
+// shardOf returns the shard of an address key.
+func (s *Kernel) shardOf(key []byte) *shard {
+	return &s.shards[maphash.Bytes(s.seed, key)%uint64(len(s.shards))]
+}
+
+// Find returns the activation of an address if it is in memory.
+func (s *Kernel) Find(a host.Address) *Actor {
+	var buf [128]byte
+	key := AppendAddress(buf[:0], a)
+	sh := s.shardOf(key)
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	return sh.actors[string(key)]
+}
+
+// ActorAt returns the activation of an address, making one that is not awake yet if there is none; nil if the
+// supervisor has closed.
+//
+// REQUIRES: the address was checked.
+func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
+	var buf [128]byte
+	key := AppendAddress(buf[:0], addr)
+	sh := s.shardOf(key)
+	sh.mu.RLock()
+	a := sh.actors[string(key)]
+	sh.mu.RUnlock()
+	if a != nil {
+		return a
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if a = sh.actors[string(key)]; a == nil && !sh.closed {
+		a = newActivation(s, t, addr, string(key))
+		sh.actors[a.Key] = a
+	}
+	return a
+}
+
+// forget removes a from the directory.
+func (s *Kernel) forget(a *Actor) {
+	sh := s.shardOf([]byte(a.Key))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.actors[a.Key] == a {
+		delete(sh.actors, a.Key)
+	}
+}
+
+// Each calls f for every activation in memory, with no lock held.
+func (s *Kernel) Each(f func(*Actor)) {
+	var all []*Actor
+	for i := range s.shards {
+		sh := &s.shards[i]
+		all = all[:0]
+		sh.mu.RLock()
+		for _, a := range sh.actors {
+			all = append(all, a)
+		}
+		sh.mu.RUnlock()
+		for _, a := range all {
+			f(a)
+		}
+	}
+	for _, a := range s.Memory.AllRemains() {
+		f(a)
+	}
+}
+
+// Post puts work into an actor's mailbox, making the activation if needed.
+func (s *Kernel) Post(t *Type, addr host.Address, w *Work) (*Actor, error) {
+	for {
+		a := s.ActorAt(t, addr)
+		if a == nil {
+			return nil, Unavailable("the node is shutting down")
+		}
+		switch err := a.Enqueue(w); {
+		case err == nil:
+			return a, nil
+		case errors.Is(err, errGone):
+			continue // it left memory between the look-up and now
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (s *Kernel) Identity(addr host.Address) engine.Identity {
+	return engine.Identity{Namespace: s.Options.Namespace, Type: addr.Type, Key: addr.Key}
+}
+
+// TypeOf returns the hosted type of an address, after checking the address.
+func (s *Kernel) TypeOf(addr host.Address) (*Type, error) {
+	t, err := s.StoredTypeOf(addr)
+	if err == nil && t.Retired {
+		return nil, unknownType(addr.Type)
+	}
+	return t, err
+}
+
+// StoredTypeOf is typeOf for operators: it also returns a type of which the store alone has actors.
+func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
+	t := s.Types[addr.Type]
+	if t == nil {
+		return nil, unknownType(addr.Type)
+	}
+	if err := CheckKey(addr.Key); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// hosted returns an actor type of the program by its name, or nil.
+func (s *Kernel) hosted(name string) *Type {
+	if t := s.Types[name]; t != nil && !t.Retired {
+		return t
+	}
+	return nil
+}
+
+func unknownType(name string) *host.Error {
+	return host.Errorf(host.UnknownType, "this node hosts no actor type %q", name).With("type", name)
+}
+
+// retiredTypes makes the types of which the store has actors and the program knows nothing.
+func (s *Kernel) retiredTypes() ([]*host.Behavior, error) {
+	stored, err := s.Store.Types(s.Options.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("kernel: read which actor types the store has: %w", err)
+	}
+	var retired []*host.Behavior
+	for _, name := range stored {
+		if !slices.ContainsFunc(s.Options.Behaviors, func(b *host.Behavior) bool { return b.Type == name }) {
+			retired = append(retired, &host.Behavior{Type: name, New: func() host.Instance { return nil }})
+		}
+	}
+	return retired, nil
+}
+
+// Err returns why no turn can be committed now, as an *host.Error that may be shown to anyone, or nil.
+func (s *Kernel) Err() error {
+	if s.Draining.Load() {
+		return Unavailable("the node is shutting down")
+	}
+	if err := s.Store.Writable(); err != nil {
+		e, _ := s.PublicError(err)
+		return e
+	}
+	return nil
+}
+
+// NewID makes the id of a new incarnation.
+func (s *Kernel) NewID(addr host.Address) keyspace.ActorID {
+	return s.Store.NewActorID(s.Identity(addr))
+}
+
+// Later runs f after d unless the node stops first.
+func (s *Kernel) Later(d time.Duration, f func()) {
+	s.Go(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-s.Life.Done():
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// The defaults of Options and of host.Limits.
+const (
+	DefaultIdleTimeout      = 30 * time.Second
+	DefaultTurnTimeout      = 30 * time.Second
+	DefaultQueryTimeout     = 10 * time.Second
+	DefaultTurnGrace        = 5 * time.Second
+	DefaultRunStall         = 2 * time.Second
+	DefaultMailboxCount     = 4096
+	DefaultMailboxBytes     = 32 << 20
+	DefaultStateBytes       = 16 << 20
+	DefaultEventHistory     = 256
+	DefaultSendAttempts     = 16
+	DefaultMaxAwake         = 100_000
+	DefaultMaxAwakeBytes    = 1 << 30
+	DefaultAlarmConcurrency = 256
+	DefaultReplyRetention   = 24 * time.Hour
+	DefaultTaskGrace        = 5 * time.Second
+	DefaultMaxMailboxBytes  = 256 << 20
+	DefaultMaxEventBytes    = 128 << 20
+)
+
+// Options configure a Supervisor. The zero value of every field but Store means its default.
+type Options struct {
+	// Store holds the actors. The supervisor does not close it.
+	Store *engine.Store
+	// Namespace is the first part of every actor's identity; "" means "default".
+	Namespace string
+	// Behaviors are the actor types to host, with distinct type names.
+	Behaviors []*host.Behavior
+	// Changes receives what is to be published; nil publishes nothing and writes no outbox.
+	Changes ChangeSink
+	// IdleTimeout is for types that set none.
+	IdleTimeout time.Duration
+	// Limits are for types that set none.
+	Limits host.Limits
+	// TypeLimits go before the limits of the behaviors, by type.
+	TypeLimits map[string]host.Limits
+	// TurnGrace is how long after its deadline a handler may still return before it is abandoned.
+	TurnGrace time.Duration
+	// RunStall is how long a workflow function may block without an operation of its run before the run is paused.
+	RunStall time.Duration
+	// MaxAwake and MaxAwakeBytes bound the actors in memory; the least recently used idle ones sleep first.
+	MaxAwake      int
+	MaxAwakeBytes int64
+	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors.
+	MaxMailboxBytes int64
+	// MaxEventBytes bounds the events that the streams and connections of all actors hold for their readers.
+	MaxEventBytes int64
+	// AlarmConcurrency bounds how many alarms run or wait in mailboxes at once, which also paces a restart.
+	AlarmConcurrency int
+	// ReplyRetention is how long replies to calls with an idempotency key are kept.
+	ReplyRetention time.Duration
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// Registerer receives the metrics; nil registers none.
+	Registerer prometheus.Registerer
+}
+
+// EnsureDefaults fills in what is not set.
+func (o *Options) EnsureDefaults() {
+	def(&o.Namespace, "default")
+	def(&o.IdleTimeout, DefaultIdleTimeout)
+	def(&o.TurnGrace, DefaultTurnGrace)
+	def(&o.RunStall, DefaultRunStall)
+	def(&o.MaxAwake, DefaultMaxAwake)
+	def(&o.MaxAwakeBytes, DefaultMaxAwakeBytes)
+	def(&o.MaxMailboxBytes, DefaultMaxMailboxBytes)
+	def(&o.MaxEventBytes, DefaultMaxEventBytes)
+	def(&o.AlarmConcurrency, DefaultAlarmConcurrency)
+	def(&o.ReplyRetention, DefaultReplyRetention)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	l := &o.Limits
+	def(&l.TurnTimeout, DefaultTurnTimeout)
+	def(&l.QueryTimeout, DefaultQueryTimeout)
+	def(&l.MailboxCount, DefaultMailboxCount)
+	def(&l.MailboxBytes, DefaultMailboxBytes)
+	def(&l.StateBytes, DefaultStateBytes)
+	def(&l.EventHistory, DefaultEventHistory)
+	def(&l.SendAttempts, DefaultSendAttempts)
+	def(&l.Connections, host.DefaultConnections)
+	def(&l.ConnectionBytes, host.DefaultConnectionBytes)
+	def(&l.ConnectionGrace, host.DefaultConnectionGrace)
+	def(&l.TaskGrace, DefaultTaskGrace)
+}
+
+// Validate reports every fault of o, joined.
+func (o *Options) Validate() error {
+	var faults []error
+	if o.Store == nil {
+		faults = append(faults, errors.New("kernel: Options.Store is nil"))
+	}
+	seen := make(map[string]bool)
+	for _, b := range o.Behaviors {
+		if seen[b.Type] {
+			faults = append(faults, fmt.Errorf("kernel: actor type %q is given twice", b.Type))
+		}
+		seen[b.Type] = true
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"MaxAwake", int64(o.MaxAwake)}, {"MaxAwakeBytes", o.MaxAwakeBytes}, {"MaxMailboxBytes", o.MaxMailboxBytes},
+		{"MaxEventBytes", o.MaxEventBytes}, {"AlarmConcurrency", int64(o.AlarmConcurrency)},
+		{"TurnGrace", int64(o.TurnGrace)}, {"RunStall", int64(o.RunStall)}, {"ReplyRetention", int64(o.ReplyRetention)},
+		{"Limits.TurnTimeout", int64(o.Limits.TurnTimeout)}, {"Limits.QueryTimeout", int64(o.Limits.QueryTimeout)},
+		{"Limits.MailboxCount", int64(o.Limits.MailboxCount)},
+		{"Limits.MailboxBytes", o.Limits.MailboxBytes}, {"Limits.StateBytes", int64(o.Limits.StateBytes)},
+		{"Limits.SendAttempts", int64(o.Limits.SendAttempts)},
+		{"Limits.Connections", int64(o.Limits.Connections)}, {"Limits.ConnectionBytes", int64(o.Limits.ConnectionBytes)},
+		{"Limits.ConnectionGrace", int64(o.Limits.ConnectionGrace)}, {"Limits.TaskGrace", int64(o.Limits.TaskGrace)},
+	} {
+		if n.value < 0 {
+			faults = append(faults, fmt.Errorf("kernel: Options.%s is negative", n.name))
+		}
+	}
+	if err := checkRate(o.Limits); err != nil {
+		faults = append(faults, fmt.Errorf("kernel: Options.Limits: %w", err))
+	}
+	return errors.Join(faults...)
+}
+
+// def sets *p to v if it is zero.
+func def[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// resolve returns l with the fields that are not set taken from d.
+func resolve(l, d host.Limits) host.Limits {
+	def(&l.TurnTimeout, d.TurnTimeout)
+	def(&l.QueryTimeout, d.QueryTimeout)
+	def(&l.MailboxCount, d.MailboxCount)
+	def(&l.MailboxBytes, d.MailboxBytes)
+	def(&l.StateBytes, d.StateBytes)
+	def(&l.ValueBytes, d.ValueBytes)
+	def(&l.StorageBytes, d.StorageBytes)
+	def(&l.WriteSetBytes, d.WriteSetBytes)
+	def(&l.EventHistory, d.EventHistory)
+	def(&l.SendAttempts, d.SendAttempts)
+	def(&l.CallRate, d.CallRate)
+	def(&l.CallBurst, d.CallBurst)
+	def(&l.Connections, d.Connections)
+	def(&l.ConnectionBytes, d.ConnectionBytes)
+	def(&l.ConnectionGrace, d.ConnectionGrace)
+	def(&l.TaskGrace, d.TaskGrace)
+	def(&l.SQLMemoryBytes, d.SQLMemoryBytes)
+	def(&l.SQLTemporaryBytes, d.SQLTemporaryBytes)
+	def(&l.SQLTurnBytes, d.SQLTurnBytes)
+	def(&l.SQLValueBytes, d.SQLValueBytes)
+	return l
+}
+
+// A ChangeSink publishes what actors' commits changed.
+type ChangeSink interface {
+	// Committed hands over a change set that is durable and stands in the outbox under seq. It is called in version order
+	// per actor and must not block.
+	Committed(seq uint64, cs *engine.ChangeSet)
+	// Life hands over a change that has no commit, best effort. It must not block.
+	Life(cs *engine.ChangeSet)
+	// Refuse returns an *host.Error while commits with durable events must be refused, else nil.
+	Refuse() error
+}

@@ -1,0 +1,363 @@
+package kernel
+
+import (
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A Part is one capability of actors. There is one value of each per node. It owns some kinds of keys and some kinds of
+// rows of the wake index, which no other part reads or writes. What it does besides, it says by implementing some of the
+// interfaces below; the kernel asks for them once, when the node starts.
+//
+// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see [attach].
+type Part interface {
+	Name() string
+}
+
+// A Declarer looks at each actor type when the node starts: it attaches what it derives from the behavior, and refuses
+// what it cannot serve.
+type Declarer interface {
+	Declare(t *Type) error
+}
+
+// A Checker refuses options that it cannot serve, before anything is made of them.
+type Checker interface {
+	Check(o *Options) error
+}
+
+// A Limiter checks limits of actors that are its own. The error is a *LimitsError.
+type Limiter interface {
+	CheckLimits(l host.Limits) error
+}
+
+// A Server has built-in methods.
+type Server interface {
+	Methods() []*Method
+}
+
+// A runner has something to do for the node as a whole.
+type runner interface {
+	// Start is called before any actor runs, and stop when none does any more. Both return soon.
+	Start(s *Kernel)
+	Stop(s *Kernel)
+}
+
+// An Opener holds something open for the node as a whole.
+type Opener interface {
+	// Open is called when the node is made.
+	Open(s *Kernel) error
+	// Close is called when neither turns nor queries run any more, but for those that do not return. It does not wait
+	// longer for them than the grace of a turn. The error says what was left behind.
+	Close(s *Kernel) error
+}
+
+// A straggler has goroutines that may still run when the node has closed.
+type straggler interface {
+	// LeftBehind returns the error that says so, or nil.
+	LeftBehind() error
+}
+
+// A reviver has something to take up when the node starts that no row at 0 stands for.
+type reviver interface {
+	// Revive is called when actors may run. It returns soon.
+	Revive(s *Kernel)
+}
+
+// A closer is told that the node has stopped in order, and not as in a crash. The store can still be written.
+type closer interface{ Stopped(s *Kernel) }
+
+// A broadcaster has clients that listen to actors, and keep none awake.
+type broadcaster interface {
+	// Begin is called when the node is made, and end when it goes down, before actors that still run are given up. It does
+	// not block.
+	Begin(s *Kernel)
+	End()
+}
+
+// A Meter has metrics.
+type Meter interface {
+	Collectors(s *Kernel) []prometheus.Collector
+}
+
+// A waker has rows in the wake index.
+type waker interface {
+	Kinds() []keyspace.WakeKind
+	// Due makes the work for a row whose time has come, of an actor that is not paused. The row stands until a turn of that
+	// work clears it. The work tells done what became of it, as its finish, which is the default, or at the end of its
+	// finish. A row that stands is tried again after a while if the work has an error, and else at once.
+	Due(s *Kernel, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) *Work
+	// Wakes lists the rows that an actor's records call for, but those at 0.
+	Wakes(rows engine.Reader) ([]engine.Wake, error)
+}
+
+// A purger has the rows of kind expiry that have a name. There is one.
+type purger interface {
+	Part
+	// Purge does what a row asks for whose time has come. The row stands until a turn clears it.
+	Purge(c *Core, w *Work, row *engine.Wake) error
+}
+
+// A recoverer has rows at 0 in the wake index, which a start of the node finds.
+type recoverer interface {
+	StandsFor() keyspace.WakeKind
+	// TakeUp makes the work that goes on with what was under way. Its finish is called with what became of it.
+	TakeUp(a *Actor) *Work
+}
+
+// A Retrier has work that waits until a failed actor is tried again.
+type Retrier interface {
+	// Retry goes on with it, because an operator lets the actor be tried at once.
+	Retry(s *Kernel, t *Type, addr host.Address, id keyspace.ActorID) error
+}
+
+// A remainder has rows that outlive their actor. takeUp is called for what is left of the actor, too, and the turn that
+// removes the last of the rows destroys that.
+type remainder interface {
+	recoverer
+	// Remains returns the kinds that stay when a turn destroys an actor; none if it has no such rows.
+	Remains(t *Turn) (kinds []keyspace.Kind, err error)
+	// Bequeath writes the rows of these kinds that the turn adds. Everything else is gone.
+	Bequeath(t *Turn) error
+}
+
+// A Preparer gets an actor ready before its wake hook runs, and when it is created.
+type Preparer interface {
+	// Stale reports that prepare has something to do.
+	Stale(c *Core) (bool, error)
+	Prepare(t *Turn) error
+}
+
+// A riser is told of an actor that has been woken.
+type riser interface{ Risen(c *Core) error }
+
+// A watcher is told, in the turn, that the state changes.
+type watcher interface{ StateChanged(t *Turn) error }
+
+// A follower goes on, in the same commit if it can, with what the work before it has made necessary.
+type follower interface{ Follow(c *Core) }
+
+// A destroyer has something to do in the turn that destroys an actor. Its rows go without it.
+type destroyer interface{ Destroy(t *Turn) error }
+
+// A reporter adds to what is said of an actor what its rows say, on a node and without one.
+type reporter interface {
+	Report(rows *engine.Snapshot, st *host.Status) error
+}
+
+// A listReporter is a reporter whose report is in lists of actors, too: of actors of the types that it lists.
+type listReporter interface {
+	reporter
+	Lists(t *Type) bool
+}
+
+// A presenter adds to what is said of an actor what only its node knows. a is nil if the actor is not in memory.
+type presenter interface {
+	Present(s *Kernel, a *Actor, st *host.Status)
+}
+
+// An Explainer says what an actor may wait for, and when it will have something to do. rows are what the store has of it.
+type Explainer interface {
+	Explain(q *Inquiry, rows *engine.Snapshot) error
+}
+
+// A Keeper says why an actor that is awake cannot be put to sleep by an operator now; nil if it can.
+type Keeper interface{ Keeps(a *Actor) error }
+
+// A Resumer is told, in the turn, that an operator resumes an actor that was paused.
+type Resumer interface{ Resumed(t *Turn) error }
+
+// A StoreServer has built-in methods that work on a store without a node, and without the code of its actors.
+type StoreServer interface{ StoreMethods() []*Method }
+
+// A Facet is what a part remembers of an awake actor. The rows are the truth. It is used by the goroutine that runs the
+// actor.
+type Facet interface {
+	// Forget drops what was remembered of rows since a version, to which the write set was rolled back.
+	Forget(c *Core, version engine.Version)
+	// Close gives up what the facet holds: the core is used no more. It is called once, by the goroutine that runs the actor
+	// or while none does.
+	Close(c *Core)
+	// Abandon is close while a goroutine that will not return may be using the facet. It does not block.
+	Abandon(c *Core)
+}
+
+// A company is a facet with goroutines beside the actor, which keep it awake. An actor has one at most. All methods but
+// the facet's are safe for concurrent use.
+type company interface {
+	Facet
+	// Size is how many there are.
+	Size() int
+	// Ask tells them to return. The channel is closed when they have, or their time is over.
+	Ask(cause *host.Error) <-chan struct{}
+	// End takes the actor away from them.
+	End(cause *host.Error)
+	// Retire claims, once, the right to put the actor to sleep when they have returned.
+	Retire() bool
+}
+
+// A resident is attached to an actor, and keeps it in memory while it has something under way.
+//
+// REQUIRES: for all methods, activation.mu
+type resident interface {
+	// Busy reports that the actor must not fall asleep.
+	Busy() bool
+	// Leave lets the actor leave memory; false if it must not.
+	Leave() bool
+}
+
+// A survivor is attached to an actor, and goes on with what was under way when the core was lost in a crash.
+type survivor interface{ Lost() }
+
+// A participant is what a part has collected in a turn.
+type participant interface {
+	// Seal turns it into writes, after the handler has returned.
+	Seal(t *Turn) error
+}
+
+// A finisher is a participant that is told that its turn has succeeded. A turn that destroys its actor does not tell.
+type finisher interface {
+	participant
+	// Succeeded is called when nothing of the turn can fail any more. The write set has the version that the turn leaves,
+	// to which the turn may still be undone together with those around it.
+	Succeeded(t *Turn)
+}
+
+// An Observer is what a handler is handed, if a part has something in turns that the watchdog must look at. Only the watchdog
+// calls it, while the turn may be in use.
+type Observer interface {
+	// Observe returns when to look again. ended: it has abandoned the turn.
+	Observe(now time.Time) (next time.Duration, ended bool)
+	// Overdue is told that the turn has run for too long and is about to be abandoned, and in which function its goroutine is.
+	Overdue(now time.Time, where string)
+}
+
+// A session is what goroutines of a handler may still use when the handler has returned.
+type session interface {
+	// Shut lets no more of them begin. wait waits for those that have begun. drop undoes what they did.
+	Shut()
+	Wait()
+	Drop()
+	// Stuck describes one that does not end: for the log, for the caller, and a function that it is in.
+	Stuck() (fault, what, where string)
+}
+
+// A querySession is what goroutines of a query may still use when its handler has returned. end waits for them.
+type querySession interface{ End() }
+
+// A Translator makes the public form of the part's own errors; nil for others. id is that under which the cause must be
+// logged, or "".
+type Translator interface {
+	Translate(err error) (e *host.Error, id string)
+}
+
+// A Consequence leaves the actor when the turn that caused it is durable.
+type Consequence interface {
+	// Durable lets it out. It does not block.
+	Durable()
+}
+
+// A consequenceFunc is a consequence that is a function.
+type consequenceFunc func()
+
+func (f consequenceFunc) Durable() { f() }
+
+// Hooks are the parts that have something to do with the actors of a type.
+type Hooks struct {
+	preparers  []Preparer
+	risers     []riser
+	watchers   []watcher
+	followers  []follower
+	destroyers []destroyer
+	remainders []remainder
+	Limiters   []Limiter
+}
+
+// Add notes what a part does.
+func (h *Hooks) Add(p Part) {
+	gather(&h.preparers, p)
+	gather(&h.risers, p)
+	gather(&h.watchers, p)
+	gather(&h.followers, p)
+	gather(&h.destroyers, p)
+	gather(&h.remainders, p)
+	gather(&h.Limiters, p)
+}
+
+func gather[T any](list *[]T, p Part) {
+	if x, ok := p.(T); ok {
+		*list = append(*list, x)
+	}
+}
+
+// PartsAs ranges over the parts that do something.
+func PartsAs[T any](parts []Part) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, p := range parts {
+			if x, ok := p.(T); ok && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// PartOf returns the part of a type; nil if the node does not have it.
+func PartOf[P Part](s *Kernel) (found P) {
+	for _, p := range s.Parts {
+		if x, ok := p.(P); ok {
+			return x
+		}
+	}
+	return found
+}
+
+// Attachments is what parts keep with something of the kernel's. Safe for concurrent use.
+type Attachments struct {
+	first atomic.Pointer[attachment]
+	Ended atomic.Bool // its owner is used no more: what is attached from now on is closed by nobody
+}
+
+type attachment struct {
+	value any
+	next  *attachment
+}
+
+// Attached returns what is attached of a type; the zero value if there is nothing.
+func Attached[T comparable](l *Attachments) (found T) {
+	for at := l.first.Load(); at != nil; at = at.next {
+		if v, ok := at.value.(T); ok {
+			return v
+		}
+	}
+	return found
+}
+
+// Attach returns what is attached of a type. If there is nothing, it is made.
+func Attach[T comparable](l *Attachments, make func() T) T {
+	var zero T
+	for {
+		first := l.first.Load()
+		if v := Attached[T](l); v != zero {
+			return v
+		}
+		v := make()
+		if l.first.CompareAndSwap(first, &attachment{value: v, next: first}) {
+			return v
+		}
+	}
+}
+
+// eachAttached calls f for everything attached that is a T.
+func eachAttached[T any](l *Attachments, f func(T)) {
+	for at := l.first.Load(); at != nil; at = at.next {
+		if v, ok := at.value.(T); ok {
+			f(v)
+		}
+	}
+}

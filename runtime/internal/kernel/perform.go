@@ -1,0 +1,300 @@
+package kernel
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// perform runs one item of the mailbox to the point where only its commit is missing.
+func (c *Core) perform(w *Work) {
+	c.Actor.sleepSoon = false
+	w.Job.Run(c, w)
+}
+
+// Respond holds a result until the group is durable.
+func (c *Core) Respond(w *Work, out []byte, err error) {
+	w.Leave()
+	if err == ErrAbandoned || c.Gone() {
+		w.Fail(Unavailable("the actor was restarted")) // if the abandonment came between two turns, and could not answer
+		return
+	}
+	r := result{w: w, out: out, version: c.version()}
+	if err != nil {
+		r.err = c.Actor.Kernel.Public(c.Actor, w, err)
+	}
+	c.Held.add(r)
+}
+
+// version is that of the last turn that wrote something.
+func (c *Core) version() engine.Version {
+	if c.Group.Changed {
+		return c.Group.version
+	}
+	return c.space.Head().Version
+}
+
+// Gone reports that the activation was taken away from the goroutine that runs c.
+func (c *Core) Gone() bool { return c.Actor.Epoch.Load() != c.epoch }
+
+// drop answers what the core's group holds and forgets its writes.
+func (c *Core) drop(err *host.Error) {
+	failAll(c.Held.take(), err)
+	c.Group = &Group{a: c.Actor}
+}
+
+// Traits implements job.
+func (j *Call) Traits(a *Actor) Traits {
+	t := Traits{Kind: "call", Bounded: true, Creates: true, Code: true, Bytes: int64(len(j.Input))}
+	switch b := j.Builtin; {
+	case b != nil:
+		t.Name, t.bare, t.Bounded = b.Name, b.bare, !b.bare // or nobody could pause an actor whose mailbox is full, or raise its limits
+		t.Code = b.Run != nil && !b.Operates
+		if t.Quick = b.Run == nil; b.Pace != nil {
+			t.Quick = Fast(b.Pace)
+		}
+		t.Sturdy = (b.Act != nil || b.Operates || b.Sturdy) && host.OperatorMethod(b.Name, a.Type.OpenSQL)
+	case j.Method >= 0:
+		t.Name, t.Quick = a.Type.Methods[j.Method].Name, Fast(&a.Type.Pace[j.Method])
+	}
+	return t
+}
+
+// Run implements job: an action, a creation or a built-in method.
+func (j *Call) Run(c *Core, w *Work) {
+	if w.Existing && !c.Exists {
+		c.Respond(w, nil, NotFound(c.Actor.Address))
+		return
+	}
+	if w.idempotencyKey != "" && c.Exists {
+		if r, replay, err := c.replay(w); replay || err != nil {
+			w.Leave()
+			if err != nil {
+				c.Respond(w, nil, err)
+			} else {
+				c.Held.add(r)
+			}
+			return
+		}
+	}
+	if w.create && c.Exists {
+		c.Respond(w, nil, host.Errorf(host.AlreadyExists, "actor %s exists", c.Actor).With("actor", c.Actor.String()))
+		return
+	}
+	var out []byte
+	err := c.Together(func() (err error) {
+		out, err = c.invoke(w)
+		return err
+	})
+	c.Respond(w, out, err)
+}
+
+// Together runs the turns of one call or message. If the first of them creates the actor and a later one fails, the
+// actor goes with it.
+func (c *Core) Together(turns func() error) error {
+	if c.Exists {
+		return turns()
+	}
+	before := c.mark()
+	c.creating = true
+	err := turns()
+	c.creating = false
+	if err != nil && !c.Gone() {
+		c.undo(before)
+		if c.Broken {
+			return err
+		}
+		if lerr := c.reload(); lerr != nil {
+			c.Broken = true
+		}
+	}
+	return err
+}
+
+// invoke runs the turns of a call: the creation, if the actor is new, and the action.
+func (c *Core) invoke(w *Work) (out []byte, err error) {
+	t := c.Actor.Type
+	if w.Builtin != nil {
+		return c.runBuiltin(w)
+	}
+	if w.Method < 0 || t.Methods[w.Method].Kind == host.Creation {
+		return c.create(w)
+	}
+	if err := c.Exist(w); err != nil {
+		return nil, err
+	}
+	return c.Run(w, t.Methods[w.Method].Handler, func(h *Turn) ([]byte, error) {
+		return c.Instance.Act(h.Host, w.Method, w.Codec, w.Input, nil)
+	})
+}
+
+// Exist makes a missing actor in a turn of its own.
+func (c *Core) Exist(w *Work) error {
+	if c.Exists {
+		return nil
+	}
+	if w.Existing {
+		return NotFound(c.Actor.Address)
+	}
+	item := &Work{Call: Call{Method: -1}, Ctx: w.Ctx, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}
+	item.Calls()
+	_, err := c.create(item)
+	return err
+}
+
+// create makes the actor: directory entry, create hook, creation method.
+func (c *Core) create(w *Work) ([]byte, error) {
+	handler := "OnCreate"
+	if w.Method >= 0 {
+		handler = c.Actor.Type.Methods[w.Method].Handler
+	}
+	return c.Run(w, handler, func(h *Turn) (out []byte, err error) {
+		if err := c.Rows.Create(c.Actor.Kernel.Identity(c.Actor.Address)); err != nil {
+			return nil, err
+		}
+		c.Exists = true
+		h.LifeChange("created", "")
+		if err := h.prepare(); err != nil {
+			return nil, err
+		}
+		if err := c.Instance.Create(h.Host); err != nil {
+			return nil, err
+		}
+		if err := c.Instance.Wake(h.Host); err != nil {
+			return nil, err
+		}
+		if w.Method < 0 {
+			return nil, nil
+		}
+		return c.Instance.Act(h.Host, w.Method, w.Codec, w.Input, nil)
+	})
+}
+
+// Run runs one handler as one turn: its writes join the group if it succeeds and vanish otherwise. The error is
+// errAbandoned if the turn outlived its activation; then nothing of the core may be touched any more.
+func (c *Core) Run(w *Work, handler string, fn func(*Turn) ([]byte, error)) ([]byte, error) {
+	return c.RunTurn(w, handler, true, fn)
+}
+
+// System runs a turn of the runtime's own, which touches no instance.
+func (c *Core) System(w *Work, name string, fn func(*Turn) error) ([]byte, error) {
+	return c.RunTurn(w, name, false, func(h *Turn) ([]byte, error) { return nil, fn(h) })
+}
+
+func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([]byte, error)) ([]byte, error) {
+	a := c.Actor
+	if err := c.adoptLimits(w); err != nil {
+		return nil, err
+	}
+	t := a.Kernel.with.Turn()
+	t.Core, t.Actor, t.Work, t.Handler, t.Start, t.mark = c, a, w, handler, time.Now(), c.mark()
+	t.AsOf = c.Rows.Advance(UnixMS(t.Start))
+	t.deadline = t.Start.Add(a.Type.Base.TurnTimeout)
+	if w.Ctx != nil {
+		if d, ok := w.Ctx.Deadline(); ok && d.Before(t.deadline) {
+			t.deadline = d
+		}
+	}
+	t.From = Caller{Actor: a, Turn: t, Waiter: t, depth: w.Chain, Traceparent: w.Traceparent}
+	a.Turn.Store(t)
+	a.Kernel.Watchdog.watch()
+	out, crashed, err := guard(t, fn)
+	took := time.Since(t.Start)
+	t.Close()
+	if t.Session != nil {
+		t.Session.Wait()
+	}
+	if !a.Turn.CompareAndSwap(t, nil) {
+		// Somebody is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
+		// committed although its caller is told that it was not.
+		a.Mu.Lock()
+		a.Mu.Unlock() //nolint:staticcheck // only waited for
+	}
+	if c.Gone() {
+		t.dropSession()
+		return nil, ErrAbandoned
+	}
+	if j, ok := w.Job.(*Call); !ok {
+	} else if b := j.Builtin; b != nil && b.Pace != nil {
+		UpdatePace(b.Pace, took)
+	} else if j.Method >= 0 {
+		UpdatePace(&a.Type.Pace[j.Method], took)
+	}
+	if err == nil {
+		if err = c.seal(t, instance && !t.Untouched, out); err == nil {
+			c.Group.Turns++
+			c.Group.took += took
+			if a.crashes > 0 && instance && !w.wakes() {
+				a.crashes = 0
+				a.Kernel.Failures.clear(a)
+			}
+			a.Type.metrics.turn(took, nil)
+			return out, nil
+		}
+	}
+	a.Type.metrics.turn(took, err)
+	t.dropSession()
+	c.undo(t.mark)
+	if !instance || t.Untouched && !crashed {
+		return nil, err
+	}
+	if crashed {
+		// The handler left its instance in an unknown state: the actor is rebuilt, once the turns before it are committed.
+		c.Broken = true
+		if c.Exists && !c.creating && !w.wakes() {
+			a.Kernel.Failures.crashed(a, err)
+		}
+		a.Kernel.publishLife(a, c, "crashed", err.Error())
+		return nil, err
+	}
+	if lerr := c.reload(); lerr != nil {
+		c.Broken = true
+	}
+	return nil, err
+}
+
+// guard calls a handler and turns a panic, or a handler that ends its goroutine, into an error.
+func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, err error) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			out, crashed, err = nil, true, t.Actor.Kernel.crashed(t.Actor, t.Handler, p)
+		} else if !returned {
+			// runtime.Goexit cannot be stopped; the turn is undone by a goroutine of its own.
+			t.Close()
+			t.dropSession()
+			t.Actor.Kernel.Go(func() {
+				t.Actor.AbandonTurn(t, host.Errorf(host.Crashed, "the handler %s ended its goroutine", t.Handler))
+			})
+		}
+	}()
+	out, err = fn(t)
+	if err == nil && t.destroyed() && !t.Actor.Left() && !t.Core.Bare {
+		err = t.Core.Instance.Destroy(t.Host)
+	}
+	returned = true
+	return out, false, err
+}
+
+// crashed makes the error for a panic and logs the stack under its id.
+func (s *Kernel) crashed(a *Actor, handler string, p any) *host.Error {
+	id := NewErrorID()
+	s.Logger.Error("handler panicked", "actor_type", a.Address.Type, "actor_key", a.Address.Key, "handler", handler,
+		"error_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return host.Errorf(host.Crashed, "the handler crashed (error %s); nothing of the turn was kept", id).With("error_id", id)
+}
+
+// UpdatePace folds one run's time into the moving average.
+func UpdatePace(p interface {
+	Load() int64
+	Store(int64)
+}, took time.Duration) {
+	n := max(int64(took), 1)
+	if old := p.Load(); old > 0 {
+		n = old + (n-old)/8
+	}
+	p.Store(n)
+}

@@ -1,0 +1,311 @@
+package kernel
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A reader is one query's run: while its caller waits, beside the actor's turns, on the state of
+// one applied commit. The answer passes the reply gate like any other.
+//
+// It is the context of its query: the caller's, with the time limit of the type. The limit costs nothing until something
+// waits for Done.
+type Query struct {
+	context.Context             // the caller's
+	Host            host.Reader // what the handler is handed
+	deadline        time.Time
+	timed           atomic.Pointer[timedContext] // nil until something asks for Done
+	Actor           *Actor
+	View            *view
+	from            Caller
+	Over            string // the connection that the query came over
+
+	mu      sync.Mutex
+	Closed  bool
+	snap    *engine.Snapshot
+	Session querySession // what goroutines of the handler may still use when it has returned; nil if there is none
+}
+
+func (r *Query) Enter() error {
+	r.mu.Lock()
+	if r.Closed {
+		r.mu.Unlock()
+		return host.Errorf(host.FailedPrecondition, "the query is over: a handler's context must not be used after it returned")
+	}
+	return nil
+}
+
+// Lock is enter for one who looks at closed.
+func (r *Query) Lock() { r.mu.Lock() }
+
+func (r *Query) Leave() { r.mu.Unlock() }
+
+// reader implements scope.
+func (r *Query) reader() (engine.Reader, error) { return r.Snapshot() }
+
+// Now implements scope.
+func (r *Query) Now() time.Time { return time.Now() }
+
+// ID implements scope.
+func (r *Query) ID() keyspace.ActorID { return r.View.ID }
+
+// Type implements scope.
+func (r *Query) Type() *Type { return r.Actor.Type }
+
+func (r *Query) close() {
+	r.mu.Lock()
+	r.Closed = true
+	r.mu.Unlock()
+	if r.Session != nil {
+		r.Session.End()
+	}
+	if c := r.timed.Load(); c != nil {
+		c.cancel()
+	}
+	r.Actor.ReleaseView(r.View)
+}
+
+// Snapshot returns the database as of the view.
+//
+// REQUIRES: r.mu
+func (r *Query) Snapshot() (*engine.Snapshot, error) {
+	if r.snap == nil {
+		s, err := r.Actor.snapshotOf(r.View)
+		if err != nil {
+			return nil, err
+		}
+		r.snap = s
+	}
+	return r.snap, nil
+}
+
+// A timedContext is a context with a deadline, and its release.
+type timedContext struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// Deadline implements context.Context.
+func (r *Query) Deadline() (time.Time, bool) {
+	if d, ok := r.Context.Deadline(); ok && d.Before(r.deadline) {
+		return d, true
+	}
+	return r.deadline, true
+}
+
+// Done implements context.Context.
+func (r *Query) Done() <-chan struct{} {
+	if c := r.timed.Load(); c != nil {
+		return c.Done()
+	}
+	ctx, cancel := context.WithDeadline(r.Context, r.deadline)
+	if !r.timed.CompareAndSwap(nil, &timedContext{ctx, cancel}) {
+		cancel()
+	}
+	return r.timed.Load().Done()
+}
+
+// Err implements context.Context.
+func (r *Query) Err() error {
+	if c := r.timed.Load(); c != nil {
+		return c.Err()
+	}
+	if err := r.Context.Err(); err != nil {
+		return err
+	}
+	if !time.Now().Before(r.deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value implements context.Context.
+func (r *Query) Value(key any) any {
+	if key == (TurnKey{}) {
+		return &r.from
+	}
+	if c := r.timed.Load(); c != nil {
+		return c.Value(key)
+	}
+	return r.Context.Value(key)
+}
+
+// Self implements host.Reader.
+func (r *Query) Self() host.Identity {
+	return host.Identity{Type: r.Actor.Address.Type, Key: r.Actor.Address.Key, ID: r.View.ID.String()}
+}
+
+// Logger implements host.Reader.
+func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(r.View.version)) }
+
+// Version implements host.Reader.
+func (r *Query) Version() uint64 { return uint64(r.View.version) }
+
+// Traceparent implements host.Reader.
+func (r *Query) Traceparent() string { return r.from.Traceparent }
+
+// Call implements host.Node: a query may call queries only.
+func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
+	return r.Actor.Kernel.CallFrom(ctx, q, &r.from)
+}
+
+// Lookup implements host.Node.
+func (r *Query) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return r.Actor.Kernel.Lookup(ctx, a)
+}
+
+// List implements host.Node.
+func (r *Query) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return r.Actor.Kernel.List(ctx, q)
+}
+
+// Destroy implements host.Node.
+func (r *Query) Destroy(context.Context, host.Address) error { return QueryWrites() }
+
+func QueryWrites() error {
+	return host.Errorf(host.ReadOnly, "a query cannot change anything, and neither can what it calls")
+}
+
+// query answers a query while its caller waits, without a turn.
+func (s *Kernel) query(ctx context.Context, t *Type, method int, req *host.Request, from *Caller) (host.Reply, error) {
+	r, err := s.newReader(ctx, t, req, from)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	out, err := s.queries.run(r, method, req)
+	return r.answer(t.Methods[method].Name, out, err)
+}
+
+// queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
+func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, from *Caller, name string, f func(*Query) ([]byte, error)) (host.Reply, error) {
+	r, err := s.newReader(ctx, t, req, from)
+	if host.CodeOf(err) == host.ActorFailed {
+		snap, id, serr := s.Durable(ctx, req.Address)
+		if host.CodeOf(serr) == host.NotFound {
+			return host.Reply{}, err
+		}
+		if serr != nil {
+			return host.Reply{}, serr
+		}
+		head, serr := snap.Head()
+		if serr != nil {
+			snap.Close()
+			return host.Reply{}, s.StoreError(serr)
+		}
+		v := &view{version: head.Version, ID: id, refs: 1, snapshot: snap}
+		// It stands for the actor in this query, and is in no directory.
+		a := newActivation(s, t, req.Address, string(AppendAddress(nil, req.Address)))
+		r, err = a.newReader(ctx, v, req, nil), nil
+	}
+	if err != nil {
+		return host.Reply{}, err
+	}
+	out, err := r.guard(name, f)
+	return r.answer(name, out, err)
+}
+
+// newReader makes the reader of a query that reads the last commit. Its answer releases it.
+func (s *Kernel) newReader(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Query, error) {
+	if from != nil && from.Turn != nil {
+		if err := from.Turn.Flush(); err != nil {
+			return nil, err
+		}
+	}
+	if err := inOrder(ctx, req); err != nil {
+		return nil, err
+	}
+	a := s.Find(req.Address)
+	var v *view
+	if a != nil {
+		v = a.AcquireView()
+	}
+	for v == nil {
+		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.
+		var err error
+		if a, err = s.rouse(ctx, t, req, from); err != nil {
+			return nil, err
+		}
+		v = a.AcquireView()
+	}
+	placed(req)
+	return a.newReader(ctx, v, req, from), nil
+}
+
+// newReader makes the reader of a query that reads a view, which it releases.
+func (a *Actor) newReader(ctx context.Context, v *view, req *host.Request, from *Caller) *Query {
+	now := time.Now()
+	a.lastUsed.Store(now.UnixMilli())
+	r := a.Kernel.with.Query()
+	r.Context, r.Actor, r.View, r.Over, r.deadline = ctx, a, v, req.Connection, now.Add(a.Type.Base.QueryTimeout)
+	r.from = Caller{Actor: a, Traceparent: req.Traceparent}
+	if from != nil {
+		r.from.depth, r.from.Waiter = from.depth+1, from.Waiter
+		if r.from.Traceparent == "" {
+			r.from.Traceparent = from.Traceparent
+		}
+	}
+	return r
+}
+
+// answer ends a query: what it came to leaves when what it has read is durable.
+func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
+	a, version, commit := r.Actor, r.View.version, r.View.commit
+	r.close()
+	if err != nil {
+		err = a.Kernel.publicQuery(a, name, err)
+	}
+	if perr := a.pass(r.Context, commit); perr != nil {
+		return host.Reply{}, perr
+	}
+	a.Type.metrics.query(err)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	return host.Reply{Output: out, Version: uint64(version)}, nil
+}
+
+// guard runs f and turns a panic into an error.
+func (r *Query) guard(name string, f func(*Query) ([]byte, error)) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = nil, r.Actor.Kernel.crashed(r.Actor, name, p)
+		}
+	}()
+	return f(r)
+}
+
+// rouse wakes the actor, creating it if need be, and returns when it has a view.
+func (s *Kernel) rouse(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Actor, error) {
+	w := s.Pool.Get()
+	w.Job, w.Ctx, w.Existing, w.Traceparent = Waking{}, ctx, req.Existing, req.Traceparent
+	if from != nil {
+		w.Chain = from.depth + 1
+		if w.Traceparent == "" {
+			w.Traceparent = from.Traceparent
+		}
+		if from.Waiter != nil && ctx.Done() == nil {
+			w.Ctx = from.Waiter
+		}
+	}
+	return s.submit(ctx, t, req.Address, w, from)
+}
+
+// Rows returns the actor's keys as of the query, and what to call after reading.
+func (r *Query) Rows() (engine.Reader, func(), error) {
+	if err := r.Enter(); err != nil {
+		return nil, nil, err
+	}
+	s, err := r.Snapshot()
+	if err != nil {
+		r.mu.Unlock()
+		return nil, nil, err
+	}
+	return s, r.mu.Unlock, nil
+}

@@ -1,0 +1,127 @@
+package kernel
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A queryRun is a goroutine that runs the handlers of queries, one at a time, while their callers wait: runtime.Goexit cannot be
+// stopped, so a handler that ends its goroutine must not run on its caller's.
+type queryRun struct {
+	begin, end chan struct{}
+	// What runs between begin and end, and what it came to.
+	r      *Query
+	method int
+	req    *host.Request
+	out    []byte
+	err    error
+	over   bool      // the handler has ended the goroutine
+	buffer [512]byte // where a small output is made
+}
+
+// queryRuns keeps a few of the goroutines that are free, because they have the stack that handlers need. How many run at once is
+// not bounded: handlers may block.
+type queryRuns struct {
+	mu     sync.Mutex
+	free   []*queryRun
+	closed bool
+}
+
+// run runs the handler of a query and turns a panic, or one that ends its goroutine, into an error.
+func (p *queryRuns) run(r *Query, method int, req *host.Request) ([]byte, error) {
+	q := p.take()
+	q.r, q.method, q.req = r, method, req
+	q.begin <- struct{}{}
+	<-q.end
+	out, err := q.out, q.err
+	q.r, q.req, q.out, q.err = nil, nil, nil, nil
+	if q.over {
+		return nil, err
+	}
+	switch {
+	case len(out) == 0:
+		out = nil
+	case &out[0] == &q.buffer[0]:
+		out = slices.Clone(out)
+	}
+	p.give(q)
+	return out, err
+}
+
+// take returns a goroutine that is free.
+func (p *queryRuns) take() (q *queryRun) {
+	p.mu.Lock()
+	if last := len(p.free) - 1; last >= 0 {
+		q, p.free[last] = p.free[last], nil
+		p.free = p.free[:last]
+	}
+	p.mu.Unlock()
+	if q == nil {
+		q = &queryRun{begin: make(chan struct{}), end: make(chan struct{})}
+		go q.serve()
+	}
+	return q
+}
+
+// give keeps a goroutine, or ends it.
+func (p *queryRuns) give(q *queryRun) {
+	p.mu.Lock()
+	keep := !p.closed && len(p.free) < 4*runtime.GOMAXPROCS(0)
+	if keep {
+		p.free = append(p.free, q)
+	}
+	p.mu.Unlock()
+	if !keep {
+		q.stop()
+	}
+}
+
+// close ends the goroutines that are free. The others end with their queries, whose callers see to it.
+func (p *queryRuns) close() {
+	p.mu.Lock()
+	free := p.free
+	p.free, p.closed = nil, true
+	p.mu.Unlock()
+	for _, q := range free {
+		q.stop()
+	}
+}
+
+// stop ends a goroutine that is free.
+func (q *queryRun) stop() {
+	close(q.begin)
+	<-q.end
+}
+
+func (q *queryRun) serve() {
+	for range q.begin {
+		q.run()
+		q.end <- struct{}{}
+	}
+	close(q.end)
+}
+
+func (q *queryRun) run() {
+	r, returned := q.r, false
+	t := r.Actor.Type
+	defer func() {
+		name := t.Methods[q.method].Name
+		switch p := recover(); {
+		case p != nil:
+			q.out, q.err = nil, r.Actor.Kernel.crashed(r.Actor, name, p)
+		case !returned:
+			q.err, q.over = host.Errorf(host.Crashed, "the handler %s ended its goroutine", name), true
+			close(q.end)
+		}
+	}()
+	state, err := r.View.state(t)
+	if err == nil {
+		q.out, q.err = t.Query(r.Host, q.method, state, q.req.Codec, q.req.Input, q.buffer[:0])
+	} else {
+		q.err = err
+	}
+	returned = true
+}

@@ -1,0 +1,34 @@
+package kernel
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestOneLogLineOfACausePassesInASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q quiet
+		passed, left := map[string]int{}, 0
+		for i := range 300 {
+			for _, cause := range []string{"full", "read-only"} {
+				if n, ok := q.pass(cause); ok {
+					passed[cause]++
+					left += n
+				}
+			}
+			if i%100 == 99 {
+				time.Sleep(time.Second)
+			}
+		}
+		if passed["full"] != 3 || passed["read-only"] != 3 || left != 4*99 {
+			t.Errorf("passed %v, %d told as left out", passed, left)
+		}
+		for range 10 * quietCauses {
+			q.pass(NewErrorID())
+		}
+		if len(q.causes) > quietCauses {
+			t.Errorf("%d causes are kept", len(q.causes))
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package kernel
+
+import (
+	"time"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A Scope is what a turn and a query have in common: rows of an actor as of one version, which a handler may read until it
+// returns.
+type Scope interface {
+	// Enter locks the scope for one operation of the handler, and leave unlocks it.
+	Enter() error
+	Leave()
+	// reader returns the rows.
+	//
+	// REQUIRES: enter
+	reader() (engine.Reader, error)
+	// Now is the time as of which they are read, and id the actor's.
+	Now() time.Time
+	ID() keyspace.ActorID
+	Type() *Type
+}
+
+// Reading reads rows of a scope.
+func Reading[T any](s Scope, read func(engine.Reader) (T, error)) (v T, err error) {
+	if err := s.Enter(); err != nil {
+		return v, err
+	}
+	defer s.Leave()
+	rows, err := s.reader()
+	if err != nil {
+		return v, err
+	}
+	return read(rows)
+}

@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// buffers recycles the buffers in which states are encoded.
+type buffers struct{ p sync.Pool }
+
+func (b *buffers) get() *[]byte {
+	if p, ok := b.p.Get().(*[]byte); ok {
+		return p
+	}
+	return new([]byte)
+}
+
+func (b *buffers) put(p *[]byte) {
+	if cap(*p) <= 1<<20 {
+		*p = (*p)[:0]
+		b.p.Put(p)
+	}
+}
+
+// seal turns what a handler did into writes: the state if it changed, events, messages, the stored reply, the record
+// for the outbox.
+func (c *Core) seal(t *Turn, instance bool, out []byte) error {
+	if t.Ends {
+		t.dropSession()
+		return c.sealDestroy(t)
+	}
+	if instance {
+		if err := c.saveState(t); err != nil {
+			return err
+		}
+	}
+	for i := 0; i < len(t.parts); i++ { // one may enlist another
+		if err := t.parts[i].Seal(t); err != nil {
+			return err
+		}
+	}
+	c.Group.After = append(c.Group.After, t.After...)
+	if !t.Changed() {
+		if b := t.Work.Builtin; t.Work.idempotencyKey == "" || b != nil && b.Wait != nil {
+			c.Rows.Rollback(t.mark.at) // nothing happened; the version stays
+			t.succeeded()
+			return nil
+		}
+	}
+	if key := t.Work.idempotencyKey; key != "" {
+		if err := c.remember(t, key, out); err != nil {
+			return err
+		}
+	}
+	if err := c.writeChanges(t); err != nil {
+		return err
+	}
+	t.succeeded()
+	g := c.Group
+	g.Changed = true
+	g.version = t.AsOf
+	return nil
+}
+
+// stateKey is the logical key of the state.
+var stateKey = keyspace.AppendPersisted(nil)
+
+// saveState writes the state if it differs from what is stored.
+func (c *Core) saveState(t *Turn) error {
+	buf := c.Actor.Kernel.states.get()
+	defer c.Actor.Kernel.states.put(buf)
+	value, err := c.save(*buf)
+	if err != nil {
+		return err
+	}
+	*buf = value
+	if bytes.Equal(value, c.stored) {
+		return nil
+	}
+	if n := len(value); n > c.Limits.StateBytes {
+		return host.OverLimit("state bytes", int64(c.Limits.StateBytes), int64(n))
+	}
+	if err := c.Rows.Put(stateKey, value, engine.PutOptions{}); err != nil {
+		return err
+	}
+	c.Actor.Kernel.Memory.resized(c.Actor, len(value)-len(c.stored))
+	c.stored = bytes.Clone(value)
+	for _, p := range c.Actor.Type.hooks.watchers {
+		if err := p.StateChanged(t); err != nil {
+			return err
+		}
+	}
+	t.Change(engine.ChangeState, "", func() any { return map[string]any{"size": len(value)} })
+	return nil
+}
+
+// save encodes the state, after the header.
+func (c *Core) save(dst []byte) (value []byte, err error) {
+	defer c.shield("Save", &err)
+	return c.Instance.Save(appendStateHeader(dst, c.Actor.Type.StateVersion))
+}
+
+// shield turns a panic of the code that encodes, decodes or migrates the state into an error.
+func (c *Core) shield(what string, err *error) {
+	if p := recover(); p != nil {
+		*err = c.Actor.Kernel.crashed(c.Actor, c.Actor.Type.Type+"."+what, p)
+	}
+}
+
+// reload puts the instance back to the last turn that succeeded.
+func (c *Core) reload() (err error) {
+	defer c.shield("Load", &err)
+	if c.stored == nil {
+		return c.Instance.Load(c.Actor.Type.StateVersion, nil)
+	}
+	version, blob, err := splitState(c.stored)
+	if err != nil {
+		return err
+	}
+	return c.Instance.Load(version, blob)
+}

@@ -1,0 +1,120 @@
+package kernel
+
+import (
+	"context"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Lookup implements host.Node. It reads the store and the directory of awake actors, and returns when what it read is
+// durable. The error code is Unavailable if the disk failed and that is unknown.
+func (s *Kernel) Lookup(ctx context.Context, addr host.Address) (host.Status, error) {
+	if _, err := s.StoredTypeOf(addr); err != nil {
+		return host.Status{}, err
+	}
+	st, err := s.Status(addr)
+	if perr := s.seen(ctx, addr); perr != nil {
+		return host.Status{}, perr
+	}
+	return st, err
+}
+
+// Status is Lookup without the wait: what it shows may be ahead of the disk by the commits under way.
+func (s *Kernel) Status(addr host.Address) (host.Status, error) {
+	st, err := StoredStatus(s.Parts, s.Store, s.Options.Namespace, addr)
+	if err != nil {
+		return host.Status{}, s.StoreError(err)
+	}
+	s.present(&st)
+	return st, nil
+}
+
+// present adds to a status what the actor does in memory.
+func (s *Kernel) present(st *host.Status) {
+	addr := host.Address{Type: st.Type, Key: st.Key}
+	a := s.Find(addr)
+	if a != nil {
+		a.Mu.Lock()
+		if a.Core != nil {
+			st.State = host.Awake
+		}
+		a.Mu.Unlock()
+		st.Mailbox = int(a.Waiting.Load())
+	}
+	for p := range PartsAs[presenter](s.Parts) {
+		p.Present(s, a, st)
+	}
+	if p := s.Pauses.At(addr); p != nil {
+		st.State, st.Pause = host.Paused, p
+	}
+	if f := s.Failures.of(addr); f != nil { // the worse of the two, as long as it lasts
+		st.State, st.Failure = host.Failed, f
+	}
+}
+
+// StoredStatus describes an actor by what a store says of it, as if it slept.
+func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
+	ident := engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key}
+	id, ok, err := store.Lookup(ident)
+	if err != nil {
+		return host.Status{}, err
+	}
+	if !ok {
+		return host.Status{}, NotFound(addr)
+	}
+	snap := store.Snapshot(id)
+	defer snap.Close()
+	head, err := snap.Head()
+	if err != nil {
+		return host.Status{}, err
+	}
+	st := entryStatus(engine.ActorEntry{ID: id, Identity: ident, Head: head})
+	rec, err := ReadControl(snap)
+	if err != nil {
+		return host.Status{}, err
+	}
+	st.Pause = rec.Pause()
+	if set := rec.Limited(); !set.Empty() {
+		st.Limits = &set
+	}
+	if st.Pause != nil {
+		st.State = host.Paused
+	}
+	for p := range PartsAs[reporter](parts) {
+		if err := p.Report(snap, &st); err != nil {
+			return host.Status{}, err
+		}
+	}
+	return st, nil
+}
+
+// entryStatus describes an actor by its entry in the store.
+func entryStatus(e engine.ActorEntry) host.Status {
+	key := e.Identity.Key
+	if key == nil {
+		key = []string{}
+	}
+	return host.Status{
+		ID: e.ID.String(), Type: e.Identity.Type, Key: key, State: host.Asleep,
+		Version: uint64(e.Head.Version), Generation: uint64(e.Head.Generation), Keys: e.Head.Keys, Bytes: e.Head.Bytes,
+		Created: TimeMS(e.Head.Created).UTC(), Updated: TimeMS(e.Head.Updated).UTC(),
+	}
+}
+
+// CountKeys counts the keys of a kind, up to the limit of one listing.
+func CountKeys(l Lister, kind keyspace.Kind) (int, error) {
+	start, end := keyspace.KindRange(kind)
+	page, err := l.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
+	return len(page.Entries), err
+}
+
+// StoreError makes the public error for a failed read, and logs its cause.
+func (s *Kernel) StoreError(err error) error {
+	e, id := s.PublicError(err)
+	if id != "" {
+		s.Logger.Error("read the store", "error_id", id, "error", err)
+	}
+	return e
+}

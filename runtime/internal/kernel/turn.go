@@ -1,0 +1,340 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// TurnKey finds the turn or query that a context belongs to.
+type TurnKey struct{}
+
+// Caller is what a call learns from the context that it comes with: the turn or query that makes it.
+type Caller struct {
+	Actor       *Actor
+	Turn        *Turn // nil for a query or a goroutine beside the actor
+	Beside      bool  // a goroutine beside the actor: it may write, and no turn waits for it
+	Waiter      *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
+	depth       int
+	Traceparent string
+}
+
+func CallerOf(ctx context.Context) *Caller {
+	c, _ := ctx.Value(TurnKey{}).(*Caller)
+	return c
+}
+
+// A Turn is one handler's run. Its methods may be called from any goroutine until the handler returns;
+// afterwards they fail.
+//
+// As a context it ends with the caller's context, at the turn's deadline, or when the handler has returned. It carries
+// no values of the caller's. The timer behind Done is set when Done is first asked for, because most turns never block;
+// asking also flushes the turns before this one, because a handler that asks is about to block.
+type Turn struct {
+	Host    host.Turn // what the handler is handed
+	Core    *Core
+	Actor   *Actor
+	Work    *Work
+	Handler string
+	Start   time.Time
+	AsOf    engine.Version
+	mark    mark
+	From    Caller
+
+	Mu       sync.Mutex
+	done     chan struct{} // nil until it is asked for
+	ended    error         // why done is closed
+	unlink   func() bool   // from the caller's context, if that can end
+	deadline time.Time
+	logger   *slog.Logger
+
+	// What the handler did, applied when it succeeds.
+	Ends      bool
+	Untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
+	Closed    bool // no method works any more; guarded by mu
+	Changes   []engine.Change
+	Ahead     []engine.Change // to publish before changes, and also when the turn destroys the actor
+	After     []Consequence
+	parts     []participant
+	few       [2]participant // the room that parts begins with
+	Session   session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
+	GoodFor   int64          // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
+}
+
+// Close ends the handler's use of the turn.
+func (t *Turn) Close() {
+	t.Mu.Lock()
+	t.Closed = true
+	asked, session := t.done != nil, t.Session
+	t.Mu.Unlock()
+	if session != nil {
+		session.Shut() // before the context ends, which what uses it may be waiting for
+	}
+	if asked {
+		t.end(context.Canceled)
+		t.Core.timer.stop(t)
+	}
+}
+
+// end closes done, which was asked for.
+func (t *Turn) end(err error) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if t.ended != nil {
+		return
+	}
+	t.ended = err
+	close(t.done)
+	if t.unlink != nil {
+		t.unlink()
+	}
+}
+
+// Returned reports that the handler has returned.
+func (t *Turn) Returned() bool {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return t.Closed
+}
+
+// lingers returns what goroutines of a handler that has returned still use; nil if it has not, or there is nothing.
+func (t *Turn) lingers() session {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if !t.Closed {
+		return nil
+	}
+	return t.Session
+}
+
+// Enter locks the turn for one operation of the handler.
+func (t *Turn) Enter() error {
+	t.Mu.Lock()
+	if t.Closed {
+		t.Mu.Unlock()
+		return TurnOver()
+	}
+	return nil
+}
+
+// Lock is enter for what may use the turn though its handler has returned.
+func (t *Turn) Lock() { t.Mu.Lock() }
+
+// Leave implements scope.
+func (t *Turn) Leave() { t.Mu.Unlock() }
+
+// reader implements scope.
+func (t *Turn) reader() (engine.Reader, error) { return t.Core.Rows, nil }
+
+// ID implements scope.
+func (t *Turn) ID() keyspace.ActorID { return t.Core.ID }
+
+// Type implements scope.
+func (t *Turn) Type() *Type { return t.Actor.Type }
+
+func TurnOver() error {
+	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
+}
+
+// Then has f run when the turn is durable. f must not block.
+func (t *Turn) Then(f func()) { t.After = append(t.After, consequenceFunc(f)) }
+
+// Enlist has a part take part in the turn.
+//
+// REQUIRES: t.mu, or no handler that runs.
+func (t *Turn) Enlist(p participant) {
+	if t.parts == nil {
+		t.parts = t.few[:0]
+	}
+	t.parts = append(t.parts, p)
+}
+
+// succeeded tells the participants that nothing of the turn can fail any more.
+func (t *Turn) succeeded() {
+	for _, p := range t.parts {
+		if p, ok := p.(finisher); ok {
+			p.Succeeded(t)
+		}
+	}
+}
+
+// dropSession undoes what goroutines of the handler did. The turn is closed.
+func (t *Turn) dropSession() {
+	if t.Session != nil {
+		t.Session.Drop()
+	}
+}
+
+// Changed reports whether the turn has written anything.
+func (t *Turn) Changed() bool { return t.Core.Rows.Changed(&t.mark.at) }
+
+// Atomically runs an operation of several writes, of which nothing stays if it fails: the handler may go on.
+//
+// REQUIRES: t.mu
+func (t *Turn) Atomically(operation func() error) error {
+	before := t.Core.Rows.Savepoint()
+	err := operation()
+	if err != nil {
+		t.Core.Rows.Rollback(before)
+	}
+	return err
+}
+
+// Flush commits the turns before this one, because this one is about to wait for somebody else.
+func (t *Turn) Flush() error {
+	if err := t.Enter(); err != nil {
+		return err
+	}
+	defer t.Mu.Unlock()
+	t.mark = t.Core.flush(t.mark)
+	return nil
+}
+
+// Deadline implements context.Context: the earlier of the turn's own limit and the caller's deadline.
+func (t *Turn) Deadline() (time.Time, bool) { return t.deadline, true }
+
+// Done implements context.Context.
+func (t *Turn) Done() <-chan struct{} {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if t.done == nil {
+		err := t.over()
+		t.done = make(chan struct{})
+		if err != nil {
+			t.ended = err
+			close(t.done)
+			return t.done
+		}
+		if from := t.Work.Ctx; from != nil && from.Done() != nil {
+			t.unlink = context.AfterFunc(from, func() { t.end(from.Err()) })
+		}
+		t.Core.timer.start(t)
+		t.mark = t.Core.flush(t.mark)
+	}
+	return t.done
+}
+
+// Err implements context.Context.
+func (t *Turn) Err() error {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return t.ErrLocked()
+}
+
+// ErrLocked is Err. REQUIRES: t.mu
+func (t *Turn) ErrLocked() error {
+	if t.done != nil {
+		return t.ended
+	}
+	return t.over()
+}
+
+// over returns why the context has ended, as far as can be told without Done.
+//
+// REQUIRES: t.mu
+func (t *Turn) over() error {
+	switch {
+	case t.Closed: // the work may be somebody else's by now
+		return context.Canceled
+	case t.Work.Ctx != nil && t.Work.Ctx.Err() != nil:
+		return t.Work.Ctx.Err()
+	case !time.Now().Before(t.deadline):
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value implements context.Context.
+func (t *Turn) Value(key any) any {
+	if key == (TurnKey{}) {
+		return &t.From
+	}
+	return nil
+}
+
+// Self implements host.Reader.
+func (t *Turn) Self() host.Identity { return t.Core.Identity }
+
+// Version implements host.Reader.
+func (t *Turn) Version() uint64 { return uint64(t.AsOf) }
+
+// Traceparent implements host.Reader.
+func (t *Turn) Traceparent() string { return t.From.Traceparent }
+
+// Now implements host.Turn.
+func (t *Turn) Now() time.Time { return t.Start }
+
+// Logger implements host.Reader.
+func (t *Turn) Logger() *slog.Logger {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if t.logger == nil {
+		t.logger = t.Actor.Logger(t.Core.ID, uint64(t.AsOf))
+	}
+	return t.logger
+}
+
+func (a *Actor) Logger(id keyspace.ActorID, version uint64) *slog.Logger {
+	return a.Kernel.Logger.With(slog.String("actor_type", a.Address.Type), slog.Any("actor_key", a.Address.Key),
+		slog.String("actor_id", id.String()), slog.Uint64("version", version))
+}
+
+// LimitFault gives an error of the keyspace about a limit the code that a handler can tell it by.
+func LimitFault(err error) error {
+	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
+		e, _ := PublicError(err, nil)
+		return e
+	}
+	return err
+}
+
+// destroyed reports that the handler asked for the actor's end.
+func (t *Turn) destroyed() bool {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return t.Ends
+}
+
+// DestroySelf implements host.Turn.
+func (t *Turn) DestroySelf() {
+	if t.Enter() != nil {
+		return
+	}
+	defer t.Mu.Unlock()
+	t.Ends = true
+}
+
+// Call implements host.Node: a call from inside the turn.
+func (t *Turn) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	return t.Actor.Kernel.CallFrom(ctx, r, &t.From)
+}
+
+// Lookup implements host.Node.
+func (t *Turn) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return t.Actor.Kernel.Lookup(ctx, a)
+}
+
+// List implements host.Node.
+func (t *Turn) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return t.Actor.Kernel.List(ctx, q)
+}
+
+// Destroy implements host.Node.
+func (t *Turn) Destroy(ctx context.Context, a host.Address) error {
+	return t.Actor.Kernel.DestroyFrom(ctx, a, &t.From)
+}
+
+// Operates reports that an operation of the turn goes on. What it takes is the store's time: no function can help that.
+func (t *Turn) Operates() bool {
+	if t.Mu.TryLock() {
+		t.Leave()
+		return false
+	}
+	return true
+}

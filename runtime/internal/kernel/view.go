@@ -1,0 +1,266 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A view is one applied commit of an actor, as queries read it.
+//
+// A query that only reads the state needs no database snapshot: the state's bytes are in memory. If it reads keys too,
+// the snapshot is taken at its first read while the view is still the last commit, or by the commit that supersedes the
+// view while queries hold it. Either way it shows exactly the view's version.
+type view struct {
+	version engine.Version
+	commit  uint64 // the commit that must be durable before what the view shows may leave
+	stored  []byte
+	ID      keyspace.ActorID
+	Of      *Attachments // to the core that committed it; nil if none did
+
+	// Guarded by activation.viewMu.
+	refs     int
+	snapshot *engine.Snapshot
+
+	once    sync.Once
+	decoded any
+	err     error
+}
+
+// AcquireView returns the current view and holds it, or nil if the actor is not awake.
+func (a *Actor) AcquireView() *view {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	v := a.view
+	if v != nil {
+		v.refs++
+	}
+	return v
+}
+
+// ReleaseView gives a view back.
+func (a *Actor) ReleaseView(v *view) {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	v.refs--
+	if v.refs == 0 && v.snapshot != nil {
+		v.snapshot.Close()
+		v.snapshot = nil
+	}
+}
+
+// snapshotOf returns the database snapshot of a view that the caller holds.
+func (a *Actor) snapshotOf(v *view) (*engine.Snapshot, error) {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if v.snapshot != nil {
+		return v.snapshot, nil
+	}
+	if a.view != v {
+		return nil, Unavailable("the actor was restarted during the query")
+	}
+	v.snapshot = a.Kernel.Store.Snapshot(v.ID)
+	return v.snapshot, nil
+}
+
+// publish makes v the current view. apply is run while no query can pin the old view's version any more than it has.
+func (a *Actor) publish(apply func() (*view, error)) error {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if old := a.view; old != nil && old.refs > 0 && old.snapshot == nil {
+		old.snapshot = a.Kernel.Store.Snapshot(old.ID)
+	}
+	v, err := apply()
+	if err == nil && v != nil {
+		a.view = v
+	}
+	return err
+}
+
+// ensureView gives queries a view of an awake actor that lost it when an earlier goroutine gave the actor up.
+func (a *Actor) ensureView(c *Core) {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if a.view == nil {
+		a.view = &view{version: c.space.Head().Version, commit: a.Applied.Load(), stored: c.stored, ID: c.ID, Of: &c.Attached}
+	}
+}
+
+// dropView leaves queries without a view; those that hold one keep it.
+func (a *Actor) dropView() {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	if v := a.view; v != nil && v.refs > 0 && v.snapshot == nil {
+		v.snapshot = a.Kernel.Store.Snapshot(v.ID)
+	}
+	a.view = nil
+}
+
+// errDecoder is made once, because the first query of each view begins with it.
+var errDecoder = host.Errorf(host.Crashed, "the state's decoder did not return")
+
+// state returns the decoded state for a query of type t.
+func (v *view) state(t *Type) (any, error) {
+	if !t.SharedState {
+		return decodeState(t, v.stored)
+	}
+	v.once.Do(func() {
+		v.err = errDecoder // unless it returns
+		v.decoded, v.err = decodeState(t, v.stored)
+	})
+	return v.decoded, v.err
+}
+
+func decodeState(t *Type, stored []byte) (any, error) {
+	if stored == nil {
+		return t.Decode(t.StateVersion, nil)
+	}
+	version, blob, err := splitState(stored)
+	if err != nil {
+		return nil, err
+	}
+	return t.Decode(version, blob)
+}
+
+// Durable returns a snapshot of an actor, awake or not, all of which is durable, and the id of its life. It is the one way
+// to read rows outside a turn: a reader of anything else shows what a power cut could take back. The error is an *Error:
+// NotFound if there is no such actor, which is durable then too.
+func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapshot, keyspace.ActorID, error) {
+	id, ok, err := s.Store.Lookup(s.Identity(addr))
+	if err != nil {
+		return nil, id, s.StoreError(err)
+	}
+	var snap *engine.Snapshot
+	if ok {
+		snap = s.Store.Snapshot(id)
+	} else {
+		err = NotFound(addr)
+	}
+	if perr := s.seen(ctx, addr); perr != nil {
+		err = perr
+	}
+	if err != nil && snap != nil {
+		snap.Close()
+	}
+	return snap, id, err
+}
+
+// seen waits until what the caller has just read of an actor in the store is durable. The activation that committed what
+// is not durable yet cannot have left memory since, also if it never will be.
+func (s *Kernel) seen(ctx context.Context, addr host.Address) error {
+	a := s.Find(addr)
+	if a == nil {
+		return nil
+	}
+	return a.pass(ctx, a.last())
+}
+
+// AllSeen waits until what the caller has just read of the actors of some types is durable: also of actors that it did not
+// find, because a commit under way may have destroyed them. It returns the actors whose last commit never will be, because
+// the disk failed: what was read of them must not be shown. The error is that of ctx, or says that the node ends.
+func (s *Kernel) AllSeen(ctx context.Context, of func(*Type) bool) (lost []host.Address, err error) {
+	var unsynced []*Actor
+	s.Each(func(a *Actor) {
+		if of(a.Type) && a.Durable.Load() < a.Applied.Load() {
+			unsynced = append(unsynced, a)
+		}
+	})
+	for _, a := range unsynced {
+		err := a.pass(ctx, a.last())
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil, ContextError(ctx)
+		case s.Killed.Load():
+			return nil, err
+		default:
+			lost = append(lost, host.Address{Type: a.Address.Type, Key: append([]string{}, a.Address.Key...)})
+		}
+	}
+	slices.SortFunc(lost, compareAddresses)
+	return slices.CompactFunc(lost, func(a, b host.Address) bool { return compareAddresses(a, b) == 0 }), nil
+}
+
+func compareAddresses(a, b host.Address) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.Key, b.Key))
+}
+
+// Contains reports whether a sorted list has an address.
+func Contains(list []host.Address, a host.Address) bool {
+	_, ok := slices.BinarySearchFunc(list, a, compareAddresses)
+	return ok
+}
+
+// last returns the last commit that was applied. One that is about to be, and may decline, does not count.
+func (a *Actor) last() uint64 {
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	return a.Applied.Load()
+}
+
+// gateWaiter is a reader that waits until a commit is durable.
+type gateWaiter struct {
+	commit uint64
+	ready  chan error
+}
+
+// pass waits until a commit is durable: the reply gate of queries.
+func (a *Actor) pass(ctx context.Context, commit uint64) error {
+	if a.Durable.Load() >= commit {
+		return nil
+	}
+	a.gateMu.Lock()
+	if a.Durable.Load() >= commit {
+		a.gateMu.Unlock()
+		return nil
+	}
+	if err := a.gateFail; err != nil {
+		a.gateMu.Unlock()
+		return err
+	}
+	w := gateWaiter{commit: commit, ready: make(chan error, 1)}
+	a.blocked = append(a.blocked, w)
+	a.gateMu.Unlock()
+	select {
+	case err := <-w.ready:
+		return err
+	case <-ctx.Done():
+		return ContextError(ctx)
+	}
+}
+
+// advanceGate records that a commit is durable and lets readers pass.
+func (a *Actor) advanceGate(commit uint64) {
+	a.gateMu.Lock()
+	defer a.gateMu.Unlock()
+	if commit <= a.Durable.Load() {
+		return
+	}
+	a.Durable.Store(commit)
+	kept := a.blocked[:0]
+	for _, w := range a.blocked {
+		if w.commit <= commit {
+			w.ready <- nil
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	clear(a.blocked[len(kept):])
+	a.blocked = kept
+}
+
+// failWaiters ends the wait of every reader at the gate, now and later: what they saw may never be durable.
+func (a *Actor) failWaiters(err *host.Error) {
+	a.gateMu.Lock()
+	defer a.gateMu.Unlock()
+	a.gateFail = err
+	for _, w := range a.blocked {
+		w.ready <- err
+	}
+	a.blocked = nil
+}

@@ -1,0 +1,506 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
+// something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
+func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
+	err := a.Kernel.Failures.blocked(a)
+	if a.Type.Retired && !a.Left() {
+		err = unknownType(a.Type.Type)
+	}
+	if err != nil {
+		if w.destroys() {
+			return a.wakeBare(epoch, w)
+		}
+		return nil, err
+	}
+	a.crashes = a.Kernel.Failures.crashes(a)
+	c, err := a.open(epoch, w, false)
+	if err != nil {
+		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
+			e := a.Kernel.Public(a, w, err)
+			if e.Code != host.Unavailable || damage(err) {
+				a.Kernel.Failures.add(a, e, err)
+				if w.destroys() {
+					return a.wakeBare(epoch, w)
+				}
+				return nil, a.Kernel.Failures.blocked(a)
+			}
+			return nil, e
+		}
+		return nil, err
+	}
+	if !a.adopt(epoch, c) {
+		return nil, ErrAbandoned
+	}
+	if !c.Exists || a.Left() {
+		return c, nil
+	}
+	c.Quiet = a.staysQuiet(w)
+	stale := false
+	if !c.Quiet {
+		stale, err = c.stale()
+	}
+	if err == nil && !stale { // else queries wait for the commit of what prepares it
+		a.ensureView(c)
+	}
+	if c.Quiet {
+		return c, nil
+	}
+	if err == nil {
+		err = c.rouse(w, stale)
+	}
+	if err != nil {
+		if err == ErrAbandoned {
+			c.close()
+			return nil, err
+		}
+		a.teardown(c)
+		if a.Kernel.full(err) {
+			return nil, a.Kernel.Public(a, w, err) // the node is busy, the actor is well
+		}
+		a.Kernel.Failures.add(a, a.Kernel.Public(a, w, err), err)
+		if w.destroys() {
+			return a.wakeBare(epoch, w)
+		}
+		return nil, a.Kernel.Failures.blocked(a)
+	}
+	for _, p := range a.Type.hooks.risers {
+		if err := p.Risen(c); err != nil {
+			a.teardown(c)
+			return nil, a.Kernel.Public(a, w, err)
+		}
+	}
+	if a.crashes == 0 {
+		a.Kernel.Failures.clear(a)
+	} // else a turn has to succeed first
+	a.Kernel.publishLife(a, c, "woke", "")
+	return c, nil
+}
+
+// adopt makes c the core; false, and c is closed, if the activation was taken away from the caller.
+func (a *Actor) adopt(epoch uint64, c *Core) bool {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	if a.Epoch.Load() != epoch {
+		c.space.Close()
+		return false
+	}
+	a.Core = c
+	a.Kernel.Memory.woke(a, len(c.stored))
+	return true
+}
+
+// rise makes the core that w needs.
+func (a *Actor) rise(epoch uint64, w *Work) (*Core, error) {
+	t := w.Job.Traits(a)
+	if t.bare {
+		return a.wakeBare(epoch, w)
+	}
+	c, err := a.wake(epoch, w)
+	if host.CodeOf(err) != host.ActorFailed || !t.Sturdy {
+		return c, err
+	}
+	w.Existing = true // a bare core creates nothing
+	c, bareErr := a.wakeBare(epoch, w)
+	if host.CodeOf(bareErr) == host.NotFound {
+		return nil, err
+	}
+	return c, bareErr
+}
+
+// wakeBare opens an actor without its state and without its code: for operators, and to destroy one that does not wake.
+func (a *Actor) wakeBare(epoch uint64, w *Work) (*Core, error) {
+	c, err := a.open(epoch, w, true)
+	if err != nil {
+		return nil, err
+	}
+	if !a.adopt(epoch, c) {
+		return nil, ErrAbandoned
+	}
+	if w.destroys() {
+		a.Kernel.Logger.Warn("an actor that does not wake is destroyed without its hook", "actor_type", a.Address.Type, "actor_key", a.Address.Key)
+	}
+	return c, nil
+}
+
+// fatalToWake reports that err says that the actor's data and its code do not fit, rather than that w was wrong.
+func fatalToWake(err error) bool {
+	switch host.CodeOf(err) {
+	case host.NotFound, host.Destroyed, host.Canceled, host.DeadlineExceeded:
+		return false
+	}
+	return true
+}
+
+// open reads what a core consists of; of a bare one, nothing but what the store needs.
+func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
+	s := a.Kernel
+	c := &Core{Actor: a, epoch: epoch, Group: &Group{a: a}, Instance: a.Type.New()}
+	var ok bool
+	var err error
+	if a.Left() {
+		c.ID, ok = a.Remains, true
+	} else if c.ID, ok, err = s.Store.Lookup(s.Identity(a.Address)); err != nil {
+		return nil, err
+	}
+	if !ok {
+		if w.Existing || !w.Job.Traits(a).Creates {
+			return nil, NotFound(a.Address)
+		}
+		if j, ok := w.Job.(identified); !ok {
+			c.ID = s.NewID(a.Address)
+		} else if c.ID, err = j.NewID(a); err != nil {
+			return nil, err
+		}
+	}
+	if c.space, err = s.Store.OpenSpace(c.ID); err != nil {
+		if a.Left() && errors.Is(err, engine.ErrDestroyed) {
+			err = NotFound(a.Address) // nothing remains
+		}
+		return nil, err
+	}
+	c.Rows = c.space.Writes()
+	if err := c.adoptLimits(w); err != nil {
+		c.space.Close()
+		return nil, err
+	}
+	c.Identity = host.Identity{Type: a.Address.Type, Key: a.Address.Key, ID: c.ID.String()}
+	if c.Bare = bare; bare {
+		c.Exists = ok
+		return c, nil
+	}
+	if err := c.load(ok); err != nil {
+		c.space.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// load reads the state into the instance.
+func (c *Core) load(exists bool) error {
+	c.Exists = exists
+	if exists && !c.Actor.Left() {
+		e, found, err := c.Rows.Get(stateKey)
+		if err != nil {
+			return err
+		}
+		if found {
+			c.stored = bytes.Clone(e.Value)
+		}
+	}
+	if err := c.reload(); err != nil {
+		return fmt.Errorf("load state: %w", err)
+	}
+	return nil
+}
+
+func DestroyedError(addr host.Address) *host.Error {
+	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", FormatAddress(addr))
+}
+
+// stale reports that a part has to prepare the actor before its wake hook runs.
+func (c *Core) stale() (bool, error) {
+	for _, p := range c.Actor.Type.hooks.preparers {
+		if stale, err := p.Stale(c); stale || err != nil {
+			return stale, err
+		}
+	}
+	return false, nil
+}
+
+// prepare has the parts prepare the actor, in the turn.
+func (t *Turn) prepare() error {
+	for _, p := range t.Actor.Type.hooks.preparers {
+		if err := p.Prepare(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rouse runs what runs when an actor wakes: what its parts prepare, if it is stale, and the wake hook. The preparation is a
+// turn of its own, in one commit with what follows, and it is undone if the hook fails: the data of an actor that does not
+// run stays as the code left it that last ran.
+func (c *Core) rouse(w *Work, stale bool) error {
+	if !stale {
+		return c.wakeHook(w)
+	}
+	before := c.mark()
+	c.rising = true
+	_, err := c.System(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "migrate", (*Turn).prepare)
+	if err == nil {
+		err = c.wakeHook(w)
+	}
+	c.rising = false
+	if err != nil && !c.Gone() {
+		c.undo(before)
+	}
+	return err
+}
+
+// wakeHook runs OnWake, and saves a state that was migrated, in one turn.
+func (c *Core) wakeHook(w *Work) error {
+	// Not under the caller's deadline: the actor wakes for everybody who waits, and for those to come.
+	_, err := c.Run(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "OnWake", func(h *Turn) ([]byte, error) {
+		return nil, c.Instance.Wake(h.Host)
+	})
+	return err
+}
+
+// Waking makes the actor exist and awake, for a query.
+type Waking struct{}
+
+// Traits implements job.
+func (Waking) Traits(*Actor) Traits { return Traits{Kind: "wake", Creates: true} }
+
+// Run implements job.
+func (Waking) Run(c *Core, w *Work) {
+	err := c.Exist(w)
+	if err == nil && !c.Group.Changed {
+		c.Actor.ensureView(c)
+	}
+	c.Respond(w, nil, err)
+}
+
+// wakes reports that a turn is part of waking the actor.
+func (w *Work) wakes() bool {
+	_, ok := w.Job.(Waking)
+	return ok
+}
+
+// Sleeping runs the sleep hook and leaves memory; if true, though more work waits, which wakes the actor again.
+type Sleeping bool
+
+// Traits implements job.
+func (Sleeping) Traits(*Actor) Traits { return Traits{Kind: "sleep"} }
+
+// TurnedAway implements early.
+func (Sleeping) TurnedAway(c *Core, w *Work) bool {
+	if c != nil {
+		return false
+	}
+	w.Fail(nil) // it sleeps
+	return true
+}
+
+// Run implements job.
+func (force Sleeping) Run(c *Core, w *Work) {
+	if c.Exists && c.Actor.Type.HasSleep && !c.Quiet && !c.Bare {
+		if _, err := c.Run(w, "OnSleep", func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
+			if err == ErrAbandoned {
+				return
+			}
+			c.Actor.Kernel.Public(c.Actor, w, err) // logged; the actor sleeps all the same
+		}
+	}
+	if force {
+		c.slept, c.Broken = w, true // told when the core is gone
+		return
+	}
+	c.Actor.sleepSoon = true
+	c.Respond(w, nil, nil)
+}
+
+// destroying runs the destroy hook and removes the actor.
+type destroying struct{}
+
+// Traits implements job.
+func (destroying) Traits(*Actor) Traits { return Traits{Kind: "destroy"} }
+
+// destroys reports that w is to remove the actor.
+func (w *Work) destroys() bool {
+	_, ok := w.Job.(destroying)
+	return ok
+}
+
+// Run implements job.
+func (destroying) Run(c *Core, w *Work) {
+	if !c.Exists {
+		c.Respond(w, nil, NotFound(c.Actor.Address))
+		return
+	}
+	var err error
+	if c.Bare {
+		_, err = c.System(w, "destroy", func(h *Turn) error {
+			h.Ends = true
+			return nil
+		})
+		c.Broken = err != nil && !c.Gone()
+	} else {
+		_, err = c.Run(w, "OnDestroy", func(h *Turn) ([]byte, error) {
+			h.DestroySelf()
+			return nil, nil
+		})
+	}
+	c.Respond(w, nil, err)
+}
+
+// sealDestroy turns a turn that destroys its actor into writes. What parts say stays under the old id until it is done,
+// and is taken up when the actor is gone, as it would be by a start of the node.
+func (c *Core) sealDestroy(t *Turn) error {
+	a := c.Actor
+	if a.Left() {
+		if err := c.Rows.Destroy(); err != nil {
+			return err
+		}
+		c.Group.Changed, c.Group.destroyed, c.Group.version = true, true, t.AsOf
+		c.Ended = true
+		return nil
+	}
+	for _, p := range a.Type.hooks.destroyers {
+		if err := p.Destroy(t); err != nil {
+			return err
+		}
+	}
+	if err := c.dropControl(t); err != nil {
+		return err
+	}
+	rows, err := c.wakeRows()
+	if err != nil {
+		return err
+	}
+	for _, due := range rows {
+		c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
+	}
+	for kind := range a.Kernel.recoverers {
+		c.Arm(kind, false)
+	}
+	c.Arm(keyspace.WakePaused, false)
+	var kept []keyspace.Kind
+	var heirs []remainder
+	for _, p := range a.Type.hooks.remainders {
+		kinds, err := p.Remains(t)
+		if err != nil {
+			return err
+		}
+		if len(kinds) > 0 {
+			kept, heirs = append(kept, kinds...), append(heirs, p)
+			c.Arm(p.StandsFor(), true)
+		}
+	}
+	if err := c.Rows.Destroy(kept...); err != nil {
+		return err
+	}
+	for _, p := range heirs {
+		if err := p.Bequeath(t); err != nil {
+			return err
+		}
+	}
+	t.Changes = t.Changes[:0]
+	c.Group.After = append(c.Group.After, t.After...)
+	if len(heirs) > 0 && !a.Kernel.Offline {
+		c.Group.After = append(c.Group.After, &bequest{a: a, id: c.ID, heirs: heirs})
+	}
+	t.LifeChange("destroyed", "")
+	if err := c.writeChanges(t); err != nil {
+		return err
+	}
+	g := c.Group
+	g.Changed, g.destroyed, g.version = true, true, t.AsOf
+	c.Ended = true
+	return nil
+}
+
+// A bequest takes up what is left of an actor when its destruction is durable.
+type bequest struct {
+	a     *Actor
+	id    keyspace.ActorID
+	heirs []remainder
+}
+
+// Durable implements consequence.
+func (b *bequest) Durable() {
+	for _, p := range b.heirs {
+		b.a.Kernel.TakeUpOf(b.a.Type, b.a.Address, b.id, p.TakeUp)
+	}
+}
+
+// finishDestroy commits a group whose last turn destroyed the actor.
+func (c *Core) finishDestroy() {
+	a := c.Actor
+	if k := Attached[company](&c.Attached); k != nil {
+		k.End(DestroyedError(a.Address))
+	}
+	c.Commit()
+	if c.Refused {
+		return
+	}
+	c.Broken = true // the next work for the address begins a new incarnation
+	if !a.Left() {
+		a.Kernel.Failures.clear(a)
+	}
+}
+
+// wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
+func (c *Core) wakeRows() ([]engine.Wake, error) {
+	var rows []engine.Wake
+	for _, p := range c.Actor.Kernel.Parts {
+		if w, ok := p.(waker); ok {
+			more, _ := w.Wakes(c.Rows) // those of records that cannot be read are left over
+			rows = append(rows, more...)
+		}
+	}
+	return rows, nil // a row that is left over finds no actor and is dropped
+}
+
+// LifeChange notes a transition that has a commit.
+func (t *Turn) LifeChange(transition, reason string) {
+	t.Change(engine.ChangeLife, transition, func() any { return lifeData(t.Core, transition, reason) })
+}
+
+// lifeFailed publishes that an actor does not run, best effort.
+func (s *Kernel) lifeFailed(a *Actor, f *host.Failure) {
+	sink := s.Options.Changes
+	if sink == nil {
+		return
+	}
+	sink.Life(&engine.ChangeSet{Identity: s.Identity(a.Address), TimeMS: time.Now().UnixMilli(), Changes: []engine.Change{{
+		Kind: engine.ChangeLife, Name: "failed",
+		Data: changeData(engine.ChangeLife, 0, map[string]any{"transition": "failed", "reason": f.Public, "retry_at": f.RetryAt}),
+	}}})
+}
+
+func lifeData(c *Core, transition, reason string) map[string]any {
+	m := map[string]any{"transition": transition, "generation": c.space.Head().Generation}
+	if reason != "" {
+		m["reason"] = reason
+	}
+	return m
+}
+
+// publishLife publishes a transition that has no commit, best effort.
+func (s *Kernel) publishLife(a *Actor, c *Core, transition, reason string) {
+	sink := s.Options.Changes
+	if sink == nil {
+		return
+	}
+	head := c.space.Head()
+	sink.Life(&engine.ChangeSet{
+		ID: c.ID, Identity: s.Identity(a.Address), Generation: head.Generation, Version: head.Version, TimeMS: UnixMS(time.Now()),
+		Changes: []engine.Change{{Kind: engine.ChangeLife, Name: transition,
+			Data: changeData(engine.ChangeLife, head.Version, lifeData(c, transition, reason))}},
+	})
+}
+
+// tellSlept ends a sleep that somebody asked for.
+func (a *Actor) tellSlept(c *Core, w *Work) {
+	if c.Refused {
+		w.Fail(Unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))
+		return
+	}
+	if !c.Ended {
+		a.slept(c)
+	}
+	a.tell(w, nil)
+}

@@ -1,0 +1,145 @@
+package kernel
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// A Job is what an item of a mailbox asks for.
+type Job interface {
+	// Traits says how the mailbox treats the job, as things are.
+	Traits(a *Actor) Traits
+	// Run brings the job to the point where only its commit is missing, and answers w.
+	Run(c *Core, w *Work)
+}
+
+// Traits is how a mailbox treats a job.
+type Traits struct {
+	// Kind and name say what it is, for logs: "alarm" and the alarm's name.
+	Kind, Name string
+	// Code: it runs code of the actor, which a paused actor does not.
+	Code bool
+	// Quick: it is known to take little time, so that the turns before it can wait for it.
+	Quick bool
+	// Bounded: a full mailbox refuses it.
+	Bounded bool
+	// Creates: it makes an actor that is not there.
+	Creates bool
+	// Sturdy: it can be done on an actor that does not wake, because it runs no code of the actor and is an operator's verb or
+	// goes on with what a commit has promised. bare: it is always done so.
+	Sturdy, bare bool
+	// Bytes is what it counts for in the mailbox, besides itself.
+	Bytes int64
+}
+
+// An early job may be answered before it wakes its actor. c is the core, nil if the actor sleeps.
+type early interface{ TurnedAway(c *Core, w *Work) bool }
+
+// An identified job creates its actor under an id that it knows.
+type identified interface {
+	NewID(a *Actor) (keyspace.ActorID, error)
+}
+
+// A Call is the job of a request: an action, a creation, a bare create or a built-in method.
+type Call struct {
+	Method         int     // index of the method; -1 for a bare create and for builtin
+	Builtin        *Method // instead of a method
+	Codec          host.Codec
+	Input          []byte
+	idempotencyKey string
+	create         bool
+	Connection     string // the connection that the call came over
+}
+
+// Work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it from the moment it
+// is taken; whoever wins settled reports the result.
+type Work struct {
+	Job         Job
+	Call                        // the job, if it is a call, so that a call is one allocation
+	Ctx         context.Context // the caller's; nil for work that nobody waits for
+	Existing    bool            // it does not create the actor
+	Traceparent string
+	Chain       int   // how many calls deep
+	bytes       int64 // what it counts for in the mailbox, while it is there
+
+	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
+	Of *Work
+
+	Paused bool // it was refused because the actor is paused
+
+	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
+	waiter *Actor
+	// Waits is where to leave the wait edge, nil if none was entered.
+	Waits *waitGraph
+
+	// The result, written by the winner of settled before release.
+	out      []byte
+	version  engine.Version
+	replayed bool
+	Err      error
+
+	settled atomic.Bool
+	Finish  func(*Work)   // called when the result may leave; nil means signal done
+	Done    chan struct{} // capacity 1
+}
+
+// Calls makes the call that is filled in the job.
+func (w *Work) Calls() { w.Job = &w.Call }
+
+// Leave removes the item's wait edge.
+func (w *Work) Leave() {
+	if w.Waits != nil {
+		w.Waits.leave(w)
+	}
+}
+
+// settle claims the right to report the item's result.
+func (w *Work) Claim() bool { return w.settled.CompareAndSwap(false, true) }
+
+// release lets the result out.
+//
+// REQUIRES: the caller claimed w.
+func (w *Work) release() {
+	if w.Finish != nil {
+		w.Finish(w)
+		return
+	}
+	w.Done <- struct{}{}
+}
+
+// Fail reports an error that depends on nothing uncommitted.
+func (w *Work) Fail(err error) {
+	if w.Of != nil {
+		w.Of.Fail(err)
+		return
+	}
+	w.Leave()
+	if w.Claim() {
+		w.Err = err
+		w.release()
+	}
+}
+
+// workPool recycles the items of calls whose caller saw the result, with their channels.
+type workPool struct{ p sync.Pool }
+
+func (p *workPool) Get() *Work {
+	if w, ok := p.p.Get().(*Work); ok {
+		return w
+	}
+	return &Work{Done: make(chan struct{}, 1)}
+}
+
+// Put gives w back.
+//
+// REQUIRES: w was received from done, so that nobody else holds it.
+func (p *workPool) Put(w *Work) {
+	done := w.Done
+	*w = Work{Done: done}
+	p.p.Put(w)
+}

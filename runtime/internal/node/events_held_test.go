@@ -1,0 +1,349 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/part/event"
+)
+
+// listeners are puppets that emit.
+func listeners() []*puppetType {
+	return []*puppetType{{name: "p", events: []host.Event{{Name: "said"}}, limits: host.Limits{EventHistory: 1000}}}
+}
+
+// emits emits n events of a size.
+func emits(n, size int) deed {
+	return func(_ *puppet, t host.Turn) error {
+		for range n {
+			if err := t.Emit(0, []byte(`"`+strings.Repeat("x", size-2)+`"`)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (g *stage) follow(key string) host.EventStream {
+	g.t.Helper()
+	s, err := g.Subscribe(context.Background(), pAddr(key), host.Subscription{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return s
+}
+
+// sequences reads what is there, and returns the sequences of the events.
+func sequences(t *testing.T, s interface {
+	Next(context.Context) (host.Delivery, error)
+}) (all []uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for {
+		d, err := s.Next(ctx)
+		if ctx.Err() != nil {
+			return all
+		}
+		if err != nil || d.Missed > 0 {
+			t.Fatalf("missed %d, %v", d.Missed, err)
+		}
+		for _, e := range d.Events {
+			all = append(all, e.Sequence)
+		}
+	}
+}
+
+func upTo(n uint64) (all []uint64) {
+	for i := uint64(1); i <= n; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+func TestSlowFollowersOfManyActorsHoldNoMoreThanTheNodeAllows(t *testing.T) {
+	const actors, limit = 50, 256 << 10
+	bubble(t, func(o *Options) { o.MaxEventBytes = limit }, listeners(), func(t *testing.T, g *stage) {
+		var slow []host.EventStream
+		for i := range actors {
+			slow = append(slow, g.follow(fmt.Sprint(i)))
+		}
+		for range 100 {
+			for i := range actors {
+				g.must(fmt.Sprint(i), emits(1, 1000))
+			}
+		}
+		if held := event.HubOf(g.Kernel).Held.Load(); held < limit/2 || held > limit+actors*2*event.MinBuffered {
+			t.Errorf("they hold %d bytes; the limit is %d", held, limit)
+		}
+		quick := g.follow("quick") // gets small events at once though the node is full
+		g.must("quick", emits(1, 100))
+		quick.(*event.Subscription).Mu.Lock()
+		if n := quick.(*event.Subscription).Count; n != 1 {
+			t.Errorf("the buffer of a new stream has %d events", n)
+		}
+		quick.(*event.Subscription).Mu.Unlock()
+		for i, s := range slow {
+			if got := sequences(t, s); !slices.Equal(got, upTo(100)) {
+				t.Fatalf("stream %d got %v", i, got)
+			}
+		}
+		for _, s := range append(slow, quick) {
+			s.Close()
+		}
+		if held := event.HubOf(g.Kernel).Held.Load(); held != 0 {
+			t.Errorf("%d bytes are held by nobody", held)
+		}
+	})
+}
+
+func TestEventOfManyFollowersCountsOnce(t *testing.T) {
+	const size = 100_000
+	bubble(t, nil, listeners(), func(t *testing.T, g *stage) {
+		var all []host.EventStream
+		for range 100 {
+			all = append(all, g.follow("a"))
+		}
+		g.must("a", emits(1, size))
+		held := func() int64 { return event.HubOf(g.Kernel).Held.Load() }
+		once := int64((1 + event.Frames) * (event.EventOverhead + len("said") + size))
+		if got, want := held(), once+100*event.PlaceBytes; got != want {
+			t.Errorf("held are %d bytes, want %d", got, want)
+		}
+		for i, s := range all {
+			if _, err := s.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := held(); got < once { // until the reader comes back, the event is in its hands
+				t.Fatalf("after reader %d, %d bytes are held", i, got)
+			}
+		}
+		for _, s := range all[1:] {
+			sequences(t, s)
+		}
+		if got, want := held(), once+event.PlaceBytes; got != want {
+			t.Errorf("one reader holds %d bytes, want %d", got, want)
+		}
+		all[0].Close()
+		if got := held(); got != 0 {
+			t.Errorf("nobody holds %d bytes", got)
+		}
+	})
+}
+
+func TestConnectionsHoldNoMoreThanTheNodeAllows(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
+		connect := func(key string) host.LiveConnection {
+			l, err := g.Connect(t.Context(), pAddr(key), host.ConnectRequest{Events: []string{"said"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		hoarder := connect("a")
+		for range 3 { // with anything more, the node is full
+			g.must("a", emits(1, 10_000))
+		}
+		reads, idle := connect("b"), connect("b")
+		g.must("b", emits(1, 1000)) // which is less than each may hold
+		if got := sequences(t, reads); !slices.Equal(got, upTo(1)) {
+			t.Errorf("the reader got %v", got)
+		}
+		g.must("b", emits(3, 5000))
+		if got := sequences(t, reads); !slices.Equal(got, []uint64{2, 3, 4}) { // from the history
+			t.Errorf("the reader got %v", got)
+		}
+		if got := sequences(t, hoarder); !slices.Equal(got, upTo(3)) {
+			t.Errorf("the one that came first got %v", got)
+		}
+		if d, err := idle.Next(t.Context()); err != nil || len(d.Events) != 1 {
+			t.Errorf("before it was cut off, the idle one got %v, %v", d.Events, err)
+		}
+		if _, err := idle.Next(t.Context()); host.CodeOf(err) != host.Overloaded || !strings.Contains(err.Error(), "clients of the node") {
+			t.Errorf("the idle one ends with %v", err)
+		}
+		for _, l := range []host.LiveConnection{hoarder, reads, idle} {
+			if err := l.Close(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+		}
+		if held := event.HubOf(g.Kernel).Held.Load(); held != 0 {
+			t.Errorf("%d bytes are held by nobody", held)
+		}
+	})
+}
+
+// full connects a client that holds so much that the node is full with anything more.
+func full(t *testing.T, g *stage) {
+	hoarder, err := g.Connect(t.Context(), pAddr("a"), host.ConnectRequest{Events: []string{"said"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hoarder.Close(context.Background(), false) })
+	for range 3 {
+		g.must("a", emits(1, 10_000))
+	}
+}
+
+func TestConnectionThatReadsIsNotCutOffThoughTheNodeIsFull(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
+		full(t, g)
+		connect := func() host.LiveConnection {
+			l, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		fresh, waits := connect(), connect()
+		got := make(chan []uint64)
+		go func() {
+			defer close(got)
+			got <- sequences(t, waits)
+		}()
+		synctest.Wait()
+		g.must("b", emits(40, 200)) // together more than each may hold
+		if got := <-got; !slices.Equal(got, upTo(40)) {
+			t.Errorf("the client that waited got %v", got)
+		}
+		if got := sequences(t, fresh); !slices.Equal(got, upTo(40)) {
+			t.Errorf("the client that had missed nothing yet got %v", got)
+		}
+	})
+}
+
+func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T) {
+	h, all := crowd(1)
+	h.Limit = 0 // the node is full
+	for seq, commit := range []uint64{1, 1, 2} {
+		e := host.EmittedEvent{Sequence: uint64(seq + 1), Name: "said", Data: make([]byte, 3000)}
+		h.Publish("room", keyspace.ActorID{}, "", commit, []event.PublishedEvent{{EmittedEvent: e}})
+	}
+	if l := all[0]; l.Ended() != nil || !l.Lagging || l.Position != 0 {
+		t.Errorf("it ended with %v, or is to read on from the history after event %d: %v", l.Ended(), l.Position, l.Lagging)
+	}
+}
+
+func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, listeners(), func(t *testing.T, g *stage) {
+		full(t, g)
+		g.must("b", emits(3, 200))
+		reads, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}, HasAfter: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := make(chan struct{})
+		g.disk.Fail(func(op, _ string) error {
+			if op == "sync" {
+				<-disk
+			}
+			return nil
+		})
+		for range 2 {
+			go g.do("b", emits(1, 5000))
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() { _, err := reads.Next(ctx); failed <- err }() // waits until both are durable
+		synctest.Wait()
+		disk <- struct{}{}
+		synctest.Wait() // the first is, and finds the node full
+		cancel()
+		wantCode(t, <-failed, host.Canceled)
+		g.disk.Fail(nil)
+		close(disk)
+		if got := sequences(t, reads); !slices.Equal(got, upTo(5)) {
+			t.Errorf("the client got %v", got)
+		}
+	})
+}
+
+func TestConnectionThatIsNeverTakenHoldsNothing(t *testing.T) {
+	bubble(t, nil, listeners(), func(t *testing.T, g *stage) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 {
+			g.Connect(ctx, pAddr("a"), host.ConnectRequest{Events: []string{"said"}})
+			g.must("a", emits(1, 100))
+		}
+		synctest.Wait()
+		if held := event.HubOf(g.Kernel).Held.Load(); held != 0 || event.HubOf(g.Kernel).Total() != 0 {
+			t.Errorf("%d bytes are held by %d connections", held, event.HubOf(g.Kernel).Total())
+		}
+	})
+}
+
+// TestNothingIsHeldAfterTheLastClientHoweverTheyEnd is for the race detector: real time, everything at once.
+func TestNothingIsHeldAfterTheLastClientHoweverTheyEnd(t *testing.T) {
+	g := newStage(t, func(o *Options) { o.MaxEventBytes = 64 << 10 }, listeners()...)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	keys := []string{"a", "b", "c"}
+	var emitting, reading sync.WaitGroup
+	over := make(chan struct{})
+	for i := range keys {
+		emitting.Go(func() {
+			for n := range 150 {
+				f := emits(1+n%5, 200<<(n%8))
+				if n%40 == 39 {
+					f = func(p *puppet, t host.Turn) error { t.DestroySelf(); return emits(1, 300)(p, t) }
+				}
+				if err := g.do(keys[(i+n)%3], f); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range 24 {
+		reading.Go(func() {
+			r := rand.New(rand.NewPCG(1, uint64(i)))
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				key := keys[r.IntN(3)]
+				var next func(context.Context) (host.Delivery, error)
+				if i%2 == 0 {
+					s := g.follow(key)
+					next = s.Next
+					defer s.Close()
+				} else {
+					soon, stop := context.WithTimeout(ctx, time.Duration(r.IntN(20))*time.Millisecond)
+					l, err := g.Connect(soon, pAddr(key), host.ConnectRequest{Events: []string{"said"}})
+					stop()
+					if err != nil {
+						continue
+					}
+					next = l.Next
+					defer l.Close(ctx, r.IntN(2) == 0)
+				}
+				for range r.IntN(10) {
+					wait, stop := context.WithTimeout(ctx, 10*time.Millisecond)
+					_, err := next(wait)
+					stop()
+					if err != nil && host.CodeOf(err) != host.DeadlineExceeded {
+						break
+					}
+				}
+			}
+		})
+	}
+	emitting.Wait()
+	close(over)
+	reading.Wait()
+	if held := event.HubOf(g.Kernel).Held.Load(); held != 0 || len(event.HubOf(g.Kernel).Audiences) != 0 {
+		t.Errorf("%d bytes are held; %d actors have an audience", held, len(event.HubOf(g.Kernel).Audiences))
+	}
+}

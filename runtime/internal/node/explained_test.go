@@ -1,0 +1,86 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+const secretCause = "dial tcp 10.0.0.7:25: no route to host"
+
+// failing is a deed that fails with an error of an application.
+func failing(*puppet, host.Turn) error { return errors.New(secretCause) }
+
+// cbor calls a built-in method with CBOR, which puppets need not convert.
+func (g *stage) cbor(key, name string, in, out any) error {
+	g.t.Helper()
+	input, err := kernel.OutputEncoding.Marshal(in)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.CBOR, Input: input})
+	if err == nil && out != nil {
+		if err := kernel.InputDecoding.Unmarshal(reply.Output, out); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	return err
+}
+
+func TestOperatorsReadWhyAMessageFailedAndItsSenderDoesNot(t *testing.T) {
+	d := &puppetType{name: "p", message: failing, queues: []host.Queue{{Name: "mail", Handler: "puppet.mail", Backoff: []time.Duration{time.Hour}, ReplyFor: 24 * time.Hour}}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		var id uint64
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			sent, err := h.Enqueue("mail", []host.Enqueue{{Body: []byte{1}, WantReply: true}})
+			id = sent[0].ID
+			return err
+		})
+		for _, method := range []string{host.QueuePeek, host.QueueDeadList} {
+			time.Sleep(time.Minute)
+			var list host.QueueListOutput
+			if err := g.cbor("a", method, host.QueueListInput{Queue: "mail"}, &list); err != nil {
+				t.Fatal(err)
+			}
+			if len(list.Messages) != 1 || !strings.HasPrefix(list.Messages[0].Error, secretCause+" (error ") {
+				t.Errorf("%s shows %+v", method, list.Messages)
+			}
+			time.Sleep(time.Hour) // the second attempt is the last
+		}
+		var result host.QueueResultOutput
+		if err := g.cbor("a", host.QueueResult, host.QueueResultInput{Queue: "mail", ID: id}, &result); err != nil {
+			t.Fatal(err)
+		}
+		if result.Error == nil || result.Error.Code != host.Internal || strings.Contains(result.Error.Error(), "10.0.0.7") {
+			t.Errorf("the sender reads %+v", result.Error)
+		}
+	})
+}
+
+func TestOperatorsReadWhyARunOfAScheduleFailed(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", tick: failing}}, func(t *testing.T, g *stage) {
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			_, err := h.SetSchedule(host.Schedule{Name: "tick", Every: time.Hour.Milliseconds()})
+			return err
+		})
+		time.Sleep(90 * time.Minute)
+		var runs host.ScheduleRunsOutput
+		g.mustVerb("a", host.ScheduleRuns, host.ScheduleInput{Name: "tick"}, &runs)
+		if len(runs.Runs) != 1 || !strings.HasPrefix(runs.Runs[0].Error, secretCause+" (error ") {
+			t.Errorf("operators read %+v", runs)
+		}
+		var list host.ScheduleListOutput
+		g.mustVerb("a", host.ScheduleList, nil, &list)
+		if s := list.Schedules; len(s) != 1 || s[0].LastResult != "error" || s[0].LastError == "" || strings.Contains(s[0].LastError, "10.0.0.7") {
+			t.Errorf("callers read %+v", s)
+		}
+		if !host.OperatorMethod(host.ScheduleRuns, true) || host.OperatorMethod(host.ScheduleList, false) {
+			t.Error("runs are not for operators, or the list is")
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+func TestReplyDoesNotWaitForManyTurnsThatAreQuickOneByOne(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		const each = kernel.QuickTurn - time.Microsecond
+		brief := func(p *puppet, _ host.Turn) error { p.s.N++; time.Sleep(each); return nil }
+		for range 20 {
+			g.must("a", brief) // the type's pace is known
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var waits []time.Duration
+		begin := time.Now()
+		for range 200 {
+			wg.Go(func() {
+				if err := g.do("a", brief); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				waits = append(waits, time.Since(begin))
+				mu.Unlock()
+			})
+		}
+		wg.Wait()
+		// The first turn begins alone; the others share commits.
+		if w := waits[1]; w > kernel.QuickTurn+kernel.MaxGroupTime+kernel.QuickTurn {
+			t.Fatalf("the second reply came after %s; the turns take %s each", w, each)
+		}
+		if n := g.Find(pAddr("a")).Applied.Load(); n > 20+1+200*uint64(each)/uint64(kernel.MaxGroupTime)+2 {
+			t.Fatalf("they took %d commits", n)
+		}
+	})
+}
+
+// TestFloodedActorDoesNotKeepOthersWaiting counts instead of measuring time: how many turns of a flooded actor overtake a
+// call to another, on one processor.
+func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	g := newStage(t, nil)
+	var stop atomic.Bool
+	var turns atomic.Int64
+	var wg sync.WaitGroup
+	flood := remember(deed(func(p *puppet, _ host.Turn) error { turns.Add(1); return nil }))
+	for range 64 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if _, err := g.Call(context.Background(), &host.Request{Address: pAddr("hot"), Method: "do", Input: flood}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	var overtaken []int64
+	for i := range 300 {
+		before := turns.Load()
+		g.must(fmt.Sprint("calm", i%100), add(1))
+		overtaken = append(overtaken, turns.Load()-before)
+	}
+	stop.Store(true)
+	wg.Wait()
+	slices.Sort(overtaken)
+	t.Logf("turns that overtake a call: median %d, 90 of 100 %d, most %d", overtaken[150], overtaken[270], overtaken[299])
+	if n := overtaken[270]; n > 10*64 {
+		t.Errorf("%d turns of the flooded actor, which has 64 callers, overtake a call in ten", n)
+	}
+}

@@ -1,0 +1,243 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// faultyInputs are inputs of built-in methods that are wrong in one member, and the member. A method without an entry takes no
+// input, or none that can be wrong by itself.
+var faultyInputs = map[string]map[string]string{
+	host.QueueSend: {
+		`{"messages":[]}`: "queue", `{"queue":"a.b","messages":[{"body":1}]}`: "queue", `{"queue":"q","queue":"q"}`: "queue",
+		`{"queue":"jobs","messages":[{"body":1,"delay_ms":-1}]}`: "messages[0].delay_ms", `{"queue":"jobs","messages":[{"body":1,"ttl_ms":0}]}`: "messages[0].ttl_ms",
+		`{"queue":"jobs","messages":[{"body":1},{"body":1,"priority":9999}]}`:              "messages[1].priority",
+		`{"queue":"jobs","messages":[{"body":1},{"body":1,"keys_if_undelivered":[[{}]]}]}`: "messages[1].keys_if_undelivered[0]",
+		`{"queue":"jobs","messages":[{"body":1,"body":2}]}`:                                "messages[0].body",
+		`{"queue":7}`: "queue", `{"queue":"jobs","messages":[{"body":1},{"body":1,"delay_ms":"x"}]}`: "messages[1].delay_ms", `{"queue":"jobs","x":1}`: "x", `{"queue":"jobs","":1}`: `""`,
+		`{"queue":"jobs"}`: "messages", `{"queue":"jobs","messages":[{"body":1,"backoff_ms":[1,-1]}]}`: "messages[0].backoff_ms[1]",
+	},
+	host.QueueReceive: {
+		`{"queue":""}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":1001}`: "limit", `{"queue":"jobs","lock_ms":0}`: "lock_ms",
+		`{"queue":"jobs","lock_ms":-1}`: "lock_ms", `{"queue":"jobs","wait_ms":60001}`: "wait_ms", `{"queue":"jobs","wait_ms":-1}`: "wait_ms",
+		`{"queue":"jobs","l\u0069mit":0}`: "limit",
+	},
+	host.QueueAck:         {`{"queue":"a b"}`: "queue"},
+	host.QueueNack:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","receipts":["x"],"delay_ms":-1}`: "delay_ms"},
+	host.QueueExtend:      {`{"queue":"a b"}`: "queue", `{"queue":"jobs","lock_ms":0}`: "lock_ms"},
+	host.QueueHeld:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","wait_ms":-1}`: "wait_ms"},
+	host.QueueResult:      {`{"queue":"a b"}`: "queue", `{"queue":"jobs","wait_ms":-1}`: "wait_ms"},
+	host.QueueStatsMethod: {`{"queue":"a b"}`: "queue"},
+	host.QueuePeek:        {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit", `{"queue":"jobs","limit":-1}`: "limit"},
+	host.QueueDeadList:    {`{"queue":"a b"}`: "queue", `{"queue":"jobs","limit":0}`: "limit"},
+	host.QueueDelete:      {`{"queue":"jobs"}`: "ids"},
+	host.QueueDeadRequeue: {`{"queue":"jobs"}`: "ids"},
+	host.QueueDeadDelete:  {`{"queue":"jobs","all":true,"ids":[1]}`: "ids"},
+	host.ScheduleSet: {
+		`{"name":"a.b","every_ms":1000}`: "name", `{"every_ms":1000}`: "name", `{"name":"tick","every_ms":0}`: "every_ms", `{"name":"tick","every_ms":5}`: "every_ms",
+		`{"name":"tick","every_ms":1000,"catch_up":0}`: "catch_up", `{"name":"tick","every_ms":1000,"keep_runs":0}`: "keep_runs",
+		`{"name":"tick","cron":"61 * * * *"}`: "cron", `{"name":"tick","cron":"@daily","zone":"Mars"}`: "zone", `{"name":"tick","every_ms":1000,"missed":"x"}`: "missed",
+		`{"name":"tick","at":"tomorrow"}`: "at", `{"name":"tick","at":7}`: "at",
+		`{"name":"tick"}`: "cron", `{"name":"tick","cron":"@daily","every_ms":1000}`: "every_ms", `{"name":"tick","cron":"@daily","at":"2099-01-01T00:00:00Z"}`: "at",
+		`{"name":"tick","every_ms":1000,"at":"2099-01-01T00:00:00Z"}`: "at", `{"name":"tick","every_ms":1000,"instance":1}`: "instance", `{"name":1}`: "name",
+		`{"name":"tick","cron":1}`: "cron", `{"name":"tick","cron":"@daily","zone":1}`: "zone", `{"name":"tick","every_ms":1000,"missed":1}`: "missed",
+		`{"name":"tick","every_ms":"x"}`: "every_ms", `{"name":"tick","X":1}`: "X",
+	},
+	host.StreamAppend:    {`{"stream":"a.b","items":[1]}`: "stream", `{"stream":""}`: "stream"},
+	host.StreamClose:     {`{"stream":"a.b"}`: "stream"},
+	host.StreamDelete:    {`{}`: "stream", ``: "stream"},
+	host.ScheduleCancel:  {`{}`: "name", ``: "name", `null`: "name"},
+	host.ScheduleTrigger: {`{"name":""}`: "name"},
+	host.ScheduleRuns:    {`{"name":null}`: "name"},
+	host.QueuePurge:      {`{}`: "queue"},
+	host.QueueSkip:       {`{}`: "queue"},
+	host.ConnectionClose: {`{}`: "connection"},
+	host.SendSkip:        {`{}`: "type", `{"type":"p","key":["a",7]}`: "key[1]"},
+	host.StreamRead:      {`{"stream":"a.b"}`: "stream", `{"stream":"log","limit":0}`: "limit", `{"stream":"log","wait_ms":60001}`: "wait_ms", `{"stream":"log","life":"x"}`: "life"},
+	host.StreamList:      {`{"stream":"a.b"}`: "stream"},
+	host.ConnectionList:  {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
+	host.LimitsSet: {
+		`{"storage_bytes":0}`: "storage_bytes", `{"value_bytes":1000000000}`: "value_bytes", `{"write_set_bytes":1}`: "write_set_bytes", `{"call_rate":-1}`: "call_rate",
+		`{"mailbox_count":-1}`: "mailbox_count", `{"call_rate":0.000001,"call_burst":1000000000}`: "call_burst", `{"value_bytes":"x"}`: "value_bytes",
+		`{"sql_memory_bytes":1}`: "sql_memory_bytes", `{"sql_temporary_bytes":1}`: "sql_temporary_bytes", `{"sql_turn_bytes":1}`: "sql_turn_bytes", `{"sql_value_bytes":1}`: "sql_value_bytes",
+	},
+	host.LimitsReset:     {`{"names":["x"]}`: "names[0]", `{"names":["call_rate","y","x"]}`: "names[1]", `{"names":[7]}`: "names[0]"},
+	host.SendDeadList:    {`{"limit":0}`: "limit", `{"limit":1001}`: "limit"},
+	host.SendDeadRequeue: {`{}`: "ids"},
+	host.SendDeadDelete:  {`{"all":true,"ids":[1]}`: "ids"},
+	host.SQLQuery:        {`{"sql":""}`: "sql", `{"sql":"SELECT 1","limit":0}`: "limit", `{"sql":"SELECT ?","args":[[1]]}`: "args[0]", `{"sql":"SELEC"}`: "sql", `{"sql":"SELECT ?"}`: "args", `{"sql":"SELECT 1","args":[1]}`: "args"},
+	host.SQLExec:         {`{"sql":"SELECT 1"}`: "reason", `{"sql":"","reason":"r"}`: "sql", `{"sql":"SELECT 1","limit":10001,"reason":"r"}`: "limit", `{"sql":"SELEC","reason":"r"}`: "sql"},
+	host.WorkflowHistory: {`{"limit":0}`: "limit"},
+	host.WorkflowResult:  {`{"wait_ms":-1}`: "wait_ms"},
+	host.WorkflowWatch:   {`{"wait_ms":-1}`: "wait_ms"},
+	host.WorkflowImport:  {`{"recording":"eA=="}`: "recording"},
+}
+
+// faultless are the methods without such an input.
+var faultless = []string{
+	host.ActorPause, host.ActorResume, host.ActorWake, host.ActorSleep, host.ActorRetry, host.ActorWhy,
+	host.ScheduleList, host.AlarmList, host.AlarmCancel, host.SQLMigrate, host.SQLStatus, host.WorkflowStart, host.WorkflowStatus, host.WorkflowCancel,
+	host.WorkflowTerminate, host.WorkflowPause, host.WorkflowResume, host.WorkflowRetry, host.WorkflowRewind, host.WorkflowExport,
+}
+
+func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
+	g.must("a", add(1))
+	for method := range g.Builtins {
+		if faultyInputs[method] == nil && !slices.Contains(faultless, method) {
+			t.Errorf("%s has no faulty input here", method)
+		}
+	}
+	for method, inputs := range faultyInputs {
+		for in, field := range inputs {
+			e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument)
+			if e.Metadata["field"] != field || strings.Contains(e.Message, "]: ") && !strings.Contains(e.Message, field+": ") {
+				t.Errorf("%s %s: %v names the field %q, want %q", method, in, e, e.Metadata["field"], field)
+			}
+		}
+	}
+	// What is too large says by how much besides.
+	for _, c := range []struct {
+		method, in, field string
+		limit, actual     string
+	}{
+		{host.QueueSend, `{"queue":"jobs","messages":[` + repeated(`{"body":1}`, 20_001) + `]}`, "messages", "1000", "20001"},
+		{host.QueueAck, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueueNack, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueueExtend, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueueHeld, `{"queue":"jobs","receipts":[` + repeated(`"x"`, 5000) + `]}`, "receipts", "1000", "5000"},
+		{host.QueuePeek, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDelete, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadList, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadDelete, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.QueueDeadRequeue, `{"queue":"jobs","ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.SendSkip, `{"type":"p","key":["` + strings.Repeat("x", 1025) + `"]}`, "key", "1024", "1025"},
+		{host.SendSkip, `{"type":"p","key":[` + repeated(`"x"`, 17) + `]}`, "key", "16", "17"},
+		{host.SQLQuery, `{"sql":"SELECT '` + strings.Repeat("x", 1_000_000) + `'"}`, "sql", "1000000", ""},
+		{host.SQLQuery, `{"sql":"SELECT ` + strings.Repeat("(", 3000) + "1" + strings.Repeat(")", 3000) + `"}`, "sql", "", ""},
+		{host.StreamAppend, `{"stream":"log","items":[` + repeated(`7`, 5000) + `]}`, "items", "1000", "5000"},
+		{host.SendDeadDelete, `{"ids":[` + repeated(`7`, 5000) + `]}`, "ids", "1000", "5000"},
+		{host.SQLQuery, `{"sql":"SELECT 1","args":[` + repeated(`1`, 40_000) + `]}`, "args", "32766", "40000"},
+		{host.ActorPause, `{"reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
+		{host.SQLExec, `{"sql":"SELECT 1","reason":"` + strings.Repeat("x", 1025) + `"}`, "reason", "1024", "1025"},
+		{host.ScheduleSet, `{"name":"tick","every_ms":1000,"instance":"` + strings.Repeat("x", 257) + `"}`, "instance", "256", "257"},
+		{host.ScheduleSet, `{"name":"tick","cron":"` + strings.Repeat("x", 1025) + `"}`, "cron", "", "1025"},
+		{host.ScheduleSet, `{"name":"tick","cron":"@daily","zone":"` + strings.Repeat("x", 1025) + `"}`, "zone", "", "1025"},
+	} {
+		e := wantCode(t, g.raw(c.method, host.JSON, []byte(c.in)), host.TooLarge)
+		if m := e.Metadata; m["field"] != c.field || c.limit != "" && m["limit"] != c.limit || c.actual != "" && m["actual"] != c.actual {
+			t.Errorf("%s: %+v, want field %q and %s over %s", c.method, e, c.field, c.actual, c.limit)
+		}
+	}
+	// A type of the node says which parameter of a list is wrong.
+	for field, list := range map[string]func() error{
+		"prefix": func() error { _, err := g.List(t.Context(), host.ListQuery{Prefix: []string{"a"}}); return err },
+		"limit":  func() error { _, err := g.List(t.Context(), host.ListQuery{Limit: 1001}); return err },
+		"cursor": func() error { _, err := g.List(t.Context(), host.ListQuery{Type: "p", Cursor: "x"}); return err },
+		"state":  func() error { _, err := g.Runs(t.Context(), host.RunQuery{State: "x"}); return err },
+		"reason": func() error { _, err := g.Runs(t.Context(), host.RunQuery{Reason: "x"}); return err },
+	} {
+		if e := wantCode(t, list(), host.InvalidArgument); e.Metadata["field"] != field {
+			t.Errorf("%v names the field %q, want %q", e, e.Metadata["field"], field)
+		}
+	}
+	// A number is shown as it was given, however large it is.
+	for in, method := range map[string]string{
+		`{"queue":"jobs","messages":[{"body":1,"delay_ms":99999999999999999}]}`:     host.QueueSend,
+		`{"queue":"jobs","messages":[{"body":1,"ttl_ms":99999999999999999}]}`:       host.QueueSend,
+		`{"queue":"jobs","messages":[{"body":1,"backoff_ms":[99999999999999999]}]}`: host.QueueSend,
+		`{"queue":"jobs","receipts":["x"],"delay_ms":99999999999999999}`:            host.QueueNack,
+	} {
+		if e := wantCode(t, g.raw(method, host.JSON, []byte(in)), host.InvalidArgument); !strings.Contains(e.Message, ": 99999999999999999 is not from 0 to 2592000000") {
+			t.Errorf("%s: %v", in, e)
+		}
+	}
+	e := wantCode(t, g.raw(host.LimitsSet, host.JSON, []byte(`{"value_bytes":1000000000}`)), host.InvalidArgument)
+	if e.Metadata["limit"] != "16777216" || e.Metadata["actual"] != "1000000000" || !strings.Contains(e.Message, "value_bytes is 1000000000; it must be from 1 to 16777216") {
+		t.Errorf("%+v", e)
+	}
+	// In CBOR the same are refused.
+	for method, in := range map[string]any{
+		host.QueueReceive: map[string]any{"queue": "jobs", "limit": 0}, host.StreamRead: map[string]any{"stream": "log", "limit": 0},
+		host.SQLQuery: map[string]any{"sql": "SELECT 1", "limit": 0},
+	} {
+		text, err := cbor.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := wantCode(t, g.raw(method, host.CBOR, text), host.InvalidArgument); e.Metadata["field"] != "limit" {
+			t.Errorf("%s: %v", method, e)
+		}
+	}
+	// A null is no value, as everywhere in an input.
+	for method, in := range map[string]string{
+		host.QueueReceive: `{"queue":"jobs","limit":null,"lock_ms":null,"wait_ms":null}`, host.ConnectionList: `{"limit":null}`,
+	} {
+		if err := g.raw(method, host.JSON, []byte(in)); err != nil {
+			t.Errorf("%s %s: %v", method, in, err)
+		}
+		var v any
+		if err := json.Unmarshal([]byte(in), &v); err != nil {
+			t.Fatal(err)
+		}
+		text, err := cbor.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.raw(method, host.CBOR, text); err != nil {
+			t.Errorf("%s %s in CBOR: %v", method, in, err)
+		}
+	}
+	// Go callers' zeros are left out, and mean the defaults.
+	for method, in := range map[string]any{
+		host.QueueReceive: host.QueueReceiveInput{Queue: "jobs"}, host.StreamRead: host.StreamReadInput{Stream: "log"}, host.SQLQuery: host.SQLInput{SQL: "SELECT 1"},
+		host.QueuePeek: host.QueueListInput{Queue: "jobs"}, host.ConnectionList: host.ConnectionListInput{}, host.SendDeadList: host.SendListInput{},
+		host.ScheduleSet: host.Schedule{Name: "tick", Every: 1000},
+	} {
+		if err := g.verb("a", method, in, nil); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
+// repeated returns n items of a list.
+func repeated(item string, n int) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
+
+// raw calls a method of actor "a".
+func (g *stage) raw(method string, codec host.Codec, in []byte) error {
+	_, err := g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: method, Codec: codec, Input: in})
+	return err
+}
+
+func TestRangesAreThoseOfTheLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		v    any
+		name string
+		max  int64
+	}{
+		{host.QueueReceiveInput{}, "limit", host.MaxQueueBatch}, {host.QueueReceiveInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
+		{host.QueueReceiveInput{}, "wait_ms", kernel.MaxWait.Milliseconds()}, {host.QueueExtendInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
+		{host.QueueListInput{}, "limit", host.MaxQueueBatch}, {host.SendListInput{}, "limit", host.MaxQueueBatch},
+		{host.StreamReadInput{}, "limit", host.MaxStreamBatch}, {host.StreamReadInput{}, "wait_ms", kernel.MaxWait.Milliseconds()},
+		{host.WorkflowResultInput{}, "wait_ms", kernel.MaxWait.Milliseconds()}, {host.WorkflowWatchInput{}, "wait_ms", kernel.MaxWait.Milliseconds()},
+	} {
+		found := false
+		for _, r := range kernel.RangesOf(reflect.TypeOf(c.v)) {
+			found = found || r.Name == c.name && r.Max == c.max
+		}
+		if !found {
+			t.Errorf("%T has no range of %s up to %d", c.v, c.name, c.max)
+		}
+	}
+}

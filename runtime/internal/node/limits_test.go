@@ -1,0 +1,315 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/mail"
+)
+
+// retryAt returns when an overloaded actor says that another try may succeed.
+func retryAt(t *testing.T, err error) time.Time {
+	t.Helper()
+	e := wantCode(t, err, host.Overloaded)
+	at, perr := time.Parse(time.RFC3339Nano, e.Metadata["retry_at"])
+	if perr != nil || !e.Retryable || e.Metadata["limit"] == "" {
+		t.Fatalf("%+v: %v", e, perr)
+	}
+	return at
+}
+
+func TestCallsFromOutsideAreBoundedPerActor(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{CallRate: 2, CallBurst: 4}}, {name: "free"}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		burst := func(key string) (n int, err error) {
+			for ; n < 100; n++ {
+				if err = g.do(key, add(1)); err != nil {
+					break
+				}
+			}
+			return n, err
+		}
+		n, err := burst("a")
+		if at := retryAt(t, err); n != 4 || time.Until(at) != 500*time.Millisecond {
+			t.Fatalf("%d calls were taken, the next in %s", n, time.Until(at))
+		}
+		if n, _ := burst("b"); n != 4 {
+			t.Fatalf("its neighbour took %d", n)
+		}
+		time.Sleep(time.Until(retryAt(t, err)))
+		if n, _ := burst("a"); n != 1 {
+			t.Fatalf("%d calls after the time that the error names", n)
+		}
+		time.Sleep(3 * time.Second / 2)
+		if n, _ := burst("a"); n != 3 {
+			t.Fatalf("%d calls after 1.5 s", n)
+		}
+		g.mustVerb("a", host.ActorSleep, nil, nil) // verbs of operators are not counted, and sleep fills no bucket
+		if n, _ := burst("a"); n != 0 {
+			t.Fatalf("%d calls after a sleep", n)
+		}
+		time.Sleep(time.Hour)
+		if n, _ := burst("a"); n != 4 {
+			t.Fatalf("%d calls after an hour", n)
+		}
+		// Calls of actors and of tasks are not counted; queries from outside are.
+		many := func(n host.Node, ctx context.Context) error {
+			for range 50 {
+				if _, err := n.Call(ctx, &host.Request{Address: pAddr("a"), Method: "do", Codec: host.JSON, Input: remember(add(1))}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		free := host.Address{Type: "free"}
+		if err := g.doAt(free, func(_ *puppet, h host.Turn) error { return many(h, h) }); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		if err := g.doAt(free, goes("x", func(task host.Task) error { err := many(task, task); done <- err; return err })); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON})
+		retryAt(t, err)
+		for range 1000 {
+			if err := g.doAt(free, add(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestRateLimitFollowsItsModel compares a limit with a bucket that is filled bit by bit.
+func TestRateLimitFollowsItsModel(t *testing.T) {
+	for _, l := range []host.Limits{
+		{CallRate: 1}, {CallRate: 0.1, CallBurst: 3}, {CallRate: 1000, CallBurst: 1}, {CallRate: 7, CallBurst: 20}, {CallRate: 1e12},
+		{CallRate: math.MaxFloat64, CallBurst: 1e9}, {CallRate: 1e-9, CallBurst: 3}, {CallRate: 2.5},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := kernel.NewRateLimit(l)
+			tokens, last := float64(r.Burst), time.Now()
+			taken := 0
+			for i := range 2000 {
+				time.Sleep(time.Duration((i*i*7919)%1_000_003) * time.Microsecond)
+				now := time.Now()
+				tokens = min(tokens+float64(now.Sub(last))/float64(r.Every), float64(r.Burst))
+				last = now
+				err := r.Take(pAddr("a"))
+				switch {
+				case err == nil && tokens < 1-1e-6, err != nil && tokens > 1+1e-6:
+					t.Fatalf("%+v: %v with %v tokens", l, err, tokens)
+				case err == nil:
+					tokens--
+					taken++
+				}
+			}
+			if taken == 0 {
+				t.Errorf("%+v: nothing was ever taken", l)
+			}
+		})
+	}
+}
+
+func TestRateLimitForgetsActorsThatAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kernel.NewRateLimit(host.Limits{CallRate: 10, CallBurst: 10})
+		for i := range 100_000 {
+			if err := r.Take(pAddr(fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Microsecond)
+			if len(r.Full) > 3*kernel.MinBuckets+2000 { // 1,000 are within the time that one call takes to be forgotten
+				t.Fatalf("%d buckets", len(r.Full))
+			}
+		}
+	})
+}
+
+func TestLimitsThatCannotWorkAreRefused(t *testing.T) {
+	for _, l := range []host.Limits{{CallRate: -1}, {CallRate: math.NaN()}, {CallRate: math.Inf(1)}, {CallBurst: -1},
+		{CallRate: math.SmallestNonzeroFloat64}, {CallRate: 1, CallBurst: math.MaxInt}, {TaskGrace: -1},
+		{SQLMemoryBytes: 1}, {SQLTemporaryBytes: -1}, {SQLTurnBytes: 4096}, {SQLValueBytes: 10}} {
+		g := newStage(t, nil)
+		for name, o := range map[string]kernel.Options{
+			"node": {Store: g.store, Limits: l},
+			"type": {Store: g.store, Behaviors: []*host.Behavior{(&puppetType{name: "x", limits: l}).behavior()}},
+		} {
+			if _, err := New(Options{Options: o}); err == nil {
+				t.Errorf("%+v is taken as the limit of a %s", l, name)
+			}
+		}
+	}
+}
+
+func TestFullMailboxSaysWhenToTryAgain(t *testing.T) {
+	for name, l := range map[string]host.Limits{"count": {MailboxCount: 3}, "bytes": {MailboxBytes: 300}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, []*puppetType{{name: "p", limits: l}}, func(t *testing.T, g *stage) {
+				g.must("a", func(*puppet, host.Turn) error { time.Sleep(8 * time.Second); return nil }) // the pace of the type
+				hold := make(chan struct{})
+				var wg sync.WaitGroup
+				errs := make(chan error, 20)
+				for range 20 {
+					wg.Go(func() {
+						if err := g.do("a", func(*puppet, host.Turn) error { <-hold; return nil }); err != nil {
+							errs <- err
+						}
+					})
+				}
+				synctest.Wait()
+				if len(errs) == 0 {
+					t.Fatal("all calls were taken")
+				}
+				for range len(errs) {
+					if wait := time.Until(retryAt(t, <-errs)); wait != kernel.MaxDrain {
+						t.Errorf("try again in %s", wait)
+					}
+				}
+				close(hold)
+				wg.Wait()
+			})
+		})
+	}
+	a := &kernel.Actor{Type: &kernel.Type{}}
+	if d := a.Drains(&kernel.Work{Job: &mail.Delivery{}}, 1000); d != kernel.MinDrain {
+		t.Errorf("a mailbox of a type that never ran drains in %s", d)
+	}
+}
+
+func TestTurnThatIsTooLargeIsRefusedWithTheLimitThatItBroke(t *testing.T) {
+	limits := host.Limits{StateBytes: 1000, ValueBytes: 2000, WriteSetBytes: 10_000, StorageBytes: 20_000}
+	put := func(key byte, n int) deed {
+		return func(_ *puppet, h host.Turn) error {
+			return h.KVPut([]byte{2, key, 0}, bytes.Repeat([]byte{key}, n), time.Time{})
+		}
+	}
+	fill := func(from byte) deed {
+		return func(p *puppet, h host.Turn) error {
+			for k := from; k < from+4; k++ {
+				if err := put(k, 1900)(p, h); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for _, tt := range []struct {
+		name  string
+		limit int
+		code  host.Code
+		do    []deed
+	}{
+		{"state", 1000, host.TooLarge, []deed{func(p *puppet, _ host.Turn) error { p.s.Log = []string{string(make([]byte, 1000))}; return nil }}},
+		{"value", 2000, host.TooLarge, []deed{put('a', 2001)}},
+		{"write set", 10_000, host.TooLarge, []deed{func(p *puppet, h host.Turn) error {
+			return errors.Join(fill('a')(p, h), fill('f')(p, h))
+		}}},
+		{"storage", 20_000, host.QuotaExceeded, []deed{fill('a'), fill('f'), fill('k')}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, nil, []*puppetType{{name: "p", limits: limits}}, func(t *testing.T, g *stage) {
+				g.must("a", add(1))
+				for _, f := range tt.do[:len(tt.do)-1] {
+					g.must("a", f)
+				}
+				before := g.status("a")
+				e := wantCode(t, g.do("a", tt.do[len(tt.do)-1]), tt.code)
+				if e.Metadata["limit"] != fmt.Sprint(tt.limit) || e.Metadata["actual"] == "" || e.Retryable {
+					t.Errorf("%+v", e)
+				}
+				if after := g.status("a"); after.Bytes != before.Bytes || after.Keys != before.Keys {
+					t.Errorf("%d bytes in %d keys, before %d in %d", after.Bytes, after.Keys, before.Bytes, before.Keys)
+				}
+				g.must("a", func(_ *puppet, h host.Turn) error { _, err := h.KVDeleteRange(nil, nil); return err }) // a way out
+				g.must("a", add(1))
+			})
+		})
+	}
+}
+
+// TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators calls every method that actors have by themselves while the
+// bucket is empty.
+func TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators(t *testing.T) {
+	counted := make(map[string]bool)
+	for name := range strings.FieldsSeq("queue.send queue.receive queue.result queue.stats schedule.list alarm.list " +
+		"stream.append stream.close stream.read stream.list workflow.start workflow.status workflow.result") {
+		counted[name] = true
+	}
+	for _, open := range []bool{false, true} {
+		counted[host.SQLQuery], counted[host.SQLExec] = open, open
+		types := []*puppetType{{name: "p", limits: host.Limits{CallRate: 1, CallBurst: 1}, openSQL: open}}
+		bubble(t, nil, types, func(t *testing.T, g *stage) {
+			for name := range g.Builtins {
+				key := name // each has a bucket of its own
+				g.must(key, add(1))
+				err := g.verb(key, name, nil, nil)
+				if host.CodeOf(err) == host.Overloaded != counted[name] {
+					t.Errorf("%s with open SQL %v: %v", name, open, err)
+				}
+				if !counted[name] {
+					continue
+				}
+				_, err = g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Continues: true})
+				if host.CodeOf(err) == host.Overloaded {
+					t.Errorf("%s that goes on with a request: %v", name, err)
+				}
+				time.Sleep(time.Until(retryAt(t, g.verb(key, name, nil, nil))))
+				if err := g.verb(key, name, nil, nil); host.CodeOf(err) == host.Overloaded {
+					t.Errorf("%s after the time that the error names: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
+	types := []*puppetType{{name: "p", limits: host.Limits{CallRate: 1e-3, CallBurst: 2}, queues: []host.Queue{{Name: "jobs"}}}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		got := make(chan error, 1)
+		go func() {
+			got <- g.verb("a", host.QueueReceive, host.QueueReceiveInput{Queue: "jobs", WaitMS: 60_000}, nil)
+		}()
+		synctest.Wait()
+		for range 3 { // each is a reason to look again
+			g.Signals.Notify(string(kernel.AppendAddress(nil, pAddr("a"))), "queue/jobs")
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Minute)
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A handler can tell by the code why the keyspace refuses an entry, and go on.
+func TestAHandlerGetsTheCodeOfALimit(t *testing.T) {
+	t.Parallel()
+	g := newStage(t, nil, &puppetType{name: "p", limits: host.Limits{StorageBytes: 64 << 10, ValueBytes: 32 << 10}})
+	g.must("a", func(_ *puppet, h host.Turn) error {
+		wantLimit(t, h.KVPut(bytes.Repeat([]byte("k"), 5000), nil, time.Time{}), "key", "2048")
+		wantLimit(t, h.KVPut([]byte("k"), make([]byte, 33<<10), time.Time{}), "value", "32768")
+		_, err := h.KVDelete(bytes.Repeat([]byte("k"), 5000))
+		wantLimit(t, err, "key", "2048")
+		for i := range 3 {
+			if err = h.KVPut([]byte{byte(i)}, make([]byte, 30<<10), time.Time{}); err != nil {
+				break
+			}
+		}
+		wantCode(t, err, host.QuotaExceeded)
+		return nil
+	})
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/conn"
+	"github.com/cairn-run/cairn/runtime/internal/part/event"
+	"github.com/cairn-run/cairn/runtime/internal/part/run"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+)
+
+// A Node hosts actors over one store: the kernel, and what its parts offer to gateways and programs.
+type Node struct{ *kernel.Kernel }
+
+var (
+	_ host.Node        = (*Node)(nil)
+	_ host.EventSource = (*Node)(nil)
+	_ host.Inspector   = (*Node)(nil)
+	_ host.Databases   = (*Node)(nil)
+)
+
+// New makes a node. Start begins to fire alarms and recovers pending messages. The error says what is wrong with the
+// options.
+func New(o Options) (*Node, error) {
+	k, err := kernel.New(o.Options, kernel.Composition{Parts: Parts(&o), Turn: newTurn, Query: newQuery})
+	if err != nil {
+		return nil, err
+	}
+	return &Node{k}, nil
+}
+
+// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
+func CheckLimits(l host.Limits) error {
+	var h kernel.Hooks
+	for _, p := range Parts(new(Options)) {
+		h.Add(p)
+	}
+	_, err := kernel.NewActorLimits(l, h.Limiters)
+	return err
+}
+
+// Methods lists the methods of an actor type that can be called by name: its own, and those that every actor has.
+func (n *Node) Methods(b *host.Behavior) []host.Method {
+	methods := slices.Clone(b.Methods)
+	for _, name := range slices.Sorted(maps.Keys(n.Builtins)) {
+		kind := host.Query
+		if b := n.Builtins[name]; b.Act != nil || b.Run != nil {
+			kind = host.Action
+		}
+		methods = append(methods, host.Method{Name: name, Kind: kind})
+	}
+	return methods
+}
+
+// Subscribe implements host.EventSource.
+func (n *Node) Subscribe(ctx context.Context, addr host.Address, sub host.Subscription) (host.EventStream, error) {
+	return event.Subscribe(n.Kernel, ctx, addr, sub)
+}
+
+// Connect opens or resumes a connection of a client to an actor.
+func (n *Node) Connect(ctx context.Context, addr host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
+	return conn.Connect(n.Kernel, ctx, addr, r)
+}
+
+// CallOver calls a method over a connection that a token names.
+func (n *Node) CallOver(ctx context.Context, token string, r *host.Request) (host.Reply, error) {
+	return conn.CallOver(n.Kernel, ctx, token, r)
+}
+
+// Disconnect ends the connection that a token names.
+func (n *Node) Disconnect(ctx context.Context, addr host.Address, token string) error {
+	return conn.Disconnect(n.Kernel, ctx, addr, token)
+}
+
+// ExportSQL implements host.Databases.
+func (n *Node) ExportSQL(ctx context.Context, addr host.Address, w io.Writer) error {
+	return sqlite.ExportStored(ctx, n.Kernel, addr, w)
+}
+
+// ImportSQL implements host.Databases.
+func (n *Node) ImportSQL(ctx context.Context, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
+	return sqlite.SQLiteIn(n.Kernel).ImportSQL(ctx, n.Kernel, addr, file, reason)
+}
+
+// Runs pages through the workflow runs of the node.
+func (n *Node) Runs(ctx context.Context, q host.RunQuery) (host.RunPage, error) {
+	return run.Runs(n.Kernel, ctx, q)
+}
+
+// CountRuns counts the workflow runs that are paused or have failed.
+func (n *Node) CountRuns(ctx context.Context) (host.RunCounts, error) {
+	return run.CountRuns(n.Kernel, ctx)
+}

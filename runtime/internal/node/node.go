@@ -1,0 +1,129 @@
+// Package node composes a node: the kernel, its parts, and what handlers are handed. It is the one list of what actors
+// can do.
+package node
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/admin"
+	"github.com/cairn-run/cairn/runtime/internal/part/alarm"
+	"github.com/cairn-run/cairn/runtime/internal/part/conn"
+	"github.com/cairn-run/cairn/runtime/internal/part/event"
+	"github.com/cairn-run/cairn/runtime/internal/part/kv"
+	"github.com/cairn-run/cairn/runtime/internal/part/mail"
+	"github.com/cairn-run/cairn/runtime/internal/part/queue"
+	"github.com/cairn-run/cairn/runtime/internal/part/run"
+	"github.com/cairn-run/cairn/runtime/internal/part/schedule"
+	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/part/stream"
+	"github.com/cairn-run/cairn/runtime/internal/part/task"
+)
+
+// Options configure a node: its kernel, and its parts.
+type Options struct {
+	kernel.Options
+	// SQL bounds the connections of the actors' SQLite databases.
+	SQL sqlite.Options
+	// Parts are parts besides those that every node has.
+	Parts []kernel.Part
+}
+
+// Parts lists the capabilities of actors.
+func Parts(o *Options) []kernel.Part {
+	runs, letters := run.New(), mail.New()
+	letters.Handle(host.QueueSend, mail.MessageHandler{Check: queue.CheckSend, Handle: queue.TakeSend})
+	run.HandleMessages(letters)
+	return append([]kernel.Part{
+		new(kv.Part), alarm.New(), schedule.New(), queue.New(runs), sqlite.New(o.SQL), new(stream.Part), new(event.Part), new(conn.Part),
+		letters, task.New(appendItems), runs, new(admin.Part),
+	}, o.Parts...)
+}
+
+// appendItems is how a task appends to a stream.
+func appendItems(t *kernel.Turn, name string, items [][]byte) (uint64, error) {
+	return stream.Append(t.Core, t, name, items)
+}
+
+// The names under which the parts' views of a turn and of a query are embedded.
+type (
+	alarmTurn    = alarm.Turn
+	kvTurn       = kv.Turn
+	scheduleTurn = schedule.Turn
+	streamTurn   = stream.Turn
+	queueTurn    = queue.Turn
+	eventTurn    = event.Turn
+	connTurn     = conn.Turn
+	mailTurn     = mail.Turn
+	sqliteTurn   = sqlite.Turn
+	taskTurn     = task.Turn
+	runTurn      = run.Turn
+
+	kvReads       = kv.Reads
+	scheduleReads = schedule.Reads
+	streamReads   = stream.Reads
+	connReads     = conn.Reads
+
+	connQuery   = conn.Query
+	queueQuery  = queue.Query
+	sqliteQuery = sqlite.Query
+)
+
+// A handlerTurn is what a handler is handed: the turn, and what each part lets it do.
+type handlerTurn struct {
+	kernel.Turn
+	alarmTurn
+	kvTurn
+	kvReads
+	scheduleTurn
+	scheduleReads
+	streamTurn
+	streamReads
+	queueTurn
+	eventTurn
+	connTurn
+	connReads
+	mailTurn
+	sqliteTurn
+	taskTurn
+	runTurn
+}
+
+var (
+	_ host.RunTurn    = (*handlerTurn)(nil)
+	_ kernel.Observer = (*handlerTurn)(nil)
+)
+
+// newTurn makes a turn with the view of it that handlers get.
+func newTurn() *kernel.Turn {
+	h := new(handlerTurn)
+	t := &h.Turn
+	t.Host = h
+	h.alarmTurn.K, h.kvTurn.K, h.scheduleTurn.K, h.streamTurn.K, h.queueTurn.K, h.eventTurn.K = t, t, t, t, t, t
+	h.connTurn.K, h.mailTurn.K, h.sqliteTurn.K, h.taskTurn.K, h.runTurn.K = t, t, t, t, t
+	h.kvReads.Scope, h.scheduleReads.Scope, h.streamReads.Scope, h.connReads.Scope = t, t, t, t
+	return t
+}
+
+// A handlerQuery is what the handler of a query is handed.
+type handlerQuery struct {
+	kernel.Query
+	kvReads
+	scheduleReads
+	streamReads
+	connReads
+	connQuery
+	queueQuery
+	sqliteQuery
+}
+
+var _ host.Reader = (*handlerQuery)(nil)
+
+// newQuery makes a query with the view of it that handlers get.
+func newQuery() *kernel.Query {
+	h := new(handlerQuery)
+	q := &h.Query
+	q.Host = h
+	h.kvReads.Scope, h.scheduleReads.Scope, h.streamReads.Scope, h.connReads.Scope = q, q, q, q
+	h.connQuery.K, h.queueQuery.K, h.sqliteQuery.K = q, q, q
+	return q
+}

@@ -1,0 +1,313 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// A puppet is an actor that does what the test tells it to: its methods run closures, which the input names.
+type puppet struct {
+	typ *puppetType
+	s   puppetState
+}
+
+type puppetState struct {
+	N   int
+	Log []string
+}
+
+type (
+	deed   func(p *puppet, t host.Turn) error
+	glance func(s *puppetState, r host.Reader) error
+)
+
+// puppetType makes the behavior of puppets.
+type puppetType struct {
+	name                   string
+	wake, sleep, onDestroy deed
+	create                 deed
+	alarm                  deed
+	message, tick          deed // what queues and the schedule "tick" run
+	limits                 host.Limits
+	idle                   time.Duration
+	events                 []host.Event
+	queues                 []host.Queue
+	migrations             []host.Migration
+	openSQL, decimal       bool
+	outside                bool // takes values from outside, and has a stream for them
+}
+
+var (
+	deeds    sync.Map
+	deedName atomic.Int64
+)
+
+// remember gives a closure a name for an input to carry.
+func remember(f any) []byte {
+	name := strconv.FormatInt(deedName.Add(1), 10)
+	deeds.Store(name, f)
+	return []byte(name)
+}
+
+const (
+	puppetDo = iota
+	puppetLook
+)
+
+func (d *puppetType) behavior() *host.Behavior {
+	decode := func(_ uint64, blob []byte) (any, error) {
+		s := new(puppetState)
+		if blob == nil {
+			return s, nil
+		}
+		return s, json.Unmarshal(blob, s)
+	}
+	b := &host.Behavior{
+		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, Events: d.events, Queues: d.queues,
+		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
+		Schedules:  []host.ScheduleMethod{{Name: "tick", Handler: "puppet.tick"}},
+		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
+		Migrations: d.migrations, OpenSQL: d.openSQL, SQLDecimal: d.decimal,
+		New:    func() host.Instance { return &puppet{typ: d} },
+		Decode: decode,
+		Query: func(r host.Reader, _ int, state any, _ host.Codec, input, out []byte) ([]byte, error) {
+			f, ok := deeds.Load(string(input))
+			if !ok {
+				return out, nil
+			}
+			return out, f.(glance)(state.(*puppetState), r)
+		},
+	}
+	if d.outside {
+		b.Convert, b.Streams = convertAny, []host.Stream{{Name: "log", External: true}}
+	}
+	return b
+}
+
+func (p *puppet) Load(_ uint64, blob []byte) error {
+	p.s = puppetState{}
+	if blob == nil {
+		return nil
+	}
+	return json.Unmarshal(blob, &p.s)
+}
+
+func (p *puppet) Save(dst []byte) ([]byte, error) {
+	b, err := json.Marshal(&p.s)
+	return append(dst, b...), err
+}
+
+func (p *puppet) Act(t host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
+	f, ok := deeds.Load(string(input))
+	if !ok {
+		return nil, errors.New("no such deed")
+	}
+	return out, f.(deed)(p, t)
+}
+
+func (p *puppet) hook(f deed, t host.Turn) error {
+	if f == nil {
+		return nil
+	}
+	return f(p, t)
+}
+
+func (p *puppet) Alarm(t host.Turn, _ int, _ string, _ []byte) error { return p.hook(p.typ.alarm, t) }
+func (p *puppet) Message(t host.Turn, _ int, _ *host.Received, _ []byte) ([]byte, error) {
+	return nil, p.hook(p.typ.message, t)
+}
+func (p *puppet) Schedule(t host.Turn, _ int, _ *host.Tick, _ []byte) error {
+	return p.hook(p.typ.tick, t)
+}
+func (p *puppet) Connect(host.Turn, *host.ConnectionState, []byte) error         { return nil }
+func (p *puppet) Disconnect(host.Turn, *host.ConnectionState, *host.Error) error { return nil }
+func (p *puppet) Subscribe(host.Turn, int, *host.ConnectionState) error          { return nil }
+func (p *puppet) State() any                                                     { return &p.s }
+func (p *puppet) Create(t host.Turn) error                                       { return p.hook(p.typ.create, t) }
+func (p *puppet) Wake(t host.Turn) error                                         { return p.hook(p.typ.wake, t) }
+func (p *puppet) Sleep(t host.Turn) error                                        { return p.hook(p.typ.sleep, t) }
+func (p *puppet) Destroy(t host.Turn) error                                      { return p.hook(p.typ.onDestroy, t) }
+
+// A stage is a node of puppets under test.
+type stage struct {
+	*Node
+	t       testing.TB
+	store   *engine.Store
+	disk    *engine.Disk
+	types   []*puppetType
+	options func(*Options)
+
+	// Of the store, from the next start on.
+	writeBytes int64  // for write sets; 0 is its default
+	dir        string // where its files are, instead of on disk; its log and the node's are kept then
+	log        bytes.Buffer
+}
+
+// newStage starts a node. The types default to one called "p".
+func newStage(t testing.TB, options func(*Options), types ...*puppetType) *stage {
+	t.Helper()
+	if len(types) == 0 {
+		types = []*puppetType{{name: "p"}}
+	}
+	g := &stage{t: t, disk: engine.NewDisk(), types: types, options: options}
+	g.start()
+	t.Cleanup(g.stop)
+	return g
+}
+
+func (g *stage) start() {
+	g.t.Helper()
+	eo := engine.Options{Dir: "store", Disk: g.disk, WriteBytes: g.writeBytes, Logger: slog.New(slog.DiscardHandler)}
+	if g.dir != "" {
+		eo.Dir, eo.Disk, eo.Logger = g.dir, nil, slog.New(slog.NewTextHandler(&g.log, nil))
+		eo.AcceptDataLoss = true // or a compaction that comes across damage first decides whether it opens
+	}
+	store, err := engine.Open(g.t.Context(), eo)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	o := Options{Options: kernel.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}}
+	for _, d := range g.types {
+		o.Behaviors = append(o.Behaviors, d.behavior())
+	}
+	if g.options != nil {
+		g.options(&o)
+	}
+	g.store = store
+	if g.Node, err = New(o); err != nil {
+		g.t.Fatal(err)
+	}
+	g.Start()
+}
+
+func (g *stage) stop() {
+	g.t.Helper()
+	if g.Node == nil {
+		return
+	}
+	if err := g.Close(context.Background()); err != nil {
+		g.t.Error(err)
+	}
+	if err := g.store.Close(); err != nil {
+		g.t.Error(err)
+	}
+	g.Node = nil
+}
+
+// restart stops the node and starts it again on the same data.
+func (g *stage) restart() {
+	g.t.Helper()
+	g.stop()
+	g.start()
+}
+
+func pAddr(key string) host.Address { return host.Address{Type: "p", Key: []string{key}} }
+
+// do runs a closure as a turn.
+func (g *stage) do(key string, f deed) error { return g.doAt(pAddr(key), f) }
+
+func (g *stage) doAt(a host.Address, f deed) error {
+	_, err := g.Call(context.Background(), &host.Request{Address: a, Method: "do", Codec: host.JSON, Input: remember(f)})
+	return err
+}
+
+// must is do for a closure that must succeed.
+func (g *stage) must(key string, f deed) {
+	g.t.Helper()
+	if err := g.do(key, f); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// add is a deed.
+func add(n int) deed {
+	return func(p *puppet, _ host.Turn) error { p.s.N += n; return nil }
+}
+
+// n reads a puppet's number by a query.
+func (g *stage) n(key string) (n int) {
+	g.t.Helper()
+	_, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: "look", Codec: host.JSON,
+		Input: remember(glance(func(s *puppetState, _ host.Reader) error { n = s.N; return nil }))})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}
+
+func (g *stage) status(key string) host.Status {
+	g.t.Helper()
+	st, err := g.Lookup(context.Background(), pAddr(key))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return st
+}
+
+// verb calls a built-in method of an actor.
+func (g *stage) verb(key, name string, in, out any) error {
+	g.t.Helper()
+	var input []byte
+	if in != nil {
+		var err error
+		if input, err = json.Marshal(in); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.JSON, Input: input})
+	if err == nil && out != nil {
+		if err := json.Unmarshal(reply.Output, out); err != nil {
+			g.t.Fatalf("%s answered %q: %v", name, reply.Output, err)
+		}
+	}
+	return err
+}
+
+// mustVerb is verb for a call that must succeed.
+func (g *stage) mustVerb(key, name string, in, out any) {
+	g.t.Helper()
+	if err := g.verb(key, name, in, out); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *stage) whyOf(key string) (x host.Explanation) {
+	g.t.Helper()
+	g.mustVerb(key, host.ActorWhy, nil, &x)
+	return x
+}
+
+func wantCode(t testing.TB, err error, code host.Code) *host.Error {
+	t.Helper()
+	var e *host.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("the error is %v, not of code %q", err, code)
+	}
+	return e
+}
+
+// crash cuts the power and starts the node on what is left.
+func (g *stage) crash() {
+	g.t.Helper()
+	g.Halt()
+	left := g.disk.Crash(1, 0)
+	g.Kill()
+	g.store.Close()
+	g.disk = left
+	g.start()
+}
+
+// kernelTurn is the kernel's own view of the turn that a handler was handed.
+func kernelTurn(h host.Turn) *kernel.Turn { return &h.(*handlerTurn).Turn }

@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// TestVerbsAndWorkFromManyGoroutines is for the race detector and for deadlocks: few keys, everything at once. At the end
+// every pause is lifted, and what was sent has been handled or moved aside.
+func TestVerbsAndWorkFromManyGoroutines(t *testing.T) {
+	d := &puppetType{name: "p", alarm: add(1), wake: goes("steady", untilTold)}
+	bubble(t, func(o *Options) { o.IdleTimeout = 2 * time.Millisecond }, []*puppetType{d}, everythingAtOnce)
+}
+
+func everythingAtOnce(t *testing.T, g *stage) {
+	key := func(i int) string { return fmt.Sprint("k", i%4) }
+	var wg sync.WaitGroup
+	for w := range 8 {
+		random := rand.New(rand.NewPCG(1, uint64(w)))
+		wg.Go(func() {
+			for range 120 {
+				time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond)
+				a, b := key(random.IntN(4)), key(random.IntN(4))
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				call := func(method string, input []byte) error {
+					_, err := g.Call(ctx, &host.Request{Address: pAddr(a), Method: method, Codec: host.JSON, Input: input})
+					return err
+				}
+				var err error
+				switch random.IntN(14) {
+				case 0, 1, 2:
+					err = call("do", remember(add(1)))
+				case 3:
+					err = call("do", remember(sends(b, 2, add(1))))
+				case 4:
+					err = call("do", remember(rings("", time.Millisecond)))
+				case 5:
+					err = call("do", remember(goes("x", func(task host.Task) error { return task.Turn(task, adds(1)) })))
+				case 6:
+					err = call("look", nil)
+				case 7:
+					err = call(host.ActorPause, nil)
+				case 8:
+					err = call(host.ActorResume, nil)
+				case 9:
+					err = call(host.ActorSleep, nil)
+				case 10:
+					err = call(host.ActorWake, nil)
+				case 11:
+					err = call(host.SendSkip, fmt.Appendf(nil, `{"type":"p","key":[%q]}`, b))
+				case 12:
+					err = call(host.ActorWhy, nil)
+				case 13:
+					if random.IntN(4) == 0 {
+						err = g.Destroy(ctx, pAddr(a))
+					} else {
+						err = call("do", remember(deed(func(*puppet, host.Turn) error { panic("told to") })))
+					}
+				}
+				cancel()
+				switch host.CodeOf(err) {
+				case "", host.NotFound, host.ActorPaused, host.FailedPrecondition, host.Crashed, host.ActorFailed, host.Unavailable:
+				default:
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 4 {
+		for _, verb := range []string{host.ActorResume, host.ActorRetry} {
+			if err := g.verb(key(i), verb, nil, nil); err != nil && host.CodeOf(err) != host.NotFound {
+				t.Error(err)
+			}
+		}
+	}
+	time.Sleep(time.Hour)
+	for i := range 4 {
+		st, err := g.Lookup(context.Background(), pAddr(key(i)))
+		if err == nil && (st.PendingSends > 0 || st.Alarms > 0) {
+			t.Errorf("%+v", g.whyOf(key(i)))
+		}
+	}
+	if n := len(g.Waits.Edges); n != 0 {
+		t.Errorf("%d wait edges are left", n)
+	}
+	if n := len(g.Pauses.M); n != 0 {
+		t.Errorf("%d actors are still paused", n)
+	}
+}

@@ -1,0 +1,524 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/admin"
+	"github.com/cairn-run/cairn/runtime/internal/part/mail"
+	"github.com/cairn-run/cairn/runtime/internal/part/queue"
+	"github.com/cairn-run/cairn/runtime/internal/part/run"
+	"github.com/cairn-run/cairn/runtime/internal/part/task"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// explained checks an explanation: which answer, what the text says, the remedy, and the details that it must have.
+func explained(t *testing.T, x host.Explanation, why host.Why, text, remedy string, details ...string) {
+	t.Helper()
+	if x.Why != why || !strings.Contains(x.Text, text) || x.Remedy != remedy {
+		t.Errorf("it waits for %q (%s; remedy %q), and not for %q (%s; remedy %q)", x.Why, x.Text, x.Remedy, why, text, remedy)
+	}
+	if !strings.HasSuffix(x.Text, ".") {
+		t.Errorf("%q is no sentence", x.Text)
+	}
+	for i := 0; i < len(details); i += 2 {
+		if got := x.Details[details[i]]; got != details[i+1] {
+			t.Errorf("detail %s is %q, not %q", details[i], got, details[i+1])
+		}
+	}
+	if x.Status.Type == "" || x.Status.State == "" {
+		t.Error("it has no status")
+	}
+}
+
+func TestWhyAnswersForAnActorThatSleepsWithoutWakingIt(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		x := g.whyOf("a")
+		explained(t, x, host.WhyCalls, "until somebody calls it", "")
+		if x.Status.State != host.Asleep || g.status("a").State != host.Asleep {
+			t.Error("it was woken")
+		}
+	})
+}
+
+// whileLeaving is a ChangeSink that runs a function when an actor has been put to sleep: before that is answered, and while
+// the goroutine that ran the actor still does.
+type whileLeaving struct {
+	changeLog
+	slept func()
+}
+
+func (l *whileLeaving) Life(cs *engine.ChangeSet) {
+	for _, c := range cs.Changes {
+		if c.Name == "slept" {
+			l.slept()
+		}
+	}
+}
+
+func TestWhyOfAnActorWhoseGoroutineIsOnItsWayOut(t *testing.T) {
+	var log whileLeaving
+	bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) {
+		asked := 0
+		log.slept = func() {
+			asked++
+			x := g.whyOf("a")
+			explained(t, x, host.WhyCalls, "until somebody calls it", "")
+			if x.Status.State != host.Asleep {
+				t.Errorf("it is %s", x.Status.State)
+			}
+		}
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		if asked != 1 {
+			t.Errorf("it was asked %d times", asked)
+		}
+	})
+}
+
+func TestWhyOfAnActorThatIsBeingRead(t *testing.T) {
+	var hold atomic.Pointer[chan struct{}]
+	behind := func(o *Options) {
+		b := o.Behaviors[0]
+		newInstance := b.New
+		b.New = func() host.Instance {
+			if c := hold.Load(); c != nil {
+				<-*c
+			}
+			return newInstance()
+		}
+	}
+	bubble(t, behind, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.mustVerb("a", host.ActorSleep, nil, nil)
+		for _, key := range []string{"a", "new"} {
+			c, done := make(chan struct{}), make(chan error, 1)
+			letGo := sync.OnceFunc(func() { close(c) })
+			defer letGo()
+			hold.Store(&c)
+			go func() { done <- g.do(key, add(1)) }()
+			synctest.Wait()
+			explained(t, g.whyOf(key), host.WhyMailbox, "being read from the store, for a call", "")
+			letGo()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			hold.Store(nil)
+			explained(t, g.whyOf(key), host.WhyCalls, "", "")
+		}
+	})
+}
+
+func TestWhyOfAFailedActor(t *testing.T) {
+	broken := false
+	d := &puppetType{name: "p", wake: func(*puppet, host.Turn) error {
+		if broken {
+			return errors.New("no such table")
+		}
+		return nil
+	}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		broken = true
+		g.restart()
+		g.do("a", add(1))
+		g.mustVerb("a", host.ActorPause, nil, nil) // failed comes first
+		x := g.whyOf("a")
+		explained(t, x, host.WhyFailed, "no such table", "retry", "attempts", "1")
+		if x.Since == nil || x.Until == nil || !x.Until.After(time.Now()) {
+			t.Errorf("%v to %v", x.Since, x.Until)
+		}
+	})
+}
+
+func TestWhyOfAPausedActor(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", rings("", time.Hour))
+		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: "bad data."}, nil)
+		time.Sleep(time.Second)
+		x := g.whyOf("a")
+		explained(t, x, host.WhyPaused, "paused by an operator: bad data.", "resume", "reason", "bad data.")
+		if x.Since == nil || time.Since(*x.Since) != time.Second {
+			t.Errorf("since %v", x.Since)
+		}
+	})
+}
+
+func TestWhyFollowsCallsToTheEndOfTheChain(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		hold, done := make(chan struct{}), make(chan error, 1)
+		calls := func(key string, f deed) deed {
+			return func(_ *puppet, h host.Turn) error {
+				_, err := h.Call(h, &host.Request{Address: pAddr(key), Method: "do", Input: remember(f)})
+				return err
+			}
+		}
+		go func() {
+			done <- g.do("a", calls("b", calls("c", func(*puppet, host.Turn) error { <-hold; return nil })))
+		}()
+		time.Sleep(3 * time.Second)
+		x := g.whyOf("a")
+		explained(t, x, host.WhyCall, "waits for p/b, which waits for p/c. Of p/c: ", "", "chain", "p/a -> p/b -> p/c", "target", "p/b",
+			"end", "p/c", "handler", "puppet.do", "running_for_ms", "3000")
+		if x.Since == nil || time.Since(*x.Since) != 3*time.Second || x.Until == nil {
+			t.Errorf("%v to %v", x.Since, x.Until)
+		}
+		explained(t, g.whyOf("b"), host.WhyCall, "waits for p/c", "", "chain", "p/b -> p/c")
+		close(hold)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		explained(t, g.whyOf("a"), host.WhyCalls, "", "")
+	})
+}
+
+func TestWhyOfAHandlerThatRuns(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		hold, done := make(chan struct{}), make(chan error, 3)
+		for range 3 {
+			go func() { done <- g.do("a", func(*puppet, host.Turn) error { <-hold; return nil }) }()
+		}
+		time.Sleep(2 * time.Second) // the turn that creates it is a turn like any other
+		explained(t, g.whyOf("a"), host.WhyTurn, "handler puppet.do has been running for 2s; 2 more calls wait", "",
+			"handler", "puppet.do", "running_for_ms", "2000")
+		close(hold)
+		for range 3 {
+			<-done
+		}
+	})
+}
+
+func TestWhyOfACommitThatWaitsForTheDisk(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		hold := make(chan struct{})
+		g.disk.Fail(func(op, path string) error {
+			if strings.Contains(op, "sync") || strings.Contains(op, "Sync") {
+				<-hold
+			}
+			return nil
+		})
+		done := make(chan error, 1)
+		go func() { done <- g.do("a", add(1)) }()
+		synctest.Wait()
+		explained(t, g.whyOf("a"), host.WhyDisk, "1 commit of it", "", "commits", "1")
+		close(hold)
+		g.disk.Fail(nil)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWhyOfAStoreThatTakesNoWrites(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		g.disk.SetFree(1)
+		time.Sleep(time.Minute)
+		wantCode(t, g.do("a", add(1)), host.Unavailable)
+		explained(t, g.whyOf("a"), host.WhyUnwritable, "disk is nearly full", "")
+	})
+}
+
+func TestWhyOfAPublisherThatIsBehind(t *testing.T) {
+	var log changeLog
+	types := []*puppetType{{name: "p", events: []host.Event{{Name: "billed", Durable: true}}}, {name: "q"}}
+	bubble(t, func(o *Options) { o.Changes = &log }, types, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		q := host.Address{Type: "q", Key: []string{"a"}}
+		if err := g.doAt(q, add(1)); err != nil {
+			t.Fatal(err)
+		}
+		explained(t, g.whyOf("a"), host.WhyCalls, "", "")
+		log.refuse.Store(host.Errorf(host.Overloaded, "the outbox is full").Retry())
+		explained(t, g.whyOf("a"), host.WhyPublisher, "the outbox is full", "", "reason", "the outbox is full")
+	})
+}
+
+func TestWhyOfAnActorAboutToRun(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		// A call that stands in the mailbox while no turn runs: the actor is being loaded, or about to be.
+		a := g.Find(pAddr("a"))
+		a.Waiting.Add(2)
+		explained(t, g.whyOf("a"), host.WhyMailbox, "2 calls wait", "", "calls", "2")
+		a.Waiting.Add(-2)
+	})
+}
+
+func TestWhyOfAnActorWithTasks(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		for _, name := range []string{"import", "index"} {
+			g.must("a", goes(name, func(task host.Task) error { <-task.Done(); time.Sleep(2 * time.Second); return nil }))
+			time.Sleep(time.Second)
+		}
+		x := g.whyOf("a")
+		explained(t, x, host.WhyTasks, "2 tasks run beside it: import, index", "", "tasks", "import,index")
+		if x.Since == nil || time.Since(*x.Since) != 2*time.Second {
+			t.Errorf("since %v", x.Since)
+		}
+		done := make(chan error, 1)
+		go func() { done <- g.verb("a", host.ActorSleep, nil, nil) }()
+		time.Sleep(time.Second)
+		explained(t, g.whyOf("a"), host.WhyTasks, "goes to sleep when 2 tasks have returned: import, index", "")
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestWhyOfMessagesThatAreNotHandled(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("b", add(1))
+		g.must("a", func(p *puppet, h host.Turn) error {
+			return sends("b", 3, func(*puppet, host.Turn) error { return host.Errorf(host.FailedPrecondition, "no seat is left") })(p, h)
+		})
+		time.Sleep(10 * time.Second)
+		x := g.whyOf("a")
+		explained(t, x, host.WhySends, "3 messages wait for p/b", "skip", "target", "p/b", "messages", "3", "error", "no seat is left",
+			"code", "failed_precondition")
+		if !strings.Contains(x.Text, "no seat is left") || x.Until == nil || x.Details["next_attempt"] == "" || x.Details["attempts"] == "0" {
+			t.Errorf("%+v", x)
+		}
+		g.mustVerb("b", host.ActorPause, nil, nil)
+		time.Sleep(2 * time.Minute)
+		explained(t, g.whyOf("a"), host.WhySends, "3 messages wait for p/b, which is paused", "skip", "target", "p/b")
+		for range 3 {
+			g.mustVerb("a", host.SendSkip, host.SendSkipInput{Type: "p", Key: []string{"b"}}, nil)
+		}
+		explained(t, g.whyOf("a"), host.WhyDead, "3 messages to other actors", "requeue", "target", "p/b", "error", "skipped by an operator")
+		// While it is being handled, and by an actor that is not in memory yet.
+		hold := make(chan struct{})
+		g.mustVerb("b", host.ActorResume, nil, nil)
+		g.must("a", sends("b", 1, func(*puppet, host.Turn) error { <-hold; return nil }))
+		synctest.Wait()
+		explained(t, g.whyOf("a"), host.WhySends, "1 message is with p/b", "", "messages", "1")
+		close(hold)
+	})
+}
+
+// unreadable is a part whose rows cannot be read.
+type unreadable struct{}
+
+func (unreadable) Name() string { return "unreadable" }
+
+func (unreadable) Explain(*kernel.Inquiry, *engine.Snapshot) error { return io.ErrUnexpectedEOF }
+
+func TestWhyOfMessagesInQueues(t *testing.T) {
+	d := &puppetType{name: "p", outside: true, queues: []host.Queue{{Name: "jobs", Handler: "puppet.job"}, {Name: "mail"}, {Name: host.AnyName, Handler: "puppet.any"}}}
+	bubble(t, nil, []*puppetType{d}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		with := func(stats ...host.QueueStats) host.Explanation {
+			q, err := admin.Inquire(g.Kernel, t.Context(), g.Kernel.Types["p"], pAddr("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			queue.ExplainQueues(q.Inquiry, stats)
+			return q.Explain()
+		}
+		old, soon := time.Now().Add(-time.Minute).UTC(), time.Now().Add(time.Minute).UTC()
+		x := with(host.QueueStats{Queue: "mail", Pending: 2, Oldest: &old}, host.QueueStats{Queue: "jobs", Pending: 1, Oldest: &old})
+		explained(t, x, host.WhyQueue, "1 message waits in its queue jobs", "skip", "queue", "jobs", "pending", "1")
+		if x.Since == nil || !x.Since.Equal(old) {
+			t.Errorf("since %v", x.Since)
+		}
+		x = with(host.QueueStats{Queue: "dynamic", Pending: 3})
+		explained(t, x, host.WhyQueue, "3 messages wait in its queue dynamic", "skip", "queue", "dynamic")
+		x = with(host.QueueStats{Queue: "mail", Pending: 2, Processing: 1, Oldest: &old})
+		explained(t, x, host.WhyWorkers, "2 messages wait for workers in its queue mail", "", "queue", "mail")
+		x = with(host.QueueStats{Queue: "mail", Processing: 1, NextDue: &soon})
+		explained(t, x, host.WhyLocked, "hold 1 message of its queue mail", "", "queue", "mail", "processing", "1")
+		if x.Until == nil || !x.Until.Equal(soon) {
+			t.Errorf("until %v", x.Until)
+		}
+		x = with(host.QueueStats{Queue: "jobs", Delayed: 1, NextDue: &soon})
+		explained(t, x, host.WhyAlarm, "a delayed message of queue jobs", "", "queue", "jobs")
+
+		g.mustVerb("a", host.QueueSend, host.QueueSendInput{Queue: "mail", Messages: []host.QueueMessageInput{{Body: host.Raw("1")}}}, nil)
+		explained(t, g.whyOf("a"), host.WhyWorkers, "1 message waits for workers in its queue mail", "", "queue", "mail", "pending", "1")
+		g.Kernel.Parts = append(g.Kernel.Parts, unreadable{})
+		wantCode(t, g.verb("a", host.ActorWhy, nil, nil), host.Internal)
+	})
+}
+
+// The order is that in which package host lists the answers. Only a run has two places in it.
+func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		now := time.Now()
+		waits := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Since: now}}}
+		stops := &workflow.RunStatus{Workflow: "checkout", Pause: &workflow.Pause{Reason: workflow.PausedOperator, Since: now}}
+		steps := []struct {
+			why  host.Why
+			text string
+			add  func(q *kernel.Inquiry)
+		}{
+			{host.WhyConnections, "1 client is connected", func(q *kernel.Inquiry) { q.Status.Connections = 1 }},
+			{host.WhyAlarm, "at", func(q *kernel.Inquiry) { q.Appoint(now, "alarm ring", "alarm", "ring") }},
+			{host.WhyRun, "waits for", func(q *kernel.Inquiry) { run.ExplainRun(q, waits) }},
+			{host.WhyLocked, "hold 1 message", func(q *kernel.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "jobs", Processing: 1}}) }},
+			{host.WhyWorkers, "workers", func(q *kernel.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "mail", Pending: 1}}) }},
+			{host.WhyRun, "was paused by an operator", func(q *kernel.Inquiry) { run.ExplainRun(q, stops) }},
+			{host.WhySends, "1 message is with p/b", func(q *kernel.Inquiry) {
+				q.Ask(kernel.RankSends, func() *host.Explanation {
+					return mail.ExplainSends(q, &kernel.MessageRecord{Type: "p", Key: []string{"b"}})
+				})
+				q.Status.PendingSends = 1
+			}},
+			{host.WhyTasks, "1 task runs", func(q *kernel.Inquiry) {
+				q.Ask(kernel.RankTasks, func() *host.Explanation { return task.ExplainTasks([]*task.Task{{Name: "poll", Started: now}}, false) })
+			}},
+			{host.WhyMailbox, "1 call waits", func(q *kernel.Inquiry) { q.Status.Mailbox = 1 }},
+			{host.WhyPaused, "paused by an operator", func(q *kernel.Inquiry) { q.Status.Pause = &host.Pause{Since: now} }},
+			{host.WhyFailed, "has failed", func(q *kernel.Inquiry) { q.Status.Failure = &host.Failure{Since: now} }},
+		}
+		for i, want := range steps {
+			q, err := admin.Inquire(g.Kernel, t.Context(), g.Kernel.Types["p"], pAddr("a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range steps[:i+1] {
+				s.add(q.Inquiry)
+			}
+			if x := q.Explain(); x.Why != want.why || !strings.Contains(x.Text, want.text) {
+				t.Errorf("of %d causes it answers %q (%s), and not %q (%s)", i+1, x.Why, x.Text, want.why, want.text)
+			}
+		}
+	})
+}
+
+func TestWhyOfTheNextAppointment(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", rings("later", 2*time.Hour))
+		g.must("a", rings("sooner", time.Hour))
+		x := g.whyOf("a")
+		explained(t, x, host.WhyAlarm, `alarm ring "sooner"`, "", "alarm", "ring")
+		if x.Until == nil || time.Until(*x.Until) != time.Hour {
+			t.Errorf("until %v", x.Until)
+		}
+		at := time.Now().Add(time.Minute)
+		g.mustVerb("a", host.ScheduleSet, host.Schedule{Name: "tick", Instance: "x", At: &at}, nil)
+		explained(t, g.whyOf("a"), host.WhyAlarm, `schedule tick "x"`, "", "schedule", "tick")
+	})
+}
+
+// TestEveryAnswerIsAskedForAndDocumented reads the answers from their declaration.
+func TestEveryAnswerIsAskedForAndDocumented(t *testing.T) {
+	source, err := os.ReadFile("../../../actor/host/control.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := os.ReadFile("why_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../docs/operate/stuck-actors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := regexp.MustCompile(`(?m)^\t(Why\w+)\s+Why = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(answers) < 16 {
+		t.Fatalf("only %d answers were found", len(answers))
+	}
+	at := 0
+	for _, a := range answers {
+		if !strings.Contains(string(tests), "host."+a[1]+",") {
+			t.Errorf("no test asks for %s", a[1])
+		}
+		row := strings.Index(string(page[at:]), "\n| `"+a[2]+"` |")
+		if row < 0 {
+			t.Errorf("docs/operate/stuck-actors.md does not list %q, or not in the order in which it is looked for", a[2])
+			continue
+		}
+		at += row + 1
+	}
+}
+
+func TestWhyOfConnectedClients(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		q, err := admin.Inquire(g.Kernel, t.Context(), g.Kernel.Types["p"], pAddr("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Status.Connections = 2
+		explained(t, q.Explain(), host.WhyConnections, "2 clients are connected", "", "connections", "2")
+	})
+}
+
+func TestWhyOfWorkflowRuns(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		q := admin.Question{Inquiry: &kernel.Inquiry{S: g.Kernel, Typ: g.Kernel.Types["p"], Addr: pAddr("a"), Status: g.status("a")}}
+		status := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		run.ExplainRun(q.Inquiry, status)
+		explained(t, q.Explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
+		status.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
+		explained(t, q.Explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
+	})
+}
+
+// A program may lose a type, by a release or by mistake: its actors are not lost sight of.
+func TestActorsOfATypeThatTheProgramNoLongerHasAreSeenAndDestroyed(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		old, other := g.types, []*puppetType{{name: "q"}}
+		for _, key := range []string{"a", "b"} {
+			g.must(key, add(1))
+		}
+		g.must("a", func(_ *puppet, h host.Turn) error {
+			return h.SetAlarm(host.Alarm{Name: "ring", Due: time.Now().Add(time.Minute)})
+		})
+		g.types = other
+		var log bytes.Buffer
+		g.options = func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+		g.restart()
+		time.Sleep(time.Hour) // its alarm comes due
+		if n := strings.Count(log.String(), "of a type that the program does not have"); n != 1 || !strings.Contains(log.String(), "actor_type=p") {
+			t.Errorf("the log names it %d times: %s", n, log.String())
+		}
+
+		page, err := g.List(context.Background(), host.ListQuery{Type: "p"})
+		if err != nil || len(page.Actors) != 2 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if st := g.status("a"); st.Alarms != 1 || st.State != host.Asleep {
+			t.Errorf("%+v", st)
+		}
+		explained(t, g.whyOf("a"), host.WhyType, `The program has no actor type "p".`, "destroy", "type", "p")
+		wantCode(t, g.do("a", add(1)), host.UnknownType)
+		wantCode(t, g.do("c", add(1)), host.UnknownType)
+		for _, verb := range []string{host.ActorWake, host.QueuePeek, host.AlarmList} {
+			wantCode(t, g.verb("a", verb, nil, nil), host.UnknownType)
+		}
+
+		if err := g.Destroy(context.Background(), pAddr("a")); err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.Lookup(context.Background(), pAddr("a"))
+		wantCode(t, err, host.NotFound)
+
+		g.types, g.options = old, nil
+		g.restart()
+		if n := g.n("b"); n != 1 {
+			t.Errorf("the actor that was left alone has %d", n)
+		}
+		_, err = g.Lookup(context.Background(), pAddr("a"))
+		wantCode(t, err, host.NotFound)
+	})
+}

@@ -1,0 +1,58 @@
+// Package offline reads and controls the actors of a store that no node runs on.
+package offline
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/node"
+)
+
+// StoredStatus describes an actor by what a store says of it, as if it slept.
+func StoredStatus(store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
+	return kernel.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
+}
+
+// ControlStoredRun pauses or terminates a workflow run in a store that no supervisor runs on. It
+// commits what the verb commits on a node and returns when that is durable; messages of the run
+// are sent by the next node. It runs no code of an actor. The error code is NotFound if there is no
+// such actor or if it has no run, and InvalidArgument for another verb.
+func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in host.RunControl) error {
+	// The supervisor is not started: it fires nothing, takes nothing up, and does not note in the
+	// store that a node runs or has stopped. Without behaviors every type is one without code.
+	s, err := node.New(node.Options{Options: kernel.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
+	if err != nil {
+		return err
+	}
+	defer s.Kill() // nothing is left to drain: what the verb did is durable
+	s.Offline, s.Builtins = true, make(map[string]*kernel.Method)
+	for p := range kernel.PartsAs[kernel.StoreServer](s.Parts) {
+		for _, b := range p.StoreMethods() {
+			s.Builtins[b.Name] = b
+		}
+	}
+	if s.Builtins[in.Verb] == nil {
+		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
+	}
+	if s.Types[addr.Type] == nil {
+		return kernel.NotFound(addr)
+	}
+	input, err := kernel.OutputEncoding.Marshal(&host.WorkflowControlInput{Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	if err != nil {
+		return err
+	}
+	_, err = s.Call(ctx, &host.Request{Address: addr, Method: in.Verb, Codec: host.CBOR, Input: input, Existing: true})
+	return err
+}
+
+// errorsOnly passes the causes of errors of which callers read an id only. What a node logs
+// of a verb besides them is not news to the operator who asks for it.
+type errorsOnly struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError && h.Handler.Enabled(ctx, level)
+}

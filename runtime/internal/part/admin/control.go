@@ -1,0 +1,219 @@
+// Package admin is the part of actors that operators use: it pauses, wakes and puts to sleep, sets limits, and says why an
+// actor does nothing.
+package admin
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// Part is the part of actors that is the verbs of operators. It names no other part: what it knows of one the part says
+// by the interfaces explainer, keeper, resumer and retrier.
+type Part struct{}
+
+func (*Part) Name() string { return "admin" }
+
+// Methods implements server. None of the verbs creates an actor, and none but actor.wake runs code of one that sleeps, so
+// that they work on actors that have failed.
+func (*Part) Methods() []*kernel.Method {
+	return []*kernel.Method{
+		kernel.Bare(kernel.Act(host.ActorPause, pauseActor)),
+		kernel.Bare(kernel.Act(host.ActorResume, resumeActor)),
+		kernel.Bare(kernel.Act(host.LimitsSet, setLimits)),
+		kernel.Bare(kernel.Act(host.LimitsReset, resetLimits)),
+		kernel.Serve(host.ActorWake, wakeActor),
+		kernel.Serve(host.ActorSleep, sleepActor),
+		kernel.Serve(host.ActorRetry, retryActor),
+		kernel.Serve(host.ActorWhy, why),
+	}
+}
+
+// pauseActor stops an actor. Pausing one that is paused changes the reason.
+func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
+	if n := len(in.Reason); n > kernel.MaxReason {
+		return host.Pause{}, host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	}
+	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start)).UTC()}
+	rec, err := kernel.ReadControl(c.Rows)
+	if err != nil {
+		return host.Pause{}, err
+	}
+	old := rec.Pause()
+	if old != nil {
+		pause.Since = old.Since
+		if pause.Reason == "" {
+			pause.Reason = old.Reason
+		}
+	}
+	rec.Reason, rec.Since = pause.Reason, kernel.UnixMS(pause.Since)
+	if err := c.PutControl(h, rec); err != nil {
+		return host.Pause{}, err
+	}
+	if old == nil {
+		h.LifeChange("paused", pause.Reason)
+	}
+	a := c.Actor
+	h.Then(func() { a.Kernel.Pauses.Set(a.Key, pause) })
+	return pause, nil
+}
+
+// resumeActor lets a paused actor go on.
+func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *kernel.None) (host.CountOutput, error) {
+	paused, err := c.ClearPause(h)
+	if err != nil || !paused {
+		return host.CountOutput{}, err
+	}
+	h.LifeChange("resumed", "")
+	for p := range kernel.PartsAs[kernel.Resumer](c.Actor.Kernel.Parts) {
+		if err := p.Resumed(h); err != nil {
+			return host.CountOutput{}, err
+		}
+	}
+	return host.CountOutput{Count: 1}, nil
+}
+
+// setLimits sets limits of one actor, and leaves its others as they are.
+func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimits) (host.ActorLimits, error) {
+	if in.Empty() {
+		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")
+	}
+	rec, err := kernel.ReadControl(c.Rows)
+	if err != nil {
+		return host.ActorLimits{}, err
+	}
+	set, given := rec.Limited(), in.Fields()
+	for i, f := range set.Fields() {
+		if f.Whole != nil && *given[i].Whole != nil {
+			*f.Whole = *given[i].Whole
+		}
+		if f.Rate != nil && *given[i].Rate != nil {
+			*f.Rate = *given[i].Rate
+		}
+	}
+	return set, storeLimits(c, h, rec, set)
+}
+
+// resetLimits makes limits of one actor those of its type.
+func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
+	rec, err := kernel.ReadControl(c.Rows)
+	if err != nil {
+		return out, err
+	}
+	set := rec.Limited()
+	fields := set.Fields()
+	for i, name := range in.Names {
+		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
+			return out, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name).With("field", "names["+strconv.Itoa(i)+"]")
+		}
+	}
+	for _, f := range fields {
+		if len(in.Names) > 0 && !slices.Contains(in.Names, f.Name) {
+			continue
+		}
+		if f.Whole != nil && *f.Whole != nil {
+			*f.Whole = nil
+			out.Count++
+		}
+		if f.Rate != nil && *f.Rate != nil {
+			*f.Rate = nil
+			out.Count++
+		}
+	}
+	if out.Count == 0 {
+		return out, nil
+	}
+	return out, storeLimits(c, h, rec, set)
+}
+
+// storeLimits writes the limits of an actor.
+func storeLimits(c *kernel.Core, h *kernel.Turn, rec kernel.ControlRecord, set host.ActorLimits) error {
+	x, err := kernel.NewOverride(c.Actor.Type, set)
+	if err != nil {
+		return err
+	}
+	rec.Limits = nil
+	for _, f := range set.Fields() {
+		switch {
+		case f.Whole != nil && *f.Whole != nil:
+			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Whole: **f.Whole})
+		case f.Rate != nil && *f.Rate != nil:
+			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Rate: **f.Rate})
+		}
+	}
+	if err := c.PutControl(h, rec); err != nil {
+		return err
+	}
+	a := c.Actor
+	h.Then(func() { a.Kernel.Override(a, x) })
+	return nil
+}
+
+// wakeActor brings an actor into memory. One that has failed is not tried before its time; actor.retry allows that.
+func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (kernel.None, error) {
+	if err := s.Pauses.Refuse(on.Addr); err != nil {
+		return kernel.None{}, err
+	}
+	return kernel.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Waking{} })
+}
+
+// sleepActor stops an actor's tasks, runs its sleep hook and takes it out of memory.
+func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (kernel.None, error) {
+	if err := s.MustExist(on.Addr); err != nil {
+		return kernel.None{}, err
+	}
+	a := s.Find(on.Addr)
+	if a == nil {
+		return kernel.None{}, nil
+	}
+	if from := on.From; from != nil && from.Waiter != nil && from.Waiter.Actor == a {
+		return kernel.None{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
+	}
+	for p := range kernel.PartsAs[kernel.Keeper](s.Parts) {
+		if err := p.Keeps(a); err != nil {
+			return kernel.None{}, err
+		}
+	}
+	if k := a.CurrentCompany(); kernel.SizeOf(k) > 0 {
+		// From here on it sleeps, whether the caller waits or not: without its tasks it must not stay awake.
+		select {
+		case <-a.Retire(k, kernel.CauseSleep):
+		case <-ctx.Done():
+			return kernel.None{}, kernel.ContextError(ctx)
+		}
+	}
+	return kernel.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Sleeping(true) })
+}
+
+// retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries it at once.
+func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.CountOutput, error) {
+	if from := on.From; from != nil && from.Turn == nil && !from.Beside {
+		return host.CountOutput{}, kernel.QueryWrites()
+	}
+	id, ok, err := s.Store.Lookup(s.Identity(on.Addr))
+	if err != nil {
+		return host.CountOutput{}, s.StoreError(err)
+	}
+	had := s.Failures.Forget(string(kernel.AppendAddress(nil, on.Addr)))
+	s.Metrics.Failed.Set(float64(s.Failures.Count()))
+	if !ok && !had {
+		return host.CountOutput{}, kernel.NotFound(on.Addr)
+	}
+	s.Clock.Retry(id)
+	if !had {
+		return host.CountOutput{}, nil
+	}
+	if ok {
+		for p := range kernel.PartsAs[kernel.Retrier](s.Parts) {
+			if err := p.Retry(s, on.Typ, on.Addr, id); err != nil {
+				return host.CountOutput{}, s.StoreError(err)
+			}
+		}
+	}
+	s.Logger.Info("an operator lets a failed actor be tried again", "actor_type", on.Addr.Type, "actor_key", on.Addr.Key, "at", time.Now().UTC())
+	return host.CountOutput{Count: 1}, nil
+}

@@ -1,0 +1,268 @@
+// Package alarm is the part of actors that is alarms: an appointment of the actor with itself, disarmed by the commit of its
+// handler.
+package alarm
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// Part is the part of actors that is alarms.
+type Part struct {
+	lag prometheus.Histogram
+}
+
+func New() *Part {
+	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
+		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
+}
+
+func (*Part) Name() string { return "alarm" }
+
+// Collectors implements meter.
+func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
+	return []prometheus.Collector{p.lag}
+}
+
+// Methods implements server.
+func (*Part) Methods() []*kernel.Method {
+	return []*kernel.Method{
+		kernel.Ask(host.AlarmList, func(r *kernel.Query, _ host.Codec, _ *kernel.None) (host.AlarmListOutput, error) {
+			s, done, err := r.Rows()
+			if err != nil {
+				return host.AlarmListOutput{}, err
+			}
+			defer done()
+			alarms, err := listAlarms(s, "")
+			out := host.AlarmListOutput{Alarms: make([]host.ListedAlarm, len(alarms))}
+			for i, a := range alarms {
+				out.Alarms[i] = host.ListedAlarm{Name: a.Name, Instance: a.Instance, Due: a.Due.UTC(), Attempts: a.Attempts}
+			}
+			return out, err
+		}),
+		kernel.Existing(kernel.Act(host.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+			return kernel.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
+		})),
+	}
+}
+
+// Kinds implements waker.
+func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeAlarm} }
+
+// Due implements waker.
+func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
+	return &kernel.Work{Job: (*alarmDue)(row)}
+}
+
+// Wakes implements waker.
+func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
+	alarms, err := listAlarms(rows, "")
+	all := make([]engine.Wake, len(alarms))
+	for i, al := range alarms {
+		all[i] = engine.Wake{Due: kernel.UnixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance}
+	}
+	return all, err
+}
+
+// alarmRecord is the value of KindAlarms.
+type alarmRecord struct {
+	_        struct{} `cbor:",toarray"`
+	Due      int64    // unix milliseconds
+	Attempts int
+	Payload  []byte
+}
+
+// alarmOf returns the index of an alarm, or -1.
+func alarmOf(t *kernel.Type, name string) int {
+	return slices.IndexFunc(t.Alarms, func(a host.AlarmMethod) bool { return a.Name == name })
+}
+
+// Turn is what handlers may do with alarms.
+type Turn struct{ K *kernel.Turn }
+
+// setAlarm arms an alarm, replacing one of the same name and instance.
+func setAlarm(c *kernel.Core, name, instance string, r alarmRecord, o engine.PutOptions) error {
+	key := keyspace.AppendAlarm(nil, name, instance)
+	if old, ok, err := readAlarm(c, key); err != nil {
+		return err
+	} else if ok {
+		c.Rows.ClearWake(old.Due, keyspace.WakeAlarm, name, instance)
+	}
+	rec, err := record.Encode(&r)
+	if err != nil {
+		return err
+	}
+	if err := c.Rows.Put(key, rec, o); err != nil {
+		return err
+	}
+	c.Rows.SetWake(r.Due, keyspace.WakeAlarm, name, instance)
+	return nil
+}
+
+// clearAlarm disarms an alarm and reports whether it was armed.
+func clearAlarm(c *kernel.Core, name, instance string) (bool, error) {
+	key := keyspace.AppendAlarm(nil, name, instance)
+	old, ok, err := readAlarm(c, key)
+	if err != nil || !ok {
+		return false, err
+	}
+	c.Rows.ClearWake(old.Due, keyspace.WakeAlarm, name, instance)
+	return c.Rows.Delete(key)
+}
+
+func readAlarm(c *kernel.Core, key []byte) (r alarmRecord, ok bool, err error) {
+	e, ok, err := c.Rows.Get(key)
+	if err != nil || !ok {
+		return r, false, err
+	}
+	return r, true, record.Decode(e.Value, &r)
+}
+
+// listAlarms lists the armed alarms of a name, or all.
+func listAlarms(l kernel.Lister, name string) ([]host.Alarm, error) {
+	start, end := keyspace.KindRange(keyspace.KindAlarms)
+	if name != "" {
+		start = keyspace.AppendAlarmName(nil, name)
+		end = keyspace.TupleEnd(start)
+	}
+	var out []host.Alarm
+	var after []byte
+	for {
+		page, err := l.List(engine.ListQuery{Start: start, End: end, After: after})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.Entries {
+			k, err := keyspace.ParseAlarm(e.Key)
+			if err != nil {
+				return nil, err
+			}
+			var r alarmRecord
+			if err := record.Decode(e.Value, &r); err != nil {
+				return nil, err
+			}
+			out = append(out, host.Alarm{Name: k.Name, Instance: k.Instance, Due: kernel.TimeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})
+		}
+		if after = page.Next; after == nil {
+			return out, nil
+		}
+	}
+}
+
+// alarmDue is an alarm's row that is due, on its way through its actor's mailbox.
+type alarmDue engine.Wake
+
+// Traits implements job.
+func (d *alarmDue) Traits(*kernel.Actor) kernel.Traits {
+	return kernel.Traits{Kind: "alarm", Name: d.Name, Code: true}
+}
+
+// Run implements job.
+func (d *alarmDue) Run(c *kernel.Core, w *kernel.Work) {
+	row := (*engine.Wake)(d)
+	c.Due(w, row, func() error { return fireAlarm(c, w, row) })
+}
+
+// fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its own handler and by
+// nothing else; if the handler fails, the alarm is put off.
+func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
+	var cause error
+	rec, ok, err := readAlarm(c, keyspace.AppendAlarm(nil, row.Name, row.Instance))
+	switch {
+	case err != nil:
+		return err
+	case !ok || rec.Due != row.Due:
+		return kernel.ErrLeftover // it was moved or cancelled
+	}
+	i := alarmOf(c.Actor.Type, row.Name)
+	if i < 0 {
+		cause = host.Errorf(host.UnknownMethod, "actor type %q has no alarm %q", c.Actor.Address.Type, row.Name)
+	} else {
+		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
+		_, cause = c.Run(w, c.Actor.Type.Alarms[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+			if _, err := clearAlarm(c, row.Name, row.Instance); err != nil {
+				return nil, err
+			}
+			return nil, c.Instance.Alarm(h.Host, i, row.Instance, rec.Payload)
+		})
+	}
+	if cause == nil || cause == kernel.ErrAbandoned || c.Broken {
+		return cause
+	}
+	c.Actor.Kernel.Public(c.Actor, w, cause)
+	rec.Attempts++
+	_, err = c.System(w, "alarm retry", func(h *kernel.Turn) error {
+		rec.Due = kernel.UnixMS(time.Now().Add(kernel.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
+		return setAlarm(c, row.Name, row.Instance, rec, engine.PutOptions{Exempt: true})
+	})
+	return err
+}
+
+// A failed alarm is tried again after 1 second, doubling up to 5 minutes, for as long as it takes.
+const (
+	alarmRetryMin = time.Second
+	alarmRetryMax = 5 * time.Minute
+)
+
+// SetAlarm implements host.Turn.
+func (h Turn) SetAlarm(al host.Alarm) error {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return err
+	}
+	defer t.Leave()
+	if alarmOf(t.Actor.Type, al.Name) < 0 {
+		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.Actor.Address.Type, al.Name)
+	}
+	due := kernel.UnixMS(al.Due)
+	if due < 1 {
+		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
+	}
+	if err := t.Atomically(func() error {
+		return setAlarm(t.Core, al.Name, al.Instance, alarmRecord{Due: due, Payload: al.Payload}, engine.PutOptions{})
+	}); err != nil {
+		return err
+	}
+	t.Change(engine.ChangeAlarm, al.Name, func() any {
+		return map[string]any{"op": "set", "name": al.Name, "instance": al.Instance, "due": kernel.TimeMS(due).UTC()}
+	})
+	return nil
+}
+
+// CancelAlarm implements host.Turn.
+func (h Turn) CancelAlarm(name, instance string) (bool, error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return false, err
+	}
+	defer t.Leave()
+	var ok bool
+	err := t.Atomically(func() (err error) {
+		ok, err = clearAlarm(t.Core, name, instance)
+		return err
+	})
+	if ok && err == nil {
+		t.Change(engine.ChangeAlarm, name, func() any {
+			return map[string]any{"op": "cancel", "name": name, "instance": instance}
+		})
+	}
+	return ok, err
+}
+
+// Alarms implements host.Turn.
+func (h Turn) Alarms(name string) ([]host.Alarm, error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return nil, err
+	}
+	defer t.Leave()
+	return listAlarms(t.Core.Rows, name)
+}

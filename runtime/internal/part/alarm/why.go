@@ -1,0 +1,39 @@
+package alarm
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// Report implements reporter.
+func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
+	alarms, err := listAlarms(rows, "")
+	if err != nil {
+		return err
+	}
+	st.Alarms += len(alarms)
+	for i := range alarms {
+		if st.NextAlarm == nil || alarms[i].Due.Before(*st.NextAlarm) {
+			due := alarms[i].Due.UTC()
+			st.NextAlarm = &due
+		}
+	}
+	return nil
+}
+
+// Explain implements explainer.
+func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
+	alarms, err := listAlarms(rows, "")
+	if err != nil {
+		return err
+	}
+	for _, al := range alarms {
+		text := "alarm " + kernel.Label(al.Name, al.Instance)
+		if al.Attempts > 0 {
+			text += ", which has failed " + kernel.Times(al.Attempts)
+		}
+		q.Appoint(al.Due, text, "alarm", al.Name)
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+// Package conn is the part of actors that is connections: clients whose state outlives their network connection.
+package conn
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/event"
+)
+
+// Part is the part of actors that is connections.
+type Part struct{ slow, resumed atomic.Int64 }
+
+func (*Part) Name() string { return "conn" }
+
+// Collectors implements meter.
+func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cairn_connections", Help: "Clients that are connected to actors."},
+			func() float64 { return float64(event.HubOf(s).Total()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "cairn_connections_slow_total", Help: "Connections cut off because the client read too slowly.",
+		}, func() float64 { return float64(p.slow.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "cairn_connections_resumed_total", Help: "Connections that a client came back to.",
+		}, func() float64 { return float64(p.resumed.Load()) }),
+	}
+}
+
+// Present implements presenter.
+func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
+	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
+}
+
+// connType holds moving averages, like actorType.pace: of the turns that open, resume and change connections, and of those
+// that end them.
+type connType struct{ join, leave atomic.Int64 }
+
+func connTypeOf(t *kernel.Type) *connType {
+	return kernel.Attach(&t.Attached, func() *connType { return new(connType) })
+}
+
+// Turn is what handlers may do with connections.
+type Turn struct{ K *kernel.Turn }
+
+// Reads is what handlers of turns and queries alike may read of connections.
+type Reads struct{ Scope kernel.Scope }
+
+// Query is what handlers of queries may read of connections.
+type Query struct{ K *kernel.Query }
+
+// maxCloseReason bounds the reason with which an operator closes a connection, in bytes.
+const maxCloseReason = 1024
+
+// Caller implements host.Reader.
+func (h Turn) Caller() string { return h.K.Work.Connection }
+
+// Caller implements host.Reader.
+func (h Query) Caller() string { return h.K.Over }
+
+// EmitTo implements host.Turn.
+func (h Turn) EmitTo(index int, data []byte, to string, except []string) error {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return err
+	}
+	defer t.Leave()
+	if to != "" {
+		if err := event.HasEvent(t.Actor.Type, index); err != nil {
+			return err
+		}
+		if len(except) > 0 {
+			return host.Errorf(host.InvalidArgument, "an event for one connection cannot except others")
+		}
+		if _, ok, err := readConnection(t.Core.Rows, to); err != nil {
+			return err
+		} else if !ok {
+			return noConnection(to)
+		}
+	}
+	return event.TurnOf(t).Collect(index, data, to, except)
+}
+
+// SetConnectionState implements host.Turn.
+func (h Turn) SetConnectionState(id string, state []byte) error {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return err
+	}
+	defer t.Leave()
+	rec, ok, err := readConnection(t.Core.Rows, id)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return noConnection(id)
+	}
+	rec.State = slices.Clone(state)
+	if err := putConnection(t.Core, id, &rec); err != nil {
+		return err
+	}
+	return nil
+}
+
+// CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn is to fail with it: what
+// the hook did in memory cannot be told from what the turn did. The hook gets the reason as the cause.
+func (h Turn) CloseConnection(id string, reason *host.Error) (bool, error) {
+	t := h.K
+	if reason == nil {
+		reason = connectionClosed("the actor closed the connection")
+	}
+	return closeConnection(t, id, reason)
+}
+
+// Subscribe implements host.LiveConnection.
+func (l *LiveConnection) Subscribe(ctx context.Context, events ...string) error {
+	names, err := checkEvents(l.t, events)
+	if err != nil {
+		return err
+	}
+	var added []string
+	return l.update(ctx, "subscribe", names, func(c *kernel.Core, w *kernel.Work) error {
+		_, err := c.RunTurn(w, "subscribe", guarded(c.Actor.Type, names), func(h *kernel.Turn) (_ []byte, err error) {
+			added, err = subscribe(h, l, names)
+			return nil, err
+		})
+		return err
+	}, func(err error) {
+		if err != nil {
+			l.forget(added)
+		}
+	})
+}
+
+// Unsubscribe implements host.LiveConnection. Events that were on their way to the client before may still come.
+func (l *LiveConnection) Unsubscribe(ctx context.Context, events ...string) error {
+	names, err := checkEvents(l.t, events)
+	if err != nil {
+		return err
+	}
+	return l.update(ctx, "unsubscribe", names, func(c *kernel.Core, w *kernel.Work) error {
+		_, err := c.System(w, "unsubscribe", func(h *kernel.Turn) error { return unsubscribe(h, l, names) })
+		return err
+	}, func(err error) {
+		if err == nil {
+			l.forget(names)
+		}
+	})
+}
+
+// update runs a turn that changes the subscriptions, and finish with its result, before that is told. The result reaches
+// finish even if the caller has gone.
+func (l *LiveConnection) update(
+	ctx context.Context, name string, names []string, run func(*kernel.Core, *kernel.Work) error, finish func(error),
+) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if err := l.Ended(); err != nil {
+		return err
+	}
+	if err := outside(l.S, ctx); err != nil {
+		return err
+	}
+	b := &kernel.Method{Name: name, Pace: &connTypeOf(l.t).join, Run: func(c *kernel.Core, w *kernel.Work) ([]byte, error) { return nil, run(c, w) }}
+	done := make(chan error, 1)
+	w := &kernel.Work{
+		Call: kernel.Call{Method: -1, Builtin: b, Connection: l.ID}, Ctx: ctx, Existing: true,
+		Finish: func(w *kernel.Work) {
+			finish(w.Err)
+			done <- w.Err
+		},
+	}
+	w.Calls()
+	if _, err := l.S.Post(l.t, l.addr, w); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return kernel.ContextError(ctx)
+	}
+}
+
+// forget stops the delivery of events.
+func (l *LiveConnection) forget(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range names {
+		delete(l.Subscriptions, n)
+	}
+}
+
+// subscribe adds to the events that a connection gets those after this turn, if their hooks allow it.
+func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []string, err error) {
+	if err := t.Enter(); err != nil {
+		return nil, err
+	}
+	rec, ok, err := readConnection(t.Core.Rows, l.ID)
+	t.Leave()
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, noConnection(l.ID)
+	}
+	added = slices.DeleteFunc(slices.Clone(names), rec.subscribed)
+	if n := len(rec.Events) + len(added); n > host.MaxSubscriptions {
+		return nil, host.OverLimit("subscriptions of a connection", host.MaxSubscriptions, int64(n))
+	}
+	if len(added) == 0 {
+		return nil, nil
+	}
+	st := rec.state(l.ID)
+	if err := askSubscribe(t, &st, added); err != nil {
+		return nil, err
+	}
+	if err := t.Enter(); err != nil {
+		return nil, err
+	}
+	defer t.Leave()
+	if rec, ok, err = readConnection(t.Core.Rows, l.ID); err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, noConnection(l.ID) // a hook closed it
+	}
+	last, err := event.LastSequence(t.Core)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range added {
+		rec.Events = append(rec.Events, subscriptionRecord{Name: n, After: last})
+	}
+	if err := putConnection(t.Core, l.ID, &rec); err != nil {
+		return nil, err
+	}
+	// From here on, and not only from when the turn is durable: the next events may share its commit.
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range added {
+		l.Subscriptions[n] = last
+	}
+	return added, nil
+}
+
+// unsubscribe takes events away from those that a connection gets.
+func unsubscribe(t *kernel.Turn, l *LiveConnection, names []string) error {
+	if err := t.Enter(); err != nil {
+		return err
+	}
+	defer t.Leave()
+	rec, ok, err := readConnection(t.Core.Rows, l.ID)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return noConnection(l.ID)
+	}
+	n := len(rec.Events)
+	rec.Events = slices.DeleteFunc(rec.Events, func(s subscriptionRecord) bool { return slices.Contains(names, s.Name) })
+	if len(rec.Events) == n {
+		return nil
+	}
+	return markConnection(t.Core, l.ID, &rec)
+}

@@ -1,0 +1,286 @@
+package conn
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// connectionRecord is the value of KindConnections.
+//
+// While an actor has such a record, the wake index has a row of it that is due at 0, so that a start finds the connections
+// which the node was holding. A record with Due set has a row of its own at that time, with the connection as its name.
+type connectionRecord struct {
+	_         struct{} `cbor:",toarray"`
+	Token     []byte   // SHA-256 of the resume token
+	Params    []byte   // JSON
+	State     []byte
+	Events    []subscriptionRecord // in the order of subscribing
+	Transport string
+	Connected int64 // unix milliseconds
+	Lost      int64 // when the client was lost; 0 while it is there
+	Due       int64 // when the connection of a lost client ends; 0 while it is there
+}
+
+// subscriptionRecord is an event that a connection is subscribed to. It gets those after a sequence.
+type subscriptionRecord struct {
+	_     struct{} `cbor:",toarray"`
+	Name  string
+	After uint64
+}
+
+// tokenHash is the length of the hash of a resume token.
+const tokenHash = sha256.Size
+
+// NewConnectionID makes the id of a connection.
+func NewConnectionID() string { return rand.Text() }
+
+// newResumeToken makes the secret with which a client comes back to a connection: its id, a dot, and 128 random bits.
+func newResumeToken(id string) string {
+	var b [16]byte
+	rand.Read(b[:])
+	return id + "." + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// tokenID returns the connection that a resume token is for, if it is one.
+func tokenID(token string) (string, bool) {
+	const most = 128 // tokens are shorter, and ids are keys
+	id, _, ok := strings.Cut(token, ".")
+	return id, ok && id != "" && len(token) <= most
+}
+
+// matches reports whether token is the connection's, in a time that says nothing about it.
+func (r *connectionRecord) matches(token string) bool {
+	hash := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(hash[:], r.Token) == 1
+}
+
+// names returns the events that the connection is subscribed to.
+func (r *connectionRecord) names() []string {
+	names := make([]string, len(r.Events))
+	for i := range r.Events {
+		names[i] = r.Events[i].Name
+	}
+	return names
+}
+
+func (r *connectionRecord) subscribed(name string) bool {
+	return slices.ContainsFunc(r.Events, func(s subscriptionRecord) bool { return s.Name == name })
+}
+
+// state is the record as actors see it.
+func (r *connectionRecord) state(id string) host.ConnectionState {
+	return host.ConnectionState{
+		ID: id, Params: r.Params, State: r.State, Events: r.names(), Transport: r.Transport,
+		Connected: utcMS(r.Connected), Lost: utcMS(r.Lost),
+	}
+}
+
+func utcMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return kernel.TimeMS(ms).UTC()
+}
+
+func noConnection(id string) *host.Error {
+	return host.Errorf(host.NotFound, "there is no connection %q", id).With("connection", id)
+}
+
+func readConnection(r engine.Reader, id string) (rec connectionRecord, ok bool, err error) {
+	if id == "" {
+		return rec, false, nil
+	}
+	e, ok, err := r.Get(keyspace.AppendConnection(nil, id))
+	if err != nil || !ok {
+		return rec, false, err
+	}
+	return rec, true, record.Decode(e.Value, &rec)
+}
+
+// A connectionEntry is a record with its id.
+type connectionEntry struct {
+	id  string
+	rec connectionRecord
+}
+
+// listConnections reads a page of connections in the order of their ids, at most limit and about 1 MiB.
+func listConnections(l kernel.Lister, after string, limit int) (out []connectionEntry, more bool, err error) {
+	start, end := keyspace.KindRange(keyspace.KindConnections)
+	if after != "" {
+		start = append(keyspace.AppendConnection(nil, after), 0)
+	}
+	page, err := l.List(engine.ListQuery{Start: start, End: end, Limit: limit, MaxBytes: 1 << 20})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range page.Entries {
+		c := connectionEntry{}
+		if c.id, err = keyspace.ParseConnection(e.Key); err != nil {
+			return nil, false, err
+		}
+		if err := record.Decode(e.Value, &c.rec); err != nil {
+			return nil, false, err
+		}
+		out = append(out, c)
+	}
+	return out, page.Next != nil, nil
+}
+
+// connectionStates reads up to limit connections as actors see them.
+func connectionStates(l kernel.Lister, after string, limit int) ([]host.ConnectionState, error) {
+	switch {
+	case limit < 0:
+		return nil, host.Errorf(host.InvalidArgument, "limit %d is negative", limit)
+	case limit == 0:
+		limit = 1000
+	}
+	var out []host.ConnectionState
+	for more := true; more && len(out) < limit; {
+		var page []connectionEntry
+		var err error
+		if page, more, err = listConnections(l, after, limit-len(out)); err != nil {
+			return nil, err
+		}
+		for i := range page {
+			out = append(out, page[i].rec.state(page[i].id))
+			after = page[i].id
+		}
+	}
+	return out, nil
+}
+
+// putConnection writes a record that an application has a part in.
+func putConnection(c *kernel.Core, id string, rec *connectionRecord) error {
+	return writeConnection(c, id, rec, engine.PutOptions{})
+}
+
+// markConnection writes a record in which it was noted that a client was lost or came back, which a full actor must not refuse.
+func markConnection(c *kernel.Core, id string, rec *connectionRecord) error {
+	return writeConnection(c, id, rec, engine.PutOptions{Exempt: true})
+}
+
+func writeConnection(c *kernel.Core, id string, rec *connectionRecord, o engine.PutOptions) error {
+	b, err := record.Encode(rec)
+	if err != nil {
+		return err
+	}
+	return c.Rows.Put(keyspace.AppendConnection(nil, id), b, o)
+}
+
+// addConnection writes a new record.
+func addConnection(c *kernel.Core, id string, rec *connectionRecord) error {
+	n, err := countConnections(c)
+	if err != nil {
+		return err
+	}
+	if err := putConnection(c, id, rec); err != nil {
+		return err
+	}
+	c.Arm(keyspace.WakeConnections, true)
+	connCoreOf(c).count.Set(c.Rows, n+1)
+	return nil
+}
+
+// removeConnection deletes a record.
+func removeConnection(c *kernel.Core, id string, rec *connectionRecord) error {
+	n, err := countConnections(c)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Rows.Delete(keyspace.AppendConnection(nil, id)); err != nil {
+		return err
+	}
+	if rec.Due != 0 {
+		c.Rows.ClearWake(rec.Due, keyspace.WakeConnections, id, "")
+	}
+	if n <= 1 {
+		c.Arm(keyspace.WakeConnections, false)
+	}
+	connCoreOf(c).count.Set(c.Rows, n-1)
+	return nil
+}
+
+// countConnections returns how many connections the actor has, those among them that were lost.
+func countConnections(c *kernel.Core) (int, error) {
+	return connCoreOf(c).count.Get(c.Rows, func() (int, error) {
+		start, end := keyspace.KindRange(keyspace.KindConnections)
+		n := 0
+		var after []byte
+		for {
+			page, err := c.Rows.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, After: after})
+			if err != nil {
+				return 0, err
+			}
+			n += len(page.Entries)
+			if after = page.Next; after == nil {
+				return n, nil
+			}
+		}
+	})
+}
+
+// connCore is what an awake actor remembers of its connections.
+type connCore struct{ count kernel.Cached[int] }
+
+func connCoreOf(c *kernel.Core) *connCore {
+	return kernel.Attach(&c.Attached, func() *connCore { return new(connCore) })
+}
+
+// Forget implements facet.
+func (f *connCore) Forget(_ *kernel.Core, version engine.Version) { f.count.Forget(version) }
+
+// Close implements facet.
+func (*connCore) Close(*kernel.Core) {}
+
+// Abandon implements facet.
+func (*connCore) Abandon(*kernel.Core) {}
+
+// Wakes implements waker. A row that an unreadable record would leave behind finds no actor and is dropped.
+func (*Part) Wakes(from engine.Reader) (rows []engine.Wake, _ error) {
+	after := ""
+	for {
+		page, more, err := listConnections(from, after, 1000)
+		if err != nil || len(page) == 0 {
+			return rows, nil
+		}
+		for i := range page {
+			if due := page[i].rec.Due; due != 0 {
+				rows = append(rows, engine.Wake{Due: due, Kind: keyspace.WakeConnections, Name: page[i].id})
+			}
+			after = page[i].id
+		}
+		if !more {
+			return rows, nil
+		}
+	}
+}
+
+// Connections implements host.Reader.
+func (h Reads) Connections(after string, limit int) ([]host.ConnectionState, error) {
+	r := h.Scope
+	return kernel.Reading(r, func(rows engine.Reader) ([]host.ConnectionState, error) { return connectionStates(rows, after, limit) })
+}
+
+// Connection implements host.Reader.
+func (h Reads) Connection(id string) (state host.ConnectionState, ok bool, err error) {
+	r := h.Scope
+	state, err = kernel.Reading(r, func(rows engine.Reader) (host.ConnectionState, error) {
+		var rec connectionRecord
+		if rec, ok, err = readConnection(rows, id); !ok || err != nil {
+			return host.ConnectionState{}, err
+		}
+		return rec.state(id), nil
+	})
+	return state, ok, err
+}

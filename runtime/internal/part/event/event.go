@@ -1,0 +1,200 @@
+// Package event is the part of actors that is events: what clients who listen get once the turn is durable, and the history of it.
+package event
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// Part is the part of actors that is events.
+type Part struct{ hub Hub }
+
+func (*Part) Name() string { return "event" }
+
+// Begin implements broadcaster.
+func (p *Part) Begin(s *kernel.Kernel) { p.hub.Limit = s.Options.MaxEventBytes }
+
+// End implements broadcaster.
+func (p *Part) End() { p.hub.close() }
+
+// Collectors implements meter.
+func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
+	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cairn_events_held_bytes",
+		Help: "Estimated memory of the events that streams and connections hold for their readers.",
+	}, func() float64 { return float64(p.hub.Held.Load()) })}
+}
+
+// HubOf returns the hub of a node.
+func HubOf(s *kernel.Kernel) *Hub { return &kernel.PartOf[*Part](s).hub }
+
+// eventRecord is the value of KindEventHistory.
+type eventRecord struct {
+	_       struct{} `cbor:",toarray"`
+	Name    string
+	Version uint64
+	Time    int64 // unix milliseconds
+	Data    []byte
+	To      string   // the only connection that gets it; "" for all that are subscribed
+	Except  []string // the connections that do not
+}
+
+// Turn is what handlers may do with events, and the events of the turn. Their sequences are set by its seal.
+type Turn struct {
+	K      *kernel.Turn
+	events []PublishedEvent
+	group  *kernel.Group // which they leave with
+}
+
+// TurnOf returns the events of a turn.
+func TurnOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asEvent() *Turn }).asEvent() }
+
+func (h *Turn) asEvent() *Turn { return h }
+
+// Emit implements host.Turn.
+func (h *Turn) Emit(event int, data []byte) error {
+	if err := h.K.Enter(); err != nil {
+		return err
+	}
+	defer h.K.Leave()
+	return h.Collect(event, data, "", nil)
+}
+
+// Collect adds an event, for the only connection that gets it, or for all that are subscribed but some.
+//
+// REQUIRES: t.mu
+func (h *Turn) Collect(event int, data []byte, to string, except []string) error {
+	t := h.K
+	if err := HasEvent(t.Actor.Type, event); err != nil {
+		return err
+	}
+	e := &t.Actor.Type.Events[event]
+	if e.Durable && to == "" {
+		if sink := t.Actor.Kernel.Options.Changes; sink != nil {
+			if err := sink.Refuse(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(h.events) == 0 {
+		t.Enlist(h)
+	}
+	h.events = append(h.events, PublishedEvent{EmittedEvent: host.EmittedEvent{
+		Version: uint64(t.AsOf), Name: e.Name, Time: kernel.TimeMS(kernel.UnixMS(t.Start)), Data: data, To: to, Except: except,
+	}})
+	return nil
+}
+
+// HasEvent refuses the index of an event that the type does not have.
+func HasEvent(t *kernel.Type, event int) error {
+	if event < 0 || event >= len(t.Events) {
+		return host.Errorf(host.InvalidArgument, "actor type %q has no event %d: it was declared after the type was defined", t.Type, event)
+	}
+	return nil
+}
+
+// Seal implements participant: it adds the events to the kept history, dropping the oldest.
+func (h *Turn) Seal(t *kernel.Turn) error {
+	c := t.Core
+	last, err := h.number()
+	if err != nil {
+		return err
+	}
+	// At least one event is kept, so that the sequence goes on after a sleep.
+	keep := uint64(max(1, c.Actor.Type.Base.EventHistory))
+	for i := range h.events {
+		ev := &h.events[i]
+		rec, err := record.Encode(&eventRecord{
+			Name: ev.Name, Version: ev.Version, Time: kernel.UnixMS(t.Start), Data: ev.Data, To: ev.To, Except: ev.Except,
+		})
+		if err != nil {
+			return err
+		}
+		if err := c.Rows.Put(keyspace.AppendEvent(nil, ev.Sequence), rec, engine.PutOptions{New: true}); err != nil {
+			return err
+		}
+		if ev.Sequence > keep {
+			if _, err := c.Rows.Delete(keyspace.AppendEvent(nil, ev.Sequence-keep)); err != nil {
+				return err
+			}
+		}
+	}
+	eventCoreOf(c).last.Set(c.Rows, last)
+	h.leave()
+	return nil
+}
+
+// number gives the events their sequences, and returns the last.
+func (h *Turn) number() (last uint64, err error) {
+	last, err = LastSequence(h.K.Core)
+	for i := range h.events {
+		last++
+		h.events[i].Sequence = last
+	}
+	return last, err
+}
+
+// leave has the events published: to those who follow the actor, before what else the turn has for them, and as changes.
+func (h *Turn) leave() {
+	t := h.K
+	h.group = t.Core.Group
+	h.group.After = append(h.group.After, h)
+	if t.Actor.Kernel.Options.Changes == nil {
+		return
+	}
+	t.Ahead = make([]engine.Change, 0, len(h.events)+len(t.Changes))
+	for i := range h.events {
+		e := &h.events[i]
+		if e.To != "" {
+			continue // it is for one client's eyes
+		}
+		declared, _ := Event(t.Actor.Type, e.Name)
+		t.Ahead = append(t.Ahead, engine.Change{Kind: engine.ChangeEvent, Name: e.Name, Data: e.Data, Durable: t.Actor.Type.Events[declared].Durable})
+	}
+}
+
+// Durable implements consequence.
+func (h *Turn) Durable() {
+	c := h.K.Core
+	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, h.group.Commit, h.events)
+}
+
+// Destroy implements destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the
+// actor is gone.
+func (p *Part) Destroy(t *kernel.Turn) error {
+	if h := TurnOf(t); len(h.events) > 0 {
+		if _, err := h.number(); err != nil {
+			return err
+		}
+		h.leave()
+	}
+	key, id := t.Actor.Key, t.Core.ID
+	t.Then(func() { p.hub.end(key, id) })
+	return nil
+}
+
+// eventCore is what an awake actor remembers of its events.
+type eventCore struct{ last kernel.Cached[uint64] }
+
+func eventCoreOf(c *kernel.Core) *eventCore {
+	return kernel.Attach(&c.Attached, func() *eventCore { return new(eventCore) })
+}
+
+// Forget implements facet.
+func (f *eventCore) Forget(_ *kernel.Core, version engine.Version) { f.last.Forget(version) }
+
+// Close implements facet.
+func (*eventCore) Close(*kernel.Core) {}
+
+// Abandon implements facet.
+func (*eventCore) Abandon(*kernel.Core) {}
+
+// LastSequence is the sequence of the last event that a turn which succeeded has emitted.
+func LastSequence(c *kernel.Core) (uint64, error) {
+	return eventCoreOf(c).last.Get(c.Rows, func() (uint64, error) { return lastEvent(c.Rows) })
+}

@@ -1,0 +1,730 @@
+package event
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// A Hub hands the events of durable commits to those who follow their actor: subscriptions and live connections. It is apart from
+// the activations, so that an actor sleeps while its clients stay. A subscription holds a bounded number of events; one that falls
+// behind reads what it missed from the actor's kept history. A connection that falls behind is cut off.
+//
+// The gate hands over one commit at a time, in order. So whoever joins in a turn, before that turn is committed, gets every
+// event after it, and tells those before it by their sequence.
+type Hub struct {
+	mu        sync.RWMutex
+	closed    bool
+	Audiences map[string]*audience // by actor
+	live      int                  // recipients in all of them that have joined
+
+	// Held is what the events take that clients hold: see eventBatch. Beyond limit, a client that holds more than minBuffered
+	// gets no more: a subscription, and a connection that reads, go on from the history; a connection that does not is cut off.
+	Held  atomic.Int64
+	Limit int64
+}
+
+// An audience is who follows one actor.
+type audience struct {
+	subscriptions map[*Subscription]bool
+	recipients    map[string]recipient // by id
+	// joining are recipients whose turn is not durable yet. They are pushed to like the others.
+	joining map[recipient]bool
+}
+
+// A recipient has an id among those who follow its actor, by which an event can be for it alone or for all but it: a live
+// connection. Of one id there is one at most, and those that are joining.
+type recipient interface {
+	// Who returns its id, and the incarnation that it follows.
+	Who() (id string, incarnation keyspace.ActorID)
+	// Push takes an event of an incarnation that is not kept from the recipient, and reports whether it holds it. ok is false
+	// if it has not read for too long, and has ended for that. full says that it may not hold much.
+	Push(incarnation keyspace.ActorID, e *PublishedEvent, full bool) (held, ok bool)
+	// CutOff is called after a push that was not ok.
+	CutOff()
+	// Finish ends it, if nothing has yet. It does not block.
+	Finish(err *host.Error)
+	// Replaced ends it: another one has its id.
+	Replaced()
+	// Ended returns why it has ended, or nil.
+	Ended() *host.Error
+}
+
+// audience returns the audience of an actor, making one if there is none.
+//
+// REQUIRES: h.mu for writing
+func (h *Hub) audience(key string) *audience {
+	au := h.Audiences[key]
+	if au == nil {
+		if h.Audiences == nil {
+			h.Audiences = make(map[string]*audience)
+		}
+		au = &audience{
+			subscriptions: make(map[*Subscription]bool), recipients: make(map[string]recipient), joining: make(map[recipient]bool),
+		}
+		h.Audiences[key] = au
+	}
+	return au
+}
+
+// tidy forgets an audience that nobody is left of.
+//
+// REQUIRES: h.mu for writing
+func (h *Hub) tidy(key string) {
+	if au := h.Audiences[key]; au != nil && len(au.subscriptions)+len(au.recipients)+len(au.joining) == 0 {
+		delete(h.Audiences, key)
+	}
+}
+
+// MaxBuffered bounds the events that a subscription holds for its reader, by count and bytes.
+const (
+	MaxBuffered      = 256
+	maxBufferedBytes = 1 << 20
+	// MinBuffered is what each client may hold though the clients of the node hold too much. It is less than what a client
+	// takes besides.
+	MinBuffered = 4 << 10
+	// PlaceBytes is what an event takes in each client that holds it: a place in the buffer, and a host.EmittedEvent when it
+	// is delivered.
+	PlaceBytes = 160
+	// EventOverhead is what an event counts for besides its name and data.
+	EventOverhead = 128
+	// Frames is how many encoded forms an event has at most that goes to many clients, see host.SharedFrames.
+	Frames = 2
+)
+
+// EventBytes is what an event counts for in a buffer.
+func EventBytes(e *host.EmittedEvent) int { return EventOverhead + len(e.Name) + len(e.Data) }
+
+// A PublishedEvent is an event that clients may hold.
+type PublishedEvent struct {
+	host.EmittedEvent
+	Batch *eventBatch
+}
+
+// An eventBatch is the events of one turn, which its clients share. It counts towards hub.held once, from push until the
+// last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
+// in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
+type eventBatch struct {
+	Hub    *Hub
+	Commit uint64 // of the turn; those of one commit are handed out one right after the other
+	events []PublishedEvent
+	size   int          // of all events
+	bytes  int64        // what the batch counts for
+	refs   atomic.Int64 // clients' holds, and pushing until all are known
+}
+
+// pushing keeps a batch counted until all clients have it, however quick the first are.
+const pushing = 1 << 40
+
+// begin counts a batch that is about to be pushed. many says that the clients may share encoded forms.
+func (h *Hub) begin(events []PublishedEvent, life string, commit uint64, many bool) *eventBatch {
+	b := &eventBatch{Hub: h, Commit: commit, events: events}
+	for i := range events {
+		e := &events[i]
+		e.Batch, e.Life = b, life
+		n := EventBytes(&e.EmittedEvent)
+		b.size += n
+		b.bytes += int64(n)
+		if many && e.To == "" {
+			e.Shared = new(host.SharedFrames)
+			b.bytes += Frames * int64(n)
+		}
+	}
+	b.refs.Store(pushing)
+	h.Held.Add(b.bytes)
+	return b
+}
+
+// pushed notes how many holds there are, of how many events.
+func (b *eventBatch) pushed(holds, places int) {
+	b.Hub.Held.Add(int64(places) * PlaceBytes)
+	b.Release(pushing-int64(holds), 0)
+}
+
+// Release gives holds back, of so many events.
+func (b *eventBatch) Release(holds int64, places int) {
+	n := int64(places) * PlaceBytes
+	if b.refs.Add(-holds) == 0 {
+		n += b.bytes
+	}
+	b.Hub.Held.Add(-n)
+}
+
+// full reports whether clients hold as much as they may.
+func (h *Hub) full() bool { return h.Held.Load() > h.Limit }
+
+// Publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's among those of the
+// activation. It does not block.
+func (h *Hub) Publish(key string, id keyspace.ActorID, life string, commit uint64, events []PublishedEvent) {
+	for _, l := range h.push(key, id, life, commit, events) {
+		l.CutOff()
+	}
+}
+
+// push is publish, and returns the connections that do not read.
+func (h *Hub) push(key string, id keyspace.ActorID, life string, commit uint64, events []PublishedEvent) (slow []recipient) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	au := h.Audiences[key]
+	if au == nil {
+		return nil
+	}
+	b := h.begin(events, life, commit, len(au.subscriptions)+len(au.recipients)+len(au.joining) > 1)
+	full, holds, places := h.full(), 0, 0
+	for s := range au.subscriptions {
+		if s.push(id, b, full) {
+			holds++
+			places += len(events)
+		}
+	}
+	one := func(l recipient, e *PublishedEvent) {
+		held, ok := l.Push(id, e, full)
+		if held {
+			holds++
+			places++
+		}
+		if !ok {
+			slow = append(slow, l)
+		}
+	}
+	for i := range events {
+		e := &events[i]
+		if e.To != "" {
+			if l := au.recipients[e.To]; l != nil {
+				one(l, e)
+			}
+			for l := range au.joining {
+				if name, _ := l.Who(); name == e.To {
+					one(l, e)
+				}
+			}
+			continue
+		}
+		excepted := exceptions(e.Except)
+		for name, l := range au.recipients {
+			if !excepted(name) {
+				one(l, e)
+			}
+		}
+		for l := range au.joining {
+			if name, _ := l.Who(); !excepted(name) {
+				one(l, e)
+			}
+		}
+	}
+	b.pushed(holds, places)
+	return slow
+}
+
+// exceptions returns a test for being among ids that is quick for many of them, too.
+func exceptions(ids []string) func(string) bool {
+	if len(ids) <= 4 {
+		return func(id string) bool { return slices.Contains(ids, id) }
+	}
+	set := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return func(id string) bool { return set[id] }
+}
+
+// end tells the subscriptions and connections of an incarnation that it was destroyed. It is called before anything of its
+// successor is durable, so the subscriptions are all of this incarnation, or of none.
+func (h *Hub) end(key string, id keyspace.ActorID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.Audiences[key]
+	if au == nil {
+		return
+	}
+	gone := kernel.ErrDestroyed()
+	for s := range au.subscriptions {
+		s.finish(gone)
+	}
+	for name, l := range au.recipients {
+		if _, of := l.Who(); of == id {
+			l.Finish(gone)
+			delete(au.recipients, name)
+			h.live--
+		}
+	}
+	for l := range au.joining {
+		if _, of := l.Who(); of == id {
+			l.Finish(gone)
+			delete(au.joining, l)
+		}
+	}
+	h.tidy(key)
+}
+
+// close ends all subscriptions and connections. No turn is waited for: the next start finds out which connections were lost.
+func (h *Hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	down := kernel.Unavailable("the node is shutting down")
+	for key, au := range h.Audiences {
+		for s := range au.subscriptions {
+			s.finish(down)
+		}
+		for _, l := range au.recipients {
+			l.Finish(down)
+		}
+		for l := range au.joining {
+			l.Finish(down)
+		}
+		clear(au.recipients)
+		clear(au.joining)
+		h.tidy(key)
+	}
+	h.live = 0
+}
+
+// Join adds a recipient whose turn is not durable yet.
+func (h *Hub) Join(key string, l recipient) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return kernel.Unavailable("the node is shutting down")
+	}
+	h.audience(key).joining[l] = true
+	return nil
+}
+
+// Promote gives a recipient whose turn is durable its place, and ends the one that had it. false means that it ended
+// before.
+func (h *Hub) Promote(key string, l recipient) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.Audiences[key]
+	if au == nil || !au.joining[l] {
+		return false
+	}
+	delete(au.joining, l)
+	if l.Ended() != nil {
+		h.tidy(key)
+		return false
+	}
+	id, _ := l.Who()
+	if old := au.recipients[id]; old != nil {
+		old.Replaced()
+	} else {
+		h.live++
+	}
+	au.recipients[id] = l
+	return true
+}
+
+// Leave takes a recipient out and reports whether it was there.
+func (h *Hub) Leave(key string, l recipient) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.Audiences[key]
+	if au == nil {
+		return false
+	}
+	there := au.joining[l]
+	delete(au.joining, l)
+	if id, _ := l.Who(); au.recipients[id] == l {
+		there = true
+		delete(au.recipients, id)
+		h.live--
+	}
+	h.tidy(key)
+	return there
+}
+
+// Drop ends whatever recipients have an id.
+func (h *Hub) Drop(key, id string, reason *host.Error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	au := h.Audiences[key]
+	if au == nil {
+		return
+	}
+	if l := au.recipients[id]; l != nil {
+		l.Finish(reason)
+		delete(au.recipients, id)
+		h.live--
+	}
+	for l := range au.joining {
+		if name, _ := l.Who(); name == id {
+			l.Finish(reason)
+			delete(au.joining, l)
+		}
+	}
+	h.tidy(key)
+}
+
+// Recipient returns the one that has joined under an id, or nil.
+func (h *Hub) Recipient(key, id string) recipient {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if au := h.Audiences[key]; au != nil {
+		return au.recipients[id]
+	}
+	return nil
+}
+
+// Holds reports whether there is a recipient of an id, or is about to be.
+func (h *Hub) Holds(key, id string) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	au := h.Audiences[key]
+	if au == nil {
+		return false
+	}
+	if au.recipients[id] != nil {
+		return true
+	}
+	for l := range au.joining {
+		if name, _ := l.Who(); name == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Count returns how many recipients an actor has, total how many all have.
+func (h *Hub) Count(addr host.Address) int {
+	var buf [128]byte
+	key := kernel.AppendAddress(buf[:0], addr)
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if au := h.Audiences[string(key)]; au != nil {
+		return len(au.recipients)
+	}
+	return 0
+}
+
+func (h *Hub) Total() int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.live
+}
+
+// Add adds a subscription.
+func (h *Hub) Add(s *Subscription) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return kernel.Unavailable("the node is shutting down")
+	}
+	h.audience(s.Key).subscriptions[s] = true
+	return nil
+}
+
+func (h *Hub) remove(s *Subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if au := h.Audiences[s.Key]; au != nil {
+		delete(au.subscriptions, s)
+		h.tidy(s.Key)
+	}
+}
+
+// A Subscription is one subscriber's end of it, as host.EventStream.
+//
+// position is the sequence of the last event that the reader was given or passed over. Events up to it are never
+// delivered; the next one is position+1, from the buffer if it is there, else from the history, else it is missed.
+//
+// life is the actor's life that position counts in. What is pushed is of that life, because end ends the subscription before a
+// successor pushes anything. What is read from the history may be a successor's, and ends the subscription then. Only the
+// position that the subscriber came with may be one of another life: the subscription takes the life that there is, once, and
+// says so (Delivery.Reset).
+type Subscription struct {
+	S     *kernel.Kernel
+	Hub   *Hub
+	addr  host.Address
+	Key   string
+	names []string
+	// guarded are the events that have a subscribe hook, which is for connections.
+	guarded []string
+
+	Mu       sync.Mutex
+	buffer   []*eventBatch
+	Count    int           // events in buffer
+	bytes    int           // and their size
+	hand     []*eventBatch // what the last Next returned
+	page     PageHold
+	lagging  bool // events were dropped from the buffer, or may stand in the history
+	end      *host.Error
+	Signal   chan struct{}
+	started  bool
+	position uint64
+	life     keyspace.ActorID // zero until it is known
+
+	// Of the goroutine that reads.
+	adopting bool // the history was not read yet: life is what the subscriber says
+	reset    bool // the subscriber's position was none of this life, and the subscriber is not told yet
+}
+
+// Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are sent to one connection, and
+// none that have a hook of their own.
+func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub host.Subscription) (host.EventStream, error) {
+	t, err := s.TypeOf(addr)
+	if err != nil {
+		return nil, err
+	}
+	if t.Behavior.Connections.Connect != "" {
+		return nil, host.Errorf(host.PermissionDenied, "actor type %q is open to connections only, which it may refuse", addr.Type)
+	}
+	for _, n := range sub.Names {
+		i, err := Event(t, n)
+		if err != nil {
+			return nil, err
+		}
+		if t.Events[i].Subscribe != "" {
+			return nil, host.Errorf(host.PermissionDenied, "the event %q is for connections only", n).With("event", n)
+		}
+	}
+	st := &Subscription{
+		S: s, Hub: HubOf(s), addr: addr, Key: string(kernel.AppendAddress(nil, addr)), names: sub.Names, Signal: make(chan struct{}, 1),
+		lagging: sub.Resume, started: sub.Resume, adopting: sub.Resume, position: sub.After,
+	}
+	if err := host.CheckLife(sub.Life); err != nil {
+		return nil, err
+	}
+	if sub.Resume && sub.Life != "" {
+		if err := st.life.UnmarshalText([]byte(sub.Life)); err != nil {
+			return nil, host.Errorf(host.InvalidArgument, "life is %q, which no actor has as its id", sub.Life).With("field", "life")
+		}
+	}
+	for _, e := range t.Events {
+		if e.Subscribe != "" {
+			st.guarded = append(st.guarded, e.Name)
+		}
+	}
+	if err := st.Hub.Add(st); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// push takes a batch of an incarnation's events, and reports whether the subscription holds it. full says that it may not hold
+// much.
+func (s *Subscription) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
+	s.Mu.Lock()
+	if s.end != nil {
+		s.Mu.Unlock()
+		return false
+	}
+	if !s.started {
+		s.started, s.position = true, b.events[0].Sequence-1
+	}
+	if s.life.IsZero() {
+		s.life = id
+	}
+	count, bytes := s.Count+len(b.events), s.bytes+b.size
+	switch {
+	case s.lagging && s.Count == 0: // the history has it
+	case count > MaxBuffered, bytes > maxBufferedBytes && count > 1, full && bytes > MinBuffered:
+		// The reader is slow: it goes on from the history.
+		s.drop()
+		s.lagging = true
+	default:
+		s.buffer = append(s.buffer, b)
+		s.Count, s.bytes, held = count, bytes, true
+	}
+	s.Mu.Unlock()
+	s.wake()
+	return held
+}
+
+// drop empties the buffer.
+//
+// REQUIRES: s.mu
+func (s *Subscription) drop() {
+	s.buffer = releaseBatches(s.buffer)
+	s.Count, s.bytes = 0, 0
+}
+
+// releaseBatches releases batches, and returns what is left of the memory of the slice.
+func releaseBatches(held []*eventBatch) []*eventBatch {
+	for _, b := range held {
+		b.Release(1, len(b.events))
+	}
+	return Empty(held)
+}
+
+// Empty returns a slice without elements, which keeps its memory if that is not much.
+func Empty[T any](s []T) []T {
+	if cap(s) > MaxBuffered {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// A PageHold counts the events that were read from the history towards hub.held, from one Next to the next.
+type PageHold struct {
+	bytes  int64
+	Closed bool // no page is counted any more
+}
+
+// Take counts a page.
+func (p *PageHold) Take(h *Hub, events []host.EmittedEvent) {
+	if p.Closed {
+		return
+	}
+	for i := range events {
+		p.bytes += int64(EventBytes(&events[i])) + PlaceBytes
+	}
+	h.Held.Add(p.bytes)
+}
+
+// LetGo counts a page off.
+func (p *PageHold) LetGo(h *Hub) {
+	if p.bytes > 0 {
+		h.Held.Add(-p.bytes)
+		p.bytes = 0
+	}
+}
+
+func (s *Subscription) wake() {
+	select {
+	case s.Signal <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Subscription) finish(err *host.Error) {
+	s.Mu.Lock()
+	if s.end == nil {
+		s.end = err
+	}
+	s.Mu.Unlock()
+	s.wake()
+}
+
+// Close implements host.EventStream.
+func (s *Subscription) Close() {
+	s.Hub.remove(s)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.drop()
+	s.hand = releaseBatches(s.hand)
+	s.page.LetGo(s.Hub)
+	s.page.Closed = true
+}
+
+// Next implements host.EventStream.
+func (s *Subscription) Next(ctx context.Context) (host.Delivery, error) {
+	for {
+		s.Mu.Lock()
+		s.hand = releaseBatches(s.hand)
+		s.page.LetGo(s.Hub)
+		lagging, end := s.lagging, s.end
+		var d host.Delivery
+		took := false
+		if lagging {
+			s.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
+		} else if took = s.Count > 0; took {
+			for _, b := range s.buffer {
+				for i := range b.events {
+					s.take(&d, &b.events[i].EmittedEvent)
+				}
+			}
+			s.buffer, s.hand = s.hand, s.buffer
+			s.Count, s.bytes = 0, 0
+		}
+		s.Mu.Unlock()
+		if lagging {
+			d, more, err := s.catchUp(ctx)
+			s.Mu.Lock()
+			if err != nil || more {
+				s.lagging = true
+			}
+			s.page.Take(s.Hub, d.Events)
+			s.Mu.Unlock()
+			if err != nil {
+				return host.Delivery{}, err
+			}
+			if d.Missed > 0 || d.Reset || len(d.Events) > 0 {
+				return d, nil
+			}
+			continue
+		}
+		if len(d.Events) > 0 || d.Missed > 0 || d.Reset {
+			return d, nil
+		}
+		if took {
+			continue
+		}
+		if end != nil {
+			return host.Delivery{}, end
+		}
+		select {
+		case <-s.Signal:
+		case <-ctx.Done():
+			return host.Delivery{}, kernel.ContextError(ctx)
+		}
+	}
+}
+
+// dropEnded reports whether the subscription has ended, and drops what it holds then.
+func (s *Subscription) dropEnded() bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.end != nil {
+		s.drop()
+	}
+	return s.end != nil
+}
+
+// take advances the position over an event, and adds it to d if the subscription asks for it.
+func (s *Subscription) take(d *host.Delivery, e *host.EmittedEvent) {
+	d.Reset, s.reset = d.Reset || s.reset, false
+	if e.Sequence <= s.position {
+		return
+	}
+	d.Missed += e.Sequence - s.position - 1
+	s.position = e.Sequence
+	if s.wants(e) {
+		d.Events = append(d.Events, *e)
+	}
+}
+
+func (s *Subscription) wants(e *host.EmittedEvent) bool {
+	return e.To == "" && !slices.Contains(s.guarded, e.Name) && (len(s.names) == 0 || slices.Contains(s.names, e.Name))
+}
+
+// catchUp reads the kept history after the position. more reports that it did not reach the end.
+func (s *Subscription) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
+	s.Mu.Lock()
+	life := s.life
+	s.Mu.Unlock()
+	page, err := History(s.S, ctx, s.addr, life, s.position)
+	if err != nil {
+		return d, false, err
+	}
+	if s.adopting && s.dropEnded() {
+		return d, false, nil // what was read may be a successor's
+	}
+	if page.ID != life && !life.IsZero() && (page.ID.IsZero() || !s.adopting) {
+		s.finish(kernel.ErrDestroyed()) // what was kept of its events is gone, too
+		return d, false, nil
+	}
+	if page.ID.IsZero() {
+		// There is no actor. The events of the next one count from 1.
+		s.reset = s.reset || s.position > 0
+		s.position = 0
+		return d, false, nil
+	}
+	s.adopting = false
+	s.Mu.Lock()
+	s.life = page.ID
+	s.Mu.Unlock()
+	s.reset = s.reset || page.reset
+	s.position = page.after
+	for i := range page.Events {
+		s.take(&d, &page.Events[i])
+	}
+	d.Reset, s.reset = d.Reset || s.reset, false
+	return d, page.More, nil
+}

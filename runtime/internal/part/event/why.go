@@ -1,0 +1,28 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// Explain implements explainer.
+func (*Part) Explain(q *kernel.Inquiry, _ *engine.Snapshot) error {
+	sink := q.S.Options.Changes
+	if sink == nil || !slices.ContainsFunc(q.Typ.Events, func(e host.Event) bool { return e.Durable }) {
+		return nil
+	}
+	q.Ask(kernel.RankPublisher, func() *host.Explanation {
+		err := sink.Refuse()
+		if err == nil {
+			return nil
+		}
+		e, _ := q.S.PublicError(err)
+		return &host.Explanation{Why: host.WhyPublisher, Text: fmt.Sprintf("Turns that emit durable events are refused: %s.", e.Message),
+			Details: map[string]string{"reason": e.Message}}
+	})
+	return nil
+}

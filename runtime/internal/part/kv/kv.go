@@ -1,0 +1,198 @@
+// Package kv is the part of actors that is the key-value store.
+package kv
+
+import (
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// Part is the part of actors that is the key-value store.
+type Part struct{}
+
+func (*Part) Name() string { return "kv" }
+
+// Turn is what handlers may do with the key-value store.
+type Turn struct {
+	K *kernel.Turn
+	// changes counts the changes of keys, if somebody wants to know of them.
+	changes int
+}
+
+// Reads is what handlers of turns and queries alike may read of the key-value store.
+type Reads struct{ Scope kernel.Scope }
+
+func kvEntry(e engine.Entry) host.KVEntry {
+	k := host.KVEntry{
+		Value: e.Value, Version: uint64(e.Version), Created: kernel.TimeMS(e.Created), Updated: kernel.TimeMS(e.Updated), Expire: kernel.TimeMS(e.Expire),
+	}
+	if len(e.Key) > 0 {
+		k.Key = e.Key[1:]
+	}
+	return k
+}
+
+// kvBounds turns bounds of user keys into bounds of logical keys.
+func kvBounds(start, end []byte) (from, to []byte) {
+	first, last := keyspace.KindRange(keyspace.KindUserKV)
+	from, to = first, last
+	if start != nil {
+		from = keyspace.AppendUserKV(nil, start)
+	}
+	if end != nil {
+		to = keyspace.AppendUserKV(nil, end)
+	}
+	return from, to
+}
+
+func kvList(l kernel.Lister, q host.KVQuery) (host.KVPage, error) {
+	from, to := kvBounds(q.Start, q.End)
+	page, err := l.List(engine.ListQuery{
+		Start: from, End: to, Reverse: q.Reverse, Limit: q.Limit, MaxBytes: q.MaxBytes, KeysOnly: q.KeysOnly, After: q.After,
+	})
+	if err != nil {
+		return host.KVPage{}, err
+	}
+	out := host.KVPage{Entries: make([]host.KVEntry, len(page.Entries)), Next: page.Next}
+	for i := range page.Entries {
+		out.Entries[i] = kvEntry(page.Entries[i])
+	}
+	return out, nil
+}
+
+// keyJSON renders a packed key as a JSON value for change events: an array of its elements, or its bytes.
+func keyJSON(key []byte) any {
+	t, err := tuple.Unpack(key)
+	if err != nil {
+		return key
+	}
+	out := make([]any, len(t))
+	for i, e := range t {
+		switch e := e.(type) {
+		case tuple.UUID:
+			out[i] = keyspace.ActorID(e).String()
+		default:
+			out[i] = e
+		}
+	}
+	return out
+}
+
+// KVPut implements host.Turn.
+func (h *Turn) KVPut(key, value []byte, expire time.Time) error {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return err
+	}
+	defer t.Leave()
+	var o engine.PutOptions
+	if !expire.IsZero() {
+		o.ExpireAt = kernel.UnixMS(expire)
+		if o.ExpireAt <= kernel.UnixMS(t.Start) {
+			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
+		}
+	}
+	if err := t.Core.Rows.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
+		return kernel.LimitFault(err)
+	}
+	if o.ExpireAt != 0 {
+		t.ExpireAt(o.ExpireAt)
+	}
+	h.change("put", key, value)
+	return nil
+}
+
+// KVDelete implements host.Turn.
+func (h *Turn) KVDelete(key []byte) (bool, error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return false, err
+	}
+	defer t.Leave()
+	ok, err := t.Core.Rows.Delete(keyspace.AppendUserKV(nil, key))
+	if ok && err == nil {
+		h.change("delete", key, nil)
+	}
+	return ok, kernel.LimitFault(err)
+}
+
+// KVDeleteRange implements host.Turn.
+func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return 0, err
+	}
+	defer t.Leave()
+	from, to := kvBounds(start, end)
+	n, err := t.Core.Rows.DeleteRange(from, to)
+	if n > 0 && err == nil {
+		rangeChange(t, start, end, n)
+	}
+	return n, kernel.LimitFault(err)
+}
+
+// KVGet implements host.Reader.
+func (h Reads) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
+	r := h.Scope
+	e, err = kernel.Reading(r, func(rows engine.Reader) (host.KVEntry, error) {
+		var stored engine.Entry
+		stored, ok, err = rows.Get(keyspace.AppendUserKV(nil, key))
+		return kvEntry(stored), err
+	})
+	return e, ok, err
+}
+
+// KVList implements host.Reader.
+func (h Reads) KVList(q host.KVQuery) (host.KVPage, error) {
+	r := h.Scope
+	return kernel.Reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
+}
+
+const (
+	// MaxKVChanges bounds how many changes of keys one turn publishes; the rest are counted in one more.
+	MaxKVChanges = 256
+	// maxChangeValue bounds the value that such a change carries, in bytes.
+	maxChangeValue = 8 << 10
+)
+
+// change notes a change of a key to publish.
+//
+// REQUIRES: t.mu
+func (h *Turn) change(op string, key, value []byte) {
+	t := h.K
+	if t.Actor.Kernel.Options.Changes == nil {
+		return
+	}
+	if h.changes++; h.changes > MaxKVChanges {
+		if h.changes == MaxKVChanges+1 {
+			t.Enlist(h)
+		}
+		return
+	}
+	t.Change(engine.ChangeKV, "", func() any {
+		m := map[string]any{"op": op, "key": keyJSON(key)}
+		if op == "put" {
+			m["size"] = len(value)
+			if len(value) <= maxChangeValue {
+				m["value"] = value
+			}
+		}
+		return m
+	})
+}
+
+// Seal implements participant, for a turn that changed more keys than it publishes.
+func (h *Turn) Seal(t *kernel.Turn) error {
+	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": h.changes - MaxKVChanges} })
+	return nil
+}
+
+func rangeChange(t *kernel.Turn, start, end []byte, n int64) {
+	t.Change(engine.ChangeKV, "", func() any {
+		return map[string]any{"op": "delete_range", "start": start, "end": end, "count": n}
+	})
+}

@@ -1,0 +1,242 @@
+package mail
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// Messages to other actors that were given up are kept at their sender, as dead letters are by queues: as long and as many.
+const (
+	deadSendFor  = host.DefaultQueueDeadFor
+	MaxDeadSends = host.DefaultQueueDead
+	// MaxRequeuedBytes is about how many bytes of messages one call sends again; a node with little memory must have them.
+	MaxRequeuedBytes = 1 << 20
+	// MaxDeadReason bounds what is kept of the error, as of a queue's.
+	MaxDeadReason = 1024
+	// deadCountFor is how long a count of the messages that were given up is used, though some of them may have expired.
+	deadCountFor = time.Minute
+)
+
+// KeepDeadSend keeps a message that was given up, and removes the oldest beyond the limit.
+func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *kernel.FailedRecord) error {
+	f.Reason = strings.ToValidUTF8(f.Reason[:min(len(f.Reason), MaxDeadReason)], "")
+	rec, err := record.Encode(f)
+	if err != nil {
+		return err
+	}
+	now := kernel.UnixMS(h.Start)
+	box := Post(c)
+	if !box.Dead.Known || box.Dead.Value >= MaxDeadSends && now-box.counted >= deadCountFor.Milliseconds() {
+		n, err := countRows(c, keyspace.KindFailedSends)
+		if err != nil {
+			return err
+		}
+		box.Dead.Set(c.Rows, n)
+		box.counted = now
+	}
+	expire := f.Failed + deadSendFor.Milliseconds()
+	o := engine.PutOptions{Exempt: true, ExpireAt: expire} // it takes the message's room
+	if err := c.Rows.Put(keyspace.AppendFailedSend(nil, seq), rec, o); err != nil {
+		return err
+	}
+	h.ExpireAt(expire)
+	n := box.Dead.Value + 1
+	if over := n - MaxDeadSends; over > 0 {
+		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		page, err := c.Rows.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Limit: min(over, 100)})
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Entries {
+			if _, err := c.Rows.Delete(e.Key); err != nil {
+				return err
+			}
+			n--
+		}
+	}
+	box.Dead.Set(c.Rows, n)
+	return nil
+}
+
+// eachDeadSend removes messages that were given up, those with the ids or all, and sends them again if again. It does as many
+// as one call may, at least one, and says if there are more.
+func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, again bool) (out host.CountOutput, err error) {
+	if in.All == (len(in.IDs) > 0) {
+		return out, host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
+	}
+	if len(in.IDs) > host.MaxQueueBatch {
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
+	}
+	MailOf(h).again = again
+	size := 0
+	visit := func(e *engine.Entry) error {
+		size += len(e.Key)
+		if again {
+			var f kernel.FailedRecord
+			if err := record.Decode(e.Value, &f); err != nil {
+				return err
+			}
+			if err := MailOf(h).sendAgain(&f.Message); err != nil {
+				return err
+			}
+			size += len(e.Value)
+		}
+		if _, err := c.Rows.Delete(e.Key); err != nil {
+			return err
+		}
+		out.Count++
+		return nil
+	}
+	if in.All {
+		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		q := engine.ListQuery{Start: start, End: end, Limit: host.MaxQueueBatch, MaxBytes: MaxRequeuedBytes, KeysOnly: !again}
+		for more := true; more && size < MaxRequeuedBytes; more = q.After != nil {
+			page, err := c.Rows.List(q)
+			if err != nil {
+				return out, err
+			}
+			for i := range page.Entries {
+				if err := visit(&page.Entries[i]); err != nil {
+					return out, err
+				}
+			}
+			q.After = page.Next
+		}
+		out.More = q.After != nil
+	}
+	for _, id := range in.IDs {
+		e, ok, err := c.Rows.Get(keyspace.AppendFailedSend(nil, id))
+		if err == nil && ok {
+			if size >= MaxRequeuedBytes {
+				out.More = true
+				break
+			}
+			e.Key = keyspace.AppendFailedSend(nil, id)
+			err = visit(&e)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	if out.Count > 0 {
+		Post(c).Dead = kernel.Cached[int]{}
+	}
+	return out, nil
+}
+
+// sendAgain sends a message that was given up as a new one, after the waiting ones: the target may have handled later
+// messages since, and takes an earlier number for handled. It is for the actor that has the target's address now.
+func (h *Turn) sendAgain(m *kernel.MessageRecord) error {
+	if err := h.Post(m.Address(), m.Method, m.Input); err != nil {
+		return err
+	}
+	again := &h.messages[len(h.messages)-1].Record
+	again.Sent, again.Traceparent = m.Sent, m.Traceparent
+	return nil
+}
+
+// listDeadSends implements send.dead.list.
+func listDeadSends(r *kernel.Query, codec host.Codec, in *host.SendListInput) (out host.SendListOutput, err error) {
+	limit := in.Limit
+	switch {
+	case len(in.IDs) > host.MaxQueueBatch:
+		return out, host.OverLimit("ids", host.MaxQueueBatch, int64(len(in.IDs))).With("field", "ids")
+	case limit == 0:
+		limit = 100
+	}
+	rows, done, err := r.Rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	var entries []engine.Entry
+	if len(in.IDs) > 0 {
+		for _, id := range in.IDs {
+			key := keyspace.AppendFailedSend(nil, id)
+			e, ok, err := rows.Get(key)
+			if err != nil {
+				return out, err
+			}
+			if e.Key = key; ok {
+				entries = append(entries, e)
+			}
+		}
+	} else {
+		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		q := engine.ListQuery{Start: start, End: end, Limit: limit, MaxBytes: maxListedBytes}
+		if in.After > 0 {
+			q.After = keyspace.AppendFailedSend(nil, in.After)
+		}
+		page, err := rows.List(q)
+		if err != nil {
+			return out, err
+		}
+		entries, out.More = page.Entries, page.Next != nil
+	}
+	out.Messages = make([]host.DeadMessage, len(entries))
+	for i := range entries {
+		if err := showDeadSend(&entries[i], codec, &out.Messages[i]); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// maxListedBytes bounds the messages of one page.
+const maxListedBytes = 4 << 20
+
+// showDeadSend describes a message that was given up.
+func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error {
+	seq, err := keyspace.ParseFailedSend(e.Key)
+	if err != nil {
+		return err
+	}
+	var f kernel.FailedRecord
+	if err := record.Decode(e.Value, &f); err != nil {
+		return err
+	}
+	key := f.Message.Key
+	if key == nil {
+		key = []string{}
+	}
+	*m = host.DeadMessage{
+		ID: seq, Type: f.Message.Type, Key: key, Method: f.Message.Method, Attempts: f.Attempts,
+		Sent: kernel.TimeMS(f.Message.Sent).UTC(), Died: kernel.TimeMS(f.Failed).UTC(), Code: host.Code(f.Code), Error: f.Reason,
+	}
+	if e.Expire != 0 {
+		at := kernel.TimeMS(e.Expire).UTC()
+		m.Expires = &at
+	}
+	switch in := f.Message.Input; {
+	case codec == host.JSON:
+		m.Input = JsonOf(in)
+	case cbor.Wellformed(in) == nil:
+		m.Input = in
+	}
+	return nil
+}
+
+// JsonOf shows CBOR of an application as JSON, for people: byte strings are base64. It is nil for what JSON cannot show.
+func JsonOf(value []byte) host.Raw {
+	var v any
+	if len(value) == 0 || textDecoding.Unmarshal(value, &v) != nil {
+		return nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+var textDecoding = kernel.MustDecMode(cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](), TimeTag: cbor.DecTagOptional})

@@ -1,0 +1,290 @@
+package mail
+
+import (
+	"cmp"
+	"encoding/binary"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+)
+
+// One turn binds at most so many messages of a channel, so that its write set has room for them.
+const (
+	MaxPinned      = 256
+	maxPinnedBytes = 1 << 20
+)
+
+// Run implements job: it rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
+// as it is when the first are bound, or the id under which the first of them will create it.
+//
+// The sender asks again until the messages that waited at first, with the same Target, are all bound to one id, and delivers
+// none before that. So if the target is destroyed meanwhile, they end with it, however many there are. Messages that are sent
+// meanwhile are left for another binding: a sender that never rests would have none delivered.
+//
+// A crash between two turns leaves the first messages bound and the others as they were. That is safe: no message was
+// delivered under the id it is bound to, because those were all to be bound first, and rows are bound in the order of
+// delivery. The next start delivers the bound ones, which may create their target, and then binds the others to the target
+// that there is. Only if the target was destroyed since are they for its successor, like messages that were never looked at.
+func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
+	ch, s, sup := b.channel, b.sender, c.Actor.Kernel
+	if c.ID != s.id {
+		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
+		return
+	}
+	if b.bound == 0 {
+		id, ok, err := sup.Store.Lookup(sup.Identity(ch.addr))
+		if err != nil {
+			c.Respond(w, nil, err)
+			return
+		}
+		if !ok {
+			id = sup.NewID(ch.addr)
+		}
+		b.id = id
+	}
+	b.part = b.part[:0]
+	size := 0
+	s.mu.Lock()
+	if b.of == 0 {
+		b.of = ch.alike(len(ch.queue))
+	}
+	for _, m := range ch.queue[b.bound:b.of] {
+		n := len(m.Record.Input)
+		if len(b.part) == MaxPinned || len(b.part) > 0 && size+n > maxPinnedBytes {
+			break
+		}
+		m.Record.Target = b.id[:]
+		b.part = append(b.part, m)
+		size += n
+	}
+	s.mu.Unlock()
+	_, err := c.System(w, "pin", func(h *kernel.Turn) error {
+		for _, m := range b.part {
+			rec, err := record.Encode(&m.Record)
+			if err != nil {
+				return err
+			}
+			if err := c.Rows.Put(keyspace.AppendOutgoing(nil, m.seq), rec, engine.PutOptions{Exempt: true}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.Respond(w, nil, err)
+}
+
+// Traits implements job.
+func (*binding) Traits(*kernel.Actor) kernel.Traits {
+	return kernel.Traits{Kind: "pin", Quick: true, Sturdy: true}
+}
+
+// Traits implements job.
+func (*settlement) Traits(*kernel.Actor) kernel.Traits {
+	return kernel.Traits{Kind: "settle", Quick: true, Sturdy: true}
+}
+
+// Run implements job: it removes the rows of messages that were handled, and moves those aside that cannot be.
+func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
+	if c.ID != set.sender.id { // the rows belong to what is left of the incarnation that sent them
+		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
+		return
+	}
+	_, err := c.System(w, "settle", func(h *kernel.Turn) error {
+		left, err := countOutgoing(c, len(set.handled)+len(set.failed))
+		if err != nil {
+			return err
+		}
+		before := left
+		remove := func(seq uint64) error {
+			was, err := c.Rows.Delete(keyspace.AppendOutgoing(nil, seq))
+			if was {
+				left--
+			}
+			return err
+		}
+		for _, seq := range set.handled {
+			if err := remove(seq); err != nil {
+				return err
+			}
+		}
+		for _, f := range set.failed {
+			if err := remove(f.message.seq); err != nil {
+				return err
+			}
+			if err := set.sender.part.moveAside(h, f); err != nil {
+				return err
+			}
+		}
+		Post(c).wait(c, left-before)
+		if left == 0 {
+			c.Arm(keyspace.WakeSends, false)
+			h.Ends = c.Actor.Left()
+		}
+		return nil
+	})
+	c.Respond(w, nil, err)
+}
+
+// moveAside puts a message that cannot be handled, and whose row was removed, where operators find it.
+func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
+	c, m := h.Core, &f.message.Record
+	e, _ := c.Actor.Kernel.PublicError(f.err)
+	if give := p.handlers[m.Method].Undeliverable; give != nil && !c.Actor.Left() {
+		if keep, err := give(h, m, e); err != nil || !keep {
+			return err
+		}
+	}
+	p.Failed.Inc()
+	c.Actor.Kernel.Logger.Warn("message moved aside", "actor_type", c.Actor.Address.Type, "actor_key", c.Actor.Address.Key,
+		"target", kernel.FormatAddress(m.Address()), "method", m.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
+	if c.Actor.Left() {
+		return nil // nothing of a destroyed actor is kept
+	}
+	return KeepDeadSend(c, h, f.message.seq, &kernel.FailedRecord{
+		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: kernel.UnixMS(h.Start),
+	})
+}
+
+// A recovery takes up messages that wait in the store: from before the node last stopped, or of an actor that is destroyed.
+type recovery struct {
+	taken func(*sender) error // called when they are taken up; nil does nothing
+}
+
+// Traits implements job.
+func (*recovery) Traits(*kernel.Actor) kernel.Traits {
+	return kernel.Traits{Kind: "recover", Quick: true, Sturdy: true}
+}
+
+// Run implements job.
+func (r *recovery) Run(c *kernel.Core, w *kernel.Work) { c.Respond(w, nil, r.recover(c, w)) }
+
+func (r *recovery) recover(c *kernel.Core, w *kernel.Work) error {
+	if err := senderOf(c).load(c); err != nil {
+		return err
+	}
+	if r.taken != nil {
+		if err := r.taken(senderOf(c)); err != nil {
+			return err
+		}
+	}
+	if left, err := countOutgoing(c, 0); err != nil || left > 0 {
+		return err
+	}
+	_, err := c.System(w, "recover", func(h *kernel.Turn) error {
+		c.Arm(keyspace.WakeSends, false)
+		h.Ends = c.Actor.Left()
+		return nil
+	})
+	return err
+}
+
+// Traits implements job.
+func (d *Delivery) Traits(a *kernel.Actor) kernel.Traits {
+	t := kernel.Traits{Kind: "deliver", Code: true, Quick: true, Bounded: true, Creates: true, Bytes: d.bytes}
+	if d.handled < len(d.messages) {
+		t.Name = d.messages[d.handled].Record.Method
+	}
+	if len(d.messages) > 0 {
+		if m, ok := a.Type.ByName[d.messages[0].Record.Method]; ok {
+			p := a.Type.Pace[m].Load()
+			t.Quick = p > 0 && p*int64(len(d.messages)) < int64(kernel.QuickTurn)
+		}
+	}
+	return t
+}
+
+// NewID implements identified: a message creates its target under the id that its sender has bound it to, so that a message
+// which was handled by an actor that is gone by now is known to be late.
+func (d *Delivery) NewID(a *kernel.Actor) (keyspace.ActorID, error) {
+	return creatable(a.Kernel, d.target, a.Address)
+}
+
+// Run implements job: it handles messages from another actor, each in a turn of its own, and stops at the first that fails.
+func (d *Delivery) Run(c *kernel.Core, w *kernel.Work) {
+	if c.ID != d.target {
+		// The actor was destroyed since, or somebody else made it, or is about to, before the first message could.
+		if _, dead, err := c.Actor.Kernel.Store.Tombstone(d.target); err != nil {
+			d.err = err
+		} else if dead {
+			d.err = kernel.DestroyedError(c.Actor.Address)
+		} else {
+			d.err = errRepin
+		}
+		c.Respond(w, nil, nil)
+		return
+	}
+	for i := range d.messages {
+		if err := handle(c, w, d, &d.messages[i]); err != nil {
+			if err == kernel.ErrAbandoned || c.Gone() {
+				return
+			}
+			d.err, d.reason = c.Actor.Kernel.Explained(c.Actor, w, err)
+			break
+		}
+		d.handled++
+		if c.Broken || c.Ended {
+			break
+		}
+	}
+	c.Respond(w, nil, nil)
+}
+
+// handle runs one message in one turn, whose commit also records that it was handled.
+func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
+	key := keyspace.AppendReceived(nil, d.from)
+	if c.Exists {
+		e, ok, err := c.Rows.Get(key)
+		if err != nil {
+			return err
+		}
+		if ok && len(e.Value) == 8 && binary.BigEndian.Uint64(e.Value) >= m.seq {
+			return nil // handled before; only the settlement got lost
+		}
+	}
+	t := c.Actor.Type
+	if own, ok := d.mail.handlers[m.Record.Method]; ok {
+		if !c.Exists && own.Missing != nil {
+			if create, err := own.Missing(c); err != nil || !create {
+				return err
+			}
+		}
+		return handleInternal(c, w, key, m, own.Handle)
+	}
+	i, ok := t.ByName[m.Record.Method]
+	if !ok || t.Methods[i].Kind != host.Action {
+		return kernel.UnknownMethod(t.Type, m.Record.Method)
+	}
+	return c.Together(func() error {
+		if err := c.Exist(w); err != nil {
+			return err
+		}
+		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
+		_, err := c.Run(item, t.Methods[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
+				return nil, err
+			}
+			return c.Instance.Act(h.Host, i, host.CBOR, m.Record.Input, nil)
+		})
+		return err
+	})
+}
+
+// handleInternal handles a message that is for another part of the actor.
+func handleInternal(c *kernel.Core, w *kernel.Work, key []byte, m *outgoing, fn func(*kernel.Turn, []byte) error) error {
+	return c.Together(func() error {
+		if err := c.Exist(w); err != nil {
+			return err
+		}
+		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
+		_, err := c.System(item, m.Record.Method, func(h *kernel.Turn) error {
+			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
+				return err
+			}
+			return fn(h, m.Record.Input)
+		})
+		return err
+	})
+}

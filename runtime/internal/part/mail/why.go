@@ -1,0 +1,191 @@
+package mail
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// Report implements reporter.
+func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
+	if st.PendingSends, err = kernel.CountKeys(rows, keyspace.KindOutgoing); err != nil {
+		return err
+	}
+	st.FailedSends, err = kernel.CountKeys(rows, keyspace.KindFailedSends)
+	return err
+}
+
+// Keeps implements keeper.
+func (*Part) Keeps(a *kernel.Actor) error {
+	if !Mail(a).Busy() {
+		return nil
+	}
+	return host.Errorf(host.FailedPrecondition, "actor %s has messages to other actors on their way, which keep it awake", a).
+		With("why", string(host.WhySends))
+}
+
+// Explain implements explainer.
+func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
+	oldest, err := oldestSend(q.Status.PendingSends, rows)
+	if err != nil {
+		return err
+	}
+	q.Ask(kernel.RankSends, func() *host.Explanation { return ExplainSends(q, oldest) })
+	if q.Status.FailedSends > 0 {
+		dead, err := oldestDead(rows)
+		if err != nil {
+			return err
+		}
+		q.Remark(func(x *host.Explanation) { undelivered(x, q.Status.FailedSends, dead) })
+	}
+	return nil
+}
+
+// oldestSend reads the first message to another actor that is not handled yet; nil if there is none.
+func oldestSend(pending int, rows *engine.Snapshot) (*kernel.MessageRecord, error) {
+	if pending == 0 {
+		return nil, nil
+	}
+	start, end := keyspace.KindRange(keyspace.KindOutgoing)
+	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	found, err := AppendOutgoing(nil, page.Entries)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0].Record, nil
+}
+
+// A pendingSend describes the messages to one target that an actor has not got rid of.
+type pendingSend struct {
+	target   host.Address
+	first    uint64 // the sequence of the first
+	messages int
+	attempts int
+	held     bool
+	next     time.Time // when the first is tried again, if it waits for that
+	sent     time.Time
+	cause    error
+	reason   string
+}
+
+// outstanding returns what the sender has not got rid of, the oldest message first.
+func (s *sender) outstanding() []pendingSend {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []pendingSend
+	for _, ch := range s.channels {
+		if len(ch.queue) == 0 {
+			continue
+		}
+		all = append(all, pendingSend{
+			target: ch.addr, first: ch.queue[0].seq, messages: len(ch.queue), attempts: ch.attempts, held: ch.held, next: ch.next,
+			sent: kernel.TimeMS(ch.queue[0].Record.Sent).UTC(), cause: ch.cause, reason: ch.reason,
+		})
+	}
+	slices.SortFunc(all, func(x, y pendingSend) int {
+		if x.held != y.held { // what waits before what is on its way
+			if x.held {
+				return -1
+			}
+			return 1
+		}
+		if x.first < y.first {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// ExplainSends explains messages that are not handled yet. oldest is the first of them in the store.
+func ExplainSends(q *kernel.Inquiry, oldest *kernel.MessageRecord) *host.Explanation {
+	var all []pendingSend
+	if q.A != nil {
+		all = Mail(q.A).outstanding()
+	}
+	if len(all) == 0 {
+		if oldest == nil {
+			return nil
+		}
+		// They are in the store only: their target is paused, or the node has just started.
+		all = []pendingSend{{target: oldest.Address(), messages: q.Status.PendingSends, sent: kernel.TimeMS(oldest.Sent).UTC(),
+			held: q.S.Pauses.At(oldest.Address()) != nil}}
+	}
+	p := all[0]
+	to := kernel.FormatAddress(p.target)
+	x := &host.Explanation{Why: host.WhySends, Since: &p.sent, Details: map[string]string{
+		"target": to, "messages": strconv.Itoa(p.messages), "attempts": strconv.Itoa(p.attempts),
+	}}
+	x.Text = fmt.Sprintf("%s with %s, which has not handled it yet.", kernel.Count(p.messages, "message is", "messages are"), to)
+	if p.cause != nil {
+		e, _ := q.S.PublicError(p.cause)
+		x.Details["error"], x.Details["code"] = cmp.Or(p.reason, e.Message), string(e.Code)
+	}
+	switch {
+	case !p.held:
+	case p.next.IsZero():
+		x.Remedy = "skip"
+		x.Text = fmt.Sprintf("%s for %s, which is paused.", kernel.Count(p.messages, "message waits", "messages wait"), to)
+	default:
+		x.Remedy = "skip"
+		next := p.next.UTC()
+		x.Until = &next
+		x.Details["next_attempt"] = kernel.Moment(next)
+		x.Text = fmt.Sprintf("%s for %s, the first of which was not handled in %s and is tried again at %s.",
+			kernel.Count(p.messages, "message waits", "messages wait"), to, kernel.Count(p.attempts, "attempt", "attempts"), kernel.Moment(next))
+		if e := x.Details["error"]; e != "" {
+			x.Text = x.Text[:len(x.Text)-1] + ": " + e + "."
+		}
+	}
+	return x
+}
+
+// oldestDead reads about the oldest message that was given up; nil if there is none.
+func oldestDead(rows *engine.Snapshot) (*host.DeadMessage, error) {
+	start, end := keyspace.KindRange(keyspace.KindFailedSends)
+	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
+	if err != nil || len(page.Entries) == 0 {
+		return nil, err
+	}
+	var m host.DeadMessage
+	if err := showDeadSend(&page.Entries[0], host.CBOR, &m); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// undelivered adds to an explanation that n messages to other actors were given up. It is the explanation if nothing else is
+// waited for.
+func undelivered(x *host.Explanation, n int, oldest *host.DeadMessage) {
+	if x.Details == nil {
+		x.Details = make(map[string]string)
+	}
+	x.Details["dead_messages"] = kernel.Count(n, "message", "messages")
+	if x.Why != host.WhyCalls {
+		return
+	}
+	x.Why, x.Remedy = host.WhyDead, "requeue"
+	x.Text = kernel.Count(n, "message", "messages") + " to other actors could not be delivered and were given up."
+	if n == 1 {
+		x.Text = "1 message to another actor could not be delivered and was given up."
+	}
+	if oldest == nil {
+		return
+	}
+	died := oldest.Died.Truncate(time.Millisecond)
+	x.Since = &died
+	maps.Copy(x.Details, map[string]string{
+		"target": kernel.FormatAddress(host.Address{Type: oldest.Type, Key: oldest.Key}), "method": oldest.Method, "code": string(oldest.Code), "error": oldest.Error,
+	})
+}

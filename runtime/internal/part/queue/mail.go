@@ -1,0 +1,33 @@
+package queue
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
+)
+
+// Messages to queues of other actors are sent under the name of queue.send.
+
+// CheckSend refuses what no queue of the type would ever take. That is found when it is sent, and not when the message
+// is given up.
+func CheckSend(target *kernel.Type, input []byte) error {
+	var in host.QueueSendInput
+	if err := kernel.DecodeInput(host.QueueSend, host.CBOR, input, &in); err != nil {
+		return err
+	}
+	messages, q, err := enqueues(target, host.CBOR, &in)
+	if err == nil {
+		err = queuerows.Check(q, messages)
+	}
+	return err
+}
+
+// TakeSend puts into a queue what another actor has sent to it.
+func TakeSend(t *kernel.Turn, input []byte) error {
+	var in host.QueueSendInput
+	if err := kernel.DecodeInput(host.QueueSend, host.CBOR, input, &in); err != nil {
+		return err
+	}
+	_, err := queueSend(t.Core, t, host.CBOR, &in)
+	return err
+}

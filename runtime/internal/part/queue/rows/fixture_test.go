@@ -1,0 +1,343 @@
+package queuerows
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// start is when the tests begin.
+var start = time.UnixMilli(1_800_000_000_000)
+
+// A world is one actor with queues in a store, and a clock.
+type world struct {
+	t     testing.TB
+	disk  *engine.Disk
+	store *engine.Store
+	space *engine.Space
+	id    keyspace.ActorID
+	now   time.Time
+	cfg   map[string]host.Queue
+	last  *Set
+	next  int64 // WriteSet.NextWake of the last turn that was committed
+}
+
+func newWorld(t testing.TB, queues ...host.Queue) *world {
+	w := &world{t: t, disk: engine.NewDisk(), now: start, cfg: map[string]host.Queue{}}
+	for _, q := range queues {
+		w.cfg[q.Name] = q
+	}
+	w.open(engine.Options{Disk: w.disk, CacheBytes: 8 << 20, MemTableBytes: 4 << 20})
+	t.Cleanup(func() { w.close() })
+	return w
+}
+
+func (w *world) open(o engine.Options) {
+	w.t.Helper()
+	var err error
+	if w.store, err = engine.Open(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.id == (keyspace.ActorID{}) {
+		w.id = w.store.NewActorID(engine.Identity{Namespace: "ns", Type: "t", Key: []string{"k"}})
+	}
+	if w.space, err = w.store.OpenSpace(w.id); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) close() {
+	w.space.Close()
+	if err := w.store.Close(); err != nil {
+		w.t.Errorf("close: %v", err)
+	}
+}
+
+func (w *world) config(name string) (host.Queue, bool) {
+	q, ok := w.cfg[name]
+	return q, ok
+}
+
+// set begins a turn that is committed by hand.
+func (w *world) set() *Set {
+	w.space.Writes().Advance(w.now.UnixMilli())
+	return New(w.space.Writes(), w.now, w.config)
+}
+
+// turn runs f in a turn and commits it, or rolls it back if f fails.
+func (w *world) turn(f func(s *Set) error) error {
+	w.t.Helper()
+	ws := w.space.Writes()
+	before := ws.Savepoint()
+	s := w.set()
+	w.last = s
+	err := f(s)
+	if err == nil {
+		err = s.Flush()
+	}
+	if err != nil {
+		ws.Rollback(before)
+		return err
+	}
+	w.next = ws.NextWake()
+	w.commit()
+	return nil
+}
+
+func (w *world) commit() {
+	w.t.Helper()
+	if _, err := w.space.Commit(nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sync waits until everything that was committed is durable.
+func (w *world) sync() {
+	w.t.Helper()
+	done := make(chan error, 1)
+	if _, err := w.space.Commit(func(err error) { done <- err }); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// must runs f in a turn that has to succeed.
+func (w *world) must(f func(s *Set) error) {
+	w.t.Helper()
+	if err := w.turn(f); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) send(queue string, messages ...host.Enqueue) []host.Sent {
+	w.t.Helper()
+	var sent []host.Sent
+	w.must(func(s *Set) (err error) { sent, err = s.Send(queue, messages); return err })
+	return sent
+}
+
+func (w *world) receive(queue string, limit int) []host.Received {
+	w.t.Helper()
+	var got []host.Received
+	w.must(func(s *Set) (err error) { got, err = s.Receive(queue, limit, 0); return err })
+	return got
+}
+
+func (w *world) due(queue string) {
+	w.t.Helper()
+	w.must(func(s *Set) error { return s.Due(queue, 0) })
+}
+
+// fail has the actor's handler fail with the next message, and returns it.
+func (w *world) fail(queue, cause string) *host.Received {
+	w.t.Helper()
+	var m *host.Received
+	w.must(func(s *Set) (err error) {
+		m, _, err = s.Next(queue)
+		if m == nil || err != nil {
+			return errors.Join(err, errors.New("no message"))
+		}
+		return s.Fail(m, host.Errorf(host.FailedPrecondition, "%s", cause), "")
+	})
+	return m
+}
+
+func (w *world) stats(queue string) host.QueueStats {
+	w.t.Helper()
+	st, err := Stats(w.space.Writes(), queue)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return st
+}
+
+// wakes returns the wake rows of queues: name to time.
+func (w *world) wakes() map[string]int64 {
+	w.t.Helper()
+	rows, err := w.store.Wakes(nil, 1<<60, 1_000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m := map[string]int64{}
+	for _, r := range rows {
+		if r.Kind != keyspace.WakeQueue {
+			continue
+		}
+		if _, twice := m[r.Name]; twice {
+			w.t.Fatalf("queue %q has two wake rows", r.Name)
+		}
+		m[r.Name] = r.Due
+	}
+	return m
+}
+
+func (w *world) dead(queue string) []host.ListedMessage {
+	w.t.Helper()
+	l, _, err := DeadList(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+func (w *world) peek(queue string) []host.ListedMessage {
+	w.t.Helper()
+	l, _, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: queue, Limit: 1_000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+func body(text string) host.Enqueue { return host.Enqueue{Body: []byte(text)} }
+
+func bodies(messages []host.Received) (all []string) {
+	for _, m := range messages {
+		all = append(all, string(m.Body))
+	}
+	return all
+}
+
+// wantCode checks the code of an error.
+func wantCode(t testing.TB, err error, code host.Code) *host.Error {
+	t.Helper()
+	var e *host.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("error %v, want code %s", err, code)
+	}
+	return e
+}
+
+// verify checks that index entries, counts, metadata and wake rows are what the messages say.
+func (w *world) verify() {
+	w.t.Helper()
+	rows := w.space.Writes()
+	all := func(kind keyspace.Kind) []engine.Entry {
+		from, to := keyspace.KindRange(kind)
+		page, err := rows.List(engine.ListQuery{Start: from, End: to, Limit: 1 << 20, MaxBytes: 1 << 29})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return page.Entries
+	}
+	type counted struct {
+		n     [indexes]int64
+		bytes int64
+		first [indexes]place
+	}
+	queues := map[string]*counted{}
+	count := func(q string) *counted {
+		if queues[q] == nil {
+			queues[q] = &counted{}
+		}
+		return queues[q]
+	}
+	entries := map[string]bool{}
+	entry := func(q string, ix index, p place) {
+		entries[string(appendPlace(appendIndex(nil, ix, q), nil, p))] = true
+		c := count(q)
+		if c.n[ix] == 0 || p.before(c.first[ix]) {
+			c.first[ix] = p
+		}
+		c.n[ix]++
+	}
+	messages := all(keyspace.KindQueueMessages)
+	for _, e := range messages {
+		var m message
+		id, err := keyspace.ParseQueueMessage(e.Key)
+		if err == nil {
+			err = m.decode(id, e.Value)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		q := string(m.queue)
+		count(q).bytes += int64(len(m.body))
+		switch m.state {
+		case pending:
+			entry(q, readyIndex, m.place())
+			if m.expires != 0 {
+				entry(q, ttlIndex, place{m.expires, id})
+			}
+		case delayed:
+			entry(q, delayedIndex, m.place())
+		case locked:
+			entry(q, lockedIndex, m.place())
+		default:
+			w.t.Fatalf("message %d is %v", id, m.state)
+		}
+	}
+	for _, e := range all(keyspace.KindDeadLetters) {
+		var m message
+		k, err := keyspace.ParseDeadLetter(e.Key)
+		if err == nil {
+			err = m.decodeDead(k.ID, e.Value)
+		}
+		if err != nil || k.Queue != string(m.queue) {
+			w.t.Fatalf("dead letter %+v: %v", k, err)
+		}
+		entry(k.Queue, deadIndex, m.place())
+	}
+	for _, kind := range []keyspace.Kind{keyspace.KindQueueReady, keyspace.KindQueueDelayed} {
+		for _, e := range all(kind) {
+			if !entries[string(e.Key)] {
+				w.t.Fatalf("leaked index entry %x", e.Key)
+			}
+			delete(entries, string(e.Key))
+		}
+	}
+	if len(entries) > 0 {
+		w.t.Fatalf("%d index entries are missing", len(entries))
+	}
+	wakes := w.wakes()
+	for _, e := range all(keyspace.KindQueueStats) {
+		k, err := keyspace.ParseQueueStats(e.Key)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		var c counts
+		if err := c.decode(k.Queue, e.Value); err != nil {
+			w.t.Fatal(err)
+		}
+		want := count(k.Queue)
+		wake := int64(0)
+		for ix := range indexes {
+			f := &c.fronts[ix]
+			if f.n != want.n[ix] {
+				w.t.Fatalf("queue %q index %d: counted %d, has %d", k.Queue, ix, f.n, want.n[ix])
+			}
+			if f.n > 0 && want.first[ix].before(f.runs[0].from) {
+				w.t.Fatalf("queue %q index %d begins at %+v, counts say %+v", k.Queue, ix, want.first[ix], f.runs[0].from)
+			}
+			if f.n > 0 && f.runs[0].exact && want.first[ix] != f.runs[0].from {
+				w.t.Fatalf("queue %q index %d begins at %+v, counts say exactly %+v", k.Queue, ix, want.first[ix], f.runs[0].from)
+			}
+			if at := want.first[ix].at; ix != readyIndex && f.n > 0 && (wake == 0 || at < wake) {
+				wake = at
+			}
+		}
+		if c.bytes != want.bytes {
+			w.t.Fatalf("queue %q: counted %d bytes, has %d", k.Queue, c.bytes, want.bytes)
+		}
+		if c.wake != wake || wakes[k.Queue] != wake {
+			w.t.Fatalf("queue %q: wake row at %d, counts say %d, first due %d", k.Queue, wakes[k.Queue], c.wake, wake)
+		}
+		delete(wakes, k.Queue)
+		delete(queues, k.Queue)
+	}
+	if len(queues) > 0 || len(wakes) > 0 {
+		w.t.Fatalf("queues without counts: %v, wakes %v", queues, wakes)
+	}
+	if meta := all(keyspace.KindQueueMetadata); len(meta) > 0 {
+		var m metadata
+		if err := m.decode(meta[0].Value); err != nil || m.count != int64(len(messages)) {
+			w.t.Fatalf("metadata %+v %v, there are %d messages", m, err, len(messages))
+		}
+	}
+}

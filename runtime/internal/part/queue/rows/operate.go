@@ -1,0 +1,160 @@
+package queuerows
+
+import (
+	"math"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Rest returns how many messages of a queue wait, pending or delayed, and how many dead letters it has, as of the changes of
+// this Set.
+func (s *Set) Rest(queue string) (waiting, dead int64, err error) {
+	l, err := s.openAny(queue)
+	if err != nil {
+		return 0, 0, err
+	}
+	return l.waiting(), l.fronts[deadIndex].n, nil
+}
+
+const causeSkipped = "skipped by an operator"
+
+// Skip makes the message that is received next a dead letter. It returns 0 if none can be received.
+func (s *Set) Skip(queue string) (int64, error) {
+	l, err := s.openAny(queue)
+	if err != nil {
+		return 0, err
+	}
+	m, err := s.ready(l)
+	if m == nil || err != nil {
+		return 0, err
+	}
+	cause := causeSkipped
+	if len(m.cause) > 0 {
+		cause += "; the last attempt failed: " + string(m.cause)
+	}
+	if err := s.bury(l, m, cause, host.Errorf(host.Canceled, causeSkipped)); err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+// Delete removes messages of a queue by their ids, locked ones too, and returns how many there were. Nobody learns what
+// came of them.
+func (s *Set) Delete(queue string, ids []uint64) (int64, error) {
+	l, err := s.selecting(queue, ids)
+	if err != nil {
+		return 0, err
+	}
+	n := int64(0)
+	for _, id := range ids {
+		ok, err := s.get(id)
+		if err != nil {
+			return n, err
+		}
+		if !ok || string(s.msg.queue) != l.name {
+			continue
+		}
+		if err := s.drop(l, &s.msg); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// drop removes a message without a trace.
+func (s *Set) drop(l *line, m *message) error {
+	if err := s.leave(l, m); err != nil {
+		return err
+	}
+	if m.wantsReply() {
+		s.Replied = append(s.Replied, m.id)
+	}
+	return s.remove(l, m)
+}
+
+// Purge removes the messages of a queue that are pending or delayed, and not those that workers have locked. It returns how
+// many: all of them if the actor has no other messages, and else at most 10,000 or 16 MiB in one call, so call it again
+// until it returns 0.
+func (s *Set) Purge(queue string) (int64, error) {
+	l, err := s.openAny(queue)
+	if err != nil {
+		return 0, err
+	}
+	waiting := l.waiting()
+	if waiting == 0 {
+		return 0, nil
+	}
+	meta, err := s.metadata()
+	if err != nil {
+		return 0, err
+	}
+	if meta.count == waiting {
+		return waiting, s.purgeAll(l, meta)
+	}
+	n, most := int64(0), s.share(maxOperateBytes)
+	for bytes := 0; n < maxOperate && bytes < most; {
+		places, err := walk(s.rows, l.name, readyIndex, &l.fronts[readyIndex], 1_000, last)
+		if err == nil && len(places) == 0 {
+			places, err = walk(s.rows, l.name, delayedIndex, &l.fronts[delayedIndex], 1_000, last)
+		}
+		if err != nil {
+			return n, s.fail(err)
+		}
+		if len(places) == 0 {
+			break
+		}
+		err = s.each(places, func(m *message) (bool, error) {
+			if string(m.queue) != l.name || m.state != pending && m.state != delayed {
+				return false, corrupt("queue %q: message %d is %v, the index tells otherwise", l.name, m.id, m.state)
+			}
+			n++
+			bytes += len(m.body)
+			return bytes < most, s.drop(l, m)
+		})
+		if err != nil {
+			return n, s.fail(err)
+		}
+	}
+	return n, nil
+}
+
+// purgeAll removes the messages of the only queue that has any, as ranges.
+func (s *Set) purgeAll(l *line, meta *metadata) error {
+	if err := s.replyTo(l); err != nil {
+		return err
+	}
+	start, end := keyspace.KindRange(keyspace.KindQueueMessages)
+	if _, err := s.rows.DeleteRange(start, end); err != nil {
+		return s.fail(err)
+	}
+	for _, ix := range []index{readyIndex, delayedIndex, ttlIndex} {
+		if err := s.clear(l, ix); err != nil {
+			return err
+		}
+	}
+	meta.count, l.bytes = 0, 0
+	return nil
+}
+
+// replyTo notes the first messages whose senders may wait for a reply, as far as one page shows; the others learn it when
+// they look again.
+func (s *Set) replyTo(l *line) error {
+	start, end := keyspace.KindRange(keyspace.KindQueueMessages)
+	page, err := s.rows.List(engine.ListQuery{Start: start, End: end, Limit: 1_000, MaxBytes: maxReceiveBytes})
+	if err != nil {
+		return s.fail(err)
+	}
+	for i := range page.Entries {
+		m := s.scratch()
+		if err := m.decode(math.MaxUint64, page.Entries[i].Value); err != nil || !m.wantsReply() {
+			continue // purging is also how one gets rid of a row that cannot be read
+		}
+		if id, err := keyspace.ParseQueueMessage(page.Entries[i].Key); err == nil {
+			s.Replied = append(s.Replied, id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package queuerows
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+func TestDeadLettersAreBoundedByAgeAndCount(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Dead: 2, DeadFor: time.Minute, Backoff: []time.Duration{}})
+	for _, b := range []string{"a", "b", "c"} {
+		w.send("jobs", body(b))
+		w.fail("jobs", "no")
+		w.now = w.now.Add(time.Second)
+	}
+	d := w.dead("jobs")
+	if len(d) != 2 || string(d[0].Body) != "b" || w.stats("jobs").Failed != 3 {
+		t.Fatalf("dead %+v", d)
+	}
+	w.now = start.Add(time.Second + time.Minute)
+	if w.wakes()["jobs"] != w.now.UnixMilli() {
+		t.Fatalf("wakes %v", w.wakes())
+	}
+	w.due("jobs")
+	if d := w.dead("jobs"); len(d) != 1 || string(d[0].Body) != "c" {
+		t.Fatalf("dead %+v", d)
+	}
+	w.must(func(s *Set) error {
+		n, err := s.DeleteDead("jobs", nil, true)
+		if n != 1 {
+			t.Fatalf("deleted %d", n)
+		}
+		return err
+	})
+	w.verify()
+	if len(w.wakes()) != 0 {
+		t.Fatalf("wakes %v", w.wakes())
+	}
+}
+
+func TestABodyThatNoKeyTakesIsStillADeadLetter(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	key, _ := tuple.Tuple{"lost"}.Pack()
+	w.send("jobs", host.Enqueue{Body: make([]byte, engine.DefaultMaxValue+1), KeysIfUndelivered: [][]byte{key}})
+	w.fail("jobs", "no")
+	w.verify()
+	if d := w.dead("jobs"); len(d) != 1 || !strings.Contains(d[0].Error, "no; its body is too large for a key") {
+		t.Fatalf("dead %.200v", d[0].Error)
+	}
+}
+
+func TestAnActorWithoutQuotaCanGiveUpItsMessages(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	w.send("jobs", body("x"))
+	if err := w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes + 24}); err != nil {
+		t.Fatal(err)
+	}
+	w.fail("jobs", strings.Repeat("long", 50))
+	w.verify()
+	if d := w.dead("jobs"); len(d) != 1 || d[0].Error != "" {
+		t.Fatalf("dead %+v", d)
+	}
+}
+
+func TestPurgeSparesLockedMessagesAndOtherQueues(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"}, host.Queue{Name: "other"})
+	late := host.Enqueue{Body: []byte("late"), Delay: time.Hour, WantReply: true}
+	purge := func(want int64) {
+		t.Helper()
+		w.must(func(s *Set) error {
+			n, err := s.Purge("jobs")
+			if n != want {
+				t.Fatalf("purged %d, want %d", n, want)
+			}
+			return err
+		})
+		w.verify()
+	}
+	w.send("jobs", body("a"), late, host.Enqueue{TTL: time.Hour})
+	purge(3) // as ranges
+	if len(w.last.Replied) != 1 || len(w.wakes()) != 0 {
+		t.Fatalf("replied %v, wakes %v", w.last.Replied, w.wakes())
+	}
+	w.send("other", body("kept"))
+	w.send("jobs", body("locked"), body("a"), late, host.Enqueue{TTL: time.Hour})
+	w.receive("jobs", 1)
+	purge(3)
+	purge(0)
+	if l := w.peek("jobs"); len(l) != 1 || string(l[0].Body) != "locked" || len(w.peek("other")) != 1 {
+		t.Fatalf("left %+v", l)
+	}
+	w.must(func(s *Set) error {
+		if n, err := s.Delete("jobs", []uint64{w.peek("jobs")[0].ID, w.peek("other")[0].ID, 77}); n != 1 || err != nil {
+			t.Fatalf("deleted %d %v", n, err)
+		}
+		return nil
+	})
+	w.verify()
+}
+
+func TestListsArePaged(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}}, host.Queue{Name: "other"})
+	for range 5 {
+		w.send("jobs", body("x"), body("dies"))
+		w.send("other", body("y"))
+	}
+	rows := w.space.Writes()
+	var ids []uint64
+	for after, more := uint64(0), true; more; {
+		var page []host.ListedMessage
+		var err error
+		page, more, err = Peek(rows, &host.QueueListInput{Queue: "jobs", After: after, Limit: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page {
+			ids = append(ids, m.ID)
+		}
+		after = ids[len(ids)-1]
+	}
+	if want := []uint64{1, 2, 4, 5, 7, 8, 10, 11, 13, 14}; !slices.Equal(ids, want) {
+		t.Fatalf("ids %v", ids)
+	}
+	l, more, err := Peek(rows, &host.QueueListInput{Queue: "jobs", IDs: []uint64{5, 2, 3, 5, 99}})
+	if err != nil || more || len(l) != 2 || l[0].ID != 2 {
+		t.Fatalf("%+v %v %v", l, more, err)
+	}
+	if l, more, err := Peek(rows, &host.QueueListInput{Queue: "jobs", After: 1<<64 - 1}); len(l) > 0 || more || err != nil {
+		t.Fatalf("%+v %v %v", l, more, err)
+	}
+	for _, in := range []host.QueueListInput{
+		{Queue: ""}, {Queue: "a/b"}, {Queue: "jobs", Limit: 1_001}, {Queue: "jobs", Limit: -1},
+		{Queue: "jobs", IDs: make([]uint64, 1_001)},
+	} {
+		if _, _, err := Peek(rows, &in); host.CodeOf(err) != host.InvalidArgument && host.CodeOf(err) != host.NotFound && host.CodeOf(err) != host.TooLarge {
+			t.Errorf("%+v: %v", in.Queue, err)
+		}
+		if _, _, err := DeadList(rows, &in); err == nil {
+			t.Errorf("%+v is fine", in.Queue)
+		}
+	}
+	all, err := AllStats(rows)
+	if err != nil || len(all) != 2 || all[0].Queue != "jobs" || all[0].Pending != 10 || all[1].Pending != 5 {
+		t.Fatalf("%+v %v", all, err)
+	}
+}
+
+func TestAPageOfLargeBodiesIsShort(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"})
+	large := host.Enqueue{Body: make([]byte, 1<<20)}
+	w.send("jobs", large, large, large, large, large, large)
+	if l, more, err := Peek(w.space.Writes(), &host.QueueListInput{Queue: "jobs"}); len(l) != 4 || !more || err != nil {
+		t.Fatalf("%d %v %v", len(l), more, err)
+	}
+	if n := len(w.receive("jobs", 10)); n != 4 {
+		t.Fatalf("received %d", n)
+	}
+	if n := len(w.receive("jobs", 10)); n != 2 {
+		t.Fatalf("received %d", n)
+	}
+	w.verify()
+}
+
+func TestCorruptRowsAreErrors(t *testing.T) {
+	put := func(key, value []byte) func(*engine.WriteSet) error {
+		return func(ws *engine.WriteSet) error { return ws.Put(key, value, engine.PutOptions{}) }
+	}
+	for name, damage := range map[string]func(*engine.WriteSet) error{
+		"message":  put(keyspace.AppendQueueMessage(nil, 1), []byte{1, 2}),
+		"counts":   put(keyspace.AppendQueueStats(nil, "jobs"), []byte{9}),
+		"metadata": put(keyspace.AppendQueueMetadata(nil), nil),
+		"missing message": func(ws *engine.WriteSet) error {
+			_, err := ws.Delete(keyspace.AppendQueueMessage(nil, 1))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, host.Queue{Name: "jobs"})
+			w.send("jobs", body("x"))
+			w.must(func(*Set) error { return damage(w.space.Writes()) })
+			err := w.turn(func(s *Set) error {
+				m, _, err := s.Next("jobs")
+				if err != nil {
+					return err
+				}
+				return s.Done(m, nil)
+			})
+			if !errors.Is(err, errCorrupt) || host.CodeOf(err) != host.Internal {
+				t.Fatalf("error %v", err)
+			}
+		})
+	}
+}
+
+// An actor that is full, or that got a smaller quota, must be able to get emptier: nothing that is done about messages which
+// are there is refused.
+func TestAFullActorHandlesReceivesAndSettlesItsMessages(t *testing.T) {
+	for _, over := range []int64{0, 100} {
+		w := newWorld(t, host.Queue{Name: "jobs"})
+		for range 8 {
+			w.send("jobs", host.Enqueue{Body: []byte("some body"), WantReply: true, TTL: 20 * time.Minute})
+		}
+		if err := w.space.SetLimits(&engine.Limits{Quota: w.space.Head().Bytes - over}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.turn(func(s *Set) error { _, err := s.Send("jobs", []host.Enqueue{body("x")}); return err }); err == nil {
+			t.Fatal("a full actor takes a message")
+		}
+		r := w.receive("jobs", 4)
+		receipts := []string{r[0].Receipt, r[1].Receipt, r[2].Receipt, r[3].Receipt}
+		w.must(func(s *Set) error { _, _, err := s.Nack("jobs", receipts[:1], nil, "no", false); return err })
+		w.must(func(s *Set) error { _, _, err := s.Nack("jobs", receipts[1:2], nil, "no", true); return err })
+		w.must(func(s *Set) error { _, _, err := s.Extend("jobs", receipts[2:3], time.Minute); return err })
+		w.fail("jobs", "no")
+		w.verify()
+		w.now = w.now.Add(10 * time.Minute)
+		w.must(func(s *Set) error { return s.Due("jobs", 0) }) // pauses and locks are over
+		w.must(func(s *Set) error { _, err := s.Skip("jobs"); return err })
+		w.must(func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err })
+		w.verify()
+		w.now = w.now.Add(11 * time.Minute)
+		w.must(func(s *Set) error { return s.Due("jobs", 0) }) // time-to-live is over
+		w.verify()
+		w.must(func(s *Set) error { _, err := s.Purge("jobs"); return err })
+		w.verify()
+	}
+}
+
+// A message that is skipped after it has failed says why it did; its sender is told only that it was skipped.
+func TestSkippedMessageKeepsTheCauseOfItsFailure(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{0}})
+	sent := w.send("jobs", host.Enqueue{Body: []byte("a"), WantReply: true}, body("b"))
+	w.fail("jobs", "no address")
+	for range 2 {
+		w.must(func(s *Set) error { _, err := s.Skip("jobs"); return err })
+	}
+	if dead := w.dead("jobs"); len(dead) != 2 || dead[0].Error != "skipped by an operator; the last attempt failed: no address" || dead[1].Error != "skipped by an operator" {
+		t.Errorf("%+v", dead)
+	}
+	res, _, err := ResultOf(w.space.Writes(), "jobs", sent[0].ID, w.now)
+	if err != nil || res.Err == nil || res.Err.Message != "skipped by an operator" {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Messages come due together, or are sent again together, that are more than one turn may write: then it takes several.
+func TestWhatIsMoreThanATurnMayWriteTakesSeveral(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", Backoff: []time.Duration{}})
+	const room = 64 << 10
+	if err := w.space.SetLimits(&engine.Limits{MaxWriteSet: room}); err != nil {
+		t.Fatal(err)
+	}
+	limited := func(f func(s *Set) error) {
+		t.Helper()
+		w.must(func(s *Set) error { s.Room = room; return f(s) })
+		w.verify()
+	}
+	for range 20 {
+		w.send("jobs", host.Enqueue{Body: make([]byte, 8<<10), Delay: time.Second})
+	}
+	w.now = w.now.Add(time.Minute)
+	for range 20 {
+		limited(func(s *Set) error { return s.Due("jobs", 0) })
+	}
+	if st := w.stats("jobs"); st.Pending != 20 {
+		t.Fatalf("%+v", st)
+	}
+	for range 20 {
+		limited(func(s *Set) error { _, err := s.Receive("jobs", 100, time.Second); return err })
+	}
+	w.now = w.now.Add(time.Minute)
+	for range 20 {
+		limited(func(s *Set) error { return s.Due("jobs", 0) })
+	}
+	if st := w.stats("jobs"); st.Dead != 20 {
+		t.Fatalf("%+v", st)
+	}
+	for range 20 {
+		limited(func(s *Set) error { _, err := s.RequeueDead("jobs", nil, true); return err })
+	}
+	if st := w.stats("jobs"); st.Pending != 20 {
+		t.Fatalf("%+v", st)
+	}
+}

@@ -1,0 +1,496 @@
+package queuerows
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// A player does random things to a world and a model alike.
+type player struct {
+	*world
+	model    *model
+	rng      *rand.Rand
+	receipts []string // every receipt that was ever given
+	queues   []string
+}
+
+func (p *player) chance(percent int) bool { return p.rng.IntN(100) < percent }
+func (p *player) span(ms int) time.Duration {
+	return time.Duration(p.rng.IntN(ms)) * time.Millisecond
+}
+
+func (p *player) message() host.Enqueue {
+	e := host.Enqueue{Body: bytes.Repeat([]byte{byte('a' + p.rng.IntN(26))}, p.rng.IntN(40)), WantReply: p.chance(20)}
+	if p.chance(20) {
+		e.Priority = p.rng.IntN(7) - 3
+	}
+	if p.chance(20) {
+		e.Delay = p.span(3_000)
+	}
+	if p.chance(20) {
+		e.TTL = e.Delay + time.Millisecond + p.span(6_000)
+	}
+	if p.chance(20) {
+		e.DedupID = fmt.Sprint("d", p.rng.IntN(30))
+	}
+	if p.chance(20) {
+		e.Backoff = []time.Duration{}
+		for range p.rng.IntN(3) {
+			e.Backoff = append(e.Backoff, p.span(1_000))
+		}
+	}
+	if p.chance(20) {
+		key, _ := tuple.Tuple{"lost", int64(p.rng.IntN(5))}.Pack()
+		e.KeysIfUndelivered = [][]byte{key}
+	}
+	return e
+}
+
+func (p *player) fatal(format string, args ...any) {
+	p.t.Helper()
+	p.t.Fatalf(format, args...)
+}
+
+// step does one random thing in a Set.
+func (p *player) step(s *Set, q string) {
+	m, now := p.model, p.now.UnixMilli()
+	cfg := p.cfg[q]
+	cfg.EnsureDefaults()
+	switch k := p.rng.IntN(100); {
+	case k < 30:
+		p.stepSend(s, q, cfg, now)
+	case k < 45:
+		m.catchUp(q, cfg, now)
+		got, ok, err := s.Next(q)
+		p.check(err)
+		want := m.in(q, pending, byPriority)
+		if ok != (len(want) > 0) {
+			p.fatal("next of %s: %v, model has %d", q, ok, len(want))
+		}
+		if !ok {
+			return
+		}
+		first := want[0]
+		if int64(got.ID) != first.id || string(got.Body) != first.body || got.Attempt != first.attempts+1 {
+			p.fatal("next of %s is %+v, want %+v", q, got, first)
+		}
+		if p.chance(60) {
+			p.check(s.Done(got, []byte("reply")))
+			p.modelDone(first, cfg, now, "reply")
+		} else if p.chance(80) {
+			p.check(s.Fail(got, host.Errorf(host.FailedPrecondition, "no"), ""))
+			first.attempts++
+			m.fail(first, cfg, now, host.FailedPrecondition, nil, false)
+		}
+	case k < 60:
+		m.catchUp(q, cfg, now)
+		limit, lock := 1+p.rng.IntN(6), p.span(3_000)
+		got, err := s.Receive(q, limit, lock)
+		p.check(err)
+		want := m.in(q, pending, byPriority)
+		want = want[:min(limit, len(want))]
+		if len(got) != len(want) {
+			p.fatal("received %d of %s, want %d", len(got), q, len(want))
+		}
+		if lock == 0 {
+			lock = cfg.Lock
+		}
+		for i, msg := range want {
+			msg.attempts++
+			msg.state, msg.due, msg.receipt = locked, now+lock.Milliseconds(), got[i].Receipt
+			if int64(got[i].ID) != msg.id || string(got[i].Body) != msg.body || got[i].Attempt != msg.attempts ||
+				got[i].LockedUntil.UnixMilli() != msg.due {
+				p.fatal("received %+v, want %+v", got[i], msg)
+			}
+			if slices.Contains(p.receipts, msg.receipt) {
+				p.fatal("receipt %q was given before", msg.receipt)
+			}
+			m.messages[msg.id] = msg
+			p.receipts = append(p.receipts, msg.receipt)
+		}
+	case k < 80:
+		p.stepSettle(s, q, cfg, now)
+	case k < 88:
+		m.catchUp(q, cfg, now)
+		m.trim(q, cfg, maxDue)
+		p.check(s.Due(q, 0))
+	default:
+		p.stepOperate(s, q, cfg, now)
+	}
+}
+
+func (p *player) check(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.fatal("%v", err)
+	}
+}
+
+func (p *player) modelDone(msg modelMessage, cfg host.Queue, now int64, reply string) {
+	delete(p.model.messages, msg.id)
+	p.model.count(msg.queue, func(s *host.QueueStats) { s.Done++ })
+	if msg.wantReply {
+		p.model.replies[msg.id] = modelReply{msg.queue, "", reply, now + cfg.ReplyFor.Milliseconds()}
+	}
+}
+
+func (p *player) stepSend(s *Set, q string, cfg host.Queue, now int64) {
+	before := p.model.clone()
+	m := p.model
+	messages := make([]host.Enqueue, 1+p.rng.IntN(4))
+	var want []host.Sent
+	for i := range messages {
+		messages[i] = p.message()
+		e := &messages[i]
+		if seen, ok := m.dedup[q+"/"+e.DedupID]; ok && e.DedupID != "" && seen.until > now {
+			var id uint64
+			fmt.Sscan(seen.value, &id)
+			want = append(want, host.Sent{ID: id, Duplicate: true})
+			continue
+		}
+		msg := modelMessage{
+			id: m.next, sent: now, queue: q, body: string(e.Body), dedup: e.DedupID, state: pending, priority: e.Priority,
+			wantReply: e.WantReply, ttl: e.TTL.Milliseconds(),
+		}
+		if e.TTL > 0 {
+			msg.expires = now + msg.ttl
+		}
+		if e.Delay > 0 {
+			msg.state, msg.due = delayed, now+e.Delay.Milliseconds()
+		}
+		if e.Backoff != nil {
+			msg.pauses = []int64{}
+			for _, d := range e.Backoff {
+				msg.pauses = append(msg.pauses, d.Milliseconds())
+			}
+		}
+		for _, k := range e.KeysIfUndelivered {
+			msg.key = string(k)
+		}
+		if e.DedupID != "" {
+			m.dedup[q+"/"+e.DedupID] = modelReply{value: fmt.Sprint(m.next), until: now + cfg.DedupWindow.Milliseconds()}
+		}
+		m.messages[msg.id] = msg
+		want = append(want, host.Sent{ID: uint64(m.next)})
+		m.next++
+		m.count(q, func(s *host.QueueStats) { s.Sent++ })
+	}
+	st := p.modelStats(q)
+	old := (&player{model: before}).modelStats(q)
+	tooMany := st.Pending+st.Delayed+st.Processing > int64(cfg.Messages) && st.Sent > old.Sent
+	tooLarge := cfg.Bytes > 0 && st.Bytes > cfg.Bytes && st.Bytes > old.Bytes
+	sent, err := s.Send(q, messages)
+	if tooMany || tooLarge {
+		e := wantCode(p.t, err, host.Overloaded)
+		if !e.Retryable || e.Metadata["what"] == "" {
+			p.fatal("%+v", e)
+		}
+		p.model = before
+		return
+	}
+	p.check(err)
+	if !slices.Equal(sent, want) {
+		p.fatal("sent %v, want %v", sent, want)
+	}
+}
+
+func (p *player) stepSettle(s *Set, q string, cfg host.Queue, now int64) {
+	m := p.model
+	var receipts []string
+	for _, msg := range m.in(q, locked, byDue) {
+		if p.chance(60) {
+			receipts = append(receipts, msg.receipt)
+		}
+	}
+	if len(p.receipts) > 0 && p.chance(30) {
+		receipts = append(receipts, p.receipts[p.rng.IntN(len(p.receipts))])
+	}
+	if p.chance(10) {
+		receipts = append(receipts, "nonsense")
+	}
+	kind := p.rng.IntN(3)
+	var delay *time.Duration
+	if p.chance(30) {
+		d := p.span(500)
+		delay = &d
+	}
+	toDead, lock := p.chance(15), p.span(2_000)
+	if lock == 0 {
+		lock = cfg.Lock
+	}
+	settled, wantLost := 0, []string(nil)
+	for _, r := range receipts {
+		i := slices.IndexFunc(m.in(q, locked, byDue), func(msg modelMessage) bool { return msg.receipt == r && msg.due > now })
+		if i < 0 {
+			wantLost = append(wantLost, r)
+			continue
+		}
+		settled++
+		switch msg := m.in(q, locked, byDue)[i]; kind {
+		case 0:
+			p.modelDone(msg, cfg, now, "ack")
+		case 1:
+			m.fail(msg, cfg, now, host.FailedPrecondition, delay, toDead)
+		default:
+			msg.due = now + lock.Milliseconds()
+			m.messages[msg.id] = msg
+		}
+	}
+	n, lost, err := settled, []string(nil), error(nil)
+	switch kind {
+	case 0:
+		n, lost, err = s.Ack(q, receipts, []byte("ack"))
+	case 1:
+		n, lost, err = s.Nack(q, receipts, delay, "why", toDead)
+	default:
+		_, lost, err = s.Extend(q, receipts, lock)
+	}
+	p.check(err)
+	if n != settled || !slices.Equal(lost, wantLost) {
+		p.fatal("kind %d: settled %d lost %v, want %d and %v", kind, n, lost, settled, wantLost)
+	}
+}
+
+func (p *player) stepOperate(s *Set, q string, cfg host.Queue, now int64) {
+	m := p.model
+	some := func(st ...state) (ids []uint64) {
+		for _, msg := range m.messages {
+			if msg.queue == q && slices.Contains(st, msg.state) && p.chance(30) {
+				ids = append(ids, uint64(msg.id))
+			}
+		}
+		slices.Sort(ids)
+		return append(ids, 1<<40)
+	}
+	want := int64(0)
+	var got int64
+	var err error
+	switch k := p.rng.IntN(12); {
+	case k < 2:
+		m.catchUp(q, cfg, now)
+		if first := m.in(q, pending, byPriority); len(first) > 0 {
+			m.bury(first[0], cfg, now, host.Canceled)
+			want = 1
+		}
+		got, err = s.Skip(q)
+	case k < 3:
+		for _, msg := range slices.Concat(m.in(q, pending, byDue), m.in(q, delayed, byDue)) {
+			delete(m.messages, msg.id)
+			want++
+		}
+		got, err = s.Purge(q)
+	case k < 5:
+		ids := some(pending, delayed, locked)
+		for _, id := range ids {
+			if _, ok := m.messages[int64(id)]; ok {
+				delete(m.messages, int64(id))
+				want++
+			}
+		}
+		got, err = s.Delete(q, ids)
+	case k < 8:
+		ids := some(dead)
+		for _, id := range ids {
+			if _, ok := m.messages[int64(id)]; ok {
+				delete(m.messages, int64(id))
+				want++
+			}
+		}
+		got, err = s.DeleteDead(q, ids, false)
+	case k < 9:
+		for _, msg := range m.in(q, dead, byDue) {
+			delete(m.messages, msg.id)
+			want++
+		}
+		got, err = s.DeleteDead(q, nil, true)
+	default:
+		for _, msg := range m.in(q, dead, func(m modelMessage) int64 { return 0 }) {
+			st := p.modelStats(q)
+			room := st.Pending+st.Delayed+st.Processing < int64(cfg.Messages) &&
+				(cfg.Bytes == 0 || msg.body == "" || st.Bytes+int64(len(msg.body)) <= cfg.Bytes)
+			if !room {
+				if want == 0 {
+					return
+				}
+				break
+			}
+			msg.state, msg.attempts, msg.due, msg.died = pending, 0, 0, 0
+			if msg.ttl > 0 {
+				msg.expires = now + msg.ttl
+			}
+			delete(m.replies, msg.id)
+			m.messages[msg.id] = msg
+			want++
+		}
+		got, err = s.RequeueDead(q, nil, true)
+	}
+	p.check(err)
+	if got != want {
+		p.fatal("operated on %d messages, want %d", got, want)
+	}
+}
+
+func (p *player) modelStats(q string) host.QueueStats {
+	s := p.model.stats[q]
+	s.Queue = q
+	for _, msg := range p.model.messages {
+		if msg.queue != q {
+			continue
+		}
+		switch msg.state {
+		case pending:
+			s.Pending++
+		case delayed:
+			s.Delayed++
+		case locked:
+			s.Processing++
+		default:
+			s.Dead++
+			continue
+		}
+		s.Bytes += int64(len(msg.body))
+	}
+	return s
+}
+
+// compare compares everything that can be read.
+func (p *player) compare() {
+	p.t.Helper()
+	p.verify()
+	rows, now := p.space.Writes(), p.now.UnixMilli()
+	for _, q := range p.queues {
+		got := p.stats(q)
+		if (got.Oldest != nil) != (got.Pending > 0) || (got.NextDue != nil) != (got.Delayed+got.Processing > 0) {
+			p.fatal("stats %+v", got)
+		}
+		got.Oldest, got.NextDue = nil, nil
+		if want := p.modelStats(q); got != want {
+			p.fatal("stats of %s\n got %+v\nwant %+v", q, got, want)
+		}
+		for _, l := range slices.Concat(p.peek(q), p.world.dead(q)) {
+			msg, ok := p.model.messages[int64(l.ID)]
+			if !ok || msg.queue != q || msg.state.String() != l.State || msg.attempts != l.Attempts || msg.body != string(l.Body) ||
+				l.Sent.UnixMilli() != msg.sent || l.DedupID != msg.dedup || l.Priority != msg.priority {
+				p.fatal("%s has\n     %+v\nwant %+v", q, l, msg)
+			}
+		}
+		var held, want []string
+		for _, msg := range p.model.in(q, locked, byDue) {
+			want = append(want, msg.receipt)
+		}
+		held, err := Held(rows, q, p.receipts[max(0, len(p.receipts)-1_000):])
+		p.check(err)
+		slices.Sort(held)
+		slices.Sort(want)
+		if !slices.Equal(held, want) {
+			p.fatal("held %v, want %v", held, want)
+		}
+	}
+	for range 20 {
+		id, q := 1+p.rng.Int64N(p.model.next), p.queues[p.rng.IntN(3)]
+		if msg, ok := p.model.messages[id]; ok && p.chance(70) {
+			q = msg.queue
+		}
+		res, known, err := ResultOf(rows, q, uint64(id), p.now)
+		p.check(err)
+		msg, waits := p.model.messages[id]
+		waits = waits && msg.queue == q && msg.wantReply && msg.state != dead
+		r, done := p.model.replies[id]
+		done = done && r.queue == q && r.until > now
+		code := host.Code("")
+		if res.Err != nil {
+			code = res.Err.Code
+		}
+		if known != (waits || done) || res.Done != done || done && (string(res.Reply) != r.value || string(code) != r.code) {
+			p.fatal("result of %d: %+v %v, model %+v %v", id, res, known, r, waits)
+		}
+	}
+	for key, value := range p.model.kv {
+		e, ok, err := rows.Get(append([]byte{byte(keyspace.KindUserKV)}, key...))
+		if err != nil || !ok || string(e.Value) != value {
+			p.fatal("key %q: %q %v %v, want %q", key, e.Value, ok, err, value)
+		}
+	}
+}
+
+func TestQueuesDoWhatTheModelDoes(t *testing.T) {
+	seeds, steps := 2, 300
+	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
+		seeds, steps = 20, 1_200
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, uint64(seed), steps) })
+	}
+}
+
+func play(t *testing.T, seed uint64, steps int) {
+	p := &player{
+		world: newWorld(t,
+			host.Queue{
+				Name: "a", Backoff: []time.Duration{100 * time.Millisecond, 0, time.Second},
+				Lock: time.Second, DedupWindow: 2 * time.Second,
+			},
+			host.Queue{Name: "b", Messages: 12, Bytes: 250, Dead: 3, DeadFor: 4 * time.Second, ReplyFor: 3 * time.Second},
+			host.Queue{Name: "c", Backoff: []time.Duration{}, Dead: 20}),
+		model: &model{
+			1, map[int64]modelMessage{}, map[string]modelReply{}, map[int64]modelReply{}, map[string]string{},
+			map[string]host.QueueStats{},
+		},
+		rng: rand.New(rand.NewPCG(seed, 7)), queues: []string{"a", "b", "c"},
+	}
+	drop := errors.New("the turn is dropped")
+	for range steps {
+		if p.chance(40) {
+			p.now = p.now.Add(p.span(700))
+		}
+		before, given := p.model.clone(), len(p.receipts)
+		keep := p.chance(80)
+		err := p.turn(func(s *Set) error {
+			for range 1 + p.rng.IntN(4) {
+				p.step(s, p.queues[p.rng.IntN(3)])
+				if p.chance(10) {
+					p.check(s.Flush())
+				}
+			}
+			if !keep {
+				return drop
+			}
+			return nil
+		})
+		if !keep {
+			p.model, p.receipts = before, p.receipts[:given]
+		} else {
+			p.check(err)
+		}
+		if p.chance(3) {
+			p.crash()
+		}
+		if p.chance(25) {
+			p.compare()
+		}
+	}
+	p.compare()
+}
+
+// crash cuts the power, maybe in the middle of a turn, and opens what is left.
+func (p *player) crash() {
+	p.sync()
+	if p.chance(50) {
+		p.set().Send("a", []host.Enqueue{body("never committed")})
+	}
+	disk := p.disk.Crash(p.rng.Uint64(), p.rng.IntN(101))
+	p.world.close()
+	p.disk = disk
+	p.open(engine.Options{Disk: disk, CacheBytes: 8 << 20, MemTableBytes: 4 << 20})
+}

@@ -1,0 +1,61 @@
+package queuerows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// bury calls BuryRetired until nothing is left, and returns how many messages and turns that took.
+func (w *world) bury(queue string) (messages, turns int) {
+	w.t.Helper()
+	for more := true; more; turns++ {
+		w.must(func(s *Set) error {
+			s.Room = 64 << 10
+			n, m, err := s.BuryRetired(queue)
+			messages, more = messages+n, m
+			return err
+		})
+		w.verify()
+	}
+	return messages, turns
+}
+
+func TestRetiredMessagesBecomeDeadLettersAndLaterOnesDoNot(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs", ReplyFor: time.Minute})
+	for range 20 {
+		w.send("jobs", host.Enqueue{Body: make([]byte, 3000)}, host.Enqueue{Body: make([]byte, 3000), Delay: time.Hour})
+	}
+	asked := w.send("jobs", host.Enqueue{Body: []byte("may I?"), WantReply: true})[0].ID
+	w.must(func(s *Set) error { return s.Retire("jobs") })
+	w.send("jobs", host.Enqueue{Body: []byte("urgent"), Priority: 5}, host.Enqueue{Body: []byte("soon"), Delay: time.Minute})
+	if m := w.taken("jobs"); m != nil {
+		t.Fatalf("took %+v before the retired messages are gone", m)
+	}
+	if n, turns := w.bury("jobs"); n != 41 || turns < 3 {
+		t.Errorf("buried %d in %d turns", n, turns)
+	}
+	if st := w.stats("jobs"); st.Pending != 1 || st.Delayed != 1 || st.Dead != 41 {
+		t.Errorf("%+v", st)
+	}
+	if r, known, err := ResultOf(w.space.Writes(), "jobs", asked, w.now); err != nil || !known || r.Err == nil || r.Err.Code != host.FailedPrecondition {
+		t.Errorf("the sender finds %+v, %v, %v", r, known, err)
+	}
+	if m := w.taken("jobs"); m == nil || string(m.Body) != "urgent" {
+		t.Errorf("took %+v", m)
+	}
+}
+
+func TestReadmittedMessagesAreTakenAgain(t *testing.T) {
+	w := newWorld(t, host.Queue{Name: "jobs"})
+	w.send("jobs", host.Enqueue{Body: []byte("a")})
+	w.must(func(s *Set) error { return s.Retire("jobs") })
+	w.must(func(s *Set) error { return s.Readmit("jobs") })
+	if n, _ := w.bury("jobs"); n != 0 {
+		t.Errorf("buried %d", n)
+	}
+	if m := w.taken("jobs"); m == nil || string(m.Body) != "a" {
+		t.Errorf("took %+v", m)
+	}
+}

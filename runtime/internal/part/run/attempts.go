@@ -1,0 +1,187 @@
+package run
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/task"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// maxAttempts is how many attempts of a run are under way at once; the others wait for their turn.
+const maxAttempts = 1000
+
+// An attemptQueue holds the attempts of a run that wait because too many are under way. Safe for concurrent use.
+type attemptQueue struct {
+	mu      sync.Mutex
+	running int
+	waiting []*attempt
+	over    bool // the run was given up: what has not begun does not begin
+}
+
+// begin starts an attempt, now or when there is room.
+func (q *attemptQueue) begin(t *attempt) {
+	q.mu.Lock()
+	if q.over {
+		q.mu.Unlock()
+		t.drop()
+		return
+	}
+	if q.running >= maxAttempts {
+		q.waiting = append(q.waiting, t)
+		q.mu.Unlock()
+		return
+	}
+	q.running++
+	q.mu.Unlock()
+	t.begin()
+}
+
+// End makes room.
+func (q *attemptQueue) End() {
+	q.mu.Lock()
+	if len(q.waiting) == 0 {
+		q.running--
+		q.mu.Unlock()
+		return
+	}
+	next := q.waiting[0]
+	q.waiting[0] = nil
+	q.waiting = q.waiting[1:]
+	q.mu.Unlock()
+	next.begin()
+}
+
+// clear drops those that wait, each of which is told, and those whose turn is not durable yet.
+func (q *attemptQueue) clear() {
+	q.mu.Lock()
+	waiting := q.waiting
+	q.waiting, q.over = nil, true
+	q.mu.Unlock()
+	for _, t := range waiting {
+		t.drop()
+	}
+}
+
+// launch starts the attempts that a turn asks for, when the turn is durable.
+func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
+	k := task.NeedCrew(c)
+	f, inst, traceparent, launch := flowOf(c), c.Instance, h.From.Traceparent, out.Launch
+	held := f.held // a later run has another
+	start := func() {
+		for _, at := range launch {
+			t := &attempt{of: at, flow: f, held: held, inst: inst}
+			t.Task.Set(k, at.Name(), traceparent, t)
+			held.begin(t)
+		}
+	}
+	if a := c.Actor; out.Deferred && !c.Group.Changed && a.Durable.Load() == a.Applied.Load() {
+		own := runTurnOf(h)
+		own.early = append(own.early, start) // nothing that it must not overtake is on its way
+		return
+	}
+	h.Then(start)
+}
+
+// An attempt is an attempt of a run's step: a task, which a worker runs, and which takes no place of the tasks that
+// handlers start. It implements host.RunTask.
+type attempt struct {
+	task.Task
+	of   *workflow.Attempt
+	flow *flow
+	held *attemptQueue
+	inst host.Instance
+	// returned: it is no longer counted in runActor.attempts.
+	returned atomic.Bool
+	// next is the actor, if the attempt has found nobody who runs it: the attempt's goroutine does.
+	next kernel.Assignment
+}
+
+// Instance implements host.RunTask.
+func (t *attempt) Instance() host.Instance { return t.inst }
+
+// begin starts an attempt for which there is room.
+func (t *attempt) begin() {
+	if t.Crew.Begin(&t.Task) {
+		t.Actor().Kernel.Workers.Send(t)
+	} else {
+		t.held.End() // no task may start any more
+	}
+}
+
+// Begun implements taskOwner.
+func (t *attempt) Begun() { runOf(t.Actor()).attempts.Add(1) }
+
+// Run implements errand.
+func (t *attempt) Run() (next kernel.Assignment) {
+	returned := false
+	defer func() {
+		if !returned && t.next.Actor != nil { // this goroutine is on its way out
+			t.Actor().Kernel.Workers.Run(t.next.Actor, t.next.Epoch)
+		}
+	}()
+	t.Task.Run(nil)
+	returned = true
+	return t.next
+}
+
+// drop counts an attempt that does not begin as returned: the next run may wait for it.
+func (t *attempt) drop() {
+	t.flow.returned.Add(1)
+	runOf(t.Actor()).Ask()
+}
+
+// Work implements taskOwner: it runs the attempt and lets the run know that it has returned.
+func (t *attempt) Work() {
+	a := t.Actor()
+	own, p := runOf(a), kernel.PartOf[*Part](a.Kernel)
+	defer func() {
+		t.flow.returned.Add(1)
+		t.left()
+		t.next = own.Post()
+		t.held.End()
+	}()
+	if t.held.givenUp() {
+		return // between its turn and now
+	}
+	p.steps.Inc()
+	if err := t.of.Run(t, t, own.news); err != nil {
+		p.stepFailures.Inc() // the history has the error
+	}
+}
+
+// Lost implements taskOwner.
+func (t *attempt) Lost() {
+	if t.left() {
+		runOf(t.Actor()).Ask() // the run may have waited for it
+	}
+}
+
+// left counts an attempt off its activation that has returned or was given up; false if it was before.
+func (t *attempt) left() bool {
+	if t.returned.Swap(true) {
+		return false
+	}
+	runOf(t.Actor()).attempts.Add(-1)
+	return true
+}
+
+// givenUp reports that the run was. An attempt asks when it is a member of its crew: either this tells, or its context ends.
+func (q *attemptQueue) givenUp() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.over
+}
+
+// cancelAttempts ends the contexts of a run's attempts.
+func cancelAttempts(c *kernel.Core, of *attemptQueue) {
+	for _, t := range task.CrewOf(c).Tasks() {
+		if at, ok := t.Owner.(*attempt); ok && at.held == of {
+			t.Cancel(errRunChanged)
+		}
+	}
+}
+
+var errRunChanged = host.Errorf(host.Canceled, "the workflow run was changed or given up; the attempt counts no more")

@@ -1,0 +1,268 @@
+package run
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// Methods implements server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
+// or have failed.
+func (*Part) Methods() []*kernel.Method {
+	return []*kernel.Method{
+		kernel.Act(host.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
+			return startRun(c, h, host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})
+		}),
+		runVerb(host.WorkflowCancel), runVerb(host.WorkflowTerminate), runVerb(host.WorkflowPause), runVerb(host.WorkflowResume),
+		runVerb(host.WorkflowRetry), runVerb(host.WorkflowRewind),
+		kernel.Act(host.WorkflowImport, importRun),
+		kernel.Served(host.WorkflowStatus, runStatus),
+		kernel.Waiting(kernel.Served(host.WorkflowResult, runResult),
+			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
+			func(codec host.Codec, out []byte) bool {
+				return !kernel.Decoded[host.WorkflowResultOutput](codec, out).Done
+			}),
+		kernel.Served(host.WorkflowHistory, runHistory),
+		kernel.Waiting(kernel.Served(host.WorkflowWatch, watchRun),
+			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
+			func(codec host.Codec, out []byte) bool {
+				return kernel.Decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
+			}),
+		kernel.Serve(host.WorkflowExport, exportRun),
+	}
+}
+
+// runVerb makes a builtin that does something to the run.
+func runVerb(name string) *kernel.Method {
+	return kernel.Existing(kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (kernel.None, error) {
+		return kernel.None{}, controlRun(c, h, host.RunControl{Verb: name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	}))
+}
+
+// importRun makes a run of a recording.
+func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowImportInput) (host.RunStarted, error) {
+	if err := flowKnown(c); err != nil {
+		return host.RunStarted{}, err
+	}
+	rec, err := workflow.DecodeRecording(in.Recording)
+	if errors.Is(err, workflow.ErrTooLarge) {
+		return host.RunStarted{}, err
+	}
+	if err != nil {
+		return host.RunStarted{}, host.Errorf(host.InvalidArgument, "the recording: %s", err).With("field", "recording")
+	}
+	out, err := workflow.Import(&RunRows{H: h}, rec, workflow.StartOptions{Replace: in.Replace, UpTo: workflow.EntryID(in.UpTo)})
+	if err != nil {
+		return host.RunStarted{}, runError(err)
+	}
+	started := host.RunStarted{Run: out.ID, Started: out.Started}
+	made, err := workflow.ReadOutcome(&RunRows{H: h})
+	switch {
+	case err != nil:
+		return host.RunStarted{}, runError(err)
+	case workflowIndex(c.Actor.Type, made.Workflow) < 0:
+		return host.RunStarted{}, noWorkflow(c, made.Workflow)
+	case made.State.Over():
+		return started, nil
+	}
+	return started, runBegun(c, h)
+}
+
+// ofRun reads the rows of an actor's run as of one commit that is durable.
+func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(rows storedRun) error) error {
+	if on.From != nil && on.From.Turn != nil {
+		if err := on.From.Turn.Flush(); err != nil {
+			return err
+		}
+	}
+	snap, _, err := s.Durable(ctx, on.Addr)
+	if err != nil {
+		return err
+	}
+	err = read(storedRun{snap})
+	snap.Close()
+	if err = runError(err); err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*host.Error](err); !ok {
+		return s.StoreError(err)
+	}
+	return err
+}
+
+func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, _ *kernel.None) (st workflow.RunStatus, err error) {
+	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
+		st, err = workflow.ReadStatus(rows)
+		return err
+	})
+	if on.Veiled {
+		st.Failure = veil(st.Failure)
+		for i := range st.Waiting {
+			st.Waiting[i].Failure = veil(st.Waiting[i].Failure)
+		}
+		if p := st.Pause; p != nil && p.Reason != workflow.PausedOperator {
+			p.Text = ""
+		}
+	}
+	showRun(codec, &st, nil)
+	return st, err
+}
+
+// veil is a failure as callers read it that are not operators: without the text of an error that has no code, also of one
+// around it that has, unless an operator wrote it.
+func veil(f *workflow.Failure) *workflow.Failure {
+	switch {
+	case f == nil || f.Reason == "terminated" || f.Code != "" && f.Own == "":
+		return f
+	case f.Code != "":
+		return &workflow.Failure{Code: f.Code, Message: f.Own, Reason: f.Reason, Metadata: f.Metadata}
+	}
+	return &workflow.Failure{Reason: f.Reason, Message: "the error is shown to operators only"}
+}
+
+// showRun has payloads shown in answers that are JSON.
+func showRun(codec host.Codec, st *workflow.RunStatus, entries []workflow.HistoryEntry) {
+	if codec != host.JSON {
+		return
+	}
+	if st != nil {
+		st.Show()
+	}
+	for i := range entries {
+		entries[i].Show()
+	}
+}
+
+func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
+	err = ofRun(s, ctx, on, func(rows storedRun) error {
+		st, err := workflow.ReadOutcome(rows)
+		if err != nil {
+			return err
+		}
+		if _, _, live, err := readRun(rows.Snapshot); err != nil || live {
+			out.State, out.Run = workflow.StateRunning, st.ID
+			return err
+		}
+		out = host.WorkflowResultOutput{State: st.State, Done: st.State.Over(), Run: st.ID, Failure: st.Failure}
+		if on.Veiled {
+			out.Failure = veil(out.Failure)
+		}
+		if st.State != workflow.StateCompleted {
+			return nil
+		}
+		i := workflowIndex(on.Typ, st.Workflow)
+		if i < 0 {
+			return host.Errorf(host.FailedPrecondition, "actor type %q has no workflow %q any more, which knew the result", on.Typ.Type, st.Workflow)
+		}
+		out.Output, err = on.Typ.Workflows[i].Output(st.Output, codec)
+		return err
+	})
+	return out, err
+}
+
+func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
+	if in.Limit == 0 {
+		in.Limit = 100
+	}
+	out.Entries = []workflow.HistoryEntry{}
+	err = ofRun(s, ctx, on, func(rows storedRun) error {
+		for e, err := range workflow.History(rows, workflow.Filter{Under: workflow.EntryID(in.Under), After: workflow.EntryID(in.After)}) {
+			if err != nil {
+				return err
+			}
+			if len(out.Entries) == in.Limit {
+				out.More = true
+				return nil
+			}
+			out.Entries = append(out.Entries, e)
+		}
+		return nil
+	})
+	showRun(codec, nil, out.Entries)
+	return out, err
+}
+
+// maxChanges is how many entries one answer of workflow.watch has.
+const maxChanges = 1000
+
+func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
+	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
+		changed := make(map[string]bool)
+		start, end := keyspace.KindRange(keyspace.KindWorkflow)
+		prefix := keyspace.AppendWorkflowFamily(nil, keyspace.WorkflowRecords)
+		news := false
+		var after []byte
+		for {
+			page, err := rows.List(engine.ListQuery{Start: start, End: end, After: after, KeysOnly: true})
+			if err != nil {
+				return err
+			}
+			for i := range page.Entries {
+				e := &page.Entries[i]
+				entry := len(e.Key) > len(prefix) && string(e.Key[:len(prefix)]) == string(prefix)
+				if entry {
+					out.Count++
+				}
+				if uint64(e.Version) <= in.After {
+					continue
+				}
+				news = true
+				out.Version = max(out.Version, uint64(e.Version))
+				if entry {
+					changed[hex.EncodeToString(e.Key[len(prefix):])] = true
+				}
+			}
+			if after = page.Next; after == nil {
+				break
+			}
+		}
+		if out.Status, err = workflow.ReadStatus(rows); err != nil {
+			return err
+		}
+		if !news {
+			out.Version = in.After
+			return nil // Changed stays nil: nothing has changed
+		}
+		out.Changed = []workflow.HistoryEntry{}
+		if len(changed) == 0 {
+			return nil
+		}
+		for e, err := range workflow.History(rows, workflow.Filter{}) {
+			if err != nil {
+				return err
+			}
+			if !changed[string(e.ID)] {
+				continue
+			}
+			if len(out.Changed) == maxChanges {
+				out.More = true
+				break
+			}
+			out.Changed = append(out.Changed, e)
+		}
+		return nil
+	})
+	showRun(codec, &out.Status, out.Changed)
+	return out, err
+}
+
+func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (out host.WorkflowRecording, err error) {
+	err = ofRun(s, ctx, on, func(rows storedRun) error {
+		rec, err := workflow.Export(rows)
+		if err != nil {
+			return err
+		}
+		rec.Manifest.Time = time.Now().UTC()
+		out.Time = rec.Manifest.Time
+		out.Recording, err = rec.Encode()
+		return err
+	})
+	return out, err
+}

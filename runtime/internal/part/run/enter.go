@@ -1,0 +1,71 @@
+package run
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// cautionTime is how long after a start that follows an unclean end runs are counted before they go on. It bounds what the
+// counting costs; a run that ends the process does so soon after a start, because what it goes on with is due by then.
+const cautionTime = 10 * time.Minute
+
+// An entering is where a run stands that is counted before it goes on: see workflow.Run.Enter.
+type entering struct {
+	asked bool        // the count was written
+	known atomic.Bool // it is durable
+}
+
+// markRunning notes in the store that the node runs, and whether the one before ended without notice.
+func (p *Part) markRunning(s *kernel.Kernel) {
+	unclean, err := s.Store.MarkRunning()
+	if err != nil {
+		s.Logger.Error("note in the store that the node runs", "error", err)
+		return
+	}
+	p.marked = true
+	if unclean {
+		p.cautious = time.Now().Add(cautionTime)
+	}
+}
+
+// markStopped notes in the store that the node stops in order.
+func (p *Part) markStopped(s *kernel.Kernel) {
+	if !p.marked || s.Store.Err() != nil {
+		return // it is not said, or the store takes no writes
+	}
+	if err := s.Store.MarkStopped(); err != nil {
+		s.Logger.Error("note in the store that the node stops", "error", err)
+	}
+}
+
+// enterRun counts that the run is about to go on, if the node's last process ended without notice, and reports whether the run
+// has to wait: the duty is asked for when the count is durable.
+func enterRun(c *kernel.Core, w *kernel.Work) (wait bool, err error) {
+	a, f := c.Actor, flowOf(c)
+	p := kernel.PartOf[*Part](a.Kernel)
+	if p.cautious.IsZero() || time.Now().After(p.cautious) || f.enter.known.Load() {
+		return false, nil
+	}
+	if f.enter.asked {
+		return true, nil
+	}
+	counted := false
+	f.mu.Lock()
+	_, err = c.System(w, "workflow", func(h *kernel.Turn) (err error) {
+		counted, err = f.run.Enter(&RunRows{H: h, exempt: true}, p.process)
+		return err
+	})
+	f.leaveRun()
+	if err != nil || !counted {
+		return false, err
+	}
+	f.enter.asked = true
+	enter := f.enter
+	c.Group.Then(func() {
+		enter.known.Store(true)
+		runOf(a).Ask()
+	})
+	return true, nil
+}

@@ -1,0 +1,192 @@
+package run
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// Part is the part of actors that is the workflow run.
+type Part struct {
+	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by activation.key, until
+	// that is recorded.
+	blames sync.Map
+	// marked: the store says that the node runs. cautious is until when runs are counted before they go on; zero for not at
+	// all. process names this process in what is counted.
+	marked   bool
+	cautious time.Time
+	process  uint64
+
+	started, ended                       *prometheus.CounterVec
+	steps, stepFailures, replays, pauses prometheus.Counter
+	replaySeconds, lag                   prometheus.Histogram
+	paused                               *prometheus.GaugeVec
+}
+
+func New() *Part {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	return &Part{
+		process:      rand.Uint64(),
+		started:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_started_total", Help: "Workflow runs started."}, []string{"type"}),
+		ended:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_workflow_runs_ended_total", Help: "Workflow runs that ended, by outcome."}, []string{"type", "outcome"}),
+		steps:        counter("cairn_workflow_steps_total", "Attempts of steps begun."),
+		stepFailures: counter("cairn_workflow_step_failures_total", "Attempts of steps, and functions inside turns of runs, that failed."),
+		pauses:       counter("cairn_workflow_paused_total", "How often a workflow run was paused or found paused: its code diverged, an operator held it, or the like."),
+		paused:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cairn_workflow_runs_paused", Help: "Workflow runs that are paused, by reason; cairn workflow list shows them."}, []string{"type", "reason"}),
+		replays:      counter("cairn_workflow_replays_total", "Workflow runs brought into memory."),
+		replaySeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_replay_seconds", Help: "How long it took to bring a run into memory, what it did at once included.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10)}),
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_workflow_lag_seconds", Help: "How late runs go on that waited for a time.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)}),
+	}
+}
+
+func (*Part) Name() string { return "run" }
+
+// Translate implements translator.
+func (*Part) Translate(err error) (*host.Error, string) {
+	if large, ok := errors.AsType[*workflow.TooLargeError](err); ok {
+		return host.OverLimit(large.What, large.Limit, large.Size), ""
+	}
+	return nil, ""
+}
+
+// Collectors implements meter.
+func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
+	return []prometheus.Collector{p.started, p.ended, p.steps, p.stepFailures, p.pauses, p.paused, p.replays, p.replaySeconds, p.lag}
+}
+
+// Declare implements declarer.
+func (*Part) Declare(t *kernel.Type) error {
+	kernel.Attach(&t.Attached, newRunType)
+	return nil
+}
+
+// Start implements runner.
+func (p *Part) Start(s *kernel.Kernel) {
+	p.markRunning(s)
+	p.countPaused(s)
+}
+
+// Stop implements runner: a crash leaves in the store that the node runs.
+func (*Part) Stop(*kernel.Kernel) {}
+
+// Stopped implements closer.
+func (p *Part) Stopped(s *kernel.Kernel) { p.markStopped(s) }
+
+// Revive implements reviver.
+func (*Part) Revive(s *kernel.Kernel) {
+	s.Go(func() { retryPausedRuns(s) })
+	s.Go(func() { compareRuns(s) })
+}
+
+// Kinds implements waker.
+func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeRun} }
+
+// Due implements waker.
+func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
+	return &kernel.Work{Job: (*runDue)(row)}
+}
+
+// Wakes implements waker. A record that cannot be read must not keep its actor from being destroyed.
+func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
+	rec, _, ok, err := readRun(rows)
+	if err != nil || !ok || rec.Due == 0 {
+		return nil, nil
+	}
+	return []engine.Wake{{Due: rec.Due, Kind: keyspace.WakeRun}}, nil
+}
+
+// StandsFor implements recoverer.
+func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeRun }
+
+// TakeUp implements recoverer.
+func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return runOf(a).Item(true) }
+
+// A runType is what the part keeps with an actor type.
+type runType struct {
+	// pace is like actorType.pace, of the turns of runs.
+	pace atomic.Int64
+}
+
+func newRunType() *runType { return new(runType) }
+
+// runPace returns the moving average of the time that turns of the type's runs take.
+func runPace(t *kernel.Type) *atomic.Int64 { return &kernel.Attached[*runType](&t.Attached).pace }
+
+// A runActor is what the part keeps with an actor that has a run: the duty to advance it.
+type runActor struct {
+	kernel.Duty
+	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
+	// were abandoned included: a run does not begin the next before.
+	attempts atomic.Int32
+	armed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
+	news     func()      // ask; made once, because each step of a run hands it out
+}
+
+// runOf returns what the part keeps with an actor.
+func runOf(a *kernel.Actor) *runActor {
+	return kernel.Attach(&a.Attached, func() *runActor {
+		r := &runActor{Duty: kernel.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
+		r.Finish, r.news = r.Done, r.Ask
+		return r
+	})
+}
+
+// runDuty is the duty to advance the actor's run.
+func runDuty(a *kernel.Actor) *kernel.Duty { return &runOf(a).Duty }
+
+// Busy implements resident.
+func (r *runActor) Busy() bool { return r.attempts.Load() > 0 }
+
+// Leave implements resident.
+func (r *runActor) Leave() bool { return !r.Busy() }
+
+// Lost implements survivor: the next core goes on with the run.
+func (r *runActor) Lost() {
+	if r.armed.Load() {
+		r.Retry(nil)
+	}
+}
+
+// Turn is what handlers may do with the workflow run.
+type Turn struct {
+	K *kernel.Turn
+	// run is the workflow run that advances in the turn, while it does.
+	run   atomic.Pointer[advancing]
+	wrote bool     // rows of the run were written, which is published already; guarded by turn.mu
+	early []func() // run as soon as the turn has succeeded
+	room  [1]kernel.Consequence
+}
+
+// asRun finds the part's view of a turn.
+func (h *Turn) asRun() *Turn { return h }
+
+func runTurnOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asRun() *Turn }).asRun() }
+
+// tellSteps tells who watches the run when the turn is durable, as [turn.notify] of runTopic would, which costs each step more.
+func (h *Turn) tellSteps() {
+	t := h.K
+	if t.After == nil {
+		t.After = h.room[:0]
+	}
+	t.After = append(t.After, stepped{t.Actor})
+}
+
+// A stepped is a consequence: who watches the actor's run is told.
+type stepped struct{ a *kernel.Actor }
+
+// Durable implements consequence.
+func (x stepped) Durable() { x.a.Kernel.Signals.Notify(x.a.Key, runTopic) }

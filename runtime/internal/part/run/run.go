@@ -1,0 +1,859 @@
+// Package run is the part of actors that is the workflow run: package workflow writes it, turns advance it.
+package run
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/queue"
+	"github.com/cairn-run/cairn/runtime/internal/part/task"
+	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor, but for what is atomic.
+//
+// Invariants:
+//  1. Of a run that lives there is one row of kind run, from the commit that starts it to the one that ends it. It says what
+//     wakes the run: until something of that happens, the run is not in memory.
+//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has something to do that no other
+//     row tells of: attempts that run, messages or a state that it has not looked at. That row is what a restart finds.
+//  3. An attempt is started when the commit is durable that the run asked for it in, and by the activation that made it.
+type flow struct {
+	flowRows
+	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
+	// used, by the goroutine that runs the actor, so that one that takes the actor away can close it after that; over says
+	// that this has happened.
+	mu    sync.Mutex
+	run   *workflow.Run
+	over  atomic.Bool
+	fresh bool
+	// queues are those that the run waits for, as of when it last advanced.
+	queues []string
+	// pending: the run is to be advanced. advancing: it is.
+	pending, advancing bool
+	// asked: see runRecord.Asked; it is not in the record yet.
+	asked bool
+	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
+	stale bool
+	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
+	refused error
+	// blamed: the run in memory is to record what runPart.blames has of it.
+	blamed bool
+	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
+	outstanding int64
+	returned    atomic.Int64
+	// enter is of the next Advance of the run in memory.
+	enter *entering
+	// held is the queue of the run in memory; each has its own.
+	held *attemptQueue
+	// hurried: the run is tried at once although it is paused until later.
+	hurried bool
+	// armedAsOf is the version of the write set when runActor.armed was last set.
+	armedAsOf engine.Version
+	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
+	// retired is the version of the last turn that saw to it.
+	retiring bool
+	retired  engine.Version
+}
+
+// flowRows is what a flow knows of its rows.
+type flowRows struct {
+	asOf  engine.Version // of the write set, when it was last changed
+	known bool           // the record was looked for
+	live  bool
+	size  int32 // of rec as it is stored, in bytes
+	rec   runRecord
+	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
+	listed string
+}
+
+// runRecord is the value of kind run.
+type runRecord struct {
+	_ struct{} `cbor:",toarray"`
+	// Due is when the run is to advance, in Unix ms; 0 for not by itself.
+	Due int64
+	// Watching: the run waits for a condition of the state.
+	Watching bool
+	// Asked: it has received messages whose senders wait for a reply.
+	Asked bool
+	// Children: it waits for runs of other actors.
+	Children bool
+	// Listed is the reason with which the node's list of paused runs has the run, "" if it is not paused.
+	Listed string
+}
+
+// runKey is the logical key of the record.
+var runKey = keyspace.AppendRun(nil)
+
+// A run that cannot advance is tried again after 1 second, doubling up to 5 minutes.
+const (
+	runRetryMin = time.Second
+	runRetryMax = 5 * time.Minute
+)
+
+const (
+	// maxAdvances is how many turns a run takes before other work of the actor gets its turn.
+	maxAdvances = 64
+	// maxAhead is how many commits of an actor may be on their way to the disk before its run waits for them.
+	maxAhead = 32
+)
+
+// errUndone undoes a turn in which a function of the user failed; the run knows.
+var errUndone = errors.New("run: the turn is undone for the run")
+
+// flowOf returns the actor's workflow run. It is made when something asks for it first, because most actors have none.
+func flowOf(c *kernel.Core) *flow { return kernel.Attach(&c.Attached, newFlow) }
+
+func newFlow() *flow { return new(flow) }
+
+// flowKnown reads whether the actor has a run, once.
+func flowKnown(c *kernel.Core) error {
+	f := flowOf(c)
+	if f.known || c.Actor.Left() {
+		return nil
+	}
+	if c.Exists {
+		rec, size, ok, err := readRun(c.Rows)
+		if err != nil {
+			return err
+		}
+		f.live, f.rec, f.size, f.listed = ok, rec, int32(size), rec.Listed
+		if !ok {
+			if state, err := runState(storedRows{c.Rows}); err != nil {
+				return err
+			} else if state == workflow.StateFailed {
+				f.listed = listedFailed
+			}
+		}
+	}
+	f.known, f.asOf = true, c.Rows.Version()
+	return nil
+}
+
+// Forget implements facet: it reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
+func (f *flow) Forget(c *kernel.Core, version engine.Version) {
+	if f.retired > version {
+		f.retiring, f.retired = true, version
+	}
+	if f.armedAsOf > version {
+		f.armedAsOf = version
+		runOf(c.Actor).armed.Store(c.Standing[keyspace.WakeRun] == kernel.Armed)
+	}
+	if f.asOf <= version {
+		return
+	}
+	f.flowRows = flowRows{}
+	if err := flowKnown(c); err != nil {
+		c.Broken = true // as the store is
+	}
+}
+
+// readRun reads the record of a run that lives, and how many bytes it has.
+func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
+	e, ok, err := r.Get(runKey)
+	if err != nil || !ok {
+		return rec, 0, false, err
+	}
+	err = record.Decode(e.Value, &rec)
+	return rec, len(e.Value), true, err
+}
+
+// runDue is a run's row that is due, on its way through its actor's mailbox.
+type runDue engine.Wake
+
+// Traits implements job.
+func (*runDue) Traits(a *kernel.Actor) kernel.Traits {
+	return kernel.Traits{Kind: "workflow due", Code: true, Quick: kernel.Fast(runPace(a.Type))}
+}
+
+// Run implements job.
+func (d *runDue) Run(c *kernel.Core, w *kernel.Work) {
+	row := (*engine.Wake)(d)
+	c.Due(w, row, func() error { return fireRun(c, w, row) })
+}
+
+// fireRun advances a run whose time has come.
+func fireRun(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
+	f := flowOf(c)
+	if err := flowKnown(c); err != nil {
+		return err
+	}
+	if !f.live || f.rec.Due != row.Due {
+		return kernel.ErrLeftover // the run has ended or waits for another time
+	}
+	kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
+	err := advanceAll(c, w)
+	if err == nil && f.live && f.rec.Due == row.Due && f.enter != nil && f.enter.asked {
+		err = kernel.Unavailable("the run goes on as soon as it is durable that it does")
+	} else if err == nil && f.live && f.rec.Due == row.Due {
+		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried again later, not at once.
+		err = kernel.Unavailable("the run has not taken notice of the time")
+	}
+	return err
+}
+
+// A runJob advances the run.
+type runJob uint8
+
+const (
+	runRecovered runJob = 1 << iota // the row at 0 stands
+	runHurried                      // at once, although it is paused until later
+)
+
+func newRunJob(recovered bool) kernel.Job {
+	if recovered {
+		return runRecovered
+	}
+	return runJob(0)
+}
+
+// Traits implements job.
+func (runJob) Traits(a *kernel.Actor) kernel.Traits {
+	return kernel.Traits{Kind: "workflow", Code: true, Quick: kernel.Fast(runPace(a.Type))}
+}
+
+// Run implements job.
+func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
+	err := flowKnown(c)
+	if err == nil {
+		if j&runHurried != 0 {
+			hurryRun(c)
+		}
+		if at := &c.Standing[keyspace.WakeRun]; j&runRecovered != 0 && *at == kernel.Unsure {
+			*at, flowOf(c).retiring = kernel.Armed, true
+		}
+		err = advanceAll(c, w)
+	}
+	c.Respond(w, nil, err)
+}
+
+// Follow implements follower: it advances the run in the group of the work that made that necessary.
+func (*Part) Follow(c *kernel.Core) {
+	a, f := c.Actor, kernel.Attached[*flow](&c.Attached)
+	if f == nil || !f.pending || c.Bare || c.Broken || c.Ended || c.Refused || c.Gone() || !c.Exists {
+		return
+	}
+	if c.Quiet || a.Kernel.Pauses.Of(a.Key) != nil {
+		runOf(a).Ask() // it is parked on its way, or wakes the actor
+		return
+	}
+	if (c.Group.Changed || !c.Held.Empty()) && !kernel.Fast(runPace(a.Type)) {
+		if c.Commit(); c.Broken {
+			return // the row at 0 tells the next core
+		}
+	}
+	w := runOf(a).Item(false)
+	c.Respond(w, nil, advanceAll(c, w))
+}
+
+// advanceAll advances the run until it has nothing to do, or others wait for their turn.
+func advanceAll(c *kernel.Core, w *kernel.Work) error {
+	a, f := c.Actor, flowOf(c)
+	own := runOf(a)
+	own.Begin() // news from here on asks again
+	f.pending = false
+	if f.retiring {
+		if err := retireAll(c, w); err != nil {
+			return err
+		}
+	}
+	if !f.live || f.retiring {
+		return nil
+	}
+	if leaving(c) && f.outstanding == 0 {
+		if !a.Kernel.Draining.Load() {
+			own.Retry(nil) // the actor only sleeps
+		}
+		return nil // the rows stand
+	}
+	for n := 0; ; n++ {
+		if f.stale || f.run == nil {
+			if f.outstanding > f.returned.Load() || own.attempts.Load() > 0 {
+				return nil // the attempts of the old one return first, or are given up; each asks anew
+			}
+			reopenRun(c)
+		}
+		if wait, err := enterRun(c, w); wait || err != nil {
+			return err
+		}
+		again, err := advance(c, w)
+		if err != nil || c.Gone() || c.Broken || c.Ended {
+			return err
+		}
+		if f.retiring && !f.live {
+			return retireAll(c, w)
+		}
+		if !again && !f.pending || !f.live {
+			return nil
+		}
+		f.pending = false
+		switch {
+		case a.Kernel.Draining.Load():
+			return nil // the row at 0 stands
+		case a.Pending.Load() >= maxAhead:
+			c.Group.Then(own.news)
+			return nil
+		case n+1 >= maxAdvances, n >= 7 && a.Waiting.Load() > 0:
+			own.Ask()
+			return nil
+		}
+		if c.Group.Full() || c.Rows.Bytes() >= kernel.MaxGroupBytes {
+			c.Commit()
+			if c.Broken {
+				return nil // who held the results was told
+			}
+		}
+	}
+}
+
+// reopenRun makes a new run of what is stored.
+func reopenRun(c *kernel.Core) {
+	f := flowOf(c)
+	if f.run != nil {
+		f.Close(c)
+	}
+	t := c.Actor.Type
+	run := workflow.Open(workflow.RunOptions{
+		Programs: func(a0 string) *workflow.Program { return program(t, a0) }, Self: workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key}, Logger: c.Actor.Logger(c.ID, 0),
+	})
+	f.mu.Lock()
+	f.run = run
+	f.leaveRun()
+	if f.refused != nil {
+		run.Refused(f.refused)
+	}
+	if f.hurried {
+		run.TryNow()
+	}
+	if text, ok := kernel.PartOf[*Part](c.Actor.Kernel).blames.Load(c.Actor.Key); ok {
+		f.blamed = true
+		run.Blame(workflow.PausedMisuse, text.(string))
+	}
+	f.fresh, f.stale, f.queues, f.held, f.enter = true, false, nil, new(attemptQueue), new(entering)
+	f.outstanding, f.hurried = 0, false
+	f.returned.Store(0)
+}
+
+// Close implements facet: it ends the run in memory. Deferred functions of the user may take their time.
+func (f *flow) Close(c *kernel.Core) {
+	f.mu.Lock()
+	run := f.run
+	f.run = nil
+	f.mu.Unlock()
+	if run != nil && !c.Actor.Kernel.Go(run.Close) {
+		run.Close()
+	}
+}
+
+// Abandon implements facet: it ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
+// the run, which may be for good, it ends it itself when it returns.
+func (f *flow) Abandon(c *kernel.Core) {
+	f.over.Store(true)
+	if !f.mu.TryLock() {
+		return
+	}
+	run := f.run
+	f.mu.Unlock()
+	if run != nil {
+		c.Actor.Kernel.Go(func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.run == run { // else close has it
+				run.Close()
+			}
+		})
+	}
+}
+
+// leaveRun unlocks the run after it was used, and closes it if the actor was taken away meanwhile.
+func (f *flow) leaveRun() {
+	run := f.run
+	f.mu.Unlock()
+	if f.over.Load() && run != nil && f.mu.TryLock() {
+		if f.run == run {
+			run.Close()
+		}
+		f.mu.Unlock()
+	}
+}
+
+// staleRun gives up the run in memory: what is stored has changed under it.
+func staleRun(c *kernel.Core) {
+	f := flowOf(c)
+	if f.run == nil || f.stale {
+		return
+	}
+	f.mu.Lock()
+	f.run.Discard()
+	f.leaveRun()
+	f.stale = true
+	f.held.clear()
+	cancelAttempts(c, f.held)
+}
+
+// program finds a workflow of the type.
+func program(t *kernel.Type, name string) *workflow.Program {
+	if i := workflowIndex(t, name); i >= 0 {
+		return t.Workflows[i].Program
+	}
+	return nil
+}
+
+func workflowIndex(t *kernel.Type, name string) int {
+	for i := range t.Workflows {
+		if t.Workflows[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// noWorkflow returns the error of a run that the actor's type cannot have.
+func noWorkflow(c *kernel.Core, name string) error {
+	return host.Errorf(host.NotFound, "actor type %q has no workflow %q", c.Actor.Type.Type, name).With("workflow", name)
+}
+
+// advance runs one turn of the run.
+func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
+	a, f := c.Actor, flowOf(c)
+	p := kernel.PartOf[*Part](a.Kernel)
+	leaving := leaving(c)
+	seen := f.returned.Load()
+	var out workflow.Outcome
+	var early []func()
+	fresh, begun := f.fresh, time.Now()
+	f.advancing = true
+	f.mu.Lock()
+	_, err = c.RunTurn(w, "workflow", true, func(h *kernel.Turn) ([]byte, error) {
+		h.Untouched = true
+		// What a step has brought must not be lost, and its body not run again, because the actor is full. Functions that run
+		// in the turn are refused what they want to store.
+		t := &RunRows{H: h, exempt: true}
+		var err error
+		own := runTurnOf(h)
+		own.run.Store(&advancing{Run: f.run})
+		out, err = f.run.Advance(t)
+		own.run.Store(nil)
+		if c.Gone() {
+			return nil, kernel.ErrAbandoned
+		}
+		if err != nil {
+			return nil, err
+		}
+		if out.Undo {
+			return nil, errUndone
+		}
+		if leaving {
+			if err := f.run.Rest(t); err != nil {
+				return nil, err
+			}
+		}
+		defer func() { early = own.early }()
+		return nil, settleRun(c, h, &out, f.outstanding-seen, leaving)
+	})
+	f.leaveRun()
+	f.advancing = false
+	if err == kernel.ErrAbandoned || c.Gone() {
+		return false, kernel.ErrAbandoned
+	}
+	if err != nil {
+		if out.Undo && errors.Is(err, errUndone) {
+			p.stepFailures.Inc()
+			return true, nil
+		}
+		staleRun(c)
+		if f.refused == nil {
+			f.refused = refusedForGood(a.Kernel, err)
+		} else {
+			f.refused = nil // the pause itself could not be written
+		}
+		if f.refused != nil {
+			return true, nil // the run is paused and shows it, instead of trying in vain unseen
+		}
+		return false, err
+	}
+	f.refused = nil
+	if f.blamed {
+		p.blames.Delete(a.Key)
+		f.blamed = false
+	}
+	f.fresh = false
+	if f.enter.asked {
+		f.enter = new(entering)
+	}
+	kernel.UpdatePace(runPace(a.Type), time.Since(begun))
+	if out.Paused {
+		p.pauses.Inc()
+	}
+	f.outstanding -= seen
+	f.returned.Add(-seen)
+	if fresh {
+		p.replays.Inc()
+		p.replaySeconds.Observe(time.Since(begun).Seconds())
+	}
+	if out.Ended {
+		f.Close(c)
+		f.queues = nil
+		return false, nil
+	}
+	f.queues = out.Queues
+	if leaving {
+		return false, nil // the next activation starts what is to be started
+	}
+	f.outstanding += int64(len(out.Launch))
+	for _, start := range early {
+		start()
+	}
+	return out.Again, nil
+}
+
+// refusedForGood returns an error if a turn that failed with err would fail in the same way again, for what the run's code does.
+func refusedForGood(s *kernel.Kernel, err error) error {
+	e, _ := s.PublicError(err)
+	switch e.Code {
+	case host.TooLarge, host.QuotaExceeded, host.InvalidArgument:
+		return e
+	}
+	return nil
+}
+
+// leaving reports that the actor's tasks were told to return: the actor goes to sleep, or the node stops.
+func leaving(c *kernel.Core) bool {
+	return c.Actor.Kernel.Draining.Load() || task.CrewOf(c).Dismissed()
+}
+
+// settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
+func settleRun(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome, running int64, leaving bool) error {
+	if h.Changed() {
+		runTurnOf(h).tellSteps()
+	}
+	if out.Ended {
+		return runEnded(c, h)
+	}
+	rec := runRecord{Watching: out.Watching, Children: out.Children, Asked: flowOf(c).rec.Asked || flowOf(c).asked}
+	if out.Pause != nil {
+		rec.Listed = string(out.Pause.Reason)
+	}
+	if !out.Wake.IsZero() {
+		rec.Due = max(1, kernel.UnixMS(out.Wake.Add(time.Millisecond-1)))
+	}
+	busy := running > 0 || len(out.Launch) > 0 || out.Again || flowOf(c).pending
+	if leaving && busy {
+		// What is not done goes on soon, if the node goes on at all.
+		if soon := kernel.UnixMS(h.Start) + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
+			rec.Due = soon
+		}
+	}
+	if err := keepRun(c, h, rec); err != nil {
+		return err
+	}
+	if err := listRun(c, h, rec.Listed); err != nil {
+		return err
+	}
+	armRun(c, h, busy || flowOf(c).retiring)
+	if len(out.Launch) == 0 || leaving {
+		return nil
+	}
+	launch(c, h, out)
+	return nil
+}
+
+// keepRun writes the record of a run that lives, if it changes.
+func keepRun(c *kernel.Core, h *kernel.Turn, rec runRecord) error {
+	f := flowOf(c)
+	if f.live && f.rec == rec {
+		return nil
+	}
+	value, err := record.Encode(&rec)
+	if err != nil {
+		return err
+	}
+	o := engine.PutOptions{Exempt: true, Known: f.known, Old: int(f.size)}
+	if !f.live {
+		o.Old = -1
+	}
+	if err := c.Rows.Put(runKey, value, o); err != nil {
+		return err
+	}
+	if f.rec.Due != rec.Due {
+		if f.live && f.rec.Due != 0 {
+			c.Rows.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
+		}
+		if rec.Due != 0 {
+			c.Rows.SetWake(rec.Due, keyspace.WakeRun, "", "")
+		}
+	}
+	f.known, f.live, f.rec, f.size, f.asOf = true, true, rec, int32(len(value)), c.Rows.Version()
+	return nil
+}
+
+// armRun sets or clears the row that a restart finds.
+func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
+	at := &c.Standing[keyspace.WakeRun]
+	if on || *at == kernel.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
+		c.Arm(keyspace.WakeRun, on)
+	}
+	flowOf(c).armedAsOf = c.Rows.Version()
+	runOf(c.Actor).armed.Store(*at == kernel.Armed)
+}
+
+// runEnded removes the rows of a run that is over.
+func runEnded(c *kernel.Core, h *kernel.Turn) error {
+	f := flowOf(c)
+	if f.rec.Asked || f.asked {
+		// Nobody will answer any more those who still wait.
+		if err := queue.SetOf(h).AnswerRest(host.Errorf(host.FailedPrecondition, "the workflow run that received the message has ended without an answer")); err != nil {
+			return err
+		}
+	}
+	f.asked = false
+	p := kernel.PartOf[*Part](c.Actor.Kernel)
+	p.blames.Delete(c.Actor.Key)
+	if _, err := c.Rows.Delete(runKey); err != nil {
+		return err
+	}
+	if f.live && f.rec.Due != 0 {
+		c.Rows.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
+	}
+	f.known, f.live, f.rec, f.size, f.asOf = true, false, runRecord{}, 0, c.Rows.Version()
+	if err := retire(c, h); err != nil {
+		return err
+	}
+	h.Notify(runTopic)
+	h.Notify(runEndedTopic)
+	state, err := runState(&RunRows{H: h})
+	if err != nil {
+		return err
+	}
+	h.Then(func() { p.ended.WithLabelValues(c.Actor.Type.Type, string(state)).Inc() })
+	if state == workflow.StateFailed {
+		return listRun(c, h, listedFailed)
+	}
+	return listRun(c, h, "")
+}
+
+// What those wait for who watch a run, and who wait for its end.
+const (
+	runTopic      = "workflow"
+	runEndedTopic = "workflow ended"
+)
+
+// runNews notes, at the end of a turn, that there is something for the run to look at.
+func runNews(c *kernel.Core, h *kernel.Turn) {
+	f := flowOf(c)
+	if f.live {
+		armRun(c, h, true)
+		f.pending = true
+	}
+}
+
+// StateChanged implements watcher: it is runNews for a state that has changed.
+func (*Part) StateChanged(h *kernel.Turn) error {
+	c := h.Core
+	if len(c.Actor.Type.Workflows) == 0 || flowOf(c).advancing {
+		return nil
+	}
+	if err := flowKnown(c); err != nil {
+		return err
+	}
+	if flowOf(c).rec.Watching {
+		runNews(c, h)
+	}
+	return nil
+}
+
+// startRun starts a run in a turn.
+func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted, error) {
+	i := workflowIndex(c.Actor.Type, s.Workflow)
+	if i < 0 {
+		return host.RunStarted{}, noWorkflow(c, s.Workflow)
+	}
+	if err := flowKnown(c); err != nil {
+		return host.RunStarted{}, err
+	}
+	flow := &c.Actor.Type.Workflows[i]
+	input, err := flow.Input(s.Codec, s.Input)
+	if err != nil {
+		return host.RunStarted{}, err
+	}
+	out, err := workflow.Start(&RunRows{H: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
+	if err != nil {
+		return host.RunStarted{}, runError(err)
+	}
+	started := host.RunStarted{Run: out.ID, Started: out.Started}
+	if !out.Started {
+		return started, nil
+	}
+	return started, runBegun(c, h)
+}
+
+// runBegun takes note of a run that a turn has written.
+func runBegun(c *kernel.Core, h *kernel.Turn) error {
+	staleRun(c)
+	p := kernel.PartOf[*Part](c.Actor.Kernel)
+	p.blames.Delete(c.Actor.Key)
+	if err := keepRun(c, h, runRecord{}); err != nil {
+		return err
+	}
+	if err := listRun(c, h, ""); err != nil {
+		return err
+	}
+	runNews(c, h)
+	h.Notify(runTopic)
+	h.Then(p.started.WithLabelValues(c.Actor.Type.Type).Inc)
+	return nil
+}
+
+// controlRun does something to the run in a turn.
+func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
+	if n := len(in.Reason); n > kernel.MaxReason {
+		return host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	}
+	if err := flowKnown(c); err != nil {
+		return err
+	}
+	if flowOf(c).advancing {
+		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
+	}
+	t := &RunRows{H: h, exempt: true}
+	if in.Run != "" {
+		if st, err := workflow.ReadOutcome(t); err != nil {
+			return runError(err)
+		} else if st.ID != in.Run {
+			return host.Errorf(host.FailedPrecondition, "the actor's run is %s, not %s", st.ID, in.Run)
+		}
+	}
+	var err error
+	anew := false
+	switch in.Verb {
+	case host.WorkflowCancel:
+		err = workflow.Cancel(t, in.Reason)
+	case host.WorkflowTerminate:
+		err, anew = workflow.Terminate(t, in.Reason), true
+	case host.WorkflowPause:
+		err = workflow.Hold(t, in.Reason)
+	case host.WorkflowResume:
+		err = workflow.Resume(t)
+	case host.WorkflowRetry:
+		err, anew = workflow.RetryEntry(t, workflow.EntryID(in.Entry)), true
+	case host.WorkflowRewind:
+		err, anew = workflow.Rewind(t, workflow.EntryID(in.Entry)), true
+	default:
+		return host.Errorf(host.InvalidArgument, "a run knows no %q", in.Verb)
+	}
+	if err != nil {
+		return runError(err)
+	}
+	return runControlled(c, h, anew)
+}
+
+// runControlled takes note of what a turn has written about a run. anew: the run in memory is not what is stored any more.
+func runControlled(c *kernel.Core, h *kernel.Turn, anew bool) error {
+	h.Notify(runTopic)
+	f := flowOf(c)
+	st, err := workflow.ReadOutcome(&RunRows{H: h})
+	if err != nil {
+		return err
+	}
+	if anew {
+		staleRun(c)
+	} else if f.run != nil {
+		f.run.ControlChanged()
+	}
+	if st.State.Over() {
+		if f.live {
+			return runEnded(c, h)
+		}
+		return nil
+	}
+	if !f.live {
+		if err := readmit(c, h); err != nil {
+			return err
+		}
+	}
+	rec := f.rec // empty if the run was over
+	if rec.Listed = ""; st.Pause != nil {
+		rec.Listed = string(st.Pause.Reason)
+	}
+	if err := keepRun(c, h, rec); err != nil {
+		return err
+	}
+	if err := listRun(c, h, rec.Listed); err != nil {
+		return err
+	}
+	runNews(c, h)
+	return nil
+}
+
+// runError makes an error of package workflow public.
+func runError(err error) error {
+	switch {
+	case errors.Is(err, workflow.ErrNoRun):
+		return host.Errorf(host.NotFound, "the actor has no workflow run")
+	case errors.Is(err, workflow.ErrExists):
+		return host.Errorf(host.AlreadyExists, "%s", err)
+	}
+	if e, ok := errors.AsType[*workflow.ControlError](err); ok {
+		return host.Errorf(host.FailedPrecondition, "%s", e.Error())
+	}
+	if e, ok := errors.AsType[*workflow.ValueError](err); ok {
+		return host.Errorf(host.InvalidArgument, "%s", e.Error())
+	}
+	return err
+}
+
+// runState reads the stored state of a run; "" if there is none.
+func runState(r workflow.Reader) (workflow.State, error) {
+	value, _, err := r.Get(runStateKey)
+	return workflow.State(value), err
+}
+
+var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
+
+// Destroy implements destroyer: it lets those know that wait for the run of an actor that a turn destroys.
+func (*Part) Destroy(t *kernel.Turn) error {
+	c := t.Core
+	if err := flowKnown(c); err != nil {
+		return err
+	}
+	if err := listRun(c, t, ""); err != nil {
+		return err
+	}
+	if !flowOf(c).live {
+		return nil
+	}
+	t.Notify(runTopic)
+	t.Notify(runEndedTopic)
+	return tolerate(c, workflow.Destroyed(&RunRows{H: t, sealed: true}))
+}
+
+// tolerate logs an error that says that what a run has stored cannot be read, where that must not stop the actor.
+func tolerate(c *kernel.Core, err error) error {
+	if _, ok := errors.AsType[*workflow.CorruptError](err); !ok && !errors.Is(err, workflow.ErrLetter) {
+		return err
+	}
+	c.Actor.Kernel.Logger.Error("a workflow run cannot be read", "actor_type", c.Actor.Address.Type, "actor_key", c.Actor.Address.Key, "error", err)
+	return nil
+}
+
+// Risen implements riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
+// them for results that were lost.
+func (*Part) Risen(c *kernel.Core) error {
+	if len(c.Actor.Type.Workflows) == 0 {
+		return nil
+	}
+	if err := flowKnown(c); err != nil {
+		return err
+	}
+	if flowOf(c).live && flowOf(c).rec.Children {
+		runOf(c.Actor).Ask()
+	}
+	return nil
+}

@@ -1,0 +1,420 @@
+package schedulerows
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
+
+// begin is the time at which tests begin: a full hour.
+var begin = time.Date(2026, 2, 24, 0, 0, 0, 0, time.UTC)
+
+// A node is an actor's schedules on a store in memory, and the clock that fires them.
+type node struct {
+	t     testing.TB
+	store *engine.Store
+	space *engine.Space
+	rows  *engine.WriteSet
+	now   time.Time
+	// started is since when the node runs, took how long the handler takes, run what it does.
+	started time.Time
+	took    time.Duration
+	run     func(tick host.Tick, payload string, b *Book) error
+	ticks   []string
+}
+
+func newNode(t testing.TB) *node {
+	t.Helper()
+	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	space, err := store.OpenSpace(actorID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{t: t, store: store, space: space, rows: space.Writes(), now: begin, started: begin}
+}
+
+func (n *node) book() *Book {
+	n.rows.Advance(n.now.UnixMilli())
+	return New(n.rows, n.now)
+}
+
+func (n *node) commit() {
+	n.t.Helper()
+	done := make(chan error, 1)
+	if _, err := n.space.Commit(func(err error) { done <- err }); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) set(s host.Schedule) host.Schedule {
+	n.t.Helper()
+	out, _, err := n.book().Set(s)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.commit()
+	return out
+}
+
+func (n *node) get(name string) host.Schedule {
+	n.t.Helper()
+	s, _, err := Get(n.rows, name, "")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+func (n *node) runs(name string) []host.ScheduleRun {
+	n.t.Helper()
+	runs, err := Runs(n.rows, name, "")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return runs
+}
+
+// wakes checks that the wake index is what the schedules say, and returns it.
+func (n *node) wakes() []engine.Wake {
+	n.t.Helper()
+	rows, err := n.store.Wakes(nil, 1<<60, 10_000)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	want, err := Wakes(n.rows)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var a, b []string
+	for _, w := range rows {
+		a = append(a, fmt.Sprint(w.Due, w.Kind, w.Name, w.Instance))
+	}
+	for _, w := range want {
+		b = append(b, fmt.Sprint(w.Due, w.Kind, w.Name, w.Instance))
+	}
+	slices.Sort(a)
+	slices.Sort(b)
+	if !slices.Equal(a, b) {
+		n.t.Fatalf("the wake index has %v, the schedules say %v", a, b)
+	}
+	return rows
+}
+
+// until fires what is due up to a time.
+func (n *node) until(end time.Time) {
+	n.t.Helper()
+	for {
+		rows := n.wakes()
+		if len(rows) == 0 || rows[0].Due > end.UnixMilli() {
+			n.now = maxOf(n.now, end)
+			return
+		}
+		n.now = maxOf(n.now, time.UnixMilli(rows[0].Due))
+		n.fire(rows[0])
+		n.commit()
+	}
+}
+
+func maxOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b.UTC()
+}
+
+func (n *node) fire(w engine.Wake) {
+	n.t.Helper()
+	f, err := Due(n.rows, w.Name, w.Instance, w.Due, n.now, n.started)
+	if err != nil || f == nil {
+		n.t.Fatal(w, f, err)
+	}
+	if f.Skip {
+		if err := n.book().Skip(f); err != nil {
+			n.t.Fatal(err)
+		}
+		return
+	}
+	at, started := n.rows.Savepoint(), n.now
+	b := n.book()
+	n.ticks = append(n.ticks, fmt.Sprintf("%s#%d.%d+%d", f.Tick.Due.Format("15:04:05"), f.Tick.Run, f.Tick.Attempt, f.Tick.Missed))
+	if err := b.Begin(f); err != nil {
+		n.t.Fatal(err)
+	}
+	if n.run != nil {
+		err = n.run(f.Tick, string(f.Payload), b)
+	}
+	n.now = n.now.Add(n.took)
+	if err == nil {
+		err = b.Done(f, started, n.now)
+	} else {
+		n.rows.Rollback(at)
+		err = n.book().Failed(f, host.Errorf(host.FailedPrecondition, "%v", err), "", started, n.now)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// down lets the node be down for a while.
+func (n *node) down(d time.Duration) {
+	n.now = n.now.Add(d)
+	n.started = n.now
+}
+
+func (n *node) want(ticks ...string) {
+	n.t.Helper()
+	if !slices.Equal(n.ticks, ticks) {
+		n.t.Errorf("the handler ran for %q, want %q", n.ticks, ticks)
+	}
+	n.ticks = nil
+}
+
+const minute, hour = time.Minute, time.Hour
+
+func TestIntervalsDoNotDrift(t *testing.T) {
+	n := newNode(t)
+	n.now = begin.Add(1234 * time.Millisecond)
+	n.took = 300 * time.Millisecond
+	n.set(host.Schedule{Name: "s", Every: 10_000})
+	n.until(begin.Add(45 * time.Second))
+	n.want("00:00:11#1.1+0", "00:00:21#2.1+0", "00:00:31#3.1+0", "00:00:41#4.1+0")
+	if s := n.get("s"); s.Next.Sub(begin) != 51234*time.Millisecond || s.Runs != 4 || s.LastResult != "ok" {
+		t.Fatalf("%+v", s)
+	}
+}
+
+// TestTicksMissedInADowntime has a schedule every ten minutes, and the node down from 00:15 to 01:05.
+func TestTicksMissedInADowntime(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		s       host.Schedule
+		want    []string
+		skipped uint64
+	}{
+		{"once", host.Schedule{Missed: host.MissedOnce}, []string{"01:00:00#2.1+4", "01:10:00#3.1+0"}, 0},
+		{"the default is once", host.Schedule{}, []string{"01:00:00#2.1+4", "01:10:00#3.1+0"}, 0},
+		{"all", host.Schedule{Missed: host.MissedAll}, []string{"00:20:00#2.1+0", "00:30:00#3.1+0", "00:40:00#4.1+0", "00:50:00#5.1+0", "01:00:00#6.1+0", "01:10:00#7.1+0"}, 0},
+		{"all, but two", host.Schedule{Missed: host.MissedAll, CatchUp: 2}, []string{"00:50:00#2.1+3", "01:00:00#3.1+0", "01:10:00#4.1+0"}, 3},
+		{"none", host.Schedule{Missed: host.MissedNone}, []string{"01:10:00#2.1+5"}, 5},
+	} {
+		for _, rule := range []host.Schedule{{Every: 600_000}, {Cron: "*/10 * * * *", Zone: "Europe/Zurich"}} {
+			t.Run(c.name+rule.Cron, func(t *testing.T) {
+				n := newNode(t)
+				c.s.Name, c.s.Every, c.s.Cron, c.s.Zone = "s", rule.Every, rule.Cron, rule.Zone
+				n.set(c.s)
+				n.until(begin.Add(15 * minute))
+				n.want("00:10:00#1.1+0")
+				n.down(50 * minute)
+				n.until(begin.Add(75 * minute))
+				n.want(c.want...)
+				if s := n.get("s"); s.Skipped != c.skipped {
+					t.Errorf("%d ticks count as skipped, want %d", s.Skipped, c.skipped)
+				}
+			})
+		}
+	}
+}
+
+// TestTicksThatComeDuringARun has a handler that takes 35 seconds and a schedule every ten.
+func TestTicksThatComeDuringARun(t *testing.T) {
+	for missed, want := range map[host.Missed][]string{
+		host.MissedOnce: {"00:00:10#1.1+0", "00:00:40#2.1+2", "00:01:20#3.1+3"},
+		host.MissedAll:  {"00:00:10#1.1+0", "00:00:20#2.1+0", "00:00:30#3.1+0"},
+		host.MissedNone: {"00:00:10#1.1+0", "00:00:50#2.1+3", "00:01:30#3.1+3"},
+	} {
+		t.Run(string(missed), func(t *testing.T) {
+			n := newNode(t)
+			n.took = 35 * time.Second
+			n.set(host.Schedule{Name: "s", Every: 10_000, Missed: missed})
+			for range 3 {
+				n.until(time.UnixMilli(n.wakes()[0].Due))
+				if len(n.ticks) == 3 {
+					break
+				}
+			}
+			n.want(want...)
+		})
+	}
+}
+
+func TestTickThatIsLateBecauseTheActorWasBusyIsNotMissed(t *testing.T) {
+	n := newNode(t)
+	n.set(host.Schedule{Name: "s", Every: 10_000, Missed: host.MissedNone})
+	n.now = begin.Add(25 * time.Second) // the node runs; the actor did something else
+	n.until(n.now)
+	n.want("00:00:20#1.1+1")
+}
+
+func TestRecurringRunThatFailsIsRecordedAndWaitsForItsNextTick(t *testing.T) {
+	n := newNode(t)
+	n.run = func(tick host.Tick, _ string, b *Book) error {
+		if _, _, err := b.Set(host.Schedule{Name: "other", Every: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Errorf("boom %d", tick.Run)
+	}
+	n.set(host.Schedule{Name: "s", Cron: "*/10 * * * *"})
+	n.until(begin.Add(25 * minute))
+	n.want("00:10:00#1.1+0", "00:20:00#2.1+0")
+	s := n.get("s")
+	if s.LastResult != "error" || !strings.Contains(s.LastError, "boom 2") || s.Attempts != 0 || s.Runs != 2 || !s.Next.Equal(begin.Add(30*minute)) {
+		t.Fatalf("%+v", s)
+	}
+	runs := n.runs("s")
+	if len(runs) != 2 || runs[0].Run != 2 || runs[0].Result != "error" || !strings.Contains(runs[1].Error, "boom 1") {
+		t.Fatalf("%+v", runs)
+	}
+}
+
+func TestOneShotThatFailsIsTriedAgainWithGrowingPausesAndEndsWithItsRun(t *testing.T) {
+	n := newNode(t)
+	at := begin.Add(minute)
+	fail := true
+	n.run = func(host.Tick, string, *Book) error {
+		if fail {
+			return fmt.Errorf("boom")
+		}
+		return nil
+	}
+	n.set(host.Schedule{Name: "s", At: &at})
+	n.until(begin.Add(minute + 8*time.Second))
+	n.want("00:01:00#1.1+0", "00:01:00#1.2+0", "00:01:00#1.3+0", "00:01:00#1.4+0") // at 60, 61, 63, 67 s
+	s := n.get("s")
+	if s.Attempts != 4 || s.Runs != 0 || s.LastResult != "error" || !s.Next.Equal(at) {
+		t.Fatalf("%+v", s)
+	}
+	if runs := n.runs("s"); len(runs) != 1 || runs[0].Attempt != 4 {
+		t.Fatalf("%+v", runs)
+	}
+	// The payload can be changed meanwhile.
+	n.set(host.Schedule{Name: "s", At: &at, Payload: host.Raw("new")})
+	if n.get("s").Attempts != 4 {
+		t.Fatal("a new payload changed the attempts")
+	}
+	n.down(hour)
+	fail = false
+	n.until(n.now.Add(hour))
+	n.want("00:01:00#1.5+0")
+	if keys := n.rows.Keys(); keys != 1 || len(n.wakes()) != 0 { // the count
+		t.Fatal(keys, "keys are left")
+	}
+}
+
+func TestOneShotMissedInADowntime(t *testing.T) {
+	for missed, want := range map[host.Missed][]string{host.MissedOnce: {"00:10:00#1.1+0"}, host.MissedAll: {"00:10:00#1.1+0"}, host.MissedNone: nil} {
+		n := newNode(t)
+		at := begin.Add(10 * minute)
+		n.set(host.Schedule{Name: "s", At: &at, Missed: missed})
+		n.down(hour)
+		n.until(n.now.Add(hour))
+		n.want(want...)
+		if len(n.wakes()) != 0 || n.get("s").Name != "" {
+			t.Error("it is still there")
+		}
+	}
+	n := newNode(t)
+	past := begin.Add(-hour)
+	n.set(host.Schedule{Name: "s", At: &past, Missed: host.MissedNone}) // set for the past: nothing was missed
+	n.until(begin)
+	n.want("23:00:00#1.1+0")
+}
+
+func TestSameRuleKeepsTheNextTickAndTheCounts(t *testing.T) {
+	n := newNode(t)
+	n.set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")})
+	n.until(begin.Add(25 * minute))
+	before := n.get("s")
+	if _, changed, err := n.book().Set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("a")}); changed || err != nil {
+		t.Fatal("setting what is so writes something", err)
+	}
+	s := n.set(host.Schedule{Name: "s", Every: 600_000, Payload: host.Raw("b"), Missed: host.MissedAll, KeepRuns: 1})
+	if !s.Next.Equal(*before.Next) || s.Runs != 2 || string(s.Payload) != "b" || s.CatchUp != host.DefaultScheduleCatchUp || len(n.runs("s")) != 1 {
+		t.Fatalf("%+v of %+v", s, before)
+	}
+	s = n.set(host.Schedule{Name: "s", Every: 900_000, Payload: host.Raw("b")})
+	if !s.Next.Equal(begin.Add(40*minute)) || s.Runs != 2 {
+		t.Fatalf("%+v", s)
+	}
+	var payload string
+	n.run = func(_ host.Tick, p string, _ *Book) error { payload = p; return nil }
+	n.until(begin.Add(hour))
+	if payload != "b" {
+		t.Fatal(payload)
+	}
+	n.want("00:10:00#1.1+0", "00:20:00#2.1+0", "00:40:00#3.1+0", "00:55:00#4.1+0")
+}
+
+func TestHandlerMayChangeAndCancelItsOwnSchedule(t *testing.T) {
+	at, later := begin.Add(hour), begin.Add(3*hour)
+	for _, c := range []struct {
+		name string
+		do   func(b *Book) error
+		next *time.Time // nil: it is gone
+		runs uint64
+	}{
+		{"cancel", func(b *Book) error { _, err := b.Cancel("s", ""); return err }, nil, 0},
+		{"another rule", func(b *Book) error { _, _, err := b.Set(host.Schedule{Name: "s", At: &later}); return err }, &later, 1},
+		{"the same rule", func(b *Book) error { _, _, err := b.Set(host.Schedule{Name: "s", Every: 3_600_000}); return err }, timeOf(begin.Add(2 * hour).UnixMilli()), 1},
+		{"cancel and set", func(b *Book) error {
+			b.Cancel("s", "")
+			_, _, err := b.Set(host.Schedule{Name: "s", Every: 1_800_000})
+			return err
+		}, timeOf(begin.Add(90 * minute).UnixMilli()), 0},
+		{"the moment that it is", func(b *Book) error { _, _, err := b.Set(host.Schedule{Name: "s", At: &at}); return err }, &at, 1},
+		{"trigger", func(b *Book) error { _, err := b.Trigger("s", ""); return err }, timeOf(begin.Add(2 * hour).UnixMilli()), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t)
+			n.set(host.Schedule{Name: "s", Every: 3_600_000})
+			n.run = func(_ host.Tick, _ string, b *Book) error { return c.do(b) }
+			n.now = begin.Add(hour)
+			n.fire(n.wakes()[0])
+			n.commit()
+			n.wakes()
+			s := n.get("s")
+			switch {
+			case c.next == nil:
+				if s.Name != "" || n.rows.Keys() != 1 {
+					t.Fatalf("%+v, %d keys", s, n.rows.Keys())
+				}
+			case s.Next == nil || !s.Next.Equal(*c.next) || s.Runs != c.runs || uint64(len(n.runs("s"))) != c.runs:
+				t.Fatalf("%+v with %d runs in the history, want %v and %d", s, len(n.runs("s")), c.next, c.runs)
+			}
+		})
+	}
+}
+
+func TestOneShotMaySetItselfAnew(t *testing.T) {
+	n := newNode(t)
+	at := begin.Add(minute)
+	n.set(host.Schedule{Name: "s", At: &at})
+	n.run = func(tick host.Tick, _ string, b *Book) error {
+		if tick.Run < 3 {
+			_, _, err := b.Set(host.Schedule{Name: "s", At: &at}) // for the same moment, which is now
+			return err
+		}
+		return nil
+	}
+	n.until(begin.Add(hour))
+	n.want("00:01:00#1.1+0", "00:01:00#2.1+0", "00:01:00#3.1+0")
+	if n.get("s").Name != "" || len(n.wakes()) != 0 {
+		t.Fatal("it is still there")
+	}
+}

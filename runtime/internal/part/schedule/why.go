@@ -1,0 +1,34 @@
+package schedule
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
+)
+
+// Report implements reporter. Schedules count as alarms.
+func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
+	wakes, err := schedulerows.Wakes(rows)
+	st.Alarms += len(wakes)
+	for _, w := range wakes {
+		if due := kernel.TimeMS(w.Due).UTC(); st.NextAlarm == nil || due.Before(*st.NextAlarm) {
+			st.NextAlarm = &due
+		}
+	}
+	return err
+}
+
+// Explain implements explainer.
+func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
+	schedules, err := schedulerows.List(rows, "")
+	if err != nil {
+		return err
+	}
+	for _, sc := range schedules {
+		if sc.Next != nil {
+			q.Appoint(*sc.Next, "schedule "+kernel.Label(sc.Name, sc.Instance), "schedule", sc.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package sqlite
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/sqlitevfs"
+)
+
+// migrations returns a type's migrations in the form of package sqlitevfs.
+func migrations(b *host.Behavior) []sqlitevfs.Migration {
+	ms := make([]sqlitevfs.Migration, len(b.Migrations))
+	for i, m := range b.Migrations {
+		ms[i] = sqlitevfs.Migration{Name: m.Name, SQL: m.SQL}
+	}
+	return ms
+}
+
+// A sqlSchema is an actor type's migrations.
+type sqlSchema struct {
+	migrations  []sqlitevfs.Migration
+	fingerprint [16]byte
+}
+
+// noSchema is that of types without migrations.
+var noSchema = &sqlSchema{fingerprint: sqlitevfs.Fingerprint(nil)}
+
+// schemaOf returns the schema of a type.
+func schemaOf(t *kernel.Type) *sqlSchema {
+	if s := kernel.Attached[*sqlSchema](&t.Attached); s != nil {
+		return s
+	}
+	return noSchema
+}
+
+// Declare implements declarer.
+func (*Part) Declare(t *kernel.Type) error {
+	if len(t.Migrations) > 0 {
+		ms := migrations(t.Behavior)
+		kernel.Attach(&t.Attached, func() *sqlSchema { return &sqlSchema{migrations: ms, fingerprint: sqlitevfs.Fingerprint(ms)} })
+	}
+	return nil
+}
+
+// current reports that a database has the migrations and no others. It compares hashes, and is cheap.
+func (s *sqlSchema) current(m sqlitevfs.Metadata) bool {
+	return int(m.Migrations) == len(s.migrations) && m.Fingerprint == s.fingerprint
+}
+
+// Stale implements preparer: the actor's database is not as the type's migrations make it. It costs types without migrations
+// nothing, others the reading of one key.
+func (*Part) Stale(c *kernel.Core) (bool, error) {
+	s := schemaOf(c.Actor.Type)
+	if len(s.migrations) == 0 {
+		return false, nil
+	}
+	m, _, err := sqlitevfs.ReadMetadata(writesReader{c.Rows})
+	return err == nil && !s.current(m), err
+}
+
+// Prepare implements preparer: it applies what migrations the actor's database lacks.
+func (*Part) Prepare(t *kernel.Turn) error {
+	ms := schemaOf(t.Actor.Type).migrations
+	if len(ms) == 0 {
+		return nil
+	}
+	s, err := sqliteOf(t).write()
+	if err != nil {
+		return err
+	}
+	applied, err := s.session.Migrate(ms)
+	switch {
+	case errors.Is(err, sqlitevfs.ErrNewer):
+		return host.Errorf(host.StateTooNew, "the database was written by newer code: %s", err)
+	case err != nil:
+		return err
+	}
+	if len(applied) > 0 {
+		t.Logger().Debug("migrations of the database are applied", slog.Any("migrations", applied))
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package streamrows
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// BenchmarkAppend appends one item a turn to a stream that is full, so that each append removes an item too.
+func BenchmarkAppend(b *testing.B) {
+	for _, full := range []bool{false, true} {
+		b.Run(fmt.Sprintf("full=%v", full), func(b *testing.B) {
+			s, cfg := newStore(b), config(host.Stream{})
+			if full {
+				cfg.Items = 1000
+			}
+			data := [][]byte{make([]byte, 100)}
+			for range 1000 {
+				if _, err := s.log(begin).Append(cfg, "s", data); err != nil {
+					b.Fatal(err)
+				}
+			}
+			s.commit()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if _, err := s.log(begin).Append(cfg, "s", data); err != nil {
+					b.Fatal(err)
+				}
+				if i%100 == 99 {
+					s.commit()
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRead reads a page of 100 items.
+func BenchmarkRead(b *testing.B) {
+	s, cfg := newStore(b), config(host.Stream{})
+	for range 1000 {
+		if _, err := s.log(begin).Append(cfg, "s", [][]byte{make([]byte, 100)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s.commit()
+	snap := s.store.Snapshot(actorID)
+	defer snap.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if p, err := Read(snap, begin, cfg, "s", 500, 100, 0); err != nil || len(p.Items) != 100 {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package streamrows
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+var rounds = flag.Uint64("rounds", 20, "how often the random test runs, each time with another seed")
+
+// model is one stream as a slice: what the rows must agree with.
+type model struct {
+	items  []modelItem // kept
+	next   uint64
+	last   time.Time
+	closed bool
+}
+
+type modelItem struct {
+	seq  uint64
+	time time.Time
+	data string
+}
+
+func (m *model) clone() *model {
+	c := *m
+	c.items = slices.Clone(m.items)
+	return &c
+}
+
+func (m *model) bytes() (n int64) {
+	for _, it := range m.items {
+		n += int64(len(it.data))
+	}
+	return n
+}
+
+// live is the model as of now, without what is too old.
+func (m *model) live(cfg *host.Stream, now time.Time) *model {
+	c := m.clone()
+	for cfg.Age > 0 && len(c.items) > 0 && !c.items[0].time.Add(cfg.Age).After(now) {
+		c.items = c.items[1:]
+	}
+	return c
+}
+
+func (m *model) append(cfg *host.Stream, now time.Time, values []string) {
+	if now.After(m.last) {
+		m.last = now
+	}
+	for _, v := range values {
+		m.items = append(m.items, modelItem{m.next, m.last, v})
+		m.next++
+	}
+	m.cut(cfg, now)
+}
+
+// cut drops what the limits do not allow.
+func (m *model) cut(cfg *host.Stream, now time.Time) {
+	m.items = m.live(cfg, now).items
+	for len(m.items) > cfg.Items || m.bytes() > cfg.Bytes {
+		m.items = m.items[1:]
+	}
+}
+
+// check compares what can be read: from every position if all is set, and else from those where something begins or ends,
+// and from some others, because reading from each takes the square of the stream's length. At the end of a round, all is read.
+func (m *model) check(t *testing.T, rows engine.Reader, now time.Time, cfg *host.Stream, r *rand.Rand, all bool) {
+	t.Helper()
+	live := m.live(cfg, now)
+	first := m.next
+	if len(live.items) > 0 {
+		first = live.items[0].seq
+	}
+	info, err := Info(rows, now, cfg, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.First != first || info.Last != m.next-1 || info.Bytes != live.bytes() || info.Closed != m.closed {
+		t.Fatalf("%+v, the model says %d to %d, %d bytes, closed %v", info, first, m.next-1, live.bytes(), m.closed)
+	}
+	near := func(after, edge uint64) bool { return after+1 >= edge && after <= edge+1 }
+	for after := range m.next + 2 {
+		if !all && !near(after, 0) && !near(after, first) && !near(after, m.next) && r.Uint64N(m.next) >= 2 {
+			continue
+		}
+		limits := []int{0, 3}
+		if !all {
+			limits = limits[r.IntN(2):][:1]
+		}
+		for _, limit := range limits {
+			p, err := Read(rows, now, cfg, "s", after, limit, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := after
+			if at >= m.next {
+				at = 0
+			}
+			missed := max(first, at+1) - 1 - at
+			want := slices.Clone(live.items)
+			want = slices.DeleteFunc(want, func(it modelItem) bool { return it.seq <= at })
+			next := at + missed + uint64(len(want))
+			if limit > 0 && len(want) > limit {
+				want, next = want[:limit], at+missed+uint64(limit)
+			}
+			same := slices.EqualFunc(p.Items, want, func(a host.StreamItem, b modelItem) bool {
+				return a.Sequence == b.seq && string(a.Data) == b.data && a.Time.Equal(b.time)
+			})
+			if !same || p.Missed != missed || p.Next != next || p.Closed != (m.closed && next == m.next-1) {
+				t.Fatalf("after %d, limit %d: %+v, the model says %v, missed %d, next %d", after, limit, p, want, missed, next)
+			}
+		}
+	}
+}
+
+// TestStreamAgreesWithASlice does random things to a stream and to a slice, with turns that are rolled back, power cuts and
+// limits that change, and compares whatever can be read.
+func TestStreamAgreesWithASlice(t *testing.T) {
+	for seed := range *rounds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { modelRun(t, seed) })
+	}
+}
+
+func modelRun(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	configs := []*host.Stream{
+		config(host.Stream{}), config(host.Stream{Items: 7}), config(host.Stream{Bytes: 40, ItemBytes: 30}),
+		config(host.Stream{Age: time.Minute}), config(host.Stream{Items: 20, Bytes: 100, ItemBytes: 30, Age: 3 * time.Minute}),
+	}
+	cfg := configs[r.IntN(len(configs))]
+	s := open(t, engine.NewDisk())
+	defer func() { s.store.Close() }()
+	m := &model{next: 1}
+	durable, now := m.clone(), begin
+	sample, long := rand.New(rand.NewPCG(seed, 2)), os.Getenv("CAIRN_LONG") != ""
+	for range 150 {
+		switch r.IntN(12) {
+		case 0:
+			now = now.Add(time.Duration(r.IntN(90)-10) * time.Second)
+		case 1:
+			now = now.Add(time.Duration(r.IntN(3)) * time.Hour)
+		case 2:
+			cfg = configs[r.IntN(len(configs))]
+		case 3: // a turn that fails
+			at := s.rows.Savepoint()
+			l := s.log(now)
+			l.Append(cfg, "s", items("x", "y"))
+			if r.IntN(2) == 0 {
+				l.Delete("s")
+			} else {
+				l.Close("s")
+			}
+			s.rows.Rollback(at)
+		case 4:
+			s.commit()
+			durable = m.clone()
+		case 5: // a power cut
+			left := s.disk.Crash(r.Uint64(), 0)
+			s.store.Close()
+			s, m = open(t, left), durable.clone()
+		case 6:
+			if r.IntN(4) == 0 {
+				ok, err := s.log(now).Close("s")
+				if err != nil || ok == m.closed {
+					t.Fatal(ok, err)
+				}
+				m.closed = true
+			}
+		case 7:
+			if r.IntN(4) == 0 {
+				n, err := s.log(now).Delete("s")
+				if err != nil || n != int64(len(m.items)) {
+					t.Fatal(n, len(m.items), err)
+				}
+				m.items, m.closed = nil, false
+			}
+		case 8: // what is due; a purge cuts whatever the limits no longer allow
+			s.commit()
+			for _, w := range s.wakes() {
+				if w.Due <= now.UnixMilli() {
+					if err := s.log(now).Purge(cfg, w.Name, w.Due); err != nil {
+						t.Fatal(err)
+					}
+					m.cut(cfg, now)
+				}
+			}
+			s.commit()
+			durable = m.clone()
+		default:
+			var values []string
+			for range 1 + r.IntN(5) {
+				values = append(values, strings.Repeat(string(rune('a'+r.IntN(26))), r.IntN(25)))
+			}
+			last, err := s.log(now).Append(cfg, "s", items(values...))
+			if m.closed {
+				if host.CodeOf(err) != host.FailedPrecondition {
+					t.Fatal(err)
+				}
+				continue
+			}
+			m.append(cfg, now, values)
+			if err != nil || last != m.next-1 {
+				t.Fatal(last, err)
+			}
+		}
+		m.check(t, s.rows, now, cfg, sample, long)
+	}
+	s.commit()
+	snap := s.store.Snapshot(actorID)
+	m.check(t, snap, now, cfg, sample, true)
+	snap.Close()
+}

@@ -1,0 +1,110 @@
+package streamrows
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+var actorID = keyspace.ActorID{1, 2, 3, 4, 5, 6, 0x8f, 8, 0x80, 10}
+
+// begin is the time at which tests begin.
+var begin = time.UnixMilli(1_771_891_200_000)
+
+// An actorStore is the space of one actor on a disk in memory.
+type actorStore struct {
+	t     testing.TB
+	disk  *engine.Disk
+	store *engine.Store
+	space *engine.Space
+	rows  *engine.WriteSet
+}
+
+func open(t testing.TB, disk *engine.Disk) *actorStore {
+	t.Helper()
+	store, err := engine.Open(context.Background(), engine.Options{Dir: "store", Disk: disk, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	space, err := store.OpenSpace(actorID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &actorStore{t: t, disk: disk, store: store, space: space, rows: space.Writes()}
+}
+
+func newStore(t testing.TB) *actorStore {
+	t.Helper()
+	s := open(t, engine.NewDisk())
+	t.Cleanup(func() { s.store.Close() })
+	return s
+}
+
+// commit makes what was written durable.
+func (s *actorStore) commit() {
+	s.t.Helper()
+	done := make(chan error, 1)
+	if _, err := s.space.Commit(func(err error) { done <- err }); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// log begins a turn.
+func (s *actorStore) log(now time.Time) *Log {
+	s.rows.Advance(now.UnixMilli())
+	return New(s.rows, now)
+}
+
+// wakes returns the rows of the wake index.
+func (s *actorStore) wakes() []engine.Wake {
+	s.t.Helper()
+	rows, err := s.store.Wakes(nil, 1<<60, 1000)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return rows
+}
+
+// stored counts the rows of items.
+func (s *actorStore) stored() int {
+	s.t.Helper()
+	start, end := keyspace.KindRange(keyspace.KindStreamItems)
+	page, err := s.rows.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if page.Next != nil {
+		s.t.Fatal("more items than one listing")
+	}
+	return len(page.Entries)
+}
+
+func config(s host.Stream) *host.Stream {
+	s.EnsureDefaults()
+	return &s
+}
+
+func items(values ...string) [][]byte {
+	out := make([][]byte, len(values))
+	for i, v := range values {
+		out[i] = []byte(v)
+	}
+	return out
+}
+
+// values reads a whole page as strings.
+func values(p host.StreamPage) []string {
+	out := []string{}
+	for _, it := range p.Items {
+		out = append(out, string(it.Data))
+	}
+	return out
+}

@@ -1,0 +1,317 @@
+// Package stream is the part of actors that is streams: logs whose readers may come later. The rows are those of package
+// streamrows.
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
+)
+
+// Part is the part of actors that is streams.
+type Part struct{}
+
+func (*Part) Name() string { return "stream" }
+
+// Purge implements purger: it does what the row of a stream in the wake index asks for.
+func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
+	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
+		_, cfg, err := streamOf(c.Actor.Type, row.Name)
+		if err != nil {
+			cfg = nil // it is not declared any more
+		}
+		l := streamrows.New(c.Rows, h.Start)
+		return l.Purge(cfg, row.Name, row.Due)
+	})
+	return err
+}
+
+// Turn is what handlers may do with streams.
+type Turn struct{ K *kernel.Turn }
+
+// Reads is what handlers of turns and queries alike may read of streams.
+type Reads struct{ Scope kernel.Scope }
+
+// streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and its index.
+func streamOf(t *kernel.Type, name string) (int, *host.Stream, error) {
+	at := kernel.Named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
+	if at < 0 {
+		return -1, nil, t.UnknownName(host.InvalidArgument, "stream", name)
+	}
+	cfg := t.Streams[at]
+	cfg.EnsureDefaults()
+	return at, &cfg, nil
+}
+
+// StreamAppend implements host.Turn.
+func (h Turn) StreamAppend(stream string, items [][]byte) (uint64, error) {
+	t := h.K
+	if err := t.Enter(); err != nil {
+		return 0, err
+	}
+	defer t.Leave()
+	return Append(t.Core, t, stream, items)
+}
+
+// Append appends items to a stream in a turn, and tells those who wait for them when they are durable.
+//
+// REQUIRES: h.mu
+func Append(c *kernel.Core, h *kernel.Turn, name string, items [][]byte) (uint64, error) {
+	_, cfg, err := streamOf(c.Actor.Type, name)
+	if err != nil {
+		return 0, err
+	}
+	var last uint64
+	l := streamrows.New(c.Rows, h.Start)
+	if err := h.Atomically(func() (err error) {
+		last, err = l.Append(cfg, name, items)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	streamWritten(h, name)
+	return last, nil
+}
+
+// streamWritten notes that a stream was changed.
+//
+// REQUIRES: t.mu
+func streamWritten(t *kernel.Turn, name string) {
+	t.Notify(streamTopic(name))
+}
+
+func streamTopic(name string) string { return "stream/" + name }
+
+// StreamClose implements host.Turn.
+func (h Turn) StreamClose(stream string) error {
+	t := h.K
+	if _, _, err := streamOf(t.Actor.Type, stream); err != nil {
+		return err
+	}
+	if err := t.Enter(); err != nil {
+		return err
+	}
+	defer t.Leave()
+	l := streamrows.New(t.Core.Rows, t.Start)
+	closed, err := l.Close(stream)
+	if closed && err == nil {
+		streamWritten(t, stream)
+	}
+	return err
+}
+
+// Methods implements server.
+func (*Part) Methods() []*kernel.Method {
+	read := kernel.Ask(host.StreamRead, readStream)
+	read.Wait, read.Empty, read.Missing, read.OfLife = waitForItems, noItems, streamGone, true
+	return []*kernel.Method{
+		kernel.Act(host.StreamAppend, appendStream),
+		kernel.Existing(kernel.Act(host.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
+			if err := externalStream(c, in.Stream); err != nil {
+				return host.StreamInfo{}, err
+			}
+			if err := (Turn{h}).StreamClose(in.Stream); err != nil {
+				return host.StreamInfo{}, err
+			}
+			return (Reads{h}).StreamInfo(in.Stream)
+		})),
+		kernel.Existing(kernel.Act(host.StreamDelete, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
+			n, err := deleteStream(h, in.Stream)
+			return host.CountOutput{Count: n}, err
+		})),
+		read,
+		kernel.Ask(host.StreamList, listStreams),
+	}
+}
+
+// externalStream checks that clients may write to a stream.
+func externalStream(c *kernel.Core, name string) error {
+	_, cfg, err := streamOf(c.Actor.Type, name)
+	if err == nil && !cfg.External {
+		err = host.Errorf(host.PermissionDenied, "only the actor itself writes to stream %q", name).With("stream", name)
+	}
+	return err
+}
+
+func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.StreamAppendInput) (out host.StreamAppendOutput, err error) {
+	if err := externalStream(c, in.Stream); err != nil {
+		return out, err
+	}
+	if len(in.Items) > host.MaxStreamBatch {
+		return out, host.OverLimit("stream items of one call", host.MaxStreamBatch, int64(len(in.Items))).With("field", "items")
+	}
+	index, _, err := streamOf(c.Actor.Type, in.Stream)
+	if err != nil {
+		return out, err
+	}
+	items := make([][]byte, len(in.Items))
+	for i, item := range in.Items {
+		if items[i], err = c.Actor.Type.ConvertValue(host.StreamValue, index, codec, item, host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
+			return out, err
+		}
+	}
+	if len(items) > 0 || !in.Close {
+		if out.Last, err = (Turn{h}).StreamAppend(in.Stream, items); err != nil {
+			return out, err
+		}
+	}
+	if in.Close {
+		if err := (Turn{h}).StreamClose(in.Stream); err != nil {
+			return out, err
+		}
+		info, err := (Reads{h}).StreamInfo(in.Stream)
+		return host.StreamAppendOutput{Last: info.Last}, err
+	}
+	return out, nil
+}
+
+// deleteStream removes a stream's items, also of one that is not declared any more.
+func deleteStream(t *kernel.Turn, name string) (int64, error) {
+	if err := t.Enter(); err != nil {
+		return 0, err
+	}
+	defer t.Leave()
+	l := streamrows.New(t.Core.Rows, t.Start)
+	n, err := l.Delete(name)
+	if err == nil {
+		streamWritten(t, name)
+	}
+	return n, err
+}
+
+func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (out host.StreamReadOutput, err error) {
+	index, cfg, err := streamOf(r.Actor.Type, in.Stream)
+	if err != nil {
+		return out, err
+	}
+	if err := host.CheckLife(in.Life); err != nil {
+		return out, err
+	}
+	s, done, err := r.Rows()
+	if err != nil {
+		return out, err
+	}
+	defer done()
+	life, after := r.View.ID.String(), in.After
+	another := in.Life != "" && in.Life != life
+	if another {
+		after = 0
+	}
+	page, err := streamrows.Read(s, time.Now(), cfg, in.Stream, after, in.Limit, 0)
+	if err != nil {
+		return out, err
+	}
+	out = host.StreamReadOutput{
+		Missed: page.Missed, Reset: page.Reset || another, Items: make([]host.ReadStreamItem, len(page.Items)),
+		Next: page.Next, Closed: page.Closed, Life: life,
+	}
+	for i, it := range page.Items {
+		value := it.Data
+		if codec != host.CBOR {
+			if value, err = r.Actor.Type.ConvertValue(host.StreamValue, index, host.CBOR, it.Data, codec, "value"); err != nil {
+				return out, err
+			}
+		}
+		out.Items[i] = host.ReadStreamItem{Sequence: it.Sequence, Time: it.Time, Value: value}
+	}
+	return out, nil
+}
+
+// streamGone says that the actor is gone that a reader has read from, or only that there is none.
+func streamGone(req *host.Request, notFound error) error {
+	var in host.StreamReadInput
+	if kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
+		return notFound
+	}
+	if err := host.CheckLife(in.Life); err != nil {
+		return err
+	}
+	return kernel.ErrDestroyed()
+}
+
+// waitForItems says what a call of stream.read waits for.
+func waitForItems(req *host.Request) (string, time.Duration, error) {
+	var in host.StreamReadInput
+	if err := kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in); err != nil {
+		return "", 0, err
+	}
+	d := time.Duration(in.WaitMS) * time.Millisecond
+	return streamTopic(in.Stream), d, nil
+}
+
+// noItems reports that a reader is up to date: nothing follows its position, which is one in this stream.
+func noItems(req *host.Request, output []byte) bool {
+	const most = 256 // bytes of a page without items, with room to spare
+	if len(output) > most {
+		return false
+	}
+	var in host.StreamReadInput
+	if kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil {
+		return false
+	}
+	var out host.StreamReadOutput
+	var err error
+	if req.Codec == host.JSON {
+		err = json.NewDecoder(bytes.NewReader(output)).Decode(&out)
+	} else {
+		err = cbor.Unmarshal(output, &out)
+	}
+	return err == nil && len(out.Items) == 0 && out.Missed == 0 && !out.Reset && !out.Closed && out.Next == in.After
+}
+
+func listStreams(r *kernel.Query, _ host.Codec, in *host.StreamListInput) (host.StreamListOutput, error) {
+	if in.Stream != "" {
+		info, err := (Reads{r}).StreamInfo(in.Stream)
+		return host.StreamListOutput{Streams: []host.StreamInfo{info}}, err
+	}
+	s, done, err := r.Rows()
+	if err != nil {
+		return host.StreamListOutput{}, err
+	}
+	defer done()
+	all, err := streamrows.List(s, time.Now(), func(name string) *host.Stream {
+		_, cfg, err := streamOf(r.Actor.Type, name)
+		if err != nil {
+			return nil
+		}
+		return cfg
+	})
+	for i := range all {
+		all[i].Life = r.View.ID.String()
+	}
+	return host.StreamListOutput{Streams: all}, err
+}
+
+// StreamInfo implements host.Reader.
+func (h Reads) StreamInfo(stream string) (host.StreamInfo, error) {
+	r := h.Scope
+	_, cfg, err := streamOf(r.Type(), stream)
+	if err != nil {
+		return host.StreamInfo{}, err
+	}
+	return kernel.Reading(r, func(rows engine.Reader) (host.StreamInfo, error) {
+		info, err := streamrows.Info(rows, r.Now(), cfg, stream)
+		info.Life = r.ID().String()
+		return info, err
+	})
+}
+
+// StreamRead implements host.Reader.
+func (h Reads) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
+	r := h.Scope
+	_, cfg, err := streamOf(r.Type(), stream)
+	if err != nil {
+		return host.StreamPage{}, err
+	}
+	return kernel.Reading(r, func(rows engine.Reader) (host.StreamPage, error) {
+		return streamrows.Read(rows, r.Now(), cfg, stream, after, limit, 0)
+	})
+}

@@ -1,0 +1,351 @@
+package task
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// MaxTasks is how many tasks an actor may have at once.
+const MaxTasks = 1000
+
+// LastGrace is what tasks get to return when the node stops at once.
+const LastGrace = 100 * time.Millisecond
+
+// A crew is the tasks of one awake actor, from one waking to the next sleep, crash or end.
+//
+// Invariants:
+//  1. A task is a member from its start until it returns or is given up.
+//  2. leaving is set before over. Once it is, every task's context has ended or is about to.
+//  3. Once over is set no task starts and none enters a turn; hard has ended.
+type crew struct {
+	part  *Part
+	a     *kernel.Actor
+	ident host.Identity
+	// hard ends when tasks may enter no more turns; the contexts of tasks end with it.
+	hard context.Context
+	kill context.CancelCauseFunc
+	// finished counts tasks that have returned, were given up, or never started.
+	finished atomic.Int64
+	// started counts those that handlers have started. It is used by the goroutine that runs the actor.
+	started startedTasks
+
+	mu            sync.Mutex
+	members       map[*Task]struct{}
+	leaving, over *host.Error   // why tasks are to return, and why they may do nothing any more
+	retired       bool          // the actor sleeps when they have returned
+	watched       bool          // a goroutine waits for the members to return
+	idle          chan struct{} // closed when the last member has returned; nil if nobody waits for that
+	gone          chan struct{} // closed when over is set
+}
+
+// NeedCrew returns the tasks of an awake actor.
+func NeedCrew(c *kernel.Core) *crew {
+	if k := CrewOf(c); k != nil {
+		return k
+	}
+	return kernel.Attach(&c.Attached, func() *crew { return newCrew(c) })
+}
+
+// CrewOf returns the tasks of an awake actor; nil if none was started.
+func CrewOf(c *kernel.Core) *crew { return kernel.Attached[*crew](&c.Attached) }
+
+// currentCrew returns the tasks of an actor; nil if it has none.
+func currentCrew(a *kernel.Actor) *crew {
+	k, _ := a.CurrentCompany().(*crew)
+	return k
+}
+
+func newCrew(c *kernel.Core) *crew {
+	k := &crew{part: kernel.PartOf[*Part](c.Actor.Kernel), a: c.Actor, ident: c.Identity, members: make(map[*Task]struct{}), gone: make(chan struct{})}
+	k.hard, k.kill = context.WithCancelCause(context.Background())
+	return k
+}
+
+// Size implements company. A nil crew has none.
+func (k *crew) Size() int {
+	if k == nil {
+		return 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.members)
+}
+
+// roll returns the tasks that run, the oldest first, and whether they were told to return. A nil crew has none.
+func (k *crew) roll() (all []*Task, leaving bool) {
+	if k == nil {
+		return nil, false
+	}
+	k.mu.Lock()
+	all, leaving = k.list(), k.leaving != nil
+	k.mu.Unlock()
+	slices.SortFunc(all, func(x, y *Task) int {
+		if c := x.Started.Compare(y.Started); c != 0 {
+			return c
+		}
+		return strings.Compare(x.Name, y.Name)
+	})
+	return all, leaving
+}
+
+// Tasks returns the tasks that run. A nil crew has none.
+func (k *crew) Tasks() []*Task {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.list()
+}
+
+// Dismissed reports that the tasks were told to return. A nil crew has none.
+func (k *crew) Dismissed() bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leaving != nil
+}
+
+// refusal returns why no task may enter a turn, or nil.
+func (k *crew) refusal() *host.Error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.over
+}
+
+// start starts a task. It does not block. One that starts while the others are asked to return finds its context ended.
+func (k *crew) start(name, traceparent string, f func(host.Task) error) {
+	t := new(Task)
+	t.Set(k, name, traceparent, nil)
+	if !k.Begin(t) {
+		k.finished.Add(1)
+		return
+	}
+	go t.Run(f)
+}
+
+// Begin makes t a member, which the caller runs; false if no task may start any more.
+func (k *crew) Begin(t *Task) bool {
+	sup := k.a.Kernel
+	k.mu.Lock()
+	if k.over != nil || !sup.Goroutines.Begin() {
+		k.mu.Unlock()
+		return false
+	}
+	t.Started = time.Now()
+	t.Init(k.hard)
+	k.members[t] = struct{}{}
+	if t.Owner != nil {
+		t.Owner.Begun()
+	}
+	leaving := k.leaving
+	k.mu.Unlock()
+	k.part.running.Inc()
+	if leaving != nil {
+		t.Cancel(leaving)
+	}
+	return true
+}
+
+// remove counts a task off that has returned, or is given up; false if it was before.
+func (k *crew) remove(t *Task) bool {
+	k.mu.Lock()
+	_, member := k.members[t]
+	delete(k.members, t)
+	empty := len(k.members) == 0
+	if member && empty && k.idle != nil {
+		close(k.idle)
+		k.idle = nil
+	}
+	k.mu.Unlock()
+	if !member {
+		return false
+	}
+	if t.Owner == nil {
+		k.finished.Add(1)
+	}
+	sup := k.a.Kernel
+	k.part.running.Dec()
+	if empty {
+		// The actor may sleep now.
+		k.a.Touch()
+		if k.a.Vacant.Load() {
+			k.a.Vacate()
+		} else {
+			sup.Memory.Idle(k.a)
+		}
+	}
+	sup.Goroutines.Done()
+	return true
+}
+
+// Ask implements company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
+// enter turns.
+func (k *crew) Ask(cause *host.Error) <-chan struct{} {
+	k.mu.Lock()
+	if k.leaving != nil {
+		k.mu.Unlock()
+		return k.gone
+	}
+	k.leaving = cause
+	members := k.list()
+	start := !k.watched
+	k.watched = true
+	k.mu.Unlock()
+	for _, t := range members {
+		t.Cancel(cause)
+	}
+	if start && !k.a.Kernel.Go(k.watch) {
+		k.End(cause)
+	}
+	return k.gone
+}
+
+// Retire implements company.
+func (k *crew) Retire() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := !k.retired
+	k.retired = true
+	return first
+}
+
+// Forget implements facet.
+func (k *crew) Forget(_ *kernel.Core, version engine.Version) { k.started.forget(version) }
+
+// Close implements facet.
+func (k *crew) Close(c *kernel.Core) { k.End(c.RestartCause()) }
+
+// Abandon implements facet.
+func (k *crew) Abandon(c *kernel.Core) { k.End(c.RestartCause()) }
+
+// End implements company: the contexts of the tasks end at once, and they enter no more turns.
+func (k *crew) End(cause *host.Error) {
+	k.mu.Lock()
+	if k.over != nil {
+		k.mu.Unlock()
+		return
+	}
+	k.over = cause
+	if k.leaving == nil {
+		k.leaving = cause
+	}
+	close(k.gone)
+	start := len(k.members) > 0 && !k.watched
+	k.watched = k.watched || start
+	k.mu.Unlock()
+	k.kill(cause)
+	if start {
+		k.a.Kernel.Go(k.watch) // if the supervisor has closed, it has counted the tasks already
+	}
+}
+
+// list returns the members.
+//
+// REQUIRES: k.mu
+func (k *crew) list() []*Task {
+	all := make([]*Task, 0, len(k.members))
+	for t := range k.members {
+		all = append(all, t)
+	}
+	return all
+}
+
+// watch waits for the tasks to return, and gives those up that do not in time.
+func (k *crew) watch() {
+	sup := k.a.Kernel
+	timer := time.NewTimer(k.a.Type.Base.TaskGrace)
+	defer timer.Stop()
+	life := sup.Life.Done()
+	for {
+		k.mu.Lock()
+		if len(k.members) == 0 {
+			cause := k.leaving
+			k.mu.Unlock()
+			k.End(cause)
+			return
+		}
+		if k.idle == nil {
+			k.idle = make(chan struct{})
+		}
+		idle := k.idle
+		k.mu.Unlock()
+		select {
+		case <-idle:
+			continue
+		case <-life:
+			life = nil
+			timer.Reset(LastGrace)
+			continue
+		case <-timer.C:
+		}
+		k.mu.Lock()
+		cause, late := k.leaving, k.list()
+		k.mu.Unlock()
+		k.End(cause)
+		for _, t := range late {
+			k.giveUp(t)
+		}
+		return
+	}
+}
+
+// giveUp leaves a task behind that does not return. Go has no way to end it.
+func (k *crew) giveUp(t *Task) {
+	k.part.Left.Add(1)
+	t.behind.Store(true)
+	if t.Owner != nil {
+		t.Owner.Lost()
+	}
+	if !k.remove(t) {
+		k.part.Left.Add(-1) // it returned after all
+		return
+	}
+	k.part.lost.Inc()
+	k.a.Kernel.Logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.Attrs(
+		slog.String("task", t.Name), slog.Duration("running_for", time.Since(t.Started)),
+		slog.String("reason", context.Cause(t).Error()), slog.String("goroutines", kernel.StacksOf(kernel.NameOf((*Task).Run))))...)
+}
+
+// startedTasks counts the tasks that turns of a core have started, which the commit of the turn does. It is used by the
+// goroutine that runs the actor.
+type startedTasks struct {
+	n    int64
+	open []startedBy // of turns that are not committed
+}
+
+type startedBy struct {
+	version engine.Version
+	n       int64
+}
+
+// add counts the tasks of a turn.
+func (s *startedTasks) add(c *kernel.Core, n int64) {
+	if n == 0 {
+		return
+	}
+	if !c.Group.Changed {
+		s.open = s.open[:0]
+	}
+	s.n += n
+	s.open = append(s.open, startedBy{c.Rows.Version(), n})
+}
+
+// forget takes back the tasks of turns after a version.
+func (s *startedTasks) forget(version engine.Version) {
+	for i := len(s.open) - 1; i >= 0 && s.open[i].version > version; i-- {
+		s.n -= s.open[i].n
+		s.open = s.open[:i]
+	}
+}
