@@ -46,6 +46,21 @@ type Request struct {
 	// Veiled: the caller may not operate the actor. What is shown of its workflow run leaves out the texts of errors
 	// without a code, and of pauses.
 	Veiled bool
+	// Order, if not nil, places the request among others of the same client.
+	Order Order
+}
+
+// An Order runs the requests of one client in the order in which they were sent, although each has a goroutine of its own.
+// A node calls its methods on the goroutine of Call. A method may be called again, which changes nothing. The client's next
+// request waits for Placed, Waits or the return of Call, whichever comes first.
+type Order interface {
+	// Placed: the request is in the actor's mailbox, or has the version that it reads.
+	Placed()
+	// Reads waits until the requests before this one are answered, except those that wait. A node calls it before it takes
+	// the version that a query reads. It returns false if ctx ends first.
+	Reads(ctx context.Context) bool
+	// Waits: the first attempt of the request found nothing, and it waits for something to appear.
+	Waits()
 }
 
 // A Reply is the answer to a request.

@@ -33,8 +33,10 @@ var _ host.Connector = (*Client)(nil)
 //     every actor has. Any other is answered with Unavailable, and its outcome is unknown.
 //  4. A reader that falls far behind makes no call wait: events beyond 4 MiB are let go, and asked for again, in order,
 //     once the reader has taken what is there.
+//  5. Calls over one socket run in the order in which they were sent, as docs/websocket.md says. A call that is sent again
+//     over the next socket may run after later ones.
 //
-// Calls in CBOR travel as HTTP requests on behalf of the connection, because its messages are JSON.
+// Calls in CBOR travel as HTTP requests on behalf of the connection, because its messages are JSON. They have no order.
 type Connection struct {
 	c       *Client
 	address host.Address

@@ -20,8 +20,8 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/client"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
 )
 
 // A bench measures durable calls.

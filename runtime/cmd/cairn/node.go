@@ -9,8 +9,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/client"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
 )
 
 // A reader is what a running node and the directory of a stopped one have in common.

@@ -2,11 +2,8 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -20,7 +17,7 @@ func (x *exchange) authenticate(t *target) *host.Error {
 	if t.route == toHealth && read || x.upgrades(t) {
 		return nil
 	}
-	return x.g.checkToken(x.r.Header)
+	return x.g.door.CheckToken(x.r.Header)
 }
 
 // authorize asks the hook whether the request may go on. Routes ask it before they look at parameters, conditions or the
@@ -81,22 +78,4 @@ func (x *exchange) shown(ctx context.Context, st host.Status) host.Status {
 	public.Reason = f.Public
 	st.Failure = &public
 	return st
-}
-
-// checkToken refuses a request without the node's token, if the node has one. It compares digests, so that the time it
-// takes says nothing about the token, not even its length.
-func (g *Gateway) checkToken(h http.Header) *host.Error {
-	if g.opts.Token == "" {
-		return nil
-	}
-	const scheme = "bearer "
-	header := h.Get("Authorization")
-	if len(header) < len(scheme) || !strings.EqualFold(header[:len(scheme)], scheme) {
-		return host.Errorf(host.Unauthenticated, "a bearer token is required")
-	}
-	sum := sha256.Sum256([]byte(strings.TrimSpace(header[len(scheme):])))
-	if subtle.ConstantTimeCompare(sum[:], g.tokenSum[:]) != 1 {
-		return host.Errorf(host.Unauthenticated, "the bearer token is not valid")
-	}
-	return nil
 }

@@ -81,7 +81,7 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 // net/http answers "OPTIONS *" itself, unless it is told not to.
 func TestTheServerAsksForTheTokenOfOPTIONSOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := serve(t, newGateway(t, Options{Node: &fakeNode{}, Token: "secret"}))
+		l := launch(t, newGateway(t, Options{Node: &fakeNode{}, Token: "secret"}))
 		for header, want := range map[string]int{"": 401, "Authorization: Bearer secret\r\n": 204} {
 			conn := l.dial()
 			fmt.Fprintf(conn, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n%s\r\n", header)

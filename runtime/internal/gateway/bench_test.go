@@ -102,3 +102,32 @@ func BenchmarkHTTPCall(b *testing.B) {
 		drive(b, newGateway(b, Options{Node: node, LoopbackOnly: true, Limits: Limits{CallTimeout: -1}}), request(path))
 	})
 }
+
+// BenchmarkSocketCall calls a node that does nothing over one WebSocket, with 32 calls in flight.
+func BenchmarkSocketCall(b *testing.B) {
+	conn := newFakeConn()
+	conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
+		return host.Reply{Output: r.Input, Version: 1234567}, nil
+	}
+	s := httptest.NewServer(newGateway(b, Options{Node: &fakeNode{connect: conn.connect}}))
+	defer s.Close()
+	c := gather(b, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":["said"]}}`)
+	defer c.leave()
+	const inFlight = 32
+	request := []byte{}
+	for i := range inFlight {
+		request = append(request, maskedFrame(fmt.Sprintf(`{"id":%d,"call":"add","input":%s}`, 10+i, benchBody))...)
+	}
+	reply := len(fmt.Sprintf(`{"id":10,"version":1234567,"output":%s}`, benchBody)) + 2
+	buf := make([]byte, inFlight*reply)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for n := 0; n < b.N; n += inFlight {
+		if _, err := c.conns[0].Write(request); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c.conns[0], buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -44,7 +44,15 @@ func (c *session) handle(m *message) {
 	}
 }
 
-// begin runs a call or a change of subscriptions on a goroutine of its own.
+// A request is a call, or a change of subscriptions, that a session runs on a goroutine of its own.
+type request struct {
+	c     *session
+	m     *message
+	place place
+	done  chan struct{} // closed when a change of subscriptions is in effect, or refused; nil of a call
+}
+
+// begin runs a request.
 func (c *session) begin(m *message) *host.Error {
 	most := c.g.opts.Limits.ConnectionCalls
 	c.mu.Lock()
@@ -58,39 +66,24 @@ func (c *session) begin(m *message) *host.Error {
 	}
 	c.calls[m.ID] = struct{}{}
 	c.unanswered++
-	before := c.barrier
+	r := &request{c: c, m: m}
+	c.line.join(&r.place)
 	if m.Call == "" {
-		after := make(chan struct{})
-		c.barrier = after
-		c.spawn(func() {
-			defer close(after)
-			c.perform(m, before, c.subscribe)
-		})
-		return nil
+		r.done = make(chan struct{})
+		c.barrier = r.done
 	}
-	c.spawn(func() { c.perform(m, before, c.call) })
+	c.tasks.Add(1)
+	go r.run()
 	return nil
 }
 
-// perform runs do once the subscriptions before it are in effect, and answers with what it returns.
-func (c *session) perform(m *message, before <-chan struct{}, do func(*message) ([]byte, *host.Error)) {
-	if before != nil {
-		select {
-		case <-before:
-		case <-c.life.Done():
-		}
-	}
-	answer, fault := func() ([]byte, *host.Error) {
-		defer c.free(m) // a panic of do included, and before the answer
-		return do(m)
-	}()
-	if fault != nil {
-		answer = appendFault(nil, m.ID, fault)
-	}
-	c.mu.Lock()
-	delete(c.calls, m.ID)
-	c.mu.Unlock()
-	c.send(answer)
+// run performs the request and answers.
+func (r *request) run() {
+	c := r.c
+	defer c.tasks.Done()
+	defer r.end()
+	defer c.guard()
+	c.send(r.perform())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unanswered--; c.unanswered == 0 && c.idle != nil {
@@ -99,8 +92,37 @@ func (c *session) perform(m *message, before <-chan struct{}, do func(*message) 
 	}
 }
 
+// end lets the requests after it run, if it did not before.
+func (r *request) end() {
+	r.place.leave()
+	if r.done != nil {
+		close(r.done)
+	}
+}
+
+// perform does what the message asks for and returns the answer. The message's id is free again.
+func (r *request) perform() []byte {
+	c, m := r.c, r.m
+	answer, fault := func() ([]byte, *host.Error) {
+		defer c.free(m) // a panic included, and before the answer
+		if m.Call == "" {
+			r.place.arrive(c.life)
+			return c.subscribe(m)
+		}
+		defer r.place.leave() // what waits for it need not wait for a slow client
+		return c.call(m, &r.place)
+	}()
+	if fault != nil {
+		answer = appendFault(nil, m.ID, fault)
+	}
+	c.mu.Lock()
+	delete(c.calls, m.ID)
+	c.mu.Unlock()
+	return answer
+}
+
 // call calls a method of the actor.
-func (c *session) call(m *message) ([]byte, *host.Error) {
+func (c *session) call(m *message, at *place) ([]byte, *host.Error) {
 	start := time.Now()
 	q := &host.Request{Address: c.address, Method: m.Call, Codec: host.JSON, Input: m.Input, IdempotencyKey: m.IdempotencyKey}
 	if validTraceparent(m.Traceparent) {
@@ -112,7 +134,7 @@ func (c *session) call(m *message) ([]byte, *host.Error) {
 	}
 	ctx, cancel := c.g.limited(life, m.Call)
 	defer cancel()
-	reply, fault := c.ask(ctx, q)
+	reply, fault := c.ask(ctx, q, at)
 	code := host.Code("")
 	if fault != nil {
 		code = fault.Code
@@ -124,8 +146,8 @@ func (c *session) call(m *message) ([]byte, *host.Error) {
 	return appendReply(make([]byte, 0, len(reply.Output)+64), m.ID, &reply), nil
 }
 
-// ask calls the node over the connection, if Authorize allows it.
-func (c *session) ask(ctx context.Context, q *host.Request) (host.Reply, *host.Error) {
+// ask calls the node over the connection, if Authorize allows it: in order, if the request has a place.
+func (c *session) ask(ctx context.Context, q *host.Request, at *place) (host.Reply, *host.Error) {
 	op := c.g.operation(c.address.Type, q.Method)
 	if op == Call && c.g.meter.method(c.address.Type, q.Method) == labelCreate {
 		op = Create
@@ -137,7 +159,16 @@ func (c *session) ask(ctx context.Context, q *host.Request) (host.Reply, *host.E
 		return host.Reply{}, fault
 	}
 	q.Veiled = c.g.veils(ctx, q, c.header, c.remote)
-	reply, err := c.conn.Call(ctx, q)
+	var reply host.Reply
+	var err error
+	if at != nil {
+		q.Order = at
+	}
+	if at == nil || at.arrive(ctx) {
+		reply, err = c.conn.Call(ctx, q)
+	} else {
+		err = ctx.Err()
+	}
 	switch {
 	case err == nil:
 		return reply, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // closeTimeout is how long the node may take to note that a client is gone.
@@ -26,7 +27,7 @@ func (x *exchange) existing() (bool, *host.Error) {
 // requests of their own, with the header Cairn-Connection.
 func (x *exchange) connect(t *target) {
 	x.counts(t.Type, labelConnect)
-	fault := x.checkSite()
+	fault := serve.CheckSite(x.r)
 	if fault == nil {
 		fault = x.authorize(x.r.Context(), Connect, t.Address, "")
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // readPage reads a page of the documentation.
@@ -29,8 +30,8 @@ func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
 		}
 	}
 	for _, c := range host.Codes() {
-		if row := rows[fmt.Sprint(Status(c))]; !strings.Contains(row, "`"+string(c)+"`") {
-			t.Errorf("the row of status %d does not have %s: %q", Status(c), c, row)
+		if row := rows[fmt.Sprint(serve.Status(c))]; !strings.Contains(row, "`"+string(c)+"`") {
+			t.Errorf("the row of status %d does not have %s: %q", serve.Status(c), c, row)
 		}
 	}
 	for _, op := range []Operation{Call, Create, Read, Destroy, Events, Connect, Work, Follow, Operate, Inspect, List, Health, Metrics, OpenAPI} {

@@ -63,6 +63,7 @@ type fakeConn struct {
 	call       func(context.Context, *host.Request) (host.Reply, error)
 	subscribed func(verb string, events []string) error
 	closed     chan bool // what Close said about lost
+	ordered    bool      // call keeps to the order of requests by itself
 }
 
 func newFakeConn() *fakeConn {
@@ -104,6 +105,9 @@ func (c *fakeConn) Unsubscribe(_ context.Context, events ...string) error {
 	return c.subscribed("unsubscribe", events)
 }
 func (c *fakeConn) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
+	if r.Order != nil && !c.ordered {
+		r.Order.Placed()
+	}
 	return c.call(ctx, r)
 }
 func (c *fakeConn) Close(ctx context.Context, lost bool) error {

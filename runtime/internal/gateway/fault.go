@@ -10,46 +10,8 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
-
-// StatusClientClosedRequest answers a request whose client has gone: nobody reads it, but logs of proxies show it.
-const StatusClientClosedRequest = 499
-
-// Status is the HTTP status of an error code. Requests that never reach the node may have a status of their own with
-// the code invalid_argument: 405 for the wrong HTTP method and 415 for a body that is neither JSON nor CBOR.
-func Status(c host.Code) int {
-	switch c {
-	case host.InvalidArgument:
-		return http.StatusBadRequest
-	case host.Unauthenticated:
-		return http.StatusUnauthorized
-	case host.PermissionDenied:
-		return http.StatusForbidden
-	case host.NotFound, host.UnknownType, host.UnknownMethod:
-		return http.StatusNotFound
-	case host.AlreadyExists, host.FailedPrecondition, host.Cycle:
-		return http.StatusConflict
-	case host.Destroyed:
-		return http.StatusGone
-	case host.TooLarge:
-		return http.StatusRequestEntityTooLarge
-	case host.IdempotencyMismatch:
-		return http.StatusUnprocessableEntity
-	case host.Overloaded:
-		return http.StatusTooManyRequests
-	case host.Canceled:
-		return StatusClientClosedRequest
-	case host.ActorFailed, host.ActorPaused, host.Unavailable:
-		return http.StatusServiceUnavailable
-	case host.DeadlineExceeded:
-		return http.StatusGatewayTimeout
-	case host.QuotaExceeded:
-		return http.StatusInsufficientStorage
-	case host.ReadOnly, host.StateTooNew, host.Crashed, host.Internal:
-		return http.StatusInternalServerError
-	}
-	return http.StatusInternalServerError
-}
 
 // maxRetryAfter bounds the Retry-After header.
 const maxRetryAfter = time.Hour
@@ -89,7 +51,7 @@ func (g *Gateway) internal(message string, attrs ...any) *host.Error {
 }
 
 // fail answers with an error and its status.
-func (x *exchange) fail(e *host.Error) { x.failStatus(e, Status(e.Code)) }
+func (x *exchange) fail(e *host.Error) { x.failStatus(e, serve.Status(e.Code)) }
 
 // failStatus answers with an error. If the response has begun there is nothing left to say, and it is cut off.
 func (x *exchange) failStatus(e *host.Error, status int) {

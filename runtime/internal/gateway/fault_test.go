@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
@@ -27,7 +28,7 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 			t.Errorf("code %s has no status in the table", c)
 			continue
 		}
-		if got := Status(c); got != want {
+		if got := serve.Status(c); got != want {
 			t.Errorf("code %s has status %d, want %d", c, got, want)
 		}
 		page, err := os.ReadFile(filepath.Join(dir, string(c)+".md"))

@@ -68,8 +68,7 @@ func TestTheFieldOfAnErrorIsTheHeader(t *testing.T) {
 
 func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
 	t.Parallel()
-	d := parseDocument(t, Options{Behaviors: described()})
-	post := d.root["paths"].(map[string]any)["/actors/tenant/{key}/-/connect"].(map[string]any)["post"].(map[string]any)
+	post := paths(t, Options{})["/actors/tenant/{key}/-/connect"]["post"]
 	body := post["requestBody"].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)["schema"].(map[string]any)
 	got := slices.Sorted(maps.Keys(body["properties"].(map[string]any)))
 	var want []string

@@ -200,7 +200,8 @@ func (c *session) follow(m *message) *host.Error {
 	c.follows[m.ID] = f
 	c.mu.Unlock()
 	c.send(appendDone(nil, m.ID))
-	r := &streamReader{g: c.g, call: c.ask, address: c.address, stream: m.Follow}
+	call := func(ctx context.Context, q *host.Request) (host.Reply, *host.Error) { return c.ask(ctx, q, nil) }
+	r := &streamReader{g: c.g, call: call, address: c.address, stream: m.Follow}
 	if m.After != nil {
 		r.at = host.Position{Sequence: *m.After, Life: m.Life}
 	}

@@ -58,7 +58,7 @@ func press(t *testing.T, run func(t *testing.T, p *tape, g *Gateway, l *pipeList
 	synctest.Test(t, func(t *testing.T) {
 		p := &tape{feed: newFeed()}
 		g := newGateway(t, Options{Node: &fakeNode{call: p.call}})
-		run(t, p, g, serve(t, g))
+		run(t, p, g, launch(t, g))
 	})
 }
 

@@ -3,13 +3,11 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of goroutines.
@@ -40,10 +39,7 @@ type Gateway struct {
 	creations map[string]string // the only creation of each type that has exactly one
 	openSQL   map[string]bool   // the types whose callers may use SQL
 	metrics   http.Handler
-	tokenSum  [sha256.Size]byte
-	hostCheck bool
-	anyOrigin bool
-	origins   map[string]bool
+	door      *serve.Door
 	values    headerValues
 	memory    memory
 
@@ -66,6 +62,9 @@ type Gateway struct {
 // and an Add by somebody's middleware copies them because they have no room.
 type headerValues struct{ json, cbor, yes []string }
 
+// exposedHeaders are those that pages of allowed origins may read.
+const exposedHeaders = "Cairn-Version, Idempotency-Replayed, Location, Retry-After"
+
 // New makes a gateway. The error lists every fault of the options.
 func New(o Options) (*Gateway, error) {
 	o = o.EnsureDefaults()
@@ -80,18 +79,12 @@ func New(o Options) (*Gateway, error) {
 		creations: make(map[string]string),
 		openSQL:   make(map[string]bool),
 		metrics:   promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
-		tokenSum:  sha256.Sum256([]byte(o.Token)),
-		hostCheck: o.LoopbackOnly && o.Token == "",
-		anyOrigin: slices.Contains(o.AllowedOrigins, "*"),
-		origins:   make(map[string]bool, len(o.AllowedOrigins)),
+		door:      serve.NewDoor(o.Token, o.LoopbackOnly, o.AllowedOrigins, exposedHeaders),
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
 		streams:   make(map[*stream]struct{}),
 		idle:      make(chan struct{}),
 	}
 	g.memory.limit = o.Limits.MemoryBytes
-	for _, origin := range o.AllowedOrigins {
-		g.origins[origin] = true
-	}
 	for _, b := range o.Behaviors {
 		g.openSQL[b.Type] = b.OpenSQL
 		n := 0
@@ -238,15 +231,13 @@ func (rt route) brief() bool {
 
 func (x *exchange) serve() {
 	g, r := x.g, x.r
-	if g.hostCheck {
-		if e := checkHost(r.Host); e != nil {
-			x.fail(e)
-			return
-		}
+	if e := g.door.CheckHost(r.Host); e != nil {
+		x.fail(e)
+		return
 	}
-	foreign := x.checkOrigin()
+	foreign := x.g.door.CheckOrigin(x.w, x.r)
 	t, fault := parseTarget(r.URL)
-	if x.preflight() { // it has no token
+	if serve.Preflight(x.r) { // it has no token
 		if foreign != nil {
 			x.fail(foreign)
 			return

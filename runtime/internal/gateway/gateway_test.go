@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // echo answers every call with its input and remembers the request.
@@ -176,7 +177,7 @@ func TestErrorsOfTheNodeReachTheClient(t *testing.T) {
 		}}
 		w := ask(newGateway(t, Options{Node: node}), "POST", "/actors/counter/-/call/add", "")
 		e := errorOf(t, w)
-		if w.Code != Status(code) || e.Code != code || e.Message != "why" || e.Metadata["a"] != "b" || !e.Retryable {
+		if w.Code != serve.Status(code) || e.Code != code || e.Message != "why" || e.Metadata["a"] != "b" || !e.Retryable {
 			t.Errorf("%s: %d %+v", code, w.Code, e)
 		}
 		if retry := w.Header().Get("Retry-After") != ""; retry != (w.Code == 429 || w.Code == 503) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // listenBatch is how many messages are received at a time: their locks run while they are written one after the other.
@@ -39,7 +40,7 @@ type listener struct {
 func (x *exchange) listen(t *target) {
 	x.counts(t.Type, labelListen)
 	l := &listener{x: x, address: t.Address, queue: t.name}
-	fault := x.checkSite()
+	fault := serve.CheckSite(x.r)
 	if fault == nil {
 		fault = x.authorize(x.r.Context(), Work, t.Address, host.QueueReceive)
 	}

@@ -146,7 +146,7 @@ func office(t *testing.T, l Limits, run func(t *testing.T, q *mailQueue, g *Gate
 	synctest.Test(t, func(t *testing.T) {
 		q := newMailQueue()
 		g := newGateway(t, Options{Node: &fakeNode{call: q.call}, Limits: l})
-		run(t, q, g, serve(t, g))
+		run(t, q, g, launch(t, g))
 	})
 }
 

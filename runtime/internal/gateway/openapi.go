@@ -1,286 +1,45 @@
 package gateway
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"maps"
+	"log/slog"
 	"net/http"
-	"runtime/debug"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/openapi"
 )
 
-// An object is a JSON object under construction. It is written with its members in alphabetical order, so that equal
-// nodes have equal documents.
-type object = map[string]any
-
-// A document is the OpenAPI 3.1 description of one node while it is put together.
-type document struct {
-	opts    *Options
-	paths   object
-	schemas object // the components that operations refer to, by name
-	tags    []object
+// openapi answers GET /openapi.json.
+func (x *exchange) openapi() {
+	fault := x.authorize(x.r.Context(), OpenAPI, host.Address{}, "")
+	if fault == nil {
+		_, fault = x.params()
+	}
+	if fault != nil {
+		x.fail(fault)
+		return
+	}
+	d := &x.g.document
+	d.once.Do(func() { d.text, d.err = document(&x.g.opts) })
+	doc, err := d.text, d.err
+	if err != nil {
+		x.fail(x.g.internal("OpenAPI document", slog.Any("error", err)))
+		return
+	}
+	h := x.w.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(doc)))
+	x.began = true
+	x.w.WriteHeader(http.StatusOK)
+	x.w.Write(doc)
 }
 
-// buildOpenAPI returns the OpenAPI 3.1 document of a node: a path for each method of each type, and for what every actor
-// of the type can do besides. It depends on nothing but the options.
-func buildOpenAPI(o *Options) ([]byte, error) {
-	d := document{opts: o, paths: object{}, schemas: object{}}
-	d.node()
-	for _, b := range o.Behaviors {
-		d.actorType(b)
-	}
-	all := object{
-		"openapi": "3.1.0",
-		"info": object{
-			"title":   "Cairn node",
-			"version": buildVersion(),
-			"description": "The actors of one node over HTTP. An actor is named by its type and key, comes into being with the " +
-				"first call to it, and a reply means that everything the call did is durable.",
-			"license": object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
-		},
-		"servers":    []object{{"url": "/", "description": "The node that serves this document."}},
-		"tags":       d.tags,
-		"paths":      d.paths,
-		"components": d.components(),
-	}
-	if o.Token != "" {
-		all["security"] = []object{{"bearer": []string{}}}
-	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(all); err != nil {
-		return nil, fmt.Errorf("gateway: OpenAPI document: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-// buildVersion is the version of this module in the program that is running.
-func buildVersion() string {
-	const module = "github.com/cairn-run/cairn"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == module && m.Version != "" {
-			return strings.Trim(m.Version, "()")
-		}
-	}
-	return "devel"
-}
-
-// node describes the paths that belong to no actor type.
-func (d *document) node() {
-	const tag = "node"
-	d.tags = append(d.tags, object{"name": tag, "description": "The node itself."})
-	shape := shaper{d: d}
-	d.path("/actors", http.MethodGet, operation{
-		id: "list", tag: tag, summary: "Lists actors in the order of their keys, without waking them.",
-		parameters: []any{
-			query("type", "The actor type; without it, actors of all types.", object{"type": "string"}),
-			query("prefix", "A leading part of the key; given more than once, the parts in order.",
-				object{"type": "array", "items": object{"type": "string"}}),
-			query("limit", "How many actors a page has at most; 100 by default.", between(1, maxPage)),
-			query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
-		},
-		success: answer("A page.", shape.of(typeOf[host.ListPage]())),
+// document describes what a gateway with the options serves.
+func document(o *Options) ([]byte, error) {
+	return openapi.Document(openapi.Node{
+		Behaviors: o.Behaviors, Token: o.Token != "", Databases: o.Databases != nil, Runs: o.Runs != nil,
+		MaxPage: maxPage, MaxIdempotencyKey: MaxIdempotencyKey, MaxReason: maxReason, DatabaseType: sqliteType,
 	})
-	if d.opts.Runs != nil {
-		d.path("/workflows", http.MethodGet, operation{
-			id: "runs", tag: tag, summary: "Lists the workflow runs that are paused or have failed, without waking an actor.",
-			parameters: []any{
-				query("type", "The actor type; without it, runs of all types.", object{"type": "string"}),
-				query("state", "The state; without it, both.", object{"type": "string", "enum": []string{"paused", "failed"}}),
-				query("reason", "Why the run is paused.", object{"type": "string"}),
-				query("before", "Only runs that were paused, or had failed, at this time.", object{"type": "string", "format": "date-time"}),
-				query("limit", "How many runs a page has at most; 100 by default.", between(1, maxPage)),
-				query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
-			},
-			success: answer("A page.", shape.of(typeOf[host.RunPage]())),
-		})
-		d.path("/workflows/counts", http.MethodGet, operation{
-			id: "runCounts", tag: tag, summary: "Counts the workflow runs that are paused or have failed.",
-			success: answer("The counts.", shape.of(typeOf[host.RunCounts]())),
-		})
-	}
-	d.path("/healthz", http.MethodGet, operation{
-		id: "health", tag: tag, summary: "Says whether the node can serve.", open: true,
-		success: answer("It can.", object{
-			"type": "object", "properties": object{"status": object{"const": "ok"}}, "required": []string{"status"},
-		}),
-		errors: []int{http.StatusServiceUnavailable, http.StatusForbidden},
-	})
-	d.path("/metrics", http.MethodGet, operation{
-		id: "metrics", tag: tag, summary: "Metrics in the text format of Prometheus.",
-		success: object{"200": object{
-			"description": "The metrics.", "content": object{"text/plain": object{"schema": object{"type": "string"}}},
-		}},
-	})
-	d.path("/openapi.json", http.MethodGet, operation{
-		id: "openapi", tag: tag, summary: "This document.",
-		success: answer("The document.", object{"type": "object"}),
-	})
-}
-
-// An operation is one HTTP method of a path.
-type operation struct {
-	id, tag, summary, description string
-	parameters                    []any
-	body                          any // a request body object; nil for none
-	success                       object
-	errors                        []int // statuses; nil means those that every actor operation may have
-	open                          bool  // needs no token
-}
-
-// path adds an operation.
-func (d *document) path(path, method string, o operation) {
-	responses := maps.Clone(o.success)
-	if o.errors == nil {
-		o.errors = plainStatuses
-	}
-	for _, status := range o.errors {
-		responses[strconv.Itoa(status)] = object{"$ref": "#/components/responses/" + strconv.Itoa(status)}
-	}
-	op := object{"operationId": o.id, "tags": []string{o.tag}, "summary": o.summary, "responses": responses}
-	if o.description != "" {
-		op["description"] = o.description
-	}
-	if len(o.parameters) > 0 {
-		op["parameters"] = o.parameters
-	}
-	if o.body != nil {
-		op["requestBody"] = o.body
-	}
-	if o.open {
-		op["security"] = []object{}
-	}
-	item, ok := d.paths[path].(object)
-	if !ok {
-		item = object{}
-		d.paths[path] = item
-	}
-	item[strings.ToLower(method)] = op
-}
-
-// plainStatuses are those of operations that run no code of the actor.
-var plainStatuses = []int{
-	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
-	http.StatusGone, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
-	http.StatusGatewayTimeout,
-}
-
-// callStatuses are those of operations that run code of the actor: all there are.
-func callStatuses() []int {
-	statuses := []int{http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType}
-	for _, c := range host.Codes() {
-		statuses = append(statuses, Status(c))
-	}
-	slices.Sort(statuses)
-	return slices.Compact(statuses)
-}
-
-// answer is a success with a body in JSON.
-func answer(description string, schema any) object {
-	return object{"200": object{"description": description, "content": inJSON(schema)}}
-}
-
-func inJSON(schema any) object { return object{"application/json": object{"schema": schema}} }
-
-func query(name, description string, schema object) object {
-	return object{"name": name, "in": "query", "description": description, "schema": schema}
-}
-
-// A position, as host.ParsePosition reads it: the sequence, or the sequence, "@" and the id of the actor's life.
-const lifePattern = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-
-var position = object{"type": "string", "pattern": "^[0-9]+(@" + lifePattern + ")?$",
-	"examples": []any{"17@0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14", "17"}}
-
-func between(lo, hi int) object { return object{"type": "integer", "minimum": lo, "maximum": hi} }
-
-func parameter(name string) object { return object{"$ref": "#/components/parameters/" + name} }
-
-// components are what operations share.
-func (d *document) components() object {
-	header := func(name, description string, schema object) object {
-		return object{"name": name, "in": "header", "description": description, "schema": schema}
-	}
-	star := object{"type": "string", "const": "*"}
-	c := object{
-		"schemas": d.schemas,
-		"parameters": object{
-			"Key": object{
-				"name": "key", "in": "path", "required": true, "schema": object{"type": "string"},
-				"description": "The actor's key. Each part of a key is a segment of its own: the key a, b is a/b in the path, which " +
-					"makes this parameter span segments; a \"/\" inside a part is %2F. An actor without key parts has the path " +
-					"/actors/{type}/-/. A part that is empty, \".\", \"..\" or \"-\", or that begins with \"~\", gets a \"~\" in front.",
-			},
-			"IdempotencyKey": header("Idempotency-Key",
-				"The reply is kept for 24 hours under this key, and a repeated request gets it.",
-				object{"type": "string", "minLength": 1, "maxLength": MaxIdempotencyKey}),
-			"IfMatch":     header("If-Match", "The actor must exist.", star),
-			"IfNoneMatch": header("If-None-Match", "The actor must not exist.", star),
-			"Traceparent": header("Traceparent", "W3C trace context; ignored if malformed.", object{"type": "string"}),
-			"Connection": header("Cairn-Connection",
-				"The token of the caller's connection, for clients whose connection carries events only.", object{"type": "string"}),
-			"LastEventID": header("Last-Event-ID", "The id of the last event that the client has; the same as after=.",
-				position),
-			"After": query("after", "The position of what the client got last, the id of its event; what follows comes.", position),
-		},
-		"headers": object{
-			"Cairn-Version": object{"description": "The version of the actor that the answer reflects.",
-				"schema": object{"type": "integer", "minimum": 0}},
-			"Idempotency-Replayed": object{"description": "The answer was stored by an earlier request with the same idempotency key.",
-				"schema": object{"const": "true"}},
-			"Location": object{"description": "The actor's path.", "schema": object{"type": "string"}},
-			"Retry-After": object{"description": "Seconds until it is worth trying again.",
-				"schema": object{"type": "integer", "minimum": 1}},
-			"WWW-Authenticate": object{"description": "What to authenticate with.", "schema": object{"type": "string"}},
-			"Allow":            object{"description": "The methods of the path.", "schema": object{"type": "string"}},
-		},
-		"responses": d.failures(),
-	}
-	if d.opts.Token != "" {
-		c["securitySchemes"] = object{"bearer": object{"type": "http", "scheme": "bearer", "description": "The node's token."}}
-	}
-	return c
-}
-
-// failures are the responses with an error, by status.
-func (d *document) failures() object {
-	failure := shaper{d: d}.of(typeOf[host.Error]())
-	all := object{}
-	for _, status := range callStatuses() {
-		var text []string
-		for _, c := range host.Codes() {
-			if Status(c) == status {
-				text = append(text, "`"+string(c)+"`: "+hostText["Code."+string(c)])
-			}
-		}
-		response := object{"description": strings.Join(text, "\n\n"), "content": inJSON(failure)}
-		headers := object{}
-		add := func(name string) { headers[name] = object{"$ref": "#/components/headers/" + name} }
-		switch status {
-		case http.StatusUnauthorized:
-			add("WWW-Authenticate")
-		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-			add("Retry-After")
-		case http.StatusMethodNotAllowed:
-			add("Allow")
-			response["description"] = "`invalid_argument`: The method does not apply to the path."
-		case http.StatusUnsupportedMediaType:
-			response["description"] = "`invalid_argument`: The body is neither JSON nor CBOR."
-		}
-		if len(headers) > 0 {
-			response["headers"] = headers
-		}
-		all[strconv.Itoa(status)] = response
-	}
-	return all
 }

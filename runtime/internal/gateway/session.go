@@ -20,8 +20,8 @@ import (
 //
 //  1. One goroutine reads messages, one waits for events and writes them, and each call in flight and each stream that is
 //     followed has its own. Whatever they write goes through the socket.
-//  2. A subscription is in effect, or given up, for every call that the client sent after it. Calls do not wait for each
-//     other.
+//  2. Calls and changes of subscriptions run in the order in which the client sent them: see line. A subscription is in
+//     effect, or given up, for everything that the client sent after it.
 //  3. A call's id and its place among those in flight are free before its answer can reach the client.
 //  4. When the session ends, the node is told once, after the last call has returned: that the client closed its end, or
 //     that it was lost and may come back.
@@ -43,6 +43,7 @@ type session struct {
 	end   context.CancelFunc // of life
 	tasks sync.WaitGroup
 
+	line    line
 	barrier chan struct{} // closed when the last subscription is in effect; nil if there was none
 
 	mu         sync.Mutex

@@ -178,6 +178,31 @@ func TestAClientThatStopsReadingIsClosedAndMayComeBack(t *testing.T) {
 	})
 }
 
+// A close frame waits behind what is being written. The network connection must not be closed before.
+func TestAClientThatLeavesWhileItIsWrittenToGetsItsCloseFrame(t *testing.T) {
+	for _, crossing := range []bool{false, true} {
+		lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+			conn.call = func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{}, nil }
+			c := join(t, l)
+			c.say(`{"id":1,"call":"add"}`)
+			synctest.Wait() // the answer is being written until the client reads
+			if crossing {   // a bye and a close frame of this side wait, too
+				conn.fault <- host.Errorf(host.Crashed, "the actor crashed")
+				synctest.Wait()
+			}
+			c.conn.Write([]byte("\x88\x82\x00\x00\x00\x00\x03\xe8"))
+			synctest.Wait()
+			c.expect(`{"id":1,"version":0}`)
+			if crossing {
+				c.expectBye("the actor crashed", websocket.StatusInternalError)
+			} else if got, err := c.hear(); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+				t.Errorf("got %q, %v; want the close code 1000", got, err)
+			}
+			c.ws.CloseNow()
+		})
+	}
+}
+
 func TestRepliesThatPileUpEndTheConnection(t *testing.T) {
 	lobby(t, Options{Limits: Limits{ConnectionBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		release := make(chan struct{})

@@ -49,7 +49,7 @@ var (
 //  2. When ConnectionBytes wait to be written, no further message is taken.
 //  3. Each piece of at most StreamBufferBytes has StreamWriteTimeout to be accepted by the network. If it is not, or the
 //     network fails, the connection is closed: a frame may have been cut off.
-//  4. After a close frame nothing is written.
+//  4. After a close frame nothing is written. The library's close frames have left when its Write returns.
 //  5. A read ends in an error when nothing has come for two heartbeats, or at the time that readBy sets.
 type socket struct {
 	net.Conn
@@ -141,19 +141,21 @@ func (s *socket) readUntil(by time.Time) {
 }
 
 // Write implements net.Conn for the library, which writes no more than close frames: each in one piece, because its
-// buffer has room for it.
+// buffer has room for it. It returns when the frame has left, because the network connection is closed next: a frame that
+// waited behind what another goroutine writes would be lost.
 func (s *socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closing:
-		return len(p), nil // the answer to a close frame of ours
-	case s.err != nil:
+	if s.closing { // p answers a close frame of ours, or crosses one, which then is the answer
+		s.drained(1)
+		return len(p), nil
+	}
+	if s.err != nil {
 		return 0, s.err
 	}
 	s.queue(p)
 	s.closing = len(p) > 0 && p[0] == frameClose
-	s.flush()
+	s.drained(1)
 	return len(p), s.err
 }
 

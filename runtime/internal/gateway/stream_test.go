@@ -40,8 +40,8 @@ func (l *pipeListener) dial() net.Conn {
 	return client
 }
 
-// serve runs the gateway's server in the bubble.
-func serve(t *testing.T, g *Gateway) *pipeListener {
+// launch runs the gateway's server in the bubble.
+func launch(t *testing.T, g *Gateway) *pipeListener {
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	s := g.Server()
 	served := make(chan error, 1)
@@ -108,7 +108,7 @@ func stage(t *testing.T, run func(t *testing.T, f *feed, g *Gateway, l *pipeList
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed()
 		g := newGateway(t, Options{Node: &fakeNode{subscribe: f.subscribe}, Limits: Limits{Streams: 2}})
-		run(t, f, g, serve(t, g))
+		run(t, f, g, launch(t, g))
 	})
 }
 
@@ -144,7 +144,7 @@ func TestNamesAndPositionReachTheNode(t *testing.T) {
 			got = append(got, s)
 			return f.subscribe(ctx, a, s)
 		}}})
-		l := serve(t, g)
+		l := launch(t, g)
 		subscribe(t, l, "?names=a,b&names=c").conn.Close()
 		subscribe(t, l, "?after=0").conn.Close()
 		subscribe(t, l, "?after=3", "Last-Event-ID: 17@"+lifeOne).conn.Close()

@@ -36,7 +36,7 @@ func (x *exchange) websocket(t *target) {
 	x.counts(t.Type, labelConnect)
 	refusal := x.takeToken()
 	if refusal == nil {
-		refusal = x.g.checkToken(x.r.Header)
+		refusal = x.g.door.CheckToken(x.r.Header)
 	}
 	if refusal == nil {
 		refusal = x.authorize(x.r.Context(), Connect, t.Address, "")

@@ -26,7 +26,7 @@ func lobby(t *testing.T, o Options, run func(t *testing.T, conn *fakeConn, g *Ga
 			o.Node = &fakeNode{connect: conn.connect}
 		}
 		g := newGateway(t, o)
-		run(t, conn, g, serve(t, g))
+		run(t, conn, g, launch(t, g))
 	})
 }
 

@@ -41,6 +41,8 @@ type builtin struct {
 	query func(r *reader, req *host.Request) ([]byte, error)
 	// serve answers without a turn or a version: what is about the actor rather than in it.
 	serve func(ctx context.Context, s *Supervisor, t *actorType, req *host.Request, from *caller) ([]byte, error)
+	// reads: serve shows what turns have changed.
+	reads bool
 	// wait is how long the caller is willing to wait, and for what signal, when empty says that there is nothing yet.
 	wait  func(req *host.Request) (topic string, d time.Duration, err error)
 	empty func(req *host.Request, out []byte) bool
@@ -260,6 +262,9 @@ func (s *Supervisor) callBuiltin(ctx context.Context, t *actorType, b *builtin, 
 		if err != nil || !b.empty(r, reply.Output) {
 			return reply, err
 		}
+		if r.Order != nil {
+			r.Order.Waits()
+		}
 		select {
 		case <-sub.signal:
 		case <-timer.C:
@@ -282,6 +287,13 @@ func (s *Supervisor) callBuiltinOnce(ctx context.Context, t *actorType, b *built
 	}
 	switch {
 	case b.serve != nil:
+		if b.reads {
+			if err := inOrder(ctx, r); err != nil {
+				return host.Reply{}, err
+			}
+		} else {
+			placed(r)
+		}
 		out, err := b.serve(ctx, s, t, r, from)
 		return host.Reply{Output: out}, err
 	case b.query != nil:

@@ -77,7 +77,11 @@ func (s *Supervisor) callTurn(ctx context.Context, t *actorType, r *host.Request
 	if err := from.extend(ctx, w); err != nil {
 		return host.Reply{}, err
 	}
-	if _, err := s.submit(ctx, t, r.Address, w, from); err != nil {
+	if _, err := s.submitted(t, r.Address, w, from); err != nil {
+		return host.Reply{}, err
+	}
+	placed(r)
+	if err := w.await(ctx); err != nil {
 		return host.Reply{}, err
 	}
 	reply := host.Reply{Output: w.out, Version: uint64(w.version), Replayed: w.replayed}
@@ -138,20 +142,40 @@ func (s *Supervisor) submit(ctx context.Context, t *actorType, addr host.Address
 	if err != nil {
 		return nil, err
 	}
+	return a, w.await(ctx)
+}
+
+// await waits for the result of w, which is in a mailbox.
+func (w *work) await(ctx context.Context) error {
 	if done := ctx.Done(); done != nil {
 		select {
 		case <-w.done:
 		case <-done:
 			w.leave()
 			if w.claim() {
-				return nil, contextError(ctx) // the turn may still run; its result has no taker
+				return contextError(ctx) // the turn may still run; its result has no taker
 			}
 			<-w.done
 		}
 	} else {
 		<-w.done
 	}
-	return a, w.err
+	return w.err
+}
+
+// placed notes that a request has its place among those of the same client.
+func placed(r *host.Request) {
+	if r.Order != nil {
+		r.Order.Placed()
+	}
+}
+
+// inOrder waits until a request that only reads may begin: until the turns before it are answered.
+func inOrder(ctx context.Context, r *host.Request) error {
+	if r.Order != nil && !r.Order.Reads(ctx) {
+		return contextError(ctx)
+	}
+	return nil
 }
 
 // submitted posts w with its wait edge.

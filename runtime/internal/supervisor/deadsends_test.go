@@ -167,8 +167,8 @@ func TestAMessageIsGivenUpWhateverItsSizeAndItsError(t *testing.T) {
 	types := []*puppetType{{name: "p", limits: host.Limits{SendAttempts: 1}}}
 	bubble(t, nil, types, func(t *testing.T, g *stage) {
 		drop(t, g, errors.New(strings.Repeat("long ", 1<<16)), 0, maxMessageBytes-100)
-		mail := partOf[*mailPart](g.Supervisor)
-		for name, c := range map[string]prometheus.Counter{"sent": mail.sent, "failed": mail.failures, "given up": mail.failed} {
+		letters := partOf[*mailPart](g.Supervisor)
+		for name, c := range map[string]prometheus.Counter{"sent": letters.sent, "failed": letters.failures, "given up": letters.failed} {
 			var m dto.Metric
 			if err := c.Write(&m); err != nil || m.Counter.GetValue() != 2 {
 				t.Errorf("%v messages %s", m.Counter.GetValue(), name)

@@ -30,7 +30,7 @@ func parts(o *Options) []part {
 	mail.handle(host.QueueSend, messageHandler{check: checkQueueSend, handle: takeQueueSend})
 	handleRunMessages(mail)
 	return []part{
-		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), &sqlitePart{options: o.SQL}, new(streamPart), new(eventPart), new(connPart),
+		new(kvPart), newAlarmPart(), newSchedulePart(), newQueuePart(run), newSQLitePart(o.SQL), new(streamPart), new(eventPart), new(connPart),
 		mail, newTaskPart(appendItems), run, new(adminPart),
 	}
 }

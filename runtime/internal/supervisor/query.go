@@ -218,6 +218,9 @@ func (s *Supervisor) newReader(ctx context.Context, t *actorType, req *host.Requ
 			return nil, err
 		}
 	}
+	if err := inOrder(ctx, req); err != nil {
+		return nil, err
+	}
 	a := s.find(req.Address)
 	var v *view
 	if a != nil {
@@ -231,6 +234,7 @@ func (s *Supervisor) newReader(ctx context.Context, t *actorType, req *host.Requ
 		}
 		v = a.acquireView()
 	}
+	placed(req)
 	return a.newReader(ctx, v, req, from), nil
 }
 

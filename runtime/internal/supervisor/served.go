@@ -32,9 +32,9 @@ func serve[In, Out any](name string, f func(s *Supervisor, ctx context.Context, 
 	}}
 }
 
-// served is serve for a function that is told the encoding of its values.
+// served is serve for a function that reads what turns have changed, and is told the encoding of its values.
 func served[In, Out any](name string, f func(s *Supervisor, ctx context.Context, on target, codec host.Codec, in *In) (Out, error)) *builtin {
-	return &builtin{name: name, serve: func(ctx context.Context, s *Supervisor, t *actorType, req *host.Request, from *caller) ([]byte, error) {
+	return &builtin{name: name, reads: true, serve: func(ctx context.Context, s *Supervisor, t *actorType, req *host.Request, from *caller) ([]byte, error) {
 		var in In
 		if err := decodeInput(name, req.Codec, req.Input, &in); err != nil {
 			return nil, err

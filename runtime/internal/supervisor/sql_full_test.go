@@ -132,7 +132,7 @@ func TestEveryErrorOfABoundNamesIt(t *testing.T) {
 		&sqlitevfs.Error{Err: &sqlitevfs.LimitError{Err: sqlitevfs.ErrMemory, What: "thing", Limit: 10, Actual: 11}},
 		&workflow.TooLargeError{What: "thing", Limit: 10, Size: 11},
 	} {
-		e, id := publicError(fmt.Errorf("wrapped: %w", err), []translator{(*sqlitePart)(nil)})
+		e, id := publicError(fmt.Errorf("wrapped: %w", err), []translator{(*sqlitePart)(nil), (*runPart)(nil)})
 		wantLimit(t, e, "thing", "10")
 		if id != "" || e.Metadata["actual"] != "11" {
 			t.Errorf("%T: %v %v", err, id, e.Metadata)

@@ -40,6 +40,9 @@ var _ interface {
 	preparer
 } = (*sqlitePart)(nil)
 
+// newSQLitePart makes the part with a bound for its connections.
+func newSQLitePart(o SQLOptions) *sqlitePart { return &sqlitePart{options: o} }
+
 func (*sqlitePart) name() string { return "sqlite" }
 
 // sqliteIn returns the part of a node.

@@ -87,7 +87,7 @@ func (d *watchdog) look(now time.Time) (next time.Duration, running bool) {
 			next = min(next, max(wait, time.Millisecond))
 			return
 		}
-		fault, what, where := "handler does not return", "did not return", "supervisor.guard("
+		fault, what, where := "handler does not return", "did not return", nameOf(guard)
 		if session := t.lingers(); session != nil {
 			fault, what, where = session.stuck()
 		}

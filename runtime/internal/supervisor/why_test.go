@@ -460,10 +460,10 @@ func TestWhyOfWorkflowRuns(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
 		q := question{&inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}}
-		run := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
-		explainRun(q.inquiry, run)
+		status := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
+		explainRun(q.inquiry, status)
 		explained(t, q.explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
-		run.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
+		status.Pause = &workflow.Pause{Reason: workflow.PausedDiverged, Text: "the code asks for pay\nthe history has charge", Since: time.Now()}
 		explained(t, q.explain(), host.WhyRun, "paused (diverged): the code asks for pay.", "workflow resume", "reason", "diverged")
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/actortest"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
+	"github.com/cairn-run/cairn/runtime/cell"
 )
 
 // entriesOf returns all entries of the cell as one JSON object: values by key.

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
+	"github.com/cairn-run/cairn/runtime/cell"
 )
 
 // receive takes one message out of a queue of the cell and returns its body and receipt; "" if there is none.

@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
+	"github.com/cairn-run/cairn/runtime/cell"
 )
 
 // open starts a node that hosts cells, in a directory of its own.

@@ -1,6 +1,6 @@
 // Code generated from the comments of package host by TestDescriptionsAreTheCommentsOfTheContract. DO NOT EDIT.
 
-package gateway
+package openapi
 
 // hostText describes structs, their members and the error codes.
 var hostText = map[string]string{

@@ -1,4 +1,4 @@
-package gateway
+package openapi
 
 import (
 	"fmt"
@@ -154,7 +154,7 @@ func (t *typeDocument) lifecycle() {
 	t.add("keys", http.MethodGet, "keys", operation{
 		summary: "Reads the raw keyspace of an actor, without waking it.",
 		parameters: []any{
-			query("limit", "How many keys a page has at most; 100 by default.", between(1, maxPage)),
+			query("limit", "How many keys a page has at most; 100 by default.", between(1, t.node.MaxPage)),
 			query("after", "Continues after this key, in base64: an earlier page's next.", object{"type": "string"}),
 			query("value_bytes", "How much of each value to return; 0 by default.", between(0, 16<<20)),
 		},
@@ -167,10 +167,10 @@ func (t *typeDocument) lifecycle() {
 
 // databases describes how whole databases come out and go in.
 func (t *typeDocument) databases() {
-	if t.opts.Databases == nil {
+	if !t.node.Databases {
 		return
 	}
-	file := object{sqliteType: object{"schema": object{"type": "string", "contentMediaType": sqliteType}}}
+	file := object{t.node.DatabaseType: object{"schema": object{"type": "string", "contentMediaType": t.node.DatabaseType}}}
 	t.add("sqlite", http.MethodGet, "export", operation{
 		summary: "Exports the actor's database as a SQLite file, as of one commit, without waking it.",
 		description: "For operators. If the export fails half way the connection is cut, or the stream reset: what has come until then " +
@@ -181,7 +181,7 @@ func (t *typeDocument) databases() {
 	t.add("sqlite", http.MethodPut, "import", operation{
 		summary: "Replaces the actor's database by a SQLite file, in one commit. It creates the actor if need be.",
 		parameters: []any{object{"name": "reason", "in": "query", "required": true, "description": "Why; it is logged.",
-			"schema": object{"type": "string", "minLength": 1, "maxLength": maxReason}}},
+			"schema": object{"type": "string", "minLength": 1, "maxLength": t.node.MaxReason}}},
 		description: "For operators.",
 		body:        object{"required": true, "content": file},
 		success:     answer("The database as it is now.", status), errors: callStatuses(),
@@ -405,7 +405,7 @@ func (t *typeDocument) builtins() {
 
 func (t *typeDocument) builtin(m builtinMethod, input, output any) {
 	o := operation{summary: m.summary}
-	if OperationOf(m.name, t.b.OpenSQL) == Operate {
+	if host.OperatorMethod(m.name, t.b.OpenSQL) {
 		o.description = "For operators."
 	}
 	t.call(m.name, !m.query, input, output, o)

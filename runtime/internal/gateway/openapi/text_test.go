@@ -1,4 +1,4 @@
-package gateway
+package openapi
 
 import (
 	"bytes"
@@ -19,23 +19,23 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write openapi_text.go anew from the comments of package host")
+var update = flag.Bool("update", false, "write text.go anew from the comments of package host")
 
 // The descriptions in the document are the comments of package host, which the program does not have when it runs. So
-// they are kept in openapi_text.go, and this test tells when the comments have changed.
+// they are kept in text.go, and this test tells when the comments have changed.
 func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 	want := generateText(t)
 	if *update {
-		if err := os.WriteFile("openapi_text.go", want, 0o644); err != nil {
+		if err := os.WriteFile("text.go", want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := os.ReadFile("openapi_text.go")
+	got, err := os.ReadFile("text.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("openapi_text.go is out of date: run go test -run Descriptions -update in this directory")
+		t.Error("text.go is out of date: run go test -run Descriptions -update in this directory")
 	}
 }
 
@@ -50,7 +50,7 @@ type hostComments struct {
 func readHost(t *testing.T) hostComments {
 	t.Helper()
 	c := hostComments{text: make(map[string]string), enums: make(map[string][]string), numbers: make(map[string]string)}
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "actor", "host", "*.go"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "actor", "host", "*.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no source of package host: ", err)
 	}
@@ -191,7 +191,7 @@ func generateText(t *testing.T) []byte {
 	c := readHost(t)
 	var b bytes.Buffer
 	b.WriteString("// Code generated from the comments of package host by TestDescriptionsAreTheCommentsOfTheContract. DO NOT EDIT.\n\n")
-	b.WriteString("package gateway\n\n")
+	b.WriteString("package openapi\n\n")
 	b.WriteString("// hostText describes structs, their members and the error codes.\nvar hostText = map[string]string{\n")
 	for _, k := range slices.Sorted(maps.Keys(c.text)) {
 		fmt.Fprintf(&b, "\t%q: %s,\n", k, wrapped(c.text[k]))

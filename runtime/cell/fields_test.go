@@ -7,7 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
+	"github.com/cairn-run/cairn/runtime/cell"
 )
 
 func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {

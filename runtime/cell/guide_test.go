@@ -20,11 +20,11 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/cell"
+	"github.com/cairn-run/cairn/runtime/cell"
 )
 
 // guide is the page whose examples are run.
-var guide = filepath.Join("..", "..", "..", "..", "docs", "guides", "cell.md")
+var guide = filepath.Join("..", "..", "docs", "guides", "cell.md")
 
 // A block is a fenced block of a page.
 type block struct {

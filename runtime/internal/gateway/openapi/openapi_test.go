@@ -1,0 +1,497 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// described are behaviors that have everything that a document can describe, and one that has nothing.
+func described() []*host.Behavior {
+	const defs = `"$defs":{"Note":{"type":"object","properties":{"body":{"type":"string"},"next":{"$ref":"#/$defs/Note"}}%s}}`
+	full := &host.Behavior{
+		Type: "tenant",
+		Methods: []host.Method{
+			{Name: "add", Kind: host.Action}, {Name: "total", Kind: host.Query}, {Name: "create", Kind: host.Creation},
+			{Name: "clear", Kind: host.Action},
+		},
+		Events:    []host.Event{{Name: "added"}, {Name: "secret", Subscribe: "hook"}},
+		Alarms:    []host.AlarmMethod{{Name: "remind"}},
+		Queues:    []host.Queue{{Name: "jobs", Handler: "job"}, {Name: "mail"}, {Name: host.AnyName}},
+		Schedules: []host.ScheduleMethod{{Name: "nightly"}, {Name: host.AnyName}},
+		Streams:   []host.Stream{{Name: "tokens"}, {Name: "log", External: true}},
+		Workflows: []host.Workflow{{Name: "renew"}},
+		Schema: func(kind host.ValueKind, index int) []byte {
+			switch {
+			case kind == host.MethodInput && index == 1, kind == host.MethodOutput && index >= 2, kind == host.MethodInput && index == 3:
+				return nil
+			case kind == host.MethodInput || kind == host.MethodOutput:
+				closed := `,"additionalProperties":false`
+				if kind == host.MethodOutput {
+					closed = `,"required":["body"]`
+				}
+				return fmt.Appendf(nil, `{"$schema":"https://json-schema.org/draft/2020-12/schema","$ref":"#/$defs/Note",`+defs+`}`, closed)
+			case kind == host.QueueReplyValue:
+				return nil
+			case kind == host.StreamValue && index == 1:
+				return []byte(`{"$ref":"https://example.com/elsewhere"}`)
+			case kind == host.EventValue:
+				return []byte(`{"type":"integer","maximum":9223372036854775807,"examples":[3]}`)
+			case kind == host.SchedulePayload:
+				return []byte(`true`)
+			}
+			return fmt.Appendf(nil, `{"type":"string","maxLength":%d}`, int(kind)*10+index)
+		},
+	}
+	guarded := &host.Behavior{Type: "guarded", Events: []host.Event{{Name: "said"}}, Connections: host.ConnectionMethods{Connect: "hook"}}
+	return []*host.Behavior{full, guarded, {Type: "plain", Methods: []host.Method{{Name: "do", Kind: host.Action}}}}
+}
+
+// parsedDocument is a document as its readers see it.
+type parsedDocument struct {
+	t    *testing.T
+	root map[string]any
+}
+
+func parseDocument(t *testing.T, n Node) parsedDocument {
+	t.Helper()
+	n.MaxPage, n.MaxIdempotencyKey, n.MaxReason, n.DatabaseType = 1000, 255, 1024, "application/vnd.sqlite3"
+	text, err := Document(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readDocument(t, text)
+}
+
+func readDocument(t *testing.T, text []byte) parsedDocument {
+	t.Helper()
+	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsedDocument{t, root.(map[string]any)}
+}
+
+// at follows a JSON pointer.
+func (d parsedDocument) at(pointer string) (any, bool) {
+	var at any = d.root
+	for _, part := range strings.Split(strings.TrimPrefix(pointer, "#/"), "/") {
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if at, ok = m[part]; !ok {
+			return nil, false
+		}
+	}
+	return at, true
+}
+
+// walk visits every object with its JSON pointer.
+func walk(pointer string, v any, visit func(pointer string, o map[string]any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		visit(pointer, v)
+		for k, member := range v {
+			walk(pointer+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(k), member, visit)
+		}
+	case []any:
+		for i, element := range v {
+			walk(fmt.Sprintf("%s/%d", pointer, i), element, visit)
+		}
+	}
+}
+
+// each visits every operation.
+func (d parsedDocument) each(visit func(path, method string, operation map[string]any)) {
+	for path, item := range d.root["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			visit(path, method, op.(map[string]any))
+		}
+	}
+}
+
+func TestTheDocumentIsOpenAPI(t *testing.T) {
+	file, err := os.Open(filepath.Join("testdata", "openapi-3.1.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	official, err := jsonschema.UnmarshalJSON(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("https://example.com/openapi-3.1", official); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("https://example.com/openapi-3.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []Node{{}, {Behaviors: described()}, {Behaviors: described(), Token: true, Databases: true}} {
+		if err := schema.Validate(parseDocument(t, n).root); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestEverySchemaInTheDocumentCompilesAndAllowsItsExamples(t *testing.T) {
+	checkSchemas(t, parseDocument(t, Node{Behaviors: described(), Databases: true}))
+}
+
+// A client that checks what it sends against the document can send each position that the node gives it.
+func TestPositionsFitTheDocument(t *testing.T) {
+	d := parseDocument(t, Node{Behaviors: described()})
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("https://node/openapi.json", d.root); err != nil {
+		t.Fatal(err)
+	}
+	const life = "0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14"
+	for _, name := range []string{"After", "LastEventID"} {
+		s, err := c.Compile("https://node/openapi.json#/components/parameters/" + name + "/schema")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"0", "17", "17@" + life, "", "x", "-1", "+1", "1@", "1@2", "1@" + life + "0", "17@" + strings.ToUpper(life)} {
+			_, fault := host.ParsePosition(text)
+			if err := s.Validate(text); (err == nil) != (fault == nil) {
+				t.Errorf("%s %q: the schema says %v, the node %v", name, text, err, fault)
+			}
+		}
+	}
+	bodies := 0
+	walk("", d.root["paths"], func(pointer string, o map[string]any) {
+		p, ok := o["properties"].(map[string]any)
+		if !ok || p["token"] == nil || p["after"] == nil {
+			return
+		}
+		bodies++
+		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: "/paths" + pointer}).EscapedFragment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text, valid := range map[string]bool{`{"after":17}`: true, `{"after":17,"life":"` + life + `"}`: true, `{"life":"","after":0}`: true, `{"life":"x"}`: false} {
+			v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Validate(v); (err == nil) != valid {
+				t.Errorf("the body %s of connect: %v", text, err)
+			}
+		}
+	})
+	if bodies == 0 {
+		t.Error("no body of connect found")
+	}
+}
+
+func checkSchemas(t *testing.T, d parsedDocument) {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("https://node/openapi.json", d.root); err != nil {
+		t.Fatal(err)
+	}
+	compiled := 0
+	check := func(pointer string, schema any) {
+		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer}).EscapedFragment())
+		if err != nil {
+			t.Errorf("%s: %v", pointer, err)
+			return
+		}
+		compiled++
+		walk("", schema, func(inner string, o map[string]any) {
+			examples, ok := o["examples"].([]any)
+			if !ok || strings.HasSuffix(inner, "/properties") {
+				return
+			}
+			at := s
+			if inner != "" {
+				if at, err = c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer + inner}).EscapedFragment()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			for _, example := range examples {
+				if err := at.Validate(example); err != nil {
+					t.Errorf("%s%s: the example %v: %v", pointer, inner, example, err)
+				}
+			}
+		})
+	}
+	for name, schema := range d.root["components"].(map[string]any)["schemas"].(map[string]any) {
+		check("/components/schemas/"+name, schema)
+	}
+	walk("", d.root["paths"], func(pointer string, o map[string]any) {
+		if schema, ok := o["schema"].(map[string]any); ok {
+			check("/paths"+pointer+"/schema", schema)
+		}
+	})
+	if compiled < 10 {
+		t.Errorf("only %d schemas found", compiled)
+	}
+}
+
+func TestTheDocumentHangsTogether(t *testing.T) {
+	d := parseDocument(t, Node{Behaviors: described(), Token: true, Databases: true})
+	walk("#", d.root, func(pointer string, o map[string]any) {
+		if ref, ok := o["$ref"].(string); ok {
+			if _, ok := d.at(ref); !ok || !strings.HasPrefix(ref, "#/components/") {
+				t.Errorf("%s refers to %s, which is not there", pointer, ref)
+			}
+		}
+	})
+	seen := make(map[string]string)
+	d.each(func(path, method string, op map[string]any) {
+		where := method + " " + path
+		id := op["operationId"].(string)
+		if other := seen[id]; other != "" {
+			t.Errorf("%s and %s are both %s", where, other, id)
+		}
+		seen[id] = where
+		declared := make(map[string]bool)
+		parameters, _ := op["parameters"].([]any)
+		names := make(map[string]bool)
+		for _, p := range parameters {
+			p := p.(map[string]any)
+			if ref, ok := p["$ref"].(string); ok {
+				at, _ := d.at(ref)
+				p = at.(map[string]any)
+			}
+			name := p["in"].(string) + " " + p["name"].(string)
+			if names[name] {
+				t.Errorf("%s declares %s twice", where, name)
+			}
+			names[name] = true
+			if p["in"] == "path" {
+				declared[p["name"].(string)] = true
+				if !strings.Contains(path, "{"+p["name"].(string)+"}") {
+					t.Errorf("%s declares %v, which is not in its path", where, p["name"])
+				}
+			}
+		}
+		for _, part := range strings.Split(path, "/") {
+			if name, ok := strings.CutPrefix(part, "{"); ok && !declared[strings.TrimSuffix(name, "}")] {
+				t.Errorf("%s does not declare %s", where, part)
+			}
+		}
+		if op["summary"] == "" || len(op["tags"].([]any)) != 1 {
+			t.Errorf("%s has no summary or not one tag", where)
+		}
+	})
+}
+
+func TestTheDocumentHasEveryMethodThatActorsHave(t *testing.T) {
+	paths := parseDocument(t, Node{Behaviors: described()}).root["paths"].(map[string]any)
+	c := readHost(t)
+	names := append(slices.Clone(c.builtins), "add", "total", "create", "clear")
+	if len(c.builtins) < 30 {
+		t.Fatalf("package host has only %d built-in methods", len(c.builtins))
+	}
+	for _, name := range names {
+		if paths["/actors/tenant/{key}/-/call/"+name] == nil {
+			t.Errorf("the document lacks %s", name)
+		}
+	}
+	if got, want := len(builtinMethods()), len(c.builtins); got != want {
+		t.Errorf("%d built-in methods are described and %d exist", got, want)
+	}
+	for path := range paths {
+		if rest, ok := strings.CutPrefix(path, "/actors/plain/"); ok {
+			for _, absent := range []string{"/queue", "schedule.", "alarm.", "stream", "/events"} {
+				if strings.Contains(rest, absent) {
+					t.Errorf("the type plain has %s", path)
+				}
+			}
+		}
+	}
+	if paths["/actors/guarded/{key}/-/events"] != nil || paths["/actors/guarded/{key}/-/connect"] == nil {
+		t.Error("a type with a connect hook has anonymous events, or no connections")
+	}
+}
+
+func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
+	d := parseDocument(t, Node{Behaviors: described()})
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("https://node/openapi.json", d.root); err != nil {
+		t.Fatal(err)
+	}
+	validate := func(method, part, value string) error {
+		pointer := "/paths/~1actors~1tenant~1{key}~1-~1call~1" + method + "/post/" + part + "/content/application~1json/schema"
+		s, err := c.Compile("https://node/openapi.json#" + (&url.URL{Fragment: pointer}).EscapedFragment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Validate(v)
+	}
+	long := `"` + strings.Repeat("x", 51) + `"` // queue bodies may have 50, 51 and 52 characters
+	for _, test := range []struct {
+		method, part, value string
+		good                bool
+	}{
+		{"add", "requestBody", `{"body":"x","next":{"body":"y"}}`, true},
+		{"add", "requestBody", `{"body":"x","next":{"extra":1}}`, false},
+		{"add", "responses/200", `{"body":"x","extra":1}`, true},
+		{"add", "responses/200", `{}`, false},
+		{"queue.send", "requestBody", `{"queue":"jobs","messages":[{"body":"x"}]}`, true},
+		{"queue.send", "requestBody", `{"queue":"jobs","messages":[{"body":` + long + `}]}`, false},
+		{"queue.send", "requestBody", `{"queue":"mail","messages":[{"body":` + long + `}]}`, true},
+		{"queue.send", "requestBody", `{"queue":"other","messages":[{"body":` + long + `}]}`, true},
+		{"queue.send", "requestBody", `{"queue":"0","messages":[]}`, false},
+		{"queue.send", "requestBody", `{"queue":"jobs"}`, false},
+		{"queue.send", "requestBody", `{"queue":"jobs","messages":[],"extra":1}`, false},
+		{"queue.receive", "requestBody", `{"queue":"mail"}`, true},
+		{"queue.ack", "requestBody", `{"queue":"mail","receipts":["r"],"reply":null}`, true},
+		{"queue.ack", "requestBody", `{"queue":"jobs","receipts":["r"]}`, false}, // handled by the actor
+		{"stream.append", "requestBody", `{"stream":"log","items":[1,{}]}`, true},
+		{"stream.append", "requestBody", `{"stream":"tokens","items":["x"]}`, false}, // not open to clients
+		{"schedule.set", "requestBody", `{"name":"nightly","cron":"@daily","payload":7}`, true},
+		{"schedule.set", "requestBody", `{"name":"any","at":"2030-01-01T00:00:00Z","missed":"never"}`, false},
+		{"schedule.list", "responses/200", `{"schedules":[{"name":"nightly"},{"name":"x","missed":"once","new_member":1}]}`, true},
+		{"actor.pause", "requestBody", `{}`, true},
+		{"sql.query", "requestBody", `{"sql":"SELECT ?1, ?2","args":[null,{"base64":"AA=="},1.5,true,"x"]}`, true},
+		{"sql.query", "requestBody", `{"sql":"SELECT ?1","args":[[1]]}`, false},
+		{"sql.query", "requestBody", `{}`, false},
+		{"sql.exec", "responses/200", `{"columns":[{"name":"a"}],"rows":[[9007199254740993,null,{"base64":""}]],"changes":0}`, true},
+		{"sql.exec", "responses/200", `{"columns":[],"rows":[{}],"changes":0}`, false},
+	} {
+		if err := validate(test.method, test.part, test.value); (err == nil) != test.good {
+			t.Errorf("%s %s %s: %v", test.method, test.part, test.value, err)
+		}
+	}
+}
+
+func TestEqualNodesHaveEqualDocuments(t *testing.T) {
+	n := Node{Behaviors: described()}
+	first, err := Document(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if again, err := Document(n); err != nil || !bytes.Equal(first, again) {
+			t.Fatal("the document changes", err)
+		}
+	}
+}
+
+// Whatever the node answers with fits what the document says of it, be it as short or as long as it may.
+func TestAnswersFitTheirSchemas(t *testing.T) {
+	d := document{node: &Node{}, paths: object{}, schemas: object{}}
+	types := map[reflect.Type]bool{typeOf[host.Status](): false, typeOf[host.ListPage](): false, typeOf[host.Error](): false,
+		typeOf[host.StoredKey](): false, typeOf[host.Welcome](): false, typeOf[host.ReceivedMessage](): false}
+	for _, m := range builtinMethods() {
+		if m.output != nil {
+			types[m.output] = false
+		}
+		if m.input != nil {
+			types[m.input] = true
+		}
+	}
+	for typ, input := range types {
+		shape := shaper{d: &d, input: input}
+		root := object{"schema": shape.of(typ), "components": object{"schemas": d.schemas}}
+		text, err := json.Marshal(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := jsonschema.NewCompiler()
+		c.AssertFormat()
+		if err := c.AddResource("doc.json", doc); err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Compile("doc.json#/schema")
+		if err != nil {
+			t.Fatalf("%s: %v", typ, err)
+		}
+		for _, full := range []bool{false, true} {
+			v := reflect.New(typ)
+			fill(v.Elem(), full)
+			text, err := json.Marshal(v.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Validate(value); err != nil {
+				t.Errorf("%s: %v\n%s", typ, err, text)
+			}
+		}
+	}
+}
+
+// fill sets what must not be zero, or everything if full.
+func fill(v reflect.Value, full bool) {
+	switch t := v.Type(); {
+	case t == typeOf[host.Raw](), t == typeOf[json.RawMessage]():
+		if full {
+			v.SetBytes([]byte(`{"a":[1]}`))
+		}
+	case t == typeOf[time.Time]():
+		v.Set(reflect.ValueOf(time.Unix(1_000_000_000, 1).UTC()))
+	case t == typeOf[host.Code]():
+		v.SetString(string(host.NotFound))
+	case t.Kind() == reflect.String:
+		if values := hostEnums[t.Name()]; values != nil {
+			v.SetString(values[0])
+		} else if full {
+			v.SetString("x")
+		}
+	case t.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(t, 0, 1))
+		if full {
+			e := reflect.New(t.Elem()).Elem()
+			if t.Elem().Kind() == reflect.Interface {
+				e.Set(reflect.ValueOf("part"))
+			} else {
+				fill(e, full)
+			}
+			v.Set(reflect.Append(v, e))
+		}
+	case t.Kind() == reflect.Map:
+		if full {
+			v.Set(reflect.ValueOf(map[string]string{"k": "v"}))
+		}
+	case t.Kind() == reflect.Pointer:
+		if full {
+			v.Set(reflect.New(t.Elem()))
+			fill(v.Elem(), full)
+		}
+	case t.Kind() == reflect.Struct:
+		for i := range t.NumField() {
+			fill(v.Field(i), full)
+		}
+	case !full:
+	case v.CanInt():
+		v.SetInt(7)
+	case v.CanUint():
+		v.SetUint(1 << 63)
+	case t.Kind() == reflect.Bool:
+		v.SetBool(true)
+	}
+}

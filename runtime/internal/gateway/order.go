@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+)
+
+// A line orders the requests of a session that are not placed yet.
+//
+//  1. Requests enter the actor's mailbox in the order of their messages. They do not wait for each other's answers.
+//  2. A request that reads begins when no turn is open. It is placed once it has the version that it reads, so that no
+//     later request can enter the mailbox before.
+//  3. A turn is open from when its request is placed until it is answered, or waits for something to appear.
+//  4. A request that is refused or gives up leaves the line from wherever it stands.
+type line struct {
+	mu          sync.Mutex
+	first, last *place
+	open        int           // turns
+	quiet       chan struct{} // closed when open is 0, if the first waits for that
+}
+
+// A place is where a request stands in a line. It implements host.Order.
+type place struct {
+	line       *line
+	prev, next *place
+	ready      chan struct{} // closed when it is the first; nil if it was from the beginning
+	left       bool          // the line
+	reads      bool
+	opened     bool // its turn is open
+}
+
+// join makes p the last place.
+func (l *line) join(p *place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.line, p.prev = l, l.last
+	if l.last == nil {
+		l.first = p
+	} else {
+		p.ready = make(chan struct{})
+		l.last.next = p
+	}
+	l.last = p
+}
+
+// part takes p out of the line. REQUIRES: mu
+func (l *line) part(p *place) {
+	p.left = true
+	if p.next == nil {
+		l.last = p.prev
+	} else {
+		p.next.prev = p.prev
+	}
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else if l.first = p.next; p.next != nil {
+		close(p.next.ready)
+	}
+	p.prev, p.next = nil, nil
+}
+
+// arrive waits until p is the first. It returns false if ctx ends before.
+func (p *place) arrive(ctx context.Context) bool {
+	if p.ready == nil {
+		return true
+	}
+	select {
+	case <-p.ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Placed implements host.Order.
+func (p *place) Placed() {
+	if p.left {
+		return
+	}
+	l := p.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.opened = !p.reads; p.opened {
+		l.open++
+	}
+	l.part(p)
+}
+
+// Reads implements host.Order.
+func (p *place) Reads(ctx context.Context) bool {
+	if p.left {
+		return true
+	}
+	p.reads = true
+	l := p.line
+	l.mu.Lock()
+	if l.open == 0 {
+		l.mu.Unlock()
+		return true
+	}
+	quiet := make(chan struct{})
+	l.quiet = quiet
+	l.mu.Unlock()
+	select {
+	case <-quiet:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Waits implements host.Order.
+func (p *place) Waits() {
+	p.Placed()
+	p.leave()
+}
+
+// leave ends the request's turn, or takes it out of the line.
+func (p *place) leave() {
+	l := p.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !p.left {
+		l.part(p)
+	}
+	if !p.opened {
+		return
+	}
+	p.opened = false
+	if l.open--; l.open == 0 && l.quiet != nil {
+		close(l.quiet)
+		l.quiet = nil
+	}
+}
