@@ -357,7 +357,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 		var b database
 		a := &activation{sup: g.Supervisor, typ: &actorType{Behavior: &host.Behavior{}}, addr: pAddr("a")}
 		a.limits.Store(&actorLimits{})
-		read := func() *sqlitevfs.Session { return b.read(context.Background(), a, snapshotReader{snap}) }
+		read := func() *sqlitevfs.Session { return b.read(context.Background(), a, snapshotReader{Snapshot: snap}) }
 		last := make(chan *sqlitevfs.Session)
 		for range 4 {
 			s := read()

@@ -459,7 +459,7 @@ func TestWhyOfConnectedClients(t *testing.T) {
 func TestWhyOfWorkflowRuns(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
-		q := question{&inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}}
+		q := question{inquiry: &inquiry{s: g.Supervisor, typ: g.Supervisor.types["p"], addr: pAddr("a"), status: g.status("a")}}
 		status := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
 		explainRun(q.inquiry, status)
 		explained(t, q.explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")
