@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 	"time"
 
@@ -205,9 +206,8 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	switch row.Kind {
 	case keyspace.WakeExpiry:
 		w.job = (*purge)(&row)
-	}
-	if row.Kind != keyspace.WakeExpiry && k.s.pauses.at(addr) != nil { // which it would be refused for
-		return false, &addr, nil
+	default:
+		return false, nil, fmt.Errorf("supervisor: no part has rows of the kind %s", row.Kind)
 	}
 	_, err = k.s.post(t, addr, w)
 	return err == nil, nil, err

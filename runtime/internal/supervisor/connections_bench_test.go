@@ -54,7 +54,7 @@ func BenchmarkPublish(b *testing.B) {
 					b.StartTimer()
 				}
 				e.Sequence = uint64(i + 1)
-				h.publish("room", keyspace.ActorID{}, "", uint64(i+1), []publishedEvent{{EmittedEvent: e}})
+				h.publish("room", keyspace.ActorID{}, "", commitName{number: uint64(i + 1)}, []publishedEvent{{EmittedEvent: e}})
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func BenchmarkFollow(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		e := host.EmittedEvent{Name: "said", Data: []byte(`"hello"`), Sequence: uint64(i + 1)}
-		h.publish("room", keyspace.ActorID{}, "", uint64(i+1), []publishedEvent{{EmittedEvent: e}})
+		h.publish("room", keyspace.ActorID{}, "", commitName{number: uint64(i + 1)}, []publishedEvent{{EmittedEvent: e}})
 		if d, err := s.Next(b.Context()); err != nil || len(d.Events) != 1 {
 			b.Fatal(d, err)
 		}

@@ -90,7 +90,7 @@ func TestFanOutAllocatesNothingPerReceiver(t *testing.T) {
 	say := func() {
 		seq++
 		e := host.EmittedEvent{Sequence: seq, Name: "said", Data: []byte("1")}
-		h.publish("room", keyspace.ActorID{}, "", seq, []publishedEvent{{EmittedEvent: e}})
+		h.publish("room", keyspace.ActorID{}, "", commitName{number: seq}, []publishedEvent{{EmittedEvent: e}})
 	}
 	for range 200 {
 		say()

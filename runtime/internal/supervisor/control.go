@@ -170,10 +170,8 @@ func sleepActor(s *Supervisor, ctx context.Context, on target, _ *none) (none, e
 	if from := on.from; from != nil && from.waiter != nil && from.waiter.a == a {
 		return none{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
 	}
-	for p := range partsAs[keeper](s.parts) {
-		if err := p.keeps(a); err != nil {
-			return none{}, err
-		}
+	if err := s.kept(a); err != nil {
+		return none{}, err
 	}
 	if k := a.currentCompany(); sizeOf(k) > 0 {
 		// From here on it sleeps, whether the caller waits or not: without its tasks it must not stay awake.

@@ -159,7 +159,7 @@ func (h *eventTurn) leave() {
 // durable implements consequence.
 func (h *eventTurn) durable() {
 	c := h.t.c
-	hubOf(c.a.sup).publish(c.a.key, c.id, c.ident.ID, h.group.commit, h.events)
+	hubOf(c.a.sup).publish(c.a.key, c.id, c.ident.ID, commitName{eventCoreOf(c), h.group.commit}, h.events)
 }
 
 // destroy implements destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the

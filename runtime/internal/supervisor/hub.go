@@ -105,12 +105,18 @@ type publishedEvent struct {
 	batch *eventBatch
 }
 
+// A commitName tells the commits of an actor apart, also those of one time that the actor was awake from those of another.
+type commitName struct {
+	awake  *eventCore
+	number uint64
+}
+
 // An eventBatch is the events of one turn, which its clients share. It counts towards hub.held once, from push until the
 // last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
 // in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
 type eventBatch struct {
 	hub    *hub
-	commit uint64 // of the turn; those of one commit are handed out one right after the other
+	commit commitName // of the turn; those of one commit are handed out one right after the other
 	events []publishedEvent
 	size   int          // of all events
 	bytes  int64        // what the batch counts for
@@ -121,7 +127,7 @@ type eventBatch struct {
 const pushing = 1 << 40
 
 // begin counts a batch that is about to be pushed. many says that the clients may share encoded forms.
-func (h *hub) begin(events []publishedEvent, life string, commit uint64, many bool) *eventBatch {
+func (h *hub) begin(events []publishedEvent, life string, commit commitName, many bool) *eventBatch {
 	b := &eventBatch{hub: h, commit: commit, events: events}
 	for i := range events {
 		e := &events[i]
@@ -157,16 +163,16 @@ func (b *eventBatch) release(holds int64, places int) {
 // full reports whether clients hold as much as they may.
 func (h *hub) full() bool { return h.held.Load() > h.limit }
 
-// publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's among those of the
-// activation. It does not block.
-func (h *hub) publish(key string, id keyspace.ActorID, life string, commit uint64, events []publishedEvent) {
+// publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's. It does not
+// block.
+func (h *hub) publish(key string, id keyspace.ActorID, life string, commit commitName, events []publishedEvent) {
 	for _, l := range h.push(key, id, life, commit, events) {
 		l.cutOff()
 	}
 }
 
 // push is publish, and returns the connections that do not read.
-func (h *hub) push(key string, id keyspace.ActorID, life string, commit uint64, events []publishedEvent) (slow []recipient) {
+func (h *hub) push(key string, id keyspace.ActorID, life string, commit commitName, events []publishedEvent) (slow []recipient) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	au := h.audiences[key]

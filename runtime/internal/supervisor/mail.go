@@ -81,18 +81,14 @@ func (p *mailPart) takeUp(a *activation) *work {
 	}}
 }
 
-// destroy implements destroyer: the sender is closed.
-func (*mailPart) destroy(t *turn) error {
+// remains implements remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
+// The sender is closed: it is there by now if a destroyer of another part was the first to send.
+func (*mailPart) remains(t *turn) ([]keyspace.Kind, error) {
 	if o := attachedTo[*outbox](&t.a.attached); o != nil {
 		if s := o.sender.Load(); s != nil && s.id == t.c.id {
 			t.after = append(t.after, s)
 		}
 	}
-	return nil
-}
-
-// remains implements remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
-func (*mailPart) remains(t *turn) ([]keyspace.Kind, error) {
 	n, err := t.c.outgoing(0)
 	if err != nil || n+len(mailOf(t).messages) == 0 {
 		return nil, err

@@ -181,7 +181,7 @@ func (m *memory) sweep() time.Time {
 			if m.enough() {
 				break
 			}
-			if k := c.a.currentCompany(); k != nil && !c.a.occupied() {
+			if k := c.a.currentCompany(); k != nil && m.s.kept(c.a) == nil {
 				c.a.retire(k, causeMemory)
 			}
 		}
@@ -214,11 +214,14 @@ func (a *activation) rests() (bool, company) {
 	return !a.running && !a.gone && a.core != nil, a.company()
 }
 
-// occupied is busy for those that do not hold the lock.
-func (a *activation) occupied() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.busy()
+// kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can.
+func (s *Supervisor) kept(a *activation) error {
+	for p := range partsAs[keeper](s.parts) {
+		if err := p.keeps(a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay

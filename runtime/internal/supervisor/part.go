@@ -167,7 +167,8 @@ type explainer interface {
 	explain(q *inquiry, rows *engine.Snapshot) error
 }
 
-// A keeper says why an actor that is awake cannot be put to sleep by an operator now; nil if it can.
+// A keeper says why an actor that is awake cannot be put to sleep now, by an operator or because memory is short, though its
+// company would leave it; nil if it can.
 type keeper interface{ keeps(a *activation) error }
 
 // A resumer is told, in the turn, that an operator resumes an actor that was paused.

@@ -47,13 +47,6 @@ func (s *Supervisor) recoverRow(row engine.Wake, done func()) {
 	}
 }
 
-// recoverDuty has an actor that exists do what it was doing when the node stopped.
-func (s *Supervisor) recoverDuty(row engine.Wake, done func(), of func(*activation) *duty) {
-	s.recoverActor(row, done, func(a *activation) *work {
-		return of(a).item(true)
-	})
-}
-
 // recoverActor has an actor that exists do some work. A row of one that is gone is dropped.
 func (s *Supervisor) recoverActor(row engine.Wake, done func(), make func(*activation) *work) {
 	s.recoverOne(row, done, make, false)

@@ -15,7 +15,10 @@ import (
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *activation) wake(epoch uint64, w *work) (*core, error) {
 	err := a.sup.failures.blocked(a)
-	if a.typ.retired && !a.left() {
+	if a.typ.retired {
+		if a.left() {
+			return a.wakeBare(epoch, w) // there is no code to load
+		}
 		err = unknownType(a.typ.Type)
 	}
 	if err != nil {

@@ -32,7 +32,7 @@ func VerifyRuns(ctx context.Context, store *engine.Store, namespace string, beha
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				addr := host.Address{Type: b.Type, Key: page.Actors[i].Identity.Key}
+				addr := host.Address{Type: b.Type, Key: entryStatus(page.Actors[i]).Key} // which is not nil
 				v, err := t.verify(store, namespace, addr)
 				if err != nil {
 					return err
