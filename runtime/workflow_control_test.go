@@ -373,6 +373,27 @@ func TestWorkflowVerifyFindsRunsThatDoNotFit(t *testing.T) {
 	}
 }
 
+// A list is a list in JSON, too, if it is empty.
+func TestWorkflowVerifyNamesAnActorWithoutAKey(t *testing.T) {
+	dir, ctx := t.TempDir(), t.Context()
+	does("keyless", func(ctx workflow.Context, c claim) (string, error) { return "", workflow.Sleep(ctx, "hour", time.Hour) })
+	o := runtime.Options{Dir: dir, Actors: []actor.Definition{deskDefinition()}}
+	rt, err := runtime.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	startClaim(t, desks.Ref(rt), claim{"keyless", 1})
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	does("keyless", func(ctx workflow.Context, c claim) (string, error) {
+		return "", workflow.Sleep(ctx, "other", time.Hour)
+	})
+	if v, err := runtime.Verify(ctx, o); err != nil || len(v.Unfit) != 1 || v.Unfit[0].Key == nil {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 // A run that owes an undo which the code no longer has does not fit it, although it replays.
 func TestWorkflowVerifyFindsUndosThatTheCodeNoLongerHas(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()

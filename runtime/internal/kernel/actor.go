@@ -408,7 +408,7 @@ func (a *Actor) process(epoch uint64, c *Core, b *batch) bool {
 
 // follow lets the parts go on with what the work has made necessary.
 func (c *Core) follow() {
-	for _, p := range c.Actor.Type.hooks.followers {
+	for _, p := range c.Actor.Type.Hooks.followers {
 		p.Follow(c)
 	}
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 	"time"
 
@@ -168,7 +169,7 @@ func (k *alarmClock) start(row engine.Wake, now time.Time) time.Time {
 	k.inFlight[id] = time.Time{}
 	k.running++
 	k.mu.Unlock()
-	if posted, paused, err := k.post(row); paused != nil {
+	if posted, paused, err := k.Post(row); paused != nil {
 		return k.putOff(id, *paused)
 	} else if !posted {
 		return k.finished(id, err)
@@ -176,9 +177,9 @@ func (k *alarmClock) start(row engine.Wake, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// post puts a due row into its actor's mailbox, or drops a row whose actor is gone. It returns the address of an actor
+// Post puts a due row into its actor's mailbox, or drops a row whose actor is gone. It returns the address of an actor
 // that is paused, for which the row must wait.
-func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, err error) {
+func (k *alarmClock) Post(row engine.Wake) (posted bool, paused *host.Address, err error) {
 	ident, _, ok, err := k.s.Store.Identity(row.ID)
 	if err != nil {
 		return false, nil, err
@@ -205,9 +206,8 @@ func (k *alarmClock) post(row engine.Wake) (posted bool, paused *host.Address, e
 	switch row.Kind {
 	case keyspace.WakeExpiry:
 		w.Job = (*purge)(&row)
-	}
-	if row.Kind != keyspace.WakeExpiry && k.s.Pauses.At(addr) != nil { // which it would be refused for
-		return false, &addr, nil
+	default:
+		return false, nil, fmt.Errorf("kernel: no part has rows of the kind %s", row.Kind)
 	}
 	_, err = k.s.Post(t, addr, w)
 	return err == nil, nil, err

@@ -140,7 +140,7 @@ func (t *tasks) close(grace time.Duration) int {
 type Type struct {
 	*host.Behavior
 	Attached Attachments
-	hooks    Hooks
+	Hooks    Hooks
 	// Retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
 	// destroy them.
 	Retired bool
@@ -214,10 +214,10 @@ func New(o Options, with Composition) (*Kernel, error) {
 			metrics: s.Metrics.forType(b),
 		}
 		for _, p := range s.Parts {
-			t.hooks.Add(p)
+			t.Hooks.Add(p)
 		}
 		var err error
-		if t.Base, err = NewActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits)), t.hooks.Limiters); err != nil {
+		if t.Base, err = NewActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
 			return nil, fmt.Errorf("kernel: limits of actor type %q: %w", b.Type, err)
 		}
 		switch {

@@ -83,7 +83,7 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 	}
 	out := host.ListPage{Actors: make([]host.Status, len(page.Actors)), Cursor: page.Cursor}
 	for i, e := range page.Actors {
-		out.Actors[i] = entryStatus(e)
+		out.Actors[i] = EntryStatus(e)
 	}
 	return out, nil
 }

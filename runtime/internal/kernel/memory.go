@@ -181,7 +181,7 @@ func (m *memory) sweep() time.Time {
 			if m.enough() {
 				break
 			}
-			if k := c.a.CurrentCompany(); k != nil && !c.a.occupied() {
+			if k := c.a.CurrentCompany(); k != nil && m.s.Kept(c.a) == nil {
 				c.a.Retire(k, causeMemory)
 			}
 		}
@@ -214,11 +214,14 @@ func (a *Actor) rests() (bool, company) {
 	return !a.Running && !a.gone && a.Core != nil, a.company()
 }
 
-// occupied is busy for those that do not hold the lock.
-func (a *Actor) occupied() bool {
-	a.Mu.Lock()
-	defer a.Mu.Unlock()
-	return a.Busy()
+// Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can.
+func (s *Kernel) Kept(a *Actor) error {
+	for p := range PartsAs[keeper](s.Parts) {
+		if err := p.Keeps(a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay

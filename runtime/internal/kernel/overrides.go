@@ -155,7 +155,7 @@ func NewOverride(t *Type, set host.ActorLimits) (*override, error) {
 			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("field", f.Name)
 		}
 	}
-	l, err := NewActorLimits(set.Apply(t.Base.Limits), t.hooks.Limiters)
+	l, err := NewActorLimits(set.Apply(t.Base.Limits), t.Hooks.Limiters)
 	if fault, ok := errors.AsType[*LimitsError](err); ok {
 		e := host.Errorf(host.InvalidArgument, "%s", fault).With("field", fault.Name)
 		if fault.Limit != 0 {

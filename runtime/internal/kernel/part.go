@@ -167,8 +167,9 @@ type Explainer interface {
 	Explain(q *Inquiry, rows *engine.Snapshot) error
 }
 
-// A Keeper says why an actor that is awake cannot be put to sleep by an operator now; nil if it can.
-type Keeper interface{ Keeps(a *Actor) error }
+// A keeper says why an actor that is awake cannot be put to sleep now, by an operator or because memory is short, though its
+// company would leave it; nil if it can.
+type keeper interface{ Keeps(a *Actor) error }
 
 // A Resumer is told, in the turn, that an operator resumes an actor that was paused.
 type Resumer interface{ Resumed(t *Turn) error }
@@ -274,7 +275,7 @@ type Hooks struct {
 	risers     []riser
 	watchers   []watcher
 	followers  []follower
-	destroyers []destroyer
+	Destroyers []destroyer
 	remainders []remainder
 	Limiters   []Limiter
 }
@@ -285,7 +286,7 @@ func (h *Hooks) Add(p Part) {
 	gather(&h.risers, p)
 	gather(&h.watchers, p)
 	gather(&h.followers, p)
-	gather(&h.destroyers, p)
+	gather(&h.Destroyers, p)
 	gather(&h.remainders, p)
 	gather(&h.Limiters, p)
 }

@@ -47,13 +47,6 @@ func (s *Kernel) recoverRow(row engine.Wake, done func()) {
 	}
 }
 
-// recoverDuty has an actor that exists do what it was doing when the node stopped.
-func (s *Kernel) recoverDuty(row engine.Wake, done func(), of func(*Actor) *Duty) {
-	s.RecoverActor(row, done, func(a *Actor) *Work {
-		return of(a).Item(true)
-	})
-}
-
 // RecoverActor has an actor that exists do some work. A row of one that is gone is dropped.
 func (s *Kernel) RecoverActor(row engine.Wake, done func(), make func(*Actor) *Work) {
 	s.recoverOne(row, done, make, false)

@@ -89,7 +89,7 @@ func (c *Core) saveState(t *Turn) error {
 	}
 	c.Actor.Kernel.Memory.resized(c.Actor, len(value)-len(c.stored))
 	c.stored = bytes.Clone(value)
-	for _, p := range c.Actor.Type.hooks.watchers {
+	for _, p := range c.Actor.Type.Hooks.watchers {
 		if err := p.StateChanged(t); err != nil {
 			return err
 		}

@@ -70,7 +70,7 @@ func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host
 	if err != nil {
 		return host.Status{}, err
 	}
-	st := entryStatus(engine.ActorEntry{ID: id, Identity: ident, Head: head})
+	st := EntryStatus(engine.ActorEntry{ID: id, Identity: ident, Head: head})
 	rec, err := ReadControl(snap)
 	if err != nil {
 		return host.Status{}, err
@@ -90,8 +90,8 @@ func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host
 	return st, nil
 }
 
-// entryStatus describes an actor by its entry in the store.
-func entryStatus(e engine.ActorEntry) host.Status {
+// EntryStatus describes an actor by its entry in the store.
+func EntryStatus(e engine.ActorEntry) host.Status {
 	key := e.Identity.Key
 	if key == nil {
 		key = []string{}

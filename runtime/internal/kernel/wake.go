@@ -15,7 +15,10 @@ import (
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 	err := a.Kernel.Failures.blocked(a)
-	if a.Type.Retired && !a.Left() {
+	if a.Type.Retired {
+		if a.Left() {
+			return a.wakeBare(epoch, w) // there is no code to load
+		}
 		err = unknownType(a.Type.Type)
 	}
 	if err != nil {
@@ -75,7 +78,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		}
 		return nil, a.Kernel.Failures.blocked(a)
 	}
-	for _, p := range a.Type.hooks.risers {
+	for _, p := range a.Type.Hooks.risers {
 		if err := p.Risen(c); err != nil {
 			a.teardown(c)
 			return nil, a.Kernel.Public(a, w, err)
@@ -211,7 +214,7 @@ func DestroyedError(addr host.Address) *host.Error {
 
 // stale reports that a part has to prepare the actor before its wake hook runs.
 func (c *Core) stale() (bool, error) {
-	for _, p := range c.Actor.Type.hooks.preparers {
+	for _, p := range c.Actor.Type.Hooks.preparers {
 		if stale, err := p.Stale(c); stale || err != nil {
 			return stale, err
 		}
@@ -221,7 +224,7 @@ func (c *Core) stale() (bool, error) {
 
 // prepare has the parts prepare the actor, in the turn.
 func (t *Turn) prepare() error {
-	for _, p := range t.Actor.Type.hooks.preparers {
+	for _, p := range t.Actor.Type.Hooks.preparers {
 		if err := p.Prepare(t); err != nil {
 			return err
 		}
@@ -358,7 +361,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 		c.Ended = true
 		return nil
 	}
-	for _, p := range a.Type.hooks.destroyers {
+	for _, p := range a.Type.Hooks.Destroyers {
 		if err := p.Destroy(t); err != nil {
 			return err
 		}
@@ -379,7 +382,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 	c.Arm(keyspace.WakePaused, false)
 	var kept []keyspace.Kind
 	var heirs []remainder
-	for _, p := range a.Type.hooks.remainders {
+	for _, p := range a.Type.Hooks.remainders {
 		kinds, err := p.Remains(t)
 		if err != nil {
 			return err

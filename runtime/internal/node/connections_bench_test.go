@@ -57,7 +57,7 @@ func BenchmarkPublish(b *testing.B) {
 					b.StartTimer()
 				}
 				e.Sequence = uint64(i + 1)
-				h.Publish("room", keyspace.ActorID{}, "", uint64(i+1), []event.PublishedEvent{{EmittedEvent: e}})
+				h.Publish("room", keyspace.ActorID{}, "", event.CommitName{Number: uint64(i + 1)}, []event.PublishedEvent{{EmittedEvent: e}})
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func BenchmarkFollow(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		e := host.EmittedEvent{Name: "said", Data: []byte(`"hello"`), Sequence: uint64(i + 1)}
-		h.Publish("room", keyspace.ActorID{}, "", uint64(i+1), []event.PublishedEvent{{EmittedEvent: e}})
+		h.Publish("room", keyspace.ActorID{}, "", event.CommitName{Number: uint64(i + 1)}, []event.PublishedEvent{{EmittedEvent: e}})
 		if d, err := s.Next(b.Context()); err != nil || len(d.Events) != 1 {
 			b.Fatal(d, err)
 		}

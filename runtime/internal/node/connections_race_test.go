@@ -91,7 +91,7 @@ func TestFanOutAllocatesNothingPerReceiver(t *testing.T) {
 	say := func() {
 		seq++
 		e := host.EmittedEvent{Sequence: seq, Name: "said", Data: []byte("1")}
-		h.Publish("room", keyspace.ActorID{}, "", seq, []event.PublishedEvent{{EmittedEvent: e}})
+		h.Publish("room", keyspace.ActorID{}, "", event.CommitName{Number: seq}, []event.PublishedEvent{{EmittedEvent: e}})
 	}
 	for range 200 {
 		say()

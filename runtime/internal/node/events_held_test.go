@@ -226,11 +226,40 @@ func TestConnectionThatHadReadAllIsNotCutOffByTurnsThatShareACommit(t *testing.T
 	h.Limit = 0 // the node is full
 	for seq, commit := range []uint64{1, 1, 2} {
 		e := host.EmittedEvent{Sequence: uint64(seq + 1), Name: "said", Data: make([]byte, 3000)}
-		h.Publish("room", keyspace.ActorID{}, "", commit, []event.PublishedEvent{{EmittedEvent: e}})
+		h.Publish("room", keyspace.ActorID{}, "", event.CommitName{Number: commit}, []event.PublishedEvent{{EmittedEvent: e}})
 	}
 	if l := all[0]; l.Ended() != nil || !l.Lagging || l.Position != 0 {
 		t.Errorf("it ended with %v, or is to read on from the history after event %d: %v", l.Ended(), l.Position, l.Lagging)
 	}
+}
+
+// The commits of an actor are counted anew when it has slept.
+func TestConnectionThatDoesNotReadIsCutOffThoughItsActorHasSlept(t *testing.T) {
+	types := listeners()
+	for _, d := range types {
+		d.idle = 10 * time.Millisecond
+	}
+	bubble(t, func(o *Options) { o.MaxEventBytes = 32 << 10 }, types, func(t *testing.T, g *stage) {
+		full(t, g)
+		g.must("b", add(0))
+		l, err := g.Connect(t.Context(), pAddr("b"), host.ConnectRequest{Events: []string{"said"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		g.must("b", emits(1, 100)) // the first commit since the actor woke
+		time.Sleep(time.Second)
+		if g.Find(pAddr("b")) != nil {
+			t.Fatal("the actor is awake")
+		}
+		g.must("b", emits(1, 10_000)) // likewise
+		if d, err := l.Next(t.Context()); err != nil || len(d.Events) != 1 {
+			t.Fatal(len(d.Events), err)
+		}
+		if _, err := l.Next(t.Context()); host.CodeOf(err) != host.Overloaded {
+			t.Errorf("the client that did not read learns %v", err)
+		}
+	})
 }
 
 func TestClientThatGivesUpWaitingForTheHistoryMissesNothing(t *testing.T) {

@@ -173,10 +173,8 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 	if from := on.From; from != nil && from.Waiter != nil && from.Waiter.Actor == a {
 		return kernel.None{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
 	}
-	for p := range kernel.PartsAs[kernel.Keeper](s.Parts) {
-		if err := p.Keeps(a); err != nil {
-			return kernel.None{}, err
-		}
+	if err := s.Kept(a); err != nil {
+		return kernel.None{}, err
 	}
 	if k := a.CurrentCompany(); kernel.SizeOf(k) > 0 {
 		// From here on it sleeps, whether the caller waits or not: without its tasks it must not stay awake.

@@ -161,7 +161,7 @@ func (h *Turn) leave() {
 // Durable implements consequence.
 func (h *Turn) Durable() {
 	c := h.K.Core
-	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, h.group.Commit, h.events)
+	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events)
 }
 
 // Destroy implements destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the

@@ -106,12 +106,18 @@ type PublishedEvent struct {
 	Batch *eventBatch
 }
 
+// A CommitName tells the commits of an actor apart, also those of one time that the actor was awake from those of another.
+type CommitName struct {
+	awake  *eventCore
+	Number uint64
+}
+
 // An eventBatch is the events of one turn, which its clients share. It counts towards hub.held once, from push until the
 // last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
 // in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
 type eventBatch struct {
 	Hub    *Hub
-	Commit uint64 // of the turn; those of one commit are handed out one right after the other
+	Commit CommitName // of the turn; those of one commit are handed out one right after the other
 	events []PublishedEvent
 	size   int          // of all events
 	bytes  int64        // what the batch counts for
@@ -122,7 +128,7 @@ type eventBatch struct {
 const pushing = 1 << 40
 
 // begin counts a batch that is about to be pushed. many says that the clients may share encoded forms.
-func (h *Hub) begin(events []PublishedEvent, life string, commit uint64, many bool) *eventBatch {
+func (h *Hub) begin(events []PublishedEvent, life string, commit CommitName, many bool) *eventBatch {
 	b := &eventBatch{Hub: h, Commit: commit, events: events}
 	for i := range events {
 		e := &events[i]
@@ -158,16 +164,16 @@ func (b *eventBatch) Release(holds int64, places int) {
 // full reports whether clients hold as much as they may.
 func (h *Hub) full() bool { return h.Held.Load() > h.Limit }
 
-// Publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's among those of the
-// activation. It does not block.
-func (h *Hub) Publish(key string, id keyspace.ActorID, life string, commit uint64, events []PublishedEvent) {
+// Publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's. It does not
+// block.
+func (h *Hub) Publish(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) {
 	for _, l := range h.push(key, id, life, commit, events) {
 		l.CutOff()
 	}
 }
 
 // push is publish, and returns the connections that do not read.
-func (h *Hub) push(key string, id keyspace.ActorID, life string, commit uint64, events []PublishedEvent) (slow []recipient) {
+func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) (slow []recipient) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	au := h.Audiences[key]

@@ -114,7 +114,7 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 			if err := remove(f.message.seq); err != nil {
 				return err
 			}
-			if err := set.sender.part.moveAside(h, f); err != nil {
+			if err := set.sender.Part.moveAside(h, f); err != nil {
 				return err
 			}
 		}

@@ -83,18 +83,14 @@ func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	}}
 }
 
-// Destroy implements destroyer: the sender is closed.
-func (*Part) Destroy(t *kernel.Turn) error {
+// Remains implements remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
+// The sender is closed: it is there by now if a destroyer of another part was the first to send.
+func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	if o := kernel.Attached[*outbox](&t.Actor.Attached); o != nil {
 		if s := o.sender.Load(); s != nil && s.id == t.Core.ID {
 			t.After = append(t.After, s)
 		}
 	}
-	return nil
-}
-
-// Remains implements remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
-func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	n, err := countOutgoing(t.Core, 0)
 	if err != nil || n+len(MailOf(t).messages) == 0 {
 		return nil, err
@@ -220,7 +216,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 
 // Durable implements consequence.
 func (h *Turn) Durable() {
-	h.sender.part.Sent.Add(float64(len(h.messages)))
+	h.sender.Part.Sent.Add(float64(len(h.messages)))
 	h.sender.add(h.messages)
 }
 

@@ -24,7 +24,7 @@ import (
 // delivered, so that neither a destroyed actor's successor nor an actor made by somebody else in between can handle it a
 // second time. The row is removed last, by a commit of the sender.
 type sender struct {
-	part  *Part
+	Part  *Part
 	owner *kernel.Actor
 	id    keyspace.ActorID // of the incarnation that sends
 
@@ -33,7 +33,7 @@ type sender struct {
 	Closed   bool // the actor was destroyed: what is left of it sends what waits, and this sender does nothing any more
 	channels map[string]*channel
 	room     int // how many channels there may be before those that are idle are forgotten
-	pending  int // messages in all channels and on their way to being settled
+	Pending  int // messages in all channels and on their way to being settled
 	// dormant: the actor has left memory although messages wait, all of them for targets that are paused. roused: it was told
 	// to take them up again.
 	dormant, roused bool
@@ -97,7 +97,7 @@ func senderOf(c *kernel.Core) *sender {
 	if s := o.sender.Load(); s != nil && s.id == c.ID {
 		return s
 	}
-	s := &sender{part: kernel.PartOf[*Part](c.Actor.Kernel), owner: c.Actor, id: c.ID}
+	s := &sender{Part: kernel.PartOf[*Part](c.Actor.Kernel), owner: c.Actor, id: c.ID}
 	c.Actor.Mu.Lock()
 	defer c.Actor.Mu.Unlock()
 	if !c.Gone() {
@@ -182,7 +182,7 @@ func countRows(c *kernel.Core, kind keyspace.Kind) (n int, err error) {
 func (s *sender) Durable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Closed, s.pending, s.channels = true, 0, nil
+	s.Closed, s.Pending, s.channels = true, 0, nil
 }
 
 // channel returns the channel to addr.
@@ -284,7 +284,7 @@ func (s *sender) add(messages []outgoing) {
 		s.mu.Unlock()
 		return
 	}
-	s.pending += len(messages)
+	s.Pending += len(messages)
 	var ready []*channel
 	for _, m := range messages {
 		ch := s.channel(m.Record.Address())
@@ -325,7 +325,7 @@ func (s *sender) send(ch *channel) {
 	if sup.Killed.Load() || sup.Offline {
 		return // the next start sends them
 	}
-	d := &Delivery{mail: s.part, from: s.id, target: run[0].Record.Pinned(), messages: run}
+	d := &Delivery{mail: s.Part, from: s.id, target: run[0].Record.Pinned(), messages: run}
 	for i := range run {
 		d.bytes += int64(len(run[i].Record.Input)) + 64
 	}
@@ -388,10 +388,10 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 		default:
 			if host.CodeOf(d.err) != host.Overloaded {
 				ch.attempts++
-				s.part.Failures.Inc()
+				s.Part.Failures.Inc()
 			}
 			ch.cause, ch.reason = d.err, d.reason
-			if permanent(d.err) || ch.attempts >= owner.Type.Base.SendAttempts && !s.part.handlers[rest[0].Record.Method].Lasts {
+			if permanent(d.err) || ch.attempts >= owner.Type.Base.SendAttempts && !s.Part.handlers[rest[0].Record.Method].Lasts {
 				set.failed = append(set.failed, failedSend{message: rest[0], err: d.err, reason: d.reason, attempts: ch.attempts})
 				ch.queue = ch.queue[1:]
 				ch.attempts, ch.cause = 0, nil
@@ -478,7 +478,7 @@ func (s *sender) settle(set *settlement) {
 		s.mu.Lock()
 		closed := s.Closed
 		if w.Err == nil && !closed {
-			s.pending -= n
+			s.Pending -= n
 		}
 		s.mu.Unlock()
 		switch {

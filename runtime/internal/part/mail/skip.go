@@ -21,7 +21,7 @@ func (s *sender) Busy() bool {
 //
 // REQUIRES: s.mu
 func (s *sender) working() bool {
-	if s.pending == 0 {
+	if s.Pending == 0 {
 		return false
 	}
 	if s.owner.Left() {
@@ -37,7 +37,7 @@ func (s *sender) working() bool {
 		}
 		parked += len(ch.queue)
 	}
-	return parked < s.pending // some are being settled
+	return parked < s.Pending // some are being settled
 }
 
 // Leave lets the sender leave memory, if it is not busy.
@@ -47,7 +47,7 @@ func (s *sender) Leave() bool {
 	if s.working() {
 		return false
 	}
-	if s.dormant = s.pending > 0; s.dormant {
+	if s.dormant = s.Pending > 0; s.dormant {
 		s.channels = nil // the rows say it all
 	}
 	return true
@@ -74,7 +74,7 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 		case !dormant:
 			s.send(ch)
 		case !roused:
-			s.owner.Kernel.TakeUpOf(s.owner.Type, s.owner.Address, s.owner.Remains, s.part.TakeUp)
+			s.owner.Kernel.TakeUpOf(s.owner.Type, s.owner.Address, s.owner.Remains, s.Part.TakeUp)
 		}
 	}
 }

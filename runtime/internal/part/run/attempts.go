@@ -112,7 +112,7 @@ func (t *attempt) begin() {
 }
 
 // Begun implements taskOwner.
-func (t *attempt) Begun() { runOf(t.Actor()).attempts.Add(1) }
+func (t *attempt) Begun() { RunOf(t.Actor()).Attempts.Add(1) }
 
 // Run implements errand.
 func (t *attempt) Run() (next kernel.Assignment) {
@@ -130,13 +130,13 @@ func (t *attempt) Run() (next kernel.Assignment) {
 // drop counts an attempt that does not begin as returned: the next run may wait for it.
 func (t *attempt) drop() {
 	t.flow.returned.Add(1)
-	runOf(t.Actor()).Ask()
+	RunOf(t.Actor()).Ask()
 }
 
 // Work implements taskOwner: it runs the attempt and lets the run know that it has returned.
 func (t *attempt) Work() {
 	a := t.Actor()
-	own, p := runOf(a), kernel.PartOf[*Part](a.Kernel)
+	own, p := RunOf(a), kernel.PartOf[*Part](a.Kernel)
 	defer func() {
 		t.flow.returned.Add(1)
 		t.left()
@@ -155,7 +155,7 @@ func (t *attempt) Work() {
 // Lost implements taskOwner.
 func (t *attempt) Lost() {
 	if t.left() {
-		runOf(t.Actor()).Ask() // the run may have waited for it
+		RunOf(t.Actor()).Ask() // the run may have waited for it
 	}
 }
 
@@ -164,7 +164,7 @@ func (t *attempt) left() bool {
 	if t.returned.Swap(true) {
 		return false
 	}
-	runOf(t.Actor()).attempts.Add(-1)
+	RunOf(t.Actor()).Attempts.Add(-1)
 	return true
 }
 

@@ -185,7 +185,7 @@ func (p *comparing) wake(t *kernel.Type, addr host.Address) {
 		<-p.slots
 		return // the supervisor has closed
 	}
-	w := runOf(a).Item(false)
+	w := RunOf(a).Item(false)
 	ran := w.Finish
 	w.Finish = func(w *kernel.Work) {
 		if w.Err == nil {

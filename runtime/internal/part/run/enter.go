@@ -65,7 +65,7 @@ func enterRun(c *kernel.Core, w *kernel.Work) (wait bool, err error) {
 	enter := f.enter
 	c.Group.Then(func() {
 		enter.known.Store(true)
-		runOf(a).Ask()
+		RunOf(a).Ask()
 	})
 	return true, nil
 }

@@ -156,7 +156,7 @@ func retryPausedRuns(s *kernel.Kernel) {
 			return false, nil
 		}
 		s.RecoverActor(row, func() { <-slots }, func(a *kernel.Actor) *kernel.Work {
-			w := runOf(a).Item(false)
+			w := RunOf(a).Item(false)
 			w.Job = runHurried
 			return w
 		})

@@ -113,7 +113,7 @@ func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeRun }
 
 // TakeUp implements recoverer.
-func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return runOf(a).Item(true) }
+func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 
 // A runType is what the part keeps with an actor type.
 type runType struct {
@@ -129,15 +129,15 @@ func runPace(t *kernel.Type) *atomic.Int64 { return &kernel.Attached[*runType](&
 // A runActor is what the part keeps with an actor that has a run: the duty to advance it.
 type runActor struct {
 	kernel.Duty
-	// attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
+	// Attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
 	// were abandoned included: a run does not begin the next before.
-	attempts atomic.Int32
+	Attempts atomic.Int32
 	armed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
 	news     func()      // ask; made once, because each step of a run hands it out
 }
 
-// runOf returns what the part keeps with an actor.
-func runOf(a *kernel.Actor) *runActor {
+// RunOf returns what the part keeps with an actor.
+func RunOf(a *kernel.Actor) *runActor {
 	return kernel.Attach(&a.Attached, func() *runActor {
 		r := &runActor{Duty: kernel.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
 		r.Finish, r.news = r.Done, r.Ask
@@ -146,10 +146,10 @@ func runOf(a *kernel.Actor) *runActor {
 }
 
 // runDuty is the duty to advance the actor's run.
-func runDuty(a *kernel.Actor) *kernel.Duty { return &runOf(a).Duty }
+func runDuty(a *kernel.Actor) *kernel.Duty { return &RunOf(a).Duty }
 
 // Busy implements resident.
-func (r *runActor) Busy() bool { return r.attempts.Load() > 0 }
+func (r *runActor) Busy() bool { return r.Attempts.Load() > 0 }
 
 // Leave implements resident.
 func (r *runActor) Leave() bool { return !r.Busy() }

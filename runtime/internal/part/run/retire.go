@@ -73,7 +73,7 @@ func retireAll(c *kernel.Core, w *kernel.Work) error {
 			return nil // the row at 0 stands
 		}
 		if n >= maxAdvances {
-			runOf(c.Actor).Ask()
+			RunOf(c.Actor).Ask()
 			return nil
 		}
 		if _, err := c.System(w, "workflow", func(h *kernel.Turn) error { return buryRetired(c, h) }); err != nil {

@@ -144,7 +144,7 @@ func (f *flow) Forget(c *kernel.Core, version engine.Version) {
 	}
 	if f.armedAsOf > version {
 		f.armedAsOf = version
-		runOf(c.Actor).armed.Store(c.Standing[keyspace.WakeRun] == kernel.Armed)
+		RunOf(c.Actor).armed.Store(c.Standing[keyspace.WakeRun] == kernel.Armed)
 	}
 	if f.asOf <= version {
 		return
@@ -241,7 +241,7 @@ func (*Part) Follow(c *kernel.Core) {
 		return
 	}
 	if c.Quiet || a.Kernel.Pauses.Of(a.Key) != nil {
-		runOf(a).Ask() // it is parked on its way, or wakes the actor
+		RunOf(a).Ask() // it is parked on its way, or wakes the actor
 		return
 	}
 	if (c.Group.Changed || !c.Held.Empty()) && !kernel.Fast(runPace(a.Type)) {
@@ -249,14 +249,14 @@ func (*Part) Follow(c *kernel.Core) {
 			return // the row at 0 tells the next core
 		}
 	}
-	w := runOf(a).Item(false)
+	w := RunOf(a).Item(false)
 	c.Respond(w, nil, advanceAll(c, w))
 }
 
 // advanceAll advances the run until it has nothing to do, or others wait for their turn.
 func advanceAll(c *kernel.Core, w *kernel.Work) error {
 	a, f := c.Actor, flowOf(c)
-	own := runOf(a)
+	own := RunOf(a)
 	own.Begin() // news from here on asks again
 	f.pending = false
 	if f.retiring {
@@ -275,7 +275,7 @@ func advanceAll(c *kernel.Core, w *kernel.Work) error {
 	}
 	for n := 0; ; n++ {
 		if f.stale || f.run == nil {
-			if f.outstanding > f.returned.Load() || own.attempts.Load() > 0 {
+			if f.outstanding > f.returned.Load() || own.Attempts.Load() > 0 {
 				return nil // the attempts of the old one return first, or are given up; each asks anew
 			}
 			reopenRun(c)
@@ -601,7 +601,7 @@ func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
 		c.Arm(keyspace.WakeRun, on)
 	}
 	flowOf(c).armedAsOf = c.Rows.Version()
-	runOf(c.Actor).armed.Store(*at == kernel.Armed)
+	RunOf(c.Actor).armed.Store(*at == kernel.Armed)
 }
 
 // runEnded removes the rows of a run that is over.
@@ -853,7 +853,7 @@ func (*Part) Risen(c *kernel.Core) error {
 		return err
 	}
 	if flowOf(c).live && flowOf(c).rec.Children {
-		runOf(c.Actor).Ask()
+		RunOf(c.Actor).Ask()
 	}
 	return nil
 }

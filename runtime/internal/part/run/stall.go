@@ -76,7 +76,7 @@ func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 		"actor_key", a.Address.Key, "running_for", now.Sub(t.Start), "goroutine", stack)
 	sup.Metrics.Stuck.Inc()
 	a.AbandonTurn(t, host.Errorf(host.Unavailable, "the actor's workflow function blocks; the actor goes on without it"))
-	sup.Go(runOf(a).TakeUp)
+	sup.Go(RunOf(a).TakeUp)
 	return next, true
 }
 

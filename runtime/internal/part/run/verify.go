@@ -33,7 +33,7 @@ func VerifyRuns(ctx context.Context, store *engine.Store, namespace string, beha
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				addr := host.Address{Type: b.Type, Key: page.Actors[i].Identity.Key}
+				addr := host.Address{Type: b.Type, Key: kernel.EntryStatus(page.Actors[i]).Key} // which is not nil
 				v, err := verify(t, store, namespace, addr)
 				if err != nil {
 					return err

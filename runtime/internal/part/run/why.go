@@ -26,7 +26,7 @@ func (*Part) Resumed(t *kernel.Turn) error {
 	}
 	if flowOf(c).live { // compareRuns has left it out
 		armRun(c, t, true)
-		t.Then(runOf(c.Actor).TakeUp)
+		t.Then(RunOf(c.Actor).TakeUp)
 	}
 	return nil
 }
