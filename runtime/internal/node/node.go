@@ -58,14 +58,12 @@ type (
 	taskTurn     = task.Turn
 	runTurn      = run.Turn
 
-	kvReads       = kv.Reads
-	scheduleReads = schedule.Reads
-	streamReads   = stream.Reads
-	connReads     = conn.Reads
-
-	connQuery   = conn.Query
-	queueQuery  = queue.Query
-	sqliteQuery = sqlite.Query
+	kvQuery       = kv.Query
+	scheduleQuery = schedule.Query
+	streamQuery   = stream.Query
+	connQuery     = conn.Query
+	queueQuery    = queue.Query
+	sqliteQuery   = sqlite.Query
 )
 
 // A handlerTurn is what a handler is handed: the turn, and what each part lets it do.
@@ -73,15 +71,11 @@ type handlerTurn struct {
 	kernel.Turn
 	alarmTurn
 	kvTurn
-	kvReads
 	scheduleTurn
-	scheduleReads
 	streamTurn
-	streamReads
 	queueTurn
 	eventTurn
 	connTurn
-	connReads
 	mailTurn
 	sqliteTurn
 	taskTurn
@@ -100,17 +94,15 @@ func newTurn() *kernel.Turn {
 	t.Host = h
 	h.alarmTurn.K, h.kvTurn.K, h.scheduleTurn.K, h.streamTurn.K, h.queueTurn.K, h.eventTurn.K = t, t, t, t, t, t
 	h.connTurn.K, h.mailTurn.K, h.sqliteTurn.K, h.taskTurn.K, h.runTurn.K = t, t, t, t, t
-	h.kvReads.Scope, h.scheduleReads.Scope, h.streamReads.Scope, h.connReads.Scope = t, t, t, t
 	return t
 }
 
 // A handlerQuery is what the handler of a query is handed.
 type handlerQuery struct {
 	kernel.Query
-	kvReads
-	scheduleReads
-	streamReads
-	connReads
+	kvQuery
+	scheduleQuery
+	streamQuery
 	connQuery
 	queueQuery
 	sqliteQuery
@@ -123,7 +115,7 @@ func newQuery() *kernel.Query {
 	h := new(handlerQuery)
 	q := &h.Query
 	q.Host = h
-	h.kvReads.Scope, h.scheduleReads.Scope, h.streamReads.Scope, h.connReads.Scope = q, q, q, q
-	h.connQuery.K, h.queueQuery.K, h.sqliteQuery.K = q, q, q
+	h.kvQuery.K, h.scheduleQuery.K, h.streamQuery.K, h.connQuery.K = q, q, q, q
+	h.queueQuery.K, h.sqliteQuery.K = q, q
 	return q
 }

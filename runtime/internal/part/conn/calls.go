@@ -82,7 +82,7 @@ func (*Part) Methods() []*kernel.Method {
 			if limit == 0 {
 				limit = 100
 			}
-			list, err := Reads{r}.Connections(in.After, limit+1)
+			list, err := Reads[*kernel.Query]{r}.Connections(in.After, limit+1)
 			if err != nil {
 				return out, err
 			}

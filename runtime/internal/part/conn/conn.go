@@ -46,13 +46,16 @@ func connTypeOf(t *kernel.Type) *connType {
 }
 
 // Turn is what handlers may do with connections.
-type Turn struct{ K *kernel.Turn }
+type Turn struct{ Reads[*kernel.Turn] }
+
+// turnOf returns what handlers may do in a turn.
+func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 
 // Reads is what handlers of turns and queries alike may read of connections.
-type Reads struct{ Scope kernel.Scope }
+type Reads[S kernel.Scope] struct{ K S }
 
 // Query is what handlers of queries may read of connections.
-type Query struct{ K *kernel.Query }
+type Query struct{ Reads[*kernel.Query] }
 
 // maxCloseReason bounds the reason with which an operator closes a connection, in bytes.
 const maxCloseReason = 1024

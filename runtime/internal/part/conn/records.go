@@ -267,14 +267,14 @@ func (*Part) Wakes(from engine.Reader) (rows []engine.Wake, _ error) {
 }
 
 // Connections implements host.Reader.
-func (h Reads) Connections(after string, limit int) ([]host.ConnectionState, error) {
-	r := h.Scope
+func (h Reads[S]) Connections(after string, limit int) ([]host.ConnectionState, error) {
+	r := h.K
 	return kernel.Reading(r, func(rows engine.Reader) ([]host.ConnectionState, error) { return connectionStates(rows, after, limit) })
 }
 
 // Connection implements host.Reader.
-func (h Reads) Connection(id string) (state host.ConnectionState, ok bool, err error) {
-	r := h.Scope
+func (h Reads[S]) Connection(id string) (state host.ConnectionState, ok bool, err error) {
+	r := h.K
 	state, err = kernel.Reading(r, func(rows engine.Reader) (host.ConnectionState, error) {
 		var rec connectionRecord
 		if rec, ok, err = readConnection(rows, id); !ok || err != nil {

@@ -18,13 +18,16 @@ func (*Part) Name() string { return "kv" }
 
 // Turn is what handlers may do with the key-value store.
 type Turn struct {
-	K *kernel.Turn
+	Reads[*kernel.Turn]
 	// changes counts the changes of keys, if somebody wants to know of them.
 	changes int
 }
 
+// Query is what handlers of queries may read of the key-value store.
+type Query = Reads[*kernel.Query]
+
 // Reads is what handlers of turns and queries alike may read of the key-value store.
-type Reads struct{ Scope kernel.Scope }
+type Reads[S kernel.Scope] struct{ K S }
 
 func kvEntry(e engine.Entry) host.KVEntry {
 	k := host.KVEntry{
@@ -136,8 +139,8 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 }
 
 // KVGet implements host.Reader.
-func (h Reads) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
-	r := h.Scope
+func (h Reads[S]) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
+	r := h.K
 	e, err = kernel.Reading(r, func(rows engine.Reader) (host.KVEntry, error) {
 		var stored engine.Entry
 		stored, ok, err = rows.Get(keyspace.AppendUserKV(nil, key))
@@ -147,8 +150,8 @@ func (h Reads) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
 }
 
 // KVList implements host.Reader.
-func (h Reads) KVList(q host.KVQuery) (host.KVPage, error) {
-	r := h.Scope
+func (h Reads[S]) KVList(q host.KVQuery) (host.KVPage, error) {
+	r := h.K
 	return kernel.Reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
 }
 

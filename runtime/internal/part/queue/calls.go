@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
+	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
 // Methods implements server.

@@ -3,7 +3,7 @@ package queue
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
+	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
 // Messages to queues of other actors are sent under the name of queue.send.

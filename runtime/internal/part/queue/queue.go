@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
+	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
 // Part is the part of actors that is queues.

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
+	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
 // Explain implements explainer.

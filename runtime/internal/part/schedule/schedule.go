@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
+	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 )
 
 // Part is the part of actors that is schedules.
@@ -57,10 +57,16 @@ func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) { return schedulerows.Wakes(rows) }
 
 // Turn is what handlers may do with schedules.
-type Turn struct{ K *kernel.Turn }
+type Turn struct{ Reads[*kernel.Turn] }
+
+// turnOf returns what handlers may do in a turn.
+func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
+
+// Query is what handlers of queries may read of schedules.
+type Query = Reads[*kernel.Query]
 
 // Reads is what handlers of turns and queries alike may read of schedules.
-type Reads struct{ Scope kernel.Scope }
+type Reads[S kernel.Scope] struct{ K S }
 
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
 func scheduleOf(t *kernel.Type, name string) (int, error) {
@@ -300,14 +306,14 @@ func (*Part) Methods() []*kernel.Method {
 					return host.Schedule{}, err
 				}
 			}
-			out, err := Turn{h}.SetSchedule(*in)
+			out, err := turnOf(h).SetSchedule(*in)
 			if err != nil {
 				return host.Schedule{}, err
 			}
 			return showSchedule(c.Actor.Type, out, codec)
 		}),
 		kernel.Existing(kernel.Act(host.ScheduleCancel, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return kernel.Counted(Turn{h}.CancelSchedule(in.Name, in.Instance))
+			return kernel.Counted(turnOf(h).CancelSchedule(in.Name, in.Instance))
 		})),
 		kernel.Existing(kernel.Act(host.ScheduleTrigger, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
 			out, err := triggerSchedule(h, in.Name, in.Instance)
@@ -317,7 +323,7 @@ func (*Part) Methods() []*kernel.Method {
 			return showSchedule(c.Actor.Type, out, codec)
 		})),
 		kernel.Ask(host.ScheduleList, func(r *kernel.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
-			all, err := Reads{r}.Schedules(in.Name)
+			all, err := Query{r}.Schedules(in.Name)
 			if err != nil {
 				return host.ScheduleListOutput{}, err
 			}
@@ -363,7 +369,7 @@ func showSchedule(t *kernel.Type, s host.Schedule, codec host.Codec) (host.Sched
 }
 
 // Schedules implements host.Reader.
-func (h Reads) Schedules(name string) ([]host.Schedule, error) {
-	r := h.Scope
+func (h Reads[S]) Schedules(name string) ([]host.Schedule, error) {
+	r := h.K
 	return kernel.Reading(r, func(rows engine.Reader) ([]host.Schedule, error) { return schedulerows.List(rows, name) })
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
+	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 )
 
 // Report implements reporter. Schedules count as alarms.

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
+	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
 )
 
 // Part is the part of actors that is streams.
@@ -35,10 +35,16 @@ func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 }
 
 // Turn is what handlers may do with streams.
-type Turn struct{ K *kernel.Turn }
+type Turn struct{ Reads[*kernel.Turn] }
+
+// turnOf returns what handlers may do in a turn.
+func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
+
+// Query is what handlers of queries may read of streams.
+type Query = Reads[*kernel.Query]
 
 // Reads is what handlers of turns and queries alike may read of streams.
-type Reads struct{ Scope kernel.Scope }
+type Reads[S kernel.Scope] struct{ K S }
 
 // streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and its index.
 func streamOf(t *kernel.Type, name string) (int, *host.Stream, error) {
@@ -118,10 +124,10 @@ func (*Part) Methods() []*kernel.Method {
 			if err := externalStream(c, in.Stream); err != nil {
 				return host.StreamInfo{}, err
 			}
-			if err := (Turn{h}).StreamClose(in.Stream); err != nil {
+			if err := turnOf(h).StreamClose(in.Stream); err != nil {
 				return host.StreamInfo{}, err
 			}
-			return (Reads{h}).StreamInfo(in.Stream)
+			return turnOf(h).StreamInfo(in.Stream)
 		})),
 		kernel.Existing(kernel.Act(host.StreamDelete, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
 			n, err := deleteStream(h, in.Stream)
@@ -159,15 +165,15 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Str
 		}
 	}
 	if len(items) > 0 || !in.Close {
-		if out.Last, err = (Turn{h}).StreamAppend(in.Stream, items); err != nil {
+		if out.Last, err = turnOf(h).StreamAppend(in.Stream, items); err != nil {
 			return out, err
 		}
 	}
 	if in.Close {
-		if err := (Turn{h}).StreamClose(in.Stream); err != nil {
+		if err := turnOf(h).StreamClose(in.Stream); err != nil {
 			return out, err
 		}
-		info, err := (Reads{h}).StreamInfo(in.Stream)
+		info, err := turnOf(h).StreamInfo(in.Stream)
 		return host.StreamAppendOutput{Last: info.Last}, err
 	}
 	return out, nil
@@ -269,7 +275,7 @@ func noItems(req *host.Request, output []byte) bool {
 
 func listStreams(r *kernel.Query, _ host.Codec, in *host.StreamListInput) (host.StreamListOutput, error) {
 	if in.Stream != "" {
-		info, err := (Reads{r}).StreamInfo(in.Stream)
+		info, err := Query{r}.StreamInfo(in.Stream)
 		return host.StreamListOutput{Streams: []host.StreamInfo{info}}, err
 	}
 	s, done, err := r.Rows()
@@ -291,8 +297,8 @@ func listStreams(r *kernel.Query, _ host.Codec, in *host.StreamListInput) (host.
 }
 
 // StreamInfo implements host.Reader.
-func (h Reads) StreamInfo(stream string) (host.StreamInfo, error) {
-	r := h.Scope
+func (h Reads[S]) StreamInfo(stream string) (host.StreamInfo, error) {
+	r := h.K
 	_, cfg, err := streamOf(r.Type(), stream)
 	if err != nil {
 		return host.StreamInfo{}, err
@@ -305,8 +311,8 @@ func (h Reads) StreamInfo(stream string) (host.StreamInfo, error) {
 }
 
 // StreamRead implements host.Reader.
-func (h Reads) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
-	r := h.Scope
+func (h Reads[S]) StreamRead(stream string, after uint64, limit int) (host.StreamPage, error) {
+	r := h.K
 	_, cfg, err := streamOf(r.Type(), stream)
 	if err != nil {
 		return host.StreamPage{}, err
