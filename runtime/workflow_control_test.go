@@ -382,7 +382,11 @@ func TestWorkflowVerifyNamesAnActorWithoutAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	startClaim(t, desks.Ref(rt), claim{"keyless", 1})
+	d := desks.Ref(rt)
+	startClaim(t, d, claim{"keyless", 1})
+	for len(claimStatus(t, d).Waiting) == 0 {
+		time.Sleep(time.Millisecond)
+	}
 	if err := rt.Close(); err != nil {
 		t.Fatal(err)
 	}
