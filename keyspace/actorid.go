@@ -2,8 +2,9 @@ package keyspace
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
+
+	"github.com/google/uuid"
 )
 
 // Slots is the number of hash slots that actors are spread over. It is part of
@@ -23,7 +24,7 @@ const Slots = 16384
 // are contiguous.
 //
 // The zero ActorID names no actor.
-type ActorID [16]byte
+type ActorID uuid.UUID
 
 // NewActorID puts an id together. The slot is taken modulo [Slots]; six bits of
 // random make room for version and variant.
@@ -49,30 +50,21 @@ func (id ActorID) IsZero() bool { return id == ActorID{} }
 // Valid reports whether id has the form that [NewActorID] makes: version,
 // variant and a slot in range.
 func (id ActorID) Valid() bool {
-	return id[6]>>4 == 8 && id[8]>>6 == 0b10 && id.Slot() < Slots
+	u := uuid.UUID(id)
+	return u.Version() == 8 && u.Variant() == uuid.RFC4122 && id.Slot() < Slots
 }
 
 // String returns the id as a UUID in the form 8-4-4-4-12, lower-case.
-func (id ActorID) String() string {
-	var b [36]byte
-	return string(id.AppendString(b[:0]))
-}
+func (id ActorID) String() string { return uuid.UUID(id).String() }
 
 // AppendString appends what [ActorID.String] returns.
 func (id ActorID) AppendString(dst []byte) []byte {
-	at := 0
-	for _, n := range [...]int{4, 2, 2, 2, 6} {
-		if at > 0 {
-			dst = append(dst, '-')
-		}
-		dst = hex.AppendEncode(dst, id[at:at+n])
-		at += n
-	}
-	return dst
+	text, _ := uuid.UUID(id).MarshalText() // never fails, and stays on the stack
+	return append(dst, text...)
 }
 
 // MarshalText returns what [ActorID.String] returns; the error is always nil.
-func (id ActorID) MarshalText() ([]byte, error) { return id.AppendString(nil), nil }
+func (id ActorID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
 
 // UnmarshalText parses what [ParseActorID] parses.
 func (id *ActorID) UnmarshalText(text []byte) error {
@@ -85,8 +77,9 @@ func (id *ActorID) UnmarshalText(text []byte) error {
 }
 
 // ParseActorID parses the form 8-4-4-4-12 in hexadecimal digits of either case.
-// It refuses a UUID that is not [ActorID.Valid]: such a one was not made by
-// Cairn. The error is a [*SyntaxError].
+// It refuses the other forms of [uuid.Parse], and a UUID that is not
+// [ActorID.Valid]: such a one was not made by Cairn. The error is a
+// [*SyntaxError]; its offset is 0 if 36 characters are not of that form.
 func ParseActorID(s string) (ActorID, error) {
 	fail := func(at int, reason string) (ActorID, error) {
 		return ActorID{}, &SyntaxError{"actor id", at, reason}
@@ -94,49 +87,18 @@ func ParseActorID(s string) (ActorID, error) {
 	if len(s) != 36 {
 		return fail(min(len(s), 36), fmt.Sprintf("want 36 characters, have %d", len(s)))
 	}
-	var id ActorID
-	at := 0
-	for i := 0; i < len(s); {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			if s[i] != '-' {
-				return fail(i, "want '-'")
-			}
-			i++
-			continue
-		}
-		high, low := hexDigit(s[i]), hexDigit(s[i+1])
-		if high < 0 {
-			return fail(i, "want a hexadecimal digit")
-		}
-		if low < 0 {
-			return fail(i+1, "want a hexadecimal digit")
-		}
-		id[at] = byte(high<<4 | low)
-		at++
-		i += 2
-	}
-	switch {
-	case id[6]>>4 != 8:
+	u, err := uuid.Parse(s)
+	switch slot := ActorID(u).Slot(); {
+	case err != nil:
+		return fail(0, "want hexadecimal digits in the form 8-4-4-4-12")
+	case u.Version() != 8:
 		return fail(14, "want a UUID of version 8")
-	case id[8]>>6 != 0b10:
+	case u.Variant() != uuid.RFC4122: // today RFC 9562
 		return fail(19, "want a UUID of variant 10")
-	case id.Slot() >= Slots:
-		return fail(0, fmt.Sprintf("slot %d is not below %d", id.Slot(), Slots))
+	case slot >= Slots:
+		return fail(0, fmt.Sprintf("slot %d is not below %d", slot, Slots))
 	}
-	return id, nil
-}
-
-func hexDigit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	default:
-		return -1
-	}
+	return ActorID(u), nil
 }
 
 // AppendSlotInput appends the bytes whose hash chooses an actor's slot: the

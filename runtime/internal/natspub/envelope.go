@@ -1,7 +1,6 @@
 package natspub
 
 import (
-	"encoding/hex"
 	"strconv"
 	"time"
 
@@ -64,7 +63,7 @@ func (e *envelope) begin(set *engine.ChangeSet, rowless bool) {
 		return
 	}
 	e.set, e.rowless = set, rowless
-	e.id = appendActorID(e.id[:0], set.ID)
+	e.id = set.ID.AppendString(e.id[:0])
 	e.id = append(e.id, '/')
 	e.id = strconv.AppendUint(e.id, uint64(set.Version), 10)
 	e.id = append(e.id, '/')
@@ -161,15 +160,6 @@ func subjectOf(c *engine.Change) (family, name string) {
 		return familyLife, c.Name
 	}
 	return familyChange, c.Kind.String()
-}
-
-// appendActorID appends an actor id in the text form of UUIDs.
-func appendActorID(dst []byte, id [16]byte) []byte {
-	dst = append(hex.AppendEncode(dst, id[0:4]), '-')
-	dst = append(hex.AppendEncode(dst, id[4:6]), '-')
-	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
-	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
-	return hex.AppendEncode(dst, id[10:16])
 }
 
 // appendHeaderText appends the value of a CloudEvents attribute as the binding wants it in a header: printable ASCII

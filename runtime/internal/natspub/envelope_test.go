@@ -96,10 +96,3 @@ func TestMessagesAreExactlyAsSpecified(t *testing.T) {
 		t.Errorf("the message after it:\n%s", got)
 	}
 }
-
-func TestActorIDsAreWrittenAsTheKeyspacePrintsThem(t *testing.T) {
-	id := keyspace.NewActorID(513, 986_000_000, [10]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
-	if got := string(appendActorID(nil, id)); got != id.String() {
-		t.Errorf("%s, want %s", got, id)
-	}
-}
