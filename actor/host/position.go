@@ -3,6 +3,8 @@ package host
 import (
 	"strconv"
 	"strings"
+
+	"github.com/google/uuid"
 )
 
 // A Position is a place in the events of an actor, or in one of its streams.
@@ -52,21 +54,6 @@ func CheckLife(id string) *Error {
 
 // validLife reports whether an id has the form of actors' ids: a UUID in lower case.
 func validLife(id string) bool {
-	if len(id) != 36 {
-		return false
-	}
-	for i := range len(id) {
-		c := id[i]
-		switch i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-				return false
-			}
-		}
-	}
-	return true
+	u, err := uuid.Parse(id)
+	return err == nil && u.String() == id // in the one form in which ids are written
 }
