@@ -227,13 +227,22 @@ func (k *alarmClock) hand(p waker, t *Type, row engine.Wake, ident engine.Identi
 		}
 		k.again()
 	}
-	w := p.Due(k.s, t, addr, &row, done)
+	w, err := k.due(p, t, addr, &row, done)
+	if err != nil {
+		return false, nil, err
+	}
 	w.Existing = true
 	if w.Finish == nil {
 		w.Finish = done
 	}
 	_, err = k.s.Post(t, addr, w)
 	return err == nil, nil, err
+}
+
+// due asks a part for the work for a row. A panic is an error, after which the row is tried again.
+func (k *alarmClock) due(p waker, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) (w *Work, err error) {
+	defer k.s.contain(addr, "Due", &err)
+	return p.Due(k.s, t, addr, row, done), nil
 }
 
 // pausedRow is how long the rows of a paused actor are left alone if it is neither resumed nor destroyed.

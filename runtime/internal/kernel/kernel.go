@@ -193,6 +193,9 @@ func New(o Options, with Composition) (*Kernel, error) {
 		}
 		if p, ok := p.(waker); ok {
 			for _, kind := range p.Kinds() {
+				if kind >= maxWakeKinds {
+					return nil, fmt.Errorf("kernel: the wake kind %d is not below %d", kind, maxWakeKinds)
+				}
 				s.wakers[kind] = p
 			}
 		}

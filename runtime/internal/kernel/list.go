@@ -64,7 +64,7 @@ func (s *Kernel) reportOn(p reporter, st *host.Status) error {
 	}
 	snap := s.Store.Snapshot(id)
 	defer snap.Close()
-	return p.Report(snap, st)
+	return reportOf(p, snap, st)
 }
 
 // StoredList pages through the actors of a store, as if they slept.

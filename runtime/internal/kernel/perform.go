@@ -224,7 +224,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		UpdatePace(&a.Type.Pace[j.Method], took)
 	}
 	if err == nil {
-		if err = c.seal(t, instance && !t.Untouched, out); err == nil {
+		if crashed, err = c.seal(t, instance && !t.Untouched, out); err == nil {
 			c.Group.Turns++
 			c.Group.took += took
 			if a.crashes > 0 && instance && !w.wakes() {

@@ -2,6 +2,9 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -54,6 +57,7 @@ func (s *Kernel) RecoverActor(row engine.Wake, done func(), make func(*Actor) *W
 
 // recoverOne is recoverActor, also for what is left of a destroyed actor if the row outlives it.
 func (s *Kernel) recoverOne(row engine.Wake, done func(), take func(*Actor) *Work, outlives bool) {
+	done = sync.OnceFunc(done) // work that is tried again is finished more than once
 	ident, _, ok, err := s.Store.Identity(row.ID)
 	var remains keyspace.ActorID
 	if err == nil && !ok && outlives {
@@ -89,7 +93,8 @@ func (s *Kernel) recoverOne(row engine.Wake, done func(), take func(*Actor) *Wor
 }
 
 // TakeUpOf has an actor, or with an id what is left of a destroyed one, do the work that take makes for it. It returns false
-// if the supervisor has closed; then the next start finds the row at 0.
+// if the supervisor has closed; then the next start finds the row at 0. It also returns false if take panics, and tries again
+// after a while.
 func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, take func(*Actor) *Work) bool {
 	for {
 		var a *Actor
@@ -101,8 +106,13 @@ func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, 
 		if a == nil {
 			return false
 		}
-		w := take(a)
-		err := a.Enqueue(w)
+		w, err := s.taken(a, take)
+		if err != nil {
+			a.resume() // leaves memory if it is there for this alone
+			s.Later(unhosted, func() { s.TakeUpOf(t, addr, remains, take) })
+			return false
+		}
+		err = a.Enqueue(w)
 		if errors.Is(err, errGone) {
 			continue // it left memory between the look-up and now
 		}
@@ -110,5 +120,21 @@ func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, 
 			w.Fail(err)
 		}
 		return true
+	}
+}
+
+// taken asks a part for the work that goes on with what was under way. A panic is an error.
+func (s *Kernel) taken(a *Actor, take func(*Actor) *Work) (w *Work, err error) {
+	defer s.contain(a.Address, "TakeUp", &err)
+	return take(a), nil
+}
+
+// contain turns a panic of a part's hook into an error, and logs it. It is deferred.
+func (s *Kernel) contain(addr host.Address, hook string, err *error) {
+	if p := recover(); p != nil {
+		id := NewErrorID()
+		s.Logger.Error("part panicked", "actor_type", addr.Type, "actor_key", addr.Key, "hook", hook, "error_id", id,
+			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		*err = host.Errorf(host.Internal, "a part of the node panicked (error %s)", id).With("error_id", id)
 	}
 }

@@ -9,7 +9,10 @@ import (
 
 // standing is what a core knows of its actor's rows at 0 of the wake index, by their kind. A start of the node finds such
 // a row: it says that work of the actor is under way that nothing else would take up again.
-type standing [keyspace.WakeListed + 1]tristate
+type standing [maxWakeKinds]tristate
+
+// maxWakeKinds bounds the kinds of rows of the wake index. There is room for kinds that a part from outside adds.
+const maxWakeKinds = 16
 
 // A tristate is what is known of a row at 0.
 type tristate uint8

@@ -28,19 +28,31 @@ func (b *buffers) put(p *[]byte) {
 
 // seal turns what a handler did into writes: the state if it changed, events, messages, the stored reply, the record
 // for the outbox.
-func (c *Core) seal(t *Turn, instance bool, out []byte) error {
+//
+// A panic of a part's hook is an error, and crashed is true. A panic of Save is an error only.
+func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error) {
+	saving := false
+	defer func() {
+		if p := recover(); p == nil {
+			return
+		} else if saving {
+			err = c.Actor.Kernel.crashed(c.Actor, c.Actor.Type.Type+".Save", p)
+		} else {
+			crashed, err = true, c.Actor.Kernel.crashed(c.Actor, t.Handler, p)
+		}
+	}()
 	if t.Ends {
 		t.dropSession()
-		return c.sealDestroy(t)
+		return false, c.sealDestroy(t)
 	}
 	if instance {
-		if err := c.saveState(t); err != nil {
-			return err
+		if err := c.saveState(t, &saving); err != nil {
+			return false, err
 		}
 	}
 	for i := 0; i < len(t.parts); i++ { // one may enlist another
 		if err := t.parts[i].Seal(t); err != nil {
-			return err
+			return false, err
 		}
 	}
 	c.Group.After = append(c.Group.After, t.After...)
@@ -48,32 +60,34 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) error {
 		if b := t.Work.Builtin; t.Work.idempotencyKey == "" || b != nil && b.Wait != nil {
 			c.Rows.Rollback(t.mark.at) // nothing happened; the version stays
 			t.succeeded()
-			return nil
+			return false, nil
 		}
 	}
 	if key := t.Work.idempotencyKey; key != "" {
 		if err := c.remember(t, key, out); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := c.writeChanges(t); err != nil {
-		return err
+		return false, err
 	}
 	t.succeeded()
 	g := c.Group
 	g.Changed = true
 	g.version = t.AsOf
-	return nil
+	return false, nil
 }
 
 // stateKey is the logical key of the state.
 var stateKey = keyspace.AppendPersisted(nil)
 
-// saveState writes the state if it differs from what is stored.
-func (c *Core) saveState(t *Turn) error {
+// saveState writes the state if it differs from what is stored. saving is true while the actor's own code runs.
+func (c *Core) saveState(t *Turn, saving *bool) error {
 	buf := c.Actor.Kernel.states.get()
 	defer c.Actor.Kernel.states.put(buf)
-	value, err := c.save(*buf)
+	*saving = true
+	value, err := c.Instance.Save(appendStateHeader(*buf, c.Actor.Type.StateVersion))
+	*saving = false
 	if err != nil {
 		return err
 	}
@@ -98,13 +112,7 @@ func (c *Core) saveState(t *Turn) error {
 	return nil
 }
 
-// save encodes the state, after the header.
-func (c *Core) save(dst []byte) (value []byte, err error) {
-	defer c.shield("Save", &err)
-	return c.Instance.Save(appendStateHeader(dst, c.Actor.Type.StateVersion))
-}
-
-// shield turns a panic of the code that encodes, decodes or migrates the state into an error.
+// shield turns a panic of code that runs outside turns, the actor's or a part's, into an error.
 func (c *Core) shield(what string, err *error) {
 	if p := recover(); p != nil {
 		*err = c.Actor.Kernel.crashed(c.Actor, c.Actor.Type.Type+"."+what, p)

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -44,7 +46,7 @@ func (s *Kernel) present(st *host.Status) {
 		st.Mailbox = int(a.Waiting.Load())
 	}
 	for p := range PartsAs[presenter](s.Parts) {
-		p.Present(s, a, st)
+		s.presentOf(p, a, addr, st)
 	}
 	if p := s.Pauses.At(addr); p != nil {
 		st.State, st.Pause = host.Paused, p
@@ -52,6 +54,23 @@ func (s *Kernel) present(st *host.Status) {
 	if f := s.Failures.of(addr); f != nil { // the worse of the two, as long as it lasts
 		st.State, st.Failure = host.Failed, f
 	}
+}
+
+// presentOf asks one part. A panic is logged, and the status goes without.
+func (s *Kernel) presentOf(p presenter, a *Actor, addr host.Address, st *host.Status) {
+	var err error
+	defer s.contain(addr, "Present", &err)
+	p.Present(s, a, st)
+}
+
+// reportOf asks one part. A panic is an error.
+func reportOf(p reporter, rows *engine.Snapshot, st *host.Status) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("a report panicked: %v\n%s", x, debug.Stack())
+		}
+	}()
+	return p.Report(rows, st)
 }
 
 // StoredStatus describes an actor by what a store says of it, as if it slept.
@@ -83,7 +102,7 @@ func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host
 		st.State = host.Paused
 	}
 	for p := range PartsAs[reporter](parts) {
-		if err := p.Report(snap, &st); err != nil {
+		if err := reportOf(p, snap, &st); err != nil {
 			return host.Status{}, err
 		}
 	}

@@ -78,17 +78,26 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		}
 		return nil, a.Kernel.Failures.blocked(a)
 	}
-	for _, p := range a.Type.Hooks.risers {
-		if err := p.Risen(c); err != nil {
-			a.teardown(c)
-			return nil, a.Kernel.Public(a, w, err)
-		}
+	if err := c.risen(); err != nil {
+		a.teardown(c)
+		return nil, a.Kernel.Public(a, w, err)
 	}
 	if a.crashes == 0 {
 		a.Kernel.Failures.clear(a)
 	} // else a turn has to succeed first
 	a.Kernel.publishLife(a, c, "woke", "")
 	return c, nil
+}
+
+// risen tells the parts that the actor has been woken.
+func (c *Core) risen() (err error) {
+	defer c.shield("Risen", &err)
+	for _, p := range c.Actor.Type.Hooks.risers {
+		if err := p.Risen(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // adopt makes c the core; false, and c is closed, if the activation was taken away from the caller.
@@ -213,7 +222,8 @@ func DestroyedError(addr host.Address) *host.Error {
 }
 
 // stale reports that a part has to prepare the actor before its wake hook runs.
-func (c *Core) stale() (bool, error) {
+func (c *Core) stale() (stale bool, err error) {
+	defer c.shield("Stale", &err)
 	for _, p := range c.Actor.Type.Hooks.preparers {
 		if stale, err := p.Stale(c); stale || err != nil {
 			return stale, err

@@ -1,0 +1,334 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/node"
+)
+
+// A probe is a part from outside. It keeps a key, and has rows in the wake index. Each hook fails if it is told to.
+type probe struct {
+	failing                 atomic.Pointer[string]
+	panics                  bool
+	fired, takenUp, retired atomic.Int64
+}
+
+const probeWake keyspace.WakeKind = 15
+
+var (
+	probeKey = []byte{0x70}
+	probeDue = []byte{0x71}
+)
+
+// hook fails if it is the one that fails.
+func (p *probe) hook(name string) error {
+	if at := p.failing.Load(); at == nil || *at != name {
+		return nil
+	}
+	if p.panics {
+		panic("the probe panics in " + name)
+	}
+	return errors.New("the probe fails in " + name)
+}
+
+func (p *probe) fail(name string) { p.failing.Store(&name) }
+func (p *probe) heal()            { p.failing.Store(nil) }
+
+func (*probe) Name() string                                          { return "probe" }
+func (*probe) Kinds() []keyspace.WakeKind                            { return []keyspace.WakeKind{probeWake} }
+func (*probe) StandsFor() keyspace.WakeKind                          { return probeWake }
+func (p *probe) Stale(*kernel.Core) (bool, error)                    { return true, p.hook("Stale") }
+func (p *probe) Prepare(*kernel.Turn) error                          { return p.hook("Prepare") }
+func (p *probe) Risen(*kernel.Core) error                            { return p.hook("Risen") }
+func (p *probe) StateChanged(*kernel.Turn) error                     { return p.hook("StateChanged") }
+func (p *probe) Seal(*kernel.Turn) error                             { return p.hook("Seal") }
+func (p *probe) Succeeded(*kernel.Turn)                              { _ = p.hook("Succeeded") }
+func (p *probe) Report(*engine.Snapshot, *host.Status) error         { return p.hook("Report") }
+func (p *probe) Present(*kernel.Kernel, *kernel.Actor, *host.Status) { _ = p.hook("Present") }
+
+func (p *probe) Destroy(t *kernel.Turn) error {
+	p.retired.Add(1)
+	return p.hook("Destroy")
+}
+
+func (p *probe) Wakes(rows engine.Reader) ([]engine.Wake, error) {
+	if _, ok, err := rows.Get(probeDue); !ok || err != nil {
+		return nil, err
+	}
+	return []engine.Wake{{Due: probeTime, Kind: probeWake, Name: "x"}}, nil
+}
+
+// probeTime is when the probe's row is due: long ago.
+const probeTime = 1000
+
+func (p *probe) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
+	_ = p.hook("Due")
+	return &kernel.Work{Job: &probeJob{p: p, row: row}}
+}
+
+func (p *probe) TakeUp(*kernel.Actor) *kernel.Work {
+	_ = p.hook("TakeUp")
+	return &kernel.Work{Job: &probeJob{p: p}, Existing: true, Finish: func(*kernel.Work) {}}
+}
+
+// A probeJob clears the row that is due, or the row at 0.
+type probeJob struct {
+	p   *probe
+	row *engine.Wake
+}
+
+func (*probeJob) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "probe"} }
+
+func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
+	if j.row == nil {
+		_, err := c.System(w, "take up", func(*kernel.Turn) error {
+			c.Arm(probeWake, false)
+			return nil
+		})
+		j.p.takenUp.Add(1)
+		c.Respond(w, nil, err)
+		return
+	}
+	c.Due(w, j.row, func() error {
+		_, err := c.System(w, "fire", func(*kernel.Turn) error {
+			if _, err := c.Rows.Delete(probeDue); err != nil {
+				return err
+			}
+			c.Rows.ClearWake(j.row.Due, j.row.Kind, j.row.Name, j.row.Instance)
+			return j.p.hook("fire")
+		})
+		if err == nil {
+			j.p.fired.Add(1)
+		}
+		return err
+	})
+}
+
+// A probed actor counts its calls, and uses the probe in each.
+type probed struct {
+	host.Instance // what is not used
+	p             *probe
+	n             byte
+}
+
+func (a *probed) Load(_ uint64, blob []byte) error {
+	a.n = 0
+	if len(blob) > 0 {
+		a.n = blob[0]
+	}
+	return nil
+}
+func (a *probed) Save(dst []byte) ([]byte, error) { return append(dst, a.n), nil }
+func (a *probed) Create(host.Turn) error          { return nil }
+func (a *probed) Wake(host.Turn) error            { return nil }
+func (a *probed) Destroy(host.Turn) error         { return nil }
+
+func (a *probed) Act(h host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
+	t := kernel.CallerOf(h).Turn
+	t.Enlist(a.p)
+	switch string(input) {
+	case "key": // nothing else: the key must be kept all the same
+		return out, t.Core.Rows.Put(probeKey, []byte("kept"), engine.PutOptions{})
+	case "due":
+		t.Core.Rows.SetWake(probeTime, probeWake, "x", "")
+		return out, t.Core.Rows.Put(probeDue, nil, engine.PutOptions{})
+	case "arm":
+		t.Core.Arm(probeWake, true)
+	}
+	a.n++
+	return out, t.Core.Rows.Put(probeKey, []byte{a.n}, engine.PutOptions{})
+}
+
+// A bench is a node with a probe.
+type bench struct {
+	*node.Node
+	t     *testing.T
+	p     *probe
+	store *engine.Store
+	disk  *engine.Disk
+}
+
+func newBench(t *testing.T, panics bool) *bench {
+	b := &bench{t: t, p: &probe{panics: panics}, disk: engine.NewDisk()}
+	b.start()
+	return b
+}
+
+func (b *bench) start() {
+	b.t.Helper()
+	var err error
+	quiet := slog.New(slog.DiscardHandler)
+	if b.store, err = engine.Open(b.t.Context(), engine.Options{Dir: "store", Disk: b.disk, Logger: quiet}); err != nil {
+		b.t.Fatal(err)
+	}
+	behavior := &host.Behavior{
+		Type: "p", StateVersion: 1, Methods: []host.Method{{Name: "do", Kind: host.Action, Handler: "probed.do"}},
+		New:    func() host.Instance { return &probed{p: b.p} },
+		Decode: func(uint64, []byte) (any, error) { return nil, nil },
+	}
+	b.Node, err = node.New(node.Options{Parts: []kernel.Part{b.p},
+		Options: kernel.Options{Store: b.store, Logger: quiet, Behaviors: []*host.Behavior{behavior}}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Start()
+}
+
+func (b *bench) stop() {
+	b.t.Helper()
+	if err := errors.Join(b.Close(context.Background()), b.store.Close()); err != nil {
+		b.t.Error(err)
+	}
+}
+
+func at(key string) host.Address { return host.Address{Type: "p", Key: []string{key}} }
+
+func (b *bench) do(key, what string) error {
+	_, err := b.Call(context.Background(), &host.Request{Address: at(key), Method: "do", Codec: host.JSON, Input: []byte(what)})
+	return err
+}
+
+func (b *bench) must(key, what string) {
+	b.t.Helper()
+	if err := b.do(key, what); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// rows dumps what the store has of the actor "a".
+func (b *bench) rows() (dump string) {
+	b.t.Helper()
+	id, ok, err := b.store.Lookup(b.Identity(at("a")))
+	if err != nil || !ok {
+		b.t.Fatal(ok, err)
+	}
+	snap := b.store.Snapshot(id)
+	defer snap.Close()
+	page, err := snap.List(engine.ListQuery{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, e := range page.Entries {
+		dump += fmt.Sprintf("%x = %x, version %d\n", e.Key, e.Value, e.Version)
+	}
+	for _, until := range []int64{0, probeTime} {
+		wakes, err := b.store.Wakes(nil, until, 100)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		dump += fmt.Sprintln(until, wakes)
+	}
+	return dump
+}
+
+func TestPartFromOutsideIsUsedInATurnAtAWakeAtAStartAndAtDestroy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, false)
+		b.must("a", "key")
+		before := b.rows()
+		b.stop()
+		b.start()
+		if after := b.rows(); after != before {
+			t.Errorf("the key was not kept: %s, not %s", after, before)
+		}
+		b.must("a", "due")
+		time.Sleep(time.Minute)
+		if n := b.p.fired.Load(); n != 1 {
+			t.Errorf("the row fired %d times", n)
+		}
+		b.must("a", "arm")
+		b.stop()
+		b.start()
+		time.Sleep(time.Minute)
+		if n := b.p.takenUp.Load(); n != 1 {
+			t.Errorf("the row at 0 was taken up %d times", n)
+		}
+		if err := b.Destroy(t.Context(), at("a")); err != nil || b.p.retired.Load() != 1 {
+			t.Error(err, b.p.retired.Load())
+		}
+		b.must("a", "")
+		b.stop()
+	})
+}
+
+func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
+	restart := func(b *bench) error {
+		b.stop()
+		b.start()
+		return b.do("a", "")
+	}
+	call := func(b *bench) error { return b.do("a", "") }
+	lookup := func(b *bench) error { _, err := b.Lookup(context.Background(), at("a")); return err }
+	for _, x := range []struct {
+		hook    string
+		panics  bool // it has no error to return
+		quiet   bool // nobody is told
+		changes bool // what it failed in was written before
+		use     func(b *bench) error
+	}{
+		{hook: "Seal", use: call},
+		{hook: "StateChanged", use: call},
+		{hook: "Succeeded", panics: true, use: call},
+		{hook: "Destroy", use: func(b *bench) error { return b.Destroy(context.Background(), at("a")) }},
+		{hook: "Stale", use: restart},
+		{hook: "Prepare", use: restart},
+		{hook: "Risen", use: restart},
+		{hook: "Report", use: lookup},
+		{hook: "Present", panics: true, quiet: true, use: lookup},
+		{hook: "Due", panics: true, quiet: true, changes: true, use: func(b *bench) error { return b.do("a", "due") }},
+		{hook: "fire", quiet: true, changes: true, use: func(b *bench) error { return b.do("a", "due") }},
+		{hook: "TakeUp", panics: true, quiet: true, changes: true, use: func(b *bench) error {
+			err := b.do("a", "arm")
+			b.stop()
+			b.start()
+			return err
+		}},
+	} {
+		for _, panics := range []bool{false, true} {
+			if x.panics && !panics {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/panics=%t", x.hook, panics), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBench(t, panics)
+					b.must("a", "key")
+					before := b.rows()
+					b.p.fail(x.hook)
+					if err := x.use(b); (err == nil) != x.quiet {
+						t.Errorf("the error is %v", err)
+					}
+					time.Sleep(time.Second)
+					if after := b.rows(); !x.changes && after != before {
+						t.Errorf("left behind: %s, not %s", after, before)
+					}
+					b.p.heal()
+					b.must("other", "")
+					time.Sleep(time.Hour)
+					if x.hook == "Due" || x.hook == "fire" {
+						if n := b.p.fired.Load(); n != 1 {
+							t.Errorf("the row fired %d times", n)
+						}
+					}
+					if x.hook == "TakeUp" {
+						if n := b.p.takenUp.Load(); n != 1 {
+							t.Errorf("the row at 0 was taken up %d times", n)
+						}
+					}
+					b.must("a", "")
+					b.stop()
+				})
+			})
+		}
+	}
+}
