@@ -12,7 +12,7 @@ import (
 // done, the actor is gone or the node stops; then the row at 0 tells the next start.
 type Duty struct {
 	A           *Actor
-	Of          func(*Actor) *Duty // this duty of an activation
+	Of          func(*Actor) *Duty // this duty of an Actor
 	Job         func(recovered bool) Job
 	First, Most time.Duration // the wait after a failure, which doubles
 	Finish      func(*Work)   // of its items; it calls done

@@ -56,7 +56,7 @@ func purgeTime(ms int64) int64 {
 
 // ExpireAt arms the purge of the keys that expire at ms. One purge serves all keys of the same hour.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (t *Turn) ExpireAt(ms int64) {
 	t.Core.Rows.SetWake(purgeTime(ms), keyspace.WakeExpiry, "", "")
 }

@@ -16,7 +16,7 @@ import (
 // rows of the wake index, which no other part reads or writes. What it does besides, it says by implementing some of the
 // interfaces below; the kernel asks for them once, when the node starts.
 //
-// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see [attach].
+// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see [Attach].
 type Part interface {
 	Name() string
 }
@@ -205,7 +205,7 @@ type company interface {
 
 // A resident is attached to an actor, and keeps it in memory while it has something under way.
 //
-// REQUIRES: for all methods, activation.mu
+// REQUIRES: for all methods, Actor.Mu
 type resident interface {
 	// Busy reports that the actor must not fall asleep.
 	Busy() bool
@@ -267,6 +267,7 @@ type Consequence interface {
 // A consequenceFunc is a consequence that is a function.
 type consequenceFunc func()
 
+// Durable implements Consequence.
 func (f consequenceFunc) Durable() { f() }
 
 // Hooks are the parts that have something to do with the actors of a type.

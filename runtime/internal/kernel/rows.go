@@ -15,8 +15,10 @@ type standing [keyspace.WakeListed + 1]tristate
 type tristate uint8
 
 const (
+	// Unsure: the row may stand or not.
 	Unsure tristate = iota
 	disarmed
+	// Armed: the row stands.
 	Armed
 )
 

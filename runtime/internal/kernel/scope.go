@@ -15,7 +15,7 @@ type Scope interface {
 	Leave()
 	// reader returns the rows.
 	//
-	// REQUIRES: enter
+	// REQUIRES: Enter
 	reader() (engine.Reader, error)
 	// Now is the time as of which they are read, and id the actor's.
 	Now() time.Time

@@ -91,7 +91,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 	return c, nil
 }
 
-// adopt makes c the core; false, and c is closed, if the activation was taken away from the caller.
+// adopt makes c the core; false, and c is closed, if the Actor was taken away from the caller.
 func (a *Actor) adopt(epoch uint64, c *Core) bool {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -208,6 +208,7 @@ func (c *Core) load(exists bool) error {
 	return nil
 }
 
+// DestroyedError returns the error for calls to an actor that has been destroyed.
 func DestroyedError(addr host.Address) *host.Error {
 	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", FormatAddress(addr))
 }

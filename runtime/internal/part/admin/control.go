@@ -16,6 +16,7 @@ import (
 // by the interfaces explainer, keeper, resumer and retrier.
 type Part struct{}
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "admin" }
 
 // Methods implements server. None of the verbs creates an actor, and none but actor.wake runs code of one that sleeps, so

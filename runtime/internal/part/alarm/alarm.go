@@ -20,11 +20,13 @@ type Part struct {
 	lag prometheus.Histogram
 }
 
+// New makes the part of alarms.
 func New() *Part {
 	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "alarm" }
 
 // Collectors implements meter.

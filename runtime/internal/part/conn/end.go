@@ -250,7 +250,7 @@ func closeConnection(t *kernel.Turn, id string, cause *host.Error) (bool, error)
 
 // dropConnection deletes a connection. Its client learns why when that is durable.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func dropConnection(t *kernel.Turn, id string, cause *host.Error) (connectionRecord, bool, error) {
 	rec, ok, err := readConnection(t.Core.Rows, id)
 	if err != nil || !ok {

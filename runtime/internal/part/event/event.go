@@ -14,6 +14,7 @@ import (
 // Part is the part of actors that is events.
 type Part struct{ hub Hub }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "event" }
 
 // Begin implements broadcaster.
@@ -67,7 +68,7 @@ func (h *Turn) Emit(event int, data []byte) error {
 
 // Collect adds an event, for the only connection that gets it, or for all that are subscribed but some.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (h *Turn) Collect(event int, data []byte, to string, except []string) error {
 	t := h.K
 	if err := HasEvent(t.Actor.Type, event); err != nil {

@@ -14,6 +14,7 @@ import (
 // Part is the part of actors that is the key-value store.
 type Part struct{}
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
 
 // Turn is what handlers may do with the key-value store.
@@ -161,7 +162,7 @@ const (
 
 // change notes a change of a key to publish.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (h *Turn) change(op string, key, value []byte) {
 	t := h.K
 	if t.Actor.Kernel.Options.Changes == nil {

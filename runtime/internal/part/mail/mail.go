@@ -50,6 +50,7 @@ func New() *Part {
 // Handle registers how messages of a method are handled that no actor type declares.
 func (p *Part) Handle(method string, h MessageHandler) { p.handlers[method] = h }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "mail" }
 
 // Methods implements server.
@@ -159,7 +160,7 @@ func (h *Turn) Send(m *host.Message) error {
 
 // Post queues a message to another actor.
 //
-// REQUIRES: turn.mu; the address was checked.
+// REQUIRES: Turn.Mu; the address was checked.
 func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 	t := h.K
 	if len(h.messages) >= maxMessages {

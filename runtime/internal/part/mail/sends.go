@@ -65,9 +65,9 @@ const minChannels = 256
 // maxDelivery is how many messages one run carries.
 const maxDelivery = 64
 
-// An outbox has the sender of an activation's current incarnation. It is attached to the activation.
+// An outbox has the sender of an Actor's current incarnation. It is attached to the Actor.
 type outbox struct {
-	sender atomic.Pointer[sender] // replaced under activation.mu
+	sender atomic.Pointer[sender] // replaced under Actor.Mu
 }
 
 func newOutbox() *outbox { return new(outbox) }
@@ -227,7 +227,7 @@ func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	return id, nil
 }
 
-// load reads the messages of earlier lives of the actor, once per activation and before any of this life is sent.
+// load reads the messages of earlier lives of the actor, once per Actor and before any of this life is sent.
 func (s *sender) load(c *kernel.Core) error {
 	s.mu.Lock()
 	loaded := s.loaded
@@ -262,6 +262,7 @@ func (s *sender) load(c *kernel.Core) error {
 	return nil
 }
 
+// AppendOutgoing appends the messages that entries of kind outgoing hold.
 func AppendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) {
 	for _, e := range entries {
 		seq, err := keyspace.ParseOutgoing(e.Key)

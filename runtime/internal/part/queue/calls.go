@@ -97,7 +97,7 @@ func selects(in *host.QueueSelectInput) error {
 	return nil
 }
 
-// counting makes a builtin that changes messages of a queue that exists and counts them.
+// counting makes a built-in method that changes messages of a queue that exists and counts them.
 func counting[In any](name, op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *kernel.Method {
 	b := kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		out, err := f(SetOf(h), in)

@@ -33,6 +33,7 @@ type queueReceiver interface {
 	Told(t *kernel.Turn, name string) error
 }
 
+// New makes the part of queues.
 func New(r queueReceiver) *Part {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -47,6 +48,7 @@ func New(r queueReceiver) *Part {
 	}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "queue" }
 
 // Collectors implements meter.
@@ -156,7 +158,7 @@ func ByRun(t *kernel.Type, name string) bool {
 
 // SetOf returns the queues as the turn sees them.
 //
-// REQUIRES: t.mu, or no handler that runs.
+// REQUIRES: t.Mu, or no handler that runs.
 func SetOf(t *kernel.Turn) *queuerows.Set {
 	h := queuesOf(t)
 	if h.set == nil {
@@ -257,7 +259,7 @@ func (h *Turn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 
 // enqueue sends messages to a queue of the actor.
 //
-// REQUIRES: t.mu, or no handler that runs.
+// REQUIRES: t.Mu, or no handler that runs.
 func enqueue(t *kernel.Turn, name string, messages []host.Enqueue) ([]host.Sent, error) {
 	for i := range messages {
 		// It would be found out only when the message is given up.
@@ -298,7 +300,7 @@ type failedMessage struct {
 	reason  string // for operators; "" for that of cause
 }
 
-// queueActivation is what the part keeps with an activation: the duty to handle the messages of the actor's own queues.
+// queueActivation is what the part keeps with an Actor: the duty to handle the messages of the actor's own queues.
 type queueActivation struct{ kernel.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.

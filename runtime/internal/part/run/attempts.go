@@ -159,7 +159,7 @@ func (t *attempt) Lost() {
 	}
 }
 
-// left counts an attempt off its activation that has returned or was given up; false if it was before.
+// left counts an attempt off its Actor that has returned or was given up; false if it was before.
 func (t *attempt) left() bool {
 	if t.returned.Swap(true) {
 		return false

@@ -18,7 +18,7 @@ import (
 
 // Part is the part of actors that is the workflow run.
 type Part struct {
-	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by activation.key, until
+	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by Actor.Key, until
 	// that is recorded.
 	blames sync.Map
 	// marked: the store says that the node runs. cautious is until when runs are counted before they go on; zero for not at
@@ -33,6 +33,7 @@ type Part struct {
 	paused                               *prometheus.GaugeVec
 }
 
+// New makes the part of workflow runs.
 func New() *Part {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -53,6 +54,7 @@ func New() *Part {
 	}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "run" }
 
 // Translate implements translator.
@@ -117,7 +119,7 @@ func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 
 // A runType is what the part keeps with an actor type.
 type runType struct {
-	// pace is like actorType.pace, of the turns of runs.
+	// pace is like kernel.Type.Pace, of the turns of runs.
 	pace atomic.Int64
 }
 
@@ -166,7 +168,7 @@ type Turn struct {
 	K *kernel.Turn
 	// run is the workflow run that advances in the turn, while it does.
 	run   atomic.Pointer[advancing]
-	wrote bool     // rows of the run were written, which is published already; guarded by turn.mu
+	wrote bool     // rows of the run were written, which is published already; guarded by Turn.Mu
 	early []func() // run as soon as the turn has succeeded
 	room  [1]kernel.Consequence
 }

@@ -24,7 +24,7 @@ import (
 //     wakes the run: until something of that happens, the run is not in memory.
 //  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has something to do that no other
 //     row tells of: attempts that run, messages or a state that it has not looked at. That row is what a restart finds.
-//  3. An attempt is started when the commit is durable that the run asked for it in, and by the activation that made it.
+//  3. An attempt is started when the commit is durable that the run asked for it in, and by the Actor that made it.
 type flow struct {
 	flowRows
 	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
@@ -505,7 +505,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	}
 	f.queues = out.Queues
 	if leaving {
-		return false, nil // the next activation starts what is to be started
+		return false, nil // the next Actor starts what is to be started
 	}
 	f.outstanding += int64(len(out.Launch))
 	for _, start := range early {

@@ -25,11 +25,13 @@ type Part struct {
 	FailedRuns map[string]*failedRun
 }
 
+// New makes the part of schedules.
 func New() *Part {
 	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "schedule" }
 
 // Collectors implements meter.
@@ -113,7 +115,7 @@ func (h Turn) CancelSchedule(name, instance string) (bool, error) {
 
 // scheduleChange notes what happened to a schedule, as of an alarm.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func scheduleChange(t *kernel.Turn, op, name, instance string, due *time.Time) {
 	t.Change(engine.ChangeAlarm, name, func() any {
 		m := map[string]any{"op": op, "name": name, "instance": instance, "schedule": true}

@@ -45,6 +45,7 @@ var _ interface {
 // New makes the part with a bound for its connections.
 func New(o Options) *Part { return &Part{options: o} }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "sqlite" }
 
 // SQLiteIn returns the part of a node.

@@ -17,7 +17,7 @@ import (
 // Turn is what handlers may do with the SQLite database.
 type Turn struct {
 	K   *kernel.Turn
-	sql *sqlTurn // nil until it is asked for; set under turn.mu
+	sql *sqlTurn // nil until it is asked for; set under Turn.Mu
 }
 
 // asSQLite returns h itself, which is one of several in what the handler is handed.
@@ -29,7 +29,7 @@ func sqliteOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asSQLite() *Turn
 // Query is what handlers of queries may read of the SQLite database.
 type Query struct {
 	K   *kernel.Query
-	sql *sqlQuery // nil until it is asked for; guarded by reader.mu
+	sql *sqlQuery // nil until it is asked for; guarded by Query.mu
 }
 
 // A Database is the SQLite database of one core: of one actor, for as long as it is awake. It is a facet, made by the first
@@ -127,7 +127,7 @@ func (b *Database) Close(*kernel.Core) {
 
 // A sqlTurn is the write session of a turn. It is the session's context, and its writer over the core's write set.
 //
-//  1. While the handler runs, everything happens under turn.mu, like all else that it does with the write set.
+//  1. While the handler runs, everything happens under Turn.Mu, like all else that it does with the write set.
 //  2. When the handler has returned, the session is shut: statements that goroutines of it still run are interrupted, no
 //     other begins, and settle waits for their end. Only then the turn is sealed, and only commit goes on.
 //  3. When the turn is over, nothing reaches the write set any more, whoever still has the handle: an abandoned handler finds
@@ -137,7 +137,7 @@ type sqlTurn struct {
 	t               *kernel.Turn
 	b               *Database
 	session         *sqlitevfs.Session
-	phase           sqlPhase // guarded by turn.mu
+	phase           sqlPhase // guarded by Turn.Mu
 }
 
 // A sqlPhase says who may use the session of a turn.

@@ -19,6 +19,7 @@ import (
 // Part is the part of actors that is streams.
 type Part struct{}
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "stream" }
 
 // Purge implements purger: it does what the row of a stream in the wake index asks for.
@@ -83,7 +84,7 @@ func Append(c *kernel.Core, h *kernel.Turn, name string, items [][]byte) (uint64
 
 // streamWritten notes that a stream was changed.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func streamWritten(t *kernel.Turn, name string) {
 	t.Notify(streamTopic(name))
 }

@@ -247,7 +247,7 @@ func (k *crew) End(cause *host.Error) {
 	k.mu.Unlock()
 	k.kill(cause)
 	if start {
-		k.a.Kernel.Go(k.watch) // if the supervisor has closed, it has counted the tasks already
+		k.a.Kernel.Go(k.watch) // if the kernel has closed, it has counted the tasks already
 	}
 }
 

@@ -29,6 +29,7 @@ type Part struct {
 	running      prometheus.Gauge
 }
 
+// New makes the part of tasks.
 func New(appendTo func(t *kernel.Turn, stream string, items [][]byte) (uint64, error)) *Part {
 	return &Part{
 		append:  appendTo,
@@ -38,6 +39,7 @@ func New(appendTo func(t *kernel.Turn, stream string, items [][]byte) (uint64, e
 	}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "task" }
 
 // Collectors implements meter.
