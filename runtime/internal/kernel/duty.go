@@ -34,7 +34,7 @@ func (d *Duty) Ask() {
 	}
 }
 
-// Post is ask for a caller that can run the actor itself. The assignment says whether it must.
+// Post is Ask for a caller that can run the actor itself. The assignment says whether it must.
 func (d *Duty) Post() (job Assignment) {
 	if d.Posted.Swap(true) {
 		return job

@@ -307,7 +307,7 @@ func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
 	return e
 }
 
-// Explained is public that also returns what operators read: the error itself, where callers are told its id only.
+// Explained is Public that also returns what operators read: the error itself, where callers are told its id only.
 func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
 	e, id := s.PublicError(err)
 	if id != "" {
@@ -321,7 +321,7 @@ func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason 
 	return e, reason
 }
 
-// publicQuery is public for a query.
+// publicQuery is Public for a query.
 func (s *Kernel) publicQuery(a *Actor, name string, err error) *host.Error {
 	e, id := s.PublicError(err)
 	if id != "" {

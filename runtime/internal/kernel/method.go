@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Method is a built-in method: one that every actor has besides its own. One of act, Run, query and serve is set.
+// A Method is a built-in method: one that every actor has besides its own. One of Act, Run, Query and serve is set.
 type Method struct {
 	Name string
 	// Existing: a call of it does not create the actor.
@@ -29,7 +29,7 @@ type Method struct {
 	Act func(c *Core, h *Turn, w *Work) ([]byte, error)
 	// Run runs the turns that it needs by itself, because it calls the instance.
 	Run func(c *Core, w *Work) ([]byte, error)
-	// Fault says what to answer instead of the error of a turn of act; nil for that itself.
+	// Fault says what to answer instead of the error of a turn of Act; nil for that itself.
 	Fault func(error) error
 	// Pace is a moving average of the time that its turns take, like Type.Pace; nil if that is not known.
 	Pace *atomic.Int64

@@ -46,7 +46,7 @@ func (c *Core) drop(err *host.Error) {
 	c.Group = &Group{a: c.Actor}
 }
 
-// Traits implements job.
+// Traits implements Job.
 func (j *Call) Traits(a *Actor) Traits {
 	t := Traits{Kind: "call", Bounded: true, Creates: true, Code: true, Bytes: int64(len(j.Input))}
 	switch b := j.Builtin; {
@@ -63,7 +63,7 @@ func (j *Call) Traits(a *Actor) Traits {
 	return t
 }
 
-// Run implements job: an action, a creation or a built-in method.
+// Run implements Job: an action, a creation or a built-in method.
 func (j *Call) Run(c *Core, w *Work) {
 	if w.Existing && !c.Exists {
 		c.Respond(w, nil, NotFound(c.Actor.Address))

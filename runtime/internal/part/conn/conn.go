@@ -19,7 +19,7 @@ type Part struct{ slow, resumed atomic.Int64 }
 // Name implements kernel.Part.
 func (*Part) Name() string { return "conn" }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cairn_connections", Help: "Clients that are connected to actors."},
@@ -33,7 +33,7 @@ func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	}
 }
 
-// Present implements presenter.
+// Present implements kernel.presenter.
 func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	held := kernel.Waiting(kernel.Ask(host.QueueHeld, queueHeld),
 		func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS }, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Methods implements server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
+// Methods implements kernel.Server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
 // or have failed.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{

@@ -34,15 +34,15 @@ func New() *Part {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "schedule" }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.lag}
 }
 
-// Kinds implements waker.
+// Kinds implements kernel.waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeSchedule} }
 
-// Due implements waker.
+// Due implements kernel.waker.
 func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, done func(*kernel.Work)) *kernel.Work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine
 	}}
 }
 
-// Wakes implements waker.
+// Wakes implements kernel.waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) { return schedulerows.Wakes(rows) }
 
 // Turn is what handlers may do with schedules.
@@ -135,12 +135,12 @@ type scheduleFiring struct {
 	began atomic.Int64
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (f *scheduleFiring) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "schedule", Name: f.row.Name, Code: true}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (f *scheduleFiring) Run(c *kernel.Core, w *kernel.Work) {
 	c.Due(w, &f.row, func() error { return fireSchedule(c, w, f) })
 }
@@ -270,7 +270,7 @@ type scheduleInput struct {
 	KeepRuns *int   `json:"keep_runs,omitempty"`
 }
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Act(host.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, set *scheduleInput) (host.Schedule, error) {

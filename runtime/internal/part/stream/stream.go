@@ -22,7 +22,7 @@ type Part struct{}
 // Name implements kernel.Part.
 func (*Part) Name() string { return "stream" }
 
-// Purge implements purger: it does what the row of a stream in the wake index asks for.
+// Purge implements kernel.purger: it does what the row of a stream in the wake index asks for.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)
@@ -109,7 +109,7 @@ func (h Turn) StreamClose(stream string) error {
 	return err
 }
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	read := kernel.Ask(host.StreamRead, readStream)
 	read.Wait, read.Empty, read.Missing, read.OfLife = waitForItems, noItems, streamGone, true
