@@ -415,7 +415,7 @@ func (s *Kernel) Find(a host.Address) *Actor {
 }
 
 // ActorAt returns the Actor of an address, making one that is not awake yet if there is none; nil if the
-// supervisor has closed.
+// kernel has closed.
 //
 // REQUIRES: the address was checked.
 func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
