@@ -63,11 +63,11 @@ func Kinds() []KindInfo {
 		{KindSQLite, "sqlite", "sqlitevfs", "00 file | 01 file u32 chunk", "file size; one page of a file"},
 		{KindAlarms, "alarm", "alarms", "tuple(name, instance)", "when it is due, payload, attempts"},
 		{KindExpiry, "expiry", "engine", "tuple(Unix ms, key bytes)", "empty; index of the keys that expire"},
-		{KindIdempotency, "idempotency", "supervisor", "tuple(idempotency key)", "reply of a call, kept for repeats"},
-		{KindReceived, "received", "supervisor", "16 bytes sender id", "last sequence handled from that sender"},
-		{KindOutgoing, "outgoing", "supervisor", "u64 sequence", "message not yet handled by its target"},
-		{KindFailedSends, "failed-send", "supervisor", "u64 sequence", "message moved aside: error, attempts, time"},
-		{KindEventHistory, "event", "supervisor", "u64 event sequence", "event kept for resuming subscribers"},
+		{KindIdempotency, "idempotency", "kernel", "tuple(idempotency key)", "reply of a call, kept for repeats"},
+		{KindReceived, "received", "mail", "16 bytes sender id", "last sequence handled from that sender"},
+		{KindOutgoing, "outgoing", "mail", "u64 sequence", "message not yet handled by its target"},
+		{KindFailedSends, "failed-send", "mail", "u64 sequence", "message moved aside: error, attempts, time"},
+		{KindEventHistory, "event", "events", "u64 event sequence", "event kept for resuming subscribers"},
 		{KindQueueReady, "queue-ready", "queues", "tuple(queue, rank, id)", "empty; index of the messages that can be received"},
 		{KindQueueDelayed, "queue-delayed", "queues", "tuple(queue, due Unix ms, id)", "empty; index of the messages that are delayed or locked"},
 		{KindQueueStats, "queue-stats", "queues", "tuple(queue)", "counts of one queue, where its ready messages begin, when it wakes"},
@@ -79,7 +79,7 @@ func Kinds() []KindInfo {
 		{KindStreams, "stream", "streams", "tuple(stream)", "first and next sequence, bytes, whether it is closed"},
 		{KindStreamItems, "stream-item", "streams", "tuple(stream, sequence)", "one item"},
 		{KindControl, "control", "operators", "", "what operators have set: a pause, limits"},
-		{KindRun, "run", "supervisor", "", "what a workflow run that lives waits for: a time, the state"},
+		{KindRun, "run", "runs", "", "what a workflow run that lives waits for: a time, the state"},
 	}
 }
 

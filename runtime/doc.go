@@ -4,6 +4,6 @@
 // serves them over HTTP. [Main] is the whole daemon for a program that is nothing but its actors, and [Program] the same
 // with flags and work of its own. [Inspect] looks into the data of a node that is stopped.
 //
-// What happens inside: package engine keeps the data, the supervisor decides which actor runs when, the gateway speaks
+// What happens inside: package engine keeps the data, the kernel decides which actor runs when, the gateway speaks
 // HTTP, and, if NATS is configured, a publisher sends every change there and takes calls from it.
 package runtime

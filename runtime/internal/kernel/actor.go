@@ -11,11 +11,11 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// An activation is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
+// An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
 // made by the first work for an address and leaves memory when the actor sleeps.
 //
 // Invariants:
-//  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An activation
+//  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An Actor
 //     that is abandoned gets a new epoch, so that the goroutine of a handler that will not return finds that it owns
 //     nothing any more.
 //  2. view is the last commit that was applied. It may be ahead of the disk; durable says how far the disk is. Both are
@@ -55,7 +55,7 @@ type Actor struct {
 	Pending  atomic.Int64  // commits that are not durable yet
 	Applied  atomic.Uint64 // counts the commits that were applied; changed under viewMu
 	Durable  atomic.Uint64 // how many of them are durable
-	Vacant   atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the activation
+	Vacant   atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
 	gateMu   sync.Mutex
 	blocked  []gateWaiter
 	gateFail error
@@ -110,7 +110,7 @@ func newActivation(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 	return a
 }
 
-// Left reports that the activation is of what is left of a destroyed actor.
+// Left reports that the Actor is of what is left of a destroyed actor.
 func (a *Actor) Left() bool { return !a.Remains.IsZero() }
 
 // String names the actor: type/part/part.
@@ -234,7 +234,7 @@ func (a *Actor) rest() {
 	}
 }
 
-// Leave takes the activation out of memory if nothing needs it.
+// Leave takes the Actor out of memory if nothing needs it.
 //
 // REQUIRES: a.mu, !a.running
 func (a *Actor) Leave() bool {
@@ -242,7 +242,7 @@ func (a *Actor) Leave() bool {
 		return false
 	}
 	if a.Durable.Load() < a.Applied.Load() {
-		return false // the disk failed: what the store shows may never be durable, and this activation knows it
+		return false // the disk failed: what the store shows may never be durable, and this Actor knows it
 	}
 	if !a.yields() {
 		return false
@@ -314,7 +314,7 @@ func (a *Actor) settled() {
 	}
 }
 
-// Vacate lets an activation leave that only its commits kept.
+// Vacate lets an Actor leave that only its commits kept.
 func (a *Actor) Vacate() {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -323,7 +323,7 @@ func (a *Actor) Vacate() {
 	}
 }
 
-// process works through a batch, sharing commits where turns are quick. It returns false when the activation was
+// process works through a batch, sharing commits where turns are quick. It returns false when the Actor was
 // abandoned under it.
 //
 // REQUIRES: c is the core, nil if the actor sleeps, as of the moment at which the batch was taken.
@@ -413,7 +413,7 @@ func (c *Core) follow() {
 	}
 }
 
-// resume lets a goroutine run an activation that was abandoned, if something waits, and lets it leave otherwise.
+// resume lets a goroutine run an Actor that was abandoned, if something waits, and lets it leave otherwise.
 func (a *Actor) resume() {
 	a.Mu.Lock()
 	if a.gone || a.Running {
@@ -468,7 +468,7 @@ func (c *Core) close() {
 // handler that was running, or "". The work that waits is answered too if the node is going away, else it is run anew.
 func (a *Actor) abandon(err *host.Error) string { return a.AbandonTurn(nil, err) }
 
-// AbandonTurn abandons the activation if it still runs turn only, or whatever it runs if only is nil.
+// AbandonTurn abandons the Actor if it still runs turn only, or whatever it runs if only is nil.
 func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	a.Mu.Lock()
 	t := only

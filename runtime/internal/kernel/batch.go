@@ -25,7 +25,7 @@ func (b *batch) take() (*Work, bool) {
 
 // revoke returns what was not given out.
 //
-// REQUIRES: the activation's mu.
+// REQUIRES: Actor.Mu.
 func (b *batch) revoke() []*Work {
 	i := b.next.Swap(revoked)
 	return append([]*Work(nil), b.items[min(i, int64(len(b.items))):]...)

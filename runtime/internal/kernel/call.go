@@ -116,6 +116,7 @@ func (s *Kernel) Destroy(ctx context.Context, a host.Address) error {
 	return s.DestroyFrom(ctx, a, CallerOf(ctx))
 }
 
+// DestroyFrom destroys the actor at addr for a caller; from is nil if no turn or query makes the call.
 func (s *Kernel) DestroyFrom(ctx context.Context, addr host.Address, from *Caller) error {
 	t, err := s.StoredTypeOf(addr)
 	if err != nil {

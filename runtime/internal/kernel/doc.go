@@ -1,10 +1,10 @@
-// Package kernel decides which actor runs when. It hosts behaviors over one engine store: it wakes actors on demand,
+// Package kernel decides which actor runs when. It knows no capability of actors: those are the parts, see [Part]. It hosts behaviors over one engine store: it wakes actors on demand,
 // runs their turns one at a time, makes what a turn wrote one commit, holds every reply back until the commit that it
 // depends on is durable, fires alarms, delivers messages between actors, and puts idle actors to sleep.
 //
 // # The life of a call
 //
-// A call finds or creates the actor's [activation] in the directory of awake actors and joins its mailbox. If nobody runs
+// A call finds or creates the [Actor] of its address in the directory of awake actors and joins its mailbox. If nobody runs
 // the actor, a goroutine is started for it; it takes everything that waits, runs it turn by turn into one write set, and
 // commits the write set as one batch. The engine's gate calls back when the batch is durable, in commit order; only then
 // replies, events and messages leave. No goroutine is parked for an actor that has nothing to do.
@@ -18,14 +18,13 @@
 //
 // # Beside the turns
 //
-// A task is a goroutine that a turn starts and that enters turns of its own through the mailbox. The tasks of one waking
-// of an actor are its [crew], which ends with it. What operators do to an actor is a built-in method like any other, in
-// the files control, pauses, skip and why.
+// A part may have goroutines beside an actor, such as its tasks. They enter turns of their own through the mailbox, and end
+// with the core. What operators do to an actor is a built-in method like any other ([Method]), most of them in the part admin.
 //
 // # Lock order
 //
-// activation.mu, crew.mu, shard.mu, activation.viewMu, sender.mu, hub.mu, then subscription.mu or liveConnection.mu,
-// waitGraph.mu, pauses.mu. A goroutine that holds one of them takes only locks to the right of it. turn.mu is taken by
+// Actor.Mu, task.crew.mu, shard.mu, Actor.viewMu, mail.sender.mu, event.Hub.mu, then event.Subscription.Mu or
+// conn.LiveConnection.mu, waitGraph.mu, pauses.mu. A goroutine that holds one of them takes only locks to the right of it. Turn.Mu is taken by
 // handlers' goroutines and may be held while any of the others is taken. Gate callbacks take any of them but hold none on
 // entry, and never block on anything else.
 package kernel

@@ -12,7 +12,7 @@ import (
 // done, the actor is gone or the node stops; then the row at 0 tells the next start.
 type Duty struct {
 	A           *Actor
-	Of          func(*Actor) *Duty // this duty of an activation
+	Of          func(*Actor) *Duty // this duty of an Actor
 	Job         func(recovered bool) Job
 	First, Most time.Duration // the wait after a failure, which doubles
 	Finish      func(*Work)   // of its items; it calls done
@@ -34,7 +34,7 @@ func (d *Duty) Ask() {
 	}
 }
 
-// Post is ask for a caller that can run the actor itself. The assignment says whether it must.
+// Post is Ask for a caller that can run the actor itself. The assignment says whether it must.
 func (d *Duty) Post() (job Assignment) {
 	if d.Posted.Swap(true) {
 		return job

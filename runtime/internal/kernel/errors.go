@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// errGone: the activation has left memory; look the actor up again.
+	// errGone: the Actor has left memory; look the actor up again.
 	errGone = errors.New("kernel: activation is gone")
-	// ErrAbandoned: the turn outlived its deadline and grace, and its activation was given up.
+	// ErrAbandoned: the turn outlived its deadline and grace, and its Actor was given up.
 	ErrAbandoned = errors.New("kernel: turn was abandoned")
 )
 
@@ -43,6 +43,7 @@ func (s *Kernel) PublicError(err error) (e *host.Error, id string) {
 	return PublicError(err, s.translators)
 }
 
+// PublicError returns the error that callers see. id is the one under which the cause must be logged, or "".
 func PublicError(err error, translators []Translator) (e *host.Error, id string) {
 	var (
 		limit *engine.LimitError
@@ -120,10 +121,12 @@ func ContextError(ctx context.Context) error {
 	return host.Errorf(host.Canceled, "the caller gave up")
 }
 
+// NotFound returns the error for an address without an actor.
 func NotFound(a host.Address) *host.Error {
 	return host.Errorf(host.NotFound, "there is no actor %s", FormatAddress(a)).With("actor", FormatAddress(a))
 }
 
+// UnknownMethod returns the error for a method that the type does not have.
 func UnknownMethod(typ, method string) *host.Error {
 	return host.Errorf(host.UnknownMethod, "actor type %q has no method %q", typ, method).With("type", typ).With("method", method)
 }

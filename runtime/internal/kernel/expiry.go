@@ -10,10 +10,10 @@ import (
 // purge is a row of keys that have expired, or of a part, on its way through its actor's mailbox.
 type purge engine.Wake
 
-// Traits implements job.
+// Traits implements Job.
 func (*purge) Traits(*Actor) Traits { return Traits{Kind: "purge", Quick: true} }
 
-// Run implements job.
+// Run implements Job.
 func (d *purge) Run(c *Core, w *Work) {
 	row := (*engine.Wake)(d)
 	c.Due(w, row, func() error {
@@ -56,7 +56,7 @@ func purgeTime(ms int64) int64 {
 
 // ExpireAt arms the purge of the keys that expire at ms. One purge serves all keys of the same hour.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (t *Turn) ExpireAt(ms int64) {
 	t.Core.Rows.SetWake(purgeTime(ms), keyspace.WakeExpiry, "", "")
 }

@@ -76,6 +76,7 @@ func (f *failures) add(a *Actor, public *host.Error, cause error) {
 	a.Kernel.lifeFailed(a, &c)
 }
 
+// Count returns the number of failed actors.
 func (f *failures) Count() int {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

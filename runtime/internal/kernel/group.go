@@ -21,7 +21,7 @@ type Group struct {
 	Changed bool
 	// version is that of the last turn that wrote something.
 	version engine.Version
-	Commit  uint64 // its number among the activation's commits, if changed
+	Commit  uint64 // its number among the Actor's commits, if changed
 	After   []Consequence
 	changes []*pendingChange
 	// destroyed: the actor ends with this commit.
@@ -86,6 +86,7 @@ func (l *ledger) give(results []result) {
 	}
 }
 
+// Empty reports whether no result is held.
 func (l *ledger) Empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,6 +296,7 @@ func (s *Kernel) commitError(a *Actor, err error) *host.Error {
 	return e
 }
 
+// Attrs returns the log attributes that name the actor, and more.
 func (a *Actor) Attrs(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("actor_type", a.Address.Type), slog.Any("actor_key", a.Address.Key)}, more...)
 }
@@ -305,7 +307,7 @@ func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
 	return e
 }
 
-// Explained is public that also returns what operators read: the error itself, where callers are told its id only.
+// Explained is Public that also returns what operators read: the error itself, where callers are told its id only.
 func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
 	e, id := s.PublicError(err)
 	if id != "" {
@@ -319,7 +321,7 @@ func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason 
 	return e, reason
 }
 
-// publicQuery is public for a query.
+// publicQuery is Public for a query.
 func (s *Kernel) publicQuery(a *Actor, name string, err error) *host.Error {
 	e, id := s.PublicError(err)
 	if id != "" {
@@ -329,7 +331,10 @@ func (s *Kernel) publicQuery(a *Actor, name string, err error) *host.Error {
 	return e
 }
 
+// UnixMS returns t in Unix milliseconds.
 func UnixMS(t time.Time) int64 { return t.UnixMilli() }
+
+// TimeMS returns the time of ms Unix milliseconds; 0 is the zero time.
 func TimeMS(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

@@ -80,10 +80,13 @@ func Label(name, instance string) string {
 	return name + " " + strconv.Quote(instance)
 }
 
+// Moment formats a time for operators.
 func Moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
+// Times formats a number of times: "1 time", "2 times".
 func Times(n int) string { return Count(n, "time", "times") }
 
+// Count formats a number with its noun.
 func Count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

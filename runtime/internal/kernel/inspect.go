@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Inspect implements host.Inspector. It returns when what it read is durable, as [Supervisor.Lookup] does.
+// Inspect implements host.Inspector. It returns when what it read is durable, as [Kernel.Lookup] does.
 func (s *Kernel) Inspect(ctx context.Context, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	page, err := Inspect(s.Store, s.Options.Namespace, addr, q)
 	if perr := s.seen(ctx, addr); perr != nil {
@@ -20,7 +20,7 @@ func (s *Kernel) Inspect(ctx context.Context, addr host.Address, q host.InspectQ
 	return page, nil
 }
 
-// Inspect reads an actor's raw keyspace from a store that no supervisor need be running on. Its errors are for operators.
+// Inspect reads an actor's raw keyspace from a store that no node need be running on. Its errors are for operators.
 func Inspect(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:

@@ -16,13 +16,13 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A Supervisor hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
+// A Kernel hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
 //
 // Invariants:
-//  1. Per address there is at most one live activation, and per activation at most one goroutine runs handlers.
+//  1. Per address there is at most one live Actor, and per Actor at most one goroutine runs handlers.
 //  2. Nothing that a turn caused leaves before the commit of that turn is durable: replies, events, messages, changes.
 //  3. A turn that fails leaves no trace in the store, in memory, or outside.
-//  4. Every goroutine that the supervisor starts is waited for by Close, but for handlers that ignore their deadline;
+//  4. Every goroutine that the kernel starts is waited for by Close, but for handlers that ignore their deadline;
 //     those are named in the log.
 type Kernel struct {
 	Options Options
@@ -64,14 +64,14 @@ type Kernel struct {
 	Destroys atomic.Uint64
 
 	Started  time.Time
-	Life     context.Context // ends when the supervisor closes
+	Life     context.Context // ends when the kernel closes
 	end      context.CancelFunc
 	Draining atomic.Bool
 	Killed   atomic.Bool
 	// Offline: no node runs. Messages are written and not sent; the next node sends them.
 	Offline    bool
 	Goroutines tasks
-	// Busy counts activations that a goroutine runs.
+	// Busy counts Actors that a goroutine runs.
 	Busy atomic.Int64
 	// WaitingBytes is what the work takes that waits in the mailboxes of all actors.
 	WaitingBytes atomic.Int64
@@ -136,7 +136,7 @@ func (t *tasks) close(grace time.Duration) int {
 	}
 }
 
-// An actorType is a behavior with what the supervisor derives from it once.
+// A Type is a behavior with what the kernel derives from it once.
 type Type struct {
 	*host.Behavior
 	Attached Attachments
@@ -161,7 +161,7 @@ type Composition struct {
 	Query func() *Query
 }
 
-// New makes a Supervisor with the parts given. Start begins to fire alarms and recovers pending messages.
+// New makes a Kernel with the parts given. Start begins to fire alarms and recovers pending messages.
 func New(o Options, with Composition) (*Kernel, error) {
 
 	o.EnsureDefaults()
@@ -284,7 +284,7 @@ func (s *Kernel) Start() {
 	}
 }
 
-// Go runs f in a goroutine that Close waits for; false means that the supervisor has closed.
+// Go runs f in a goroutine that Close waits for; false means that the kernel has closed.
 func (s *Kernel) Go(f func()) bool {
 	if !s.Goroutines.Begin() {
 		return false
@@ -385,7 +385,7 @@ func (s *Kernel) closeParts() error {
 	return errors.Join(faults...)
 }
 
-// abandonAll gives up every activation and returns the handlers that are still running.
+// abandonAll gives up every Actor and returns the handlers that are still running.
 func (s *Kernel) abandonAll() []string {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -407,7 +407,7 @@ func (s *Kernel) shardOf(key []byte) *shard {
 	return &s.shards[maphash.Bytes(s.seed, key)%uint64(len(s.shards))]
 }
 
-// Find returns the activation of an address if it is in memory.
+// Find returns the Actor of an address if it is in memory.
 func (s *Kernel) Find(a host.Address) *Actor {
 	var buf [128]byte
 	key := AppendAddress(buf[:0], a)
@@ -417,8 +417,8 @@ func (s *Kernel) Find(a host.Address) *Actor {
 	return sh.actors[string(key)]
 }
 
-// ActorAt returns the activation of an address, making one that is not awake yet if there is none; nil if the
-// supervisor has closed.
+// ActorAt returns the Actor of an address, making one that is not awake yet if there is none; nil if the
+// kernel has closed.
 //
 // REQUIRES: the address was checked.
 func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
@@ -450,7 +450,7 @@ func (s *Kernel) forget(a *Actor) {
 	}
 }
 
-// Each calls f for every activation in memory, with no lock held.
+// Each calls f for every Actor in memory, with no lock held.
 func (s *Kernel) Each(f func(*Actor)) {
 	var all []*Actor
 	for i := range s.shards {
@@ -470,7 +470,7 @@ func (s *Kernel) Each(f func(*Actor)) {
 	}
 }
 
-// Post puts work into an actor's mailbox, making the activation if needed.
+// Post puts work into an actor's mailbox, making the Actor if needed.
 func (s *Kernel) Post(t *Type, addr host.Address, w *Work) (*Actor, error) {
 	for {
 		a := s.ActorAt(t, addr)
@@ -488,6 +488,7 @@ func (s *Kernel) Post(t *Type, addr host.Address, w *Work) (*Actor, error) {
 	}
 }
 
+// Identity returns the identity under which the store has the actor at addr.
 func (s *Kernel) Identity(addr host.Address) engine.Identity {
 	return engine.Identity{Namespace: s.Options.Namespace, Type: addr.Type, Key: addr.Key}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// List implements host.Node. It returns when what it read is durable, as [Supervisor.Lookup] does, without the actors of
+// List implements host.Node. It returns when what it read is durable, as [Kernel.Lookup] does, without the actors of
 // which that is unknown.
 func (s *Kernel) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	page, err := StoredList(s.Store, s.Options.Namespace, q)

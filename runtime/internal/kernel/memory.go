@@ -334,7 +334,7 @@ func (m *memory) sleepAll(ctx context.Context) error {
 	}
 }
 
-// remainsOf returns what is left of a destroyed actor; nil if the supervisor has closed.
+// remainsOf returns what is left of a destroyed actor; nil if the kernel has closed.
 func (m *memory) remainsOf(t *Type, addr host.Address, id keyspace.ActorID) *Actor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -355,6 +355,7 @@ func (m *memory) dropRemains(a *Actor) {
 	}
 }
 
+// AllRemains returns the remains of destroyed actors that are in memory.
 func (m *memory) AllRemains() []*Actor {
 	m.mu.Lock()
 	defer m.mu.Unlock()

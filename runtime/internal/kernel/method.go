@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A builtin is a method that every actor has besides its own. One of act, run, query and serve is set.
+// A Method is a built-in method: one that every actor has besides its own. One of Act, Run, Query and serve is set.
 type Method struct {
 	Name string
 	// Existing: a call of it does not create the actor.
@@ -29,9 +29,9 @@ type Method struct {
 	Act func(c *Core, h *Turn, w *Work) ([]byte, error)
 	// Run runs the turns that it needs by itself, because it calls the instance.
 	Run func(c *Core, w *Work) ([]byte, error)
-	// Fault says what to answer instead of the error of a turn of act; nil for that itself.
+	// Fault says what to answer instead of the error of a turn of Act; nil for that itself.
 	Fault func(error) error
-	// Pace is a moving average of the time that its turns take, like actorType.pace; nil if that is not known.
+	// Pace is a moving average of the time that its turns take, like Type.Pace; nil if that is not known.
 	Pace *atomic.Int64
 	// Operates: it runs though the actor is paused.
 	Operates bool
@@ -54,7 +54,7 @@ type Method struct {
 	Missing func(req *host.Request, notFound error) error
 }
 
-// Act makes a builtin that writes.
+// Act makes a built-in method that writes.
 func Act[In, Out any](name string, f func(c *Core, h *Turn, codec host.Codec, in *In) (Out, error)) *Method {
 	return &Method{Name: name, Act: func(c *Core, h *Turn, w *Work) ([]byte, error) {
 		var in In
@@ -69,7 +69,7 @@ func Act[In, Out any](name string, f func(c *Core, h *Turn, codec host.Codec, in
 	}}
 }
 
-// Ask makes a builtin that reads. It does not create an actor.
+// Ask makes a built-in method that reads. It does not create an actor.
 func Ask[In, Out any](name string, f func(r *Query, codec host.Codec, in *In) (Out, error)) *Method {
 	return &Method{Name: name, Existing: true, Query: func(r *Query, req *host.Request) ([]byte, error) {
 		var in In
@@ -87,7 +87,7 @@ func Ask[In, Out any](name string, f func(r *Query, codec host.Codec, in *In) (O
 // MaxWait bounds how long a call may wait for something to appear.
 const MaxWait = time.Minute
 
-// Waiting makes a builtin wait for a topic that depends on its input.
+// Waiting makes a built-in method wait for a topic that depends on its input.
 func Waiting[In any](b *Method, wait func(*In) (topic string, ms int64), empty func(codec host.Codec, out []byte) bool) *Method {
 	b.Wait = func(req *host.Request) (string, time.Duration, error) {
 		var in In
@@ -101,7 +101,7 @@ func Waiting[In any](b *Method, wait func(*In) (topic string, ms int64), empty f
 	return b
 }
 
-// Decoded reads an output that a builtin made.
+// Decoded reads an output that a built-in method made.
 func Decoded[Out any](codec host.Codec, out []byte) (v Out) {
 	if codec == host.JSON {
 		json.Unmarshal(out, &v)
@@ -111,7 +111,7 @@ func Decoded[Out any](codec host.Codec, out []byte) (v Out) {
 	return v
 }
 
-// Counted is the output of a builtin that removes one thing.
+// Counted is the output of a built-in method that removes one thing.
 func Counted(ok bool, err error) (host.CountOutput, error) {
 	if !ok || err != nil {
 		return host.CountOutput{}, err
@@ -119,7 +119,7 @@ func Counted(ok bool, err error) (host.CountOutput, error) {
 	return host.CountOutput{Count: 1}, nil
 }
 
-// DecodeInput decodes the input of a builtin. No input is the zero value.
+// DecodeInput decodes the input of a built-in method. No input is the zero value.
 func DecodeInput(name string, codec host.Codec, data []byte, v any) error {
 	if len(data) == 0 {
 		return checkRanges(codec, data, v)
@@ -194,6 +194,7 @@ func jsonNoun(t reflect.Type) string {
 	return "a whole number that fits"
 }
 
+// EncodeOutput encodes the output of a built-in method.
 func EncodeOutput(codec host.Codec, v any) ([]byte, error) {
 	if _, ok := v.(*None); ok {
 		return nil, nil
@@ -205,16 +206,18 @@ func EncodeOutput(codec host.Codec, v any) ([]byte, error) {
 }
 
 var (
+	// InputDecoding is the decoding mode of the inputs of built-in methods.
 	InputDecoding = MustDecMode(cbor.DecOptions{
 		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		MaxArrayElements: 1 << 20, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, IntDec: cbor.IntDecConvertSigned,
 	})
+	// OutputEncoding is the encoding mode of their outputs.
 	OutputEncoding = mustEncMode(cbor.EncOptions{
 		Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden, Time: cbor.TimeRFC3339Nano, TimeTag: cbor.EncTagRequired,
 	})
 )
 
-// runBuiltin runs a builtin that writes, as one turn unless it decides itself.
+// runBuiltin runs a built-in method that writes, as one turn unless it decides itself.
 func (c *Core) runBuiltin(w *Work) ([]byte, error) {
 	if err := c.Exist(w); err != nil {
 		return nil, err
@@ -229,7 +232,7 @@ func (c *Core) runBuiltin(w *Work) ([]byte, error) {
 	return out, err
 }
 
-// callBuiltin calls a builtin, waiting for what it asks for if the caller wants to.
+// callBuiltin calls a built-in method, waiting for what it asks for if the caller wants to.
 func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Request, from *Caller) (host.Reply, error) {
 	if r.Create {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)

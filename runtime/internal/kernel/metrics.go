@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// metrics are the supervisor's own. Handles are resolved once, so that a turn costs a few atomic additions.
+// metrics are the kernel's own. Handles are resolved once, so that a turn costs a few atomic additions.
 type metrics struct {
 	turns      *prometheus.CounterVec
 	duration   *prometheus.HistogramVec

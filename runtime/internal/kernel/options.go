@@ -33,9 +33,9 @@ const (
 	DefaultMaxEventBytes    = 128 << 20
 )
 
-// Options configure a Supervisor. The zero value of every field but Store means its default.
+// Options configure a Kernel. The zero value of every field but Store means its default.
 type Options struct {
-	// Store holds the actors. The supervisor does not close it.
+	// Store holds the actors. The kernel does not close it.
 	Store *engine.Store
 	// Namespace is the first part of every actor's identity; "" means "default".
 	Namespace string

@@ -16,7 +16,7 @@ import (
 // rows of the wake index, which no other part reads or writes. What it does besides, it says by implementing some of the
 // interfaces below; the kernel asks for them once, when the node starts.
 //
-// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see [attach].
+// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see [Attach].
 type Part interface {
 	Name() string
 }
@@ -44,7 +44,7 @@ type Server interface {
 
 // A runner has something to do for the node as a whole.
 type runner interface {
-	// Start is called before any actor runs, and stop when none does any more. Both return soon.
+	// Start is called before any actor runs, and Stop when none does any more. Both return soon.
 	Start(s *Kernel)
 	Stop(s *Kernel)
 }
@@ -75,7 +75,7 @@ type closer interface{ Stopped(s *Kernel) }
 
 // A broadcaster has clients that listen to actors, and keep none awake.
 type broadcaster interface {
-	// Begin is called when the node is made, and end when it goes down, before actors that still run are given up. It does
+	// Begin is called when the node is made, and End when it goes down, before actors that still run are given up. It does
 	// not block.
 	Begin(s *Kernel)
 	End()
@@ -117,7 +117,7 @@ type Retrier interface {
 	Retry(s *Kernel, t *Type, addr host.Address, id keyspace.ActorID) error
 }
 
-// A remainder has rows that outlive their actor. takeUp is called for what is left of the actor, too, and the turn that
+// A remainder has rows that outlive their actor. TakeUp is called for what is left of the actor, too, and the turn that
 // removes the last of the rows destroys that.
 type remainder interface {
 	recoverer
@@ -129,7 +129,7 @@ type remainder interface {
 
 // A Preparer gets an actor ready before its wake hook runs, and when it is created.
 type Preparer interface {
-	// Stale reports that prepare has something to do.
+	// Stale reports whether Prepare has something to do.
 	Stale(c *Core) (bool, error)
 	Prepare(t *Turn) error
 }
@@ -185,7 +185,7 @@ type Facet interface {
 	// Close gives up what the facet holds: the core is used no more. It is called once, by the goroutine that runs the actor
 	// or while none does.
 	Close(c *Core)
-	// Abandon is close while a goroutine that will not return may be using the facet. It does not block.
+	// Abandon is Close while a goroutine that will not return may be using the facet. It does not block.
 	Abandon(c *Core)
 }
 
@@ -205,7 +205,7 @@ type company interface {
 
 // A resident is attached to an actor, and keeps it in memory while it has something under way.
 //
-// REQUIRES: for all methods, activation.mu
+// REQUIRES: for all methods, Actor.Mu
 type resident interface {
 	// Busy reports that the actor must not fall asleep.
 	Busy() bool
@@ -241,7 +241,7 @@ type Observer interface {
 
 // A session is what goroutines of a handler may still use when the handler has returned.
 type session interface {
-	// Shut lets no more of them begin. wait waits for those that have begun. drop undoes what they did.
+	// Shut lets no more of them begin. Wait waits for those that have begun. Drop undoes what they did.
 	Shut()
 	Wait()
 	Drop()
@@ -249,7 +249,7 @@ type session interface {
 	Stuck() (fault, what, where string)
 }
 
-// A querySession is what goroutines of a query may still use when its handler has returned. end waits for them.
+// A querySession is what goroutines of a query may still use when its handler has returned. End waits for them.
 type querySession interface{ End() }
 
 // A Translator makes the public form of the part's own errors; nil for others. id is that under which the cause must be
@@ -267,6 +267,7 @@ type Consequence interface {
 // A consequenceFunc is a consequence that is a function.
 type consequenceFunc func()
 
+// Durable implements Consequence.
 func (f consequenceFunc) Durable() { f() }
 
 // Hooks are the parts that have something to do with the actors of a type.

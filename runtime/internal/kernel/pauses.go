@@ -69,6 +69,7 @@ func (p *pauses) Refuse(addr host.Address) error {
 	return PausedError(addr, x)
 }
 
+// PausedError returns the error for a call to a paused actor.
 func PausedError(addr host.Address, p *host.Pause) *host.Error {
 	e := host.Errorf(host.ActorPaused, "actor %s is paused", FormatAddress(addr))
 	if p.Reason != "" {

@@ -37,7 +37,7 @@ func (c *Core) version() engine.Version {
 	return c.space.Head().Version
 }
 
-// Gone reports that the activation was taken away from the goroutine that runs c.
+// Gone reports that the Actor was taken away from the goroutine that runs c.
 func (c *Core) Gone() bool { return c.Actor.Epoch.Load() != c.epoch }
 
 // drop answers what the core's group holds and forgets its writes.
@@ -46,7 +46,7 @@ func (c *Core) drop(err *host.Error) {
 	c.Group = &Group{a: c.Actor}
 }
 
-// Traits implements job.
+// Traits implements Job.
 func (j *Call) Traits(a *Actor) Traits {
 	t := Traits{Kind: "call", Bounded: true, Creates: true, Code: true, Bytes: int64(len(j.Input))}
 	switch b := j.Builtin; {
@@ -63,7 +63,7 @@ func (j *Call) Traits(a *Actor) Traits {
 	return t
 }
 
-// Run implements job: an action, a creation or a built-in method.
+// Run implements Job: an action, a creation or a built-in method.
 func (j *Call) Run(c *Core, w *Work) {
 	if w.Existing && !c.Exists {
 		c.Respond(w, nil, NotFound(c.Actor.Address))
@@ -174,7 +174,7 @@ func (c *Core) create(w *Work) ([]byte, error) {
 }
 
 // Run runs one handler as one turn: its writes join the group if it succeeds and vanish otherwise. The error is
-// errAbandoned if the turn outlived its activation; then nothing of the core may be touched any more.
+// ErrAbandoned if the turn outlived its Actor; then nothing of the core may be touched any more.
 func (c *Core) Run(w *Work, handler string, fn func(*Turn) ([]byte, error)) ([]byte, error) {
 	return c.RunTurn(w, handler, true, fn)
 }
@@ -184,6 +184,7 @@ func (c *Core) System(w *Work, name string, fn func(*Turn) error) ([]byte, error
 	return c.RunTurn(w, name, false, func(h *Turn) ([]byte, error) { return nil, fn(h) })
 }
 
+// RunTurn runs fn as one turn. instance: fn may use the instance, so its state is saved, or put back if the turn fails.
 func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([]byte, error)) ([]byte, error) {
 	a := c.Actor
 	if err := c.adoptLimits(w); err != nil {

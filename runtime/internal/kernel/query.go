@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A reader is one query's run: while its caller waits, beside the actor's turns, on the state of
+// A Query is one query's run: while its caller waits, beside the actor's turns, on the state of
 // one applied commit. The answer passes the reply gate like any other.
 //
 // It is the context of its query: the caller's, with the time limit of the type. The limit costs nothing until something
@@ -33,6 +33,7 @@ type Query struct {
 	Session querySession // what goroutines of the handler may still use when it has returned; nil if there is none
 }
 
+// Enter locks the query for one operation of the handler.
 func (r *Query) Enter() error {
 	r.mu.Lock()
 	if r.Closed {
@@ -42,21 +43,22 @@ func (r *Query) Enter() error {
 	return nil
 }
 
-// Lock is enter for one who looks at closed.
+// Lock is Enter for one who looks at closed.
 func (r *Query) Lock() { r.mu.Lock() }
 
+// Leave implements Scope.
 func (r *Query) Leave() { r.mu.Unlock() }
 
-// reader implements scope.
+// reader implements Scope.
 func (r *Query) reader() (engine.Reader, error) { return r.Snapshot() }
 
-// Now implements scope.
+// Now implements Scope.
 func (r *Query) Now() time.Time { return time.Now() }
 
-// ID implements scope.
+// ID implements Scope.
 func (r *Query) ID() keyspace.ActorID { return r.View.ID }
 
-// Type implements scope.
+// Type implements Scope.
 func (r *Query) Type() *Type { return r.Actor.Type }
 
 func (r *Query) close() {
@@ -169,6 +171,7 @@ func (r *Query) List(ctx context.Context, q host.ListQuery) (host.ListPage, erro
 // Destroy implements host.Node.
 func (r *Query) Destroy(context.Context, host.Address) error { return QueryWrites() }
 
+// QueryWrites returns the error for a query that tries to write.
 func QueryWrites() error {
 	return host.Errorf(host.ReadOnly, "a query cannot change anything, and neither can what it calls")
 }

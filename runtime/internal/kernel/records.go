@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// The values of Cairn's own kinds that are the supervisor's, as records of package record.
+// The values of Cairn's own kinds that are the kernel's, as records of package record.
 type (
 	// MessageRecord is the value of KindOutgoing.
 	MessageRecord struct {
@@ -50,6 +50,7 @@ func mustEncMode(o cbor.EncOptions) cbor.EncMode {
 	return m
 }
 
+// MustDecMode makes a decoding mode from options that are constants; it panics if they are wrong.
 func MustDecMode(o cbor.DecOptions) cbor.DecMode {
 	m, err := o.DecMode()
 	if err != nil {
@@ -70,6 +71,7 @@ func splitState(value []byte) (version uint64, blob []byte, err error) {
 	return version, value[n:], nil
 }
 
+// Address returns the address of the target.
 func (r *MessageRecord) Address() host.Address { return host.Address{Type: r.Type, Key: r.Key} }
 
 // Pinned returns the incarnation that the message is bound to, or the zero id.

@@ -93,7 +93,7 @@ func (s *Kernel) recoverOne(row engine.Wake, done func(), take func(*Actor) *Wor
 }
 
 // TakeUpOf has an actor, or with an id what is left of a destroyed one, do the work that take makes for it. It returns false
-// if the supervisor has closed; then the next start finds the row at 0. It also returns false if take panics, and tries again
+// if the kernel has closed; then the next start finds the row at 0. It also returns false if take panics, and tries again
 // after a while.
 func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, take func(*Actor) *Work) bool {
 	for {

@@ -18,8 +18,10 @@ const maxWakeKinds = 16
 type tristate uint8
 
 const (
+	// Unsure: the row may stand or not.
 	Unsure tristate = iota
 	disarmed
+	// Armed: the row stands.
 	Armed
 )
 

@@ -10,14 +10,14 @@ import (
 // A Scope is what a turn and a query have in common: rows of an actor as of one version, which a handler may read until it
 // returns.
 type Scope interface {
-	// Enter locks the scope for one operation of the handler, and leave unlocks it.
+	// Enter locks the scope for one operation of the handler, and Leave unlocks it.
 	Enter() error
 	Leave()
 	// reader returns the rows.
 	//
-	// REQUIRES: enter
+	// REQUIRES: Enter
 	reader() (engine.Reader, error)
-	// Now is the time as of which they are read, and id the actor's.
+	// Now is the time as of which they are read, and ID the actor's.
 	Now() time.Time
 	ID() keyspace.ActorID
 	Type() *Type

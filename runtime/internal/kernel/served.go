@@ -17,7 +17,7 @@ type Target struct {
 	Veiled bool
 }
 
-// Serve makes a builtin that runs beside the actor.
+// Serve makes a built-in method that runs beside the actor.
 func Serve[In, Out any](name string, f func(s *Kernel, ctx context.Context, on Target, in *In) (Out, error)) *Method {
 	return &Method{Name: name, serve: func(ctx context.Context, s *Kernel, t *Type, req *host.Request, from *Caller) ([]byte, error) {
 		var in In
@@ -47,23 +47,23 @@ func Served[In, Out any](name string, f func(s *Kernel, ctx context.Context, on 
 	}}
 }
 
-// Bare makes a builtin that writes work without waking the actor, and only on one that exists.
+// Bare makes a built-in method that writes work without waking the actor, and only on one that exists.
 func Bare(b *Method) *Method {
 	b.bare, b.Existing = true, true
 	return b
 }
 
-// Existing makes a builtin that does not create the actor.
+// Existing makes a built-in method that does not create the actor.
 func Existing(b *Method) *Method {
 	b.Existing = true
 	return b
 }
 
-// Free makes a builtin whose calls do not count against the rate of the actor.
+// Free makes a built-in method whose calls do not count against the rate of the actor.
 func Free(b *Method) *Method {
 	b.free = true
 	return b
 }
 
-// None is the input or output of a builtin that has none.
+// None is the input or output of a built-in method that has none.
 type None struct{}

@@ -25,6 +25,7 @@ type Caller struct {
 	Traceparent string
 }
 
+// CallerOf returns the turn or query that ctx belongs to; nil if there is none.
 func CallerOf(ctx context.Context) *Caller {
 	c, _ := ctx.Value(TurnKey{}).(*Caller)
 	return c
@@ -123,21 +124,22 @@ func (t *Turn) Enter() error {
 	return nil
 }
 
-// Lock is enter for what may use the turn though its handler has returned.
+// Lock is Enter for what may use the turn though its handler has returned.
 func (t *Turn) Lock() { t.Mu.Lock() }
 
-// Leave implements scope.
+// Leave implements Scope.
 func (t *Turn) Leave() { t.Mu.Unlock() }
 
-// reader implements scope.
+// reader implements Scope.
 func (t *Turn) reader() (engine.Reader, error) { return t.Core.Rows, nil }
 
-// ID implements scope.
+// ID implements Scope.
 func (t *Turn) ID() keyspace.ActorID { return t.Core.ID }
 
-// Type implements scope.
+// Type implements Scope.
 func (t *Turn) Type() *Type { return t.Actor.Type }
 
+// TurnOver returns the error for a use of a turn whose handler has returned.
 func TurnOver() error {
 	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 }
@@ -147,7 +149,7 @@ func (t *Turn) Then(f func()) { t.After = append(t.After, consequenceFunc(f)) }
 
 // Enlist has a part take part in the turn.
 //
-// REQUIRES: t.mu, or no handler that runs.
+// REQUIRES: t.Mu, or no handler that runs.
 func (t *Turn) Enlist(p participant) {
 	if t.parts == nil {
 		t.parts = t.few[:0]
@@ -176,7 +178,7 @@ func (t *Turn) Changed() bool { return t.Core.Rows.Changed(&t.mark.at) }
 
 // Atomically runs an operation of several writes, of which nothing stays if it fails: the handler may go on.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (t *Turn) Atomically(operation func() error) error {
 	before := t.Core.Rows.Savepoint()
 	err := operation()
@@ -227,7 +229,7 @@ func (t *Turn) Err() error {
 	return t.ErrLocked()
 }
 
-// ErrLocked is Err. REQUIRES: t.mu
+// ErrLocked is Err. REQUIRES: t.Mu
 func (t *Turn) ErrLocked() error {
 	if t.done != nil {
 		return t.ended
@@ -237,7 +239,7 @@ func (t *Turn) ErrLocked() error {
 
 // over returns why the context has ended, as far as can be told without Done.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (t *Turn) over() error {
 	switch {
 	case t.Closed: // the work may be somebody else's by now
@@ -280,6 +282,7 @@ func (t *Turn) Logger() *slog.Logger {
 	return t.logger
 }
 
+// Logger returns a logger with the attributes of an actor and a version.
 func (a *Actor) Logger(id keyspace.ActorID, version uint64) *slog.Logger {
 	return a.Kernel.Logger.With(slog.String("actor_type", a.Address.Type), slog.Any("actor_key", a.Address.Key),
 		slog.String("actor_id", id.String()), slog.Uint64("version", version))

@@ -23,7 +23,7 @@ type view struct {
 	ID      keyspace.ActorID
 	Of      *Attachments // to the core that committed it; nil if none did
 
-	// Guarded by activation.viewMu.
+	// Guarded by Actor.viewMu.
 	refs     int
 	snapshot *engine.Snapshot
 
@@ -150,7 +150,7 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	return snap, id, err
 }
 
-// seen waits until what the caller has just read of an actor in the store is durable. The activation that committed what
+// seen waits until what the caller has just read of an actor in the store is durable. The Actor that committed what
 // is not durable yet cannot have left memory since, also if it never will be.
 func (s *Kernel) seen(ctx context.Context, addr host.Address) error {
 	a := s.Find(addr)

@@ -100,7 +100,7 @@ func (c *Core) risen() (err error) {
 	return nil
 }
 
-// adopt makes c the core; false, and c is closed, if the activation was taken away from the caller.
+// adopt makes c the core; false, and c is closed, if the Actor was taken away from the caller.
 func (a *Actor) adopt(epoch uint64, c *Core) bool {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -217,6 +217,7 @@ func (c *Core) load(exists bool) error {
 	return nil
 }
 
+// DestroyedError returns the error for calls to an actor that has been destroyed.
 func DestroyedError(addr host.Address) *host.Error {
 	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", FormatAddress(addr))
 }
@@ -274,10 +275,10 @@ func (c *Core) wakeHook(w *Work) error {
 // Waking makes the actor exist and awake, for a query.
 type Waking struct{}
 
-// Traits implements job.
+// Traits implements Job.
 func (Waking) Traits(*Actor) Traits { return Traits{Kind: "wake", Creates: true} }
 
-// Run implements job.
+// Run implements Job.
 func (Waking) Run(c *Core, w *Work) {
 	err := c.Exist(w)
 	if err == nil && !c.Group.Changed {
@@ -295,7 +296,7 @@ func (w *Work) wakes() bool {
 // Sleeping runs the sleep hook and leaves memory; if true, though more work waits, which wakes the actor again.
 type Sleeping bool
 
-// Traits implements job.
+// Traits implements Job.
 func (Sleeping) Traits(*Actor) Traits { return Traits{Kind: "sleep"} }
 
 // TurnedAway implements early.
@@ -307,7 +308,7 @@ func (Sleeping) TurnedAway(c *Core, w *Work) bool {
 	return true
 }
 
-// Run implements job.
+// Run implements Job.
 func (force Sleeping) Run(c *Core, w *Work) {
 	if c.Exists && c.Actor.Type.HasSleep && !c.Quiet && !c.Bare {
 		if _, err := c.Run(w, "OnSleep", func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
@@ -328,7 +329,7 @@ func (force Sleeping) Run(c *Core, w *Work) {
 // destroying runs the destroy hook and removes the actor.
 type destroying struct{}
 
-// Traits implements job.
+// Traits implements Job.
 func (destroying) Traits(*Actor) Traits { return Traits{Kind: "destroy"} }
 
 // destroys reports that w is to remove the actor.
@@ -337,7 +338,7 @@ func (w *Work) destroys() bool {
 	return ok
 }
 
-// Run implements job.
+// Run implements Job.
 func (destroying) Run(c *Core, w *Work) {
 	if !c.Exists {
 		c.Respond(w, nil, NotFound(c.Actor.Address))
@@ -432,7 +433,7 @@ type bequest struct {
 	heirs []remainder
 }
 
-// Durable implements consequence.
+// Durable implements Consequence.
 func (b *bequest) Durable() {
 	for _, p := range b.heirs {
 		b.a.Kernel.TakeUpOf(b.a.Type, b.a.Address, b.id, p.TakeUp)

@@ -47,7 +47,7 @@ type identified interface {
 
 // A Call is the job of a request: an action, a creation, a bare create or a built-in method.
 type Call struct {
-	Method         int     // index of the method; -1 for a bare create and for builtin
+	Method         int     // index of the method; -1 for a bare create and for built-in method
 	Builtin        *Method // instead of a method
 	Codec          host.Codec
 	Input          []byte
@@ -98,7 +98,7 @@ func (w *Work) Leave() {
 	}
 }
 
-// settle claims the right to report the item's result.
+// Claim claims the right to report the item's result.
 func (w *Work) Claim() bool { return w.settled.CompareAndSwap(false, true) }
 
 // release lets the result out.
@@ -128,6 +128,7 @@ func (w *Work) Fail(err error) {
 // workPool recycles the items of calls whose caller saw the result, with their channels.
 type workPool struct{ p sync.Pool }
 
+// Get returns an empty item with its channel.
 func (p *workPool) Get() *Work {
 	if w, ok := p.p.Get().(*Work); ok {
 		return w

@@ -26,7 +26,7 @@ type Assignment struct {
 }
 
 // An errand is something else that a worker runs, because it ends with an actor to run: in this way that needs no other
-// goroutine. It counts among Supervisor.tasks by itself, so that what made it can count it off while it runs.
+// goroutine. It counts among Kernel.Goroutines by itself, so that what made it can count it off while it runs.
 type errand interface {
 	// Run returns the actor to run, if there is one.
 	Run() (next Assignment)
@@ -45,7 +45,7 @@ func (p *workers) Run(a *Actor, epoch uint64) {
 		return
 	default:
 	}
-	if p.s.Goroutines.Begin() { // else the supervisor has closed, and has answered everything that waited
+	if p.s.Goroutines.Begin() { // else the kernel has closed, and has answered everything that waited
 		go p.work(job)
 	}
 }

@@ -93,7 +93,7 @@ func newCalls(p *Publisher) *calls {
 }
 
 // Serve begins to serve the methods of the endpoints with calls to n. It may be called once, at Start or later: a
-// publisher is made before the supervisor that publishes through it. Without a server in reach it returns after one
+// publisher is made before the node that publishes through it. Without a server in reach it returns after one
 // attempt to connect, and calls are served once there is one.
 func (p *Publisher) Serve(n host.Node, endpoints []Endpoint) error {
 	return p.calls.serve(n, endpoints)

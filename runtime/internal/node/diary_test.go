@@ -148,7 +148,7 @@ func convertAny(_ host.ValueKind, _ int, from host.Codec, value []byte, to host.
 	return append(out, b...), err
 }
 
-// A diaryNode is a supervisor that hosts diaries, on a disk in memory, in virtual time.
+// A diaryNode is a node that hosts diaries, on a disk in memory, in virtual time.
 type diaryNode struct {
 	*Node
 	t     *testing.T

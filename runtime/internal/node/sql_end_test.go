@@ -205,7 +205,7 @@ func TestARefusedCommitIsForgottenByConnections(t *testing.T) {
 	g := newStage(t, nil)
 	g.must("a", note("one"))
 	g.wantNotes("a", "one")
-	// The space is opened anew behind the supervisor's back, so that the next commit is fenced.
+	// The space is opened anew behind the kernel's back, so that the next commit is fenced.
 	a := g.Find(pAddr("a"))
 	a.Mu.Lock()
 	space, err := g.store.OpenSpace(a.Core.ID)

@@ -16,12 +16,12 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 	return kernel.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
 }
 
-// ControlStoredRun pauses or terminates a workflow run in a store that no supervisor runs on. It
+// ControlStoredRun pauses or terminates a workflow run in a store that no node runs on. It
 // commits what the verb commits on a node and returns when that is durable; messages of the run
 // are sent by the next node. It runs no code of an actor. The error code is NotFound if there is no
 // such actor or if it has no run, and InvalidArgument for another verb.
 func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in host.RunControl) error {
-	// The supervisor is not started: it fires nothing, takes nothing up, and does not note in the
+	// The kernel is not started: it fires nothing, takes nothing up, and does not note in the
 	// store that a node runs or has stopped. Without behaviors every type is one without code.
 	s, err := node.New(node.Options{Options: kernel.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
 	if err != nil {

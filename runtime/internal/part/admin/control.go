@@ -16,9 +16,10 @@ import (
 // by the interfaces explainer, keeper, resumer and retrier.
 type Part struct{}
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "admin" }
 
-// Methods implements server. None of the verbs creates an actor, and none but actor.wake runs code of one that sleeps, so
+// Methods implements kernel.Server. None of the verbs creates an actor, and none but actor.wake runs code of one that sleeps, so
 // that they work on actors that have failed.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{

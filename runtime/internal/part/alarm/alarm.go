@@ -20,19 +20,21 @@ type Part struct {
 	lag prometheus.Histogram
 }
 
+// New makes the part of alarms.
 func New() *Part {
 	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "alarm" }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.lag}
 }
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Ask(host.AlarmList, func(r *kernel.Query, _ host.Codec, _ *kernel.None) (host.AlarmListOutput, error) {
@@ -54,15 +56,15 @@ func (*Part) Methods() []*kernel.Method {
 	}
 }
 
-// Kinds implements waker.
+// Kinds implements kernel.waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeAlarm} }
 
-// Due implements waker.
+// Due implements kernel.waker.
 func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*alarmDue)(row)}
 }
 
-// Wakes implements waker.
+// Wakes implements kernel.waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	alarms, err := listAlarms(rows, "")
 	all := make([]engine.Wake, len(alarms))
@@ -160,12 +162,12 @@ func listAlarms(l kernel.Lister, name string) ([]host.Alarm, error) {
 // alarmDue is an alarm's row that is due, on its way through its actor's mailbox.
 type alarmDue engine.Wake
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (d *alarmDue) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "alarm", Name: d.Name, Code: true}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (d *alarmDue) Run(c *kernel.Core, w *kernel.Work) {
 	row := (*engine.Wake)(d)
 	c.Due(w, row, func() error { return fireAlarm(c, w, row) })

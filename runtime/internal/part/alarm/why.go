@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Report implements reporter.
+// Report implements kernel.reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	alarms, err := listAlarms(rows, "")
 	if err != nil {
@@ -22,7 +22,7 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	return nil
 }
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
 	alarms, err := listAlarms(rows, "")
 	if err != nil {

@@ -73,7 +73,7 @@ func identify(s *kernel.Kernel, addr host.Address, token string) (string, error)
 	return id, nil
 }
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Ask(host.ConnectionList, func(r *kernel.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {

@@ -16,9 +16,10 @@ import (
 // Part is the part of actors that is connections.
 type Part struct{ slow, resumed atomic.Int64 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "conn" }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cairn_connections", Help: "Clients that are connected to actors."},
@@ -32,12 +33,12 @@ func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	}
 }
 
-// Present implements presenter.
+// Present implements kernel.presenter.
 func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }
 
-// connType holds moving averages, like actorType.pace: of the turns that open, resume and change connections, and of those
+// connType holds moving averages, like kernel.Type.Pace: of the turns that open, resume and change connections, and of those
 // that end them.
 type connType struct{ join, leave atomic.Int64 }
 

@@ -37,13 +37,13 @@ const (
 // SweepPage is how many records one turn of a sweep looks at.
 const SweepPage = 256
 
-// Traits implements job. Only the end of a connection runs the disconnect hook.
+// Traits implements kernel.Job. Only the end of a connection runs the disconnect hook.
 func (d *tending) Traits(a *kernel.Actor) kernel.Traits {
 	hook := !d.bare && (d.end || d.row != nil)
 	return kernel.Traits{Kind: "connection", Name: d.id, Code: hook, Quick: !hook || a.Type.Behavior.Connections.Disconnect == "" || kernel.Fast(&connTypeOf(a.Type).leave)}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (d *tending) Run(c *kernel.Core, w *kernel.Work) { c.Respond(w, nil, tendConnections(c, w, d)) }
 
 // tend posts d, and tries it again until it is durable, then calls done, if that is not nil; with the error if the node
@@ -98,18 +98,18 @@ func tendAndWait(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr hos
 	}
 }
 
-// StandsFor implements recoverer.
+// StandsFor implements kernel.recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeConnections }
 
-// TakeUp implements recoverer: the connections that the node was holding when it stopped are lost.
+// TakeUp implements kernel.recoverer: the connections that the node was holding when it stopped are lost.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return work(a.Kernel, a.Type, a.Address, &tending{sweep: true}, nil)
 }
 
-// Kinds implements waker.
+// Kinds implements kernel.waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeConnections} }
 
-// Due implements waker.
+// Due implements kernel.waker.
 func (*Part) Due(s *kernel.Kernel, t *kernel.Type, addr host.Address, row *engine.Wake, done func(*kernel.Work)) *kernel.Work {
 	return work(s, t, addr, &tending{row: row}, done)
 }
@@ -250,7 +250,7 @@ func closeConnection(t *kernel.Turn, id string, cause *host.Error) (bool, error)
 
 // dropConnection deletes a connection. Its client learns why when that is durable.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func dropConnection(t *kernel.Turn, id string, cause *host.Error) (connectionRecord, bool, error) {
 	rec, ok, err := readConnection(t.Core.Rows, id)
 	if err != nil || !ok {

@@ -60,13 +60,13 @@ const (
 	fateGivenUp = 2 // the caller has gone
 )
 
-// Who implements recipient.
+// Who implements event.recipient.
 func (l *LiveConnection) Who() (string, keyspace.ActorID) { return l.ID, l.incarnation }
 
 // leave takes the connection out of the hub, and reports whether it was there.
 func (l *LiveConnection) leave() bool { return l.Hub.Leave(l.Key, l) }
 
-// Push implements recipient. If full, a client that waits for events, or had read what came before this commit, reads on
+// Push implements event.recipient. If full, a client that waits for events, or had read what came before this commit, reads on
 // from the history.
 func (l *LiveConnection) Push(id keyspace.ActorID, e *event.PublishedEvent, full bool) (held, ok bool) {
 	if l.incarnation != id {
@@ -131,26 +131,26 @@ func (l *LiveConnection) stop(err *host.Error) {
 	}
 }
 
-// Finish implements recipient.
+// Finish implements event.recipient.
 func (l *LiveConnection) Finish(err *host.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stop(err)
 }
 
-// Replaced implements recipient.
+// Replaced implements event.recipient.
 func (l *LiveConnection) Replaced() {
 	l.Finish(kernel.Unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
 }
 
-// Ended implements recipient.
+// Ended implements event.recipient.
 func (l *LiveConnection) Ended() *host.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end
 }
 
-// CutOff implements recipient: the client may come back.
+// CutOff implements event.recipient: the client may come back.
 func (l *LiveConnection) CutOff() {
 	kernel.PartOf[*Part](l.S).slow.Add(1)
 	if l.leave() {

@@ -326,7 +326,7 @@ func askSubscribe(t *kernel.Turn, st *host.ConnectionState, names []string) erro
 // join makes l the live end of a connection that gets the events after a position. What it gets beyond last is pushed to it
 // when the commits after this turn are durable.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func join(t *kernel.Turn, l *LiveConnection, id string, rec *connectionRecord, after, last uint64) error {
 	l.ID, l.incarnation = id, t.Core.ID
 	copy(l.token[:], rec.Token)
@@ -340,7 +340,7 @@ func join(t *kernel.Turn, l *LiveConnection, id string, rec *connectionRecord, a
 
 // connectionChange notes a change to publish.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func connectionChange(t *kernel.Turn, op, id string, more func(map[string]any)) {
 	t.Change(engine.ChangeConn, op, func() any {
 		m := map[string]any{"op": op, "connection": id}

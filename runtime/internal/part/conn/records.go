@@ -237,16 +237,16 @@ func connCoreOf(c *kernel.Core) *connCore {
 	return kernel.Attach(&c.Attached, func() *connCore { return new(connCore) })
 }
 
-// Forget implements facet.
+// Forget implements kernel.Facet.
 func (f *connCore) Forget(_ *kernel.Core, version engine.Version) { f.count.Forget(version) }
 
-// Close implements facet.
+// Close implements kernel.Facet.
 func (*connCore) Close(*kernel.Core) {}
 
-// Abandon implements facet.
+// Abandon implements kernel.Facet.
 func (*connCore) Abandon(*kernel.Core) {}
 
-// Wakes implements waker. A row that an unreadable record would leave behind finds no actor and is dropped.
+// Wakes implements kernel.waker. A row that an unreadable record would leave behind finds no actor and is dropped.
 func (*Part) Wakes(from engine.Reader) (rows []engine.Wake, _ error) {
 	after := ""
 	for {

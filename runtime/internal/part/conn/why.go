@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, _ *engine.Snapshot) error {
 	q.Ask(kernel.RankConnections, func() *host.Explanation {
 		n := q.Status.Connections

@@ -14,15 +14,16 @@ import (
 // Part is the part of actors that is events.
 type Part struct{ hub Hub }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "event" }
 
-// Begin implements broadcaster.
+// Begin implements kernel.broadcaster.
 func (p *Part) Begin(s *kernel.Kernel) { p.hub.Limit = s.Options.MaxEventBytes }
 
-// End implements broadcaster.
+// End implements kernel.broadcaster.
 func (p *Part) End() { p.hub.close() }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cairn_events_held_bytes",
@@ -67,7 +68,7 @@ func (h *Turn) Emit(event int, data []byte) error {
 
 // Collect adds an event, for the only connection that gets it, or for all that are subscribed but some.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (h *Turn) Collect(event int, data []byte, to string, except []string) error {
 	t := h.K
 	if err := HasEvent(t.Actor.Type, event); err != nil {
@@ -98,7 +99,7 @@ func HasEvent(t *kernel.Type, event int) error {
 	return nil
 }
 
-// Seal implements participant: it adds the events to the kept history, dropping the oldest.
+// Seal implements kernel.participant: it adds the events to the kept history, dropping the oldest.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	c := t.Core
 	last, err := h.number()
@@ -158,13 +159,13 @@ func (h *Turn) leave() {
 	}
 }
 
-// Durable implements consequence.
+// Durable implements kernel.Consequence.
 func (h *Turn) Durable() {
 	c := h.K.Core
 	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events)
 }
 
-// Destroy implements destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the
+// Destroy implements kernel.destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the
 // actor is gone.
 func (p *Part) Destroy(t *kernel.Turn) error {
 	if h := TurnOf(t); len(h.events) > 0 {
@@ -185,13 +186,13 @@ func eventCoreOf(c *kernel.Core) *eventCore {
 	return kernel.Attach(&c.Attached, func() *eventCore { return new(eventCore) })
 }
 
-// Forget implements facet.
+// Forget implements kernel.Facet.
 func (f *eventCore) Forget(_ *kernel.Core, version engine.Version) { f.last.Forget(version) }
 
-// Close implements facet.
+// Close implements kernel.Facet.
 func (*eventCore) Close(*kernel.Core) {}
 
-// Abandon implements facet.
+// Abandon implements kernel.Facet.
 func (*eventCore) Abandon(*kernel.Core) {}
 
 // LastSequence is the sequence of the last event that a turn which succeeded has emitted.

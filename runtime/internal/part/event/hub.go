@@ -12,7 +12,7 @@ import (
 )
 
 // A Hub hands the events of durable commits to those who follow their actor: subscriptions and live connections. It is apart from
-// the activations, so that an actor sleeps while its clients stay. A subscription holds a bounded number of events; one that falls
+// the Actors, so that an actor sleeps while its clients stay. A subscription holds a bounded number of events; one that falls
 // behind reads what it missed from the actor's kept history. A connection that falls behind is cut off.
 //
 // The gate hands over one commit at a time, in order. So whoever joins in a turn, before that turn is committed, gets every
@@ -408,6 +408,7 @@ func (h *Hub) Count(addr host.Address) int {
 	return 0
 }
 
+// Total returns the number of recipients that have joined.
 func (h *Hub) Total() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

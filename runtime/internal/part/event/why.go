@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, _ *engine.Snapshot) error {
 	sink := q.S.Options.Changes
 	if sink == nil || !slices.ContainsFunc(q.Typ.Events, func(e host.Event) bool { return e.Durable }) {

@@ -14,6 +14,7 @@ import (
 // Part is the part of actors that is the key-value store.
 type Part struct{}
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
 
 // Turn is what handlers may do with the key-value store.
@@ -164,7 +165,7 @@ const (
 
 // change notes a change of a key to publish.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func (h *Turn) change(op string, key, value []byte) {
 	t := h.K
 	if t.Actor.Kernel.Options.Changes == nil {
@@ -188,7 +189,7 @@ func (h *Turn) change(op string, key, value []byte) {
 	})
 }
 
-// Seal implements participant, for a turn that changed more keys than it publishes.
+// Seal implements kernel.participant, for a turn that changed more keys than it publishes.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": h.changes - MaxKVChanges} })
 	return nil

@@ -17,7 +17,7 @@ const (
 	maxPinnedBytes = 1 << 20
 )
 
-// Run implements job: it rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
+// Run implements kernel.Job: it rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
 // as it is when the first are bound, or the id under which the first of them will create it.
 //
 // The sender asks again until the messages that waited at first, with the same Target, are all bound to one id, and delivers
@@ -76,17 +76,17 @@ func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 	c.Respond(w, nil, err)
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (*binding) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "pin", Quick: true, Sturdy: true}
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (*settlement) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "settle", Quick: true, Sturdy: true}
 }
 
-// Run implements job: it removes the rows of messages that were handled, and moves those aside that cannot be.
+// Run implements kernel.Job: it removes the rows of messages that were handled, and moves those aside that cannot be.
 func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 	if c.ID != set.sender.id { // the rows belong to what is left of the incarnation that sent them
 		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
@@ -153,12 +153,12 @@ type recovery struct {
 	taken func(*sender) error // called when they are taken up; nil does nothing
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (*recovery) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "recover", Quick: true, Sturdy: true}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (r *recovery) Run(c *kernel.Core, w *kernel.Work) { c.Respond(w, nil, r.recover(c, w)) }
 
 func (r *recovery) recover(c *kernel.Core, w *kernel.Work) error {
@@ -181,7 +181,7 @@ func (r *recovery) recover(c *kernel.Core, w *kernel.Work) error {
 	return err
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (d *Delivery) Traits(a *kernel.Actor) kernel.Traits {
 	t := kernel.Traits{Kind: "deliver", Code: true, Quick: true, Bounded: true, Creates: true, Bytes: d.bytes}
 	if d.handled < len(d.messages) {
@@ -196,13 +196,13 @@ func (d *Delivery) Traits(a *kernel.Actor) kernel.Traits {
 	return t
 }
 
-// NewID implements identified: a message creates its target under the id that its sender has bound it to, so that a message
+// NewID implements kernel.identified: a message creates its target under the id that its sender has bound it to, so that a message
 // which was handled by an actor that is gone by now is known to be late.
 func (d *Delivery) NewID(a *kernel.Actor) (keyspace.ActorID, error) {
 	return creatable(a.Kernel, d.target, a.Address)
 }
 
-// Run implements job: it handles messages from another actor, each in a turn of its own, and stops at the first that fails.
+// Run implements kernel.Job: it handles messages from another actor, each in a turn of its own, and stops at the first that fails.
 func (d *Delivery) Run(c *kernel.Core, w *kernel.Work) {
 	if c.ID != d.target {
 		// The actor was destroyed since, or somebody else made it, or is about to, before the first message could.

@@ -50,9 +50,10 @@ func New() *Part {
 // Handle registers how messages of a method are handled that no actor type declares.
 func (p *Part) Handle(method string, h MessageHandler) { p.handlers[method] = h }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "mail" }
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Serve(host.SendSkip, skipSend),
@@ -66,15 +67,15 @@ func (*Part) Methods() []*kernel.Method {
 	}
 }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.Failed, p.Sent, p.Failures}
 }
 
-// StandsFor implements recoverer.
+// StandsFor implements kernel.recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeSends }
 
-// TakeUp implements recoverer: it wakes an actor, or what is left of a destroyed one, for its messages.
+// TakeUp implements kernel.recoverer: it wakes an actor, or what is left of a destroyed one, for its messages.
 func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &recovery{}, Existing: true, Finish: func(w *kernel.Work) {
 		if w.Err != nil && a.Kernel.MayPass(w.Err) {
@@ -83,7 +84,7 @@ func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	}}
 }
 
-// Remains implements remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
+// Remains implements kernel.remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
 // The sender is closed: it is there by now if a destroyer of another part was the first to send.
 func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	if o := kernel.Attached[*outbox](&t.Actor.Attached); o != nil {
@@ -98,7 +99,7 @@ func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	return []keyspace.Kind{keyspace.KindOutgoing}, nil
 }
 
-// Bequeath implements remainder.
+// Bequeath implements kernel.remainder.
 func (*Part) Bequeath(t *kernel.Turn) error { return MailOf(t).Seal(t) }
 
 // Turn is what handlers may do with messages to other actors.
@@ -159,7 +160,7 @@ func (h *Turn) Send(m *host.Message) error {
 
 // Post queues a message to another actor.
 //
-// REQUIRES: turn.mu; the address was checked.
+// REQUIRES: Turn.Mu; the address was checked.
 func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 	t := h.K
 	if len(h.messages) >= maxMessages {
@@ -188,7 +189,7 @@ func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 	return nil
 }
 
-// Seal implements participant: it queues the messages.
+// Seal implements kernel.participant: it queues the messages.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	if len(h.messages) == 0 {
 		return nil
@@ -214,7 +215,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// Durable implements consequence.
+// Durable implements kernel.Consequence.
 func (h *Turn) Durable() {
 	h.sender.Part.Sent.Add(float64(len(h.messages)))
 	h.sender.add(h.messages)

@@ -65,20 +65,20 @@ const minChannels = 256
 // maxDelivery is how many messages one run carries.
 const maxDelivery = 64
 
-// An outbox has the sender of an activation's current incarnation. It is attached to the activation.
+// An outbox has the sender of an Actor's current incarnation. It is attached to the Actor.
 type outbox struct {
-	sender atomic.Pointer[sender] // replaced under activation.mu
+	sender atomic.Pointer[sender] // replaced under Actor.Mu
 }
 
 func newOutbox() *outbox { return new(outbox) }
 
-// Busy implements resident.
+// Busy implements kernel.resident.
 func (o *outbox) Busy() bool {
 	s := o.sender.Load()
 	return s != nil && s.Busy()
 }
 
-// Leave implements resident.
+// Leave implements kernel.resident.
 func (o *outbox) Leave() bool {
 	s := o.sender.Load()
 	if s == nil {
@@ -131,16 +131,16 @@ func newPostbox() *postbox { return new(postbox) }
 // Post returns what the core remembers of its actor's messages.
 func Post(c *kernel.Core) *postbox { return kernel.Attach(&c.Attached, newPostbox) }
 
-// Forget implements facet.
+// Forget implements kernel.Facet.
 func (b *postbox) Forget(_ *kernel.Core, version engine.Version) {
 	b.waiting.Forget(version)
 	b.Dead.Forget(version)
 }
 
-// Close implements facet.
+// Close implements kernel.Facet.
 func (*postbox) Close(*kernel.Core) {}
 
-// Abandon implements facet.
+// Abandon implements kernel.Facet.
 func (*postbox) Abandon(*kernel.Core) {}
 
 // countOutgoing returns how many messages wait, in rows that are durable or on their way there. Of more than enough it may count
@@ -178,7 +178,7 @@ func countRows(c *kernel.Core, kind keyspace.Kind) (n int, err error) {
 	}
 }
 
-// Durable implements consequence: the actor is destroyed.
+// Durable implements kernel.Consequence: the actor is destroyed.
 func (s *sender) Durable() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +227,7 @@ func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	return id, nil
 }
 
-// load reads the messages of earlier lives of the actor, once per activation and before any of this life is sent.
+// load reads the messages of earlier lives of the actor, once per Actor and before any of this life is sent.
 func (s *sender) load(c *kernel.Core) error {
 	s.mu.Lock()
 	loaded := s.loaded
@@ -262,6 +262,7 @@ func (s *sender) load(c *kernel.Core) error {
 	return nil
 }
 
+// AppendOutgoing appends the messages that entries of kind outgoing hold.
 func AppendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) {
 	for _, e := range entries {
 		seq, err := keyspace.ParseOutgoing(e.Key)

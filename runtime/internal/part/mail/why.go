@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Report implements reporter.
+// Report implements kernel.reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
 	if st.PendingSends, err = kernel.CountKeys(rows, keyspace.KindOutgoing); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
 	return err
 }
 
-// Keeps implements keeper.
+// Keeps implements kernel.keeper.
 func (*Part) Keeps(a *kernel.Actor) error {
 	if !Mail(a).Busy() {
 		return nil
@@ -32,7 +32,7 @@ func (*Part) Keeps(a *kernel.Actor) error {
 		With("why", string(host.WhySends))
 }
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
 	oldest, err := oldestSend(q.Status.PendingSends, rows)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	held := kernel.Waiting(kernel.Ask(host.QueueHeld, queueHeld),
 		func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS }, nil)
@@ -97,7 +97,7 @@ func selects(in *host.QueueSelectInput) error {
 	return nil
 }
 
-// counting makes a builtin that changes messages of a queue that exists and counts them.
+// counting makes a built-in method that changes messages of a queue that exists and counts them.
 func counting[In any](name, op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *kernel.Method {
 	b := kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		out, err := f(SetOf(h), in)

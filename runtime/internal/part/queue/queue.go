@@ -33,6 +33,7 @@ type queueReceiver interface {
 	Told(t *kernel.Turn, name string) error
 }
 
+// New makes the part of queues.
 func New(r queueReceiver) *Part {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -47,9 +48,10 @@ func New(r queueReceiver) *Part {
 	}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "queue" }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.sent, p.failures, p.dead, p.Lag}
 }
@@ -66,7 +68,7 @@ type queueType struct {
 // Queueing returns what the part keeps with the type.
 func Queueing(t *kernel.Type) *queueType { return kernel.Attached[*queueType](&t.Attached) }
 
-// Declare implements declarer.
+// Declare implements kernel.Declarer.
 func (p *Part) Declare(t *kernel.Type) error {
 	own := &queueType{Part: p, settings: slices.Clone(t.Queues), pace: make([]atomic.Int64, len(t.Queues))}
 	for i := range own.settings {
@@ -76,15 +78,15 @@ func (p *Part) Declare(t *kernel.Type) error {
 	return nil
 }
 
-// Kinds implements waker.
+// Kinds implements kernel.waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeQueue} }
 
-// Due implements waker.
+// Due implements kernel.waker.
 func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*queueDue)(row)}
 }
 
-// Wakes implements waker.
+// Wakes implements kernel.waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	due, err := queuerows.Wakes(rows)
 	all := make([]engine.Wake, len(due))
@@ -94,13 +96,13 @@ func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	return all, err
 }
 
-// StandsFor implements recoverer.
+// StandsFor implements kernel.recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeQueue }
 
-// TakeUp implements recoverer.
+// TakeUp implements kernel.recoverer.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return queueDuty(a).Item(true) }
 
-// Retry implements retrier: it has an actor handle its messages at once, if it has any.
+// Retry implements kernel.Retrier: it has an actor handle its messages at once, if it has any.
 func (*Part) Retry(s *kernel.Kernel, t *kernel.Type, addr host.Address, id keyspace.ActorID) error {
 	snap := s.Store.Snapshot(id)
 	defer snap.Close()
@@ -156,7 +158,7 @@ func ByRun(t *kernel.Type, name string) bool {
 
 // SetOf returns the queues as the turn sees them.
 //
-// REQUIRES: t.mu, or no handler that runs.
+// REQUIRES: t.Mu, or no handler that runs.
 func SetOf(t *kernel.Turn) *queuerows.Set {
 	h := queuesOf(t)
 	if h.set == nil {
@@ -175,7 +177,7 @@ func newQueueSet(t *kernel.Type, rows engine.Writer, limits *kernel.ActorLimits,
 	return s
 }
 
-// Seal implements participant: it writes what the turn did to queues and lets those know whom it concerns, once it is
+// Seal implements kernel.participant: it writes what the turn did to queues and lets those know whom it concerns, once it is
 // durable.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	set := h.set
@@ -257,7 +259,7 @@ func (h *Turn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 
 // enqueue sends messages to a queue of the actor.
 //
-// REQUIRES: t.mu, or no handler that runs.
+// REQUIRES: t.Mu, or no handler that runs.
 func enqueue(t *kernel.Turn, name string, messages []host.Enqueue) ([]host.Sent, error) {
 	for i := range messages {
 		// It would be found out only when the message is given up.
@@ -298,7 +300,7 @@ type failedMessage struct {
 	reason  string // for operators; "" for that of cause
 }
 
-// queueActivation is what the part keeps with an activation: the duty to handle the messages of the actor's own queues.
+// queueActivation is what the part keeps with an Actor: the duty to handle the messages of the actor's own queues.
 type queueActivation struct{ kernel.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
@@ -317,12 +319,12 @@ type queueJob struct {
 
 func newQueueJob(recovered bool) kernel.Job { return &queueJob{recovered: recovered} }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (*queueJob) Traits(a *kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "queue", Code: true, Quick: quickQueues(a)}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (j *queueJob) Run(c *kernel.Core, w *kernel.Work) { handleQueues(c, w, j) }
 
 // countFailed has the actor count a failed attempt of a message, and then handle messages.
@@ -540,12 +542,12 @@ func disarmQueues(c *kernel.Core, w *kernel.Work) error {
 // queueDue is a queue's row that is due, on its way through its actor's mailbox.
 type queueDue engine.Wake
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (d *queueDue) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "queue due", Name: d.Name, Code: true, Quick: true}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (d *queueDue) Run(c *kernel.Core, w *kernel.Work) {
 	row := (*engine.Wake)(d)
 	c.Due(w, row, func() error { return moveDue(c, w, row) })

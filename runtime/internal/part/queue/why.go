@@ -11,7 +11,7 @@ import (
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
 	queues, err := queuerows.AllStats(rows)
 	if err != nil {

@@ -111,10 +111,10 @@ func (t *attempt) begin() {
 	}
 }
 
-// Begun implements taskOwner.
+// Begun implements task.taskOwner.
 func (t *attempt) Begun() { RunOf(t.Actor()).Attempts.Add(1) }
 
-// Run implements errand.
+// Run implements kernel.errand.
 func (t *attempt) Run() (next kernel.Assignment) {
 	returned := false
 	defer func() {
@@ -133,7 +133,7 @@ func (t *attempt) drop() {
 	RunOf(t.Actor()).Ask()
 }
 
-// Work implements taskOwner: it runs the attempt and lets the run know that it has returned.
+// Work implements task.taskOwner: it runs the attempt and lets the run know that it has returned.
 func (t *attempt) Work() {
 	a := t.Actor()
 	own, p := RunOf(a), kernel.PartOf[*Part](a.Kernel)
@@ -152,14 +152,14 @@ func (t *attempt) Work() {
 	}
 }
 
-// Lost implements taskOwner.
+// Lost implements task.taskOwner.
 func (t *attempt) Lost() {
 	if t.left() {
 		RunOf(t.Actor()).Ask() // the run may have waited for it
 	}
 }
 
-// left counts an attempt off its activation that has returned or was given up; false if it was before.
+// left counts an attempt off its Actor that has returned or was given up; false if it was before.
 func (t *attempt) left() bool {
 	if t.returned.Swap(true) {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Methods implements server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
+// Methods implements kernel.Server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
 // or have failed.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
@@ -39,7 +39,7 @@ func (*Part) Methods() []*kernel.Method {
 	}
 }
 
-// runVerb makes a builtin that does something to the run.
+// runVerb makes a built-in method that does something to the run.
 func runVerb(name string) *kernel.Method {
 	return kernel.Existing(kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (kernel.None, error) {
 		return kernel.None{}, controlRun(c, h, host.RunControl{Verb: name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})

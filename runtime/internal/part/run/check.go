@@ -183,7 +183,7 @@ func (p *comparing) wake(t *kernel.Type, addr host.Address) {
 	a := p.s.ActorAt(t, addr)
 	if a == nil {
 		<-p.slots
-		return // the supervisor has closed
+		return // the kernel has closed
 	}
 	w := RunOf(a).Item(false)
 	ran := w.Finish

@@ -167,7 +167,7 @@ func retryPausedRuns(s *kernel.Kernel) {
 	}
 }
 
-// Runs implements host.RunLister. It returns when what it read is durable, as [Supervisor.List] does.
+// Runs implements host.RunLister. It returns when what it read is durable, as [kernel.Kernel.List] does.
 func Runs(s *kernel.Kernel, ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	page, err := StoredRuns(s.Store, s.Options.Namespace, q)
 	if err != nil {
@@ -281,7 +281,7 @@ func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.Lis
 	return run, true, nil
 }
 
-// CountRuns implements host.RunLister. It returns when what it read is durable, as [Supervisor.List] does.
+// CountRuns implements host.RunLister. It returns when what it read is durable, as [kernel.Kernel.List] does.
 func CountRuns(s *kernel.Kernel, ctx context.Context) (host.RunCounts, error) {
 	var n host.RunCounts
 	for {

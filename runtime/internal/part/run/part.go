@@ -18,7 +18,7 @@ import (
 
 // Part is the part of actors that is the workflow run.
 type Part struct {
-	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by activation.key, until
+	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by Actor.Key, until
 	// that is recorded.
 	blames sync.Map
 	// marked: the store says that the node runs. cautious is until when runs are counted before they go on; zero for not at
@@ -33,6 +33,7 @@ type Part struct {
 	paused                               *prometheus.GaugeVec
 }
 
+// New makes the part of workflow runs.
 func New() *Part {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -53,9 +54,10 @@ func New() *Part {
 	}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "run" }
 
-// Translate implements translator.
+// Translate implements kernel.Translator.
 func (*Part) Translate(err error) (*host.Error, string) {
 	if large, ok := errors.AsType[*workflow.TooLargeError](err); ok {
 		return host.OverLimit(large.What, large.Limit, large.Size), ""
@@ -63,44 +65,44 @@ func (*Part) Translate(err error) (*host.Error, string) {
 	return nil, ""
 }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.started, p.ended, p.steps, p.stepFailures, p.pauses, p.paused, p.replays, p.replaySeconds, p.lag}
 }
 
-// Declare implements declarer.
+// Declare implements kernel.Declarer.
 func (*Part) Declare(t *kernel.Type) error {
 	kernel.Attach(&t.Attached, newRunType)
 	return nil
 }
 
-// Start implements runner.
+// Start implements kernel.runner.
 func (p *Part) Start(s *kernel.Kernel) {
 	p.markRunning(s)
 	p.countPaused(s)
 }
 
-// Stop implements runner: a crash leaves in the store that the node runs.
+// Stop implements kernel.runner: a crash leaves in the store that the node runs.
 func (*Part) Stop(*kernel.Kernel) {}
 
-// Stopped implements closer.
+// Stopped implements kernel.closer.
 func (p *Part) Stopped(s *kernel.Kernel) { p.markStopped(s) }
 
-// Revive implements reviver.
+// Revive implements kernel.reviver.
 func (*Part) Revive(s *kernel.Kernel) {
 	s.Go(func() { retryPausedRuns(s) })
 	s.Go(func() { compareRuns(s) })
 }
 
-// Kinds implements waker.
+// Kinds implements kernel.waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeRun} }
 
-// Due implements waker.
+// Due implements kernel.waker.
 func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*runDue)(row)}
 }
 
-// Wakes implements waker. A record that cannot be read must not keep its actor from being destroyed.
+// Wakes implements kernel.waker. A record that cannot be read must not keep its actor from being destroyed.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	rec, _, ok, err := readRun(rows)
 	if err != nil || !ok || rec.Due == 0 {
@@ -109,15 +111,15 @@ func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	return []engine.Wake{{Due: rec.Due, Kind: keyspace.WakeRun}}, nil
 }
 
-// StandsFor implements recoverer.
+// StandsFor implements kernel.recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeRun }
 
-// TakeUp implements recoverer.
+// TakeUp implements kernel.recoverer.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 
 // A runType is what the part keeps with an actor type.
 type runType struct {
-	// pace is like actorType.pace, of the turns of runs.
+	// pace is like kernel.Type.Pace, of the turns of runs.
 	pace atomic.Int64
 }
 
@@ -148,13 +150,13 @@ func RunOf(a *kernel.Actor) *runActor {
 // runDuty is the duty to advance the actor's run.
 func runDuty(a *kernel.Actor) *kernel.Duty { return &RunOf(a).Duty }
 
-// Busy implements resident.
+// Busy implements kernel.resident.
 func (r *runActor) Busy() bool { return r.Attempts.Load() > 0 }
 
-// Leave implements resident.
+// Leave implements kernel.resident.
 func (r *runActor) Leave() bool { return !r.Busy() }
 
-// Lost implements survivor: the next core goes on with the run.
+// Lost implements kernel.survivor: the next core goes on with the run.
 func (r *runActor) Lost() {
 	if r.armed.Load() {
 		r.Retry(nil)
@@ -166,7 +168,7 @@ type Turn struct {
 	K *kernel.Turn
 	// run is the workflow run that advances in the turn, while it does.
 	run   atomic.Pointer[advancing]
-	wrote bool     // rows of the run were written, which is published already; guarded by turn.mu
+	wrote bool     // rows of the run were written, which is published already; guarded by Turn.Mu
 	early []func() // run as soon as the turn has succeeded
 	room  [1]kernel.Consequence
 }
@@ -176,7 +178,7 @@ func (h *Turn) asRun() *Turn { return h }
 
 func runTurnOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asRun() *Turn }).asRun() }
 
-// tellSteps tells who watches the run when the turn is durable, as [turn.notify] of runTopic would, which costs each step more.
+// tellSteps tells who watches the run when the turn is durable, as [kernel.Turn.Notify] of runTopic would, which costs each step more.
 func (h *Turn) tellSteps() {
 	t := h.K
 	if t.After == nil {
@@ -188,5 +190,5 @@ func (h *Turn) tellSteps() {
 // A stepped is a consequence: who watches the actor's run is told.
 type stepped struct{ a *kernel.Actor }
 
-// Durable implements consequence.
+// Durable implements kernel.Consequence.
 func (x stepped) Durable() { x.a.Kernel.Signals.Notify(x.a.Key, runTopic) }

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Told implements queueReceiver: it is runNews for a message that can be received.
+// Told implements queue.queueReceiver: it is runNews for a message that can be received.
 func (*Part) Told(t *kernel.Turn, queue string) error {
 	c := t.Core
 	if err := flowKnown(c); err != nil {
@@ -21,7 +21,7 @@ func (*Part) Told(t *kernel.Turn, queue string) error {
 	return nil
 }
 
-// Refuses implements queueReceiver: messages whose senders wait for a reply are refused if the run is over, because it will
+// Refuses implements queue.queueReceiver: messages whose senders wait for a reply are refused if the run is over, because it will
 // not answer. An actor that has not had a run may get one that does.
 func (*Part) Refuses(c *kernel.Core, messages []host.Enqueue) error {
 	if !slices.ContainsFunc(messages, func(m host.Enqueue) bool { return m.WantReply }) {

@@ -24,7 +24,7 @@ import (
 //     wakes the run: until something of that happens, the run is not in memory.
 //  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has something to do that no other
 //     row tells of: attempts that run, messages or a state that it has not looked at. That row is what a restart finds.
-//  3. An attempt is started when the commit is durable that the run asked for it in, and by the activation that made it.
+//  3. An attempt is started when the commit is durable that the run asked for it in, and by the Actor that made it.
 type flow struct {
 	flowRows
 	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
@@ -137,7 +137,7 @@ func flowKnown(c *kernel.Core) error {
 	return nil
 }
 
-// Forget implements facet: it reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
+// Forget implements kernel.Facet: it reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
 func (f *flow) Forget(c *kernel.Core, version engine.Version) {
 	if f.retired > version {
 		f.retiring, f.retired = true, version
@@ -168,12 +168,12 @@ func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 // runDue is a run's row that is due, on its way through its actor's mailbox.
 type runDue engine.Wake
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (*runDue) Traits(a *kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "workflow due", Code: true, Quick: kernel.Fast(runPace(a.Type))}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (d *runDue) Run(c *kernel.Core, w *kernel.Work) {
 	row := (*engine.Wake)(d)
 	c.Due(w, row, func() error { return fireRun(c, w, row) })
@@ -214,12 +214,12 @@ func newRunJob(recovered bool) kernel.Job {
 	return runJob(0)
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (runJob) Traits(a *kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "workflow", Code: true, Quick: kernel.Fast(runPace(a.Type))}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 	err := flowKnown(c)
 	if err == nil {
@@ -234,7 +234,7 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 	c.Respond(w, nil, err)
 }
 
-// Follow implements follower: it advances the run in the group of the work that made that necessary.
+// Follow implements kernel.follower: it advances the run in the group of the work that made that necessary.
 func (*Part) Follow(c *kernel.Core) {
 	a, f := c.Actor, kernel.Attached[*flow](&c.Attached)
 	if f == nil || !f.pending || c.Bare || c.Broken || c.Ended || c.Refused || c.Gone() || !c.Exists {
@@ -341,7 +341,7 @@ func reopenRun(c *kernel.Core) {
 	f.returned.Store(0)
 }
 
-// Close implements facet: it ends the run in memory. Deferred functions of the user may take their time.
+// Close implements kernel.Facet: it ends the run in memory. Deferred functions of the user may take their time.
 func (f *flow) Close(c *kernel.Core) {
 	f.mu.Lock()
 	run := f.run
@@ -352,7 +352,7 @@ func (f *flow) Close(c *kernel.Core) {
 	}
 }
 
-// Abandon implements facet: it ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
+// Abandon implements kernel.Facet: it ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
 // the run, which may be for good, it ends it itself when it returns.
 func (f *flow) Abandon(c *kernel.Core) {
 	f.over.Store(true)
@@ -505,7 +505,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	}
 	f.queues = out.Queues
 	if leaving {
-		return false, nil // the next activation starts what is to be started
+		return false, nil // the next Actor starts what is to be started
 	}
 	f.outstanding += int64(len(out.Launch))
 	for _, start := range early {
@@ -654,7 +654,7 @@ func runNews(c *kernel.Core, h *kernel.Turn) {
 	}
 }
 
-// StateChanged implements watcher: it is runNews for a state that has changed.
+// StateChanged implements kernel.watcher: it is runNews for a state that has changed.
 func (*Part) StateChanged(h *kernel.Turn) error {
 	c := h.Core
 	if len(c.Actor.Type.Workflows) == 0 || flowOf(c).advancing {
@@ -817,7 +817,7 @@ func runState(r workflow.Reader) (workflow.State, error) {
 
 var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
 
-// Destroy implements destroyer: it lets those know that wait for the run of an actor that a turn destroys.
+// Destroy implements kernel.destroyer: it lets those know that wait for the run of an actor that a turn destroys.
 func (*Part) Destroy(t *kernel.Turn) error {
 	c := t.Core
 	if err := flowKnown(c); err != nil {
@@ -843,7 +843,7 @@ func tolerate(c *kernel.Core, err error) error {
 	return nil
 }
 
-// Risen implements riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
+// Risen implements kernel.riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
 // them for results that were lost.
 func (*Part) Risen(c *kernel.Core) error {
 	if len(c.Actor.Type.Workflows) == 0 {

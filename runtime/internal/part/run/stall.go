@@ -29,7 +29,7 @@ type stall struct {
 // so busy that the watchdog does not run either, time alone tells nothing.
 const stallLooks = 4
 
-// Observe implements observer: it looks at the run that advances in the turn, if one does. It gives up a run whose function blocks,
+// Observe implements kernel.Observer: it looks at the run that advances in the turn, if one does. It gives up a run whose function blocks,
 // which holds the actor's goroutine for good. A function that computes has the turn's whole time.
 func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 	run := h.run.Load()
@@ -80,7 +80,7 @@ func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 	return next, true
 }
 
-// Overdue implements observer.
+// Overdue implements kernel.Observer.
 func (h *Turn) Overdue(now time.Time, where string) {
 	if run := h.run.Load(); run != nil && run.theirs >= run.ours { // else it is a slow disk, which is over some time
 		h.blame(run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(h.K.Start).Round(time.Second)), kernel.StacksOf(where))

@@ -9,16 +9,16 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Report implements reporter.
+// Report implements kernel.reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
 	st.Run, err = runSummary(storedRun{rows})
 	return err
 }
 
-// Lists implements listReporter.
+// Lists implements kernel.listReporter.
 func (*Part) Lists(t *kernel.Type) bool { return len(t.Workflows) > 0 }
 
-// Resumed implements resumer.
+// Resumed implements kernel.Resumer.
 func (*Part) Resumed(t *kernel.Turn) error {
 	c := t.Core
 	if err := flowKnown(c); err != nil {
@@ -31,13 +31,13 @@ func (*Part) Resumed(t *kernel.Turn) error {
 	return nil
 }
 
-// StoreMethods implements storeServer. They are bare, because nothing wakes there, and there is no run in memory that they
+// StoreMethods implements kernel.StoreServer. They are bare, because nothing wakes there, and there is no run in memory that they
 // would have to tell.
 func (*Part) StoreMethods() []*kernel.Method {
 	return []*kernel.Method{kernel.Bare(runVerb(host.WorkflowPause)), kernel.Bare(runVerb(host.WorkflowTerminate))}
 }
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
 	_, _, live, err := readRun(rows)
 	if err != nil || !live {

@@ -25,22 +25,24 @@ type Part struct {
 	FailedRuns map[string]*failedRun
 }
 
+// New makes the part of schedules.
 func New() *Part {
 	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
 		Buckets: prometheus.ExponentialBuckets(1e-3, 4, 10)})}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "schedule" }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.lag}
 }
 
-// Kinds implements waker.
+// Kinds implements kernel.waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeSchedule} }
 
-// Due implements waker.
+// Due implements kernel.waker.
 func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, done func(*kernel.Work)) *kernel.Work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +55,7 @@ func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine
 	}}
 }
 
-// Wakes implements waker.
+// Wakes implements kernel.waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) { return schedulerows.Wakes(rows) }
 
 // Turn is what handlers may do with schedules.
@@ -119,7 +121,7 @@ func (h Turn) CancelSchedule(name, instance string) (bool, error) {
 
 // scheduleChange notes what happened to a schedule, as of an alarm.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func scheduleChange(t *kernel.Turn, op, name, instance string, due *time.Time) {
 	t.Change(engine.ChangeAlarm, name, func() any {
 		m := map[string]any{"op": op, "name": name, "instance": instance, "schedule": true}
@@ -139,12 +141,12 @@ type scheduleFiring struct {
 	began atomic.Int64
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (f *scheduleFiring) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "schedule", Name: f.row.Name, Code: true}
 }
 
-// Run implements job.
+// Run implements kernel.Job.
 func (f *scheduleFiring) Run(c *kernel.Core, w *kernel.Work) {
 	c.Due(w, &f.row, func() error { return fireSchedule(c, w, f) })
 }
@@ -274,7 +276,7 @@ type scheduleInput struct {
 	KeepRuns *int   `json:"keep_runs,omitempty"`
 }
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Act(host.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, set *scheduleInput) (host.Schedule, error) {

@@ -7,7 +7,7 @@ import (
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 )
 
-// Report implements reporter. Schedules count as alarms.
+// Report implements kernel.reporter. Schedules count as alarms.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	wakes, err := schedulerows.Wakes(rows)
 	st.Alarms += len(wakes)
@@ -19,7 +19,7 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	return err
 }
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
 	schedules, err := schedulerows.List(rows, "")
 	if err != nil {

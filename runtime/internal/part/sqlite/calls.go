@@ -34,7 +34,7 @@ const (
 // maxLoggedSQL is how much of a statement the log shows, in bytes.
 const maxLoggedSQL = 200
 
-// Methods implements server: they run SQL and look after databases, for operators and for whom the type lets.
+// Methods implements kernel.Server: they run SQL and look after databases, for operators and for whom the type lets.
 func (p *Part) Methods() []*kernel.Method {
 	exec := kernel.Act(host.SQLExec, execSQL)
 	exec.Pace, exec.Fault, exec.Creates = new(atomic.Int64), sqlFault, func(t *kernel.Type) bool { return t.OpenSQL }

@@ -36,7 +36,7 @@ func exportError(s *kernel.Kernel, err error) error {
 	return nil
 }
 
-// StoredSQL writes the database of an actor from a store that no supervisor need be running on. Its errors are for operators.
+// StoredSQL writes the database of an actor from a store that no node need be running on. Its errors are for operators.
 func StoredSQL(ctx context.Context, store *engine.Store, namespace string, addr host.Address, w io.Writer) error {
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
@@ -81,7 +81,10 @@ func (s sink) Write(p []byte) (int, error) {
 
 type sinkError struct{ err error }
 
+// Error implements error.
 func (e *sinkError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
 func (e *sinkError) Unwrap() error { return e.err }
 
 // ImportSQL implements host.Databases.ImportSQL. The file is read before the actor's turn begins, so that a slow reader keeps nobody

@@ -35,7 +35,7 @@ func schemaOf(t *kernel.Type) *sqlSchema {
 	return noSchema
 }
 
-// Declare implements declarer.
+// Declare implements kernel.Declarer.
 func (*Part) Declare(t *kernel.Type) error {
 	if len(t.Migrations) > 0 {
 		ms := migrations(t.Behavior)
@@ -49,7 +49,7 @@ func (s *sqlSchema) current(m sqlitevfs.Metadata) bool {
 	return int(m.Migrations) == len(s.migrations) && m.Fingerprint == s.fingerprint
 }
 
-// Stale implements preparer: the actor's database is not as the type's migrations make it. It costs types without migrations
+// Stale implements kernel.Preparer: the actor's database is not as the type's migrations make it. It costs types without migrations
 // nothing, others the reading of one key.
 func (*Part) Stale(c *kernel.Core) (bool, error) {
 	s := schemaOf(c.Actor.Type)
@@ -60,7 +60,7 @@ func (*Part) Stale(c *kernel.Core) (bool, error) {
 	return err == nil && !s.current(m), err
 }
 
-// Prepare implements preparer: it applies what migrations the actor's database lacks.
+// Prepare implements kernel.Preparer: it applies what migrations the actor's database lacks.
 func (*Part) Prepare(t *kernel.Turn) error {
 	ms := schemaOf(t.Actor.Type).migrations
 	if len(ms) == 0 {

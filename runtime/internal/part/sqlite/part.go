@@ -45,12 +45,13 @@ var _ interface {
 // New makes the part with a bound for its connections.
 func New(o Options) *Part { return &Part{options: o} }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "sqlite" }
 
 // SQLiteIn returns the part of a node.
 func SQLiteIn(s *kernel.Kernel) *Part { return kernel.PartOf[*Part](s) }
 
-// Check implements checker.
+// Check implements kernel.Checker.
 func (*Part) Check(o *kernel.Options) error {
 	var faults []error
 	for _, b := range o.Behaviors {
@@ -61,7 +62,7 @@ func (*Part) Check(o *kernel.Options) error {
 	return errors.Join(faults...)
 }
 
-// CheckLimits implements limiter.
+// CheckLimits implements kernel.Limiter.
 func (*Part) CheckLimits(l host.Limits) error {
 	for _, n := range []struct {
 		name               string
@@ -87,7 +88,7 @@ func sqlLimits(l *kernel.ActorLimits) sqlitevfs.Limits {
 	return sqlitevfs.Limits{ConnMemory: l.SQLMemoryBytes, Temporary: l.SQLTemporaryBytes, TurnBytes: l.SQLTurnBytes, MaxLength: l.SQLValueBytes}
 }
 
-// Open implements opener.
+// Open implements kernel.Opener.
 func (p *Part) Open(s *kernel.Kernel) (err error) {
 	o := p.options
 	if o.Logger == nil {
@@ -99,7 +100,7 @@ func (p *Part) Open(s *kernel.Kernel) (err error) {
 	return nil
 }
 
-// Close implements opener. It closes the connections and waits until none is in use, but not for long: what has one now is a
+// Close implements kernel.Opener. It closes the connections and waits until none is in use, but not for long: what has one now is a
 // query or an abandoned handler, whose statements are interrupted, and a handler that keeps rows open cannot be ended.
 func (p *Part) Close(s *kernel.Kernel) error {
 	closed := make(chan error, 1)
@@ -117,7 +118,7 @@ func (p *Part) Close(s *kernel.Kernel) error {
 	}
 }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	gauge := func(name, help string, f func(sqlitevfs.Stats) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return f(p.Pool.Stats()) })
@@ -134,7 +135,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	}
 }
 
-// Translate implements translator.
+// Translate implements kernel.Translator.
 func (*Part) Translate(err error) (e *host.Error, id string) {
 	var (
 		passed    *sqlitevfs.LimitError

@@ -17,7 +17,7 @@ import (
 // Turn is what handlers may do with the SQLite database.
 type Turn struct {
 	K   *kernel.Turn
-	sql *sqlTurn // nil until it is asked for; set under turn.mu
+	sql *sqlTurn // nil until it is asked for; set under Turn.Mu
 }
 
 // asSQLite returns h itself, which is one of several in what the handler is handed.
@@ -29,7 +29,7 @@ func sqliteOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asSQLite() *Turn
 // Query is what handlers of queries may read of the SQLite database.
 type Query struct {
 	K   *kernel.Query
-	sql *sqlQuery // nil until it is asked for; guarded by reader.mu
+	sql *sqlQuery // nil until it is asked for; guarded by Query.mu
 }
 
 // A Database is the SQLite database of one core: of one actor, for as long as it is awake. It is a facet, made by the first
@@ -97,7 +97,7 @@ func (b *Database) Read(ctx context.Context, a *kernel.Actor, r sqlitevfs.Reader
 	return nil
 }
 
-// Forget implements facet: connections forget what they read from the write set, if pages of it were undone.
+// Forget implements kernel.Facet: connections forget what they read from the write set, if pages of it were undone.
 func (b *Database) Forget(_ *kernel.Core, version engine.Version) {
 	if b.published <= version {
 		return
@@ -111,10 +111,10 @@ func (b *Database) Forget(_ *kernel.Core, version engine.Version) {
 	}
 }
 
-// Abandon implements facet.
+// Abandon implements kernel.Facet.
 func (b *Database) Abandon(c *kernel.Core) { b.Close(c) }
 
-// Close implements facet. It closes what is idle now, and the rest when the sessions end that run. It may be called again.
+// Close implements kernel.Facet. It closes what is idle now, and the rest when the sessions end that run. It may be called again.
 func (b *Database) Close(*kernel.Core) {
 	b.mu.Lock()
 	d := b.d
@@ -127,7 +127,7 @@ func (b *Database) Close(*kernel.Core) {
 
 // A sqlTurn is the write session of a turn. It is the session's context, and its writer over the core's write set.
 //
-//  1. While the handler runs, everything happens under turn.mu, like all else that it does with the write set.
+//  1. While the handler runs, everything happens under Turn.Mu, like all else that it does with the write set.
 //  2. When the handler has returned, the session is shut: statements that goroutines of it still run are interrupted, no
 //     other begins, and settle waits for their end. Only then the turn is sealed, and only commit goes on.
 //  3. When the turn is over, nothing reaches the write set any more, whoever still has the handle: an abandoned handler finds
@@ -137,7 +137,7 @@ type sqlTurn struct {
 	t               *kernel.Turn
 	b               *Database
 	session         *sqlitevfs.Session
-	phase           sqlPhase // guarded by turn.mu
+	phase           sqlPhase // guarded by Turn.Mu
 }
 
 // A sqlPhase says who may use the session of a turn.
@@ -269,7 +269,7 @@ func (s *sqlTurn) enters(p sqlPhase) {
 	s.phase = p
 }
 
-// Seal implements participant: it puts what the turn changed by SQL into the write set.
+// Seal implements kernel.participant: it puts what the turn changed by SQL into the write set.
 func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	s.enters(sqlSeals)
 	changed, err := s.session.Commit()
@@ -284,21 +284,21 @@ func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// Shut implements session. It comes before the end of the context, at which package database/sql rolls open transactions back.
+// Shut implements kernel.session. It comes before the end of the context, at which package database/sql rolls open transactions back.
 func (s *sqlTurn) Shut() { s.session.Shut() }
 
-// Wait implements session: it waits for the statements that goroutines of the handler left. The turn is closed, so they are
+// Wait implements kernel.session: it waits for the statements that goroutines of the handler left. The turn is closed, so they are
 // interrupted, but a single step of SQLite's may take long: the watchdog must still see the turn.
 func (s *sqlTurn) Wait() { s.session.Wait() }
 
-// Drop implements session: it ends the session, if it did not end, without changes. It waits for statements that goroutines
+// Drop implements kernel.session: it ends the session, if it did not end, without changes. It waits for statements that goroutines
 // of the handler run. The turn is closed.
 func (s *sqlTurn) Drop() {
 	s.enters(sqlOver)
 	s.session.Rollback()
 }
 
-// Stuck implements session.
+// Stuck implements kernel.session.
 func (s *sqlTurn) Stuck() (fault, what, where string) {
 	return "a handler's goroutine does not return from SQL", "left an SQL statement that did not end", "sqlitevfs.(*link)"
 }
@@ -374,7 +374,7 @@ func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error
 	return s.Scan(start, end, f)
 }
 
-// End implements querySession. It interrupts statements that goroutines of the query run, and waits for them.
+// End implements kernel.querySession. It interrupts statements that goroutines of the query run, and waits for them.
 func (q *sqlQuery) End() {
 	q.over.Store(true)
 	q.session.Rollback()

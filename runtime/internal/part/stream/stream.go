@@ -19,9 +19,10 @@ import (
 // Part is the part of actors that is streams.
 type Part struct{}
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "stream" }
 
-// Purge implements purger: it does what the row of a stream in the wake index asks for.
+// Purge implements kernel.purger: it does what the row of a stream in the wake index asks for.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)
@@ -89,7 +90,7 @@ func Append(c *kernel.Core, h *kernel.Turn, name string, items [][]byte) (uint64
 
 // streamWritten notes that a stream was changed.
 //
-// REQUIRES: t.mu
+// REQUIRES: t.Mu
 func streamWritten(t *kernel.Turn, name string) {
 	t.Notify(streamTopic(name))
 }
@@ -114,7 +115,7 @@ func (h Turn) StreamClose(stream string) error {
 	return err
 }
 
-// Methods implements server.
+// Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	read := kernel.Ask(host.StreamRead, readStream)
 	read.Wait, read.Empty, read.Missing, read.OfLife = waitForItems, noItems, streamGone, true

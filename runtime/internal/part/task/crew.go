@@ -70,7 +70,7 @@ func newCrew(c *kernel.Core) *crew {
 	return k
 }
 
-// Size implements company. A nil crew has none.
+// Size implements kernel.company. A nil crew has none.
 func (k *crew) Size() int {
 	if k == nil {
 		return 0
@@ -190,7 +190,7 @@ func (k *crew) remove(t *Task) bool {
 	return true
 }
 
-// Ask implements company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
+// Ask implements kernel.company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
 // enter turns.
 func (k *crew) Ask(cause *host.Error) <-chan struct{} {
 	k.mu.Lock()
@@ -212,7 +212,7 @@ func (k *crew) Ask(cause *host.Error) <-chan struct{} {
 	return k.gone
 }
 
-// Retire implements company.
+// Retire implements kernel.company.
 func (k *crew) Retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -221,16 +221,16 @@ func (k *crew) Retire() bool {
 	return first
 }
 
-// Forget implements facet.
+// Forget implements kernel.Facet.
 func (k *crew) Forget(_ *kernel.Core, version engine.Version) { k.started.forget(version) }
 
-// Close implements facet.
+// Close implements kernel.Facet.
 func (k *crew) Close(c *kernel.Core) { k.End(c.RestartCause()) }
 
-// Abandon implements facet.
+// Abandon implements kernel.Facet.
 func (k *crew) Abandon(c *kernel.Core) { k.End(c.RestartCause()) }
 
-// End implements company: the contexts of the tasks end at once, and they enter no more turns.
+// End implements kernel.company: the contexts of the tasks end at once, and they enter no more turns.
 func (k *crew) End(cause *host.Error) {
 	k.mu.Lock()
 	if k.over != nil {
@@ -247,7 +247,7 @@ func (k *crew) End(cause *host.Error) {
 	k.mu.Unlock()
 	k.kill(cause)
 	if start {
-		k.a.Kernel.Go(k.watch) // if the supervisor has closed, it has counted the tasks already
+		k.a.Kernel.Go(k.watch) // if the kernel has closed, it has counted the tasks already
 	}
 }
 

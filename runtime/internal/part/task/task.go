@@ -29,6 +29,7 @@ type Part struct {
 	running      prometheus.Gauge
 }
 
+// New makes the part of tasks.
 func New(appendTo func(t *kernel.Turn, stream string, items [][]byte) (uint64, error)) *Part {
 	return &Part{
 		append:  appendTo,
@@ -38,14 +39,15 @@ func New(appendTo func(t *kernel.Turn, stream string, items [][]byte) (uint64, e
 	}
 }
 
+// Name implements kernel.Part.
 func (*Part) Name() string { return "task" }
 
-// Collectors implements meter.
+// Collectors implements kernel.Meter.
 func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.failed, p.lost, p.running}
 }
 
-// LeftBehind implements straggler.
+// LeftBehind implements kernel.straggler.
 func (p *Part) LeftBehind() error {
 	if n := p.Left.Load(); n > 0 {
 		return fmt.Errorf("task: %d tasks did not return when they were told to, and are left behind", n)
@@ -59,10 +61,10 @@ type Turn struct {
 	asked int64 // tasks to start
 }
 
-// Seal implements participant.
+// Seal implements kernel.participant.
 func (*Turn) Seal(*kernel.Turn) error { return nil }
 
-// Succeeded implements finisher: the tasks count.
+// Succeeded implements kernel.finisher: the tasks count.
 func (h *Turn) Succeeded(t *kernel.Turn) { CrewOf(t.Core).started.add(t.Core, h.asked) }
 
 // A Task is one goroutine that runs beside an actor, as host.Task. As a context it ends when the actor is about to sleep;
@@ -350,12 +352,12 @@ func (t *Task) ended(ctx context.Context) error {
 	return kernel.ContextError(ctx)
 }
 
-// Traits implements job.
+// Traits implements kernel.Job.
 func (e *entry) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "task", Name: e.task.Name, Code: true, Quick: !e.instance}
 }
 
-// TurnedAway implements early: the turn is for the core that the task was started by.
+// TurnedAway implements kernel.early: the turn is for the core that the task was started by.
 func (e *entry) TurnedAway(c *kernel.Core, w *kernel.Work) bool {
 	if c != nil && CrewOf(c) == e.task.Crew {
 		return false
@@ -364,7 +366,7 @@ func (e *entry) TurnedAway(c *kernel.Core, w *kernel.Work) bool {
 	return true
 }
 
-// Run implements job: a turn that a task asks for.
+// Run implements kernel.Job: a turn that a task asks for.
 func (e *entry) Run(c *kernel.Core, w *kernel.Work) {
 	if !e.begun.CompareAndSwap(0, 1) {
 		return // the task has given up

@@ -9,14 +9,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Present implements presenter.
+// Present implements kernel.presenter.
 func (*Part) Present(_ *kernel.Kernel, a *kernel.Actor, st *host.Status) {
 	if a != nil {
 		st.Tasks = currentCrew(a).Size()
 	}
 }
 
-// Explain implements explainer.
+// Explain implements kernel.Explainer.
 func (*Part) Explain(q *kernel.Inquiry, _ *engine.Snapshot) error {
 	if a := q.A; a != nil {
 		q.Ask(kernel.RankTasks, func() *host.Explanation { return ExplainTasks(currentCrew(a).roll()) })
