@@ -78,80 +78,6 @@ type Kernel struct {
 	states       buffers
 }
 
-// shard is a part of the directory of awake actors. A closed one takes no more.
-type shard struct {
-	mu     sync.RWMutex
-	actors map[string]*Actor
-	closed bool
-}
-
-// tasks counts goroutines, so that Close can wait for them. Unlike a sync.WaitGroup it can be told to start no more.
-type tasks struct {
-	Mu     sync.Mutex
-	N      int
-	closed bool
-	idle   chan struct{} // closed when n is 0 and no more may start
-}
-
-// Begin counts one goroutine, and reports whether it may start.
-func (t *tasks) Begin() bool {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	if t.closed {
-		return false
-	}
-	t.N++
-	return true
-}
-
-// Done counts one goroutine off.
-func (t *tasks) Done() {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	if t.N--; t.N == 0 && t.closed {
-		close(t.idle)
-	}
-}
-
-// close lets no more goroutines start and waits for those that did, but not longer than grace, because a handler that does
-// not return cannot be ended. It returns how many are left.
-func (t *tasks) close(grace time.Duration) int {
-	t.Mu.Lock()
-	t.closed = true
-	t.idle = make(chan struct{})
-	idle := t.idle
-	if t.N == 0 {
-		close(idle)
-	}
-	t.Mu.Unlock()
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-idle:
-		return 0
-	case <-timer.C:
-		t.Mu.Lock()
-		defer t.Mu.Unlock()
-		return t.N
-	}
-}
-
-// A Type is a behavior with what the kernel derives from it once.
-type Type struct {
-	*host.Behavior
-	Attached Attachments
-	Hooks    Hooks
-	// Retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
-	// destroy them.
-	Retired bool
-	ByName  map[string]int
-	Base    *ActorLimits  // of the type; actors may have others
-	idle    time.Duration // 0 for never
-	// Pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
-	Pace    []atomic.Int64
-	metrics typeMetrics
-}
-
 // A Composition is what a node is made of besides its kernel.
 type Composition struct {
 	// Parts are asked in this order.
@@ -284,18 +210,6 @@ func (s *Kernel) Start() {
 	}
 }
 
-// Go runs f in a goroutine that Close waits for; false means that the kernel has closed.
-func (s *Kernel) Go(f func()) bool {
-	if !s.Goroutines.Begin() {
-		return false
-	}
-	go func() {
-		defer s.Goroutines.Done()
-		f()
-	}()
-	return true
-}
-
 // Close drains: calls from outside are refused, turns that run and wait are finished until ctx ends, awake actors run
 // their sleep hooks, and every goroutine is waited for. What did not finish is not acknowledged. The error says what was
 // left behind. It does not close the store.
@@ -402,143 +316,9 @@ func (s *Kernel) abandonAll() []string {
 	return stuck
 }
 
-// shardOf returns the shard of an address key.
-func (s *Kernel) shardOf(key []byte) *shard {
-	return &s.shards[maphash.Bytes(s.seed, key)%uint64(len(s.shards))]
-}
-
-// Find returns the Actor of an address if it is in memory.
-func (s *Kernel) Find(a host.Address) *Actor {
-	var buf [128]byte
-	key := AppendAddress(buf[:0], a)
-	sh := s.shardOf(key)
-	sh.mu.RLock()
-	defer sh.mu.RUnlock()
-	return sh.actors[string(key)]
-}
-
-// ActorAt returns the Actor of an address, making one that is not awake yet if there is none; nil if the
-// kernel has closed.
-//
-// REQUIRES: the address was checked.
-func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
-	var buf [128]byte
-	key := AppendAddress(buf[:0], addr)
-	sh := s.shardOf(key)
-	sh.mu.RLock()
-	a := sh.actors[string(key)]
-	sh.mu.RUnlock()
-	if a != nil {
-		return a
-	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if a = sh.actors[string(key)]; a == nil && !sh.closed {
-		a = newActivation(s, t, addr, string(key))
-		sh.actors[a.Key] = a
-	}
-	return a
-}
-
-// forget removes a from the directory.
-func (s *Kernel) forget(a *Actor) {
-	sh := s.shardOf([]byte(a.Key))
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.actors[a.Key] == a {
-		delete(sh.actors, a.Key)
-	}
-}
-
-// Each calls f for every Actor in memory, with no lock held.
-func (s *Kernel) Each(f func(*Actor)) {
-	var all []*Actor
-	for i := range s.shards {
-		sh := &s.shards[i]
-		all = all[:0]
-		sh.mu.RLock()
-		for _, a := range sh.actors {
-			all = append(all, a)
-		}
-		sh.mu.RUnlock()
-		for _, a := range all {
-			f(a)
-		}
-	}
-	for _, a := range s.Memory.AllRemains() {
-		f(a)
-	}
-}
-
-// Post puts work into an actor's mailbox, making the Actor if needed.
-func (s *Kernel) Post(t *Type, addr host.Address, w *Work) (*Actor, error) {
-	for {
-		a := s.ActorAt(t, addr)
-		if a == nil {
-			return nil, Unavailable("the node is shutting down")
-		}
-		switch err := a.Enqueue(w); {
-		case err == nil:
-			return a, nil
-		case errors.Is(err, errGone):
-			continue // it left memory between the look-up and now
-		default:
-			return nil, err
-		}
-	}
-}
-
 // Identity returns the identity under which the store has the actor at addr.
 func (s *Kernel) Identity(addr host.Address) engine.Identity {
 	return engine.Identity{Namespace: s.Options.Namespace, Type: addr.Type, Key: addr.Key}
-}
-
-// TypeOf returns the hosted type of an address, after checking the address.
-func (s *Kernel) TypeOf(addr host.Address) (*Type, error) {
-	t, err := s.StoredTypeOf(addr)
-	if err == nil && t.Retired {
-		return nil, unknownType(addr.Type)
-	}
-	return t, err
-}
-
-// StoredTypeOf is typeOf for operators: it also returns a type of which the store alone has actors.
-func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
-	t := s.Types[addr.Type]
-	if t == nil {
-		return nil, unknownType(addr.Type)
-	}
-	if err := CheckKey(addr.Key); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-// hosted returns an actor type of the program by its name, or nil.
-func (s *Kernel) hosted(name string) *Type {
-	if t := s.Types[name]; t != nil && !t.Retired {
-		return t
-	}
-	return nil
-}
-
-func unknownType(name string) *host.Error {
-	return host.Errorf(host.UnknownType, "this node hosts no actor type %q", name).With("type", name)
-}
-
-// retiredTypes makes the types of which the store has actors and the program knows nothing.
-func (s *Kernel) retiredTypes() ([]*host.Behavior, error) {
-	stored, err := s.Store.Types(s.Options.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("kernel: read which actor types the store has: %w", err)
-	}
-	var retired []*host.Behavior
-	for _, name := range stored {
-		if !slices.ContainsFunc(s.Options.Behaviors, func(b *host.Behavior) bool { return b.Type == name }) {
-			retired = append(retired, &host.Behavior{Type: name, New: func() host.Instance { return nil }})
-		}
-	}
-	return retired, nil
 }
 
 // Err returns why no turn can be committed now, as an *host.Error that may be shown to anyone, or nil.
@@ -556,17 +336,4 @@ func (s *Kernel) Err() error {
 // NewID makes the id of a new incarnation.
 func (s *Kernel) NewID(addr host.Address) keyspace.ActorID {
 	return s.Store.NewActorID(s.Identity(addr))
-}
-
-// Later runs f after d unless the node stops first.
-func (s *Kernel) Later(d time.Duration, f func()) {
-	s.Go(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			f()
-		case <-s.Life.Done():
-		}
-	})
 }

@@ -340,7 +340,7 @@ func (m *memory) remainsOf(t *Type, addr host.Address, id keyspace.ActorID) *Act
 	defer m.mu.Unlock()
 	a := m.remains[id]
 	if a == nil && !m.s.Killed.Load() { // else abandonAll might not find it
-		a = newActivation(m.s, t, addr, "")
+		a = newActor(m.s, t, addr, "")
 		a.Remains = id
 		m.remains[id] = a
 	}

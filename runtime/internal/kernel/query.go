@@ -204,7 +204,7 @@ func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, f
 		}
 		v := &view{version: head.Version, ID: id, refs: 1, snapshot: snap}
 		// It stands for the actor in this query, and is in no directory.
-		a := newActivation(s, t, req.Address, string(AppendAddress(nil, req.Address)))
+		a := newActor(s, t, req.Address, string(AppendAddress(nil, req.Address)))
 		r, err = a.newReader(ctx, v, req, nil), nil
 	}
 	if err != nil {

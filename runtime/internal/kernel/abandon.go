@@ -1,0 +1,133 @@
+package kernel
+
+import "github.com/cairn-run/cairn/actor/host"
+
+// resume lets a goroutine run an Actor that was abandoned, if something waits, and lets it leave otherwise.
+func (a *Actor) resume() {
+	a.Mu.Lock()
+	if a.gone || a.Running {
+		a.Mu.Unlock()
+		return
+	}
+	if len(a.queue) == 0 {
+		a.Vacant.Store(true)
+		a.Leave()
+		a.Mu.Unlock()
+		return
+	}
+	a.Running = true
+	a.Vacant.Store(false)
+	a.Kernel.Busy.Add(1)
+	epoch := a.Epoch.Load()
+	a.Mu.Unlock()
+	a.Kernel.Workers.Run(a, epoch)
+}
+
+// teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
+func (a *Actor) teardown(c *Core) {
+	c.Commit() // the turns that succeeded, and the answer of the one that did not
+	c.drop(Unavailable("the actor was restarted"))
+	a.Mu.Lock()
+	own := a.Core == c
+	if own {
+		a.Core = nil
+		a.Kernel.Memory.Asleep(a)
+	}
+	a.Mu.Unlock()
+	c.close()
+	if own {
+		a.dropView()
+	}
+	if own && !c.Ended {
+		a.Lost()
+	}
+	if w := c.slept; w != nil {
+		a.tellSlept(c, w)
+	}
+}
+
+// abandon takes the actor away from a goroutine that runs it, answers what it was doing and what waits, and returns the
+// handler that was running, or "". The work that waits is answered too if the node is going away, else it is run anew.
+func (a *Actor) abandon(err *host.Error) string { return a.AbandonTurn(nil, err) }
+
+// AbandonTurn abandons the Actor if it still runs turn only, or whatever it runs if only is nil.
+func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
+	a.Mu.Lock()
+	t := only
+	if only == nil {
+		t = a.Turn.Swap(nil)
+	} else if !a.Turn.CompareAndSwap(only, nil) {
+		a.Mu.Unlock()
+		return "" // it returned after all
+	}
+	a.Epoch.Add(1)
+	c := a.Core
+	a.Core = nil
+	running := a.Running
+	a.Running = false
+	if b := a.Taken; b != nil {
+		// The goroutine that took the batch may never come back to it.
+		a.Taken = nil
+		a.queue = append(b.revoke(), a.queue...)
+	}
+	var rest []*Work
+	ended := a.Kernel.Killed.Load()
+	if ended {
+		rest, a.queue = a.queue, nil
+		a.gone = true
+	}
+	if running {
+		a.Kernel.Busy.Add(-1)
+	}
+	if c != nil {
+		a.Kernel.Memory.Asleep(a)
+	}
+	a.Mu.Unlock()
+	if ended {
+		a.Kernel.forget(a)
+		a.failWaiters(err)
+	}
+	handler := ""
+	if t != nil {
+		handler = t.Handler
+		t.Close()
+		if t.Session != nil {
+			a.Kernel.Go(t.Session.Drop) // else it would be in use for as long as the handler does not return
+		}
+		t.Work.Fail(err)
+	}
+	if c != nil {
+		c.Held.abandon(Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
+		c.Attached.Ended.Store(true)
+		eachAttached(&c.Attached, func(f Facet) { f.Abandon(c) })
+		c.space.Fence()
+	}
+	a.dropView()
+	for _, w := range rest {
+		w.Fail(err)
+	}
+	if !ended {
+		a.Lost()
+	}
+	if len(rest) == 0 {
+		a.resume()
+	}
+	return handler
+}
+
+// answer reports why the actor could not be woken to whoever waits for w. That it is not there is news as well, which
+// waits at the gate for the commit that removed it.
+func (a *Actor) answer(w *Work, err error) { a.tell(w, a.Kernel.Public(a, w, err)) }
+
+// tell ends work without a turn of its own, when the commits before it are durable.
+func (a *Actor) tell(w *Work, result error) {
+	if a.Durable.Load() == a.Applied.Load() || !a.Kernel.Go(func() {
+		if err := a.pass(a.Kernel.Life, a.Applied.Load()); err != nil {
+			w.Fail(err)
+			return
+		}
+		w.Fail(result)
+	}) {
+		w.Fail(result)
+	}
+}

@@ -1,0 +1,63 @@
+package kernel
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// Core is what an awake actor consists of.
+type Core struct {
+	Actor *Actor
+	epoch uint64
+	ID    keyspace.ActorID
+	space *engine.Space
+	// Limits are the actor's, and storage those of them that space has.
+	Limits   *ActorLimits
+	storage  *engine.Limits
+	Rows     *engine.WriteSet
+	Instance host.Instance
+	// Exists: the actor is in the directory, or will be by the commit under way.
+	Exists bool
+	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
+	creating bool
+	// rising: the actor is being prepared and woken, in turns that stand or fall together.
+	rising bool
+	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
+	stored   []byte
+	Standing standing
+	Attached Attachments // facets
+	Group    *Group
+	Held     ledger
+	Identity host.Identity
+	// Broken: the core must not be used any more; the actor is rebuilt from the store.
+	Broken bool
+	// Refused: a commit failed; what the write set holds was answered as undone and must never be committed.
+	Refused bool
+	// Ended: the actor is destroyed by the commit under way.
+	Ended bool
+	// Bare: the core has neither state nor code; it serves operators, and to destroy an actor that does not wake.
+	Bare bool
+	// Quiet: the actor is paused and was loaded for queries and the like; its wake hook has not run.
+	Quiet bool
+	// streak counts the work done since the actor last rested for a while, or let others run.
+	streak int
+	// timer ends the contexts of turns.
+	timer turnTimer
+	// slept is who asked the actor to sleep whatever waits.
+	slept *Work
+}
+
+// close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
+func (c *Core) close() {
+	c.Attached.Ended.Store(true)
+	eachAttached(&c.Attached, func(f Facet) { f.Close(c) })
+	c.space.Close()
+}
+
+// follow lets the parts go on with what the work has made necessary.
+func (c *Core) follow() {
+	for _, p := range c.Actor.Type.Hooks.followers {
+		p.Follow(c)
+	}
+}

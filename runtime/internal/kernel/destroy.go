@@ -1,0 +1,154 @@
+package kernel
+
+import (
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+// DestroyedError returns the error for calls to an actor that has been destroyed.
+func DestroyedError(addr host.Address) *host.Error {
+	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", FormatAddress(addr))
+}
+
+// destroying runs the destroy hook and removes the actor.
+type destroying struct{}
+
+// Traits implements Job.
+func (destroying) Traits(*Actor) Traits { return Traits{Kind: "destroy"} }
+
+// destroys reports that w is to remove the actor.
+func (w *Work) destroys() bool {
+	_, ok := w.Job.(destroying)
+	return ok
+}
+
+// Run implements Job.
+func (destroying) Run(c *Core, w *Work) {
+	if !c.Exists {
+		c.Respond(w, nil, NotFound(c.Actor.Address))
+		return
+	}
+	var err error
+	if c.Bare {
+		_, err = c.System(w, "destroy", func(h *Turn) error {
+			h.Ends = true
+			return nil
+		})
+		c.Broken = err != nil && !c.Gone()
+	} else {
+		_, err = c.Run(w, "OnDestroy", func(h *Turn) ([]byte, error) {
+			h.DestroySelf()
+			return nil, nil
+		})
+	}
+	c.Respond(w, nil, err)
+}
+
+// sealDestroy turns a turn that destroys its actor into writes. What parts say stays under the old id until it is done,
+// and is taken up when the actor is gone, as it would be by a start of the node.
+func (c *Core) sealDestroy(t *Turn) error {
+	a := c.Actor
+	if a.Left() {
+		if err := c.Rows.Destroy(); err != nil {
+			return err
+		}
+		c.Group.Changed, c.Group.destroyed, c.Group.version = true, true, t.AsOf
+		c.Ended = true
+		return nil
+	}
+	for _, p := range a.Type.Hooks.Destroyers {
+		if err := p.Destroy(t); err != nil {
+			return err
+		}
+	}
+	if err := c.dropControl(t); err != nil {
+		return err
+	}
+	rows, err := c.wakeRows()
+	if err != nil {
+		return err
+	}
+	for _, due := range rows {
+		c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
+	}
+	for kind := range a.Kernel.recoverers {
+		c.Arm(kind, false)
+	}
+	c.Arm(keyspace.WakePaused, false)
+	var kept []keyspace.Kind
+	var heirs []remainder
+	for _, p := range a.Type.Hooks.remainders {
+		kinds, err := p.Remains(t)
+		if err != nil {
+			return err
+		}
+		if len(kinds) > 0 {
+			kept, heirs = append(kept, kinds...), append(heirs, p)
+			c.Arm(p.StandsFor(), true)
+		}
+	}
+	if err := c.Rows.Destroy(kept...); err != nil {
+		return err
+	}
+	for _, p := range heirs {
+		if err := p.Bequeath(t); err != nil {
+			return err
+		}
+	}
+	t.Changes = t.Changes[:0]
+	c.Group.After = append(c.Group.After, t.After...)
+	if len(heirs) > 0 && !a.Kernel.Offline {
+		c.Group.After = append(c.Group.After, &bequest{a: a, id: c.ID, heirs: heirs})
+	}
+	t.LifeChange("destroyed", "")
+	if err := c.writeChanges(t); err != nil {
+		return err
+	}
+	g := c.Group
+	g.Changed, g.destroyed, g.version = true, true, t.AsOf
+	c.Ended = true
+	return nil
+}
+
+// A bequest takes up what is left of an actor when its destruction is durable.
+type bequest struct {
+	a     *Actor
+	id    keyspace.ActorID
+	heirs []remainder
+}
+
+// Durable implements Consequence.
+func (b *bequest) Durable() {
+	for _, p := range b.heirs {
+		b.a.Kernel.TakeUpOf(b.a.Type, b.a.Address, b.id, p.TakeUp)
+	}
+}
+
+// finishDestroy commits a group whose last turn destroyed the actor.
+func (c *Core) finishDestroy() {
+	a := c.Actor
+	if k := Attached[company](&c.Attached); k != nil {
+		k.End(DestroyedError(a.Address))
+	}
+	c.Commit()
+	if c.Refused {
+		return
+	}
+	c.Broken = true // the next work for the address begins a new incarnation
+	if !a.Left() {
+		a.Kernel.Failures.clear(a)
+	}
+}
+
+// wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
+func (c *Core) wakeRows() ([]engine.Wake, error) {
+	var rows []engine.Wake
+	for _, p := range c.Actor.Kernel.Parts {
+		if w, ok := p.(waker); ok {
+			more, _ := w.Wakes(c.Rows) // those of records that cannot be read are left over
+			rows = append(rows, more...)
+		}
+	}
+	return rows, nil // a row that is left over finds no actor and is dropped
+}

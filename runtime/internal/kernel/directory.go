@@ -1,0 +1,102 @@
+package kernel
+
+import (
+	"errors"
+	"hash/maphash"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// shard is a part of the directory of awake actors. A closed one takes no more.
+type shard struct {
+	mu     sync.RWMutex
+	actors map[string]*Actor
+	closed bool
+}
+
+// shardOf returns the shard of an address key.
+func (s *Kernel) shardOf(key []byte) *shard {
+	return &s.shards[maphash.Bytes(s.seed, key)%uint64(len(s.shards))]
+}
+
+// Find returns the Actor of an address if it is in memory.
+func (s *Kernel) Find(a host.Address) *Actor {
+	var buf [128]byte
+	key := AppendAddress(buf[:0], a)
+	sh := s.shardOf(key)
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	return sh.actors[string(key)]
+}
+
+// ActorAt returns the Actor of an address, making one that is not awake yet if there is none; nil if the
+// kernel has closed.
+//
+// REQUIRES: the address was checked.
+func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
+	var buf [128]byte
+	key := AppendAddress(buf[:0], addr)
+	sh := s.shardOf(key)
+	sh.mu.RLock()
+	a := sh.actors[string(key)]
+	sh.mu.RUnlock()
+	if a != nil {
+		return a
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if a = sh.actors[string(key)]; a == nil && !sh.closed {
+		a = newActor(s, t, addr, string(key))
+		sh.actors[a.Key] = a
+	}
+	return a
+}
+
+// forget removes a from the directory.
+func (s *Kernel) forget(a *Actor) {
+	sh := s.shardOf([]byte(a.Key))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.actors[a.Key] == a {
+		delete(sh.actors, a.Key)
+	}
+}
+
+// Each calls f for every Actor in memory, with no lock held.
+func (s *Kernel) Each(f func(*Actor)) {
+	var all []*Actor
+	for i := range s.shards {
+		sh := &s.shards[i]
+		all = all[:0]
+		sh.mu.RLock()
+		for _, a := range sh.actors {
+			all = append(all, a)
+		}
+		sh.mu.RUnlock()
+		for _, a := range all {
+			f(a)
+		}
+	}
+	for _, a := range s.Memory.AllRemains() {
+		f(a)
+	}
+}
+
+// Post puts work into an actor's mailbox, making the Actor if needed.
+func (s *Kernel) Post(t *Type, addr host.Address, w *Work) (*Actor, error) {
+	for {
+		a := s.ActorAt(t, addr)
+		if a == nil {
+			return nil, Unavailable("the node is shutting down")
+		}
+		switch err := a.Enqueue(w); {
+		case err == nil:
+			return a, nil
+		case errors.Is(err, errGone):
+			continue // it left memory between the look-up and now
+		default:
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A Type is a behavior with what the kernel derives from it once.
+type Type struct {
+	*host.Behavior
+	Attached Attachments
+	Hooks    Hooks
+	// Retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
+	// destroy them.
+	Retired bool
+	ByName  map[string]int
+	Base    *ActorLimits  // of the type; actors may have others
+	idle    time.Duration // 0 for never
+	// Pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
+	Pace    []atomic.Int64
+	metrics typeMetrics
+}
+
+// TypeOf returns the hosted type of an address, after checking the address.
+func (s *Kernel) TypeOf(addr host.Address) (*Type, error) {
+	t, err := s.StoredTypeOf(addr)
+	if err == nil && t.Retired {
+		return nil, unknownType(addr.Type)
+	}
+	return t, err
+}
+
+// StoredTypeOf is typeOf for operators: it also returns a type of which the store alone has actors.
+func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
+	t := s.Types[addr.Type]
+	if t == nil {
+		return nil, unknownType(addr.Type)
+	}
+	if err := CheckKey(addr.Key); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// hosted returns an actor type of the program by its name, or nil.
+func (s *Kernel) hosted(name string) *Type {
+	if t := s.Types[name]; t != nil && !t.Retired {
+		return t
+	}
+	return nil
+}
+
+func unknownType(name string) *host.Error {
+	return host.Errorf(host.UnknownType, "this node hosts no actor type %q", name).With("type", name)
+}
+
+// retiredTypes makes the types of which the store has actors and the program knows nothing.
+func (s *Kernel) retiredTypes() ([]*host.Behavior, error) {
+	stored, err := s.Store.Types(s.Options.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("kernel: read which actor types the store has: %w", err)
+	}
+	var retired []*host.Behavior
+	for _, name := range stored {
+		if !slices.ContainsFunc(s.Options.Behaviors, func(b *host.Behavior) bool { return b.Type == name }) {
+			retired = append(retired, &host.Behavior{Type: name, New: func() host.Instance { return nil }})
+		}
+	}
+	return retired, nil
+}
