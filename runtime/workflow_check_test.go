@@ -176,6 +176,7 @@ func TestComparisonWithOtherCodeMissesNoRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		synctest.Wait() // a run that has not begun fits any code
 		operate := func(verb, input string) {
 			t.Helper()
 			r := host.Request{Address: host.Address{Type: "yard", Key: []string{"held"}}, Method: verb, Codec: host.JSON, Input: []byte(input)}
