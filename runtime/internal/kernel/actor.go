@@ -224,7 +224,7 @@ func (a *Actor) Leave() bool {
 // REQUIRES: a.mu
 func (a *Actor) yields() bool {
 	ok := true
-	eachAttached(&a.Attached, func(r resident) { ok = ok && r.Leave() })
+	eachAttached(&a.Attached, func(r Resident) { ok = ok && r.Leave() })
 	return ok
 }
 
@@ -232,29 +232,29 @@ func (a *Actor) yields() bool {
 //
 // REQUIRES: a.mu
 func (a *Actor) Busy() (busy bool) {
-	eachAttached(&a.Attached, func(r resident) { busy = busy || r.Busy() })
+	eachAttached(&a.Attached, func(r Resident) { busy = busy || r.Busy() })
 	return busy
 }
 
 // company returns what runs beside the actor as it is awake, or nil.
 //
 // REQUIRES: a.mu
-func (a *Actor) company() company {
+func (a *Actor) company() Company {
 	if a.Core == nil {
 		return nil
 	}
-	return Attached[company](&a.Core.Attached)
+	return Attached[Company](&a.Core.Attached)
 }
 
 // CurrentCompany is company for those who do not hold mu.
-func (a *Actor) CurrentCompany() company {
+func (a *Actor) CurrentCompany() Company {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	return a.company()
 }
 
 // SizeOf returns the size of a company, which may be nil.
-func SizeOf(k company) int {
+func SizeOf(k Company) int {
 	if k == nil {
 		return 0
 	}
@@ -262,7 +262,7 @@ func SizeOf(k company) int {
 }
 
 // Lost tells what is attached that the actor's core was lost.
-func (a *Actor) Lost() { eachAttached(&a.Attached, survivor.Lost) }
+func (a *Actor) Lost() { eachAttached(&a.Attached, Survivor.Lost) }
 
 // settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
 func (a *Actor) settled() {

@@ -214,7 +214,7 @@ func (k *alarmClock) Post(row engine.Wake) (posted bool, paused *host.Address, e
 }
 
 // hand has a part make the work for a due row, and puts that into the actor's mailbox. A row of an actor that is paused waits.
-func (k *alarmClock) hand(p waker, t *Type, row engine.Wake, ident engine.Identity) (posted bool, paused *host.Address, err error) {
+func (k *alarmClock) hand(p Waker, t *Type, row engine.Wake, ident engine.Identity) (posted bool, paused *host.Address, err error) {
 	id, addr := string(row.Row), host.Address{Type: ident.Type, Key: ident.Key}
 	if k.s.Pauses.At(addr) != nil {
 		return false, &addr, nil
@@ -240,7 +240,7 @@ func (k *alarmClock) hand(p waker, t *Type, row engine.Wake, ident engine.Identi
 }
 
 // due asks a part for the work for a row. A panic is an error, after which the row is tried again.
-func (k *alarmClock) due(p waker, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) (w *Work, err error) {
+func (k *alarmClock) due(p Waker, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) (w *Work, err error) {
 	defer k.s.contain(addr, "Due", &err)
 	return p.Due(k.s, t, addr, row, done), nil
 }

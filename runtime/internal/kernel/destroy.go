@@ -77,7 +77,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 	}
 	c.Arm(keyspace.WakePaused, false)
 	var kept []keyspace.Kind
-	var heirs []remainder
+	var heirs []Remainder
 	for _, p := range a.Type.Hooks.remainders {
 		kinds, err := p.Remains(t)
 		if err != nil {
@@ -115,7 +115,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 type bequest struct {
 	a     *Actor
 	id    keyspace.ActorID
-	heirs []remainder
+	heirs []Remainder
 }
 
 // Durable implements Consequence.
@@ -128,7 +128,7 @@ func (b *bequest) Durable() {
 // finishDestroy commits a group whose last turn destroyed the actor.
 func (c *Core) finishDestroy() {
 	a := c.Actor
-	if k := Attached[company](&c.Attached); k != nil {
+	if k := Attached[Company](&c.Attached); k != nil {
 		k.End(DestroyedError(a.Address))
 	}
 	c.Commit()
@@ -145,7 +145,7 @@ func (c *Core) finishDestroy() {
 func (c *Core) wakeRows() ([]engine.Wake, error) {
 	var rows []engine.Wake
 	for _, p := range c.Actor.Kernel.Parts {
-		if w, ok := p.(waker); ok {
+		if w, ok := p.(Waker); ok {
 			more, _ := w.Wakes(c.Rows) // those of records that cannot be read are left over
 			rows = append(rows, more...)
 		}

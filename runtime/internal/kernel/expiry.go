@@ -18,7 +18,7 @@ func (d *purge) Run(c *Core, w *Work) {
 	row := (*engine.Wake)(d)
 	c.Due(w, row, func() error {
 		if row.Name != "" {
-			return PartOf[purger](c.Actor.Kernel).Purge(c, w, row)
+			return PartOf[Purger](c.Actor.Kernel).Purge(c, w, row)
 		}
 		return c.purge(w, row)
 	})

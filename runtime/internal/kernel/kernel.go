@@ -35,9 +35,9 @@ type Kernel struct {
 	Parts     []Part
 	// translators are asked in the order of parts.
 	translators []Translator
-	wakers      map[keyspace.WakeKind]waker
+	wakers      map[keyspace.WakeKind]Waker
 	// recoverers take up, at a start, what rows at 0 stand for.
-	recoverers map[keyspace.WakeKind]recoverer
+	recoverers map[keyspace.WakeKind]Recoverer
 	// Builtins are the methods that every actor has, by name.
 	Builtins map[string]*Method
 	Signals  signals
@@ -110,24 +110,31 @@ func New(o Options, with Composition) (*Kernel, error) {
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*Actor)
 	}
-	s.with, s.Parts, s.wakers, s.recoverers = with, with.Parts, make(map[keyspace.WakeKind]waker), make(map[keyspace.WakeKind]recoverer)
+	s.with, s.Parts, s.wakers, s.recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
 		if p, ok := p.(Server); ok {
 			for _, b := range p.Methods() {
+				if s.Builtins[b.Name] != nil {
+					return nil, fmt.Errorf("kernel: two parts have the built-in method %q", b.Name)
+				}
 				s.Builtins[b.Name] = b
 			}
 		}
-		if p, ok := p.(waker); ok {
+		if p, ok := p.(Waker); ok {
 			for _, kind := range p.Kinds() {
-				if kind >= maxWakeKinds {
-					return nil, fmt.Errorf("kernel: the wake kind %d is not below %d", kind, maxWakeKinds)
+				if kind >= maxWakeKinds || s.wakers[kind] != nil {
+					return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), maxWakeKinds)
 				}
 				s.wakers[kind] = p
 			}
 		}
 		gather(&s.translators, p)
-		if p, ok := p.(recoverer); ok {
-			s.recoverers[p.StandsFor()] = p
+		if p, ok := p.(Recoverer); ok {
+			kind := p.StandsFor()
+			if kind >= maxWakeKinds || s.recoverers[kind] != nil {
+				return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), maxWakeKinds)
+			}
+			s.recoverers[kind] = p
 		}
 	}
 	s.Metrics = newMetrics(s)
@@ -168,7 +175,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 		s.Types[b.Type] = t
 	}
 	for _, p := range s.Parts {
-		if p, ok := p.(broadcaster); ok {
+		if p, ok := p.(Broadcaster); ok {
 			p.Begin(s)
 		}
 	}
@@ -194,7 +201,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 // Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
 // open. No call may come before it returns.
 func (s *Kernel) Start() {
-	s.eachRunner(runner.Start)
+	s.eachRunner(Runner.Start)
 	for _, t := range s.Types {
 		if t.Retired {
 			s.Logger.Warn("the store has actors of a type that the program does not have; they do nothing, and operators can export and destroy them", "actor_type", t.Type)
@@ -204,7 +211,7 @@ func (s *Kernel) Start() {
 	s.Go(s.Clock.run)
 	s.Go(s.recover)
 	for _, p := range s.Parts {
-		if p, ok := p.(reviver); ok {
+		if p, ok := p.(Reviver); ok {
 			p.Revive(s)
 		}
 	}
@@ -234,23 +241,23 @@ func (s *Kernel) Close(ctx context.Context) error {
 	}
 	err = errors.Join(err, s.closeParts())
 	for _, p := range s.Parts {
-		if p, ok := p.(straggler); ok {
+		if p, ok := p.(Straggler); ok {
 			err = errors.Join(err, p.LeftBehind())
 		}
 	}
 	for _, p := range s.Parts {
-		if p, ok := p.(closer); ok {
+		if p, ok := p.(Closer); ok {
 			p.Stopped(s)
 		}
 	}
-	s.eachRunner(runner.Stop)
+	s.eachRunner(Runner.Stop)
 	return err
 }
 
 // eachRunner calls f for the parts that have something to do for the node as a whole.
-func (s *Kernel) eachRunner(f func(runner, *Kernel)) {
+func (s *Kernel) eachRunner(f func(Runner, *Kernel)) {
 	for _, p := range s.Parts {
-		if p, ok := p.(runner); ok {
+		if p, ok := p.(Runner); ok {
 			f(p, s)
 		}
 	}
@@ -259,7 +266,7 @@ func (s *Kernel) eachRunner(f func(runner, *Kernel)) {
 // endBroadcasts ends what clients listen to beside the actors.
 func (s *Kernel) endBroadcasts() {
 	for _, p := range s.Parts {
-		if p, ok := p.(broadcaster); ok {
+		if p, ok := p.(Broadcaster); ok {
 			p.End()
 		}
 	}
@@ -285,7 +292,7 @@ func (s *Kernel) Kill() {
 	s.queries.close()
 	s.Goroutines.close(s.Options.TurnGrace)
 	s.closeParts()
-	s.eachRunner(runner.Stop)
+	s.eachRunner(Runner.Stop)
 }
 
 // closeParts closes what parts hold open for the node.

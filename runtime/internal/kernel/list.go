@@ -46,7 +46,7 @@ func (s *Kernel) presentListed(st *host.Status) error {
 	if t == nil {
 		return nil
 	}
-	for p := range PartsAs[listReporter](s.Parts) {
+	for p := range PartsAs[ListReporter](s.Parts) {
 		if p.Lists(t) {
 			if err := s.reportOn(p, st); err != nil {
 				return err
@@ -57,7 +57,7 @@ func (s *Kernel) presentListed(st *host.Status) error {
 }
 
 // reportOn adds what a part says of an actor, if that is in the store.
-func (s *Kernel) reportOn(p reporter, st *host.Status) error {
+func (s *Kernel) reportOn(p Reporter, st *host.Status) error {
 	id, ok, err := s.Store.Lookup(s.Identity(host.Address{Type: st.Type, Key: st.Key}))
 	if err != nil || !ok {
 		return err

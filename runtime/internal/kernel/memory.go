@@ -208,7 +208,7 @@ func leastUsed(all []candidate) []candidate {
 }
 
 // rests reports that the actor is awake and nobody runs it, and returns its company.
-func (a *Actor) rests() (bool, company) {
+func (a *Actor) rests() (bool, Company) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	return !a.Running && !a.gone && a.Core != nil, a.company()
@@ -216,7 +216,7 @@ func (a *Actor) rests() (bool, company) {
 
 // Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can.
 func (s *Kernel) Kept(a *Actor) error {
-	for p := range PartsAs[keeper](s.Parts) {
+	for p := range PartsAs[Keeper](s.Parts) {
 		if err := p.Keeps(a); err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func (a *Actor) askHook() {
 
 // Retire puts an actor with a company to sleep: it is asked to return first. The channel is closed when it has, or its time
 // is over.
-func (a *Actor) Retire(k company, cause string) <-chan struct{} {
+func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
 	gone := k.Ask(Unavailable(cause))
 	if !k.Retire() {
 		return gone

@@ -42,8 +42,8 @@ type Server interface {
 	Methods() []*Method
 }
 
-// A runner has something to do for the node as a whole.
-type runner interface {
+// A Runner has something to do for the node as a whole.
+type Runner interface {
 	// Start is called before any actor runs, and Stop when none does any more. Both return soon.
 	Start(s *Kernel)
 	Stop(s *Kernel)
@@ -58,23 +58,23 @@ type Opener interface {
 	Close(s *Kernel) error
 }
 
-// A straggler has goroutines that may still run when the node has closed.
-type straggler interface {
+// A Straggler has goroutines that may still run when the node has closed.
+type Straggler interface {
 	// LeftBehind returns the error that says so, or nil.
 	LeftBehind() error
 }
 
-// A reviver has something to take up when the node starts that no row at 0 stands for.
-type reviver interface {
+// A Reviver has something to take up when the node starts that no row at 0 stands for.
+type Reviver interface {
 	// Revive is called when actors may run. It returns soon.
 	Revive(s *Kernel)
 }
 
-// A closer is told that the node has stopped in order, and not as in a crash. The store can still be written.
-type closer interface{ Stopped(s *Kernel) }
+// A Closer is told that the node has stopped in order, and not as in a crash. The store can still be written.
+type Closer interface{ Stopped(s *Kernel) }
 
-// A broadcaster has clients that listen to actors, and keep none awake.
-type broadcaster interface {
+// A Broadcaster has clients that listen to actors, and keep none awake.
+type Broadcaster interface {
 	// Begin is called when the node is made, and End when it goes down, before actors that still run are given up. It does
 	// not block.
 	Begin(s *Kernel)
@@ -86,8 +86,8 @@ type Meter interface {
 	Collectors(s *Kernel) []prometheus.Collector
 }
 
-// A waker has rows in the wake index.
-type waker interface {
+// A Waker has rows in the wake index.
+type Waker interface {
 	Kinds() []keyspace.WakeKind
 	// Due makes the work for a row whose time has come, of an actor that is not paused. The row stands until a turn of that
 	// work clears it. The work tells done what became of it, as its finish, which is the default, or at the end of its
@@ -97,15 +97,15 @@ type waker interface {
 	Wakes(rows engine.Reader) ([]engine.Wake, error)
 }
 
-// A purger has the rows of kind expiry that have a name. There is one.
-type purger interface {
+// A Purger has the rows of kind expiry that have a name. There is one.
+type Purger interface {
 	Part
 	// Purge does what a row asks for whose time has come. The row stands until a turn clears it.
 	Purge(c *Core, w *Work, row *engine.Wake) error
 }
 
-// A recoverer has rows at 0 in the wake index, which a start of the node finds.
-type recoverer interface {
+// A Recoverer has rows at 0 in the wake index, which a start of the node finds.
+type Recoverer interface {
 	StandsFor() keyspace.WakeKind
 	// TakeUp makes the work that goes on with what was under way. Its finish is called with what became of it.
 	TakeUp(a *Actor) *Work
@@ -117,10 +117,10 @@ type Retrier interface {
 	Retry(s *Kernel, t *Type, addr host.Address, id keyspace.ActorID) error
 }
 
-// A remainder has rows that outlive their actor. TakeUp is called for what is left of the actor, too, and the turn that
+// A Remainder has rows that outlive their actor. TakeUp is called for what is left of the actor, too, and the turn that
 // removes the last of the rows destroys that.
-type remainder interface {
-	recoverer
+type Remainder interface {
+	Recoverer
 	// Remains returns the kinds that stay when a turn destroys an actor; none if it has no such rows.
 	Remains(t *Turn) (kinds []keyspace.Kind, err error)
 	// Bequeath writes the rows of these kinds that the turn adds. Everything else is gone.
@@ -134,31 +134,31 @@ type Preparer interface {
 	Prepare(t *Turn) error
 }
 
-// A riser is told of an actor that has been woken.
-type riser interface{ Risen(c *Core) error }
+// A Riser is told of an actor that has been woken.
+type Riser interface{ Risen(c *Core) error }
 
-// A watcher is told, in the turn, that the state changes.
-type watcher interface{ StateChanged(t *Turn) error }
+// A Watcher is told, in the turn, that the state changes.
+type Watcher interface{ StateChanged(t *Turn) error }
 
-// A follower goes on, in the same commit if it can, with what the work before it has made necessary.
-type follower interface{ Follow(c *Core) }
+// A Follower goes on, in the same commit if it can, with what the work before it has made necessary.
+type Follower interface{ Follow(c *Core) }
 
-// A destroyer has something to do in the turn that destroys an actor. Its rows go without it.
-type destroyer interface{ Destroy(t *Turn) error }
+// A Destroyer has something to do in the turn that destroys an actor. Its rows go without it.
+type Destroyer interface{ Destroy(t *Turn) error }
 
-// A reporter adds to what is said of an actor what its rows say, on a node and without one.
-type reporter interface {
+// A Reporter adds to what is said of an actor what its rows say, on a node and without one.
+type Reporter interface {
 	Report(rows *engine.Snapshot, st *host.Status) error
 }
 
-// A listReporter is a reporter whose report is in lists of actors, too: of actors of the types that it lists.
-type listReporter interface {
-	reporter
+// A ListReporter is a reporter whose report is in lists of actors, too: of actors of the types that it lists.
+type ListReporter interface {
+	Reporter
 	Lists(t *Type) bool
 }
 
-// A presenter adds to what is said of an actor what only its node knows. a is nil if the actor is not in memory.
-type presenter interface {
+// A Presenter adds to what is said of an actor what only its node knows. a is nil if the actor is not in memory.
+type Presenter interface {
 	Present(s *Kernel, a *Actor, st *host.Status)
 }
 
@@ -167,9 +167,9 @@ type Explainer interface {
 	Explain(q *Inquiry, rows *engine.Snapshot) error
 }
 
-// A keeper says why an actor that is awake cannot be put to sleep now, by an operator or because memory is short, though its
+// A Keeper says why an actor that is awake cannot be put to sleep now, by an operator or because memory is short, though its
 // company would leave it; nil if it can.
-type keeper interface{ Keeps(a *Actor) error }
+type Keeper interface{ Keeps(a *Actor) error }
 
 // A Resumer is told, in the turn, that an operator resumes an actor that was paused.
 type Resumer interface{ Resumed(t *Turn) error }
@@ -189,9 +189,9 @@ type Facet interface {
 	Abandon(c *Core)
 }
 
-// A company is a facet with goroutines beside the actor, which keep it awake. An actor has one at most. All methods but
+// A Company is a facet with goroutines beside the actor, which keep it awake. An actor has one at most. All methods but
 // the facet's are safe for concurrent use.
-type company interface {
+type Company interface {
 	Facet
 	// Size is how many there are.
 	Size() int
@@ -203,28 +203,28 @@ type company interface {
 	Retire() bool
 }
 
-// A resident is attached to an actor, and keeps it in memory while it has something under way.
+// A Resident is attached to an actor, and keeps it in memory while it has something under way.
 //
 // REQUIRES: for all methods, Actor.Mu
-type resident interface {
+type Resident interface {
 	// Busy reports that the actor must not fall asleep.
 	Busy() bool
 	// Leave lets the actor leave memory; false if it must not.
 	Leave() bool
 }
 
-// A survivor is attached to an actor, and goes on with what was under way when the core was lost in a crash.
-type survivor interface{ Lost() }
+// A Survivor is attached to an actor, and goes on with what was under way when the core was lost in a crash.
+type Survivor interface{ Lost() }
 
-// A participant is what a part has collected in a turn.
-type participant interface {
+// A Participant is what a part has collected in a turn.
+type Participant interface {
 	// Seal turns it into writes, after the handler has returned.
 	Seal(t *Turn) error
 }
 
-// A finisher is a participant that is told that its turn has succeeded. A turn that destroys its actor does not tell.
-type finisher interface {
-	participant
+// A Finisher is a participant that is told that its turn has succeeded. A turn that destroys its actor does not tell.
+type Finisher interface {
+	Participant
 	// Succeeded is called when nothing of the turn can fail any more. The write set has the version that the turn leaves,
 	// to which the turn may still be undone together with those around it.
 	Succeeded(t *Turn)
@@ -239,8 +239,8 @@ type Observer interface {
 	Overdue(now time.Time, where string)
 }
 
-// A session is what goroutines of a handler may still use when the handler has returned.
-type session interface {
+// A Session is what goroutines of a handler may still use when the handler has returned.
+type Session interface {
 	// Shut lets no more of them begin. Wait waits for those that have begun. Drop undoes what they did.
 	Shut()
 	Wait()
@@ -249,8 +249,8 @@ type session interface {
 	Stuck() (fault, what, where string)
 }
 
-// A querySession is what goroutines of a query may still use when its handler has returned. End waits for them.
-type querySession interface{ End() }
+// A QuerySession is what goroutines of a query may still use when its handler has returned. End waits for them.
+type QuerySession interface{ End() }
 
 // A Translator makes the public form of the part's own errors; nil for others. id is that under which the cause must be
 // logged, or "".
@@ -273,11 +273,11 @@ func (f consequenceFunc) Durable() { f() }
 // Hooks are the parts that have something to do with the actors of a type.
 type Hooks struct {
 	preparers  []Preparer
-	risers     []riser
-	watchers   []watcher
-	followers  []follower
-	Destroyers []destroyer
-	remainders []remainder
+	risers     []Riser
+	watchers   []Watcher
+	followers  []Follower
+	Destroyers []Destroyer
+	remainders []Remainder
 	Limiters   []Limiter
 }
 

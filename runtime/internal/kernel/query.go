@@ -30,7 +30,7 @@ type Query struct {
 	mu      sync.Mutex
 	Closed  bool
 	snap    *engine.Snapshot
-	Session querySession // what goroutines of the handler may still use when it has returned; nil if there is none
+	Session QuerySession // what goroutines of the handler may still use when it has returned; nil if there is none
 }
 
 // Enter locks the query for one operation of the handler.

@@ -40,7 +40,7 @@ func (s *Kernel) recover() {
 // recoverRow takes up what one row says. done is called when the next may be.
 func (s *Kernel) recoverRow(row engine.Wake, done func()) {
 	if p := s.recoverers[row.Kind]; p != nil {
-		_, outlives := p.(remainder)
+		_, outlives := p.(Remainder)
 		s.recoverOne(row, done, p.TakeUp, outlives)
 		return
 	}

@@ -45,7 +45,7 @@ func (s *Kernel) present(st *host.Status) {
 		a.Mu.Unlock()
 		st.Mailbox = int(a.Waiting.Load())
 	}
-	for p := range PartsAs[presenter](s.Parts) {
+	for p := range PartsAs[Presenter](s.Parts) {
 		s.presentOf(p, a, addr, st)
 	}
 	if p := s.Pauses.At(addr); p != nil {
@@ -57,14 +57,14 @@ func (s *Kernel) present(st *host.Status) {
 }
 
 // presentOf asks one part. A panic is logged, and the status goes without.
-func (s *Kernel) presentOf(p presenter, a *Actor, addr host.Address, st *host.Status) {
+func (s *Kernel) presentOf(p Presenter, a *Actor, addr host.Address, st *host.Status) {
 	var err error
 	defer s.contain(addr, "Present", &err)
 	p.Present(s, a, st)
 }
 
 // reportOf asks one part. A panic is an error.
-func reportOf(p reporter, rows *engine.Snapshot, st *host.Status) (err error) {
+func reportOf(p Reporter, rows *engine.Snapshot, st *host.Status) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			err = fmt.Errorf("a report panicked: %v\n%s", x, debug.Stack())
@@ -101,7 +101,7 @@ func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host
 	if st.Pause != nil {
 		st.State = host.Paused
 	}
-	for p := range PartsAs[reporter](parts) {
+	for p := range PartsAs[Reporter](parts) {
 		if err := reportOf(p, snap, &st); err != nil {
 			return host.Status{}, err
 		}

@@ -62,9 +62,9 @@ type Turn struct {
 	Changes   []engine.Change
 	Ahead     []engine.Change // to publish before changes, and also when the turn destroys the actor
 	After     []Consequence
-	parts     []participant
-	few       [2]participant // the room that parts begins with
-	Session   session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
+	parts     []Participant
+	few       [2]Participant // the room that parts begins with
+	Session   Session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
 	GoodFor   int64          // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
@@ -105,7 +105,7 @@ func (t *Turn) Returned() bool {
 }
 
 // lingers returns what goroutines of a handler that has returned still use; nil if it has not, or there is nothing.
-func (t *Turn) lingers() session {
+func (t *Turn) lingers() Session {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	if !t.Closed {
@@ -150,7 +150,7 @@ func (t *Turn) Then(f func()) { t.After = append(t.After, consequenceFunc(f)) }
 // Enlist has a part take part in the turn.
 //
 // REQUIRES: t.Mu, or no handler that runs.
-func (t *Turn) Enlist(p participant) {
+func (t *Turn) Enlist(p Participant) {
 	if t.parts == nil {
 		t.parts = t.few[:0]
 	}
@@ -160,7 +160,7 @@ func (t *Turn) Enlist(p participant) {
 // succeeded tells the participants that nothing of the turn can fail any more.
 func (t *Turn) succeeded() {
 	for _, p := range t.parts {
-		if p, ok := p.(finisher); ok {
+		if p, ok := p.(Finisher); ok {
 			p.Succeeded(t)
 		}
 	}

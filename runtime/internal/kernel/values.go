@@ -8,7 +8,7 @@ import "github.com/cairn-run/cairn/actor/host"
 // Named returns the index of the contract that a name belongs to: the one that declares it, else that for names which
 // nobody declares; -1 if there is none, or the name is not well formed.
 func Named(n int, declared func(i int) string, name string) int {
-	if !validName(name) {
+	if !ValidName(name) {
 		return -1
 	}
 	at := -1
@@ -28,7 +28,7 @@ func (t *Type) UnknownName(code host.Code, kind, name string) error {
 	switch {
 	case name == "":
 		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", nameMember(kind))
-	case !validName(name):
+	case !ValidName(name):
 		return host.Errorf(host.InvalidArgument, `%q cannot name a %s: a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`,
 			name[:min(len(name), 100)], kind).With("field", nameMember(kind))
 	case code == host.InvalidArgument:
@@ -45,9 +45,9 @@ func nameMember(kind string) string {
 	return kind
 }
 
-// validName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then
+// ValidName reports whether a name of a queue, schedule or stream is well formed: 1 to 64 characters, a letter first, then
 // letters, digits, "-" and "_".
-func validName(name string) bool {
+func ValidName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':

@@ -236,7 +236,7 @@ func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
 				}
 				defer t.Mu.Unlock()
 				for i := range n {
-					f := kernel.FailedRecord{Message: kernel.MessageRecord{Type: "p", Key: []string{"shut"}, Method: "do"}, Failed: kernel.UnixMS(t.Start)}
+					f := mail.FailedRecord{Message: mail.MessageRecord{Type: "p", Key: []string{"shut"}, Method: "do"}, Failed: kernel.UnixMS(t.Start)}
 					if err := mail.KeepDeadSend(t.Core, t, uint64(first+i), &f); err != nil {
 						return err
 					}

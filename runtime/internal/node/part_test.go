@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -330,5 +331,17 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Of two parts with one kind of wake rows the second would get the rows of the first.
+func TestTwoPartsOfOneKindAreRefused(t *testing.T) {
+	store, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := node.New(node.Options{Parts: []kernel.Part{new(probe), new(probe)}, Options: kernel.Options{Store: store}}); err == nil || !strings.Contains(err.Error(), "probe") {
+		t.Error(err)
 	}
 }

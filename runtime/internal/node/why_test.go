@@ -377,7 +377,7 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 			{host.WhyRun, "was paused by an operator", func(q *kernel.Inquiry) { run.ExplainRun(q, stops) }},
 			{host.WhySends, "1 message is with p/b", func(q *kernel.Inquiry) {
 				q.Ask(kernel.RankSends, func() *host.Explanation {
-					return mail.ExplainSends(q, &kernel.MessageRecord{Type: "p", Key: []string{"b"}})
+					return mail.ExplainSends(q, &mail.MessageRecord{Type: "p", Key: []string{"b"}})
 				})
 				q.Status.PendingSends = 1
 			}},

@@ -16,6 +16,10 @@ import (
 // by the interfaces explainer, keeper, resumer and retrier.
 type Part struct{}
 
+var _ interface {
+	kernel.Server
+} = (*Part)(nil)
+
 // Name implements kernel.Part.
 func (*Part) Name() string { return "admin" }
 

@@ -20,6 +20,14 @@ type Part struct {
 	lag prometheus.Histogram
 }
 
+var _ interface {
+	kernel.Explainer
+	kernel.Meter
+	kernel.Reporter
+	kernel.Server
+	kernel.Waker
+} = (*Part)(nil)
+
 // New makes the part of alarms.
 func New() *Part {
 	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_alarm_lag_seconds", Help: "How late alarms fire.",
@@ -56,15 +64,15 @@ func (*Part) Methods() []*kernel.Method {
 	}
 }
 
-// Kinds implements kernel.waker.
+// Kinds implements kernel.Waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeAlarm} }
 
-// Due implements kernel.waker.
+// Due implements kernel.Waker.
 func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*alarmDue)(row)}
 }
 
-// Wakes implements kernel.waker.
+// Wakes implements kernel.Waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	alarms, err := listAlarms(rows, "")
 	all := make([]engine.Wake, len(alarms))

@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Report implements kernel.reporter.
+// Report implements kernel.Reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	alarms, err := listAlarms(rows, "")
 	if err != nil {

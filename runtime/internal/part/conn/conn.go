@@ -33,7 +33,16 @@ func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 	}
 }
 
-// Present implements kernel.presenter.
+var _ interface {
+	kernel.Explainer
+	kernel.Meter
+	kernel.Presenter
+	kernel.Recoverer
+	kernel.Server
+	kernel.Waker
+} = (*Part)(nil)
+
+// Present implements kernel.Presenter.
 func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }

@@ -98,18 +98,18 @@ func tendAndWait(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr hos
 	}
 }
 
-// StandsFor implements kernel.recoverer.
+// StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeConnections }
 
-// TakeUp implements kernel.recoverer: the connections that the node was holding when it stopped are lost.
+// TakeUp implements kernel.Recoverer: the connections that the node was holding when it stopped are lost.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return work(a.Kernel, a.Type, a.Address, &tending{sweep: true}, nil)
 }
 
-// Kinds implements kernel.waker.
+// Kinds implements kernel.Waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeConnections} }
 
-// Due implements kernel.waker.
+// Due implements kernel.Waker.
 func (*Part) Due(s *kernel.Kernel, t *kernel.Type, addr host.Address, row *engine.Wake, done func(*kernel.Work)) *kernel.Work {
 	return work(s, t, addr, &tending{row: row}, done)
 }

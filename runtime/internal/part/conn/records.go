@@ -246,7 +246,7 @@ func (*connCore) Close(*kernel.Core) {}
 // Abandon implements kernel.Facet.
 func (*connCore) Abandon(*kernel.Core) {}
 
-// Wakes implements kernel.waker. A row that an unreadable record would leave behind finds no actor and is dropped.
+// Wakes implements kernel.Waker. A row that an unreadable record would leave behind finds no actor and is dropped.
 func (*Part) Wakes(from engine.Reader) (rows []engine.Wake, _ error) {
 	after := ""
 	for {

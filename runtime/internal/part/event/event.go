@@ -17,10 +17,10 @@ type Part struct{ hub Hub }
 // Name implements kernel.Part.
 func (*Part) Name() string { return "event" }
 
-// Begin implements kernel.broadcaster.
+// Begin implements kernel.Broadcaster.
 func (p *Part) Begin(s *kernel.Kernel) { p.hub.Limit = s.Options.MaxEventBytes }
 
-// End implements kernel.broadcaster.
+// End implements kernel.Broadcaster.
 func (p *Part) End() { p.hub.close() }
 
 // Collectors implements kernel.Meter.
@@ -30,6 +30,13 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 		Help: "Estimated memory of the events that streams and connections hold for their readers.",
 	}, func() float64 { return float64(p.hub.Held.Load()) })}
 }
+
+var _ interface {
+	kernel.Broadcaster
+	kernel.Destroyer
+	kernel.Explainer
+	kernel.Meter
+} = (*Part)(nil)
 
 // HubOf returns the hub of a node.
 func HubOf(s *kernel.Kernel) *Hub { return &kernel.PartOf[*Part](s).hub }
@@ -99,7 +106,7 @@ func HasEvent(t *kernel.Type, event int) error {
 	return nil
 }
 
-// Seal implements kernel.participant: it adds the events to the kept history, dropping the oldest.
+// Seal implements kernel.Participant: it adds the events to the kept history, dropping the oldest.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	c := t.Core
 	last, err := h.number()
@@ -165,7 +172,7 @@ func (h *Turn) Durable() {
 	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events)
 }
 
-// Destroy implements kernel.destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the
+// Destroy implements kernel.Destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the
 // actor is gone.
 func (p *Part) Destroy(t *kernel.Turn) error {
 	if h := TurnOf(t); len(h.events) > 0 {

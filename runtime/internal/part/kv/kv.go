@@ -189,7 +189,7 @@ func (h *Turn) change(op string, key, value []byte) {
 	})
 }
 
-// Seal implements kernel.participant, for a turn that changed more keys than it publishes.
+// Seal implements kernel.Participant, for a turn that changed more keys than it publishes.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	t.Change(engine.ChangeKV, "", func() any { return map[string]any{"op": "more", "count": h.changes - MaxKVChanges} })
 	return nil

@@ -28,7 +28,7 @@ const (
 )
 
 // KeepDeadSend keeps a message that was given up, and removes the oldest beyond the limit.
-func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *kernel.FailedRecord) error {
+func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) error {
 	f.Reason = strings.ToValidUTF8(f.Reason[:min(len(f.Reason), MaxDeadReason)], "")
 	rec, err := record.Encode(f)
 	if err != nil {
@@ -82,7 +82,7 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, agai
 	visit := func(e *engine.Entry) error {
 		size += len(e.Key)
 		if again {
-			var f kernel.FailedRecord
+			var f FailedRecord
 			if err := record.Decode(e.Value, &f); err != nil {
 				return err
 			}
@@ -136,7 +136,7 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, agai
 
 // sendAgain sends a message that was given up as a new one, after the waiting ones: the target may have handled later
 // messages since, and takes an earlier number for handled. It is for the actor that has the target's address now.
-func (h *Turn) sendAgain(m *kernel.MessageRecord) error {
+func (h *Turn) sendAgain(m *MessageRecord) error {
 	if err := h.Post(m.Address(), m.Method, m.Input); err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error 
 	if err != nil {
 		return err
 	}
-	var f kernel.FailedRecord
+	var f FailedRecord
 	if err := record.Decode(e.Value, &f); err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	if c.Actor.Left() {
 		return nil // nothing of a destroyed actor is kept
 	}
-	return KeepDeadSend(c, h, f.message.seq, &kernel.FailedRecord{
+	return KeepDeadSend(c, h, f.message.seq, &FailedRecord{
 		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: kernel.UnixMS(h.Start),
 	})
 }

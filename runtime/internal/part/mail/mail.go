@@ -21,6 +21,15 @@ type Part struct {
 	Sent, Failures, Failed prometheus.Counter
 }
 
+var _ interface {
+	kernel.Explainer
+	kernel.Keeper
+	kernel.Meter
+	kernel.Remainder
+	kernel.Reporter
+	kernel.Server
+} = (*Part)(nil)
+
 // A MessageHandler says how messages of one method are handled that are for another part of the actor.
 type MessageHandler struct {
 	// Check refuses, when a handler sends it, what an actor of the type would never take; nil if no handler may send it.
@@ -34,7 +43,7 @@ type MessageHandler struct {
 	Lasts bool
 	// Undeliverable hears, in a turn of the sender, of a message that is given up, and says whether it is kept for operators;
 	// nil keeps it.
-	Undeliverable func(t *kernel.Turn, m *kernel.MessageRecord, e *host.Error) (keep bool, err error)
+	Undeliverable func(t *kernel.Turn, m *MessageRecord, e *host.Error) (keep bool, err error)
 }
 
 // New makes the part.
@@ -72,10 +81,10 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.Failed, p.Sent, p.Failures}
 }
 
-// StandsFor implements kernel.recoverer.
+// StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeSends }
 
-// TakeUp implements kernel.recoverer: it wakes an actor, or what is left of a destroyed one, for its messages.
+// TakeUp implements kernel.Recoverer: it wakes an actor, or what is left of a destroyed one, for its messages.
 func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &recovery{}, Existing: true, Finish: func(w *kernel.Work) {
 		if w.Err != nil && a.Kernel.MayPass(w.Err) {
@@ -84,7 +93,7 @@ func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	}}
 }
 
-// Remains implements kernel.remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
+// Remains implements kernel.Remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
 // The sender is closed: it is there by now if a destroyer of another part was the first to send.
 func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	if o := kernel.Attached[*outbox](&t.Actor.Attached); o != nil {
@@ -99,7 +108,7 @@ func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	return []keyspace.Kind{keyspace.KindOutgoing}, nil
 }
 
-// Bequeath implements kernel.remainder.
+// Bequeath implements kernel.Remainder.
 func (*Part) Bequeath(t *kernel.Turn) error { return MailOf(t).Seal(t) }
 
 // Turn is what handlers may do with messages to other actors.
@@ -175,7 +184,7 @@ func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 	if err != nil {
 		return err
 	}
-	r := kernel.MessageRecord{
+	r := MessageRecord{
 		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: kernel.UnixMS(t.Start), Traceparent: t.From.Traceparent,
 	}
 	if !id.IsZero() {
@@ -189,7 +198,7 @@ func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 	return nil
 }
 
-// Seal implements kernel.participant: it queues the messages.
+// Seal implements kernel.Participant: it queues the messages.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	if len(h.messages) == 0 {
 		return nil
@@ -247,7 +256,7 @@ type Delivery struct {
 // An outgoing message waits at its sender until its target has handled it.
 type outgoing struct {
 	seq    uint64
-	Record kernel.MessageRecord
+	Record MessageRecord
 }
 
 // A binding is under way for the first messages of a channel: see core.pin. Turns of the sender do it, one at a time.

@@ -72,13 +72,13 @@ type outbox struct {
 
 func newOutbox() *outbox { return new(outbox) }
 
-// Busy implements kernel.resident.
+// Busy implements kernel.Resident.
 func (o *outbox) Busy() bool {
 	s := o.sender.Load()
 	return s != nil && s.Busy()
 }
 
-// Leave implements kernel.resident.
+// Leave implements kernel.Resident.
 func (o *outbox) Leave() bool {
 	s := o.sender.Load()
 	if s == nil {

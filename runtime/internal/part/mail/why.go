@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Report implements kernel.reporter.
+// Report implements kernel.Reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
 	if st.PendingSends, err = kernel.CountKeys(rows, keyspace.KindOutgoing); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
 	return err
 }
 
-// Keeps implements kernel.keeper.
+// Keeps implements kernel.Keeper.
 func (*Part) Keeps(a *kernel.Actor) error {
 	if !Mail(a).Busy() {
 		return nil
@@ -50,7 +50,7 @@ func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
 }
 
 // oldestSend reads the first message to another actor that is not handled yet; nil if there is none.
-func oldestSend(pending int, rows *engine.Snapshot) (*kernel.MessageRecord, error) {
+func oldestSend(pending int, rows *engine.Snapshot) (*MessageRecord, error) {
 	if pending == 0 {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func (s *sender) outstanding() []pendingSend {
 }
 
 // ExplainSends explains messages that are not handled yet. oldest is the first of them in the store.
-func ExplainSends(q *kernel.Inquiry, oldest *kernel.MessageRecord) *host.Explanation {
+func ExplainSends(q *kernel.Inquiry, oldest *MessageRecord) *host.Explanation {
 	var all []pendingSend
 	if q.A != nil {
 		all = Mail(q.A).outstanding()

@@ -25,6 +25,16 @@ type Part struct {
 	receiver queueReceiver
 }
 
+var _ interface {
+	kernel.Declarer
+	kernel.Explainer
+	kernel.Meter
+	kernel.Recoverer
+	kernel.Retrier
+	kernel.Server
+	kernel.Waker
+} = (*Part)(nil)
+
 // A queueReceiver receives messages that its actor neither handles nor leaves to workers.
 type queueReceiver interface {
 	// Refuses returns why messages must not be sent to a queue of its; nil if they may.
@@ -78,15 +88,15 @@ func (p *Part) Declare(t *kernel.Type) error {
 	return nil
 }
 
-// Kinds implements kernel.waker.
+// Kinds implements kernel.Waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeQueue} }
 
-// Due implements kernel.waker.
+// Due implements kernel.Waker.
 func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*queueDue)(row)}
 }
 
-// Wakes implements kernel.waker.
+// Wakes implements kernel.Waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	due, err := queuerows.Wakes(rows)
 	all := make([]engine.Wake, len(due))
@@ -96,10 +106,10 @@ func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	return all, err
 }
 
-// StandsFor implements kernel.recoverer.
+// StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeQueue }
 
-// TakeUp implements kernel.recoverer.
+// TakeUp implements kernel.Recoverer.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return queueDuty(a).Item(true) }
 
 // Retry implements kernel.Retrier: it has an actor handle its messages at once, if it has any.
@@ -177,7 +187,7 @@ func newQueueSet(t *kernel.Type, rows engine.Writer, limits *kernel.ActorLimits,
 	return s
 }
 
-// Seal implements kernel.participant: it writes what the turn did to queues and lets those know whom it concerns, once it is
+// Seal implements kernel.Participant: it writes what the turn did to queues and lets those know whom it concerns, once it is
 // durable.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	set := h.set

@@ -114,7 +114,7 @@ func (t *attempt) begin() {
 // Begun implements task.taskOwner.
 func (t *attempt) Begun() { RunOf(t.Actor()).Attempts.Add(1) }
 
-// Run implements kernel.errand.
+// Run implements kernel.Errand.
 func (t *attempt) Run() (next kernel.Assignment) {
 	returned := false
 	defer func() {

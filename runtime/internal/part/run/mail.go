@@ -23,7 +23,7 @@ func HandleMessages(p *mail.Part) {
 	receive := func(t *kernel.Turn, input []byte) error { return receiveRun(t.Core, t, input) }
 	p.Handle(runDeliver, mail.MessageHandler{
 		Handle: receive,
-		Undeliverable: func(t *kernel.Turn, m *kernel.MessageRecord, e *host.Error) (bool, error) {
+		Undeliverable: func(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) (bool, error) {
 			return true, runUndeliverable(t, m, e)
 		},
 	})
@@ -33,7 +33,7 @@ func HandleMessages(p *mail.Part) {
 		Missing: func(c *kernel.Core) (bool, error) { return false, kernel.DestroyedError(c.Actor.Address) },
 		Handle:  receive,
 		Lasts:   true,
-		Undeliverable: func(t *kernel.Turn, m *kernel.MessageRecord, e *host.Error) (bool, error) {
+		Undeliverable: func(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) (bool, error) {
 			return false, runUndeliverable(t, m, e) // the run has its answer: there is nothing to look at or to send again
 		},
 	})
@@ -45,7 +45,7 @@ func HandleMessages(p *mail.Part) {
 }
 
 // runUndeliverable tells the run that sent a message that it cannot be handled.
-func runUndeliverable(t *kernel.Turn, m *kernel.MessageRecord, e *host.Error) error {
+func runUndeliverable(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) error {
 	out := workflow.Outgoing{To: workflow.Destination{Type: m.Type, Key: m.Key}, Body: m.Input}
 	if err := tolerate(t.Core, workflow.Undeliverable(&RunRows{H: t, exempt: true}, &out, e)); err != nil {
 		return err

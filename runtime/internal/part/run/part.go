@@ -33,6 +33,26 @@ type Part struct {
 	paused                               *prometheus.GaugeVec
 }
 
+var _ interface {
+	kernel.Closer
+	kernel.Declarer
+	kernel.Destroyer
+	kernel.Explainer
+	kernel.Follower
+	kernel.ListReporter
+	kernel.Meter
+	kernel.Recoverer
+	kernel.Resumer
+	kernel.Reviver
+	kernel.Riser
+	kernel.Runner
+	kernel.Server
+	kernel.StoreServer
+	kernel.Translator
+	kernel.Waker
+	kernel.Watcher
+} = (*Part)(nil)
+
 // New makes the part of workflow runs.
 func New() *Part {
 	counter := func(name, help string) prometheus.Counter {
@@ -76,33 +96,33 @@ func (*Part) Declare(t *kernel.Type) error {
 	return nil
 }
 
-// Start implements kernel.runner.
+// Start implements kernel.Runner.
 func (p *Part) Start(s *kernel.Kernel) {
 	p.markRunning(s)
 	p.countPaused(s)
 }
 
-// Stop implements kernel.runner: a crash leaves in the store that the node runs.
+// Stop implements kernel.Runner: a crash leaves in the store that the node runs.
 func (*Part) Stop(*kernel.Kernel) {}
 
-// Stopped implements kernel.closer.
+// Stopped implements kernel.Closer.
 func (p *Part) Stopped(s *kernel.Kernel) { p.markStopped(s) }
 
-// Revive implements kernel.reviver.
+// Revive implements kernel.Reviver.
 func (*Part) Revive(s *kernel.Kernel) {
 	s.Go(func() { retryPausedRuns(s) })
 	s.Go(func() { compareRuns(s) })
 }
 
-// Kinds implements kernel.waker.
+// Kinds implements kernel.Waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeRun} }
 
-// Due implements kernel.waker.
+// Due implements kernel.Waker.
 func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, _ func(*kernel.Work)) *kernel.Work {
 	return &kernel.Work{Job: (*runDue)(row)}
 }
 
-// Wakes implements kernel.waker. A record that cannot be read must not keep its actor from being destroyed.
+// Wakes implements kernel.Waker. A record that cannot be read must not keep its actor from being destroyed.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	rec, _, ok, err := readRun(rows)
 	if err != nil || !ok || rec.Due == 0 {
@@ -111,10 +131,10 @@ func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	return []engine.Wake{{Due: rec.Due, Kind: keyspace.WakeRun}}, nil
 }
 
-// StandsFor implements kernel.recoverer.
+// StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeRun }
 
-// TakeUp implements kernel.recoverer.
+// TakeUp implements kernel.Recoverer.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 
 // A runType is what the part keeps with an actor type.
@@ -150,13 +170,13 @@ func RunOf(a *kernel.Actor) *runActor {
 // runDuty is the duty to advance the actor's run.
 func runDuty(a *kernel.Actor) *kernel.Duty { return &RunOf(a).Duty }
 
-// Busy implements kernel.resident.
+// Busy implements kernel.Resident.
 func (r *runActor) Busy() bool { return r.Attempts.Load() > 0 }
 
-// Leave implements kernel.resident.
+// Leave implements kernel.Resident.
 func (r *runActor) Leave() bool { return !r.Busy() }
 
-// Lost implements kernel.survivor: the next core goes on with the run.
+// Lost implements kernel.Survivor: the next core goes on with the run.
 func (r *runActor) Lost() {
 	if r.armed.Load() {
 		r.Retry(nil)

@@ -3,8 +3,6 @@ package run
 
 import (
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -16,63 +14,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/workflow"
 )
-
-// A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor, but for what is atomic.
-//
-// Invariants:
-//  1. Of a run that lives there is one row of kind run, from the commit that starts it to the one that ends it. It says what
-//     wakes the run: until something of that happens, the run is not in memory.
-//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has something to do that no other
-//     row tells of: attempts that run, messages or a state that it has not looked at. That row is what a restart finds.
-//  3. An attempt is started when the commit is durable that the run asked for it in, and by the Actor that made it.
-type flow struct {
-	flowRows
-	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
-	// used, by the goroutine that runs the actor, so that one that takes the actor away can close it after that; over says
-	// that this has happened.
-	mu    sync.Mutex
-	run   *workflow.Run
-	over  atomic.Bool
-	fresh bool
-	// queues are those that the run waits for, as of when it last advanced.
-	queues []string
-	// pending: the run is to be advanced. advancing: it is.
-	pending, advancing bool
-	// asked: see runRecord.Asked; it is not in the record yet.
-	asked bool
-	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
-	stale bool
-	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
-	refused error
-	// blamed: the run in memory is to record what runPart.blames has of it.
-	blamed bool
-	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
-	outstanding int64
-	returned    atomic.Int64
-	// enter is of the next Advance of the run in memory.
-	enter *entering
-	// held is the queue of the run in memory; each has its own.
-	held *attemptQueue
-	// hurried: the run is tried at once although it is paused until later.
-	hurried bool
-	// armedAsOf is the version of the write set when runActor.armed was last set.
-	armedAsOf engine.Version
-	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
-	// retired is the version of the last turn that saw to it.
-	retiring bool
-	retired  engine.Version
-}
-
-// flowRows is what a flow knows of its rows.
-type flowRows struct {
-	asOf  engine.Version // of the write set, when it was last changed
-	known bool           // the record was looked for
-	live  bool
-	size  int32 // of rec as it is stored, in bytes
-	rec   runRecord
-	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
-	listed string
-}
 
 // runRecord is the value of kind run.
 type runRecord struct {
@@ -107,53 +48,6 @@ const (
 
 // errUndone undoes a turn in which a function of the user failed; the run knows.
 var errUndone = errors.New("run: the turn is undone for the run")
-
-// flowOf returns the actor's workflow run. It is made when something asks for it first, because most actors have none.
-func flowOf(c *kernel.Core) *flow { return kernel.Attach(&c.Attached, newFlow) }
-
-func newFlow() *flow { return new(flow) }
-
-// flowKnown reads whether the actor has a run, once.
-func flowKnown(c *kernel.Core) error {
-	f := flowOf(c)
-	if f.known || c.Actor.Left() {
-		return nil
-	}
-	if c.Exists {
-		rec, size, ok, err := readRun(c.Rows)
-		if err != nil {
-			return err
-		}
-		f.live, f.rec, f.size, f.listed = ok, rec, int32(size), rec.Listed
-		if !ok {
-			if state, err := runState(storedRows{c.Rows}); err != nil {
-				return err
-			} else if state == workflow.StateFailed {
-				f.listed = listedFailed
-			}
-		}
-	}
-	f.known, f.asOf = true, c.Rows.Version()
-	return nil
-}
-
-// Forget implements kernel.Facet: it reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
-func (f *flow) Forget(c *kernel.Core, version engine.Version) {
-	if f.retired > version {
-		f.retiring, f.retired = true, version
-	}
-	if f.armedAsOf > version {
-		f.armedAsOf = version
-		RunOf(c.Actor).armed.Store(c.Standing[keyspace.WakeRun] == kernel.Armed)
-	}
-	if f.asOf <= version {
-		return
-	}
-	f.flowRows = flowRows{}
-	if err := flowKnown(c); err != nil {
-		c.Broken = true // as the store is
-	}
-}
 
 // readRun reads the record of a run that lives, and how many bytes it has.
 func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
@@ -234,7 +128,7 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 	c.Respond(w, nil, err)
 }
 
-// Follow implements kernel.follower: it advances the run in the group of the work that made that necessary.
+// Follow implements kernel.Follower: it advances the run in the group of the work that made that necessary.
 func (*Part) Follow(c *kernel.Core) {
 	a, f := c.Actor, kernel.Attached[*flow](&c.Attached)
 	if f == nil || !f.pending || c.Bare || c.Broken || c.Ended || c.Refused || c.Gone() || !c.Exists {
@@ -311,91 +205,6 @@ func advanceAll(c *kernel.Core, w *kernel.Work) error {
 			}
 		}
 	}
-}
-
-// reopenRun makes a new run of what is stored.
-func reopenRun(c *kernel.Core) {
-	f := flowOf(c)
-	if f.run != nil {
-		f.Close(c)
-	}
-	t := c.Actor.Type
-	run := workflow.Open(workflow.RunOptions{
-		Programs: func(a0 string) *workflow.Program { return program(t, a0) }, Self: workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key}, Logger: c.Actor.Logger(c.ID, 0),
-	})
-	f.mu.Lock()
-	f.run = run
-	f.leaveRun()
-	if f.refused != nil {
-		run.Refused(f.refused)
-	}
-	if f.hurried {
-		run.TryNow()
-	}
-	if text, ok := kernel.PartOf[*Part](c.Actor.Kernel).blames.Load(c.Actor.Key); ok {
-		f.blamed = true
-		run.Blame(workflow.PausedMisuse, text.(string))
-	}
-	f.fresh, f.stale, f.queues, f.held, f.enter = true, false, nil, new(attemptQueue), new(entering)
-	f.outstanding, f.hurried = 0, false
-	f.returned.Store(0)
-}
-
-// Close implements kernel.Facet: it ends the run in memory. Deferred functions of the user may take their time.
-func (f *flow) Close(c *kernel.Core) {
-	f.mu.Lock()
-	run := f.run
-	f.run = nil
-	f.mu.Unlock()
-	if run != nil && !c.Actor.Kernel.Go(run.Close) {
-		run.Close()
-	}
-}
-
-// Abandon implements kernel.Facet: it ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
-// the run, which may be for good, it ends it itself when it returns.
-func (f *flow) Abandon(c *kernel.Core) {
-	f.over.Store(true)
-	if !f.mu.TryLock() {
-		return
-	}
-	run := f.run
-	f.mu.Unlock()
-	if run != nil {
-		c.Actor.Kernel.Go(func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.run == run { // else close has it
-				run.Close()
-			}
-		})
-	}
-}
-
-// leaveRun unlocks the run after it was used, and closes it if the actor was taken away meanwhile.
-func (f *flow) leaveRun() {
-	run := f.run
-	f.mu.Unlock()
-	if f.over.Load() && run != nil && f.mu.TryLock() {
-		if f.run == run {
-			run.Close()
-		}
-		f.mu.Unlock()
-	}
-}
-
-// staleRun gives up the run in memory: what is stored has changed under it.
-func staleRun(c *kernel.Core) {
-	f := flowOf(c)
-	if f.run == nil || f.stale {
-		return
-	}
-	f.mu.Lock()
-	f.run.Discard()
-	f.leaveRun()
-	f.stale = true
-	f.held.clear()
-	cancelAttempts(c, f.held)
 }
 
 // program finds a workflow of the type.
@@ -654,7 +463,7 @@ func runNews(c *kernel.Core, h *kernel.Turn) {
 	}
 }
 
-// StateChanged implements kernel.watcher: it is runNews for a state that has changed.
+// StateChanged implements kernel.Watcher: it is runNews for a state that has changed.
 func (*Part) StateChanged(h *kernel.Turn) error {
 	c := h.Core
 	if len(c.Actor.Type.Workflows) == 0 || flowOf(c).advancing {
@@ -669,146 +478,6 @@ func (*Part) StateChanged(h *kernel.Turn) error {
 	return nil
 }
 
-// startRun starts a run in a turn.
-func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted, error) {
-	i := workflowIndex(c.Actor.Type, s.Workflow)
-	if i < 0 {
-		return host.RunStarted{}, noWorkflow(c, s.Workflow)
-	}
-	if err := flowKnown(c); err != nil {
-		return host.RunStarted{}, err
-	}
-	flow := &c.Actor.Type.Workflows[i]
-	input, err := flow.Input(s.Codec, s.Input)
-	if err != nil {
-		return host.RunStarted{}, err
-	}
-	out, err := workflow.Start(&RunRows{H: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
-	if err != nil {
-		return host.RunStarted{}, runError(err)
-	}
-	started := host.RunStarted{Run: out.ID, Started: out.Started}
-	if !out.Started {
-		return started, nil
-	}
-	return started, runBegun(c, h)
-}
-
-// runBegun takes note of a run that a turn has written.
-func runBegun(c *kernel.Core, h *kernel.Turn) error {
-	staleRun(c)
-	p := kernel.PartOf[*Part](c.Actor.Kernel)
-	p.blames.Delete(c.Actor.Key)
-	if err := keepRun(c, h, runRecord{}); err != nil {
-		return err
-	}
-	if err := listRun(c, h, ""); err != nil {
-		return err
-	}
-	runNews(c, h)
-	h.Notify(runTopic)
-	h.Then(p.started.WithLabelValues(c.Actor.Type.Type).Inc)
-	return nil
-}
-
-// controlRun does something to the run in a turn.
-func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
-	if n := len(in.Reason); n > kernel.MaxReason {
-		return host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
-	}
-	if err := flowKnown(c); err != nil {
-		return err
-	}
-	if flowOf(c).advancing {
-		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
-	}
-	t := &RunRows{H: h, exempt: true}
-	if in.Run != "" {
-		if st, err := workflow.ReadOutcome(t); err != nil {
-			return runError(err)
-		} else if st.ID != in.Run {
-			return host.Errorf(host.FailedPrecondition, "the actor's run is %s, not %s", st.ID, in.Run)
-		}
-	}
-	var err error
-	anew := false
-	switch in.Verb {
-	case host.WorkflowCancel:
-		err = workflow.Cancel(t, in.Reason)
-	case host.WorkflowTerminate:
-		err, anew = workflow.Terminate(t, in.Reason), true
-	case host.WorkflowPause:
-		err = workflow.Hold(t, in.Reason)
-	case host.WorkflowResume:
-		err = workflow.Resume(t)
-	case host.WorkflowRetry:
-		err, anew = workflow.RetryEntry(t, workflow.EntryID(in.Entry)), true
-	case host.WorkflowRewind:
-		err, anew = workflow.Rewind(t, workflow.EntryID(in.Entry)), true
-	default:
-		return host.Errorf(host.InvalidArgument, "a run knows no %q", in.Verb)
-	}
-	if err != nil {
-		return runError(err)
-	}
-	return runControlled(c, h, anew)
-}
-
-// runControlled takes note of what a turn has written about a run. anew: the run in memory is not what is stored any more.
-func runControlled(c *kernel.Core, h *kernel.Turn, anew bool) error {
-	h.Notify(runTopic)
-	f := flowOf(c)
-	st, err := workflow.ReadOutcome(&RunRows{H: h})
-	if err != nil {
-		return err
-	}
-	if anew {
-		staleRun(c)
-	} else if f.run != nil {
-		f.run.ControlChanged()
-	}
-	if st.State.Over() {
-		if f.live {
-			return runEnded(c, h)
-		}
-		return nil
-	}
-	if !f.live {
-		if err := readmit(c, h); err != nil {
-			return err
-		}
-	}
-	rec := f.rec // empty if the run was over
-	if rec.Listed = ""; st.Pause != nil {
-		rec.Listed = string(st.Pause.Reason)
-	}
-	if err := keepRun(c, h, rec); err != nil {
-		return err
-	}
-	if err := listRun(c, h, rec.Listed); err != nil {
-		return err
-	}
-	runNews(c, h)
-	return nil
-}
-
-// runError makes an error of package workflow public.
-func runError(err error) error {
-	switch {
-	case errors.Is(err, workflow.ErrNoRun):
-		return host.Errorf(host.NotFound, "the actor has no workflow run")
-	case errors.Is(err, workflow.ErrExists):
-		return host.Errorf(host.AlreadyExists, "%s", err)
-	}
-	if e, ok := errors.AsType[*workflow.ControlError](err); ok {
-		return host.Errorf(host.FailedPrecondition, "%s", e.Error())
-	}
-	if e, ok := errors.AsType[*workflow.ValueError](err); ok {
-		return host.Errorf(host.InvalidArgument, "%s", e.Error())
-	}
-	return err
-}
-
 // runState reads the stored state of a run; "" if there is none.
 func runState(r workflow.Reader) (workflow.State, error) {
 	value, _, err := r.Get(runStateKey)
@@ -817,7 +486,7 @@ func runState(r workflow.Reader) (workflow.State, error) {
 
 var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
 
-// Destroy implements kernel.destroyer: it lets those know that wait for the run of an actor that a turn destroys.
+// Destroy implements kernel.Destroyer: it lets those know that wait for the run of an actor that a turn destroys.
 func (*Part) Destroy(t *kernel.Turn) error {
 	c := t.Core
 	if err := flowKnown(c); err != nil {
@@ -843,7 +512,7 @@ func tolerate(c *kernel.Core, err error) error {
 	return nil
 }
 
-// Risen implements kernel.riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
+// Risen implements kernel.Riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
 // them for results that were lost.
 func (*Part) Risen(c *kernel.Core) error {
 	if len(c.Actor.Type.Workflows) == 0 {

@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Report implements kernel.reporter.
+// Report implements kernel.Reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
 	st.Run, err = runSummary(storedRun{rows})
 	return err
 }
 
-// Lists implements kernel.listReporter.
+// Lists implements kernel.ListReporter.
 func (*Part) Lists(t *kernel.Type) bool { return len(t.Workflows) > 0 }
 
 // Resumed implements kernel.Resumer.

@@ -25,6 +25,14 @@ type Part struct {
 	FailedRuns map[string]*failedRun
 }
 
+var _ interface {
+	kernel.Explainer
+	kernel.Meter
+	kernel.Reporter
+	kernel.Server
+	kernel.Waker
+} = (*Part)(nil)
+
 // New makes the part of schedules.
 func New() *Part {
 	return &Part{lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "cairn_schedule_lag_seconds", Help: "How late runs of schedules begin.",
@@ -39,10 +47,10 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.lag}
 }
 
-// Kinds implements kernel.waker.
+// Kinds implements kernel.Waker.
 func (*Part) Kinds() []keyspace.WakeKind { return []keyspace.WakeKind{keyspace.WakeSchedule} }
 
-// Due implements kernel.waker.
+// Due implements kernel.Waker.
 func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.Wake, done func(*kernel.Work)) *kernel.Work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +63,7 @@ func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine
 	}}
 }
 
-// Wakes implements kernel.waker.
+// Wakes implements kernel.Waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) { return schedulerows.Wakes(rows) }
 
 // Turn is what handlers may do with schedules.

@@ -7,7 +7,7 @@ import (
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 )
 
-// Report implements kernel.reporter. Schedules count as alarms.
+// Report implements kernel.Reporter. Schedules count as alarms.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	wakes, err := schedulerows.Wakes(rows)
 	st.Alarms += len(wakes)

@@ -269,7 +269,7 @@ func (s *sqlTurn) enters(p sqlPhase) {
 	s.phase = p
 }
 
-// Seal implements kernel.participant: it puts what the turn changed by SQL into the write set.
+// Seal implements kernel.Participant: it puts what the turn changed by SQL into the write set.
 func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	s.enters(sqlSeals)
 	changed, err := s.session.Commit()
@@ -284,21 +284,21 @@ func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// Shut implements kernel.session. It comes before the end of the context, at which package database/sql rolls open transactions back.
+// Shut implements kernel.Session. It comes before the end of the context, at which package database/sql rolls open transactions back.
 func (s *sqlTurn) Shut() { s.session.Shut() }
 
-// Wait implements kernel.session: it waits for the statements that goroutines of the handler left. The turn is closed, so they are
+// Wait implements kernel.Session: it waits for the statements that goroutines of the handler left. The turn is closed, so they are
 // interrupted, but a single step of SQLite's may take long: the watchdog must still see the turn.
 func (s *sqlTurn) Wait() { s.session.Wait() }
 
-// Drop implements kernel.session: it ends the session, if it did not end, without changes. It waits for statements that goroutines
+// Drop implements kernel.Session: it ends the session, if it did not end, without changes. It waits for statements that goroutines
 // of the handler run. The turn is closed.
 func (s *sqlTurn) Drop() {
 	s.enters(sqlOver)
 	s.session.Rollback()
 }
 
-// Stuck implements kernel.session.
+// Stuck implements kernel.Session.
 func (s *sqlTurn) Stuck() (fault, what, where string) {
 	return "a handler's goroutine does not return from SQL", "left an SQL statement that did not end", "sqlitevfs.(*link)"
 }
@@ -374,7 +374,7 @@ func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error
 	return s.Scan(start, end, f)
 }
 
-// End implements kernel.querySession. It interrupts statements that goroutines of the query run, and waits for them.
+// End implements kernel.QuerySession. It interrupts statements that goroutines of the query run, and waits for them.
 func (q *sqlQuery) End() {
 	q.over.Store(true)
 	q.session.Rollback()

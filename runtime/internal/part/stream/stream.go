@@ -19,10 +19,15 @@ import (
 // Part is the part of actors that is streams.
 type Part struct{}
 
+var _ interface {
+	kernel.Purger
+	kernel.Server
+} = (*Part)(nil)
+
 // Name implements kernel.Part.
 func (*Part) Name() string { return "stream" }
 
-// Purge implements kernel.purger: it does what the row of a stream in the wake index asks for.
+// Purge implements kernel.Purger: it does what the row of a stream in the wake index asks for.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)

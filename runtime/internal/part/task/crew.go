@@ -70,7 +70,7 @@ func newCrew(c *kernel.Core) *crew {
 	return k
 }
 
-// Size implements kernel.company. A nil crew has none.
+// Size implements kernel.Company. A nil crew has none.
 func (k *crew) Size() int {
 	if k == nil {
 		return 0
@@ -190,7 +190,7 @@ func (k *crew) remove(t *Task) bool {
 	return true
 }
 
-// Ask implements kernel.company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
+// Ask implements kernel.Company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
 // enter turns.
 func (k *crew) Ask(cause *host.Error) <-chan struct{} {
 	k.mu.Lock()
@@ -212,7 +212,7 @@ func (k *crew) Ask(cause *host.Error) <-chan struct{} {
 	return k.gone
 }
 
-// Retire implements kernel.company.
+// Retire implements kernel.Company.
 func (k *crew) Retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -230,7 +230,7 @@ func (k *crew) Close(c *kernel.Core) { k.End(c.RestartCause()) }
 // Abandon implements kernel.Facet.
 func (k *crew) Abandon(c *kernel.Core) { k.End(c.RestartCause()) }
 
-// End implements kernel.company: the contexts of the tasks end at once, and they enter no more turns.
+// End implements kernel.Company: the contexts of the tasks end at once, and they enter no more turns.
 func (k *crew) End(cause *host.Error) {
 	k.mu.Lock()
 	if k.over != nil {

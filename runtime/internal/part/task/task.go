@@ -29,6 +29,13 @@ type Part struct {
 	running      prometheus.Gauge
 }
 
+var _ interface {
+	kernel.Explainer
+	kernel.Meter
+	kernel.Presenter
+	kernel.Straggler
+} = (*Part)(nil)
+
 // New makes the part of tasks.
 func New(appendTo func(t *kernel.Turn, stream string, items [][]byte) (uint64, error)) *Part {
 	return &Part{
@@ -47,7 +54,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.failed, p.lost, p.running}
 }
 
-// LeftBehind implements kernel.straggler.
+// LeftBehind implements kernel.Straggler.
 func (p *Part) LeftBehind() error {
 	if n := p.Left.Load(); n > 0 {
 		return fmt.Errorf("task: %d tasks did not return when they were told to, and are left behind", n)
@@ -61,10 +68,10 @@ type Turn struct {
 	asked int64 // tasks to start
 }
 
-// Seal implements kernel.participant.
+// Seal implements kernel.Participant.
 func (*Turn) Seal(*kernel.Turn) error { return nil }
 
-// Succeeded implements kernel.finisher: the tasks count.
+// Succeeded implements kernel.Finisher: the tasks count.
 func (h *Turn) Succeeded(t *kernel.Turn) { CrewOf(t.Core).started.add(t.Core, h.asked) }
 
 // A Task is one goroutine that runs beside an actor, as host.Task. As a context it ends when the actor is about to sleep;
@@ -109,7 +116,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 	}
 	defer t.Leave()
 	switch {
-	case !isName(name):
+	case !kernel.ValidName(name):
 		return host.Errorf(host.InvalidArgument, "the name of a task is 1 to 64 characters, a letter and then letters, digits, '-' and '_'; it is %q", name)
 	case f == nil:
 		return host.Errorf(host.InvalidArgument, "task %q has no function", name)
@@ -128,22 +135,6 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 
 // taskRetry is how long to wait for one of an actor's tasks to end.
 const taskRetry = time.Second
-
-// isName reports that s follows the rule of names.
-func isName(s string) bool {
-	if len(s) == 0 || len(s) > 64 {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
-		case i > 0 && (c >= '0' && c <= '9' || c == '-' || c == '_'):
-		default:
-			return false
-		}
-	}
-	return true
-}
 
 // Run runs f, or the work of the task's owner, and counts the task off, however it ends.
 func (t *Task) Run(f func(host.Task) error) {

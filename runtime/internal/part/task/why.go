@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Present implements kernel.presenter.
+// Present implements kernel.Presenter.
 func (*Part) Present(_ *kernel.Kernel, a *kernel.Actor, st *host.Status) {
 	if a != nil {
 		st.Tasks = currentCrew(a).Size()

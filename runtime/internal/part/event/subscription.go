@@ -1,0 +1,312 @@
+package event
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// A Subscription is one subscriber's end of it, as host.EventStream.
+//
+// position is the sequence of the last event that the reader was given or passed over. Events up to it are never
+// delivered; the next one is position+1, from the buffer if it is there, else from the history, else it is missed.
+//
+// life is the actor's life that position counts in. What is pushed is of that life, because end ends the subscription before a
+// successor pushes anything. What is read from the history may be a successor's, and ends the subscription then. Only the
+// position that the subscriber came with may be one of another life: the subscription takes the life that there is, once, and
+// says so (Delivery.Reset).
+type Subscription struct {
+	S     *kernel.Kernel
+	Hub   *Hub
+	addr  host.Address
+	Key   string
+	names []string
+	// guarded are the events that have a subscribe hook, which is for connections.
+	guarded []string
+
+	Mu       sync.Mutex
+	buffer   []*eventBatch
+	Count    int           // events in buffer
+	bytes    int           // and their size
+	hand     []*eventBatch // what the last Next returned
+	page     PageHold
+	lagging  bool // events were dropped from the buffer, or may stand in the history
+	end      *host.Error
+	Signal   chan struct{}
+	started  bool
+	position uint64
+	life     keyspace.ActorID // zero until it is known
+
+	// Of the goroutine that reads.
+	adopting bool // the history was not read yet: life is what the subscriber says
+	reset    bool // the subscriber's position was none of this life, and the subscriber is not told yet
+}
+
+// Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are sent to one connection, and
+// none that have a hook of their own.
+func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub host.Subscription) (host.EventStream, error) {
+	t, err := s.TypeOf(addr)
+	if err != nil {
+		return nil, err
+	}
+	if t.Behavior.Connections.Connect != "" {
+		return nil, host.Errorf(host.PermissionDenied, "actor type %q is open to connections only, which it may refuse", addr.Type)
+	}
+	for _, n := range sub.Names {
+		i, err := Event(t, n)
+		if err != nil {
+			return nil, err
+		}
+		if t.Events[i].Subscribe != "" {
+			return nil, host.Errorf(host.PermissionDenied, "the event %q is for connections only", n).With("event", n)
+		}
+	}
+	st := &Subscription{
+		S: s, Hub: HubOf(s), addr: addr, Key: string(kernel.AppendAddress(nil, addr)), names: sub.Names, Signal: make(chan struct{}, 1),
+		lagging: sub.Resume, started: sub.Resume, adopting: sub.Resume, position: sub.After,
+	}
+	if err := host.CheckLife(sub.Life); err != nil {
+		return nil, err
+	}
+	if sub.Resume && sub.Life != "" {
+		if err := st.life.UnmarshalText([]byte(sub.Life)); err != nil {
+			return nil, host.Errorf(host.InvalidArgument, "life is %q, which no actor has as its id", sub.Life).With("field", "life")
+		}
+	}
+	for _, e := range t.Events {
+		if e.Subscribe != "" {
+			st.guarded = append(st.guarded, e.Name)
+		}
+	}
+	if err := st.Hub.Add(st); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// push takes a batch of an incarnation's events, and reports whether the subscription holds it. full says that it may not hold
+// much.
+func (s *Subscription) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
+	s.Mu.Lock()
+	if s.end != nil {
+		s.Mu.Unlock()
+		return false
+	}
+	if !s.started {
+		s.started, s.position = true, b.events[0].Sequence-1
+	}
+	if s.life.IsZero() {
+		s.life = id
+	}
+	count, bytes := s.Count+len(b.events), s.bytes+b.size
+	switch {
+	case s.lagging && s.Count == 0: // the history has it
+	case count > MaxBuffered, bytes > maxBufferedBytes && count > 1, full && bytes > MinBuffered:
+		// The reader is slow: it goes on from the history.
+		s.drop()
+		s.lagging = true
+	default:
+		s.buffer = append(s.buffer, b)
+		s.Count, s.bytes, held = count, bytes, true
+	}
+	s.Mu.Unlock()
+	s.wake()
+	return held
+}
+
+// drop empties the buffer.
+//
+// REQUIRES: s.mu
+func (s *Subscription) drop() {
+	s.buffer = releaseBatches(s.buffer)
+	s.Count, s.bytes = 0, 0
+}
+
+// releaseBatches releases batches, and returns what is left of the memory of the slice.
+func releaseBatches(held []*eventBatch) []*eventBatch {
+	for _, b := range held {
+		b.Release(1, len(b.events))
+	}
+	return Empty(held)
+}
+
+// Empty returns a slice without elements, which keeps its memory if that is not much.
+func Empty[T any](s []T) []T {
+	if cap(s) > MaxBuffered {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// A PageHold counts the events that were read from the history towards hub.held, from one Next to the next.
+type PageHold struct {
+	bytes  int64
+	Closed bool // no page is counted any more
+}
+
+// Take counts a page.
+func (p *PageHold) Take(h *Hub, events []host.EmittedEvent) {
+	if p.Closed {
+		return
+	}
+	for i := range events {
+		p.bytes += int64(EventBytes(&events[i])) + PlaceBytes
+	}
+	h.Held.Add(p.bytes)
+}
+
+// LetGo counts a page off.
+func (p *PageHold) LetGo(h *Hub) {
+	if p.bytes > 0 {
+		h.Held.Add(-p.bytes)
+		p.bytes = 0
+	}
+}
+
+func (s *Subscription) wake() {
+	select {
+	case s.Signal <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Subscription) finish(err *host.Error) {
+	s.Mu.Lock()
+	if s.end == nil {
+		s.end = err
+	}
+	s.Mu.Unlock()
+	s.wake()
+}
+
+// Close implements host.EventStream.
+func (s *Subscription) Close() {
+	s.Hub.remove(s)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.drop()
+	s.hand = releaseBatches(s.hand)
+	s.page.LetGo(s.Hub)
+	s.page.Closed = true
+}
+
+// Next implements host.EventStream.
+func (s *Subscription) Next(ctx context.Context) (host.Delivery, error) {
+	for {
+		s.Mu.Lock()
+		s.hand = releaseBatches(s.hand)
+		s.page.LetGo(s.Hub)
+		lagging, end := s.lagging, s.end
+		var d host.Delivery
+		took := false
+		if lagging {
+			s.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
+		} else if took = s.Count > 0; took {
+			for _, b := range s.buffer {
+				for i := range b.events {
+					s.take(&d, &b.events[i].EmittedEvent)
+				}
+			}
+			s.buffer, s.hand = s.hand, s.buffer
+			s.Count, s.bytes = 0, 0
+		}
+		s.Mu.Unlock()
+		if lagging {
+			d, more, err := s.catchUp(ctx)
+			s.Mu.Lock()
+			if err != nil || more {
+				s.lagging = true
+			}
+			s.page.Take(s.Hub, d.Events)
+			s.Mu.Unlock()
+			if err != nil {
+				return host.Delivery{}, err
+			}
+			if d.Missed > 0 || d.Reset || len(d.Events) > 0 {
+				return d, nil
+			}
+			continue
+		}
+		if len(d.Events) > 0 || d.Missed > 0 || d.Reset {
+			return d, nil
+		}
+		if took {
+			continue
+		}
+		if end != nil {
+			return host.Delivery{}, end
+		}
+		select {
+		case <-s.Signal:
+		case <-ctx.Done():
+			return host.Delivery{}, kernel.ContextError(ctx)
+		}
+	}
+}
+
+// dropEnded reports whether the subscription has ended, and drops what it holds then.
+func (s *Subscription) dropEnded() bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.end != nil {
+		s.drop()
+	}
+	return s.end != nil
+}
+
+// take advances the position over an event, and adds it to d if the subscription asks for it.
+func (s *Subscription) take(d *host.Delivery, e *host.EmittedEvent) {
+	d.Reset, s.reset = d.Reset || s.reset, false
+	if e.Sequence <= s.position {
+		return
+	}
+	d.Missed += e.Sequence - s.position - 1
+	s.position = e.Sequence
+	if s.wants(e) {
+		d.Events = append(d.Events, *e)
+	}
+}
+
+func (s *Subscription) wants(e *host.EmittedEvent) bool {
+	return e.To == "" && !slices.Contains(s.guarded, e.Name) && (len(s.names) == 0 || slices.Contains(s.names, e.Name))
+}
+
+// catchUp reads the kept history after the position. more reports that it did not reach the end.
+func (s *Subscription) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
+	s.Mu.Lock()
+	life := s.life
+	s.Mu.Unlock()
+	page, err := History(s.S, ctx, s.addr, life, s.position)
+	if err != nil {
+		return d, false, err
+	}
+	if s.adopting && s.dropEnded() {
+		return d, false, nil // what was read may be a successor's
+	}
+	if page.ID != life && !life.IsZero() && (page.ID.IsZero() || !s.adopting) {
+		s.finish(kernel.ErrDestroyed()) // what was kept of its events is gone, too
+		return d, false, nil
+	}
+	if page.ID.IsZero() {
+		// There is no actor. The events of the next one count from 1.
+		s.reset = s.reset || s.position > 0
+		s.position = 0
+		return d, false, nil
+	}
+	s.adopting = false
+	s.Mu.Lock()
+	s.life = page.ID
+	s.Mu.Unlock()
+	s.reset = s.reset || page.reset
+	s.position = page.after
+	for i := range page.Events {
+		s.take(&d, &page.Events[i])
+	}
+	d.Reset, s.reset = d.Reset || s.reset, false
+	return d, page.More, nil
+}

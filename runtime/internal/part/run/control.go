@@ -1,0 +1,149 @@
+package run
+
+import (
+	"errors"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// startRun starts a run in a turn.
+func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted, error) {
+	i := workflowIndex(c.Actor.Type, s.Workflow)
+	if i < 0 {
+		return host.RunStarted{}, noWorkflow(c, s.Workflow)
+	}
+	if err := flowKnown(c); err != nil {
+		return host.RunStarted{}, err
+	}
+	flow := &c.Actor.Type.Workflows[i]
+	input, err := flow.Input(s.Codec, s.Input)
+	if err != nil {
+		return host.RunStarted{}, err
+	}
+	out, err := workflow.Start(&RunRows{H: h}, flow.Program, input, workflow.StartOptions{Replace: s.Replace})
+	if err != nil {
+		return host.RunStarted{}, runError(err)
+	}
+	started := host.RunStarted{Run: out.ID, Started: out.Started}
+	if !out.Started {
+		return started, nil
+	}
+	return started, runBegun(c, h)
+}
+
+// runBegun takes note of a run that a turn has written.
+func runBegun(c *kernel.Core, h *kernel.Turn) error {
+	staleRun(c)
+	p := kernel.PartOf[*Part](c.Actor.Kernel)
+	p.blames.Delete(c.Actor.Key)
+	if err := keepRun(c, h, runRecord{}); err != nil {
+		return err
+	}
+	if err := listRun(c, h, ""); err != nil {
+		return err
+	}
+	runNews(c, h)
+	h.Notify(runTopic)
+	h.Then(p.started.WithLabelValues(c.Actor.Type.Type).Inc)
+	return nil
+}
+
+// controlRun does something to the run in a turn.
+func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
+	if n := len(in.Reason); n > kernel.MaxReason {
+		return host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	}
+	if err := flowKnown(c); err != nil {
+		return err
+	}
+	if flowOf(c).advancing {
+		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
+	}
+	t := &RunRows{H: h, exempt: true}
+	if in.Run != "" {
+		if st, err := workflow.ReadOutcome(t); err != nil {
+			return runError(err)
+		} else if st.ID != in.Run {
+			return host.Errorf(host.FailedPrecondition, "the actor's run is %s, not %s", st.ID, in.Run)
+		}
+	}
+	var err error
+	anew := false
+	switch in.Verb {
+	case host.WorkflowCancel:
+		err = workflow.Cancel(t, in.Reason)
+	case host.WorkflowTerminate:
+		err, anew = workflow.Terminate(t, in.Reason), true
+	case host.WorkflowPause:
+		err = workflow.Hold(t, in.Reason)
+	case host.WorkflowResume:
+		err = workflow.Resume(t)
+	case host.WorkflowRetry:
+		err, anew = workflow.RetryEntry(t, workflow.EntryID(in.Entry)), true
+	case host.WorkflowRewind:
+		err, anew = workflow.Rewind(t, workflow.EntryID(in.Entry)), true
+	default:
+		return host.Errorf(host.InvalidArgument, "a run knows no %q", in.Verb)
+	}
+	if err != nil {
+		return runError(err)
+	}
+	return runControlled(c, h, anew)
+}
+
+// runControlled takes note of what a turn has written about a run. anew: the run in memory is not what is stored any more.
+func runControlled(c *kernel.Core, h *kernel.Turn, anew bool) error {
+	h.Notify(runTopic)
+	f := flowOf(c)
+	st, err := workflow.ReadOutcome(&RunRows{H: h})
+	if err != nil {
+		return err
+	}
+	if anew {
+		staleRun(c)
+	} else if f.run != nil {
+		f.run.ControlChanged()
+	}
+	if st.State.Over() {
+		if f.live {
+			return runEnded(c, h)
+		}
+		return nil
+	}
+	if !f.live {
+		if err := readmit(c, h); err != nil {
+			return err
+		}
+	}
+	rec := f.rec // empty if the run was over
+	if rec.Listed = ""; st.Pause != nil {
+		rec.Listed = string(st.Pause.Reason)
+	}
+	if err := keepRun(c, h, rec); err != nil {
+		return err
+	}
+	if err := listRun(c, h, rec.Listed); err != nil {
+		return err
+	}
+	runNews(c, h)
+	return nil
+}
+
+// runError makes an error of package workflow public.
+func runError(err error) error {
+	switch {
+	case errors.Is(err, workflow.ErrNoRun):
+		return host.Errorf(host.NotFound, "the actor has no workflow run")
+	case errors.Is(err, workflow.ErrExists):
+		return host.Errorf(host.AlreadyExists, "%s", err)
+	}
+	if e, ok := errors.AsType[*workflow.ControlError](err); ok {
+		return host.Errorf(host.FailedPrecondition, "%s", e.Error())
+	}
+	if e, ok := errors.AsType[*workflow.ValueError](err); ok {
+		return host.Errorf(host.InvalidArgument, "%s", e.Error())
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package run
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor, but for what is atomic.
+//
+// Invariants:
+//  1. Of a run that lives there is one row of kind run, from the commit that starts it to the one that ends it. It says what
+//     wakes the run: until something of that happens, the run is not in memory.
+//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has something to do that no other
+//     row tells of: attempts that run, messages or a state that it has not looked at. That row is what a restart finds.
+//  3. An attempt is started when the commit is durable that the run asked for it in, and by the Actor that made it.
+type flow struct {
+	flowRows
+	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
+	// used, by the goroutine that runs the actor, so that one that takes the actor away can close it after that; over says
+	// that this has happened.
+	mu    sync.Mutex
+	run   *workflow.Run
+	over  atomic.Bool
+	fresh bool
+	// queues are those that the run waits for, as of when it last advanced.
+	queues []string
+	// pending: the run is to be advanced. advancing: it is.
+	pending, advancing bool
+	// asked: see runRecord.Asked; it is not in the record yet.
+	asked bool
+	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
+	stale bool
+	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
+	refused error
+	// blamed: the run in memory is to record what runPart.blames has of it.
+	blamed bool
+	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
+	outstanding int64
+	returned    atomic.Int64
+	// enter is of the next Advance of the run in memory.
+	enter *entering
+	// held is the queue of the run in memory; each has its own.
+	held *attemptQueue
+	// hurried: the run is tried at once although it is paused until later.
+	hurried bool
+	// armedAsOf is the version of the write set when runActor.armed was last set.
+	armedAsOf engine.Version
+	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
+	// retired is the version of the last turn that saw to it.
+	retiring bool
+	retired  engine.Version
+}
+
+// flowRows is what a flow knows of its rows.
+type flowRows struct {
+	asOf  engine.Version // of the write set, when it was last changed
+	known bool           // the record was looked for
+	live  bool
+	size  int32 // of rec as it is stored, in bytes
+	rec   runRecord
+	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
+	listed string
+}
+
+// flowOf returns the actor's workflow run. It is made when something asks for it first, because most actors have none.
+func flowOf(c *kernel.Core) *flow { return kernel.Attach(&c.Attached, newFlow) }
+
+func newFlow() *flow { return new(flow) }
+
+// flowKnown reads whether the actor has a run, once.
+func flowKnown(c *kernel.Core) error {
+	f := flowOf(c)
+	if f.known || c.Actor.Left() {
+		return nil
+	}
+	if c.Exists {
+		rec, size, ok, err := readRun(c.Rows)
+		if err != nil {
+			return err
+		}
+		f.live, f.rec, f.size, f.listed = ok, rec, int32(size), rec.Listed
+		if !ok {
+			if state, err := runState(storedRows{c.Rows}); err != nil {
+				return err
+			} else if state == workflow.StateFailed {
+				f.listed = listedFailed
+			}
+		}
+	}
+	f.known, f.asOf = true, c.Rows.Version()
+	return nil
+}
+
+// Forget implements kernel.Facet: it reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
+func (f *flow) Forget(c *kernel.Core, version engine.Version) {
+	if f.retired > version {
+		f.retiring, f.retired = true, version
+	}
+	if f.armedAsOf > version {
+		f.armedAsOf = version
+		RunOf(c.Actor).armed.Store(c.Standing[keyspace.WakeRun] == kernel.Armed)
+	}
+	if f.asOf <= version {
+		return
+	}
+	f.flowRows = flowRows{}
+	if err := flowKnown(c); err != nil {
+		c.Broken = true // as the store is
+	}
+}
+
+// Close implements kernel.Facet: it ends the run in memory. Deferred functions of the user may take their time.
+func (f *flow) Close(c *kernel.Core) {
+	f.mu.Lock()
+	run := f.run
+	f.run = nil
+	f.mu.Unlock()
+	if run != nil && !c.Actor.Kernel.Go(run.Close) {
+		run.Close()
+	}
+}
+
+// Abandon implements kernel.Facet: it ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
+// the run, which may be for good, it ends it itself when it returns.
+func (f *flow) Abandon(c *kernel.Core) {
+	f.over.Store(true)
+	if !f.mu.TryLock() {
+		return
+	}
+	run := f.run
+	f.mu.Unlock()
+	if run != nil {
+		c.Actor.Kernel.Go(func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.run == run { // else close has it
+				run.Close()
+			}
+		})
+	}
+}
+
+// leaveRun unlocks the run after it was used, and closes it if the actor was taken away meanwhile.
+func (f *flow) leaveRun() {
+	run := f.run
+	f.mu.Unlock()
+	if f.over.Load() && run != nil && f.mu.TryLock() {
+		if f.run == run {
+			run.Close()
+		}
+		f.mu.Unlock()
+	}
+}
+
+// staleRun gives up the run in memory: what is stored has changed under it.
+func staleRun(c *kernel.Core) {
+	f := flowOf(c)
+	if f.run == nil || f.stale {
+		return
+	}
+	f.mu.Lock()
+	f.run.Discard()
+	f.leaveRun()
+	f.stale = true
+	f.held.clear()
+	cancelAttempts(c, f.held)
+}
+
+// reopenRun makes a new run of what is stored.
+func reopenRun(c *kernel.Core) {
+	f := flowOf(c)
+	if f.run != nil {
+		f.Close(c)
+	}
+	t := c.Actor.Type
+	run := workflow.Open(workflow.RunOptions{
+		Programs: func(a0 string) *workflow.Program { return program(t, a0) }, Self: workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key}, Logger: c.Actor.Logger(c.ID, 0),
+	})
+	f.mu.Lock()
+	f.run = run
+	f.leaveRun()
+	if f.refused != nil {
+		run.Refused(f.refused)
+	}
+	if f.hurried {
+		run.TryNow()
+	}
+	if text, ok := kernel.PartOf[*Part](c.Actor.Kernel).blames.Load(c.Actor.Key); ok {
+		f.blamed = true
+		run.Blame(workflow.PausedMisuse, text.(string))
+	}
+	f.fresh, f.stale, f.queues, f.held, f.enter = true, false, nil, new(attemptQueue), new(entering)
+	f.outstanding, f.hurried = 0, false
+	f.returned.Store(0)
+}
