@@ -38,11 +38,6 @@ func (l Label) String() string {
 		"builtin", "connect", "listen", "follow", "export", "import"}[l]
 }
 
-// lasting reports whether requests of the label last as long as their clients like, so that their time says nothing.
-func (l Label) lasting() bool {
-	return l == LabelEvents || l == LabelConnect || l == LabelListen || l == LabelFollow || l == LabelExport || l == LabelImport
-}
-
 // A Meter counts requests, and what responses that last have sent.
 //
 // The number of time series is bounded by what the node's own code declares: types and methods that no behavior names
@@ -204,8 +199,9 @@ func (m *Meter) Count(t *TypeMeter, l Label, code host.Code, took time.Duration)
 		t.counts[l][i].Store(c)
 	}
 	(*c).Inc()
-	if l.lasting() {
-		return
+	switch l {
+	case LabelEvents, LabelConnect, LabelListen, LabelFollow, LabelExport, LabelImport:
+		return // it lasts as long as the client likes, so the time says nothing
 	}
 	s := t.seconds[l].Load()
 	if s == nil {
