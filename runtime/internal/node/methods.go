@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"io"
-	"maps"
 	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
@@ -47,12 +47,8 @@ func CheckLimits(l host.Limits) error {
 // Methods lists the methods of an actor type that can be called by name: its own, and those that every actor has.
 func (n *Node) Methods(b *host.Behavior) []host.Method {
 	methods := slices.Clone(b.Methods)
-	for _, name := range slices.Sorted(maps.Keys(n.Builtins)) {
-		kind := host.Query
-		if b := n.Builtins[name]; b.Act != nil || b.Run != nil {
-			kind = host.Action
-		}
-		methods = append(methods, host.Method{Name: name, Kind: kind})
+	for _, r := range method.All() {
+		methods = append(methods, host.Method{Name: r.Name, Kind: r.Kind})
 	}
 	return methods
 }

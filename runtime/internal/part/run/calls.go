@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -17,33 +18,33 @@ import (
 // or have failed.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Act(host.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
+		kernel.Act(method.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
 			return startRun(c, h, host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})
 		}),
-		runVerb(host.WorkflowCancel), runVerb(host.WorkflowTerminate), runVerb(host.WorkflowPause), runVerb(host.WorkflowResume),
-		runVerb(host.WorkflowRetry), runVerb(host.WorkflowRewind),
-		kernel.Act(host.WorkflowImport, importRun),
-		kernel.Served(host.WorkflowStatus, runStatus),
-		kernel.Waiting(kernel.Served(host.WorkflowResult, runResult),
+		runVerb(method.WorkflowCancel), runVerb(method.WorkflowTerminate), runVerb(method.WorkflowPause), runVerb(method.WorkflowResume),
+		runVerb(method.WorkflowRetry), runVerb(method.WorkflowRewind),
+		kernel.Act(method.WorkflowImport, importRun),
+		kernel.Served(method.WorkflowStatus, runStatus),
+		kernel.Served(method.WorkflowResult, runResult, kernel.Waiting(
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.WorkflowResultInput, codec host.Codec, out []byte) bool {
 				return !kernel.Decoded[host.WorkflowResultOutput](codec, out).Done
-			}),
-		kernel.Served(host.WorkflowHistory, runHistory),
-		kernel.Waiting(kernel.Served(host.WorkflowWatch, watchRun),
+			})),
+		kernel.Served(method.WorkflowHistory, runHistory),
+		kernel.Served(method.WorkflowWatch, watchRun, kernel.Waiting(
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.WorkflowWatchInput, codec host.Codec, out []byte) bool {
 				return kernel.Decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
-			}),
-		kernel.Serve(host.WorkflowExport, exportRun),
+			})),
+		kernel.Serve(method.WorkflowExport, exportRun),
 	}
 }
 
 // runVerb makes a built-in method that does something to the run.
-func runVerb(name string) *kernel.Method {
-	return kernel.Existing(kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (kernel.None, error) {
-		return kernel.None{}, controlRun(c, h, host.RunControl{Verb: name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
-	}))
+func runVerb(m method.Typed[host.WorkflowControlInput, method.None]) *kernel.Method {
+	return kernel.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (method.None, error) {
+		return method.None{}, controlRun(c, h, host.RunControl{Verb: m.Name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	})
 }
 
 // importRun makes a run of a recording.
@@ -97,7 +98,7 @@ func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(ro
 	return err
 }
 
-func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, _ *kernel.None) (st workflow.RunStatus, err error) {
+func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, _ *method.None) (st workflow.RunStatus, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		st, err = workflow.ReadStatus(rows)
 		return err
@@ -253,7 +254,7 @@ func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec hos
 	return out, err
 }
 
-func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (out host.WorkflowRecording, err error) {
+func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (out host.WorkflowRecording, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
 		rec, err := workflow.Export(rows)
 		if err != nil {
