@@ -1,9 +1,6 @@
 package host
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // The methods that every actor has besides its own: they are called like any other, over every gateway, with the inputs
 // and outputs of this file as JSON or CBOR. Their names have a dot, which names of behaviors' methods cannot.
@@ -66,21 +63,6 @@ const (
 	SQLMigrate = "sql.migrate" // SQLMigrateInput -> SQLMigrateOutput; wakes nothing if it is a dry run
 	SQLStatus  = "sql.status"  // no input -> SQLStatusOutput; a query
 )
-
-// OperatorMethod reports whether a built-in method is for operators and not for every caller. A built-in name that is not
-// listed here counts as an operator's, so that what a later version adds is not open to everybody. openSQL says whether the
-// actor's type lets its callers use SQL.
-func OperatorMethod(method string, openSQL bool) bool {
-	switch method {
-	case SQLQuery, SQLExec:
-		return !openSQL
-	case QueueSend, QueueResult, QueueStatsMethod, QueueReceive, QueueAck, QueueNack, QueueExtend, QueueHeld,
-		ScheduleList, AlarmList, StreamAppend, StreamClose, StreamList, StreamRead,
-		WorkflowStart, WorkflowStatus, WorkflowResult:
-		return false
-	}
-	return strings.IndexByte(method, '.') >= 0
-}
 
 // QueueSendInput sends messages, all or none.
 type QueueSendInput struct {
