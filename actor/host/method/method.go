@@ -29,7 +29,7 @@ type Row struct {
 	Kind host.MethodKind
 	// Input and Output are structs of package host or workflow; nil for none.
 	Input, Output reflect.Type
-	// Caller says who may call it.
+	// Caller is the group of callers that may use it.
 	Caller Caller
 	// Subject says which types it applies to, and whose values its input and output carry.
 	Subject Subject
@@ -46,7 +46,7 @@ type Row struct {
 	Summary string
 }
 
-// A Caller says who may call a method.
+// A Caller is a group of callers.
 type Caller uint8
 
 // The callers.
@@ -91,7 +91,7 @@ type Typed[In, Out any] struct{ Row }
 // None is the input or output of a method that has none.
 type None struct{}
 
-// By returns who may call the method of a type's actors.
+// By returns the callers that may use the method, given whether the type has OpenSQL. It is never OpenSQL.
 func (r Row) By(openSQL bool) Caller {
 	switch {
 	case r.Caller != OpenSQL:

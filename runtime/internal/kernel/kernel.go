@@ -89,7 +89,6 @@ type Composition struct {
 
 // New makes a Kernel with the parts given. Start begins to fire alarms and recovers pending messages.
 func New(o Options, with Composition) (*Kernel, error) {
-
 	o.EnsureDefaults()
 	faults := []error{o.Validate()}
 	for _, p := range with.Parts {

@@ -102,11 +102,9 @@ func Waiting[In any](topic func(in *In) (topic string, ms int64), empty func(in 
 	return func(b *Method) {
 		b.wait = func(req *host.Request) (any, string, time.Duration, error) {
 			in := new(In)
-			if err := DecodeInput(b.row.Name, req.Codec, req.Input, in); err != nil {
-				return nil, "", 0, err
-			}
+			err := DecodeInput(b.row.Name, req.Codec, req.Input, in)
 			topic, ms := topic(in)
-			return in, topic, time.Duration(ms) * time.Millisecond, nil
+			return in, topic, time.Duration(ms) * time.Millisecond, err
 		}
 		b.empty = func(in any, codec host.Codec, out []byte) bool { return empty(in.(*In), codec, out) }
 	}

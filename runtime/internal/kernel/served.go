@@ -12,31 +12,26 @@ type Target struct {
 	Typ  *Type
 	Addr host.Address
 	From *Caller
-	// traceparent is that of the request.
+	// Those of the request.
+	Codec       host.Codec
 	traceparent string
-	// Veiled is that of the request.
-	Veiled bool
+	Veiled      bool
 }
 
 // Serve binds a method that runs beside the actor.
-func Serve[In, Out any](m method.Typed[In, Out], f func(s *Kernel, ctx context.Context, on Target, in *In) (Out, error)) *Method {
-	b := Served(m, func(s *Kernel, ctx context.Context, on Target, _ host.Codec, in *In) (Out, error) {
-		return f(s, ctx, on, in)
-	})
-	b.reads = false
-	return b
+func Serve[In, Out any](
+	m method.Typed[In, Out], f func(s *Kernel, ctx context.Context, on Target, in *In) (Out, error), options ...Option[In],
+) *Method {
+	return bound(&Method{row: m.Row, serve: func(ctx context.Context, s *Kernel, t *Type, req *host.Request, from *Caller) ([]byte, error) {
+		on := Target{Typ: t, Addr: req.Address, From: from, Codec: req.Codec, traceparent: req.Traceparent, Veiled: req.Veiled}
+		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) { return f(s, ctx, on, in) })
+	}}, options)
 }
 
-// Served is Serve for a function that reads what turns have changed, and is told the encoding of its values.
-func Served[In, Out any](
-	m method.Typed[In, Out], f func(s *Kernel, ctx context.Context, on Target, codec host.Codec, in *In) (Out, error), options ...Option[In],
-) *Method {
-	return bound(&Method{row: m.Row, reads: true, serve: func(ctx context.Context, s *Kernel, t *Type, req *host.Request, from *Caller) ([]byte, error) {
-		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) {
-			on := Target{Typ: t, Addr: req.Address, From: from, traceparent: req.Traceparent, Veiled: req.Veiled}
-			return f(s, ctx, on, req.Codec, in)
-		})
-	}}, options)
+// Reading makes a method that runs beside the actor show what turns have changed.
+func Reading(b *Method) *Method {
+	b.reads = true
+	return b
 }
 
 // Bare makes a method that writes work without waking the actor.

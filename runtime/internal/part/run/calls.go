@@ -24,18 +24,18 @@ func (*Part) Methods() []*kernel.Method {
 		runVerb(method.WorkflowCancel), runVerb(method.WorkflowTerminate), runVerb(method.WorkflowPause), runVerb(method.WorkflowResume),
 		runVerb(method.WorkflowRetry), runVerb(method.WorkflowRewind),
 		kernel.Act(method.WorkflowImport, importRun),
-		kernel.Served(method.WorkflowStatus, runStatus),
-		kernel.Served(method.WorkflowResult, runResult, kernel.Waiting(
+		kernel.Reading(kernel.Serve(method.WorkflowStatus, runStatus)),
+		kernel.Reading(kernel.Serve(method.WorkflowResult, runResult, kernel.Waiting(
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(_ *host.WorkflowResultInput, codec host.Codec, out []byte) bool {
 				return !kernel.Decoded[host.WorkflowResultOutput](codec, out).Done
-			})),
-		kernel.Served(method.WorkflowHistory, runHistory),
-		kernel.Served(method.WorkflowWatch, watchRun, kernel.Waiting(
+			}))),
+		kernel.Reading(kernel.Serve(method.WorkflowHistory, runHistory)),
+		kernel.Reading(kernel.Serve(method.WorkflowWatch, watchRun, kernel.Waiting(
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(_ *host.WorkflowWatchInput, codec host.Codec, out []byte) bool {
 				return kernel.Decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
-			})),
+			}))),
 		kernel.Serve(method.WorkflowExport, exportRun),
 	}
 }
@@ -98,7 +98,7 @@ func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(ro
 	return err
 }
 
-func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, _ *method.None) (st workflow.RunStatus, err error) {
+func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (st workflow.RunStatus, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		st, err = workflow.ReadStatus(rows)
 		return err
@@ -112,7 +112,7 @@ func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec ho
 			p.Text = ""
 		}
 	}
-	showRun(codec, &st, nil)
+	showRun(on.Codec, &st, nil)
 	return st, err
 }
 
@@ -141,7 +141,7 @@ func showRun(codec host.Codec, st *workflow.RunStatus, entries []workflow.Histor
 	}
 }
 
-func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
+func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
 		st, err := workflow.ReadOutcome(rows)
 		if err != nil {
@@ -162,13 +162,13 @@ func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec ho
 		if i < 0 {
 			return host.Errorf(host.FailedPrecondition, "actor type %q has no workflow %q any more, which knew the result", on.Typ.Type, st.Workflow)
 		}
-		out.Output, err = on.Typ.Workflows[i].Output(st.Output, codec)
+		out.Output, err = on.Typ.Workflows[i].Output(st.Output, on.Codec)
 		return err
 	})
 	return out, err
 }
 
-func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
+func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
 	if in.Limit == 0 {
 		in.Limit = 100
 	}
@@ -186,14 +186,14 @@ func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec h
 		}
 		return nil
 	})
-	showRun(codec, nil, out.Entries)
+	showRun(on.Codec, nil, out.Entries)
 	return out, err
 }
 
 // maxChanges is how many entries one answer of workflow.watch has.
 const maxChanges = 1000
 
-func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
+func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		changed := make(map[string]bool)
 		start, end := keyspace.KindRange(keyspace.KindWorkflow)
@@ -250,7 +250,7 @@ func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec hos
 		}
 		return nil
 	})
-	showRun(codec, &out.Status, out.Changed)
+	showRun(on.Codec, &out.Status, out.Changed)
 	return out, err
 }
 
