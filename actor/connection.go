@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // Connections are the clients that are connected to an actor, over WebSocket or server-sent events: each with parameters of
@@ -238,7 +239,7 @@ func (c *Connections[S, P, C]) ListOf(ctx context.Context, ref Ref[S]) iter.Seq2
 		}
 		var in host.ConnectionListInput
 		for {
-			page, err := ask[host.ConnectionListOutput](ctx, at, host.ConnectionList, &in)
+			page, err := ask(ctx, at, method.ConnectionList, &in)
 			if err != nil {
 				yield(ConnectionInfo{}, err)
 				return
@@ -262,7 +263,7 @@ func (c *Connections[S, P, C]) CloseOf(ctx context.Context, ref Ref[S], connecti
 	if err != nil {
 		return false, err
 	}
-	n, err := count(ctx, at, host.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
+	n, err := count(ctx, at, method.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
 	return n > 0, err
 }
 
