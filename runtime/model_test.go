@@ -40,7 +40,7 @@ type model struct {
 	t      *testing.T
 	h      *actortest.Harness
 	random *rand.Rand
-	node   atomic.Pointer[runtime.Runtime] // the one to call; those that are stopping answer Unavailable
+	node   atomic.Pointer[runtime.Runtime] // the one to call; stopping nodes answer Unavailable
 
 	mu    sync.Mutex
 	bots  map[string]*expected

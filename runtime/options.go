@@ -77,9 +77,10 @@ type Options struct {
 	Listen string
 	// Token, if not "", is demanded of every HTTP request but GET /healthz as "Authorization: Bearer <token>".
 	Token string
-	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the token. An *actor.Error is passed on to the client;
-	// any other error becomes permission_denied without details. Calls over NATS are not shown to it: who may make them is
-	// for NATS to decide, by credentials and permissions on subjects.
+	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the
+	// token. An *actor.Error is passed on to the client; any other error becomes permission_denied
+	// without details. Calls over NATS are not passed to it: NATS authorizes them, by credentials
+	// and permissions on subjects.
 	Authorize func(ctx context.Context, r AuthRequest) error
 	// AllowedOrigins are the web origins whose pages may use the gateway from a browser; "*" stands for all and demands a
 	// Token or Authorize.
@@ -275,7 +276,7 @@ func (o *Options) Validate() error {
 
 var namespacePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// exposed returns an error if an address can be reached from other machines although nothing asks who is there.
+// exposed returns an error if other machines can reach an address without authentication.
 func exposed(name, address string, guarded bool, needs string) error {
 	loopback, err := isLoopback(address)
 	if err != nil {

@@ -273,8 +273,9 @@ func (r *Runtime) Close() error {
 	return r.closed
 }
 
-// closeGateway ends HTTP. Clients that do not send their request or do not read their reply may take a third of the
-// drain's time, so that they cannot keep the actors from finishing theirs; whoever is cut off was not answered.
+// closeGateway ends HTTP. Clients that do not send their request or do not read their reply may
+// take a third of the drain's time, so that they cannot keep the actors from finishing theirs. A
+// client that is cut off got no answer.
 func (r *Runtime) closeGateway(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.DrainTimeout/3)
 	defer cancel()
@@ -308,9 +309,9 @@ func (r *Runtime) Crash(seed uint64, unsyncedPercent int) (left *engine.Disk, er
 	return left, nil
 }
 
-// Handler returns the HTTP gateway, to be mounted at the root of a server of the program's own. What the gateway demands
-// of requests is the same as with Options.Listen; that the server be reachable only by those who may is the program's
-// business, by Token or Authorize.
+// Handler returns the HTTP gateway, to be mounted at the root of a server of the program's own.
+// What the gateway demands of requests is the same as with Options.Listen; the program must
+// restrict access to the server, by Token or Authorize.
 func (r *Runtime) Handler() http.Handler { return r.gateway }
 
 // Addr returns the address that the HTTP gateway listens on, or "" if Options.Listen was "".

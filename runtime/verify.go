@@ -23,7 +23,7 @@ var ErrUnfit = errors.New("runtime: workflow runs do not fit the code")
 type Verification struct {
 	// Runs counts the workflow runs that live.
 	Runs int
-	// Unfit are those that would be paused.
+	// Unfit are the runs that would be paused.
 	Unfit []UnfitRun
 }
 

@@ -60,8 +60,8 @@ func sendPapers(t *testing.T, d actor.Ref[desk], list ...string) {
 	}
 }
 
-// A run that has completed is rewound into a kept iteration: its result is gone, whoever asks for it waits, and it goes on by
-// itself, wherever the node stops or loses power.
+// A run that has completed is rewound into a kept iteration: its result is gone, requests for it
+// wait, and it goes on by itself, wherever the node stops or loses power.
 func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 	for name, stop := range map[string]func(h *actortest.Harness){
 		"":            func(*actortest.Harness) {},

@@ -68,9 +68,9 @@ func (d *download) Write(b []byte) (int, error) {
 // logged at the node: 1 to 1,024 bytes. The error code is InvalidArgument for a file that is not a sound database or that
 // cannot be read, TooLarge and QuotaExceeded for one that does not fit.
 //
-// It tries again if the attempt before did nothing, and if the file is an io.Seeker or nothing of it was read. If the
-// connection is lost it does not, because what came after the import would be undone: ask for the status. The file is not
-// read any more when ImportSQL returns.
+// It tries again if the attempt before did nothing, and if the file is an io.Seeker or nothing of
+// it was read. It does not if the connection is lost, because a repeat would undo later changes:
+// ask for the status. ImportSQL no longer reads the file when it returns.
 func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
 	path, e := actorPath(a)
@@ -137,7 +137,7 @@ func (u *upload) body() io.ReadCloser {
 	return &uploadBody{u, u.attempt}
 }
 
-// close ends the reading, of which there is none any more when it returns. The file stays open.
+// close ends the reading and waits for the last read. The file stays open.
 func (u *upload) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

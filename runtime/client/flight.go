@@ -158,7 +158,7 @@ func (cn *Connection) once(ctx context.Context, m *outgoing, again bool) (host.R
 	}
 }
 
-// wake gives a signal to the one who waits for it. One that is still there is enough.
+// wake signals the waiter. A pending signal is enough.
 func wake(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -182,7 +182,7 @@ func (cn *Connection) nextFlight() *flight {
 	return nil
 }
 
-// landed hands an answer to whoever waits for it, if anybody still does.
+// landed passes an answer to its waiter, if it still waits.
 func (cn *Connection) landed(m *incoming) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()

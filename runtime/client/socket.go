@@ -200,7 +200,8 @@ func errTooLong() *host.Error {
 	return host.Errorf(host.InvalidArgument, "the message was refused because of its length").With("what", "message")
 }
 
-// serve reads and writes a socket until it ends. The result is nil if the connection is to be resumed.
+// serve reads and writes a socket until it ends. The result is nil if the connection should be
+// resumed.
 func (cn *Connection) serve(life context.Context, s *socket) *host.Error {
 	ctx, cancel := context.WithCancel(life)
 	cn.mu.Lock()

@@ -44,7 +44,8 @@ func CheckLimits(l host.Limits) error {
 	return err
 }
 
-// Methods lists the methods of an actor type that can be called by name: its own, and those that every actor has.
+// Methods lists the methods of an actor type that can be called by name: its own and the built-in
+// ones.
 func (n *Node) Methods(b *host.Behavior) []host.Method {
 	methods := slices.Clone(b.Methods)
 	for _, name := range slices.Sorted(maps.Keys(n.Builtins)) {

@@ -24,7 +24,7 @@ type Options struct {
 	kernel.Options
 	// SQL bounds the connections of the actors' SQLite databases.
 	SQL sqlite.Options
-	// Parts are parts besides those that every node has.
+	// Parts are additional to the parts of every node.
 	Parts []kernel.Part
 }
 

@@ -266,7 +266,8 @@ func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
 	g.wantNotes("b", "one")
 }
 
-// A stuckContext holds whoever asks it for its Err until it is let go: a statement with it cannot be interrupted.
+// A stuckContext blocks calls of Err until it is released: a statement with it cannot be
+// interrupted.
 type stuckContext struct {
 	context.Context
 	asked   chan bool

@@ -372,7 +372,7 @@ func TestSQLMethods(t *testing.T) {
 	}
 	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT hex(zeroblob(5000000))"}, nil), host.TooLarge)
 
-	// Who is made by what.
+	// Creators of the actors.
 	wantCode(t, g.verb("nobody", host.SQLQuery, host.SQLInput{SQL: "SELECT 1"}, nil), host.NotFound)
 	wantCode(t, g.verb("nobody", host.SQLExec, host.SQLInput{SQL: "SELECT 1", Reason: "test"}, nil), host.NotFound)
 	req := &host.Request{Address: host.Address{Type: "open", Key: []string{"x"}}, Method: host.SQLExec, Codec: host.JSON, Input: []byte(`{"sql":"CREATE TABLE t (x)"}`)}

@@ -174,7 +174,7 @@ func TestWhyFollowsCallsToTheEndOfTheChain(t *testing.T) {
 		}()
 		time.Sleep(3 * time.Second)
 		x := g.whyOf("a")
-		explained(t, x, host.WhyCall, "waits for p/b, which waits for p/c. Of p/c: ", "", "chain", "p/a -> p/b -> p/c", "target", "p/b",
+		explained(t, x, host.WhyCall, "waits for p/b, which waits for p/c. p/c: ", "", "chain", "p/a -> p/b -> p/c", "target", "p/b",
 			"end", "p/c", "handler", "puppet.do", "running_for_ms", "3000")
 		if x.Since == nil || time.Since(*x.Since) != 3*time.Second || x.Until == nil {
 			t.Errorf("%v to %v", x.Since, x.Until)

@@ -12,15 +12,18 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// A LiveConnection is a client's end of a connection, as host.LiveConnection. It stands in the hub, apart from the actor,
-// which may sleep: what is durable of it is its record, in the actor.
+// A LiveConnection is a client's end of a connection, as host.LiveConnection. It stands in the hub,
+// apart from the actor, which may sleep: what is durable of it is its record, in the actor.
 //
 // Invariants:
-//  1. It joins the hub in the turn that writes its record, and leaves it once: when it is closed, cut off, taken over,
-//     or when the actor or the node ends. Whoever takes it out of the hub sees to it that the record follows.
-//  2. position is the sequence of the last event that the client was given or passed over. What is pushed up to it is
-//     dropped. While lagging, the next events are read from the actor's history, and nothing is buffered.
-//  3. end is set once, after which nothing is buffered; what was is still delivered, unless the client's side closes it.
+//  1. It joins the hub in the turn that writes its record, and leaves it once: when it is closed,
+//     cut off, taken over, or when the actor or the node ends. The goroutine that removes it from
+//     the hub also updates the record.
+//  2. position is the sequence of the last event that the client was given or passed over. What is
+//     pushed up to it is dropped. While lagging, the next events are read from the actor's history,
+//     and nothing is buffered.
+//  3. end is set once, after which nothing is buffered; what was is still delivered, unless the
+//     client's side closes it.
 type LiveConnection struct {
 	S     *kernel.Kernel
 	Hub   *event.Hub
@@ -35,7 +38,8 @@ type LiveConnection struct {
 	token       [tokenHash]byte
 	welcome     host.Welcome
 
-	// settled gets what became of that turn; fate says whether that or the caller of Connect came first.
+	// settled gets what became of that turn; fate says whether that or the caller of Connect came
+	// first.
 	settled chan error
 	fate    atomic.Int32
 
@@ -66,8 +70,8 @@ func (l *LiveConnection) Who() (string, keyspace.ActorID) { return l.ID, l.incar
 // leave takes the connection out of the hub, and reports whether it was there.
 func (l *LiveConnection) leave() bool { return l.Hub.Leave(l.Key, l) }
 
-// Push implements event.recipient. If full, a client that waits for events, or had read what came before this commit, reads on
-// from the history.
+// Push implements event.recipient. If full, a client that waits for events, or had read what came
+// before this commit, reads on from the history.
 func (l *LiveConnection) Push(id keyspace.ActorID, e *event.PublishedEvent, full bool) (held, ok bool) {
 	if l.incarnation != id {
 		return false, true
@@ -243,7 +247,7 @@ func (l *LiveConnection) drop() {
 	l.buffer, l.bytes = releaseEvents(l.buffer), 0
 }
 
-// discard drops everything that the connection holds. Nothing is pushed to it any more.
+// discard drops everything that the connection holds. Nothing more is pushed to it.
 func (l *LiveConnection) discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

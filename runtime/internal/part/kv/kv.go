@@ -68,7 +68,8 @@ func kvList(l kernel.Lister, q host.KVQuery) (host.KVPage, error) {
 	return out, nil
 }
 
-// keyJSON renders a packed key as a JSON value for change events: an array of its elements, or its bytes.
+// keyJSON renders a packed key as a JSON value for change events: an array of its elements, or its
+// bytes.
 func keyJSON(key []byte) any {
 	t, err := tuple.Unpack(key)
 	if err != nil {
@@ -157,7 +158,8 @@ func (h Reads[S]) KVList(q host.KVQuery) (host.KVPage, error) {
 }
 
 const (
-	// MaxKVChanges bounds how many changes of keys one turn publishes; the rest are counted in one more.
+	// MaxKVChanges bounds how many changes of keys one turn publishes; the rest are counted in one
+	// more.
 	MaxKVChanges = 256
 	// maxChangeValue bounds the value that such a change carries, in bytes.
 	maxChangeValue = 8 << 10

@@ -15,14 +15,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A sender delivers one actor's messages: per target in order, one run of messages at a time, until each is handled or
-// moved aside.
+// A sender delivers one actor's messages: per target in order, one run of messages at a time, until
+// each is handled or moved aside.
 //
-// Exactly once comes from three durable facts. The message's row stands in the sender's keyspace from the commit that
-// sent it. The receiver's commit that handles it records the message's sequence, which only grows per sender, so that a
-// message which arrives again is known. And a message is bound to one incarnation of its target before it is first
-// delivered, so that neither a destroyed actor's successor nor an actor made by somebody else in between can handle it a
-// second time. The row is removed last, by a commit of the sender.
+// Exactly once comes from three durable facts. The message's row stands in the sender's keyspace
+// from the commit that sent it. The receiver's commit that handles it records the message's
+// sequence, which only grows per sender, so that a message which arrives again is known. And a
+// message is bound to one incarnation of its target before it is first delivered, so that neither a
+// destroyed actor's successor nor an actor made by somebody else in between can handle it a second
+// time. The row is removed last, by a commit of the sender.
 type sender struct {
 	Part  *Part
 	owner *kernel.Actor
@@ -30,12 +31,12 @@ type sender struct {
 
 	mu       sync.Mutex
 	loaded   bool
-	Closed   bool // the actor was destroyed: what is left of it sends what waits, and this sender does nothing any more
+	Closed   bool // the actor was destroyed: its remains send the waiting messages, and this sender does nothing
 	channels map[string]*channel
-	room     int // how many channels there may be before those that are idle are forgotten
+	room     int // how many channels there may be before idle ones are forgotten
 	Pending  int // messages in all channels and on their way to being settled
-	// dormant: the actor has left memory although messages wait, all of them for targets that are paused. roused: it was told
-	// to take them up again.
+	// dormant: the actor has left memory although messages wait, all of them for targets that are
+	// paused. roused: it was told to take them up again.
 	dormant, roused bool
 }
 
@@ -45,8 +46,9 @@ type channel struct {
 	queue    []outgoing
 	busy     bool // a run of messages is on its way, being settled or pinned, or waits for its next attempt
 	attempts int  // failures of the first message of queue
-	// held: the channel is busy because it waits, for its next attempt, or for a paused target if next is zero. Each wait has
-	// a number, so that it is ended once. cause is why the first message was not handled when it was last tried.
+	// held: the channel is busy because it waits, for its next attempt, or for a paused target if
+	// next is zero. Each wait has a number, so that it is ended once. cause is why the first
+	// message was not handled when it was last tried.
 	held  bool
 	waits uint64
 	next  time.Time
@@ -59,7 +61,8 @@ type channel struct {
 	asOf        uint64
 }
 
-// minChannels is how many idle channels a sender may always keep, for the incarnations that they know.
+// minChannels is how many idle channels a sender may always keep, for the incarnations that they
+// know.
 const minChannels = 256
 
 // maxDelivery is how many messages one run carries.
@@ -106,7 +109,7 @@ func senderOf(c *kernel.Core) *sender {
 	return s
 }
 
-// Mail returns the actor's sender for those that do not run the actor.
+// Mail returns the actor's sender, for goroutines that do not run the actor.
 func Mail(a *kernel.Actor) *sender {
 	if o := kernel.Attached[*outbox](&a.Attached); o != nil {
 		if s := o.sender.Load(); s != nil {
@@ -122,7 +125,8 @@ type postbox struct {
 	waiting kernel.Cached[int]
 	// Dead counts the messages that were given up.
 	Dead kernel.Cached[int]
-	// counted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
+	// counted is when they were counted, in Unix milliseconds. Messages that expired later are
+	// still in the count.
 	counted int64
 }
 
@@ -143,8 +147,9 @@ func (*postbox) Close(*kernel.Core) {}
 // Abandon implements kernel.Facet.
 func (*postbox) Abandon(*kernel.Core) {}
 
-// countOutgoing returns how many messages wait, in rows that are durable or on their way there. Of more than enough it may count
-// one more than those: a bare core, which serves one item of work, does not count all.
+// countOutgoing returns how many messages wait, in rows that are durable or on their way there. Of
+// more than enough it may count one more than those: a bare core, which serves one item of work,
+// does not count all.
 func countOutgoing(c *kernel.Core, enough int) (int, error) {
 	b := Post(c)
 	if c.Bare && !b.waiting.Known {
@@ -227,7 +232,8 @@ func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	return id, nil
 }
 
-// load reads the messages of earlier lives of the actor, once per Actor and before any of this life is sent.
+// load reads the messages of earlier lives of the actor, once per Actor and before any of this life
+// is sent.
 func (s *sender) load(c *kernel.Core) error {
 	s.mu.Lock()
 	loaded := s.loaded
@@ -278,7 +284,8 @@ func AppendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) 
 	return dst, nil
 }
 
-// add queues messages whose rows are durable, or were found in the store, and sends what can go. It does not block.
+// add queues messages whose rows are durable, or were found in the store, and sends what can go. It
+// does not block.
 func (s *sender) add(messages []outgoing) {
 	s.mu.Lock()
 	if s.Closed {
@@ -355,7 +362,7 @@ func (s *sender) send(ch *channel) {
 	}
 }
 
-// delivered takes in what became of a run of messages.
+// delivered handles the result of a run of messages.
 func (s *sender) delivered(ch *channel, d *Delivery) {
 	s.mu.Lock()
 	if s.Closed {
@@ -432,7 +439,8 @@ func permanent(err error) bool {
 	return false
 }
 
-// pin has the actor bind the waiting messages of a channel to the target's incarnation, and then sends them.
+// pin has the actor bind the waiting messages of a channel to the target's incarnation, and then
+// sends them.
 func (s *sender) pin(ch *channel) { s.bindMore(&binding{sender: s, channel: ch}) }
 
 func (s *sender) bindMore(b *binding) {
@@ -464,15 +472,16 @@ func (s *sender) bindMore(b *binding) {
 	}})
 }
 
-// post puts work into the mailbox of the sending actor, which is in memory for as long as messages are on their way.
+// post puts work into the mailbox of the sending actor, which is in memory for as long as messages
+// are on their way.
 func (s *sender) post(w *kernel.Work) {
 	if err := s.owner.Enqueue(w); err != nil && !s.owner.Kernel.Killed.Load() {
 		w.Fail(err)
 	}
 }
 
-// settle has the actor settle messages, and asks again until that is durable: until then their rows stand, and a message
-// that was moved aside would be taken for handled if a later one overtook it.
+// settle has the actor settle messages, and asks again until that is durable: until then their rows
+// stand, and a message that was moved aside would be taken for handled if a later one overtook it.
 func (s *sender) settle(set *settlement) {
 	n := len(set.handled) + len(set.failed)
 	s.post(&kernel.Work{Job: set, Finish: func(w *kernel.Work) {

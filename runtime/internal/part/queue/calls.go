@@ -132,7 +132,8 @@ func queueSend(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueS
 	return host.QueueSendOutput{Messages: sent}, err
 }
 
-// enqueues returns the messages of a call of queue.send for an actor of the type, and the settings of their queue.
+// enqueues returns the messages of a call of queue.send for an actor of the type, and the settings
+// of their queue.
 func enqueues(t *kernel.Type, codec host.Codec, in *host.QueueSendInput) ([]host.Enqueue, *host.Queue, error) {
 	i, cfg, err := queueOf(t, in.Queue)
 	if err == nil {
@@ -213,7 +214,7 @@ func workers(t *kernel.Type, name string) (int, error) {
 
 func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
-	h.GoodFor = -1 // whoever asks again, asks for messages
+	h.GoodFor = -1 // the next request asks for messages
 	i, err := workers(c.Actor.Type, in.Queue)
 	if err != nil {
 		return out, err
@@ -325,7 +326,7 @@ func queueResult(r *kernel.Query, codec host.Codec, in *host.QueueResultInput) (
 	case err != nil:
 		return out, err
 	case !known:
-		return out, host.Errorf(host.NotFound, "no reply to message %d is kept or will come", in.ID)
+		return out, host.Errorf(host.NotFound, "message %d has no reply and will get none", in.ID)
 	}
 	out.Done, out.Error = res.Done, res.Err
 	if res.Done && res.Err == nil && len(res.Reply) > 0 {
@@ -361,7 +362,7 @@ func queueDeadList(r *kernel.Query, codec host.Codec, in *host.QueueListInput) (
 	return listMessages(r, codec, in, queuerows.DeadList)
 }
 
-// replyTopic is what those wait for who want to know what came of a message.
+// replyTopic is the topic of waiters for the result of a message.
 func replyTopic(id uint64) string { return "reply/" + strconv.FormatUint(id, 10) }
 
 // listMessages answers queue.peek and queue.dead.list.

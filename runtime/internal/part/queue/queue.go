@@ -1,5 +1,5 @@
-// Package queue is the part of actors that is queues: who is told of a message, who handles it, and what wakes the actor.
-// The rows are those of package queuerows.
+// Package queue is the part for queues: it notifies receivers, runs handlers and wakes the actor.
+// Package queuerows has the rows.
 package queue
 
 import (
@@ -39,7 +39,8 @@ var _ interface {
 type queueReceiver interface {
 	// Refuses returns why messages must not be sent to a queue of its; nil if they may.
 	Refuses(c *kernel.Core, messages []host.Enqueue) error
-	// Told is called at the end of a turn, before its commit, when a queue of its has a message to receive.
+	// Told is called at the end of a turn, before its commit, when a queue of its has a message to
+	// receive.
 	Told(t *kernel.Turn, name string) error
 }
 
@@ -71,7 +72,8 @@ type queueType struct {
 	*Part
 	// settings are the behavior's queues with their defaults.
 	settings []host.Queue
-	// pace holds a moving average of the time that the handler of each takes, in nanoseconds; 0 for never run.
+	// pace holds a moving average of the time that the handler of each takes, in nanoseconds; 0 for
+	// never run.
 	pace []atomic.Int64
 }
 
@@ -137,8 +139,8 @@ func queuesOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asQueue() *Turn 
 // Query is what handlers of queries may read of queues.
 type Query struct{ K *kernel.Query }
 
-// The rows of queues are package queue's. What is here ties them to turns: who is told of a message, who handles it, and
-// what brings an actor up whose messages are due.
+// Package queuerows has the rows of queues. This file ties them to turns: it notifies receivers,
+// runs handlers, and wakes an actor whose messages are due.
 
 // queueOf returns a queue by name: its place among the behavior's queues, and its settings.
 func queueOf(t *kernel.Type, name string) (int, host.Queue, error) {
@@ -187,8 +189,8 @@ func newQueueSet(t *kernel.Type, rows engine.Writer, limits *kernel.ActorLimits,
 	return s
 }
 
-// Seal implements kernel.Participant: it writes what the turn did to queues and lets those know whom it concerns, once it is
-// durable.
+// Seal implements kernel.Participant: it writes the turn's changes to queues and notifies waiters
+// once the turn is durable.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	set := h.set
 	if err := set.Flush(); err != nil {
@@ -303,14 +305,16 @@ func QueueChange(t *kernel.Turn, op, name string, more func(map[string]any)) {
 	})
 }
 
-// A failedMessage is a message whose handler crashed or did not return, so that the turn after it has to say so.
+// A failedMessage is a message whose handler crashed or did not return, so that the turn after it
+// has to say so.
 type failedMessage struct {
 	message host.Received
 	cause   *host.Error
 	reason  string // for operators; "" for that of cause
 }
 
-// queueActivation is what the part keeps with an Actor: the duty to handle the messages of the actor's own queues.
+// queueActivation is what the part keeps with an Actor: the duty to handle the messages of the
+// actor's own queues.
 type queueActivation struct{ kernel.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
@@ -365,8 +369,9 @@ func pumped(a *kernel.Actor, w *kernel.Work) {
 // maxPump is how many messages are handled before other work of the actor gets its turn.
 const maxPump = 64
 
-// handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues. A queue
-// that cannot be worked on does not hold up the others. A node that is going away keeps what waits for its next start.
+// handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns
+// among the queues. A queue that cannot be worked on does not hold up the others. A node that is
+// going away keeps what waits for its next start.
 func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 	a, duty := c.Actor, queueDuty(c.Actor)
 	if j.failed == nil {
@@ -460,7 +465,8 @@ func readyQueues(c *kernel.Core) ([]string, error) {
 	return names, nil
 }
 
-// quickQueue reports that the handler of a queue usually takes so little time that several messages may share a commit.
+// quickQueue reports that the handler of a queue usually takes so little time that several messages
+// may share a commit.
 func quickQueue(a *kernel.Actor, name string) bool {
 	i := queueIndex(a.Type, name)
 	if i < 0 {
@@ -481,8 +487,8 @@ func quickQueues(a *kernel.Actor) bool {
 	return true
 }
 
-// handleNext handles the next message of a queue; last says that no other queue is known to have one. The error is why the
-// queue cannot be worked on; that the handler failed is no such error.
+// handleNext handles the next message of a queue; last says that no other queue is known to have
+// one. The error is why the queue cannot be worked on; that the handler failed is no such error.
 func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last bool) (more bool, err error) {
 	i, _, err := queueOf(c.Actor.Type, name)
 	if err != nil {
@@ -540,7 +546,8 @@ func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 	return err
 }
 
-// disarmQueues removes the row that brings the actor up at a start, when no message waits for its handlers.
+// disarmQueues removes the row that brings the actor up at a start, when no message waits for its
+// handlers.
 func disarmQueues(c *kernel.Core, w *kernel.Work) error {
 	_, err := c.System(w, "queue", func(h *kernel.Turn) error {
 		c.Arm(keyspace.WakeQueue, false)

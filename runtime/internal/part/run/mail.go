@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// The methods under which the runs of two actors send to each other, which cannot be called: runDeliver starts a child, and
-// creates its actor; runAsk asks a child how it ended, and fails if its actor is gone; runTell is everything else, which
-// concerns nobody if there is no actor.
+// The methods under which the runs of two actors send to each other, which cannot be called:
+// runDeliver starts a child, and creates its actor; runAsk asks a child how it ended, and fails if
+// its actor is gone; runTell is everything else, which concerns nobody if there is no actor.
 const (
 	runDeliver = "workflow.deliver"
 	runAsk     = "workflow.ask"
@@ -27,8 +27,8 @@ func HandleMessages(p *mail.Part) {
 			return true, runUndeliverable(t, m, e)
 		},
 	})
-	// Another run, or the caller of one, would wait for ever if what follows were moved aside because its target did not wake
-	// for a while.
+	// Another run, or the caller of one, would wait for ever if what follows were moved aside
+	// because its target did not wake for a while.
 	p.Handle(runAsk, mail.MessageHandler{
 		Missing: func(c *kernel.Core) (bool, error) { return false, kernel.DestroyedError(c.Actor.Address) },
 		Handle:  receive,

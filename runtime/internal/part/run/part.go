@@ -18,11 +18,11 @@ import (
 
 // Part is the part of actors that is the workflow run.
 type Part struct {
-	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by Actor.Key, until
-	// that is recorded.
+	// blames has, by Actor.Key, why to pause a run that took its actor's goroutine for good, until
+	// the pause is recorded.
 	blames sync.Map
-	// marked: the store says that the node runs. cautious is until when runs are counted before they go on; zero for not at
-	// all. process names this process in what is counted.
+	// marked: the store says that the node runs. cautious is until when runs are counted before
+	// they go on; zero for not at all. process names this process in what is counted.
 	marked   bool
 	cautious time.Time
 	process  uint64
@@ -122,7 +122,8 @@ func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.W
 	return &kernel.Work{Job: (*runDue)(row)}
 }
 
-// Wakes implements kernel.Waker. A record that cannot be read must not keep its actor from being destroyed.
+// Wakes implements kernel.Waker. A record that cannot be read must not keep its actor from being
+// destroyed.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	rec, _, ok, err := readRun(rows)
 	if err != nil || !ok || rec.Due == 0 {
@@ -151,8 +152,8 @@ func runPace(t *kernel.Type) *atomic.Int64 { return &kernel.Attached[*runType](&
 // A runActor is what the part keeps with an actor that has a run: the duty to advance it.
 type runActor struct {
 	kernel.Duty
-	// Attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
-	// were abandoned included: a run does not begin the next before.
+	// Attempts counts attempts of workflow steps that have begun and neither returned nor were
+	// given up, those of cores that were abandoned included: a run does not begin the next before.
 	Attempts atomic.Int32
 	armed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
 	news     func()      // ask; made once, because each step of a run hands it out
@@ -198,7 +199,8 @@ func (h *Turn) asRun() *Turn { return h }
 
 func runTurnOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asRun() *Turn }).asRun() }
 
-// tellSteps tells who watches the run when the turn is durable, as [kernel.Turn.Notify] of runTopic would, which costs each step more.
+// tellSteps notifies watchers of the run when the turn is durable. [kernel.Turn.Notify] of runTopic
+// would cost each step more.
 func (h *Turn) tellSteps() {
 	t := h.K
 	if t.After == nil {
@@ -207,7 +209,7 @@ func (h *Turn) tellSteps() {
 	t.After = append(t.After, stepped{t.Actor})
 }
 
-// A stepped is a consequence: who watches the actor's run is told.
+// A stepped is a consequence that notifies watchers of the actor's run.
 type stepped struct{ a *kernel.Actor }
 
 // Durable implements kernel.Consequence.

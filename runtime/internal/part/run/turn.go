@@ -57,7 +57,8 @@ type scanner interface {
 	Scan(start, end []byte, f func(key, value []byte) bool) error
 }
 
-// scanRows visits rows a part at a time, because visit may read others meanwhile, which a scan of the store does not allow.
+// scanRows visits rows a part at a time, because visit may read others meanwhile, which a scan of
+// the store does not allow.
 func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) error) error {
 	const most, mostBytes = 512, 1 << 20
 	var buf []byte
@@ -94,7 +95,8 @@ func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) err
 	}
 }
 
-// storedRows is the rows of a run as the actor's write set has them, outside of a turn, as workflow.Reader.
+// storedRows is the rows of a run as the actor's write set has them, outside of a turn, as
+// workflow.Reader.
 type storedRows struct{ *engine.WriteSet }
 
 // Get implements workflow.Reader.
@@ -205,7 +207,7 @@ func (t *RunRows) Receive(queues []string, limit int) (all []workflow.Delivery, 
 	h := t.H
 	for _, name := range queues {
 		if !queue.ByRun(h.Actor.Type, name) {
-			continue // the type has no such queue any more, or not for runs: nothing comes
+			continue // the type no longer has such a queue, or not for runs: nothing comes
 		}
 		for len(all) < limit {
 			m, ok, err := queue.SetOf(h).Take(name)
@@ -263,8 +265,9 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	return &host.Error{Code: code, Message: cmp.Or(f.Own, f.Message), Metadata: f.Metadata}
 }
 
-// Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors, must not stop the run: it
-// learns of a child that cannot be started, and what concerns nobody is dropped.
+// Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors,
+// must not stop the run: it learns of a child that cannot be started, and what concerns nobody is
+// dropped.
 func (t *RunRows) Send(m *workflow.Outgoing) error {
 	h := t.H
 	addr := host.Address{Type: m.To.Type, Key: m.To.Key}

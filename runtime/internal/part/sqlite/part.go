@@ -1,4 +1,5 @@
-// Package sqlite is the part of actors that is the SQLite database: a turn is a transaction of it, and pages are keys.
+// Package sqlite is the part of actors that is the SQLite database: a turn is a transaction of it,
+// and pages are keys.
 package sqlite
 
 import (
@@ -100,8 +101,9 @@ func (p *Part) Open(s *kernel.Kernel) (err error) {
 	return nil
 }
 
-// Close implements kernel.Opener. It closes the connections and waits until none is in use, but not for long: what has one now is a
-// query or an abandoned handler, whose statements are interrupted, and a handler that keeps rows open cannot be ended.
+// Close implements kernel.Opener. It closes the connections and waits until none is in use, but not
+// for long: what has one now is a query or an abandoned handler, whose statements are interrupted,
+// and a handler that keeps rows open cannot be ended.
 func (p *Part) Close(s *kernel.Kernel) error {
 	closed := make(chan error, 1)
 	go func() { closed <- p.Pool.Close() }()

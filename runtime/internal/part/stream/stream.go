@@ -1,5 +1,5 @@
-// Package stream is the part of actors that is streams: logs whose readers may come later. The rows are those of package
-// streamrows.
+// Package stream is the part of actors that is streams: logs whose readers may come later. The rows
+// are those of package streamrows.
 package stream
 
 import (
@@ -32,7 +32,7 @@ func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)
 		if err != nil {
-			cfg = nil // it is not declared any more
+			cfg = nil // it is no longer declared
 		}
 		l := streamrows.New(c.Rows, h.Start)
 		return l.Purge(cfg, row.Name, row.Due)
@@ -52,7 +52,8 @@ type Query = Reads[*kernel.Query]
 // Reads is what handlers of turns and queries alike may read of streams.
 type Reads[S kernel.Scope] struct{ K S }
 
-// streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and its index.
+// streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and
+// its index.
 func streamOf(t *kernel.Type, name string) (int, *host.Stream, error) {
 	at := kernel.Named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
 	if at < 0 {
@@ -73,7 +74,7 @@ func (h Turn) StreamAppend(stream string, items [][]byte) (uint64, error) {
 	return Append(t.Core, t, stream, items)
 }
 
-// Append appends items to a stream in a turn, and tells those who wait for them when they are durable.
+// Append appends items to a stream in a turn, and notifies readers when the items are durable.
 //
 // REQUIRES: h.mu
 func Append(c *kernel.Core, h *kernel.Turn, name string, items [][]byte) (uint64, error) {
@@ -185,7 +186,7 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Str
 	return out, nil
 }
 
-// deleteStream removes a stream's items, also of one that is not declared any more.
+// deleteStream removes a stream's items, also if the stream is no longer declared.
 func deleteStream(t *kernel.Turn, name string) (int64, error) {
 	if err := t.Enter(); err != nil {
 		return 0, err
@@ -259,7 +260,8 @@ func waitForItems(req *host.Request) (string, time.Duration, error) {
 	return streamTopic(in.Stream), d, nil
 }
 
-// noItems reports that a reader is up to date: nothing follows its position, which is one in this stream.
+// noItems reports that a reader is up to date: nothing follows its position, which is one in this
+// stream.
 func noItems(req *host.Request, output []byte) bool {
 	const most = 256 // bytes of a page without items, with room to spare
 	if len(output) > most {
