@@ -64,8 +64,8 @@ const (
 	fateGivenUp = 2 // the caller has gone
 )
 
-// Who implements event.recipient.
-func (l *LiveConnection) Who() (string, keyspace.ActorID) { return l.ID, l.incarnation }
+// Identity implements event.recipient.
+func (l *LiveConnection) Identity() (string, keyspace.ActorID) { return l.ID, l.incarnation }
 
 // leave takes the connection out of the hub, and reports whether it was there.
 func (l *LiveConnection) leave() bool { return l.Hub.Leave(l.Key, l) }

@@ -41,8 +41,8 @@ type audience struct {
 // A recipient is a live connection. Its id is unique in the audience, except for recipients that
 // are joining. An event can be for this id alone, or for all others.
 type recipient interface {
-	// Who returns its id, and the incarnation that it follows.
-	Who() (id string, incarnation keyspace.ActorID)
+	// Identity returns its id, and the incarnation that it follows.
+	Identity() (id string, incarnation keyspace.ActorID)
 	// Push takes an event of an incarnation that is not kept from the recipient, and reports
 	// whether it holds it. ok is false if it has not read for too long, and has ended for that.
 	// full says that it may not hold much.
@@ -211,7 +211,7 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 				one(l, e)
 			}
 			for l := range au.joining {
-				if name, _ := l.Who(); name == e.To {
+				if name, _ := l.Identity(); name == e.To {
 					one(l, e)
 				}
 			}
@@ -224,7 +224,7 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 			}
 		}
 		for l := range au.joining {
-			if name, _ := l.Who(); !excepted(name) {
+			if name, _ := l.Identity(); !excepted(name) {
 				one(l, e)
 			}
 		}
@@ -260,14 +260,14 @@ func (h *Hub) end(key string, id keyspace.ActorID) {
 		s.finish(gone)
 	}
 	for name, l := range au.recipients {
-		if _, of := l.Who(); of == id {
+		if _, of := l.Identity(); of == id {
 			l.Finish(gone)
 			delete(au.recipients, name)
 			h.live--
 		}
 	}
 	for l := range au.joining {
-		if _, of := l.Who(); of == id {
+		if _, of := l.Identity(); of == id {
 			l.Finish(gone)
 			delete(au.joining, l)
 		}
@@ -324,7 +324,7 @@ func (h *Hub) Promote(key string, l recipient) bool {
 		h.tidy(key)
 		return false
 	}
-	id, _ := l.Who()
+	id, _ := l.Identity()
 	if old := au.recipients[id]; old != nil {
 		old.Replaced()
 	} else {
@@ -344,7 +344,7 @@ func (h *Hub) Leave(key string, l recipient) bool {
 	}
 	there := au.joining[l]
 	delete(au.joining, l)
-	if id, _ := l.Who(); au.recipients[id] == l {
+	if id, _ := l.Identity(); au.recipients[id] == l {
 		there = true
 		delete(au.recipients, id)
 		h.live--
@@ -367,7 +367,7 @@ func (h *Hub) Drop(key, id string, reason *host.Error) {
 		h.live--
 	}
 	for l := range au.joining {
-		if name, _ := l.Who(); name == id {
+		if name, _ := l.Identity(); name == id {
 			l.Finish(reason)
 			delete(au.joining, l)
 		}
@@ -397,7 +397,7 @@ func (h *Hub) Holds(key, id string) bool {
 		return true
 	}
 	for l := range au.joining {
-		if name, _ := l.Who(); name == id {
+		if name, _ := l.Identity(); name == id {
 			return true
 		}
 	}
