@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// What is here is what the functions of a workflow have of their actor.
+// This file is the access of workflow functions to their actor.
 
 // ByRun declares that only the actor's workflow run receives the queue's messages
 // (workflow.Receive): it has neither a handler nor workers. A message is received in the commit

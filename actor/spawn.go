@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// What is here is how a workflow of one actor uses others.
+// This file is for workflows that use other actors.
 
 // Spawn starts a run of another actor's workflow as a child of the calling run: see workflow.Spawn.
 // The actor has that key, and is created if it does not exist. It has one run at a time, so each

@@ -109,7 +109,7 @@ func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 					if got := <-asked; got != "1a 4b 5c <nil>" && (name != "and crashes" || got != "1a 5b 6c <nil>" && got != "1a 4b 6c <nil>") {
 						t.Errorf("%q", got)
 					}
-					if st, err := papers.StatsOf(ctx, d); err != nil || st.Dead != 1 { // nobody received the late one
+					if st, err := papers.StatsOf(ctx, d); err != nil || st.Dead != 1 { // the late one was not received
 						t.Errorf("%+v, %v", st, err)
 					}
 				})

@@ -12,10 +12,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// ExportSQL writes an actor's SQLite database to w, as it is at one commit. It does not wake the actor. The error code is
-// NotFound if the actor or its database does not exist.
+// ExportSQL writes an actor's SQLite database to w, as it is at one commit. It does not wake the
+// actor. The error code is NotFound if the actor or its database does not exist.
 //
-// After an error w has got a part that is not a database, or nothing. The client tries again as long as it is nothing.
+// After an error w has got a part that is not a database, or nothing. The client tries again as
+// long as it is nothing.
 func (c *Client) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
 	path, e := actorPath(a)
 	if e != nil {
@@ -64,9 +65,10 @@ func (d *download) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ImportSQL replaces an actor's SQLite database by the file, in one commit, and creates the actor if need be. The reason is
-// logged at the node: 1 to 1,024 bytes. The error code is InvalidArgument for a file that is not a sound database or that
-// cannot be read, TooLarge and QuotaExceeded for one that does not fit.
+// ImportSQL replaces an actor's SQLite database by the file, in one commit, and creates the actor
+// if need be. The reason is logged at the node: 1 to 1,024 bytes. The error code is InvalidArgument
+// for a file that is not a sound database or that cannot be read, TooLarge and QuotaExceeded for
+// one that does not fit.
 //
 // It tries again if the attempt before did nothing, and if the file is an io.Seeker or nothing of
 // it was read. It does not if the connection is lost, because a repeat would undo later changes:
@@ -95,8 +97,9 @@ func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader, 
 	return out, nil
 }
 
-// An upload is a file that is the body of a request. net/http may go on reading a body when there is an answer already, so
-// each attempt has a body of its own, and only that of the last one reads the file.
+// An upload is a file that is the body of a request. net/http may go on reading a body when there
+// is an answer already, so each attempt has a body of its own, and only that of the last one reads
+// the file.
 type upload struct {
 	file   io.Reader
 	seeker io.Seeker // nil if the file cannot be read anew

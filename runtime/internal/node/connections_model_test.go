@@ -291,7 +291,7 @@ func (w *world) leave(c *listener, lost bool) {
 	c.l = nil
 }
 
-// resubscribe changes what a listener gets once it has all that it was to get before.
+// resubscribe changes the subscriptions of a listener once it has all earlier events.
 func (w *world) resubscribe(c *listener) {
 	w.t.Helper()
 	if w.read(c); c.l == nil {
@@ -320,7 +320,7 @@ func (w *world) cut() {
 		f, _ := w.turn()
 		s, q := w.s, w.rooms.request(f)
 		go func() {
-			s.Call(context.Background(), q) // nobody knows how it went
+			s.Call(context.Background(), q) // the outcome is unknown
 			results <- struct{}{}
 		}()
 	}

@@ -106,8 +106,8 @@ func TestADestroyedActorBeginsAgainWithAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// timeIsUp has the watchdog take the turns that run now for late, however little time has passed: a limit short enough to be
-// waited for would, on a slow machine, end turns that are to succeed.
+// timeIsUp makes the watchdog treat running turns as late, however little time has passed: on a
+// slow machine, a limit short enough for the test would end turns that must succeed.
 func (g *stage) timeIsUp() { g.Watchdog.Look(time.Now().Add(24 * time.Hour)) }
 
 // soon waits for what other goroutines are about to do.

@@ -131,7 +131,7 @@ func TestAFailedMigrationLeavesTheActorFailedAndItsDataAlone(t *testing.T) {
 	if err := g.do("b", insert("x")); host.CodeOf(err) != host.Internal || !strings.Contains(err.Error(), "3-wrong") {
 		t.Errorf("a new one: %v", err)
 	}
-	// The corrected program goes on, where nobody waits for the retry time.
+	// The corrected program goes on without waiting for the retry time.
 	typ.migrations = schema
 	g.restart()
 	g.must("a", insert("two"))
@@ -433,7 +433,7 @@ func TestDatabasesGoOutAndComeIn(t *testing.T) {
 	g.wantNotes("b", "one", "two")
 	g.check("b")
 
-	// What cannot be imported changes nothing, and makes nobody.
+	// A failed import changes nothing, and creates no actor.
 	for _, c := range []struct {
 		file   string
 		reason string

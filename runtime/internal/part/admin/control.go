@@ -1,5 +1,5 @@
-// Package admin is the part of actors that operators use: it pauses, wakes and puts to sleep, sets
-// limits, and says why an actor does nothing.
+// Package admin is the part for operators: it pauses, wakes and puts to sleep, sets limits, and
+// says why an actor does nothing.
 package admin
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Part is the part of actors that is the verbs of operators. It names no other part: what it knows
-// of one the part says by the interfaces explainer, keeper, resumer and retrier.
+// Part is the part for the verbs of operators. It names no other part: they implement the
+// interfaces explainer, keeper, resumer and retrier.
 type Part struct{}
 
 var _ interface {
@@ -67,7 +67,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 	return pause, nil
 }
 
-// resumeActor lets a paused actor go on.
+// resumeActor ends the pause of an actor.
 func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *kernel.None) (host.CountOutput, error) {
 	paused, err := c.ClearPause(h)
 	if err != nil || !paused {
@@ -103,7 +103,7 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 	return set, storeLimits(c, h, rec, set)
 }
 
-// resetLimits makes limits of one actor those of its type.
+// resetLimits resets limits of one actor to those of its type.
 func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
 	rec, err := kernel.ReadControl(c.Rows)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package alarm is the part of actors that is alarms: an appointment of the actor with itself,
-// disarmed by the commit of its handler.
+// Package alarm is the part for alarms: an appointment of the actor with itself, disarmed by the
+// commit of its handler.
 package alarm
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Part is the part of actors that is alarms.
+// Part is the part for alarms.
 type Part struct {
 	lag prometheus.Histogram
 }

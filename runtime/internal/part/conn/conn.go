@@ -1,5 +1,4 @@
-// Package conn is the part of actors that is connections: clients whose state outlives their
-// network connection.
+// Package conn is the part for connections: clients whose state outlives their network connection.
 package conn
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// Part is the part of actors that is connections.
+// Part is the part for connections.
 type Part struct{ slow, resumed atomic.Int64 }
 
 // Name implements kernel.Part.
@@ -121,9 +120,9 @@ func (h Turn) SetConnectionState(id string, state []byte) error {
 	return nil
 }
 
-// CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn is
-// to fail with it: what the hook did in memory cannot be told from what the turn did. The hook gets
-// the reason as the cause.
+// CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn
+// must fail: changes of the hook in memory cannot be separated from those of the turn. The hook
+// gets the reason as the cause.
 func (h Turn) CloseConnection(id string, reason *host.Error) (bool, error) {
 	t := h.K
 	if reason == nil {
@@ -213,8 +212,7 @@ func (l *LiveConnection) forget(names []string) {
 	}
 }
 
-// subscribe adds to the events that a connection gets those after this turn, if their hooks allow
-// it.
+// subscribe subscribes a connection to events after this turn, if their hooks allow it.
 func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []string, err error) {
 	if err := t.Enter(); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ type LiveConnection struct {
 	token       [tokenHash]byte
 	welcome     host.Welcome
 
-	// settled gets what became of that turn; fate says whether that or the caller of Connect came
+	// settled gets the result of that turn; fate says whether that or the caller of Connect came
 	// first.
 	settled chan error
 	fate    atomic.Int32
@@ -107,7 +107,7 @@ func (l *LiveConnection) Push(id keyspace.ActorID, e *event.PublishedEvent, full
 	return true, true
 }
 
-// wants reports whether the connection is to get an event that does not except it.
+// wants reports whether the connection gets an event that does not except it.
 //
 // REQUIRES: l.mu
 func (l *LiveConnection) wants(e *host.EmittedEvent) bool {
@@ -207,7 +207,7 @@ func (l *LiveConnection) Next(ctx context.Context) (host.Delivery, error) {
 
 // Take returns what is in the buffer, up to maxBuffered events.
 //
-// REQUIRES: l.mu; what was taken before was let go of
+// REQUIRES: l.mu; earlier events were released
 func (l *LiveConnection) Take() host.Delivery {
 	d := host.Delivery{Reset: l.reset}
 	l.reset = false

@@ -208,7 +208,7 @@ func resume(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string
 	return join(t, l, id, rec, after, last)
 }
 
-// open makes a new connection, if the hooks let it.
+// open makes a new connection, if the hooks allow it.
 func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) error {
 	token := newResumeToken(id)
 	hash := sha256.Sum256([]byte(token))

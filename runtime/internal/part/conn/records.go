@@ -33,8 +33,7 @@ type connectionRecord struct {
 	Due       int64 // when the connection of a lost client ends; 0 while it is there
 }
 
-// subscriptionRecord is an event that a connection is subscribed to. It gets those after a
-// sequence.
+// subscriptionRecord is the subscription of a connection to an event, after a sequence.
 type subscriptionRecord struct {
 	_     struct{} `cbor:",toarray"`
 	Name  string
@@ -216,7 +215,7 @@ func removeConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 	return nil
 }
 
-// countConnections returns how many connections the actor has, those among them that were lost.
+// countConnections returns the number of connections of the actor, lost ones included.
 func countConnections(c *kernel.Core) (int, error) {
 	return connCoreOf(c).count.Get(c.Rows, func() (int, error) {
 		start, end := keyspace.KindRange(keyspace.KindConnections)

@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Part is the part of actors that is events.
+// Part is the part for events.
 type Part struct{ hub Hub }
 
 // Name implements kernel.Part.
@@ -176,8 +176,8 @@ func (h *Turn) Durable() {
 	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events)
 }
 
-// Destroy implements kernel.Destroyer. What the turn emitted is handed to the subscribers, and not
-// kept; then they learn that the actor is gone.
+// Destroy implements kernel.Destroyer. Subscribers get the events of the turn, which are not kept,
+// and then the end of the actor.
 func (p *Part) Destroy(t *kernel.Turn) error {
 	if h := TurnOf(t); len(h.events) > 0 {
 		if _, err := h.number(); err != nil {

@@ -13,8 +13,8 @@ import (
 // A historyPage is a part of what is kept of an actor's events.
 type historyPage struct {
 	ID keyspace.ActorID // the incarnation; zero if there is no actor
-	// after is the position that the page follows: the one asked for, or 0 if that is none of this
-	// life; then reset is set.
+	// after is the position that the page follows: the requested one, or 0 with reset set if that
+	// is of another life.
 	after  uint64
 	reset  bool
 	Events []host.EmittedEvent

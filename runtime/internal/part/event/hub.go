@@ -23,9 +23,9 @@ type Hub struct {
 	Audiences map[string]*audience // by actor
 	live      int                  // recipients in all of them that have joined
 
-	// Held is what the events take that clients hold: see eventBatch. Beyond limit, a client that
-	// holds more than minBuffered gets no more: a subscription, and a connection that reads, go on
-	// from the history; a connection that does not is cut off.
+	// Held is the size of the events that clients hold: see eventBatch. Beyond limit, a client that
+	// holds more than minBuffered gets no further events: a subscription, and a connection that
+	// reads, go on from the history; a connection that does not is cut off.
 	Held  atomic.Int64
 	Limit int64
 }
@@ -74,7 +74,7 @@ func (h *Hub) audience(key string) *audience {
 	return au
 }
 
-// tidy forgets an audience that nobody is left of.
+// tidy forgets an empty audience.
 //
 // REQUIRES: h.mu for writing
 func (h *Hub) tidy(key string) {
@@ -90,7 +90,7 @@ const (
 	// MinBuffered is what each client may hold though the clients of the node hold too much. It is
 	// less than what a client takes besides.
 	MinBuffered = 4 << 10
-	// PlaceBytes is what an event takes in each client that holds it: a place in the buffer, and a
+	// PlaceBytes is the size of an event in each client that holds it: a place in the buffer, and a
 	// host.EmittedEvent when it is delivered.
 	PlaceBytes = 160
 	// EventOverhead is what an event counts for besides its name and data.
@@ -109,8 +109,7 @@ type PublishedEvent struct {
 	Batch *eventBatch
 }
 
-// A CommitName tells the commits of an actor apart, also those of one time that the actor was awake
-// from those of another.
+// A CommitName identifies a commit of an actor, also across sleeps.
 type CommitName struct {
 	awake  *eventCore
 	Number uint64
@@ -275,8 +274,8 @@ func (h *Hub) end(key string, id keyspace.ActorID) {
 	h.tidy(key)
 }
 
-// close ends all subscriptions and connections. No turn is waited for: the next start finds out
-// which connections were lost.
+// close ends all subscriptions and connections. It waits for no turn: the next start finds the lost
+// connections.
 func (h *Hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -310,8 +309,8 @@ func (h *Hub) Join(key string, l recipient) error {
 	return nil
 }
 
-// Promote gives a recipient whose turn is durable its place, and ends the one that had it. false
-// means that it ended before.
+// Promote gives a recipient with a durable turn its place, and ends the previous one. It returns
+// false if the recipient ended before.
 func (h *Hub) Promote(key string, l recipient) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -375,7 +374,7 @@ func (h *Hub) Drop(key, id string, reason *host.Error) {
 	h.tidy(key)
 }
 
-// Recipient returns the one that has joined under an id, or nil.
+// Recipient returns the recipient that has joined under an id, or nil.
 func (h *Hub) Recipient(key, id string) recipient {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

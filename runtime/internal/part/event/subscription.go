@@ -16,11 +16,10 @@ import (
 // it are never delivered; the next one is position+1, from the buffer if it is there, else from the
 // history, else it is missed.
 //
-// life is the actor's life that position counts in. What is pushed is of that life, because end
-// ends the subscription before a successor pushes anything. What is read from the history may be a
-// successor's, and ends the subscription then. Only the position that the subscriber came with may
-// be one of another life: the subscription takes the life that there is, once, and says so
-// (Delivery.Reset).
+// life is the actor's life that position counts in. Pushed events are of that life, because end
+// ends the subscription before a successor pushes any. Events from the history may be a
+// successor's, which ends the subscription. Only the first position may be of another life: the
+// subscription then takes the current life, once, and sets Delivery.Reset.
 type Subscription struct {
 	S     *kernel.Kernel
 	Hub   *Hub
@@ -279,7 +278,8 @@ func (s *Subscription) wants(e *host.EmittedEvent) bool {
 	return e.To == "" && !slices.Contains(s.guarded, e.Name) && (len(s.names) == 0 || slices.Contains(s.names, e.Name))
 }
 
-// catchUp reads the kept history after the position. more reports that it did not reach the end.
+// catchUp reads the kept history after the position. more reports whether it stopped before the
+// end.
 func (s *Subscription) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
 	s.Mu.Lock()
 	life := s.life

@@ -1,4 +1,4 @@
-// Package kv is the part of actors that is the key-value store.
+// Package kv is the part for the key-value store.
 package kv
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Part is the part of actors that is the key-value store.
+// Part is the part for the key-value store.
 type Part struct{}
 
 // Name implements kernel.Part.
@@ -20,7 +20,7 @@ func (*Part) Name() string { return "kv" }
 // Turn is what handlers may do with the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	// changes counts the changes of keys, if somebody wants to know of them.
+	// changes counts the changes of keys, for watchers.
 	changes int
 }
 

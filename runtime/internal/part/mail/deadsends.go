@@ -71,8 +71,8 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 	return nil
 }
 
-// eachDeadSend removes messages that were given up, those with the ids or all, and sends them again
-// if again. It does as many as one call may, at least one, and says if there are more.
+// eachDeadSend removes given-up messages, by ids or all, and sends them again if again is set. It
+// handles as many as one call may, at least one, and says if there are more.
 func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, again bool) (out host.CountOutput, err error) {
 	if in.All == (len(in.IDs) > 0) {
 		return out, host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")

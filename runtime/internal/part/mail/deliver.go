@@ -27,10 +27,10 @@ const (
 // sender that never rests would have none delivered.
 //
 // A crash between two turns leaves the first messages bound and the others as they were. That is
-// safe: no message was delivered under the id it is bound to, because those were all to be bound
-// first, and rows are bound in the order of delivery. The next start delivers the bound ones, which
-// may create their target, and then binds the others to the target that there is. Only if the
-// target was destroyed since are they for its successor, like messages that were never looked at.
+// safe: no message was delivered under its bound id, because all must be bound first, and rows are
+// bound in the order of delivery. The next start delivers the bound messages, which may create
+// their target, and then binds the others to the existing target. Only if the target was destroyed
+// since, they are for its successor, like messages that were never bound.
 func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 	ch, s, sup := b.channel, b.sender, c.Actor.Kernel
 	if c.ID != s.id {
@@ -89,8 +89,8 @@ func (*settlement) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "settle", Quick: true, Sturdy: true}
 }
 
-// Run implements kernel.Job: it removes the rows of messages that were handled, and moves those
-// aside that cannot be.
+// Run implements kernel.Job: it removes the rows of handled messages, and moves aside messages that
+// cannot be handled.
 func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 	if c.ID != set.sender.id { // the rows belong to what is left of the incarnation that sent them
 		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
@@ -213,8 +213,8 @@ func (d *Delivery) NewID(a *kernel.Actor) (keyspace.ActorID, error) {
 // stops at the first that fails.
 func (d *Delivery) Run(c *kernel.Core, w *kernel.Work) {
 	if c.ID != d.target {
-		// The actor was destroyed since, or somebody else made it, or is about to, before the first
-		// message could.
+		// The actor was destroyed since, or another caller created or is creating it before the
+		// first message could.
 		if _, dead, err := c.Actor.Kernel.Store.Tombstone(d.target); err != nil {
 			d.err = err
 		} else if dead {

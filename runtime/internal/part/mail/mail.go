@@ -1,5 +1,5 @@
-// Package mail is the part of actors that is messages to other actors: each is handled exactly
-// once, in order per target.
+// Package mail is the part for messages to other actors: each is handled exactly once, in order per
+// target.
 package mail
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Part is the part of actors that is messages to other actors.
+// Part is the part for messages to other actors.
 type Part struct {
 	// handlers are for the messages that the runtime handles, by method.
 	handlers map[string]MessageHandler
@@ -44,8 +44,8 @@ type MessageHandler struct {
 	Handle func(t *kernel.Turn, input []byte) error
 	// Lasts: the message is tried until it is handled or cannot be, however often that takes.
 	Lasts bool
-	// Undeliverable hears, in a turn of the sender, of a message that is given up, and says whether
-	// it is kept for operators; nil keeps it.
+	// Undeliverable is called in a turn of the sender for a message that is given up. It says
+	// whether to keep it for operators; nil keeps it.
 	Undeliverable func(t *kernel.Turn, m *MessageRecord, e *host.Error) (keep bool, err error)
 }
 
@@ -278,7 +278,7 @@ type binding struct {
 	part    []outgoing       // what the last turn has bound of them
 }
 
-// A settlement tells a sender what became of messages.
+// A settlement has the results of a sender's messages.
 type settlement struct {
 	sender  *sender
 	handled []uint64

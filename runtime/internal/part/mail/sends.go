@@ -22,8 +22,8 @@ import (
 // from the commit that sent it. The receiver's commit that handles it records the message's
 // sequence, which only grows per sender, so that a message which arrives again is known. And a
 // message is bound to one incarnation of its target before it is first delivered, so that neither a
-// destroyed actor's successor nor an actor made by somebody else in between can handle it a second
-// time. The row is removed last, by a commit of the sender.
+// destroyed actor's successor nor an actor that was created in between can handle it a second time.
+// The row is removed last, by a commit of the sender.
 type sender struct {
 	Part  *Part
 	owner *kernel.Actor
@@ -61,8 +61,7 @@ type channel struct {
 	asOf        uint64
 }
 
-// minChannels is how many idle channels a sender may always keep, for the incarnations that they
-// know.
+// minChannels is how many idle channels a sender may always keep, for the incarnations in them.
 const minChannels = 256
 
 // maxDelivery is how many messages one run carries.
@@ -367,7 +366,7 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 	s.mu.Lock()
 	if s.Closed {
 		s.mu.Unlock()
-		return // what is left of the actor delivers it again, and hears that it was handled
+		return // the actor's remains deliver it again, and get that it was handled
 	}
 	owner := s.owner
 	handled, rest := d.messages[:d.handled], d.messages[d.handled:]
@@ -430,7 +429,7 @@ const (
 	sendRetryMax = time.Minute
 )
 
-// permanent reports that trying again cannot help.
+// permanent reports whether another attempt is useless.
 func permanent(err error) bool {
 	switch host.CodeOf(err) {
 	case host.UnknownMethod, host.InvalidArgument, host.TooLarge, host.Destroyed:

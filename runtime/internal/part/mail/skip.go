@@ -40,7 +40,7 @@ func (s *sender) working() bool {
 	return parked < s.Pending // some are being settled
 }
 
-// Leave lets the sender leave memory, if it is not busy.
+// Leave removes the sender from memory, if it is not busy.
 func (s *sender) Leave() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 	}
 }
 
-// await lets a busy channel wait until its target, which is paused, is resumed.
+// await makes a busy channel wait until its paused target is resumed.
 func (s *sender) await(ch *channel) {
 	again := s.hold(ch, time.Time{})
 	name := "messages of "
@@ -92,7 +92,7 @@ func (s *sender) await(ch *channel) {
 	}
 }
 
-// skipSend moves the next message to an actor aside, so that those after it have their turn.
+// skipSend moves the next message to an actor aside, so that later messages can go on.
 func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.SendSkipInput) (host.CountOutput, error) {
 	to := host.Address{Type: in.Type, Key: in.Key}
 	if err := kernel.CheckKey(to.Key); err != nil {
@@ -149,7 +149,7 @@ func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 	}
 	set := &settlement{sender: s, settled: settled, failed: []failedSend{skipped}}
 	ch.queue = ch.queue[1:]
-	ch.attempts, ch.cause, ch.held = 0, nil, false // nobody else ends this wait
+	ch.attempts, ch.cause, ch.held = 0, nil, false // only this ends the wait
 	s.mu.Unlock()
 	s.settle(set)
 	s.send(ch)

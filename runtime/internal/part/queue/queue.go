@@ -17,11 +17,11 @@ import (
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// Part is the part of actors that is queues.
+// Part is the part for queues.
 type Part struct {
 	sent, failures, dead prometheus.Counter
 	Lag                  prometheus.Histogram
-	// receiver receives the messages of queues whose setting ByRun says so.
+	// receiver receives the messages of queues with ByRun.
 	receiver queueReceiver
 }
 
@@ -156,13 +156,13 @@ func queueIndex(t *kernel.Type, name string) int {
 	return kernel.Named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
 }
 
-// handled reports that the actor handles the messages of a queue itself.
+// handled reports whether the actor handles the messages of a queue itself.
 func handled(t *kernel.Type, name string) bool {
 	i := queueIndex(t, name)
 	return i >= 0 && t.Queues[i].Handler != ""
 }
 
-// ByRun reports that the messages of a queue are the receiver's.
+// ByRun reports whether the receiver gets the messages of a queue.
 func ByRun(t *kernel.Type, name string) bool {
 	i := queueIndex(t, name)
 	return i >= 0 && t.Queues[i].ByRun
@@ -305,8 +305,8 @@ func QueueChange(t *kernel.Turn, op, name string, more func(map[string]any)) {
 	})
 }
 
-// A failedMessage is a message whose handler crashed or did not return, so that the turn after it
-// has to say so.
+// A failedMessage is a message whose handler crashed or did not return, so that the next turn must
+// record that.
 type failedMessage struct {
 	message host.Received
 	cause   *host.Error
@@ -465,8 +465,8 @@ func readyQueues(c *kernel.Core) ([]string, error) {
 	return names, nil
 }
 
-// quickQueue reports that the handler of a queue usually takes so little time that several messages
-// may share a commit.
+// quickQueue reports whether the handler of a queue is usually so fast that several messages may
+// share a commit.
 func quickQueue(a *kernel.Actor, name string) bool {
 	i := queueIndex(a.Type, name)
 	if i < 0 {
@@ -476,7 +476,7 @@ func quickQueue(a *kernel.Actor, name string) bool {
 	return p > 0 && p < int64(kernel.QuickTurn)
 }
 
-// quickQueues reports that all handlers of the actor's queues are quick.
+// quickQueues reports whether all handlers of the actor's queues are quick.
 func quickQueues(a *kernel.Actor) bool {
 	pace := Queueing(a.Type).pace
 	for i := range pace {

@@ -135,7 +135,7 @@ func (t *attempt) drop() {
 	RunOf(t.Actor()).Ask()
 }
 
-// Work implements task.taskOwner: it runs the attempt and lets the run know that it has returned.
+// Work implements task.taskOwner: it runs the attempt and posts its return to the run.
 func (t *attempt) Work() {
 	a := t.Actor()
 	own, p := RunOf(a), kernel.PartOf[*Part](a.Kernel)
@@ -170,8 +170,8 @@ func (t *attempt) left() bool {
 	return true
 }
 
-// givenUp reports that the run was. An attempt asks when it is a member of its crew: either this
-// tells, or its context ends.
+// givenUp reports whether the run was given up. An attempt calls it as a member of its crew: either
+// it returns true, or the attempt's context ends.
 func (q *attemptQueue) givenUp() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

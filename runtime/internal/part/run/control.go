@@ -33,7 +33,7 @@ func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted,
 	return started, runBegun(c, h)
 }
 
-// runBegun takes note of a run that a turn has written.
+// runBegun records a run that a turn has written.
 func runBegun(c *kernel.Core, h *kernel.Turn) error {
 	staleRun(c)
 	p := kernel.PartOf[*Part](c.Actor.Kernel)

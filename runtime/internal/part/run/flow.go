@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor,
-// but for what is atomic.
+// A flow is the workflow run of an awake actor. The goroutine that runs the actor uses it, except
+// for atomic fields.
 //
 // Invariants:
 //  1. Of a run that lives there is one row of kind run, from the commit that starts it to the one
@@ -43,7 +43,7 @@ type flow struct {
 	// refused is why a turn of the run can never be kept, until the next run in memory has recorded
 	// it.
 	refused error
-	// blamed: the run in memory is to record what runPart.blames has of it.
+	// blamed: the run in memory must record its entry of runPart.blames.
 	blamed bool
 	// outstanding counts the started attempts whose return the run has not seen; returned counts
 	// the others.
@@ -63,7 +63,7 @@ type flow struct {
 	retired  engine.Version
 }
 
-// flowRows is what a flow knows of its rows.
+// flowRows is a flow's memory of its rows.
 type flowRows struct {
 	asOf  engine.Version // of the write set, when it was last changed
 	known bool           // the record was looked for

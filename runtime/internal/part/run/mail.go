@@ -11,7 +11,7 @@ import (
 
 // The methods under which the runs of two actors send to each other, which cannot be called:
 // runDeliver starts a child, and creates its actor; runAsk asks a child how it ended, and fails if
-// its actor is gone; runTell is everything else, which concerns nobody if there is no actor.
+// its actor is gone; runTell is everything else, which is dropped if there is no actor.
 const (
 	runDeliver = "workflow.deliver"
 	runAsk     = "workflow.ask"

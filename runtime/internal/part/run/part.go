@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Part is the part of actors that is the workflow run.
+// Part is the part for the workflow run.
 type Part struct {
 	// blames has, by Actor.Key, why to pause a run that took its actor's goroutine for good, until
 	// the pause is recorded.

@@ -1,5 +1,4 @@
-// Package run is the part of actors that is the workflow run: package workflow writes it, turns
-// advance it.
+// Package run is the part for the workflow run: package workflow writes it, turns advance it.
 package run
 
 import (
@@ -19,7 +18,7 @@ import (
 // runRecord is the value of kind run.
 type runRecord struct {
 	_ struct{} `cbor:",toarray"`
-	// Due is when the run is to advance, in Unix ms; 0 for not by itself.
+	// Due is when the run advances by itself, in Unix ms; 0 for never.
 	Due int64
 	// Watching: the run waits for a condition of the state.
 	Watching bool
@@ -339,8 +338,8 @@ func refusedForGood(s *kernel.Kernel, err error) error {
 	return nil
 }
 
-// leaving reports that the actor's tasks were told to return: the actor goes to sleep, or the node
-// stops.
+// leaving reports whether the actor's tasks were told to return: the actor goes to sleep, or the
+// node stops.
 func leaving(c *kernel.Core) bool {
 	return c.Actor.Kernel.Draining.Load() || task.CrewOf(c).Dismissed()
 }

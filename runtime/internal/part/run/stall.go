@@ -9,7 +9,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// An advancing is a workflow run that advances in a turn, with what the watchdog knows of it.
+// An advancing is a workflow run that advances in a turn, with its data for the watchdog.
 type advancing struct {
 	*workflow.Run
 	stall

@@ -256,7 +256,7 @@ func (t *RunRows) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Fa
 	return queue.SetOf(t.H).Answer(d.Queue, d.ID, reply, e)
 }
 
-// publicFailure makes an error for somebody outside of why something in a run failed.
+// publicFailure makes the public error of a failure in a run.
 func publicFailure(f *workflow.Failure) *host.Error {
 	code := host.Code(f.Code)
 	if !code.Known() {
@@ -265,9 +265,9 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	return &host.Error{Code: code, Message: cmp.Or(f.Own, f.Message), Metadata: f.Metadata}
 }
 
-// Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors,
-// must not stop the run: it learns of a child that cannot be started, and what concerns nobody is
-// dropped.
+// Send implements workflow.Turn. A message that cannot be sent, because the node has no such
+// actors, must not stop the run: the run gets an error for a child that cannot be started, and
+// other messages are dropped.
 func (t *RunRows) Send(m *workflow.Outgoing) error {
 	h := t.H
 	addr := host.Address{Type: m.To.Type, Key: m.To.Key}
@@ -294,7 +294,7 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 		return nil
 	}
 	if method == runAsk {
-		// Most children live and answer by themselves. Those are not woken to say so.
+		// Most children live and report by themselves. These are not woken.
 		if lives, err := childLives(h.Actor.Kernel, addr, m); err != nil || lives {
 			return err
 		}

@@ -1,5 +1,4 @@
-// Package schedule is the part of actors that is schedules. The rows are those of package
-// schedulerows.
+// Package schedule is the part for schedules. Package schedulerows has the rows.
 package schedule
 
 import (
@@ -17,7 +16,7 @@ import (
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 )
 
-// Part is the part of actors that is schedules.
+// Part is the part for schedules.
 type Part struct {
 	lag prometheus.Histogram
 
@@ -248,10 +247,10 @@ func scheduleFailed(c *kernel.Core, w *kernel.Work, f *schedulerows.Firing, r *f
 	return err
 }
 
-// finished is called when the work of a firing has come to its end. A handler that panicked, or was
-// abandoned, has taken its core with it, so that its failure could not be recorded: it is kept
-// here, and recorded instead of running the handler again when the row is tried again, as soon as
-// the actor can run.
+// finished is called when the work of a firing has ended. A handler that panicked or was abandoned
+// ended its core, so its failure could not be recorded. finished keeps the failure. When the row is
+// tried again, as soon as the actor can run, the failure is recorded instead of running the
+// handler.
 func (p *Part) finished(f *scheduleFiring, w *kernel.Work) {
 	id := string(f.row.Row)
 	p.mu.Lock()

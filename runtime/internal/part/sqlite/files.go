@@ -26,7 +26,7 @@ func ExportStored(ctx context.Context, s *kernel.Kernel, addr host.Address, w io
 	return exportError(s, exportSQL(ctx, snap, addr, w))
 }
 
-// exportError makes the public error of an export, but for those of the writer.
+// exportError makes the public error of an export, except errors of the writer.
 func exportError(s *kernel.Kernel, err error) error {
 	if sink, ok := errors.AsType[*sinkError](err); ok {
 		return sink.err
@@ -90,8 +90,8 @@ func (e *sinkError) Error() string { return e.err.Error() }
 func (e *sinkError) Unwrap() error { return e.err }
 
 // ImportSQL implements host.Databases.ImportSQL. The file is read before the actor's turn begins,
-// so that a slow reader keeps nobody waiting. The actor is brought into memory anew afterwards,
-// because what it remembers of its rows is wrong.
+// so that a slow reader delays no caller. The actor is loaded anew afterwards, because its memory
+// of its rows is wrong.
 func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
 	t, err := s.TypeOf(addr)

@@ -44,8 +44,7 @@ func (*Part) Declare(t *kernel.Type) error {
 	return nil
 }
 
-// current reports that a database has the migrations and no others. It compares hashes, and is
-// cheap.
+// current reports whether a database has exactly the migrations. It compares hashes, and is cheap.
 func (s *sqlSchema) current(m sqlitevfs.Metadata) bool {
 	return int(m.Migrations) == len(s.migrations) && m.Fingerprint == s.fingerprint
 }

@@ -1,5 +1,5 @@
-// Package sqlite is the part of actors that is the SQLite database: a turn is a transaction of it,
-// and pages are keys.
+// Package sqlite is the part for the SQLite database: a turn is a transaction of it, and pages are
+// keys.
 package sqlite
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// Options are those of the pool of connections.
+// Options configure the pool of connections.
 type Options = sqlitevfs.Options
 
 // The defaults of SQLOptions for one connection, in bytes.
@@ -27,7 +27,7 @@ const (
 	DefaultTemporary  = sqlitevfs.DefaultTemporary
 )
 
-// Part is the part of actors that is the SQLite database.
+// Part is the part for the SQLite database.
 type Part struct {
 	options Options
 	Pool    *sqlitevfs.Pool // opens the connections of the actors' databases

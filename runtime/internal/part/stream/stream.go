@@ -1,5 +1,5 @@
-// Package stream is the part of actors that is streams: logs whose readers may come later. The rows
-// are those of package streamrows.
+// Package stream is the part for streams: logs for readers that may come later. Package streamrows
+// has the rows.
 package stream
 
 import (
@@ -16,7 +16,7 @@ import (
 	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
 )
 
-// Part is the part of actors that is streams.
+// Part is the part for streams.
 type Part struct{}
 
 var _ interface {
@@ -260,8 +260,8 @@ func waitForItems(req *host.Request) (string, time.Duration, error) {
 	return streamTopic(in.Stream), d, nil
 }
 
-// noItems reports that a reader is up to date: nothing follows its position, which is one in this
-// stream.
+// noItems reports whether a reader is up to date: nothing follows its position, which is one in
+// this stream.
 func noItems(req *host.Request, output []byte) bool {
 	const most = 256 // bytes of a page without items, with room to spare
 	if len(output) > most {

@@ -30,7 +30,7 @@ type crew struct {
 	part  *Part
 	a     *kernel.Actor
 	ident host.Identity
-	// hard ends when tasks may enter no more turns; the contexts of tasks end with it.
+	// hard ends when tasks may no longer enter turns; the contexts of tasks end with it.
 	hard context.Context
 	kill context.CancelCauseFunc
 	// finished counts tasks that have returned, were given up, or never started.
@@ -44,7 +44,7 @@ type crew struct {
 	leaving, over *host.Error   // why tasks must return, and why they may do nothing more
 	retired       bool          // the actor sleeps when they have returned
 	watched       bool          // a goroutine waits for the members to return
-	idle          chan struct{} // closed when the last member has returned; nil if nobody waits for that
+	idle          chan struct{} // closed when the last member has returned; nil without a waiter
 	gone          chan struct{} // closed when over is set
 }
 
@@ -109,7 +109,7 @@ func (k *crew) Tasks() []*Task {
 	return k.list()
 }
 
-// Dismissed reports that the tasks were told to return. A nil crew has none.
+// Dismissed reports whether the tasks were told to return. A nil crew has none.
 func (k *crew) Dismissed() bool {
 	if k == nil {
 		return false
@@ -233,8 +233,8 @@ func (k *crew) Close(c *kernel.Core) { k.End(c.RestartCause()) }
 // Abandon implements kernel.Facet.
 func (k *crew) Abandon(c *kernel.Core) { k.End(c.RestartCause()) }
 
-// End implements kernel.Company: the contexts of the tasks end at once, and they enter no more
-// turns.
+// End implements kernel.Company: the contexts of the tasks end at once, and they can no longer
+// enter turns.
 func (k *crew) End(cause *host.Error) {
 	k.mu.Lock()
 	if k.over != nil {
@@ -266,7 +266,7 @@ func (k *crew) list() []*Task {
 	return all
 }
 
-// watch waits for the tasks to return, and gives those up that do not in time.
+// watch waits for the tasks to return, and gives up the late ones.
 func (k *crew) watch() {
 	sup := k.a.Kernel
 	timer := time.NewTimer(k.a.Type.Base.TaskGrace)

@@ -1,4 +1,4 @@
-// Package task is the part of actors that is tasks: goroutines beside the turns of an awake actor.
+// Package task is the part for tasks: goroutines beside the turns of an awake actor.
 package task
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
-// Part is the part of actors that is tasks.
+// Part is the part for tasks.
 type Part struct {
 	// append appends items to a stream of the actor.
 	append func(t *kernel.Turn, stream string, items [][]byte) (last uint64, err error)
@@ -87,8 +87,8 @@ type Task struct {
 	Owner   taskOwner   // nil for a task that a handler has started
 }
 
-// A taskOwner is what another part makes of a task that it starts itself. maxTasks does not bound
-// those.
+// A taskOwner is another part's owner of a task that it starts itself. maxTasks does not bound
+// these.
 type taskOwner interface {
 	// Begun is called when the task has become a member of its crew. It does not block.
 	//
@@ -100,7 +100,7 @@ type taskOwner interface {
 	Lost()
 }
 
-// Set makes the zero value a task, which is to begin.
+// Set makes the zero value a task that must begin.
 func (t *Task) Set(k *crew, name, traceparent string, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
 	t.from = kernel.Caller{Actor: k.a, Beside: true, Traceparent: traceparent}

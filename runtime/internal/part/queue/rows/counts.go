@@ -45,7 +45,7 @@ type counts struct {
 	bytes              int64
 	sent, done, failed uint64
 	wake               int64
-	retired            uint64 // waiting messages with smaller ids are those of a run that has ended; 0 for none: see Retire
+	retired            uint64 // waiting messages with smaller ids are of a run that has ended; 0 for none: see Retire
 }
 
 func (c *counts) held() int64 {

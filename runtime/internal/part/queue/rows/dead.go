@@ -15,9 +15,9 @@ const (
 	maxOperateBytes = 16 << 20
 )
 
-// bury makes a message a dead letter: its body goes to the keys that were named for that, its
-// sender learns of it, and the oldest dead letters go if there are too many. The dead letter keeps
-// cause, for operators; its sender is told told.
+// bury makes a message a dead letter: it stores the body under the named keys, notifies the sender,
+// and removes the oldest dead letters if there are too many. The dead letter keeps cause, for
+// operators; its sender gets told.
 func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	if err := s.leave(l, m); err != nil {
 		return err
@@ -108,10 +108,9 @@ func (m *message) decodeDead(id uint64, b []byte) error {
 	return nil
 }
 
-// RequeueDead makes dead letters of a queue messages again, those with the ids or all: with their
-// ids, no attempts, and a time-to-live that begins anew. It returns how many; ids of no dead letter
-// do not count. All is at most 10,000 of them or 16 MiB in one call, and no more than the queue has
-// room for: call it again until it returns 0.
+// RequeueDead makes dead letters of a queue messages again, by ids or all: with their ids, no
+// attempts, and a new time-to-live. It returns their number; unknown ids do not count. All is up to
+// 10,000 of them or 16 MiB in one call, within the room of the queue: call it until it returns 0.
 //
 // The error is host.Overloaded if the queue is full; the turn must not be committed then.
 func (s *Set) RequeueDead(queue string, ids []uint64, all bool) (int64, error) {
@@ -160,7 +159,7 @@ func (s *Set) requeue(l *line, m *message) error {
 	return s.enter(l, m)
 }
 
-// DeleteDead removes dead letters of a queue, those with the ids or all, and returns how many.
+// DeleteDead removes dead letters of a queue, by ids or all, and returns their number.
 func (s *Set) DeleteDead(queue string, ids []uint64, all bool) (int64, error) {
 	l, err := s.selecting(queue, ids)
 	if err != nil {
@@ -196,7 +195,7 @@ func (s *Set) selecting(queue string, ids []uint64) (*line, error) {
 	return l, err
 }
 
-// eachDead visits dead letters, those with the ids or as many as a call may move, and counts them.
+// eachDead visits dead letters, by ids or as many as a call may move, and counts them.
 func (s *Set) eachDead(l *line, ids []uint64, all bool, visit func(*message) error) (n int64, err error) {
 	m := s.scratch()
 	if !all {

@@ -33,11 +33,11 @@
 //	18 (queue, due, id)                delayed messages
 //	18 (queue/locked, due, id)         locked messages, by the end of the lock
 //	18 (queue/ttl, due, id)            pending messages with a time-to-live, by its end
-//	18 (queue/dead, due, id)           dead letters, by when they are to be removed
+//	18 (queue/dead, due, id)           dead letters, by their removal time
 //	19 (queue)            the counts of counts.go
 //	1a (queue, id)        dead letter, the same record
 //	1b (queue, dedup id)  id of the message that was sent with it; expires
-//	1c id                 what came of a message whose sender wants to know; expires
+//	1c id                 result of a message whose sender wants it; expires
 //
 // No name of a queue has a slash in it, so the indexes of kind 18 keep apart. They are four because
 // entries leave them in different orders; see front.
@@ -47,9 +47,8 @@
 //  1. Each message has exactly the index entries that its state asks for, and each entry a message
 //     in that state.
 //  2. Counts are exact: they are the number of entries of each index, and change with them.
-//  3. Receiving does not depend on how many messages wait, nor on how many were consumed: the
-//     counts know where each index begins, so that nobody walks over what the store has not yet
-//     forgotten.
+//  3. The cost of receiving does not depend on how many messages wait or were consumed: the counts
+//     have the beginning of each index, so no search walks over deleted entries.
 //  4. A queue has one row in the wake index, at the first time at which something is due in it, and
 //     none if nothing is.
 //  5. A batch is done as a whole or not at all.

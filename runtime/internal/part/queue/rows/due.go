@@ -17,7 +17,7 @@ const maxDue = 1_000
 // in the past. row is the time of the wake row for which it is called, which is removed if it is
 // out of date; 0 for none.
 //
-// A queue that the actor type has no more is served by the defaults of host.Queue.
+// A queue that the actor type no longer has gets the defaults of host.Queue.
 func (s *Set) Due(queue string, row int64) error {
 	l, err := s.openAny(queue)
 	if err != nil {

@@ -14,7 +14,7 @@ type place struct {
 
 func (p place) before(q place) bool { return p.at < q.at || p.at == q.at && p.id < q.id }
 
-// A front knows how many entries an index has and where they begin. Its claims:
+// A front has the number of entries of an index and where they begin. Its claims:
 //
 //  1. Run i has n entries, all at from or after, and before the next run. Outside of the runs there
 //     are no entries.
@@ -44,7 +44,7 @@ type run struct {
 // first two become one.
 const maxRuns = 8
 
-// together reports that two places may be of one run.
+// together reports whether two places may belong to one run.
 func (f *front) together(p, q place) bool { return !f.ranked || p.at == q.at }
 
 // find returns the run that covers p, or else where a run from p belongs.

@@ -54,9 +54,9 @@ const (
 //	code, cause             uvarint length and bytes each
 //	body                    the rest
 //
-// What changes while a message is received, fails and dies has a fixed size, but for the cause, so
-// that an actor whose quota is used up can still give up its messages. Slices are parts of the row
-// that was read.
+// The fields that change while a message is received, fails and dies have a fixed size, except the
+// cause. So an actor with a used-up quota can still give up its messages. Slices are parts of the
+// row that was read.
 type message struct {
 	id       uint64
 	state    state
@@ -68,7 +68,7 @@ type message struct {
 	due      int64  // delayed: when it can be received; locked: when the lock ends; dead: when it is removed
 	tried    int64  // when an attempt failed last; 0 if none did
 	died     int64
-	expires  int64 // when it is given up unless somebody has it; 0 is never
+	expires  int64 // when it is given up unless it is locked; 0 is never
 	ttl      int64 // what expires is made of, for a requeue
 	queue    []byte
 	dedup    []byte

@@ -139,8 +139,8 @@ func (s *Set) purgeAll(l *line, meta *metadata) error {
 	return nil
 }
 
-// replyTo notes the first messages whose senders may wait for a reply, as far as one page shows;
-// the others learn it when they look again.
+// replyTo notes the first messages whose senders may wait for a reply, up to one page; the others
+// find it with their next request.
 func (s *Set) replyTo(l *line) error {
 	start, end := keyspace.KindRange(keyspace.KindQueueMessages)
 	page, err := s.rows.List(engine.ListQuery{Start: start, End: end, Limit: 1_000, MaxBytes: maxReceiveBytes})

@@ -4,9 +4,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// What is here is for messages that were sent to a workflow run that has ended without receiving
-// them. They must not reach the actor's next run, and they become dead letters, so that nothing is
-// lost unseen.
+// This file is for messages to a workflow run that has ended without receiving them. They must not
+// reach the actor's next run. They become dead letters, so that nothing is lost silently.
 //
 // Retire marks them in one write, however many there are: counts.retired is the id that the next
 // message got then. BuryRetired makes dead letters of them, as many as a turn has room for, and
@@ -14,8 +13,8 @@ import (
 
 const causeRetired = "the workflow run ended without receiving the message"
 
-// Retire marks the messages of a queue that wait now, pending or delayed, as those of a run that
-// has ended.
+// Retire marks the waiting messages of a queue, pending or delayed, as sent to a run that has
+// ended.
 func (s *Set) Retire(queue string) error {
 	l, err := s.openAny(queue)
 	if err != nil || l.waiting() == 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// Send adds 1 to host.MaxQueueBatch messages to a queue, all or none, and says what became of each,
-// in their order. A message with a de-duplication id that the queue has seen within its window is
-// no message: it gets the id of the first.
+// Send adds 1 to host.MaxQueueBatch messages to a queue, all or none, and returns their results in
+// order. A message with a de-duplication id that the queue has seen within its window is no
+// message: it gets the id of the first.
 //
 // The error is host.InvalidArgument, host.TooLarge for a body, host.Overloaded if the queue is full
 // (retryable; "what" in its metadata is "messages" or "bytes"), or host.NotFound for an unknown

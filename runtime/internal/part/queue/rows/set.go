@@ -59,8 +59,8 @@ type line struct {
 }
 
 // New makes the queues of a turn. now is the clock of the turn, which is also that of rows. config
-// tells the settings of a queue and false for one that the actor type does not have; it must know
-// names of 1 to 64 characters without a slash or a zero byte only.
+// returns the settings of a queue, and false if the actor type does not have it. It must accept
+// only names of 1 to 64 characters without a slash or a zero byte.
 func New(rows engine.Writer, now time.Time, config func(queue string) (host.Queue, bool)) *Set {
 	s := &Set{rows: rows, config: config, now: now.UnixMilli()}
 	s.key, s.value = s.room[:0:96], s.room[96:96]
@@ -87,8 +87,8 @@ func (s *Set) open(queue string) (*line, error) {
 	return s.load(queue, cfg)
 }
 
-// openAny is open for what goes on with messages though the actor type has the queue no more: its
-// settings are the defaults.
+// openAny is open for operations that work on a queue that the actor type no longer has, with
+// default settings.
 func (s *Set) openAny(queue string) (*line, error) {
 	l, err := s.open(queue)
 	if s.broken != nil || err == nil || !errors.Is(err, Unknown(queue)) || !possible(queue) {
@@ -97,7 +97,7 @@ func (s *Set) openAny(queue string) (*line, error) {
 	return s.load(queue, host.Queue{Name: queue})
 }
 
-// possible reports that a name cannot be taken for anything else in a key.
+// possible reports whether a name is unambiguous in a key.
 func possible(queue string) bool {
 	for i := range len(queue) {
 		if c := queue[i]; c == '/' || c == 0 {

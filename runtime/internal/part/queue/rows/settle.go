@@ -10,7 +10,7 @@ import (
 
 // Ack removes messages that a worker has done, by their receipts; reply is kept for those senders
 // that want one. It returns how many it settled and which receipts are lost: not of this queue, no
-// longer valid, or no receipts at all. Nothing is done about those.
+// longer valid, or no receipts at all. Lost receipts have no effect.
 func (s *Set) Ack(queue string, receipts []string, reply []byte) (settled int, lost []string, err error) {
 	l, err := s.settling(queue, receipts)
 	if err == nil {

@@ -92,11 +92,11 @@ func (s *Set) Return(r *host.Received) error {
 			if _, err := s.rows.Delete(s.key); err != nil {
 				return s.fail(err)
 			}
-		} // else it was answered, and nobody waits for it
+		} // else it was answered, and has no waiter
 	}
 	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
 	s.value = m.append(s.value[:0])
-	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true})) // it was there before, and is in the history no more
+	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true})) // it was there before, and is no longer in the history
 	m.body = nil                                                              // it is the caller's
 	if err != nil {
 		return err
@@ -108,8 +108,8 @@ func (s *Set) Return(r *host.Received) error {
 	return s.enter(l, m)
 }
 
-// openRequest reports that a message was taken whose sender waits for a reply, and leaves the key
-// of the reply in s.key.
+// openRequest reports whether a message was taken whose sender waits for a reply, and leaves the
+// key of the reply in s.key.
 func (s *Set) openRequest(queue string, id uint64) (bool, error) {
 	s.key = keyspace.AppendQueueReply(s.key[:0], id)
 	e, ok, err := s.rows.Get(s.key)

@@ -6,10 +6,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// walk finds the first entries of an index: up to limit of those before end, in order. It looks
-// where the front says that entries are, in windows that grow, because a list looks one entry
-// beyond its limit: that one may lie behind many deleted ones. What it learns about the first entry
-// it enters in the front.
+// walk finds the first entries of an index before end, up to limit, in order. It searches from the
+// front in growing windows, because a list looks one entry beyond its limit, which may lie behind
+// many deleted ones. It records the first entry in the front.
 func walk(rows engine.Reader, queue string, ix index, f *front, limit int, end place) ([]place, error) {
 	var found []place
 	prefix := appendIndex(nil, ix, queue)

@@ -184,7 +184,7 @@ func (b *Book) put(name, instance string, r *scheduleRecord, o engine.PutOptions
 		b.clearWake(was, name, instance)
 	}
 	if r.Wake != 0 {
-		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance) // also if it stands: it may have fired, and is to do so again
+		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance) // also if it stands: it may have fired, and must fire again
 	}
 	return true, nil
 }

@@ -115,8 +115,7 @@ func (c *clock) next(t time.Time) time.Time {
 		if end.IsZero() || tick.Before(end) {
 			return tick.In(t.Location())
 		}
-		// No tick before wall in any stretch, but for the moments by which clocks are put forward
-		// or back.
+		// No tick before wall in any stretch, except when clocks are put forward or back.
 		from = end.UTC()
 		if far := tick.Add(-72 * time.Hour); far.After(from) {
 			from = far

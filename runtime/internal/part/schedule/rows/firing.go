@@ -190,7 +190,7 @@ func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, reason st
 	return err
 }
 
-// Skip passes over the ticks of a firing that says so.
+// Skip passes over the ticks of a firing with Skip set.
 func (b *Book) Skip(f *Firing) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found || r.Next != f.next {

@@ -68,7 +68,7 @@ func (r *scheduleRecord) rule() (rule, error) {
 	return rule{clock: c}, err
 }
 
-// sameRule reports whether two records tick alike, but for where an interval is anchored.
+// sameRule reports whether two records tick alike, except for the anchor of an interval.
 func (r *scheduleRecord) sameRule(o *scheduleRecord) bool {
 	return r.Cron == o.Cron && r.Zone == o.Zone && r.Every == o.Every && r.At == o.At
 }

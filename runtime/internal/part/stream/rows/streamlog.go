@@ -33,7 +33,7 @@ type metaRecord struct {
 	// Dropped counts the bytes of all items before First, Total of all items before Next.
 	Dropped, Total uint64
 	Closed         bool
-	// Deleted: the stream was deleted and nothing was appended since; it is listed no more.
+	// Deleted: the stream was deleted and nothing was appended since; it is no longer listed.
 	Deleted bool
 	// Updated is when the stream was last appended to or closed, in Unix ms. Oldest is the time of
 	// the item First, Last that of the last item; 0 if there is none.
@@ -163,8 +163,8 @@ func checkItems(cfg *host.Stream, items [][]byte) error {
 	return nil
 }
 
-// Close closes a stream, so that its readers learn that its last item is the last, and reports
-// whether it was open. A stream without items can be closed as well.
+// Close closes a stream, so that its readers end after its last item, and reports whether it was
+// open. A stream without items can be closed as well.
 func (l *Log) Close(name string) (bool, error) {
 	m, _, err := readMeta(l.rows, name)
 	if err != nil || m.Closed {
@@ -174,8 +174,8 @@ func (l *Log) Close(name string) (bool, error) {
 	return true, l.write(name, &m)
 }
 
-// Delete removes a stream's items and opens it again if it was closed, and returns how many items
-// it had. The sequence goes on, so that a position in the stream never comes to mean another item.
+// Delete removes a stream's items, opens it again if it was closed, and returns how many items it
+// had. The sequence goes on, so that a position in the stream never names another item.
 func (l *Log) Delete(name string) (int64, error) {
 	m, found, err := readMeta(l.rows, name)
 	if err != nil || !found || m.Deleted {

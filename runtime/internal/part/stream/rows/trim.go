@@ -33,7 +33,7 @@ func (l *Log) cut(cfg *host.Stream, name string, m *metaRecord, batch []item) er
 	if least == m.First && m.Total-m.Dropped <= held && m.Oldest > old {
 		return nil
 	}
-	// From an item on, the stream holds all bytes but those before the item.
+	// From an item on, the stream holds all bytes except those before the item.
 	return m.search(least, read, func(it *item) bool { return m.Total-it.before > held || it.time <= old })
 }
 
@@ -125,7 +125,7 @@ func (l *Log) wakeAt(name string, m *metaRecord, due int64) {
 		l.rows.ClearWake(m.Wake, keyspace.WakeExpiry, name, "")
 	}
 	if due != 0 {
-		l.rows.SetWake(due, keyspace.WakeExpiry, name, "") // also if it stands: it may have fired, and is to do so again
+		l.rows.SetWake(due, keyspace.WakeExpiry, name, "") // also if it stands: it may have fired, and must fire again
 	}
 	m.Wake = due
 }
