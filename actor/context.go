@@ -33,10 +33,10 @@ var (
 //  2. It is valid until the handler returns; using it afterwards is an error.
 //  3. A handler's goroutines may use it as a context.Context and as a Node; the rest is for the
 //     handler's own goroutine.
-//  4. A failed Emit, Send or Put, Append, Save and so on, a failed call of an alarm or schedule
-//     fails the turn, even if the handler ignores its error and returns nil, so that what a handler
-//     asked for is never silently missing from its commit. Only writes to the key-value store are
-//     left to the handler.
+//  4. A failed Emit, Send, Put, Append, Save and so on, or a failed call of an alarm or schedule,
+//     fails the turn, even if the handler ignores its error and returns nil. So no requested effect
+//     is silently missing from a commit. Only writes to the key-value store are left to the
+//     handler.
 type Context struct {
 	turn   host.Turn
 	core   *core

@@ -63,9 +63,9 @@ func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
 	return ctx.fail(ctx.turn.Send(&host.Message{Type: ref.core.name, Key: ref.key, Method: a.decl.name, Input: input}))
 }
 
-// A Query is a method that reads a committed state and takes no turn, so queries of one actor run
-// at the same time as each other and as turns. Bind it with [OnQuery]. In and Out must be encodable
-// both as CBOR and as JSON.
+// A Query is a method that reads a committed state. It takes no turn, so queries of one actor run
+// beside each other and beside turns. Bind it with [OnQuery]. In and Out must be encodable both as
+// CBOR and as JSON.
 type Query[S, In, Out any] struct {
 	decl *declared
 	in   *wire[In]

@@ -17,10 +17,10 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A SelfDescribing type says itself what its JSON form is, because it has a MarshalJSON of its own
-// or because the form that follows from its fields says too little. JSONSchema is called on a zero
-// value and returns a JSON Schema (2020-12) without "$defs" and without "$ref". A result that is
-// not a JSON object counts as no schema: any value.
+// A SelfDescribing type describes its own JSON form, because it has a MarshalJSON or because its
+// fields say too little. JSONSchema is called on a zero value and returns a JSON Schema (2020-12)
+// without "$defs" and without "$ref". A result that is not a JSON object counts as no schema: any
+// value.
 type SelfDescribing interface{ JSONSchema() []byte }
 
 // A WithExample type has an example in the schemas that describe it. JSONExample is called on a

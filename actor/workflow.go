@@ -38,11 +38,11 @@ func NewWorkflow[In, Out, S any](t *Type[S], name string) *Workflow[S, In, Out] 
 // Name returns the workflow's name.
 func (w *Workflow[S, In, Out]) Name() string { return w.decl.name }
 
-// OnRun binds a workflow to its function: OnRun(Checkout, checkout). Values are encoded as the
-// actor's other values are, and an [*Error] that a step returns is one again when the function gets
-// it, unless options say otherwise. A step that fails with an Error which is not marked retryable,
-// and whose code says that another attempt cannot do better, such as NotFound, is not tried again;
-// a step's own policy decides that for itself.
+// OnRun binds a workflow to its function: OnRun(Checkout, checkout). Values are encoded like the
+// actor's other values, and an [*Error] of a step reaches the function as an [*Error], unless
+// options say otherwise. A step is not tried again if it fails with an Error that is not marked
+// retryable and whose code rules out success, such as NotFound; a step's own policy decides that
+// for itself.
 func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], opts ...workflow.Option) Binding[S] {
 	if w == nil {
 		return Binding[S]{}
@@ -261,9 +261,9 @@ func (w *Workflow[S, In, Out]) control(ctx context.Context, ref Ref[S], verb, re
 	return at.send(ctx, r, nil)
 }
 
-// Cancel asks the run to end, and returns when the request is durable. What it waits for ends with
-// workflow.ErrCanceled, the contexts of its steps end, what it has done is undone where it says
-// how, and its state is cancelled in the end.
+// Cancel asks the run to end, and returns when the request is durable. Its waits end with
+// workflow.ErrCanceled, and the contexts of its steps end. Steps with an undo are undone, and its
+// final state is cancelled.
 func (w *Workflow[S, In, Out]) Cancel(ctx context.Context, ref Ref[S], reason string) error {
 	return w.control(ctx, ref, host.WorkflowCancel, reason, "")
 }
@@ -294,7 +294,7 @@ func (w *Workflow[S, In, Out]) Retry(ctx context.Context, ref Ref[S], entry work
 // Rewind forgets an entry of the history and all that came after it, so that the run goes on from
 // there, also if it was over: then its result is gone, and [Workflow.Result] waits again. The error
 // code is FailedPrecondition, with the reason, if that cannot be done, such as for a run that was
-// terminated, or whose parent was told how it ended.
+// terminated, or whose parent has its outcome.
 func (w *Workflow[S, In, Out]) Rewind(ctx context.Context, ref Ref[S], entry workflow.EntryID) error {
 	return w.control(ctx, ref, host.WorkflowRewind, "", string(entry))
 }

@@ -5,7 +5,7 @@
 // nothing but its actors, and [Program] the same with flags and work of its own. [Inspect] looks
 // into the data of a node that is stopped.
 //
-// What happens inside: package engine keeps the data, the kernel decides which actor runs when, the
-// gateway speaks HTTP, and, if NATS is configured, a publisher sends every change there and takes
+// What happens inside: package engine keeps the data, the kernel decides which actor runs when, and
+// the gateway speaks HTTP. If NATS is configured, a publisher sends every change there and takes
 // calls from it.
 package runtime

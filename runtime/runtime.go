@@ -275,9 +275,8 @@ func (r *Runtime) Close() error {
 	return r.closed
 }
 
-// closeGateway ends HTTP. Clients that do not send their request or do not read their reply may
-// take a third of the drain's time, so that they cannot keep the actors from finishing theirs. A
-// client that is cut off got no answer.
+// closeGateway ends HTTP. Clients that do not send their request or read their reply get a third of
+// the drain's time, so the actors can finish. A client that is cut off got no answer.
 func (r *Runtime) closeGateway(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.DrainTimeout/3)
 	defer cancel()

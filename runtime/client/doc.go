@@ -1,10 +1,9 @@
 // Package client calls the actors of a node somewhere else, over HTTP.
 //
 // A [Client] is a host.Node, a host.EventSource, a host.Connector, a host.Inspector and a
-// host.Databases, so references, subscriptions, connections and tools work with it as they do with
-// a runtime in the same process, and errors are the same *host.Error with the same codes. A
-// [Stream] follows events, a [Connection] is a client that an actor knows; both survive the loss of
-// their connections.
+// host.Databases. So references, subscriptions, connections and tools use it like a runtime in the
+// same process, and errors are the same *host.Error with the same codes. A [Stream] follows events,
+// a [Connection] is a client that an actor knows; both survive the loss of their connections.
 //
 //	c, err := client.New("https://node.example.com", client.Options{Token: token})
 //	note, err := tenants.Add.Call(ctx, tenants.Tenants.Ref(c, "acme"), tenants.Note{Body: "renew"})

@@ -31,13 +31,13 @@ var errReconnect = errors.New("client: connection ended")
 // or sends nothing for too long, the stream connects again after a random wait and goes on after
 // the last event that it got. It implements host.EventStream.
 //
-// A subscription without a position to resume from has one as soon as the node named it, which is
-// when it opens, or with the first event where a node cannot name it; events that an actor emits
-// before that, while there is no connection, are missed.
+// A subscription without a position gets one from the node when it opens, or with the first event
+// if the node cannot name it; events that an actor emits before that, while there is no connection,
+// are missed.
 //
-// A stream that has got something of one life of the actor ends with that life, also if the actor
-// was destroyed and created again while there was no connection. Only the position that the
-// subscriber came with may be one of another life, which the first delivery then says.
+// A stream that has items of one life of the actor ends with that life, also if the actor was
+// destroyed and created again while there was no connection. Only the position that the subscriber
+// came with may be one of another life, which the first delivery then says.
 type Stream struct {
 	c      *Client
 	path   string

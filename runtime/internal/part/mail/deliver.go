@@ -203,8 +203,7 @@ func (d *Delivery) Traits(a *kernel.Actor) kernel.Traits {
 }
 
 // NewID implements kernel.identified: a message creates its target under the id that its sender has
-// bound it to, so that a message which was handled by an actor that is gone by now is known to be
-// late.
+// bound it to. So a message that a destroyed actor has handled is recognised as late.
 func (d *Delivery) NewID(a *kernel.Actor) (keyspace.ActorID, error) {
 	return creatable(a.Kernel, d.target, a.Address)
 }

@@ -17,9 +17,9 @@ import (
 )
 
 // The node lists the runs that are paused or have failed in its wake index, under times that never
-// come: a row each, with the type of the actor as its name and the reason as its instance. The row
-// is written and removed by the commit that pauses or ends the run, so a list costs nothing that
-// depends on the actors that are well.
+// come: a row each, with the type of the actor as its name and the reason as its instance. The
+// commit that pauses or ends the run writes or removes the row, so the cost of a list does not
+// depend on healthy actors.
 
 // listedFailed is the reason of the rows of runs that have failed. No pause has it.
 const listedFailed = "failed"

@@ -33,9 +33,8 @@ type Query struct {
 }
 
 // A Database is the SQLite database of one core: of one actor, for as long as it is awake. It is a
-// facet, made by the first turn or query that asks for it, and none of its connections outlives the
-// core, so that what a connection remembers can only come from commits of that core or from what
-// was there before it.
+// facet, made by the first turn or query that uses it. None of its connections outlives the core,
+// so a connection's cache comes only from commits of that core or from earlier ones.
 //
 // Its methods may be called from any goroutine.
 type Database struct {

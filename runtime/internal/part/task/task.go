@@ -271,8 +271,8 @@ type entry struct {
 	instance bool
 	do       func(*kernel.Core, *kernel.Turn) error
 	// begun is 1 when the turn has begun and 2 when the task has given up before that. From the
-	// first on, the task waits for the end of the turn whatever happens, because the function that
-	// runs is the task's own and shares its memory.
+	// first on, the task always waits for the end of the turn, because the running function is the
+	// task's own and shares its memory.
 	begun atomic.Int32
 	err   error // what the function returned
 }

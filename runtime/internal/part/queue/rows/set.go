@@ -254,9 +254,8 @@ func (s *Set) put(m *message, isNew bool) error {
 	return s.fail(s.putText(s.key, m, engine.PutOptions{New: isNew}))
 }
 
-// putText writes a record. If the actor's quota is used up, it leaves out why the message failed,
-// so that the record is no larger than it was, and writes it all the same: the message is there
-// already.
+// putText writes a record. If the actor's quota is used up, it writes the record without the cause
+// of the failure, so that the record does not grow: the message is there already.
 func (s *Set) putText(key []byte, m *message, o engine.PutOptions) error {
 	s.value = m.append(s.value[:0])
 	err := s.rows.Put(key, s.value, o)

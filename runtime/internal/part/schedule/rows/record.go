@@ -23,8 +23,8 @@ type (
 		// Created tells a schedule from an earlier one of the same name. Anchor is when the rule
 		// was set.
 		Created, Anchor int64
-		// Next is the first tick that is not dealt with, Retry when a one-shot that failed is tried
-		// again, Wake when the row in the wake index is due.
+		// Next is the first unhandled tick, Retry is when a failed one-shot is tried again, Wake is
+		// when the row in the wake index is due.
 		Next, Retry, Wake int64
 		// Triggers are the moments of runs besides the ticks, in order.
 		Triggers []int64

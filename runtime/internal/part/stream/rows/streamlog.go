@@ -1,11 +1,11 @@
 // Package streamrows keeps an actor's streams: ordered logs that clients read from any position. It
 // is rows and nothing else: no goroutine, no clock, no signal.
 //
-// A stream is a metadata row and one row per item. Each item carries the bytes that were appended
-// before it, so that what a stream holds from any item on is a difference of two numbers, and items
-// carry times that never decrease. Hence count, bytes and age all cut a prefix off, the cut is
-// found by a binary search, and nothing has to be summed up or corrected when items expire: the
-// metadata says what was cut at the last append, and readers cut what has become too old since.
+// A stream is a metadata row and one row per item. Each item carries the number of bytes appended
+// before it, so the size of the stream from any item on is a difference of two numbers. Items carry
+// times that never decrease. Hence count, bytes and age all cut off a prefix, a binary search finds
+// the cut, and expiry needs no sums or corrections: the metadata says what was cut at the last
+// append, and readers cut what has become too old since.
 //
 // Removing rows is apart from cutting. An append removes about as many as it adds, and a cut that
 // is larger (a limit was lowered, the stream was deleted) is removed later, some thousands a turn,
