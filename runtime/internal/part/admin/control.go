@@ -23,8 +23,8 @@ var _ interface {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "admin" }
 
-// Methods implements kernel.Server. None of the verbs creates an actor, and none but actor.wake
-// runs code of one that sleeps, so that they work on actors that have failed.
+// Methods implements kernel.Server. None of the verbs creates an actor, and only actor.wake runs
+// code of a sleeping one, so they work on failed actors.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Bare(kernel.Act(host.ActorPause, pauseActor)),

@@ -95,7 +95,7 @@ func alarmOf(t *kernel.Type, name string) int {
 	return slices.IndexFunc(t.Alarms, func(a host.AlarmMethod) bool { return a.Name == name })
 }
 
-// Turn is what handlers may do with alarms.
+// Turn is the view of handlers on alarms.
 type Turn struct{ K *kernel.Turn }
 
 // setAlarm arms an alarm, replacing one of the same name and instance.

@@ -55,13 +55,13 @@ func connTypeOf(t *kernel.Type) *connType {
 	return kernel.Attach(&t.Attached, func() *connType { return new(connType) })
 }
 
-// Turn is what handlers may do with connections.
+// Turn is the view of handlers on connections.
 type Turn struct{ Reads[*kernel.Turn] }
 
 // turnOf returns what handlers may do in a turn.
 func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 
-// Reads is what handlers of turns and queries alike may read of connections.
+// Reads is the view of handlers of turns and queries on connections.
 type Reads[S kernel.Scope] struct{ K S }
 
 // Query is what handlers of queries may read of connections.
@@ -168,8 +168,8 @@ func (l *LiveConnection) Unsubscribe(ctx context.Context, events ...string) erro
 	})
 }
 
-// update runs a turn that changes the subscriptions, and finish with its result, before that is
-// told. The result reaches finish even if the caller has gone.
+// update runs a turn that changes the subscriptions. It calls finish with the result before the
+// caller gets it, and even if the caller is gone.
 func (l *LiveConnection) update(
 	ctx context.Context, name string, names []string, run func(*kernel.Core, *kernel.Work) error, finish func(error),
 ) error {

@@ -103,8 +103,7 @@ func tendAndWait(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr hos
 // StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeConnections }
 
-// TakeUp implements kernel.Recoverer: the connections that the node was holding when it stopped are
-// lost.
+// TakeUp implements kernel.Recoverer: connections that were live when the node stopped are lost.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return work(a.Kernel, a.Type, a.Address, &tending{sweep: true}, nil)
 }
@@ -138,8 +137,7 @@ func tendConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
 	return err
 }
 
-// lose notes that the client of a connection was lost, unless that is known or another client has
-// it.
+// lose marks a connection as lost, unless it is marked already or another client has it.
 func lose(t *kernel.Turn, id string, rec *connectionRecord) error {
 	if rec.Lost != 0 || event.HubOf(t.Actor.Kernel).Holds(t.Actor.Key, id) {
 		return nil

@@ -63,8 +63,7 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 	return l, nil
 }
 
-// outside refuses what a connection does if it comes from inside a turn or query, or if the node is
-// going away.
+// outside refuses requests of a connection from inside a turn or query, or while the node stops.
 func outside(s *kernel.Kernel, ctx context.Context) error {
 	if kernel.CallerOf(ctx) != nil {
 		return host.Errorf(host.FailedPrecondition, "connections are for clients, not for turns and queries")
@@ -159,7 +158,7 @@ func (l *LiveConnection) settle(err error) {
 	l.settled <- nil
 }
 
-// connect opens a connection, or resumes the one that the request has the token of.
+// connect opens a connection, or resumes the one of the request's token.
 func connect(c *kernel.Core, w *kernel.Work, l *LiveConnection, r *host.ConnectRequest) error {
 	if id, ok := tokenID(r.Token); ok {
 		rec, ok, err := readConnection(c.Rows, id)
@@ -233,7 +232,7 @@ func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) 
 	after := last
 	if r.HasAfter {
 		if after = r.After; after > last || r.Life != "" && r.Life != t.Core.ID.String() {
-			after, l.reset = 0, true // the position is none of this life: all that is kept is new to the client
+			after, l.reset = 0, true // the position is of another life: all kept events are new to the client
 		}
 	}
 	l.welcome = host.Welcome{Connection: id, Token: token, Cursor: after, Life: t.Core.ID.String(), Events: rec.names()}
@@ -270,8 +269,8 @@ func admit(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequ
 	return last, addConnection(t.Core, id, rec)
 }
 
-// askConnect runs the connect hook and the subscribe hooks of a new connection, and takes over what
-// they decide.
+// askConnect runs the connect hook and the subscribe hooks of a new connection, and applies their
+// decisions.
 func askConnect(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequest) error {
 	typ, inst := t.Actor.Type, t.Core.Instance
 	st := rec.state(id)
@@ -328,8 +327,8 @@ func askSubscribe(t *kernel.Turn, st *host.ConnectionState, names []string) erro
 	return nil
 }
 
-// join makes l the live end of a connection that gets the events after a position. What it gets
-// beyond last is pushed to it when the commits after this turn are durable.
+// join makes l the live end of a connection that gets the events after a position. Events beyond
+// last are pushed to it when the commits after this turn are durable.
 //
 // REQUIRES: t.Mu
 func join(t *kernel.Turn, l *LiveConnection, id string, rec *connectionRecord, after, last uint64) error {

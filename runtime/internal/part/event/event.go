@@ -53,7 +53,7 @@ type eventRecord struct {
 	Except  []string // the connections that do not
 }
 
-// Turn is what handlers may do with events, and the events of the turn. Their sequences are set by
+// Turn is the view of handlers on events, and the events of the turn. Their sequences are set by
 // its seal.
 type Turn struct {
 	K      *kernel.Turn

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A historyPage is a part of what is kept of an actor's events.
+// A historyPage is a page of an actor's kept events.
 type historyPage struct {
 	ID keyspace.ActorID // the incarnation; zero if there is no actor
 	// after is the position that the page follows: the requested one, or 0 with reset set if that
@@ -21,7 +21,7 @@ type historyPage struct {
 	More   bool // there are events behind the page
 }
 
-// pageBytes bounds what is read at once of the history, for which its reader waits.
+// pageBytes bounds one read of the history, for which its reader waits.
 const pageBytes = 64 << 10
 
 // History reads the events after a position that are kept, as far as they are durable. life is what

@@ -87,8 +87,8 @@ func (h *Hub) tidy(key string) {
 const (
 	MaxBuffered      = 256
 	maxBufferedBytes = 1 << 20
-	// MinBuffered is what each client may hold though the clients of the node hold too much. It is
-	// less than what a client takes besides.
+	// MinBuffered is how much each client may hold when the clients of the node hold too much. It
+	// is less than the other memory of a client.
 	MinBuffered = 4 << 10
 	// PlaceBytes is the size of an event in each client that holds it: a place in the buffer, and a
 	// host.EmittedEvent when it is delivered.

@@ -44,7 +44,7 @@ type Subscription struct {
 
 	// Of the goroutine that reads.
 	adopting bool // the history was not read yet: life is what the subscriber says
-	reset    bool // the subscriber's position was none of this life, and the subscriber is not told yet
+	reset    bool // the subscriber's position was of another life, and the subscriber was not notified yet
 }
 
 // Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are
@@ -207,7 +207,7 @@ func (s *Subscription) Next(ctx context.Context) (host.Delivery, error) {
 		var d host.Delivery
 		took := false
 		if lagging {
-			s.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
+			s.lagging = false // events pushed from here on are buffered; they may overlap with the history
 		} else if took = s.Count > 0; took {
 			for _, b := range s.buffer {
 				for i := range b.events {

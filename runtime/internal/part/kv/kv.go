@@ -17,7 +17,7 @@ type Part struct{}
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
 
-// Turn is what handlers may do with the key-value store.
+// Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
 	// changes counts the changes of keys, for watchers.
@@ -27,7 +27,7 @@ type Turn struct {
 // Query is what handlers of queries may read of the key-value store.
 type Query = Reads[*kernel.Query]
 
-// Reads is what handlers of turns and queries alike may read of the key-value store.
+// Reads is the view of handlers of turns and queries on the key-value store.
 type Reads[S kernel.Scope] struct{ K S }
 
 func kvEntry(e engine.Entry) host.KVEntry {

@@ -21,10 +21,10 @@ const (
 // each names the incarnation that it is for: the target as it is when the first are bound, or the
 // id under which the first of them will create it.
 //
-// The sender asks again until the messages that waited at first, with the same Target, are all
-// bound to one id, and delivers none before that. So if the target is destroyed meanwhile, they end
-// with it, however many there are. Messages that are sent meanwhile are left for another binding: a
-// sender that never rests would have none delivered.
+// The sender repeats this until all first messages with the same Target are bound to one id, and
+// delivers none before that. So if the target is destroyed meanwhile, they end with it, however
+// many there are. Messages that are sent meanwhile are left for another binding: a sender that
+// never rests would have none delivered.
 //
 // A crash between two turns leaves the first messages bound and the others as they were. That is
 // safe: no message was delivered under its bound id, because all must be bound first, and rows are
@@ -153,10 +153,10 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	})
 }
 
-// A recovery takes up messages that wait in the store: from before the node last stopped, or of an
+// A recovery loads waiting messages from the store: from before the node last stopped, or of an
 // actor that is destroyed.
 type recovery struct {
-	taken func(*sender) error // called when they are taken up; nil does nothing
+	taken func(*sender) error // called when they are loaded; nil does nothing
 }
 
 // Traits implements kernel.Job.

@@ -116,7 +116,7 @@ func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 // Bequeath implements kernel.Remainder.
 func (*Part) Bequeath(t *kernel.Turn) error { return MailOf(t).Seal(t) }
 
-// Turn is what handlers may do with messages to other actors.
+// Turn is the view of handlers on messages to other actors.
 type Turn struct {
 	K        *kernel.Turn
 	messages []outgoing // numbered when the turn is sealed

@@ -18,12 +18,12 @@ import (
 // A sender delivers one actor's messages: per target in order, one run of messages at a time, until
 // each is handled or moved aside.
 //
-// Exactly once comes from three durable facts. The message's row stands in the sender's keyspace
-// from the commit that sent it. The receiver's commit that handles it records the message's
-// sequence, which only grows per sender, so that a message which arrives again is known. And a
-// message is bound to one incarnation of its target before it is first delivered, so that neither a
-// destroyed actor's successor nor an actor that was created in between can handle it a second time.
-// The row is removed last, by a commit of the sender.
+// Exactly once comes from three durable facts. The message's row is in the sender's keyspace from
+// the commit that sent it. The receiver's commit that handles it records the message's sequence,
+// which only grows per sender, and so reveals a second arrival. And a message is bound to one
+// incarnation of its target before it is first delivered, so that neither a destroyed actor's
+// successor nor an actor that was created in between can handle it a second time. The row is
+// removed last, by a commit of the sender.
 type sender struct {
 	Part  *Part
 	owner *kernel.Actor
@@ -35,8 +35,8 @@ type sender struct {
 	channels map[string]*channel
 	room     int // how many channels there may be before idle ones are forgotten
 	Pending  int // messages in all channels and on their way to being settled
-	// dormant: the actor has left memory although messages wait, all of them for targets that are
-	// paused. roused: it was told to take them up again.
+	// dormant: the actor has left memory although messages wait, all of them for paused targets.
+	// roused: it must send them again.
 	dormant, roused bool
 }
 
@@ -93,7 +93,7 @@ func (o *outbox) Leave() bool {
 	return true
 }
 
-// senderOf returns the sender of the actor, which is made if there is none.
+// senderOf returns the sender of the actor, and makes a missing one.
 func senderOf(c *kernel.Core) *sender {
 	o := kernel.Attach(&c.Actor.Attached, newOutbox)
 	if s := o.sender.Load(); s != nil && s.id == c.ID {
@@ -118,7 +118,7 @@ func Mail(a *kernel.Actor) *sender {
 	return &sender{owner: a}
 }
 
-// A postbox is what a core remembers of its actor's messages.
+// A postbox is a core's memory of its actor's messages.
 type postbox struct {
 	// waiting counts the rows of messages that wait.
 	waiting kernel.Cached[int]
@@ -131,7 +131,7 @@ type postbox struct {
 
 func newPostbox() *postbox { return new(postbox) }
 
-// Post returns what the core remembers of its actor's messages.
+// Post returns the core's memory of its actor's messages.
 func Post(c *kernel.Core) *postbox { return kernel.Attach(&c.Attached, newPostbox) }
 
 // Forget implements kernel.Facet.
@@ -210,7 +210,7 @@ func (s *sender) channel(addr host.Address) *channel {
 	return ch
 }
 
-// incarnation returns the id of the target as it is now, or the zero id if it does not exist.
+// incarnation returns the current id of the target, or the zero id if it does not exist.
 func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	sup := s.owner.Kernel
 	s.mu.Lock()
@@ -283,7 +283,7 @@ func AppendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) 
 	return dst, nil
 }
 
-// add queues messages whose rows are durable, or were found in the store, and sends what can go. It
+// add queues messages whose rows are durable, or were found in the store, and sends what it can. It
 // does not block.
 func (s *sender) add(messages []outgoing) {
 	s.mu.Lock()
@@ -438,7 +438,7 @@ func permanent(err error) bool {
 	return false
 }
 
-// pin has the actor bind the waiting messages of a channel to the target's incarnation, and then
+// pin makes the actor bind the waiting messages of a channel to the target's incarnation, and then
 // sends them.
 func (s *sender) pin(ch *channel) { s.bindMore(&binding{sender: s, channel: ch}) }
 
@@ -479,8 +479,8 @@ func (s *sender) post(w *kernel.Work) {
 	}
 }
 
-// settle has the actor settle messages, and asks again until that is durable: until then their rows
-// stand, and a message that was moved aside would be taken for handled if a later one overtook it.
+// settle makes the actor settle messages, and repeats that until it is durable. Until then their
+// rows stay, and a message that was moved aside would count as handled if a later one overtook it.
 func (s *sender) settle(set *settlement) {
 	n := len(set.handled) + len(set.failed)
 	s.post(&kernel.Work{Job: set, Finish: func(w *kernel.Work) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// maxAttempts is how many attempts of a run are under way at once; the others wait for their turn.
+// maxAttempts is how many attempts of a run are under way at once; the others wait.
 const maxAttempts = 1000
 
 // An attemptQueue holds the attempts of a run that wait because too many are under way. Safe for
@@ -19,7 +19,7 @@ type attemptQueue struct {
 	mu      sync.Mutex
 	running int
 	waiting []*attempt
-	over    bool // the run was given up: what has not begun does not begin
+	over    bool // the run was given up: no further attempt begins
 }
 
 // begin starts an attempt, now or when there is room.
@@ -67,7 +67,7 @@ func (q *attemptQueue) clear() {
 	}
 }
 
-// launch starts the attempts that a turn asks for, when the turn is durable.
+// launch starts the requested attempts of a turn when it is durable.
 func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
 	k := task.NeedCrew(c)
 	f, inst, traceparent, launch := flowOf(c), c.Instance, h.From.Traceparent, out.Launch
@@ -87,8 +87,8 @@ func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
 	h.Then(start)
 }
 
-// An attempt is an attempt of a run's step: a task, which a worker runs, and which takes no place
-// of the tasks that handlers start. It implements host.RunTask.
+// An attempt is an attempt of a run's step: a task that a worker runs. It does not count towards
+// the tasks of handlers. It implements host.RunTask.
 type attempt struct {
 	task.Task
 	of   *workflow.Attempt
@@ -161,7 +161,8 @@ func (t *attempt) Lost() {
 	}
 }
 
-// left counts an attempt off its Actor that has returned or was given up; false if it was before.
+// left removes a returned or given-up attempt from the count of its Actor; false if that was done
+// before.
 func (t *attempt) left() bool {
 	if t.returned.Swap(true) {
 		return false

@@ -14,19 +14,18 @@ import (
 // for atomic fields.
 //
 // Invariants:
-//  1. Of a run that lives there is one row of kind run, from the commit that starts it to the one
-//     that ends it. It says what wakes the run: until something of that happens, the run is not in
-//     memory.
-//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has
-//     something to do that no other row tells of: attempts that run, messages or a state that it
-//     has not looked at. That row is what a restart finds.
-//  3. An attempt is started when the commit is durable that the run asked for it in, and by the
-//     Actor that made it.
+//  1. A live run has one row of kind run, from the commit that starts it to the commit that ends
+//     it. The row says what wakes the run: until then, the run is not in memory.
+//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has work
+//     without another row: running attempts, or messages or a state that it has not examined. A
+//     restart finds that row.
+//  3. An attempt starts when the commit that requests it is durable, on the Actor that made the
+//     commit.
 type flow struct {
 	flowRows
-	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu
-	// is held while the run is used, by the goroutine that runs the actor, so that one that takes
-	// the actor away can close it after that; over says that this has happened.
+	// run is the run in memory; nil until it is needed. fresh: it has not advanced yet. The
+	// goroutine that runs the actor holds mu while it uses the run, so that Abandon can close the
+	// run after that; over is set then.
 	mu    sync.Mutex
 	run   *workflow.Run
 	over  atomic.Bool
@@ -58,7 +57,7 @@ type flow struct {
 	// armedAsOf is the version of the write set when runActor.armed was last set.
 	armedAsOf engine.Version
 	// retiring: queues may have messages of a run that has ended, which become dead letters before
-	// a run receives any. retired is the version of the last turn that saw to it.
+	// a run receives any. retired is the version of the last turn that did that.
 	retiring bool
 	retired  engine.Version
 }
@@ -75,8 +74,8 @@ type flowRows struct {
 	listed string
 }
 
-// flowOf returns the actor's workflow run. It is made when something asks for it first, because
-// most actors have none.
+// flowOf returns the actor's workflow run, and makes it on first use, because most actors have
+// none.
 func flowOf(c *kernel.Core) *flow { return kernel.Attach(&c.Attached, newFlow) }
 
 func newFlow() *flow { return new(flow) }
@@ -137,8 +136,8 @@ func (f *flow) Close(c *kernel.Core) {
 }
 
 // Abandon implements kernel.Facet: it ends the run in memory of an actor that is taken away from
-// the goroutine that runs it. If that goroutine is in the run, which may be for good, it ends it
-// itself when it returns.
+// the goroutine that runs it. If that goroutine is in the run, perhaps for good, it ends the run
+// when it returns.
 func (f *flow) Abandon(c *kernel.Core) {
 	f.over.Store(true)
 	if !f.mu.TryLock() {
@@ -183,7 +182,7 @@ func staleRun(c *kernel.Core) {
 	cancelAttempts(c, f.held)
 }
 
-// reopenRun makes a new run of what is stored.
+// reopenRun makes a new run from the store.
 func reopenRun(c *kernel.Core) {
 	f := flowOf(c)
 	if f.run != nil {

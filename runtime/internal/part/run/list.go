@@ -90,7 +90,7 @@ func cutText(s string) string {
 	return s
 }
 
-// hurryRun has the run tried at once although it is paused until later.
+// hurryRun makes the run try again at once although it is paused until later.
 func hurryRun(c *kernel.Core) {
 	f := flowOf(c)
 	if f.run != nil {

@@ -41,17 +41,17 @@ const (
 )
 
 const (
-	// maxAdvances is how many turns a run takes before other work of the actor gets its turn.
+	// maxAdvances is how many turns a run takes before other work of the actor.
 	maxAdvances = 64
 	// maxAhead is how many commits of an actor may be on their way to the disk before its run waits
 	// for them.
 	maxAhead = 32
 )
 
-// errUndone undoes a turn in which a function of the user failed; the run knows.
+// errUndone undoes a turn in which a function of the user failed; the run has recorded that.
 var errUndone = errors.New("run: the turn is undone for the run")
 
-// readRun reads the record of a run that lives, and how many bytes it has.
+// readRun reads the record of a live run, and its size in bytes.
 func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 	e, ok, err := r.Get(runKey)
 	if err != nil || !ok {
@@ -144,14 +144,14 @@ func (*Part) Follow(c *kernel.Core) {
 	}
 	if (c.Group.Changed || !c.Held.Empty()) && !kernel.Fast(runPace(a.Type)) {
 		if c.Commit(); c.Broken {
-			return // the row at 0 tells the next core
+			return // the next core finds the row at 0
 		}
 	}
 	w := RunOf(a).Item(false)
 	c.Respond(w, nil, advanceAll(c, w))
 }
 
-// advanceAll advances the run until it has nothing to do, or others wait for their turn.
+// advanceAll advances the run until it has nothing to do, or other work waits.
 func advanceAll(c *kernel.Core, w *kernel.Work) error {
 	a, f := c.Actor, flowOf(c)
 	own := RunOf(a)
@@ -246,8 +246,8 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	f.mu.Lock()
 	_, err = c.RunTurn(w, "workflow", true, func(h *kernel.Turn) ([]byte, error) {
 		h.Untouched = true
-		// What a step has brought must not be lost, and its body not run again, because the actor
-		// is full. Functions that run in the turn are refused what they want to store.
+		// A full actor must not lose the result of a step or run its body again. Writes of
+		// functions in the turn are refused.
 		t := &RunRows{H: h, exempt: true}
 		var err error
 		own := runTurnOf(h)
@@ -327,8 +327,8 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	return out.Again, nil
 }
 
-// refusedForGood returns an error if a turn that failed with err would fail in the same way again,
-// for what the run's code does.
+// refusedForGood returns an error if the run's code would make a turn that failed with err fail in
+// the same way again.
 func refusedForGood(s *kernel.Kernel, err error) error {
 	e, _ := s.PublicError(err)
 	switch e.Code {
@@ -461,7 +461,7 @@ const (
 	runEndedTopic = "workflow ended"
 )
 
-// runNews notes, at the end of a turn, that there is something for the run to look at.
+// runNews notes, at the end of a turn, that the run has something to examine.
 func runNews(c *kernel.Core, h *kernel.Turn) {
 	f := flowOf(c)
 	if f.live {
@@ -510,8 +510,7 @@ func (*Part) Destroy(t *kernel.Turn) error {
 	return tolerate(c, workflow.Destroyed(&RunRows{H: t, sealed: true}))
 }
 
-// tolerate logs an error that says that what a run has stored cannot be read, where that must not
-// stop the actor.
+// tolerate logs that a run's rows cannot be read, where that must not stop the actor.
 func tolerate(c *kernel.Core, err error) error {
 	if _, ok := errors.AsType[*workflow.CorruptError](err); !ok && !errors.Is(err, workflow.ErrLetter) {
 		return err

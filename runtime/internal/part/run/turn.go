@@ -16,9 +16,9 @@ import (
 // A RunRows is a turn as a workflow run sees it, as workflow.Turn.
 type RunRows struct {
 	H *kernel.Turn
-	// exempt: what is written counts, but is not refused for the actor's quota.
+	// exempt: writes count towards the actor's quota, but are not refused for it.
 	exempt bool
-	// sealed: the handler has returned, and what is done belongs to the end of the turn.
+	// sealed: the handler has returned, and further writes belong to the end of the turn.
 	sealed bool
 }
 
@@ -281,8 +281,8 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 	case "ask":
 		method = runAsk
 	}
-	// Which types the node hosts is not known offline. The target belongs to a run that a node has
-	// started, and so does its type.
+	// The hosted types are unknown offline. A node has started the run, so it hosts the target's
+	// type.
 	if _, err := h.Actor.Kernel.TypeOf(addr); err != nil && !h.Actor.Kernel.Offline {
 		if method != runDeliver {
 			return nil
@@ -306,7 +306,7 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 	return mail.MailOf(h).Post(addr, method, m.Body)
 }
 
-// childLives reports whether the run lives that a run asks for its result. Nothing is woken.
+// childLives reports whether the child lives, without waking it.
 func childLives(s *kernel.Kernel, addr host.Address, m *workflow.Outgoing) (bool, error) {
 	id, ok, err := s.Store.Lookup(s.Identity(addr))
 	if err != nil || !ok {

@@ -66,7 +66,7 @@ func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine
 // Wakes implements kernel.Waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) { return schedulerows.Wakes(rows) }
 
-// Turn is what handlers may do with schedules.
+// Turn is the view of handlers on schedules.
 type Turn struct{ Reads[*kernel.Turn] }
 
 // turnOf returns what handlers may do in a turn.
@@ -75,7 +75,7 @@ func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 // Query is what handlers of queries may read of schedules.
 type Query = Reads[*kernel.Query]
 
-// Reads is what handlers of turns and queries alike may read of schedules.
+// Reads is the view of handlers of turns and queries on schedules.
 type Reads[S kernel.Scope] struct{ K S }
 
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
@@ -160,8 +160,8 @@ func (f *scheduleFiring) Run(c *kernel.Core, w *kernel.Work) {
 	c.Due(w, &f.row, func() error { return fireSchedule(c, w, f) })
 }
 
-// A failedRun is what is known of a run whose turn was lost with its core: the handler panicked or
-// was abandoned.
+// A failedRun describes a run whose turn was lost with its core: the handler panicked or was
+// abandoned.
 type failedRun struct {
 	cause             *host.Error
 	reason            string // for operators; "" for that of cause
@@ -176,7 +176,7 @@ func ableSince(a *kernel.Actor) time.Time {
 	return a.Kernel.Started
 }
 
-// fireSchedule does what a row of a schedule that is due asks for.
+// fireSchedule handles the due row of a schedule.
 func fireSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring) error {
 	row := on.row
 	f, err := schedulerows.Due(c.Rows, row.Name, row.Instance, row.Due, time.Now(), ableSince(c.Actor))

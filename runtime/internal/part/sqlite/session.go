@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// Turn is what handlers may do with the SQLite database.
+// Turn is the view of handlers on the SQLite database.
 type Turn struct {
 	K   *kernel.Turn
 	sql *sqlTurn // nil until it is asked for; set under Turn.Mu
@@ -87,8 +87,8 @@ func (b *Database) made(a *kernel.Actor) *sqlitevfs.Database {
 	return b.d
 }
 
-// Read begins a read session; nil if the core is gone. One that was begun is served to its end if
-// the core goes after that.
+// Read begins a read session; nil if the core is gone. A begun session continues to its end if the
+// core goes after that.
 func (b *Database) Read(ctx context.Context, a *kernel.Actor, r sqlitevfs.Reader) *sqlitevfs.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -260,7 +260,7 @@ func (s *sqlTurn) Refusal(n int64) error {
 	return sqlFull(s.t.Core.Rows.Refusal(n))
 }
 
-// sqlFull marks what a write set refuses for want of room for package sqlitevfs.
+// sqlFull marks, for package sqlitevfs, writes that a write set refuses for lack of room.
 func sqlFull(err error) error {
 	if errors.Is(err, &engine.QuotaError{}) || errors.Is(err, &engine.LimitError{}) {
 		return fmt.Errorf("%w: %w", sqlitevfs.ErrFull, err)
@@ -275,7 +275,7 @@ func (s *sqlTurn) enters(p sqlPhase) {
 	s.phase = p
 }
 
-// Seal implements kernel.Participant: it puts what the turn changed by SQL into the write set.
+// Seal implements kernel.Participant: it puts the turn's SQL changes into the write set.
 func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	s.enters(sqlSeals)
 	changed, err := s.session.Commit()

@@ -27,7 +27,7 @@ var _ interface {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "stream" }
 
-// Purge implements kernel.Purger: it does what the row of a stream in the wake index asks for.
+// Purge implements kernel.Purger: it handles the row of a stream in the wake index.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)
@@ -40,7 +40,7 @@ func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	return err
 }
 
-// Turn is what handlers may do with streams.
+// Turn is the view of handlers on streams.
 type Turn struct{ Reads[*kernel.Turn] }
 
 // turnOf returns what handlers may do in a turn.
@@ -49,7 +49,7 @@ func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 // Query is what handlers of queries may read of streams.
 type Query = Reads[*kernel.Query]
 
-// Reads is what handlers of turns and queries alike may read of streams.
+// Reads is the view of handlers of turns and queries on streams.
 type Reads[S kernel.Scope] struct{ K S }
 
 // streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and
@@ -238,7 +238,7 @@ func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (ou
 	return out, nil
 }
 
-// streamGone says that the actor is gone that a reader has read from, or only that there is none.
+// streamGone says that the actor of a reader is gone, or only that there is none.
 func streamGone(req *host.Request, notFound error) error {
 	var in host.StreamReadInput
 	if kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {

@@ -126,8 +126,8 @@ func (k *crew) refusal() *host.Error {
 	return k.over
 }
 
-// start starts a task. It does not block. One that starts while the others are asked to return
-// finds its context ended.
+// start starts a task. It does not block. If the tasks must return, the new task finds its context
+// ended.
 func (k *crew) start(name, traceparent string, f func(host.Task) error) {
 	t := new(Task)
 	t.Set(k, name, traceparent, nil)
@@ -161,7 +161,7 @@ func (k *crew) Begin(t *Task) bool {
 	return true
 }
 
-// remove counts a task off that has returned, or is given up; false if it was before.
+// remove removes a returned or given-up task from the count; false if that was done before.
 func (k *crew) remove(t *Task) bool {
 	k.mu.Lock()
 	_, member := k.members[t]
@@ -323,7 +323,7 @@ func (k *crew) giveUp(t *Task) {
 }
 
 // startedTasks counts the tasks that turns of a core have started, which the commit of the turn
-// does. It is used by the goroutine that runs the actor.
+// does. The goroutine that runs the actor uses it.
 type startedTasks struct {
 	n    int64
 	open []startedBy // of turns that are not committed

@@ -62,7 +62,7 @@ func (p *Part) LeftBehind() error {
 	return nil
 }
 
-// Turn is what handlers may do with tasks.
+// Turn is the view of handlers on tasks.
 type Turn struct {
 	K     *kernel.Turn
 	asked int64 // tasks to start
