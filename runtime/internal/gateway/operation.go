@@ -2,9 +2,9 @@ package gateway
 
 import "github.com/cairn-run/cairn/actor/host/method"
 
-// OperationOf is what calling a method means to Authorize: Call for an actor's own methods and for the built-in methods that
-// any caller may need, Work, Follow or Operate for the other built-in methods. openSQL says whether the actor's type lets its
-// callers use SQL.
+// OperationOf is what calling a method means to Authorize: Call for an actor's own methods and for
+// the built-in methods that any caller may need, Work, Follow or Operate for the other built-in
+// methods. openSQL says whether the actor's type lets its callers use SQL.
 func OperationOf(name string, openSQL bool) Operation {
 	if !method.BuiltIn(name) {
 		return Call

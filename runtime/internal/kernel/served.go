@@ -28,8 +28,8 @@ func Serve[In, Out any](
 	}}, options)
 }
 
-// Reading makes a method that runs beside the actor show what turns have changed.
-func Reading(b *Method) *Method {
+// Ordered makes a method beside the actor wait for the turns before it, to show their changes.
+func Ordered(b *Method) *Method {
 	b.reads = true
 	return b
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Methods implements kernel.Server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
-// or have failed.
+// Methods implements kernel.Server: the verbs of workflow runs. Reading verbs wake nothing, so they
+// work on sleeping and failed actors.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Act(method.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
@@ -24,14 +24,14 @@ func (*Part) Methods() []*kernel.Method {
 		runVerb(method.WorkflowCancel), runVerb(method.WorkflowTerminate), runVerb(method.WorkflowPause), runVerb(method.WorkflowResume),
 		runVerb(method.WorkflowRetry), runVerb(method.WorkflowRewind),
 		kernel.Act(method.WorkflowImport, importRun),
-		kernel.Reading(kernel.Serve(method.WorkflowStatus, runStatus)),
-		kernel.Reading(kernel.Serve(method.WorkflowResult, runResult, kernel.Waiting(
+		kernel.Ordered(kernel.Serve(method.WorkflowStatus, runStatus)),
+		kernel.Ordered(kernel.Serve(method.WorkflowResult, runResult, kernel.Waiting(
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(_ *host.WorkflowResultInput, codec host.Codec, out []byte) bool {
 				return !kernel.Decoded[host.WorkflowResultOutput](codec, out).Done
 			}))),
-		kernel.Reading(kernel.Serve(method.WorkflowHistory, runHistory)),
-		kernel.Reading(kernel.Serve(method.WorkflowWatch, watchRun, kernel.Waiting(
+		kernel.Ordered(kernel.Serve(method.WorkflowHistory, runHistory)),
+		kernel.Ordered(kernel.Serve(method.WorkflowWatch, watchRun, kernel.Waiting(
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(_ *host.WorkflowWatchInput, codec host.Codec, out []byte) bool {
 				return kernel.Decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
@@ -116,8 +116,8 @@ func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *metho
 	return st, err
 }
 
-// veil is a failure as callers read it that are not operators: without the text of an error that has no code, also of one
-// around it that has, unless an operator wrote it.
+// veil is a failure as callers read it that are not operators: without the text of an error that
+// has no code, also of one around it that has, unless an operator wrote it.
 func veil(f *workflow.Failure) *workflow.Failure {
 	switch {
 	case f == nil || f.Reason == "terminated" || f.Code != "" && f.Own == "":
@@ -160,7 +160,7 @@ func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host
 		}
 		i := workflowIndex(on.Typ, st.Workflow)
 		if i < 0 {
-			return host.Errorf(host.FailedPrecondition, "actor type %q has no workflow %q any more, which knew the result", on.Typ.Type, st.Workflow)
+			return host.Errorf(host.FailedPrecondition, "actor type %q no longer has the workflow %q, which can read the result", on.Typ.Type, st.Workflow)
 		}
 		out.Output, err = on.Typ.Workflows[i].Output(st.Output, on.Codec)
 		return err
