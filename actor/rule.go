@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A Rule says when a schedule runs: made by [Cron], [Every] and [At]. It is comparable.
@@ -23,7 +24,8 @@ func Every(d time.Duration) Rule { return Rule{every: d} }
 // At is the rule of [ScheduleInstance.At].
 func At(t time.Time) Rule { return Rule{at: t} }
 
-// String returns the rule as people read it, such as "0 3 * * *", "every 1m0s" or "at 2030-01-02T03:04:05Z".
+// String returns the rule as people read it, such as "0 3 * * *", "every 1m0s" or "at
+// 2030-01-02T03:04:05Z".
 func (r Rule) String() string {
 	switch {
 	case r.cron != "":
@@ -53,8 +55,8 @@ func (r Rule) fill(s *host.Schedule) error {
 	return nil
 }
 
-// Missed says what happens to ticks of a schedule that came while the node was down, the actor paused or an earlier run
-// under way.
+// Missed says what happens to ticks of a schedule that came while the node was down, the actor
+// paused or an earlier run under way.
 type Missed = host.Missed
 
 // The policies for missed ticks; MissedOnce is the default. package host documents each.
@@ -85,8 +87,8 @@ type scheduleOption func(*host.Schedule)
 func (o scheduleOption) applyCron(s *host.Schedule)     { o(s) }
 func (o scheduleOption) applySchedule(s *host.Schedule) { o(s) }
 
-// CatchUpAll makes up for each missed tick with a run of its own, in order, but for those beyond the latest n, which are
-// skipped; 0 means 100. n is at most 10,000.
+// CatchUpAll makes up for each of the latest n missed ticks with a run of its own, in order, and
+// skips earlier ones; 0 means 100. n is at most 10,000.
 func CatchUpAll(n int) ScheduleOption {
 	return scheduleOption(func(s *host.Schedule) { s.Missed, s.CatchUp = host.MissedAll, n })
 }
@@ -144,7 +146,7 @@ func (s *Schedule[S, T]) ListOf(ctx context.Context, ref Ref[S]) ([]Scheduled[T]
 	if err != nil {
 		return nil, err
 	}
-	out, err := ask[host.ScheduleListOutput](ctx, at, host.ScheduleList, &host.ScheduleListInput{Name: s.listName()})
+	out, err := ask(ctx, at, method.ScheduleList, &host.ScheduleListInput{Name: s.listName()})
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +168,11 @@ func (s *Schedule[S, T]) Trigger(ctx context.Context, ref Ref[S]) error {
 	return s.only().Trigger(ctx, ref)
 }
 
-// A ScheduleRun is what came of one run of a schedule.
+// A ScheduleRun is the result of one run of a schedule.
 type ScheduleRun = host.ScheduleRun
 
-// Set sets the schedule of an actor from outside and returns it as it is then. In a turn of the actor itself, use
-// [ScheduleInstance.Cron], [ScheduleInstance.Every] and [ScheduleInstance.At].
+// Set sets the schedule of an actor from outside and returns it as it is then. In a turn of the
+// actor itself, use [ScheduleInstance.Cron], [ScheduleInstance.Every] and [ScheduleInstance.At].
 func (i ScheduleInstance[S, T]) Set(ctx context.Context, ref Ref[S], rule Rule, payload T, opts ...CronOption) (Scheduled[T], error) {
 	at, err := i.site(ref)
 	if err != nil {
@@ -184,54 +186,57 @@ func (i ScheduleInstance[S, T]) Set(ctx context.Context, ref Ref[S], rule Rule, 
 	if err != nil {
 		return Scheduled[T]{}, err
 	}
-	out, err := ask[host.Schedule](ctx, at, host.ScheduleSet, &s)
+	out, err := ask(ctx, at, method.ScheduleSet, &s)
 	if err != nil {
 		return Scheduled[T]{}, err
 	}
 	return i.scheduled(&out)
 }
 
-// GetOf describes the schedule of an actor from outside; false means that it is not set. The error code is NotFound if
-// there is no such actor.
+// GetOf describes the schedule of an actor from outside; false means that it is not set. The error
+// code is NotFound if there is no such actor.
 func (i ScheduleInstance[S, T]) GetOf(ctx context.Context, ref Ref[S]) (Scheduled[T], bool, error) {
 	at, err := i.site(ref)
 	if err != nil {
 		return Scheduled[T]{}, false, err
 	}
-	out, err := ask[host.ScheduleListOutput](ctx, at, host.ScheduleList, &host.ScheduleListInput{Name: i.name})
+	out, err := ask(ctx, at, method.ScheduleList, &host.ScheduleListInput{Name: i.name})
 	if err != nil {
 		return Scheduled[T]{}, false, err
 	}
 	return i.pick(out.Schedules)
 }
 
-// CancelOf removes the schedule of an actor and its history from outside, and reports whether there was one.
+// CancelOf removes the schedule of an actor and its history from outside, and reports whether there
+// was one.
 func (i ScheduleInstance[S, T]) CancelOf(ctx context.Context, ref Ref[S]) (bool, error) {
 	at, err := i.site(ref)
 	if err != nil {
 		return false, err
 	}
-	n, err := count(ctx, at, host.ScheduleCancel, i.input())
+	n, err := count(ctx, at, method.ScheduleCancel, i.input())
 	return n > 0, err
 }
 
-// Runs returns the latest runs of the schedule of an actor, the latest first, as far as its history keeps them ([KeepRuns]).
+// Runs returns the latest runs of the schedule of an actor, the latest first, as far as its history
+// keeps them ([KeepRuns]).
 func (i ScheduleInstance[S, T]) Runs(ctx context.Context, ref Ref[S]) ([]ScheduleRun, error) {
 	at, err := i.site(ref)
 	if err != nil {
 		return nil, err
 	}
-	out, err := ask[host.ScheduleRunsOutput](ctx, at, host.ScheduleRuns, i.input())
+	out, err := ask(ctx, at, method.ScheduleRuns, i.input())
 	return out.Runs, err
 }
 
-// Trigger has the schedule of an actor run now, besides its ticks. It returns when that is sure, not when the run is done.
+// Trigger has the schedule of an actor run now, besides its ticks. It returns when that is sure,
+// not when the run is done.
 func (i ScheduleInstance[S, T]) Trigger(ctx context.Context, ref Ref[S]) error {
 	at, err := i.site(ref)
 	if err != nil {
 		return err
 	}
-	_, err = ask[host.Schedule](ctx, at, host.ScheduleTrigger, i.input())
+	_, err = ask(ctx, at, method.ScheduleTrigger, i.input())
 	return err
 }
 

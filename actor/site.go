@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 const (
-	// waitSlice is how long one call waits for something to appear; longer waits are made of several, so that no network
-	// in between takes a waiting call for a dead one.
+	// waitSlice is how long one call waits for something to appear; longer waits are made of
+	// several, so that no network in between takes a waiting call for a dead one.
 	waitSlice = 30 * time.Second
 	// firstPause and lastPause bound the pause before something that failed is tried again.
 	firstPause = 50 * time.Millisecond
@@ -33,13 +34,13 @@ func (r Ref[S]) site(d *declared) (site, error) {
 	return site{node: r.node, at: r.address(), codec: d.core.codec}, nil
 }
 
-// request makes a call of a method with an input of package host.
-func (s site) request(method string, in any) (*host.Request, error) {
+// requestOf makes a call of a method that every actor has.
+func requestOf[In, Out any](s site, m method.Typed[In, Out], in *In) (*host.Request, error) {
 	input, err := s.codec.appendCBOR(nil, in)
 	if err != nil {
-		return nil, Errorf(InvalidArgument, "input of %s: %s", method, err)
+		return nil, Errorf(InvalidArgument, "input of %s: %s", m.Name, err)
 	}
-	return &host.Request{Address: s.at, Method: method, Codec: host.CBOR, Input: input}, nil
+	return &host.Request{Address: s.at, Method: m.Name, Codec: host.CBOR, Input: input}, nil
 }
 
 // send sends a request and decodes its output into what out points to, unless out is nil.
@@ -54,21 +55,26 @@ func (s site) send(ctx context.Context, r *host.Request, out any) error {
 	return nil
 }
 
-// ask calls a method with an input and an output of package host.
-func ask[Out any](ctx context.Context, s site, method string, in any) (Out, error) {
-	var out Out
-	r, err := s.request(method, in)
-	if err != nil {
-		return out, err
+// ask calls a method that every actor has.
+func ask[In, Out any](ctx context.Context, s site, m method.Typed[In, Out], in *In) (out Out, err error) {
+	r, err := requestOf(s, m, in)
+	switch {
+	case err != nil:
+	case m.Output == nil:
+		err = s.send(ctx, r, nil)
+	default:
+		err = s.send(ctx, r, &out)
 	}
-	err = s.send(ctx, r, &out)
 	return out, err
 }
 
-// count calls a method that answers with a count, as often as it takes to do all.
-func count(ctx context.Context, s site, method string, in any) (n int64, err error) {
+// counting is a method that answers with a count.
+type counting[In any] = method.Typed[In, host.CountOutput]
+
+// count calls a counting method as often as it takes to do all.
+func count[In any](ctx context.Context, s site, m counting[In], in *In) (n int64, err error) {
 	for {
-		out, err := ask[host.CountOutput](ctx, s, method, in)
+		out, err := ask(ctx, s, m, in)
 		if n += out.Count; err != nil || !out.More {
 			return n, err
 		}
@@ -86,11 +92,12 @@ func retryable(err error) bool {
 	return errors.As(err, &e) && (e.Retryable || e.Code == Unavailable)
 }
 
-// again reports whether a call that may be done twice is to be repeated, as long as its caller's context lasts: then a
-// deadline that passed was that of a call, somewhere on its way.
+// again reports whether to repeat a call that may be done twice. It is true only while the caller's
+// context lasts: then a passed deadline was that of a call on the way.
 func again(err error) bool { return retryable(err) || CodeOf(err) == DeadlineExceeded }
 
-// millis returns a span in whole milliseconds, rounded up, so that a short span does not become none.
+// millis returns a span in whole milliseconds, rounded up, so that a short span does not become
+// none.
 func millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {
@@ -99,8 +106,8 @@ func millis(d time.Duration) int64 {
 	return ms
 }
 
-// A pacer spaces out attempts: pauses that double up to lastPause, each shortened by chance, so that those who failed
-// together do not come back together. The zero value is ready.
+// A pacer spaces out attempts: pauses double up to lastPause, each shortened at random, so that
+// callers that failed together do not come back together. The zero value is ready.
 type pacer struct{ next time.Duration }
 
 // pause waits before the next attempt. It returns false at once when ctx ends.
@@ -116,8 +123,8 @@ func (p *pacer) pause(ctx context.Context) bool {
 	}
 }
 
-// waited says that a wait that began at start brought something, or nothing. One that brought nothing at once was no
-// wait: then it pauses.
+// waited says that a wait that began at start brought something, or nothing. One that brought
+// nothing at once was no wait: then it pauses.
 func (p *pacer) waited(ctx context.Context, start time.Time, nothing bool) {
 	if nothing && time.Since(start) < firstPause {
 		p.pause(ctx)

@@ -12,21 +12,23 @@ type Workflow struct {
 	Name    string
 	Handler string
 	Program *workflow.Program
-	// Input makes the program's input of a value that came in a request; the error says what is wrong with that.
+	// Input makes the program's input of a value that came in a request; the error says what is
+	// wrong with that.
 	Input func(from Codec, value []byte) ([]byte, error)
 	// Output makes a value for a reply of what the program returned.
 	Output func(output []byte, to Codec) ([]byte, error)
 }
 
-// A RunTurn is what functions of a workflow have that run inside a turn of the actor: workflow.Tx.Host is one. What they do
-// is one commit with the entry in the history.
+// A RunTurn is what functions of a workflow have that run inside a turn of the actor:
+// workflow.Tx.Host is one. What they do is one commit with the entry in the history.
 type RunTurn interface {
 	Turn
 	// Instance returns the actor's instance, whose state may be changed.
 	Instance() Instance
 	// View returns it to look at: changes of the state may be lost.
 	View() Instance
-	// Answer replies to a message that the run has received. Only the first answer to a message counts.
+	// Answer replies to a message that the run has received. Only the first answer to a message
+	// counts.
 	Answer(queue string, id uint64, reply []byte, failure *Error) error
 }
 
@@ -43,13 +45,14 @@ type RunStart struct {
 	// Input is the input, encoded in Codec.
 	Codec Codec
 	Input []byte
-	// Replace drops the history of a run that has ended. Without it a start with the same input finds that run.
+	// Replace drops the history of a run that has ended. Without it a start with the same input
+	// finds that run.
 	Replace bool
 	// UpTo is the last entry that a run made of a recording has of it.
 	UpTo string
 }
 
-// A RunStarted says what became of a start.
+// A RunStarted is the result of a start.
 type RunStarted struct {
 	// Run is the id of the run, in hex.
 	Run string `json:"run"`
@@ -61,30 +64,33 @@ type RunStarted struct {
 type RunControl struct {
 	// Verb is one of the names WorkflowCancel to WorkflowRewind.
 	Verb string
-	// Reason is kept with the run; at most 1,024 bytes. Entry is the id of an entry of the history, for retry and rewind.
+	// Reason is kept with the run; at most 1,024 bytes. Entry is the id of an entry of the history,
+	// for retry and rewind.
 	Reason, Entry string
-	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if the actor has another.
+	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if
+	// the actor has another.
 	Run string
 }
 
-// The built-in methods of workflow runs.
+// The built-in methods of workflow runs. Queries of runs wake nothing.
 const (
-	WorkflowStart     = "workflow.start"     // WorkflowStartInput -> RunStarted; creates the actor
-	WorkflowStatus    = "workflow.status"    // no input -> workflow.RunStatus; a query, wakes nothing
-	WorkflowResult    = "workflow.result"    // WorkflowResultInput -> WorkflowResultOutput; a query, wakes nothing
-	WorkflowCancel    = "workflow.cancel"    // WorkflowControlInput, no output: asks the run to end, which undoes and cleans up
-	WorkflowTerminate = "workflow.terminate" // WorkflowControlInput, no output: ends the run at once, running nothing
-	WorkflowPause     = "workflow.pause"     // WorkflowControlInput, no output
-	WorkflowResume    = "workflow.resume"    // no input, no output: also what tries a paused run again at once
-	WorkflowRetry     = "workflow.retry"     // WorkflowControlInput with an entry, no output
-	WorkflowRewind    = "workflow.rewind"    // WorkflowControlInput with an entry, no output
-	WorkflowHistory   = "workflow.history"   // WorkflowHistoryInput -> WorkflowHistoryOutput; a query, wakes nothing
-	WorkflowWatch     = "workflow.watch"     // WorkflowWatchInput -> WorkflowWatchOutput; a query, wakes nothing
-	WorkflowExport    = "workflow.export"    // no input -> WorkflowRecording; a query, wakes nothing
-	WorkflowImport    = "workflow.import"    // WorkflowImportInput -> RunStarted; creates the actor
+	WorkflowStart     = "workflow.start"
+	WorkflowStatus    = "workflow.status"
+	WorkflowResult    = "workflow.result"
+	WorkflowCancel    = "workflow.cancel"
+	WorkflowTerminate = "workflow.terminate"
+	WorkflowPause     = "workflow.pause"
+	WorkflowResume    = "workflow.resume" // also tries a paused run again at once
+	WorkflowRetry     = "workflow.retry"  // with an entry
+	WorkflowRewind    = "workflow.rewind" // with an entry
+	WorkflowHistory   = "workflow.history"
+	WorkflowWatch     = "workflow.watch"
+	WorkflowExport    = "workflow.export"
+	WorkflowImport    = "workflow.import"
 )
 
-// WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same input finds that run.
+// WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same input
+// finds that run.
 type WorkflowStartInput struct {
 	Workflow string `json:"workflow"`
 	Input    Raw    `json:"input,omitempty"`
@@ -116,7 +122,8 @@ type WorkflowControlInput struct {
 	Reason string `json:"reason,omitempty"`
 	// Entry is the id of an entry of the history, for retry and rewind.
 	Entry string `json:"entry,omitempty"`
-	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if the actor has another.
+	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if
+	// the actor has another.
 	Run string `json:"run,omitempty"`
 }
 
@@ -142,8 +149,8 @@ type WorkflowWatchInput struct {
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
-// WorkflowWatchOutput is what changed. Entries that are gone, as those of old iterations, are not listed one by one: when
-// Count is not how many a watcher has, it reads the history anew.
+// WorkflowWatchOutput is what changed. Removed entries, such as those of old iterations, are not
+// listed: if Count differs from a watcher's number, it reads the history anew.
 type WorkflowWatchOutput struct {
 	// Version is what to ask after next; it is that of the last change.
 	Version uint64                  `json:"version"`

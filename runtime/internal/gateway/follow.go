@@ -69,7 +69,7 @@ func (r *streamReader) read(ctx context.Context, wait time.Duration) (host.Strea
 }
 
 // waitMS is a time that a built-in method is asked to wait.
-func waitMS(d time.Duration) int64 { return max(min(d, serve.MaxWait), 0).Milliseconds() }
+func waitMS(d time.Duration) int64 { return max(min(d, maxWait), 0).Milliseconds() }
 
 // follow answers GET .../-/streams/{name} with the items of a stream as server-sent events, until the stream is closed.
 func (x *exchange) follow(t *target) {
@@ -224,7 +224,7 @@ func (c *session) follow(m *message) *host.Error {
 func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte {
 	var batch [][]byte
 	for {
-		page, fault := r.read(ctx, serve.MaxWait/2)
+		page, fault := r.read(ctx, maxWait/2)
 		if fault != nil {
 			if ctx.Err() != nil {
 				return nil

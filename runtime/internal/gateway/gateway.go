@@ -267,7 +267,7 @@ func (g *Gateway) limited(ctx context.Context, method string) (context.Context, 
 		return ctx, func() {}
 	}
 	if waits(method) {
-		d += serve.MaxWait
+		d += maxWait
 	}
 	return context.WithTimeout(ctx, d)
 }

@@ -1,24 +1,26 @@
 package gateway
 
 import (
-	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// OperationOf is what calling a method means to Authorize: Call for an actor's own methods and for those built-in ones that
-// any caller may need, Work, Follow or Operate for the other built-in ones. openSQL says whether the actor's type lets its
-// callers use SQL.
-func OperationOf(method string, openSQL bool) serve.Operation {
-	switch method {
-	case host.QueueReceive, host.QueueAck, host.QueueNack, host.QueueExtend, host.QueueHeld:
+// OperationOf is what calling a method means to Authorize: Call for an actor's own methods and for
+// the built-in methods that any caller may need, Work, Follow or Operate for the other built-in
+// methods. openSQL says whether the actor's type lets its callers use SQL.
+func OperationOf(name string, openSQL bool) serve.Operation {
+	if !method.BuiltIn(name) {
+		return serve.Call
+	}
+	switch row, _ := method.Find(name); row.By(openSQL) {
+	case method.Anyone:
+		return serve.Call
+	case method.Workers:
 		return serve.Work
-	case host.StreamRead:
+	case method.Followers:
 		return serve.Follow
 	}
-	if host.OperatorMethod(method, openSQL) {
-		return serve.Operate
-	}
-	return serve.Call
+	return serve.Operate
 }
 
 // operation is what calling a method of an actor of a type means to Authorize.
@@ -26,11 +28,11 @@ func (g *Gateway) operation(typ, method string) serve.Operation {
 	return OperationOf(method, g.openSQL[typ])
 }
 
+// maxWait is the longest that a built-in method can be asked to wait.
+const maxWait = method.MaxWait
+
 // waits reports whether a method may be asked to wait for something.
-func waits(method string) bool {
-	switch method {
-	case host.QueueReceive, host.QueueHeld, host.QueueResult, host.StreamRead, host.WorkflowResult, host.WorkflowWatch:
-		return true
-	}
-	return false
+func waits(name string) bool {
+	row, _ := method.Find(name)
+	return row.Waits
 }

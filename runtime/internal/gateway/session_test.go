@@ -96,7 +96,7 @@ func TestCallsHaveATimeLimitAndThoseThatWaitAMinuteMore(t *testing.T) {
 	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		conn.call = newHeld().call
 		c := join(t, l)
-		for method, want := range map[string]time.Duration{"slow": serve.DefaultCallTimeout, host.QueueReceive: serve.DefaultCallTimeout + serve.MaxWait} {
+		for method, want := range map[string]time.Duration{"slow": serve.DefaultCallTimeout, host.QueueReceive: serve.DefaultCallTimeout + maxWait} {
 			start := time.Now()
 			c.say(`{"id":1,"call":"` + method + `"}`)
 			c.expect(`{"id":1,"error":{"code":"deadline_exceeded","message":"gave up"}}`)

@@ -28,12 +28,7 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 		return err
 	}
 	defer s.Kill() // nothing is left to drain: what the verb did is durable
-	s.Offline, s.Builtins = true, make(map[string]*kernel.Method)
-	for p := range kernel.PartsAs[kernel.StoreServer](s.Parts) {
-		for _, b := range p.StoreMethods() {
-			s.Builtins[b.Name] = b
-		}
-	}
+	s.GoOffline()
 	if s.Builtins[in.Verb] == nil {
 		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
 	}
@@ -48,8 +43,8 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	return err
 }
 
-// errorsOnly passes the causes of errors of which callers read an id only. What a node logs
-// of a verb besides them is not news to the operator who asks for it.
+// errorsOnly passes the causes of errors that callers see only as an id. The operator of a verb
+// needs no other log lines of it.
 type errorsOnly struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Door decides who may send requests to a node at all: by the node's token, the Host header and the origin of web pages.
+// A Door decides which requests may reach a node at all: by the node's token, the Host header and the origin of web pages.
 // What a caller may do with an actor is for the hook Authorize.
 type Door struct {
 	guarded  bool // there is a token
@@ -23,7 +23,7 @@ type Door struct {
 	origins  map[string]bool
 }
 
-// NewDoor makes a door. An empty token admits everybody; loopbackOnly says that the node listens on loopback only; origins
+// NewDoor makes a door. An empty token admits every request; loopbackOnly says that the node listens on loopback only; origins
 // lists those whose pages may use the node, and "*" means all.
 func NewDoor(token string, loopbackOnly bool, origins []string) *Door {
 	d := &Door{

@@ -125,8 +125,8 @@ func (x *Exchange) JSON(status int, v any) {
 	x.W.Write(append(body, '\n'))
 }
 
-// AllowMethods answers OPTIONS: a CORS preflight, or the question which methods a path has. headers are those that pages of
-// allowed origins may send.
+// AllowMethods answers OPTIONS: a CORS preflight, or the question which methods a path has. headers lists the headers
+// that pages of allowed origins may send.
 func (x *Exchange) AllowMethods(methods, headers string) {
 	h := x.W.Header()
 	if Preflight(x.R) && h.Get("Access-Control-Allow-Origin") != "" {

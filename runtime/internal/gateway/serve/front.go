@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A Front stands between the clients of a node and its gateways. All gateways of a node share one, so that its limits hold
@@ -69,7 +70,7 @@ func (f *Front) Server(h http.Handler) *http.Server {
 	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context. Exchanges bound the reading
 	// of bodies themselves.
 	if f.Limits.CallTimeout > 0 {
-		s.WriteTimeout = f.Limits.CallTimeout + MaxWait + f.Limits.BodyTimeout + ReplyTimeout
+		s.WriteTimeout = f.Limits.CallTimeout + method.MaxWait + f.Limits.BodyTimeout + ReplyTimeout
 	}
 	s.RegisterOnShutdown(f.Drain)
 	return s

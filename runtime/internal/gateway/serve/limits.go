@@ -25,8 +25,6 @@ const (
 	ReplyTimeout = 30 * time.Second
 	// MaxHeaderBytes bounds a request's header, the path included.
 	MaxHeaderBytes = 64 << 10
-	// MaxWait is the longest that a request may ask to wait for something, beyond CallTimeout.
-	MaxWait = time.Minute
 )
 
 // Limits bound what one client can take. A zero field means its default.

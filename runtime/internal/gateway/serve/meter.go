@@ -2,13 +2,13 @@ package serve
 
 import (
 	"errors"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A Label is an operation in the metrics. Calls are counted as what they run.
@@ -175,12 +175,12 @@ func (m *Meter) Type(name string) *TypeMeter {
 	return m.unknown
 }
 
-// Kind is the label of a call of a method. The names of built-in methods have a dot, and no others.
-func (t *TypeMeter) Kind(method string) Label {
-	if strings.IndexByte(method, '.') >= 0 {
+// Kind is the label of a call of a method.
+func (t *TypeMeter) Kind(name string) Label {
+	if method.BuiltIn(name) {
 		return LabelBuiltin
 	}
-	return t.kinds[method]
+	return t.kinds[name]
 }
 
 // Count counts a request that took so long and ended with a code, "" for success.

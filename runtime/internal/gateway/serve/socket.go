@@ -33,11 +33,11 @@ var (
 // A Socket is the connection under a WebSocket, with the library above it and the network below it.
 //
 // The library does the handshake and reads. What is written goes past it, for three reasons: it writes each message by
-// itself, where several that wait can go in one write; whoever writes waits for the network; and it cannot tell when to
+// itself, where several that wait can go in one write; each of its writers waits for the network; and it cannot tell when to
 // give up on a client. So:
 //
-//  1. Frames are appended to pending as a whole, in the order in which they are to arrive. Whoever finds that nobody
-//     writes then writes until nothing is pending; the others go on. No goroutine is kept for it, and no buffer.
+//  1. Frames are appended to pending as a whole, in the order of their arrival. A goroutine that finds no other
+//     writing then writes until nothing is pending; the others go on. No goroutine is kept for it, and no buffer.
 //  2. When ConnectionBytes wait to be written, no further message is taken.
 //  3. Each piece of at most StreamBufferBytes has StreamWriteTimeout to be accepted by the network. If it is not, or the
 //     network fails, the connection is closed: a frame may have been cut off.
@@ -58,7 +58,7 @@ type Socket struct {
 	writing bool
 	closing bool // a close frame is pending or written
 	parted  bool // it is one of this side's
-	tooMuch bool // more was to be written than may wait
+	tooMuch bool // more came than may wait
 	err     error
 	readBy  time.Time // zero for none
 }
@@ -172,7 +172,7 @@ func (s *Socket) flush() {
 	s.writing = false
 }
 
-// fail notes that nothing can be written any more and ends whoever reads. REQUIRES: mu
+// fail notes that nothing can be written from now on, and ends the reader. REQUIRES: mu
 func (s *Socket) fail(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = ErrSlow

@@ -1,5 +1,5 @@
-// Package admin is the part of actors that operators use: it pauses, wakes and puts to sleep, sets limits, and says why an
-// actor does nothing.
+// Package admin is the part for operators: it pauses, wakes and puts to sleep, sets limits, and
+// says why an actor does nothing.
 package admin
 
 import (
@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Part is the part of actors that is the verbs of operators. It names no other part: what it knows of one the part says
-// by the interfaces explainer, keeper, resumer and retrier.
+// Part is the part for the verbs of operators. It names no other part: they implement the
+// interfaces explainer, keeper, resumer and retrier.
 type Part struct{}
 
 var _ interface {
@@ -23,18 +24,18 @@ var _ interface {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "admin" }
 
-// Methods implements kernel.Server. None of the verbs creates an actor, and none but actor.wake runs code of one that sleeps, so
-// that they work on actors that have failed.
+// Methods implements kernel.Server. None of the verbs creates an actor, and only actor.wake runs
+// code of a sleeping one, so they work on failed actors.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Bare(kernel.Act(host.ActorPause, pauseActor)),
-		kernel.Bare(kernel.Act(host.ActorResume, resumeActor)),
-		kernel.Bare(kernel.Act(host.LimitsSet, setLimits)),
-		kernel.Bare(kernel.Act(host.LimitsReset, resetLimits)),
-		kernel.Serve(host.ActorWake, wakeActor),
-		kernel.Serve(host.ActorSleep, sleepActor),
-		kernel.Serve(host.ActorRetry, retryActor),
-		kernel.Serve(host.ActorWhy, why),
+		kernel.Bare(kernel.Act(method.ActorPause, pauseActor)),
+		kernel.Bare(kernel.Act(method.ActorResume, resumeActor)),
+		kernel.Bare(kernel.Act(method.LimitsSet, setLimits)),
+		kernel.Bare(kernel.Act(method.LimitsReset, resetLimits)),
+		kernel.Serve(method.ActorWake, wakeActor),
+		kernel.Serve(method.ActorSleep, sleepActor),
+		kernel.Serve(method.ActorRetry, retryActor),
+		kernel.Serve(method.ActorWhy, why),
 	}
 }
 
@@ -67,8 +68,8 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 	return pause, nil
 }
 
-// resumeActor lets a paused actor go on.
-func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *kernel.None) (host.CountOutput, error) {
+// resumeActor ends the pause of an actor.
+func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
 	paused, err := c.ClearPause(h)
 	if err != nil || !paused {
 		return host.CountOutput{}, err
@@ -103,7 +104,7 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 	return set, storeLimits(c, h, rec, set)
 }
 
-// resetLimits makes limits of one actor those of its type.
+// resetLimits resets limits of one actor to those of its type.
 func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
 	rec, err := kernel.ReadControl(c.Rows)
 	if err != nil {
@@ -113,7 +114,7 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
-			return out, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name).With("field", "names["+strconv.Itoa(i)+"]")
+			return out, host.Errorf(host.InvalidArgument, "an actor has no limit %q", name).With("field", "names["+strconv.Itoa(i)+"]")
 		}
 	}
 	for _, f := range fields {
@@ -158,42 +159,45 @@ func storeLimits(c *kernel.Core, h *kernel.Turn, rec kernel.ControlRecord, set h
 	return nil
 }
 
-// wakeActor brings an actor into memory. One that has failed is not tried before its time; actor.retry allows that.
-func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (kernel.None, error) {
+// wakeActor brings an actor into memory. One that has failed is not tried before its time;
+// actor.retry allows that.
+func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (method.None, error) {
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
-		return kernel.None{}, err
+		return method.None{}, err
 	}
-	return kernel.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Waking{} })
+	return method.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Waking{} })
 }
 
 // sleepActor stops an actor's tasks, runs its sleep hook and takes it out of memory.
-func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (kernel.None, error) {
+func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (method.None, error) {
 	if err := s.MustExist(on.Addr); err != nil {
-		return kernel.None{}, err
+		return method.None{}, err
 	}
 	a := s.Find(on.Addr)
 	if a == nil {
-		return kernel.None{}, nil
+		return method.None{}, nil
 	}
 	if from := on.From; from != nil && from.Waiter != nil && from.Waiter.Actor == a {
-		return kernel.None{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
+		return method.None{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
 	}
 	if err := s.Kept(a); err != nil {
-		return kernel.None{}, err
+		return method.None{}, err
 	}
 	if k := a.CurrentCompany(); kernel.SizeOf(k) > 0 {
-		// From here on it sleeps, whether the caller waits or not: without its tasks it must not stay awake.
+		// From here on it sleeps, whether the caller waits or not: without its tasks it must not
+		// stay awake.
 		select {
 		case <-a.Retire(k, kernel.CauseSleep):
 		case <-ctx.Done():
-			return kernel.None{}, kernel.ContextError(ctx)
+			return method.None{}, kernel.ContextError(ctx)
 		}
 	}
-	return kernel.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Sleeping(true) })
+	return method.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Sleeping(true) })
 }
 
-// retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries it at once.
-func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.CountOutput, error) {
+// retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries
+// it at once.
+func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.CountOutput, error) {
 	if from := on.From; from != nil && from.Turn == nil && !from.Beside {
 		return host.CountOutput{}, kernel.QueryWrites()
 	}

@@ -1,5 +1,5 @@
-// Package alarm is the part of actors that is alarms: an appointment of the actor with itself, disarmed by the commit of its
-// handler.
+// Package alarm is the part for alarms: an appointment of the actor with itself, disarmed by the
+// commit of its handler.
 package alarm
 
 import (
@@ -9,13 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Part is the part of actors that is alarms.
+// Part is the part for alarms.
 type Part struct {
 	lag prometheus.Histogram
 }
@@ -45,7 +46,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Ask(host.AlarmList, func(r *kernel.Query, _ host.Codec, _ *kernel.None) (host.AlarmListOutput, error) {
+		kernel.Ask(method.AlarmList, func(r *kernel.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
 			s, done, err := r.Rows()
 			if err != nil {
 				return host.AlarmListOutput{}, err
@@ -58,9 +59,9 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return out, err
 		}),
-		kernel.Existing(kernel.Act(host.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+		kernel.Act(method.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
 			return kernel.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
-		})),
+		}),
 	}
 }
 
@@ -95,7 +96,7 @@ func alarmOf(t *kernel.Type, name string) int {
 	return slices.IndexFunc(t.Alarms, func(a host.AlarmMethod) bool { return a.Name == name })
 }
 
-// Turn is what handlers may do with alarms.
+// Turn is the view of handlers on alarms.
 type Turn struct{ K *kernel.Turn }
 
 // setAlarm arms an alarm, replacing one of the same name and instance.
@@ -181,8 +182,8 @@ func (d *alarmDue) Run(c *kernel.Core, w *kernel.Work) {
 	c.Due(w, row, func() error { return fireAlarm(c, w, row) })
 }
 
-// fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its own handler and by
-// nothing else; if the handler fails, the alarm is put off.
+// fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its
+// own handler and by nothing else; if the handler fails, the alarm is put off.
 func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	var cause error
 	rec, ok, err := readAlarm(c, keyspace.AppendAlarm(nil, row.Name, row.Instance))

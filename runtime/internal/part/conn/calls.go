@@ -4,11 +4,13 @@ import (
 	"context"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// CallOver implements host.Connector. A client that was lost a moment ago, and may come back, is heard too.
+// CallOver implements host.Connector. A client that was lost a moment ago, and may come back, is
+// heard too.
 func CallOver(s *kernel.Kernel, ctx context.Context, token string, r *host.Request) (host.Reply, error) {
 	id, err := identify(s, r.Address, token)
 	if err != nil {
@@ -19,7 +21,8 @@ func CallOver(s *kernel.Kernel, ctx context.Context, token string, r *host.Reque
 	return s.Call(ctx, &q)
 }
 
-// Disconnect implements host.Connector. The error code is Unauthenticated if there is no such connection.
+// Disconnect implements host.Connector. The error code is Unauthenticated if there is no such
+// connection.
 func Disconnect(s *kernel.Kernel, ctx context.Context, addr host.Address, token string) error {
 	id, err := identify(s, addr, token)
 	if err != nil {
@@ -29,7 +32,7 @@ func Disconnect(s *kernel.Kernel, ctx context.Context, addr host.Address, token 
 		return err
 	}
 	if l := liveConnection(s, addr, id); l != nil {
-		// Whoever reads the connection still gets what was there for it, and closes it.
+		// The reader of the connection still gets the events that wait for it, and closes it.
 		if l.leave() {
 			return l.quit(ctx, false)
 		}
@@ -76,7 +79,7 @@ func identify(s *kernel.Kernel, addr host.Address, token string) (string, error)
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Ask(host.ConnectionList, func(r *kernel.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
+		kernel.Ask(method.ConnectionList, func(r *kernel.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
 			out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
 			limit := in.Limit
 			if limit == 0 {
@@ -94,7 +97,7 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return out, nil
 		}),
-		{Name: host.ConnectionClose, Existing: true, Sturdy: true, Run: closeByOperator},
+		kernel.Run(method.ConnectionClose, closeByOperator),
 	}
 }
 
@@ -112,13 +115,11 @@ func connectionInfo(c *host.ConnectionState) host.ConnectionInfo {
 	return info
 }
 
-// closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection ends all the same. An actor
-// that does not wake cannot run the hook.
-func closeByOperator(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-	var in host.ConnectionCloseInput
-	if err := kernel.DecodeInput(host.ConnectionClose, w.Codec, w.Input, &in); err != nil {
-		return nil, err
-	}
+// closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection
+// ends all the same. An actor that does not wake cannot run the hook.
+func closeByOperator(
+	c *kernel.Core, w *kernel.Work, in *host.ConnectionCloseInput, reply func(host.CountOutput) ([]byte, error),
+) ([]byte, error) {
 	if n := len(in.Reason); n > maxCloseReason {
 		return nil, host.OverLimit("reason bytes", maxCloseReason, int64(n)).With("field", "reason")
 	}
@@ -127,10 +128,7 @@ func closeByOperator(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 		reason.Message = in.Reason
 	}
 	return endConnection(c, w, in.Connection, reason, c.Bare, func(found bool) ([]byte, error) {
-		out := host.CountOutput{}
-		if found {
-			out.Count = 1
-		}
-		return kernel.EncodeOutput(w.Codec, &out)
+		out, _ := kernel.Counted(found, nil)
+		return reply(out)
 	})
 }

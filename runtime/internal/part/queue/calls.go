@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -16,33 +17,30 @@ import (
 
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
-	held := kernel.Waiting(kernel.Ask(host.QueueHeld, queueHeld),
-		func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS }, nil)
-	held.Empty = func(req *host.Request, out []byte) bool {
-		var in host.QueueHeldInput
-		err := kernel.DecodeInput(host.QueueHeld, req.Codec, req.Input, &in)
-		return err == nil && len(kernel.Decoded[host.QueueHeldOutput](req.Codec, out).Held) == len(in.Receipts)
-	}
 	return []*kernel.Method{
-		kernel.Act(host.QueueSend, queueSend),
-		kernel.Waiting(kernel.Act(host.QueueReceive, queueReceive),
+		kernel.Act(method.QueueSend, queueSend),
+		kernel.Act(method.QueueReceive, queueReceive, kernel.Waiting(
 			func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.QueueReceiveInput, codec host.Codec, out []byte) bool {
 				return len(kernel.Decoded[host.QueueReceiveOutput](codec, out).Messages) == 0
-			}),
-		kernel.Free(kernel.Existing(kernel.Act(host.QueueAck, queueAck))),
-		kernel.Free(kernel.Existing(kernel.Act(host.QueueNack, queueNack))),
-		kernel.Free(kernel.Existing(kernel.Act(host.QueueExtend, queueExtend))),
-		kernel.Free(held),
-		kernel.Waiting(kernel.Ask(host.QueueResult, queueResult),
+			})),
+		kernel.Act(method.QueueAck, queueAck),
+		kernel.Act(method.QueueNack, queueNack),
+		kernel.Act(method.QueueExtend, queueExtend),
+		kernel.Ask(method.QueueHeld, queueHeld, kernel.Waiting(
+			func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS },
+			func(in *host.QueueHeldInput, codec host.Codec, out []byte) bool {
+				return len(kernel.Decoded[host.QueueHeldOutput](codec, out).Held) == len(in.Receipts)
+			})),
+		kernel.Ask(method.QueueResult, queueResult, kernel.Waiting(
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.QueueResultInput, codec host.Codec, out []byte) bool {
 				return !kernel.Decoded[host.QueueResultOutput](codec, out).Done
-			}),
-		kernel.Ask(host.QueueStatsMethod, queueStats),
-		kernel.Ask(host.QueuePeek, queuePeek),
-		kernel.Ask(host.QueueDeadList, queueDeadList),
-		counting(host.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+			})),
+		kernel.Ask(method.QueueStats, queueStats),
+		kernel.Ask(method.QueuePeek, queuePeek),
+		kernel.Ask(method.QueueDeadList, queueDeadList),
+		counting(method.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			if err := selects(in); err != nil {
 				return host.CountOutput{}, err
 			}
@@ -52,21 +50,21 @@ func (*Part) Methods() []*kernel.Method {
 			n, err := s.Delete(in.Queue, in.IDs)
 			return host.CountOutput{Count: n}, err
 		}),
-		counting(host.QueuePurge, "purge", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) { return purgeQueue(s, in.Queue) }),
-		counting(host.QueueSkip, "skip", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) {
+		counting(method.QueuePurge, "purge", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) { return purgeQueue(s, in.Queue) }),
+		counting(method.QueueSkip, "skip", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) {
 			n, err := s.Skip(in.Queue)
 			return host.CountOutput{Count: n}, err
 		}),
-		counting(host.QueueDeadRequeue, "requeue", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+		counting(method.QueueDeadRequeue, "requeue", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			return eachDead(s, in, s.RequeueDead)
 		}),
-		counting(host.QueueDeadDelete, "delete_dead", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+		counting(method.QueueDeadDelete, "delete_dead", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			return eachDead(s, in, s.DeleteDead)
 		}),
 	}
 }
 
-// purgeQueue removes what waits, as far as one turn does.
+// purgeQueue removes waiting messages, as many as fit one turn.
 func purgeQueue(s *queuerows.Set, name string) (out host.CountOutput, err error) {
 	if out.Count, err = s.Purge(name); err != nil {
 		return out, err
@@ -76,7 +74,7 @@ func purgeQueue(s *queuerows.Set, name string) (out host.CountOutput, err error)
 	return out, err
 }
 
-// eachDead does something about dead letters, as far as one turn does.
+// eachDead handles dead letters, as many as fit one turn.
 func eachDead(s *queuerows.Set, in *host.QueueSelectInput, do func(string, []uint64, bool) (int64, error)) (out host.CountOutput, err error) {
 	if err = selects(in); err != nil {
 		return out, err
@@ -89,7 +87,7 @@ func eachDead(s *queuerows.Set, in *host.QueueSelectInput, do func(string, []uin
 	return out, err
 }
 
-// selects checks that messages are selected in one way.
+// selects checks that a request selects messages in exactly one way.
 func selects(in *host.QueueSelectInput) error {
 	if in.All == (len(in.IDs) > 0) {
 		return host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
@@ -98,16 +96,14 @@ func selects(in *host.QueueSelectInput) error {
 }
 
 // counting makes a built-in method that changes messages of a queue that exists and counts them.
-func counting[In any](name, op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *kernel.Method {
-	b := kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
+func counting[In any](m method.Typed[In, host.CountOutput], op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *kernel.Method {
+	return kernel.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		out, err := f(SetOf(h), in)
 		if out.Count > 0 && err == nil {
 			QueueChange(h, op, queueName(in), func(m map[string]any) { m["count"] = out.Count })
 		}
 		return out, err
 	})
-	b.Existing = true
-	return b
 }
 
 func queueName(in any) string {
@@ -127,12 +123,13 @@ func queueSend(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueS
 	}
 	sent, err := enqueue(h, in.Queue, messages)
 	if e, ok := errors.AsType[*host.Error](err); ok && e.Metadata["field"] != "" && !strings.HasPrefix(e.Metadata["field"], "messages") {
-		err = within(0, e) // of a batch of one the queue names only what is in the message
+		err = within(0, e) // for a batch of one, the queue names only the member of the message
 	}
 	return host.QueueSendOutput{Messages: sent}, err
 }
 
-// enqueues returns the messages of a call of queue.send for an actor of the type, and the settings of their queue.
+// enqueues returns the messages of a call of queue.send for an actor of the type, and the settings
+// of their queue.
 func enqueues(t *kernel.Type, codec host.Codec, in *host.QueueSendInput) ([]host.Enqueue, *host.Queue, error) {
 	i, cfg, err := queueOf(t, in.Queue)
 	if err == nil {
@@ -213,7 +210,7 @@ func workers(t *kernel.Type, name string) (int, error) {
 
 func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
-	h.GoodFor = -1 // whoever asks again, asks for messages
+	h.GoodFor = -1 // the next request asks for messages
 	i, err := workers(c.Actor.Type, in.Queue)
 	if err != nil {
 		return out, err
@@ -238,7 +235,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
-		h.GoodFor = kernel.UnixMS(received[0].LockedUntil) // then the receipts are worth nothing, and the bodies have no business here
+		h.GoodFor = kernel.UnixMS(received[0].LockedUntil) // then the receipts are useless, and the bodies must not be kept
 		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
 	}
 	return out, nil
@@ -325,7 +322,7 @@ func queueResult(r *kernel.Query, codec host.Codec, in *host.QueueResultInput) (
 	case err != nil:
 		return out, err
 	case !known:
-		return out, host.Errorf(host.NotFound, "no reply to message %d is kept or will come", in.ID)
+		return out, host.Errorf(host.NotFound, "message %d has no reply and will get none", in.ID)
 	}
 	out.Done, out.Error = res.Done, res.Err
 	if res.Done && res.Err == nil && len(res.Reply) > 0 {
@@ -361,7 +358,7 @@ func queueDeadList(r *kernel.Query, codec host.Codec, in *host.QueueListInput) (
 	return listMessages(r, codec, in, queuerows.DeadList)
 }
 
-// replyTopic is what those wait for who want to know what came of a message.
+// replyTopic is the topic of waiters for the result of a message.
 func replyTopic(id uint64) string { return "reply/" + strconv.FormatUint(id, 10) }
 
 // listMessages answers queue.peek and queue.dead.list.
