@@ -22,6 +22,7 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A bench measures durable calls.
@@ -132,10 +133,10 @@ func (b *bench) run(ctx context.Context, remote bool) (err error) {
 		defer func() { err = cmp.Or(err, destroyAll(context.WithoutCancel(ctx), n, addresses)) }()
 	}
 	t := b.table()
-	defer t.flush()
+	defer t.Flush()
 	if !b.json {
 		b.note("durable put of %d bytes, %s each, %s", b.value, b.duration, where)
-		t.row("CALLERS", "ACTORS", "CALLS", "CALLS/S", "P50", "P99", "MAX")
+		t.Row("CALLERS", "ACTORS", "CALLS", "CALLS/S", "P50", "P99", "MAX")
 	}
 	for _, actors := range b.actors {
 		for _, callers := range b.callers {
@@ -150,7 +151,7 @@ func (b *bench) run(ctx context.Context, remote bool) (err error) {
 				}
 				continue
 			}
-			t.row(count(r.Callers), count(r.Actors), count(r.Calls), count(int(r.Rate)), micros(r.P50), micros(r.P99), micros(r.Max))
+			t.Row(table.Count(r.Callers), table.Count(r.Actors), table.Count(r.Calls), table.Count(int(r.Rate)), micros(r.P50), micros(r.P99), micros(r.Max))
 		}
 	}
 	return nil

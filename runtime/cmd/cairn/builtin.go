@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -112,26 +110,6 @@ func durations(flags map[string]time.Duration) error {
 		}
 	}
 	return nil
-}
-
-// brief is a value of the application as it stands in a column.
-func brief(value host.Raw) string {
-	var compact bytes.Buffer
-	if json.Compact(&compact, value) != nil {
-		return cut(oneLine(string(value)), 60)
-	}
-	return cut(oneLine(compact.String()), 60)
-}
-
-// reason is why something failed as it stands in a column.
-func reason(s string) string { return cmp.Or(cut(oneLine(s), 60), "-") }
-
-// clockOf is clock for a time that may be missing.
-func clockOf(t *time.Time) string {
-	if t == nil {
-		return clock(time.Time{})
-	}
-	return clock(*t)
 }
 
 // completeNamed completes an actor and then the name of one of its queues, schedules or streams, which list tells.

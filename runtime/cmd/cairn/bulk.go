@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 const (
@@ -128,7 +129,7 @@ func (b *bulk) check(args []string) error {
 // list prints what the verb would be done to.
 func (b *bulk) list(ctx context.Context, n *client.Client, actors []host.Address) error {
 	t := b.table()
-	defer t.flush()
+	defer t.Flush()
 	listed := 0
 	show := func(s *host.Status) error {
 		listed++
@@ -150,9 +151,9 @@ func (b *bulk) list(ctx context.Context, n *client.Client, actors []host.Address
 			return err
 		}
 	}
-	t.flush()
+	t.Flush()
 	if !b.json {
-		b.note("%s; nothing is done, because of --dry-run", plural(int64(listed), "actor"))
+		b.note("%s; nothing is done, because of --dry-run", table.Plural(listed, "actor"))
 	}
 	return nil
 }
@@ -164,7 +165,7 @@ func (b *bulk) consent(ctx context.Context, n *client.Client, actors []host.Addr
 	case b.yes:
 		return nil
 	case len(actors) > 1:
-		question = fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], plural(int64(len(actors)), "actor"))
+		question = fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], table.Plural(len(actors), "actor"))
 	case b.grave:
 		limited, cancel := b.requestContext(ctx)
 		s, err := n.Lookup(limited, actors[0])
@@ -172,7 +173,7 @@ func (b *bulk) consent(ctx context.Context, n *client.Client, actors []host.Addr
 		if err != nil {
 			return b.explain(ctx, n, host.Request{Address: actors[0]}, err)
 		}
-		question = fmt.Sprintf("Destroy %s (%s, %s)?", formatAddress(s.Type, s.Key), plural(s.Keys, "key"), size(s.Bytes))
+		question = fmt.Sprintf("Destroy %s (%s, %s)?", formatAddress(s.Type, s.Key), table.Plural(s.Keys, "key"), table.Size(s.Bytes))
 	default:
 		return nil
 	}
@@ -229,13 +230,13 @@ func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address)
 	wg.Wait()
 	stopProgress()
 	if !b.json {
-		fmt.Fprintf(b.stdout, "%s %s of %s\n", b.done, count(done.Load()), plural(int64(len(actors)), "actor"))
+		fmt.Fprintf(b.stdout, "%s %s of %s\n", b.done, table.Count(done.Load()), table.Plural(len(actors), "actor"))
 	}
 	switch left := int64(len(actors)) - done.Load() - failed.Load(); {
 	case left > 0:
-		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", count(left), count(failed.Load()))
+		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", table.Count(left), table.Count(failed.Load()))
 	case failed.Load() > 0:
-		return fmt.Errorf("%s of %s failed", count(failed.Load()), plural(int64(len(actors)), "actor"))
+		return fmt.Errorf("%s of %s failed", table.Count(failed.Load()), table.Plural(len(actors), "actor"))
 	}
 	return nil
 }
@@ -250,7 +251,7 @@ func (b *bulk) report(t *target, did bool, err error, failed *atomic.Int64) {
 	case b.json:
 		_ = b.printDone(t.a, did && err == nil, err) // what cannot be printed is done all the same
 	case nth > 0 && nth <= maxReported:
-		b.note("%s%s: %s", b.clearLine(), t, oneLine(err.Error()))
+		b.note("%s%s: %s", b.clearLine(), t, table.OneLine(err.Error()))
 	case nth == maxReported+1:
 		b.note("%smore failures are counted, not shown; --json shows them all", b.clearLine())
 	}
@@ -287,7 +288,7 @@ func (b *bulk) progress(done, failed *atomic.Int64, total int) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				fmt.Fprintf(b.stderr, "%s%s %s of %s, %s failed", b.clearLine(), b.done, count(done.Load()), count(total), count(failed.Load()))
+				fmt.Fprintf(b.stderr, "%s%s %s of %s, %s failed", b.clearLine(), b.done, table.Count(done.Load()), table.Count(total), table.Count(failed.Load()))
 			case <-ended:
 				fmt.Fprint(b.stderr, b.clearLine())
 				return

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A talk is a connection to an actor with a person or a program at the other end.
@@ -110,7 +112,7 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 	closing, cancel := c.requestContext(context.WithoutCancel(ctx))
 	defer cancel()
 	if err := conn.Close(closing, false); err != nil {
-		c.note("the connection could not be ended: %s", oneLine(err.Error()))
+		c.note("the connection could not be ended: %s", table.OneLine(err.Error()))
 	}
 	if ended := <-over; err == nil {
 		err = ended
@@ -128,7 +130,7 @@ func (t *talk) welcome() error {
 			Events     []string `json:"events"`
 		}{w.Connection, w.Resumed, append([]string{}, w.Events...)})
 	}
-	t.note("connected as %s", oneLine(w.Connection))
+	t.note("connected as %s", table.OneLine(w.Connection))
 	return nil
 }
 
@@ -167,17 +169,17 @@ const maxTalkCalls = 64
 
 // speak makes the calls that standard input says, several at a time, and returns when all are answered.
 func (t *talk) speak(ctx context.Context) error {
-	lines := newLines(t.stdin)
+	lines := file.NewLines(t.stdin)
 	slots := make(chan struct{}, maxTalkCalls)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for ctx.Err() == nil {
-		line, err := lines.next()
+		line, err := lines.Next()
 		switch {
-		case errors.Is(err, errNoMoreLines):
+		case errors.Is(err, file.ErrNoMore):
 			wg.Wait()
 			if t.failed > 0 {
-				return fmt.Errorf("%s failed", plural(int64(t.failed), "call"))
+				return fmt.Errorf("%s failed", table.Plural(t.failed, "call"))
 			}
 			return nil
 		case err != nil:
@@ -219,9 +221,9 @@ func (t *talk) call(ctx context.Context, r *host.Request) {
 		}
 		_ = t.printJSON(line) // nobody is there to be told
 	case err != nil:
-		t.note("%s: %s", oneLine(r.Method), oneLine(err.Error()))
+		t.note("%s: %s", table.OneLine(r.Method), table.OneLine(err.Error()))
 	default:
-		fmt.Fprintf(t.stdout, "%s\n", strings.TrimRight("= "+oneLine(r.Method)+" "+answer(reply.Output), " "))
+		fmt.Fprintf(t.stdout, "%s\n", strings.TrimRight("= "+table.OneLine(r.Method)+" "+answer(reply.Output), " "))
 	}
 }
 
@@ -229,9 +231,9 @@ func (t *talk) call(ctx context.Context, r *host.Request) {
 func answer(output []byte) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, output) != nil {
-		return oneLine(string(output))
+		return table.OneLine(string(output))
 	}
-	return oneLine(compact.String())
+	return table.OneLine(compact.String())
 }
 
 func (c *cli) connectionsCommand() *cobra.Command {
@@ -253,7 +255,7 @@ func (c *cli) connectionsListCommand() *cobra.Command {
 		ValidArgsFunction: c.completeAddress,
 		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
 			rows := c.table()
-			defer rows.flush()
+			defer rows.Flush()
 			in := host.ConnectionListInput{Limit: maxPage}
 			printed := 0
 			for {
@@ -267,7 +269,7 @@ func (c *cli) connectionsListCommand() *cobra.Command {
 					}
 					printed++
 				}
-				rows.flush()
+				rows.Flush()
 				if !out.More || len(out.Connections) == 0 {
 					break
 				}
@@ -281,14 +283,14 @@ func (c *cli) connectionsListCommand() *cobra.Command {
 	}
 }
 
-func (c *cli) printConnection(t table, i *host.ConnectionInfo, first bool) error {
+func (c *cli) printConnection(t table.Table, i *host.ConnectionInfo, first bool) error {
 	if c.json {
 		return c.printJSON(i)
 	}
 	if first {
-		t.row("CONNECTION", "TRANSPORT", "CONNECTED", "LOST", "EVENTS")
+		t.Row("CONNECTION", "TRANSPORT", "CONNECTED", "LOST", "EVENTS")
 	}
-	t.row(oneLine(i.ID), i.Transport, clock(i.Connected), clockOf(i.Lost), cut(oneLine(strings.Join(i.Events, ",")), 60))
+	t.Row(table.OneLine(i.ID), i.Transport, table.Clock(i.Connected), clockOf(i.Lost), table.Cut(table.OneLine(strings.Join(i.Events, ",")), 60))
 	return nil
 }
 
@@ -314,7 +316,7 @@ func (c *cli) connectionsCloseCommand() *cobra.Command {
 			case c.json:
 				return c.printJSON(out)
 			}
-			_, err = fmt.Fprintf(c.stdout, "closed %s of %s\n", oneLine(args[0]), t)
+			_, err = fmt.Fprintf(c.stdout, "closed %s of %s\n", table.OneLine(args[0]), t)
 			return err
 		}),
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) eventsCommand() *cobra.Command {
@@ -131,7 +132,7 @@ func (c *cli) printMissed(missed uint64, reset bool, noun string) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", plural(int64(missed), noun))
+	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", table.Plural(missed, noun))
 	return err
 }
 
@@ -147,6 +148,6 @@ func (c *cli) printEvent(e host.EmittedEvent) error {
 		}{e, data})
 	}
 	// No table: a line is printed when its event happens, before the widths of the next are known.
-	_, err := fmt.Fprintf(c.stdout, "%6d  %s  v%-6d  %-10s  %s\n", e.Sequence, clock(e.Time), e.Version, e.Name, oneLine(string(data)))
+	_, err := fmt.Fprintf(c.stdout, "%6d  %s  v%-6d  %-10s  %s\n", e.Sequence, table.Clock(e.Time), e.Version, e.Name, table.OneLine(string(data)))
 	return err
 }

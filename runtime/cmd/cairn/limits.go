@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) limitsCommand() *cobra.Command {
@@ -87,7 +88,7 @@ func (c *cli) limitsResetCommand() *cobra.Command {
 			if c.json {
 				return c.printJSON(out)
 			}
-			fmt.Fprintf(c.stdout, "reset %s\n", plural(out.Count, "limit"))
+			fmt.Fprintf(c.stdout, "reset %s\n", table.Plural(out.Count, "limit"))
 			return nil
 		}),
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) queueCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func (c *cli) queueStatsCommand() *cobra.Command {
 
 func (c *cli) printQueues(of *target, queues []host.QueueStats) error {
 	t := c.table()
-	defer t.flush()
+	defer t.Flush()
 	for i, q := range queues {
 		if c.json {
 			if err := c.printJSON(q); err != nil {
@@ -69,10 +70,10 @@ func (c *cli) printQueues(of *target, queues []host.QueueStats) error {
 			continue
 		}
 		if i == 0 {
-			t.row("QUEUE", "PENDING", "DELAYED", "PROCESSING", "DEAD", "SIZE", "SENT", "DONE", "FAILED", "OLDEST", "NEXT DUE")
+			t.Row("QUEUE", "PENDING", "DELAYED", "PROCESSING", "DEAD", "SIZE", "SENT", "DONE", "FAILED", "OLDEST", "NEXT DUE")
 		}
-		t.row(q.Queue, count(q.Pending), count(q.Delayed), count(q.Processing), count(q.Dead), size(q.Bytes),
-			count(q.Sent), count(q.Done), count(q.Failed), clockOf(q.Oldest), clockOf(q.NextDue))
+		t.Row(q.Queue, table.Count(q.Pending), table.Count(q.Delayed), table.Count(q.Processing), table.Count(q.Dead), table.Size(q.Bytes),
+			table.Count(q.Sent), table.Count(q.Done), table.Count(q.Failed), clockOf(q.Oldest), clockOf(q.NextDue))
 	}
 	if len(queues) == 0 && !c.json {
 		c.note("%s has no queues that were ever used", of)
@@ -120,7 +121,7 @@ func (c *cli) messagesCommand(method string, dead bool) *cobra.Command {
 // messages prints messages page by page, at most limit unless it is 0.
 func (t *target) messages(ctx context.Context, method string, in host.QueueListInput, limit int, dead bool) error {
 	rows := t.c.table()
-	defer rows.flush()
+	defer rows.Flush()
 	printed := 0
 	for {
 		in.Limit = host.MaxQueueBatch
@@ -137,7 +138,7 @@ func (t *target) messages(ctx context.Context, method string, in host.QueueListI
 			}
 			printed++
 		}
-		rows.flush()
+		rows.Flush()
 		if !out.More || len(out.Messages) == 0 || limit > 0 && printed >= limit {
 			if out.More && !t.c.json {
 				t.c.note("there are more: --after %d or --limit 0 lists them", out.Messages[len(out.Messages)-1].ID)
@@ -152,20 +153,20 @@ func (t *target) messages(ctx context.Context, method string, in host.QueueListI
 	return nil
 }
 
-func (c *cli) printMessage(t table, m *host.ListedMessage, dead, first bool) error {
+func (c *cli) printMessage(t table.Table, m *host.ListedMessage, dead, first bool) error {
 	switch {
 	case c.json:
 		return c.printJSON(m)
 	case dead:
 		if first {
-			t.row("ID", "ATTEMPTS", "SENT", "DIED", "ERROR", "BODY")
+			t.Row("ID", "ATTEMPTS", "SENT", "DIED", "ERROR", "BODY")
 		}
-		t.row(strconv.FormatUint(m.ID, 10), count(m.Attempts), clock(m.Sent), clockOf(m.Died), reason(m.Error), brief(m.Body))
+		t.Row(strconv.FormatUint(m.ID, 10), table.Count(m.Attempts), table.Clock(m.Sent), clockOf(m.Died), reason(m.Error), brief(m.Body))
 	default:
 		if first {
-			t.row("ID", "STATE", "ATTEMPTS", "PRIORITY", "SENT", "DUE", "ERROR", "BODY")
+			t.Row("ID", "STATE", "ATTEMPTS", "PRIORITY", "SENT", "DUE", "ERROR", "BODY")
 		}
-		t.row(strconv.FormatUint(m.ID, 10), m.State, count(m.Attempts), count(m.Priority), clock(m.Sent), clockOf(m.Due),
+		t.Row(strconv.FormatUint(m.ID, 10), m.State, table.Count(m.Attempts), table.Count(m.Priority), table.Clock(m.Sent), clockOf(m.Due),
 			reason(m.Error), brief(m.Body))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) scheduleCommand() *cobra.Command {
@@ -133,7 +134,7 @@ func (c *cli) scheduleListCommand() *cobra.Command {
 
 func (c *cli) printSchedules(schedules []host.Schedule) error {
 	t := c.table()
-	defer t.flush()
+	defer t.Flush()
 	for i := range schedules {
 		s := &schedules[i]
 		if c.json {
@@ -143,9 +144,9 @@ func (c *cli) printSchedules(schedules []host.Schedule) error {
 			continue
 		}
 		if i == 0 {
-			t.row("SCHEDULE", "RULE", "NEXT", "RUNS", "SKIPPED", "LAST")
+			t.Row("SCHEDULE", "RULE", "NEXT", "RUNS", "SKIPPED", "LAST")
 		}
-		t.row(scheduleName(s.Name, s.Instance), oneLine(rule(s)), clockOf(s.Next), count(s.Runs), count(s.Skipped), lastRun(s))
+		t.Row(scheduleName(s.Name, s.Instance), table.OneLine(rule(s)), clockOf(s.Next), table.Count(s.Runs), table.Count(s.Skipped), lastRun(s))
 	}
 	return nil
 }
@@ -153,9 +154,9 @@ func (c *cli) printSchedules(schedules []host.Schedule) error {
 // scheduleName is the name of a schedule, with its instance if it has one.
 func scheduleName(name, instance string) string {
 	if instance == "" {
-		return oneLine(name)
+		return table.OneLine(name)
 	}
-	return oneLine(name + "(" + instance + ")")
+	return table.OneLine(name + "(" + instance + ")")
 }
 
 // rule is when a schedule runs, in the words of set's flags.
@@ -166,7 +167,7 @@ func rule(s *host.Schedule) string {
 	case s.Cron != "":
 		return s.Cron
 	case s.At != nil:
-		return "at " + clock(*s.At)
+		return "at " + table.Clock(*s.At)
 	}
 	every := (time.Duration(s.Every) * time.Millisecond).String()
 	if short, ok := strings.CutSuffix(every, "m0s"); ok {
@@ -186,9 +187,9 @@ func lastRun(s *host.Schedule) string {
 	case s.LastError == "":
 		return s.LastResult
 	case s.Attempts > 0:
-		return cut(oneLine(fmt.Sprintf("%s after %s: %s", s.LastResult, plural(int64(s.Attempts), "attempt"), s.LastError)), 60)
+		return table.Cut(table.OneLine(fmt.Sprintf("%s after %s: %s", s.LastResult, table.Plural(s.Attempts, "attempt"), s.LastError)), 60)
 	}
-	return cut(oneLine(s.LastResult+": "+s.LastError), 60)
+	return table.Cut(table.OneLine(s.LastResult+": "+s.LastError), 60)
 }
 
 func (c *cli) scheduleRunsCommand() *cobra.Command {
@@ -220,7 +221,7 @@ func instanceFlag(cmd *cobra.Command, instance *string) {
 
 func (c *cli) printRuns(runs []host.ScheduleRun) error {
 	t := c.table()
-	defer t.flush()
+	defer t.Flush()
 	for i, r := range runs {
 		if c.json {
 			if err := c.printJSON(r); err != nil {
@@ -229,10 +230,10 @@ func (c *cli) printRuns(runs []host.ScheduleRun) error {
 			continue
 		}
 		if i == 0 {
-			t.row("RUN", "DUE", "STARTED", "TOOK", "ATTEMPT", "MISSED", "RESULT", "ERROR")
+			t.Row("RUN", "DUE", "STARTED", "TOOK", "ATTEMPT", "MISSED", "RESULT", "ERROR")
 		}
-		t.row(strconv.FormatUint(r.Run, 10), clock(r.Due), clock(r.Started), r.Finished.Sub(r.Started).Round(time.Millisecond).String(),
-			count(r.Attempt), count(r.Missed), r.Result, reason(r.Error))
+		t.Row(strconv.FormatUint(r.Run, 10), table.Clock(r.Due), table.Clock(r.Started), r.Finished.Sub(r.Started).Round(time.Millisecond).String(),
+			table.Count(r.Attempt), table.Count(r.Missed), r.Result, reason(r.Error))
 	}
 	if len(runs) == 0 && !c.json {
 		c.note("no runs")

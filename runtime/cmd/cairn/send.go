@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) sendCommand() *cobra.Command {
@@ -67,7 +68,7 @@ func (c *cli) deadSendsCommand() *cobra.Command {
 // deadSends prints messages page by page, at most limit unless it is 0.
 func (t *target) deadSends(ctx context.Context, in host.SendListInput, limit int) error {
 	rows := t.c.table()
-	defer rows.flush()
+	defer rows.Flush()
 	printed := 0
 	for more := true; more && (limit == 0 || printed < limit); {
 		in.Limit = host.MaxQueueBatch
@@ -85,15 +86,15 @@ func (t *target) deadSends(ctx context.Context, in host.SendListInput, limit int
 				}
 			} else {
 				if printed == 0 {
-					rows.row("ID", "TO", "METHOD", "ATTEMPTS", "SENT", "DIED", "ERROR", "INPUT")
+					rows.Row("ID", "TO", "METHOD", "ATTEMPTS", "SENT", "DIED", "ERROR", "INPUT")
 				}
-				rows.row(strconv.FormatUint(m.ID, 10), oneLine(formatAddress(m.Type, m.Key)), oneLine(m.Method),
-					count(m.Attempts), clock(m.Sent), clock(m.Died), reason(string(m.Code)+": "+m.Error), brief(m.Input))
+				rows.Row(strconv.FormatUint(m.ID, 10), table.OneLine(formatAddress(m.Type, m.Key)), table.OneLine(m.Method),
+					table.Count(m.Attempts), table.Clock(m.Sent), table.Clock(m.Died), reason(string(m.Code)+": "+m.Error), brief(m.Input))
 			}
 			printed++
 			in.After = m.ID
 		}
-		rows.flush()
+		rows.Flush()
 		more = out.More && len(out.Messages) > 0
 		if more && limit > 0 && printed >= limit && !t.c.json {
 			t.c.note("there are more: --after %d or --limit 0 lists them", in.After)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) queueReceiveCommand() *cobra.Command {
@@ -65,7 +66,7 @@ func (t *target) receive(ctx context.Context, queue string, limit int, lock, wai
 
 func (c *cli) printReceived(messages []host.ReceivedMessage) error {
 	t := c.table()
-	defer t.flush()
+	defer t.Flush()
 	for i, m := range messages {
 		if c.json {
 			if err := c.printJSON(m); err != nil {
@@ -74,9 +75,9 @@ func (c *cli) printReceived(messages []host.ReceivedMessage) error {
 			continue
 		}
 		if i == 0 {
-			t.row("ID", "ATTEMPT", "SENT", "LOCKED UNTIL", "RECEIPT", "BODY")
+			t.Row("ID", "ATTEMPT", "SENT", "LOCKED UNTIL", "RECEIPT", "BODY")
 		}
-		t.row(strconv.FormatUint(m.ID, 10), count(m.Attempt), clock(m.Sent), clock(m.LockedUntil), oneLine(m.Receipt), brief(m.Body))
+		t.Row(strconv.FormatUint(m.ID, 10), table.Count(m.Attempt), table.Clock(m.Sent), table.Clock(m.LockedUntil), table.OneLine(m.Receipt), brief(m.Body))
 	}
 	if len(messages) == 0 && !c.json {
 		c.note("no messages")
@@ -166,7 +167,7 @@ func (t *target) settle(ctx context.Context, method string, in any, did string) 
 		if err := t.c.printJSON(out); err != nil {
 			return err
 		}
-	} else if _, err := fmt.Fprintf(t.c.stdout, "%s %s\n", did, plural(int64(out.Settled), "message")); err != nil {
+	} else if _, err := fmt.Fprintf(t.c.stdout, "%s %s\n", did, table.Plural(out.Settled, "message")); err != nil {
 		return err
 	}
 	if len(out.Lost) > 0 {
@@ -174,7 +175,7 @@ func (t *target) settle(ctx context.Context, method string, in any, did string) 
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("%s no longer valid, so nothing was done about them: %s", plural(int64(len(out.Lost)), "receipt"), b)
+		return fmt.Errorf("%s no longer valid, so nothing was done about them: %s", table.Plural(len(out.Lost), "receipt"), b)
 	}
 	return nil
 }
@@ -251,7 +252,7 @@ func (t *target) counted(ctx context.Context, method string, in any, did string)
 		var some host.CountOutput
 		if err := t.ask(ctx, method, in, &some, askOptions{existing: true}); err != nil {
 			if out.Count > 0 {
-				err = fmt.Errorf("after %s: %w", plural(out.Count, "message"), err)
+				err = fmt.Errorf("after %s: %w", table.Plural(out.Count, "message"), err)
 			}
 			return err
 		}
@@ -260,7 +261,7 @@ func (t *target) counted(ctx context.Context, method string, in any, did string)
 	if t.c.json {
 		return t.c.printJSON(out)
 	}
-	_, err := fmt.Fprintf(t.c.stdout, "%s %s\n", did, plural(out.Count, "message"))
+	_, err := fmt.Fprintf(t.c.stdout, "%s %s\n", did, table.Plural(out.Count, "message"))
 	return err
 }
 

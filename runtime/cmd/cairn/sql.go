@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,21 +10,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/shell"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-const (
-	// maxRows is how many rows a node gives at most, and defaultRows how many a shell asks for.
-	maxRows     = 10_000
-	defaultRows = 1000
-	// maxReason bounds --reason.
-	maxReason = 1024
-)
+// maxReason bounds --reason.
+const maxReason = 1024
 
 // A sqlRun is what the flags of cairn sql say.
 type sqlRun struct {
@@ -85,10 +83,10 @@ func (c *cli) shellOn(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&r.commands, "command", "c", nil, "run these statements as one transaction, and end; may be given more than once")
 	flags.StringArrayVar(&r.args, "arg", nil, "value of ?1, then ?2 and so on, for -c: JSON, or text if it is not that; bytes are {\"base64\":...}")
-	flags.StringVar(&r.mode, "mode", modeTable, "how rows are printed: table, csv, json or line")
+	flags.StringVar(&r.mode, "mode", shell.ModeTable, "how rows are printed: table, csv, json or line")
 	flags.BoolVar(&r.write, "write", false, "let statements write; needs --reason")
 	flags.StringVar(&r.reason, "reason", "", "why something is written; the node logs it; at most 1,024 bytes")
-	flags.IntVar(&r.limit, "limit", defaultRows, "how many rows of a statement to print at most, 1 to 10,000")
+	flags.IntVar(&r.limit, "limit", 1000, "how many rows of a statement to print at most, 1 to 10,000")
 }
 
 // check checks the flags and reads the values of --arg.
@@ -99,13 +97,13 @@ func (r *sqlRun) check(json, mode bool) ([]any, error) {
 	case !r.write && r.reason != "":
 		return nil, usagef("--reason is for --write: without it nothing is changed")
 	case len(r.reason) > maxReason:
-		return nil, usagef("--reason has %d bytes: at most %s", len(r.reason), count(maxReason))
-	case !slices.Contains(sqlModes, r.mode):
-		return nil, usagef("--mode %q: one of %s", r.mode, strings.Join(sqlModes, ", "))
-	case json && mode && r.mode != modeJSON:
+		return nil, usagef("--reason has %d bytes: at most %s", len(r.reason), table.Count(maxReason))
+	case !slices.Contains(shell.Modes, r.mode):
+		return nil, usagef("--mode %q: one of %s", r.mode, strings.Join(shell.Modes, ", "))
+	case json && mode && r.mode != shell.ModeJSON:
 		return nil, usagef("--json and --mode %s contradict each other", r.mode)
-	case r.limit < 1 || r.limit > maxRows:
-		return nil, usagef("--limit %d: 1 to %s", r.limit, count(maxRows))
+	case r.limit < 1 || r.limit > shell.MaxRows:
+		return nil, usagef("--limit %d: 1 to %s", r.limit, table.Count(shell.MaxRows))
 	case len(r.args) > 0 && len(r.commands) == 0:
 		return nil, usagef("--arg is for the statements of -c")
 	}
@@ -120,42 +118,59 @@ func (r *sqlRun) check(json, mode bool) ([]any, error) {
 	return values, nil
 }
 
+// sqlArg reads a value of --arg: JSON, or text if it is not that.
+func sqlArg(text string) (any, error) {
+	var v any
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return text, nil
+	}
+	switch v := v.(type) {
+	case []any:
+		return nil, usagef("--arg %s: a value of a database is a string, a number, true, false, null or {\"base64\":...}", text)
+	case map[string]any:
+		if _, ok := v["base64"].(string); !ok || len(v) != 1 {
+			return nil, usagef("--arg %s: bytes are {\"base64\":...}", text)
+		}
+	}
+	return json.RawMessage(text), nil // with all digits
+}
+
 // sql runs what the command line says.
 func (c *cli) sql(ctx context.Context, t *target, r *sqlRun, values []any) error {
 	if c.json {
-		r.mode = modeJSON
+		r.mode = shell.ModeJSON
 	}
-	s := &shell{
-		target: t, write: r.write, reason: r.reason, limit: r.limit, now: time.Now,
-		resultPrinter: resultPrinter{w: c.stdout, mode: r.mode, headers: true, colour: c.colour(c.stdout)},
-	}
+	s := shell.New(shell.Options{
+		Database: &database{t, r.write, r.reason}, Name: t.String(), Write: r.write, Limit: r.limit, Mode: r.mode, JSON: c.json,
+		Out: c.stdout, Notes: c.stderr, Colour: c.colour(c.stdout),
+	})
 	if len(r.commands) > 0 {
 		for _, text := range r.commands {
-			if err := s.together(ctx, text, values); err != nil {
+			if err := s.Together(ctx, text, values); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if in, ok := c.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-		return c.atTerminal(ctx, s, in)
+		return c.atTerminal(ctx, s, t, r, in)
 	}
-	if err := s.script(ctx, "standard input", c.stdin); !errors.Is(err, errQuit) {
-		return err
-	}
-	return nil
+	return s.Script(ctx, "standard input", c.stdin)
 }
 
 // atTerminal runs the shell on a terminal, which is put into raw mode and back.
-func (c *cli) atTerminal(ctx context.Context, s *shell, in *os.File) error {
+func (c *cli) atTerminal(ctx context.Context, s *shell.Shell, t *target, r *sqlRun, in *os.File) error {
 	// What is typed is echoed where the person sees it, also if the results go to a file.
-	screen, ok := c.stdout.(*os.File)
-	if !ok || !term.IsTerminal(int(screen.Fd())) {
+	out, onScreen := c.stdout.(*os.File)
+	onScreen = onScreen && terminal(out)
+	screen := out
+	if out == nil || !term.IsTerminal(int(out.Fd())) {
+		var ok bool
 		if screen, ok = c.stderr.(*os.File); !ok || !term.IsTerminal(int(screen.Fd())) {
 			return usagef("there is no terminal to print on: give statements with -c or on standard input that is not a terminal")
 		}
 	}
-	if err := s.banner(ctx); err != nil {
+	if err := t.greet(ctx, r); err != nil {
 		return err
 	}
 	before, err := term.MakeRaw(int(in.Fd()))
@@ -163,16 +178,87 @@ func (c *cli) atTerminal(ctx context.Context, s *shell, in *os.File) error {
 		return fmt.Errorf("the terminal cannot be used: %w", err)
 	}
 	defer term.Restore(int(in.Fd()), before)
-	return s.interact(ctx, &console{
-		in: in, screen: screen, history: openHistory(historyFile()),
-		size: func() (int, int) {
+	return s.Interact(ctx, &shell.Console{
+		In: in, Screen: screen, History: shell.OpenHistory(shell.HistoryFile()), OnScreen: onScreen,
+		Size: func() (int, int) {
 			width, height, err := term.GetSize(int(screen.Fd()))
 			if err != nil {
 				return 80, 24
 			}
 			return width, height
 		},
+		Fail: func(w io.Writer, err error) {
+			raw := *c
+			raw.stderr = w
+			raw.fail(ctx, nil, err)
+		},
 	})
+}
+
+// greet greets the person at the terminal. The error is that of the node if the actor does not exist, or it is away.
+func (t *target) greet(ctx context.Context, r *sqlRun) error {
+	var status host.SQLStatusOutput
+	if err := t.ask(ctx, host.SQLStatus, nil, &status, askOptions{existing: true}); err != nil {
+		return err
+	}
+	database := "no database yet"
+	if status.Exists {
+		database = table.Size(status.Bytes)
+	}
+	may := "read-only"
+	if r.write {
+		may = "every change is logged with the reason " + table.OneLine(r.reason)
+	}
+	t.c.note("%s: %s; %s. .help lists the commands, Ctrl-D leaves.", t, database, may)
+	return nil
+}
+
+// A database is an actor's database as a shell sees it.
+type database struct {
+	*target
+	write  bool
+	reason string
+}
+
+// Run implements shell.Database: a query that may write is sql.exec, every other one sql.query.
+func (d *database) Run(ctx context.Context, q shell.Query) (*shell.Answer, error) {
+	method, in := host.SQLQuery, host.SQLInput{SQL: q.SQL, Args: q.Args, Limit: q.Limit}
+	if q.Write {
+		method, in.Reason = host.SQLExec, d.reason
+	}
+	var out shell.Answer
+	if err := d.ask(ctx, method, &in, &out, askOptions{existing: true}); err != nil {
+		return nil, d.hint(err)
+	}
+	for i, row := range out.Rows {
+		if len(row) != len(out.Columns) {
+			return nil, host.Errorf(host.Internal, "row %d of the node's answer has %d values, and there are %d columns", i+1, len(row), len(out.Columns))
+		}
+	}
+	return &out, nil
+}
+
+// hint adds to an error what can be done about it.
+func (d *database) hint(err error) error {
+	var remote *host.Error
+	if !errors.As(err, &remote) {
+		return err
+	}
+	switch {
+	case remote.Code == host.ReadOnly && !d.write:
+		return hintedError{err, []string{"this shell only reads: to write, give --write and --reason TEXT"}}
+	case remote.Code == host.TooLarge && remote.Metadata["what"] == "body":
+		return hintedError{err, []string{"send less at a time; cairn sql import takes whole databases"}}
+	}
+	return err
+}
+
+// Status implements shell.Database.
+func (d *database) Status(ctx context.Context, w io.Writer) error { return d.printStatus(ctx, w) }
+
+// Export implements shell.Database.
+func (d *database) Export(ctx context.Context, name string) (int64, error) {
+	return file.Write(name, false, func(w io.Writer) error { return d.n.ExportSQL(ctx, d.a, w) })
 }
 
 func (c *cli) sqlStatusCommand() *cobra.Command {
@@ -198,7 +284,7 @@ func (t *target) printStatus(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if t.c.json {
-		return t.c.printJSON(status)
+		return writeJSON(w, status)
 	}
 	exists := "no"
 	if status.Exists {
@@ -206,10 +292,10 @@ func (t *target) printStatus(ctx context.Context, w io.Writer) error {
 	}
 	pending := "none"
 	if len(status.Pending) > 0 {
-		pending = oneLine(strings.Join(status.Pending, ", "))
+		pending = table.OneLine(strings.Join(status.Pending, ", "))
 	}
 	for _, line := range [][2]string{
-		{"actor", t.String()}, {"database", exists}, {"size", size(status.Bytes)}, {"commits", count(status.Sequence)},
+		{"actor", t.String()}, {"database", exists}, {"size", table.Size(status.Bytes)}, {"commits", table.Count(status.Sequence)},
 		{"migrations", strconv.Itoa(status.Migrations)}, {"pending", pending},
 	} {
 		if _, err := fmt.Fprintf(w, "%-10s  %s\n", line[0], line[1]); err != nil {
@@ -275,7 +361,7 @@ func (c *cli) export(cmd *cobra.Command, n reader, a host.Address, name string, 
 	if name == "-" {
 		return write(c.stdout)
 	}
-	bytes, err := writeFile(name, force, write)
+	bytes, err := file.Write(name, force, write)
 	switch {
 	case errors.Is(err, os.ErrExist):
 		return hintedError{fmt.Errorf("%s exists", name), []string{"to replace it, give --force"}}
@@ -287,7 +373,7 @@ func (c *cli) export(cmd *cobra.Command, n reader, a host.Address, name string, 
 			Bytes int64  `json:"bytes"`
 		}{name, bytes})
 	}
-	_, err = fmt.Fprintf(c.stdout, "exported %s to %s: %s\n", formatAddress(a.Type, a.Key), oneLine(name), size(bytes))
+	_, err = fmt.Fprintf(c.stdout, "exported %s to %s: %s\n", formatAddress(a.Type, a.Key), table.OneLine(name), table.Size(bytes))
 	return err
 }
 
@@ -310,7 +396,7 @@ func (c *cli) sqlImportCommand() *cobra.Command {
 			case reason == "":
 				return usagef("--reason TEXT is needed: why the database is replaced, which the node logs")
 			case len(reason) > maxReason:
-				return usagef("--reason has %d bytes: at most %s", len(reason), count(maxReason))
+				return usagef("--reason has %d bytes: at most %s", len(reason), table.Count(maxReason))
 			}
 			return c.on(func(_ context.Context, t *target, args []string) error {
 				return t.importFile(cmd, args[0], reason, yes)
@@ -328,15 +414,15 @@ func (t *target) importFile(cmd *cobra.Command, name, reason string, yes bool) e
 	defer cancel()
 	in := t.c.stdin
 	if name != "-" {
-		file, err := os.Open(name)
+		f, err := os.Open(name)
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer f.Close()
 		if err := wholeDatabase(name); err != nil {
 			return err
 		}
-		in = file
+		in = f
 	}
 	if !yes {
 		if err := t.consentToReplace(ctx, name); err != nil {
@@ -350,7 +436,7 @@ func (t *target) importFile(cmd *cobra.Command, name, reason string, yes bool) e
 	case t.c.json:
 		return t.c.printJSON(status)
 	}
-	_, err = fmt.Fprintf(t.c.stdout, "imported %s into %s: %s\n", oneLine(name), t, size(status.Bytes))
+	_, err = fmt.Fprintf(t.c.stdout, "imported %s into %s: %s\n", table.OneLine(name), t, table.Size(status.Bytes))
 	return err
 }
 
@@ -365,7 +451,7 @@ func wholeDatabase(name string) error {
 	for _, beside := range []string{name + "-wal", name + "-journal"} {
 		if info, err := os.Stat(beside); err == nil && info.Size() > 0 {
 			return fmt.Errorf("a part of the database is in %s, which would be lost: close it in the programs that use it, or import the result of\n"+
-				"  sqlite3 %s \"VACUUM INTO 'copy.sqlite'\"", oneLine(beside), oneLine(name))
+				"  sqlite3 %s \"VACUUM INTO 'copy.sqlite'\"", table.OneLine(beside), table.OneLine(name))
 		}
 	}
 	return nil
@@ -383,8 +469,8 @@ func (t *target) consentToReplace(ctx context.Context, name string) error {
 	case !status.Exists:
 		return nil
 	case name == "-" || !terminal(t.c.stdin):
-		return usagef("%s has a database of %s that would be replaced: confirm with --yes", t, size(status.Bytes))
-	case !t.c.confirm(fmt.Sprintf("Replace the database of %s (%s)?", t, size(status.Bytes))):
+		return usagef("%s has a database of %s that would be replaced: confirm with --yes", t, table.Size(status.Bytes))
+	case !t.c.confirm(fmt.Sprintf("Replace the database of %s (%s)?", t, table.Size(status.Bytes))):
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	return nil

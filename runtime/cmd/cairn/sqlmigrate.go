@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A sqlMigration applies the migrations of actor types to the databases of many actors, or tries them.
@@ -88,7 +89,7 @@ func (m *sqlMigration) run(cmd *cobra.Command, args []string) error {
 			return nil
 		}
 	}
-	if !m.dryRun && !m.yes && len(actors) > 1 && !m.confirm(fmt.Sprintf("Migrate %s?", plural(int64(len(actors)), "actor"))) {
+	if !m.dryRun && !m.yes && len(actors) > 1 && !m.confirm(fmt.Sprintf("Migrate %s?", table.Plural(len(actors), "actor"))) {
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	return m.all(ctx, n, actors)
@@ -124,14 +125,14 @@ func (m *sqlMigration) all(ctx context.Context, n *client.Client, actors []host.
 		did = "to be migrated"
 	}
 	if !m.json {
-		fmt.Fprintf(m.stdout, "%s: %s %s, %s up to date, %s failed\n", plural(int64(len(actors)), "actor"),
-			count(m.migrated), did, count(m.current), count(m.failing))
+		fmt.Fprintf(m.stdout, "%s: %s %s, %s up to date, %s failed\n", table.Plural(len(actors), "actor"),
+			table.Count(m.migrated), did, table.Count(m.current), table.Count(m.failing))
 	}
 	switch left := int64(len(actors)) - m.migrated - m.current - m.failing; {
 	case left > 0:
-		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", count(left), count(m.failing))
+		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", table.Count(left), table.Count(m.failing))
 	case m.failing > 0:
-		return fmt.Errorf("%s of %s failed", count(m.failing), plural(int64(len(actors)), "actor"))
+		return fmt.Errorf("%s of %s failed", table.Count(m.failing), table.Plural(len(actors), "actor"))
 	}
 	return nil
 }
@@ -174,5 +175,5 @@ func (m *sqlMigration) report(t *target, out *host.SQLMigrateOutput) {
 		}
 		parts = append(parts, out.Error)
 	}
-	fmt.Fprintf(m.stdout, "%s  %s\n", t, oneLine(strings.Join(parts, "; ")))
+	fmt.Fprintf(m.stdout, "%s  %s\n", t, table.OneLine(strings.Join(parts, "; ")))
 }

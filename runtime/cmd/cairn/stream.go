@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) streamCommand() *cobra.Command {
@@ -242,7 +243,7 @@ func (f *follower) print(out *host.StreamReadOutput) error {
 			}
 			continue
 		}
-		_, err := fmt.Fprintf(f.c.stdout, "%6d  %s  %s\n", item.Sequence, clock(item.Time), oneLine(string(item.Value)))
+		_, err := fmt.Fprintf(f.c.stdout, "%6d  %s  %s\n", item.Sequence, table.Clock(item.Time), table.OneLine(string(item.Value)))
 		if err != nil {
 			return err
 		}
@@ -331,7 +332,7 @@ func (c *cli) streamListCommand() *cobra.Command {
 
 func (c *cli) printStreams(infos []host.StreamInfo) error {
 	t := c.table()
-	defer t.flush()
+	defer t.Flush()
 	for i, s := range infos {
 		if c.json {
 			if err := c.printJSON(s); err != nil {
@@ -340,13 +341,13 @@ func (c *cli) printStreams(infos []host.StreamInfo) error {
 			continue
 		}
 		if i == 0 {
-			t.row("STREAM", "FIRST", "LAST", "SIZE", "STATE", "UPDATED")
+			t.Row("STREAM", "FIRST", "LAST", "SIZE", "STATE", "UPDATED")
 		}
 		state := "open"
 		if s.Closed {
 			state = "closed"
 		}
-		t.row(oneLine(s.Stream), strconv.FormatUint(s.First, 10), strconv.FormatUint(s.Last, 10), size(s.Bytes), state, clock(s.Updated))
+		t.Row(table.OneLine(s.Stream), strconv.FormatUint(s.First, 10), strconv.FormatUint(s.Last, 10), table.Size(s.Bytes), state, table.Clock(s.Updated))
 	}
 	return nil
 }

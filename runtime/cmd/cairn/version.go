@@ -33,13 +33,13 @@ func (c *cli) versionCommand() *cobra.Command {
 				return c.printJSON(r)
 			}
 			t := c.table()
-			t.row("cairn", r.Version)
+			t.Row("cairn", r.Version)
 			if r.Revision != "" {
-				t.row("commit", r.Revision)
+				t.Row("commit", r.Revision)
 			}
-			t.row("go", r.Go)
-			t.row("store format", fmt.Sprint(r.StoreFormat))
-			t.flush()
+			t.Row("go", r.Go)
+			t.Row("store format", fmt.Sprint(r.StoreFormat))
+			t.Flush()
 			return nil
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) whyCommand() *cobra.Command {
@@ -37,21 +38,21 @@ func (c *cli) whyCommand() *cobra.Command {
 }
 
 func (c *cli) printWhy(t *target, e *host.Explanation) {
-	fmt.Fprintln(c.stdout, oneLine(e.Text))
+	fmt.Fprintln(c.stdout, table.OneLine(e.Text))
 	rows := c.table()
 	if e.Since != nil {
-		rows.row("since", clock(*e.Since))
+		rows.Row("since", table.Clock(*e.Since))
 	}
 	if e.Until != nil {
-		rows.row("until", clock(*e.Until))
+		rows.Row("until", table.Clock(*e.Until))
 	}
 	if e.Remedy != "" {
-		rows.row("remedy", remedy(t.String(), e))
+		rows.Row("remedy", remedy(t.String(), e))
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
-		rows.row(oneLine(name), oneLine(e.Details[name]))
+		rows.Row(table.OneLine(name), table.OneLine(e.Details[name]))
 	}
-	rows.flush()
+	rows.Flush()
 }
 
 // remedy is the command that a remedy stands for.
@@ -59,15 +60,15 @@ func remedy(actor string, e *host.Explanation) string {
 	queue, to := e.Details["queue"], e.Details["target"]
 	switch {
 	case e.Remedy == "skip" && queue != "":
-		return oneLine("cairn skip " + actor + " --queue " + queue)
+		return table.OneLine("cairn skip " + actor + " --queue " + queue)
 	case e.Remedy == "skip" && to != "":
-		return oneLine("cairn skip " + actor + " --to " + to)
+		return table.OneLine("cairn skip " + actor + " --to " + to)
 	case e.Remedy == "requeue":
-		return oneLine("cairn send dead requeue " + actor + " --all")
+		return table.OneLine("cairn send dead requeue " + actor + " --all")
 	case e.Remedy == "resume", e.Remedy == "retry", e.Remedy == "workflow resume":
 		return "cairn " + e.Remedy + " " + actor
 	}
-	return oneLine(e.Remedy)
+	return table.OneLine(e.Remedy)
 }
 
 func (c *cli) skipCommand() *cobra.Command {
@@ -120,6 +121,6 @@ func (t *target) skip(ctx context.Context, method string, in any, from string) e
 	if out.Count == 0 {
 		return fmt.Errorf("%s of %s: there is nothing to skip", from, t)
 	}
-	_, err := fmt.Fprintf(t.c.stdout, "skipped %s: %s of %s\n", plural(out.Count, "message"), from, t)
+	_, err := fmt.Fprintf(t.c.stdout, "skipped %s: %s of %s\n", table.Plural(out.Count, "message"), from, t)
 	return err
 }

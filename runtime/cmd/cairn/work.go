@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 const (
@@ -113,13 +114,13 @@ func (w *worker) run(ctx context.Context, workers int) error {
 	}
 	wg.Wait()
 	if !w.c.json {
-		w.c.note("%s done, %s failed", plural(w.done.Load(), "message"), count(w.failed.Load()))
+		w.c.note("%s done, %s failed", table.Plural(w.done.Load(), "message"), table.Count(w.failed.Load()))
 	}
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	if failed := w.failed.Load(); w.drain && failed > 0 && w.done.Load() == 0 {
-		return fmt.Errorf("no message was done: %s failed", plural(failed, "attempt"))
+		return fmt.Errorf("no message was done: %s failed", table.Plural(failed, "attempt"))
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (w *worker) loop(ctx context.Context) error {
 			return err
 		case err != nil:
 			if pause == workRetry {
-				w.say("%s; trying again", oneLine(err.Error()))
+				w.say("%s; trying again", table.OneLine(err.Error()))
 			}
 			wait := time.NewTimer(pause)
 			select {
@@ -221,7 +222,7 @@ func (w *worker) report(m *host.ReceivedMessage, cause error, took time.Duration
 	if w.c.json {
 		_ = w.c.printJSON(line) // the message is settled whether or not it can be said
 	} else if cause != nil {
-		w.c.note("message %d, attempt %d: %s", m.ID, m.Attempt, oneLine(line.Error))
+		w.c.note("message %d, attempt %d: %s", m.ID, m.Attempt, table.OneLine(line.Error))
 	}
 }
 
@@ -290,7 +291,7 @@ func (w *worker) execute(ctx context.Context, m *host.ReceivedMessage) (host.Raw
 	case !w.reply:
 		return nil, nil
 	case out.over:
-		return nil, fmt.Errorf("the command wrote more than %s, which is no reply", size(maxReplyOutput))
+		return nil, fmt.Errorf("the command wrote more than %s, which is no reply", table.Size(maxReplyOutput))
 	case !json.Valid(out.b.Bytes()):
 		return nil, errors.New("what the command wrote is not JSON, so that it is no reply")
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -130,43 +132,43 @@ func (c *cli) workflowStatusCommand() *cobra.Command {
 // printRun prints what a run does.
 func (c *cli) printRun(st *workflow.RunStatus) {
 	rows := c.table()
-	rows.row("workflow", oneLine(st.Workflow))
-	rows.row("run", st.ID)
-	rows.row("state", string(st.State))
-	rows.row("started", clock(st.Started))
+	rows.Row("workflow", table.OneLine(st.Workflow))
+	rows.Row("run", st.ID)
+	rows.Row("state", string(st.State))
+	rows.Row("started", table.Clock(st.Started))
 	if !st.Ended.IsZero() {
-		rows.row("ended", clock(st.Ended))
+		rows.Row("ended", table.Clock(st.Ended))
 	}
 	if st.Cancel != nil {
-		rows.row("cancelled", clock(st.Cancel.Time)+"  "+reason(st.Cancel.Reason))
+		rows.Row("cancelled", table.Clock(st.Cancel.Time)+"  "+reason(st.Cancel.Reason))
 	}
 	if p := st.Pause; p != nil {
-		rows.row("paused", clock(p.Since)+"  "+string(p.Reason))
+		rows.Row("paused", table.Clock(p.Since)+"  "+string(p.Reason))
 		if !p.Next.IsZero() {
-			rows.row("tried again", clock(p.Next))
+			rows.Row("tried again", table.Clock(p.Next))
 		}
 	}
 	if st.Failure != nil {
-		rows.row("failure", oneLine(st.Failure.Message))
+		rows.Row("failure", table.OneLine(st.Failure.Message))
 	}
 	for _, payload := range []struct {
 		name  string
 		value json.RawMessage
 	}{{"input", st.InputJSON}, {"published", st.PublishedJSON}, {"output", st.OutputJSON}} {
 		if payload.value != nil {
-			rows.row(payload.name, brief(host.Raw(payload.value)))
+			rows.Row(payload.name, brief(host.Raw(payload.value)))
 		}
 	}
-	rows.row("entries", strconv.Itoa(st.Entries))
-	rows.row("bytes", strconv.FormatInt(st.Bytes, 10))
-	rows.flush()
+	rows.Row("entries", strconv.Itoa(st.Entries))
+	rows.Row("bytes", strconv.FormatInt(st.Bytes, 10))
+	rows.Flush()
 	for _, w := range st.Waiting {
-		line := fmt.Sprintf("waits for %s %s since %s", w.Kind, oneLine(w.Path), clock(w.Since))
+		line := fmt.Sprintf("waits for %s %s since %s", w.Kind, table.OneLine(w.Path), table.Clock(w.Since))
 		if !w.Until.IsZero() {
-			line += ", until " + clock(w.Until)
+			line += ", until " + table.Clock(w.Until)
 		}
 		for _, q := range w.Queues {
-			line += ", queue " + oneLine(q)
+			line += ", queue " + table.OneLine(q)
 		}
 		fmt.Fprintln(c.stdout, line)
 	}
@@ -188,7 +190,7 @@ func (c *cli) workflowHistoryCommand() *cobra.Command {
 			in := host.WorkflowHistoryInput{Under: under, Limit: 1000}
 			rows := c.table()
 			if !c.json {
-				rows.row("ID", "PATH", "KIND", "STATUS", "ENDED", "ATTEMPTS", "OUTPUT", "FAILURE")
+				rows.Row("ID", "PATH", "KIND", "STATUS", "ENDED", "ATTEMPTS", "OUTPUT", "FAILURE")
 			}
 			for {
 				var out host.WorkflowHistoryOutput
@@ -211,14 +213,14 @@ func (c *cli) workflowHistoryCommand() *cobra.Command {
 					if e.Attempts > 0 {
 						attempts = strconv.Itoa(int(e.Attempts))
 					}
-					rows.row(string(e.ID), oneLine(e.Path), e.Kind.String(), e.Status.String(), clock(e.Ended), attempts, reason(brief(host.Raw(e.OutputJSON))), reason(failure))
+					rows.Row(string(e.ID), table.OneLine(e.Path), e.Kind.String(), e.Status.String(), table.Clock(e.Ended), attempts, reason(brief(host.Raw(e.OutputJSON))), reason(failure))
 				}
 				if !out.More {
 					break
 				}
 			}
 			if !c.json {
-				rows.flush()
+				rows.Flush()
 			}
 			return nil
 		}),
@@ -265,18 +267,18 @@ func (c *cli) printChange(out *host.WorkflowWatchOutput) error {
 	}
 	for i := range out.Changed {
 		e := &out.Changed[i]
-		line := fmt.Sprintf("%-10s %s %s", e.Status, e.Kind, oneLine(e.Path))
+		line := fmt.Sprintf("%-10s %s %s", e.Status, e.Kind, table.OneLine(e.Path))
 		if e.Failure != nil {
-			line += ": " + oneLine(e.Failure.Message)
+			line += ": " + table.OneLine(e.Failure.Message)
 		}
 		fmt.Fprintln(c.stdout, line)
 	}
-	_, err := fmt.Fprintf(c.stdout, "%-10s %s\n", out.Status.State, oneLine(out.Status.Workflow))
+	_, err := fmt.Fprintf(c.stdout, "%-10s %s\n", out.Status.State, table.OneLine(out.Status.Workflow))
 	return err
 }
 
 func (c *cli) workflowExportCommand() *cobra.Command {
-	var file string
+	var name string
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "export TYPE/KEY...",
@@ -289,21 +291,21 @@ func (c *cli) workflowExportCommand() *cobra.Command {
 			if err := t.ask(ctx, host.WorkflowExport, nil, &out, askOptions{existing: true}); err != nil {
 				return err
 			}
-			if file == "" {
+			if name == "" {
 				_, err := c.stdout.Write(out.Recording)
 				return err
 			}
-			if _, err := writeFile(file, force, func(w io.Writer) error { _, err := w.Write(out.Recording); return err }); err != nil {
+			if _, err := file.Write(name, force, func(w io.Writer) error { _, err := w.Write(out.Recording); return err }); err != nil {
 				return err
 			}
 			if c.json {
-				return c.printJSON(map[string]any{"file": file, "bytes": len(out.Recording)})
+				return c.printJSON(map[string]any{"file": name, "bytes": len(out.Recording)})
 			}
-			_, err := fmt.Fprintf(c.stdout, "%s: %d bytes\n", file, len(out.Recording))
+			_, err := fmt.Fprintf(c.stdout, "%s: %d bytes\n", name, len(out.Recording))
 			return err
 		}),
 	}
-	cmd.Flags().StringVar(&file, "out", "", "the `file` to write")
+	cmd.Flags().StringVar(&name, "out", "", "the `file` to write")
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that exists")
 	return cmd
 }

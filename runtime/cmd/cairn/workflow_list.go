@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -132,12 +133,12 @@ func (c *cli) printListedRuns(ctx context.Context, n host.RunLister, s *runSelec
 			return c.printJSON(r)
 		}
 		if printed == 1 {
-			t.row("ACTOR", "WORKFLOW", "STATE", "REASON", "SINCE", "NEXT", "TEXT")
+			t.Row("ACTOR", "WORKFLOW", "STATE", "REASON", "SINCE", "NEXT", "TEXT")
 		}
-		t.row(formatAddress(r.Type, r.Key), oneLine(r.Workflow), string(r.State), reason(string(r.Reason)), clock(r.Since), clock(r.Next), reason(r.Text))
+		t.Row(formatAddress(r.Type, r.Key), table.OneLine(r.Workflow), string(r.State), reason(string(r.Reason)), table.Clock(r.Since), table.Clock(r.Next), reason(r.Text))
 		return nil
 	})
-	t.flush()
+	t.Flush()
 	switch {
 	case err != nil || c.json:
 	case printed == 0:
@@ -164,11 +165,11 @@ func (c *cli) printRunCounts(ctx context.Context, n host.RunLister) error {
 			continue
 		}
 		if i == 0 {
-			t.row("TYPE", "STATE", "REASON", "RUNS")
+			t.Row("TYPE", "STATE", "REASON", "RUNS")
 		}
-		t.row(g.Type, string(g.State), reason(string(g.Reason)), count(g.Count))
+		t.Row(g.Type, string(g.State), reason(string(g.Reason)), table.Count(g.Count))
 	}
-	t.flush()
+	t.Flush()
 	c.noteLeftOut(counts.Uncertain)
 	if len(counts.Counts) == 0 && len(counts.Uncertain) == 0 && !c.json {
 		c.note("no run is paused or has failed")
@@ -210,7 +211,7 @@ func (b *runBulk) run(ctx context.Context) error {
 	if b.dryRun {
 		found, err := b.printListedRuns(ctx, n, &b.runs)
 		if err == nil && !b.json && found > 0 {
-			b.note("%s; nothing is done, because of --dry-run", plural(int64(found), "run"))
+			b.note("%s; nothing is done, because of --dry-run", table.Plural(found, "run"))
 		}
 		return err
 	}
@@ -227,7 +228,7 @@ func (b *runBulk) run(ctx context.Context) error {
 	case len(actors) == 0:
 		b.note("no such runs")
 		return nil
-	case !b.yes && !b.confirm(fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], plural(int64(len(actors)), "run"))):
+	case !b.yes && !b.confirm(fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], table.Plural(len(actors), "run"))):
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	b.do = func(ctx context.Context, t *target) (bool, error) {
