@@ -15,9 +15,6 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// maxPage is the largest page of a listing that a node gives.
-const maxPage = 1000
-
 func (c *cli) actorsCommand() *cobra.Command {
 	var prefix, dir string
 	var limit int

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
@@ -25,7 +27,7 @@ const (
 	progressPeriod = 250 * time.Millisecond
 )
 
-// A bulk is a verb that is done to the actors that the command line names or selects.
+// A bulk is something that is done to the actors that the command line names or selects.
 type bulk struct {
 	*cli
 	verb
@@ -52,27 +54,24 @@ func (c *cli) verbCommand(v verb) *cobra.Command {
 	if v.grave {
 		cmd.Long = cmd.Long[:len(v.long)] + " It asks also for a single actor." + cmd.Long[len(v.long):]
 	}
-	flags := cmd.Flags()
+	b.flags(cmd.Flags(), "list the actors and do nothing")
+	return cmd
+}
+
+// flags adds the flags of what is done to many actors.
+func (b *bulk) flags(flags *pflag.FlagSet, dryRun string) {
 	b.selection.flags(flags)
-	flags.BoolVar(&b.dryRun, "dry-run", false, "list the actors and do nothing")
+	flags.BoolVar(&b.dryRun, "dry-run", false, dryRun)
 	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
 	flags.IntVar(&b.concurrency, "concurrency", 8, "how many actors at a time")
-	return cmd
 }
 
 // run does the verb to all that the command line says.
 func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
-	if err := b.check(args); err != nil {
+	actors, err := b.check(args)
+	if err != nil {
 		return err
-	}
-	var actors []host.Address
-	for _, arg := range args {
-		a, err := parseAddress(arg)
-		if err != nil {
-			return usageError{err}
-		}
-		actors = append(actors, a)
 	}
 	many := b.selection.given() || len(actors) > 1
 	if !b.dryRun && !b.yes && !terminal(b.stdin) {
@@ -91,18 +90,8 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if b.dryRun {
 		return b.list(ctx, n, actors)
 	}
-	if b.selection.given() {
-		err := b.selection.each(ctx, b.cli, n, func(s *host.Status) error {
-			actors = append(actors, host.Address{Type: s.Type, Key: s.Key})
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if len(actors) == 0 {
-			b.note("no such actors%s", b.otherType(ctx, n, b.selection.typ))
-			return nil
-		}
+	if actors, err = b.selected(ctx, n, actors); err != nil || len(actors) == 0 {
+		return err
 	}
 	if err := b.consent(ctx, n, actors); err != nil {
 		return err
@@ -113,17 +102,43 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	return b.all(ctx, n, actors)
 }
 
-// check checks the command line.
-func (b *bulk) check(args []string) error {
+// check checks the command line and returns the actors that it names.
+func (b *bulk) check(args []string) ([]host.Address, error) {
 	switch {
 	case len(args) > 0 && b.selection.given():
-		return usagef("name actors, or select them with --type, --prefix and --state, but not both")
+		return nil, usagef("name actors, or select them with --type, --prefix and --state, but not both")
 	case len(args) == 0 && !b.selection.given():
-		return usagef("name an actor, or select many with --type, --prefix and --state")
+		return nil, usagef("name an actor, or select many with --type, --prefix and --state")
 	case b.concurrency < 1 || b.concurrency > maxConcurrency:
-		return usagef("--concurrency %d: 1 to %d", b.concurrency, maxConcurrency)
+		return nil, usagef("--concurrency %d: 1 to %d", b.concurrency, maxConcurrency)
 	}
-	return b.selection.check()
+	if err := b.selection.check(); err != nil {
+		return nil, err
+	}
+	var actors []host.Address
+	for _, arg := range args {
+		a, err := parseAddress(arg)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		actors = append(actors, a)
+	}
+	return actors, nil
+}
+
+// selected returns the actors that are named, or finds those that are selected. It prints a note if there are none.
+func (b *bulk) selected(ctx context.Context, n *client.Client, named []host.Address) (actors []host.Address, err error) {
+	if !b.selection.given() {
+		return named, nil
+	}
+	err = b.selection.each(ctx, b.cli, n, func(s *host.Status) error {
+		actors = append(actors, host.Address{Type: s.Type, Key: s.Key})
+		return nil
+	})
+	if err == nil && len(actors) == 0 {
+		b.note("no such actors%s", b.otherType(ctx, n, b.selection.typ))
+	}
+	return actors, err
 }
 
 // list prints what the verb would be done to.
@@ -165,7 +180,7 @@ func (b *bulk) consent(ctx context.Context, n *client.Client, actors []host.Addr
 	case b.yes:
 		return nil
 	case len(actors) > 1:
-		question = fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], table.Plural(len(actors), "actor"))
+		question = b.question(len(actors), "actor")
 	case b.grave:
 		limited, cancel := b.requestContext(ctx)
 		s, err := n.Lookup(limited, actors[0])
@@ -200,11 +215,14 @@ func (b *bulk) one(ctx context.Context, t *target) error {
 	return err
 }
 
-// all does the verb to many actors, a few at a time.
-func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address) error {
-	var next, done, failed atomic.Int64
-	var printing sync.Mutex
-	stopProgress := b.progress(&done, &failed, len(actors))
+// question asks whether the verb may be done to many.
+func (b *bulk) question(n int, noun string) string {
+	return fmt.Sprintf("%s%s %s?", strings.ToUpper(b.name[:1]), b.name[1:], table.Plural(n, noun))
+}
+
+// each calls f for every actor, a few at a time, until ctx ends.
+func (b *bulk) each(ctx context.Context, n *client.Client, actors []host.Address, f func(*target)) {
+	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(b.concurrency, len(actors)) {
 		wg.Go(func() {
@@ -213,32 +231,46 @@ func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address)
 				if i >= int64(len(actors)) {
 					return
 				}
-				t := &target{b.cli, n, actors[i]}
-				did, err := b.do(ctx, t)
-				if err != nil && ctx.Err() != nil {
-					return // it was interrupted
-				}
-				if err == nil {
-					done.Add(1)
-				}
-				printing.Lock()
-				b.report(t, did, err, &failed)
-				printing.Unlock()
+				f(&target{b.cli, n, actors[i]})
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// outcome is the error of a command that did something to done of total actors and failed with some.
+func outcome(total int, done, failed int64) error {
+	switch left := int64(total) - done - failed; {
+	case left > 0:
+		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", table.Count(left), table.Count(failed))
+	case failed > 0:
+		return fmt.Errorf("%s of %s failed", table.Count(failed), table.Plural(total, "actor"))
+	}
+	return nil
+}
+
+// all does the verb to many actors, a few at a time.
+func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address) error {
+	var done, failed atomic.Int64
+	var printing sync.Mutex
+	stopProgress := b.progress(&done, &failed, len(actors))
+	b.each(ctx, n, actors, func(t *target) {
+		did, err := b.do(ctx, t)
+		if err != nil && ctx.Err() != nil {
+			return // it was interrupted
+		}
+		if err == nil {
+			done.Add(1)
+		}
+		printing.Lock()
+		defer printing.Unlock()
+		b.report(t, did, err, &failed)
+	})
 	stopProgress()
 	if !b.json {
 		fmt.Fprintf(b.stdout, "%s %s of %s\n", b.done, table.Count(done.Load()), table.Plural(len(actors), "actor"))
 	}
-	switch left := int64(len(actors)) - done.Load() - failed.Load(); {
-	case left > 0:
-		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", table.Count(left), table.Count(failed.Load()))
-	case failed.Load() > 0:
-		return fmt.Errorf("%s of %s failed", table.Count(failed.Load()), table.Plural(len(actors), "actor"))
-	}
-	return nil
+	return outcome(len(actors), done.Load(), failed.Load())
 }
 
 // report says what became of one actor of many.

@@ -39,3 +39,16 @@ func (c *cli) confirm(question string) bool {
 	}
 	return false
 }
+
+// consent asks before something that cannot be undone.
+func (c *cli) consent(given bool, what string) error {
+	switch {
+	case given:
+		return nil
+	case !terminal(c.stdin):
+		return usagef("%s: that cannot be undone, confirm with --yes", what)
+	case !c.confirm(what + "?"):
+		return fmt.Errorf("not confirmed: everything is left as it is")
+	}
+	return nil
+}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/shell"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
@@ -197,8 +198,8 @@ func (c *cli) atTerminal(ctx context.Context, s *shell.Shell, t *target, r *sqlR
 
 // greet greets the person at the terminal. The error is that of the node if the actor does not exist, or it is away.
 func (t *target) greet(ctx context.Context, r *sqlRun) error {
-	var status host.SQLStatusOutput
-	if err := t.ask(ctx, host.SQLStatus, nil, &status, askOptions{existing: true}); err != nil {
+	status, err := ask(ctx, t, method.SQLStatus, nil, askOptions{})
+	if err != nil {
 		return err
 	}
 	database := "no database yet"
@@ -222,12 +223,12 @@ type database struct {
 
 // Run implements shell.Database: a query that may write is sql.exec, every other one sql.query.
 func (d *database) Run(ctx context.Context, q shell.Query) (*shell.Answer, error) {
-	method, in := host.SQLQuery, host.SQLInput{SQL: q.SQL, Args: q.Args, Limit: q.Limit}
+	m, in := method.SQLQuery, host.SQLInput{SQL: q.SQL, Args: q.Args, Limit: q.Limit}
 	if q.Write {
-		method, in.Reason = host.SQLExec, d.reason
+		m, in.Reason = method.SQLExec, d.reason
 	}
 	var out shell.Answer
-	if err := d.ask(ctx, method, &in, &out, askOptions{existing: true}); err != nil {
+	if err := d.ask(ctx, m.Row, &in, &out, askOptions{existing: true}); err != nil {
 		return nil, d.hint(err)
 	}
 	for i, row := range out.Rows {
@@ -254,7 +255,13 @@ func (d *database) hint(err error) error {
 }
 
 // Status implements shell.Database.
-func (d *database) Status(ctx context.Context, w io.Writer) error { return d.printStatus(ctx, w) }
+func (d *database) Status(ctx context.Context, w io.Writer) error {
+	status, err := ask(ctx, d.target, method.SQLStatus, nil, askOptions{})
+	if err != nil {
+		return err
+	}
+	return d.printDatabase(w, &status)
+}
 
 // Export implements shell.Database.
 func (d *database) Export(ctx context.Context, name string) (int64, error) {
@@ -262,27 +269,20 @@ func (d *database) Export(ctx context.Context, name string) (int64, error) {
 }
 
 func (c *cli) sqlStatusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "status TYPE/KEY...",
-		Short: "Show what is known of an actor's database",
-		Long: "status shows how large an actor's database is, how many commits changed it, and which migrations of the type it has\n" +
+	return row[method.None, host.SQLStatusOutput]{
+		use:   "status TYPE/KEY...",
+		short: "Show what is known of an actor's database",
+		long: "status shows how large an actor's database is, how many commits changed it, and which migrations of the type it has\n" +
 			"and lacks.\n\n" +
 			"With --json it prints {\"exists\",\"bytes\",\"sequence\",\"migrations\",\"pending\"}.",
-		Example:           "  cairn sql status cell/acme",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			return t.printStatus(ctx, c.stdout)
-		}),
-	}
+		example: "  cairn sql status cell/acme",
+		method:  method.SQLStatus,
+		print:   func(t *target, _ *method.None, s *host.SQLStatusOutput) error { return t.printDatabase(t.c.stdout, s) },
+	}.command(c)
 }
 
-// printStatus prints what sql.status says.
-func (t *target) printStatus(ctx context.Context, w io.Writer) error {
-	var status host.SQLStatusOutput
-	if err := t.ask(ctx, host.SQLStatus, nil, &status, askOptions{existing: true}); err != nil {
-		return err
-	}
+// printDatabase prints what is known of an actor's database.
+func (t *target) printDatabase(w io.Writer, status *host.SQLStatusOutput) error {
 	if t.c.json {
 		return writeJSON(w, status)
 	}
@@ -459,8 +459,7 @@ func wholeDatabase(name string) error {
 
 // consentToReplace asks whether the actor's database may go, if it has one.
 func (t *target) consentToReplace(ctx context.Context, name string) error {
-	var status host.SQLStatusOutput
-	err := t.ask(ctx, host.SQLStatus, nil, &status, askOptions{existing: true})
+	status, err := ask(ctx, t, method.SQLStatus, nil, askOptions{})
 	switch {
 	case host.CodeOf(err) == host.NotFound:
 		return nil

@@ -9,37 +9,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) whyCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "why TYPE/KEY...",
-		Short: "Say what an actor waits for",
-		Long: "why says in one sentence what an actor waits for: the one thing that keeps it from doing more, such as a pause, a\n" +
+	return row[method.None, host.Explanation]{
+		use:   "why TYPE/KEY...",
+		short: "Say what an actor waits for",
+		long: "why says in one sentence what an actor waits for: the one thing that keeps it from doing more, such as a pause, a\n" +
 			"failure, a handler that runs, a message that fails, or just the next call. Below stand since when, until when (if it\n" +
 			"ends by itself), the command that gets the actor going (if there is one) and details. The actor is not woken.\n\n" +
 			"With --json it prints {\"why\",\"text\",\"since\",\"until\",\"remedy\",\"details\",\"status\"}.",
-		Example:           "  cairn why cell/acme\n  cairn why cell/acme --json | jq -r .why",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			var e host.Explanation
-			if err := t.ask(ctx, host.ActorWhy, nil, &e, askOptions{existing: true}); err != nil {
-				return err
+		example: "  cairn why cell/acme\n  cairn why cell/acme --json | jq -r .why",
+		method:  method.ActorWhy,
+		print: func(t *target, _ *method.None, e *host.Explanation) error {
+			if t.c.json {
+				return t.c.printJSON(e)
 			}
-			if c.json {
-				return c.printJSON(e)
-			}
-			c.printWhy(t, &e)
+			t.printWhy(e)
 			return nil
-		}),
-	}
+		},
+	}.command(c)
 }
 
-func (c *cli) printWhy(t *target, e *host.Explanation) {
-	fmt.Fprintln(c.stdout, table.OneLine(e.Text))
-	rows := c.table()
+func (t *target) printWhy(e *host.Explanation) {
+	fmt.Fprintln(t.c.stdout, table.OneLine(e.Text))
+	rows := t.c.table()
 	if e.Since != nil {
 		rows.Row("since", table.Clock(*e.Since))
 	}
@@ -89,13 +85,13 @@ func (c *cli) skipCommand() *cobra.Command {
 			}
 			return c.on(func(ctx context.Context, t *target, _ []string) error {
 				if queue != "" {
-					return t.skip(ctx, host.QueueSkip, &host.QueueInput{Queue: queue}, "queue "+queue)
+					return skip(ctx, t, method.QueueSkip, &host.QueueInput{Queue: queue}, "queue "+queue)
 				}
 				a, err := parseAddress(to)
 				if err != nil {
 					return usageError{err}
 				}
-				return t.skip(ctx, host.SendSkip, &host.SendSkipInput{Type: a.Type, Key: append([]string{}, a.Key...)}, "messages to "+to)
+				return skip(ctx, t, method.SendSkip, &host.SendSkipInput{Type: a.Type, Key: append([]string{}, a.Key...)}, "messages to "+to)
 			})(cmd, args)
 		},
 	}
@@ -108,19 +104,15 @@ func (c *cli) skipCommand() *cobra.Command {
 }
 
 // skip calls a method that moves a message aside. from says where it is in line.
-func (t *target) skip(ctx context.Context, method string, in any, from string) error {
-	var out host.CountOutput
-	if err := t.ask(ctx, method, in, &out, askOptions{existing: true}); err != nil {
+func skip[In any](ctx context.Context, t *target, m method.Typed[In, host.CountOutput], in *In, from string) error {
+	out, err := ask(ctx, t, m, in, askOptions{})
+	switch {
+	case err != nil:
 		return err
-	}
-	if t.c.json {
-		return t.c.printJSON(struct {
-			Skipped int64 `json:"skipped"`
-		}{out.Count})
-	}
-	if out.Count == 0 {
+	case out.Count == 0 && !t.c.json:
 		return fmt.Errorf("%s of %s: there is nothing to skip", from, t)
 	}
-	_, err := fmt.Fprintf(t.c.stdout, "skipped %s: %s of %s\n", table.Plural(out.Count, "message"), from, t)
-	return err
+	return t.result(struct {
+		Skipped int64 `json:"skipped"`
+	}{out.Count}, "skipped %s: %s of %s\n", table.Plural(out.Count, "message"), from, t)
 }

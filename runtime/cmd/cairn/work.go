@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
@@ -68,7 +69,7 @@ func (c *cli) queueWorkCommand() *cobra.Command {
 			"  cairn queue work tenant/acme thumbnails --workers 4 --lock 2m -- sh -c 'convert $(jq -r .file) -resize 200 out-$CAIRN_MESSAGE_ID.png'\n" +
 			"  cairn queue work tenant/acme price --reply -- jq '{price: (.quantity * 3)}'",
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: c.completeNamed(queueNames),
+		ValidArgsFunction: c.completeNamed(completions["QUEUE"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			switch {
@@ -134,7 +135,7 @@ func (w *worker) loop(ctx context.Context) error {
 		if w.drain {
 			wait = 0
 		}
-		messages, err := w.receive(ctx, w.queue, 1, w.lock, wait)
+		received, err := w.receive(ctx, w.queue, 1, w.lock, wait)
 		switch {
 		case ctx.Err() != nil:
 			return nil // a message that was received just now is back when its lock ends
@@ -152,12 +153,12 @@ func (w *worker) loop(ctx context.Context) error {
 			}
 			pause = min(2*pause, maxWorkRetry)
 			continue
-		case len(messages) == 0 && w.drain:
+		case len(received.Messages) == 0 && w.drain:
 			return nil
 		}
 		pause = workRetry
-		for i := range messages {
-			w.handle(context.WithoutCancel(ctx), &messages[i])
+		for i := range received.Messages {
+			w.handle(context.WithoutCancel(ctx), &received.Messages[i])
 		}
 	}
 	return nil
@@ -192,12 +193,12 @@ func (w *worker) handle(ctx context.Context, m *host.ReceivedMessage) {
 	case errors.As(cause, &lost):
 	case cause != nil:
 		in := host.QueueNackInput{Queue: w.queue, Receipts: []string{m.Receipt}, Error: cause.Error()}
-		if err := w.settleOne(ctx, host.QueueNack, &in); err != nil {
+		if err := settle(ctx, w, method.QueueNack, &in); err != nil {
 			cause = fmt.Errorf("%w; and the message could not be given back: %w", cause, err)
 		}
 	default:
 		in := host.QueueAckInput{Queue: w.queue, Receipts: []string{m.Receipt}, Reply: out}
-		cause = w.settleOne(ctx, host.QueueAck, ackInput(in))
+		cause = settle(ctx, w, method.QueueAck, &in)
 	}
 	w.report(m, cause, time.Since(start))
 }
@@ -233,12 +234,11 @@ func (*lockLost) Error() string {
 	return "the lock was lost: another worker may handle the message too"
 }
 
-// settleOne acknowledges a message or gives it back, and goes on trying while the node is away.
-func (w *worker) settleOne(ctx context.Context, method string, in any) error {
+// settle acknowledges a message or gives it back, and goes on trying while the node is away.
+func settle[In any](ctx context.Context, w *worker, m method.Typed[In, host.QueueSettleOutput], in *In) error {
 	pause, until := workRetry, time.Now().Add(w.lock+settleFor)
 	for {
-		var out host.QueueSettleOutput
-		err := w.ask(ctx, method, in, &out, askOptions{existing: true})
+		out, err := ask(ctx, w.target, m, in, askOptions{})
 		switch {
 		case err == nil && len(out.Lost) > 0:
 			return new(lockLost)
@@ -312,8 +312,7 @@ func (w *worker) hold(ctx context.Context, m *host.ReceivedMessage, ended <-chan
 			return
 		}
 		in := host.QueueExtendInput{Queue: w.queue, Receipts: []string{m.Receipt}, LockMS: w.lock.Milliseconds()}
-		var out host.QueueExtendOutput
-		err := w.ask(ctx, host.QueueExtend, &in, &out, askOptions{existing: true})
+		out, err := ask(ctx, w.target, method.QueueExtend, &in, askOptions{})
 		switch {
 		case err == nil && len(out.Lost) == 0:
 			pause = w.lock / 3

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 	"github.com/cairn-run/cairn/workflow"
@@ -23,110 +24,140 @@ func (c *cli) workflowCommand() *cobra.Command {
 			"Whether the runs that live fit new code is asked of the program that has that code, before it is deployed:\n"+
 			"PROGRAM workflow verify --data DIR.\n\nWith --json what is printed has the shapes of docs/cli.md.",
 		"  cairn workflow status shop/acme\n  cairn workflow history shop/acme\n  cairn workflow cancel shop/acme --reason 'ordered twice'",
-		c.workflowListCommand(), c.workflowStatusCommand(), c.workflowHistoryCommand(), c.workflowWatchCommand(),
-		c.workflowVerb(host.WorkflowCancel, "cancel", "cancelled", false, "Ask a run to end, undoing what it says how to undo",
+		c.workflowListCommand(),
+		row[method.None, workflow.RunStatus]{
+			use:   "status TYPE/KEY...",
+			short: "Describe the run of an actor",
+			long: "status says what the run of an actor does, what it waits for since when, and why it is paused if it is. The actor is not\n" +
+				"woken.\n\nWith --json it prints the status in the shape of docs/cli.md.",
+			example: "  cairn workflow status shop/acme",
+			method:  method.WorkflowStatus,
+			print: func(t *target, _ *method.None, st *workflow.RunStatus) error {
+				if t.c.json {
+					return t.c.printJSON(st)
+				}
+				t.c.printRun(st)
+				return nil
+			},
+		}.command(c),
+		row[host.WorkflowHistoryInput, host.WorkflowHistoryOutput]{
+			use:   "history TYPE/KEY...",
+			short: "List the history of a run",
+			long: "history lists the entries of a run's history, each before those that it encloses, with the ids that retry, rewind and\n" +
+				"--under take. The actor is not woken.\n\nWith --json each line is one entry.",
+			example: "  cairn workflow history shop/acme\n  cairn workflow history shop/acme --json | jq -r 'select(.status==\"failed\").id'",
+			method:  method.WorkflowHistory,
+			flags:   []option{{member: "under", usage: "only an `entry`, by its id, and what it encloses"}},
+			list: listed("ID,PATH,KIND,STATUS,ENDED,ATTEMPTS,OUTPUT,FAILURE",
+				func(o *host.WorkflowHistoryOutput) []workflow.HistoryEntry { return o.Entries }, entryCells),
+			next: func(in *host.WorkflowHistoryInput, out *host.WorkflowHistoryOutput) bool {
+				if n := len(out.Entries); n > 0 {
+					in.After = string(out.Entries[n-1].ID)
+				}
+				return out.More
+			},
+			whole: true,
+		}.command(c),
+		c.workflowWatchCommand(),
+		c.workflowVerb(method.WorkflowCancel, "cancel", "cancelled", "Ask a run to end, undoing what it says how to undo",
 			"cancel asks a run to end. What it waits for is cancelled, its undo handlers run, and its state is cancelled in\nthe end. It returns when the request is durable."),
-		c.workflowVerb(host.WorkflowTerminate, "terminate", "terminated", false, "End a run at once, undoing nothing",
+		c.workflowVerb(method.WorkflowTerminate, "terminate", "terminated", "End a run at once, undoing nothing",
 			"terminate ends a run at once: none of its code runs any more."),
-		c.workflowVerb(host.WorkflowPause, "pause", "paused", false, "Keep a run from going on",
+		c.workflowVerb(method.WorkflowPause, "pause", "paused", "Keep a run from going on",
 			"pause keeps a run from going on until it is resumed. Attempts of steps that are under way are finished."),
-		c.workflowVerb(host.WorkflowResume, "resume", "resumed", false, "Let a paused run go on",
+		c.workflowVerb(method.WorkflowResume, "resume", "resumed", "Let a paused run go on",
 			"resume lets a paused run go on, whatever paused it. A run that does not fit its code is paused again."),
-		c.workflowVerb(host.WorkflowRetry, "retry", "retried", true, "Run a step again that has failed for good",
-			"retry runs a step again that has failed for good, and what came after it. ENTRY is the id that history shows."),
-		c.workflowVerb(host.WorkflowRewind, "rewind", "rewound", true, "Forget an entry of the history and what came after it",
-			"rewind forgets an entry of the history and all that came after it, so that the run goes on from there. What\nsteps have done outside is not undone. A run that is over goes on, too, and its result is gone: not one that was\nterminated, or whose parent was told how it ended. ENTRY is the id that history shows."),
-		c.workflowExportCommand(), c.workflowImportCommand(), c.workflowForkCommand(), c.workflowVerifyCommand())
+		row[host.WorkflowControlInput, method.None]{
+			use:   "retry TYPE/KEY... ENTRY",
+			short: "Run a step again that has failed for good",
+			long: "retry runs a step again that has failed for good, and what came after it. ENTRY is the id that history shows.\n\n" +
+				"With --json it prints {\"done\":\"retried\"}.",
+			example: "  cairn workflow retry shop/acme 1503",
+			method:  method.WorkflowRetry,
+			print:   doneTo("retried"),
+		}.command(c),
+		row[host.WorkflowControlInput, method.None]{
+			use:   "rewind TYPE/KEY... ENTRY",
+			short: "Forget an entry of the history and what came after it",
+			long: "rewind forgets an entry of the history and all that came after it, so that the run goes on from there. What\n" +
+				"steps have done outside is not undone. A run that is over goes on, too, and its result is gone: not one that was\n" +
+				"terminated, or whose parent was told how it ended. ENTRY is the id that history shows.\n\n" +
+				"With --json it prints {\"done\":\"rewound\"}.",
+			example: "  cairn workflow rewind shop/acme 1503",
+			method:  method.WorkflowRewind,
+			print:   doneTo("rewound"),
+		}.command(c),
+		c.workflowExportCommand(),
+		row[host.WorkflowImportInput, host.RunStarted]{
+			use:   "import TYPE/KEY... FILE",
+			short: "Make a run of a recording",
+			long: "import makes a run of a file that export has written, and the run goes on from there. For FILE - it reads standard\ninput." +
+				"\n\n" + forkHelp,
+			example: "  cairn workflow import shop/acme-copy acme.run\n  cairn workflow import shop/acme-copy acme.run --up-to 1503",
+			method:  method.WorkflowImport,
+			flags:   forkFlags,
+			check: func(l line, in *host.WorkflowImportInput) (err error) {
+				if in.Recording, err = l.readRecording(l.args[0]); err != nil {
+					return usageError{err}
+				}
+				return nil
+			},
+			print: started,
+		}.command(c),
+		c.workflowForkCommand(), c.workflowVerifyCommand())
 }
 
-// workflowVerb makes a command that does something to a run; entry says that it is about an entry of the history.
-func (c *cli) workflowVerb(method, name, done string, entry bool, short, long string) *cobra.Command {
-	var reason, dir string
-	offline := method == host.WorkflowPause || method == host.WorkflowTerminate
-	use, args := name+" TYPE/KEY...", cobra.MaximumNArgs(1)
-	example := "  cairn workflow " + name + " shop/acme"
-	long += "\n\nWith --json it prints {\"done\":\"" + done + "\"}."
-	many := &runBulk{bulk: bulk{cli: c, verb: verb{name: name, done: done, field: done}}, method: method, reason: &reason}
-	if entry {
-		use, args = use+" ENTRY", cobra.ExactArgs(2)
-		example += " 1503"
-	} else {
-		use = name + " [TYPE/KEY...]"
-		example += "\n  cairn workflow " + name + " --type shop --paused-for diverged --limit 50 --dry-run"
-		long += "\n\nWithout an actor it is done to the runs that are paused or have failed and that the flags select: --dry-run only\n" +
-			"lists them. On a terminal it asks, elsewhere it needs --yes. One that fails does not keep it from the others; in the\n" +
-			"end it says how many are done, and exits with 1 if one failed. With --json each line is then\n" +
-			"{\"" + done + "\":true,\"type\":...,\"key\":[...]}, with false and an \"error\" if it failed."
+// doneTo returns what prints that something was done to the run of an actor.
+func doneTo(done string) func(*target, *host.WorkflowControlInput, *method.None) error {
+	return func(t *target, _ *host.WorkflowControlInput, _ *method.None) error {
+		return t.result(map[string]string{"done": done}, "%s: %s\n", t, done)
 	}
-	if offline {
+}
+
+// workflowVerb makes a command that does something to one run or to many.
+func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None], name, done, short, long string) *cobra.Command {
+	var in host.WorkflowControlInput
+	var dir string
+	example := "  cairn workflow " + name + " shop/acme\n  cairn workflow " + name + " --type shop --paused-for diverged --limit 50 --dry-run"
+	long += "\n\nWith --json it prints {\"done\":\"" + done + "\"}." +
+		"\n\nWithout an actor it is done to the runs that are paused or have failed and that the flags select: --dry-run only\n" +
+		"lists them. On a terminal it asks, elsewhere it needs --yes. One that fails does not keep it from the others; in the\n" +
+		"end it says how many are done, and exits with 1 if one failed. With --json each line is then\n" +
+		"{\"" + done + "\":true,\"type\":...,\"key\":[...]}, with false and an \"error\" if it failed."
+	if m.Offline {
 		long += "\n\n" + offlineHelp
 		example += "\n  cairn workflow " + name + " shop/acme --data ./data"
 	}
+	many := &runBulk{bulk: bulk{cli: c, verb: verb{name: name, done: done, field: done}}, method: m, in: &in}
+	one := row[host.WorkflowControlInput, method.None]{method: m, print: doneTo(done)}
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Example: example, Args: args,
+		Use: name + " [TYPE/KEY...]", Short: short, Long: long, Example: example, Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeAddress,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0 && many.runs.given():
+				return usagef("name an actor, or select runs with --type, --state, --paused-for and --older, but not both")
+			case dir != "" && (len(args) == 0 || many.dryRun):
+				return usagef("--data needs an actor, and knows no --dry-run")
+			case dir != "":
+				return c.controlOffline(cmd.Context(), dir, args[0], done, host.RunControl{Verb: m.Name, Reason: in.Reason})
+			case len(args) > 0:
+				return c.on(func(ctx context.Context, t *target, _ []string) error { return one.run(ctx, t, &in, 0) })(cmd, args)
+			case !many.runs.given():
+				return usagef("name an actor, or select runs with --type, --state, --paused-for and --older")
+			}
+			return many.run(cmd.Context())
+		},
 	}
-	one := c.on(func(ctx context.Context, t *target, args []string) error {
-		in := host.WorkflowControlInput{Reason: reason}
-		if entry {
-			in.Entry = args[0]
-		}
-		if err := t.ask(ctx, method, &in, nil, askOptions{existing: true}); err != nil {
-			return err
-		}
-		if c.json {
-			return c.printJSON(map[string]string{"done": done})
-		}
-		_, err := fmt.Fprintf(c.stdout, "%s: %s\n", t, done)
-		return err
-	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) > 0 && many.runs.given():
-			return usagef("name an actor, or select runs with --type, --state, --paused-for and --older, but not both")
-		case dir != "" && (len(args) == 0 || many.dryRun):
-			return usagef("--data needs an actor, and knows no --dry-run")
-		case dir != "":
-			return c.controlOffline(cmd.Context(), dir, args[0], done, host.RunControl{Verb: method, Reason: reason})
-		case len(args) > 0:
-			return one(cmd, args)
-		case !many.runs.given():
-			return usagef("name an actor, or select runs with --type, --state, --paused-for and --older")
-		}
-		return many.run(cmd.Context())
-	}
-	if !entry {
-		many.flags(cmd.Flags())
-	}
-	if offline {
+	many.flags(cmd.Flags())
+	if m.Offline {
 		cmd.Flags().StringVar(&dir, "data", "", "do it in the data `directory` of a node that is stopped, instead of asking a node")
 		_ = cmd.MarkFlagDirname("data")
 	}
-	if method != host.WorkflowResume && !entry {
-		cmd.Flags().StringVar(&reason, "reason", "", "why, for those who wonder; at most 1,024 bytes")
+	if m.Name != host.WorkflowResume {
+		cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for those who wonder; at most 1,024 bytes")
 	}
 	return cmd
-}
-
-func (c *cli) workflowStatusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "status TYPE/KEY...",
-		Short: "Describe the run of an actor",
-		Long: "status says what the run of an actor does, what it waits for since when, and why it is paused if it is. The actor is not\n" +
-			"woken.\n\nWith --json it prints the status in the shape of docs/cli.md.",
-		Example: "  cairn workflow status shop/acme", Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			var st workflow.RunStatus
-			if err := t.ask(ctx, host.WorkflowStatus, nil, &st, askOptions{existing: true}); err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(st)
-			}
-			c.printRun(&st)
-			return nil
-		}),
-	}
 }
 
 // printRun prints what a run does.
@@ -177,56 +208,19 @@ func (c *cli) printRun(st *workflow.RunStatus) {
 	}
 }
 
-func (c *cli) workflowHistoryCommand() *cobra.Command {
-	var under string
-	cmd := &cobra.Command{
-		Use:   "history TYPE/KEY...",
-		Short: "List the history of a run",
-		Long: "history lists the entries of a run's history, each before those that it encloses, with the ids that retry, rewind and\n" +
-			"--under take. The actor is not woken.\n\nWith --json each line is one entry.",
-		Example: "  cairn workflow history shop/acme\n  cairn workflow history shop/acme --json | jq -r 'select(.status==\"failed\").id'",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			in := host.WorkflowHistoryInput{Under: under, Limit: 1000}
-			rows := c.table()
-			if !c.json {
-				rows.Row("ID", "PATH", "KIND", "STATUS", "ENDED", "ATTEMPTS", "OUTPUT", "FAILURE")
-			}
-			for {
-				var out host.WorkflowHistoryOutput
-				if err := t.ask(ctx, host.WorkflowHistory, &in, &out, askOptions{existing: true}); err != nil {
-					return err
-				}
-				for i := range out.Entries {
-					e := &out.Entries[i]
-					in.After = string(e.ID)
-					if c.json {
-						if err := c.printJSON(e); err != nil {
-							return err
-						}
-						continue
-					}
-					failure, attempts := "", ""
-					if e.Failure != nil {
-						failure = e.Failure.Message
-					}
-					if e.Attempts > 0 {
-						attempts = strconv.Itoa(int(e.Attempts))
-					}
-					rows.Row(string(e.ID), table.OneLine(e.Path), e.Kind.String(), e.Status.String(), table.Clock(e.Ended), attempts, reason(brief(host.Raw(e.OutputJSON))), reason(failure))
-				}
-				if !out.More {
-					break
-				}
-			}
-			if !c.json {
-				rows.Flush()
-			}
-			return nil
-		}),
+// entryCells is an entry of a history as a row.
+func entryCells(e *workflow.HistoryEntry) []string {
+	failure, attempts := "", ""
+	if e.Failure != nil {
+		failure = e.Failure.Message
 	}
-	cmd.Flags().StringVar(&under, "under", "", "only an `entry`, by its id, and what it encloses")
-	return cmd
+	if e.Attempts > 0 {
+		attempts = strconv.Itoa(int(e.Attempts))
+	}
+	return []string{
+		string(e.ID), table.OneLine(e.Path), e.Kind.String(), e.Status.String(), table.Clock(e.Ended), attempts,
+		reason(brief(host.Raw(e.OutputJSON))), reason(failure),
+	}
 }
 
 func (c *cli) workflowWatchCommand() *cobra.Command {
@@ -242,8 +236,8 @@ func (c *cli) workflowWatchCommand() *cobra.Command {
 			const wait = 30 * time.Second
 			in := host.WorkflowWatchInput{After: after, WaitMS: wait.Milliseconds()}
 			for {
-				var out host.WorkflowWatchOutput
-				if err := t.ask(ctx, host.WorkflowWatch, &in, &out, askOptions{existing: true, wait: wait}); err != nil {
+				out, err := ask(ctx, t, method.WorkflowWatch, &in, askOptions{wait: wait})
+				if err != nil {
 					return err
 				}
 				if out.Version > in.After {
@@ -287,8 +281,8 @@ func (c *cli) workflowExportCommand() *cobra.Command {
 			"standard output. The actor is not woken.\n\nWith --json and --out it prints {\"file\",\"bytes\"}.",
 		Example: "  cairn workflow export shop/acme --out testdata/acme.run", Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress,
 		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			var out host.WorkflowRecording
-			if err := t.ask(ctx, host.WorkflowExport, nil, &out, askOptions{existing: true}); err != nil {
+			out, err := ask(ctx, t, method.WorkflowExport, nil, askOptions{})
+			if err != nil {
 				return err
 			}
 			if name == "" {
@@ -298,11 +292,7 @@ func (c *cli) workflowExportCommand() *cobra.Command {
 			if _, err := file.Write(name, force, func(w io.Writer) error { _, err := w.Write(out.Recording); return err }); err != nil {
 				return err
 			}
-			if c.json {
-				return c.printJSON(map[string]any{"file": name, "bytes": len(out.Recording)})
-			}
-			_, err := fmt.Fprintf(c.stdout, "%s: %d bytes\n", name, len(out.Recording))
-			return err
+			return t.result(map[string]any{"file": name, "bytes": len(out.Recording)}, "%s: %d bytes\n", name, len(out.Recording))
 		}),
 	}
 	cmd.Flags().StringVar(&name, "out", "", "the `file` to write")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 	"github.com/cairn-run/cairn/workflow"
@@ -181,8 +181,8 @@ func (c *cli) printRunCounts(ctx context.Context, n host.RunLister) error {
 type runBulk struct {
 	bulk
 	runs   runSelection
-	method string
-	reason *string
+	method method.Typed[host.WorkflowControlInput, method.None]
+	in     *host.WorkflowControlInput
 }
 
 func (b *runBulk) flags(flags *pflag.FlagSet) {
@@ -228,12 +228,12 @@ func (b *runBulk) run(ctx context.Context) error {
 	case len(actors) == 0:
 		b.note("no such runs")
 		return nil
-	case !b.yes && !b.confirm(fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], table.Plural(len(actors), "run"))):
+	case !b.yes && !b.confirm(b.question(len(actors), "run")):
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	b.do = func(ctx context.Context, t *target) (bool, error) {
-		in := host.WorkflowControlInput{Reason: *b.reason, Run: ids[t.String()]}
-		return true, t.ask(ctx, b.method, &in, nil, askOptions{existing: true})
+		_, err := ask(ctx, t, b.method, &host.WorkflowControlInput{Reason: b.in.Reason, Run: ids[t.String()]}, askOptions{})
+		return true, err
 	}
 	if err := b.all(ctx, n, actors); err != nil {
 		return err
