@@ -20,14 +20,7 @@ func (c *cli) actorsCommand() *cobra.Command {
 	var limit int
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "actors [TYPE]",
-		Short: "List actors in the order of their keys",
-		Long: "actors lists actors, of one type or of all, without waking them. Nothing is sorted or counted in memory: listing\n" +
-			"a million actors with --all reads a million rows and prints them as they come.\n\n" +
-			"With --json each line is one actor, in the shape that status prints.",
-		Example: "  cairn actors\n" +
-			"  cairn actors cell --prefix acme/eu\n" +
-			"  cairn actors cell --all --json | jq -r 'select(.state==\"failed\") | .failure.reason'",
+		Use:               "actors [TYPE]",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeType,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -166,12 +159,7 @@ func (c *cli) printListed(t table.Table, s *host.Status, first bool) error {
 func (c *cli) statusCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "status TYPE/KEY...",
-		Short: "Show what one actor is doing and what it holds",
-		Long: "status describes an actor without waking or creating it: its state, version and sizes, what waits for it, who is\n" +
-			"connected to it and, if it failed or is paused, why and since when. What it waits for says: cairn why.\n\n" +
-			"With --json it prints the object that GET /actors/TYPE/KEY/-/ answers with.",
-		Example:           "  cairn status cell/acme",
+		Use:               "status TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {

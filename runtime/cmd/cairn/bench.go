@@ -51,18 +51,7 @@ type benchResult struct {
 func (c *cli) benchCommand() *cobra.Command {
 	b := bench{cli: c}
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure durable calls on this machine or on a node",
-		Long: "bench calls put on actors of type cell and measures how long a call takes until it is durable, and how many there\n" +
-			"are in a second: one caller and many, on one actor and on many. Without --url it starts a node in this process, in a\n" +
-			"temporary directory that it removes (put it on the disk in question with --dir), and calls it directly; with --url\n" +
-			"it drives that node over HTTP, on actors below cell/bench that it destroys afterwards. CAIRN_URL alone does not\n" +
-			"make it write to a node.\n\n" +
-			"With --json each line is one run: {\"target\",\"callers\",\"actors\",\"value_bytes\",\"calls\",\"seconds\",\n" +
-			"\"calls_per_second\",\"p50_us\",\"p99_us\",\"max_us\"}.",
-		Example: "  cairn bench\n" +
-			"  cairn bench --callers 1,16,256 --actors 1000 --duration 10s\n" +
-			"  cairn bench --url http://127.0.0.1:6420 --json",
+		Use:               "bench",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -97,8 +97,8 @@ func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOption
 }
 
 // group makes a command that only holds others.
-func group(use, short, long, example string, cmds ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+func group(use string, cmds ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var names []string
 			for _, sub := range cmd.Commands() {

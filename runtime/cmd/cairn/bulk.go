@@ -39,21 +39,7 @@ type bulk struct {
 // verbCommand makes the command of a verb.
 func (c *cli) verbCommand(v verb) *cobra.Command {
 	b := &bulk{cli: c, verb: v}
-	cmd := &cobra.Command{
-		Use:   v.name + " [TYPE/KEY...]...",
-		Short: v.short,
-		Long: v.long + "\n\n" +
-			"Name the actors, or select them with --type, --prefix and --state. --dry-run only lists them. More than one needs\n" +
-			"consent: on a terminal it asks, elsewhere it needs --yes. One that fails does not keep it from the others; in the\n" +
-			"end it says how many are done, and exits with 1 if one failed.\n\n" +
-			"With --json each line is {\"" + v.field + "\":true,\"type\":...,\"key\":[...]}, with false and an \"error\" if it failed.",
-		Example:           v.example,
-		ValidArgsFunction: c.completeAddresses,
-		RunE:              b.run,
-	}
-	if v.grave {
-		cmd.Long = cmd.Long[:len(v.long)] + " It asks also for a single actor." + cmd.Long[len(v.long):]
-	}
+	cmd := &cobra.Command{Use: v.name + " [TYPE/KEY...]...", ValidArgsFunction: c.completeAddresses, RunE: b.run}
 	b.flags(cmd.Flags(), "list the actors and do nothing")
 	return cmd
 }

@@ -32,19 +32,7 @@ func (c *cli) connectCommand() *cobra.Command {
 	var params string
 	var existing, listen bool
 	cmd := &cobra.Command{
-		Use:   "connect TYPE/KEY...",
-		Short: "Connect to an actor, print its events and call its methods",
-		Long: "connect opens a connection to an actor, which learns of it, and prints the events that it brings: those named with\n" +
-			"--event, and those that the actor sends to this client alone. Each line of standard input is a call: the name of a\n" +
-			"method and, if it takes one, its input as JSON. Replies are printed as they come. If the node goes away it connects\n" +
-			"again and resumes, so that no event is missed or printed twice. It ends at the end of standard input, once all\n" +
-			"replies are there and the events that the calls caused (with --listen it stays), when the actor closes the\n" +
-			"connection, or when interrupted. It exits with 1 if a call failed. An actor that does not exist is created, unless\n" +
-			"--existing is given.\n\n" +
-			"With --json each line is {\"connection\":...,\"resumed\":false,\"events\":[...]} first, then events as events prints\n" +
-			"them, {\"missed\":N}, {\"call\":...,\"output\":...,\"version\":N} or {\"call\":...,\"error\":{...}}.",
-		Example: "  cairn connect room/lobby --event said --params '{\"name\":\"Ada\"}'\n" +
-			"  echo 'say {\"text\":\"hello\"}' | cairn connect room/lobby --json",
+		Use:               "connect TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {

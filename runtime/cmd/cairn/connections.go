@@ -11,17 +11,10 @@ import (
 )
 
 func (c *cli) connectionsCommand() *cobra.Command {
-	return group("connections", "List and close the connections of an actor",
-		"connections shows who is connected to an actor or may come back, and ends connections.\n\n"+
-			"With --json each line is one connection or one count.",
-		"  cairn connections list room/lobby",
+	return group("connections",
 		row[host.ConnectionListInput, host.ConnectionListOutput]{
-			use:   "list TYPE/KEY...",
-			short: "List the connections of an actor",
-			long: "list prints the connections of an actor in the order of their ids, those too whose client was lost and may come\n" +
-				"back.\n\nWith --json each line is {\"id\",\"events\",\"transport\",\"connected\",\"lost\"}.",
-			example: "  cairn connections list room/lobby",
-			method:  method.ConnectionList,
+			use:    "list TYPE/KEY...",
+			method: method.ConnectionList,
 			list: listed("CONNECTION,TRANSPORT,CONNECTED,LOST,EVENTS",
 				func(o *host.ConnectionListOutput) []host.ConnectionInfo { return o.Connections },
 				func(i *host.ConnectionInfo) []string {
@@ -38,13 +31,9 @@ func (c *cli) connectionsCommand() *cobra.Command {
 			none: "no connections",
 		}.command(c),
 		row[host.ConnectionCloseInput, host.CountOutput]{
-			use:   "close TYPE/KEY... CONNECTION",
-			short: "End a connection of an actor",
-			long: "close ends a connection for good, by its id: the client is told the reason and cannot resume, and the actor's\n" +
-				"disconnect hook runs. It is an error if there is none.\n\nWith --json it prints {\"count\":1}.",
-			example: "  cairn connections close room/lobby 3f9a2c --reason 'be nice'",
-			method:  method.ConnectionClose,
-			flags:   []option{{member: "reason", usage: "what the client is told"}},
+			use:    "close TYPE/KEY... CONNECTION",
+			method: method.ConnectionClose,
+			flags:  []option{{member: "reason", usage: "what the client is told"}},
 			print: func(t *target, in *host.ConnectionCloseInput, out *host.CountOutput) error {
 				if out.Count == 0 {
 					return host.Errorf(host.NotFound, "%s has no connection %s", t, in.Connection)

@@ -19,17 +19,7 @@ func (c *cli) inspectCommand() *cobra.Command {
 	var dir, after string
 	var limit, values int
 	cmd := &cobra.Command{
-		Use:   "inspect TYPE/KEY...",
-		Short: "Print the raw keyspace of an actor",
-		Long: "inspect prints every key that an actor stores, in the order of the store: the key in readable form, the size of\n" +
-			"the value, the version of the turn that wrote it, when, and the beginning of the value, decoded where it is JSON\n" +
-			"or CBOR (in diagnostic notation), otherwise as text or in hexadecimal. The actor is not woken.\n\n" +
-			"With --data it reads the directory of a node that is stopped.\n\n" +
-			"With --json each line is {\"key\":BASE64,\"text\":...,\"size\":N,\"version\":N,\"created\":...,\"updated\":...,\"value\":BASE64}\n" +
-			"with the first --values bytes of the value.",
-		Example: "  cairn inspect cell/acme\n" +
-			"  cairn inspect cell/acme --values 200\n" +
-			"  cairn inspect cell/acme --data ./data",
+		Use:               "inspect TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {

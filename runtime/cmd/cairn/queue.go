@@ -16,20 +16,10 @@ import (
 )
 
 func (c *cli) queueCommand() *cobra.Command {
-	return group("queue", "Send to, work on and look into the queues of an actor",
-		"queue sends messages to the queues of an actor, receives them as a worker, runs a command for each, and shows what\n"+
-			"waits and what was given up. Bodies are JSON, as with call. Each command explains itself with --help.\n\n"+
-			"With --json each line is one message or one count, in the shapes of docs/cli.md.",
-		"  cairn queue send tenant/acme mail '{\"to\":\"ada@example.com\"}'\n  cairn queue work tenant/acme mail -- ./send-mail.sh\n  cairn queue dead list tenant/acme mail",
+	return group("queue",
 		row[host.QueueStatsInput, host.QueueStatsOutput]{
-			use:   "stats TYPE/KEY... [QUEUE]",
-			short: "Count the messages of one queue or of all",
-			long: "stats counts the messages that can be received, that are delayed, that workers have locked, and that are dead\n" +
-				"letters; and those ever sent, done and given up.\n\n" +
-				"With --json each line is one queue: {\"queue\",\"pending\",\"delayed\",\"processing\",\"dead\",\"bytes\",\"sent\",\"done\",\"failed\",\n" +
-				"\"oldest\",\"next_due\"}.",
-			example: "  cairn queue stats tenant/acme",
-			method:  method.QueueStats,
+			use:    "stats TYPE/KEY... [QUEUE]",
+			method: method.QueueStats,
 			list: listed("QUEUE,PENDING,DELAYED,PROCESSING,DEAD,SIZE,SENT,DONE,FAILED,OLDEST,NEXT DUE",
 				func(o *host.QueueStatsOutput) []host.QueueStats { return o.Queues },
 				func(q *host.QueueStats) []string {
@@ -41,12 +31,8 @@ func (c *cli) queueCommand() *cobra.Command {
 			none: "ACTOR has no queues that were ever used",
 		}.command(c),
 		row[host.QueueListInput, host.QueueListOutput]{
-			use:   "peek TYPE/KEY... QUEUE [ID...]",
-			short: "Look at messages without receiving them",
-			long: "peek prints messages in the order of their ids: all that are in the queue, or those named, with their state\n" +
-				"(pending, delayed or processing). Nothing is changed.\n\n" + listedShape,
-			example: "  cairn queue peek tenant/acme jobs\n  cairn queue peek tenant/acme jobs 17 --json | jq .body",
-			method:  method.QueuePeek, flags: listFlags, next: nextMessages, none: "no messages",
+			use:    "peek TYPE/KEY... QUEUE [ID...]",
+			method: method.QueuePeek, flags: listFlags, next: nextMessages, none: "no messages",
 			list: listed("ID,STATE,ATTEMPTS,PRIORITY,SENT,DUE,ERROR,BODY", messagesOf, func(m *host.ListedMessage) []string {
 				return []string{
 					strconv.FormatUint(m.ID, 10), m.State, table.Count(m.Attempts), table.Count(m.Priority), table.Clock(m.Sent), clockOf(m.Due),
@@ -55,14 +41,7 @@ func (c *cli) queueCommand() *cobra.Command {
 			}),
 		}.command(c),
 		row[host.QueueReceiveInput, host.QueueReceiveOutput]{
-			use:   "receive TYPE/KEY... QUEUE",
-			short: "Receive messages as a worker and lock them",
-			long: "receive takes messages out of a queue and locks them: unless they are acknowledged before the lock ends, they are\n" +
-				"back in the queue, as a failed attempt. For more than a try by hand see work.\n\n" +
-				"With --json each line is one message: {\"id\",\"queue\",\"body\",\"attempt\",\"priority\",\"sent\",\"dedup_id\",\"want_reply\",\n" +
-				"\"receipt\",\"locked_until\"}.",
-			example: "  cairn queue receive tenant/acme mail --wait 20s\n" +
-				"  cairn queue receive tenant/acme mail --limit 10 --lock 5m --json",
+			use:    "receive TYPE/KEY... QUEUE",
 			method: method.QueueReceive,
 			flags: []option{
 				{member: "limit", usage: "how many messages to receive", initial: 1},
@@ -80,14 +59,9 @@ func (c *cli) queueCommand() *cobra.Command {
 			none: "no messages",
 		}.command(c),
 		row[host.QueueAckInput, host.QueueSettleOutput]{
-			use:   "ack TYPE/KEY... QUEUE RECEIPT...",
-			short: "Acknowledge messages: they are done",
-			long: "ack says that received messages are done, by the receipts that came with them. A receipt whose lock has ended is an\n" +
-				"error: the message is in the queue again, or with another worker.\n\n" +
-				"With --json it prints {\"settled\":N,\"lost\":[RECEIPT...]}.",
-			example: "  cairn queue ack tenant/acme mail 17-3f9a2c\n  cairn queue ack tenant/acme price 18-77d0e1 --reply '{\"price\":12}'",
-			method:  method.QueueAck,
-			flags:   []option{{member: "reply", usage: "the answer for a sender that waits for one: JSON, - or @FILE"}},
+			use:    "ack TYPE/KEY... QUEUE RECEIPT...",
+			method: method.QueueAck,
+			flags:  []option{{member: "reply", usage: "the answer for a sender that waits for one: JSON, - or @FILE"}},
 			check: func(l line, in *host.QueueAckInput) (err error) {
 				if l.given("reply") && in.Reply == nil {
 					_, err = l.input("") // an empty reply is not JSON
@@ -97,13 +71,8 @@ func (c *cli) queueCommand() *cobra.Command {
 			print: settled[host.QueueAckInput]("acknowledged"),
 		}.command(c),
 		row[host.QueueNackInput, host.QueueSettleOutput]{
-			use:   "nack TYPE/KEY... QUEUE RECEIPT...",
-			short: "Give messages back: the attempt failed",
-			long: "nack gives received messages back, by the receipts that came with them. Each is a failed attempt: the message can\n" +
-				"be received again after the pause that its queue has for it, or becomes a dead letter if it was the last.\n\n" +
-				"With --json it prints {\"settled\":N,\"lost\":[RECEIPT...]}.",
-			example: "  cairn queue nack tenant/acme mail 17-3f9a2c --error 'mailbox full' --delay 10m",
-			method:  method.QueueNack,
+			use:    "nack TYPE/KEY... QUEUE RECEIPT...",
+			method: method.QueueNack,
 			flags: []option{
 				{member: "delay_ms", usage: "the pause before the next attempt, instead of the queue's"},
 				{member: "error", usage: "why, kept with the message; at most 1,024 bytes"},
@@ -112,36 +81,21 @@ func (c *cli) queueCommand() *cobra.Command {
 			print: settled[host.QueueNackInput]("gave back"),
 		}.command(c),
 		row[host.QueueSelectInput, host.CountOutput]{
-			use:   "delete TYPE/KEY... QUEUE [ID...]",
-			short: "Delete messages by id",
-			long: "delete removes messages from a queue for good, whether or not a worker has locked them. Name them by id, or take --all,\n" +
-				"which is what purge does: it spares those that are locked, asks on a terminal and needs --yes elsewhere.\n\nWith --json it prints {\"count\":N}.",
-			example: "  cairn queue delete tenant/acme jobs 17",
-			method:  method.QueueDelete, flags: allFlag, check: checkSelected, grave: deletesAll("messages"), print: counted[host.QueueSelectInput]("deleted", "message"),
+			use:    "delete TYPE/KEY... QUEUE [ID...]",
+			method: method.QueueDelete, flags: allFlag, check: checkSelected, grave: deletesAll("messages"), print: counted[host.QueueSelectInput]("deleted", "message"),
 		}.command(c),
 		row[host.QueueInput, host.CountOutput]{
-			use:   "purge TYPE/KEY... QUEUE",
-			short: "Delete all messages of a queue",
-			long: "purge removes all messages that wait in a queue: not those that workers have locked, and not the dead letters. It\n" +
-				"cannot be undone: on a terminal it asks first; elsewhere it needs --yes.\n\nWith --json it prints {\"count\":N}.",
-			example: "  cairn queue purge tenant/acme jobs --yes",
-			method:  method.QueuePurge,
+			use:    "purge TYPE/KEY... QUEUE",
+			method: method.QueuePurge,
 			grave: func(in *host.QueueInput, actor string) string {
 				return fmt.Sprintf("delete all messages of queue %s of %s", in.Queue, actor)
 			},
 			print: counted[host.QueueInput]("deleted", "message"),
 		}.command(c),
-		group("dead", "List, send again and delete the messages that were given up",
-			"dead letters are messages that were given up. They are kept for 14 days and 10,000 of a queue, unless its type says\n"+
-				"otherwise.\n\nWith --json each line is one message or one count.",
-			"  cairn queue dead list tenant/acme jobs\n  cairn queue dead requeue tenant/acme jobs --all",
+		group("dead",
 			row[host.QueueListInput, host.QueueListOutput]{
-				use:   "list TYPE/KEY... QUEUE [ID...]",
-				short: "List dead letters",
-				long: "list prints the messages that were given up: after the last attempt, because nobody received them in time, or\n" +
-					"because they were skipped.\n\n" + listedShape,
-				example: "  cairn queue dead list tenant/acme jobs",
-				method:  method.QueueDeadList, flags: listFlags, next: nextMessages, none: "no messages",
+				use:    "list TYPE/KEY... QUEUE [ID...]",
+				method: method.QueueDeadList, flags: listFlags, next: nextMessages, none: "no messages",
 				list: listed("ID,ATTEMPTS,SENT,DIED,ERROR,BODY", messagesOf, func(m *host.ListedMessage) []string {
 					return []string{
 						strconv.FormatUint(m.ID, 10), table.Count(m.Attempts), table.Clock(m.Sent), clockOf(m.Died), reason(m.Error), brief(m.Body),
@@ -149,28 +103,16 @@ func (c *cli) queueCommand() *cobra.Command {
 				}),
 			}.command(c),
 			row[host.QueueSelectInput, host.CountOutput]{
-				use:   "requeue TYPE/KEY... QUEUE [ID...]",
-				short: "Send dead letters again",
-				long: "requeue puts dead letters back into their queue, as messages that were never tried. Name them by id, or take --all.\n\n" +
-					"With --json it prints {\"count\":N}.",
-				example: "  cairn queue dead requeue tenant/acme jobs 17 18\n  cairn queue dead requeue tenant/acme jobs --all",
-				method:  method.QueueDeadRequeue, flags: allFlag, check: checkSelected, print: counted[host.QueueSelectInput]("requeued", "message"),
+				use:    "requeue TYPE/KEY... QUEUE [ID...]",
+				method: method.QueueDeadRequeue, flags: allFlag, check: checkSelected, print: counted[host.QueueSelectInput]("requeued", "message"),
 			}.command(c),
 			row[host.QueueSelectInput, host.CountOutput]{
-				use:   "delete TYPE/KEY... QUEUE [ID...]",
-				short: "Delete dead letters",
-				long: "delete removes dead letters for good. Name them by id, or take --all, which asks on a terminal and needs --yes\n" +
-					"elsewhere.\n\nWith --json it prints {\"count\":N}.",
-				example: "  cairn queue dead delete tenant/acme jobs 17",
-				method:  method.QueueDeadDelete, flags: allFlag, check: checkSelected, grave: deletesAll("dead letters"), print: counted[host.QueueSelectInput]("deleted", "message"),
+				use:    "delete TYPE/KEY... QUEUE [ID...]",
+				method: method.QueueDeadDelete, flags: allFlag, check: checkSelected, grave: deletesAll("dead letters"), print: counted[host.QueueSelectInput]("deleted", "message"),
 			}.command(c),
 		),
 		c.queueSendCommand(), c.queueWorkCommand())
 }
-
-// listedShape says how listed messages look as JSON.
-const listedShape = "With --json each line is one message: {\"id\",\"queue\",\"body\",\"state\",\"priority\",\"attempts\",\"sent\",\"due\",\"expires\",\n" +
-	"\"dedup_id\",\"error\",\"tried\",\"died\"}."
 
 // listFlags are the flags of what lists messages, and allFlag is that of what can be done to all.
 var (
@@ -245,16 +187,7 @@ func (c *cli) queueSendCommand() *cobra.Command {
 	var lines bool
 	var key string
 	cmd := &cobra.Command{
-		Use:   "send TYPE/KEY... QUEUE [JSON|-|@FILE]...",
-		Short: "Send messages to a queue",
-		Long: "send puts messages into a queue, all or none, and prints their ids when they are durable. Each argument is the body\n" +
-			"of one, as the input of call; with --lines each line of standard input is one, sent a thousand at a time. With\n" +
-			"--wait it waits for what comes of the message and prints the reply of its handler or worker.\n\n" +
-			"With --json each line is {\"id\":N,\"duplicate\":true}, the latter only for a --dedup-id that was there before; with\n" +
-			"--wait it is {\"id\":N,\"reply\":...}.",
-		Example: "  cairn queue send tenant/acme jobs '{\"do\":\"renew\"}' --delay 1h\n" +
-			"  jq -c '.[]' jobs.json | cairn queue send tenant/acme jobs --lines\n" +
-			"  cairn queue send tenant/acme price '{\"item\":7}' --wait 30s",
+		Use:               "send TYPE/KEY... QUEUE [JSON|-|@FILE]...",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: c.completeNamed(completions["QUEUE"]),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,9 +26,9 @@ import (
 //  4. A method that waits is asked until it lists something, or for as long as --wait says.
 //  5. A call creates the actor only if the method's row says so.
 type row[In, Out any] struct {
-	use, short, long, example string
-	method                    method.Typed[In, Out]
-	flags                     []option
+	use    string
+	method method.Typed[In, Out]
+	flags  []option
 	// check, if set, completes the input, or refuses it before anything is sent.
 	check func(l line, in *In) error
 	// grave, if set, says what cannot be undone, "" for nothing. It needs consent.
@@ -63,7 +63,7 @@ const maxPage = 1000
 
 // command makes the command of a row.
 func (r row[In, Out]) command(c *cli) *cobra.Command {
-	cmd := &cobra.Command{Use: r.use, Short: r.short, Long: r.long, Example: r.example}
+	cmd := &cobra.Command{Use: r.use}
 	in := new(In)
 	arguments, least, most := argumentsOf(r.use)
 	switch {

@@ -14,21 +14,9 @@ import (
 )
 
 func (c *cli) scheduleCommand() *cobra.Command {
-	return group("schedule", "Set, list and run the schedules of an actor",
-		"schedule sets when an actor's schedule handlers run, shows when they run next and what came of earlier runs, and runs\n"+
-			"them at once. Each command explains itself with --help.\n\n"+
-			"With --json each line is one schedule or one run, in the shapes of docs/cli.md.",
-		"  cairn schedule set tenant/acme nightly --cron '0 3 * * *'\n  cairn schedule runs tenant/acme nightly",
+	return group("schedule",
 		row[host.Schedule, host.Schedule]{
-			use:   "set TYPE/KEY... NAME --cron EXPR | --every DURATION | --at TIME",
-			short: "Set a schedule, or replace it",
-			long: "set says when a schedule handler of an actor runs: by a cron expression of five fields (minute, hour, day of month,\n" +
-				"month, day of week), six with seconds first, or a descriptor such as @daily; in a fixed interval; or once. One of\n" +
-				"the same name and instance is replaced. The schedule is durable before the command ends.\n\n" +
-				"With --json it prints the schedule, in the shape of list.",
-			example: "  cairn schedule set tenant/acme nightly --cron '0 3 * * *' --zone Europe/Zurich\n" +
-				"  cairn schedule set tenant/acme poll --every 30s --missed none --payload '{\"page\":1}'\n" +
-				"  cairn schedule set tenant/acme renew --at 2027-01-01T00:00:00Z --instance contract-7",
+			use:    "set TYPE/KEY... NAME --cron EXPR | --every DURATION | --at TIME",
 			method: method.ScheduleSet,
 			flags: []option{
 				{member: "cron", usage: "a cron expression"},
@@ -59,23 +47,14 @@ func (c *cli) scheduleCommand() *cobra.Command {
 			list: listSchedule,
 		}.command(c),
 		row[host.ScheduleListInput, host.ScheduleListOutput]{
-			use:   "list TYPE/KEY... [NAME]",
-			short: "List the schedules of an actor",
-			long: "list prints an actor's schedules, of one name or all, with the next tick and what came of the last run.\n\n" +
-				"With --json each line is one schedule: {\"name\",\"instance\",\"cron\",\"zone\",\"every_ms\",\"at\",\"missed\",\"catch_up\",\n" +
-				"\"keep_runs\",\"payload\",\"next\",\"runs\",\"attempts\",\"skipped\",\"last_result\",\"last_error\"}.",
-			example: "  cairn schedule list tenant/acme",
-			method:  method.ScheduleList,
-			list:    listed(scheduleHeadings, func(o *host.ScheduleListOutput) []host.Schedule { return o.Schedules }, scheduleCells),
-			none:    "no schedules",
+			use:    "list TYPE/KEY... [NAME]",
+			method: method.ScheduleList,
+			list:   listed(scheduleHeadings, func(o *host.ScheduleListOutput) []host.Schedule { return o.Schedules }, scheduleCells),
+			none:   "no schedules",
 		}.command(c),
 		row[host.ScheduleInput, host.ScheduleRunsOutput]{
-			use:   "runs TYPE/KEY... NAME",
-			short: "Show what came of the runs of a schedule",
-			long: "runs prints the history of a schedule, the latest run first.\n\n" +
-				"With --json each line is one run: {\"run\",\"due\",\"started\",\"finished\",\"result\",\"error\",\"attempt\",\"missed\"}.",
-			example: "  cairn schedule runs tenant/acme nightly",
-			method:  method.ScheduleRuns, flags: instanceFlag,
+			use:    "runs TYPE/KEY... NAME",
+			method: method.ScheduleRuns, flags: instanceFlag,
 			list: listed("RUN,DUE,STARTED,TOOK,ATTEMPT,MISSED,RESULT,ERROR",
 				func(o *host.ScheduleRunsOutput) []host.ScheduleRun { return o.Runs },
 				func(r *host.ScheduleRun) []string {
@@ -87,12 +66,8 @@ func (c *cli) scheduleCommand() *cobra.Command {
 			none: "no runs",
 		}.command(c),
 		row[host.ScheduleInput, host.CountOutput]{
-			use:   "cancel TYPE/KEY... NAME",
-			short: "Remove a schedule",
-			long: "cancel removes a schedule and its history. It is an error if there is none.\n\n" +
-				"With --json it prints {\"count\":1}.",
-			example: "  cairn schedule cancel tenant/acme renew --instance contract-7",
-			method:  method.ScheduleCancel, flags: instanceFlag,
+			use:    "cancel TYPE/KEY... NAME",
+			method: method.ScheduleCancel, flags: instanceFlag,
 			print: func(t *target, in *host.ScheduleInput, out *host.CountOutput) error {
 				name := scheduleName(in.Name, in.Instance)
 				if out.Count == 0 {
@@ -102,12 +77,8 @@ func (c *cli) scheduleCommand() *cobra.Command {
 			},
 		}.command(c),
 		row[host.ScheduleInput, host.Schedule]{
-			use:   "trigger TYPE/KEY... NAME",
-			short: "Run a schedule at once, besides its ticks",
-			long: "trigger has a schedule's handler run as soon as the actor has time. Its ticks stay as they are; what came of it says\n" +
-				"runs.\n\nWith --json it prints the schedule, in the shape of list.",
-			example: "  cairn schedule trigger tenant/acme nightly",
-			method:  method.ScheduleTrigger, flags: instanceFlag,
+			use:    "trigger TYPE/KEY... NAME",
+			method: method.ScheduleTrigger, flags: instanceFlag,
 			list: listSchedule,
 		}.command(c))
 }

@@ -34,30 +34,11 @@ type sqlRun struct {
 
 func (c *cli) sqlCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "sql TYPE/KEY...",
-		Short: "Read and write the SQLite database of an actor",
-		Long: "sql runs SQL on an actor's database. On a terminal it is an interactive shell: statements end with a semicolon, and\n" +
-			".help lists commands such as .tables and .schema. With -c it runs what is given and ends, one transaction for each\n" +
-			"-c; otherwise it runs the statements of standard input until one fails, each a transaction of its own, or all from\n" +
-			"BEGIN to COMMIT.\n\n" +
-			"It only reads, the last commit that is there, unless --write and --reason are given; the reason of each change is\n" +
-			"logged by the node. An actor that does not exist is not created.\n\n" +
-			"export, import, migrate, shell and status are commands of their own. An actor whose type has such a name and whose\n" +
-			"key has no parts is named to the shell as: cairn sql shell TYPE.\n\n" +
-			"With --json, or --mode json, each line is a row: an object with a member for each column; bytes are {\"base64\":...}.\n" +
-			"A statement that writes and returns no rows prints {\"changes\":N,\"last_insert_id\":N}.",
-		Example: "  cairn sql cell/acme\n" +
-			"  cairn sql cell/acme -c 'SELECT * FROM note WHERE id = ?1' --arg 7\n" +
-			"  cairn sql cell/acme --write --reason 'ticket 4711' -c \"UPDATE note SET body = 'x' WHERE id = 7\"\n" +
-			"  cairn sql cell/acme --mode csv < report.sql > report.csv",
+		Use: "sql TYPE/KEY...",
 	}
 	c.shellOn(cmd)
 	shell := &cobra.Command{
-		Use:   "shell TYPE/KEY...",
-		Short: "The same as sql without a command, for every name of a type",
-		Long: "shell is what cairn sql TYPE/KEY... does, with the same flags and --json. It takes actors too whose type has the name\n" +
-			"of a command of sql.",
-		Example: "  cairn sql shell export",
+		Use: "shell TYPE/KEY...",
 	}
 	c.shellOn(shell)
 	cmd.AddCommand(shell, c.sqlStatusCommand(), c.sqlExportCommand(), c.sqlImportCommand(), c.sqlMigrateCommand())
@@ -270,14 +251,9 @@ func (d *database) Export(ctx context.Context, name string) (int64, error) {
 
 func (c *cli) sqlStatusCommand() *cobra.Command {
 	return row[method.None, host.SQLStatusOutput]{
-		use:   "status TYPE/KEY...",
-		short: "Show what is known of an actor's database",
-		long: "status shows how large an actor's database is, how many commits changed it, and which migrations of the type it has\n" +
-			"and lacks.\n\n" +
-			"With --json it prints {\"exists\",\"bytes\",\"sequence\",\"migrations\",\"pending\"}.",
-		example: "  cairn sql status cell/acme",
-		method:  method.SQLStatus,
-		print:   func(t *target, _ *method.None, s *host.SQLStatusOutput) error { return t.printDatabase(t.c.stdout, s) },
+		use:    "status TYPE/KEY...",
+		method: method.SQLStatus,
+		print:  func(t *target, _ *method.None, s *host.SQLStatusOutput) error { return t.printDatabase(t.c.stdout, s) },
 	}.command(c)
 }
 
@@ -317,16 +293,7 @@ func (c *cli) sqlExportCommand() *cobra.Command {
 	var dir string
 	var force bool
 	cmd := &cobra.Command{
-		Use:   "export TYPE/KEY... FILE",
-		Short: "Write an actor's database to a SQLite file",
-		Long: "export writes an actor's database, as it is at one commit, to a file that every SQLite program opens; - is standard\n" +
-			"output. The actor is not woken and goes on working. The file appears when it is complete, and one that is there is\n" +
-			"replaced only with --force. --timeout applies only if it is given.\n\n" +
-			"With --data it reads the directory of a node that is stopped.\n\n" +
-			"With --json it prints {\"file\",\"bytes\"}.",
-		Example: "  cairn sql export cell/acme acme.sqlite\n" +
-			"  cairn sql export cell/acme - | gzip > acme.sqlite.gz\n" +
-			"  cairn sql export cell/acme acme.sqlite --data ./data",
+		Use:               "export TYPE/KEY... FILE",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -381,14 +348,7 @@ func (c *cli) sqlImportCommand() *cobra.Command {
 	var reason string
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "import TYPE/KEY... FILE",
-		Short: "Replace an actor's database by a SQLite file",
-		Long: "import checks a SQLite file, or standard input (-), and makes it the actor's database, in one commit. What was in the\n" +
-			"database before is gone: if there is one it asks first on a terminal, and elsewhere needs --yes. An actor that does\n" +
-			"not exist is created. The reason is logged by the node. --timeout applies only if it is given.\n\n" +
-			"With --json it prints {\"exists\",\"bytes\",\"sequence\",\"migrations\",\"pending\"}.",
-		Example: "  cairn sql import cell/acme acme.sqlite --reason 'restored from last night'\n" +
-			"  zcat acme.sqlite.gz | cairn sql import cell/acme - --reason 'ticket 4711' --yes",
+		Use:               "import TYPE/KEY... FILE",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,18 +24,7 @@ type sqlMigration struct {
 func (c *cli) sqlMigrateCommand() *cobra.Command {
 	m := &sqlMigration{bulk: bulk{cli: c, verb: verb{name: "migrate"}}}
 	cmd := &cobra.Command{
-		Use:   "migrate [TYPE/KEY...]...",
-		Short: "Apply the migrations that actors' databases lack, or try them",
-		Long: "migrate applies to an actor's database the migrations of its type that it lacks. An actor does that by itself when it\n" +
-			"wakes; migrate is for doing it now, and with --dry-run for trying it: on a copy of each database, whether the actor\n" +
-			"sleeps or not, and without waking or changing any. It prints a line for each actor that lacks migrations or whose\n" +
-			"migration fails, and a summary, and exits with 1 if one failed.\n\n" +
-			"Name the actors, or select them with --type, --prefix and --state. More than one need consent unless it is a dry\n" +
-			"run: on a terminal it asks, elsewhere it needs --yes.\n\n" +
-			"With --json each line is {\"type\",\"key\",\"applied\",\"migration\",\"error\"}; the last two only if it failed.",
-		Example: "  cairn sql migrate --type tenant --dry-run\n" +
-			"  cairn sql migrate --type tenant --prefix acme --yes\n" +
-			"  cairn sql migrate tenant/acme",
+		Use:               "migrate [TYPE/KEY...]...",
 		ValidArgsFunction: c.completeAddresses,
 		RunE:              m.run,
 	}

@@ -15,30 +15,18 @@ import (
 )
 
 func (c *cli) streamCommand() *cobra.Command {
-	return group("stream", "Append to, read and follow the streams of an actor",
-		"stream works on the ordered logs of an actor: what is appended gets a number, is durable, and can be read and followed\n"+
-			"from any position. Each command explains itself with --help.\n\n"+
-			"With --json each line is one item or one stream, in the shapes of docs/cli.md.",
-		"  cairn stream append cell/acme log '{\"text\":\"hello\"}'\n  cairn stream follow cell/acme log",
+	return group("stream",
 		c.streamAppendCommand(), c.streamReadCommand(), c.streamFollowCommand(),
 		row[host.StreamInput, host.StreamInfo]{
-			use:   "close TYPE/KEY... STREAM",
-			short: "Close a stream: its last item is the last",
-			long: "close says that nothing will be appended any more. Those who follow the stream learn it after its last item, and what\n" +
-				"it holds can still be read.\n\nWith --json it prints the stream, in the shape of list.",
-			example: "  cairn stream close cell/acme tokens",
-			method:  method.StreamClose,
-			list:    listed(streamHeadings, func(s *host.StreamInfo) []host.StreamInfo { return []host.StreamInfo{*s} }, streamCells),
+			use:    "close TYPE/KEY... STREAM",
+			method: method.StreamClose,
+			list:   listed(streamHeadings, func(s *host.StreamInfo) []host.StreamInfo { return []host.StreamInfo{*s} }, streamCells),
 		}.command(c),
 		row[host.StreamListInput, host.StreamListOutput]{
-			use:   "list TYPE/KEY... [STREAM]",
-			short: "List the streams of an actor",
-			long: "list prints which items of each stream are kept, how large they are, and whether the stream is closed.\n\n" +
-				"With --json each line is one stream: {\"stream\",\"first\",\"last\",\"bytes\",\"closed\",\"updated\",\"life\"}.",
-			example: "  cairn stream list cell/acme",
-			method:  method.StreamList,
-			list:    listed(streamHeadings, func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, streamCells),
-			none:    "no streams",
+			use:    "list TYPE/KEY... [STREAM]",
+			method: method.StreamList,
+			list:   listed(streamHeadings, func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, streamCells),
+			none:   "no streams",
 		}.command(c))
 }
 
@@ -46,14 +34,7 @@ func (c *cli) streamAppendCommand() *cobra.Command {
 	var lines, close bool
 	var key string
 	cmd := &cobra.Command{
-		Use:   "append TYPE/KEY... STREAM [JSON|-|@FILE]...",
-		Short: "Append items to a stream",
-		Long: "append adds items to the end of a stream, all or none, and prints the number of the last when they are durable. Each\n" +
-			"argument is one item; with --lines each line of standard input is one, appended a thousand at a time. --close closes\n" +
-			"the stream after them. A type's streams take items from outside only if the type says so.\n\n" +
-			"With --json each request prints {\"last\":N}.",
-		Example: "  cairn stream append cell/acme log '{\"text\":\"hello\"}'\n" +
-			"  jq -c '.[]' tokens.json | cairn stream append cell/acme tokens --lines --close",
+		Use:               "append TYPE/KEY... STREAM [JSON|-|@FILE]...",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: c.completeNamed(completions["STREAM"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -108,22 +89,11 @@ func (t *target) appendItems(ctx context.Context, in *host.StreamAppendInput, ke
 	return t.result(out, "appended up to %d%s\n", out.Last, closed)
 }
 
-// itemShape says how items look as JSON.
-const itemShape = "Positions begin at 1 again when an actor is destroyed and created anew. --after SEQUENCE@LIFE, where LIFE is the actor's\n" +
-	"id, says which life the position is of; one of another life is told in a line of its own, and the items begin with the\n" +
-	"oldest kept one.\n\n" +
-	"With --json each line is {\"sequence\":N,\"life\":...,\"time\":...,\"value\":...}, or {\"missed\":N} for items that are no\n" +
-	"longer kept, with \"reset\":true after a position of another life."
-
 func (c *cli) streamReadCommand() *cobra.Command {
 	var after positionFlag
 	var limit int
 	cmd := &cobra.Command{
-		Use:   "read TYPE/KEY... STREAM",
-		Short: "Print what is in a stream",
-		Long: "read prints the items of a stream, from the oldest that is kept or after a position, up to the last that is there\n" +
-			"now. To wait for more see follow.\n\n" + itemShape,
-		Example:           "  cairn stream read cell/acme log --limit 20\n  cairn stream read cell/acme log --after 100 --json | jq .value",
+		Use:               "read TYPE/KEY... STREAM",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeNamed(completions["STREAM"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,12 +121,7 @@ func (c *cli) streamFollowCommand() *cobra.Command {
 	var limit int
 	var latest bool
 	cmd := &cobra.Command{
-		Use:   "follow TYPE/KEY... STREAM",
-		Short: "Print a stream and what is appended to it, until it is closed",
-		Long: "follow prints the items of a stream, from the oldest that is kept, after a position or, with --new, from now on, and\n" +
-			"goes on as they are appended. If the node goes away it waits for it and continues where it was, so that nothing is\n" +
-			"missed or printed twice. It ends when the stream is closed, after --count items, or when interrupted.\n\n" + itemShape,
-		Example:           "  cairn stream follow cell/acme tokens\n  cairn stream follow cell/acme log --new --json | jq -r .value.text",
+		Use:               "follow TYPE/KEY... STREAM",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeNamed(completions["STREAM"]),
 		RunE: func(cmd *cobra.Command, args []string) error {

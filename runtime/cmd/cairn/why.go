@@ -15,14 +15,8 @@ import (
 
 func (c *cli) whyCommand() *cobra.Command {
 	return row[method.None, host.Explanation]{
-		use:   "why TYPE/KEY...",
-		short: "Say what an actor waits for",
-		long: "why says in one sentence what an actor waits for: the one thing that keeps it from doing more, such as a pause, a\n" +
-			"failure, a handler that runs, a message that fails, or just the next call. Below stand since when, until when (if it\n" +
-			"ends by itself), the command that gets the actor going (if there is one) and details. The actor is not woken.\n\n" +
-			"With --json it prints {\"why\",\"text\",\"since\",\"until\",\"remedy\",\"details\",\"status\"}.",
-		example: "  cairn why cell/acme\n  cairn why cell/acme --json | jq -r .why",
-		method:  method.ActorWhy,
+		use:    "why TYPE/KEY...",
+		method: method.ActorWhy,
 		print: func(t *target, _ *method.None, e *host.Explanation) error {
 			if t.c.json {
 				return t.c.printJSON(e)
@@ -70,13 +64,7 @@ func remedy(actor string, e *host.Explanation) string {
 func (c *cli) skipCommand() *cobra.Command {
 	var queue, to string
 	cmd := &cobra.Command{
-		Use:   "skip TYPE/KEY... --queue NAME | --to TYPE/KEY...",
-		Short: "Move the message that holds an actor up out of its way",
-		Long: "skip moves one message aside so that those behind it go on: with --queue the next message of a queue, which becomes\n" +
-			"a dead letter and can be sent again (cairn queue dead); with --to the next message to another actor, which is\n" +
-			"given up and can be sent again too (cairn send dead).\n\n" +
-			"With --json it prints {\"skipped\":N}.",
-		Example:           "  cairn skip tenant/acme --queue jobs\n  cairn skip tenant/acme --to ledger/main",
+		Use:               "skip TYPE/KEY... --queue NAME | --to TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -53,21 +53,7 @@ func (c *cli) queueWorkCommand() *cobra.Command {
 	w := &worker{}
 	workers := 1
 	cmd := &cobra.Command{
-		Use:   "work TYPE/KEY... QUEUE [flags] -- COMMAND [ARG...]",
-		Short: "Run a command for each message of a queue",
-		Long: "work receives messages and runs the command once for each, with the body on standard input as JSON and, in the\n" +
-			"environment, CAIRN_ACTOR, CAIRN_QUEUE, CAIRN_MESSAGE_ID and CAIRN_ATTEMPT. While the command runs, its message stays\n" +
-			"locked. If it exits with 0 the message is done. Otherwise it is given back as a failed attempt, with the exit status\n" +
-			"and the end of what the command wrote to standard error; after its last attempt it becomes a dead letter. A message\n" +
-			"may be handled twice (when the lock is lost because the node or this machine was away), so the command should bear\n" +
-			"that.\n\n" +
-			"The first interrupt (Ctrl-C, SIGTERM) ends the receiving and lets the commands that run finish; the second ends work\n" +
-			"at once. While the node is away, work waits for it.\n\n" +
-			"With --json each line is {\"id\":N,\"attempt\":N,\"done\":true,\"seconds\":N}, or done is false and \"error\" says why. The\n" +
-			"command's standard output then goes to standard error.",
-		Example: "  cairn queue work tenant/acme mail -- ./send-mail.sh\n" +
-			"  cairn queue work tenant/acme thumbnails --workers 4 --lock 2m -- sh -c 'convert $(jq -r .file) -resize 200 out-$CAIRN_MESSAGE_ID.png'\n" +
-			"  cairn queue work tenant/acme price --reply -- jq '{price: (.quantity * 3)}'",
+		Use:               "work TYPE/KEY... QUEUE [flags] -- COMMAND [ARG...]",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: c.completeNamed(completions["QUEUE"]),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,20 +18,11 @@ import (
 )
 
 func (c *cli) workflowCommand() *cobra.Command {
-	return group("workflow", "Look at and steer the workflow run of an actor",
-		"workflow works on the run of an actor: what it has done, what it waits for and why, and what an operator does about it.\n"+
-			"An actor has one run at a time. Each command explains itself with --help.\n\n"+
-			"Whether the runs that live fit new code is asked of the program that has that code, before it is deployed:\n"+
-			"PROGRAM workflow verify --data DIR.\n\nWith --json what is printed has the shapes of docs/cli.md.",
-		"  cairn workflow status shop/acme\n  cairn workflow history shop/acme\n  cairn workflow cancel shop/acme --reason 'ordered twice'",
+	return group("workflow",
 		c.workflowListCommand(),
 		row[method.None, workflow.RunStatus]{
-			use:   "status TYPE/KEY...",
-			short: "Describe the run of an actor",
-			long: "status says what the run of an actor does, what it waits for since when, and why it is paused if it is. The actor is not\n" +
-				"woken.\n\nWith --json it prints the status in the shape of docs/cli.md.",
-			example: "  cairn workflow status shop/acme",
-			method:  method.WorkflowStatus,
+			use:    "status TYPE/KEY...",
+			method: method.WorkflowStatus,
 			print: func(t *target, _ *method.None, st *workflow.RunStatus) error {
 				if t.c.json {
 					return t.c.printJSON(st)
@@ -41,13 +32,9 @@ func (c *cli) workflowCommand() *cobra.Command {
 			},
 		}.command(c),
 		row[host.WorkflowHistoryInput, host.WorkflowHistoryOutput]{
-			use:   "history TYPE/KEY...",
-			short: "List the history of a run",
-			long: "history lists the entries of a run's history, each before those that it encloses, with the ids that retry, rewind and\n" +
-				"--under take. The actor is not woken.\n\nWith --json each line is one entry.",
-			example: "  cairn workflow history shop/acme\n  cairn workflow history shop/acme --json | jq -r 'select(.status==\"failed\").id'",
-			method:  method.WorkflowHistory,
-			flags:   []option{{member: "under", usage: "only an `entry`, by its id, and what it encloses"}},
+			use:    "history TYPE/KEY...",
+			method: method.WorkflowHistory,
+			flags:  []option{{member: "under", usage: "only an `entry`, by its id, and what it encloses"}},
 			list: listed("ID,PATH,KIND,STATUS,ENDED,ATTEMPTS,OUTPUT,FAILURE",
 				func(o *host.WorkflowHistoryOutput) []workflow.HistoryEntry { return o.Entries }, entryCells),
 			next: func(in *host.WorkflowHistoryInput, out *host.WorkflowHistoryOutput) bool {
@@ -59,43 +46,25 @@ func (c *cli) workflowCommand() *cobra.Command {
 			whole: true,
 		}.command(c),
 		c.workflowWatchCommand(),
-		c.workflowVerb(method.WorkflowCancel, "cancel", "cancelled", "Ask a run to end, undoing what it says how to undo",
-			"cancel asks a run to end. What it waits for is cancelled, its undo handlers run, and its state is cancelled in\nthe end. It returns when the request is durable."),
-		c.workflowVerb(method.WorkflowTerminate, "terminate", "terminated", "End a run at once, undoing nothing",
-			"terminate ends a run at once: none of its code runs any more."),
-		c.workflowVerb(method.WorkflowPause, "pause", "paused", "Keep a run from going on",
-			"pause keeps a run from going on until it is resumed. Attempts of steps that are under way are finished."),
-		c.workflowVerb(method.WorkflowResume, "resume", "resumed", "Let a paused run go on",
-			"resume lets a paused run go on, whatever paused it. A run that does not fit its code is paused again."),
+		c.workflowVerb(method.WorkflowCancel, "cancel", "cancelled"),
+		c.workflowVerb(method.WorkflowTerminate, "terminate", "terminated"),
+		c.workflowVerb(method.WorkflowPause, "pause", "paused"),
+		c.workflowVerb(method.WorkflowResume, "resume", "resumed"),
 		row[host.WorkflowControlInput, method.None]{
-			use:   "retry TYPE/KEY... ENTRY",
-			short: "Run a step again that has failed for good",
-			long: "retry runs a step again that has failed for good, and what came after it. ENTRY is the id that history shows.\n\n" +
-				"With --json it prints {\"done\":\"retried\"}.",
-			example: "  cairn workflow retry shop/acme 1503",
-			method:  method.WorkflowRetry,
-			print:   doneTo("retried"),
+			use:    "retry TYPE/KEY... ENTRY",
+			method: method.WorkflowRetry,
+			print:  doneTo("retried"),
 		}.command(c),
 		row[host.WorkflowControlInput, method.None]{
-			use:   "rewind TYPE/KEY... ENTRY",
-			short: "Forget an entry of the history and what came after it",
-			long: "rewind forgets an entry of the history and all that came after it, so that the run goes on from there. What\n" +
-				"steps have done outside is not undone. A run that is over goes on, too, and its result is gone: not one that was\n" +
-				"terminated, or whose parent was told how it ended. ENTRY is the id that history shows.\n\n" +
-				"With --json it prints {\"done\":\"rewound\"}.",
-			example: "  cairn workflow rewind shop/acme 1503",
-			method:  method.WorkflowRewind,
-			print:   doneTo("rewound"),
+			use:    "rewind TYPE/KEY... ENTRY",
+			method: method.WorkflowRewind,
+			print:  doneTo("rewound"),
 		}.command(c),
 		c.workflowExportCommand(),
 		row[host.WorkflowImportInput, host.RunStarted]{
-			use:   "import TYPE/KEY... FILE",
-			short: "Make a run of a recording",
-			long: "import makes a run of a file that export has written, and the run goes on from there. For FILE - it reads standard\ninput." +
-				"\n\n" + forkHelp,
-			example: "  cairn workflow import shop/acme-copy acme.run\n  cairn workflow import shop/acme-copy acme.run --up-to 1503",
-			method:  method.WorkflowImport,
-			flags:   forkFlags,
+			use:    "import TYPE/KEY... FILE",
+			method: method.WorkflowImport,
+			flags:  forkFlags,
 			check: func(l line, in *host.WorkflowImportInput) (err error) {
 				if in.Recording, err = l.readRecording(l.args[0]); err != nil {
 					return usageError{err}
@@ -115,23 +84,13 @@ func doneTo(done string) func(*target, *host.WorkflowControlInput, *method.None)
 }
 
 // workflowVerb makes a command that does something to one run or to many.
-func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None], name, done, short, long string) *cobra.Command {
+func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None], name, done string) *cobra.Command {
 	var in host.WorkflowControlInput
 	var dir string
-	example := "  cairn workflow " + name + " shop/acme\n  cairn workflow " + name + " --type shop --paused-for diverged --limit 50 --dry-run"
-	long += "\n\nWith --json it prints {\"done\":\"" + done + "\"}." +
-		"\n\nWithout an actor it is done to the runs that are paused or have failed and that the flags select: --dry-run only\n" +
-		"lists them. On a terminal it asks, elsewhere it needs --yes. One that fails does not keep it from the others; in the\n" +
-		"end it says how many are done, and exits with 1 if one failed. With --json each line is then\n" +
-		"{\"" + done + "\":true,\"type\":...,\"key\":[...]}, with false and an \"error\" if it failed."
-	if m.Offline {
-		long += "\n\n" + offlineHelp
-		example += "\n  cairn workflow " + name + " shop/acme --data ./data"
-	}
 	many := &runBulk{bulk: bulk{cli: c, verb: verb{name: name, done: done, field: done}}, method: m, in: &in}
 	one := row[host.WorkflowControlInput, method.None]{method: m, print: doneTo(done)}
 	cmd := &cobra.Command{
-		Use: name + " [TYPE/KEY...]", Short: short, Long: long, Example: example, Args: cobra.MaximumNArgs(1),
+		Use: name + " [TYPE/KEY...]", Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -226,12 +185,8 @@ func entryCells(e *workflow.HistoryEntry) []string {
 func (c *cli) workflowWatchCommand() *cobra.Command {
 	var after uint64
 	cmd := &cobra.Command{
-		Use:   "watch TYPE/KEY...",
-		Short: "Follow what changes in a run",
-		Long: "watch prints the entries of a run as they change, until the run ends or the command is interrupted; first those that\n" +
-			"are there. The actor is not woken.\n\n" +
-			"With --json each line is {\"version\",\"status\",\"changed\",\"count\"}; --after VERSION goes on after one of them.",
-		Example: "  cairn workflow watch shop/acme", Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress,
+		Use:  "watch TYPE/KEY...",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress,
 		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
 			const wait = 30 * time.Second
 			in := host.WorkflowWatchInput{After: after, WaitMS: wait.Milliseconds()}
@@ -275,11 +230,8 @@ func (c *cli) workflowExportCommand() *cobra.Command {
 	var name string
 	var force bool
 	cmd := &cobra.Command{
-		Use:   "export TYPE/KEY...",
-		Short: "Write a run with its whole history to a file",
-		Long: "export writes a recording of a run: for tests that replay it, and to look at it elsewhere. Without --out it goes to\n" +
-			"standard output. The actor is not woken.\n\nWith --json and --out it prints {\"file\",\"bytes\"}.",
-		Example: "  cairn workflow export shop/acme --out testdata/acme.run", Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress,
+		Use:  "export TYPE/KEY...",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: c.completeAddress,
 		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
 			out, err := ask(ctx, t, method.WorkflowExport, nil, askOptions{})
 			if err != nil {
@@ -302,12 +254,8 @@ func (c *cli) workflowExportCommand() *cobra.Command {
 
 func (c *cli) workflowVerifyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "verify",
-		Short: "Say how runs are verified against new code",
-		Long: "verify is a command of the program that has the workflows, because their code is in it: PROGRAM workflow verify\n" +
-			"--data DIR replays every run that lives in a node's data, read-only, and lists those that the program's code does not\n" +
-			"fit, with a report each. Its exit status is 1 if there are any. The data must not be in use: verify a copy of it.\n\nIt knows no --json.",
-		Example: "  shop workflow verify --data /var/backups/shop", Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
+		Use:  "verify",
+		Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			return usagef("the workflows are in your own program: run PROGRAM workflow verify --data DIR")

@@ -30,20 +30,11 @@ func (c *cli) readRecording(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-const forkHelp = "The new run is another one than the recorded one: it has its own id, undoes nothing that the recorded one did, and\n" +
-	"receives messages from the queues of its own actor.\nWith --up-to it goes on after an entry, whose id history shows, also if the\n" +
-	"recorded run has ended. An actor that has a run is refused; --replace replaces a run that has ended. An actor that does\n" +
-	"not exist is created.\n\nWith --json it prints {\"run\",\"started\"}."
-
 func (c *cli) workflowForkCommand() *cobra.Command {
 	var in host.WorkflowImportInput
 	cmd := &cobra.Command{
-		Use:   "fork TYPE/KEY... TYPE/KEY...",
-		Short: "Copy the run of an actor to another actor",
-		Long: "fork exports the run of the first actor and imports it into the second one, where it goes on. The first one is neither\n" +
-			"changed nor woken.\n\n" + forkHelp,
-		Example: "  cairn workflow fork shop/acme shop/acme-copy\n  cairn workflow fork shop/acme shop/acme-copy --up-to 1503",
-		Args:    cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress,
+		Use:  "fork TYPE/KEY... TYPE/KEY...",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress,
 	}
 	read := bindAll(c, cmd.Flags(), forkFlags, &in)
 	cmd.RunE = c.on(func(ctx context.Context, t *target, args []string) error {

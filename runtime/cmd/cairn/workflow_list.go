@@ -92,15 +92,8 @@ func (c *cli) workflowListCommand() *cobra.Command {
 	var counts bool
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the runs that are paused or have failed",
-		Long: "list lists the workflow runs of the node that are paused or have failed, with the reason and since when. It reads an\n" +
-			"index and wakes no actor. --counts counts all of them by type, state and reason instead.\n" +
-			"Runs that are neither are not listed; cairn actors and cairn status show the run of each actor.\n\n" +
-			"With --data it reads the directory of a node that is stopped.\n\n" +
-			"With --json each line is one run, or one count, in the shape of docs/cli.md.",
-		Example: "  cairn workflow list\n  cairn workflow list --type shop --paused-for diverged --older 1h\n  cairn workflow list --counts",
-		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Use:  "list",
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
 				return err
