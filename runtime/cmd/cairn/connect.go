@@ -108,7 +108,7 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 	return err
 }
 
-// welcome says who the client is.
+// welcome prints the id of the connection.
 func (t *talk) welcome() error {
 	w := t.conn.Welcome()
 	if t.json {

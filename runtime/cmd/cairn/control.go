@@ -34,7 +34,7 @@ func called[In, Out any](m method.Typed[In, Out], in *In) func(context.Context, 
 func (c *cli) pauseCommand() *cobra.Command {
 	var in host.PauseInput
 	cmd := c.verbCommand(verb{name: "pause", done: "paused", field: "paused", do: called(method.ActorPause, &in)})
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for those who wonder; at most 1,024 bytes")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "the reason, which status shows; at most 1,024 bytes")
 	return cmd
 }
 

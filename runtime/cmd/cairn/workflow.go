@@ -114,7 +114,7 @@ func (c *cli) workflowVerb(m method.Typed[host.WorkflowControlInput, method.None
 		_ = cmd.MarkFlagDirname("data")
 	}
 	if m.Name != host.WorkflowResume {
-		cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for those who wonder; at most 1,024 bytes")
+		cmd.Flags().StringVar(&in.Reason, "reason", "", "the reason, which status shows; at most 1,024 bytes")
 	}
 	return cmd
 }
