@@ -14,7 +14,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 )
 
-// A Node hosts actors over one store: the kernel, and what its parts offer to gateways and programs.
+// A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
+// programs.
 type Node struct{ *kernel.Kernel }
 
 var (
@@ -24,8 +25,8 @@ var (
 	_ host.Databases   = (*Node)(nil)
 )
 
-// New makes a node. Start begins to fire alarms and recovers pending messages. The error says what is wrong with the
-// options.
+// New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
+// is wrong with the options.
 func New(o Options) (*Node, error) {
 	k, err := kernel.New(o.Options, kernel.Composition{Parts: Parts(&o), Turn: newTurn, Query: newQuery})
 	if err != nil {
@@ -34,7 +35,8 @@ func New(o Options) (*Node, error) {
 	return &Node{k}, nil
 }
 
-// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
+// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error
+// is a *LimitsError.
 func CheckLimits(l host.Limits) error {
 	var h kernel.Hooks
 	for _, p := range Parts(new(Options)) {
@@ -44,7 +46,8 @@ func CheckLimits(l host.Limits) error {
 	return err
 }
 
-// Methods lists the methods of an actor type that can be called by name: its own, and those that every actor has.
+// Methods lists the methods of an actor type that can be called by name: its own and the built-in
+// ones.
 func (n *Node) Methods(b *host.Behavior) []host.Method {
 	methods := slices.Clone(b.Methods)
 	for _, name := range slices.Sorted(maps.Keys(n.Builtins)) {
