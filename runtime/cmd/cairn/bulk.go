@@ -112,7 +112,7 @@ func (b *bulk) check(args []string) ([]host.Address, error) {
 	return actors, nil
 }
 
-// selected returns the actors that are named, or finds those that are selected. It prints a note if there are none.
+// selected returns the named actors, or finds the selected ones. It prints a note if there are none.
 func (b *bulk) selected(ctx context.Context, n *client.Client, named []host.Address) (actors []host.Address, err error) {
 	if !b.selection.given() {
 		return named, nil
@@ -259,7 +259,7 @@ func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address)
 	return outcome(len(actors), done.Load(), failed.Load())
 }
 
-// report says what became of one actor of many.
+// report prints the result for one actor of many.
 func (b *bulk) report(t *target, did bool, err error, failed *atomic.Int64) {
 	nth := int64(0)
 	if err != nil {

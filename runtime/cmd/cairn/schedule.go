@@ -124,7 +124,7 @@ func rule(s *host.Schedule) string {
 	return "every " + every
 }
 
-// lastRun says what came of the last run.
+// lastRun is the result of the last run.
 func lastRun(s *host.Schedule) string {
 	switch {
 	case s.LastResult == "":

@@ -75,7 +75,7 @@ func (m *sqlMigration) run(cmd *cobra.Command, args []string) error {
 	return outcome(len(actors), m.migrated+m.current, m.failing)
 }
 
-// report says what became of one actor, unless there was nothing to do.
+// report prints the result for one actor, unless there was nothing to do.
 func (m *sqlMigration) report(t *target, out *host.SQLMigrateOutput) {
 	m.printing.Lock()
 	defer m.printing.Unlock()

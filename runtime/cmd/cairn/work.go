@@ -189,7 +189,7 @@ func (w *worker) handle(ctx context.Context, m *host.ReceivedMessage) {
 	w.report(m, cause, time.Since(start))
 }
 
-// report prints what became of a message.
+// report prints the result for a message.
 func (w *worker) report(m *host.ReceivedMessage, cause error, took time.Duration) {
 	w.printing.Lock()
 	defer w.printing.Unlock()
@@ -238,7 +238,7 @@ func settle[In any](ctx context.Context, w *worker, m method.Typed[In, host.Queu
 	}
 }
 
-// execute runs the command with the message. The result is the reply, if there is to be one.
+// execute runs the command with the message. The result is the reply, if --reply asks for one.
 func (w *worker) execute(ctx context.Context, m *host.ReceivedMessage) (host.Raw, error) {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)

@@ -58,7 +58,7 @@ func Write(name string, force bool, write func(io.Writer) error) (size int64, er
 	if err := file.Close(); err != nil {
 		return 0, err
 	}
-	if err := taken(); err != nil { // somebody else may have been faster
+	if err := taken(); err != nil { // another process may have been faster
 		return 0, err
 	}
 	return info.Size(), os.Rename(file.Name(), name)

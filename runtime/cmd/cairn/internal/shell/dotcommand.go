@@ -132,7 +132,7 @@ func (s *Shell) dotColumns(ctx context.Context, args []string) error {
 		`SELECT name, type, "notnull" AS not_null, dflt_value AS "default", pk AS key FROM pragma_table_xinfo(?1) ORDER BY cid`, args[0])
 }
 
-// dotSchema prints statements, which the mode has no say in but for JSON.
+// dotSchema prints statements. Of the modes only JSON changes how.
 func (s *Shell) dotSchema(ctx context.Context, args []string) error {
 	out, err := s.look(ctx, `SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND (?1 IS NULL OR name = ?1 COLLATE NOCASE OR tbl_name = ?1 COLLATE NOCASE)`+
 		notInternal+` ORDER BY rowid`, first(args))

@@ -171,7 +171,7 @@ func (p *printer) json(a *Answer) error {
 	return err
 }
 
-// csv prints as RFC 4180 has it, but for the ends of lines. NULL is empty.
+// csv prints as RFC 4180 has it, except the ends of lines. NULL is empty.
 func (p *printer) csv(a *Answer) error {
 	w := csv.NewWriter(p.w)
 	record := make([]string, len(a.Columns))
