@@ -13,7 +13,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
-// TestTheTableHasEveryNameOfPackageHost compares the rows with the untyped constants of package host that have a dot.
+// TestTheTableHasEveryNameOfPackageHost compares the rows with the untyped constants of package
+// host that have a dot.
 func TestTheTableHasEveryNameOfPackageHost(t *testing.T) {
 	names := make(map[string]bool)
 	for _, name := range []string{"builtin.go", "workflow.go"} {
@@ -69,7 +70,8 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
-// What the table does not know is for operators, so that a method which a later version adds is not open to everybody.
+// What the table does not know is for operators, so that a method which a later version adds is not
+// open to everybody.
 func TestUnknownMethodsAreForOperators(t *testing.T) {
 	for _, name := range []string{"actor.new", "x.y", "."} {
 		r, ok := method.Find(name)

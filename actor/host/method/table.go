@@ -162,7 +162,8 @@ var (
 		"Makes a workflow run of a recording.")
 )
 
-// table has the rows above, in the order of their names. A node does not start with a method that it lacks.
+// table has the rows above, in the order of their names. A node does not start with a method that
+// it lacks.
 var table = slices.SortedFunc(slices.Values([]Row{
 	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
 	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,

@@ -8,6 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -29,7 +30,7 @@ func (w *Work) fingerprint(method string) []byte {
 // requestName is the name under which a request is fingerprinted.
 func (c *Core) requestName(w *Work) string {
 	if w.Builtin != nil {
-		return w.Builtin.Name
+		return w.Builtin.row.Name
 	}
 	if w.Method < 0 {
 		return ""
@@ -88,5 +89,5 @@ func (c *Core) remember(t *Turn, key string, out []byte) error {
 // fill the store this way, because each such reply costs bytes that the actor cannot get again while it is full.
 func (c *Core) unburdens(t *Turn) bool {
 	b := t.Work.Builtin
-	return b != nil && host.OperatorMethod(b.Name, c.Actor.Type.OpenSQL) || c.Rows.Size() < t.mark.at.Size()
+	return b != nil && b.row.By(c.Actor.Type.OpenSQL) == method.Operators || c.Rows.Size() < t.mark.at.Size()
 }

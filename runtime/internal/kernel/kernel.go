@@ -89,7 +89,6 @@ type Composition struct {
 
 // New makes a Kernel with the parts given. Start begins to fire alarms and recovers pending messages.
 func New(o Options, with Composition) (*Kernel, error) {
-
 	o.EnsureDefaults()
 	faults := []error{o.Validate()}
 	for _, p := range with.Parts {
@@ -113,11 +112,8 @@ func New(o Options, with Composition) (*Kernel, error) {
 	s.with, s.Parts, s.wakers, s.recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
 		if p, ok := p.(Server); ok {
-			for _, b := range p.Methods() {
-				if s.Builtins[b.Name] != nil {
-					return nil, fmt.Errorf("kernel: two parts have the built-in method %q", b.Name)
-				}
-				s.Builtins[b.Name] = b
+			if err := s.bind(p.Methods()); err != nil {
+				return nil, err
 			}
 		}
 		if p, ok := p.(Waker); ok {

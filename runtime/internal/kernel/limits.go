@@ -121,13 +121,6 @@ func (r *rateLimit) String() string {
 	return strconv.FormatFloat(float64(time.Second)/float64(r.Every), 'g', 4, 64) + " calls per second from outside"
 }
 
-// counted reports whether calls of a built-in method from outside count like calls of the actor's own. The verbs of
-// operators do not, because they must work while callers keep the actor busy. What a worker says of messages that it holds
-// does not, because receiving them was counted and a refusal would only bring them back.
-func (b *Method) counted(t *Type) bool {
-	return !b.free && !host.OperatorMethod(b.Name, t.OpenSQL)
-}
-
 // admit takes a call from outside out of the actor's bucket, if its type has a rate.
 func (s *Kernel) admit(t *Type, r *host.Request) error {
 	rate := s.rateOf(t, r.Address)

@@ -47,7 +47,6 @@ var _ interface {
 	kernel.Riser
 	kernel.Runner
 	kernel.Server
-	kernel.StoreServer
 	kernel.Translator
 	kernel.Waker
 	kernel.Watcher
