@@ -79,6 +79,10 @@ browser: go ## connections from a page in Chromium, which is installed if it is 
 breaks: go ## break the code on purpose, one place at a time, and show that the tests find each (ARGS='-only name,name'; takes about twenty minutes)
 	$(GO) run ./runtime/internal/policy/breaks $(ARGS)
 
+.PHONY: conformance
+conformance: go cc ## the conformance suite on all parts, with a crash at every sync
+	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 60m -run '^TestPartsConform$$' ./runtime/internal/node
+
 .PHONY: soak
 soak: go cc ## the long forms of the tests against models
 	CAIRN_LONG=1 $(GO) test -race -count=1 -timeout 120m ./runtime/... ./engine/... ./sqlitevfs/... ./workflow/...

@@ -10,25 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/slip"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 	"github.com/cairn-run/cairn/workflow"
 )
-
-// maxPage is the largest page of a listing that a node gives.
-const maxPage = 1000
 
 func (c *cli) actorsCommand() *cobra.Command {
 	var prefix, dir string
 	var limit int
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "actors [TYPE]",
-		Short: "List actors in the order of their keys",
-		Long: "actors lists actors, of one type or of all, without waking them. Nothing is sorted or counted in memory: listing\n" +
-			"a million actors with --all reads a million rows and prints them as they come.\n\n" +
-			"With --json each line is one actor, in the shape that status prints.",
-		Example: "  cairn actors\n" +
-			"  cairn actors cell --prefix acme/eu\n" +
-			"  cairn actors cell --all --json | jq -r 'select(.state==\"failed\") | .failure.reason'",
+		Use:               "actors [TYPE]",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeType,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +80,7 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 		page, err := n.List(ctx, q)
 		cancel()
 		if err != nil {
-			t.flush()
+			t.Flush()
 			return c.explain(cmd.Context(), n, host.Request{Address: host.Address{Type: q.Type}}, err)
 		}
 		for i := range page.Actors {
@@ -103,9 +95,9 @@ func (c *cli) list(cmd *cobra.Command, q host.ListQuery, limit int, dir string) 
 			break
 		}
 		// Columns are aligned page by page, so that a long listing begins at once and takes no memory.
-		t.flush()
+		t.Flush()
 	}
-	t.flush()
+	t.Flush()
 	c.noteLeftOut(without)
 	switch {
 	case c.json:
@@ -143,36 +135,31 @@ func (c *cli) otherType(ctx context.Context, n reader, typ string) string {
 	ctx, cancel := c.requestContext(ctx)
 	defer cancel()
 	all := types(ctx, n)
-	if meant, ok := nearest(typ, all); ok && !slices.Contains(all, typ) {
+	if meant, ok := slip.Nearest(typ, all); ok && !slices.Contains(all, typ) {
 		return "; did you mean the type " + meant + "?"
 	}
 	return ""
 }
 
-func (c *cli) printListed(t table, s *host.Status, first bool) error {
+func (c *cli) printListed(t table.Table, s *host.Status, first bool) error {
 	if c.json {
 		return c.printJSON(s)
 	}
 	if first {
-		t.row("ACTOR", t.paint(bold, "STATE"), "VERSION", "KEYS", "SIZE", "UPDATED")
+		t.Row("ACTOR", t.Paint(table.Bold, "STATE"), "VERSION", "KEYS", "SIZE", "UPDATED")
 	}
-	state := t.state(s.State)
+	state := state(t, s.State)
 	if r := s.Run; r != nil && (r.State == workflow.StatePaused || r.State == workflow.StateFailed) {
 		state += ", run " + string(r.State)
 	}
-	t.row(formatAddress(s.Type, s.Key), state, count(s.Version), count(s.Keys), size(s.Bytes), clock(s.Updated))
+	t.Row(formatAddress(s.Type, s.Key), state, table.Count(s.Version), table.Count(s.Keys), table.Size(s.Bytes), table.Clock(s.Updated))
 	return nil
 }
 
 func (c *cli) statusCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "status TYPE/KEY...",
-		Short: "Show what one actor is doing and what it holds",
-		Long: "status describes an actor without waking or creating it: its state, version and sizes, what waits for it, who is\n" +
-			"connected to it and, if it failed or is paused, why and since when. What it waits for says: cairn why.\n\n" +
-			"With --json it prints the object that GET /actors/TYPE/KEY/-/ answers with.",
-		Example:           "  cairn status cell/acme",
+		Use:               "status TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -204,56 +191,49 @@ func (c *cli) statusCommand() *cobra.Command {
 
 func (c *cli) printStatus(s *host.Status) {
 	t := c.table()
-	t.row("actor", formatAddress(s.Type, s.Key))
-	t.row("id", s.ID)
-	t.row("state", t.state(s.State))
+	t.Row("actor", formatAddress(s.Type, s.Key))
+	t.Row("id", s.ID)
+	t.Row("state", state(t, s.State))
 	if f := s.Failure; f != nil {
-		t.row("failed because", oneLine(f.Reason))
-		t.row("failed since", fmt.Sprintf("%s, %s", clock(f.Since), plural(int64(f.Attempts), "attempt")))
-		t.row("next attempt", clock(f.RetryAt)+" or later, with the next call")
+		t.Row("failed because", table.OneLine(f.Reason))
+		t.Row("failed since", fmt.Sprintf("%s, %s", table.Clock(f.Since), table.Plural(f.Attempts, "attempt")))
+		t.Row("next attempt", table.Clock(f.RetryAt)+" or later, with the next call")
 	}
 	if p := s.Pause; p != nil {
-		t.row("paused since", clock(p.Since))
+		t.Row("paused since", table.Clock(p.Since))
 		if p.Reason != "" {
-			t.row("paused because", oneLine(p.Reason))
+			t.Row("paused because", table.OneLine(p.Reason))
 		}
 	}
 	if r := s.Run; r != nil {
-		line := oneLine(r.Workflow) + ", " + string(r.State)
+		line := table.OneLine(r.Workflow) + ", " + string(r.State)
 		if r.Reason != "" {
 			line += " (" + string(r.Reason) + ")"
 		}
-		t.row("workflow", line+" since "+clock(r.Since))
+		t.Row("workflow", line+" since "+table.Clock(r.Since))
 	}
 	if s.Limits != nil {
-		t.row("limits", limitsText(s.Limits))
+		t.Row("limits", limitsText(s.Limits))
 	}
-	t.row("version", count(s.Version))
-	t.row("generation", count(s.Generation))
-	t.row("stored", fmt.Sprintf("%s, %s", plural(s.Keys, "key"), size(s.Bytes)))
-	t.row("created", clock(s.Created))
-	t.row("updated", clock(s.Updated))
-	t.row("waiting calls", count(s.Mailbox))
-	t.row("sends", fmt.Sprintf("%s pending, %s failed", count(s.PendingSends), count(s.FailedSends)))
+	t.Row("version", table.Count(s.Version))
+	t.Row("generation", table.Count(s.Generation))
+	t.Row("stored", fmt.Sprintf("%s, %s", table.Plural(s.Keys, "key"), table.Size(s.Bytes)))
+	t.Row("created", table.Clock(s.Created))
+	t.Row("updated", table.Clock(s.Updated))
+	t.Row("waiting calls", table.Count(s.Mailbox))
+	t.Row("sends", fmt.Sprintf("%s pending, %s failed", table.Count(s.PendingSends), table.Count(s.FailedSends)))
 	var next time.Time
 	if s.NextAlarm != nil {
 		next = *s.NextAlarm
 	}
 	if s.Alarms == 0 {
-		t.row("alarms", "none")
+		t.Row("alarms", "none")
 	} else {
-		t.row("alarms", fmt.Sprintf("%s, the next at %s", count(s.Alarms), clock(next)))
+		t.Row("alarms", fmt.Sprintf("%s, the next at %s", table.Count(s.Alarms), table.Clock(next)))
 	}
-	t.row("connections", count(s.Connections))
-	t.row("tasks", count(s.Tasks))
-	t.flush()
-}
-
-func plural(n int64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return count(n) + " " + noun
+	t.Row("connections", table.Count(s.Connections))
+	t.Row("tasks", table.Count(s.Tasks))
+	t.Flush()
 }
 
 // dataFlag adds --data, with which a command reads the directory of a stopped node.

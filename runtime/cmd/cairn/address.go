@@ -10,7 +10,7 @@ import (
 )
 
 // parseAddress reads TYPE/PART/PART, which is how the actor stands in the gateway's URLs: parts are percent-escaped, so
-// that a part may hold a slash, and the parts "", "-", "." and ".." and those that begin with "~" have a "~" in front.
+// that a part may hold a slash, and the parts "", "-", "." and ".." and parts that begin with "~" have a "~" in front.
 // The parts "-", "." and ".." are understood without it: only in a URL do they mean something else.
 func parseAddress(s string) (host.Address, error) {
 	typ, rest, more := strings.Cut(s, "/")

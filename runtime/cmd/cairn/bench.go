@@ -22,6 +22,7 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A bench measures durable calls.
@@ -50,18 +51,7 @@ type benchResult struct {
 func (c *cli) benchCommand() *cobra.Command {
 	b := bench{cli: c}
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure durable calls on this machine or on a node",
-		Long: "bench calls put on actors of type cell and measures how long a call takes until it is durable, and how many there\n" +
-			"are in a second: one caller and many, on one actor and on many. Without --url it starts a node in this process, in a\n" +
-			"temporary directory that it removes (put it on the disk in question with --dir), and calls it directly; with --url\n" +
-			"it drives that node over HTTP, on actors below cell/bench that it destroys afterwards. CAIRN_URL alone does not\n" +
-			"make it write to a node.\n\n" +
-			"With --json each line is one run: {\"target\",\"callers\",\"actors\",\"value_bytes\",\"calls\",\"seconds\",\n" +
-			"\"calls_per_second\",\"p50_us\",\"p99_us\",\"max_us\"}.",
-		Example: "  cairn bench\n" +
-			"  cairn bench --callers 1,16,256 --actors 1000 --duration 10s\n" +
-			"  cairn bench --url http://127.0.0.1:6420 --json",
+		Use:               "bench",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -132,10 +122,10 @@ func (b *bench) run(ctx context.Context, remote bool) (err error) {
 		defer func() { err = cmp.Or(err, destroyAll(context.WithoutCancel(ctx), n, addresses)) }()
 	}
 	t := b.table()
-	defer t.flush()
+	defer t.Flush()
 	if !b.json {
 		b.note("durable put of %d bytes, %s each, %s", b.value, b.duration, where)
-		t.row("CALLERS", "ACTORS", "CALLS", "CALLS/S", "P50", "P99", "MAX")
+		t.Row("CALLERS", "ACTORS", "CALLS", "CALLS/S", "P50", "P99", "MAX")
 	}
 	for _, actors := range b.actors {
 		for _, callers := range b.callers {
@@ -150,7 +140,7 @@ func (b *bench) run(ctx context.Context, remote bool) (err error) {
 				}
 				continue
 			}
-			t.row(count(r.Callers), count(r.Actors), count(r.Calls), count(int(r.Rate)), micros(r.P50), micros(r.P99), micros(r.Max))
+			t.Row(table.Count(r.Callers), table.Count(r.Actors), table.Count(r.Calls), table.Count(int(r.Rate)), micros(r.P50), micros(r.P99), micros(r.Max))
 		}
 	}
 	return nil

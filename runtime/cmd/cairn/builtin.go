@@ -1,17 +1,19 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A target is an actor of a node: what a command calls the methods on that every actor has.
@@ -23,7 +25,7 @@ type target struct {
 
 // askOptions say how to call a method.
 type askOptions struct {
-	// existing demands that the actor exists.
+	// existing demands that the actor exists, also of a method that creates it.
 	existing bool
 	// wait is how long the node may take besides --timeout.
 	wait time.Duration
@@ -50,10 +52,26 @@ func (c *cli) on(f func(ctx context.Context, t *target, args []string) error) fu
 // String returns the actor as it is written on the command line.
 func (t *target) String() string { return formatAddress(t.a.Type, t.a.Key) }
 
-// ask calls a method that every actor has. in and out are those that package host names for it; nil stands for none.
-func (t *target) ask(ctx context.Context, method string, in, out any, o askOptions) error {
-	r := &host.Request{Address: t.a, Method: method, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing}
-	if in != nil {
+// ask calls a method that every actor has. The actor must exist unless the method creates it. A method that counts is called
+// again as long as there is more to do than one turn can.
+func ask[In, Out any](ctx context.Context, t *target, m method.Typed[In, Out], in *In, o askOptions) (out Out, err error) {
+	err = t.ask(ctx, m.Row, in, &out, o)
+	if sum, ok := any(&out).(*host.CountOutput); ok {
+		for err == nil && sum.More {
+			var more host.CountOutput
+			if err = t.ask(ctx, m.Row, in, &more, o); err != nil && sum.Count > 0 {
+				err = fmt.Errorf("after %s: %w", table.Plural(sum.Count, "message"), err)
+			}
+			sum.Count, sum.More = sum.Count+more.Count, more.More
+		}
+	}
+	return out, err
+}
+
+// ask calls a method whose input and output have the shapes of in and out.
+func (t *target) ask(ctx context.Context, m method.Row, in, out any, o askOptions) error {
+	r := &host.Request{Address: t.a, Method: m.Name, Codec: host.JSON, IdempotencyKey: o.key, Existing: o.existing || !m.Creates}
+	if m.Input != nil {
 		var err error
 		if r.Input, err = json.Marshal(in); err != nil {
 			return err
@@ -69,18 +87,18 @@ func (t *target) ask(ctx context.Context, method string, in, out any, o askOptio
 	if err != nil {
 		return t.c.explain(ctx, t.n, *r, err)
 	}
-	if out == nil || len(reply.Output) == 0 {
+	if m.Output == nil || len(reply.Output) == 0 {
 		return nil
 	}
 	if err := json.Unmarshal(reply.Output, out); err != nil {
-		return host.Errorf(host.Internal, "the node's answer to %s is not what was expected: %v", method, err)
+		return host.Errorf(host.Internal, "the node's answer to %s is not what was expected: %v", m.Name, err)
 	}
 	return nil
 }
 
 // group makes a command that only holds others.
-func group(use, short, long, example string, cmds ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+func group(use string, cmds ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var names []string
 			for _, sub := range cmd.Commands() {
@@ -104,34 +122,27 @@ func duration(flag string, d time.Duration) error {
 	return nil
 }
 
-// durations checks several flags.
-func durations(flags map[string]time.Duration) error {
-	for name, d := range flags {
-		if err := duration(name, d); err != nil {
-			return err
+// completions list the names that an argument of a command may be.
+var completions = map[string]func(context.Context, *target) []string{
+	"QUEUE":      named(method.QueueStats, func(o *host.QueueStatsOutput) []host.QueueStats { return o.Queues }, func(q *host.QueueStats) string { return q.Queue }),
+	"NAME":       named(method.ScheduleList, func(o *host.ScheduleListOutput) []host.Schedule { return o.Schedules }, func(s *host.Schedule) string { return s.Name }),
+	"STREAM":     named(method.StreamList, func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, func(s *host.StreamInfo) string { return s.Stream }),
+	"CONNECTION": named(method.ConnectionList, func(o *host.ConnectionListOutput) []host.ConnectionInfo { return o.Connections }, func(i *host.ConnectionInfo) string { return i.ID }),
+}
+
+// named returns what lists the names of the items that a method lists.
+func named[In, Out, Item any](m method.Typed[In, Out], items func(*Out) []Item, name func(*Item) string) func(context.Context, *target) []string {
+	return func(ctx context.Context, t *target) (names []string) {
+		out, err := ask(ctx, t, m, new(In), askOptions{})
+		if err != nil {
+			return nil
 		}
+		all := items(&out)
+		for i := range all {
+			names = append(names, name(&all[i]))
+		}
+		return slices.Compact(names) // schedules of one name stand together
 	}
-	return nil
-}
-
-// brief is a value of the application as it stands in a column.
-func brief(value host.Raw) string {
-	var compact bytes.Buffer
-	if json.Compact(&compact, value) != nil {
-		return cut(oneLine(string(value)), 60)
-	}
-	return cut(oneLine(compact.String()), 60)
-}
-
-// reason is why something failed as it stands in a column.
-func reason(s string) string { return cmp.Or(cut(oneLine(s), 60), "-") }
-
-// clockOf is clock for a time that may be missing.
-func clockOf(t *time.Time) string {
-	if t == nil {
-		return clock(time.Time{})
-	}
-	return clock(*t)
 }
 
 // completeNamed completes an actor and then the name of one of its queues, schedules or streams, which list tells.

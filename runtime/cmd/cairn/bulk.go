@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 const (
@@ -24,7 +27,7 @@ const (
 	progressPeriod = 250 * time.Millisecond
 )
 
-// A bulk is a verb that is done to the actors that the command line names or selects.
+// A bulk is something that is done to the actors that the command line names or selects.
 type bulk struct {
 	*cli
 	verb
@@ -36,42 +39,25 @@ type bulk struct {
 // verbCommand makes the command of a verb.
 func (c *cli) verbCommand(v verb) *cobra.Command {
 	b := &bulk{cli: c, verb: v}
-	cmd := &cobra.Command{
-		Use:   v.name + " [TYPE/KEY...]...",
-		Short: v.short,
-		Long: v.long + "\n\n" +
-			"Name the actors, or select them with --type, --prefix and --state. --dry-run only lists them. More than one needs\n" +
-			"consent: on a terminal it asks, elsewhere it needs --yes. One that fails does not keep it from the others; in the\n" +
-			"end it says how many are done, and exits with 1 if one failed.\n\n" +
-			"With --json each line is {\"" + v.field + "\":true,\"type\":...,\"key\":[...]}, with false and an \"error\" if it failed.",
-		Example:           v.example,
-		ValidArgsFunction: c.completeAddresses,
-		RunE:              b.run,
-	}
-	if v.grave {
-		cmd.Long = cmd.Long[:len(v.long)] + " It asks also for a single actor." + cmd.Long[len(v.long):]
-	}
-	flags := cmd.Flags()
+	cmd := &cobra.Command{Use: v.name + " [TYPE/KEY...]...", ValidArgsFunction: c.completeAddresses, RunE: b.run}
+	b.flags(cmd.Flags(), "list the actors and do nothing")
+	return cmd
+}
+
+// flags adds the flags of what is done to many actors.
+func (b *bulk) flags(flags *pflag.FlagSet, dryRun string) {
 	b.selection.flags(flags)
-	flags.BoolVar(&b.dryRun, "dry-run", false, "list the actors and do nothing")
+	flags.BoolVar(&b.dryRun, "dry-run", false, dryRun)
 	flags.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
 	flags.IntVar(&b.concurrency, "concurrency", 8, "how many actors at a time")
-	return cmd
 }
 
 // run does the verb to all that the command line says.
 func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
-	if err := b.check(args); err != nil {
+	actors, err := b.check(args)
+	if err != nil {
 		return err
-	}
-	var actors []host.Address
-	for _, arg := range args {
-		a, err := parseAddress(arg)
-		if err != nil {
-			return usageError{err}
-		}
-		actors = append(actors, a)
 	}
 	many := b.selection.given() || len(actors) > 1
 	if !b.dryRun && !b.yes && !terminal(b.stdin) {
@@ -90,18 +76,8 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if b.dryRun {
 		return b.list(ctx, n, actors)
 	}
-	if b.selection.given() {
-		err := b.selection.each(ctx, b.cli, n, func(s *host.Status) error {
-			actors = append(actors, host.Address{Type: s.Type, Key: s.Key})
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if len(actors) == 0 {
-			b.note("no such actors%s", b.otherType(ctx, n, b.selection.typ))
-			return nil
-		}
+	if actors, err = b.selected(ctx, n, actors); err != nil || len(actors) == 0 {
+		return err
 	}
 	if err := b.consent(ctx, n, actors); err != nil {
 		return err
@@ -112,23 +88,49 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	return b.all(ctx, n, actors)
 }
 
-// check checks the command line.
-func (b *bulk) check(args []string) error {
+// check checks the command line and returns the actors that it names.
+func (b *bulk) check(args []string) ([]host.Address, error) {
 	switch {
 	case len(args) > 0 && b.selection.given():
-		return usagef("name actors, or select them with --type, --prefix and --state, but not both")
+		return nil, usagef("name actors, or select them with --type, --prefix and --state, but not both")
 	case len(args) == 0 && !b.selection.given():
-		return usagef("name an actor, or select many with --type, --prefix and --state")
+		return nil, usagef("name an actor, or select many with --type, --prefix and --state")
 	case b.concurrency < 1 || b.concurrency > maxConcurrency:
-		return usagef("--concurrency %d: 1 to %d", b.concurrency, maxConcurrency)
+		return nil, usagef("--concurrency %d: 1 to %d", b.concurrency, maxConcurrency)
 	}
-	return b.selection.check()
+	if err := b.selection.check(); err != nil {
+		return nil, err
+	}
+	var actors []host.Address
+	for _, arg := range args {
+		a, err := parseAddress(arg)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		actors = append(actors, a)
+	}
+	return actors, nil
+}
+
+// selected returns the named actors, or finds the selected ones. It prints a note if there are none.
+func (b *bulk) selected(ctx context.Context, n *client.Client, named []host.Address) (actors []host.Address, err error) {
+	if !b.selection.given() {
+		return named, nil
+	}
+	err = b.selection.each(ctx, b.cli, n, func(s *host.Status) error {
+		actors = append(actors, host.Address{Type: s.Type, Key: s.Key})
+		return nil
+	})
+	if err == nil && len(actors) == 0 {
+		b.note("no such actors%s", b.otherType(ctx, n, b.selection.typ))
+	}
+	return actors, err
 }
 
 // list prints what the verb would be done to.
 func (b *bulk) list(ctx context.Context, n *client.Client, actors []host.Address) error {
 	t := b.table()
-	defer t.flush()
+	defer t.Flush()
 	listed := 0
 	show := func(s *host.Status) error {
 		listed++
@@ -150,9 +152,9 @@ func (b *bulk) list(ctx context.Context, n *client.Client, actors []host.Address
 			return err
 		}
 	}
-	t.flush()
+	t.Flush()
 	if !b.json {
-		b.note("%s; nothing is done, because of --dry-run", plural(int64(listed), "actor"))
+		b.note("%s; nothing is done, because of --dry-run", table.Plural(listed, "actor"))
 	}
 	return nil
 }
@@ -164,7 +166,7 @@ func (b *bulk) consent(ctx context.Context, n *client.Client, actors []host.Addr
 	case b.yes:
 		return nil
 	case len(actors) > 1:
-		question = fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], plural(int64(len(actors)), "actor"))
+		question = b.question(len(actors), "actor")
 	case b.grave:
 		limited, cancel := b.requestContext(ctx)
 		s, err := n.Lookup(limited, actors[0])
@@ -172,7 +174,7 @@ func (b *bulk) consent(ctx context.Context, n *client.Client, actors []host.Addr
 		if err != nil {
 			return b.explain(ctx, n, host.Request{Address: actors[0]}, err)
 		}
-		question = fmt.Sprintf("Destroy %s (%s, %s)?", formatAddress(s.Type, s.Key), plural(s.Keys, "key"), size(s.Bytes))
+		question = fmt.Sprintf("Destroy %s (%s, %s)?", formatAddress(s.Type, s.Key), table.Plural(s.Keys, "key"), table.Size(s.Bytes))
 	default:
 		return nil
 	}
@@ -199,11 +201,14 @@ func (b *bulk) one(ctx context.Context, t *target) error {
 	return err
 }
 
-// all does the verb to many actors, a few at a time.
-func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address) error {
-	var next, done, failed atomic.Int64
-	var printing sync.Mutex
-	stopProgress := b.progress(&done, &failed, len(actors))
+// question asks whether the verb may be done to many.
+func (b *bulk) question(n int, noun string) string {
+	return fmt.Sprintf("%s%s %s?", strings.ToUpper(b.name[:1]), b.name[1:], table.Plural(n, noun))
+}
+
+// each calls f for every actor, a few at a time, until ctx ends.
+func (b *bulk) each(ctx context.Context, n *client.Client, actors []host.Address, f func(*target)) {
+	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(b.concurrency, len(actors)) {
 		wg.Go(func() {
@@ -212,35 +217,49 @@ func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address)
 				if i >= int64(len(actors)) {
 					return
 				}
-				t := &target{b.cli, n, actors[i]}
-				did, err := b.do(ctx, t)
-				if err != nil && ctx.Err() != nil {
-					return // it was interrupted
-				}
-				if err == nil {
-					done.Add(1)
-				}
-				printing.Lock()
-				b.report(t, did, err, &failed)
-				printing.Unlock()
+				f(&target{b.cli, n, actors[i]})
 			}
 		})
 	}
 	wg.Wait()
-	stopProgress()
-	if !b.json {
-		fmt.Fprintf(b.stdout, "%s %s of %s\n", b.done, count(done.Load()), plural(int64(len(actors)), "actor"))
-	}
-	switch left := int64(len(actors)) - done.Load() - failed.Load(); {
+}
+
+// outcome is the error of a command that did something to done of total actors and failed with some.
+func outcome(total int, done, failed int64) error {
+	switch left := int64(total) - done - failed; {
 	case left > 0:
-		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", count(left), count(failed.Load()))
-	case failed.Load() > 0:
-		return fmt.Errorf("%s of %s failed", count(failed.Load()), plural(int64(len(actors)), "actor"))
+		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", table.Count(left), table.Count(failed))
+	case failed > 0:
+		return fmt.Errorf("%s of %s failed", table.Count(failed), table.Plural(total, "actor"))
 	}
 	return nil
 }
 
-// report says what became of one actor of many.
+// all does the verb to many actors, a few at a time.
+func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address) error {
+	var done, failed atomic.Int64
+	var printing sync.Mutex
+	stopProgress := b.progress(&done, &failed, len(actors))
+	b.each(ctx, n, actors, func(t *target) {
+		did, err := b.do(ctx, t)
+		if err != nil && ctx.Err() != nil {
+			return // it was interrupted
+		}
+		if err == nil {
+			done.Add(1)
+		}
+		printing.Lock()
+		defer printing.Unlock()
+		b.report(t, did, err, &failed)
+	})
+	stopProgress()
+	if !b.json {
+		fmt.Fprintf(b.stdout, "%s %s of %s\n", b.done, table.Count(done.Load()), table.Plural(len(actors), "actor"))
+	}
+	return outcome(len(actors), done.Load(), failed.Load())
+}
+
+// report prints the result for one actor of many.
 func (b *bulk) report(t *target, did bool, err error, failed *atomic.Int64) {
 	nth := int64(0)
 	if err != nil {
@@ -250,7 +269,7 @@ func (b *bulk) report(t *target, did bool, err error, failed *atomic.Int64) {
 	case b.json:
 		_ = b.printDone(t.a, did && err == nil, err) // what cannot be printed is done all the same
 	case nth > 0 && nth <= maxReported:
-		b.note("%s%s: %s", b.clearLine(), t, oneLine(err.Error()))
+		b.note("%s%s: %s", b.clearLine(), t, table.OneLine(err.Error()))
 	case nth == maxReported+1:
 		b.note("%smore failures are counted, not shown; --json shows them all", b.clearLine())
 	}
@@ -287,7 +306,7 @@ func (b *bulk) progress(done, failed *atomic.Int64, total int) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				fmt.Fprintf(b.stderr, "%s%s %s of %s, %s failed", b.clearLine(), b.done, count(done.Load()), count(total), count(failed.Load()))
+				fmt.Fprintf(b.stderr, "%s%s %s of %s, %s failed", b.clearLine(), b.done, table.Count(done.Load()), table.Count(total), table.Count(failed.Load()))
 			case <-ended:
 				fmt.Fprint(b.stderr, b.clearLine())
 				return

@@ -18,16 +18,7 @@ func (c *cli) callCommand() *cobra.Command {
 	var idempotencyKey string
 	var existing bool
 	cmd := &cobra.Command{
-		Use:   "call TYPE/KEY... METHOD [JSON|-|@FILE]",
-		Short: "Call an action or a query of an actor",
-		Long: "call runs an action or a query and prints its output when everything that it did is durable. The input is\n" +
-			"JSON: as an argument, from standard input (-) or from a file (@FILE); without one, the method gets no input.\n" +
-			"An actor that does not exist is created, unless --existing is given.\n\n" +
-			"With --json the output is in {\"output\":...,\"version\":N,\"replayed\":false}.",
-		Example: "  cairn call cell/acme put '{\"key\":[\"a\",1],\"value\":true}'\n" +
-			"  cairn call cell/acme list < /dev/null\n" +
-			"  echo '{\"key\":[\"a\",1]}' | cairn call cell/acme get -\n" +
-			"  cairn call --idempotency-key=order-7 cell/acme put @order.json",
+		Use:               "call TYPE/KEY... METHOD [JSON|-|@FILE]",
 		Args:              cobra.RangeArgs(2, 3),
 		ValidArgsFunction: c.completeCall,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,13 +37,7 @@ func (c *cli) callCommand() *cobra.Command {
 
 func (c *cli) createCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "create TYPE/KEY... [METHOD [JSON|-|@FILE]]",
-		Short: "Create an actor that must not exist yet",
-		Long: "create makes an actor and fails with already_exists if the key is taken. Where the type declares a creation\n" +
-			"method, METHOD names it and the input is given as to call. (A call to an actor that does not exist creates it\n" +
-			"too; create is for when that must be the first.)\n\n" +
-			"With --json the output is in {\"output\":...,\"version\":N,\"replayed\":false}.",
-		Example:           "  cairn create cell/acme",
+		Use:               "create TYPE/KEY... [METHOD [JSON|-|@FILE]]",
 		Args:              cobra.RangeArgs(1, 3),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -64,17 +64,7 @@ func (c *cli) run(ctx context.Context, args []string) int {
 // root builds the tree of commands.
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "cairn",
-		Short: "Serve, call and inspect durable actors",
-		Long: "cairn serves a node that hosts durable actors, calls them, and looks inside them.\n\n" +
-			"An actor is named TYPE/PART/PART, with the parts of its key percent-escaped as in a URL: cell/acme/eu,\n" +
-			"cell/a%2Fb. A type without parts names the actor whose key is empty.",
-		Example: "  cairn serve                                         # a node on 127.0.0.1:6420, data in ./data\n" +
-			"  cairn call cell/acme put '{\"key\":[\"a\",1],\"value\":{\"n\":1}}'\n" +
-			"  cairn call cell/acme get '{\"key\":[\"a\",1]}'\n" +
-			"  cairn actors                                        # who lives here\n" +
-			"  cairn events cell/acme                              # follow what happens\n" +
-			"  cairn why cell/acme                                 # what does it wait for?",
+		Use:           "cairn",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -119,6 +109,7 @@ func (c *cli) root() *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
+	describe(root)
 	root.SetHelpCommandGroupID("tool")
 	root.SetCompletionCommandGroupID("tool")
 	return root

@@ -457,7 +457,7 @@ func TestHelpDocumentsEveryCommandWithAnExample(t *testing.T) {
 	}
 }
 
-// allCommands lists the commands below one, but for those that cobra makes.
+// allCommands lists the commands below one, except the ones that cobra makes.
 func allCommands(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() != "help" && sub.Name() != "completion" {

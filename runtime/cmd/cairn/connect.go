@@ -14,6 +14,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A talk is a connection to an actor with a person or a program at the other end.
@@ -30,19 +32,7 @@ func (c *cli) connectCommand() *cobra.Command {
 	var params string
 	var existing, listen bool
 	cmd := &cobra.Command{
-		Use:   "connect TYPE/KEY...",
-		Short: "Connect to an actor, print its events and call its methods",
-		Long: "connect opens a connection to an actor, which learns of it, and prints the events that it brings: those named with\n" +
-			"--event, and those that the actor sends to this client alone. Each line of standard input is a call: the name of a\n" +
-			"method and, if it takes one, its input as JSON. Replies are printed as they come. If the node goes away it connects\n" +
-			"again and resumes, so that no event is missed or printed twice. It ends at the end of standard input, once all\n" +
-			"replies are there and the events that the calls caused (with --listen it stays), when the actor closes the\n" +
-			"connection, or when interrupted. It exits with 1 if a call failed. An actor that does not exist is created, unless\n" +
-			"--existing is given.\n\n" +
-			"With --json each line is {\"connection\":...,\"resumed\":false,\"events\":[...]} first, then events as events prints\n" +
-			"them, {\"missed\":N}, {\"call\":...,\"output\":...,\"version\":N} or {\"call\":...,\"error\":{...}}.",
-		Example: "  cairn connect room/lobby --event said --params '{\"name\":\"Ada\"}'\n" +
-			"  echo 'say {\"text\":\"hello\"}' | cairn connect room/lobby --json",
+		Use:               "connect TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,7 +100,7 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 	closing, cancel := c.requestContext(context.WithoutCancel(ctx))
 	defer cancel()
 	if err := conn.Close(closing, false); err != nil {
-		c.note("the connection could not be ended: %s", oneLine(err.Error()))
+		c.note("the connection could not be ended: %s", table.OneLine(err.Error()))
 	}
 	if ended := <-over; err == nil {
 		err = ended
@@ -118,7 +108,7 @@ func (c *cli) talk(ctx context.Context, a host.Address, r host.ConnectRequest, l
 	return err
 }
 
-// welcome says who the client is.
+// welcome prints the id of the connection.
 func (t *talk) welcome() error {
 	w := t.conn.Welcome()
 	if t.json {
@@ -128,7 +118,7 @@ func (t *talk) welcome() error {
 			Events     []string `json:"events"`
 		}{w.Connection, w.Resumed, append([]string{}, w.Events...)})
 	}
-	t.note("connected as %s", oneLine(w.Connection))
+	t.note("connected as %s", table.OneLine(w.Connection))
 	return nil
 }
 
@@ -167,17 +157,17 @@ const maxTalkCalls = 64
 
 // speak makes the calls that standard input says, several at a time, and returns when all are answered.
 func (t *talk) speak(ctx context.Context) error {
-	lines := newLines(t.stdin)
+	lines := file.NewLines(t.stdin)
 	slots := make(chan struct{}, maxTalkCalls)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for ctx.Err() == nil {
-		line, err := lines.next()
+		line, err := lines.Next()
 		switch {
-		case errors.Is(err, errNoMoreLines):
+		case errors.Is(err, file.ErrNoMore):
 			wg.Wait()
 			if t.failed > 0 {
-				return fmt.Errorf("%s failed", plural(int64(t.failed), "call"))
+				return fmt.Errorf("%s failed", table.Plural(t.failed, "call"))
 			}
 			return nil
 		case err != nil:
@@ -219,9 +209,9 @@ func (t *talk) call(ctx context.Context, r *host.Request) {
 		}
 		_ = t.printJSON(line) // nobody is there to be told
 	case err != nil:
-		t.note("%s: %s", oneLine(r.Method), oneLine(err.Error()))
+		t.note("%s: %s", table.OneLine(r.Method), table.OneLine(err.Error()))
 	default:
-		fmt.Fprintf(t.stdout, "%s\n", strings.TrimRight("= "+oneLine(r.Method)+" "+answer(reply.Output), " "))
+		fmt.Fprintf(t.stdout, "%s\n", strings.TrimRight("= "+table.OneLine(r.Method)+" "+answer(reply.Output), " "))
 	}
 }
 
@@ -229,108 +219,7 @@ func (t *talk) call(ctx context.Context, r *host.Request) {
 func answer(output []byte) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, output) != nil {
-		return oneLine(string(output))
+		return table.OneLine(string(output))
 	}
-	return oneLine(compact.String())
-}
-
-func (c *cli) connectionsCommand() *cobra.Command {
-	return group("connections", "List and close the connections of an actor",
-		"connections shows who is connected to an actor or may come back, and ends connections.\n\n"+
-			"With --json each line is one connection or one count.",
-		"  cairn connections list room/lobby",
-		c.connectionsListCommand(), c.connectionsCloseCommand())
-}
-
-func (c *cli) connectionsListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list TYPE/KEY...",
-		Short: "List the connections of an actor",
-		Long: "list prints the connections of an actor in the order of their ids, those too whose client was lost and may come\n" +
-			"back.\n\nWith --json each line is {\"id\",\"events\",\"transport\",\"connected\",\"lost\"}.",
-		Example:           "  cairn connections list room/lobby",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			rows := c.table()
-			defer rows.flush()
-			in := host.ConnectionListInput{Limit: maxPage}
-			printed := 0
-			for {
-				var out host.ConnectionListOutput
-				if err := t.ask(ctx, host.ConnectionList, &in, &out, askOptions{existing: true}); err != nil {
-					return err
-				}
-				for i := range out.Connections {
-					if err := c.printConnection(rows, &out.Connections[i], printed == 0); err != nil {
-						return err
-					}
-					printed++
-				}
-				rows.flush()
-				if !out.More || len(out.Connections) == 0 {
-					break
-				}
-				in.After = out.Connections[len(out.Connections)-1].ID
-			}
-			if printed == 0 && !c.json {
-				c.note("no connections")
-			}
-			return nil
-		}),
-	}
-}
-
-func (c *cli) printConnection(t table, i *host.ConnectionInfo, first bool) error {
-	if c.json {
-		return c.printJSON(i)
-	}
-	if first {
-		t.row("CONNECTION", "TRANSPORT", "CONNECTED", "LOST", "EVENTS")
-	}
-	t.row(oneLine(i.ID), i.Transport, clock(i.Connected), clockOf(i.Lost), cut(oneLine(strings.Join(i.Events, ",")), 60))
-	return nil
-}
-
-func (c *cli) connectionsCloseCommand() *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "close TYPE/KEY... CONNECTION",
-		Short: "End a connection of an actor",
-		Long: "close ends a connection for good, by its id: the client is told the reason and cannot resume, and the actor's\n" +
-			"disconnect hook runs. It is an error if there is none.\n\nWith --json it prints {\"count\":1}.",
-		Example:           "  cairn connections close room/lobby 3f9a2c --reason 'be nice'",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.completeNamed(connectionIDs),
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			var out host.CountOutput
-			in := host.ConnectionCloseInput{Connection: args[0], Reason: reason}
-			err := t.ask(ctx, host.ConnectionClose, &in, &out, askOptions{existing: true})
-			switch {
-			case err != nil:
-				return err
-			case out.Count == 0:
-				return host.Errorf(host.NotFound, "%s has no connection %s", t, args[0])
-			case c.json:
-				return c.printJSON(out)
-			}
-			_, err = fmt.Fprintf(c.stdout, "closed %s of %s\n", oneLine(args[0]), t)
-			return err
-		}),
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "what the client is told")
-	return cmd
-}
-
-// connectionIDs lists the first connections of an actor, for completion.
-func connectionIDs(ctx context.Context, t *target) []string {
-	var out host.ConnectionListOutput
-	if t.ask(ctx, host.ConnectionList, &host.ConnectionListInput{}, &out, askOptions{existing: true}) != nil {
-		return nil
-	}
-	var ids []string
-	for _, i := range out.Connections {
-		ids = append(ids, i.ID)
-	}
-	return ids
+	return table.OneLine(compact.String())
 }

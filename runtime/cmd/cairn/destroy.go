@@ -14,10 +14,6 @@ import (
 func (c *cli) destroyCommand() *cobra.Command {
 	return c.verbCommand(verb{
 		name: "destroy", done: "destroyed", field: "destroyed", grave: true,
-		short: "Remove actors and everything that they stored",
-		long: "destroy runs an actor's destroy hook and removes its state, data, alarms and messages in one commit. It cannot be\n" +
-			"undone. The key can be used again; a new actor there has a new id.",
-		example: "  cairn destroy cell/acme --yes\n  cairn destroy --type room --prefix old --dry-run",
 		do: func(ctx context.Context, t *target) (bool, error) {
 			limited, cancel := t.c.requestContext(ctx)
 			defer cancel()
@@ -38,4 +34,17 @@ func (c *cli) confirm(question string) bool {
 		return true
 	}
 	return false
+}
+
+// consent asks before something that cannot be undone.
+func (c *cli) consent(given bool, what string) error {
+	switch {
+	case given:
+		return nil
+	case !terminal(c.stdin):
+		return usagef("%s: that cannot be undone, confirm with --yes", what)
+	case !c.confirm(what + "?"):
+		return fmt.Errorf("not confirmed: everything is left as it is")
+	}
+	return nil
 }

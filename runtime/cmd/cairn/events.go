@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) eventsCommand() *cobra.Command {
@@ -17,22 +18,7 @@ func (c *cli) eventsCommand() *cobra.Command {
 	var after positionFlag
 	var count int
 	cmd := &cobra.Command{
-		Use:   "events TYPE/KEY...",
-		Short: "Follow the events of an actor",
-		Long: "events prints what the actor emits, from now on or, with --after, from a position that it still keeps; --after 0\n" +
-			"begins with the oldest kept event. It neither wakes nor creates the actor; it waits for an actor that does not exist and\n" +
-			"says so. If the node goes away it waits for it\n" +
-			"and continues where it was, so that nothing is missed or printed twice; events that are no longer kept are\n" +
-			"counted in a line of their own. It ends when the actor is destroyed, after --count events, or when interrupted.\n" +
-			"--timeout bounds the wait for the first answer, not the following.\n\n" +
-			"Sequence numbers begin at 1 again when an actor is destroyed and created anew. --after SEQUENCE@LIFE, where LIFE is\n" +
-			"the actor's id, says which life the position is of; one of another life is told in a line of its own, and the events\n" +
-			"begin with the oldest kept one.\n\n" +
-			"With --json each line is {\"sequence\":N,\"life\":...,\"version\":N,\"name\":...,\"time\":...,\"data\":...}, or {\"missed\":N}\n" +
-			"for a gap, with \"reset\":true after a position of another life.",
-		Example: "  cairn events cell/acme\n" +
-			"  cairn events cell/acme --names changed --after 0 --count 10\n" +
-			"  cairn events cell/acme --json | jq -c .data",
+		Use:               "events TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -131,7 +117,7 @@ func (c *cli) printMissed(missed uint64, reset bool, noun string) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", plural(int64(missed), noun))
+	_, err := fmt.Fprintf(c.stdout, "— %s no longer kept —\n", table.Plural(missed, noun))
 	return err
 }
 
@@ -147,6 +133,6 @@ func (c *cli) printEvent(e host.EmittedEvent) error {
 		}{e, data})
 	}
 	// No table: a line is printed when its event happens, before the widths of the next are known.
-	_, err := fmt.Fprintf(c.stdout, "%6d  %s  v%-6d  %-10s  %s\n", e.Sequence, clock(e.Time), e.Version, e.Name, oneLine(string(data)))
+	_, err := fmt.Fprintf(c.stdout, "%6d  %s  v%-6d  %-10s  %s\n", e.Sequence, table.Clock(e.Time), e.Version, e.Name, table.OneLine(string(data)))
 	return err
 }

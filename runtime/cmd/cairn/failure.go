@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/shell"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A usageError is a fault of the command line. Nothing was sent to a node.
@@ -43,9 +45,13 @@ func (c *cli) fail(ctx context.Context, cmd *cobra.Command, err error) int {
 		status = exitUsage
 	}
 	var hints []string
-	var hinted hintedError
-	if errors.As(err, &hinted) {
-		hints = hinted.hints
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		switch e := e.(type) {
+		case hintedError:
+			hints = append(hints, e.hints...)
+		case *shell.LineError:
+			hints = append(hints, "at "+e.Where)
+		}
 	}
 	var remote *host.Error
 	isRemote := errors.As(err, &remote)
@@ -69,7 +75,7 @@ func (c *cli) fail(ctx context.Context, cmd *cobra.Command, err error) int {
 
 	name := "error:"
 	if c.colour(c.stderr) {
-		name = red + name + plain
+		name = table.Red + name + table.Plain
 	}
 	switch {
 	case status == exitUsage:
@@ -79,9 +85,9 @@ func (c *cli) fail(ctx context.Context, cmd *cobra.Command, err error) int {
 			fmt.Fprintf(c.stderr, "help:  %s --help\n", cmd.CommandPath())
 		}
 	case isRemote:
-		fmt.Fprintf(c.stderr, "%s %s: %s\n", name, remote.Code, cmp.Or(oneLine(remote.Message), "no message"))
+		fmt.Fprintf(c.stderr, "%s %s: %s\n", name, remote.Code, cmp.Or(table.OneLine(remote.Message), "no message"))
 		for _, k := range slices.Sorted(maps.Keys(remote.Metadata)) {
-			fmt.Fprintf(c.stderr, "  %s: %s\n", oneLine(k), oneLine(remote.Metadata[k]))
+			fmt.Fprintf(c.stderr, "  %s: %s\n", table.OneLine(k), table.OneLine(remote.Metadata[k]))
 		}
 		if remote.Retryable {
 			fmt.Fprintln(c.stderr, "  nothing was done; the same call may succeed later")
@@ -146,39 +152,4 @@ func (c *cli) refused(ctx context.Context) bool {
 	}
 	conn.Close()
 	return false
-}
-
-// nearest returns the candidate that is most like word, if one is near enough to have been meant.
-func nearest(word string, candidates []string) (string, bool) {
-	best, bestDistance := "", len(word)/3+2
-	for _, candidate := range candidates {
-		if d := distance(strings.ToLower(word), strings.ToLower(candidate)); d < bestDistance {
-			best, bestDistance = candidate, d
-		}
-	}
-	return best, best != ""
-}
-
-// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b.
-func distance(a, b string) int {
-	ra, rb := []rune(a), []rune(b)
-	before, last, row := make([]int, len(rb)+1), make([]int, len(rb)+1), make([]int, len(rb)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range ra {
-		row[0] = i + 1
-		for j := range rb {
-			cost := 1
-			if ra[i] == rb[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && ra[i] == rb[j-1] && ra[i-1] == rb[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(rb)]
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // previewBytes is how much of a value is read to show some characters of it. A value that is longer is shown as text or
@@ -18,17 +19,7 @@ func (c *cli) inspectCommand() *cobra.Command {
 	var dir, after string
 	var limit, values int
 	cmd := &cobra.Command{
-		Use:   "inspect TYPE/KEY...",
-		Short: "Print the raw keyspace of an actor",
-		Long: "inspect prints every key that an actor stores, in the order of the store: the key in readable form, the size of\n" +
-			"the value, the version of the turn that wrote it, when, and the beginning of the value, decoded where it is JSON\n" +
-			"or CBOR (in diagnostic notation), otherwise as text or in hexadecimal. The actor is not woken.\n\n" +
-			"With --data it reads the directory of a node that is stopped.\n\n" +
-			"With --json each line is {\"key\":BASE64,\"text\":...,\"size\":N,\"version\":N,\"created\":...,\"updated\":...,\"value\":BASE64}\n" +
-			"with the first --values bytes of the value.",
-		Example: "  cairn inspect cell/acme\n" +
-			"  cairn inspect cell/acme --values 200\n" +
-			"  cairn inspect cell/acme --data ./data",
+		Use:               "inspect TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,7 +69,7 @@ func (c *cli) inspect(ctx context.Context, n reader, a host.Address, q host.Insp
 		return err
 	}
 	t := c.table()
-	defer t.flush()
+	defer t.Flush()
 	printed := 0
 	for {
 		q.Limit = 100
@@ -104,13 +95,13 @@ func (c *cli) inspect(ctx context.Context, n reader, a host.Address, q host.Insp
 				if values > 0 {
 					headings = append(headings, "VALUE")
 				}
-				t.row(headings...)
+				t.Row(headings...)
 			}
-			cells := []string{oneLine(k.Text), strconv.Itoa(k.Size), strconv.FormatUint(k.Version, 10), clock(k.Updated)}
+			cells := []string{table.OneLine(k.Text), strconv.Itoa(k.Size), strconv.FormatUint(k.Version, 10), table.Clock(k.Updated)}
 			if values > 0 {
 				cells = append(cells, d.preview(k, values))
 			}
-			t.row(cells...)
+			t.Row(cells...)
 		}
 		printed += len(page.Keys)
 		q.After = page.Next
@@ -118,13 +109,13 @@ func (c *cli) inspect(ctx context.Context, n reader, a host.Address, q host.Insp
 			return nil
 		}
 		if limit > 0 && printed >= limit {
-			t.flush()
+			t.Flush()
 			if !c.json {
 				c.note("there are more: --after %s", hex.EncodeToString(page.Next))
 			}
 			return nil
 		}
-		t.flush()
+		t.Flush()
 	}
 }
 
@@ -133,5 +124,5 @@ func (d describer) preview(k *host.StoredKey, n int) string {
 	if k.Size == 0 {
 		return "empty"
 	}
-	return cut(oneLine(d.describe(k.Key, k.Value, k.Size == len(k.Value))), n)
+	return table.Cut(table.OneLine(d.describe(k.Key, k.Value, k.Size == len(k.Value))), n)
 }

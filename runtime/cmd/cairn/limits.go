@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,87 +9,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 func (c *cli) limitsCommand() *cobra.Command {
-	return group("limits", "Set limits of one actor",
-		"limits sets limits of one actor, which go before those of its type: how much it stores, how many calls wait for it\n"+
-			"and so on. They outlast restarts of the node, until they are reset or the actor is destroyed. `cairn status` shows\n"+
-			"them, with --json as the member limits. Limits of a whole type are set in the configuration file.",
-		"  cairn limits set cell/acme storage=2GiB mailbox_count=10000\n  cairn limits reset cell/acme storage",
-		c.limitsSetCommand(), c.limitsResetCommand())
-}
-
-func (c *cli) limitsSetCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "set TYPE/KEY... LIMIT=VALUE...",
-		Short: "Set limits of an actor",
-		Long: "set sets limits of an actor, at once and durably; others that are set stay. The limits are\n\n" +
-			"  storage       bytes of all keys and values, the SQLite database among them\n" +
-			"  write_set     bytes that one turn writes\n" +
-			"  value         bytes of one value of the key-value store\n" +
-			"  state         bytes of the state\n" +
-			"  mailbox_count calls that wait\n" +
-			"  mailbox       bytes of their inputs\n" +
-			"  connections   clients that are connected or may come back\n" +
-			"  call_rate     calls from outside per second; 0 does not bound them\n" +
-			"  call_burst    how many of them at once\n" +
-			"  sql_memory    bytes of memory of one connection to the SQLite database, at most what the node allows\n" +
-			"  sql_temporary bytes of its temporary files, at most what the node allows\n" +
-			"  sql_turn      bytes of the pages of the database that one turn changes\n" +
-			"  sql_value     bytes of one string, blob or row of the database\n\n" +
-			"Bytes are a number, or one with KiB, MiB, GiB or TiB. The actor is not woken, and must exist.\n\n" +
-			"With --json it prints the limits that are set for the actor, as the method limits.set does.",
-		Example:           "  cairn limits set cell/acme storage=2GiB\n  cairn limits set cell/acme call_rate=50 call_burst=200",
-		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			in, err := parseLimits(args)
-			if err != nil {
-				return usageError{err}
-			}
-			var out host.ActorLimits
-			if err := t.ask(ctx, host.LimitsSet, &in, &out, askOptions{existing: true}); err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(out)
-			}
-			fmt.Fprintln(c.stdout, limitsText(&out))
-			return nil
-		}),
-	}
-}
-
-func (c *cli) limitsResetCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "reset TYPE/KEY... [LIMIT...]",
-		Short: "Make limits of an actor those of its type",
-		Long: "reset makes limits of an actor those of its type again: the named ones, or all. set --help lists the names.\n\n" +
-			"With --json it prints {\"count\"}: how many were set.",
-		Example:           "  cairn limits reset cell/acme\n  cairn limits reset cell/acme storage",
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			in := host.LimitsResetInput{}
-			for _, name := range args {
-				f, err := limitNamed(new(host.ActorLimits), name)
-				if err != nil {
+	return group("limits",
+		row[host.ActorLimits, host.ActorLimits]{
+			use:    "set TYPE/KEY... LIMIT=VALUE...",
+			method: method.LimitsSet,
+			check: func(l line, in *host.ActorLimits) (err error) {
+				if *in, err = parseLimits(l.args); err != nil {
 					return usageError{err}
 				}
-				in.Names = append(in.Names, f.Name)
-			}
-			var out host.CountOutput
-			if err := t.ask(ctx, host.LimitsReset, &in, &out, askOptions{existing: true}); err != nil {
-				return err
-			}
-			if c.json {
-				return c.printJSON(out)
-			}
-			fmt.Fprintf(c.stdout, "reset %s\n", plural(out.Count, "limit"))
-			return nil
-		}),
-	}
+				return nil
+			},
+			print: func(t *target, _, out *host.ActorLimits) error { return t.result(out, "%s\n", limitsText(out)) },
+		}.command(c),
+		row[host.LimitsResetInput, host.CountOutput]{
+			use:    "reset TYPE/KEY... [LIMIT...]",
+			method: method.LimitsReset,
+			check: func(l line, in *host.LimitsResetInput) error {
+				for _, name := range l.args {
+					f, err := limitNamed(new(host.ActorLimits), name)
+					if err != nil {
+						return usageError{err}
+					}
+					in.Names = append(in.Names, f.Name)
+				}
+				return nil
+			},
+			print: counted[host.LimitsResetInput]("reset", "limit"),
+		}.command(c))
 }
 
 // limitName is what people call a limit: without the unit of those in bytes.

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 	"github.com/cairn-run/cairn/runtime/cell"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/slip"
 )
 
 // A reader is what a running node and the directory of a stopped one have in common.
@@ -71,12 +72,12 @@ func (c *cli) explain(ctx context.Context, n reader, r host.Request, err error) 
 	case remote.Code == host.UnknownType:
 		ctx, cancel := c.requestContext(ctx)
 		defer cancel()
-		if meant, ok := nearest(r.Type, types(ctx, n)); ok && meant != r.Type {
+		if meant, ok := slip.Nearest(r.Type, types(ctx, n)); ok && meant != r.Type {
 			return hintedError{err, []string{"did you mean " + formatAddress(meant, r.Key) + "?"}}
 		}
 	case remote.Code == host.UnknownMethod && r.Type == cell.Type.Name():
 		methods := cellMethods()
-		if meant, ok := nearest(r.Method, methods); ok {
+		if meant, ok := slip.Nearest(r.Method, methods); ok {
 			return hintedError{err, []string{"did you mean " + meant + "?"}}
 		}
 		return hintedError{err, []string{"a cell has: " + strings.Join(methods, ", ")}}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math"
 	"os"
 	"strings"
 	"testing"
@@ -11,42 +10,6 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 )
-
-func TestSizesAndCountsReadWell(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 1024*1024 - 1: "1.0 MiB", 10 << 30: "10.0 GiB", math.MaxInt64: "8.0 EiB",
-	} {
-		if got := size(n); got != want {
-			t.Errorf("size(%d) = %q, want %q", n, got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", 100000: "100,000"} {
-		if got := count(n); got != want {
-			t.Errorf("count(%d) = %q, want %q", n, got, want)
-		}
-	}
-	for us, want := range map[float64]string{47.25: "47.2 µs", 999.9: "999.9 µs", 1500: "1.50 ms", 2.5e6: "2.50 s"} {
-		if got := micros(us); got != want {
-			t.Errorf("micros(%v) = %q, want %q", us, got, want)
-		}
-	}
-	if got := clock(time.Time{}); got != "-" {
-		t.Errorf("the zero time is %q", got)
-	}
-}
-
-func TestTerminalIsSafeFromStoredText(t *testing.T) {
-	for s, want := range map[string]string{
-		"plain ü 日本": "plain ü 日本", "a\tb\nc": `a\tb\nc`, "\x1b[31m": `\x1b[31m`, `say "hi"` + "\n": `say "hi"\n`, "\xff": `\xff`, "\u202e": `\u202e`,
-	} {
-		if got := oneLine(s); got != want {
-			t.Errorf("oneLine(%q) = %q, want %q", s, got, want)
-		}
-	}
-	if got := cut("日本語です", 3); got != "日本…" {
-		t.Errorf("cut is %q", got)
-	}
-}
 
 func TestValueIsShownInItsReadableForm(t *testing.T) {
 	d, err := newDescriber()
@@ -82,6 +45,14 @@ func TestValueIsShownInItsReadableForm(t *testing.T) {
 	}
 }
 
+func TestDurationsReadWell(t *testing.T) {
+	for us, want := range map[float64]string{47.25: "47.2 µs", 999.9: "999.9 µs", 1500: "1.50 ms", 2.5e6: "2.50 s"} {
+		if got := micros(us); got != want {
+			t.Errorf("micros(%v) = %q, want %q", us, got, want)
+		}
+	}
+}
+
 func TestQuantileIsASample(t *testing.T) {
 	samples := make([]time.Duration, 100)
 	for i := range samples {
@@ -97,48 +68,14 @@ func TestQuantileIsASample(t *testing.T) {
 	}
 }
 
-func TestNearestFindsSlips(t *testing.T) {
-	types := []string{"cell", "airport", "route"}
-	for word, want := range map[string]string{"cel": "cell", "clel": "cell", "airprot": "airport", "Routes": "route", "tenant": "", "x": ""} {
-		if got, ok := nearest(word, types); got != want || ok != (want != "") {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-	if d := distance("", "abc"); d != 3 {
-		t.Errorf("distance from nothing is %d", d)
-	}
-	if d := distance(strings.Repeat("ab", 5), strings.Repeat("ba", 5)); d != 2 {
-		t.Errorf("distance is %d, want 2", d)
-	}
-}
-
-func TestColourKeepsColumnsAligned(t *testing.T) {
-	var out strings.Builder
-	c := &cli{stdout: &out, getenv: func(string) string { return "" }}
-	tab := c.table()
-	tab.colour = true
-	for _, s := range []host.State{host.Awake, host.Failed, host.Asleep} {
-		tab.row("a", tab.state(s), "end")
-	}
-	tab.row("a", tab.paint(bold, "STATE!!"), "end")
-	tab.flush()
-	column := -1
-	for line := range strings.Lines(out.String()) {
-		for _, code := range []string{red, green, yellow, grey, bold, plain} {
-			line = strings.ReplaceAll(line, code, "")
-		}
-		at := strings.Index(line, "end")
-		if column >= 0 && at != column {
-			t.Errorf("the column moved from %d to %d:\n%q", column, at, out.String())
-		}
-		column = at
-	}
+func TestOnlyATerminalGetsColour(t *testing.T) {
+	c := &cli{getenv: func(string) string { return "" }}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if c.colour(&out) || c.colour(null) {
+	if c.colour(new(strings.Builder)) || c.colour(null) {
 		t.Error("something that is no terminal gets colour")
 	}
 }

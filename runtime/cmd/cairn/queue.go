@@ -1,187 +1,184 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) queueCommand() *cobra.Command {
-	return group("queue", "Send to, work on and look into the queues of an actor",
-		"queue sends messages to the queues of an actor, receives them as a worker, runs a command for each, and shows what\n"+
-			"waits and what was given up. Bodies are JSON, as with call. Each command explains itself with --help.\n\n"+
-			"With --json each line is one message or one count, in the shapes of docs/cli.md.",
-		"  cairn queue send tenant/acme mail '{\"to\":\"ada@example.com\"}'\n  cairn queue work tenant/acme mail -- ./send-mail.sh\n  cairn queue dead list tenant/acme mail",
-		c.queueStatsCommand(), c.queueSendCommand(), c.queuePeekCommand(), c.queueReceiveCommand(), c.queueAckCommand(),
-		c.queueNackCommand(), c.queueWorkCommand(), c.queueDeadCommand(), c.queueDeleteCommand(),
-		c.queuePurgeCommand())
-}
-
-// queueNames lists an actor's queues, for completion.
-func queueNames(ctx context.Context, t *target) []string {
-	var out host.QueueStatsOutput
-	if t.ask(ctx, host.QueueStatsMethod, &host.QueueStatsInput{}, &out, askOptions{existing: true}) != nil {
-		return nil
-	}
-	var names []string
-	for _, q := range out.Queues {
-		names = append(names, q.Queue)
-	}
-	return names
-}
-
-func (c *cli) queueStatsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "stats TYPE/KEY... [QUEUE]",
-		Short: "Count the messages of one queue or of all",
-		Long: "stats counts the messages that can be received, that are delayed, that workers have locked, and that are dead\n" +
-			"letters; and those ever sent, done and given up.\n\n" +
-			"With --json each line is one queue: {\"queue\",\"pending\",\"delayed\",\"processing\",\"dead\",\"bytes\",\"sent\",\"done\",\"failed\",\n" +
-			"\"oldest\",\"next_due\"}.",
-		Example:           "  cairn queue stats tenant/acme",
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.completeNamed(queueNames),
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			in := host.QueueStatsInput{Queue: strings.Join(args, "")}
-			var out host.QueueStatsOutput
-			if err := t.ask(ctx, host.QueueStatsMethod, &in, &out, askOptions{existing: true}); err != nil {
+	return group("queue",
+		row[host.QueueStatsInput, host.QueueStatsOutput]{
+			use:    "stats TYPE/KEY... [QUEUE]",
+			method: method.QueueStats,
+			list: listed("QUEUE,PENDING,DELAYED,PROCESSING,DEAD,SIZE,SENT,DONE,FAILED,OLDEST,NEXT DUE",
+				func(o *host.QueueStatsOutput) []host.QueueStats { return o.Queues },
+				func(q *host.QueueStats) []string {
+					return []string{
+						q.Queue, table.Count(q.Pending), table.Count(q.Delayed), table.Count(q.Processing), table.Count(q.Dead), table.Size(q.Bytes),
+						table.Count(q.Sent), table.Count(q.Done), table.Count(q.Failed), clockOf(q.Oldest), clockOf(q.NextDue),
+					}
+				}),
+			none: "ACTOR has no queues that were ever used",
+		}.command(c),
+		row[host.QueueListInput, host.QueueListOutput]{
+			use:    "peek TYPE/KEY... QUEUE [ID...]",
+			method: method.QueuePeek, flags: listFlags, next: nextMessages, none: "no messages",
+			list: listed("ID,STATE,ATTEMPTS,PRIORITY,SENT,DUE,ERROR,BODY", messagesOf, func(m *host.ListedMessage) []string {
+				return []string{
+					strconv.FormatUint(m.ID, 10), m.State, table.Count(m.Attempts), table.Count(m.Priority), table.Clock(m.Sent), clockOf(m.Due),
+					reason(m.Error), brief(m.Body),
+				}
+			}),
+		}.command(c),
+		row[host.QueueReceiveInput, host.QueueReceiveOutput]{
+			use:    "receive TYPE/KEY... QUEUE",
+			method: method.QueueReceive,
+			flags: []option{
+				{member: "limit", usage: "how many messages to receive", initial: 1},
+				{member: "lock_ms", usage: "how long they are locked; 0 is as long as the queue says"},
+				{member: "wait_ms", usage: "how long to wait for the first"},
+			},
+			list: listed("ID,ATTEMPT,SENT,LOCKED UNTIL,RECEIPT,BODY",
+				func(o *host.QueueReceiveOutput) []host.ReceivedMessage { return o.Messages },
+				func(m *host.ReceivedMessage) []string {
+					return []string{
+						strconv.FormatUint(m.ID, 10), table.Count(m.Attempt), table.Clock(m.Sent), table.Clock(m.LockedUntil),
+						table.OneLine(m.Receipt), brief(m.Body),
+					}
+				}),
+			none: "no messages",
+		}.command(c),
+		row[host.QueueAckInput, host.QueueSettleOutput]{
+			use:    "ack TYPE/KEY... QUEUE RECEIPT...",
+			method: method.QueueAck,
+			flags:  []option{{member: "reply", usage: "the answer for a sender that waits for one: JSON, - or @FILE"}},
+			check: func(l line, in *host.QueueAckInput) (err error) {
+				if l.given("reply") && in.Reply == nil {
+					_, err = l.input("") // an empty reply is not JSON
+				}
 				return err
-			}
-			return c.printQueues(t, out.Queues)
-		}),
-	}
+			},
+			print: settled[host.QueueAckInput]("acknowledged"),
+		}.command(c),
+		row[host.QueueNackInput, host.QueueSettleOutput]{
+			use:    "nack TYPE/KEY... QUEUE RECEIPT...",
+			method: method.QueueNack,
+			flags: []option{
+				{member: "delay_ms", usage: "the pause before the next attempt, instead of the queue's"},
+				{member: "error", usage: "why, kept with the message; at most 1,024 bytes"},
+				{member: "dead", usage: "make them dead letters at once"},
+			},
+			print: settled[host.QueueNackInput]("gave back"),
+		}.command(c),
+		row[host.QueueSelectInput, host.CountOutput]{
+			use:    "delete TYPE/KEY... QUEUE [ID...]",
+			method: method.QueueDelete, flags: allFlag, check: checkSelected, grave: deletesAll("messages"), print: counted[host.QueueSelectInput]("deleted", "message"),
+		}.command(c),
+		row[host.QueueInput, host.CountOutput]{
+			use:    "purge TYPE/KEY... QUEUE",
+			method: method.QueuePurge,
+			grave: func(in *host.QueueInput, actor string) string {
+				return fmt.Sprintf("delete all messages of queue %s of %s", in.Queue, actor)
+			},
+			print: counted[host.QueueInput]("deleted", "message"),
+		}.command(c),
+		group("dead",
+			row[host.QueueListInput, host.QueueListOutput]{
+				use:    "list TYPE/KEY... QUEUE [ID...]",
+				method: method.QueueDeadList, flags: listFlags, next: nextMessages, none: "no messages",
+				list: listed("ID,ATTEMPTS,SENT,DIED,ERROR,BODY", messagesOf, func(m *host.ListedMessage) []string {
+					return []string{
+						strconv.FormatUint(m.ID, 10), table.Count(m.Attempts), table.Clock(m.Sent), clockOf(m.Died), reason(m.Error), brief(m.Body),
+					}
+				}),
+			}.command(c),
+			row[host.QueueSelectInput, host.CountOutput]{
+				use:    "requeue TYPE/KEY... QUEUE [ID...]",
+				method: method.QueueDeadRequeue, flags: allFlag, check: checkSelected, print: counted[host.QueueSelectInput]("requeued", "message"),
+			}.command(c),
+			row[host.QueueSelectInput, host.CountOutput]{
+				use:    "delete TYPE/KEY... QUEUE [ID...]",
+				method: method.QueueDeadDelete, flags: allFlag, check: checkSelected, grave: deletesAll("dead letters"), print: counted[host.QueueSelectInput]("deleted", "message"),
+			}.command(c),
+		),
+		c.queueSendCommand(), c.queueWorkCommand())
 }
 
-func (c *cli) printQueues(of *target, queues []host.QueueStats) error {
-	t := c.table()
-	defer t.flush()
-	for i, q := range queues {
-		if c.json {
-			if err := c.printJSON(q); err != nil {
-				return err
-			}
-			continue
-		}
-		if i == 0 {
-			t.row("QUEUE", "PENDING", "DELAYED", "PROCESSING", "DEAD", "SIZE", "SENT", "DONE", "FAILED", "OLDEST", "NEXT DUE")
-		}
-		t.row(q.Queue, count(q.Pending), count(q.Delayed), count(q.Processing), count(q.Dead), size(q.Bytes),
-			count(q.Sent), count(q.Done), count(q.Failed), clockOf(q.Oldest), clockOf(q.NextDue))
+// listFlags are the flags of what lists messages, and allFlag is that of what can be done to all.
+var (
+	listFlags = []option{
+		{member: "limit", usage: "how many messages to print; 0 prints all", initial: 100},
+		{member: "after", usage: "begin after the message with this id"},
 	}
-	if len(queues) == 0 && !c.json {
-		c.note("%s has no queues that were ever used", of)
+	allFlag = []option{{member: "all", usage: "all of them"}}
+)
+
+func messagesOf(o *host.QueueListOutput) []host.ListedMessage { return o.Messages }
+
+func nextMessages(in *host.QueueListInput, out *host.QueueListOutput) bool {
+	if n := len(out.Messages); n > 0 {
+		in.After = out.Messages[n-1].ID
+	}
+	return out.More && len(out.Messages) > 0
+}
+
+// checkSelected demands a selection.
+func checkSelected(_ line, in *host.QueueSelectInput) error {
+	return idsOrAll(in.IDs, in.All)
+}
+
+func idsOrAll(ids []uint64, all bool) error {
+	if all == (len(ids) > 0) {
+		return usagef("name messages by id, or take --all")
 	}
 	return nil
 }
 
-func (c *cli) queuePeekCommand() *cobra.Command {
-	cmd := c.messagesCommand(host.QueuePeek, false)
-	cmd.Use = "peek TYPE/KEY... QUEUE [ID...]"
-	cmd.Short = "Look at messages without receiving them"
-	cmd.Long = "peek prints messages in the order of their ids: all that are in the queue, or those named, with their state\n" +
-		"(pending, delayed or processing). Nothing is changed.\n\n" + listedShape
-	cmd.Example = "  cairn queue peek tenant/acme jobs\n  cairn queue peek tenant/acme jobs 17 --json | jq .body"
-	return cmd
+// deletesAll returns what asks before all messages of a queue are deleted.
+func deletesAll(what string) func(*host.QueueSelectInput, string) string {
+	return func(in *host.QueueSelectInput, actor string) string {
+		if !in.All {
+			return ""
+		}
+		return fmt.Sprintf("delete all %s of queue %s of %s", what, in.Queue, actor)
+	}
 }
 
-// listedShape says how listed messages look as JSON.
-const listedShape = "With --json each line is one message: {\"id\",\"queue\",\"body\",\"state\",\"priority\",\"attempts\",\"sent\",\"due\",\"expires\",\n" +
-	"\"dedup_id\",\"error\",\"tried\",\"died\"}."
+// counted returns what prints a count.
+func counted[In any](did, noun string) func(*target, *In, *host.CountOutput) error {
+	return func(t *target, _ *In, out *host.CountOutput) error {
+		return t.result(out, "%s %s\n", did, table.Plural(out.Count, noun))
+	}
+}
 
-// messagesCommand lists messages with a method.
-func (c *cli) messagesCommand(method string, dead bool) *cobra.Command {
-	var limit int
-	var after uint64
-	cmd := &cobra.Command{Args: cobra.MinimumNArgs(2), ValidArgsFunction: c.completeNamed(queueNames)}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if limit < 0 {
-			return usagef("--limit %d: at least 1, or 0 for all", limit)
+// settled returns what prints how many messages were settled. Receipts that are no longer valid are an error.
+func settled[In any](did string) func(*target, *In, *host.QueueSettleOutput) error {
+	return func(t *target, _ *In, out *host.QueueSettleOutput) error {
+		if err := t.result(out, "%s %s\n", did, table.Plural(out.Settled, "message")); err != nil || len(out.Lost) == 0 {
+			return err
 		}
-		ids, err := messageIDs(args[2:])
+		lost, err := json.Marshal(out.Lost)
 		if err != nil {
 			return err
 		}
-		return c.on(func(ctx context.Context, t *target, args []string) error {
-			in := host.QueueListInput{Queue: args[0], IDs: ids, After: after}
-			return t.messages(ctx, method, in, limit, dead)
-		})(cmd, args)
+		return fmt.Errorf("%s no longer valid, so nothing was done about them: %s", table.Plural(len(out.Lost), "receipt"), lost)
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many messages to print; 0 prints all")
-	cmd.Flags().Uint64Var(&after, "after", 0, "begin after the message with this id")
-	return cmd
 }
 
-// messages prints messages page by page, at most limit unless it is 0.
-func (t *target) messages(ctx context.Context, method string, in host.QueueListInput, limit int, dead bool) error {
-	rows := t.c.table()
-	defer rows.flush()
-	printed := 0
-	for {
-		in.Limit = host.MaxQueueBatch
-		if limit > 0 {
-			in.Limit = min(host.MaxQueueBatch, limit-printed)
-		}
-		var out host.QueueListOutput
-		if err := t.ask(ctx, method, &in, &out, askOptions{existing: true}); err != nil {
-			return err
-		}
-		for i := range out.Messages {
-			if err := t.c.printMessage(rows, &out.Messages[i], dead, printed == 0); err != nil {
-				return err
-			}
-			printed++
-		}
-		rows.flush()
-		if !out.More || len(out.Messages) == 0 || limit > 0 && printed >= limit {
-			if out.More && !t.c.json {
-				t.c.note("there are more: --after %d or --limit 0 lists them", out.Messages[len(out.Messages)-1].ID)
-			}
-			break
-		}
-		in.After = out.Messages[len(out.Messages)-1].ID
-	}
-	if printed == 0 && !t.c.json {
-		t.c.note("no messages")
-	}
-	return nil
-}
-
-func (c *cli) printMessage(t table, m *host.ListedMessage, dead, first bool) error {
-	switch {
-	case c.json:
-		return c.printJSON(m)
-	case dead:
-		if first {
-			t.row("ID", "ATTEMPTS", "SENT", "DIED", "ERROR", "BODY")
-		}
-		t.row(strconv.FormatUint(m.ID, 10), count(m.Attempts), clock(m.Sent), clockOf(m.Died), reason(m.Error), brief(m.Body))
-	default:
-		if first {
-			t.row("ID", "STATE", "ATTEMPTS", "PRIORITY", "SENT", "DUE", "ERROR", "BODY")
-		}
-		t.row(strconv.FormatUint(m.ID, 10), m.State, count(m.Attempts), count(m.Priority), clock(m.Sent), clockOf(m.Due),
-			reason(m.Error), brief(m.Body))
-	}
-	return nil
-}
-
-// messageIDs reads ids of messages.
-func messageIDs(args []string) ([]uint64, error) {
-	var ids []uint64
-	for _, arg := range args {
-		id, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil || id == 0 {
-			return nil, usagef("%q is not the id of a message, which is a number", arg)
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
+// receive receives messages, waiting for the first.
+func (t *target) receive(ctx context.Context, queue string, limit int, lock, wait time.Duration) (host.QueueReceiveOutput, error) {
+	in := host.QueueReceiveInput{Queue: queue, Limit: limit, LockMS: lock.Milliseconds(), WaitMS: wait.Milliseconds()}
+	return ask(ctx, t, method.QueueReceive, &in, askOptions{wait: wait})
 }
 
 func (c *cli) queueSendCommand() *cobra.Command {
@@ -190,20 +187,11 @@ func (c *cli) queueSendCommand() *cobra.Command {
 	var lines bool
 	var key string
 	cmd := &cobra.Command{
-		Use:   "send TYPE/KEY... QUEUE [JSON|-|@FILE]...",
-		Short: "Send messages to a queue",
-		Long: "send puts messages into a queue, all or none, and prints their ids when they are durable. Each argument is the body\n" +
-			"of one, as the input of call; with --lines each line of standard input is one, sent a thousand at a time. With\n" +
-			"--wait it waits for what comes of the message and prints the reply of its handler or worker.\n\n" +
-			"With --json each line is {\"id\":N,\"duplicate\":true}, the latter only for a --dedup-id that was there before; with\n" +
-			"--wait it is {\"id\":N,\"reply\":...}.",
-		Example: "  cairn queue send tenant/acme jobs '{\"do\":\"renew\"}' --delay 1h\n" +
-			"  jq -c '.[]' jobs.json | cairn queue send tenant/acme jobs --lines\n" +
-			"  cairn queue send tenant/acme price '{\"item\":7}' --wait 30s",
+		Use:               "send TYPE/KEY... QUEUE [JSON|-|@FILE]...",
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: c.completeNamed(queueNames),
+		ValidArgsFunction: c.completeNamed(completions["QUEUE"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := durations(map[string]time.Duration{"delay": delay, "ttl": ttl, "wait": wait}); err != nil {
+			if err := cmp.Or(duration("delay", delay), duration("ttl", ttl), duration("wait", wait)); err != nil {
 				return err
 			}
 			if lines == (len(args) > 2) {
@@ -233,7 +221,7 @@ func (c *cli) queueSendCommand() *cobra.Command {
 				}
 				sent, err := t.sendMessages(ctx, args[0], m, bodies, key)
 				if err == nil && wait > 0 {
-					err = t.result(ctx, args[0], sent[0].ID, wait)
+					err = t.reply(ctx, args[0], sent[0].ID, wait)
 				}
 				return err
 			})(cmd, args)
@@ -257,8 +245,8 @@ func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMes
 		m.Body = body
 		in.Messages = append(in.Messages, m)
 	}
-	var out host.QueueSendOutput
-	if err := t.ask(ctx, host.QueueSend, &in, &out, askOptions{key: key}); err != nil {
+	out, err := ask(ctx, t, method.QueueSend, &in, askOptions{key: key})
+	if err != nil {
 		return nil, err
 	}
 	if len(out.Messages) != len(bodies) {
@@ -288,29 +276,37 @@ func (t *target) sendMessages(ctx context.Context, queue string, m host.QueueMes
 // waitPiece is how long one request waits at most. Followers ask again, so that a proxy on the way need not be patient.
 const waitPiece = 20 * time.Second
 
-// result waits for what comes of a message and prints it.
-func (t *target) result(ctx context.Context, queue string, id uint64, wait time.Duration) error {
-	until := time.Now().Add(wait)
-	for {
-		piece := max(min(waitPiece, time.Until(until)), 0)
-		in := host.QueueResultInput{Queue: queue, ID: id, WaitMS: piece.Milliseconds()}
-		var out host.QueueResultOutput
-		if err := t.ask(ctx, host.QueueResult, &in, &out, askOptions{existing: true, wait: piece}); err != nil {
-			return err
-		}
-		switch {
-		case out.Done && out.Error != nil:
-			return out.Error
-		case out.Done && t.c.json:
-			return t.c.printJSON(struct {
-				ID    uint64   `json:"id"`
-				Reply host.Raw `json:"reply"`
-			}{id, out.Reply})
-		case out.Done:
-			printDocument(t.c.stdout, out.Reply)
-			return nil
-		case time.Until(until) <= 0:
-			return host.Errorf(host.DeadlineExceeded, "message %d has no reply after %v; it is still in the queue or being handled", id, wait)
+// patiently asks again and again until what is waited for is there, or the time is over. ask gets how long to wait.
+func patiently(wait time.Duration, ask func(piece time.Duration) (found bool, err error)) (found bool, err error) {
+	for until := time.Now().Add(wait); ; {
+		found, err := ask(max(min(waitPiece, time.Until(until)), 0))
+		if err != nil || found || time.Until(until) <= 0 {
+			return found, err
 		}
 	}
+}
+
+// reply waits for the reply to a message and prints it.
+func (t *target) reply(ctx context.Context, queue string, id uint64, wait time.Duration) error {
+	var out host.QueueResultOutput
+	done, err := patiently(wait, func(piece time.Duration) (_ bool, err error) {
+		in := host.QueueResultInput{Queue: queue, ID: id, WaitMS: piece.Milliseconds()}
+		out, err = ask(ctx, t, method.QueueResult, &in, askOptions{wait: piece})
+		return out.Done, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return host.Errorf(host.DeadlineExceeded, "message %d has no reply after %v; it is still in the queue or being handled", id, wait)
+	case out.Error != nil:
+		return out.Error
+	case t.c.json:
+		return t.c.printJSON(struct {
+			ID    uint64   `json:"id"`
+			Reply host.Raw `json:"reply"`
+		}{id, out.Reply})
+	}
+	printDocument(t.c.stdout, out.Reply)
+	return nil
 }

@@ -14,15 +14,7 @@ import (
 
 func (c *cli) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run a node that hosts the built-in type cell",
-		Long: "serve runs a node until SIGINT or SIGTERM, which let calls in flight finish. It hosts the actor type cell, which\n" +
-			"needs no Go code: a cell is a key-value store and a SQLite database with queues, schedules, streams and events. There is\n" +
-			"one for each key (cell/acme, cell/eu/7), made by the first call to it. Programs with types of their own get the same\n" +
-			"flags from runtime.Main.\n\n" +
-			"The node listens on the loopback interface only, without a token. Elsewhere it asks for one: CAIRN_TOKEN.",
-		Example: "  cairn serve\n" +
-			"  CAIRN_TOKEN=$(cat token) cairn serve --listen :6420 --data /var/lib/cairn",
+		Use:               "serve",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

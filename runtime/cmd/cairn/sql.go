@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,21 +10,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/shell"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-const (
-	// maxRows is how many rows a node gives at most, and defaultRows how many a shell asks for.
-	maxRows     = 10_000
-	defaultRows = 1000
-	// maxReason bounds --reason.
-	maxReason = 1024
-)
+// maxReason bounds --reason.
+const maxReason = 1024
 
 // A sqlRun is what the flags of cairn sql say.
 type sqlRun struct {
@@ -35,30 +34,11 @@ type sqlRun struct {
 
 func (c *cli) sqlCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "sql TYPE/KEY...",
-		Short: "Read and write the SQLite database of an actor",
-		Long: "sql runs SQL on an actor's database. On a terminal it is an interactive shell: statements end with a semicolon, and\n" +
-			".help lists commands such as .tables and .schema. With -c it runs what is given and ends, one transaction for each\n" +
-			"-c; otherwise it runs the statements of standard input until one fails, each a transaction of its own, or all from\n" +
-			"BEGIN to COMMIT.\n\n" +
-			"It only reads, the last commit that is there, unless --write and --reason are given; the reason of each change is\n" +
-			"logged by the node. An actor that does not exist is not created.\n\n" +
-			"export, import, migrate, shell and status are commands of their own. An actor whose type has such a name and whose\n" +
-			"key has no parts is named to the shell as: cairn sql shell TYPE.\n\n" +
-			"With --json, or --mode json, each line is a row: an object with a member for each column; bytes are {\"base64\":...}.\n" +
-			"A statement that writes and returns no rows prints {\"changes\":N,\"last_insert_id\":N}.",
-		Example: "  cairn sql cell/acme\n" +
-			"  cairn sql cell/acme -c 'SELECT * FROM note WHERE id = ?1' --arg 7\n" +
-			"  cairn sql cell/acme --write --reason 'ticket 4711' -c \"UPDATE note SET body = 'x' WHERE id = 7\"\n" +
-			"  cairn sql cell/acme --mode csv < report.sql > report.csv",
+		Use: "sql TYPE/KEY...",
 	}
 	c.shellOn(cmd)
 	shell := &cobra.Command{
-		Use:   "shell TYPE/KEY...",
-		Short: "The same as sql without a command, for every name of a type",
-		Long: "shell is what cairn sql TYPE/KEY... does, with the same flags and --json. It takes actors too whose type has the name\n" +
-			"of a command of sql.",
-		Example: "  cairn sql shell export",
+		Use: "shell TYPE/KEY...",
 	}
 	c.shellOn(shell)
 	cmd.AddCommand(shell, c.sqlStatusCommand(), c.sqlExportCommand(), c.sqlImportCommand(), c.sqlMigrateCommand())
@@ -85,10 +65,10 @@ func (c *cli) shellOn(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&r.commands, "command", "c", nil, "run these statements as one transaction, and end; may be given more than once")
 	flags.StringArrayVar(&r.args, "arg", nil, "value of ?1, then ?2 and so on, for -c: JSON, or text if it is not that; bytes are {\"base64\":...}")
-	flags.StringVar(&r.mode, "mode", modeTable, "how rows are printed: table, csv, json or line")
+	flags.StringVar(&r.mode, "mode", shell.ModeTable, "how rows are printed: table, csv, json or line")
 	flags.BoolVar(&r.write, "write", false, "let statements write; needs --reason")
 	flags.StringVar(&r.reason, "reason", "", "why something is written; the node logs it; at most 1,024 bytes")
-	flags.IntVar(&r.limit, "limit", defaultRows, "how many rows of a statement to print at most, 1 to 10,000")
+	flags.IntVar(&r.limit, "limit", 1000, "how many rows of a statement to print at most, 1 to 10,000")
 }
 
 // check checks the flags and reads the values of --arg.
@@ -99,13 +79,13 @@ func (r *sqlRun) check(json, mode bool) ([]any, error) {
 	case !r.write && r.reason != "":
 		return nil, usagef("--reason is for --write: without it nothing is changed")
 	case len(r.reason) > maxReason:
-		return nil, usagef("--reason has %d bytes: at most %s", len(r.reason), count(maxReason))
-	case !slices.Contains(sqlModes, r.mode):
-		return nil, usagef("--mode %q: one of %s", r.mode, strings.Join(sqlModes, ", "))
-	case json && mode && r.mode != modeJSON:
+		return nil, usagef("--reason has %d bytes: at most %s", len(r.reason), table.Count(maxReason))
+	case !slices.Contains(shell.Modes, r.mode):
+		return nil, usagef("--mode %q: one of %s", r.mode, strings.Join(shell.Modes, ", "))
+	case json && mode && r.mode != shell.ModeJSON:
 		return nil, usagef("--json and --mode %s contradict each other", r.mode)
-	case r.limit < 1 || r.limit > maxRows:
-		return nil, usagef("--limit %d: 1 to %s", r.limit, count(maxRows))
+	case r.limit < 1 || r.limit > shell.MaxRows:
+		return nil, usagef("--limit %d: 1 to %s", r.limit, table.Count(shell.MaxRows))
 	case len(r.args) > 0 && len(r.commands) == 0:
 		return nil, usagef("--arg is for the statements of -c")
 	}
@@ -120,42 +100,59 @@ func (r *sqlRun) check(json, mode bool) ([]any, error) {
 	return values, nil
 }
 
+// sqlArg reads a value of --arg: JSON, or text if it is not that.
+func sqlArg(text string) (any, error) {
+	var v any
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return text, nil
+	}
+	switch v := v.(type) {
+	case []any:
+		return nil, usagef("--arg %s: a value of a database is a string, a number, true, false, null or {\"base64\":...}", text)
+	case map[string]any:
+		if _, ok := v["base64"].(string); !ok || len(v) != 1 {
+			return nil, usagef("--arg %s: bytes are {\"base64\":...}", text)
+		}
+	}
+	return json.RawMessage(text), nil // with all digits
+}
+
 // sql runs what the command line says.
 func (c *cli) sql(ctx context.Context, t *target, r *sqlRun, values []any) error {
 	if c.json {
-		r.mode = modeJSON
+		r.mode = shell.ModeJSON
 	}
-	s := &shell{
-		target: t, write: r.write, reason: r.reason, limit: r.limit, now: time.Now,
-		resultPrinter: resultPrinter{w: c.stdout, mode: r.mode, headers: true, colour: c.colour(c.stdout)},
-	}
+	s := shell.New(shell.Options{
+		Database: &database{t, r.write, r.reason}, Name: t.String(), Write: r.write, Limit: r.limit, Mode: r.mode, JSON: c.json,
+		Out: c.stdout, Notes: c.stderr, Colour: c.colour(c.stdout),
+	})
 	if len(r.commands) > 0 {
 		for _, text := range r.commands {
-			if err := s.together(ctx, text, values); err != nil {
+			if err := s.Together(ctx, text, values); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if in, ok := c.stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-		return c.atTerminal(ctx, s, in)
+		return c.atTerminal(ctx, s, t, r, in)
 	}
-	if err := s.script(ctx, "standard input", c.stdin); !errors.Is(err, errQuit) {
-		return err
-	}
-	return nil
+	return s.Script(ctx, "standard input", c.stdin)
 }
 
 // atTerminal runs the shell on a terminal, which is put into raw mode and back.
-func (c *cli) atTerminal(ctx context.Context, s *shell, in *os.File) error {
+func (c *cli) atTerminal(ctx context.Context, s *shell.Shell, t *target, r *sqlRun, in *os.File) error {
 	// What is typed is echoed where the person sees it, also if the results go to a file.
-	screen, ok := c.stdout.(*os.File)
-	if !ok || !term.IsTerminal(int(screen.Fd())) {
+	out, onScreen := c.stdout.(*os.File)
+	onScreen = onScreen && terminal(out)
+	screen := out
+	if out == nil || !term.IsTerminal(int(out.Fd())) {
+		var ok bool
 		if screen, ok = c.stderr.(*os.File); !ok || !term.IsTerminal(int(screen.Fd())) {
 			return usagef("there is no terminal to print on: give statements with -c or on standard input that is not a terminal")
 		}
 	}
-	if err := s.banner(ctx); err != nil {
+	if err := t.greet(ctx, r); err != nil {
 		return err
 	}
 	before, err := term.MakeRaw(int(in.Fd()))
@@ -163,42 +160,107 @@ func (c *cli) atTerminal(ctx context.Context, s *shell, in *os.File) error {
 		return fmt.Errorf("the terminal cannot be used: %w", err)
 	}
 	defer term.Restore(int(in.Fd()), before)
-	return s.interact(ctx, &console{
-		in: in, screen: screen, history: openHistory(historyFile()),
-		size: func() (int, int) {
+	return s.Interact(ctx, &shell.Console{
+		In: in, Screen: screen, History: shell.OpenHistory(shell.HistoryFile()), OnScreen: onScreen,
+		Size: func() (int, int) {
 			width, height, err := term.GetSize(int(screen.Fd()))
 			if err != nil {
 				return 80, 24
 			}
 			return width, height
 		},
+		Fail: func(w io.Writer, err error) {
+			raw := *c
+			raw.stderr = w
+			raw.fail(ctx, nil, err)
+		},
 	})
 }
 
-func (c *cli) sqlStatusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "status TYPE/KEY...",
-		Short: "Show what is known of an actor's database",
-		Long: "status shows how large an actor's database is, how many commits changed it, and which migrations of the type it has\n" +
-			"and lacks.\n\n" +
-			"With --json it prints {\"exists\",\"bytes\",\"sequence\",\"migrations\",\"pending\"}.",
-		Example:           "  cairn sql status cell/acme",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			return t.printStatus(ctx, c.stdout)
-		}),
-	}
-}
-
-// printStatus prints what sql.status says.
-func (t *target) printStatus(ctx context.Context, w io.Writer) error {
-	var status host.SQLStatusOutput
-	if err := t.ask(ctx, host.SQLStatus, nil, &status, askOptions{existing: true}); err != nil {
+// greet greets the person at the terminal. The error is that of the node if the actor does not exist, or it is away.
+func (t *target) greet(ctx context.Context, r *sqlRun) error {
+	status, err := ask(ctx, t, method.SQLStatus, nil, askOptions{})
+	if err != nil {
 		return err
 	}
+	database := "no database yet"
+	if status.Exists {
+		database = table.Size(status.Bytes)
+	}
+	may := "read-only"
+	if r.write {
+		may = "every change is logged with the reason " + table.OneLine(r.reason)
+	}
+	t.c.note("%s: %s; %s. .help lists the commands, Ctrl-D leaves.", t, database, may)
+	return nil
+}
+
+// A database is an actor's database as a shell sees it.
+type database struct {
+	*target
+	write  bool
+	reason string
+}
+
+// Run implements shell.Database: a query that may write is sql.exec, every other one sql.query.
+func (d *database) Run(ctx context.Context, q shell.Query) (*shell.Answer, error) {
+	m, in := method.SQLQuery, host.SQLInput{SQL: q.SQL, Args: q.Args, Limit: q.Limit}
+	if q.Write {
+		m, in.Reason = method.SQLExec, d.reason
+	}
+	var out shell.Answer
+	if err := d.ask(ctx, m.Row, &in, &out, askOptions{existing: true}); err != nil {
+		return nil, d.hint(err)
+	}
+	for i, row := range out.Rows {
+		if len(row) != len(out.Columns) {
+			return nil, host.Errorf(host.Internal, "row %d of the node's answer has %d values, and there are %d columns", i+1, len(row), len(out.Columns))
+		}
+	}
+	return &out, nil
+}
+
+// hint adds to an error what can be done about it.
+func (d *database) hint(err error) error {
+	var remote *host.Error
+	if !errors.As(err, &remote) {
+		return err
+	}
+	switch {
+	case remote.Code == host.ReadOnly && !d.write:
+		return hintedError{err, []string{"this shell only reads: to write, give --write and --reason TEXT"}}
+	case remote.Code == host.TooLarge && remote.Metadata["what"] == "body":
+		return hintedError{err, []string{"send less at a time; cairn sql import takes whole databases"}}
+	}
+	return err
+}
+
+// Status implements shell.Database.
+func (d *database) Status(ctx context.Context, w io.Writer) error {
+	status, err := ask(ctx, d.target, method.SQLStatus, nil, askOptions{})
+	if err != nil {
+		return err
+	}
+	return d.printDatabase(w, &status)
+}
+
+// Export implements shell.Database.
+func (d *database) Export(ctx context.Context, name string) (int64, error) {
+	return file.Write(name, false, func(w io.Writer) error { return d.n.ExportSQL(ctx, d.a, w) })
+}
+
+func (c *cli) sqlStatusCommand() *cobra.Command {
+	return row[method.None, host.SQLStatusOutput]{
+		use:    "status TYPE/KEY...",
+		method: method.SQLStatus,
+		print:  func(t *target, _ *method.None, s *host.SQLStatusOutput) error { return t.printDatabase(t.c.stdout, s) },
+	}.command(c)
+}
+
+// printDatabase prints what is known of an actor's database.
+func (t *target) printDatabase(w io.Writer, status *host.SQLStatusOutput) error {
 	if t.c.json {
-		return t.c.printJSON(status)
+		return writeJSON(w, status)
 	}
 	exists := "no"
 	if status.Exists {
@@ -206,10 +268,10 @@ func (t *target) printStatus(ctx context.Context, w io.Writer) error {
 	}
 	pending := "none"
 	if len(status.Pending) > 0 {
-		pending = oneLine(strings.Join(status.Pending, ", "))
+		pending = table.OneLine(strings.Join(status.Pending, ", "))
 	}
 	for _, line := range [][2]string{
-		{"actor", t.String()}, {"database", exists}, {"size", size(status.Bytes)}, {"commits", count(status.Sequence)},
+		{"actor", t.String()}, {"database", exists}, {"size", table.Size(status.Bytes)}, {"commits", table.Count(status.Sequence)},
 		{"migrations", strconv.Itoa(status.Migrations)}, {"pending", pending},
 	} {
 		if _, err := fmt.Fprintf(w, "%-10s  %s\n", line[0], line[1]); err != nil {
@@ -231,16 +293,7 @@ func (c *cli) sqlExportCommand() *cobra.Command {
 	var dir string
 	var force bool
 	cmd := &cobra.Command{
-		Use:   "export TYPE/KEY... FILE",
-		Short: "Write an actor's database to a SQLite file",
-		Long: "export writes an actor's database, as it is at one commit, to a file that every SQLite program opens; - is standard\n" +
-			"output. The actor is not woken and goes on working. The file appears when it is complete, and one that is there is\n" +
-			"replaced only with --force. --timeout applies only if it is given.\n\n" +
-			"With --data it reads the directory of a node that is stopped.\n\n" +
-			"With --json it prints {\"file\",\"bytes\"}.",
-		Example: "  cairn sql export cell/acme acme.sqlite\n" +
-			"  cairn sql export cell/acme - | gzip > acme.sqlite.gz\n" +
-			"  cairn sql export cell/acme acme.sqlite --data ./data",
+		Use:               "export TYPE/KEY... FILE",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -275,7 +328,7 @@ func (c *cli) export(cmd *cobra.Command, n reader, a host.Address, name string, 
 	if name == "-" {
 		return write(c.stdout)
 	}
-	bytes, err := writeFile(name, force, write)
+	bytes, err := file.Write(name, force, write)
 	switch {
 	case errors.Is(err, os.ErrExist):
 		return hintedError{fmt.Errorf("%s exists", name), []string{"to replace it, give --force"}}
@@ -287,7 +340,7 @@ func (c *cli) export(cmd *cobra.Command, n reader, a host.Address, name string, 
 			Bytes int64  `json:"bytes"`
 		}{name, bytes})
 	}
-	_, err = fmt.Fprintf(c.stdout, "exported %s to %s: %s\n", formatAddress(a.Type, a.Key), oneLine(name), size(bytes))
+	_, err = fmt.Fprintf(c.stdout, "exported %s to %s: %s\n", formatAddress(a.Type, a.Key), table.OneLine(name), table.Size(bytes))
 	return err
 }
 
@@ -295,14 +348,7 @@ func (c *cli) sqlImportCommand() *cobra.Command {
 	var reason string
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "import TYPE/KEY... FILE",
-		Short: "Replace an actor's database by a SQLite file",
-		Long: "import checks a SQLite file, or standard input (-), and makes it the actor's database, in one commit. What was in the\n" +
-			"database before is gone: if there is one it asks first on a terminal, and elsewhere needs --yes. An actor that does\n" +
-			"not exist is created. The reason is logged by the node. --timeout applies only if it is given.\n\n" +
-			"With --json it prints {\"exists\",\"bytes\",\"sequence\",\"migrations\",\"pending\"}.",
-		Example: "  cairn sql import cell/acme acme.sqlite --reason 'restored from last night'\n" +
-			"  zcat acme.sqlite.gz | cairn sql import cell/acme - --reason 'ticket 4711' --yes",
+		Use:               "import TYPE/KEY... FILE",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: c.completeFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -310,7 +356,7 @@ func (c *cli) sqlImportCommand() *cobra.Command {
 			case reason == "":
 				return usagef("--reason TEXT is needed: why the database is replaced, which the node logs")
 			case len(reason) > maxReason:
-				return usagef("--reason has %d bytes: at most %s", len(reason), count(maxReason))
+				return usagef("--reason has %d bytes: at most %s", len(reason), table.Count(maxReason))
 			}
 			return c.on(func(_ context.Context, t *target, args []string) error {
 				return t.importFile(cmd, args[0], reason, yes)
@@ -328,15 +374,15 @@ func (t *target) importFile(cmd *cobra.Command, name, reason string, yes bool) e
 	defer cancel()
 	in := t.c.stdin
 	if name != "-" {
-		file, err := os.Open(name)
+		f, err := os.Open(name)
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer f.Close()
 		if err := wholeDatabase(name); err != nil {
 			return err
 		}
-		in = file
+		in = f
 	}
 	if !yes {
 		if err := t.consentToReplace(ctx, name); err != nil {
@@ -350,7 +396,7 @@ func (t *target) importFile(cmd *cobra.Command, name, reason string, yes bool) e
 	case t.c.json:
 		return t.c.printJSON(status)
 	}
-	_, err = fmt.Fprintf(t.c.stdout, "imported %s into %s: %s\n", oneLine(name), t, size(status.Bytes))
+	_, err = fmt.Fprintf(t.c.stdout, "imported %s into %s: %s\n", table.OneLine(name), t, table.Size(status.Bytes))
 	return err
 }
 
@@ -365,7 +411,7 @@ func wholeDatabase(name string) error {
 	for _, beside := range []string{name + "-wal", name + "-journal"} {
 		if info, err := os.Stat(beside); err == nil && info.Size() > 0 {
 			return fmt.Errorf("a part of the database is in %s, which would be lost: close it in the programs that use it, or import the result of\n"+
-				"  sqlite3 %s \"VACUUM INTO 'copy.sqlite'\"", oneLine(beside), oneLine(name))
+				"  sqlite3 %s \"VACUUM INTO 'copy.sqlite'\"", table.OneLine(beside), table.OneLine(name))
 		}
 	}
 	return nil
@@ -373,8 +419,7 @@ func wholeDatabase(name string) error {
 
 // consentToReplace asks whether the actor's database may go, if it has one.
 func (t *target) consentToReplace(ctx context.Context, name string) error {
-	var status host.SQLStatusOutput
-	err := t.ask(ctx, host.SQLStatus, nil, &status, askOptions{existing: true})
+	status, err := ask(ctx, t, method.SQLStatus, nil, askOptions{})
 	switch {
 	case host.CodeOf(err) == host.NotFound:
 		return nil
@@ -383,8 +428,8 @@ func (t *target) consentToReplace(ctx context.Context, name string) error {
 	case !status.Exists:
 		return nil
 	case name == "-" || !terminal(t.c.stdin):
-		return usagef("%s has a database of %s that would be replaced: confirm with --yes", t, size(status.Bytes))
-	case !t.c.confirm(fmt.Sprintf("Replace the database of %s (%s)?", t, size(status.Bytes))):
+		return usagef("%s has a database of %s that would be replaced: confirm with --yes", t, table.Size(status.Bytes))
+	case !t.c.confirm(fmt.Sprintf("Replace the database of %s (%s)?", t, table.Size(status.Bytes))):
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/shell"
 )
 
 // askFile runs a query on a SQLite file and returns the first value.
@@ -92,10 +94,10 @@ func TestARealNumberStaysOneInTheShell(t *testing.T) {
 	at(t, d.url, "create", "cell/acme")
 	const query = "SELECT 1 AS i, 1.0 AS r, 1e20 AS l, typeof(?1) AS t, ?1 AS a"
 	for mode, want := range map[string]string{
-		modeCSV:   "i,r,l,t,a\n1,1.0,1e20,real,3.0\n",
-		modeJSON:  `{"i":1,"r":1.0,"l":1e20,"t":"real","a":3.0}` + "\n",
-		modeLine:  "i = 1\nr = 1.0\nl = 1e20\nt = real\na = 3.0\n",
-		modeTable: "i    r     l  t       a\n-  ---  ----  ----  ---\n1  1.0  1e20  real  3.0\n",
+		shell.ModeCSV:   "i,r,l,t,a\n1,1.0,1e20,real,3.0\n",
+		shell.ModeJSON:  `{"i":1,"r":1.0,"l":1e20,"t":"real","a":3.0}` + "\n",
+		shell.ModeLine:  "i = 1\nr = 1.0\nl = 1e20\nt = real\na = 3.0\n",
+		shell.ModeTable: "i    r     l  t       a\n-  ---  ----  ----  ---\n1  1.0  1e20  real  3.0\n",
 	} {
 		r := runCommand(t, "", map[string]string{"CAIRN_URL": d.url}, "sql", "cell/acme", "-c", query, "--arg", "3.0", "--mode", mode)
 		same(t, r, 0, want, "")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -114,8 +115,10 @@ func (s *sqlFake) step(method string, stmt *sqlite3.Stmt, in *host.SQLInput, out
 				err = stmt.BindFloat(i+1, f)
 			}
 		case map[string]any:
-			blob, _ := datumOf(v)
-			err = stmt.BindBlob(i+1, blob)
+			var blob []byte
+			if blob, err = base64.StdEncoding.DecodeString(v["base64"].(string)); err == nil {
+				err = stmt.BindBlob(i+1, blob)
+			}
 		}
 		if err != nil {
 			return err
@@ -153,13 +156,6 @@ func (s *sqlFake) step(method string, stmt *sqlite3.Stmt, in *host.SQLInput, out
 		return invalidSQL(err)
 	}
 	return nil
-}
-
-func datumOf(v map[string]any) ([]byte, error) {
-	var d datum
-	err := json.Unmarshal(mustJSON(v), &d)
-	b, _ := d.v.([]byte)
-	return b, err
 }
 
 func invalidSQL(err error) error { return host.Errorf(host.InvalidArgument, "%v", err) }

@@ -10,51 +10,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) streamCommand() *cobra.Command {
-	return group("stream", "Append to, read and follow the streams of an actor",
-		"stream works on the ordered logs of an actor: what is appended gets a number, is durable, and can be read and followed\n"+
-			"from any position. Each command explains itself with --help.\n\n"+
-			"With --json each line is one item or one stream, in the shapes of docs/cli.md.",
-		"  cairn stream append cell/acme log '{\"text\":\"hello\"}'\n  cairn stream follow cell/acme log",
-		c.streamAppendCommand(), c.streamReadCommand(), c.streamFollowCommand(), c.streamCloseCommand(), c.streamListCommand())
-}
-
-// streamNames lists an actor's streams, for completion.
-func streamNames(ctx context.Context, t *target) []string {
-	infos, err := t.streams(ctx, "")
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, s := range infos {
-		names = append(names, s.Stream)
-	}
-	return names
-}
-
-// streams describes one stream, or all if name is "".
-func (t *target) streams(ctx context.Context, name string) ([]host.StreamInfo, error) {
-	var out host.StreamListOutput
-	err := t.ask(ctx, host.StreamList, &host.StreamListInput{Stream: name}, &out, askOptions{existing: true})
-	return out.Streams, err
+	return group("stream",
+		c.streamAppendCommand(), c.streamReadCommand(), c.streamFollowCommand(),
+		row[host.StreamInput, host.StreamInfo]{
+			use:    "close TYPE/KEY... STREAM",
+			method: method.StreamClose,
+			list:   listed(streamHeadings, func(s *host.StreamInfo) []host.StreamInfo { return []host.StreamInfo{*s} }, streamCells),
+		}.command(c),
+		row[host.StreamListInput, host.StreamListOutput]{
+			use:    "list TYPE/KEY... [STREAM]",
+			method: method.StreamList,
+			list:   listed(streamHeadings, func(o *host.StreamListOutput) []host.StreamInfo { return o.Streams }, streamCells),
+			none:   "no streams",
+		}.command(c))
 }
 
 func (c *cli) streamAppendCommand() *cobra.Command {
 	var lines, close bool
 	var key string
 	cmd := &cobra.Command{
-		Use:   "append TYPE/KEY... STREAM [JSON|-|@FILE]...",
-		Short: "Append items to a stream",
-		Long: "append adds items to the end of a stream, all or none, and prints the number of the last when they are durable. Each\n" +
-			"argument is one item; with --lines each line of standard input is one, appended a thousand at a time. --close closes\n" +
-			"the stream after them. A type's streams take items from outside only if the type says so.\n\n" +
-			"With --json each request prints {\"last\":N}.",
-		Example: "  cairn stream append cell/acme log '{\"text\":\"hello\"}'\n" +
-			"  jq -c '.[]' tokens.json | cairn stream append cell/acme tokens --lines --close",
+		Use:               "append TYPE/KEY... STREAM [JSON|-|@FILE]...",
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: c.completeNamed(streamNames),
+		ValidArgsFunction: c.completeNamed(completions["STREAM"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines && len(args) > 2 || !lines && !close && len(args) == 2 {
 				return usagef("give the items as arguments, or with --lines as lines of standard input")
@@ -96,39 +78,24 @@ func (c *cli) streamAppendCommand() *cobra.Command {
 }
 
 func (t *target) appendItems(ctx context.Context, in *host.StreamAppendInput, key string) error {
-	var out host.StreamAppendOutput
-	if err := t.ask(ctx, host.StreamAppend, in, &out, askOptions{key: key}); err != nil {
+	out, err := ask(ctx, t, method.StreamAppend, in, askOptions{key: key})
+	if err != nil {
 		return err
-	}
-	if t.c.json {
-		return t.c.printJSON(out)
 	}
 	closed := ""
 	if in.Close {
 		closed = ", and closed"
 	}
-	_, err := fmt.Fprintf(t.c.stdout, "appended up to %d%s\n", out.Last, closed)
-	return err
+	return t.result(out, "appended up to %d%s\n", out.Last, closed)
 }
-
-// itemShape says how items look as JSON.
-const itemShape = "Positions begin at 1 again when an actor is destroyed and created anew. --after SEQUENCE@LIFE, where LIFE is the actor's\n" +
-	"id, says which life the position is of; one of another life is told in a line of its own, and the items begin with the\n" +
-	"oldest kept one.\n\n" +
-	"With --json each line is {\"sequence\":N,\"life\":...,\"time\":...,\"value\":...}, or {\"missed\":N} for items that are no\n" +
-	"longer kept, with \"reset\":true after a position of another life."
 
 func (c *cli) streamReadCommand() *cobra.Command {
 	var after positionFlag
 	var limit int
 	cmd := &cobra.Command{
-		Use:   "read TYPE/KEY... STREAM",
-		Short: "Print what is in a stream",
-		Long: "read prints the items of a stream, from the oldest that is kept or after a position, up to the last that is there\n" +
-			"now. To wait for more see follow.\n\n" + itemShape,
-		Example:           "  cairn stream read cell/acme log --limit 20\n  cairn stream read cell/acme log --after 100 --json | jq .value",
+		Use:               "read TYPE/KEY... STREAM",
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.completeNamed(streamNames),
+		ValidArgsFunction: c.completeNamed(completions["STREAM"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
 				return usagef("--limit %d: at least 1, or 0 for all", limit)
@@ -154,14 +121,9 @@ func (c *cli) streamFollowCommand() *cobra.Command {
 	var limit int
 	var latest bool
 	cmd := &cobra.Command{
-		Use:   "follow TYPE/KEY... STREAM",
-		Short: "Print a stream and what is appended to it, until it is closed",
-		Long: "follow prints the items of a stream, from the oldest that is kept, after a position or, with --new, from now on, and\n" +
-			"goes on as they are appended. If the node goes away it waits for it and continues where it was, so that nothing is\n" +
-			"missed or printed twice. It ends when the stream is closed, after --count items, or when interrupted.\n\n" + itemShape,
-		Example:           "  cairn stream follow cell/acme tokens\n  cairn stream follow cell/acme log --new --json | jq -r .value.text",
+		Use:               "follow TYPE/KEY... STREAM",
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.completeNamed(streamNames),
+		ValidArgsFunction: c.completeNamed(completions["STREAM"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
 				return usagef("--count %d: at least 1, or 0 for no end", limit)
@@ -172,11 +134,11 @@ func (c *cli) streamFollowCommand() *cobra.Command {
 			return c.on(func(ctx context.Context, t *target, args []string) error {
 				f := follower{target: t, stream: args[0], at: after.Position, most: limit}
 				if latest {
-					infos, err := t.streams(ctx, args[0])
+					known, err := ask(ctx, t, method.StreamList, &host.StreamListInput{Stream: args[0]}, askOptions{})
 					if err != nil {
 						return err
 					}
-					for _, info := range infos {
+					for _, info := range known.Streams {
 						f.at = host.Position{Sequence: info.Last, Life: info.Life}
 					}
 				}
@@ -210,8 +172,8 @@ func (f *follower) page(ctx context.Context, wait time.Duration) (more bool, err
 	if f.most > 0 {
 		in.Limit = min(in.Limit, f.most-f.printed)
 	}
-	var out host.StreamReadOutput
-	if err := f.ask(ctx, host.StreamRead, &in, &out, askOptions{existing: true, wait: wait}); err != nil {
+	out, err := ask(ctx, f.target, method.StreamRead, &in, askOptions{wait: wait})
+	if err != nil {
 		return false, err
 	}
 	if f.opened && out.Life != f.at.Life {
@@ -242,7 +204,7 @@ func (f *follower) print(out *host.StreamReadOutput) error {
 			}
 			continue
 		}
-		_, err := fmt.Fprintf(f.c.stdout, "%6d  %s  %s\n", item.Sequence, clock(item.Time), oneLine(string(item.Value)))
+		_, err := fmt.Fprintf(f.c.stdout, "%6d  %s  %s\n", item.Sequence, table.Clock(item.Time), table.OneLine(string(item.Value)))
 		if err != nil {
 			return err
 		}
@@ -284,69 +246,14 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-func (c *cli) streamCloseCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "close TYPE/KEY... STREAM",
-		Short: "Close a stream: its last item is the last",
-		Long: "close says that nothing will be appended any more. Those who follow the stream learn it after its last item, and what\n" +
-			"it holds can still be read.\n\nWith --json it prints the stream, in the shape of list.",
-		Example:           "  cairn stream close cell/acme tokens",
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.completeNamed(streamNames),
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			var info host.StreamInfo
-			if err := t.ask(ctx, host.StreamClose, &host.StreamInput{Stream: args[0]}, &info, askOptions{existing: true}); err != nil {
-				return err
-			}
-			return c.printStreams([]host.StreamInfo{info})
-		}),
-	}
-}
+const streamHeadings = "STREAM,FIRST,LAST,SIZE,STATE,UPDATED"
 
-func (c *cli) streamListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list TYPE/KEY... [STREAM]",
-		Short: "List the streams of an actor",
-		Long: "list prints which items of each stream are kept, how large they are, and whether the stream is closed.\n\n" +
-			"With --json each line is one stream: {\"stream\",\"first\",\"last\",\"bytes\",\"closed\",\"updated\",\"life\"}.",
-		Example:           "  cairn stream list cell/acme",
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.completeNamed(streamNames),
-		RunE: c.on(func(ctx context.Context, t *target, args []string) error {
-			name := ""
-			if len(args) > 0 {
-				name = args[0]
-			}
-			infos, err := t.streams(ctx, name)
-			if err != nil {
-				return err
-			}
-			if len(infos) == 0 && !c.json {
-				c.note("no streams")
-			}
-			return c.printStreams(infos)
-		}),
+func streamCells(s *host.StreamInfo) []string {
+	state := "open"
+	if s.Closed {
+		state = "closed"
 	}
-}
-
-func (c *cli) printStreams(infos []host.StreamInfo) error {
-	t := c.table()
-	defer t.flush()
-	for i, s := range infos {
-		if c.json {
-			if err := c.printJSON(s); err != nil {
-				return err
-			}
-			continue
-		}
-		if i == 0 {
-			t.row("STREAM", "FIRST", "LAST", "SIZE", "STATE", "UPDATED")
-		}
-		state := "open"
-		if s.Closed {
-			state = "closed"
-		}
-		t.row(oneLine(s.Stream), strconv.FormatUint(s.First, 10), strconv.FormatUint(s.Last, 10), size(s.Bytes), state, clock(s.Updated))
+	return []string{
+		table.OneLine(s.Stream), strconv.FormatUint(s.First, 10), strconv.FormatUint(s.Last, 10), table.Size(s.Bytes), state, table.Clock(s.Updated),
 	}
-	return nil
 }

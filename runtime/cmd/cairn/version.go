@@ -20,11 +20,7 @@ type release struct {
 
 func (c *cli) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the versions of this binary and of the store that it writes",
-		Long: "version prints the version of the module, of Go, and of the format of the store. A store of an older format is\n" +
-			"opened and raised; one of a newer format is refused.\n\n" +
-			"With --json it prints {\"version\":...,\"revision\":...,\"go\":...,\"store_format\":N}.",
+		Use:               "version",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
@@ -33,13 +29,13 @@ func (c *cli) versionCommand() *cobra.Command {
 				return c.printJSON(r)
 			}
 			t := c.table()
-			t.row("cairn", r.Version)
+			t.Row("cairn", r.Version)
 			if r.Revision != "" {
-				t.row("commit", r.Revision)
+				t.Row("commit", r.Revision)
 			}
-			t.row("go", r.Go)
-			t.row("store format", fmt.Sprint(r.StoreFormat))
-			t.flush()
+			t.Row("go", r.Go)
+			t.Row("store format", fmt.Sprint(r.StoreFormat))
+			t.Flush()
 			return nil
 		},
 	}

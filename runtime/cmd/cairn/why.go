@@ -9,49 +9,40 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 func (c *cli) whyCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "why TYPE/KEY...",
-		Short: "Say what an actor waits for",
-		Long: "why says in one sentence what an actor waits for: the one thing that keeps it from doing more, such as a pause, a\n" +
-			"failure, a handler that runs, a message that fails, or just the next call. Below stand since when, until when (if it\n" +
-			"ends by itself), the command that gets the actor going (if there is one) and details. The actor is not woken.\n\n" +
-			"With --json it prints {\"why\",\"text\",\"since\",\"until\",\"remedy\",\"details\",\"status\"}.",
-		Example:           "  cairn why cell/acme\n  cairn why cell/acme --json | jq -r .why",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: c.completeAddress,
-		RunE: c.on(func(ctx context.Context, t *target, _ []string) error {
-			var e host.Explanation
-			if err := t.ask(ctx, host.ActorWhy, nil, &e, askOptions{existing: true}); err != nil {
-				return err
+	return row[method.None, host.Explanation]{
+		use:    "why TYPE/KEY...",
+		method: method.ActorWhy,
+		print: func(t *target, _ *method.None, e *host.Explanation) error {
+			if t.c.json {
+				return t.c.printJSON(e)
 			}
-			if c.json {
-				return c.printJSON(e)
-			}
-			c.printWhy(t, &e)
+			t.printWhy(e)
 			return nil
-		}),
-	}
+		},
+	}.command(c)
 }
 
-func (c *cli) printWhy(t *target, e *host.Explanation) {
-	fmt.Fprintln(c.stdout, oneLine(e.Text))
-	rows := c.table()
+func (t *target) printWhy(e *host.Explanation) {
+	fmt.Fprintln(t.c.stdout, table.OneLine(e.Text))
+	rows := t.c.table()
 	if e.Since != nil {
-		rows.row("since", clock(*e.Since))
+		rows.Row("since", table.Clock(*e.Since))
 	}
 	if e.Until != nil {
-		rows.row("until", clock(*e.Until))
+		rows.Row("until", table.Clock(*e.Until))
 	}
 	if e.Remedy != "" {
-		rows.row("remedy", remedy(t.String(), e))
+		rows.Row("remedy", remedy(t.String(), e))
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
-		rows.row(oneLine(name), oneLine(e.Details[name]))
+		rows.Row(table.OneLine(name), table.OneLine(e.Details[name]))
 	}
-	rows.flush()
+	rows.Flush()
 }
 
 // remedy is the command that a remedy stands for.
@@ -59,27 +50,21 @@ func remedy(actor string, e *host.Explanation) string {
 	queue, to := e.Details["queue"], e.Details["target"]
 	switch {
 	case e.Remedy == "skip" && queue != "":
-		return oneLine("cairn skip " + actor + " --queue " + queue)
+		return table.OneLine("cairn skip " + actor + " --queue " + queue)
 	case e.Remedy == "skip" && to != "":
-		return oneLine("cairn skip " + actor + " --to " + to)
+		return table.OneLine("cairn skip " + actor + " --to " + to)
 	case e.Remedy == "requeue":
-		return oneLine("cairn send dead requeue " + actor + " --all")
+		return table.OneLine("cairn send dead requeue " + actor + " --all")
 	case e.Remedy == "resume", e.Remedy == "retry", e.Remedy == "workflow resume":
 		return "cairn " + e.Remedy + " " + actor
 	}
-	return oneLine(e.Remedy)
+	return table.OneLine(e.Remedy)
 }
 
 func (c *cli) skipCommand() *cobra.Command {
 	var queue, to string
 	cmd := &cobra.Command{
-		Use:   "skip TYPE/KEY... --queue NAME | --to TYPE/KEY...",
-		Short: "Move the message that holds an actor up out of its way",
-		Long: "skip moves one message aside so that those behind it go on: with --queue the next message of a queue, which becomes\n" +
-			"a dead letter and can be sent again (cairn queue dead); with --to the next message to another actor, which is\n" +
-			"given up and can be sent again too (cairn send dead).\n\n" +
-			"With --json it prints {\"skipped\":N}.",
-		Example:           "  cairn skip tenant/acme --queue jobs\n  cairn skip tenant/acme --to ledger/main",
+		Use:               "skip TYPE/KEY... --queue NAME | --to TYPE/KEY...",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeAddress,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,13 +73,13 @@ func (c *cli) skipCommand() *cobra.Command {
 			}
 			return c.on(func(ctx context.Context, t *target, _ []string) error {
 				if queue != "" {
-					return t.skip(ctx, host.QueueSkip, &host.QueueInput{Queue: queue}, "queue "+queue)
+					return skip(ctx, t, method.QueueSkip, &host.QueueInput{Queue: queue}, "queue "+queue)
 				}
 				a, err := parseAddress(to)
 				if err != nil {
 					return usageError{err}
 				}
-				return t.skip(ctx, host.SendSkip, &host.SendSkipInput{Type: a.Type, Key: append([]string{}, a.Key...)}, "messages to "+to)
+				return skip(ctx, t, method.SendSkip, &host.SendSkipInput{Type: a.Type, Key: append([]string{}, a.Key...)}, "messages to "+to)
 			})(cmd, args)
 		},
 	}
@@ -107,19 +92,15 @@ func (c *cli) skipCommand() *cobra.Command {
 }
 
 // skip calls a method that moves a message aside. from says where it is in line.
-func (t *target) skip(ctx context.Context, method string, in any, from string) error {
-	var out host.CountOutput
-	if err := t.ask(ctx, method, in, &out, askOptions{existing: true}); err != nil {
+func skip[In any](ctx context.Context, t *target, m method.Typed[In, host.CountOutput], in *In, from string) error {
+	out, err := ask(ctx, t, m, in, askOptions{})
+	switch {
+	case err != nil:
 		return err
-	}
-	if t.c.json {
-		return t.c.printJSON(struct {
-			Skipped int64 `json:"skipped"`
-		}{out.Count})
-	}
-	if out.Count == 0 {
+	case out.Count == 0 && !t.c.json:
 		return fmt.Errorf("%s of %s: there is nothing to skip", from, t)
 	}
-	_, err := fmt.Fprintf(t.c.stdout, "skipped %s: %s of %s\n", plural(out.Count, "message"), from, t)
-	return err
+	return t.result(struct {
+		Skipped int64 `json:"skipped"`
+	}{out.Count}, "skipped %s: %s of %s\n", table.Plural(out.Count, "message"), from, t)
 }

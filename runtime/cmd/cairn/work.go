@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 const (
@@ -51,23 +53,9 @@ func (c *cli) queueWorkCommand() *cobra.Command {
 	w := &worker{}
 	workers := 1
 	cmd := &cobra.Command{
-		Use:   "work TYPE/KEY... QUEUE [flags] -- COMMAND [ARG...]",
-		Short: "Run a command for each message of a queue",
-		Long: "work receives messages and runs the command once for each, with the body on standard input as JSON and, in the\n" +
-			"environment, CAIRN_ACTOR, CAIRN_QUEUE, CAIRN_MESSAGE_ID and CAIRN_ATTEMPT. While the command runs, its message stays\n" +
-			"locked. If it exits with 0 the message is done. Otherwise it is given back as a failed attempt, with the exit status\n" +
-			"and the end of what the command wrote to standard error; after its last attempt it becomes a dead letter. A message\n" +
-			"may be handled twice (when the lock is lost because the node or this machine was away), so the command should bear\n" +
-			"that.\n\n" +
-			"The first interrupt (Ctrl-C, SIGTERM) ends the receiving and lets the commands that run finish; the second ends work\n" +
-			"at once. While the node is away, work waits for it.\n\n" +
-			"With --json each line is {\"id\":N,\"attempt\":N,\"done\":true,\"seconds\":N}, or done is false and \"error\" says why. The\n" +
-			"command's standard output then goes to standard error.",
-		Example: "  cairn queue work tenant/acme mail -- ./send-mail.sh\n" +
-			"  cairn queue work tenant/acme thumbnails --workers 4 --lock 2m -- sh -c 'convert $(jq -r .file) -resize 200 out-$CAIRN_MESSAGE_ID.png'\n" +
-			"  cairn queue work tenant/acme price --reply -- jq '{price: (.quantity * 3)}'",
+		Use:               "work TYPE/KEY... QUEUE [flags] -- COMMAND [ARG...]",
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: c.completeNamed(queueNames),
+		ValidArgsFunction: c.completeNamed(completions["QUEUE"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
 			switch {
@@ -113,13 +101,13 @@ func (w *worker) run(ctx context.Context, workers int) error {
 	}
 	wg.Wait()
 	if !w.c.json {
-		w.c.note("%s done, %s failed", plural(w.done.Load(), "message"), count(w.failed.Load()))
+		w.c.note("%s done, %s failed", table.Plural(w.done.Load(), "message"), table.Count(w.failed.Load()))
 	}
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	if failed := w.failed.Load(); w.drain && failed > 0 && w.done.Load() == 0 {
-		return fmt.Errorf("no message was done: %s failed", plural(failed, "attempt"))
+		return fmt.Errorf("no message was done: %s failed", table.Plural(failed, "attempt"))
 	}
 	return nil
 }
@@ -133,7 +121,7 @@ func (w *worker) loop(ctx context.Context) error {
 		if w.drain {
 			wait = 0
 		}
-		messages, err := w.receive(ctx, w.queue, 1, w.lock, wait)
+		received, err := w.receive(ctx, w.queue, 1, w.lock, wait)
 		switch {
 		case ctx.Err() != nil:
 			return nil // a message that was received just now is back when its lock ends
@@ -141,7 +129,7 @@ func (w *worker) loop(ctx context.Context) error {
 			return err
 		case err != nil:
 			if pause == workRetry {
-				w.say("%s; trying again", oneLine(err.Error()))
+				w.say("%s; trying again", table.OneLine(err.Error()))
 			}
 			wait := time.NewTimer(pause)
 			select {
@@ -151,12 +139,12 @@ func (w *worker) loop(ctx context.Context) error {
 			}
 			pause = min(2*pause, maxWorkRetry)
 			continue
-		case len(messages) == 0 && w.drain:
+		case len(received.Messages) == 0 && w.drain:
 			return nil
 		}
 		pause = workRetry
-		for i := range messages {
-			w.handle(context.WithoutCancel(ctx), &messages[i])
+		for i := range received.Messages {
+			w.handle(context.WithoutCancel(ctx), &received.Messages[i])
 		}
 	}
 	return nil
@@ -191,17 +179,17 @@ func (w *worker) handle(ctx context.Context, m *host.ReceivedMessage) {
 	case errors.As(cause, &lost):
 	case cause != nil:
 		in := host.QueueNackInput{Queue: w.queue, Receipts: []string{m.Receipt}, Error: cause.Error()}
-		if err := w.settleOne(ctx, host.QueueNack, &in); err != nil {
+		if err := settle(ctx, w, method.QueueNack, &in); err != nil {
 			cause = fmt.Errorf("%w; and the message could not be given back: %w", cause, err)
 		}
 	default:
 		in := host.QueueAckInput{Queue: w.queue, Receipts: []string{m.Receipt}, Reply: out}
-		cause = w.settleOne(ctx, host.QueueAck, ackInput(in))
+		cause = settle(ctx, w, method.QueueAck, &in)
 	}
 	w.report(m, cause, time.Since(start))
 }
 
-// report prints what became of a message.
+// report prints the result for a message.
 func (w *worker) report(m *host.ReceivedMessage, cause error, took time.Duration) {
 	w.printing.Lock()
 	defer w.printing.Unlock()
@@ -221,7 +209,7 @@ func (w *worker) report(m *host.ReceivedMessage, cause error, took time.Duration
 	if w.c.json {
 		_ = w.c.printJSON(line) // the message is settled whether or not it can be said
 	} else if cause != nil {
-		w.c.note("message %d, attempt %d: %s", m.ID, m.Attempt, oneLine(line.Error))
+		w.c.note("message %d, attempt %d: %s", m.ID, m.Attempt, table.OneLine(line.Error))
 	}
 }
 
@@ -232,12 +220,11 @@ func (*lockLost) Error() string {
 	return "the lock was lost: another worker may handle the message too"
 }
 
-// settleOne acknowledges a message or gives it back, and goes on trying while the node is away.
-func (w *worker) settleOne(ctx context.Context, method string, in any) error {
+// settle acknowledges a message or gives it back, and goes on trying while the node is away.
+func settle[In any](ctx context.Context, w *worker, m method.Typed[In, host.QueueSettleOutput], in *In) error {
 	pause, until := workRetry, time.Now().Add(w.lock+settleFor)
 	for {
-		var out host.QueueSettleOutput
-		err := w.ask(ctx, method, in, &out, askOptions{existing: true})
+		out, err := ask(ctx, w.target, m, in, askOptions{})
 		switch {
 		case err == nil && len(out.Lost) > 0:
 			return new(lockLost)
@@ -251,7 +238,7 @@ func (w *worker) settleOne(ctx context.Context, method string, in any) error {
 	}
 }
 
-// execute runs the command with the message. The result is the reply, if there is to be one.
+// execute runs the command with the message. The result is the reply, if --reply asks for one.
 func (w *worker) execute(ctx context.Context, m *host.ReceivedMessage) (host.Raw, error) {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
@@ -290,7 +277,7 @@ func (w *worker) execute(ctx context.Context, m *host.ReceivedMessage) (host.Raw
 	case !w.reply:
 		return nil, nil
 	case out.over:
-		return nil, fmt.Errorf("the command wrote more than %s, which is no reply", size(maxReplyOutput))
+		return nil, fmt.Errorf("the command wrote more than %s, which is no reply", table.Size(maxReplyOutput))
 	case !json.Valid(out.b.Bytes()):
 		return nil, errors.New("what the command wrote is not JSON, so that it is no reply")
 	}
@@ -311,8 +298,7 @@ func (w *worker) hold(ctx context.Context, m *host.ReceivedMessage, ended <-chan
 			return
 		}
 		in := host.QueueExtendInput{Queue: w.queue, Receipts: []string{m.Receipt}, LockMS: w.lock.Milliseconds()}
-		var out host.QueueExtendOutput
-		err := w.ask(ctx, host.QueueExtend, &in, &out, askOptions{existing: true})
+		out, err := ask(ctx, w.target, method.QueueExtend, &in, askOptions{})
 		switch {
 		case err == nil && len(out.Lost) == 0:
 			pause = w.lock / 3

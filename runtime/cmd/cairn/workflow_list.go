@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,7 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -91,15 +92,8 @@ func (c *cli) workflowListCommand() *cobra.Command {
 	var counts bool
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the runs that are paused or have failed",
-		Long: "list lists the workflow runs of the node that are paused or have failed, with the reason and since when. It reads an\n" +
-			"index and wakes no actor. --counts counts all of them by type, state and reason instead.\n" +
-			"Runs that are neither are not listed; cairn actors and cairn status show the run of each actor.\n\n" +
-			"With --data it reads the directory of a node that is stopped.\n\n" +
-			"With --json each line is one run, or one count, in the shape of docs/cli.md.",
-		Example: "  cairn workflow list\n  cairn workflow list --type shop --paused-for diverged --older 1h\n  cairn workflow list --counts",
-		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Use:  "list",
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
 				return err
@@ -132,12 +126,12 @@ func (c *cli) printListedRuns(ctx context.Context, n host.RunLister, s *runSelec
 			return c.printJSON(r)
 		}
 		if printed == 1 {
-			t.row("ACTOR", "WORKFLOW", "STATE", "REASON", "SINCE", "NEXT", "TEXT")
+			t.Row("ACTOR", "WORKFLOW", "STATE", "REASON", "SINCE", "NEXT", "TEXT")
 		}
-		t.row(formatAddress(r.Type, r.Key), oneLine(r.Workflow), string(r.State), reason(string(r.Reason)), clock(r.Since), clock(r.Next), reason(r.Text))
+		t.Row(formatAddress(r.Type, r.Key), table.OneLine(r.Workflow), string(r.State), reason(string(r.Reason)), table.Clock(r.Since), table.Clock(r.Next), reason(r.Text))
 		return nil
 	})
-	t.flush()
+	t.Flush()
 	switch {
 	case err != nil || c.json:
 	case printed == 0:
@@ -164,11 +158,11 @@ func (c *cli) printRunCounts(ctx context.Context, n host.RunLister) error {
 			continue
 		}
 		if i == 0 {
-			t.row("TYPE", "STATE", "REASON", "RUNS")
+			t.Row("TYPE", "STATE", "REASON", "RUNS")
 		}
-		t.row(g.Type, string(g.State), reason(string(g.Reason)), count(g.Count))
+		t.Row(g.Type, string(g.State), reason(string(g.Reason)), table.Count(g.Count))
 	}
-	t.flush()
+	t.Flush()
 	c.noteLeftOut(counts.Uncertain)
 	if len(counts.Counts) == 0 && len(counts.Uncertain) == 0 && !c.json {
 		c.note("no run is paused or has failed")
@@ -180,8 +174,8 @@ func (c *cli) printRunCounts(ctx context.Context, n host.RunLister) error {
 type runBulk struct {
 	bulk
 	runs   runSelection
-	method string
-	reason *string
+	method method.Typed[host.WorkflowControlInput, method.None]
+	in     *host.WorkflowControlInput
 }
 
 func (b *runBulk) flags(flags *pflag.FlagSet) {
@@ -210,7 +204,7 @@ func (b *runBulk) run(ctx context.Context) error {
 	if b.dryRun {
 		found, err := b.printListedRuns(ctx, n, &b.runs)
 		if err == nil && !b.json && found > 0 {
-			b.note("%s; nothing is done, because of --dry-run", plural(int64(found), "run"))
+			b.note("%s; nothing is done, because of --dry-run", table.Plural(found, "run"))
 		}
 		return err
 	}
@@ -227,12 +221,12 @@ func (b *runBulk) run(ctx context.Context) error {
 	case len(actors) == 0:
 		b.note("no such runs")
 		return nil
-	case !b.yes && !b.confirm(fmt.Sprintf("%s%s %s?", string(b.name[0]-'a'+'A'), b.name[1:], plural(int64(len(actors)), "run"))):
+	case !b.yes && !b.confirm(b.question(len(actors), "run")):
 		return errors.New("not confirmed: everything is left as it is")
 	}
 	b.do = func(ctx context.Context, t *target) (bool, error) {
-		in := host.WorkflowControlInput{Reason: *b.reason, Run: ids[t.String()]}
-		return true, t.ask(ctx, b.method, &in, nil, askOptions{existing: true})
+		_, err := ask(ctx, t, b.method, &host.WorkflowControlInput{Reason: b.in.Reason, Run: ids[t.String()]}, askOptions{})
+		return true, err
 	}
 	if err := b.all(ctx, n, actors); err != nil {
 		return err

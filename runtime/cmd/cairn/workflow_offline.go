@@ -8,10 +8,6 @@ import (
 	"github.com/cairn-run/cairn/runtime"
 )
 
-// offlineHelp is the part of the help that tells what --data is for.
-const offlineHelp = "With --data it works on the directory of a node that is stopped, for a run that ends the process of its node at\n" +
-	"each start. No code of the run is needed. A parent, and children, are told when the node runs again."
-
 // controlOffline does a verb to the run of an actor in the data of a node that is stopped, and
 // reports what it did.
 func (c *cli) controlOffline(ctx context.Context, dir, actor, done string, control host.RunControl) (err error) {

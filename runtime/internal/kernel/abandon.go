@@ -99,7 +99,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	if c != nil {
 		c.Held.abandon(Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.Attached.Ended.Store(true)
-		eachAttached(&c.Attached, func(f Facet) { f.Abandon(c) })
+		eachAttached(&c.Attached, func(f Facet) { _ = c.abandons(f) })
 		c.space.Fence()
 	}
 	a.dropView()

@@ -34,8 +34,13 @@ func (v *Cached[T]) Forget(version engine.Version) {
 	}
 }
 
-// forget has everything that remembers rows of the actor drop what was undone.
+// forget has everything that remembers rows of the actor drop what was undone. If something panics, it may remember what is
+// not so: the actor is rebuilt.
 func (c *Core) forget() {
 	now := c.Rows.Version()
-	eachAttached(&c.Attached, func(f Facet) { f.Forget(c, now) })
+	eachAttached(&c.Attached, func(f Facet) {
+		if c.forgets(f, now) != nil {
+			c.Broken = true
+		}
+	})
 }

@@ -51,13 +51,16 @@ type Core struct {
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *Core) close() {
 	c.Attached.Ended.Store(true)
-	eachAttached(&c.Attached, func(f Facet) { f.Close(c) })
+	eachAttached(&c.Attached, func(f Facet) { _ = c.closes(f) }) // what panics is logged
 	c.space.Close()
 }
 
-// follow lets the parts go on with what the work has made necessary.
+// follow lets the parts go on with what the work has made necessary. If one panics, the actor is rebuilt.
 func (c *Core) follow() {
 	for _, p := range c.Actor.Type.Hooks.followers {
-		p.Follow(c)
+		if c.follows(p) != nil {
+			c.Broken = true
+			return
+		}
 	}
 }

@@ -264,7 +264,7 @@ func (g *Group) durable(err error) {
 		}
 	}
 	for _, f := range g.After {
-		f.Durable()
+		_ = a.letsOut(f) // one that panics stops no other
 	}
 	if g.destroyed {
 		a.Kernel.Signals.end(a.Key)

@@ -217,7 +217,7 @@ func (a *Actor) rests() (bool, Company) {
 // Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can.
 func (s *Kernel) Kept(a *Actor) error {
 	for p := range PartsAs[Keeper](s.Parts) {
-		if err := p.Keeps(a); err != nil {
+		if err := a.keeps(p); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,9 @@ import (
 // perform runs one item of the mailbox to the point where only its commit is missing.
 func (c *Core) perform(w *Work) {
 	c.Actor.sleepSoon = false
-	w.Job.Run(c, w)
+	if err := c.runs(w); err != nil {
+		c.lose(w, err)
+	}
 }
 
 // Respond holds a result until the group is durable.

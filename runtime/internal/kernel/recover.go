@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -132,9 +130,6 @@ func (s *Kernel) taken(a *Actor, take func(*Actor) *Work) (w *Work, err error) {
 // contain turns a panic of a part's hook into an error, and logs it. It is deferred.
 func (s *Kernel) contain(addr host.Address, hook string, err *error) {
 	if p := recover(); p != nil {
-		id := NewErrorID()
-		s.Logger.Error("part panicked", "actor_type", addr.Type, "actor_key", addr.Key, "hook", hook, "error_id", id,
-			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		*err = host.Errorf(host.Internal, "a part of the node panicked (error %s)", id).With("error_id", id)
+		*err = s.panicked(addr, hook, nil, p)
 	}
 }

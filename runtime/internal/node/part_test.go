@@ -23,6 +23,7 @@ type probe struct {
 	failing                 atomic.Pointer[string]
 	panics                  bool
 	fired, takenUp, retired atomic.Int64
+	told                    atomic.Int64
 }
 
 const probeWake keyspace.WakeKind = 15
@@ -58,6 +59,15 @@ func (p *probe) Succeeded(*kernel.Turn)                              { _ = p.hoo
 func (p *probe) Report(*engine.Snapshot, *host.Status) error         { return p.hook("Report") }
 func (p *probe) Present(*kernel.Kernel, *kernel.Actor, *host.Status) { _ = p.hook("Present") }
 
+func (p *probe) Follow(*kernel.Core)                             { _ = p.hook("Follow") }
+func (p *probe) Forget(*kernel.Core, engine.Version)             { _ = p.hook("Forget") }
+func (p *probe) Close(*kernel.Core)                              { _ = p.hook("Close") }
+func (p *probe) Abandon(*kernel.Core)                            { _ = p.hook("Abandon") }
+func (p *probe) Durable()                                        { _ = p.hook("Durable") }
+func (p *probe) Resumed(*kernel.Turn) error                      { return p.hook("Resumed") }
+func (p *probe) Keeps(*kernel.Actor) error                       { return p.hook("Keeps") }
+func (p *probe) Explain(*kernel.Inquiry, *engine.Snapshot) error { return p.hook("Explain") }
+
 func (p *probe) Destroy(t *kernel.Turn) error {
 	p.retired.Add(1)
 	return p.hook("Destroy")
@@ -92,6 +102,7 @@ type probeJob struct {
 func (*probeJob) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "probe"} }
 
 func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
+	_ = j.p.hook("Run")
 	if j.row == nil {
 		_, err := c.System(w, "take up", func(*kernel.Turn) error {
 			c.Arm(probeWake, false)
@@ -138,12 +149,20 @@ func (a *probed) Destroy(host.Turn) error         { return nil }
 func (a *probed) Act(h host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
 	t := kernel.CallerOf(h).Turn
 	t.Enlist(a.p)
+	kernel.Attach(&t.Core.Attached, func() *probe { return a.p }) // a facet
+	t.After = append(t.After, a.p)
 	switch string(input) {
+	case "fail":
+		return nil, errors.New("the handler fails")
+	case "hang":
+		time.Sleep(time.Hour)
 	case "key": // nothing else: the key must be kept all the same
 		return out, t.Core.Rows.Put(probeKey, []byte("kept"), engine.PutOptions{})
 	case "due":
 		t.Core.Rows.SetWake(probeTime, probeWake, "x", "")
 		return out, t.Core.Rows.Put(probeDue, nil, engine.PutOptions{})
+	case "then":
+		t.Then(func() { a.p.told.Add(1) })
 	case "arm":
 		t.Core.Arm(probeWake, true)
 	}
@@ -270,6 +289,10 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		return b.do("a", "")
 	}
 	call := func(b *bench) error { return b.do("a", "") }
+	verb := func(b *bench, method string) error {
+		_, err := b.Call(context.Background(), &host.Request{Address: at("a"), Method: method, Codec: host.JSON})
+		return err
+	}
 	lookup := func(b *bench) error { _, err := b.Lookup(context.Background(), at("a")); return err }
 	for _, x := range []struct {
 		hook    string
@@ -287,6 +310,25 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 		{hook: "Risen", use: restart},
 		{hook: "Report", use: lookup},
 		{hook: "Present", panics: true, quiet: true, use: lookup},
+		{hook: "Follow", panics: true, quiet: true, changes: true, use: call},
+		{hook: "Forget", panics: true, use: func(b *bench) error { return b.do("a", "fail") }},
+		{hook: "Close", panics: true, quiet: true, use: func(b *bench) error { return verb(b, host.ActorSleep) }},
+		{hook: "Abandon", panics: true, use: func(b *bench) error { return b.do("a", "hang") }},
+		{hook: "Durable", panics: true, quiet: true, changes: true, use: call},
+		{hook: "Keeps", use: func(b *bench) error { return verb(b, host.ActorSleep) }},
+		{hook: "Explain", use: func(b *bench) error { return verb(b, host.ActorWhy) }},
+		{hook: "Resumed", changes: true, use: func(b *bench) error {
+			if err := verb(b, host.ActorPause); err != nil {
+				b.t.Fatal(err)
+			}
+			err := verb(b, host.ActorResume)
+			b.p.heal()
+			if err := verb(b, host.ActorResume); err != nil {
+				b.t.Error(err)
+			}
+			return err
+		}},
+		{hook: "Run", panics: true, quiet: true, changes: true, use: func(b *bench) error { return b.do("a", "due") }},
 		{hook: "Due", panics: true, quiet: true, changes: true, use: func(b *bench) error { return b.do("a", "due") }},
 		{hook: "fire", quiet: true, changes: true, use: func(b *bench) error { return b.do("a", "due") }},
 		{hook: "TakeUp", panics: true, quiet: true, changes: true, use: func(b *bench) error {
@@ -316,7 +358,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 					b.p.heal()
 					b.must("other", "")
 					time.Sleep(time.Hour)
-					if x.hook == "Due" || x.hook == "fire" {
+					if x.hook == "Due" || x.hook == "fire" || x.hook == "Run" {
 						if n := b.p.fired.Load(); n != 1 {
 							t.Errorf("the row fired %d times", n)
 						}
@@ -332,6 +374,60 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a part remembers whose Forget has panicked may be of a turn that was undone.
+func TestActorIsRebuiltWhenAPartCannotForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, true)
+		b.must("a", "")
+		before := b.Find(at("a")).Core
+		b.p.fail("Forget")
+		if err := b.do("a", "fail"); err == nil {
+			t.Error("it did not fail")
+		}
+		b.p.heal()
+		b.must("a", "")
+		if b.Find(at("a")).Core == before {
+			t.Error("the core with the part's memory is still used")
+		}
+		b.stop()
+	})
+}
+
+func TestConsequenceThatPanicsStopsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, true)
+		b.must("a", "")
+		b.p.fail("Durable")
+		b.must("a", "then")
+		if n := b.p.told.Load(); n != 1 {
+			t.Errorf("the consequence after it was let out %d times", n)
+		}
+		b.stop()
+	})
+}
+
+// A job that panics between its turns leaves no turn open, and nothing of it is committed later.
+func TestJobThatPanicsIsTriedAgainOnAnActorThatWasRebuilt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, true)
+		b.must("a", "")
+		before := b.Find(at("a")).Core
+		b.p.fail("Run")
+		b.must("a", "due")
+		time.Sleep(time.Minute)
+		b.p.heal()
+		b.must("a", "")
+		if b.Find(at("a")).Core == before {
+			t.Error("the core is still used")
+		}
+		time.Sleep(time.Minute)
+		if n := b.p.fired.Load(); n != 1 {
+			t.Errorf("the row fired %d times", n)
+		}
+		b.stop()
+	})
 }
 
 // Of two parts with one kind of wake rows the second would get the rows of the first.

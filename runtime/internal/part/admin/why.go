@@ -52,7 +52,7 @@ func (q Question) read() error {
 	snap := q.S.Store.Snapshot(id)
 	defer snap.Close()
 	for p := range kernel.PartsAs[kernel.Explainer](q.S.Parts) {
-		if err := p.Explain(q.Inquiry, snap); err != nil {
+		if err := q.Explained(p, snap); err != nil {
 			return err
 		}
 	}

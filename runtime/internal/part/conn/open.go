@@ -173,8 +173,8 @@ func connect(c *kernel.Core, w *kernel.Work, l *LiveConnection, r *host.ConnectR
 	id := NewConnectionID()
 	w.Connection = id
 	open := func(h *kernel.Turn) ([]byte, error) { return nil, open(h, l, r, id) }
-	handler := cmp.Or(c.Actor.Type.Behavior.Connections.Connect, "connect")
-	_, err := c.RunTurn(w, handler, handler != "connect" || guarded(c.Actor.Type, r.Events), open)
+	hook := c.Actor.Type.Behavior.Connections.Connect
+	_, err := c.RunTurn(w, cmp.Or(hook, "connect"), hook != "" || guarded(c.Actor.Type, r.Events), open)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"bytes"
@@ -6,49 +6,52 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-// A console is a terminal in raw mode and what belongs to the person at it.
-type console struct {
-	in      io.Reader
-	screen  io.Writer
-	history *history
-	size    func() (width, height int)
+// A Console is a terminal in raw mode and what belongs to the person at it.
+type Console struct {
+	In      io.Reader
+	Screen  io.Writer
+	History *History
+	Size    func() (width, height int)
+	// OnScreen says that rows go to the screen too, and not to a file.
+	OnScreen bool
+	// Fail prints an error.
+	Fail func(w io.Writer, err error)
 }
 
 // errInterrupt says that Ctrl-C was pressed while a line was typed.
 var errInterrupt = errors.New("interrupted")
 
-// interact runs the shell on a console until it is left. What fails is printed, and is no error.
-func (s *shell) interact(ctx context.Context, at *console) error {
-	screen := rawWriter{at.screen}
-	c := *s.c
-	if f, ok := c.stdout.(*os.File); !ok || terminal(f) {
-		c.stdout = rawWriter{c.stdout}
+// Interact runs the shell on a console until it is left. An error is printed and does not end it.
+func (s *Shell) Interact(ctx context.Context, at *Console) error {
+	screen := rawWriter{at.Screen}
+	s.Notes = rawWriter{s.Notes}
+	if at.OnScreen {
+		s.Out = rawWriter{s.Out}
+		s.printer.w = s.Out
 	}
-	c.stderr = rawWriter{c.stderr}
-	s.c = &c
-	s.w = c.stdout
-	s.keep = at.history.keep
+	s.keep = at.History.keep
 
 	keys := newKeyboard(ctx)
 	defer keys.close()
-	go keys.read(at.in) // it may hang in a read of the terminal, and ends with the process
+	go keys.read(at.In) // it may hang in a read of the terminal, and ends with the process
 
 	var line *term.Terminal
 	begin := func() {
 		line = term.NewTerminal(struct {
 			io.Reader
 			io.Writer
-		}{keys, at.screen}, "")
-		line.History = at.history
+		}{keys, at.Screen}, "")
+		line.History = at.History
 		line.AutoCompleteCallback = s.completion(ctx, screen)
 		line.SetBracketedPasteMode(true)
 	}
@@ -56,7 +59,7 @@ func (s *shell) interact(ctx context.Context, at *console) error {
 	defer func() { line.SetBracketedPasteMode(false) }()
 	for {
 		line.SetPrompt(s.prompt())
-		if width, height := at.size(); width > 0 && height > 0 {
+		if width, height := at.Size(); width > 0 && height > 0 {
 			_ = line.SetSize(width, height) // it fails if the screen does, and then so does the next line
 		}
 		text, err := line.ReadLine()
@@ -72,7 +75,7 @@ func (s *shell) interact(ctx context.Context, at *console) error {
 				return nil
 			}
 			if err != nil {
-				c.fail(ctx, nil, err)
+				at.Fail(s.Notes, err)
 			}
 		case errors.Is(err, errInterrupt):
 			fmt.Fprint(screen, "^C\n")
@@ -81,7 +84,7 @@ func (s *shell) interact(ctx context.Context, at *console) error {
 				s.input = splitter{}
 			case s.group != nil:
 				s.group = nil
-				c.note("the transaction is given up")
+				s.note("the transaction is given up")
 			}
 			begin() // the one before still has what was typed
 		case ctx.Err() != nil, errors.Is(err, io.EOF):
@@ -95,9 +98,9 @@ func (s *shell) interact(ctx context.Context, at *console) error {
 }
 
 // farewell says what the person may have forgotten.
-func (s *shell) farewell() {
+func (s *Shell) farewell() {
 	if s.group != nil {
-		s.c.note("the transaction has no COMMIT: nothing of it was done")
+		s.note("the transaction has no COMMIT: nothing of it was done")
 	}
 }
 
@@ -213,7 +216,7 @@ func (k *keyboard) Read(b []byte) (int, error) {
 }
 
 // completion returns what completes a line at a tab: commands, and names of tables.
-func (s *shell) completion(ctx context.Context, screen io.Writer) func(string, int, rune) (string, int, bool) {
+func (s *Shell) completion(ctx context.Context, screen io.Writer) func(string, int, rune) (string, int, bool) {
 	return func(line string, pos int, key rune) (string, int, bool) {
 		if key != '\t' {
 			return "", 0, false
@@ -243,7 +246,7 @@ func (s *shell) completion(ctx context.Context, screen io.Writer) func(string, i
 		case len(all) == 1:
 			completed += " "
 		case len(completed) <= len(begun):
-			_, _ = fmt.Fprintf(screen, "\n%s\n", cutWidth(oneLine(strings.Join(all, "  ")), 1000))
+			_, _ = fmt.Fprintf(screen, "\n%s\n", cutWidth(table.OneLine(strings.Join(all, "  ")), 1000))
 			completed = begun
 		}
 		return line[:from] + completed + line[pos:], from + len(completed), true

@@ -1,8 +1,9 @@
-package main
+package shell
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/client"
 )
 
 // A screen keeps what is printed on it and lets others wait for that.
@@ -59,39 +57,68 @@ func (s *screen) wait(t *testing.T, text string) string {
 	}
 }
 
+// A fake is a database that answers what it is told to, by the text of the query.
+type fake struct {
+	queries []string
+	// running, if set, is told when a query begins and may keep it waiting.
+	running func(ctx context.Context, sql string) error
+}
+
+// Run answers a query that begins with a text below; a name of a column and, after it, the values.
+func (f *fake) Run(ctx context.Context, q Query) (*Answer, error) {
+	f.queries = append(f.queries, q.SQL)
+	if f.running != nil {
+		if err := f.running(ctx, q.SQL); err != nil {
+			return nil, err
+		}
+	}
+	for _, known := range []struct{ sql, answer string }{
+		{"SELECT id, ';\n' AS x", `{"columns":[{"name":"id"},{"name":"x"}],"rows":[[1,";\n"]]}`},
+		{"SELECT name, type FROM sqlite_schema", `{"columns":[{"name":"name"},{"name":"type"}],"rows":[["note","table"],["short","view"]]}`},
+		{"SELECT name FROM sqlite_schema", `{"columns":[{"name":"name"}],"rows":[["note"],["short"]]}`},
+		{"SELECT 'a\nb'", `{"columns":[{"name":"'a\nb'"}],"rows":[["a\nb"]]}`},
+		{"SELECT 'tab", `{"columns":[{"name":"text"}],"rows":[["tab\tin a paste"]]}`},
+		{"SELECT 1\n  AS first", `{"columns":[{"name":"first"}],"rows":[[1]]}`},
+		{"SELECT 1 AS first", `{"columns":[{"name":"first"}],"rows":[[1]]}`},
+		{"SELECT 2 AS second", `{"columns":[{"name":"second"}],"rows":[[2]]}`},
+		{"SELECT 2 AS b", `{"columns":[{"name":"b"}],"rows":[[2]]}`},
+		{"SELECT 1 AS still", `{"columns":[{"name":"still"}],"rows":[[1]]}`},
+		{"SELECT count(*) AS n", `{"columns":[{"name":"n"}],"rows":[[3]]}`},
+	} {
+		if strings.HasPrefix(q.SQL, known.sql) {
+			var a Answer
+			return &a, json.Unmarshal([]byte(known.answer), &a)
+		}
+	}
+	return nil, fmt.Errorf("no answer to %q", q.SQL)
+}
+
+func (f *fake) Status(context.Context, io.Writer) error       { return errors.New("no status") }
+func (f *fake) Export(context.Context, string) (int64, error) { return 0, errors.New("no file") }
+
 // A sitting is a person at a shell.
 type sitting struct {
 	t      *testing.T
 	screen *screen
 	keys   *io.PipeWriter
 	done   chan error
-	node   *fakeNode
-	fake   *sqlFake
+	fake   *fake
 }
 
-// sit starts a shell on a fake node. The history is in file.
+// sit starts a shell on a fake database. The history is in file.
 func sit(t *testing.T, ctx context.Context, write bool, file string) *sitting {
 	t.Helper()
-	n, fake := newSQLFake(t, noteSetup)
-	s := &sitting{t: t, screen: newScreen(), done: make(chan error, 1), node: n, fake: fake}
+	s := &sitting{t: t, screen: newScreen(), done: make(chan error, 1), fake: &fake{}}
 	in, keys := io.Pipe()
 	s.keys = keys
-	c := &cli{stdout: s.screen, stderr: s.screen, getenv: func(string) string { return "" }, url: n.serve(t, ""), attempts: 1, timeout: time.Minute}
-	remote, err := c.connect(client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sh := &shell{
-		target: &target{c, remote, host.Address{Type: "cell", Key: []string{"acme"}}}, write: write, reason: "r", limit: 100, now: time.Now,
-		resultPrinter: resultPrinter{mode: modeTable, headers: true},
-	}
+	sh := New(Options{Database: s.fake, Name: "cell/acme", Write: write, Limit: 100, Mode: ModeTable, Out: s.screen, Notes: s.screen})
 	go func() {
-		s.done <- sh.interact(ctx, &console{in: in, screen: s.screen, history: openHistory(file), size: func() (int, int) { return 200, 50 }})
+		s.done <- sh.Interact(ctx, &Console{
+			In: in, Screen: s.screen, History: OpenHistory(file), OnScreen: true, Size: func() (int, int) { return 200, 50 },
+			Fail: func(w io.Writer, err error) { fmt.Fprintf(w, "error: %s\n", err) },
+		})
 	}()
-	t.Cleanup(func() {
-		keys.Close()
-		remote.Close()
-	})
+	t.Cleanup(func() { keys.Close() })
 	s.screen.wait(t, "cell/acme")
 	s.screen.wait(t, "> ")
 	return s
@@ -135,8 +162,7 @@ func TestErrorsDoNotEndTheShell(t *testing.T) {
 	t.Parallel()
 	s := sit(t, t.Context(), false, "")
 	s.typed("DELETE FROM note;\r")
-	s.screen.wait(t, "error: read_only")
-	s.screen.wait(t, "--write and --reason TEXT\r\n")
+	s.screen.wait(t, "error: no answer to \"DELETE FROM note\"\r\n")
 	s.typed(".nonsense\r")
 	s.screen.wait(t, "error: there is no command .nonsense")
 	s.typed("SELECT 1 AS still;\r")
@@ -148,11 +174,13 @@ func TestCtrlCClearsTheLineOrCancelsTheStatement(t *testing.T) {
 	t.Parallel()
 	s := sit(t, t.Context(), true, "")
 	started := make(chan struct{}, 1)
-	s.fake.running = func(ctx context.Context, input string) {
-		if strings.Contains(input, "forever") {
-			started <- struct{}{}
-			<-ctx.Done()
+	s.fake.running = func(ctx context.Context, sql string) error {
+		if !strings.Contains(sql, "forever") {
+			return nil
 		}
+		started <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	s.typed("SELECT 'not this")
 	s.screen.wait(t, "not this")
@@ -166,7 +194,7 @@ func TestCtrlCClearsTheLineOrCancelsTheStatement(t *testing.T) {
 	s.typed("SELECT 'forever';\r")
 	<-started
 	s.typed("typed ahead \x03")
-	s.screen.wait(t, "error: canceled")
+	s.screen.wait(t, "error: context canceled")
 	s.screen.wait(t, "(write)> ")
 	s.typed("BEGIN; DELETE FROM note;\r")
 	s.screen.wait(t, "(write)*> ")
@@ -179,7 +207,7 @@ func TestCtrlCClearsTheLineOrCancelsTheStatement(t *testing.T) {
 	s.screen.wait(t, "*> ")
 	s.leave("\x04")
 	s.screen.wait(t, "no COMMIT: nothing of it was done")
-	for _, input := range s.fake.inputs {
+	for _, input := range s.fake.queries {
 		if strings.Contains(input, "DELETE") || strings.Contains(input, "not this") {
 			t.Errorf("%q was sent", input)
 		}
@@ -240,7 +268,7 @@ func TestTheHistoryIsBoundedAndSkipsWhatIsNoStatement(t *testing.T) {
 	if err := os.WriteFile(file, []byte(long.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := openHistory(file)
+	h := OpenHistory(file)
 	if h.Len() != maxHistory || h.At(0) != fmt.Sprintf("SELECT %d;", maxHistory+4) || h.At(maxHistory-1) != "SELECT 5;" {
 		t.Errorf("%d entries, %q to %q", h.Len(), h.At(h.Len()-1), h.At(0))
 	}
@@ -248,16 +276,16 @@ func TestTheHistoryIsBoundedAndSkipsWhatIsNoStatement(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || bytes.Count(text, []byte("\n")) != maxHistory+1 {
 		t.Errorf("%d lines, %v", bytes.Count(text, []byte("\n")), err)
 	}
-	if again := openHistory(file); !slices.Equal(again.entries, h.entries) {
+	if again := OpenHistory(file); !slices.Equal(again.entries, h.entries) {
 		t.Error("what is read is not what was written")
 	}
 	// A place that cannot be written to is done without.
-	h = openHistory(filepath.Join(file, "below a file"))
+	h = OpenHistory(filepath.Join(file, "below a file"))
 	h.keep("SELECT 1")
 	if h.Len() != 1 || h.file != "" {
 		t.Errorf("%+v", h)
 	}
-	if h := openHistory(""); h.Len() != 0 {
+	if h := OpenHistory(""); h.Len() != 0 {
 		t.Errorf("%+v", h)
 	}
 }

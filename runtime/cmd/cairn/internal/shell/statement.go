@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"bytes"
@@ -74,7 +74,7 @@ type splitter struct {
 	at   int // what is before was looked at
 	// head are the first words of the statement, which say whether it is a trigger.
 	head []string
-	// begun reports that there is more than white space and comments, open that something before at has no end yet.
+	// begun: there is more than white space and comments. open: something before at has no end yet.
 	begun, open, trigger bool
 	// Within a trigger: the last token was a semicolon, or it was an END after one.
 	afterSemicolon, afterEnd bool
@@ -122,7 +122,7 @@ func (p *splitter) next() (string, bool) {
 	return "", false
 }
 
-// see takes note of a token within a statement.
+// see follows a token within a statement.
 func (p *splitter) see(kind tokenKind, token []byte) {
 	const most = 6 // EXPLAIN QUERY PLAN CREATE TEMP TRIGGER
 	is := func(name string) bool { return kind == word && strings.EqualFold(string(token), name) }

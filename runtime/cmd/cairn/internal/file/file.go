@@ -1,4 +1,5 @@
-package main
+// Package file writes files that appear as a whole, and reads lines of bounded length.
+package file
 
 import (
 	"bufio"
@@ -10,9 +11,9 @@ import (
 	"path/filepath"
 )
 
-// writeFile writes a file that is there only when it is complete and durable, and returns its size. A file of that name is
+// Write writes a file that is there only when it is complete and durable, and returns its size. A file of that name is
 // replaced if force is set, and an error that is fs.ErrExist otherwise. Only the owner may read it.
-func writeFile(name string, force bool, write func(io.Writer) error) (size int64, err error) {
+func Write(name string, force bool, write func(io.Writer) error) (size int64, err error) {
 	taken := func() error {
 		info, err := os.Lstat(name)
 		switch {
@@ -57,7 +58,7 @@ func writeFile(name string, force bool, write func(io.Writer) error) (size int64
 	if err := file.Close(); err != nil {
 		return 0, err
 	}
-	if err := taken(); err != nil { // somebody else may have been faster
+	if err := taken(); err != nil { // another process may have been faster
 		return 0, err
 	}
 	return info.Size(), os.Rename(file.Name(), name)

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"bytes"
@@ -12,18 +12,19 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // The ways to print rows.
 const (
-	modeTable = "table"
-	modeCSV   = "csv"
-	modeJSON  = "json"
-	modeLine  = "line"
+	ModeTable = "table"
+	ModeCSV   = "csv"
+	ModeJSON  = "json"
+	ModeLine  = "line"
 )
 
-var sqlModes = []string{modeTable, modeCSV, modeJSON, modeLine}
+// Modes lists them.
+var Modes = []string{ModeTable, ModeCSV, ModeJSON, ModeLine}
 
 const (
 	// cellWidth is how much of a text a table shows, in columns of the terminal, and cellBytes how much of a blob.
@@ -31,10 +32,10 @@ const (
 	cellBytes = 24
 )
 
-// A datum is a value of a row: nil, a number as it is written in JSON, a string, or bytes; a boolean if a node sends one.
-type datum struct{ v any }
+// A Datum is a value of a row: nil, a number as it is written in JSON, a string, or bytes; a boolean if a node sends one.
+type Datum struct{ v any }
 
-func (d *datum) UnmarshalJSON(b []byte) error {
+func (d *Datum) UnmarshalJSON(b []byte) error {
 	switch b[0] {
 	case 'n':
 		d.v = nil
@@ -62,7 +63,7 @@ func (d *datum) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func (d datum) MarshalJSON() ([]byte, error) {
+func (d Datum) MarshalJSON() ([]byte, error) {
 	if b, ok := d.v.([]byte); ok {
 		return json.Marshal(map[string][]byte{"base64": b})
 	}
@@ -74,7 +75,7 @@ func (d datum) MarshalJSON() ([]byte, error) {
 }
 
 // text writes the whole value; null is what null is written as.
-func (d datum) text(null string) string {
+func (d Datum) text(null string) string {
 	switch v := d.v.(type) {
 	case nil:
 		return null
@@ -88,62 +89,57 @@ func (d datum) text(null string) string {
 
 // cell writes the value for a table: on one line and shortened. A text that looks like NULL or a blob is put in quotes, so
 // that these can be told apart.
-func (d datum) cell() string {
+func (d Datum) cell() string {
 	switch v := d.v.(type) {
 	case []byte:
 		if len(v) > cellBytes {
-			return "x'" + hex.EncodeToString(v[:cellBytes]) + "…' (" + size(int64(len(v))) + ")"
+			return "x'" + hex.EncodeToString(v[:cellBytes]) + "…' (" + table.Size(int64(len(v))) + ")"
 		}
 	case string:
 		if v == "NULL" || strings.HasPrefix(v, "x'") {
 			v = "'" + v + "'"
 		}
-		return cutWidth(oneLine(v), cellWidth)
+		return cutWidth(table.OneLine(v), cellWidth)
 	}
 	return d.text("NULL")
 }
 
-// A sqlAnswer is a host.SQLOutput whose numbers keep all their digits.
-type sqlAnswer struct {
-	Columns      []host.SQLColumn `json:"columns"`
-	Rows         [][]datum        `json:"rows"`
-	Truncated    bool             `json:"truncated"`
-	Changes      int64            `json:"changes"`
-	LastInsertID int64            `json:"last_insert_id"`
+// An Answer is the result of a query. Its numbers keep all their digits.
+type Answer struct {
+	Columns      []Column  `json:"columns"`
+	Rows         [][]Datum `json:"rows"` // each with a value for each column
+	Truncated    bool      `json:"truncated"`
+	Changes      int64     `json:"changes"`
+	LastInsertID int64     `json:"last_insert_id"`
 }
 
-// check refuses what is not a table.
-func (a *sqlAnswer) check() error {
-	for i, row := range a.Rows {
-		if len(row) != len(a.Columns) {
-			return host.Errorf(host.Internal, "row %d of the node's answer has %d values, and there are %d columns", i+1, len(row), len(a.Columns))
-		}
-	}
-	return nil
+// A Column is a column of an answer.
+type Column struct {
+	Name string `json:"name"`
 }
 
-// A resultPrinter prints answers.
-type resultPrinter struct {
+// A printer prints answers.
+type printer struct {
 	w       io.Writer
 	mode    string
 	headers bool
 	colour  bool
 }
 
-func (p *resultPrinter) print(a *sqlAnswer) error {
+func (p *printer) print(a *Answer) error {
 	switch p.mode {
-	case modeJSON:
+	case ModeJSON:
 		return p.json(a)
-	case modeCSV:
+	case ModeCSV:
 		return p.csv(a)
-	case modeLine:
+	case ModeLine:
 		return p.lines(a)
 	}
 	return p.table(a)
 }
 
 // json prints an object for each row. A name that several columns have gets a number from the second on.
-func (p *resultPrinter) json(a *sqlAnswer) error {
+func (p *printer) json(a *Answer) error {
 	names := make([][]byte, len(a.Columns))
 	var taken []string
 	for i, c := range a.Columns {
@@ -152,7 +148,7 @@ func (p *resultPrinter) json(a *sqlAnswer) error {
 			name = fmt.Sprintf("%s:%d", c.Name, n)
 		}
 		taken = append(taken, name)
-		names[i], _ = datum{name}.MarshalJSON()
+		names[i], _ = Datum{name}.MarshalJSON()
 	}
 	var b bytes.Buffer
 	for _, row := range a.Rows {
@@ -175,8 +171,8 @@ func (p *resultPrinter) json(a *sqlAnswer) error {
 	return err
 }
 
-// csv prints as RFC 4180 has it, but for the ends of lines. NULL is empty.
-func (p *resultPrinter) csv(a *sqlAnswer) error {
+// csv prints as RFC 4180 has it, except the ends of lines. NULL is empty.
+func (p *printer) csv(a *Answer) error {
 	w := csv.NewWriter(p.w)
 	record := make([]string, len(a.Columns))
 	if p.headers && len(a.Columns) > 0 {
@@ -200,10 +196,10 @@ func (p *resultPrinter) csv(a *sqlAnswer) error {
 }
 
 // lines prints a line for each value, all of it, and an empty one between rows.
-func (p *resultPrinter) lines(a *sqlAnswer) error {
+func (p *printer) lines(a *Answer) error {
 	wide := 0
 	for _, c := range a.Columns {
-		wide = max(wide, width(oneLine(c.Name)))
+		wide = max(wide, width(table.OneLine(c.Name)))
 	}
 	var b strings.Builder
 	for i, row := range a.Rows {
@@ -211,7 +207,7 @@ func (p *resultPrinter) lines(a *sqlAnswer) error {
 			b.WriteByte('\n')
 		}
 		for j, d := range row {
-			name := oneLine(a.Columns[j].Name)
+			name := table.OneLine(a.Columns[j].Name)
 			b.WriteString(strings.Repeat(" ", wide-width(name)) + name + " = ")
 			b.WriteString(p.null(d, plainLines(d.text("NULL"))) + "\n")
 		}
@@ -224,21 +220,21 @@ func (p *resultPrinter) lines(a *sqlAnswer) error {
 func plainLines(s string) string {
 	obeyed := func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }
 	if strings.ContainsFunc(s, obeyed) {
-		return oneLine(s)
+		return table.OneLine(s)
 	}
 	return s
 }
 
 // null paints the text of a value that is NULL.
-func (p *resultPrinter) null(d datum, text string) string {
+func (p *printer) null(d Datum, text string) string {
 	if d.v == nil && p.colour {
-		return grey + text + plain
+		return table.Grey + text + table.Plain
 	}
 	return text
 }
 
 // table prints aligned columns. Columns of numbers stand at the right.
-func (p *resultPrinter) table(a *sqlAnswer) error {
+func (p *printer) table(a *Answer) error {
 	if len(a.Columns) == 0 {
 		return nil
 	}
@@ -246,7 +242,7 @@ func (p *resultPrinter) table(a *sqlAnswer) error {
 	names := make([]string, len(a.Columns))
 	for i, c := range a.Columns {
 		if p.headers {
-			names[i] = cutWidth(oneLine(c.Name), cellWidth)
+			names[i] = cutWidth(table.OneLine(c.Name), cellWidth)
 			widths[i] = width(names[i])
 		}
 	}

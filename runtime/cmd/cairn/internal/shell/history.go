@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"bytes"
@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 const (
@@ -16,15 +19,15 @@ const (
 	maxHistoryBytes = 4 << 20
 )
 
-// A history is the statements that were typed, oldest first: in memory and, a line each, in a file. It is a term.History.
+// A History is the statements that were typed, oldest first: in memory and, a line each, in a file. It is a term.History.
 // A file that cannot be used is done without.
-type history struct {
+type History struct {
 	entries []string
 	file    string // "" for none
 }
 
-// historyFile is where the history is kept: in the user's configuration directory, "" if there is none.
-func historyFile() string {
+// HistoryFile is where the history is kept: in the user's configuration directory, "" if there is none.
+func HistoryFile() string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return ""
@@ -32,13 +35,13 @@ func historyFile() string {
 	return filepath.Join(dir, "cairn", "sql_history")
 }
 
-// openHistory reads the history in a file. A file that has grown too long is written anew.
-func openHistory(file string) *history {
-	h := &history{file: file}
-	if file == "" {
+// OpenHistory reads the history in a file. A file that has grown too long is written anew.
+func OpenHistory(name string) *History {
+	h := &History{file: name}
+	if name == "" {
 		return h
 	}
-	f, err := os.Open(file)
+	f, err := os.Open(name)
 	if err != nil {
 		return h
 	}
@@ -52,14 +55,14 @@ func openHistory(file string) *history {
 	}
 	lines := bytes.Count(text, []byte("\n"))
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && utf8.ValidString(line) && oneLine(line) == line {
+		if line = strings.TrimSpace(line); line != "" && utf8.ValidString(line) && table.OneLine(line) == line {
 			h.entries = append(h.entries, line)
 		}
 	}
 	h.bound()
 	if lines > len(h.entries) {
 		// Another shell may add a statement in between, which is then lost.
-		_, _ = writeFile(file, true, func(w io.Writer) error {
+		_, _ = file.Write(name, true, func(w io.Writer) error {
 			_, err := io.WriteString(w, strings.Join(h.entries, "\n")+"\n")
 			return err
 		})
@@ -68,7 +71,7 @@ func openHistory(file string) *history {
 }
 
 // bound forgets the oldest entries.
-func (h *history) bound() {
+func (h *History) bound() {
 	if n := len(h.entries) - maxHistory; n > 0 {
 		h.entries = h.entries[n:]
 	}
@@ -76,9 +79,9 @@ func (h *history) bound() {
 
 // keep adds a statement, on one line. One that is the same as the last is not added, nor one with a string that has
 // several lines or characters that a terminal would obey.
-func (h *history) keep(statement string) {
+func (h *History) keep(statement string) {
 	line := onOneLine(statement)
-	if line == "" || oneLine(line) != line {
+	if line == "" || table.OneLine(line) != line {
 		return
 	}
 	line += ";"
@@ -104,10 +107,10 @@ func (h *history) keep(statement string) {
 }
 
 // Add does nothing: the terminal offers lines, and what is kept are statements.
-func (h *history) Add(string) {}
+func (h *History) Add(string) {}
 
 // Len returns the number of entries.
-func (h *history) Len() int { return len(h.entries) }
+func (h *History) Len() int { return len(h.entries) }
 
 // At returns an entry; 0 is the latest.
-func (h *history) At(i int) string { return h.entries[len(h.entries)-1-i] }
+func (h *History) At(i int) string { return h.entries[len(h.entries)-1-i] }
