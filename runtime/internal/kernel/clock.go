@@ -241,7 +241,7 @@ func (k *alarmClock) hand(p Waker, t *Type, row engine.Wake, ident engine.Identi
 
 // due asks a part for the work for a row. A panic is an error, after which the row is tried again.
 func (k *alarmClock) due(p Waker, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) (w *Work, err error) {
-	defer k.s.contain(addr, "Due", &err)
+	defer k.s.Contain(addr, "Due", &err)
 	return p.Due(k.s, t, addr, row, done), nil
 }
 

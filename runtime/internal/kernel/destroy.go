@@ -62,9 +62,6 @@ func (c *Core) sealDestroy(t *Turn) error {
 			return err
 		}
 	}
-	if err := c.dropControl(t); err != nil {
-		return err
-	}
 	rows, err := c.wakeRows()
 	if err != nil {
 		return err
@@ -75,7 +72,6 @@ func (c *Core) sealDestroy(t *Turn) error {
 	for kind := range a.Kernel.recoverers {
 		c.Arm(kind, false)
 	}
-	c.Arm(keyspace.WakePaused, false)
 	var kept []keyspace.Kind
 	var heirs []Remainder
 	for _, p := range a.Type.Hooks.remainders {

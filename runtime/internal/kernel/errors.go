@@ -130,3 +130,12 @@ func NotFound(a host.Address) *host.Error {
 func UnknownMethod(typ, method string) *host.Error {
 	return host.Errorf(host.UnknownMethod, "actor type %q has no method %q", typ, method).With("type", typ).With("method", method)
 }
+
+// StoreError makes the public error for a failed read, and logs its cause.
+func (s *Kernel) StoreError(err error) error {
+	e, id := s.PublicError(err)
+	if id != "" {
+		s.Logger.Error("read the store", "error_id", id, "error", err)
+	}
+	return e
+}

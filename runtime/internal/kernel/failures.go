@@ -119,7 +119,8 @@ func (f *failures) Forget(key string) bool {
 	return had
 }
 
-func (f *failures) of(addr host.Address) *host.Failure {
+// Of returns the failure of an actor; nil if it runs.
+func (f *failures) Of(addr host.Address) *host.Failure {
 	var buf [128]byte
 	key := AppendAddress(buf[:0], addr)
 	f.Mu.Lock()

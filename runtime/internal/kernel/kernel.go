@@ -16,7 +16,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A Kernel hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
+// A Kernel hosts actors over one store.
 //
 // Invariants:
 //  1. Per address there is at most one live Actor, and per Actor at most one goroutine runs handlers.
@@ -198,8 +198,8 @@ func New(o Options, with Composition) (*Kernel, error) {
 	return s, nil
 }
 
-// Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
-// open. No call may come before it returns.
+// Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
+// returns.
 func (s *Kernel) Start() {
 	s.eachRunner(Runner.Start)
 	for _, t := range s.Types {
@@ -207,7 +207,6 @@ func (s *Kernel) Start() {
 			s.Logger.Warn("the store has actors of a type that the program does not have; they do nothing, and operators can export and destroy them", "actor_type", t.Type)
 		}
 	}
-	s.loadPauses()
 	s.Go(s.Clock.run)
 	s.Go(s.recover)
 	for _, p := range s.Parts {

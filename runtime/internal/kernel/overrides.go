@@ -3,15 +3,11 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
 // ActorLimits are the limits of an actor, or those of a type, with what follows from them. They are immutable.
@@ -88,17 +84,11 @@ func NewActorLimits(l host.Limits, limiters []Limiter) (*ActorLimits, error) {
 type overrides struct {
 	N  atomic.Int64 // how many there are, so that nobody pays for a lookup while there are none
 	mu sync.RWMutex
-	m  map[string]*override // by address key
-}
-
-// An override is what operators have set for an actor, and the limits that it has so.
-type override struct {
-	set    host.ActorLimits
-	limits *ActorLimits
+	m  map[string]*ActorLimits // by address key
 }
 
 // of returns the limits of the actor with an address key, or nil if operators have set none.
-func (o *overrides) of(key []byte) *override {
+func (o *overrides) of(key []byte) *ActorLimits {
 	if o.N.Load() == 0 {
 		return nil
 	}
@@ -107,12 +97,12 @@ func (o *overrides) of(key []byte) *override {
 	return o.m[string(key)]
 }
 
-// put notes the limits of an actor; nil means those of its type.
-func (o *overrides) put(key string, x *override) {
+// Put notes the limits of an actor; nil means those of its type.
+func (o *overrides) Put(key string, x *ActorLimits) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.m == nil {
-		o.m = make(map[string]*override)
+		o.m = make(map[string]*ActorLimits)
 	}
 	delete(o.m, key)
 	if x != nil {
@@ -123,8 +113,8 @@ func (o *overrides) put(key string, x *override) {
 
 // LimitsOf returns the limits of an actor.
 func (s *Kernel) LimitsOf(t *Type, key []byte) *ActorLimits {
-	if x := s.Overrides.of(key); x != nil {
-		return x.limits
+	if l := s.Overrides.of(key); l != nil {
+		return l
 	}
 	return t.Base
 }
@@ -138,49 +128,10 @@ func (s *Kernel) rateOf(t *Type, addr host.Address) *rateLimit {
 	return s.LimitsOf(t, AppendAddress(buf[:0], addr)).rate
 }
 
-// Override sets the limits of an actor, which is awake or not.
-func (s *Kernel) Override(a *Actor, x *override) {
-	s.Overrides.put(a.Key, x)
+// Override sets the limits of an actor, which is awake or not; nil means those of its type.
+func (s *Kernel) Override(a *Actor, x *ActorLimits) {
+	s.Overrides.Put(a.Key, x)
 	a.Limits.Store(s.LimitsOf(a.Type, []byte(a.Key)))
-}
-
-// NewOverride makes the limits that operators have set for an actor of a type; nil if there are none. The error is one for
-// the operator.
-func NewOverride(t *Type, set host.ActorLimits) (*override, error) {
-	if set.Empty() {
-		return nil, nil
-	}
-	for _, f := range set.Fields() {
-		if f.Whole != nil && *f.Whole != nil && (**f.Whole < 1 || **f.Whole > math.MaxInt) {
-			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("field", f.Name)
-		}
-	}
-	l, err := NewActorLimits(set.Apply(t.Base.Limits), t.Hooks.Limiters)
-	if fault, ok := errors.AsType[*LimitsError](err); ok {
-		e := host.Errorf(host.InvalidArgument, "%s", fault).With("field", fault.Name)
-		if fault.Limit != 0 {
-			e = e.With("limit", strconv.FormatInt(fault.Limit, 10)).With("actual", strconv.FormatInt(fault.Actual, 10))
-		}
-		return nil, e
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &override{set: set, limits: l}, nil
-}
-
-// dropControl forgets what operators have set, when the actor is destroyed.
-func (c *Core) dropControl(h *Turn) error {
-	if _, err := c.ClearPause(h); err != nil {
-		return err
-	}
-	rec, err := ReadControl(c.Rows)
-	if err != nil || len(rec.Limits) == 0 {
-		return err
-	}
-	a := c.Actor
-	h.Then(func() { a.Kernel.Override(a, nil) })
-	return c.PutControl(h, ControlRecord{})
 }
 
 // adoptLimits gives the space of the core the limits that the actor has now, for a turn of w.
@@ -197,48 +148,5 @@ func (c *Core) adoptLimits(w *Work) error {
 		c.storage = storage
 	}
 	c.Limits = l
-	return nil
-}
-
-// Limited returns the limits of a record. One that this version does not know is passed over.
-func (r *ControlRecord) Limited() (set host.ActorLimits) {
-	for _, l := range r.Limits {
-		for _, f := range set.Fields() {
-			switch {
-			case f.Name != l.Name:
-			case f.Whole != nil:
-				*f.Whole = &l.Whole
-			default:
-				*f.Rate = &l.Rate
-			}
-		}
-	}
-	return set
-}
-
-// ReadControl reads what operators have set; the zero record if that is nothing.
-func ReadControl(r engine.Reader) (rec ControlRecord, err error) {
-	e, ok, err := r.Get(controlKey)
-	if err != nil || !ok {
-		return rec, err
-	}
-	return rec, record.Decode(e.Value, &rec)
-}
-
-// PutControl writes what operators have set, or removes it if that is nothing.
-func (c *Core) PutControl(h *Turn, rec ControlRecord) error {
-	if rec.Since == 0 && len(rec.Limits) == 0 {
-		c.Arm(keyspace.WakePaused, false)
-		_, err := c.Rows.Delete(controlKey)
-		return err
-	}
-	value, err := record.Encode(&rec)
-	if err != nil {
-		return err
-	}
-	if err := c.Rows.Put(controlKey, value, engine.PutOptions{Exempt: true}); err != nil {
-		return err
-	}
-	c.Arm(keyspace.WakePaused, true)
 	return nil
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 )
 
 // pauses knows which actors operators have paused: what is durable of it, from the start of the node on.
@@ -144,8 +142,8 @@ func (p *pauses) ResumedAt(key string) time.Time {
 	return p.resumed[key]
 }
 
-// unpause lets an actor go on. It does not block.
-func (s *Kernel) unpause(key string) {
+// Unpause lets an actor go on. It does not block.
+func (s *Kernel) Unpause(key string) {
 	if parked := s.Pauses.clear(key); len(parked) > 0 {
 		s.Go(func() {
 			for _, f := range parked {
@@ -153,94 +151,6 @@ func (s *Kernel) unpause(key string) {
 			}
 		})
 	}
-}
-
-// loadPauses reads which actors are paused. It runs before anything else does.
-func (s *Kernel) loadPauses() {
-	var after []byte
-	for {
-		rows, err := s.Store.Wakes(after, 0, 1024)
-		if err != nil {
-			s.Logger.Error("read which actors are paused", "error", err)
-			return
-		}
-		for _, row := range rows {
-			if row.Kind == keyspace.WakePaused {
-				if err := s.loadPause(row); err != nil {
-					s.Logger.Error("read why an actor is paused", "actor_id", row.ID.String(), "error", err)
-				}
-			}
-		}
-		if len(rows) < 1024 {
-			return
-		}
-		after = rows[len(rows)-1].Row
-	}
-}
-
-func (s *Kernel) loadPause(row engine.Wake) error {
-	ident, _, ok, err := s.Store.Identity(row.ID)
-	if err != nil {
-		return err
-	}
-	snap := s.Store.Snapshot(row.ID)
-	defer snap.Close()
-	rec, err := ReadControl(snap)
-	if err != nil {
-		return err
-	}
-	if !ok || rec.Since == 0 && len(rec.Limits) == 0 {
-		return s.Store.DropWakes([][]byte{row.Row}) // nothing stands behind it
-	}
-	if ident.Namespace != s.Options.Namespace {
-		return nil
-	}
-	key := string(AppendAddress(nil, host.Address{Type: ident.Type, Key: ident.Key}))
-	if pause := rec.Pause(); pause != nil {
-		s.Pauses.Set(key, *pause)
-	}
-	if t := s.Types[ident.Type]; t != nil {
-		x, err := NewOverride(t, rec.Limited())
-		if err != nil {
-			return err
-		}
-		s.Overrides.put(key, x)
-	}
-	return nil
-}
-
-// ControlRecord is the value of KindControl: what operators have set. An actor has one while it is paused or has limits of its
-// own.
-type ControlRecord struct {
-	_      struct{} `cbor:",toarray"`
-	Reason string
-	Since  int64         // unix milliseconds; 0 if it is not paused
-	Limits []LimitRecord // records of earlier versions have none
-}
-
-// LimitRecord is a limit of one actor.
-type LimitRecord struct {
-	_     struct{} `cbor:",toarray"`
-	Name  string
-	Whole int64
-	Rate  float64
-}
-
-// Pause returns the pause of a record, or nil.
-func (r *ControlRecord) Pause() *host.Pause {
-	if r.Since == 0 {
-		return nil
-	}
-	return &host.Pause{Reason: r.Reason, Since: TimeMS(r.Since).UTC()}
-}
-
-// controlKey is the logical key of what operators have set.
-var controlKey = keyspace.AppendControl(nil)
-
-// readPause reads an actor's pause; nil if it has none.
-func readPause(r engine.Reader) (*host.Pause, error) {
-	rec, err := ReadControl(r)
-	return rec.Pause(), err
 }
 
 // staysQuiet reports that an actor is not to be woken with its hook for w, because it is paused.
@@ -263,19 +173,4 @@ func (a *Actor) TurnedAway(c *Core, w *Work) bool {
 	w.Paused = true
 	w.Fail(PausedError(a.Address, p))
 	return true
-}
-
-// ClearPause removes an actor's pause, if it has one.
-func (c *Core) ClearPause(h *Turn) (bool, error) {
-	rec, err := ReadControl(c.Rows)
-	if err != nil || rec.Since == 0 {
-		return false, err
-	}
-	rec.Reason, rec.Since = "", 0
-	if err := c.PutControl(h, rec); err != nil {
-		return false, err
-	}
-	a := c.Actor
-	h.Then(func() { a.Kernel.unpause(a.Key) })
-	return true, nil
 }

@@ -158,16 +158,6 @@ func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
 	return r.Actor.Kernel.CallFrom(ctx, q, &r.from)
 }
 
-// Lookup implements host.Node.
-func (r *Query) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
-	return r.Actor.Kernel.Lookup(ctx, a)
-}
-
-// List implements host.Node.
-func (r *Query) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return r.Actor.Kernel.List(ctx, q)
-}
-
 // Destroy implements host.Node.
 func (r *Query) Destroy(context.Context, host.Address) error { return QueryWrites() }
 

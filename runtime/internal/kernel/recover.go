@@ -125,12 +125,12 @@ func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, 
 
 // taken asks a part for the work that goes on with what was under way. A panic is an error.
 func (s *Kernel) taken(a *Actor, take func(*Actor) *Work) (w *Work, err error) {
-	defer s.contain(a.Address, "TakeUp", &err)
+	defer s.Contain(a.Address, "TakeUp", &err)
 	return take(a), nil
 }
 
-// contain turns a panic of a part's hook into an error, and logs it. It is deferred.
-func (s *Kernel) contain(addr host.Address, hook string, err *error) {
+// Contain turns a panic of a part's hook into an error, and logs it. It is deferred.
+func (s *Kernel) Contain(addr host.Address, hook string, err *error) {
 	if p := recover(); p != nil {
 		id := NewErrorID()
 		s.Logger.Error("part panicked", "actor_type", addr.Type, "actor_key", addr.Key, "hook", hook, "error_id", id,

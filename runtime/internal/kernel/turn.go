@@ -318,16 +318,6 @@ func (t *Turn) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	return t.Actor.Kernel.CallFrom(ctx, r, &t.From)
 }
 
-// Lookup implements host.Node.
-func (t *Turn) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
-	return t.Actor.Kernel.Lookup(ctx, a)
-}
-
-// List implements host.Node.
-func (t *Turn) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return t.Actor.Kernel.List(ctx, q)
-}
-
 // Destroy implements host.Node.
 func (t *Turn) Destroy(ctx context.Context, a host.Address) error {
 	return t.Actor.Kernel.DestroyFrom(ctx, a, &t.From)

@@ -1,9 +1,7 @@
 package kernel
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -141,7 +139,7 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	} else {
 		err = NotFound(addr)
 	}
-	if perr := s.seen(ctx, addr); perr != nil {
+	if perr := s.Seen(ctx, addr); perr != nil {
 		err = perr
 	}
 	if err != nil && snap != nil {
@@ -150,51 +148,18 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	return snap, id, err
 }
 
-// seen waits until what the caller has just read of an actor in the store is durable. The Actor that committed what
+// Seen waits until what the caller has just read of an actor in the store is durable. The Actor that committed what
 // is not durable yet cannot have left memory since, also if it never will be.
-func (s *Kernel) seen(ctx context.Context, addr host.Address) error {
+func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 	a := s.Find(addr)
 	if a == nil {
 		return nil
 	}
-	return a.pass(ctx, a.last())
+	return a.Seen(ctx)
 }
 
-// AllSeen waits until what the caller has just read of the actors of some types is durable: also of actors that it did not
-// find, because a commit under way may have destroyed them. It returns the actors whose last commit never will be, because
-// the disk failed: what was read of them must not be shown. The error is that of ctx, or says that the node ends.
-func (s *Kernel) AllSeen(ctx context.Context, of func(*Type) bool) (lost []host.Address, err error) {
-	var unsynced []*Actor
-	s.Each(func(a *Actor) {
-		if of(a.Type) && a.Durable.Load() < a.Applied.Load() {
-			unsynced = append(unsynced, a)
-		}
-	})
-	for _, a := range unsynced {
-		err := a.pass(ctx, a.last())
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return nil, ContextError(ctx)
-		case s.Killed.Load():
-			return nil, err
-		default:
-			lost = append(lost, host.Address{Type: a.Address.Type, Key: append([]string{}, a.Address.Key...)})
-		}
-	}
-	slices.SortFunc(lost, compareAddresses)
-	return slices.CompactFunc(lost, func(a, b host.Address) bool { return compareAddresses(a, b) == 0 }), nil
-}
-
-func compareAddresses(a, b host.Address) int {
-	return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.Key, b.Key))
-}
-
-// Contains reports whether a sorted list has an address.
-func Contains(list []host.Address, a host.Address) bool {
-	_, ok := slices.BinarySearchFunc(list, a, compareAddresses)
-	return ok
-}
+// Seen is [Kernel.Seen] of one actor.
+func (a *Actor) Seen(ctx context.Context) error { return a.pass(ctx, a.last()) }
 
 // last returns the last commit that was applied. One that is about to be, and may decline, does not count.
 func (a *Actor) last() uint64 {

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and programs.
@@ -55,6 +56,21 @@ func (n *Node) Methods(b *host.Behavior) []host.Method {
 		methods = append(methods, host.Method{Name: name, Kind: kind})
 	}
 	return methods
+}
+
+// Lookup implements host.Node.
+func (n *Node) Lookup(ctx context.Context, addr host.Address) (host.Status, error) {
+	return survey.Lookup(n.Kernel, ctx, addr)
+}
+
+// List implements host.Node.
+func (n *Node) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return survey.List(n.Kernel, ctx, q)
+}
+
+// Inspect implements host.Inspector.
+func (n *Node) Inspect(ctx context.Context, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	return survey.Inspect(n.Kernel, ctx, addr, q)
 }
 
 // Subscribe implements host.EventSource.

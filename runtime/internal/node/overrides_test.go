@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/part/admin"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -308,7 +309,7 @@ func TestRecordOfAPauseByAnEarlierVersionIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rec kernel.ControlRecord
+	var rec admin.ControlRecord
 	if err := record.Decode(b, &rec); err != nil || rec.Pause() == nil || rec.Pause().Reason != "r" || len(rec.Limits) != 0 {
 		t.Fatalf("%+v, %v", rec, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // cborOf encodes values as items.
@@ -243,7 +244,7 @@ func TestItemsThatAreTooOldAreRemovedWithoutAnotherAppend(t *testing.T) {
 			}
 			snap := n.Store.Snapshot(id)
 			defer snap.Close()
-			k, err := kernel.CountKeys(snap, keyspace.KindStreamItems)
+			k, err := survey.CountKeys(snap, keyspace.KindStreamItems)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,11 +9,12 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/node"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // StoredStatus describes an actor by what a store says of it, as if it slept.
 func StoredStatus(store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
-	return kernel.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
+	return survey.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
 }
 
 // ControlStoredRun pauses or terminates a workflow run in a store that no node runs on. It

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part of actors that is the verbs of operators. It names no other part: what it knows of one the part says
@@ -18,6 +19,9 @@ type Part struct{}
 
 var _ interface {
 	kernel.Server
+	kernel.Runner
+	kernel.Destroyer
+	survey.Reporter
 } = (*Part)(nil)
 
 // Name implements kernel.Part.
@@ -44,7 +48,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 		return host.Pause{}, host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
 	}
 	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start)).UTC()}
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := readControl(c.Rows)
 	if err != nil {
 		return host.Pause{}, err
 	}
@@ -56,7 +60,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 		}
 	}
 	rec.Reason, rec.Since = pause.Reason, kernel.UnixMS(pause.Since)
-	if err := c.PutControl(h, rec); err != nil {
+	if err := putControl(c, rec); err != nil {
 		return host.Pause{}, err
 	}
 	if old == nil {
@@ -69,10 +73,16 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 
 // resumeActor lets a paused actor go on.
 func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *kernel.None) (host.CountOutput, error) {
-	paused, err := c.ClearPause(h)
-	if err != nil || !paused {
+	rec, err := readControl(c.Rows)
+	if err != nil || rec.Since == 0 {
 		return host.CountOutput{}, err
 	}
+	rec.Reason, rec.Since = "", 0
+	if err := putControl(c, rec); err != nil {
+		return host.CountOutput{}, err
+	}
+	a := c.Actor
+	h.Then(func() { a.Kernel.Unpause(a.Key) })
 	h.LifeChange("resumed", "")
 	for p := range kernel.PartsAs[kernel.Resumer](c.Actor.Kernel.Parts) {
 		if err := p.Resumed(h); err != nil {
@@ -87,11 +97,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 	if in.Empty() {
 		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")
 	}
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := readControl(c.Rows)
 	if err != nil {
 		return host.ActorLimits{}, err
 	}
-	set, given := rec.Limited(), in.Fields()
+	set, given := rec.limited(), in.Fields()
 	for i, f := range set.Fields() {
 		if f.Whole != nil && *given[i].Whole != nil {
 			*f.Whole = *given[i].Whole
@@ -105,11 +115,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 
 // resetLimits makes limits of one actor those of its type.
 func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := readControl(c.Rows)
 	if err != nil {
 		return out, err
 	}
-	set := rec.Limited()
+	set := rec.limited()
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
@@ -136,8 +146,8 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 }
 
 // storeLimits writes the limits of an actor.
-func storeLimits(c *kernel.Core, h *kernel.Turn, rec kernel.ControlRecord, set host.ActorLimits) error {
-	x, err := kernel.NewOverride(c.Actor.Type, set)
+func storeLimits(c *kernel.Core, h *kernel.Turn, rec ControlRecord, set host.ActorLimits) error {
+	x, err := limitsOf(c.Actor.Type, set)
 	if err != nil {
 		return err
 	}
@@ -145,12 +155,12 @@ func storeLimits(c *kernel.Core, h *kernel.Turn, rec kernel.ControlRecord, set h
 	for _, f := range set.Fields() {
 		switch {
 		case f.Whole != nil && *f.Whole != nil:
-			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Whole: **f.Whole})
+			rec.Limits = append(rec.Limits, LimitRecord{Name: f.Name, Whole: **f.Whole})
 		case f.Rate != nil && *f.Rate != nil:
-			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Rate: **f.Rate})
+			rec.Limits = append(rec.Limits, LimitRecord{Name: f.Name, Rate: **f.Rate})
 		}
 	}
-	if err := c.PutControl(h, rec); err != nil {
+	if err := putControl(c, rec); err != nil {
 		return err
 	}
 	a := c.Actor

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part of actors that is alarms.
@@ -21,9 +22,9 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Reporter
+	survey.Reporter
 	kernel.Server
 	kernel.Waker
 } = (*Part)(nil)

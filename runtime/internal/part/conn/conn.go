@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part of actors that is connections.
@@ -34,15 +35,15 @@ func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Presenter
+	survey.Presenter
 	kernel.Recoverer
 	kernel.Server
 	kernel.Waker
 } = (*Part)(nil)
 
-// Present implements kernel.Presenter.
+// Present implements survey.Presenter.
 func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }

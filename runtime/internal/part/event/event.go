@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part of actors that is events.
@@ -34,7 +35,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 var _ interface {
 	kernel.Broadcaster
 	kernel.Destroyer
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
 } = (*Part)(nil)
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part of actors that is messages to other actors.
@@ -22,11 +23,11 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Keeper
 	kernel.Meter
 	kernel.Remainder
-	kernel.Reporter
+	survey.Reporter
 	kernel.Server
 } = (*Part)(nil)
 

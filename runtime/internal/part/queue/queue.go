@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part of actors that is queues.
@@ -27,7 +28,7 @@ type Part struct {
 
 var _ interface {
 	kernel.Declarer
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
 	kernel.Recoverer
 	kernel.Retrier

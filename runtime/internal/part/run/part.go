@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -37,9 +38,9 @@ var _ interface {
 	kernel.Closer
 	kernel.Declarer
 	kernel.Destroyer
-	kernel.Explainer
+	survey.Explainer
 	kernel.Follower
-	kernel.ListReporter
+	survey.ListReporter
 	kernel.Meter
 	kernel.Recoverer
 	kernel.Resumer

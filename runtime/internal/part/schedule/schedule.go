@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part of actors that is schedules.
@@ -26,9 +27,9 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Reporter
+	survey.Reporter
 	kernel.Server
 	kernel.Waker
 } = (*Part)(nil)

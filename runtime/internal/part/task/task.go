@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
@@ -30,9 +31,9 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Presenter
+	survey.Presenter
 	kernel.Straggler
 } = (*Part)(nil)
 
@@ -230,12 +231,12 @@ func (t *Task) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 
 // Lookup implements host.Node.
 func (t *Task) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
-	return t.Crew.a.Kernel.Lookup(ctx, a)
+	return survey.Lookup(t.Crew.a.Kernel, ctx, a)
 }
 
 // List implements host.Node.
 func (t *Task) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return t.Crew.a.Kernel.List(ctx, q)
+	return survey.List(t.Crew.a.Kernel, ctx, q)
 }
 
 // Destroy implements host.Node.

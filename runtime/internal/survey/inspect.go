@@ -1,4 +1,4 @@
-package kernel
+package survey
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Inspect implements host.Inspector. It returns when what it read is durable, as [Kernel.Lookup] does.
-func (s *Kernel) Inspect(ctx context.Context, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
-	page, err := Inspect(s.Store, s.Options.Namespace, addr, q)
-	if perr := s.seen(ctx, addr); perr != nil {
+// Inspect reads an actor's raw keyspace. It returns when what it read is durable, as [Lookup] does.
+func Inspect(s *kernel.Kernel, ctx context.Context, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	page, err := StoredKeys(s.Store, s.Options.Namespace, addr, q)
+	if perr := s.Seen(ctx, addr); perr != nil {
 		return host.InspectPage{}, perr
 	}
 	if err != nil {
@@ -20,8 +21,8 @@ func (s *Kernel) Inspect(ctx context.Context, addr host.Address, q host.InspectQ
 	return page, nil
 }
 
-// Inspect reads an actor's raw keyspace from a store that no node need be running on. Its errors are for operators.
-func Inspect(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
+// StoredKeys is Inspect for a store without a node. Its errors are for operators.
+func StoredKeys(store *engine.Store, namespace string, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
 	switch {
 	case q.Limit < 0 || q.Limit > 1000:
 		return host.InspectPage{}, host.Errorf(host.InvalidArgument, "limit %d is not between 1 and 1000", q.Limit).With("field", "limit")
@@ -32,7 +33,7 @@ func Inspect(store *engine.Store, namespace string, addr host.Address, q host.In
 	}
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
-		err = NotFound(addr)
+		err = kernel.NotFound(addr)
 	}
 	if err != nil {
 		return host.InspectPage{}, err
@@ -47,7 +48,7 @@ func Inspect(store *engine.Store, namespace string, addr host.Address, q host.In
 	for i, e := range page.Entries {
 		out.Keys[i] = host.StoredKey{
 			Key: e.Key, Text: keyspace.Format(e.Key), Size: e.Size, Version: uint64(e.Version),
-			Created: TimeMS(e.Created).UTC(), Updated: TimeMS(e.Updated).UTC(), Value: e.Value[:min(len(e.Value), q.ValueBytes)],
+			Created: kernel.TimeMS(e.Created).UTC(), Updated: kernel.TimeMS(e.Updated).UTC(), Value: e.Value[:min(len(e.Value), q.ValueBytes)],
 		}
 	}
 	return out, nil

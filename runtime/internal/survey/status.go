@@ -1,4 +1,4 @@
-package kernel
+package survey
 
 import (
 	"context"
@@ -8,33 +8,34 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Lookup implements host.Node. It reads the store and the directory of awake actors, and returns when what it read is
-// durable. The error code is Unavailable if the disk failed and that is unknown.
-func (s *Kernel) Lookup(ctx context.Context, addr host.Address) (host.Status, error) {
+// Lookup describes an actor. It reads the store and the directory of awake actors, and returns when what it read is durable.
+// The error code is Unavailable if the disk failed and that is unknown.
+func Lookup(s *kernel.Kernel, ctx context.Context, addr host.Address) (host.Status, error) {
 	if _, err := s.StoredTypeOf(addr); err != nil {
 		return host.Status{}, err
 	}
-	st, err := s.Status(addr)
-	if perr := s.seen(ctx, addr); perr != nil {
+	st, err := Status(s, addr)
+	if perr := s.Seen(ctx, addr); perr != nil {
 		return host.Status{}, perr
 	}
 	return st, err
 }
 
 // Status is Lookup without the wait: what it shows may be ahead of the disk by the commits under way.
-func (s *Kernel) Status(addr host.Address) (host.Status, error) {
+func Status(s *kernel.Kernel, addr host.Address) (host.Status, error) {
 	st, err := StoredStatus(s.Parts, s.Store, s.Options.Namespace, addr)
 	if err != nil {
 		return host.Status{}, s.StoreError(err)
 	}
-	s.present(&st)
+	present(s, &st)
 	return st, nil
 }
 
 // present adds to a status what the actor does in memory.
-func (s *Kernel) present(st *host.Status) {
+func present(s *kernel.Kernel, st *host.Status) {
 	addr := host.Address{Type: st.Type, Key: st.Key}
 	a := s.Find(addr)
 	if a != nil {
@@ -45,21 +46,21 @@ func (s *Kernel) present(st *host.Status) {
 		a.Mu.Unlock()
 		st.Mailbox = int(a.Waiting.Load())
 	}
-	for p := range PartsAs[Presenter](s.Parts) {
-		s.presentOf(p, a, addr, st)
+	for p := range kernel.PartsAs[Presenter](s.Parts) {
+		presentOf(s, p, a, addr, st)
 	}
 	if p := s.Pauses.At(addr); p != nil {
 		st.State, st.Pause = host.Paused, p
 	}
-	if f := s.Failures.of(addr); f != nil { // the worse of the two, as long as it lasts
+	if f := s.Failures.Of(addr); f != nil { // the worse of the two, as long as it lasts
 		st.State, st.Failure = host.Failed, f
 	}
 }
 
 // presentOf asks one part. A panic is logged, and the status goes without.
-func (s *Kernel) presentOf(p Presenter, a *Actor, addr host.Address, st *host.Status) {
+func presentOf(s *kernel.Kernel, p Presenter, a *kernel.Actor, addr host.Address, st *host.Status) {
 	var err error
-	defer s.contain(addr, "Present", &err)
+	defer s.Contain(addr, "Present", &err)
 	p.Present(s, a, st)
 }
 
@@ -74,14 +75,14 @@ func reportOf(p Reporter, rows *engine.Snapshot, st *host.Status) (err error) {
 }
 
 // StoredStatus describes an actor by what a store says of it, as if it slept.
-func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
+func StoredStatus(parts []kernel.Part, store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
 	ident := engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key}
 	id, ok, err := store.Lookup(ident)
 	if err != nil {
 		return host.Status{}, err
 	}
 	if !ok {
-		return host.Status{}, NotFound(addr)
+		return host.Status{}, kernel.NotFound(addr)
 	}
 	snap := store.Snapshot(id)
 	defer snap.Close()
@@ -90,18 +91,7 @@ func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host
 		return host.Status{}, err
 	}
 	st := EntryStatus(engine.ActorEntry{ID: id, Identity: ident, Head: head})
-	rec, err := ReadControl(snap)
-	if err != nil {
-		return host.Status{}, err
-	}
-	st.Pause = rec.Pause()
-	if set := rec.Limited(); !set.Empty() {
-		st.Limits = &set
-	}
-	if st.Pause != nil {
-		st.State = host.Paused
-	}
-	for p := range PartsAs[Reporter](parts) {
+	for p := range kernel.PartsAs[Reporter](parts) {
 		if err := reportOf(p, snap, &st); err != nil {
 			return host.Status{}, err
 		}
@@ -118,22 +108,13 @@ func EntryStatus(e engine.ActorEntry) host.Status {
 	return host.Status{
 		ID: e.ID.String(), Type: e.Identity.Type, Key: key, State: host.Asleep,
 		Version: uint64(e.Head.Version), Generation: uint64(e.Head.Generation), Keys: e.Head.Keys, Bytes: e.Head.Bytes,
-		Created: TimeMS(e.Head.Created).UTC(), Updated: TimeMS(e.Head.Updated).UTC(),
+		Created: kernel.TimeMS(e.Head.Created).UTC(), Updated: kernel.TimeMS(e.Head.Updated).UTC(),
 	}
 }
 
 // CountKeys counts the keys of a kind, up to the limit of one listing.
-func CountKeys(l Lister, kind keyspace.Kind) (int, error) {
+func CountKeys(l kernel.Lister, kind keyspace.Kind) (int, error) {
 	start, end := keyspace.KindRange(kind)
 	page, err := l.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
 	return len(page.Entries), err
-}
-
-// StoreError makes the public error for a failed read, and logs its cause.
-func (s *Kernel) StoreError(err error) error {
-	e, id := s.PublicError(err)
-	if id != "" {
-		s.Logger.Error("read the store", "error_id", id, "error", err)
-	}
-	return e
 }

@@ -1,4 +1,4 @@
-package kernel
+package survey
 
 import (
 	"context"
@@ -6,22 +6,23 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// List implements host.Node. It returns when what it read is durable, as [Kernel.Lookup] does, without the actors of
-// which that is unknown.
-func (s *Kernel) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+// List pages through actors. It returns when what it read is durable, as [Lookup] does, without the actors of which that is
+// unknown.
+func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPage, error) {
 	page, err := StoredList(s.Store, s.Options.Namespace, q)
 	if err != nil {
 		return host.ListPage{}, s.StoreError(err)
 	}
 	for i := range page.Actors {
-		s.present(&page.Actors[i])
-		if err := s.presentListed(&page.Actors[i]); err != nil {
+		present(s, &page.Actors[i])
+		if err := presentListed(s, &page.Actors[i]); err != nil {
 			return host.ListPage{}, s.StoreError(err)
 		}
 	}
-	lost, err := s.AllSeen(ctx, func(t *Type) bool { return q.Type == "" || t.Type == q.Type })
+	lost, err := AllSeen(s, ctx, func(t *kernel.Type) bool { return q.Type == "" || t.Type == q.Type })
 	if err != nil {
 		return host.ListPage{}, err
 	}
@@ -41,14 +42,14 @@ func actorsQuery(namespace string, q host.ListQuery) engine.ActorsQuery {
 }
 
 // presentListed adds to the status of an actor in a list what the parts say in lists.
-func (s *Kernel) presentListed(st *host.Status) error {
+func presentListed(s *kernel.Kernel, st *host.Status) error {
 	t := s.Types[st.Type]
 	if t == nil {
 		return nil
 	}
-	for p := range PartsAs[ListReporter](s.Parts) {
+	for p := range kernel.PartsAs[ListReporter](s.Parts) {
 		if p.Lists(t) {
-			if err := s.reportOn(p, st); err != nil {
+			if err := reportOn(s, p, st); err != nil {
 				return err
 			}
 		}
@@ -57,7 +58,7 @@ func (s *Kernel) presentListed(st *host.Status) error {
 }
 
 // reportOn adds what a part says of an actor, if that is in the store.
-func (s *Kernel) reportOn(p Reporter, st *host.Status) error {
+func reportOn(s *kernel.Kernel, p Reporter, st *host.Status) error {
 	id, ok, err := s.Store.Lookup(s.Identity(host.Address{Type: st.Type, Key: st.Key}))
 	if err != nil || !ok {
 		return err

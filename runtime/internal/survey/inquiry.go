@@ -1,18 +1,19 @@
-package kernel
+package survey
 
 import (
 	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
 // An Inquiry is the question what an actor waits for, with what the parts say about that.
 type Inquiry struct {
-	S      *Kernel
-	Typ    *Type
+	S      *kernel.Kernel
+	Typ    *kernel.Type
 	Addr   host.Address
-	A      *Actor // nil if it is not in memory
+	A      *kernel.Actor // nil if it is not in memory
 	Status host.Status
 	Causes []Cause
 	Next   []Appointment
