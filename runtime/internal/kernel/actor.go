@@ -301,7 +301,7 @@ func (a *Actor) process(epoch uint64, c *Core, b *batch) bool {
 			a.teardown(c) // to be woken with its hook
 			c = nil
 		}
-		if a.TurnedAway(c, w) {
+		if a.turnedAway(c, w) {
 			continue
 		}
 		late := false
@@ -329,10 +329,13 @@ func (a *Actor) process(epoch uint64, c *Core, b *batch) bool {
 		case c.Broken:
 			w.Fail(Unavailable("an earlier commit of the actor failed"))
 		default:
-			c.perform(w)
+			a.sleepSoon = false
+			w.Job.Run(c, w)
 		}
 		if !c.Broken {
-			c.follow() // if late, with what the wake hook has done
+			for _, p := range a.Type.Hooks.followers {
+				p.Follow(c) // if late, with what the wake hook has done
+			}
 		}
 		if c.Gone() {
 			c.close()

@@ -209,7 +209,7 @@ func (k *alarmClock) Post(row engine.Wake) (posted bool, paused *host.Address, e
 	default:
 		return false, nil, fmt.Errorf("kernel: no part has rows of the kind %s", row.Kind)
 	}
-	_, err = k.s.Post(t, addr, w)
+	_, err = k.s.Post(t, addr, w, nil)
 	return err == nil, nil, err
 }
 
@@ -235,7 +235,7 @@ func (k *alarmClock) hand(p Waker, t *Type, row engine.Wake, ident engine.Identi
 	if w.Finish == nil {
 		w.Finish = done
 	}
-	_, err = k.s.Post(t, addr, w)
+	_, err = k.s.Post(t, addr, w, nil)
 	return err == nil, nil, err
 }
 

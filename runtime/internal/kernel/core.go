@@ -19,10 +19,8 @@ type Core struct {
 	Instance host.Instance
 	// Exists: the actor is in the directory, or will be by the commit under way.
 	Exists bool
-	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
-	creating bool
-	// rising: the actor is being prepared and woken, in turns that stand or fall together.
-	rising bool
+	// joint says which turns stand or fall with the one under way.
+	joint joint
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored   []byte
 	Standing standing
@@ -55,9 +53,14 @@ func (c *Core) close() {
 	c.space.Close()
 }
 
-// follow lets the parts go on with what the work has made necessary.
-func (c *Core) follow() {
-	for _, p := range c.Actor.Type.Hooks.followers {
-		p.Follow(c)
-	}
-}
+// joint says which turns stand or fall together.
+type joint uint8
+
+const (
+	// single: each turn is undone alone.
+	single joint = iota
+	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
+	creating
+	// rising: the actor is being prepared and woken, in turns that are undone together.
+	rising
+)

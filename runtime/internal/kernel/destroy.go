@@ -31,13 +31,13 @@ func (destroying) Run(c *Core, w *Work) {
 	}
 	var err error
 	if c.Bare {
-		_, err = c.System(w, "destroy", func(h *Turn) error {
+		err = c.System(w, "destroy", func(h *Turn) error {
 			h.Ends = true
 			return nil
 		})
 		c.Broken = err != nil && !c.Gone()
 	} else {
-		_, err = c.Run(w, "OnDestroy", func(h *Turn) ([]byte, error) {
+		_, err = c.RunTurn(w, "OnDestroy", true, func(h *Turn) ([]byte, error) {
 			h.DestroySelf()
 			return nil, nil
 		})
@@ -92,7 +92,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 			return err
 		}
 	}
-	t.Changes = t.Changes[:0]
+	t.Changes = t.Changes[:t.Lasting]
 	c.Group.After = append(c.Group.After, t.After...)
 	if len(heirs) > 0 && !a.Kernel.Offline {
 		c.Group.After = append(c.Group.After, &bequest{a: a, id: c.ID, heirs: heirs})

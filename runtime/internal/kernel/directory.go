@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"hash/maphash"
 	"sync"
 
@@ -80,23 +79,5 @@ func (s *Kernel) Each(f func(*Actor)) {
 	}
 	for _, a := range s.Memory.AllRemains() {
 		f(a)
-	}
-}
-
-// Post puts work into an actor's mailbox, making the Actor if needed.
-func (s *Kernel) Post(t *Type, addr host.Address, w *Work) (*Actor, error) {
-	for {
-		a := s.ActorAt(t, addr)
-		if a == nil {
-			return nil, Unavailable("the node is shutting down")
-		}
-		switch err := a.Enqueue(w); {
-		case err == nil:
-			return a, nil
-		case errors.Is(err, errGone):
-			continue // it left memory between the look-up and now
-		default:
-			return nil, err
-		}
 	}
 }

@@ -27,7 +27,7 @@ func (d *purge) Run(c *Core, w *Work) {
 // purge removes keys that have expired.
 func (c *Core) purge(w *Work, row *engine.Wake) error {
 	const most = 1000
-	_, err := c.System(w, "purge", func(h *Turn) error {
+	err := c.System(w, "purge", func(h *Turn) error {
 		keys, err := c.Rows.Expired(UnixMS(h.Start), most)
 		if err != nil {
 			return err

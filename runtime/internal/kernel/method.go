@@ -252,7 +252,7 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 	if d <= 0 {
 		return s.callBuiltinOnce(ctx, t, b, r, from)
 	}
-	if from != nil && from.Turn != nil {
+	if from != nil && from.Kind == FromTurn {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
 	sub := s.Signals.subscribe(string(AppendAddress(nil, r.Address)), topic, b.OfLife)
@@ -310,7 +310,6 @@ func (s *Kernel) callBuiltinOnce(ctx context.Context, t *Type, b *Method, r *hos
 		}
 		return reply, err
 	}
-	return s.CallTurn(ctx, t, r, from, func(w *Work) {
-		w.Method, w.Builtin, w.Existing = -1, b, r.Existing || b.Existing && (b.Creates == nil || !b.Creates(t))
-	})
+	existing := r.Existing || b.Existing && (b.Creates == nil || !b.Creates(t))
+	return s.CallTurn(ctx, t, r, from, Call{Method: -1, Builtin: b}, existing)
 }

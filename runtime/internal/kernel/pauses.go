@@ -158,8 +158,8 @@ func (a *Actor) staysQuiet(w *Work) bool {
 	return !w.destroys() && a.Kernel.Pauses.Of(a.Key) != nil
 }
 
-// TurnedAway answers work that is not to run now, and reports that it did.
-func (a *Actor) TurnedAway(c *Core, w *Work) bool {
+// turnedAway answers work that is not to run now, and reports that it did.
+func (a *Actor) turnedAway(c *Core, w *Work) bool {
 	if j, ok := w.Job.(early); ok && j.TurnedAway(c, w) {
 		return true
 	}

@@ -20,7 +20,7 @@ import (
 type Query struct {
 	context.Context             // the caller's
 	Host            host.Reader // what the handler is handed
-	deadline        time.Time
+	limit           time.Duration // when it ends, since Kernel.Started
 	timed           atomic.Pointer[timedContext] // nil until something asks for Done
 	Actor           *Actor
 	View            *view
@@ -96,10 +96,11 @@ type timedContext struct {
 
 // Deadline implements context.Context.
 func (r *Query) Deadline() (time.Time, bool) {
-	if d, ok := r.Context.Deadline(); ok && d.Before(r.deadline) {
+	limit := r.Actor.Kernel.Started.Add(r.limit)
+	if d, ok := r.Context.Deadline(); ok && d.Before(limit) {
 		return d, true
 	}
-	return r.deadline, true
+	return limit, true
 }
 
 // Done implements context.Context.
@@ -107,7 +108,7 @@ func (r *Query) Done() <-chan struct{} {
 	if c := r.timed.Load(); c != nil {
 		return c.Done()
 	}
-	ctx, cancel := context.WithDeadline(r.Context, r.deadline)
+	ctx, cancel := context.WithDeadline(r.Context, r.Actor.Kernel.Started.Add(r.limit))
 	if !r.timed.CompareAndSwap(nil, &timedContext{ctx, cancel}) {
 		cancel()
 	}
@@ -122,7 +123,7 @@ func (r *Query) Err() error {
 	if err := r.Context.Err(); err != nil {
 		return err
 	}
-	if !time.Now().Before(r.deadline) {
+	if time.Since(r.Actor.Kernel.Started) >= r.limit {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -206,8 +207,8 @@ func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, f
 
 // newReader makes the reader of a query that reads the last commit. Its answer releases it.
 func (s *Kernel) newReader(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Query, error) {
-	if from != nil && from.Turn != nil {
-		if err := from.Turn.Flush(); err != nil {
+	if from != nil && from.Kind == FromTurn {
+		if err := from.Waiter.Flush(); err != nil {
 			return nil, err
 		}
 	}
@@ -236,8 +237,9 @@ func (a *Actor) newReader(ctx context.Context, v *view, req *host.Request, from 
 	now := time.Now()
 	a.lastUsed.Store(now.UnixMilli())
 	r := a.Kernel.with.Query()
-	r.Context, r.Actor, r.View, r.Over, r.deadline = ctx, a, v, req.Connection, now.Add(a.Type.Base.QueryTimeout)
-	r.from = Caller{Actor: a, Traceparent: req.Traceparent}
+	r.Context, r.Actor, r.View, r.Over = ctx, a, v, req.Connection
+	r.limit = now.Sub(a.Kernel.Started) + a.Type.Base.QueryTimeout
+	r.from = Caller{Kind: FromQuery, Traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.Waiter = from.depth+1, from.Waiter
 		if r.from.Traceparent == "" {
@@ -287,7 +289,7 @@ func (s *Kernel) rouse(ctx context.Context, t *Type, req *host.Request, from *Ca
 			w.Ctx = from.Waiter
 		}
 	}
-	return s.submit(ctx, t, req.Address, w, from)
+	return s.do(ctx, t, req.Address, w, from)
 }
 
 // Rows returns the actor's keys as of the query, and what to call after reading.

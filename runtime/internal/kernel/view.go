@@ -66,18 +66,13 @@ func (a *Actor) snapshotOf(v *view) (*engine.Snapshot, error) {
 	return v.snapshot, nil
 }
 
-// publish makes v the current view. apply is run while no query can pin the old view's version any more than it has.
-func (a *Actor) publish(apply func() (*view, error)) error {
-	a.viewMu.Lock()
-	defer a.viewMu.Unlock()
-	if old := a.view; old != nil && old.refs > 0 && old.snapshot == nil {
-		old.snapshot = a.Kernel.Store.Snapshot(old.ID)
+// pinView gives the queries that hold the current view its snapshot, before there is another one.
+//
+// REQUIRES: a.viewMu
+func (a *Actor) pinView() {
+	if v := a.view; v != nil && v.refs > 0 && v.snapshot == nil {
+		v.snapshot = a.Kernel.Store.Snapshot(v.ID)
 	}
-	v, err := apply()
-	if err == nil && v != nil {
-		a.view = v
-	}
-	return err
 }
 
 // ensureView gives queries a view of an awake actor that lost it when an earlier goroutine gave the actor up.
@@ -93,9 +88,7 @@ func (a *Actor) ensureView(c *Core) {
 func (a *Actor) dropView() {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
-	if v := a.view; v != nil && v.refs > 0 && v.snapshot == nil {
-		v.snapshot = a.Kernel.Store.Snapshot(v.ID)
-	}
+	a.pinView()
 	a.view = nil
 }
 

@@ -244,14 +244,14 @@ func (c *Core) rouse(w *Work, stale bool) error {
 		return c.wakeHook(w)
 	}
 	before := c.mark()
-	c.rising = true
-	_, err := c.System(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "migrate", (*Turn).prepare)
+	c.joint = rising
+	err := c.System(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "migrate", (*Turn).prepare)
 	if err == nil {
 		err = c.wakeHook(w)
 	}
-	c.rising = false
+	c.joint = single
 	if err != nil && !c.Gone() {
-		c.undo(before)
+		c.undo(&before)
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (c *Core) rouse(w *Work, stale bool) error {
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.
 func (c *Core) wakeHook(w *Work) error {
 	// Not under the caller's deadline: the actor wakes for everybody who waits, and for those to come.
-	_, err := c.Run(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "OnWake", func(h *Turn) ([]byte, error) {
+	_, err := c.RunTurn(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "OnWake", true, func(h *Turn) ([]byte, error) {
 		return nil, c.Instance.Wake(h.Host)
 	})
 	return err
@@ -304,7 +304,7 @@ func (Sleeping) TurnedAway(c *Core, w *Work) bool {
 // Run implements Job.
 func (force Sleeping) Run(c *Core, w *Work) {
 	if c.Exists && c.Actor.Type.HasSleep && !c.Quiet && !c.Bare {
-		if _, err := c.Run(w, "OnSleep", func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
+		if _, err := c.RunTurn(w, "OnSleep", true, func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
 			if err == ErrAbandoned {
 				return
 			}

@@ -64,8 +64,9 @@ type Work struct {
 	Ctx         context.Context // the caller's; nil for work that nobody waits for
 	Existing    bool            // it does not create the actor
 	Traceparent string
-	Chain       int   // how many calls deep
-	bytes       int64 // what it counts for in the mailbox, while it is there
+	Chain       int32      // how many calls deep
+	order       host.Order // told when the work has its place in the mailbox; nil if nobody asks
+	bytes       int64      // what it counts for in the mailbox, while it is there
 
 	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	Of *Work
@@ -87,9 +88,6 @@ type Work struct {
 	Finish  func(*Work)   // called when the result may leave; nil means signal done
 	Done    chan struct{} // capacity 1
 }
-
-// Calls makes the call that is filled in the job.
-func (w *Work) Calls() { w.Job = &w.Call }
 
 // Leave removes the item's wait edge.
 func (w *Work) Leave() {

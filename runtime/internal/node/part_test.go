@@ -93,7 +93,7 @@ func (*probeJob) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind
 
 func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 	if j.row == nil {
-		_, err := c.System(w, "take up", func(*kernel.Turn) error {
+		err := c.System(w, "take up", func(*kernel.Turn) error {
 			c.Arm(probeWake, false)
 			return nil
 		})
@@ -102,7 +102,7 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 		return
 	}
 	c.Due(w, j.row, func() error {
-		_, err := c.System(w, "fire", func(*kernel.Turn) error {
+		err := c.System(w, "fire", func(*kernel.Turn) error {
 			if _, err := c.Rows.Delete(probeDue); err != nil {
 				return err
 			}

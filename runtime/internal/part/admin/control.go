@@ -173,7 +173,7 @@ func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kerne
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
 		return kernel.None{}, err
 	}
-	return kernel.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Waking{} })
+	return kernel.None{}, s.Ask(ctx, on, kernel.Waking{})
 }
 
 // sleepActor stops an actor's tasks, runs its sleep hook and takes it out of memory.
@@ -199,12 +199,12 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 			return kernel.None{}, kernel.ContextError(ctx)
 		}
 	}
-	return kernel.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Sleeping(true) })
+	return kernel.None{}, s.Ask(ctx, on, kernel.Sleeping(true))
 }
 
 // retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries it at once.
 func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.CountOutput, error) {
-	if from := on.From; from != nil && from.Turn == nil && !from.Beside {
+	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
 		return host.CountOutput{}, kernel.QueryWrites()
 	}
 	id, ok, err := s.Store.Lookup(s.Identity(on.Addr))

@@ -198,7 +198,7 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 		cause = host.Errorf(host.UnknownMethod, "actor type %q has no alarm %q", c.Actor.Address.Type, row.Name)
 	} else {
 		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
-		_, cause = c.Run(w, c.Actor.Type.Alarms[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+		_, cause = c.RunTurn(w, c.Actor.Type.Alarms[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if _, err := clearAlarm(c, row.Name, row.Instance); err != nil {
 				return nil, err
 			}
@@ -210,7 +210,7 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	}
 	c.Actor.Kernel.Public(c.Actor, w, cause)
 	rec.Attempts++
-	_, err = c.System(w, "alarm retry", func(h *kernel.Turn) error {
+	err = c.System(w, "alarm retry", func(h *kernel.Turn) error {
 		rec.Due = kernel.UnixMS(time.Now().Add(kernel.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
 		return setAlarm(c, row.Name, row.Instance, rec, engine.PutOptions{Exempt: true})
 	})

@@ -158,7 +158,7 @@ func (l *LiveConnection) Unsubscribe(ctx context.Context, events ...string) erro
 		return err
 	}
 	return l.update(ctx, "unsubscribe", names, func(c *kernel.Core, w *kernel.Work) error {
-		_, err := c.System(w, "unsubscribe", func(h *kernel.Turn) error { return unsubscribe(h, l, names) })
+		err := c.System(w, "unsubscribe", func(h *kernel.Turn) error { return unsubscribe(h, l, names) })
 		return err
 	}, func(err error) {
 		if err == nil {
@@ -190,8 +190,8 @@ func (l *LiveConnection) update(
 			done <- w.Err
 		},
 	}
-	w.Calls()
-	if _, err := l.S.Post(l.t, l.addr, w); err != nil {
+	w.Job = &w.Call
+	if _, err := l.S.Post(l.t, l.addr, w, nil); err != nil {
 		return err
 	}
 	select {

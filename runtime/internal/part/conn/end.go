@@ -50,7 +50,7 @@ func (d *tending) Run(c *kernel.Core, w *kernel.Work) { c.Respond(w, nil, tendCo
 // stops before, or d is of a row, which is tried again when the clock says so. It does not block.
 func tend(s *kernel.Kernel, t *kernel.Type, addr host.Address, d *tending, done func(*kernel.Work)) {
 	w := work(s, t, addr, d, done)
-	if _, err := s.Post(t, addr, w); err != nil && done != nil {
+	if _, err := s.Post(t, addr, w, nil); err != nil && done != nil {
 		w.Err = err
 		done(w) // the node has stopped; the next start finds the record
 	}
@@ -125,7 +125,7 @@ func tendConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
 		_, err := endConnection(c, w, d.id, d.cause, d.bare, nil)
 		return err
 	}
-	_, err := c.System(w, "lose connection", func(h *kernel.Turn) error {
+	err := c.System(w, "lose connection", func(h *kernel.Turn) error {
 		rec, ok, err := readConnection(c.Rows, d.id)
 		if err != nil || !ok {
 			return err
@@ -152,7 +152,7 @@ func lose(t *kernel.Turn, id string, rec *connectionRecord) error {
 
 // sweepConnections notes a page of connections that nobody holds as lost.
 func sweepConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
-	_, err := c.System(w, "sweep connections", func(h *kernel.Turn) error {
+	err := c.System(w, "sweep connections", func(h *kernel.Turn) error {
 		page, more, err := listConnections(c.Rows, d.after, SweepPage)
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ func endConnection(c *kernel.Core,
 	}
 	if hook != "" && found && !bare {
 		begun := time.Now()
-		out, err := c.Run(w, hook, func(h *kernel.Turn) ([]byte, error) {
+		out, err := c.RunTurn(w, hook, true, func(h *kernel.Turn) ([]byte, error) {
 			found, err := closeConnection(h, id, cause)
 			if err != nil {
 				return nil, err

@@ -44,8 +44,8 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 		Call: kernel.Call{Method: -1, Builtin: b}, Ctx: ctx, Existing: r.Existing, Traceparent: r.Traceparent,
 		Finish: func(w *kernel.Work) { l.settle(w.Err) },
 	}
-	w.Calls()
-	if _, err := s.Post(t, addr, w); err != nil {
+	w.Job = &w.Call
+	if _, err := s.Post(t, addr, w, nil); err != nil {
 		return nil, err
 	}
 	select {
@@ -164,7 +164,7 @@ func connect(c *kernel.Core, w *kernel.Work, l *LiveConnection, r *host.ConnectR
 		}
 		if ok && rec.matches(r.Token) {
 			w.Connection = id
-			_, err := c.System(w, "resume", func(h *kernel.Turn) error { return resume(h, l, r, id, &rec) })
+			err := c.System(w, "resume", func(h *kernel.Turn) error { return resume(h, l, r, id, &rec) })
 			return err
 		}
 	}

@@ -156,15 +156,17 @@ func (h *Turn) leave() {
 	if t.Actor.Kernel.Options.Changes == nil {
 		return
 	}
-	t.Ahead = make([]engine.Change, 0, len(h.events)+len(t.Changes))
+	changes := make([]engine.Change, 0, len(h.events)+len(t.Changes))
 	for i := range h.events {
 		e := &h.events[i]
 		if e.To != "" {
 			continue // it is for one client's eyes
 		}
 		declared, _ := Event(t.Actor.Type, e.Name)
-		t.Ahead = append(t.Ahead, engine.Change{Kind: engine.ChangeEvent, Name: e.Name, Data: e.Data, Durable: t.Actor.Type.Events[declared].Durable})
+		changes = append(changes, engine.Change{Kind: engine.ChangeEvent, Name: e.Name, Data: e.Data, Durable: t.Actor.Type.Events[declared].Durable})
 	}
+	t.Lasting = int32(len(changes))
+	t.Changes = append(changes, t.Changes...)
 }
 
 // Durable implements kernel.Consequence.

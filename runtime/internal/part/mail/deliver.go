@@ -61,7 +61,7 @@ func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 		size += n
 	}
 	s.mu.Unlock()
-	_, err := c.System(w, "pin", func(h *kernel.Turn) error {
+	err := c.System(w, "pin", func(h *kernel.Turn) error {
 		for _, m := range b.part {
 			rec, err := record.Encode(&m.Record)
 			if err != nil {
@@ -92,7 +92,7 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
 		return
 	}
-	_, err := c.System(w, "settle", func(h *kernel.Turn) error {
+	err := c.System(w, "settle", func(h *kernel.Turn) error {
 		left, err := countOutgoing(c, len(set.handled)+len(set.failed))
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (r *recovery) recover(c *kernel.Core, w *kernel.Work) error {
 	if left, err := countOutgoing(c, 0); err != nil || left > 0 {
 		return err
 	}
-	_, err := c.System(w, "recover", func(h *kernel.Turn) error {
+	err := c.System(w, "recover", func(h *kernel.Turn) error {
 		c.Arm(keyspace.WakeSends, false)
 		h.Ends = c.Actor.Left()
 		return nil
@@ -262,7 +262,7 @@ func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
 			return err
 		}
 		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
-		_, err := c.Run(item, t.Methods[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+		_, err := c.RunTurn(item, t.Methods[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return nil, err
 			}
@@ -279,7 +279,7 @@ func handleInternal(c *kernel.Core, w *kernel.Work, key []byte, m *outgoing, fn 
 			return err
 		}
 		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
-		_, err := c.System(item, m.Record.Method, func(h *kernel.Turn) error {
+		err := c.System(item, m.Record.Method, func(h *kernel.Turn) error {
 			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err
 			}

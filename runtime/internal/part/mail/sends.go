@@ -256,7 +256,7 @@ func (s *sender) load(c *kernel.Core) error {
 	}
 	Post(c).waiting.Set(c.Rows, len(found))
 	if len(found) > 0 {
-		c.Standing[keyspace.WakeSends] = kernel.Armed
+		c.Standing.Note(keyspace.WakeSends, kernel.Armed)
 		s.add(found)
 	}
 	return nil
@@ -347,7 +347,7 @@ func (s *sender) send(ch *channel) {
 			}
 			s.delivered(ch, d)
 		}}
-		_, err = sup.Post(t, ch.addr, w)
+		_, err = sup.Post(t, ch.addr, w, nil)
 	}
 	if err != nil {
 		d.err = err

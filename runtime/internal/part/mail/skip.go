@@ -102,12 +102,10 @@ func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 	// right after that.
 	done := make(chan error, 1)
 	found := false
-	if err := s.Ask(ctx, on, func(w *kernel.Work) {
-		w.Job = &recovery{taken: func(m *sender) (err error) {
-			found, err = m.skip(to, func(err error) { done <- err })
-			return err
-		}}
-	}); err != nil || !found {
+	if err := s.Ask(ctx, on, &recovery{taken: func(m *sender) (err error) {
+		found, err = m.skip(to, func(err error) { done <- err })
+		return err
+	}}); err != nil || !found {
 		return host.CountOutput{}, err
 	}
 	select {

@@ -342,7 +342,7 @@ func (j *queueJob) Run(c *kernel.Core, w *kernel.Work) { handleQueues(c, w, j) }
 func countFailed(a *kernel.Actor, failed *failedMessage) {
 	w := queueDuty(a).Item(true)
 	w.Job = &queueJob{failed: failed, recovered: true}
-	if _, err := a.Kernel.Post(a.Type, a.Address, w); err != nil {
+	if _, err := a.Kernel.Post(a.Type, a.Address, w, nil); err != nil {
 		w.Fail(err)
 	}
 }
@@ -384,7 +384,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 		}
 	}
 	if j.recovered {
-		c.Standing[keyspace.WakeQueue] = kernel.Armed
+		c.Standing.Note(keyspace.WakeQueue, kernel.Armed)
 	}
 	names, err := readyQueues(c)
 	if err != nil {
@@ -423,7 +423,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.Standing[keyspace.WakeQueue] == kernel.Armed && !duty.Posted.Load() && !c.Broken {
+	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == kernel.Armed && !duty.Posted.Load() && !c.Broken {
 		err = disarmQueues(c, w)
 	}
 	c.Respond(w, nil, err)
@@ -492,7 +492,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 	found, left, own := false, int64(0), Queueing(c.Actor.Type)
 	start := time.Now()
 	j.message.Store(nil)
-	_, err = c.Run(w, c.Actor.Type.Queues[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+	_, err = c.RunTurn(w, c.Actor.Type.Queues[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 		set := SetOf(h)
 		m, ok, err := set.Next(name)
 		if err != nil || !ok {
@@ -533,7 +533,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 // messageFailed counts a failed attempt of a message, in a turn of its own.
 func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 	m := &f.message
-	_, err := c.System(w, "queue retry", func(h *kernel.Turn) error {
+	err := c.System(w, "queue retry", func(h *kernel.Turn) error {
 		Queueing(c.Actor.Type).failures.Inc()
 		QueueChange(h, "failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
 		return SetOf(h).Fail(m, f.cause, f.reason)
@@ -543,7 +543,7 @@ func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 
 // disarmQueues removes the row that brings the actor up at a start, when no message waits for its handlers.
 func disarmQueues(c *kernel.Core, w *kernel.Work) error {
-	_, err := c.System(w, "queue", func(h *kernel.Turn) error {
+	err := c.System(w, "queue", func(h *kernel.Turn) error {
 		c.Arm(keyspace.WakeQueue, false)
 		return nil
 	})
@@ -566,7 +566,7 @@ func (d *queueDue) Run(c *kernel.Core, w *kernel.Work) {
 
 // moveDue moves the messages of a queue whose time has come.
 func moveDue(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
-	_, err := c.System(w, "queue due", func(h *kernel.Turn) error {
+	err := c.System(w, "queue due", func(h *kernel.Turn) error {
 		return SetOf(h).Due(row.Name, row.Due)
 	})
 	return err

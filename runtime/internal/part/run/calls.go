@@ -77,8 +77,8 @@ func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowIm
 
 // ofRun reads the rows of an actor's run as of one commit that is durable.
 func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(rows storedRun) error) error {
-	if on.From != nil && on.From.Turn != nil {
-		if err := on.From.Turn.Flush(); err != nil {
+	if on.From != nil && on.From.Kind == kernel.FromTurn {
+		if err := on.From.Waiter.Flush(); err != nil {
 			return err
 		}
 	}

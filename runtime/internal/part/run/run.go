@@ -120,8 +120,9 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 		if j&runHurried != 0 {
 			hurryRun(c)
 		}
-		if at := &c.Standing[keyspace.WakeRun]; j&runRecovered != 0 && *at == kernel.Unsure {
-			*at, flowOf(c).retiring = kernel.Armed, true
+		if j&runRecovered != 0 && c.Standing.Of(keyspace.WakeRun) == kernel.Unsure {
+			c.Standing.Note(keyspace.WakeRun, kernel.Armed)
+			flowOf(c).retiring = true
 		}
 		err = advanceAll(c, w)
 	}
@@ -405,12 +406,11 @@ func keepRun(c *kernel.Core, h *kernel.Turn, rec runRecord) error {
 
 // armRun sets or clears the row that a restart finds.
 func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
-	at := &c.Standing[keyspace.WakeRun]
-	if on || *at == kernel.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
+	if on || c.Standing.Of(keyspace.WakeRun) == kernel.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
 		c.Arm(keyspace.WakeRun, on)
 	}
 	flowOf(c).armedAsOf = c.Rows.Version()
-	RunOf(c.Actor).armed.Store(*at == kernel.Armed)
+	RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == kernel.Armed)
 }
 
 // runEnded removes the rows of a run that is over.

@@ -184,7 +184,7 @@ func fireSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring) error {
 	case f == nil:
 		err = kernel.ErrLeftover // it has moved or is gone
 	case f.Skip:
-		_, err = c.System(w, "schedule", func(h *kernel.Turn) error {
+		err = c.System(w, "schedule", func(h *kernel.Turn) error {
 			scheduleChange(h, "skipped", row.Name, row.Instance, nil)
 			b := schedulerows.New(c.Rows, h.Start)
 			err := b.Skip(f)
@@ -204,7 +204,7 @@ func runSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring, f *schedule
 	i, cause := scheduleOf(c.Actor.Type, row.Name)
 	if cause == nil {
 		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
-		_, cause = c.Run(w, c.Actor.Type.Schedules[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+		_, cause = c.RunTurn(w, c.Actor.Type.Schedules[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			on.began.Store(kernel.UnixMS(h.Start))
 			return nil, tick(c, h, i, f)
 		})
@@ -236,7 +236,7 @@ func tick(c *kernel.Core, h *kernel.Turn, i int, f *schedulerows.Firing) error {
 
 // scheduleFailed records a run that failed.
 func scheduleFailed(c *kernel.Core, w *kernel.Work, f *schedulerows.Firing, r *failedRun) error {
-	_, err := c.System(w, "schedule failed", func(h *kernel.Turn) error {
+	err := c.System(w, "schedule failed", func(h *kernel.Turn) error {
 		b := schedulerows.New(c.Rows, h.Start)
 		if err := b.Failed(f, r.cause, r.reason, r.started, r.finished); err != nil {
 			return err

@@ -310,7 +310,7 @@ func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Targe
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
 		return out, err
 	}
-	if err := s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Waking{} }); err != nil {
+	if err := s.Ask(ctx, on, kernel.Waking{}); err != nil {
 		return out, err
 	}
 	after, err := sqlMetadata(ctx, s, on.Addr)

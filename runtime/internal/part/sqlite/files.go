@@ -122,7 +122,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	}
 	defer spooled.Close()
 	b := &kernel.Method{Name: "sql.import", Operates: true, Run: func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-		_, err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
+		err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
 			if out, err = p.replace(h, spooled); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 		}
 		return nil, err
 	}}
-	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, func(w *kernel.Work) { w.Method, w.Builtin = -1, b })
+	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, kernel.Call{Method: -1, Builtin: b}, false)
 	if err != nil {
 		return host.SQLStatusOutput{}, err
 	}

@@ -29,7 +29,7 @@ func (*Part) Name() string { return "stream" }
 
 // Purge implements kernel.Purger: it does what the row of a stream in the wake index asks for.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
-	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
+	err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)
 		if err != nil {
 			cfg = nil // it is not declared any more

@@ -103,7 +103,7 @@ type taskOwner interface {
 // Set makes the zero value a task, which is to begin.
 func (t *Task) Set(k *crew, name, traceparent string, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
-	t.from = kernel.Caller{Actor: k.a, Beside: true, Traceparent: traceparent}
+	t.from = kernel.Caller{Kind: kernel.FromBeside, Traceparent: traceparent}
 }
 
 // Actor returns the actor of the task.
@@ -290,7 +290,7 @@ func (t *Task) enter(ctx context.Context, e *entry) error {
 	w := a.Kernel.Pool.Get()
 	w.Job, w.Ctx, w.Existing = e, ctx, true
 	w.Chain, w.Traceparent = 1, t.from.Traceparent
-	if from != nil && !from.Beside {
+	if from != nil && from.Kind != kernel.FromBeside {
 		if err := from.Extend(ctx, w); err != nil {
 			return err
 		}
