@@ -1,21 +1,23 @@
-package kernel
+// Package duty does the standing work of actors: what must be done whenever there is some, and is tried again until it is.
+package duty
 
 import (
 	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
 // A Duty is work that an actor has to do whenever there is some: the messages of its queues, its workflow run. However
 // often it is asked for before it begins, one item of the mailbox does it. If that fails it is tried again, until it is
 // done, the actor is gone or the node stops; then the row at 0 tells the next start.
 type Duty struct {
-	A           *Actor
-	Of          func(*Actor) *Duty // this duty of an Actor
-	Job         func(recovered bool) Job
-	First, Most time.Duration // the wait after a failure, which doubles
-	Finish      func(*Work)   // of its items; it calls done
+	A           *kernel.Actor
+	Of          func(*kernel.Actor) *Duty // this duty of an Actor
+	Job         func(recovered bool) kernel.Job
+	First, Most time.Duration      // the wait after a failure, which doubles
+	Finish      func(*kernel.Work) // of its items; it calls done
 
 	Posted   atomic.Bool // an item of the mailbox will do it
 	waiting  atomic.Bool // such an item is to come after a while
@@ -23,8 +25,8 @@ type Duty struct {
 }
 
 // Item returns an item of the mailbox that does the duty. recovered: the row at 0 stands.
-func (d *Duty) Item(recovered bool) *Work {
-	return &Work{Job: d.Job(recovered), Existing: true, Finish: d.Finish}
+func (d *Duty) Item(recovered bool) *kernel.Work {
+	return &kernel.Work{Job: d.Job(recovered), Existing: true, Finish: d.Finish}
 }
 
 // Ask has the actor do the duty soon.
@@ -35,12 +37,12 @@ func (d *Duty) Ask() {
 }
 
 // Post is Ask for a caller that can run the actor itself. The assignment says whether it must.
-func (d *Duty) Post() (job Assignment) {
+func (d *Duty) Post() (job kernel.Assignment) {
 	if d.Posted.Swap(true) {
 		return job
 	}
 	w := d.Item(false)
-	job, err := d.A.post(w)
+	job, err := d.A.Post(w)
 	if err != nil {
 		w.Fail(err) // the actor has left memory
 	}
@@ -51,7 +53,7 @@ func (d *Duty) Post() (job Assignment) {
 func (d *Duty) Begin() { d.Posted.Store(false) }
 
 // Done is called when an item has done the duty, or has failed.
-func (d *Duty) Done(w *Work) {
+func (d *Duty) Done(w *kernel.Work) {
 	if w.Err == nil {
 		d.failures.Store(0)
 		return
@@ -59,8 +61,8 @@ func (d *Duty) Done(w *Work) {
 	d.Posted.Store(false)
 	a := d.A
 	if w.Paused {
-		a.Kernel.Again(a.Address, w.Job.Traits(a).Kind, w, 0, d.TakeUp)
-	} else if a.Kernel.MayPass(w.Err) {
+		Again(a.Kernel, a.Address, w.Job.Traits(a).Kind, w, 0, d.TakeUp)
+	} else if MayPass(a.Kernel, w.Err) {
 		d.Retry(w.Err)
 	}
 }
@@ -70,7 +72,7 @@ func (d *Duty) Retry(err error) {
 	if d.waiting.Swap(true) {
 		return // one is enough: more would never become fewer while the actor cannot run
 	}
-	wait := RetryIn(err, Backoff(int(d.failures.Add(1)), d.First, d.Most))
+	wait := kernel.RetryIn(err, kernel.Backoff(int(d.failures.Add(1)), d.First, d.Most))
 	d.A.Kernel.Later(wait, func() {
 		d.waiting.Store(false)
 		d.TakeUp()
@@ -78,10 +80,10 @@ func (d *Duty) Retry(err error) {
 }
 
 // TakeUp does the duty of an actor that may have left memory.
-func (d *Duty) TakeUp() { d.A.Kernel.TakeUp(d.A.Type, d.A.Address, d.Of) }
+func (d *Duty) TakeUp() { TakeUp(d.A.Kernel, d.A.Type, d.A.Address, d.Of) }
 
 // TakeUp has an actor do a duty, which may be from before the actor left memory.
-func (s *Kernel) TakeUp(t *Type, addr host.Address, of func(*Actor) *Duty) {
+func TakeUp(s *kernel.Kernel, t *kernel.Type, addr host.Address, of func(*kernel.Actor) *Duty) {
 	for {
 		a := s.ActorAt(t, addr)
 		if a == nil {
@@ -95,9 +97,9 @@ func (s *Kernel) TakeUp(t *Type, addr host.Address, of func(*Actor) *Duty) {
 
 // Again calls f when work that failed may be tried again: after wait, or, if it was refused because the actor is paused,
 // when the actor is resumed. It never calls f if the actor is gone or the node stops.
-func (s *Kernel) Again(addr host.Address, name string, w *Work, wait time.Duration, f func()) {
+func Again(s *kernel.Kernel, addr host.Address, name string, w *kernel.Work, wait time.Duration, f func()) {
 	switch {
-	case !s.MayPass(w.Err):
+	case !MayPass(s, w.Err):
 	case !w.Paused:
 		s.Later(wait, f)
 	case !s.Pauses.Park(addr, name, f):
@@ -106,7 +108,7 @@ func (s *Kernel) Again(addr host.Address, name string, w *Work, wait time.Durati
 }
 
 // MayPass reports whether trying again can help after an error: the actor is there, and the node goes on.
-func (s *Kernel) MayPass(err error) bool {
+func MayPass(s *kernel.Kernel, err error) bool {
 	code := host.CodeOf(err)
 	return !s.Draining.Load() && code != host.NotFound && code != host.Destroyed
 }

@@ -76,15 +76,15 @@ func (a *Actor) String() string { return FormatAddress(a.Address) }
 // Enqueue adds work to the mailbox and starts a goroutine if nobody runs the actor. The error is errGone, or an *Error
 // with code Overloaded when the mailbox is full; only calls and deliveries are refused.
 func (a *Actor) Enqueue(w *Work) error {
-	job, err := a.post(w)
+	job, err := a.Post(w)
 	if job.Actor != nil {
 		a.Kernel.Workers.Run(job.Actor, job.Epoch)
 	}
 	return err
 }
 
-// post is enqueue for one who runs the actor if nobody does, which the assignment then says.
-func (a *Actor) post(w *Work) (job Assignment, err error) {
+// Post is Enqueue for a caller that can run the actor itself. The assignment says whether it must.
+func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	t := w.Job.Traits(a)
 	cost := t.Bytes + 64
 	w.bytes = cost

@@ -80,23 +80,28 @@ func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *C
 	return reply, nil
 }
 
-// Extend gives w its place in the chain of calls, and lets the turn that makes the call commit what came before it.
-func (from *Caller) Extend(ctx context.Context, w *Work) error {
+// place gives w its place in the chain of calls.
+func (from *Caller) place(ctx context.Context, w *Work) {
 	if from == nil {
-		return nil
+		return
 	}
 	w.Chain = from.depth + 1
 	if w.Traceparent == "" {
 		w.Traceparent = from.Traceparent
 	}
-	switch from.Kind {
-	case FromBeside:
-		return nil
-	case FromQuery:
-		return QueryWrites()
-	}
-	if ctx.Done() == nil { // asked before the turn is locked: it may be the turn's own
+	if from.Waiter != nil && ctx.Done() == nil {
 		w.Ctx = from.Waiter // a call without a deadline of its own has the turn's
+	}
+}
+
+// Extend gives w its place in the chain of calls, and lets the turn that makes the call commit what came before it.
+func (from *Caller) Extend(ctx context.Context, w *Work) error {
+	from.place(ctx, w) // asks ctx before the turn is locked: it may be the turn's own
+	switch {
+	case from == nil || from.Kind == FromBeside:
+		return nil
+	case from.Kind == FromQuery:
+		return QueryWrites()
 	}
 	return from.Waiter.Flush()
 }

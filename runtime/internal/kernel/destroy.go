@@ -69,7 +69,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 	for _, due := range rows {
 		c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
 	}
-	for kind := range a.Kernel.recoverers {
+	for kind := range a.Kernel.Recoverers {
 		c.Arm(kind, false)
 	}
 	var kept []keyspace.Kind

@@ -70,10 +70,10 @@ func (c *Core) remember(t *Turn, key string, out []byte) error {
 	}
 	expire := UnixMS(t.Start.Add(c.Actor.Kernel.Options.ReplyRetention))
 	switch {
-	case t.GoodFor < 0:
+	case t.Work.GoodFor < 0:
 		return nil
-	case t.GoodFor > 0:
-		expire = max(min(expire, t.GoodFor), UnixMS(t.Start)+1)
+	case t.Work.GoodFor > 0:
+		expire = max(min(expire, t.Work.GoodFor), UnixMS(t.Start)+1)
 	}
 	o := engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)}
 	if err := c.Rows.Put(keyspace.AppendIdempotency(nil, key), rec, o); err != nil {

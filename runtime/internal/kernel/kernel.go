@@ -36,8 +36,8 @@ type Kernel struct {
 	// translators are asked in the order of parts.
 	translators []Translator
 	wakers      map[keyspace.WakeKind]Waker
-	// recoverers take up, at a start, what rows at 0 stand for.
-	recoverers map[keyspace.WakeKind]Recoverer
+	// Recoverers take up, at a start, what rows at 0 stand for.
+	Recoverers map[keyspace.WakeKind]Recoverer
 	// Builtins are the methods that every actor has, by name.
 	Builtins map[string]*Method
 	Signals  signals
@@ -110,7 +110,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*Actor)
 	}
-	s.with, s.Parts, s.wakers, s.recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
+	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
 		if p, ok := p.(Server); ok {
 			for _, b := range p.Methods() {
@@ -131,10 +131,10 @@ func New(o Options, with Composition) (*Kernel, error) {
 		gather(&s.translators, p)
 		if p, ok := p.(Recoverer); ok {
 			kind := p.StandsFor()
-			if kind >= maxWakeKinds || s.recoverers[kind] != nil {
+			if kind >= maxWakeKinds || s.Recoverers[kind] != nil {
 				return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), maxWakeKinds)
 			}
-			s.recoverers[kind] = p
+			s.Recoverers[kind] = p
 		}
 	}
 	s.Metrics = newMetrics(s)
@@ -198,8 +198,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 	return s, nil
 }
 
-// Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
-// returns.
+// Start begins to fire alarms. No call may come before it returns.
 func (s *Kernel) Start() {
 	s.eachRunner(Runner.Start)
 	for _, t := range s.Types {
@@ -208,7 +207,6 @@ func (s *Kernel) Start() {
 		}
 	}
 	s.Go(s.Clock.run)
-	s.Go(s.recover)
 	for _, p := range s.Parts {
 		if p, ok := p.(Reviver); ok {
 			p.Revive(s)

@@ -18,9 +18,9 @@ import (
 // It is the context of its query: the caller's, with the time limit of the type. The limit costs nothing until something
 // waits for Done.
 type Query struct {
-	context.Context             // the caller's
-	Host            host.Reader // what the handler is handed
-	limit           time.Duration // when it ends, since Kernel.Started
+	context.Context                              // the caller's
+	Host            host.Reader                  // what the handler is handed
+	limit           time.Duration                // when it ends, since Kernel.Started
 	timed           atomic.Pointer[timedContext] // nil until something asks for Done
 	Actor           *Actor
 	View            *view
@@ -280,15 +280,7 @@ func (r *Query) guard(name string, f func(*Query) ([]byte, error)) (out []byte, 
 func (s *Kernel) rouse(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Actor, error) {
 	w := s.Pool.Get()
 	w.Job, w.Ctx, w.Existing, w.Traceparent = Waking{}, ctx, req.Existing, req.Traceparent
-	if from != nil {
-		w.Chain = from.depth + 1
-		if w.Traceparent == "" {
-			w.Traceparent = from.Traceparent
-		}
-		if from.Waiter != nil && ctx.Done() == nil {
-			w.Ctx = from.Waiter
-		}
-	}
+	from.place(ctx, w)
 	return s.do(ctx, t, req.Address, w, from)
 }
 

@@ -76,7 +76,6 @@ type Turn struct {
 	parts     []Participant
 	few       [2]Participant // the room that parts begins with
 	Session   Session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
-	GoodFor   int64          // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 // Close ends the handler's use of the turn.

@@ -63,15 +63,16 @@ type Work struct {
 	Call                        // the job, if it is a call, so that a call is one allocation
 	Ctx         context.Context // the caller's; nil for work that nobody waits for
 	Existing    bool            // it does not create the actor
+	Paused      bool            // it was refused because the actor is paused
+	replayed    bool            // the result is that of an earlier call
+	Chain       int32           // how many calls deep
 	Traceparent string
-	Chain       int32      // how many calls deep
 	order       host.Order // told when the work has its place in the mailbox; nil if nobody asks
 	bytes       int64      // what it counts for in the mailbox, while it is there
+	GoodFor     int64      // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 
 	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	Of *Work
-
-	Paused bool // it was refused because the actor is paused
 
 	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
 	waiter *Actor
@@ -79,10 +80,9 @@ type Work struct {
 	Waits *waitGraph
 
 	// The result, written by the winner of settled before release.
-	out      []byte
-	version  engine.Version
-	replayed bool
-	Err      error
+	out     []byte
+	version engine.Version
+	Err     error
 
 	settled atomic.Bool
 	Finish  func(*Work)   // called when the result may leave; nil means signal done

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
@@ -33,6 +34,13 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	return &Node{k}, nil
+}
+
+// Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
+// returns.
+func (n *Node) Start() {
+	n.Kernel.Start()
+	n.Go(func() { duty.Recover(n.Kernel) })
 }
 
 // CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.

@@ -136,7 +136,7 @@ func (a *probed) Wake(host.Turn) error            { return nil }
 func (a *probed) Destroy(host.Turn) error         { return nil }
 
 func (a *probed) Act(h host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
-	t := kernel.CallerOf(h).Turn
+	t := kernel.CallerOf(h).Waiter
 	t.Enlist(a.p)
 	switch string(input) {
 	case "key": // nothing else: the key must be kept all the same

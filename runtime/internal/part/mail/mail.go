@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -88,7 +89,7 @@ func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeSends }
 // TakeUp implements kernel.Recoverer: it wakes an actor, or what is left of a destroyed one, for its messages.
 func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &recovery{}, Existing: true, Finish: func(w *kernel.Work) {
-		if w.Err != nil && a.Kernel.MayPass(w.Err) {
+		if w.Err != nil && duty.MayPass(a.Kernel, w.Err) {
 			a.Kernel.Later(kernel.SettleRetry, func() { a.Kernel.TakeUpOf(a.Type, a.Address, a.Remains, p.TakeUp) })
 		}
 	}}

@@ -213,7 +213,7 @@ func workers(t *kernel.Type, name string) (int, error) {
 
 func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
-	h.GoodFor = -1 // whoever asks again, asks for messages
+	h.Work.GoodFor = -1 // whoever asks again, asks for messages
 	i, err := workers(c.Actor.Type, in.Queue)
 	if err != nil {
 		return out, err
@@ -238,7 +238,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
-		h.GoodFor = kernel.UnixMS(received[0].LockedUntil) // then the receipts are worth nothing, and the bodies have no business here
+		h.Work.GoodFor = kernel.UnixMS(received[0].LockedUntil) // then the receipts are worth nothing, and the bodies have no business here
 		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
 	}
 	return out, nil

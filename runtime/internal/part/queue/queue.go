@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -119,7 +120,7 @@ func (*Part) Retry(s *kernel.Kernel, t *kernel.Type, addr host.Address, id keysp
 	defer snap.Close()
 	all, err := queuerows.AllStats(snap)
 	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && handled(t, st.Queue) }) {
-		s.TakeUp(t, addr, queueDuty)
+		duty.TakeUp(s, t, addr, queueDuty)
 	}
 	return err
 }
@@ -312,12 +313,12 @@ type failedMessage struct {
 }
 
 // queueActivation is what the part keeps with an Actor: the duty to handle the messages of the actor's own queues.
-type queueActivation struct{ kernel.Duty }
+type queueActivation struct{ duty.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
-func queueDuty(a *kernel.Actor) *kernel.Duty {
+func queueDuty(a *kernel.Actor) *duty.Duty {
 	return &kernel.Attach(&a.Attached, func() *queueActivation {
-		return &queueActivation{kernel.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: kernel.SettleRetry, Most: kernel.SettleRetry, Finish: func(w *kernel.Work) { pumped(a, w) }}}
+		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: kernel.SettleRetry, Most: kernel.SettleRetry, Finish: func(w *kernel.Work) { pumped(a, w) }}}
 	}).Duty
 }
 
@@ -359,7 +360,7 @@ func pumped(a *kernel.Actor, w *kernel.Work) {
 	case failed == nil:
 		queueDuty(a).Done(w)
 	case w.Err != nil:
-		a.Kernel.Again(a.Address, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { countFailed(a, failed) })
+		duty.Again(a.Kernel, a.Address, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { countFailed(a, failed) })
 	}
 }
 
@@ -369,9 +370,9 @@ const maxPump = 64
 // handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues. A queue
 // that cannot be worked on does not hold up the others. A node that is going away keeps what waits for its next start.
 func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
-	a, duty := c.Actor, queueDuty(c.Actor)
+	a, own := c.Actor, queueDuty(c.Actor)
 	if j.failed == nil {
-		duty.Begin() // a message that is sent from here on asks again
+		own.Begin() // a message that is sent from here on asks again
 	}
 	if !c.Exists {
 		c.Respond(w, nil, kernel.NotFound(a.Address))
@@ -397,7 +398,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			return
 		}
 		if n > 0 && (n >= maxPump || !quickQueue(a, names[0])) {
-			duty.Ask()
+			own.Ask()
 			break
 		}
 		more, failed := handleNext(c, w, j, names[0], len(names) == 1 && err == nil)
@@ -423,7 +424,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == kernel.Armed && !duty.Posted.Load() && !c.Broken {
+	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == kernel.Armed && !own.Posted.Load() && !c.Broken {
 		err = disarmQueues(c, w)
 	}
 	c.Respond(w, nil, err)

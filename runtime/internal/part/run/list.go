@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
@@ -156,11 +157,11 @@ func retryPausedRuns(s *kernel.Kernel) {
 		case <-s.Life.Done():
 			return false, nil
 		}
-		s.RecoverActor(row, func() { <-slots }, func(a *kernel.Actor) *kernel.Work {
+		duty.RecoverActor(s, row, func() { <-slots }, func(a *kernel.Actor) *kernel.Work {
 			w := RunOf(a).Item(false)
 			w.Job = runHurried
 			return w
-		})
+		}, false)
 		return true, nil
 	})
 	if err != nil {

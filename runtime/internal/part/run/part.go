@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
@@ -151,7 +152,7 @@ func runPace(t *kernel.Type) *atomic.Int64 { return &kernel.Attached[*runType](&
 
 // A runActor is what the part keeps with an actor that has a run: the duty to advance it.
 type runActor struct {
-	kernel.Duty
+	duty.Duty
 	// Attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
 	// were abandoned included: a run does not begin the next before.
 	Attempts atomic.Int32
@@ -162,14 +163,14 @@ type runActor struct {
 // RunOf returns what the part keeps with an actor.
 func RunOf(a *kernel.Actor) *runActor {
 	return kernel.Attach(&a.Attached, func() *runActor {
-		r := &runActor{Duty: kernel.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
+		r := &runActor{Duty: duty.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
 		r.Finish, r.news = r.Done, r.Ask
 		return r
 	})
 }
 
 // runDuty is the duty to advance the actor's run.
-func runDuty(a *kernel.Actor) *kernel.Duty { return &RunOf(a).Duty }
+func runDuty(a *kernel.Actor) *duty.Duty { return &RunOf(a).Duty }
 
 // Busy implements kernel.Resident.
 func (r *runActor) Busy() bool { return r.Attempts.Load() > 0 }
