@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // failures remembers actors that could not be woken or keep crashing, so that each is tried again only after a while and
@@ -121,7 +122,7 @@ func (f *failures) Forget(key string) bool {
 
 func (f *failures) of(addr host.Address) *host.Failure {
 	var buf [128]byte
-	key := AppendAddress(buf[:0], addr)
+	key := address.Append(buf[:0], addr)
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	x := f.M[string(key)]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // Overloaded makes the error for a bound that is reached, with the time after which another try may succeed.
@@ -93,7 +94,7 @@ func NewRateLimit(l host.Limits) *rateLimit {
 // Take takes one call out of an actor's bucket, or returns the error for an empty one.
 func (r *rateLimit) Take(addr host.Address) error {
 	var buf [128]byte
-	key := AppendAddress(buf[:0], addr)
+	key := address.Append(buf[:0], addr)
 	now := time.Since(r.epoch)
 	r.mu.Lock()
 	full := max(r.Full[string(key)], now)
@@ -101,7 +102,7 @@ func (r *rateLimit) Take(addr host.Address) error {
 	wait := full + r.Every - now - r.Every*time.Duration(r.Burst)
 	if wait > 0 {
 		r.mu.Unlock()
-		return Overloaded(int64(r.Burst), wait, "actor %s takes %s, and %d at once", FormatAddress(addr), r, r.Burst)
+		return Overloaded(int64(r.Burst), wait, "actor %s takes %s, and %d at once", address.Format(addr), r, r.Burst)
 	}
 	r.Full[string(key)] = full + r.Every
 	if len(r.Full) > r.room {

@@ -14,6 +14,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A Method is a built-in method: one that every actor has besides its own. One of Act, Run, Query and serve is set.
@@ -255,7 +256,7 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 	if from != nil && from.Turn != nil {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
-	sub := s.Signals.subscribe(string(AppendAddress(nil, r.Address)), topic, b.OfLife)
+	sub := s.Signals.subscribe(string(address.Append(nil, r.Address)), topic, b.OfLife)
 	defer sub.close()
 	timer := time.NewTimer(d)
 	defer timer.Stop()

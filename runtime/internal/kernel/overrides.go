@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -135,7 +136,7 @@ func (s *Kernel) rateOf(t *Type, addr host.Address) *rateLimit {
 		return t.Base.rate
 	}
 	var buf [128]byte
-	return s.LimitsOf(t, AppendAddress(buf[:0], addr)).rate
+	return s.LimitsOf(t, address.Append(buf[:0], addr)).rate
 }
 
 // Override sets the limits of an actor, which is awake or not.

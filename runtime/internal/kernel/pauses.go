@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // pauses knows which actors operators have paused: what is durable of it, from the start of the node on.
@@ -45,7 +46,7 @@ func (p *pauses) At(addr host.Address) *host.Pause {
 	if p.n.Load() == 0 {
 		return nil
 	}
-	return p.Of(string(AppendAddress(nil, addr)))
+	return p.Of(string(address.Append(nil, addr)))
 }
 
 // get returns a copy of a pause, or nil.
@@ -71,9 +72,9 @@ func (p *pauses) Refuse(addr host.Address) error {
 
 // PausedError returns the error for a call to a paused actor.
 func PausedError(addr host.Address, p *host.Pause) *host.Error {
-	e := host.Errorf(host.ActorPaused, "actor %s is paused", FormatAddress(addr))
+	e := host.Errorf(host.ActorPaused, "actor %s is paused", address.Format(addr))
 	if p.Reason != "" {
-		e = host.Errorf(host.ActorPaused, "actor %s is paused: %s", FormatAddress(addr), p.Reason)
+		e = host.Errorf(host.ActorPaused, "actor %s is paused: %s", address.Format(addr), p.Reason)
 	}
 	return e.With("reason", p.Reason).With("since", p.Since.Format(time.RFC3339Nano)).Retry()
 }
@@ -84,7 +85,7 @@ func (p *pauses) Park(addr host.Address, name string, f func()) bool {
 	if p.n.Load() == 0 {
 		return false
 	}
-	key := string(AppendAddress(nil, addr))
+	key := string(address.Append(nil, addr))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.M[key]
@@ -195,7 +196,7 @@ func (s *Kernel) loadPause(row engine.Wake) error {
 	if ident.Namespace != s.Options.Namespace {
 		return nil
 	}
-	key := string(AppendAddress(nil, host.Address{Type: ident.Type, Key: ident.Key}))
+	key := string(address.Append(nil, host.Address{Type: ident.Type, Key: ident.Key}))
 	if pause := rec.Pause(); pause != nil {
 		s.Pauses.Set(key, *pause)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A Type is a behavior with what the kernel derives from it once.
@@ -40,7 +41,7 @@ func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
 	if t == nil {
 		return nil, unknownType(addr.Type)
 	}
-	if err := CheckKey(addr.Key); err != nil {
+	if err := address.Check(addr.Key); err != nil {
 		return nil, err
 	}
 	return t, nil

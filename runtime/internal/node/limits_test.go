@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
@@ -285,7 +286,7 @@ func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
 		}()
 		synctest.Wait()
 		for range 3 { // each is a reason to look again
-			g.Signals.Notify(string(kernel.AppendAddress(nil, pAddr("a"))), "queue/jobs")
+			g.Signals.Notify(string(address.Append(nil, pAddr("a"))), "queue/jobs")
 			synctest.Wait()
 		}
 		time.Sleep(2 * time.Minute)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // Part is the part of actors that is the verbs of operators. It names no other part: what it knows of one the part says
@@ -201,7 +202,7 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 	if err != nil {
 		return host.CountOutput{}, s.StoreError(err)
 	}
-	had := s.Failures.Forget(string(kernel.AppendAddress(nil, on.Addr)))
+	had := s.Failures.Forget(string(address.Append(nil, on.Addr)))
 	s.Metrics.Failed.Set(float64(s.Failures.Count()))
 	if !ok && !had {
 		return host.CountOutput{}, kernel.NotFound(on.Addr)

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -190,7 +191,7 @@ func (s *sender) Durable() {
 // REQUIRES: s.mu
 func (s *sender) channel(addr host.Address) *channel {
 	var buf [128]byte
-	key := kernel.AppendAddress(buf[:0], addr)
+	key := address.Append(buf[:0], addr)
 	ch := s.channels[string(key)]
 	if ch == nil {
 		if s.channels == nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -342,8 +343,8 @@ func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel, on kernel.Ta
 	if err != nil {
 		return out, s.StoreError(err)
 	}
-	limits := s.LimitsOf(on.Typ, kernel.AppendAddress(nil, on.Addr))
-	d := p.database(on.Typ, kernel.FormatAddress(on.Addr)+" (trial)", limits)
+	limits := s.LimitsOf(on.Typ, address.Append(nil, on.Addr))
+	d := p.database(on.Typ, address.Format(on.Addr)+" (trial)", limits)
 	defer d.Close()
 	room := limits.Storage
 	turn, cancel := context.WithTimeoutCause(ctx, on.Typ.Base.TurnTimeout, errSlowTrial)

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -61,7 +62,7 @@ func exportSQL(ctx context.Context, snap *engine.Snapshot, addr host.Address, w 
 		return err
 	}
 	if !ok || m.Pages == 0 {
-		return host.Errorf(host.NotFound, "actor %s has no database", kernel.FormatAddress(addr)).With("actor", kernel.FormatAddress(addr))
+		return host.Errorf(host.NotFound, "actor %s has no database", address.Format(addr)).With("actor", address.Format(addr))
 	}
 	_, err = sqlitevfs.Export(ctx, sink{w}, r)
 	return err
@@ -104,7 +105,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	case from == nil && s.Draining.Load():
 		return out, kernel.Unavailable("the node is shutting down")
 	}
-	limit := int64(s.LimitsOf(t, kernel.AppendAddress(nil, addr)).Storage.MaxWriteSet)
+	limit := int64(s.LimitsOf(t, address.Append(nil, addr)).Storage.MaxWriteSet)
 	if f, ok := file.(interface{ Len() int }); ok && int64(f.Len()) > limit {
 		return out, host.OverLimit("bytes of the file", limit, int64(f.Len())) // before the client sends it
 	}
