@@ -187,8 +187,7 @@ func (s *Kernel) submitted(t *Type, addr host.Address, w *Work, from *Caller) (*
 			return nil, Unavailable("the node is shutting down")
 		}
 		if from != nil && from.Waiter != nil {
-			w.Waits = &s.Waits
-			if err := s.Waits.Enter(from.Waiter.Actor, a, w); err != nil {
+			if err := w.Wait(from.Waiter.Actor, a); err != nil {
 				return nil, err
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
 )
 
 // A Kernel hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
@@ -52,7 +53,8 @@ type Kernel struct {
 	Pool    workPool
 	Workers workers
 	queries queryRuns
-	Waits   waitGraph
+	// Waits has the turns that wait for the turns of other actors.
+	Waits waitgraph.Graph[*Actor, *Work]
 
 	Failures failures
 	Clock    alarmClock

@@ -93,7 +93,7 @@ func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 		if n := len(s.Memory.AllRemains()); n != 0 {
 			t.Errorf("the remains of %d actors are left", n)
 		}
-		if n := len(s.Waits.Edges); n != 0 {
+		if n := s.Waits.Len(); n != 0 {
 			t.Errorf("%d wait edges are left", n)
 		}
 		time.Sleep(time.Hour)
