@@ -267,7 +267,7 @@ func (g *Group) durable(err error) {
 		f.Durable()
 	}
 	if g.destroyed {
-		a.Kernel.Signals.end(a.Key)
+		a.Kernel.Signals.End(a.Key)
 	}
 	a.settled()
 	for i := range g.results {

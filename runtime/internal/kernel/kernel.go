@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
 )
 
@@ -41,7 +42,8 @@ type Kernel struct {
 	recoverers map[keyspace.WakeKind]Recoverer
 	// Builtins are the methods that every actor has, by name.
 	Builtins map[string]*Method
-	Signals  signals
+	// Signals wakes the calls that wait for something to appear in an actor.
+	Signals signal.Topics
 	// noWaits is closed when calls that wait for something must come to an end.
 	noWaits   chan struct{}
 	waitsOnce sync.Once

@@ -256,13 +256,13 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 	if from != nil && from.Turn != nil {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
-	sub := s.Signals.subscribe(string(address.Append(nil, r.Address)), topic, b.OfLife)
-	defer sub.close()
+	sub := s.Signals.Subscribe(string(address.Append(nil, r.Address)), topic, b.OfLife)
+	defer sub.Close()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		reply, err := s.callBuiltinOnce(ctx, t, b, r, from)
-		if sub.destroyed.Load() {
+		if sub.Destroyed() {
 			return host.Reply{}, ErrDestroyed() // what was read may be a successor's
 		}
 		if err != nil || !b.Empty(r, reply.Output) {
@@ -272,7 +272,7 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 			r.Order.Waits()
 		}
 		select {
-		case <-sub.signal:
+		case <-sub.C:
 		case <-timer.C:
 			return reply, nil
 		case <-ctx.Done():

@@ -60,6 +60,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/part/stream/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the kernel: rows of streams, no goroutine and no clock"},
 	{pkg: "runtime/internal/kernel/address", uses: []string{"actor/host"}, never: []string{"net", "os"}, why: "a noun of the kernel: keys and forms of addresses"},
 	{pkg: "runtime/internal/kernel/waitgraph", never: []string{"net", "os"}, why: "a noun of the kernel: who waits for whom"},
+	{pkg: "runtime/internal/kernel/signal", never: []string{"net", "os"}, why: "a noun of the kernel: waiters for topics"},
 	{pkg: "runtime/internal/kernel", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats, sqlite, module + "/sqlitevfs", module + "/runtime/internal/part"}, why: "directory, mailbox, turn, commit, gate, life: knows no part"},
 	{pkg: "runtime/internal/part/kv", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
 	{pkg: "runtime/internal/part/alarm", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a part"},
