@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
@@ -45,7 +46,7 @@ type Actor struct {
 	waitingBytes atomic.Int64
 	lastUsed     atomic.Int64 // unix milliseconds
 	weight       atomic.Int64 // what the actor counts for in memory
-	Limits       atomic.Pointer[ActorLimits]
+	Limits       atomic.Pointer[limit.Set]
 	Turn         atomic.Pointer[Turn]
 	Raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 

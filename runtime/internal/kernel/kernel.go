@@ -14,6 +14,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
 )
@@ -31,7 +33,7 @@ type Kernel struct {
 	Store   *engine.Store
 	Logger  *slog.Logger
 	// commitLog bounds the lines about commits that fail.
-	commitLog quiet
+	commitLog rate.Lines
 	Types     map[string]*Type
 	with      Composition
 	Parts     []Part
@@ -48,7 +50,7 @@ type Kernel struct {
 	noWaits   chan struct{}
 	waitsOnce sync.Once
 	Pauses    pauses
-	Overrides overrides
+	Overrides limit.Overrides
 
 	seed    maphash.Seed
 	shards  [64]shard
@@ -157,7 +159,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 			t.Hooks.Add(p)
 		}
 		var err error
-		if t.Base, err = NewActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
+		if t.Base, err = limit.New(limit.Resolve(o.TypeLimits[b.Type], limit.Resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
 			return nil, fmt.Errorf("kernel: limits of actor type %q: %w", b.Type, err)
 		}
 		switch {

@@ -10,6 +10,8 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // pauses knows which actors operators have paused: what is durable of it, from the start of the node on.
@@ -186,11 +188,11 @@ func (s *Kernel) loadPause(row engine.Wake) error {
 	}
 	snap := s.Store.Snapshot(row.ID)
 	defer snap.Close()
-	rec, err := ReadControl(snap)
+	rec, err := control.Read(snap)
 	if err != nil {
 		return err
 	}
-	if !ok || rec.Since == 0 && len(rec.Limits) == 0 {
+	if !ok || rec.Empty() {
 		return s.Store.DropWakes([][]byte{row.Row}) // nothing stands behind it
 	}
 	if ident.Namespace != s.Options.Namespace {
@@ -201,47 +203,13 @@ func (s *Kernel) loadPause(row engine.Wake) error {
 		s.Pauses.Set(key, *pause)
 	}
 	if t := s.Types[ident.Type]; t != nil {
-		x, err := NewOverride(t, rec.Limited())
+		l, err := limit.Override(t.Base.Limits, rec.Override(), t.Hooks.Limiters)
 		if err != nil {
 			return err
 		}
-		s.Overrides.put(key, x)
+		s.Overrides.Put(key, l)
 	}
 	return nil
-}
-
-// ControlRecord is the value of KindControl: what operators have set. An actor has one while it is paused or has limits of its
-// own.
-type ControlRecord struct {
-	_      struct{} `cbor:",toarray"`
-	Reason string
-	Since  int64         // unix milliseconds; 0 if it is not paused
-	Limits []LimitRecord // records of earlier versions have none
-}
-
-// LimitRecord is a limit of one actor.
-type LimitRecord struct {
-	_     struct{} `cbor:",toarray"`
-	Name  string
-	Whole int64
-	Rate  float64
-}
-
-// Pause returns the pause of a record, or nil.
-func (r *ControlRecord) Pause() *host.Pause {
-	if r.Since == 0 {
-		return nil
-	}
-	return &host.Pause{Reason: r.Reason, Since: TimeMS(r.Since).UTC()}
-}
-
-// controlKey is the logical key of what operators have set.
-var controlKey = keyspace.AppendControl(nil)
-
-// readPause reads an actor's pause; nil if it has none.
-func readPause(r engine.Reader) (*host.Pause, error) {
-	rec, err := ReadControl(r)
-	return rec.Pause(), err
 }
 
 // staysQuiet reports that an actor is not to be woken with its hook for w, because it is paused.
@@ -268,12 +236,12 @@ func (a *Actor) TurnedAway(c *Core, w *Work) bool {
 
 // ClearPause removes an actor's pause, if it has one.
 func (c *Core) ClearPause(h *Turn) (bool, error) {
-	rec, err := ReadControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil || rec.Since == 0 {
 		return false, err
 	}
-	rec.Reason, rec.Since = "", 0
-	if err := c.PutControl(h, rec); err != nil {
+	rec.SetPause(nil)
+	if err := c.PutControl(&rec); err != nil {
 		return false, err
 	}
 	a := c.Actor

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
 )
 
 // Lookup implements host.Node. It reads the store and the directory of awake actors, and returns when what it read is
@@ -90,12 +91,12 @@ func StoredStatus(parts []Part, store *engine.Store, namespace string, addr host
 		return host.Status{}, err
 	}
 	st := EntryStatus(engine.ActorEntry{ID: id, Identity: ident, Head: head})
-	rec, err := ReadControl(snap)
+	rec, err := control.Read(snap)
 	if err != nil {
 		return host.Status{}, err
 	}
 	st.Pause = rec.Pause()
-	if set := rec.Limited(); !set.Empty() {
+	if set := rec.Override(); !set.Empty() {
 		st.Limits = &set
 	}
 	if st.Pause != nil {

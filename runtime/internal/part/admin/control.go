@@ -11,6 +11,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // Part is the part of actors that is the verbs of operators. It names no other part: what it knows of one the part says
@@ -41,11 +43,11 @@ func (*Part) Methods() []*kernel.Method {
 
 // pauseActor stops an actor. Pausing one that is paused changes the reason.
 func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
-	if n := len(in.Reason); n > kernel.MaxReason {
-		return host.Pause{}, host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	if n := len(in.Reason); n > control.MaxReason {
+		return host.Pause{}, host.OverLimit("bytes of the reason", control.MaxReason, int64(n)).With("field", "reason")
 	}
 	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start)).UTC()}
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.Pause{}, err
 	}
@@ -56,8 +58,8 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 			pause.Reason = old.Reason
 		}
 	}
-	rec.Reason, rec.Since = pause.Reason, kernel.UnixMS(pause.Since)
-	if err := c.PutControl(h, rec); err != nil {
+	rec.SetPause(&pause)
+	if err := c.PutControl(&rec); err != nil {
 		return host.Pause{}, err
 	}
 	if old == nil {
@@ -88,11 +90,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 	if in.Empty() {
 		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")
 	}
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.ActorLimits{}, err
 	}
-	set, given := rec.Limited(), in.Fields()
+	set, given := rec.Override(), in.Fields()
 	for i, f := range set.Fields() {
 		if f.Whole != nil && *given[i].Whole != nil {
 			*f.Whole = *given[i].Whole
@@ -106,11 +108,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 
 // resetLimits makes limits of one actor those of its type.
 func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return out, err
 	}
-	set := rec.Limited()
+	set := rec.Override()
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
@@ -137,25 +139,17 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 }
 
 // storeLimits writes the limits of an actor.
-func storeLimits(c *kernel.Core, h *kernel.Turn, rec kernel.ControlRecord, set host.ActorLimits) error {
-	x, err := kernel.NewOverride(c.Actor.Type, set)
+func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.ActorLimits) error {
+	a := c.Actor
+	l, err := limit.Override(a.Type.Base.Limits, set, a.Type.Hooks.Limiters)
 	if err != nil {
 		return err
 	}
-	rec.Limits = nil
-	for _, f := range set.Fields() {
-		switch {
-		case f.Whole != nil && *f.Whole != nil:
-			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Whole: **f.Whole})
-		case f.Rate != nil && *f.Rate != nil:
-			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Rate: **f.Rate})
-		}
-	}
-	if err := c.PutControl(h, rec); err != nil {
+	rec.SetOverride(&set)
+	if err := c.PutControl(&rec); err != nil {
 		return err
 	}
-	a := c.Actor
-	h.Then(func() { a.Kernel.Override(a, x) })
+	h.Then(func() { a.Kernel.Override(a, l) })
 	return nil
 }
 

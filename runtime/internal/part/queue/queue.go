@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
@@ -178,7 +179,7 @@ func SetOf(t *kernel.Turn) *queuerows.Set {
 	return h.set
 }
 
-func newQueueSet(t *kernel.Type, rows engine.Writer, limits *kernel.ActorLimits, now time.Time) *queuerows.Set {
+func newQueueSet(t *kernel.Type, rows engine.Writer, limits *limit.Set, now time.Time) *queuerows.Set {
 	s := queuerows.New(rows, now, func(name string) (host.Queue, bool) {
 		_, q, err := queueOf(t, name)
 		return q, err == nil
