@@ -138,7 +138,7 @@ func (c *Core) finishDestroy() {
 	}
 	c.Broken = true // the next work for the address begins a new incarnation
 	if !a.Left() {
-		a.Kernel.Failures.clear(a)
+		a.Kernel.Recovered(a.Key)
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
 )
@@ -49,7 +51,7 @@ type Kernel struct {
 	// noWaits is closed when calls that wait for something must come to an end.
 	noWaits   chan struct{}
 	waitsOnce sync.Once
-	Pauses    pauses
+	Pauses    park.Lot
 	Overrides limit.Overrides
 
 	seed    maphash.Seed
@@ -60,7 +62,7 @@ type Kernel struct {
 	// Waits has the turns that wait for the turns of other actors.
 	Waits waitgraph.Graph[*Actor, *Work]
 
-	Failures failures
+	Failures retry.Failures
 	Clock    alarmClock
 	Memory   memory
 	Watchdog watchdog

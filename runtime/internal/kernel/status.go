@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
 )
 
@@ -52,7 +53,7 @@ func (s *Kernel) present(st *host.Status) {
 	if p := s.Pauses.At(addr); p != nil {
 		st.State, st.Pause = host.Paused, p
 	}
-	if f := s.Failures.of(addr); f != nil { // the worse of the two, as long as it lasts
+	if f := s.Failures.Of(address.Append(nil, addr)); f != nil { // the worse of the two, as long as it lasts
 		st.State, st.Failure = host.Failed, f
 	}
 }

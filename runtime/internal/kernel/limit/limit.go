@@ -1,5 +1,4 @@
-// Package limit has the limits of actors: the defaults, those of types, and those that operators have set for single
-// actors.
+// Package limit has the limits of actors: the defaults, the limits of types, and the limits that operators set for single actors.
 package limit
 
 import (
@@ -93,8 +92,8 @@ func (e *Error) Error() string { return e.Name + " " + e.Reason }
 // engineLimits are the names of the limits that the engine checks.
 var engineLimits = map[string]string{"MaxValue": "value_bytes", "MaxWriteSet": "write_set_bytes", "Quota": "storage_bytes"}
 
-// New checks limits, those of others with their own checks. The error is an *Error.
-func New[Other interface{ CheckLimits(host.Limits) error }](l host.Limits, others []Other) (*Set, error) {
+// New checks limits, the limits of parts by the parts. The error is an *Error.
+func New[Part interface{ CheckLimits(host.Limits) error }](l host.Limits, parts []Part) (*Set, error) {
 	a := &Set{Limits: l, Storage: &engine.Limits{MaxValue: l.ValueBytes, MaxWriteSet: l.WriteSetBytes, Quota: l.StorageBytes}}
 	a.Storage.EnsureDefaults()
 	if fault, ok := errors.AsType[*engine.RangeError](a.Storage.Validate()); ok {
@@ -113,8 +112,8 @@ func New[Other interface{ CheckLimits(host.Limits) error }](l host.Limits, other
 	if err := CheckRate(l); err != nil {
 		return nil, err
 	}
-	for _, o := range others {
-		if err := o.CheckLimits(l); err != nil {
+	for _, p := range parts {
+		if err := p.CheckLimits(l); err != nil {
 			return nil, err
 		}
 	}

@@ -30,7 +30,7 @@ func (o *Overrides) Of(key []byte) *Set {
 	return o.m[string(key)]
 }
 
-// Put sets the limits of an actor; nil means those of its type.
+// Put sets the limits of an actor; nil means the limits of its type.
 func (o *Overrides) Put(key string, s *Set) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,9 +47,9 @@ func (o *Overrides) Put(key string, s *Set) {
 // Len returns the number of actors with limits of their own.
 func (o *Overrides) Len() int { return int(o.n.Load()) }
 
-// Override makes the limits of an actor from those of its type and those that operators have set; nil if they have set none.
+// Override makes the limits of an actor from what operators have set and the limits of its type. It returns nil if they have set nothing.
 // The error is one for the operator.
-func Override[Other interface{ CheckLimits(host.Limits) error }](base host.Limits, over host.ActorLimits, others []Other) (*Set, error) {
+func Override[Part interface{ CheckLimits(host.Limits) error }](base host.Limits, over host.ActorLimits, parts []Part) (*Set, error) {
 	if over.Empty() {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func Override[Other interface{ CheckLimits(host.Limits) error }](base host.Limit
 			return nil, host.Errorf(host.InvalidArgument, "%s is %d; it must be 1 or more", f.Name, **f.Whole).With("field", f.Name)
 		}
 	}
-	s, err := New(over.Apply(base), others)
+	s, err := New(over.Apply(base), parts)
 	if fault, ok := errors.AsType[*Error](err); ok {
 		e := host.Errorf(host.InvalidArgument, "%s", fault).With("field", fault.Name)
 		if fault.Limit != 0 {

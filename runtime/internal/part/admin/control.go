@@ -66,7 +66,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 		h.LifeChange("paused", pause.Reason)
 	}
 	a := c.Actor
-	h.Then(func() { a.Kernel.Pauses.Set(a.Key, pause) })
+	h.Then(func() { a.Kernel.Pauses.Pause(a.Key, pause) })
 	return pause, nil
 }
 
@@ -196,8 +196,7 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 	if err != nil {
 		return host.CountOutput{}, s.StoreError(err)
 	}
-	had := s.Failures.Forget(string(address.Append(nil, on.Addr)))
-	s.Metrics.Failed.Set(float64(s.Failures.Count()))
+	had := s.Recovered(string(address.Append(nil, on.Addr)))
 	if !ok && !had {
 		return host.CountOutput{}, kernel.NotFound(on.Addr)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
@@ -317,7 +318,7 @@ type queueActivation struct{ kernel.Duty }
 // queueDuty is the duty to handle the messages of the actor's own queues.
 func queueDuty(a *kernel.Actor) *kernel.Duty {
 	return &kernel.Attach(&a.Attached, func() *queueActivation {
-		return &queueActivation{kernel.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: kernel.SettleRetry, Most: kernel.SettleRetry, Finish: func(w *kernel.Work) { pumped(a, w) }}}
+		return &queueActivation{kernel.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
 	}).Duty
 }
 
@@ -350,7 +351,7 @@ func countFailed(a *kernel.Actor, failed *failedMessage) {
 // pumped is called when messages were handled, or could not be.
 func pumped(a *kernel.Actor, w *kernel.Work) {
 	j := w.Job.(*queueJob)
-	failed, wait := j.failed, kernel.RetryIn(w.Err, kernel.SettleRetry)
+	failed, wait := j.failed, retry.In(w.Err, retry.Soon)
 	if m := j.message.Load(); m != nil && !w.Paused && host.CodeOf(w.Err) != host.Unavailable {
 		e, _ := a.Kernel.PublicError(w.Err)
 		failed, wait = &failedMessage{message: *m, cause: e}, 0

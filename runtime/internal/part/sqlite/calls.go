@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -58,7 +59,7 @@ func execSQL(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.SQLInput
 	if a.Type.OpenSQL { // it is not known to be an operator, whatever reason it gives
 		by = "caller"
 		if p := a.Kernel.Pauses.Of(a.Key); p != nil {
-			return host.SQLOutput{}, kernel.PausedError(a.Address, p)
+			return host.SQLOutput{}, park.Refusal(a.Address, p)
 		}
 	} else if in.Reason == "" {
 		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec).With("field", "reason")
