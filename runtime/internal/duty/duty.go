@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 )
 
 // A Duty is work that an actor has to do whenever there is some: the messages of its queues, its workflow run. However
@@ -72,7 +73,7 @@ func (d *Duty) Retry(err error) {
 	if d.waiting.Swap(true) {
 		return // one is enough: more would never become fewer while the actor cannot run
 	}
-	wait := kernel.RetryIn(err, kernel.Backoff(int(d.failures.Add(1)), d.First, d.Most))
+	wait := retry.In(err, retry.Backoff(int(d.failures.Add(1)), d.First, d.Most))
 	d.A.Kernel.Later(wait, func() {
 		d.waiting.Store(false)
 		d.TakeUp()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
@@ -44,7 +46,7 @@ type Actor struct {
 	waitingBytes atomic.Int64
 	lastUsed     atomic.Int64 // unix milliseconds
 	weight       atomic.Int64 // what the actor counts for in memory
-	Limits       atomic.Pointer[ActorLimits]
+	Limits       atomic.Pointer[limit.Set]
 	Turn         atomic.Pointer[Turn]
 	Raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
@@ -71,7 +73,7 @@ func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 func (a *Actor) Left() bool { return !a.Remains.IsZero() }
 
 // String names the actor: type/part/part.
-func (a *Actor) String() string { return FormatAddress(a.Address) }
+func (a *Actor) String() string { return address.Format(a.Address) }
 
 // Enqueue adds work to the mailbox and starts a goroutine if nobody runs the actor. The error is errGone, or an *Error
 // with code Overloaded when the mailbox is full; only calls and deliveries are refused.

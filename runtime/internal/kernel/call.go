@@ -169,16 +169,14 @@ func (s *Kernel) Post(t *Type, addr host.Address, w *Work, from *Caller) (*Actor
 			return nil, Unavailable("the node is shutting down")
 		}
 		if from != nil && from.Waiter != nil {
-			w.Waits = &s.Waits
-			if err := s.Waits.Enter(from.Waiter.Actor, a, w); err != nil {
+			if err := w.Wait(from.Waiter.Actor, a); err != nil {
 				return nil, err
 			}
 		}
-		order := w.order // the result may be there, and w be another's, before Enqueue returns
 		err := a.Enqueue(w)
 		if err == nil {
-			if order != nil {
-				order.Placed()
+			if w.order != nil {
+				w.order.Placed()
 			}
 			return a, nil
 		}

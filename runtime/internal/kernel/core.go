@@ -4,6 +4,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // Core is what an awake actor consists of.
@@ -13,7 +14,7 @@ type Core struct {
 	ID    keyspace.ActorID
 	space *engine.Space
 	// Limits are the actor's, and storage those of them that space has.
-	Limits   *ActorLimits
+	Limits   *limit.Set
 	storage  *engine.Limits
 	Rows     *engine.WriteSet
 	Instance host.Instance

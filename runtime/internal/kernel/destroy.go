@@ -4,11 +4,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // DestroyedError returns the error for calls to an actor that has been destroyed.
 func DestroyedError(addr host.Address) *host.Error {
-	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", FormatAddress(addr))
+	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", address.Format(addr))
 }
 
 // destroying runs the destroy hook and removes the actor.
@@ -133,7 +134,7 @@ func (c *Core) finishDestroy() {
 	}
 	c.Broken = true // the next work for the address begins a new incarnation
 	if !a.Left() {
-		a.Kernel.Failures.clear(a)
+		a.Kernel.Recovered(a.Key)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // shard is a part of the directory of awake actors. A closed one takes no more.
@@ -22,7 +23,7 @@ func (s *Kernel) shardOf(key []byte) *shard {
 // Find returns the Actor of an address if it is in memory.
 func (s *Kernel) Find(a host.Address) *Actor {
 	var buf [128]byte
-	key := AppendAddress(buf[:0], a)
+	key := address.Append(buf[:0], a)
 	sh := s.shardOf(key)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
@@ -35,7 +36,7 @@ func (s *Kernel) Find(a host.Address) *Actor {
 // REQUIRES: the address was checked.
 func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
 	var buf [128]byte
-	key := AppendAddress(buf[:0], addr)
+	key := address.Append(buf[:0], addr)
 	sh := s.shardOf(key)
 	sh.mu.RLock()
 	a := sh.actors[string(key)]

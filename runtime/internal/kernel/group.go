@@ -268,7 +268,7 @@ func (g *Group) durable(err error) {
 		f.Durable()
 	}
 	if g.destroyed {
-		a.Kernel.Signals.end(a.Key)
+		a.Kernel.Signals.End(a.Key)
 	}
 	a.settled()
 	for i := range g.results {
@@ -290,7 +290,7 @@ func (s *Kernel) commitError(a *Actor, err error) *host.Error {
 	}
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
 		id := e.Metadata["error_id"]
-		if left, ok := s.commitLog.pass(err.Error()); ok || id != "" {
+		if left, ok := s.commitLog.Pass(err.Error()); ok || id != "" {
 			s.Logger.LogAttrs(s.Life, slog.LevelError, "commit failed", a.Attrs(slog.String("error_id", id), slog.Any("error", err), slog.Int("left_out", left))...)
 		}
 	}

@@ -14,6 +14,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
 )
 
 // A Kernel hosts actors over one store.
@@ -29,7 +35,7 @@ type Kernel struct {
 	Store   *engine.Store
 	Logger  *slog.Logger
 	// commitLog bounds the lines about commits that fail.
-	commitLog quiet
+	commitLog rate.Lines
 	Types     map[string]*Type
 	with      Composition
 	Parts     []Part
@@ -40,21 +46,23 @@ type Kernel struct {
 	Recoverers map[keyspace.WakeKind]Recoverer
 	// Builtins are the methods that every actor has, by name.
 	Builtins map[string]*Method
-	Signals  signals
+	// Signals wakes the calls that wait for something to appear in an actor.
+	Signals signal.Topics
 	// noWaits is closed when calls that wait for something must come to an end.
 	noWaits   chan struct{}
 	waitsOnce sync.Once
-	Pauses    pauses
-	Overrides overrides
+	Pauses    park.Lot
+	Overrides limit.Overrides
 
 	seed    maphash.Seed
 	shards  [64]shard
 	Pool    workPool
 	Workers workers
 	queries queryRuns
-	Waits   waitGraph
+	// Waits has the turns that wait for the turns of other actors.
+	Waits waitgraph.Graph[*Actor, *Work]
 
-	Failures failures
+	Failures retry.Failures
 	Clock    alarmClock
 	Memory   memory
 	Watchdog watchdog
@@ -153,7 +161,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 			t.Hooks.Add(p)
 		}
 		var err error
-		if t.Base, err = NewActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
+		if t.Base, err = limit.New(limit.Resolve(o.TypeLimits[b.Type], limit.Resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
 			return nil, fmt.Errorf("kernel: limits of actor type %q: %w", b.Type, err)
 		}
 		switch {

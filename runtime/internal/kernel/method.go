@@ -14,6 +14,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A Method is a built-in method: one that every actor has besides its own. One of Act, Run, Query and serve is set.
@@ -255,13 +256,13 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 	if from != nil && from.Kind == FromTurn {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
-	sub := s.Signals.subscribe(string(AppendAddress(nil, r.Address)), topic, b.OfLife)
-	defer sub.close()
+	sub := s.Signals.Subscribe(string(address.Append(nil, r.Address)), topic, b.OfLife)
+	defer sub.Close()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		reply, err := s.callBuiltinOnce(ctx, t, b, r, from)
-		if sub.destroyed.Load() {
+		if sub.Destroyed() {
 			return host.Reply{}, ErrDestroyed() // what was read may be a successor's
 		}
 		if err != nil || !b.Empty(r, reply.Output) {
@@ -271,7 +272,7 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 			r.Order.Waits()
 		}
 		select {
-		case <-sub.signal:
+		case <-sub.C:
 		case <-timer.C:
 			return reply, nil
 		case <-ctx.Done():

@@ -1,136 +1,20 @@
 package kernel
 
 import (
-	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
-
-	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
-// ActorLimits are the limits of an actor, or those of a type, with what follows from them. They are immutable.
-type ActorLimits struct {
-	host.Limits
-	Storage *engine.Limits
-	// roomy is storage for turns that run no code of the actor and must not fail for a write set that was made small: an
-	// operator's verbs, and what goes on with messages that were sent. It is storage if that is as large as the default.
-	roomy *engine.Limits
-	rate  *rateLimit // nil for none
-}
-
-// A LimitsError says which limit of an actor, or of its type, is not possible.
-type LimitsError struct {
-	// Name is that of the limit in requests and in the configuration file.
-	Name string
-	// Reason follows the name in the text.
-	Reason string
-	// Limit and Actual are the bound that the limit passes and its value, if it is about that.
-	Limit, Actual int64
-}
-
-// Error returns the name and the reason.
-func (e *LimitsError) Error() string { return e.Name + " " + e.Reason }
-
-// engineLimits are the names of the limits that the engine checks.
-var engineLimits = map[string]string{"MaxValue": "value_bytes", "MaxWriteSet": "write_set_bytes", "Quota": "storage_bytes"}
-
-// NewActorLimits checks limits. The error is a *LimitsError.
-func NewActorLimits(l host.Limits, limiters []Limiter) (*ActorLimits, error) {
-	a := &ActorLimits{Limits: l, Storage: &engine.Limits{MaxValue: l.ValueBytes, MaxWriteSet: l.WriteSetBytes, Quota: l.StorageBytes}}
-	a.Storage.EnsureDefaults()
-	if fault, ok := errors.AsType[*engine.RangeError](a.Storage.Validate()); ok {
-		e := &LimitsError{Name: engineLimits[fault.Field], Limit: fault.High, Actual: fault.Value}
-		if fault.Value < fault.Low {
-			e.Limit = fault.Low
-		}
-		e.Reason = fmt.Sprintf("is %d; it must be from %d to %d", fault.Value, fault.Low, fault.High)
-		return nil, e
-	}
-	if a.roomy = a.Storage; a.Storage.MaxWriteSet < engine.DefaultMaxWriteSet {
-		roomy := *a.Storage
-		roomy.MaxWriteSet = engine.DefaultMaxWriteSet
-		a.roomy = &roomy
-	}
-	if err := checkRate(l); err != nil {
-		return nil, err
-	}
-	for _, p := range limiters {
-		if err := p.CheckLimits(l); err != nil {
-			return nil, err
-		}
-	}
-	for _, n := range []struct {
-		name     string
-		value    any
-		negative bool
-	}{
-		{"turn_timeout", l.TurnTimeout, l.TurnTimeout < 0}, {"query_timeout", l.QueryTimeout, l.QueryTimeout < 0},
-		{"mailbox_count", l.MailboxCount, l.MailboxCount < 0}, {"mailbox_bytes", l.MailboxBytes, l.MailboxBytes < 0},
-		{"state_bytes", l.StateBytes, l.StateBytes < 0}, {"send_attempts", l.SendAttempts, l.SendAttempts < 0},
-		{"connections", l.Connections, l.Connections < 0}, {"connection_bytes", l.ConnectionBytes, l.ConnectionBytes < 0},
-		{"connection_grace", l.ConnectionGrace, l.ConnectionGrace < 0}, {"task_grace", l.TaskGrace, l.TaskGrace < 0},
-	} {
-		if n.negative {
-			return nil, &LimitsError{Name: n.name, Reason: fmt.Sprintf("is %v; it must not be negative", n.value)}
-		}
-	}
-	a.rate = NewRateLimit(l)
-	return a, nil
-}
-
-// overrides knows the limits that operators have set for single actors: what is durable of it, from the start of the node on.
-type overrides struct {
-	N  atomic.Int64 // how many there are, so that nobody pays for a lookup while there are none
-	mu sync.RWMutex
-	m  map[string]*ActorLimits // by address key
-}
-
-// of returns the limits of the actor with an address key, or nil if operators have set none.
-func (o *overrides) of(key []byte) *ActorLimits {
-	if o.N.Load() == 0 {
-		return nil
-	}
-	o.mu.RLock()
-	defer o.mu.RUnlock()
-	return o.m[string(key)]
-}
-
-// Put notes the limits of an actor; nil means those of its type.
-func (o *overrides) Put(key string, x *ActorLimits) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.m == nil {
-		o.m = make(map[string]*ActorLimits)
-	}
-	delete(o.m, key)
-	if x != nil {
-		o.m[key] = x
-	}
-	o.N.Store(int64(len(o.m)))
-}
-
 // LimitsOf returns the limits of an actor.
-func (s *Kernel) LimitsOf(t *Type, key []byte) *ActorLimits {
-	if l := s.Overrides.of(key); l != nil {
+func (s *Kernel) LimitsOf(t *Type, key []byte) *limit.Set {
+	if l := s.Overrides.Of(key); l != nil {
 		return l
 	}
 	return t.Base
 }
 
-// rateOf returns the rate at which an actor is called from outside, or nil if it has none.
-func (s *Kernel) rateOf(t *Type, addr host.Address) *rateLimit {
-	if s.Overrides.N.Load() == 0 {
-		return t.Base.rate
-	}
-	var buf [128]byte
-	return s.LimitsOf(t, AppendAddress(buf[:0], addr)).rate
-}
-
 // Override sets the limits of an actor, which is awake or not; nil means those of its type.
-func (s *Kernel) Override(a *Actor, x *ActorLimits) {
-	s.Overrides.Put(a.Key, x)
+func (s *Kernel) Override(a *Actor, l *limit.Set) {
+	s.Overrides.Put(a.Key, l)
 	a.Limits.Store(s.LimitsOf(a.Type, []byte(a.Key)))
 }
 
@@ -139,7 +23,7 @@ func (c *Core) adoptLimits(w *Work) error {
 	l := c.Actor.Limits.Load()
 	storage := l.Storage
 	if w.Job.Traits(c.Actor).Sturdy {
-		storage = l.roomy
+		storage = l.Roomy
 	}
 	if storage != c.storage {
 		if err := c.space.SetLimits(storage); err != nil {

@@ -32,7 +32,7 @@ type Checker interface {
 	Check(o *Options) error
 }
 
-// A Limiter checks limits of actors that are its own. The error is a *LimitsError.
+// A Limiter checks limits of actors that are its own. The error is a *limit.Error.
 type Limiter interface {
 	CheckLimits(l host.Limits) error
 }

@@ -221,7 +221,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 			c.Group.took += took
 			if a.crashes > 0 && instance && !w.wakes() {
 				a.crashes = 0
-				a.Kernel.Failures.clear(a)
+				a.Kernel.Recovered(a.Key)
 			}
 			a.Type.metrics.turn(took, nil)
 			return out, nil
@@ -237,7 +237,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		// The handler left its instance in an unknown state: the actor is rebuilt, once the turns before it are committed.
 		c.Broken = true
 		if c.Exists && c.joint != creating && !w.wakes() {
-			a.Kernel.Failures.crashed(a, err)
+			a.crashed(err)
 		}
 		a.Kernel.publishLife(a, c, "crashed", err.Error())
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A Query is one query's run: while its caller waits, beside the actor's turns, on the state of
@@ -195,7 +196,7 @@ func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, f
 		}
 		v := &view{version: head.Version, ID: id, refs: 1, snapshot: snap}
 		// It stands for the actor in this query, and is in no directory.
-		a := newActor(s, t, req.Address, string(AppendAddress(nil, req.Address)))
+		a := newActor(s, t, req.Address, string(address.Append(nil, req.Address)))
 		r, err = a.newReader(ctx, v, req, nil), nil
 	}
 	if err != nil {

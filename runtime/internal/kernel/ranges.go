@@ -130,9 +130,6 @@ func NotPositive(field string, ms int64) *host.Error {
 	return host.Errorf(host.InvalidArgument, "%s: %d is not a number from 1; leave it out for none", field, ms).With("field", field)
 }
 
-// MaxReason bounds the reason of a pause, in bytes.
-const MaxReason = 1024
-
 // Lister is what a turn's write set and a query's snapshot have in common.
 type Lister interface {
 	List(engine.ListQuery) (engine.Page, error)

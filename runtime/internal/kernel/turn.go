@@ -174,6 +174,12 @@ func TurnOver() error {
 	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 }
 
+// Notify gives a signal to the waiters for a topic of the actor, once the turn is durable.
+func (t *Turn) Notify(topic string) {
+	a := t.Actor
+	t.Then(func() { a.Kernel.Signals.Notify(a.Key, topic) })
+}
+
 // Then has f run when the turn is durable. f must not block.
 func (t *Turn) Then(f func()) { t.After = append(t.After, consequenceFunc(f)) }
 

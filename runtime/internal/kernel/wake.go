@@ -12,7 +12,7 @@ import (
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
-	err := a.Kernel.Failures.blocked(a)
+	err := a.resting()
 	if a.Type.Retired {
 		if a.Left() {
 			return a.wakeBare(epoch, w) // there is no code to load
@@ -25,17 +25,17 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		}
 		return nil, err
 	}
-	a.crashes = a.Kernel.Failures.crashes(a)
+	a.crashes = a.Kernel.Failures.Crashes(a.Key)
 	c, err := a.open(epoch, w, false)
 	if err != nil {
 		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
 			e := a.Kernel.Public(a, w, err)
 			if e.Code != host.Unavailable || damage(err) {
-				a.Kernel.Failures.add(a, e, err)
+				a.failed(e, err)
 				if w.destroys() {
 					return a.wakeBare(epoch, w)
 				}
-				return nil, a.Kernel.Failures.blocked(a)
+				return nil, a.resting()
 			}
 			return nil, e
 		}
@@ -70,18 +70,18 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		if a.Kernel.full(err) {
 			return nil, a.Kernel.Public(a, w, err) // the node is busy, the actor is well
 		}
-		a.Kernel.Failures.add(a, a.Kernel.Public(a, w, err), err)
+		a.failed(a.Kernel.Public(a, w, err), err)
 		if w.destroys() {
 			return a.wakeBare(epoch, w)
 		}
-		return nil, a.Kernel.Failures.blocked(a)
+		return nil, a.resting()
 	}
 	if err := c.risen(); err != nil {
 		a.teardown(c)
 		return nil, a.Kernel.Public(a, w, err)
 	}
 	if a.crashes == 0 {
-		a.Kernel.Failures.clear(a)
+		a.Kernel.Recovered(a.Key)
 	} // else a turn has to succeed first
 	a.Kernel.publishLife(a, c, "woke", "")
 	return c, nil

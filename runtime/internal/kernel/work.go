@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -74,10 +75,8 @@ type Work struct {
 	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	Of *Work
 
-	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
+	// waiter is the actor whose turn waits for this work; nil if none does.
 	waiter *Actor
-	// Waits is where to leave the wait edge, nil if none was entered.
-	Waits *waitGraph
 
 	// The result, written by the winner of settled before release.
 	out     []byte
@@ -89,10 +88,29 @@ type Work struct {
 	Done    chan struct{} // capacity 1
 }
 
-// Leave removes the item's wait edge.
+// Wait records that the turn of an actor waits for w at another one, before w is in the mailbox of that. The error has
+// code Cycle.
+//
+// The edge stands from the call until the callee's turn has run, not until the reply has passed the gate: from then on the
+// reply needs nothing but the disk.
+func (w *Work) Wait(from, to *Actor) error {
+	cycle := from.Kernel.Waits.Enter(from, to, w)
+	if cycle == nil {
+		w.waiter = from
+		return nil
+	}
+	names := make([]string, len(cycle))
+	for i, a := range cycle {
+		names[i] = a.String()
+	}
+	chain := strings.Join(names, " -> ")
+	return host.Errorf(host.Cycle, "the call would make actors wait for each other: %s", chain).With("chain", chain)
+}
+
+// Leave removes the item's wait edge. It may be called more than once.
 func (w *Work) Leave() {
-	if w.Waits != nil {
-		w.Waits.leave(w)
+	if w.waiter != nil {
+		w.waiter.Kernel.Waits.Leave(w.waiter, w)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 )
 
@@ -28,7 +29,7 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 		}))
 		begin := time.Now()
 		err := g.Close(context.Background())
-		if took := time.Since(begin); took < kernel.DefaultTaskGrace || took > kernel.DefaultTaskGrace+time.Second {
+		if took := time.Since(begin); took < limit.DefaultTaskGrace || took > limit.DefaultTaskGrace+time.Second {
 			t.Errorf("the shutdown took %s", took)
 		}
 		if err == nil || !strings.Contains(err.Error(), "1 tasks did not return") {

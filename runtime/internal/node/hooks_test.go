@@ -108,7 +108,7 @@ func TestWhatIsLeftOfAnActorWhoseTypeIsGoneDoesNotCountAsFailed(t *testing.T) {
 		if n := g.n("b"); n != 1 {
 			t.Errorf("%d messages were handled", n)
 		}
-		if n := g.Failures.Count(); n != 0 {
+		if n := g.Failures.Len(); n != 0 {
 			t.Errorf("%d actors count as failed", n)
 		}
 		if bytes.Contains(log.b.Bytes(), []byte("ERROR")) {

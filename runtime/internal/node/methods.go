@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
@@ -43,13 +44,13 @@ func (n *Node) Start() {
 	n.Go(func() { duty.Recover(n.Kernel) })
 }
 
-// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *LimitsError.
+// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *limit.Error.
 func CheckLimits(l host.Limits) error {
 	var h kernel.Hooks
 	for _, p := range Parts(new(Options)) {
 		h.Add(p)
 	}
-	_, err := kernel.NewActorLimits(l, h.Limiters)
+	_, err := limit.New(l, h.Limiters)
 	return err
 }
 

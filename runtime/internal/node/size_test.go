@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// TestTurnsAndQueriesFitTheirSizeClasses bounds what each call allocates besides its result: the sizes are those that the
-// allocator rounds up to.
+// TestTurnsAndQueriesFitTheirSizeClasses bounds what each call allocates besides its result, by size classes of the allocator.
 func TestTurnsAndQueriesFitTheirSizeClasses(t *testing.T) {
 	t.Parallel()
 	if n := unsafe.Sizeof(handlerTurn{}); n > 704 {

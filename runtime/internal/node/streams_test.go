@@ -116,7 +116,7 @@ func TestReaderWaitsForTheNextItemAndLearnsTheEnd(t *testing.T) {
 		if err := n.do(func(_ *diary, ht host.Turn) error { _, err := ht.StreamAppend("tokens", cborOf(1)); return err }); host.CodeOf(err) != host.FailedPrecondition {
 			t.Fatal(err)
 		}
-		if len(n.Signals.Subs) != 0 {
+		if n.Signals.Len() != 0 {
 			t.Error("somebody still waits")
 		}
 	})

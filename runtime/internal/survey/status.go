@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // Lookup describes an actor. It reads the store and the directory of awake actors, and returns when what it read is durable.
@@ -52,7 +53,7 @@ func present(s *kernel.Kernel, st *host.Status) {
 	if p := s.Pauses.At(addr); p != nil {
 		st.State, st.Pause = host.Paused, p
 	}
-	if f := s.Failures.Of(addr); f != nil { // the worse of the two, as long as it lasts
+	if f := s.Failures.Of(address.Append(nil, addr)); f != nil { // the worse of the two, as long as it lasts
 		st.State, st.Failure = host.Failed, f
 	}
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -44,11 +47,11 @@ func (*Part) Methods() []*kernel.Method {
 
 // pauseActor stops an actor. Pausing one that is paused changes the reason.
 func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
-	if n := len(in.Reason); n > kernel.MaxReason {
-		return host.Pause{}, host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	if n := len(in.Reason); n > control.MaxReason {
+		return host.Pause{}, host.OverLimit("bytes of the reason", control.MaxReason, int64(n)).With("field", "reason")
 	}
 	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start)).UTC()}
-	rec, err := readControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.Pause{}, err
 	}
@@ -59,26 +62,26 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 			pause.Reason = old.Reason
 		}
 	}
-	rec.Reason, rec.Since = pause.Reason, kernel.UnixMS(pause.Since)
-	if err := putControl(c, rec); err != nil {
+	rec.SetPause(&pause)
+	if err := put(c, &rec); err != nil {
 		return host.Pause{}, err
 	}
 	if old == nil {
 		h.LifeChange("paused", pause.Reason)
 	}
 	a := c.Actor
-	h.Then(func() { a.Kernel.Pauses.Set(a.Key, pause) })
+	h.Then(func() { a.Kernel.Pauses.Pause(a.Key, pause) })
 	return pause, nil
 }
 
 // resumeActor lets a paused actor go on.
 func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *kernel.None) (host.CountOutput, error) {
-	rec, err := readControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil || rec.Since == 0 {
 		return host.CountOutput{}, err
 	}
-	rec.Reason, rec.Since = "", 0
-	if err := putControl(c, rec); err != nil {
+	rec.SetPause(nil)
+	if err := put(c, &rec); err != nil {
 		return host.CountOutput{}, err
 	}
 	a := c.Actor
@@ -97,11 +100,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 	if in.Empty() {
 		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")
 	}
-	rec, err := readControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.ActorLimits{}, err
 	}
-	set, given := rec.limited(), in.Fields()
+	set, given := rec.Override(), in.Fields()
 	for i, f := range set.Fields() {
 		if f.Whole != nil && *given[i].Whole != nil {
 			*f.Whole = *given[i].Whole
@@ -115,11 +118,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 
 // resetLimits makes limits of one actor those of its type.
 func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
-	rec, err := readControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return out, err
 	}
-	set := rec.limited()
+	set := rec.Override()
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
@@ -146,25 +149,17 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 }
 
 // storeLimits writes the limits of an actor.
-func storeLimits(c *kernel.Core, h *kernel.Turn, rec ControlRecord, set host.ActorLimits) error {
-	x, err := limitsOf(c.Actor.Type, set)
+func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.ActorLimits) error {
+	a := c.Actor
+	l, err := limit.Override(a.Type.Base.Limits, set, a.Type.Hooks.Limiters)
 	if err != nil {
 		return err
 	}
-	rec.Limits = nil
-	for _, f := range set.Fields() {
-		switch {
-		case f.Whole != nil && *f.Whole != nil:
-			rec.Limits = append(rec.Limits, LimitRecord{Name: f.Name, Whole: **f.Whole})
-		case f.Rate != nil && *f.Rate != nil:
-			rec.Limits = append(rec.Limits, LimitRecord{Name: f.Name, Rate: **f.Rate})
-		}
-	}
-	if err := putControl(c, rec); err != nil {
+	rec.SetOverride(&set)
+	if err := put(c, &rec); err != nil {
 		return err
 	}
-	a := c.Actor
-	h.Then(func() { a.Kernel.Override(a, x) })
+	h.Then(func() { a.Kernel.Override(a, l) })
 	return nil
 }
 
@@ -211,8 +206,7 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 	if err != nil {
 		return host.CountOutput{}, s.StoreError(err)
 	}
-	had := s.Failures.Forget(string(kernel.AppendAddress(nil, on.Addr)))
-	s.Metrics.Failed.Set(float64(s.Failures.Count()))
+	had := s.Recovered(string(address.Append(nil, on.Addr)))
 	if !ok && !had {
 		return host.CountOutput{}, kernel.NotFound(on.Addr)
 	}

@@ -119,7 +119,7 @@ func (q Question) calling() *host.Explanation {
 	if q.A == nil {
 		return nil
 	}
-	chain := q.S.Waits.Chain(q.A)
+	chain := q.S.Waits.Chain(q.A, func(a, b *kernel.Actor) bool { return a.Key < b.Key })
 	if len(chain) < 2 {
 		return nil
 	}

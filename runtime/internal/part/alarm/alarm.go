@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -211,7 +212,7 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	c.Actor.Kernel.Public(c.Actor, w, cause)
 	rec.Attempts++
 	err = c.System(w, "alarm retry", func(h *kernel.Turn) error {
-		rec.Due = kernel.UnixMS(time.Now().Add(kernel.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
+		rec.Due = kernel.UnixMS(time.Now().Add(retry.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
 		return setAlarm(c, row.Name, row.Instance, rec, engine.PutOptions{Exempt: true})
 	})
 	return err

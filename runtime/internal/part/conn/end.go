@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -79,7 +80,7 @@ func work(s *kernel.Kernel, t *kernel.Type, addr host.Address, d *tending, done 
 		case code == host.ActorPaused && s.Pauses.Park(addr, "connection "+d.id, func() { tend(s, t, addr, d, done) }):
 		default:
 			d.attempts++
-			s.Later(kernel.Backoff(d.attempts, tendRetryMin, tendRetryMax), func() { tend(s, t, addr, d, done) })
+			s.Later(retry.Backoff(d.attempts, tendRetryMin, tendRetryMax), func() { tend(s, t, addr, d, done) })
 		}
 	}}
 }

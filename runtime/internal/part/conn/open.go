@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -33,7 +34,7 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 		return nil, err
 	}
 	l := &LiveConnection{
-		S: s, Hub: event.HubOf(s), t: t, addr: addr, Key: string(kernel.AppendAddress(nil, addr)), Limit: t.Base.ConnectionBytes,
+		S: s, Hub: event.HubOf(s), t: t, addr: addr, Key: string(address.Append(nil, addr)), Limit: t.Base.ConnectionBytes,
 		settled: make(chan error, 1), Signal: make(chan struct{}, 1),
 	}
 	l.addr.Key = slices.Clone(addr.Key)

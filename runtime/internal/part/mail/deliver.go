@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -139,7 +140,7 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	}
 	p.Failed.Inc()
 	c.Actor.Kernel.Logger.Warn("message moved aside", "actor_type", c.Actor.Address.Type, "actor_key", c.Actor.Address.Key,
-		"target", kernel.FormatAddress(m.Address()), "method", m.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
+		"target", address.Format(m.Address()), "method", m.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
 	if c.Actor.Left() {
 		return nil // nothing of a destroyed actor is kept
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -90,7 +91,7 @@ func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeSends }
 func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &recovery{}, Existing: true, Finish: func(w *kernel.Work) {
 		if w.Err != nil && duty.MayPass(a.Kernel, w.Err) {
-			a.Kernel.Later(kernel.SettleRetry, func() { a.Kernel.TakeUpOf(a.Type, a.Address, a.Remains, p.TakeUp) })
+			a.Kernel.Later(retry.Soon, func() { a.Kernel.TakeUpOf(a.Type, a.Address, a.Remains, p.TakeUp) })
 		}
 	}}
 }

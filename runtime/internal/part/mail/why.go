@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -124,7 +125,7 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 			held: q.S.Pauses.At(oldest.Address()) != nil}}
 	}
 	p := all[0]
-	to := kernel.FormatAddress(p.target)
+	to := address.Format(p.target)
 	x := &host.Explanation{Why: host.WhySends, Since: &p.sent, Details: map[string]string{
 		"target": to, "messages": strconv.Itoa(p.messages), "attempts": strconv.Itoa(p.attempts),
 	}}
@@ -187,6 +188,6 @@ func undelivered(x *host.Explanation, n int, oldest *host.DeadMessage) {
 	died := oldest.Died.Truncate(time.Millisecond)
 	x.Since = &died
 	maps.Copy(x.Details, map[string]string{
-		"target": kernel.FormatAddress(host.Address{Type: oldest.Type, Key: oldest.Key}), "method": oldest.Method, "code": string(oldest.Code), "error": oldest.Error,
+		"target": address.Format(host.Address{Type: oldest.Type, Key: oldest.Key}), "method": oldest.Method, "code": string(oldest.Code), "error": oldest.Error,
 	})
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -180,7 +182,7 @@ func SetOf(t *kernel.Turn) *queuerows.Set {
 	return h.set
 }
 
-func newQueueSet(t *kernel.Type, rows engine.Writer, limits *kernel.ActorLimits, now time.Time) *queuerows.Set {
+func newQueueSet(t *kernel.Type, rows engine.Writer, limits *limit.Set, now time.Time) *queuerows.Set {
 	s := queuerows.New(rows, now, func(name string) (host.Queue, bool) {
 		_, q, err := queueOf(t, name)
 		return q, err == nil
@@ -318,7 +320,7 @@ type queueActivation struct{ duty.Duty }
 // queueDuty is the duty to handle the messages of the actor's own queues.
 func queueDuty(a *kernel.Actor) *duty.Duty {
 	return &kernel.Attach(&a.Attached, func() *queueActivation {
-		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: kernel.SettleRetry, Most: kernel.SettleRetry, Finish: func(w *kernel.Work) { pumped(a, w) }}}
+		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
 	}).Duty
 }
 
@@ -351,7 +353,7 @@ func countFailed(a *kernel.Actor, failed *failedMessage) {
 // pumped is called when messages were handled, or could not be.
 func pumped(a *kernel.Actor, w *kernel.Work) {
 	j := w.Job.(*queueJob)
-	failed, wait := j.failed, kernel.RetryIn(w.Err, kernel.SettleRetry)
+	failed, wait := j.failed, retry.In(w.Err, retry.Soon)
 	if m := j.message.Load(); m != nil && !w.Paused && host.CodeOf(w.Err) != host.Unavailable {
 		e, _ := a.Kernel.PublicError(w.Err)
 		failed, wait = &failedMessage{message: *m, cause: e}, 0

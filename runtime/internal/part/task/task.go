@@ -294,8 +294,7 @@ func (t *Task) enter(ctx context.Context, e *entry) error {
 		if err := from.Extend(ctx, w); err != nil {
 			return err
 		}
-		w.Waits = &a.Kernel.Waits
-		if err := w.Waits.Enter(from.Waiter.Actor, a, w); err != nil {
+		if err := w.Wait(from.Waiter.Actor, a); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,7 @@
-package kernel
+// Package address checks the keys of actors, and writes addresses as keys of maps and for people.
+//
+// Invariant: two addresses have the same form by [Append] only if they are equal.
+package address
 
 import (
 	"encoding/binary"
@@ -10,16 +13,16 @@ import (
 
 // The limits of an actor's key.
 const (
-	// MaxKeyParts is how many parts a key may have.
-	MaxKeyParts = 16
-	// MaxKeyBytes bounds the sum of the parts' lengths.
-	MaxKeyBytes = 1024
+	// MaxParts is how many parts a key may have.
+	MaxParts = 16
+	// MaxBytes bounds the sum of the parts' lengths.
+	MaxBytes = 1024
 )
 
-// CheckKey returns an *Error with code InvalidArgument or TooLarge if key cannot name an actor.
-func CheckKey(key []string) error {
-	if len(key) > MaxKeyParts {
-		return host.OverLimit("key parts", MaxKeyParts, int64(len(key)))
+// Check returns an *host.Error with code InvalidArgument or TooLarge if key cannot name an actor.
+func Check(key []string) error {
+	if len(key) > MaxParts {
+		return host.OverLimit("key parts", MaxParts, int64(len(key)))
 	}
 	n := 0
 	for i, p := range key {
@@ -28,14 +31,14 @@ func CheckKey(key []string) error {
 		}
 		n += len(p)
 	}
-	if n > MaxKeyBytes {
-		return host.OverLimit("key bytes", MaxKeyBytes, int64(n))
+	if n > MaxBytes {
+		return host.OverLimit("key bytes", MaxBytes, int64(n))
 	}
 	return nil
 }
 
-// AppendAddress appends an unambiguous form of an address: the key of the directory of awake actors.
-func AppendAddress(dst []byte, a host.Address) []byte {
+// Append appends an unambiguous form of an address: the key of the directory of awake actors.
+func Append(dst []byte, a host.Address) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(a.Type)))
 	dst = append(dst, a.Type...)
 	for _, p := range a.Key {
@@ -45,8 +48,8 @@ func AppendAddress(dst []byte, a host.Address) []byte {
 	return dst
 }
 
-// FormatAddress writes an address for people: type/part/part, with the parts quoted as in a URL's path.
-func FormatAddress(a host.Address) string {
+// Format writes an address for people: type/part/part, with the parts quoted as in a URL's path.
+func Format(a host.Address) string {
 	var b strings.Builder
 	b.WriteString(a.Type)
 	for _, p := range a.Key {

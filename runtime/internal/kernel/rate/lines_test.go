@@ -1,6 +1,7 @@
-package kernel
+package rate
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,11 +9,11 @@ import (
 
 func TestOneLogLineOfACausePassesInASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q quiet
+		var q Lines
 		passed, left := map[string]int{}, 0
 		for i := range 300 {
 			for _, cause := range []string{"full", "read-only"} {
-				if n, ok := q.pass(cause); ok {
+				if n, ok := q.Pass(cause); ok {
 					passed[cause]++
 					left += n
 				}
@@ -24,10 +25,10 @@ func TestOneLogLineOfACausePassesInASecond(t *testing.T) {
 		if passed["full"] != 3 || passed["read-only"] != 3 || left != 4*99 {
 			t.Errorf("passed %v, %d told as left out", passed, left)
 		}
-		for range 10 * quietCauses {
-			q.pass(NewErrorID())
+		for i := range 10 * maxCauses {
+			q.Pass(strconv.Itoa(i))
 		}
-		if len(q.causes) > quietCauses {
+		if len(q.causes) > maxCauses {
 			t.Errorf("%d causes are kept", len(q.causes))
 		}
 	})
