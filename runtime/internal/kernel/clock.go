@@ -87,7 +87,7 @@ func (k *alarmClock) fire() (time.Time, error) {
 	if floor == nil {
 		floor = keyspace.AppendWakeTime(nil, 1) // rows due at 0 are for the start only
 	}
-	k.floor = keyspace.AppendWakeTime(nil, UnixMS(now))
+	k.floor = keyspace.AppendWakeTime(nil, now.UnixMilli())
 	for id, at := range k.inFlight {
 		if !at.IsZero() && !at.After(now) {
 			delete(k.inFlight, id) // it may be tried again, if the row still stands
@@ -97,7 +97,7 @@ func (k *alarmClock) fire() (time.Time, error) {
 	var retry time.Time
 	after := floor
 	for first := true; ; first = false {
-		rows, err := k.s.Store.Wakes(after, UnixMS(now), 256)
+		rows, err := k.s.Store.Wakes(after, now.UnixMilli(), 256)
 		if first {
 			k.mu.Lock()
 			switch {
@@ -124,7 +124,7 @@ func (k *alarmClock) fire() (time.Time, error) {
 		}
 		after = rows[len(rows)-1].Row
 	}
-	next, err := k.s.Store.Wakes(keyspace.AppendWakeTime(nil, UnixMS(now)+1), keyspace.PausedRunsDue-1, 1)
+	next, err := k.s.Store.Wakes(keyspace.AppendWakeTime(nil, now.UnixMilli()+1), keyspace.PausedRunsDue-1, 1)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -134,7 +134,7 @@ func (k *alarmClock) fire() (time.Time, error) {
 	}
 	if !at.IsZero() {
 		k.mu.Lock()
-		k.next = UnixMS(at)
+		k.next = at.UnixMilli()
 		k.mu.Unlock()
 	}
 	return at, nil

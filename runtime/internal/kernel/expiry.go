@@ -28,7 +28,7 @@ func (d *purge) Run(c *Core, w *Work) {
 func (c *Core) purge(w *Work, row *engine.Wake) error {
 	const most = 1000
 	err := c.System(w, "purge", func(h *Turn) error {
-		keys, err := c.Rows.Expired(UnixMS(h.Start), most)
+		keys, err := c.Rows.Expired(h.Start.UnixMilli(), most)
 		if err != nil {
 			return err
 		}

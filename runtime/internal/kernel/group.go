@@ -332,9 +332,6 @@ func (s *Kernel) publicQuery(a *Actor, name string, err error) *host.Error {
 	return e
 }
 
-// UnixMS returns t in Unix milliseconds.
-func UnixMS(t time.Time) int64 { return t.UnixMilli() }
-
 // TimeMS returns the time of ms Unix milliseconds; 0 is the zero time.
 func TimeMS(ms int64) time.Time {
 	if ms == 0 {

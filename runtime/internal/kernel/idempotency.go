@@ -40,13 +40,13 @@ func (c *Core) requestName(w *Work) string {
 // replay returns the stored reply of an earlier request with the same idempotency key.
 func (c *Core) replay(w *Work) (result, bool, error) {
 	at := c.Rows.Savepoint()
-	c.Rows.Advance(UnixMS(time.Now())) // an expired reply reads as absent from now on
+	c.Rows.Advance(time.Now().UnixMilli()) // an expired reply reads as absent from now on
 	e, ok, err := c.Rows.Get(keyspace.AppendIdempotency(nil, w.idempotencyKey))
 	c.Rows.Rollback(at)
 	if err != nil || !ok {
 		return result{}, false, err
 	}
-	if e.Expire != 0 && e.Expire <= UnixMS(time.Now()) {
+	if e.Expire != 0 && e.Expire <= time.Now().UnixMilli() {
 		return result{}, false, nil // the write set's clock still stands at the last turn
 	}
 	var r replyRecord
@@ -68,12 +68,12 @@ func (c *Core) remember(t *Turn, key string, out []byte) error {
 	if err != nil {
 		return err
 	}
-	expire := UnixMS(t.Start.Add(c.Actor.Kernel.Options.ReplyRetention))
+	expire := t.Start.Add(c.Actor.Kernel.Options.ReplyRetention).UnixMilli()
 	switch {
 	case t.Work.GoodFor < 0:
 		return nil
 	case t.Work.GoodFor > 0:
-		expire = max(min(expire, t.Work.GoodFor), UnixMS(t.Start)+1)
+		expire = max(min(expire, t.Work.GoodFor), t.Start.UnixMilli()+1)
 	}
 	o := engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)}
 	if err := c.Rows.Put(keyspace.AppendIdempotency(nil, key), rec, o); err != nil {

@@ -183,7 +183,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	}
 	t := a.Kernel.with.Turn()
 	t.Core, t.Actor, t.Work, t.Handler, t.Start, t.mark = c, a, w, handler, time.Now(), c.mark()
-	t.AsOf = c.Rows.Advance(UnixMS(t.Start))
+	t.AsOf = c.Rows.Advance(t.Start.UnixMilli())
 	t.limit = a.Type.Base.TurnTimeout
 	if w.Ctx != nil {
 		if d, ok := w.Ctx.Deadline(); ok {

@@ -236,7 +236,7 @@ func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
 				}
 				defer t.Mu.Unlock()
 				for i := range n {
-					f := mail.FailedRecord{Message: mail.MessageRecord{Type: "p", Key: []string{"shut"}, Method: "do"}, Failed: kernel.UnixMS(t.Start)}
+					f := mail.FailedRecord{Message: mail.MessageRecord{Type: "p", Key: []string{"shut"}, Method: "do"}, Failed: t.Start.UnixMilli()}
 					if err := mail.KeepDeadSend(t.Core, t, uint64(first+i), &f); err != nil {
 						return err
 					}

@@ -50,7 +50,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 	if n := len(in.Reason); n > control.MaxReason {
 		return host.Pause{}, host.OverLimit("bytes of the reason", control.MaxReason, int64(n)).With("field", "reason")
 	}
-	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start)).UTC()}
+	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(h.Start.UnixMilli()).UTC()}
 	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.Pause{}, err

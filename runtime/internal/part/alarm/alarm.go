@@ -79,7 +79,7 @@ func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	alarms, err := listAlarms(rows, "")
 	all := make([]engine.Wake, len(alarms))
 	for i, al := range alarms {
-		all[i] = engine.Wake{Due: kernel.UnixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance}
+		all[i] = engine.Wake{Due: al.Due.UnixMilli(), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance}
 	}
 	return all, err
 }
@@ -212,7 +212,7 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	c.Actor.Kernel.Public(c.Actor, w, cause)
 	rec.Attempts++
 	err = c.System(w, "alarm retry", func(h *kernel.Turn) error {
-		rec.Due = kernel.UnixMS(time.Now().Add(retry.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
+		rec.Due = time.Now().Add(retry.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)).UnixMilli()
 		return setAlarm(c, row.Name, row.Instance, rec, engine.PutOptions{Exempt: true})
 	})
 	return err
@@ -234,7 +234,7 @@ func (h Turn) SetAlarm(al host.Alarm) error {
 	if alarmOf(t.Actor.Type, al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.Actor.Address.Type, al.Name)
 	}
-	due := kernel.UnixMS(al.Due)
+	due := al.Due.UnixMilli()
 	if due < 1 {
 		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
 	}

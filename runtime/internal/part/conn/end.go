@@ -141,7 +141,7 @@ func lose(t *kernel.Turn, id string, rec *connectionRecord) error {
 	if rec.Lost != 0 || event.HubOf(t.Actor.Kernel).Holds(t.Actor.Key, id) {
 		return nil
 	}
-	rec.Lost = kernel.UnixMS(t.Start)
+	rec.Lost = t.Start.UnixMilli()
 	rec.Due = graceEnd(t.Actor.Type, t.Start)
 	if err := markConnection(t.Core, id, rec); err != nil {
 		return err

@@ -210,7 +210,7 @@ func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) 
 	token := newResumeToken(id)
 	hash := sha256.Sum256([]byte(token))
 	rec := &connectionRecord{
-		Token: hash[:], Params: withoutCredentials(r.Params), Transport: r.Transport, Connected: kernel.UnixMS(t.Start),
+		Token: hash[:], Params: withoutCredentials(r.Params), Transport: r.Transport, Connected: t.Start.UnixMilli(),
 	}
 	last, err := admit(t, id, rec, r)
 	if err != nil {
@@ -354,5 +354,5 @@ func connectionChange(t *kernel.Turn, op, id string, more func(map[string]any)) 
 
 // graceEnd is when a connection ends that is lost at a time.
 func graceEnd(t *kernel.Type, lost time.Time) int64 {
-	return max(1, kernel.UnixMS(lost.Add(max(0, t.Base.ConnectionGrace))))
+	return max(1, lost.Add(max(0, t.Base.ConnectionGrace)).UnixMilli())
 }

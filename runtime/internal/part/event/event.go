@@ -94,7 +94,7 @@ func (h *Turn) Collect(event int, data []byte, to string, except []string) error
 		t.Enlist(h)
 	}
 	h.events = append(h.events, PublishedEvent{EmittedEvent: host.EmittedEvent{
-		Version: uint64(t.AsOf), Name: e.Name, Time: kernel.TimeMS(kernel.UnixMS(t.Start)), Data: data, To: to, Except: except,
+		Version: uint64(t.AsOf), Name: e.Name, Time: kernel.TimeMS(t.Start.UnixMilli()), Data: data, To: to, Except: except,
 	}})
 	return nil
 }
@@ -119,7 +119,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	for i := range h.events {
 		ev := &h.events[i]
 		rec, err := record.Encode(&eventRecord{
-			Name: ev.Name, Version: ev.Version, Time: kernel.UnixMS(t.Start), Data: ev.Data, To: ev.To, Except: ev.Except,
+			Name: ev.Name, Version: ev.Version, Time: t.Start.UnixMilli(), Data: ev.Data, To: ev.To, Except: ev.Except,
 		})
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 	if err != nil {
 		return err
 	}
-	now := kernel.UnixMS(h.Start)
+	now := h.Start.UnixMilli()
 	box := Post(c)
 	if !box.Dead.Known || box.Dead.Value >= MaxDeadSends && now-box.counted >= deadCountFor.Milliseconds() {
 		n, err := countRows(c, keyspace.KindFailedSends)

@@ -145,7 +145,7 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 		return nil // nothing of a destroyed actor is kept
 	}
 	return KeepDeadSend(c, h, f.message.seq, &FailedRecord{
-		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: kernel.UnixMS(h.Start),
+		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: h.Start.UnixMilli(),
 	})
 }
 

@@ -238,7 +238,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
-		h.Work.GoodFor = kernel.UnixMS(received[0].LockedUntil) // then the receipts are worth nothing, and the bodies have no business here
+		h.Work.GoodFor = received[0].LockedUntil.UnixMilli() // then the receipts are worth nothing, and the bodies have no business here
 		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
 	}
 	return out, nil

@@ -352,12 +352,12 @@ func settleRun(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome, running in
 		rec.Listed = string(out.Pause.Reason)
 	}
 	if !out.Wake.IsZero() {
-		rec.Due = max(1, kernel.UnixMS(out.Wake.Add(time.Millisecond-1)))
+		rec.Due = max(1, out.Wake.Add(time.Millisecond-1).UnixMilli())
 	}
 	busy := running > 0 || len(out.Launch) > 0 || out.Again || flowOf(c).pending
 	if leaving && busy {
 		// What is not done goes on soon, if the node goes on at all.
-		if soon := kernel.UnixMS(h.Start) + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
+		if soon := h.Start.UnixMilli() + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
 			rec.Due = soon
 		}
 	}

@@ -205,7 +205,7 @@ func runSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring, f *schedule
 	if cause == nil {
 		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
 		_, cause = c.RunTurn(w, c.Actor.Type.Schedules[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
-			on.began.Store(kernel.UnixMS(h.Start))
+			on.began.Store(h.Start.UnixMilli())
 			return nil, tick(c, h, i, f)
 		})
 	}
