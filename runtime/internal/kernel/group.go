@@ -211,7 +211,7 @@ func (c *Core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	a.Kernel.Metrics.commits.Inc()
 	a.Kernel.Metrics.shared.Add(float64(g.Turns))
 	if wake != 0 {
-		a.Kernel.Clock.poke(wake)
+		a.Kernel.Clock.Poke(wake)
 	}
 }
 

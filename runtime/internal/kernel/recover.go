@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 )
 
 // recover takes up what was under way when the store was last open, a few actors at a time: the rows of the wake index
@@ -109,7 +110,7 @@ func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, 
 		w, err := s.taken(a, take)
 		if err != nil {
 			a.resume() // leaves memory if it is there for this alone
-			s.Later(unhosted, func() { s.TakeUpOf(t, addr, remains, take) })
+			s.Later(clock.Rest, func() { s.TakeUpOf(t, addr, remains, take) })
 			return false
 		}
 		err = a.Enqueue(w)
