@@ -187,7 +187,7 @@ func (c *Core) commitGroup(open *mark) {
 	a.Kernel.Metrics.commits.Inc()
 	a.Kernel.Metrics.shared.Add(float64(g.Turns))
 	if wake != 0 {
-		a.Kernel.Clock.poke(wake)
+		a.Kernel.Clock.Poke(wake)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
@@ -63,7 +64,7 @@ type Kernel struct {
 	Waits waitgraph.Graph[*Actor, *Work]
 
 	Failures retry.Failures
-	Clock    alarmClock
+	Clock    *clock.Clock
 	Memory   memory
 	Watchdog watchdog
 	Metrics  *metrics
@@ -188,7 +189,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 		}
 	}
 	s.Workers.init(s)
-	s.Clock.init(s)
+	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
 	s.Memory.init(s)
 	s.Watchdog.init(s)
 	for _, p := range s.Parts {
@@ -214,7 +215,7 @@ func (s *Kernel) Start() {
 			s.Logger.Warn("the store has actors of a type that the program does not have; they do nothing, and operators can export and destroy them", "actor_type", t.Type)
 		}
 	}
-	s.Go(s.Clock.run)
+	s.Go(s.Clock.Run)
 	for _, p := range s.Parts {
 		if p, ok := p.(Reviver); ok {
 			p.Revive(s)
@@ -229,7 +230,7 @@ func (s *Kernel) Close(ctx context.Context) error {
 	if s.Draining.Swap(true) {
 		return nil
 	}
-	s.Clock.stop()
+	s.Clock.Stop()
 	s.Memory.stop()
 	err := s.Memory.sleepAll(ctx)
 	s.Killed.Store(true)
@@ -288,7 +289,7 @@ func (s *Kernel) Halt() {
 func (s *Kernel) Kill() {
 	s.Halt()
 	s.end()
-	s.Clock.stop()
+	s.Clock.Stop()
 	s.Memory.stop()
 	s.Watchdog.stop()
 	s.endBroadcasts()

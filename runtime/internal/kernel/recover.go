@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 )
 
 // TakeUpOf has an actor, or with an id what is left of a destroyed one, do the work that take makes for it. It returns false
@@ -26,7 +27,7 @@ func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, 
 		w, err := s.taken(a, take)
 		if err != nil {
 			a.resume() // leaves memory if it is there for this alone
-			s.Later(unhosted, func() { s.TakeUpOf(t, addr, remains, take) })
+			s.Later(clock.Rest, func() { s.TakeUpOf(t, addr, remains, take) })
 			return false
 		}
 		err = a.Enqueue(w)
