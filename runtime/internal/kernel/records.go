@@ -33,10 +33,7 @@ func MustDecMode(o cbor.DecOptions) cbor.DecMode {
 	return m
 }
 
-// The state's value (KindPersisted) is the state version as a varint, then what Instance.Save wrote.
-
-func appendStateHeader(dst []byte, version uint64) []byte { return binary.AppendUvarint(dst, version) }
-
+// splitState takes the state's value (KindPersisted) apart: the state version as a varint, then what Instance.Save wrote.
 func splitState(value []byte) (version uint64, blob []byte, err error) {
 	version, n := binary.Uvarint(value)
 	if n <= 0 {
