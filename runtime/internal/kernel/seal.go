@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -130,4 +132,16 @@ func (c *Core) reload() (err error) {
 		return err
 	}
 	return c.Instance.Load(version, blob)
+}
+
+// The state's value (KindPersisted) is the state version as a varint, then what Instance.Save wrote.
+
+func appendStateHeader(dst []byte, version uint64) []byte { return binary.AppendUvarint(dst, version) }
+
+func splitState(value []byte) (version uint64, blob []byte, err error) {
+	version, n := binary.Uvarint(value)
+	if n <= 0 {
+		return 0, nil, fmt.Errorf("kernel: stored state has no version header")
+	}
+	return version, value[n:], nil
 }
