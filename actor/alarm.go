@@ -6,19 +6,20 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// An Alarm is a kind of durable appointment that an actor makes with itself; its payload is a T. Bind its handler with
-// [OnAlarm]. Each actor has at most one armed alarm for each instance name; the Alarm's own methods are those of instance
-// "", and [Alarm.Named] gives others.
+// An Alarm is a kind of durable timer of an actor; its payload is a T. Bind its handler with
+// [OnAlarm]. Each actor has at most one armed alarm for each instance name; the Alarm's own methods
+// are those of instance "", and [Alarm.Named] gives others.
 //
-// An alarm rings once, at its time or as soon after it as the node runs. It is removed by the commit of its handler, so
-// it rings again if the handler fails, with growing pauses. Setting it again replaces it, also from its own handler.
+// An alarm rings once, at its time or as soon after it as the node runs. It is removed by the
+// commit of its handler, so it rings again if the handler fails, with growing pauses. Setting it
+// again replaces it, also from its own handler.
 type Alarm[S, T any] struct {
 	decl    *declared
 	payload *wire[T]
 }
 
-// NewAlarm declares a kind of alarm of t. The name has the form that [NewType] describes and is unique among the type's
-// alarms.
+// NewAlarm declares a kind of alarm of t. The name has the form that [NewType] describes and is
+// unique among the type's alarms.
 func NewAlarm[T, S any](t *Type[S], name string) *Alarm[S, T] {
 	c := coreOf(t)
 	a := &Alarm[S, T]{payload: newWire[T](c, cborValue)}
@@ -32,8 +33,8 @@ func NewAlarm[T, S any](t *Type[S], name string) *Alarm[S, T] {
 // Name returns the alarm's name.
 func (a *Alarm[S, T]) Name() string { return a.decl.name }
 
-// Named returns the alarm's instance of that name. Instances of one alarm ring independently. [Context.AlarmInstance]
-// tells the handler which one rang.
+// Named returns the alarm's instance of that name. Instances of one alarm ring independently.
+// [Context.AlarmInstance] tells the handler which one rang.
 func (a *Alarm[S, T]) Named(instance string) AlarmInstance[S, T] {
 	return AlarmInstance[S, T]{alarm: a, instance: instance}
 }

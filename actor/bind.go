@@ -7,8 +7,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery], [OnCreate], [OnAlarm],
-// [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect], [OnSubscribe] and [OnRun].
+// A Binding ties a contract value to the handler that implements it. Made by [On], [OnQuery],
+// [OnCreate], [OnAlarm], [OnMessage], [OnRequest], [OnSchedule], [OnConnect], [OnDisconnect],
+// [OnSubscribe] and [OnRun].
 type Binding[S any] struct {
 	decl    *declared
 	slot    slot
@@ -57,8 +58,8 @@ func On[S, In, Out any](a *Action[S, In, Out], handler func(*S, *Context, In) (O
 	return b
 }
 
-// OnQuery binds a query to a method of the state: OnQuery(Sent, Tenant.sent). The value receiver is a copy of the
-// committed state that the handler may change without effect.
+// OnQuery binds a query to a method of the state: OnQuery(Sent, Tenant.sent). The value receiver is
+// a copy of the committed state that the handler may change without effect.
 func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext, In) (Out, error)) Binding[S] {
 	if q == nil {
 		return Binding[S]{}
@@ -79,7 +80,8 @@ func OnQuery[S, In, Out any](q *Query[S, In, Out], handler func(S, *ReadContext,
 	return b
 }
 
-// OnCreate binds a type's creation method to a method of the state: OnCreate(Open, (*Account).open).
+// OnCreate binds a type's creation method to a method of the state: OnCreate(Open,
+// (*Account).open).
 func OnCreate[S, In any](c *Create[S, In], handler func(*S, *Context, In) error) Binding[S] {
 	if c == nil {
 		return Binding[S]{}

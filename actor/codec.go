@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxDecodeDepth is how deep decoded CBOR may nest. It exceeds maxDepth, which bounds what is encoded, by enough for
-	// types that encode themselves.
+	// maxDecodeDepth is how deep decoded CBOR may nest. It exceeds maxDepth, which bounds what is
+	// encoded, by enough for types that encode themselves.
 	maxDecodeDepth = 2 * maxDepth
 	// maxPooled is the largest buffer that is kept for reuse, in bytes.
 	maxPooled = 64 << 10
@@ -27,9 +27,10 @@ const (
 
 // A codec holds the CBOR modes and the buffers of one actor type. Safe for concurrent use.
 //
-//  1. Equal values encode to equal bytes: map keys are sorted, numbers take their shortest form that keeps the value.
-//  2. Whatever encodes also decodes, to an equal value. So text need not be UTF-8 and lengths are bounded by the input
-//     alone; what could break the rule is refused at encoding (see shape).
+//  1. Equal values encode to equal bytes: map keys are sorted, numbers take their shortest form
+//     that keeps the value.
+//  2. Whatever encodes also decodes, to an equal value. So text need not be UTF-8 and lengths are
+//     bounded by the input alone; what could break the rule is refused at encoding (see shape).
 //  3. Decoding never writes to its input nor keeps a part of it.
 type codec struct {
 	enc   cbor.UserBufferEncMode
@@ -86,7 +87,8 @@ func newCodec() *codec {
 
 // appendCBOR appends the encoded form of what v, a pointer, points to.
 func (c *codec) appendCBOR(dst []byte, v any) ([]byte, error) {
-	// The pooled buffer borrows dst, so that nothing is copied and nothing allocated if dst has room.
+	// The pooled buffer borrows dst, so that nothing is copied and nothing allocated if dst has
+	// room.
 	b := c.cbors.Get().(*bytes.Buffer)
 	*b = *bytes.NewBuffer(dst)
 	err := c.enc.MarshalToBuffer(v, b)
@@ -124,7 +126,8 @@ func (c *codec) decodeCBOR(data []byte, v any) error {
 	return nil
 }
 
-// decodeJSON decodes data, one whole JSON value without fields unknown to the type, into what v points to.
+// decodeJSON decodes data, one whole JSON value without fields unknown to the type, into what v
+// points to.
 func (c *codec) decodeJSON(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

@@ -2,9 +2,10 @@ package actor
 
 import "github.com/cairn-run/cairn/actor/host"
 
-// OnConnect binds the hook that is asked when a client connects: OnConnect(Clients, (*Room).join). An error refuses the
-// client, which gets it; otherwise the connection is stored with the state that the hook has given it. Parameters that the
-// client did not send are the zero value. A client that comes back is not asked again.
+// OnConnect binds the hook that is asked when a client connects: OnConnect(Clients, (*Room).join).
+// An error refuses the client, which gets it; otherwise the connection is stored with the state
+// that the hook has given it. Parameters that the client did not send are the zero value. A client
+// that comes back is not asked again.
 func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, *Connection[C], P) error) Binding[S] {
 	if c == nil {
 		return Binding[S]{}
@@ -33,9 +34,9 @@ func OnConnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, 
 	return b
 }
 
-// OnDisconnect binds the hook that runs when a connection has ended: OnDisconnect(Clients, (*Room).leave). That is when its
-// client or the actor closed it, or when a lost client did not come back in time. It is not listed any more.
-// [Context.DisconnectCause] says why it ended.
+// OnDisconnect binds the hook that runs when a connection has ended: OnDisconnect(Clients,
+// (*Room).leave). A connection ends when its client or the actor closes it, or when a lost client
+// does not come back in time. It is no longer listed. [Context.DisconnectCause] returns the reason.
 func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Context, *Connection[C]) error) Binding[S] {
 	if c == nil {
 		return Binding[S]{}
@@ -53,9 +54,10 @@ func OnDisconnect[S, P, C any](c *Connections[S, P, C], handler func(*S, *Contex
 	return b
 }
 
-// OnSubscribe binds the hook that is asked when a connection is to be subscribed to an event: OnSubscribe(Said,
-// (*Room).maySubscribe). An error refuses it, and the client gets the error. [Connections.Get] loads the connection with
-// its state. An event with a hook is delivered to connections only, and not to anonymous subscribers.
+// OnSubscribe binds the hook that runs before a connection is subscribed to an event:
+// OnSubscribe(Said, (*Room).maySubscribe). An error refuses the subscription, and the client gets
+// the error. [Connections.Get] loads the connection with its state. An event with a hook is
+// delivered to connections only, and not to anonymous subscribers.
 func OnSubscribe[S, T any](e *Event[T], handler func(*S, *Context, ConnectionInfo) error) Binding[S] {
 	if e == nil {
 		return Binding[S]{}
@@ -77,8 +79,8 @@ func infoOf(stored *host.ConnectionState) ConnectionInfo {
 	return info
 }
 
-// DisconnectCause returns why the connection ended whose disconnect hook is running; nil if its client closed it, and in
-// other turns.
+// DisconnectCause returns why the connection ended whose disconnect hook is running; nil if its
+// client closed it, and in other turns.
 func (c *Context) DisconnectCause() *Error {
 	if c.hook == nil {
 		return nil

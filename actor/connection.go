@@ -10,20 +10,22 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Connections are the clients that are connected to an actor, over WebSocket or server-sent events: each with parameters of
-// type P, which it sent when it connected, and a state of type C, which the actor keeps for it. A client that is lost may
-// come back within the time that the type's limits allow; until then its connection stays, also while the actor sleeps.
+// Connections are the clients of an actor, over WebSocket or server-sent events. Each has
+// parameters of type P, which it sent when it connected, and a state of type C, which the actor
+// keeps for it. A lost client may come back within the time that the type's limits allow; until
+// then its connection stays, also while the actor sleeps.
 //
-// Bind [OnConnect] to decide who may connect and [OnDisconnect] to hear of those who leave; neither is needed. Without
-// them, and for types that declare no Connections, every client may connect that the node lets in.
+// Bind [OnConnect] to accept or refuse clients and [OnDisconnect] to run code when a connection
+// ends; neither is required. Without them, and for types that declare no Connections, every client
+// that the node admits may connect.
 type Connections[S, P, C any] struct {
 	decl   *declared
 	params *wire[P]
 	state  *wire[C]
 }
 
-// NewConnections declares the connections of t: the type of the parameters and of the state. A type has at most one. P must
-// be encodable as JSON, C as CBOR; both may be [None].
+// NewConnections declares the connections of t: the type of the parameters and of the state. A type
+// has at most one. P must be encodable as JSON, C as CBOR; both may be [None].
 func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
 	core := coreOf(t)
 	c := &Connections[S, P, C]{params: newWire[P](core, jsonValue), state: newWire[C](core, cborValue)}
@@ -34,8 +36,8 @@ func NewConnections[P, C, S any](t *Type[S]) *Connections[S, P, C] {
 	return c
 }
 
-// A Connection is one connection of an actor with its state, as it was when it was loaded. It is for the turn or query
-// that it was loaded in.
+// A Connection is one connection of an actor with its state, as it was when it was loaded. It is
+// for the turn or query that it was loaded in.
 type Connection[C any] struct {
 	// ID is unique. [Event.EmitTo] takes it.
 	ID string
@@ -78,12 +80,12 @@ func (c *Connection[C]) Connected() time.Time { return c.stored.Connected }
 // Lost returns when the client was lost; false means that it is there.
 func (c *Connection[C]) Lost() (time.Time, bool) { return c.stored.Lost, !c.stored.Lost.IsZero() }
 
-// Params returns what the client sent when it connected, as JSON, without what looks like credentials; nil if nothing was
-// kept. [Connections.Params] decodes it.
+// Params returns what the client sent when it connected, as JSON, without what looks like
+// credentials; nil if nothing was kept. [Connections.Params] decodes it.
 func (c *Connection[C]) Params() []byte { return bytes.Clone(c.stored.Params) }
 
-// ForgetParams keeps the parameters from being stored. It works in the connect hook only; elsewhere the error code is
-// FailedPrecondition.
+// ForgetParams keeps the parameters from being stored. It works in the connect hook only; elsewhere
+// the error code is FailedPrecondition.
 func (c *Connection[C]) ForgetParams() error {
 	if c.hook == nil || c.hook.during != connecting {
 		return Errorf(FailedPrecondition, "parameters are stored when the connect hook returns; forget them in it")
@@ -92,11 +94,11 @@ func (c *Connection[C]) ForgetParams() error {
 	return nil
 }
 
-// Save stores State as part of the turn's commit. The connect hook's is stored when the hook returns, and the disconnect
-// hook's is gone with the connection: there Save does nothing.
+// Save stores State as part of the turn's commit. The connect hook's is stored when the hook
+// returns, and the disconnect hook's is gone with the connection: there Save does nothing.
 //
-// If Save fails, so does the turn, whether or not the handler looks at the error. The error code is NotFound if the
-// connection is gone.
+// If Save fails, so does the turn, whether or not the handler looks at the error. The error code is
+// NotFound if the connection is gone.
 func (c *Connection[C]) Save(ctx *Context) error {
 	if err := ctx.own(c.decl); err != nil {
 		return ctx.fail(err)
@@ -114,8 +116,8 @@ func (c *Connection[C]) Save(ctx *Context) error {
 	return ctx.fail(ctx.turn.SetConnectionState(c.ID, data))
 }
 
-// Close ends the connection and reports whether there was one. The client learns the reason; nil says no more than that the
-// actor closed it. The disconnect hook runs in this turn.
+// Close ends the connection and reports whether there was one. The client gets the reason; nil says
+// only that the actor closed it. The disconnect hook runs in this turn.
 //
 // If Close fails, so does the turn, whether or not the handler looks at the error.
 func (c *Connection[C]) Close(ctx *Context, reason *Error) (bool, error) {
@@ -126,7 +128,8 @@ func (c *Connection[C]) Close(ctx *Context, reason *Error) (bool, error) {
 	return was, ctx.fail(err)
 }
 
-// Params decodes what a client sent when it connected. Without what was not kept: the zero value, if that is all.
+// Params decodes what a client sent when it connected. Without what was not kept: the zero value,
+// if that is all.
 func (c *Connections[S, P, C]) Params(connection *Connection[C]) (P, error) {
 	var p P
 	if err := c.decodeParams(connection.stored.Params, &p); err != nil {
@@ -143,8 +146,8 @@ func (c *Connections[S, P, C]) decodeParams(data []byte, p *P) error {
 	return c.params.decode(host.JSON, data, p)
 }
 
-// All ranges over the actor's connections in the order of their ids, those that are lost and may come back among them. It
-// works in a turn and in a query, and reads page by page. An error ends it.
+// All ranges over the actor's connections in the order of their ids, including lost ones that may
+// come back. It works in a turn and in a query, and reads page by page. An error ends it.
 func (c *Connections[S, P, C]) All(ctx Reader) iter.Seq2[*Connection[C], error] {
 	return func(yield func(*Connection[C], error) bool) {
 		if err := ctx.own(c.decl); err != nil {
@@ -171,8 +174,8 @@ func (c *Connections[S, P, C]) All(ctx Reader) iter.Seq2[*Connection[C], error] 
 	}
 }
 
-// Get returns the connection of an id; false means that there is none. It works in a turn and in a query, and in the hook
-// of the connection itself.
+// Get returns the connection of an id; false means that there is none. It works in a turn and in a
+// query, and in the hook of the connection itself.
 func (c *Connections[S, P, C]) Get(ctx Reader, id string) (*Connection[C], bool, error) {
 	if err := ctx.own(c.decl); err != nil {
 		return nil, false, err
@@ -188,8 +191,8 @@ func (c *Connections[S, P, C]) Get(ctx Reader, id string) (*Connection[C], bool,
 	return one, err == nil, err
 }
 
-// Caller returns the connection that the call came over; false means that it came over none, or that the connection is
-// gone since. It works in a turn and in a query.
+// Caller returns the connection that the call came over; false means that it came over none, or
+// that the connection is gone since. It works in a turn and in a query.
 func (c *Connections[S, P, C]) Caller(ctx Reader) (*Connection[C], bool, error) {
 	id := ctx.reader().Caller()
 	if id == "" {
@@ -228,7 +231,8 @@ func (c *Connections[S, P, C]) encodeState(state *C) ([]byte, error) {
 	return c.state.append(host.CBOR, nil, state)
 }
 
-// ListOf ranges over an actor's connections from outside, in the order of their ids. The error is an [*Error] and ends it.
+// ListOf ranges over an actor's connections from outside, in the order of their ids. The error is
+// an [*Error] and ends it.
 func (c *Connections[S, P, C]) ListOf(ctx context.Context, ref Ref[S]) iter.Seq2[ConnectionInfo, error] {
 	return func(yield func(ConnectionInfo, error) bool) {
 		at, err := ref.site(c.decl)
@@ -256,7 +260,8 @@ func (c *Connections[S, P, C]) ListOf(ctx context.Context, ref Ref[S]) iter.Seq2
 	}
 }
 
-// CloseOf ends a connection of an actor from outside and reports whether there was one. The client learns the reason.
+// CloseOf ends a connection of an actor from outside and reports whether there was one. The client
+// gets the reason.
 func (c *Connections[S, P, C]) CloseOf(ctx context.Context, ref Ref[S], connection, reason string) (bool, error) {
 	at, err := ref.site(c.decl)
 	if err != nil {
@@ -269,8 +274,10 @@ func (c *Connections[S, P, C]) CloseOf(ctx context.Context, ref Ref[S], connecti
 // A ConnectionInfo describes a connection without its state.
 type ConnectionInfo = host.ConnectionInfo
 
-// Caller returns the id of the connection that the call came over, or "". [Connections.Caller] loads it.
+// Caller returns the id of the connection that the call came over, or "". [Connections.Caller]
+// loads it.
 func (c *Context) Caller() string { return c.turn.Caller() }
 
-// Caller returns the id of the connection that the call came over, or "". [Connections.Caller] loads it.
+// Caller returns the id of the connection that the call came over, or "". [Connections.Caller]
+// loads it.
 func (c *ReadContext) Caller() string { return c.r.Caller() }

@@ -13,7 +13,7 @@ import (
 
 var atA = host.Address{Type: "desk", Key: []string{"a"}}
 
-// joining lets everybody connect, with the nickname of the parameters.
+// joining accepts all clients, with the nickname of the parameters.
 func joining(d *desks) {
 	d.join = func(s *desk, ctx *actor.Context, c *actor.Connection[member], p job) error {
 		s.logf("join %s %s", c.ID, p.Name)

@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Reader is what *Context and *ReadContext have in common: enough to read. Only they implement it.
+// A Reader is what *Context and *ReadContext have in common: enough to read. Only they implement
+// it.
 type Reader interface {
 	context.Context
 	Node
@@ -24,16 +25,18 @@ var (
 	_ Reader = (*ReadContext)(nil)
 )
 
-// A Context is what a turn may do: everything that a handler writes through it is one commit when the handler returns
-// nil, and nothing otherwise.
+// A Context is what a turn may do: everything that a handler writes through it is one commit when
+// the handler returns nil, and nothing otherwise.
 //
-//  1. It is the context.Context of the turn: it ends with the caller's or when the turn's time is up, and goes straight
-//     into calls to other actors, HTTP requests and the like.
+//  1. It is the context.Context of the turn: it ends with the caller's or when the turn's time is
+//     up, and goes straight into calls to other actors, HTTP requests and the like.
 //  2. It is valid until the handler returns; using it afterwards is an error.
-//  3. A handler's goroutines may use it as a context.Context and as a Node; the rest is for the handler's own goroutine.
-//  4. A failed Emit, Send or Put, Append, Save and so on, a failed call of an alarm or schedule fails the turn, even if the
-//     handler ignores its error and returns nil, so that what a handler asked for is never silently missing from its
-//     commit. Only writes to the key-value store are left to the handler.
+//  3. A handler's goroutines may use it as a context.Context and as a Node; the rest is for the
+//     handler's own goroutine.
+//  4. A failed Emit, Send, Put, Append, Save and so on, or a failed call of an alarm or schedule,
+//     fails the turn, even if the handler ignores its error and returns nil. So no requested effect
+//     is silently missing from a commit. Only writes to the key-value store are left to the
+//     handler.
 type Context struct {
 	turn   host.Turn
 	core   *core
@@ -46,8 +49,8 @@ type Context struct {
 	hook     *hookConnection
 }
 
-// own returns an error if d belongs to another actor type than that of the running turn. The turn then fails, whether or
-// not the handler looks at the error: what it meant to write is nowhere.
+// own returns an error if d belongs to another actor type than that of the running turn. The turn
+// then fails, whether or not the handler looks at the error: what it meant to write is nowhere.
 func (c *Context) own(d *declared) error { return c.fail(own(c.core, d)) }
 
 func (c *Context) reader() host.Reader { return c.turn }
@@ -106,7 +109,8 @@ func (c *Context) List(ctx context.Context, q host.ListQuery) (host.ListPage, er
 	return c.turn.List(ctx, q)
 }
 
-// Destroy implements [Node]; use [Type.Destroy] instead, or [Context.DestroySelf] for the actor itself.
+// Destroy implements [Node]; use [Type.Destroy] instead, or [Context.DestroySelf] for the actor
+// itself.
 func (c *Context) Destroy(ctx context.Context, a host.Address) error { return c.turn.Destroy(ctx, a) }
 
 // Type returns the name of the actor's type.
@@ -121,7 +125,8 @@ func (c *Context) ID() string { return c.turn.Self().ID }
 // Version returns the version that the turn will commit.
 func (c *Context) Version() uint64 { return c.turn.Version() }
 
-// Now returns the turn's time, the same throughout the turn. It is in UTC or local time, as the node chooses.
+// Now returns the turn's time, the same throughout the turn. It is in UTC or local time, as the
+// node chooses.
 func (c *Context) Now() time.Time { return c.turn.Now() }
 
 // Log returns a logger with the actor's type, key and version as attributes.
@@ -130,34 +135,38 @@ func (c *Context) Log() *slog.Logger { return c.turn.Logger() }
 // Traceparent returns the W3C trace context that the call came with, or "".
 func (c *Context) Traceparent() string { return c.turn.Traceparent() }
 
-// AlarmInstance returns the instance name of the alarm whose handler is running, and "" in other turns.
+// AlarmInstance returns the instance name of the alarm whose handler is running, and "" in other
+// turns.
 func (c *Context) AlarmInstance() string { return c.instance }
 
 // KV returns the actor's key-value store.
 func (c *Context) KV() KV { return KV{ReadKV: ReadKV{r: c.turn}, turn: c.turn} }
 
-// SQL returns a handle of the actor's SQLite database, the same throughout the turn. It goes into anything that works with
-// database/sql.
+// SQL returns a handle of the actor's SQLite database, the same throughout the turn. It goes into
+// anything that works with database/sql.
 //
-//  1. The turn is one transaction: rows are committed together with the state and everything else when the handler returns
-//     nil, and vanish otherwise. BeginTx, and BEGIN in SQL, set savepoints inside it, which have to be ended before the
-//     handler returns.
-//  2. All connections that the handle gives out are that one transaction: rows can be iterated while other statements run.
-//  3. Pass the Context to every statement; in any case they are interrupted when the turn's time is up.
-//  4. An error for want of room, memory or time usually takes the transaction with it: then every later statement fails, and
-//     so does the turn, even if the handler returns nil.
+//  1. The turn is one transaction: rows are committed together with the state and everything else
+//     when the handler returns nil, and vanish otherwise. BeginTx, and BEGIN in SQL, set savepoints
+//     inside it, which must end before the handler returns.
+//  2. All connections that the handle gives out are that one transaction: rows can be iterated
+//     while other statements run.
+//  3. Pass the Context to every statement; in any case they are interrupted when the turn's time is
+//     up.
+//  4. An error for want of room, memory or time usually takes the transaction with it: then every
+//     later statement fails, and so does the turn, even if the handler returns nil.
 //  5. After the turn the handle is closed.
 //
-// The database is made by the first statement that writes; an actor that never asks for it pays nothing. Its schema is
-// best kept in [Spec.Migrations].
+// The database is made by the first statement that writes; an actor that never asks for it pays
+// nothing. Its schema is best kept in [Spec.Migrations].
 func (c *Context) SQL() *sql.DB { return c.turn.SQL() }
 
-// DestroySelf removes the actor and everything that it stored when the turn commits. Events and messages of the turn
-// still go out.
+// DestroySelf removes the actor and everything that it stored when the turn commits. Events and
+// messages of the turn still go out.
 func (c *Context) DestroySelf() { c.turn.DestroySelf() }
 
-// A ReadContext is what a query may do: read the actor's last committed state and store, and call other actors' queries.
-// It is the context.Context of the query, and is valid until the handler returns.
+// A ReadContext is what a query may do: read the actor's last committed state and store, and call
+// other actors' queries. It is the context.Context of the query, and is valid until the handler
+// returns.
 type ReadContext struct {
 	r    host.Reader
 	core *core
@@ -181,7 +190,8 @@ func (c *ReadContext) Err() error { return c.r.Err() }
 // Value returns a value of the query's context.
 func (c *ReadContext) Value(key any) any { return c.r.Value(key) }
 
-// Call implements [Node]; use the typed contracts instead. Calling an action has the error code ReadOnly.
+// Call implements [Node]; use the typed contracts instead. Calling an action has the error code
+// ReadOnly.
 func (c *ReadContext) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	return c.r.Call(ctx, r)
 }
@@ -220,8 +230,9 @@ func (c *ReadContext) Traceparent() string { return c.r.Traceparent() }
 // KV returns the actor's key-value store, as it was at the query's version.
 func (c *ReadContext) KV() ReadKV { return ReadKV{r: c.r} }
 
-// SQL returns a handle of the actor's SQLite database as it was at the query's version. It only reads. Queries run beside
-// each other and beside the actor's turns. After the query the handle is closed.
+// SQL returns a handle of the actor's SQLite database as it was at the query's version. It only
+// reads. Queries run beside each other and beside the actor's turns. After the query the handle is
+// closed.
 func (c *ReadContext) SQL() *sql.DB { return c.r.SQL() }
 
 func own(running *core, d *declared) error {

@@ -14,15 +14,16 @@ const maxName = 64
 // None is the input or output of a method that takes or returns nothing. It encodes to no bytes.
 type None struct{}
 
-// A Type is a kind of actor, whose state is an S. Make one with [NewType], in a package variable; the other contract
-// values are declared on it. Safe for concurrent use.
+// A Type is a kind of actor, whose state is an S. Make one with [NewType], in a package variable;
+// the other contract values are declared on it. Safe for concurrent use.
 //
-// Every contract value stays registered with its Type for the life of the program, so that [Define] can refuse one that
-// is declared but not bound. Do not declare contracts in a loop.
+// Every contract value stays registered with its Type for the life of the program, so that [Define]
+// can refuse one that is declared but not bound. Do not declare contracts in a loop.
 type Type[S any] struct{ core *core }
 
-// NewType declares a kind of actor. The name is 1 to 64 characters: a letter first, then letters, digits, "-" and "_".
-// It is stored with every actor and must not change. A bad name is reported by [Definition.Validate].
+// NewType declares a kind of actor. The name is 1 to 64 characters: a letter first, then letters,
+// digits, "-" and "_". It is stored with every actor and must not change. A bad name is reported by
+// [Definition.Validate].
 func NewType[S any](name string) *Type[S] {
 	return &Type[S]{core: newCore(name)}
 }
@@ -33,7 +34,8 @@ func (t *Type[S]) Name() string { return t.core.name }
 // core is what the contract values of one Type share, free of the state's Go type.
 //
 //  1. name and codec never change.
-//  2. A contract's index is its position among those of its kind, fixed at declaration; declared only grows.
+//  2. A contract's index is its position among those of its kind, fixed at declaration; declared
+//     only grows.
 type core struct {
 	name  string
 	codec *codec
@@ -92,7 +94,7 @@ func (k kind) String() string {
 	return "unknown"
 }
 
-// binder names the function that has to bind the contract, or "" if there is nothing that must be bound.
+// binder names the function that binds the contract, or "" if nothing must be bound.
 func (d *declared) binder() string {
 	switch d.kind {
 	case kindAction:
@@ -130,7 +132,8 @@ func (k kind) space() kind {
 	return k
 }
 
-// open reports whether a contract of the kind may stand for every name that is not declared by itself.
+// open reports whether a contract of the kind may stand for every name that is not declared by
+// itself.
 func (k kind) open() bool {
 	return k == kindQueue || k == kindRequests || k == kindSchedule || k == kindStream
 }
@@ -164,7 +167,8 @@ func (d *declared) nameFault() string {
 	return nameFault(d.name)
 }
 
-// declare registers a contract value with its type. A nil type is a fault that shows when the value is used.
+// declare registers a contract value with its type. A nil type is a fault that shows when the value
+// is used.
 func declare[S any](t *Type[S], d declared) *declared {
 	if t == nil || t.core == nil {
 		d.core = newCore("")

@@ -18,24 +18,25 @@ type Listed[In any] struct {
 	Priority int
 	Attempts int
 	Sent     time.Time
-	// Due is when a delayed or locked message can be received, Expires when it becomes a dead letter unless it is; zero if
-	// there is no such time.
+	// Due is when a delayed or locked message can be received, Expires when it becomes a dead
+	// letter unless it is; zero if there is no such time.
 	Due, Expires time.Time
 	DedupID      string
-	// Error is why the last attempt failed, with what a sender that waits for the reply is not told; Tried when it did; Died
-	// when the message became a dead letter.
+	// Error is why the last attempt failed, with what a sender that waits for the reply is not
+	// told; Tried when it did; Died when the message became a dead letter.
 	Error       string
 	Tried, Died time.Time
 }
 
-// DeadLetters ranges over the messages of an actor's queue that were given up, in the order of their ids. It reads page by
-// page. A body that does not decode is an error beside the rest of its message, after which the loop may go on; any other
-// error, which is an [*Error], ends it.
+// DeadLetters ranges over the messages of an actor's queue that were given up, in the order of
+// their ids. It reads page by page. A body that does not decode is an error beside the rest of its
+// message, after which the loop may go on; any other error, which is an [*Error], ends it.
 func (q *queue[S, In]) DeadLetters(ctx context.Context, ref Ref[S]) iter.Seq2[Listed[In], error] {
 	return q.list(ctx, ref, host.QueueDeadList)
 }
 
-// Peek ranges over the messages of an actor's queue that wait or are locked, like [Queue.DeadLetters]. It changes nothing.
+// Peek ranges over the messages of an actor's queue that wait or are locked, like
+// [Queue.DeadLetters]. It changes nothing.
 func (q *queue[S, In]) Peek(ctx context.Context, ref Ref[S]) iter.Seq2[Listed[In], error] {
 	return q.list(ctx, ref, host.QueuePeek)
 }
@@ -86,7 +87,8 @@ func timeOf(p *time.Time) time.Time {
 	return *p
 }
 
-// StatsOf counts the messages of an actor's queue from outside. The error code is NotFound if there is no such actor.
+// StatsOf counts the messages of an actor's queue from outside. The error code is NotFound if there
+// is no such actor.
 func (q *queue[S, In]) StatsOf(ctx context.Context, ref Ref[S]) (QueueStats, error) {
 	at, err := q.site(ref)
 	if err != nil {
@@ -99,8 +101,8 @@ func (q *queue[S, In]) StatsOf(ctx context.Context, ref Ref[S]) (QueueStats, err
 	return out.Queues[0], nil
 }
 
-// Requeue sends dead letters of an actor's queue again, as new first attempts, and counts them. Ids that are no dead
-// letters count for nothing.
+// Requeue sends dead letters of an actor's queue again, as new first attempts, and counts them. Ids
+// that are no dead letters count for nothing.
 func (q *queue[S, In]) Requeue(ctx context.Context, ref Ref[S], ids ...uint64) (int64, error) {
 	return q.selected(ctx, ref, host.QueueDeadRequeue, ids)
 }
@@ -120,19 +122,20 @@ func (q *queue[S, In]) DeleteAllDead(ctx context.Context, ref Ref[S]) (int64, er
 	return q.counted(ctx, ref, host.QueueDeadDelete, &host.QueueSelectInput{Queue: q.name, All: true})
 }
 
-// Delete removes messages that wait or are locked from an actor's queue, and counts them. They become no dead letters.
+// Delete removes messages that wait or are locked from an actor's queue, and counts them. They
+// become no dead letters.
 func (q *queue[S, In]) Delete(ctx context.Context, ref Ref[S], ids ...uint64) (int64, error) {
 	return q.selected(ctx, ref, host.QueueDelete, ids)
 }
 
-// Purge removes all messages that wait from an actor's queue, and not those that workers hold, and counts them. They become
-// no dead letters.
+// Purge removes all waiting messages from an actor's queue, except messages that workers hold, and
+// counts them. They do not become dead letters.
 func (q *queue[S, In]) Purge(ctx context.Context, ref Ref[S]) (int64, error) {
 	return q.counted(ctx, ref, host.QueuePurge, &host.QueueInput{Queue: q.name})
 }
 
-// Skip makes the next message of an actor's queue a dead letter, so that those behind it get their turn. It returns 0 if
-// there is none.
+// Skip makes the next message of an actor's queue a dead letter, so that later messages can run. It
+// returns 0 if there is none.
 func (q *queue[S, In]) Skip(ctx context.Context, ref Ref[S]) (int64, error) {
 	return q.counted(ctx, ref, host.QueueSkip, &host.QueueInput{Queue: q.name})
 }

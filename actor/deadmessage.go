@@ -7,12 +7,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A DeadMessage is a message to another actor ([Action.Send]) that was given up, as operators see it. The sender keeps it for
-// 14 days, and 10,000 of them.
+// A DeadMessage is a message to another actor ([Action.Send]) that was given up, as operators see
+// it. The sender keeps it for 14 days, and 10,000 of them.
 type DeadMessage = host.DeadMessage
 
-// DeadMessages ranges over the messages of the actor to other actors that were given up, in the order in which they were
-// sent. It reads page by page. An error, which is an [*Error], ends it.
+// DeadMessages ranges over the messages of the actor to other actors that were given up, in the
+// order in which they were sent. It reads page by page. An error, which is an [*Error], ends it.
 func (r Ref[S]) DeadMessages(ctx context.Context) iter.Seq2[DeadMessage, error] {
 	return func(yield func(DeadMessage, error) bool) {
 		at, err := r.operated()
@@ -40,8 +40,9 @@ func (r Ref[S]) DeadMessages(ctx context.Context) iter.Seq2[DeadMessage, error] 
 	}
 }
 
-// RequeueDeadMessages sends messages again that the actor had given up, as new messages behind those that wait, and
-// counts them. Ids of no such message count for nothing. A target that was destroyed is created anew.
+// RequeueDeadMessages sends given-up messages of the actor again, as new messages behind the
+// waiting ones, and counts them. It ignores ids without such a message. A target that was destroyed
+// is created anew.
 func (r Ref[S]) RequeueDeadMessages(ctx context.Context, ids ...uint64) (int64, error) {
 	return r.deadMessages(ctx, host.SendDeadRequeue, ids)
 }

@@ -13,22 +13,24 @@ import (
 type Spec[S any] struct {
 	// OnCreate runs in the turn that creates an actor, before the call that caused it.
 	OnCreate func(*S, *Context) error
-	// OnWake runs each time the actor comes into memory, creation included, before the first call. It is the place to fill
-	// unexported fields.
+	// OnWake runs each time the actor comes into memory, creation included, before the first call.
+	// It is the place to fill unexported fields.
 	OnWake func(*S, *Context) error
 	// OnSleep runs before the actor leaves memory in an orderly way: not when the node crashes.
 	OnSleep func(*S, *Context) error
 	// OnDestroy runs in the turn that destroys the actor. If it fails, the actor stays.
 	OnDestroy func(*S, *Context) error
 
-	// IdleTimeout is how long an actor stays in memory unused. 0 means the runtime's default; negative, only memory
-	// pressure and shutdown put it to sleep.
+	// IdleTimeout is how long an actor stays in memory unused. 0 means the runtime's default;
+	// negative, only memory pressure and shutdown put it to sleep.
 	IdleTimeout time.Duration
-	// Version is the version of the state's form; raise it together with a change to Migrate. A state that was stored by a
-	// higher version is refused, untouched, with the error code StateTooNew.
+	// Version is the version of the state's form; raise it together with a change to Migrate. A
+	// state that was stored by a higher version is refused, untouched, with the error code
+	// StateTooNew.
 	Version uint64
-	// Migrate fills a zero state from one stored with a lower version; nil decodes it as it is. It must depend on nothing
-	// but its arguments: queries run it as well, on a copy. The result is saved by the next turn that changes it.
+	// Migrate fills a zero state from one stored with a lower version; nil decodes it as it is. It
+	// must depend on nothing but its arguments: queries run it as well, on a copy. The result is
+	// saved by the next turn that changes it.
 	//
 	//	func (t *Tenant) migrate(old actor.Stored) error {
 	//		if old.Version() == 0 {
@@ -45,16 +47,16 @@ type Spec[S any] struct {
 	// Limits bound each actor.
 	Limits Limits
 
-	// Migrations are the schema of the actors' SQLite databases: each actor applies those that it lacks, in their order, when
-	// it wakes, before any of its code runs. New ones are appended; those that have been applied somewhere must stay as they
-	// are. If one fails the actor does not run, with the error code ActorFailed, and its data is as it was. See
-	// [ReadMigrations].
+	// Migrations are the schema of the actors' SQLite databases. When an actor wakes, it applies
+	// missing migrations in order, before any of its code runs. Append new migrations, and never
+	// change applied ones. If one fails the actor does not run, with the error code ActorFailed,
+	// and its data is as it was. See [ReadMigrations].
 	Migrations []Migration
-	// OpenSQL lets whoever may call the actor use the built-in methods sql.query and sql.exec. Otherwise they are for
-	// operators.
+	// OpenSQL opens the built-in methods sql.query and sql.exec to all callers of the actor.
+	// Otherwise they are for operators.
 	OpenSQL bool
-	// SQLDecimal allows SQLite's functions of exact decimals (decimal_add and so on). They are left out by default, because
-	// one call with long numbers takes as long as the turn or query may.
+	// SQLDecimal allows SQLite's functions of exact decimals (decimal_add and so on). They are left
+	// out by default, because one call with long numbers takes as long as the turn or query may.
 	SQLDecimal bool
 }
 
@@ -68,20 +70,22 @@ type Stored struct {
 // Version returns the Spec.Version that the state was saved with.
 func (o Stored) Version() uint64 { return o.version }
 
-// Decode decodes the state into what v points to: a struct of the old form, or the new state as far as its fields still
-// fit. Stored fields that v does not have are ignored. It may be called more than once.
+// Decode decodes the state into what v points to: a struct of the old form, or the new state as far
+// as its fields still fit. Stored fields that v does not have are ignored. It may be called more
+// than once.
 func (o Stored) Decode(v any) error { return o.codec.decodeCBOR(o.blob, v) }
 
-// A Definition is an actor type with its implementation: what a runtime hosts. Immutable. Made by [Define].
+// A Definition is an actor type with its implementation: what a runtime hosts. Immutable. Made by
+// [Define].
 type Definition struct {
 	name     string
 	behavior *host.Behavior
 	faults   []error
 }
 
-// Define implements a type. Every action, query, creation method, alarm, schedule and queue that is declared on the type
-// must be bound, once, but for queues of [Workers]; hooks of connections and events may be. Mistakes are not reported here
-// but by [Definition.Validate], which opening a runtime calls.
+// Define implements a type. Bind every action, query, creation method, alarm, schedule and queue of
+// the type exactly once, except queues of [Workers]. Hooks of connections and events are optional.
+// [Definition.Validate] reports mistakes; opening a runtime calls it.
 func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition {
 	if t == nil || t.core == nil {
 		return Definition{faults: []error{&ContractError{Reason: "Define was given a nil Type"}}}
@@ -99,7 +103,8 @@ func Define[S any](t *Type[S], spec Spec[S], bindings ...Binding[S]) Definition 
 // Type returns the name of the actor type.
 func (d Definition) Type() string { return d.name }
 
-// Validate reports every fault of the contract and of its implementation, joined; each is a [*ContractError].
+// Validate reports every fault of the contract and of its implementation, joined; each is a
+// [*ContractError].
 func (d Definition) Validate() error {
 	if d.behavior == nil && len(d.faults) == 0 {
 		return &ContractError{Reason: "a Definition is made by Define"}

@@ -2,8 +2,9 @@ package actor
 
 import "github.com/cairn-run/cairn/actor/host"
 
-// An Error is the only kind of error that crosses the border of an actor. Its message is shown to the remote caller; it
-// wraps nothing. errors.Is(err, &actor.Error{Code: actor.NotFound}) asks for a code.
+// An Error is the only kind of error that crosses the border of an actor. Its message is shown to
+// the remote caller; it wraps nothing. errors.Is(err, &actor.Error{Code: actor.NotFound}) asks for
+// a code.
 type Error = host.Error
 
 // A Code says what went wrong in a way that programs can act on. The list is closed.
@@ -36,19 +37,21 @@ const (
 	Internal            = host.Internal
 )
 
-// Errorf makes an Error. The format's arguments become part of a message that remote callers see. Unlike fmt.Errorf it
-// wraps nothing.
+// Errorf makes an Error. The format's arguments become part of a message that remote callers see.
+// Unlike fmt.Errorf it wraps nothing.
 func Errorf(code Code, format string, args ...any) *Error { return host.Errorf(code, format, args...) }
 
-// CodeOf returns the code that err has when it leaves an actor, and "" for nil. Errors that are not an Error are
-// Internal, and those of package context are Canceled and DeadlineExceeded.
+// CodeOf returns the code that err has when it leaves an actor, and "" for nil. Errors that are not
+// an Error are Internal, and those of package context are Canceled and DeadlineExceeded.
 func CodeOf(err error) Code { return host.CodeOf(err) }
 
-// A ContractError is one fault of a contract or of its implementation. [Definition.Validate] joins all it finds.
+// A ContractError is one fault of a contract or of its implementation. [Definition.Validate] joins
+// all it finds.
 type ContractError struct {
 	// Type is the actor type's name.
 	Type string
-	// Contract says which contract value or field is at fault, such as `action "add"`; "" if it is the type itself.
+	// Contract says which contract value or field is at fault, such as `action "add"`; "" if it is
+	// the type itself.
 	Contract string
 	// Reason says what is wrong and what to do.
 	Reason string
@@ -65,7 +68,8 @@ func (e *ContractError) Error() string {
 
 // A ValueError says that a value cannot be encoded so that it decodes to an equal value.
 type ValueError struct {
-	// Path leads from the outermost value to the offending one, such as "Items[3].At"; "" is the outermost value.
+	// Path leads from the outermost value to the offending one, such as "Items[3].At"; "" is the
+	// outermost value.
 	Path string
 	// Reason says what is wrong.
 	Reason string

@@ -6,9 +6,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// An Event is something that actors of a type tell the world: clients that are connected to the actor, subscribers over
-// HTTP, NATS. The value is sent as JSON, and refused if text in it is not UTF-8. [OnSubscribe] binds a hook that says which
-// connections may subscribe.
+// An Event is something that actors of a type tell the world: clients that are connected to the
+// actor, subscribers over HTTP, NATS. The value is sent as JSON, and refused if text in it is not
+// UTF-8. [OnSubscribe] binds a hook that says which connections may subscribe.
 type Event[T any] struct {
 	decl *declared
 	data *wire[T]
@@ -17,15 +17,16 @@ type Event[T any] struct {
 // An EventOption changes an event's declaration.
 type EventOption interface{ applyEvent(*declared) }
 
-// Durable makes a turn that emits the event fail, rather than the event be dropped, while the outbox is full.
+// Durable makes a turn that emits the event fail, rather than the event be dropped, while the
+// outbox is full.
 func Durable() EventOption { return durable{} }
 
 type durable struct{}
 
 func (durable) applyEvent(d *declared) { d.durable = true }
 
-// NewEvent declares an event of t. The name has the form that [NewType] describes and is unique among the type's events.
-// T must be encodable as JSON.
+// NewEvent declares an event of t. The name has the form that [NewType] describes and is unique
+// among the type's events. T must be encodable as JSON.
 func NewEvent[T, S any](t *Type[S], name string, opts ...EventOption) *Event[T] {
 	c := coreOf(t)
 	e := &Event[T]{data: newWire[T](c, jsonValue)}
@@ -43,8 +44,8 @@ func NewEvent[T, S any](t *Type[S], name string, opts ...EventOption) *Event[T] 
 // Name returns the event's name.
 func (e *Event[T]) Name() string { return e.decl.name }
 
-// Emit publishes the event when the turn is durable, in the order of the emits of the actor. The value is encoded at
-// once.
+// Emit publishes the event when the turn is durable, in the order of the emits of the actor. The
+// value is encoded at once.
 //
 // If Emit fails, so does the turn, whether or not the handler looks at the error.
 func (e *Event[T]) Emit(ctx *Context, value T) error {
@@ -55,8 +56,9 @@ func (e *Event[T]) Emit(ctx *Context, value T) error {
 	return ctx.fail(ctx.turn.Emit(e.decl.index, data))
 }
 
-// EmitTo sends the event to one connection, whether or not it is subscribed, when the turn is durable. A client that is
-// lost gets it if it comes back in time; one that is gone does not. Otherwise it is like Emit.
+// EmitTo sends the event to one connection, whether or not it is subscribed, when the turn is
+// durable. A client that is lost gets it if it comes back in time; one that is gone does not.
+// Otherwise it is like Emit.
 func (e *Event[T]) EmitTo(ctx *Context, connection string, value T) error {
 	data, err := e.encode(ctx, &value)
 	if err != nil {
@@ -68,7 +70,7 @@ func (e *Event[T]) EmitTo(ctx *Context, connection string, value T) error {
 	return ctx.fail(ctx.turn.EmitTo(e.decl.index, data, connection, nil))
 }
 
-// EmitExcept sends the event to the connections that are subscribed to it but those with the given ids, when the turn is
+// EmitExcept sends the event to its subscribed connections, except the given ids, when the turn is
 // durable. Otherwise it is like Emit.
 func (e *Event[T]) EmitExcept(ctx *Context, value T, connections ...string) error {
 	data, err := e.encode(ctx, &value)
@@ -92,8 +94,8 @@ func (e *Event[T]) encode(ctx *Context, value *T) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads the data of an event that a subscription delivered. Unknown fields are ignored, so that a subscriber may
-// be older than the actor.
+// Decode reads the data of an event that a subscription delivered. Unknown fields are ignored, so
+// that a subscriber may be older than the actor.
 func (e *Event[T]) Decode(data []byte) (T, error) {
 	var v T
 	if err := json.Unmarshal(data, &v); err != nil {

@@ -33,7 +33,7 @@ type fakeNode struct {
 	// intercept, if set, may answer a call, or do something before it.
 	intercept func(ctx context.Context, r *host.Request) (reply host.Reply, err error, answered bool)
 	flowing   bool // time is the bubble's
-	prompt    bool // messages are handled when somebody asks what came of one
+	prompt    bool // a request for a result handles the messages
 }
 
 type fakeActor struct {

@@ -13,23 +13,25 @@ import (
 type Page[T any] struct {
 	// Missed counts the items between the position and the first of Items that are no longer kept.
 	Missed uint64
-	// Reset: the position is none of this life of the actor, which was destroyed and created again, or restored. Items and
-	// Missed begin with its first item.
+	// Reset: the position is none of this life of the actor, which was destroyed and created again,
+	// or restored. Items and Missed begin with its first item.
 	Reset bool
 	Items []Item[T]
-	// Next is the position after Items, to continue from, and Life the id of the actor's life that it belongs to: [InLife].
+	// Next is the position after Items, to continue from, and Life the id of the actor's life that
+	// it belongs to: [InLife].
 	Next uint64
 	Life string
 	// Closed: the stream is closed, and nothing comes after Items.
 	Closed bool
 }
 
-// A GapError says that a reader of a stream asked for items that are no longer kept. It may go on after them.
+// A GapError says that a reader of a stream asked for items that are no longer kept. It may go on
+// after them.
 type GapError struct {
 	// Missed counts the items.
 	Missed uint64
-	// Reset: the position belongs to another life of the actor. The items that follow begin with the first of the life that
-	// is there, Missed of which are no longer kept.
+	// Reset: the position belongs to another life of the actor. The items that follow begin with
+	// the first of the life that is there, Missed of which are no longer kept.
 	Reset bool
 }
 
@@ -41,8 +43,9 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("%d items of the stream are no longer kept", e.Missed)
 }
 
-// Read reads items of an actor's stream after a sequence, 0 for all; at most 100 or as many as [Max] says. It returns none
-// if there is none, or with [Wait] if none came in time. The error is an [*Error].
+// Read reads items of an actor's stream after a sequence, 0 for all; at most 100 or as many as
+// [Max] says. It returns none if there is none, or with [Wait] if none came in time. The error is
+// an [*Error].
 func (s *Stream[S, T]) Read(ctx context.Context, ref Ref[S], after uint64, opts ...ReadOption) (Page[T], error) {
 	at, err := s.site(ref)
 	if err != nil {
@@ -98,16 +101,18 @@ func (s *Stream[S, T]) received(r *host.ReadStreamItem, life string) (Item[T], e
 	return item, nil
 }
 
-// Follow ranges over the items of an actor's stream after a sequence, 0 for all, each once and in order, and waits for
-// those that come. It ends when the stream is closed and its last item was yielded. It goes on after errors that may
-// pass, for as long as ctx lasts: the actor is paused, say, or the node restarts.
+// Follow ranges over the items of an actor's stream after a sequence, 0 for all, each once and in
+// order, and waits for new items. It ends when the stream is closed and its last item was yielded.
+// It continues after temporary errors for as long as ctx lasts, such as a paused actor or a restart
+// of the node.
 //
-// It follows one life of the actor: when the actor is destroyed it ends with an [*Error] of code Destroyed, whether or not
-// the actor was created again. A reader that comes back says with [InLife] which life its position is of.
+// It follows one life of the actor: when the actor is destroyed it ends with an [*Error] of code
+// Destroyed, whether or not the actor was created again. A reader that comes back says with
+// [InLife] which life its position is of.
 //
-// Some errors are yielded and do not end it, if the loop goes on: a [*GapError], once for each gap, before the first item
-// after it; and an item whose value does not decode. Any other is an [*Error] and ends it; the last one has the code
-// Canceled or DeadlineExceeded when ctx ended.
+// Some errors are yielded and do not end it, if the loop goes on: a [*GapError], once for each gap,
+// before the first item after it; and an item whose value does not decode. Any other is an [*Error]
+// and ends it; the last one has the code Canceled or DeadlineExceeded when ctx ended.
 func (s *Stream[S, T]) Follow(ctx context.Context, ref Ref[S], after uint64, opts ...FollowOption) iter.Seq2[Item[T], error] {
 	return func(yield func(Item[T], error) bool) {
 		at, err := s.site(ref)
@@ -149,7 +154,8 @@ func (s *Stream[S, T]) Follow(ctx context.Context, ref Ref[S], after uint64, opt
 	}
 }
 
-// deliver yields what was read after a position, and returns the position after it and whether to go on.
+// deliver yields what was read after a position, and returns the position after it and whether to
+// go on.
 func (s *Stream[S, T]) deliver(out *host.StreamReadOutput, after uint64, yield func(Item[T], error) bool) (uint64, bool) {
 	if (out.Missed > 0 || out.Reset) && !yield(Item[T]{}, &GapError{Missed: out.Missed, Reset: out.Reset}) {
 		return after, false

@@ -12,7 +12,8 @@ type program[S any] struct {
 	core  *core
 	spec  Spec[S]
 	state *wire[S]
-	// In the order of the behavior's tables. A queue of workers and an event without a hook have an empty Binding.
+	// In the order of the behavior's tables. A queue of workers and an event without a hook have an
+	// empty Binding.
 	methods, alarms, queues, schedules, events []Binding[S]
 
 	connect    func(s *S, t host.Turn, c *host.ConnectionState, params []byte) error

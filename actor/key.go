@@ -59,7 +59,8 @@ func (f keyForm) prefixes() bool { return f == keyString || f == keyBytes || f =
 
 var errKeyType = errors.New("the map's key type cannot be a key")
 
-// appendKey appends the packed form of *k, whose type has the form f. Common types take no reflection.
+// appendKey appends the packed form of *k, whose type has the form f. Common types take no
+// reflection.
 func appendKey[K any](dst []byte, f keyForm, k *K) ([]byte, error) {
 	switch k := any(k).(type) {
 	case *string:

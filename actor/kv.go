@@ -16,8 +16,9 @@ const (
 	pageBytes   = 1 << 20
 )
 
-// A ReadKV reads an actor's key-value store, whose keys are tuples in tuple order. The entries of the type's maps are in
-// the same store, under keys that begin with the map's name; [Map] is the typed way to them.
+// A ReadKV reads an actor's key-value store, whose keys are tuples in tuple order. The entries of
+// the type's maps are in the same store, under keys that begin with the map's name; [Map] is the
+// typed way to them.
 type ReadKV struct{ r host.Reader }
 
 // An Entry is one entry of the store as it is kept.
@@ -55,15 +56,16 @@ func (kv ReadKV) Entry(key tuple.Tuple) (Entry, bool, error) {
 	return Entry{key, e.Value, e.Version, e.Created, e.Updated, e.Expire}, true, nil
 }
 
-// List ranges over the entries whose keys begin with the elements of prefix; a nil prefix selects all. It reads page by
-// page: in a turn, entries that the loop itself writes may or may not appear. An error ends it.
+// List ranges over the entries whose keys begin with the elements of prefix; a nil prefix selects
+// all. It reads page by page: in a turn, entries that the loop itself writes may or may not appear.
+// An error ends it.
 func (kv ReadKV) List(prefix tuple.Tuple, opts ...ListOption) iter.Seq2[Entry, error] {
 	p, err := packKey(nil, prefix)
 	return kv.list(elementRange(p), err, opts)
 }
 
-// Range ranges over the entries with from <= key < to. A nil bound is the beginning or the end of the store. Otherwise
-// it is like List.
+// Range ranges over the entries with from <= key < to. A nil bound is the beginning or the end of
+// the store. Otherwise it is like List.
 func (kv ReadKV) Range(from, to tuple.Tuple, opts ...ListOption) iter.Seq2[Entry, error] {
 	span, err := boundedRange(from, to)
 	return kv.list(span, err, opts)
@@ -97,8 +99,9 @@ type KV struct {
 	turn host.Turn
 }
 
-// Put stores a value. Neither the key nor the value may be changed before the turn ends. The error code is TooLarge or
-// QuotaExceeded if a limit is passed; the entry is then as before, and the handler may go on.
+// Put stores a value. Neither the key nor the value may be changed before the turn ends. The error
+// code is TooLarge or QuotaExceeded if a limit is passed; the entry is then as before, and the
+// handler may go on.
 func (kv KV) Put(key tuple.Tuple, value []byte, opts ...PutOption) error {
 	k, err := packKey(nil, key)
 	if err != nil {
@@ -125,8 +128,8 @@ func (kv KV) DeletePrefix(prefix tuple.Tuple) (int64, error) {
 	return deleteRange(kv.turn, elementRange(p))
 }
 
-// DeleteRange removes the entries with from <= key < to and counts them. A nil bound is the beginning or the end of the
-// store.
+// DeleteRange removes the entries with from <= key < to and counts them. A nil bound is the
+// beginning or the end of the store.
 func (kv KV) DeleteRange(from, to tuple.Tuple) (int64, error) {
 	span, err := boundedRange(from, to)
 	if err != nil {
@@ -157,8 +160,8 @@ func put(t host.Turn, key, value []byte, opts []PutOption) error {
 // A PutOption changes how one entry is stored.
 type PutOption interface{ expiry(now time.Time) time.Time }
 
-// TTL makes the entry cease to exist d after the turn's time. Expired entries are never read, and are removed and
-// credited to the quota some time later.
+// TTL makes the entry cease to exist d after the turn's time. Expired entries are never read, and
+// are removed and credited to the quota some time later.
 func TTL(d time.Duration) PutOption { return ttl(d) }
 
 type ttl time.Duration
@@ -264,8 +267,9 @@ func entries(r host.Reader, span keyRange, l listing) iter.Seq2[host.KVEntry, er
 	}
 }
 
-// elementRange selects the keys that begin with the elements of a packed tuple. No element begins with the byte FF, but
-// a string that continues past a zero byte does: so it is the bound, and not the successor of the prefix.
+// elementRange selects the keys that begin with the elements of a packed tuple. No element begins
+// with the byte FF, but a string that continues past a zero byte does: so it is the bound, and not
+// the successor of the prefix.
 func elementRange(prefix []byte) keyRange {
 	if len(prefix) == 0 {
 		return keyRange{}
@@ -286,7 +290,8 @@ func byteRange(prefix []byte) keyRange {
 	return keyRange{start: prefix, end: end}
 }
 
-// packKey appends the packed form of a key. Its error names the part that does not pack, counted from 1.
+// packKey appends the packed form of a key. Its error names the part that does not pack, counted
+// from 1.
 func packKey(dst []byte, key tuple.Tuple) ([]byte, error) {
 	out, err := tuple.Append(dst, key)
 	if err != nil {

@@ -9,14 +9,15 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A Map is a typed part of the key-value store of a type's actors, for what is too much to be part of the state: each
-// entry is read and written alone. Maps of different names never overlap.
+// A Map is a typed part of the key-value store of a type's actors, for what is too much to be part
+// of the state: each entry is read and written alone. Maps of different names never overlap.
 //
-// A key is a string, an integer, a float, a bool, []byte or [16]byte, or a type made from one of them; keys of several
-// parts are a [tuple.Tuple]. Entries are ordered by key: numbers by value, strings and bytes bytewise, tuples by their
-// elements. Values are CBOR.
+// A key is a string, an integer, a float, a bool, []byte or [16]byte, or a type made from one of
+// them; keys of several parts are a [tuple.Tuple]. Entries are ordered by key: numbers by value,
+// strings and bytes bytewise, tuples by their elements. Values are CBOR.
 //
-// In the raw store ([Context.KV]) a key is the tuple of the map's name and the key; a tuple's elements follow the name.
+// In the raw store ([Context.KV]) a key is the tuple of the map's name and the key; a tuple's
+// elements follow the name.
 type Map[K, V any] struct {
 	decl   *declared
 	form   keyForm
@@ -24,7 +25,8 @@ type Map[K, V any] struct {
 	prefix []byte
 }
 
-// NewMap declares a map of t. The name has the form that [NewType] describes and is unique among the type's maps.
+// NewMap declares a map of t. The name has the form that [NewType] describes and is unique among
+// the type's maps.
 func NewMap[K, V, S any](t *Type[S], name string) *Map[K, V] {
 	m := &Map[K, V]{values: newWire[V](coreOf(t), cborValue), prefix: tuple.AppendString(nil, name)}
 	form, fault := keyFormOf(reflect.TypeFor[K]())
@@ -52,13 +54,15 @@ type MapEntry[K, V any] struct {
 	Expire time.Time
 }
 
-// Get returns the value under a key; false means that there is none. It works in a turn and in a query.
+// Get returns the value under a key; false means that there is none. It works in a turn and in a
+// query.
 func (m *Map[K, V]) Get(ctx Reader, key K) (V, bool, error) {
 	e, ok, err := m.Entry(ctx, key)
 	return e.Value, ok, err
 }
 
-// Entry returns the entry under a key; false means that there is none. It works in a turn and in a query.
+// Entry returns the entry under a key; false means that there is none. It works in a turn and in a
+// query.
 func (m *Map[K, V]) Entry(ctx Reader, key K) (MapEntry[K, V], bool, error) {
 	k, err := m.key(ctx, &key)
 	if err != nil {
@@ -75,8 +79,8 @@ func (m *Map[K, V]) Entry(ctx Reader, key K) (MapEntry[K, V], bool, error) {
 	return e, true, nil
 }
 
-// Put stores a value under a key. The error code is TooLarge or QuotaExceeded if a limit is passed; the entry is then as
-// before, and the handler may go on.
+// Put stores a value under a key. The error code is TooLarge or QuotaExceeded if a limit is passed;
+// the entry is then as before, and the handler may go on.
 func (m *Map[K, V]) Put(ctx *Context, key K, value V, opts ...PutOption) error {
 	k, err := m.key(ctx, &key)
 	if err != nil {
@@ -115,14 +119,16 @@ func (m *Map[K, V]) Clear(ctx *Context) (int64, error) {
 	return deleteRange(ctx.turn, elementRange(m.prefix))
 }
 
-// All ranges over the map in the order of its keys. It works in a turn and in a query, and reads page by page: in a
-// turn, entries that the loop itself writes may or may not appear. An error ends it.
+// All ranges over the map in the order of its keys. It works in a turn and in a query, and reads
+// page by page: in a turn, entries that the loop itself writes may or may not appear. An error ends
+// it.
 func (m *Map[K, V]) All(ctx Reader, opts ...ListOption) iter.Seq2[MapEntry[K, V], error] {
 	return m.list(ctx, elementRange(m.prefix), ctx.own(m.decl), opts)
 }
 
-// Prefix ranges over the entries whose keys begin with prefix: its bytes, if keys are strings or bytes, or its elements,
-// if keys are tuples. Other keys have no prefixes; the error code is then InvalidArgument. Otherwise it is like All.
+// Prefix ranges over the entries whose keys begin with prefix: its bytes, if keys are strings or
+// bytes, or its elements, if keys are tuples. Other keys have no prefixes; the error code is then
+// InvalidArgument. Otherwise it is like All.
 func (m *Map[K, V]) Prefix(ctx Reader, prefix K, opts ...ListOption) iter.Seq2[MapEntry[K, V], error] {
 	span, err := m.starting(ctx, &prefix)
 	return m.list(ctx, span, err, opts)

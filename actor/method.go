@@ -9,16 +9,16 @@ import (
 // createName is the name under which a type's creation method is called.
 const createName = "create"
 
-// An Action is a method that may read and write: each call is a turn. Bind it with [On]. In and Out must be encodable
-// both as CBOR and as JSON.
+// An Action is a method that may read and write: each call is a turn. Bind it with [On]. In and Out
+// must be encodable both as CBOR and as JSON.
 type Action[S, In, Out any] struct {
 	decl *declared
 	in   *wire[In]
 	out  *wire[Out]
 }
 
-// NewAction declares an action of t. The name has the form that [NewType] describes and is unique among the type's
-// methods. Mistakes are reported by [Definition.Validate].
+// NewAction declares an action of t. The name has the form that [NewType] describes and is unique
+// among the type's methods. Mistakes are reported by [Definition.Validate].
 func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
 	c := coreOf(t)
 	a := &Action[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
@@ -31,9 +31,9 @@ func NewAction[In, Out, S any](t *Type[S], name string) *Action[S, In, Out] {
 // Name returns the action's name.
 func (a *Action[S, In, Out]) Name() string { return a.decl.name }
 
-// Call runs the action on an actor, which the first call creates, and returns when its effects are durable. The error is
-// an [*Error]: what the handler returned, with code Internal and no details if it was not an Error, or what kept the
-// call from being handled.
+// Call runs the action on an actor, which the first call creates, and returns when its effects are
+// durable. The error is an [*Error]: what the handler returned, with code Internal and no details
+// if it was not an Error, or what kept the call from being handled.
 func (a *Action[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ...CallOption) (Out, error) {
 	req, err := request(a.decl, a.in, ref, &in)
 	if err != nil {
@@ -46,9 +46,10 @@ func (a *Action[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts .
 	return call(ctx, ref.node, req, a.decl, a.out)
 }
 
-// Send queues a one-way call to the action as part of the turn's commit. It is delivered after the commit, in order for
-// each pair of actors, and handled exactly once; it is retried with backoff until the handler succeeds, or moved aside as
-// failed after the attempts that the sender's limits allow. Its output is dropped.
+// Send queues a one-way call to the action as part of the turn's commit. It is delivered after the
+// commit, in order for each pair of actors, and handled exactly once; it is retried with backoff
+// until the handler succeeds, or moved aside as failed after the attempts that the sender's limits
+// allow. Its output is dropped.
 //
 // If Send fails, so does the turn, whether or not the handler looks at the error.
 func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
@@ -62,15 +63,17 @@ func (a *Action[S, In, Out]) Send(ctx *Context, ref Ref[S], in In) error {
 	return ctx.fail(ctx.turn.Send(&host.Message{Type: ref.core.name, Key: ref.key, Method: a.decl.name, Input: input}))
 }
 
-// A Query is a method that reads a committed state and takes no turn, so queries of one actor run at the same time as
-// each other and as turns. Bind it with [OnQuery]. In and Out must be encodable both as CBOR and as JSON.
+// A Query is a method that reads a committed state. It takes no turn, so queries of one actor run
+// beside each other and beside turns. Bind it with [OnQuery]. In and Out must be encodable both as
+// CBOR and as JSON.
 type Query[S, In, Out any] struct {
 	decl *declared
 	in   *wire[In]
 	out  *wire[Out]
 }
 
-// NewQuery declares a query of t. The name has the form that [NewType] describes and is unique among the type's methods.
+// NewQuery declares a query of t. The name has the form that [NewType] describes and is unique
+// among the type's methods.
 func NewQuery[In, Out, S any](t *Type[S], name string) *Query[S, In, Out] {
 	c := coreOf(t)
 	q := &Query[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
@@ -83,8 +86,8 @@ func NewQuery[In, Out, S any](t *Type[S], name string) *Query[S, In, Out] {
 // Name returns the query's name.
 func (q *Query[S, In, Out]) Name() string { return q.decl.name }
 
-// Call runs the query on an actor's last committed state and returns when that state is durable. The error is an
-// [*Error].
+// Call runs the query on an actor's last committed state and returns when that state is durable.
+// The error is an [*Error].
 func (q *Query[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ...QueryOption) (Out, error) {
 	req, err := request(q.decl, q.in, ref, &in)
 	if err != nil {
@@ -97,16 +100,16 @@ func (q *Query[S, In, Out]) Call(ctx context.Context, ref Ref[S], in In, opts ..
 	return call(ctx, ref.node, req, q.decl, q.out)
 }
 
-// A Create is the creation method of a type: explicit creation with an input. Bind it with [OnCreate]. It runs after
-// Spec.OnCreate, in the same turn. An actor that its first call creates does not run it; calls with [Existing] keep
-// that from happening.
+// A Create is the creation method of a type: explicit creation with an input. Bind it with
+// [OnCreate]. It runs after Spec.OnCreate, in the same turn. An actor that its first call creates
+// does not run it; calls with [Existing] keep that from happening.
 type Create[S, In any] struct {
 	decl *declared
 	in   *wire[In]
 }
 
-// NewCreate declares the creation method of t, named "create". A type has at most one. In must be encodable both as CBOR
-// and as JSON.
+// NewCreate declares the creation method of t, named "create". A type has at most one. In must be
+// encodable both as CBOR and as JSON.
 func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
 	core := coreOf(t)
 	c := &Create[S, In]{in: newWire[In](core, cborValue|jsonValue)}
@@ -120,8 +123,8 @@ func NewCreate[In, S any](t *Type[S]) *Create[S, In] {
 // Name returns "create".
 func (c *Create[S, In]) Name() string { return c.decl.name }
 
-// Call creates an actor and returns when it is durable. The error is an [*Error], with code AlreadyExists if the key is
-// taken; if the handler fails, the actor does not exist.
+// Call creates an actor and returns when it is durable. The error is an [*Error], with code
+// AlreadyExists if the key is taken; if the handler fails, the actor does not exist.
 func (c *Create[S, In]) Call(ctx context.Context, ref Ref[S], in In, opts ...CreateOption) error {
 	req, err := request(c.decl, c.in, ref, &in)
 	if err != nil {

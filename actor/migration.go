@@ -21,9 +21,9 @@ const (
 // A Migration is one step of the schema of an actor type's SQLite databases; see [Spec.Migrations].
 type Migration = host.Migration
 
-// ReadMigrations reads migrations from files, as embedded with go:embed: those that match pattern (see [path.Match]), in the
-// order of their file names. A migration is named after its file, without the folder and without ".sql". The error names the
-// file that cannot be read, or says that none matches.
+// ReadMigrations reads migrations from files that match pattern (see [path.Match]), in the order of
+// their file names, such as files embedded with go:embed. A migration is named after its file,
+// without the folder and ".sql". The error names an unreadable file, or says that none matches.
 //
 //	//go:embed migrations/*.sql
 //	var files embed.FS

@@ -2,7 +2,8 @@ package actor
 
 import "github.com/cairn-run/cairn/actor/host"
 
-// A label is the name under which a contract value that may be open, declared as "*", is used. Immutable.
+// A label is the name under which a contract value that may be open, declared as "*", is used.
+// Immutable.
 type label struct {
 	decl *declared
 	// name is what the runtime knows it by; fault says why it cannot be used, or "".
@@ -19,7 +20,8 @@ func labelOf(d *declared) label {
 	return l
 }
 
-// named returns the label of a contract value under another name, which must be one that it stands for.
+// named returns the label of a contract value under another name, which must be one that it stands
+// for.
 func (l label) named(name string) label {
 	l.name, l.fault = name, nameFault(name)
 	switch {
@@ -44,7 +46,8 @@ func (l label) err() error {
 	return Errorf(InvalidArgument, "%s, used as %.80q: %s", l.decl, l.name, l.fault)
 }
 
-// inTurn returns an error if the contract value cannot be used by the turn or query that is running.
+// inTurn returns an error if the contract value cannot be used by the turn or query that is
+// running.
 func (l label) inTurn(ctx Reader) error {
 	if err := ctx.own(l.decl); err != nil {
 		return err

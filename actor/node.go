@@ -9,24 +9,25 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running turn ([Context],
-// [ReadContext]). Calls made with the context of a turn carry its deadline, its trace context and its place in the chain
-// of calls, whichever node they go through.
+// A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running
+// turn ([Context], [ReadContext]). Calls made with the context of a turn carry its deadline, its
+// trace context and its place in the chain of calls, whichever node they go through.
 type Node = host.Node
 
 // A Status describes an actor without waking it.
 type Status = host.Status
 
-// A Ref names one actor: a type, a key, and the node that takes the calls. Making one does nothing to the actor. It is a
-// small value, safe for concurrent use if its node is; one made from a turn's context works only during that turn.
+// A Ref names one actor: a type, a key, and the node that takes the calls. Making one does nothing
+// to the actor. It is a small value, safe for concurrent use if its node is; one made from a turn's
+// context works only during that turn.
 type Ref[S any] struct {
 	core *core
 	node Node
 	key  []string
 }
 
-// Ref names the actor of this type with the given key: zero or more parts, compared byte for byte. The slice must not
-// be changed afterwards. A bad key is reported by the calls.
+// Ref names the actor of this type with the given key: zero or more parts, compared byte for byte.
+// The slice must not be changed afterwards. A bad key is reported by the calls.
 func (t *Type[S]) Ref(node Node, key ...string) Ref[S] {
 	return Ref[S]{core: t.core, node: node, key: key}
 }
@@ -55,8 +56,8 @@ func (r Ref[S]) check(c *core) error {
 	return nil
 }
 
-// Create creates the actor without input, running Spec.OnCreate but no creation method. The error code is AlreadyExists
-// if the key is taken.
+// Create creates the actor without input, running Spec.OnCreate but no creation method. The error
+// code is AlreadyExists if the key is taken.
 func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error {
 	if err := r.check(r.core); err != nil {
 		return err
@@ -69,7 +70,8 @@ func (r Ref[S]) Create(ctx context.Context, opts ...CreateOption) error {
 	return err
 }
 
-// Lookup describes the actor without waking or creating it. The error code is NotFound if there is none.
+// Lookup describes the actor without waking or creating it. The error code is NotFound if there is
+// none.
 func (r Ref[S]) Lookup(ctx context.Context) (Status, error) {
 	if err := r.check(r.core); err != nil {
 		return Status{}, err
@@ -77,8 +79,9 @@ func (r Ref[S]) Lookup(ctx context.Context) (Status, error) {
 	return r.node.Lookup(ctx, r.address())
 }
 
-// Destroy runs Spec.OnDestroy and removes everything that the actor stored. The error code is NotFound if there is none.
-// The key may be used again, for another actor. To destroy the actor whose turn is running, use [Context.DestroySelf].
+// Destroy runs Spec.OnDestroy and removes everything that the actor stored. The error code is
+// NotFound if there is none. The key may be used again, for another actor. To destroy the actor
+// whose turn is running, use [Context.DestroySelf].
 func (r Ref[S]) Destroy(ctx context.Context) error {
 	if err := r.check(r.core); err != nil {
 		return err
@@ -104,9 +107,10 @@ func (t *Type[S]) Destroy(ctx context.Context, node Node, key ...string) error {
 	return t.Ref(node, key...).Destroy(ctx)
 }
 
-// List ranges over the actors of the type whose keys begin with the parts of prefix, in the order of their keys, without
-// waking them. It reads page by page: actors created or destroyed meanwhile may or may not appear. An error ends it. After
-// an error of the disk the last one names the actors that were left out: what they are is unknown until the node is restarted.
+// List ranges over the actors of the type whose keys begin with the parts of prefix, in the order
+// of their keys, without waking them. It reads page by page: actors created or destroyed meanwhile
+// may or may not appear. An error ends it. After an error of the disk the last one names the actors
+// that were left out: what they are is unknown until the node is restarted.
 func (t *Type[S]) List(ctx context.Context, node Node, prefix ...string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if node == nil {
@@ -160,9 +164,9 @@ type QueryOption interface{ applyQuery(*host.Request) }
 // A CreateOption changes one explicit creation.
 type CreateOption interface{ applyCreate(*host.Request) }
 
-// IdempotencyKey makes the reply part of the commit: repeating the call with the same key within 24 hours returns the
-// stored reply instead of running the method again. The key is 1 to 255 bytes; "" is no key. Using it for another
-// request has the error code IdempotencyMismatch.
+// IdempotencyKey makes the reply part of the commit: repeating the call with the same key within 24
+// hours returns the stored reply instead of running the method again. The key is 1 to 255 bytes; ""
+// is no key. Using it for another request has the error code IdempotencyMismatch.
 func IdempotencyKey(key string) interface {
 	CallOption
 	CreateOption
@@ -177,8 +181,8 @@ func (k idempotencyKey) applyCall(r *host.Request)   { r.IdempotencyKey = string
 func (k idempotencyKey) applyCreate(r *host.Request) { r.IdempotencyKey = string(k) }
 func (k idempotencyKey) applySend(s *sending)        { s.request.IdempotencyKey = string(k) }
 
-// Existing demands that the actor exists: the error code is NotFound if it does not. Without it the first call to a key
-// creates the actor.
+// Existing demands that the actor exists: the error code is NotFound if it does not. Without it the
+// first call to a key creates the actor.
 func Existing() interface {
 	CallOption
 	QueryOption
@@ -193,7 +197,8 @@ func (existing) applyCall(r *host.Request)  { r.Existing = true }
 func (existing) applyQuery(r *host.Request) { r.Existing = true }
 func (existing) applySend(s *sending)       { s.request.Existing = true }
 
-// Traceparent passes on the W3C trace context of a caller that is not an actor. Turns pass on their own.
+// Traceparent passes on the W3C trace context of a caller that is not an actor. Turns pass on their
+// own.
 func Traceparent(value string) interface {
 	CallOption
 	QueryOption

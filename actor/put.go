@@ -9,8 +9,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A Sent says what became of a message that was sent: its id and whether it is a duplicate of an earlier one, whose id it
-// then is.
+// A Sent is the result of sending a message: its id, and whether it is a duplicate of the earlier
+// message with this id.
 type Sent = host.Sent
 
 // An outgoing is a message on its way into a queue.
@@ -25,11 +25,11 @@ type sending struct {
 	request host.Request
 }
 
-// A SendOption changes how messages are sent from outside: a [MessageOption], [IdempotencyKey], [Existing] or
-// [Traceparent].
+// A SendOption changes how messages are sent from outside: a [MessageOption], [IdempotencyKey],
+// [Existing] or [Traceparent].
 type SendOption interface{ applySend(*sending) }
 
-// A MessageOption changes one message, or all of those that are sent together.
+// A MessageOption changes one message, or all messages that are sent together.
 type MessageOption interface {
 	SendOption
 	applyMessage(*outgoing)
@@ -46,11 +46,12 @@ func Delay(d time.Duration) MessageOption { return messageOption(func(m *outgoin
 // Priority is -1,000 to 1,000, 0 without it: higher first.
 func Priority(p int) MessageOption { return messageOption(func(m *outgoing) { m.Priority = p }) }
 
-// DedupID makes a second message with the same id, within the queue's [DedupWindow], no message at all: sending it
-// returns the id of the first. At most 255 bytes.
+// DedupID makes a second message with the same id, within the queue's [DedupWindow], no message at
+// all: sending it returns the id of the first. At most 255 bytes.
 func DedupID(id string) MessageOption { return messageOption(func(m *outgoing) { m.DedupID = id }) }
 
-// MessageTTL is how long the message may wait to be handled, at most 30 days; then it becomes a dead letter.
+// MessageTTL is how long the message may wait to be handled, at most 30 days; then it becomes a
+// dead letter.
 func MessageTTL(d time.Duration) MessageOption {
 	return messageOption(func(m *outgoing) { m.TTL = d })
 }
@@ -60,16 +61,17 @@ func Backoff(pauses ...time.Duration) MessageOption {
 	return messageOption(func(m *outgoing) { m.Backoff = append([]time.Duration{}, pauses...) })
 }
 
-// KeysIfUndelivered names keys of the actor's key-value store that get the body, in CBOR, if the message becomes a dead
-// letter. From outside, the elements of keys are strings, integers, float64 and booleans.
+// KeysIfUndelivered names keys of the actor's key-value store that get the body, in CBOR, if the
+// message becomes a dead letter. From outside, the elements of keys are strings, integers, float64
+// and booleans.
 func KeysIfUndelivered(keys ...tuple.Tuple) MessageOption {
 	return messageOption(func(m *outgoing) { m.keys = keys })
 }
 
 // Put sends a message to the actor's own queue, as part of the turn's commit.
 //
-// If Put fails, so does the turn, whether or not the handler looks at the error. The error code is Overloaded if the queue
-// is full, TooLarge if the body is.
+// If Put fails, so does the turn, whether or not the handler looks at the error. The error code is
+// Overloaded if the queue is full, TooLarge if the body is.
 func (q *queue[S, In]) Put(ctx *Context, body In, opts ...MessageOption) (Sent, error) {
 	sent, err := q.PutAll(ctx, []In{body}, opts...)
 	if err != nil || len(sent) == 0 {
@@ -78,7 +80,7 @@ func (q *queue[S, In]) Put(ctx *Context, body In, opts ...MessageOption) (Sent, 
 	return sent[0], nil
 }
 
-// PutAll is Put of several messages, at most 1,000, with the same options. It returns what became of each.
+// PutAll is Put of up to 1,000 messages with the same options. It returns the result of each.
 func (q *queue[S, In]) PutAll(ctx *Context, bodies []In, opts ...MessageOption) ([]Sent, error) {
 	if err := q.inTurn(ctx); err != nil {
 		return nil, ctx.fail(err)
@@ -110,12 +112,13 @@ func (q *queue[S, In]) PutAll(ctx *Context, bodies []In, opts ...MessageOption) 
 	return sent, ctx.fail(err)
 }
 
-// Send sends a message to the queue of an actor, which the first call creates, and returns when it is durable. Sending it
-// again after an error may send it twice; [DedupID] keeps that from happening. The error is an [*Error], with code
-// Overloaded if the queue is full and TooLarge if the body is.
+// Send sends a message to the queue of an actor, which the first call creates, and returns when it
+// is durable. Sending it again after an error may send it twice; [DedupID] keeps that from
+// happening. The error is an [*Error], with code Overloaded if the queue is full and TooLarge if
+// the body is.
 //
-// A turn cannot use it, because it would be no part of the turn's commit: the error code is FailedPrecondition. [Queue.Put]
-// and [Queue.Post] are.
+// A turn cannot use it, because it would be no part of the turn's commit: the error code is
+// FailedPrecondition. [Queue.Put] and [Queue.Post] are.
 func (q *queue[S, In]) Send(ctx context.Context, ref Ref[S], body In, opts ...SendOption) (Sent, error) {
 	sent, err := q.send(ctx, ref, []In{body}, false, opts)
 	if err != nil {
@@ -124,7 +127,8 @@ func (q *queue[S, In]) Send(ctx context.Context, ref Ref[S], body In, opts ...Se
 	return sent[0], nil
 }
 
-// SendAll is Send of several messages, at most 1,000, all or none, with the same options. It returns what became of each.
+// SendAll is Send of up to 1,000 messages, all or none, with the same options. It returns the
+// result of each.
 func (q *queue[S, In]) SendAll(ctx context.Context, ref Ref[S], bodies []In, opts ...SendOption) ([]Sent, error) {
 	if len(bodies) == 0 {
 		return nil, nil
@@ -194,10 +198,11 @@ func (q *queue[S, In]) input(m *outgoing, bodies []In, reply bool) (host.QueueSe
 	return in, nil
 }
 
-// Post sends a message to the queue of another actor of the queue's type, as part of the turn's commit. It is delivered after
-// the commit, which creates the actor if it is not there, in order for each pair of actors with [Action.Send], and put into
-// the queue exactly once. A [Delay] counts from then. A queue that is full is tried again; a message that is refused, such as
-// a message that is too large, or that failed in all attempts, is moved aside as failed at the sender.
+// Post sends a message to the queue of another actor of the queue's type, as part of the turn's
+// commit. It is delivered after the commit, which creates the actor if it is not there, in order
+// for each pair of actors with [Action.Send], and put into the queue exactly once. A [Delay] counts
+// from then. A queue that is full is tried again; a message that is refused, such as a message that
+// is too large, or that failed in all attempts, is moved aside as failed at the sender.
 //
 // If Post fails, so does the turn, whether or not the handler looks at the error.
 func (q *queue[S, In]) Post(ctx *Context, ref Ref[S], body In, opts ...MessageOption) error {
@@ -228,7 +233,8 @@ func (q *queue[S, In]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts ...Me
 	return ctx.fail(ctx.turn.Send(&host.Message{Type: at.at.Type, Key: at.at.Key, Method: r.Method, Input: r.Input}))
 }
 
-// refuseTurn returns an error if a message is about to be sent beside the commit of the turn that sends it, and fails the turn.
+// refuseTurn returns an error if a message is about to be sent beside the commit of the turn that
+// sends it, and fails the turn.
 func (q *queue[S, In]) refuseTurn(ctx context.Context, node Node) error {
 	if inside, ok := node.(*Context); ok {
 		ctx = inside
@@ -249,7 +255,8 @@ func (q *queue[S, In]) site(ref Ref[S]) (site, error) {
 	return at, err
 }
 
-// plainKeys returns keys as they stand in requests, where an element's type is all that JSON tells apart.
+// plainKeys returns keys as they stand in requests, where an element's type is all that JSON tells
+// apart.
 func plainKeys(keys []tuple.Tuple) ([][]any, error) {
 	var out [][]any
 	for _, key := range keys {
@@ -266,16 +273,17 @@ func plainKeys(keys []tuple.Tuple) ([][]any, error) {
 	return out, nil
 }
 
-// Ask sends a message to the queue of an actor, which the first call creates, and waits until it is handled. The error is
-// an [*Error]: why the message could not be sent, or, if all attempts failed and it became a dead letter, what the handler
-// returned the last time.
+// Ask sends a message to the queue of an actor, which the first call creates, and waits until it is
+// handled. The error is an [*Error]: why the message could not be sent, or, if all attempts failed
+// and it became a dead letter, what the handler returned the last time.
 //
-// With a [DedupID], asking again waits for the reply to the first message; the error code is NotFound if that was sent
-// without asking, or its reply is no longer kept ([ReplyRetention]).
+// With a [DedupID], asking again waits for the reply to the first message; the error code is
+// NotFound if that was sent without asking, or its reply is no longer kept ([ReplyRetention]).
 //
-// When ctx ends first, the error code is DeadlineExceeded or Canceled and Metadata "message" is the message's id; the
-// message stays in the queue and will be handled. Ask cannot wait in a turn, whose actor would stand still meanwhile: the
-// error code is then InvalidArgument, and nothing is sent.
+// When ctx ends first, the error code is DeadlineExceeded or Canceled and Metadata "message" is the
+// message's id; the message stays in the queue and will be handled. Ask cannot wait in a turn,
+// whose actor would stand still meanwhile: the error code is then InvalidArgument, and nothing is
+// sent.
 func (q *RequestQueue[S, In, Out]) Ask(ctx context.Context, ref Ref[S], body In, opts ...SendOption) (Out, error) {
 	var out Out
 	if _, err := q.site(ref); err != nil {
@@ -308,7 +316,7 @@ func (q *RequestQueue[S, In, Out]) Ask(ctx context.Context, ref Ref[S], body In,
 	return out, nil
 }
 
-// result waits for what comes of a message, for as long as ctx lasts.
+// result waits for the result of a message, for as long as ctx lasts.
 func (s site) result(ctx context.Context, queue string, id uint64) (host.QueueResultOutput, error) {
 	var pause pacer
 	for {

@@ -13,46 +13,49 @@ type queue[S, In any] struct {
 	body *wire[In]
 }
 
-// A Queue is a durable queue of each actor of a type, whose messages are of type In. Messages are put into it by the
-// actor's own turns ([Queue.Put]), as part of their commit, and from outside ([Queue.Send]).
+// A Queue is a durable queue of each actor of a type, whose messages are of type In. Messages are
+// put into it by the actor's own turns ([Queue.Put]), as part of their commit, and from outside
+// ([Queue.Send]).
 //
-// Usually the actor handles them itself: bind the handler with [OnMessage]. Each message is a turn, so it is gone when
-// what its handler did is durable, and is handled exactly once. A handler that fails leaves nothing behind; the message
-// is tried again after a pause, and becomes a dead letter after the last ([RetryBackoff], [Queue.DeadLetters]).
+// Usually the actor handles them itself: bind the handler with [OnMessage]. Each message is a turn,
+// so it is gone when what its handler did is durable, and is handled exactly once. A handler that
+// fails leaves nothing behind; the message is tried again after a pause, and becomes a dead letter
+// after the last ([RetryBackoff], [Queue.DeadLetters]).
 //
-// A queue declared with [Workers] is received from outside instead ([Queue.Work], [Queue.Receive]): each message at least
-// once, by one worker at a time, for as long as its lock lasts.
+// A queue declared with [Workers] is received from outside instead ([Queue.Work], [Queue.Receive]):
+// each message at least once, by one worker at a time, for as long as its lock lasts.
 //
-// Messages are handled in the order of their priority, and in the order in which they were sent within one; one that is
-// delayed or has failed is passed by others.
+// Messages are handled in the order of their priority, and in the order in which they were sent
+// within one; one that is delayed or has failed is passed by others.
 type Queue[S, In any] struct {
 	queue[S, In]
 }
 
-// NewQueue declares a queue of t. The name has the form that [NewType] describes and is unique among the type's queues; or
-// it is "*", which stands for every name that is not declared, each a queue of its own: [Queue.Named] says which. In must
-// be encodable both as CBOR and as JSON.
+// NewQueue declares a queue of t. The name has the form that [NewType] describes and is unique
+// among the type's queues; or it is "*", which stands for every name that is not declared, each a
+// queue of its own: [Queue.Named] says which. In must be encodable both as CBOR and as JSON.
 func NewQueue[In, S any](t *Type[S], name string, opts ...QueueOption) *Queue[S, In] {
 	c := coreOf(t)
 	reply := newWire[None](c, cborValue|jsonValue)
 	return &Queue[S, In]{newQueue[In](t, kindQueue, name, reply.value(c, host.QueueReplyValue), nil, opts)}
 }
 
-// Named returns the queue of that name, if the queue was declared as "*". A name that has not the form of names, or is
-// declared by itself, is reported when the queue is used.
+// Named returns the queue of that name, if the queue was declared as "*". A name that has not the
+// form of names, or is declared by itself, is reported when the queue is used.
 func (q *Queue[S, In]) Named(name string) *Queue[S, In] {
 	return &Queue[S, In]{queue[S, In]{q.label.named(name), q.body}}
 }
 
-// A RequestQueue is a [Queue] whose messages are answered: whoever asks gets the reply of the handler, or why there is
-// none ([RequestQueue.Ask]). Bind the handler with [OnRequest], or declare the queue with [Workers].
+// A RequestQueue is a [Queue] whose messages are answered: the sender gets the reply of the
+// handler, or an error ([RequestQueue.Ask]). Bind the handler with [OnRequest], or declare the
+// queue with [Workers].
 type RequestQueue[S, In, Out any] struct {
 	queue[S, In]
 	reply *wire[Out]
 }
 
-// NewRequestQueue declares a queue of t with replies, like [NewQueue]. In and Out must be encodable both as CBOR and as
-// JSON.
+// NewRequestQueue declares a queue of t with replies, like [NewQueue]. In and Out must be encodable
+// both as CBOR and as JSON.
 func NewRequestQueue[In, Out, S any](t *Type[S], name string, opts ...QueueOption) *RequestQueue[S, In, Out] {
 	c := coreOf(t)
 	q := &RequestQueue[S, In, Out]{reply: newWire[Out](c, cborValue|jsonValue)}
@@ -89,29 +92,31 @@ type queueOption func(*declared)
 
 func (o queueOption) applyQueue(d *declared) { o(d) }
 
-// Workers declares that the queue is received by workers outside the actor, which has no handler for it.
+// Workers declares that the queue is received by workers outside the actor, which has no handler
+// for it.
 func Workers() QueueOption { return queueOption(func(d *declared) { d.workers = true }) }
 
-// MaxMessages bounds the messages that wait or are locked; 1,000,000 by default. Sending more has the error code
-// Overloaded.
+// MaxMessages bounds the messages that wait or are locked; 1,000,000 by default. Sending more has
+// the error code Overloaded.
 func MaxMessages(n int) QueueOption {
 	return queueOption(func(d *declared) { d.queue.Messages = positive(d, "MaxMessages", n) })
 }
 
-// MaxQueueBytes bounds the sum of the bodies, in CBOR, of the messages that wait or are locked; by default only the actor's
-// storage does. Sending more has the error code Overloaded.
+// MaxQueueBytes bounds the sum of the bodies, in CBOR, of the messages that wait or are locked; by
+// default only the actor's storage does. Sending more has the error code Overloaded.
 func MaxQueueBytes(n int64) QueueOption {
 	return queueOption(func(d *declared) { d.queue.Bytes = positive(d, "MaxQueueBytes", n) })
 }
 
-// MaxMessageBytes bounds one body, in CBOR; 1 MiB by default. A larger one has the error code TooLarge.
+// MaxMessageBytes bounds one body, in CBOR; 1 MiB by default. A larger one has the error code
+// TooLarge.
 func MaxMessageBytes(n int) QueueOption {
 	return queueOption(func(d *declared) { d.queue.MessageBytes = positive(d, "MaxMessageBytes", n) })
 }
 
-// RetryBackoff sets the pause before each new attempt of a message whose handler or worker failed. After the last attempt
-// it becomes a dead letter; so a message is tried once more often than there are pauses. The default is 1 s, 5 s, 10 s.
-// Without pauses a message is tried once.
+// RetryBackoff sets the pause before each new attempt of a message whose handler or worker failed.
+// After the last attempt it becomes a dead letter; so a message is tried once more often than there
+// are pauses. The default is 1 s, 5 s, 10 s. Without pauses a message is tried once.
 func RetryBackoff(pauses ...time.Duration) QueueOption {
 	return queueOption(func(d *declared) {
 		for _, p := range pauses {
@@ -123,7 +128,8 @@ func RetryBackoff(pauses ...time.Duration) QueueOption {
 	})
 }
 
-// LockFor sets how long a message that a worker received is locked, unless the worker says otherwise; 30 s by default.
+// LockFor sets how long a message that a worker received is locked, unless the worker says
+// otherwise; 30 s by default.
 func LockFor(lock time.Duration) QueueOption {
 	return queueOption(func(d *declared) {
 		d.queue.Lock = positive(d, "LockFor", lock)
@@ -148,7 +154,7 @@ func MaxDeadLetters(n int) QueueOption {
 	return queueOption(func(d *declared) { d.queue.Dead = positive(d, "MaxDeadLetters", n) })
 }
 
-// ReplyRetention sets how long the reply to a message is kept for whoever asked; 1 h by default.
+// ReplyRetention sets how long the reply to a message is kept for its sender; 1 h by default.
 func ReplyRetention(keep time.Duration) QueueOption {
 	return queueOption(func(d *declared) { d.queue.ReplyFor = positive(d, "ReplyRetention", keep) })
 }
@@ -186,8 +192,8 @@ type Message struct {
 	WantReply bool
 }
 
-// OnMessage binds a queue to a method of the state: OnMessage(Jobs, (*Tenant).job). [Context.Message] describes the
-// message. If the handler fails, the message is tried again.
+// OnMessage binds a queue to a method of the state: OnMessage(Jobs, (*Tenant).job).
+// [Context.Message] describes the message. If the handler fails, the message is tried again.
 func OnMessage[S, In any](q *Queue[S, In], handler func(*S, *Context, In) error) Binding[S] {
 	if q == nil {
 		return Binding[S]{}
@@ -197,9 +203,9 @@ func OnMessage[S, In any](q *Queue[S, In], handler func(*S, *Context, In) error)
 	})
 }
 
-// OnRequest binds a queue with replies to a method of the state: OnRequest(Price, (*Tenant).price). What it returns is
-// kept for whoever asked. If the handler fails, the message is tried again; whoever asked gets the error of the last
-// attempt.
+// OnRequest binds a queue with replies to a method of the state: OnRequest(Price, (*Tenant).price).
+// Its result is kept for the sender. If the handler fails, the message is tried again; the sender
+// gets the error of the last attempt.
 func OnRequest[S, In, Out any](q *RequestQueue[S, In, Out], handler func(*S, *Context, In) (Out, error)) Binding[S] {
 	if q == nil {
 		return Binding[S]{}

@@ -45,7 +45,8 @@ type maxOption int
 func (n maxOption) applyReceive(r *receiving) { r.limit = int(n) }
 func (n maxOption) applyRead(r *receiving)    { r.limit = int(n) }
 
-// Lock is how long received messages are locked, at most 30 days. Without it the queue says so ([LockFor]).
+// Lock is how long received messages are locked, at most 30 days. Without it the queue says so
+// ([LockFor]).
 func Lock(d time.Duration) interface {
 	ReceiveOption
 	WorkOption
@@ -58,10 +59,10 @@ type lockOption time.Duration
 func (d lockOption) applyReceive(r *receiving) { r.lock = time.Duration(d) }
 func (d lockOption) applyWork(r *receiving)    { r.lock = time.Duration(d) }
 
-// InLife names the life of the actor that the position of a reader belongs to, by the actor's id: [Item.Life] of the last
-// item that the reader has, or [Page.Life]. If the actor was destroyed and created again since, the reader is told, and
-// begins with the first item of the life that is there. Without it, or with "", a position counts in that life, whichever it
-// is.
+// InLife names the life of the actor that the position of a reader belongs to, by the actor's id:
+// [Item.Life] of the last item that the reader has, or [Page.Life]. If the actor was destroyed and
+// created again since, the reader is told, and begins with the first item of the life that is
+// there. Without it, or with "", a position counts in that life, whichever it is.
 func InLife(id string) interface {
 	ReadOption
 	FollowOption
@@ -74,7 +75,8 @@ type lifeOption string
 func (id lifeOption) applyRead(r *receiving)   { r.life = string(id) }
 func (id lifeOption) applyFollow(r *receiving) { r.life = string(id) }
 
-// Wait is how long to wait for the first message or item, if there is none. Without it the answer comes at once.
+// Wait is how long to wait for the first message or item, if there is none. Without it the answer
+// comes at once.
 func Wait(d time.Duration) interface {
 	ReceiveOption
 	ReadOption
@@ -87,27 +89,29 @@ type waitOption time.Duration
 func (d waitOption) applyReceive(r *receiving) { r.wait = time.Duration(d) }
 func (d waitOption) applyRead(r *receiving)    { r.wait = time.Duration(d) }
 
-// A Delivery is a message that a worker received and that is locked for it. Settle it, with Ack or Nack, before the lock
-// ends: then it returns to the queue, and another worker may have it. Safe for concurrent use.
+// A Delivery is a message that a worker received and that is locked for it. Settle it, with Ack or
+// Nack, before the lock ends: then it returns to the queue, and another worker may have it. Safe
+// for concurrent use.
 type Delivery[In any] struct {
 	Message
 	Body  In
 	lease *lease
 }
 
-// Ack says that the message is done: it is removed from the queue. The error code is FailedPrecondition if the lock has
-// ended, or the message is settled already.
+// Ack says that the message is done: it is removed from the queue. The error code is
+// FailedPrecondition if the lock has ended, or the message is settled already.
 func (d *Delivery[In]) Ack(ctx context.Context) error { return d.lease.ack(ctx, nil) }
 
-// Nack gives the message back as a failed attempt, to be tried again after the queue's pause, or to become a dead letter
-// after the last. The cause's text, cut to 1,024 bytes, is kept with the message for operators. The error code is
-// FailedPrecondition if the lock has ended, or the message is settled already.
+// Nack gives the message back as a failed attempt, to be tried again after the queue's pause, or to
+// become a dead letter after the last. The cause's text, cut to 1,024 bytes, is kept with the
+// message for operators. The error code is FailedPrecondition if the lock has ended, or the message
+// is settled already.
 func (d *Delivery[In]) Nack(ctx context.Context, cause error, opts ...NackOption) error {
 	return d.lease.nack(ctx, cause, opts)
 }
 
-// Extend locks the message for another d, counted from now; 0 is the queue's time. The error code is FailedPrecondition
-// if the lock has ended.
+// Extend locks the message for another d, counted from now; 0 is the queue's time. The error code
+// is FailedPrecondition if the lock has ended.
 func (d *Delivery[In]) Extend(ctx context.Context, lock time.Duration) error {
 	return d.lease.extend(ctx, lock)
 }
@@ -115,7 +119,7 @@ func (d *Delivery[In]) Extend(ctx context.Context, lock time.Duration) error {
 // LockedUntil returns when the lock ends, by the clock of the node.
 func (d *Delivery[In]) LockedUntil() time.Time { return d.lease.lockedUntil() }
 
-// A RequestDelivery is a message that a worker received and is to answer. It is like a [Delivery].
+// A RequestDelivery is a received message that a worker must answer. It is like a [Delivery].
 type RequestDelivery[In, Out any] struct {
 	Message
 	Body  In
@@ -123,7 +127,7 @@ type RequestDelivery[In, Out any] struct {
 	lease *lease
 }
 
-// Reply says that the message is done, and answers whoever asked. The error is like that of [Delivery.Ack].
+// Reply acknowledges the message and answers its sender. The error is like that of [Delivery.Ack].
 func (d *RequestDelivery[In, Out]) Reply(ctx context.Context, reply Out) error {
 	raw, err := d.reply(&reply)
 	if err != nil {
@@ -132,7 +136,8 @@ func (d *RequestDelivery[In, Out]) Reply(ctx context.Context, reply Out) error {
 	return d.lease.ack(ctx, raw)
 }
 
-// Nack is [Delivery.Nack]. When the message becomes a dead letter, whoever asked gets an error that names the cause.
+// Nack is [Delivery.Nack]. When the message becomes a dead letter, its sender gets an error that
+// names the cause.
 func (d *RequestDelivery[In, Out]) Nack(ctx context.Context, cause error, opts ...NackOption) error {
 	return d.lease.nack(ctx, cause, opts)
 }
@@ -145,7 +150,7 @@ func (d *RequestDelivery[In, Out]) Extend(ctx context.Context, lock time.Duratio
 // LockedUntil is [Delivery.LockedUntil].
 func (d *RequestDelivery[In, Out]) LockedUntil() time.Time { return d.lease.lockedUntil() }
 
-// A NackOption changes what becomes of a message that is given back.
+// A NackOption changes how a message is given back.
 type NackOption interface{ applyNack(*host.QueueNackInput) }
 
 // RetryAfter sets the pause before the next attempt instead of the queue's, at most 30 days.
@@ -165,8 +170,9 @@ type giveUp struct{}
 
 func (giveUp) applyNack(in *host.QueueNackInput) { in.Dead = true }
 
-// Receive takes messages out of a queue that was declared with [Workers] and locks them. It returns none if none came in
-// time. When ctx ends while a call is under way, messages that were locked by it return to the queue when their lock ends.
+// Receive takes messages out of a queue that was declared with [Workers] and locks them. It returns
+// none if none came in time. When ctx ends while a call is under way, messages that were locked by
+// it return to the queue when their lock ends.
 //
 // A message whose body does not decode is given back; that is an error only if there is no other.
 func (q *Queue[S, In]) Receive(ctx context.Context, ref Ref[S], opts ...ReceiveOption) ([]*Delivery[In], error) {
@@ -259,9 +265,9 @@ func messageOf(m *host.ReceivedMessage) Message {
 
 // A lease is a worker's hold on a message.
 //
-//  1. calling is held over each call about the message, so that extending its lock is never taken for losing it because
-//     it was settled meanwhile. It is locked before mu.
-//  2. Once it is over nothing is asked about the message any more.
+//  1. calling is held over each call about the message, so that extending its lock is never taken
+//     for losing it because it was settled meanwhile. It is locked before mu.
+//  2. Once it is over, the message gets no more requests.
 type lease struct {
 	site    site
 	queue   string
@@ -299,7 +305,7 @@ func (l *lease) isSettled() bool {
 	return l.settled
 }
 
-// err says why nothing can be asked about the message any more, or nil.
+// err says why the message takes no more requests; nil if it does.
 func (l *lease) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

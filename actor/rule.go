@@ -23,7 +23,8 @@ func Every(d time.Duration) Rule { return Rule{every: d} }
 // At is the rule of [ScheduleInstance.At].
 func At(t time.Time) Rule { return Rule{at: t} }
 
-// String returns the rule as people read it, such as "0 3 * * *", "every 1m0s" or "at 2030-01-02T03:04:05Z".
+// String returns the rule as people read it, such as "0 3 * * *", "every 1m0s" or "at
+// 2030-01-02T03:04:05Z".
 func (r Rule) String() string {
 	switch {
 	case r.cron != "":
@@ -53,8 +54,8 @@ func (r Rule) fill(s *host.Schedule) error {
 	return nil
 }
 
-// Missed says what happens to ticks of a schedule that came while the node was down, the actor paused or an earlier run
-// under way.
+// Missed says what happens to ticks of a schedule that came while the node was down, the actor
+// paused or an earlier run under way.
 type Missed = host.Missed
 
 // The policies for missed ticks; MissedOnce is the default. package host documents each.
@@ -85,8 +86,8 @@ type scheduleOption func(*host.Schedule)
 func (o scheduleOption) applyCron(s *host.Schedule)     { o(s) }
 func (o scheduleOption) applySchedule(s *host.Schedule) { o(s) }
 
-// CatchUpAll makes up for each missed tick with a run of its own, in order, but for those beyond the latest n, which are
-// skipped; 0 means 100. n is at most 10,000.
+// CatchUpAll makes up for each of the latest n missed ticks with a run of its own, in order, and
+// skips earlier ones; 0 means 100. n is at most 10,000.
 func CatchUpAll(n int) ScheduleOption {
 	return scheduleOption(func(s *host.Schedule) { s.Missed, s.CatchUp = host.MissedAll, n })
 }
@@ -166,11 +167,11 @@ func (s *Schedule[S, T]) Trigger(ctx context.Context, ref Ref[S]) error {
 	return s.only().Trigger(ctx, ref)
 }
 
-// A ScheduleRun is what came of one run of a schedule.
+// A ScheduleRun is the result of one run of a schedule.
 type ScheduleRun = host.ScheduleRun
 
-// Set sets the schedule of an actor from outside and returns it as it is then. In a turn of the actor itself, use
-// [ScheduleInstance.Cron], [ScheduleInstance.Every] and [ScheduleInstance.At].
+// Set sets the schedule of an actor from outside and returns it as it is then. In a turn of the
+// actor itself, use [ScheduleInstance.Cron], [ScheduleInstance.Every] and [ScheduleInstance.At].
 func (i ScheduleInstance[S, T]) Set(ctx context.Context, ref Ref[S], rule Rule, payload T, opts ...CronOption) (Scheduled[T], error) {
 	at, err := i.site(ref)
 	if err != nil {
@@ -191,8 +192,8 @@ func (i ScheduleInstance[S, T]) Set(ctx context.Context, ref Ref[S], rule Rule, 
 	return i.scheduled(&out)
 }
 
-// GetOf describes the schedule of an actor from outside; false means that it is not set. The error code is NotFound if
-// there is no such actor.
+// GetOf describes the schedule of an actor from outside; false means that it is not set. The error
+// code is NotFound if there is no such actor.
 func (i ScheduleInstance[S, T]) GetOf(ctx context.Context, ref Ref[S]) (Scheduled[T], bool, error) {
 	at, err := i.site(ref)
 	if err != nil {
@@ -205,7 +206,8 @@ func (i ScheduleInstance[S, T]) GetOf(ctx context.Context, ref Ref[S]) (Schedule
 	return i.pick(out.Schedules)
 }
 
-// CancelOf removes the schedule of an actor and its history from outside, and reports whether there was one.
+// CancelOf removes the schedule of an actor and its history from outside, and reports whether there
+// was one.
 func (i ScheduleInstance[S, T]) CancelOf(ctx context.Context, ref Ref[S]) (bool, error) {
 	at, err := i.site(ref)
 	if err != nil {
@@ -215,7 +217,8 @@ func (i ScheduleInstance[S, T]) CancelOf(ctx context.Context, ref Ref[S]) (bool,
 	return n > 0, err
 }
 
-// Runs returns the latest runs of the schedule of an actor, the latest first, as far as its history keeps them ([KeepRuns]).
+// Runs returns the latest runs of the schedule of an actor, the latest first, as far as its history
+// keeps them ([KeepRuns]).
 func (i ScheduleInstance[S, T]) Runs(ctx context.Context, ref Ref[S]) ([]ScheduleRun, error) {
 	at, err := i.site(ref)
 	if err != nil {
@@ -225,7 +228,8 @@ func (i ScheduleInstance[S, T]) Runs(ctx context.Context, ref Ref[S]) ([]Schedul
 	return out.Runs, err
 }
 
-// Trigger has the schedule of an actor run now, besides its ticks. It returns when that is sure, not when the run is done.
+// Trigger has the schedule of an actor run now, besides its ticks. It returns when that is sure,
+// not when the run is done.
 func (i ScheduleInstance[S, T]) Trigger(ctx context.Context, ref Ref[S]) error {
 	at, err := i.site(ref)
 	if err != nil {

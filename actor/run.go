@@ -9,11 +9,12 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// What is here is what the functions of a workflow have of their actor.
+// This file is the access of workflow functions to their actor.
 
-// ByRun declares that the queue's messages are received by the actor's workflow run (workflow.Receive) and by nobody else: it
-// has neither a handler nor workers. A message is received in the commit that has it in the history. Messages that wait when a
-// run ends become dead letters; messages sent before the next run begins are for the next run.
+// ByRun declares that only the actor's workflow run receives the queue's messages
+// (workflow.Receive): it has neither a handler nor workers. A message is received in the commit
+// that has it in the history. Messages that wait when a run ends become dead letters; messages sent
+// before the next run begins are for the next run.
 func ByRun() QueueOption { return queueOption(func(d *declared) { d.queue.ByRun = true }) }
 
 // QueueName implements workflow.Source.
@@ -26,9 +27,10 @@ func (q *queue[S, In]) DecodeMessage(body []byte) (In, error) {
 	return v, err
 }
 
-// Reply answers a message that a workflow of the actor has received, in a turn of the run ([Update], [OnCommit]), as part of its
-// commit. Only the first answer counts; a sender who wants none gets none. A message that is not answered within 30 days is
-// forgotten. If Reply fails, so does the turn.
+// Reply answers a message that a workflow of the actor has received, in a turn of the run
+// ([Update], [OnCommit]), as part of its commit. Only the first answer counts; a sender that wants
+// none gets none. A message that is not answered within 30 days is forgotten. If Reply fails, so
+// does the turn.
 func (q *RequestQueue[S, In, Out]) Reply(ctx *Context, m workflow.Message[In], reply Out) error {
 	data, err := appendOutput(q.decl, q.reply, host.CBOR, nil, &reply)
 	if err != nil {
@@ -37,7 +39,7 @@ func (q *RequestQueue[S, In, Out]) Reply(ctx *Context, m workflow.Message[In], r
 	return answer(ctx, m.Queue, m.ID, data, nil)
 }
 
-// Refuse is Reply with an error: whoever asked gets it.
+// Refuse is Reply with an error, which the sender gets.
 func (q *RequestQueue[S, In, Out]) Refuse(ctx *Context, m workflow.Message[In], cause *Error) error {
 	if cause == nil {
 		return ctx.fail(Errorf(InvalidArgument, "%s: Refuse needs an error", q.decl))
@@ -69,9 +71,10 @@ func inRun[S any](of any) (*S, *Context, error) {
 // typeCore returns the core of the actor's type.
 func (i *instance[S]) typeCore() *core { return i.program.core }
 
-// Update runs f as a turn of the actor, with everything that an action's turn has: the state, SQL, the key-value store, queues,
-// alarms, events, messages. What it did, what it returned and the entry of the history are one commit, so it happens exactly
-// once, whatever fails. If f fails, or panics, nothing that it did is kept, and the error is kept in the history instead.
+// Update runs f as a turn of the actor, with everything that an action's turn has: the state, SQL,
+// the key-value store, queues, alarms, events, messages. What it did, what it returned and the
+// entry of the history are one commit, so it happens exactly once, whatever fails. If f fails, or
+// panics, nothing that it did is kept, and the error is kept in the history instead.
 func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T, error)) (T, error) {
 	return workflow.Update(ctx, name, func(tx *workflow.Tx) (T, error) {
 		var none T
@@ -87,9 +90,9 @@ func Update[S, T any](ctx workflow.Context, name string, f func(*S, *Context) (T
 	})
 }
 
-// Await waits until probe returns true of the actor's state, and returns what it returned then. The probe runs after turns that
-// changed the state; it gets a copy, as queries do, must change nothing that the copy points to, and must depend on nothing
-// else.
+// Await waits until probe returns true of the actor's state, and returns what it returned then. The
+// probe runs after turns that changed the state; it gets a copy, as queries do, must change nothing
+// that the copy points to, and must depend on nothing else.
 func Await[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool), opts ...workflow.WaitOption) (T, error) {
 	return workflow.Await(ctx, name, func(t host.RunTurn) (T, bool) {
 		i, ok := t.View().(*instance[S])
@@ -101,8 +104,8 @@ func Await[S, T any](ctx workflow.Context, name string, probe func(S) (T, bool),
 	}, opts...)
 }
 
-// OnCommit runs f in the turn that keeps the result of a step, in the same commit. It runs only if the step succeeds; if f
-// fails, so does that attempt of the step.
+// OnCommit runs f in the turn that keeps the result of a step, in the same commit. It runs only if
+// the step succeeds; if f fails, so does that attempt of the step.
 func OnCommit[S any](sc *workflow.StepCtx, f func(*S, *Context) error) {
 	sc.OnCommit(func(tx *workflow.Tx) error {
 		s, c, err := inRun[S](tx.Host())
@@ -113,9 +116,9 @@ func OnCommit[S any](sc *workflow.StepCtx, f func(*S, *Context) error) {
 	})
 }
 
-// StepTask returns what the body of a step has of its actor: a node for calls to other actors, streams to append to, and turns
-// of its own ([Enter]), all of which end with the attempt. They are done when they return, whatever becomes of the step, and
-// once more if the body runs again.
+// StepTask returns what the body of a step has of its actor: a node for calls to other actors,
+// streams to append to, and turns of its own ([Enter]), all of which end with the attempt. They are
+// done when they return, whatever becomes of the step, and once more if the body runs again.
 func StepTask(sc *workflow.StepCtx) *Task {
 	t, ok := sc.Host().(host.RunTask)
 	if !ok {

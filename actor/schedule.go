@@ -6,24 +6,25 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Schedule is a kind of recurring appointment that an actor makes with itself; its payload is a T. Bind its handler with
-// [OnSchedule]. Each actor has at most one for each instance name; the Schedule's own methods are those of instance "", and
-// [Schedule.Named] gives others.
+// A Schedule is a kind of recurring timer of an actor; its payload is a T. Bind its handler with
+// [OnSchedule]. Each actor has at most one for each instance name; the Schedule's own methods are
+// those of instance "", and [Schedule.Named] gives others.
 //
-// A run is a turn. It is done when its commit is durable; a handler that fails leaves nothing behind and is tried again,
-// with growing pauses. Ticks that come while the node is down, the actor paused or an earlier run under way are missed: by
-// default one run makes up for all of them ([CatchUpAll], [CatchUpNone]). Runs of one schedule never overlap.
+// A run is a turn. It is done when its commit is durable; a handler that fails leaves nothing
+// behind and is tried again, with growing pauses. Ticks that come while the node is down, the actor
+// paused or an earlier run under way are missed: by default one run makes up for all of them
+// ([CatchUpAll], [CatchUpNone]). Runs of one schedule never overlap.
 //
-// Setting a schedule again replaces it; if its rule is the same, its ticks stay as they are, so that it may be set at
-// every wake. For a single appointment without a history there is [Alarm].
+// Setting a schedule again replaces it; if its rule is the same, its ticks stay as they are, so
+// that it may be set at every wake. For a single appointment without a history there is [Alarm].
 type Schedule[S, T any] struct {
 	label
 	payload *wire[T]
 }
 
-// NewSchedule declares a kind of schedule of t. The name has the form that [NewType] describes and is unique among the
-// type's schedules; or it is "*", which stands for every name that is not declared: [Schedule.Named] says which. T must be
-// encodable both as CBOR and as JSON.
+// NewSchedule declares a kind of schedule of t. The name has the form that [NewType] describes and
+// is unique among the type's schedules; or it is "*", which stands for every name that is not
+// declared: [Schedule.Named] says which. T must be encodable both as CBOR and as JSON.
 func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 	c := coreOf(t)
 	payload := newWire[T](c, cborValue|jsonValue)
@@ -37,9 +38,10 @@ func NewSchedule[T, S any](t *Type[S], name string) *Schedule[S, T] {
 // Name returns the schedule's name.
 func (s *Schedule[S, T]) Name() string { return s.name }
 
-// Named returns the schedule's instance of that name. Instances of one schedule run independently. If the schedule was
-// declared as "*", it returns the schedule of that name instead; a name that has not the form of names, or is declared by
-// itself, is reported when it is used. [Context.Tick] tells the handler which one runs.
+// Named returns the schedule's instance of that name. Instances of one schedule run independently.
+// If the schedule was declared as "*", it returns the schedule of that name instead; a name that
+// has not the form of names, or is declared by itself, is reported when it is used. [Context.Tick]
+// tells the handler which one runs.
 func (s *Schedule[S, T]) Named(name string) ScheduleInstance[S, T] {
 	if s.decl.name == host.AnyName {
 		return ScheduleInstance[S, T]{label: s.label.named(name), payload: s.payload}
@@ -72,9 +74,9 @@ func (s *Schedule[S, T]) Cancel(ctx *Context) (bool, error) { return s.only().Ca
 // Get is [ScheduleInstance.Get] for instance "".
 func (s *Schedule[S, T]) Get(ctx Reader) (Scheduled[T], bool, error) { return s.only().Get(ctx) }
 
-// List returns the instances of the schedule that are set, in the order of their names. If the schedule was declared as
-// "*", they are all schedules whose names are not declared by themselves, in the order of names. It works in a turn and in
-// a query.
+// List returns the instances of the schedule that are set, in the order of their names. If the
+// schedule was declared as "*", they are all schedules whose names are not declared by themselves,
+// in the order of names. It works in a turn and in a query.
 func (s *Schedule[S, T]) List(ctx Reader) ([]Scheduled[T], error) {
 	if err := ctx.own(s.decl); err != nil {
 		return nil, err
@@ -111,21 +113,23 @@ func (s *Schedule[S, T]) list(found []host.Schedule) ([]Scheduled[T], error) {
 
 // A Scheduled describes a schedule that is set.
 type Scheduled[T any] struct {
-	// Name is the schedule's contract name; Instance is "" unless it was set through [Schedule.Named].
+	// Name is the schedule's contract name; Instance is "" unless it was set through
+	// [Schedule.Named].
 	Name, Instance string
 	// Rule says when it runs.
 	Rule Rule
 	// Zone is the time zone of a cron rule; "" is UTC.
 	Zone string
-	// Missed is what happens to missed ticks, CatchUp the cap of [MissedAll], and KeepRuns how many runs the history keeps,
-	// negative for none. Zero fields are the defaults.
+	// Missed is what happens to missed ticks, CatchUp the cap of [MissedAll], and KeepRuns how many
+	// runs the history keeps, negative for none. Zero fields are the defaults.
 	Missed   Missed
 	CatchUp  int
 	KeepRuns int
 	Payload  T
 	// Next is the tick that comes next; zero when there is none.
 	Next time.Time
-	// Runs counts the runs, Attempts the failures of the current tick, Skipped the ticks that were missed and not made up for.
+	// Runs counts the runs, Attempts the failures of the current tick, Skipped the ticks that were
+	// missed and not made up for.
 	Runs     uint64
 	Attempts int
 	Skipped  uint64
@@ -140,23 +144,26 @@ type ScheduleInstance[S, T any] struct {
 	instance string
 }
 
-// Cron sets the schedule to run at the times that an expression says, by default in UTC ([In]). It has five fields,
-// minute, hour, day of month, month and day of week; or six with seconds first; or is a descriptor such as "@daily".
+// Cron sets the schedule to run at the times that an expression says, by default in UTC ([In]). It
+// has five fields, minute, hour, day of month, month and day of week; or six with seconds first; or
+// is a descriptor such as "@daily".
 //
-// If Cron fails, so does the turn, whether or not the handler looks at the error. The error code is InvalidArgument if the
-// expression is wrong.
+// If Cron fails, so does the turn, whether or not the handler looks at the error. The error code is
+// InvalidArgument if the expression is wrong.
 func (i ScheduleInstance[S, T]) Cron(ctx *Context, expr string, payload T, opts ...CronOption) error {
 	return i.set(ctx, Cron(expr), payload, opts)
 }
 
-// Every sets the schedule to run at a fixed interval of at least a second, in whole milliseconds, counted from now.
+// Every sets the schedule to run at a fixed interval of at least a second, in whole milliseconds,
+// counted from now.
 //
 // If Every fails, so does the turn, whether or not the handler looks at the error.
 func (i ScheduleInstance[S, T]) Every(ctx *Context, d time.Duration, payload T, opts ...ScheduleOption) error {
 	return i.set(ctx, Every(d), payload, cronOptions(opts))
 }
 
-// At sets the schedule to run once, at a time. One that has passed runs after the commit. The schedule ends with its run.
+// At sets the schedule to run once, at a time. One that has passed runs after the commit. The
+// schedule ends with its run.
 //
 // If At fails, so does the turn, whether or not the handler looks at the error.
 func (i ScheduleInstance[S, T]) At(ctx *Context, t time.Time, payload T, opts ...ScheduleOption) error {
@@ -227,8 +234,8 @@ func (i ScheduleInstance[S, T]) scheduled(h *host.Schedule) (Scheduled[T], error
 // A Tick is one run of a schedule, as its handler sees it.
 type Tick = host.Tick
 
-// OnSchedule binds a schedule to a method of the state: OnSchedule(Nightly, (*Tenant).nightly). [Context.Tick] describes
-// the run. If the handler fails, the run is tried again.
+// OnSchedule binds a schedule to a method of the state: OnSchedule(Nightly, (*Tenant).nightly).
+// [Context.Tick] describes the run. If the handler fails, the run is tried again.
 func OnSchedule[S, T any](s *Schedule[S, T], handler func(*S, *Context, T) error) Binding[S] {
 	if s == nil {
 		return Binding[S]{}

@@ -17,31 +17,33 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A SelfDescribing type says itself what its JSON form is, because it has a MarshalJSON of its own or because the form
-// that follows from its fields says too little. JSONSchema is called on a zero value and returns a JSON Schema (2020-12)
-// without "$defs" and without "$ref". A result that is not a JSON object counts as no schema: any value.
+// A SelfDescribing type describes its own JSON form, because it has a MarshalJSON or because its
+// fields say too little. JSONSchema is called on a zero value and returns a JSON Schema (2020-12)
+// without "$defs" and without "$ref". A result that is not a JSON object counts as no schema: any
+// value.
 type SelfDescribing interface{ JSONSchema() []byte }
 
-// A WithExample type has an example in the schemas that describe it. JSONExample is called on a zero value and returns
-// a value of the type.
+// A WithExample type has an example in the schemas that describe it. JSONExample is called on a
+// zero value and returns a value of the type.
 type WithExample interface{ JSONExample() any }
 
 // schemaUse says what a schema is for.
 type schemaUse uint8
 
 const (
-	// readSchema describes what is decoded. A value that it allows decodes, but for what a schema cannot say: that whole
-	// numbers are written without a fraction, that numbers in text and keys are in range, that text is base64, a time or
-	// JSON. The decoder also takes null for any zero value, and names of members in another case.
+	// readSchema describes what is decoded. A value that it allows decodes, except for rules that a
+	// schema cannot express: that whole numbers are written without a fraction, that numbers in
+	// text and keys are in range, that text is base64, a time or JSON. The decoder also takes null
+	// for any zero value, and names of members in another case.
 	readSchema schemaUse = iota
-	// writtenSchema describes what is encoded: what is always there is required. It does not close its objects, because a
-	// later version of the code may write more.
+	// writtenSchema describes what is encoded: what is always there is required. It does not close
+	// its objects, because a later version of the code may write more.
 	writtenSchema
 )
 
-// schemaOf returns the JSON Schema (2020-12) of the JSON form of t, or nil if there is none: for None, and for types that
-// cannot be encoded. Named structs, and other named types that may contain themselves, are in "$defs" under the names of
-// their Go types. Equal types have equal bytes.
+// schemaOf returns the JSON Schema (2020-12) of the JSON form of t, or nil if there is none: for
+// None, and for types that cannot be encoded. Named structs, and other named types that may contain
+// themselves, are in "$defs" under the names of their Go types. Equal types have equal bytes.
 func schemaOf(t reflect.Type, use schemaUse) []byte {
 	if t == reflect.TypeFor[None]() || len(shapeOf(t, jsonValue).faults) > 0 {
 		return nil
@@ -65,8 +67,8 @@ func schemaOf(t reflect.Type, use schemaUse) []byte {
 	return b.Bytes()
 }
 
-// schema implements host.Behavior.Schema. What only the actor writes is described as written; what clients may write,
-// too, as it is read.
+// schema implements host.Behavior.Schema. What only the actor writes is described as written; what
+// clients may write, too, as it is read.
 func (p *program[S]) schema(kind host.ValueKind, index int) []byte {
 	v, ok := p.value(kind, index)
 	if !ok {
@@ -105,7 +107,8 @@ func (w *schemaWriter) schema(t reflect.Type) string {
 	return `{"$ref":"#/$defs/` + name + `"}`
 }
 
-// defined reports whether t gets a definition. Whatever contains itself does so through a named type.
+// defined reports whether t gets a definition. Whatever contains itself does so through a named
+// type.
 func (w *schemaWriter) defined(t reflect.Type) bool {
 	if t.Name() == "" {
 		return false
@@ -120,7 +123,8 @@ func (w *schemaWriter) defined(t reflect.Type) bool {
 	return false
 }
 
-// name picks the name of a definition: that of the type, without what OpenAPI does not allow, numbered if it is taken.
+// name picks the name of a definition: that of the type, without what OpenAPI does not allow,
+// numbered if it is taken.
 func (w *schemaWriter) name(t reflect.Type) string {
 	var b strings.Builder
 	for _, part := range strings.FieldsFunc(t.Name(), func(r rune) bool { return strings.ContainsRune("[], *", r) }) {
@@ -176,7 +180,8 @@ func (w *schemaWriter) special(t reflect.Type) (string, bool) {
 	return "", false
 }
 
-// zeroOf returns a zero value of t as an I, if t has its methods. Pointers do not count: what they lead to does.
+// zeroOf returns a zero value of t as an I, if t has its methods. Pointers do not count: what they
+// lead to does.
 func zeroOf[I any](t reflect.Type) (I, bool) {
 	if !implements[I](t) {
 		var none I
@@ -338,13 +343,14 @@ type jsonField struct {
 	name  string
 	typ   reflect.Type
 	index []int // the way to it through embedded structs
-	// optional: it is not always written. tagged: its name comes from a tag. quoted: its value stands in a string.
+	// optional: it is not always written. tagged: its name comes from a tag. quoted: its value
+	// stands in a string.
 	optional, tagged, quoted bool
 }
 
-// jsonFields lists the members of a struct in the order in which encoding/json writes them. The rules are those of
-// package json: of the fields with one name, the one that is embedded least deep wins, then the only one with a tag;
-// otherwise none does.
+// jsonFields lists the members of a struct in the order in which encoding/json writes them. The
+// rules are those of package json: of the fields with one name, the one that is embedded least deep
+// wins, then the only one with a tag; otherwise none does.
 func jsonFields(t reflect.Type) []jsonField {
 	type place struct {
 		typ      reflect.Type

@@ -13,11 +13,12 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// maxDepth is how deep an encoded value may nest: structs, pointers, slices and maps inside each other. It makes a value
-// that contains itself an error instead of a stack overflow, which would end the process.
+// maxDepth is how deep an encoded value may nest: structs, pointers, slices and maps inside each
+// other. It makes a value that contains itself an error instead of a stack overflow, which would
+// end the process.
 const maxDepth = 500
 
-// encodings says which encodings a type has to have.
+// encodings says which encodings a type needs.
 type encodings uint8
 
 const (
@@ -27,12 +28,14 @@ const (
 
 // A shape is what reflection says about a type, worked out once. Immutable.
 type shape struct {
-	// faults says why the type cannot be encoded so that it decodes to an equal value; empty if it can.
+	// faults says why the type cannot be encoded so that it decodes to an equal value; empty if it
+	// can.
 	faults []string
-	// check finds what only a value shows: times that RFC 3339 cannot hold, values nested too deep, and what a field of
-	// type any may not hold. Nil if no value of the type can be at fault, which keeps it off most hot paths.
+	// check finds what only a value shows: times that RFC 3339 cannot hold, values nested too deep,
+	// and what a field of type any may not hold. Nil if no value of the type can be at fault, which
+	// keeps it off most hot paths.
 	check checker
-	// flat reports that a copy of a value shares no memory with it that a holder of the copy could change.
+	// flat reports whether a copy of a value shares no changeable memory with it.
 	flat bool
 }
 
@@ -55,8 +58,8 @@ type nodeKey struct {
 	uses encodings
 }
 
-// A node is one type while a shape is being worked out. A type that contains itself meets its own unfinished node, and
-// is then always checked.
+// A node is one type while a shape is being worked out. A type that contains itself meets its own
+// unfinished node, and is then always checked.
 type node struct {
 	finished  bool
 	recursive bool
@@ -251,7 +254,8 @@ func skipped(f reflect.StructField, tags ...string) bool {
 	return false
 }
 
-// encodesItself reports whether the CBOR library leaves t's encoding to its methods, and what is wrong with them.
+// encodesItself reports whether the CBOR library leaves t's encoding to its methods, and what is
+// wrong with them.
 func encodesItself(t reflect.Type) (opaque bool, fault string) {
 	pairs := []struct {
 		enc, dec bool
@@ -271,8 +275,8 @@ func encodesItself(t reflect.Type) (opaque bool, fault string) {
 	return false, ""
 }
 
-// implements reports whether values of t in an addressable place have the methods of I. Pointers and interfaces do not
-// count: what they lead to does.
+// implements reports whether values of t in an addressable place have the methods of I. Pointers
+// and interfaces do not count: what they lead to does.
 func implements[I any](t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return false
@@ -316,7 +320,8 @@ func checkTime(v reflect.Value, _ int) error {
 	return nil
 }
 
-// checkAny lets through what decodes from a field of type any as an equal value, up to the width of numbers.
+// checkAny accepts values that decode from a field of type any as an equal value, up to the width
+// of numbers.
 func checkAny(v reflect.Value, depth int) error {
 	if depth > maxDepth {
 		return &ValueError{Reason: fmt.Sprintf("nests deeper than %d levels", maxDepth)}
@@ -386,8 +391,8 @@ func within(err error, place string) error {
 	return e
 }
 
-// flat reports whether a copy of a value of type t shares no memory with it that could be changed through it. It counts
-// unexported fields, which a type that decodes itself may fill.
+// flat reports whether a copy of a value of type t shares no memory with it that could be changed
+// through it. It counts unexported fields, which a type that decodes itself may fill.
 func flat(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Chan, reflect.Func, reflect.UnsafePointer:

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// waitSlice is how long one call waits for something to appear; longer waits are made of several, so that no network
-	// in between takes a waiting call for a dead one.
+	// waitSlice is how long one call waits for something to appear; longer waits are made of
+	// several, so that no network in between takes a waiting call for a dead one.
 	waitSlice = 30 * time.Second
 	// firstPause and lastPause bound the pause before something that failed is tried again.
 	firstPause = 50 * time.Millisecond
@@ -86,11 +86,12 @@ func retryable(err error) bool {
 	return errors.As(err, &e) && (e.Retryable || e.Code == Unavailable)
 }
 
-// again reports whether a call that may be done twice is to be repeated, as long as its caller's context lasts: then a
-// deadline that passed was that of a call, somewhere on its way.
+// again reports whether to repeat a call that may be done twice. It is true only while the caller's
+// context lasts: then a passed deadline was that of a call on the way.
 func again(err error) bool { return retryable(err) || CodeOf(err) == DeadlineExceeded }
 
-// millis returns a span in whole milliseconds, rounded up, so that a short span does not become none.
+// millis returns a span in whole milliseconds, rounded up, so that a short span does not become
+// none.
 func millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {
@@ -99,8 +100,8 @@ func millis(d time.Duration) int64 {
 	return ms
 }
 
-// A pacer spaces out attempts: pauses that double up to lastPause, each shortened by chance, so that those who failed
-// together do not come back together. The zero value is ready.
+// A pacer spaces out attempts: pauses double up to lastPause, each shortened at random, so that
+// callers that failed together do not come back together. The zero value is ready.
 type pacer struct{ next time.Duration }
 
 // pause waits before the next attempt. It returns false at once when ctx ends.
@@ -116,8 +117,8 @@ func (p *pacer) pause(ctx context.Context) bool {
 	}
 }
 
-// waited says that a wait that began at start brought something, or nothing. One that brought nothing at once was no
-// wait: then it pauses.
+// waited says that a wait that began at start brought something, or nothing. One that brought
+// nothing at once was no wait: then it pauses.
 func (p *pacer) waited(ctx context.Context, start time.Time, nothing bool) {
 	if nothing && time.Since(start) < firstPause {
 		p.pause(ctx)

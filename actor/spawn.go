@@ -8,14 +8,15 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// What is here is how a workflow of one actor uses others.
+// This file is for workflows that use other actors.
 
-// Spawn starts a run of another actor's workflow as a child of the one that calls it: see workflow.Spawn. The actor has that
-// key, and is created if it is not there. It has one run at a time, so each child needs an actor that has none; it refuses
-// another, which Result tells. The child's workflow must not have a codec of its own.
+// Spawn starts a run of another actor's workflow as a child of the calling run: see workflow.Spawn.
+// The actor has that key, and is created if it does not exist. It has one run at a time, so each
+// child needs an actor without a run; Result returns its refusal. The child's workflow must not
+// have a codec of its own.
 func Spawn[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In, Out], key []string, in In, opts ...workflow.SpawnOption) (*workflow.Child[Out], error) {
 	core := w.decl.core
-	// What the definition does is done by the one that the other actor's type is bound to: this one has its name and codec.
+	// The other actor's type has the definition that runs; this one has its name and codec.
 	d := workflow.Define(w.decl.name, func(workflow.Context, In) (out Out, err error) {
 		return out, Errorf(Internal, "%s runs in an actor", w.decl)
 	}, workflow.WithCodec(runCodec{core.codec}))
@@ -26,11 +27,12 @@ func Spawn[S, In, Out any](ctx workflow.Context, name string, w *Workflow[S, In,
 // maxIdempotencyKey is how long the idempotency key of a call may be, in bytes.
 const maxIdempotencyKey = 255
 
-// CallFrom is Call in the body of a step, on the actor with that key: with the idempotency key of the step, so that the action
-// runs once although the body may run again, for as long as replies are remembered. A body may call each action of an actor
-// once. An error that says that the actor does not want to do it, such as FailedPrecondition, is permanent: the step is not
-// tried again, and nothing is to be undone (workflow.Permanent). A body that has done something else before it wraps
-// workflow.ErrOutcomeUnknown in addition.
+// CallFrom is Call in the body of a step, on the actor with that key: with the idempotency key of
+// the step, so that the action runs once although the body may run again, for as long as replies
+// are remembered. A body may call each action of an actor once. An error that says that the actor
+// does not want to do it, such as FailedPrecondition, is permanent: the step is not tried again,
+// and nothing must be undone (workflow.Permanent). A body that has done something else before it
+// wraps workflow.ErrOutcomeUnknown in addition.
 func (a *Action[S, In, Out]) CallFrom(sc *workflow.StepCtx, key []string, in In, opts ...CallOption) (Out, error) {
 	ref := Ref[S]{core: a.decl.core, node: StepTask(sc), key: key}
 	once := sc.IdempotencyKey() + "/" + a.decl.name

@@ -9,17 +9,18 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Stream is a durable log of each actor of a type, whose items are of type T, in order: tokens of a model, lines of a
-// build, changes of a document. Turns and tasks append to it; clients read what there is and follow what comes, each from
-// where it wants ([Stream.Follow]). The oldest items go when there are too many ([Keep], [KeepBytes], [KeepFor]).
+// A Stream is a durable log of each actor of a type, whose items are of type T, in order: tokens of
+// a model, lines of a build, changes of a document. Turns and tasks append to it; clients read what
+// there is and follow what comes, each from where it wants ([Stream.Follow]). The oldest items go
+// when there are too many ([Keep], [KeepBytes], [KeepFor]).
 type Stream[S, T any] struct {
 	label
 	items *wire[T]
 }
 
-// NewStream declares a stream of t. The name has the form that [NewType] describes and is unique among the type's streams;
-// or it is "*", which stands for every name that is not declared, each a stream of its own: [Stream.Named] says which. T
-// must be encodable both as CBOR and as JSON.
+// NewStream declares a stream of t. The name has the form that [NewType] describes and is unique
+// among the type's streams; or it is "*", which stands for every name that is not declared, each a
+// stream of its own: [Stream.Named] says which. T must be encodable both as CBOR and as JSON.
 func NewStream[T, S any](t *Type[S], name string, opts ...StreamOption) *Stream[S, T] {
 	c := coreOf(t)
 	items := newWire[T](c, cborValue|jsonValue)
@@ -36,8 +37,8 @@ func NewStream[T, S any](t *Type[S], name string, opts ...StreamOption) *Stream[
 // Name returns the stream's name.
 func (s *Stream[S, T]) Name() string { return s.name }
 
-// Named returns the stream of that name, if the stream was declared as "*". A name that has not the form of names, or is
-// declared by itself, is reported when the stream is used.
+// Named returns the stream of that name, if the stream was declared as "*". A name that has not the
+// form of names, or is declared by itself, is reported when the stream is used.
 func (s *Stream[S, T]) Named(name string) *Stream[S, T] {
 	return &Stream[S, T]{s.label.named(name), s.items}
 }
@@ -69,11 +70,12 @@ func MaxItemBytes(n int) StreamOption {
 	return streamOption(func(d *declared) { d.stream.ItemBytes = positive(d, "MaxItemBytes", n) })
 }
 
-// External lets clients append to the stream and close it ([Stream.AppendTo], [Stream.CloseOf]).
+// External allows clients to append to the stream and close it ([Stream.AppendTo],
+// [Stream.CloseOf]).
 func External() StreamOption { return streamOption(func(d *declared) { d.stream.External = true }) }
 
-// An Appender is what may append to a stream of the actor itself: *[Context], as part of the turn's commit, and *[Task],
-// in a turn of its own. Only they implement it.
+// An Appender is what may append to a stream of the actor itself: *[Context], as part of the turn's
+// commit, and *[Task], in a turn of its own. Only they implement it.
 type Appender interface {
 	context.Context
 	Node
@@ -91,11 +93,12 @@ func (c *Context) appendItems(stream string, items [][]byte) (uint64, error) {
 	return c.turn.StreamAppend(stream, items)
 }
 
-// Append appends items, at most 1,000, to the actor's stream and returns the sequence of the last; without items it does
-// nothing and returns 0. In a turn they are part of its commit; in a task they are durable when Append returns.
+// Append appends items, at most 1,000, to the actor's stream and returns the sequence of the last;
+// without items it does nothing and returns 0. In a turn they are part of its commit; in a task
+// they are durable when Append returns.
 //
-// If Append fails in a turn, so does the turn, whether or not the handler looks at the error. The error code is
-// FailedPrecondition if the stream is closed, TooLarge if an item is.
+// If Append fails in a turn, so does the turn, whether or not the handler looks at the error. The
+// error code is FailedPrecondition if the stream is closed, TooLarge if an item is.
 func (s *Stream[S, T]) Append(ctx Appender, items ...T) (uint64, error) {
 	if err := ctx.own(s.decl); err != nil {
 		return 0, ctx.fail(err)
@@ -117,7 +120,7 @@ func (s *Stream[S, T]) Append(ctx Appender, items ...T) (uint64, error) {
 	return last, ctx.fail(err)
 }
 
-// Close closes the actor's stream: who reads it learns that its last item is the last. Closing it again does nothing.
+// Close closes the actor's stream: readers end after its last item. Closing it again does nothing.
 //
 // If Close fails, so does the turn, whether or not the handler looks at the error.
 func (s *Stream[S, T]) Close(ctx *Context) error {
@@ -148,8 +151,9 @@ type Item[T any] struct {
 	Value T
 }
 
-// Range ranges over the items of the actor's stream after a sequence, 0 for all, as far as they are kept: the first may
-// come later than asked for. It works in a turn and in a query, and reads page by page. An error ends it.
+// Range ranges over the items of the actor's stream after a sequence, 0 for all, as far as they are
+// kept: the first may come later than asked for. It works in a turn and in a query, and reads page
+// by page. An error ends it.
 func (s *Stream[S, T]) Range(ctx Reader, after uint64) iter.Seq2[Item[T], error] {
 	return func(yield func(Item[T], error) bool) {
 		if err := s.inTurn(ctx); err != nil {
@@ -200,9 +204,10 @@ func (s *Stream[S, T]) site(ref Ref[S]) (site, error) {
 	return at, err
 }
 
-// AppendTo appends items, at most 1,000, to the stream of an actor, which the first call creates, and returns the sequence
-// of the last when that is durable; without items it does nothing and returns 0. Appending again after an error may append
-// twice. The error code is PermissionDenied unless the stream was declared with [External].
+// AppendTo appends items, at most 1,000, to the stream of an actor, which the first call creates,
+// and returns the sequence of the last when that is durable; without items it does nothing and
+// returns 0. Appending again after an error may append twice. The error code is PermissionDenied
+// unless the stream was declared with [External].
 func (s *Stream[S, T]) AppendTo(ctx context.Context, ref Ref[S], items ...T) (uint64, error) {
 	at, err := s.site(ref)
 	if err != nil || len(items) == 0 {
@@ -218,8 +223,8 @@ func (s *Stream[S, T]) AppendTo(ctx context.Context, ref Ref[S], items ...T) (ui
 	return out.Last, err
 }
 
-// CloseOf closes the stream of an actor from outside. The error code is PermissionDenied unless the stream was declared
-// with [External].
+// CloseOf closes the stream of an actor from outside. The error code is PermissionDenied unless the
+// stream was declared with [External].
 func (s *Stream[S, T]) CloseOf(ctx context.Context, ref Ref[S]) error {
 	at, err := s.site(ref)
 	if err != nil {
@@ -229,7 +234,8 @@ func (s *Stream[S, T]) CloseOf(ctx context.Context, ref Ref[S]) error {
 	return err
 }
 
-// InfoOf describes the stream of an actor from outside. The error code is NotFound if there is no such actor.
+// InfoOf describes the stream of an actor from outside. The error code is NotFound if there is no
+// such actor.
 func (s *Stream[S, T]) InfoOf(ctx context.Context, ref Ref[S]) (StreamInfo, error) {
 	at, err := s.site(ref)
 	if err != nil {
@@ -242,8 +248,8 @@ func (s *Stream[S, T]) InfoOf(ctx context.Context, ref Ref[S]) (StreamInfo, erro
 	return out.Streams[0], nil
 }
 
-// Delete removes the items of an actor's stream and opens it again if it was closed; the sequence goes on. It reports
-// whether there was such a stream.
+// Delete removes the items of an actor's stream and opens it again if it was closed; the sequence
+// goes on. It reports whether there was such a stream.
 func (s *Stream[S, T]) Delete(ctx context.Context, ref Ref[S]) (bool, error) {
 	at, err := s.site(ref)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Task is work beside the actor's turns, started by one with [Context.Go]: calls to slow services, imports, anything that
-// would keep the actor from its other work.
+// A Task is work beside the actor's turns, started by one with [Context.Go]: calls to slow
+// services, imports, anything that would keep the actor from its other work.
 //
-//  1. It keeps the actor awake. It is not durable itself: after a crash it does not run again. What has to be done for sure
-//     belongs into a [Queue], a [Schedule] or an [Alarm].
-//  2. As a context.Context it ends when the actor goes to sleep for another reason, fails or is destroyed, or the node
-//     shuts down; context.Cause says why. The function is to return soon then; for a moment it may still enter turns, to
-//     save what it has.
-//  3. It reads and writes the actor only in turns of its own ([Enter]) and by appending to streams ([Stream.Append]). Each
-//     is durable when it returns.
+//  1. It keeps the actor awake. It is not durable itself: after a crash it does not run again. Work
+//     that must be done belongs in a [Queue], a [Schedule] or an [Alarm].
+//  2. As a context.Context it ends when the actor goes to sleep for another reason, fails or is
+//     destroyed, or the node shuts down; context.Cause says why. The function must then return
+//     soon; for a moment it may still enter turns, to save its results.
+//  3. It reads and writes the actor only in turns of its own ([Enter]) and by appending to streams
+//     ([Stream.Append]). Each is durable when it returns.
 //  4. Its methods may be called from any goroutine until the task's function returns.
 type Task struct {
 	task host.Task
@@ -29,8 +29,8 @@ var (
 	_ Node            = (*Task)(nil)
 )
 
-// Go starts f as a task when the turn is durable; nothing is started if the turn fails. The name, of the form that [NewType]
-// describes, is for logs and for those who ask what the actor is doing. The error of f is logged.
+// Go starts f as a task when the turn is durable, and not if the turn fails. The name, of the form
+// that [NewType] describes, appears in logs and in the actor's status. The error of f is logged.
 //
 // If Go fails, so does the turn, whether or not the handler looks at the error.
 func (c *Context) Go(name string, f func(*Task) error) error {
@@ -41,9 +41,9 @@ func (c *Context) Go(name string, f func(*Task) error) error {
 	return c.fail(c.turn.Go(name, func(t host.Task) error { return f(&Task{task: t, core: core}) }))
 }
 
-// Enter runs f as a turn of the task's actor, on its state, and returns when what it did is durable. Everything that holds
-// for an action's turn holds for it: if f returns an error, nothing is kept and Enter returns the error. It must not be
-// called from within f.
+// Enter runs f as a turn of the task's actor, on its state, and returns when what it did is
+// durable. Everything that holds for an action's turn holds for it: if f returns an error, nothing
+// is kept and Enter returns the error. It must not be called from within f.
 //
 // The error is f's own, or an [*Error] that says why the turn could not run.
 func Enter[S any](t *Task, f func(*S, *Context) error) error {
@@ -60,10 +60,10 @@ func Enter[S any](t *Task, f func(*S, *Context) error) error {
 	})
 }
 
-// Deadline returns when the task has to end, if that is known.
+// Deadline returns when the task must end, if that is known.
 func (t *Task) Deadline() (time.Time, bool) { return t.task.Deadline() }
 
-// Done is closed when the task is to end.
+// Done is closed when the task must end.
 func (t *Task) Done() <-chan struct{} { return t.task.Done() }
 
 // Err says why Done is closed.

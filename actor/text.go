@@ -13,9 +13,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// checkText returns a *ValueError if encoded, the form of v, shows text that is not UTF-8. JSON has no form for such text:
-// encoding/json puts U+FFFD in its place without a word. Only the encoded form is read unless it looks like that, so that
-// the usual value costs one pass over its bytes.
+// checkText returns a *ValueError if encoded, the form of v, shows text that is not UTF-8. JSON has
+// no form for such text: encoding/json puts U+FFFD in its place without a word. Only the encoded
+// form is read unless it looks like that, so that the usual value costs one pass over its bytes.
 func checkText(as host.Codec, encoded []byte, v reflect.Value) error {
 	if as == host.JSON {
 		// It also stands for U+FFFD in JSON that a type makes itself, which findText passes.
@@ -28,8 +28,8 @@ func checkText(as host.Codec, encoded []byte, v reflect.Value) error {
 	return findText(as, v)
 }
 
-// textIn reports whether all text in a CBOR item is UTF-8. It stops at what this package does not write, such as an
-// indefinite length.
+// textIn reports whether all text in a CBOR item is UTF-8. It stops at what this package does not
+// write, such as an indefinite length.
 func textIn(b []byte) bool {
 	n := 0
 	// The items that are still to come are counted, not nested: a depth is of no interest here.
@@ -70,8 +70,8 @@ func textIn(b []byte) bool {
 	return true
 }
 
-// findText returns a *ValueError that names the first text of v that is not UTF-8; nil if there is none, or it is made by
-// a type that encodes itself. v was encoded, so it does not contain itself.
+// findText returns a *ValueError that names the first text of v that is not UTF-8; nil if there is
+// none, or it is made by a type that encodes itself. v was encoded, so it does not contain itself.
 func findText(as host.Codec, v reflect.Value) error {
 	if !v.IsValid() {
 		return nil

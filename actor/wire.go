@@ -8,17 +8,18 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A wire is how values of one Go type are encoded and decoded, worked out once from the type. Immutable.
+// A wire is how values of one Go type are encoded and decoded, worked out once from the type.
+// Immutable.
 type wire[T any] struct {
 	codec *codec
 	shape *shape
 	uses  encodings
 	none  bool
-	// null reports that JSON null is a value of the type rather than a missing one.
+	// null reports whether JSON null is a value of the type rather than a missing one.
 	null bool
 }
 
-// newWire works out how a T is encoded. uses says in which encodings it has to be encodable.
+// newWire derives the encoding of a T. uses names the encodings that it needs.
 func newWire[T any](c *core, uses encodings) *wire[T] {
 	t := reflect.TypeFor[T]()
 	w := &wire[T]{codec: c.codec, uses: uses, none: t == reflect.TypeFor[None]()}
@@ -39,8 +40,8 @@ func newWire[T any](c *core, uses encodings) *wire[T] {
 // faults says why the type cannot be encoded.
 func (w *wire[T]) faults() []string { return w.shape.faults }
 
-// append appends the encoded form of v to dst. Text of a value that has a form in JSON must be UTF-8. The error is a
-// *ValueError.
+// append appends the encoded form of v to dst. Text of a value that has a form in JSON must be
+// UTF-8. The error is a *ValueError.
 func (w *wire[T]) append(as host.Codec, dst []byte, v *T) ([]byte, error) {
 	out, err := w.appendAny(as, dst, v)
 	if err != nil || w.none || !w.has(host.JSON) {
@@ -100,10 +101,12 @@ type value struct {
 	convert converter
 }
 
-// A converter decodes a value and appends it in another encoding, or in the same. The error is a *ValueError.
+// A converter decodes a value and appends it in another encoding, or in the same. The error is a
+// *ValueError.
 type converter func(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error)
 
-// value describes the values of w. A type that has only one of the encodings is converted to no other.
+// value describes the values of w. A type that has only one of the encodings is converted to no
+// other.
 func (w *wire[T]) value(c *core, kind host.ValueKind) value {
 	v := value{kind: kind, typ: reflect.TypeFor[T]()}
 	both := w
@@ -132,7 +135,8 @@ func (w *wire[T]) has(as host.Codec) bool {
 	return w.uses&cborValue != 0
 }
 
-// convert is a converter. Nothing, which encodes to no bytes elsewhere, becomes null: converted values stand inside others.
+// convert is a converter. Nothing, which encodes to no bytes elsewhere, becomes null: converted
+// values stand inside others.
 func (w *wire[T]) convert(from host.Codec, data []byte, to host.Codec, out []byte) ([]byte, error) {
 	var v T
 	if err := w.decode(from, data, &v); err != nil {
@@ -152,7 +156,8 @@ func (w *wire[T]) appendInside(to host.Codec, out []byte, v *T) ([]byte, error) 
 	return w.appendAny(to, out, v)
 }
 
-// decodeNone accepts no data and the forms in which generic clients say nothing: null and an empty object.
+// decodeNone accepts no data and the forms in which generic clients say nothing: null and an empty
+// object.
 func decodeNone(as host.Codec, data []byte) error {
 	if as == host.JSON {
 		data = bytes.Trim(data, " \t\r\n")

@@ -16,16 +16,19 @@ import (
 // minSettle is how long settling a message is tried at least, however little of its lock is left.
 const minSettle = time.Second
 
-// Work receives messages of a queue that was declared with [Workers] and runs f on each, up to workers at a time. While f
-// runs, the message's lock is extended. When f returns nil the message is done, when it returns an error or panics the
-// message is given back as a failed attempt; f may also settle it by itself. Each message is handled at least once: one
-// that was handled comes again if the worker or the node dies before the acknowledgement is durable.
+// Work receives messages of a queue that was declared with [Workers] and runs f on each, up to
+// workers at a time. While f runs, the message's lock is extended. When f returns nil the message
+// is done, when it returns an error or panics the message is given back as a failed attempt; f may
+// also settle it by itself. Each message is handled at least once: one that was handled comes again
+// if the worker or the node dies before the acknowledgement is durable.
 //
-// The context of f ends with ctx, and when the lock was lost, because the node could not be reached for its whole time;
-// then what f returns does not count. A message that f gives up because ctx ended is tried again at once.
+// The context of f ends with ctx, and when the lock was lost, because the node could not be reached
+// for its whole time; then what f returns does not count. A message that f gives up because ctx
+// ended is tried again at once.
 //
-// Work goes on after errors that are retryable. It returns nil when ctx has ended and what was running is settled, or the
-// [*Error] that it cannot work around, after the same. It waits for f to return.
+// Work goes on after errors that are retryable. It returns nil when ctx has ended and what was
+// running is settled, or the [*Error] that it cannot work around, after the same. It waits for f to
+// return.
 func (q *Queue[S, In]) Work(
 	ctx context.Context, ref Ref[S], workers int, f func(context.Context, *Delivery[In]) error, opts ...WorkOption,
 ) error {
@@ -89,8 +92,8 @@ func work[S, In any](
 
 // A crew is the workers of one Work: one goroutine receives for all of them.
 //
-//  1. free holds a token for each worker that has nothing to do; no more messages are asked for than there are tokens.
-//  2. Nobody outlives run.
+//  1. free holds a token for each idle worker; each requested message takes a token.
+//  2. No worker outlives run.
 type crew struct {
 	site   site
 	queue  string
@@ -147,7 +150,8 @@ func (c *crew) asks(workers int) receiving {
 	return receiving{limit: workers, lock: c.lock, wait: waitSlice}
 }
 
-// takeFree waits for a worker that has nothing to do and takes all there are. It returns 0 when ctx has ended.
+// takeFree waits for a worker that has nothing to do and takes all there are. It returns 0 when ctx
+// has ended.
 func (c *crew) takeFree(ctx context.Context) int {
 	select {
 	case <-c.free:
@@ -164,7 +168,7 @@ func (c *crew) takeFree(ctx context.Context) int {
 		break
 	}
 	if ctx.Err() != nil {
-		return 0 // the tokens are not needed any more
+		return 0 // the tokens are no longer needed
 	}
 	return n
 }
@@ -197,7 +201,7 @@ func (c *crew) one(ctx context.Context, m *host.ReceivedMessage, received time.T
 	return settle(settling, func() error { return l.nack(settling, err, nackOptions(ctx, err)) })
 }
 
-// nackOptions lets a message that was given up because the work ends be tried again at once.
+// nackOptions makes a message that was given up because the work ends be tried again at once.
 func nackOptions(ctx context.Context, err error) []NackOption {
 	if ctx.Err() == nil {
 		return nil
@@ -235,8 +239,8 @@ func panicPlace() string {
 	}
 }
 
-// settle repeats f while it fails in a way that may pass and ctx lasts. A message that is settled already, or cannot be
-// settled in time, is no error: it comes again.
+// settle repeats f while it fails in a way that may pass and ctx lasts. A message that is settled
+// already, or cannot be settled in time, is no error: it comes again.
 func settle(ctx context.Context, f func() error) error {
 	var pause pacer
 	for {
@@ -257,7 +261,8 @@ type keeper struct {
 	lease *lease
 	lock  time.Duration
 
-	// held is when the lock was last known to begin, and gone says that it ended. Written by keep, to be read after it.
+	// held is when the lock was last known to begin, and gone says that it ended. Written by keep,
+	// to be read after it.
 	held time.Time
 	gone bool
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A Workflow is a durable workflow that actors of a type can run: an ordinary function that survives crashes, sleeps and
-// deploys, in the words of package workflow. Bind it with [OnRun]. An actor has one run at a time; its history is part of the
-// actor, and each of its entries is one commit with the state, the rows and the messages that belong to it.
+// A Workflow is a durable workflow that actors of a type can run: an ordinary function that
+// survives crashes, sleeps and deploys, in the words of package workflow. Bind it with [OnRun]. An
+// actor has one run at a time; its history is part of the actor, and each of its entries is one
+// commit with the state, the rows and the messages that belong to it.
 //
 // In and Out must be encodable both as CBOR and as JSON.
 type Workflow[S, In, Out any] struct {
@@ -21,8 +22,9 @@ type Workflow[S, In, Out any] struct {
 	out  *wire[Out]
 }
 
-// NewWorkflow declares a workflow of t. The name has the form that [NewType] describes and is unique among the type's
-// workflows. It is stored with each run and must not change while there are any.
+// NewWorkflow declares a workflow of t. The name has the form that [NewType] describes and is
+// unique among the type's workflows. It is stored with each run and must not change while there are
+// any.
 func NewWorkflow[In, Out, S any](t *Type[S], name string) *Workflow[S, In, Out] {
 	c := coreOf(t)
 	w := &Workflow[S, In, Out]{in: newWire[In](c, cborValue|jsonValue), out: newWire[Out](c, cborValue|jsonValue)}
@@ -36,10 +38,11 @@ func NewWorkflow[In, Out, S any](t *Type[S], name string) *Workflow[S, In, Out] 
 // Name returns the workflow's name.
 func (w *Workflow[S, In, Out]) Name() string { return w.decl.name }
 
-// OnRun binds a workflow to its function: OnRun(Checkout, checkout). Values are encoded as the actor's other values are, and
-// an [*Error] that a step returns is one again when the function gets it, unless options say otherwise. A step that fails with
-// an Error which is not marked retryable, and whose code says that another attempt cannot do better, such as NotFound, is not
-// tried again; a step's own policy decides that for itself.
+// OnRun binds a workflow to its function: OnRun(Checkout, checkout). Values are encoded like the
+// actor's other values, and an [*Error] of a step reaches the function as an [*Error], unless
+// options say otherwise. A step is not tried again if it fails with an Error that is not marked
+// retryable and whose code rules out success, such as NotFound; a step's own policy decides that
+// for itself.
 func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], opts ...workflow.Option) Binding[S] {
 	if w == nil {
 		return Binding[S]{}
@@ -73,7 +76,7 @@ func OnRun[S, In, Out any](w *Workflow[S, In, Out], fn workflow.Func[In, Out], o
 	return b
 }
 
-// worthAgain reports that another attempt of a step may do better.
+// worthAgain reports whether another attempt of a step may succeed.
 func worthAgain(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || e.Retryable {
@@ -115,22 +118,23 @@ type startOption func(*host.RunStart)
 
 func (o startOption) applyStart(s *host.RunStart) { o(s) }
 
-// Replace starts a new run although the actor has had one: the history of one that has ended is dropped. One that lives is
-// never replaced.
+// Replace starts a new run although the actor has had one: the history of one that has ended is
+// dropped. One that lives is never replaced.
 func Replace() StartOption { return startOption(func(s *host.RunStart) { s.Replace = true }) }
 
-// UpTo makes a run of a recording ([Workflow.Import], [Workflow.Fork]) go on after an entry of it, as if nothing had happened
-// since.
+// UpTo makes a run of a recording ([Workflow.Import], [Workflow.Fork]) go on after an entry of it,
+// as if nothing had happened since.
 func UpTo(entry workflow.EntryID) StartOption {
 	return startOption(func(s *host.RunStart) { s.UpTo = string(entry) })
 }
 
-// A Started says what became of the start of a run.
+// A Started is the result of starting a run.
 type Started = host.RunStarted
 
-// Begin starts a run in a turn of the actor itself, as part of its commit. The run goes on when the turn is durable.
-// Beginning again with the same input finds the run that is there, whether it lives or has ended; the error code is
-// AlreadyExists if it is another. If Begin fails, so does the turn.
+// Begin starts a run in a turn of the actor itself, as part of its commit. The run goes on when the
+// turn is durable. Beginning again with the same input finds the run that is there, whether it
+// lives or has ended; the error code is AlreadyExists if it is another. If Begin fails, so does the
+// turn.
 func (w *Workflow[S, In, Out]) Begin(ctx *Context, in In, opts ...StartOption) (Started, error) {
 	if err := ctx.own(w.decl); err != nil {
 		return Started{}, ctx.fail(err)
@@ -147,8 +151,9 @@ func (w *Workflow[S, In, Out]) Begin(ctx *Context, in In, opts ...StartOption) (
 	return out, ctx.fail(err)
 }
 
-// Start starts a run on an actor, which the first start creates, and returns when that is durable. Starting again with the
-// same input finds the run that is there, whether it lives or has ended; the error code is AlreadyExists if it is another.
+// Start starts a run on an actor, which the first start creates, and returns when that is durable.
+// Starting again with the same input finds the run that is there, whether it lives or has ended;
+// the error code is AlreadyExists if it is another.
 func (w *Workflow[S, In, Out]) Start(ctx context.Context, ref Ref[S], in In, opts ...StartOption) (Started, error) {
 	input, err := w.in.append(host.CBOR, nil, &in)
 	if err != nil {
@@ -168,8 +173,8 @@ func (w *Workflow[S, In, Out]) Start(ctx context.Context, ref Ref[S], in In, opt
 	return ask[Started](ctx, at, host.WorkflowStart, &host.WorkflowStartInput{Workflow: s.Workflow, Input: input, Replace: s.Replace})
 }
 
-// Status describes the actor's run without waking the actor: what it waits for, since when, and why it is paused if it is.
-// The error code is NotFound if the actor has none.
+// Status describes the actor's run without waking the actor: what it waits for, since when, and why
+// it is paused if it is. The error code is NotFound if the actor has none.
 func (w *Workflow[S, In, Out]) Status(ctx context.Context, ref Ref[S]) (workflow.RunStatus, error) {
 	at, err := ref.site(w.decl)
 	if err != nil {
@@ -178,8 +183,9 @@ func (w *Workflow[S, In, Out]) Status(ctx context.Context, ref Ref[S]) (workflow
 	return ask[workflow.RunStatus](ctx, at, host.WorkflowStatus, struct{}{})
 }
 
-// Result waits until the run has ended, and returns what its function returned. A run that failed has the code of the error
-// that it failed with, or FailedPrecondition; one that was cancelled or terminated has code Canceled. The result is durable.
+// Result waits until the run has ended, and returns what its function returned. A run that failed
+// has the code of the error that it failed with, or FailedPrecondition; one that was cancelled or
+// terminated has code Canceled. The result is durable.
 func (w *Workflow[S, In, Out]) Result(ctx context.Context, ref Ref[S]) (Out, error) {
 	var out Out
 	at, err := ref.site(w.decl)
@@ -255,41 +261,46 @@ func (w *Workflow[S, In, Out]) control(ctx context.Context, ref Ref[S], verb, re
 	return at.send(ctx, r, nil)
 }
 
-// Cancel asks the run to end, and returns when the request is durable. What it waits for ends with workflow.ErrCanceled, the
-// contexts of its steps end, what it has done is undone where it says how, and its state is cancelled in the end.
+// Cancel asks the run to end, and returns when the request is durable. Its waits end with
+// workflow.ErrCanceled, and the contexts of its steps end. Steps with an undo are undone, and its
+// final state is cancelled.
 func (w *Workflow[S, In, Out]) Cancel(ctx context.Context, ref Ref[S], reason string) error {
 	return w.control(ctx, ref, host.WorkflowCancel, reason, "")
 }
 
-// Terminate ends the run at once: none of its code runs any more, and nothing is undone.
+// Terminate ends the run at once: its code no longer runs, and nothing is undone.
 func (w *Workflow[S, In, Out]) Terminate(ctx context.Context, ref Ref[S], reason string) error {
 	return w.control(ctx, ref, host.WorkflowTerminate, reason, "")
 }
 
-// Pause keeps the run from going on until Resume. Attempts of steps that are under way are finished.
+// Pause keeps the run from going on until Resume. Attempts of steps that are under way are
+// finished.
 func (w *Workflow[S, In, Out]) Pause(ctx context.Context, ref Ref[S], reason string) error {
 	return w.control(ctx, ref, host.WorkflowPause, reason, "")
 }
 
-// Resume lets a paused run go on, whatever paused it. One that does not fit its code is paused again.
+// Resume continues a paused run, whatever paused it. A run that does not fit its code is paused
+// again.
 func (w *Workflow[S, In, Out]) Resume(ctx context.Context, ref Ref[S]) error {
 	return w.control(ctx, ref, host.WorkflowResume, "", "")
 }
 
-// Retry runs a step again that has failed for good, and what came after it. The error code is FailedPrecondition, with the
-// reason, if that cannot be done.
+// Retry runs a step again that has failed for good, and what came after it. The error code is
+// FailedPrecondition, with the reason, if that cannot be done.
 func (w *Workflow[S, In, Out]) Retry(ctx context.Context, ref Ref[S], entry workflow.EntryID) error {
 	return w.control(ctx, ref, host.WorkflowRetry, "", string(entry))
 }
 
-// Rewind forgets an entry of the history and all that came after it, so that the run goes on from there, also if it was
-// over: then its result is gone, and [Workflow.Result] waits again. The error code is FailedPrecondition, with the reason,
-// if that cannot be done, such as for a run that was terminated, or whose parent was told how it ended.
+// Rewind forgets an entry of the history and all that came after it, so that the run goes on from
+// there, also if it was over: then its result is gone, and [Workflow.Result] waits again. The error
+// code is FailedPrecondition, with the reason, if that cannot be done, such as for a run that was
+// terminated, or whose parent has its outcome.
 func (w *Workflow[S, In, Out]) Rewind(ctx context.Context, ref Ref[S], entry workflow.EntryID) error {
 	return w.control(ctx, ref, host.WorkflowRewind, "", string(entry))
 }
 
-// History returns the entries of the run, in the order of their places: each before those that it encloses. An error ends it.
+// History returns the entries of the run in the order of their places: each before the entries
+// inside it. An error ends it.
 func (w *Workflow[S, In, Out]) History(ctx context.Context, ref Ref[S]) iter.Seq2[workflow.HistoryEntry, error] {
 	return func(yield func(workflow.HistoryEntry, error) bool) {
 		at, err := ref.site(w.decl)
@@ -316,8 +327,9 @@ func (w *Workflow[S, In, Out]) History(ctx context.Context, ref Ref[S]) iter.Seq
 // A Change is what has changed in a run: see [Workflow.Watch].
 type Change = host.WorkflowWatchOutput
 
-// Watch returns what changes in the run after a version of the actor, which 0 is before all; the first is what is there. It
-// ends with the run, after its last change, or with an error. To go on later, watch after Change.Version.
+// Watch returns what changes in the run after a version of the actor, which 0 is before all; the
+// first is what is there. It ends with the run, after its last change, or with an error. To go on
+// later, watch after Change.Version.
 func (w *Workflow[S, In, Out]) Watch(ctx context.Context, ref Ref[S], after uint64) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		at, err := ref.site(w.decl)
@@ -353,8 +365,8 @@ func (w *Workflow[S, In, Out]) Watch(ctx context.Context, ref Ref[S], after uint
 	}
 }
 
-// Export returns the run with its whole history, as of one commit: a workflow.Recording in its encoded form, for tests and
-// for [Workflow.Fork].
+// Export returns the run with its whole history, as of one commit: a workflow.Recording in its
+// encoded form, for tests and for [Workflow.Fork].
 func (w *Workflow[S, In, Out]) Export(ctx context.Context, ref Ref[S]) ([]byte, error) {
 	at, err := ref.site(w.decl)
 	if err != nil {
@@ -377,8 +389,8 @@ func (w *Workflow[S, In, Out]) Import(ctx context.Context, ref Ref[S], recording
 	return ask[Started](ctx, at, host.WorkflowImport, &host.WorkflowImportInput{Recording: recording, Replace: s.Replace, UpTo: s.UpTo})
 }
 
-// Fork copies the run of an actor, with its history, to another actor, where it goes on by itself. The actor's state and all
-// else that it stores is not copied.
+// Fork copies the run of an actor, with its history, to another actor, where it goes on by itself.
+// The actor's state and all else that it stores is not copied.
 func (w *Workflow[S, In, Out]) Fork(ctx context.Context, from, to Ref[S], opts ...StartOption) (Started, error) {
 	rec, err := w.Export(ctx, from)
 	if err != nil {

@@ -2,8 +2,8 @@ package keyspace
 
 import "strconv"
 
-// Event is the key of an event that is kept for subscribers who resume: 16 and
-// its sequence number, a u64 that counts from 1.
+// Event is the key of an event that is kept for subscribers that resume: 16 and its sequence
+// number, a u64 that counts from 1.
 type Event struct{ Sequence uint64 }
 
 // AppendEvent appends the key of an event.

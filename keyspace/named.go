@@ -48,9 +48,8 @@ func (k QueueReady) String() string {
 
 func (QueueReady) key() {}
 
-// QueueDelayed is the key of the index of messages that wait for a time: those
-// that are delayed, and those that a worker has locked. 18 and the tuple
-// (queue, due in Unix ms, id).
+// QueueDelayed is the key of the index of messages that wait for a time: delayed messages, and
+// messages that a worker has locked. 18 and the tuple (queue, due in Unix ms, id).
 type QueueDelayed struct {
 	Queue string
 	Due   int64
@@ -181,8 +180,8 @@ func (k QueueDedup) String() string {
 
 func (QueueDedup) key() {}
 
-// QueueReply is the key of what came of a message whose sender wants to know: 1C
-// and the id of the message.
+// QueueReply is the key of the result of a message whose sender wants it: 1C and the id of the
+// message.
 type QueueReply struct{ ID uint64 }
 
 // AppendQueueReply appends the key of a reply.
@@ -239,8 +238,8 @@ func (k Schedule) String() string { return named(KindSchedules, k.Name, strconv.
 
 func (Schedule) key() {}
 
-// ScheduleRun is the key of what came of one run of a schedule: 1E and the tuple
-// (name, instance, run). Runs count from 1.
+// ScheduleRun is the key of the result of one run of a schedule: 1E and the tuple (name, instance,
+// run). Runs count from 1.
 type ScheduleRun struct {
 	Name, Instance string
 	Run            uint64

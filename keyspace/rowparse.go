@@ -51,9 +51,8 @@ type Row struct {
 	buf []byte // backs Key; reused by Parse
 }
 
-// WakeRow is an entry of the wake index: at Due (Unix milliseconds) the actor
-// is to be woken for the reason Kind. Name and Instance are those of an alarm
-// and empty for other kinds.
+// WakeRow is an entry of the wake index: at Due (Unix milliseconds) the actor must wake for the
+// reason Kind. Name and Instance are those of an alarm and empty for other kinds.
 type WakeRow struct {
 	Due      int64
 	ID       ActorID
@@ -71,10 +70,9 @@ func ParseRow(row []byte) (Row, error) {
 	return r, err
 }
 
-// Parse is [ParseRow] into an existing Row, whose memory it reuses: Key is valid
-// until the next Parse. For rows of [SpaceActors] it does not allocate once its
-// buffer has grown to the longest key. On error the Row is zero but for its
-// buffer.
+// Parse is [ParseRow] into an existing Row, whose memory it reuses: Key is valid until the next
+// Parse. For rows of [SpaceActors] it does not allocate once its buffer has grown to the longest
+// key. On error the Row is zero, except its buffer.
 func (r *Row) Parse(row []byte) error {
 	buf := r.buf[:0]
 	*r = Row{buf: buf}

@@ -16,7 +16,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/node"
 )
 
-// config is the TOML file that --config names. Flags go before it, and CAIRN_TOKEN before its token.
+// config is the TOML file that --config names. Flags go before it, and CAIRN_TOKEN before its
+// token.
 type config struct {
 	Listen         string   `toml:"listen"`
 	Data           string   `toml:"data"`
@@ -70,8 +71,8 @@ type config struct {
 	} `toml:"gateway"`
 }
 
-// readConfig reads a configuration file. A key that it does not know is an error, because a misspelt setting that does
-// nothing is worse than none.
+// readConfig reads a configuration file. An unknown key is an error, because a misspelt setting
+// without effect is worse than none.
 func readConfig(path string) (config, error) {
 	var c config
 	meta, err := toml.DecodeFile(path, &c)
@@ -137,7 +138,8 @@ func (c *config) check() error {
 	return nil
 }
 
-// checkNegative returns an error for a number or a span that is negative, in a part of the file that has the path.
+// checkNegative returns an error for a number or a span that is negative, in a part of the file
+// that has the path.
 func checkNegative(path string, part reflect.Value) error {
 	for i := range part.NumField() {
 		name, f := path+part.Type().Field(i).Tag.Get("toml"), part.Field(i)

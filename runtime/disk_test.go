@@ -210,7 +210,7 @@ func TestWhatWasNeverDurableIsNotShownToOperators(t *testing.T) {
 		answer()
 		readers.Wait()
 		calls.Wait()
-		time.Sleep(time.Hour) // actors leave memory, except those that the disk lost
+		time.Sleep(time.Hour) // actors leave memory, except actors that the disk lost
 		again(", later")
 		readers.Wait()
 		if _, err := rt.Lookup(ctx, botAt("safe")); err != nil {

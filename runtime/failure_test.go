@@ -332,7 +332,7 @@ func bubbled() (int, []byte) {
 func TestAwakeIdleActorTakesLittleMemory(t *testing.T) {
 	const most = 2560
 	per := memoryOfAwakeIdleActor(t)
-	for range 3 { // the heap is everybody's: the store's buffers come and go in it
+	for range 3 { // the heap is shared: the store's buffers come and go in it
 		if per > most {
 			per = memoryOfAwakeIdleActor(t)
 		}

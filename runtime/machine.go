@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// machineMemory returns how much memory the process may have, in bytes, and what says so: the smallest limit of its cgroups
-// and of those above them, or the memory of the machine. It returns 0 where that cannot be read, as on systems other than
-// Linux. root is the file system of the machine.
+// machineMemory returns the memory of the process, in bytes, and the source of the limit: the
+// smallest limit of its cgroups and of those above them, or the memory of the machine. It returns 0
+// where that cannot be read, as on systems other than Linux. root is the file system of the
+// machine.
 func machineMemory(root fs.FS) (limit int64, source string) {
 	if n := totalMemory(root); n > 0 {
 		limit, source = n, "the machine"
 	}
 	for _, g := range memoryCgroups(root) {
-		// A container may see its own cgroup as the root of the hierarchy, or not see the path at all: the directories that
-		// are not there are passed over.
+		// A container may see its own cgroup as the root of the hierarchy, or not see the path at
+		// all: the directories that are not there are passed over.
 		for dir := path.Join(g.mount, path.Clean("/"+g.path)); ; dir = path.Dir(dir) {
 			if n := cgroupLimit(root, path.Join(dir, g.file)); n > 0 && (limit == 0 || n < limit) {
 				limit, source = n, "the cgroup"
@@ -37,7 +38,8 @@ type memoryCgroup struct {
 	file        string // of the limit
 }
 
-// memoryCgroups returns the cgroups of the process that may limit its memory: of version 2, and of version 1's controller.
+// memoryCgroups returns the cgroups of the process that may limit its memory: of version 2, and of
+// version 1's controller.
 func memoryCgroups(root fs.FS) (groups []memoryCgroup) {
 	b, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -63,8 +65,8 @@ func memoryCgroups(root fs.FS) (groups []memoryCgroup) {
 	return groups
 }
 
-// unlimited is from where on the number in version 1's file means that there is no limit: it is the largest multiple of a
-// page then.
+// unlimited is from where on the number in version 1's file means that there is no limit: it is the
+// largest multiple of a page then.
 const unlimited = 1 << 60
 
 // cgroupLimit reads the limit in a file; 0 is none.

@@ -43,8 +43,8 @@ type memoryPart struct {
 	set  func(o *Options, bytes int64)
 }
 
-// memoryParts returns how a node's memory is divided. What they leave of the 64ths is for Go: its collector, goroutines,
-// handlers and what they decode.
+// memoryParts returns how a node's memory is divided. What they leave of the 64ths is for Go: its
+// collector, goroutines, handlers and what they decode.
 func memoryParts() []memoryPart {
 	return []memoryPart{
 		{"cache", "CacheBytes", 6, 0,
@@ -159,7 +159,8 @@ func (o *Options) logMemory(budget int64, source string) {
 	}
 }
 
-// sizeText writes a number of bytes for people, in the largest unit that it is a whole number of, or rounded in MiB.
+// sizeText writes a number of bytes for people, in the largest unit that it is a whole number of,
+// or rounded in MiB.
 func sizeText(n int64) string {
 	switch {
 	case n >= 1<<30 && n%(1<<30) == 0:
@@ -184,8 +185,8 @@ func (o *Options) memoryMetrics(r prometheus.Registerer, budget int64) error {
 	return r.Register(g)
 }
 
-// limitGo sets Go's soft memory limit to what the parts that Go does not manage leave of the budget, unless GOMEMLIMIT is
-// set. The function that it returns undoes that.
+// limitGo sets Go's soft memory limit to what the parts that Go does not manage leave of the
+// budget, unless GOMEMLIMIT is set. The function that it returns undoes that.
 func (o *Options) limitGo() (undo func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}

@@ -40,7 +40,7 @@ type model struct {
 	t      *testing.T
 	h      *actortest.Harness
 	random *rand.Rand
-	node   atomic.Pointer[runtime.Runtime] // the one to call; those that are stopping answer Unavailable
+	node   atomic.Pointer[runtime.Runtime] // the one to call; stopping nodes answer Unavailable
 
 	mu    sync.Mutex
 	bots  map[string]*expected
@@ -51,10 +51,10 @@ type model struct {
 // expected is what the model says of one bot.
 type expected struct {
 	acked   []string         // log entries of answered calls of this life
-	maybe   map[string]bool  // entries of calls that nobody answered
+	maybe   map[string]bool  // entries of unanswered calls
 	armed   map[string]bool  // texts of alarms that acked calls set
 	sent    map[string][]int // by target: messages that acked calls sent, in order
-	unknown map[int]bool     // messages of calls that nobody answered
+	unknown map[int]bool     // messages of unanswered calls
 }
 
 const modelBots = 5

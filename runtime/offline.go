@@ -17,15 +17,17 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// An Offline looks into the data of a node that is stopped, whatever actor types the data belongs to. It runs no actor,
-// and except by ControlRun it changes nothing but what opening the store does. No node can open the data meanwhile.
+// An Offline looks into the data of a node that is stopped, whatever actor types the data belongs
+// to. It runs no actor, and except by ControlRun it changes nothing but what opening the store
+// does. No node can open the data meanwhile.
 type Offline struct {
-	// Namespace is the one to look into; Inspect sets "default".
+	// Namespace selects the namespace; Inspect sets "default".
 	Namespace string
 	store     *engine.Store
 }
 
-// Inspect opens the data of a stopped node. The error says so if a node is running on it, or if there is no data.
+// Inspect opens the data of a stopped node. It returns an error if a node is running on it, or if
+// there is no data.
 func Inspect(ctx context.Context, dir string) (*Offline, error) {
 	if _, err := os.Stat(filepath.Join(dir, "store")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("runtime: there is no node's data in %s; see %s", dir, directoryPage)
@@ -48,8 +50,8 @@ func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery
 	return survey.StoredKeys(o.store, o.Namespace, a, q)
 }
 
-// ExportSQL writes an actor's SQLite database as a plain file. The error code is NotFound if there is no such actor or if it
-// has no database.
+// ExportSQL writes an actor's SQLite database as a plain file. The error code is NotFound if there
+// is no such actor or if it has no database.
 func (o *Offline) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
 	return sqlite.StoredSQL(ctx, o.store, o.Namespace, a, w)
 }
@@ -70,10 +72,12 @@ func (o *Offline) CountRuns(context.Context) (host.RunCounts, error) {
 	return host.RunCounts{Counts: counts}, err
 }
 
-// ControlRun pauses or terminates an actor's workflow run: c.Verb is host.WorkflowPause or host.WorkflowTerminate. It is
-// for a run that ends the process of its node at each start. It commits what the verb commits on a node, and returns when
-// that is durable; a parent, and children, are told when a node runs again. The error code is NotFound if there is no such
-// actor or if it has no run, FailedPrecondition if the run is over or is not c.Run, and InvalidArgument for another verb.
+// ControlRun pauses or terminates an actor's workflow run: c.Verb is host.WorkflowPause or
+// host.WorkflowTerminate. It is for a run that ends the process of its node at each start. It
+// commits what the verb commits on a node, and returns when that is durable; a parent, and
+// children, are told when a node runs again. The error code is NotFound if there is no such actor
+// or if it has no run, FailedPrecondition if the run is over or is not c.Run, and InvalidArgument
+// for another verb.
 func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunControl) error {
 	return offline.ControlStoredRun(ctx, o.store, o.Namespace, a, c)
 }

@@ -147,7 +147,8 @@ func awaitWaiting(t *testing.T, rt *runtime.Runtime, at host.Address) workflow.R
 	}
 }
 
-// A run that is terminated offline has ended. Its parent is told when a node runs again. Nobody else has the data meanwhile.
+// A run that is terminated offline has ended. Its parent is notified when a node runs again. No
+// other process has the data meanwhile.
 func TestRunThatIsTerminatedOfflineTellsItsParent(t *testing.T) {
 	t.Parallel()
 	does("waits offline", func(ctx workflow.Context, c claim) (string, error) {

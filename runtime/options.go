@@ -25,12 +25,12 @@ const (
 	DefaultListen = "127.0.0.1:6420"
 	// DefaultDir is where Main keeps its data.
 	DefaultDir = "./data"
-	// DefaultDrainTimeout is how long Close lets turns finish.
+	// DefaultDrainTimeout is how long Close waits for turns.
 	DefaultDrainTimeout = 15 * time.Second
 )
 
-// StoreFormat is the version of the layout of data on disk that this release writes. It opens stores of this version and
-// of every earlier one.
+// StoreFormat is the version of the layout of data on disk that this release writes. It opens
+// stores of this version and of every earlier one.
 const StoreFormat = engine.StoreFormat
 
 // An AuthRequest is what Options.Authorize decides on.
@@ -62,117 +62,136 @@ type GatewayLimits = gateway.Limits
 
 // Options configure a Runtime. Dir and Actors are all that most programs set.
 type Options struct {
-	// Dir is the directory of the data. It is created if missing, and used by one process at a time.
+	// Dir is the directory of the data. It is created if missing, and used by one process at a
+	// time.
 	Dir string
 	// Disk, if not nil, is a filesystem in memory to use instead, for tests.
 	Disk *engine.Disk
 	// Actors are the actor types that the node hosts.
 	Actors []actor.Definition
-	// Namespace separates nodes that publish to the same NATS; "" means "default". Actors of another namespace in the same
-	// directory are not seen.
+	// Namespace separates nodes that publish to the same NATS; "" means "default". Actors of
+	// another namespace in the same directory are not seen.
 	Namespace string
 
-	// Listen is the TCP address of the HTTP gateway; "" listens nowhere, and Handler can be mounted in the program's own
-	// server. An address beyond loopback is refused unless Token or Authorize is set.
+	// Listen is the TCP address of the HTTP gateway; "" listens nowhere, and Handler can be mounted
+	// in the program's own server. An address beyond loopback is refused unless Token or Authorize
+	// is set.
 	Listen string
-	// Token, if not "", is demanded of every HTTP request but GET /healthz as "Authorization: Bearer <token>".
+	// Token, if not "", is demanded of every HTTP request but GET /healthz as "Authorization:
+	// Bearer <token>".
 	Token string
-	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the token. An *actor.Error is passed on to the client;
-	// any other error becomes permission_denied without details. Calls over NATS are not shown to it: who may make them is
-	// for NATS to decide, by credentials and permissions on subjects.
+	// Authorize, if not nil, is asked about every HTTP request except CORS preflights, after the
+	// token. An *actor.Error is passed on to the client; any other error becomes permission_denied
+	// without details. Calls over NATS are not passed to it: NATS authorizes them, by credentials
+	// and permissions on subjects.
 	Authorize func(ctx context.Context, r AuthRequest) error
-	// AllowedOrigins are the web origins whose pages may use the gateway from a browser; "*" stands for all and demands a
-	// Token or Authorize.
+	// AllowedOrigins are the web origins whose pages may use the gateway from a browser; "*" stands
+	// for all and demands a Token or Authorize.
 	AllowedOrigins []string
 	// Gateway bounds what one HTTP client can take.
 	Gateway GatewayLimits
 
-	// NATSListen, if not "", runs a NATS server in the process and opens its port there. An address beyond loopback is
-	// refused unless Token is set, which NATS clients then need too.
+	// NATSListen, if not "", runs a NATS server in the process and opens its port there. An address
+	// beyond loopback is refused unless Token is set, which NATS clients then need too.
 	NATSListen string
-	// NATSURL, if not "", is the NATS server, or the comma-separated servers of a cluster, to publish changes to and to take
-	// calls from.
+	// NATSURL, if not "", is the NATS server, or the comma-separated servers of a cluster, to
+	// publish changes to and to take calls from.
 	NATSURL string
 	// NATSCredentials is the path of a credentials file for NATSURL.
 	NATSCredentials string
 	// NATSConn is a connection whose servers and credentials are used instead of NATSURL.
 	NATSConn *nats.Conn
-	// NATSJetStream demands the acknowledgement of a stream for each message that is published, and enables JetStream in
-	// the server of NATSListen, with its data under Dir.
+	// NATSJetStream demands the acknowledgement of a stream for each message that is published, and
+	// enables JetStream in the server of NATSListen, with its data under Dir.
 	NATSJetStream bool
 	// NATSRoot begins every subject; "" means "cairn".
 	NATSRoot string
 
-	// NoSync lets calls return before their commits are on disk. A power cut or a kill may then lose what was acknowledged,
-	// though nothing is torn. For tests and caches.
+	// With NoSync calls return before their commits are on disk. A power cut or a kill may then
+	// lose acknowledged commits, but tears none. For tests and caches.
 	NoSync bool
 	// PlainCommit uses only the stable part of Pebble's commit interface; a little slower.
 	PlainCommit bool
-	// Memory is how much memory the node may take, in bytes; at least MinMemory. 0 means what the process's cgroup allows, or
-	// three quarters of the machine's memory, and at most DefaultMaxMemory. The options that are a size of memory and are not set
-	// get their part of it. It bounds what the node keeps; what handlers allocate is theirs to bound.
+	// Memory is how much memory the node may take, in bytes; at least MinMemory. 0 means what the
+	// process's cgroup allows, or three quarters of the machine's memory, and at most
+	// DefaultMaxMemory. The options that are a size of memory and are not set get their part of it.
+	// It bounds what the node keeps; what handlers allocate is theirs to bound.
 	Memory int64
 	// CacheBytes is the size of the block cache; 0 means 6/64 of Memory.
 	CacheBytes int64
-	// MemTableBytes bounds what is written and not yet flushed to files: four memtables together. At least 256 KiB; 0 means 6/64
-	// of Memory, and 256 MiB at most.
+	// MemTableBytes bounds what is written and not yet flushed to files: four memtables together.
+	// At least 256 KiB; 0 means 6/64 of Memory, and 256 MiB at most.
 	MemTableBytes int64
-	// MaxWriteBytes bounds what the turns that run at once have written: 4/64 of Memory if 0. Beyond it a write fails with the
-	// code Overloaded.
+	// MaxWriteBytes bounds what the turns that run at once have written: 4/64 of Memory if 0.
+	// Beyond it a write fails with the code Overloaded.
 	MaxWriteBytes int64
-	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors: 2/64 of Memory if 0.
+	// MaxMailboxBytes bounds the inputs of the calls that wait in the mailboxes of all actors: 2/64
+	// of Memory if 0.
 	MaxMailboxBytes int64
-	// MaxEventBytes bounds the events that wait for the clients of all actors: 2/64 of Memory if 0. Beyond it, a subscriber that
-	// is slow goes on from the kept history, and a connection that does not read is cut off.
+	// MaxEventBytes bounds the events that wait for the clients of all actors: 2/64 of Memory if 0.
+	// Beyond it, a subscriber that is slow goes on from the kept history, and a connection that
+	// does not read is cut off.
 	MaxEventBytes int64
-	// MinFreeBytes is the free disk space below which writes are refused; 0 means 256 MiB, or less on small disks.
+	// MinFreeBytes is the free disk space below which writes are refused; 0 means 256 MiB, or less
+	// on small disks.
 	MinFreeBytes uint64
-	// AcceptDataLoss opens a store that is damaged, without what was lost, where Open fails otherwise; see
-	// docs/operate/damaged-store.md. It is for one start, so the configuration file cannot set it.
+	// AcceptDataLoss opens a store that is damaged, without what was lost, where Open fails
+	// otherwise; see docs/operate/damaged-store.md. It is for one start, so the configuration file
+	// cannot set it.
 	AcceptDataLoss bool
 
-	// IdleTimeout is how long an actor stays in memory unused, for types that do not say; 0 means 30 seconds.
+	// IdleTimeout is how long an actor stays in memory unused, for types that do not say; 0 means
+	// 30 seconds.
 	IdleTimeout time.Duration
 	// Limits are for actor types that set none of their own.
 	Limits actor.Limits
-	// TypeLimits are limits by actor type. They go before what the types set themselves, so that an operator can
-	// change what the code says; fields that are zero do not.
+	// TypeLimits are limits by actor type. They go before what the types set themselves, so that an
+	// operator can change what the code says; fields that are zero do not.
 	TypeLimits map[string]actor.Limits
-	// MaxAwake and MaxAwakeBytes bound the actors in memory: 100,000 and 6/64 of Memory if 0. The least recently used sleep first.
+	// MaxAwake and MaxAwakeBytes bound the actors in memory: 100,000 and 6/64 of Memory if 0. The
+	// least recently used sleep first.
 	MaxAwake      int
 	MaxAwakeBytes int64
 	// SQL bounds the connections to the SQLite databases of actors.
 	SQL SQLOptions
-	// TurnGrace is how long after its deadline a handler may still return before its turn is abandoned; 0 means 5 seconds.
+	// TurnGrace is how long after its deadline a handler may still return before its turn is
+	// abandoned; 0 means 5 seconds.
 	TurnGrace time.Duration
-	// AlarmConcurrency bounds the alarms that run or wait in mailboxes at once, which paces a restart; 0 means 256.
+	// AlarmConcurrency bounds the alarms that run or wait in mailboxes at once, which paces a
+	// restart; 0 means 256.
 	AlarmConcurrency int
-	// DrainTimeout is how long Close lets turns finish; 0 means 15 seconds.
+	// DrainTimeout is how long Close waits for turns; 0 means 15 seconds.
 	DrainTimeout time.Duration
-	// Logger takes what operators should know; nil means slog.Default().
+	// Logger gets the log for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// SQLOptions bound the connections to the SQLite databases of actors. A zero field means its default. A connection takes
-// some 0.4 MiB while it is open, and opening one and reading a row some 0.15 ms.
+// SQLOptions bound the connections to the SQLite databases of actors. A zero field means its
+// default. A connection takes some 0.4 MiB while it is open, and opening one and reading a row some
+// 0.15 ms.
 type SQLOptions struct {
-	// MaxOpen bounds the connections of the node: 2,000 if 0. The least recently used idle one is closed for another; if turns
-	// and queries use them all, the next statement fails with the code Overloaded.
+	// MaxOpen bounds the connections of the node: 2,000 if 0. The least recently used idle one is
+	// closed for another; if turns and queries use them all, the next statement fails with the code
+	// Overloaded.
 	MaxOpen int
-	// MaxMemory bounds what the connections take, in bytes: 8/64 of Options.Memory if 0. Idle ones are closed for it. Those in use may
-	// take ConnMemory more, all together; a turn or query that needs more than that leaves fails with the code Overloaded.
+	// MaxMemory bounds the memory of the connections, in bytes: 8/64 of Options.Memory if 0. Idle
+	// connections are closed for it. Connections in use may take ConnMemory more in total; a turn
+	// or query that needs more fails with the code Overloaded.
 	MaxMemory int64
-	// ConnMemory bounds the heap of one connection, in bytes: 96 MiB if 0, or half of MaxMemory if that is less; at least 1 MiB. A
-	// statement that needs more fails with the code TooLarge.
+	// ConnMemory bounds the heap of one connection, in bytes: 96 MiB if 0, or half of MaxMemory if
+	// that is less; at least 1 MiB. A statement that needs more fails with the code TooLarge.
 	ConnMemory int64
-	// CacheBytes bounds the page cache of one connection: 2 MiB if 0, or 1/64 of MaxMemory if that is less.
+	// CacheBytes bounds the page cache of one connection: 2 MiB if 0, or 1/64 of MaxMemory if that
+	// is less.
 	CacheBytes int64
-	// TurnBytes bounds the pages that one turn changes: 64 MiB if 0, or Options.MaxWriteBytes if that is less. What the actor's
-	// Limits.WriteSetBytes allows bounds them too.
+	// TurnBytes bounds the pages that one turn changes: 64 MiB if 0, or Options.MaxWriteBytes if
+	// that is less. What the actor's Limits.WriteSetBytes allows bounds them too.
 	TurnBytes int64
-	// Temporary bounds the temporary files of one connection, which are in memory: 64 MiB if 0, or MaxTemporary if that is less.
+	// Temporary bounds the temporary files of one connection, which are in memory: 64 MiB if 0, or
+	// MaxTemporary if that is less.
 	Temporary int64
-	// MaxTemporary bounds the temporary files of all connections: 4/64 of Options.Memory if 0, and 512 MiB at most.
+	// MaxTemporary bounds the temporary files of all connections: 4/64 of Options.Memory if 0, and
+	// 512 MiB at most.
 	MaxTemporary int64
 	// MaxLength bounds one string, blob or row: 16 MiB if 0.
 	MaxLength int
@@ -275,7 +294,7 @@ func (o *Options) Validate() error {
 
 var namespacePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// exposed returns an error if an address can be reached from other machines although nothing asks who is there.
+// exposed returns an error if other machines can reach an address without authentication.
 func exposed(name, address string, guarded bool, needs string) error {
 	loopback, err := isLoopback(address)
 	if err != nil {
@@ -287,8 +306,8 @@ func exposed(name, address string, guarded bool, needs string) error {
 	return nil
 }
 
-// isLoopback reports whether an address to listen on is reachable from this machine only. A host name other than
-// localhost is not trusted to be.
+// isLoopback reports whether an address to listen on is reachable from this machine only. A host
+// name other than localhost is not trusted to be.
 func isLoopback(address string) (bool, error) {
 	h, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/cairn-run/cairn/actor"
 )
 
-// ErrUsage matches the errors of Program.Run that say that the arguments, the environment or the configuration file are
-// wrong, for errors.Is.
+// ErrUsage matches the errors of Program.Run that say that the arguments, the environment or the
+// configuration file are wrong, for errors.Is.
 var ErrUsage = errors.New("runtime: usage")
 
 // ErrStop is what Program.Started returns to end the program without an error.
 var ErrStop = errors.New("runtime: stop")
 
-// Main runs a node with these actor types until SIGINT or SIGTERM, and ends the process. The program has the flags of
-// Program.Run.
+// Main runs a node with these actor types until SIGINT or SIGTERM, and ends the process. The
+// program has the flags of Program.Run.
 func Main(definitions ...actor.Definition) {
 	Program{Name: filepath.Base(os.Args[0]), Actors: definitions}.Main()
 }
@@ -36,20 +36,24 @@ type Program struct {
 	Name string
 	// Actors are the actor types that the node hosts.
 	Actors []actor.Definition
-	// Dir is where the data is unless the flag or the configuration says otherwise; "" means DefaultDir.
+	// Dir is where the data is unless the flag or the configuration says otherwise; "" means
+	// DefaultDir.
 	Dir string
 	// Flags, if not nil, adds flags to those of Run.
 	Flags func(*flag.FlagSet)
-	// Started, if not nil, runs once the node serves. Its context ends with the program. When it returns ErrStop the
-	// program shuts down and succeeds, with any other error it shuts down and fails; nil keeps it serving.
+	// Started, if not nil, runs once the node serves. Its context ends with the program. When it
+	// returns ErrStop the program shuts down and succeeds, with any other error it shuts down and
+	// fails; nil keeps it serving.
 	Started func(ctx context.Context, rt *Runtime) error
 }
 
-// Main runs the program with the process's arguments until SIGINT or SIGTERM, and ends the process: with status 0 after
-// a clean shutdown, 1 after an error, 2 for wrong arguments. A second signal ends it at once.
+// Main runs the program with the process's arguments until SIGINT or SIGTERM, and ends the process:
+// with status 0 after a clean shutdown, 1 after an error, 2 for wrong arguments. A second signal
+// ends it at once.
 //
-// Unless GOMAXPROCS is set in the environment, Main lets Go run one thread more than there are processors: a sync of the
-// log blocks a thread in the kernel, and on a machine with few processors the actors should run meanwhile.
+// Unless GOMAXPROCS is set in the environment, Main sets it to one more than the processors: a sync
+// of the log blocks a thread in the kernel, and on a machine with few processors the actors should
+// run meanwhile.
 func (p Program) Main() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(0) + 1)
@@ -76,10 +80,11 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// Is reports that the error is one of usage.
+// Is reports whether the error is a usage error.
 func (e *usageError) Is(target error) bool { return target == ErrUsage }
 
-// Run runs the program until ctx ends or Started ends it, and shuts the node down. It logs to stderr. The flags are
+// Run runs the program until ctx ends or Started ends it, and shuts the node down. It logs to
+// stderr. The flags are
 //
 //	--listen ADDRESS       of the HTTP gateway (127.0.0.1:6420)
 //	--data DIR             of the data (./data)
@@ -88,13 +93,15 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 //	--config FILE          a TOML file; see docs/operate/configure.md
 //	--accept-data-loss     opens damaged data without what was lost; see docs/operate/damaged-store.md
 //
-// and CAIRN_TOKEN in the environment is the token that clients must show. Flags go before the environment, and that
-// before the file.
+// and CAIRN_TOKEN in the environment is the token that clients must show. Flags go before the
+// environment, and that before the file.
 //
-// Unless GOMEMLIMIT is set in the environment, Run sets Go's soft memory limit to what Options.Memory leaves for Go.
+// Unless GOMEMLIMIT is set in the environment, Run sets Go's soft memory limit to what
+// Options.Memory leaves for Go.
 //
-// With the arguments "workflow verify" it does what [Verify] does, instead of running a node, and lists the runs that do not
-// fit the code; then its error matches ErrUnfit. The flags are --data and --namespace.
+// With the arguments "workflow verify" it does what [Verify] does, instead of running a node, and
+// lists the runs that do not fit the code; then its error matches ErrUnfit. The flags are --data
+// and --namespace.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) >= 2 && args[0] == "workflow" && args[1] == "verify" {
 		return p.verify(ctx, args[2:], stdout, stderr)

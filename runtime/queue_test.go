@@ -20,7 +20,7 @@ import (
 
 // A mill grinds what is in its queues.
 type mill struct {
-	// Sent and Ground are the grains that were put into the queue by turns, and those that were handled.
+	// Sent counts the grains that turns put into the queue, Ground the handled ones.
 	Sent, Ground []string
 	Attempts     map[string]int
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
-// A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through it, and it takes calls
-// from any goroutine until Close.
+// A Runtime is a node that runs. It implements actor.Node, so that contracts can be called through
+// it, and it takes calls from any goroutine until Close.
 type Runtime struct {
 	options   Options
 	store     *engine.Store
@@ -45,8 +45,8 @@ type Runtime struct {
 	closed  error
 }
 
-// Open starts a node. ctx bounds the start alone. The error lists every fault of the options, or says what could not be
-// started; nothing is left running then.
+// Open starts a node. ctx bounds the start alone. The error lists every fault of the options, or
+// says what could not be started; nothing is left running then.
 func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -118,7 +118,8 @@ func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 // directoryPage says what the directory of the data must be like.
 const directoryPage = "docs/operate/start.md#the-data-directory"
 
-// startNATS starts the server in the process, if asked for, and the publisher, if there is a server to publish to.
+// startNATS starts the server in the process, if asked for, and the publisher, if there is a server
+// to publish to.
 func (r *Runtime) startNATS(ctx context.Context) error {
 	o := &r.options
 	p := natspub.Options{
@@ -250,9 +251,10 @@ func (r *Runtime) abort() {
 	}
 }
 
-// Close stops the node: it takes no more calls, lets turns finish for at most Options.DrainTimeout, runs sleep hooks,
-// publishes what is due if NATS is there, and closes the store. What did not finish in time was not acknowledged, and the
-// error names it. A second Close returns what the first did.
+// Close stops the node: it refuses new calls, waits up to Options.DrainTimeout for turns, runs
+// sleep hooks, publishes pending changes if NATS is there, and closes the store. Work that did not
+// finish in time was not acknowledged, and the error names it. A second Close returns what the
+// first did.
 func (r *Runtime) Close() error {
 	r.closing.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), r.options.DrainTimeout)
@@ -273,8 +275,8 @@ func (r *Runtime) Close() error {
 	return r.closed
 }
 
-// closeGateway ends HTTP. Clients that do not send their request or do not read their reply may take a third of the
-// drain's time, so that they cannot keep the actors from finishing theirs; whoever is cut off was not answered.
+// closeGateway ends HTTP. Clients that do not send their request or read their reply get a third of
+// the drain's time, so the actors can finish. A client that is cut off got no answer.
 func (r *Runtime) closeGateway(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.DrainTimeout/3)
 	defer cancel()
@@ -290,9 +292,10 @@ func (r *Runtime) closeGateway(ctx context.Context) {
 	}
 }
 
-// Crash stops a node on a memory disk as a power cut would, and returns what is left on the disk: everything that was
-// synced, and of the rest each block with a probability of unsyncedPercent, drawn from seed. No hook runs, and nothing is
-// acknowledged that is not on the returned disk. It is for tests.
+// Crash stops a node on a memory disk as a power cut would, and returns what is left on the disk:
+// everything that was synced, and of the rest each block with a probability of unsyncedPercent,
+// drawn from seed. No hook runs, and nothing is acknowledged that is not on the returned disk. It
+// is for tests.
 func (r *Runtime) Crash(seed uint64, unsyncedPercent int) (left *engine.Disk, err error) {
 	if r.options.Disk == nil {
 		return nil, errors.New("runtime: Crash needs Options.Disk")
@@ -308,9 +311,9 @@ func (r *Runtime) Crash(seed uint64, unsyncedPercent int) (left *engine.Disk, er
 	return left, nil
 }
 
-// Handler returns the HTTP gateway, to be mounted at the root of a server of the program's own. What the gateway demands
-// of requests is the same as with Options.Listen; that the server be reachable only by those who may is the program's
-// business, by Token or Authorize.
+// Handler returns the HTTP gateway, to be mounted at the root of a server of the program's own.
+// What the gateway demands of requests is the same as with Options.Listen; the program must
+// restrict access to the server, by Token or Authorize.
 func (r *Runtime) Handler() http.Handler { return r.gateway }
 
 // Addr returns the address that the HTTP gateway listens on, or "" if Options.Listen was "".
@@ -378,16 +381,17 @@ func (r *Runtime) Inspect(ctx context.Context, a host.Address, q host.InspectQue
 	return r.node.Inspect(ctx, a, q)
 }
 
-// ExportSQL writes an actor's SQLite database as a plain file, as of one commit, without waking the actor. The error code is
-// NotFound if there is no such actor or if it has no database.
+// ExportSQL writes an actor's SQLite database as a plain file, as of one commit, without waking the
+// actor. The error code is NotFound if there is no such actor or if it has no database.
 func (r *Runtime) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
 	return r.node.ExportSQL(ctx, a, w)
 }
 
-// ImportSQL replaces an actor's SQLite database by a plain file, in one commit, and brings it to the type's migrations. The
-// actor is created if need be, and wakes anew afterwards. The reason is logged. The file is held in memory, and bounded by
-// Limits.WriteSetBytes of the type. The error code is InvalidArgument for a file that is not a sound database, and TooLarge
-// or QuotaExceeded for one that does not fit.
+// ImportSQL replaces an actor's SQLite database by a plain file, in one commit, and brings it to
+// the type's migrations. The actor is created if need be, and wakes anew afterwards. The reason is
+// logged. The file is held in memory, and bounded by Limits.WriteSetBytes of the type. The error
+// code is InvalidArgument for a file that is not a sound database, and TooLarge or QuotaExceeded
+// for one that does not fit.
 func (r *Runtime) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
 	return r.node.ImportSQL(ctx, a, file, reason)
 }

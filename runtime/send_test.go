@@ -289,7 +289,7 @@ func TestMessageToAMissingActorCreatesItOnce(t *testing.T) {
 		if exists(t, h, "x") {
 			t.Fatal("a message that failed made its target")
 		}
-		// Somebody else makes the target meanwhile: the message must reach that one, once.
+		// Another caller creates the target meanwhile: the message must reach that one, once.
 		mustDo(t, h, "x", add(1))
 		time.Sleep(time.Minute)
 		if got := look(t, h, "x"); got.N != 1 || !slices.Equal(got.Notes["a"], []int{1}) {

@@ -16,14 +16,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 )
 
-// ErrUnfit matches the error of a verification that found runs that do not fit the code, for errors.Is.
+// ErrUnfit matches the error of a verification that found runs that do not fit the code, for
+// errors.Is.
 var ErrUnfit = errors.New("runtime: workflow runs do not fit the code")
 
 // A Verification is what Verify found out.
 type Verification struct {
 	// Runs counts the workflow runs that live.
 	Runs int
-	// Unfit are those that would be paused.
+	// Unfit are the runs that would be paused.
 	Unfit []UnfitRun
 }
 
@@ -33,18 +34,19 @@ type UnfitRun struct {
 	Key      []string `json:"key"`
 	Workflow string   `json:"workflow"`
 	Run      string   `json:"run"`
-	// Reason is that of a pause: "diverged", "unknown_workflow" and so on; or "undo_missing" for a run that owes an undo which the
-	// code no longer has. Report says where the code and the history part.
+	// Reason is that of a pause: "diverged", "unknown_workflow" and so on; or "undo_missing" for a
+	// run that owes an undo which the code no longer has. Report says where the code and the
+	// history part.
 	Reason string `json:"reason"`
 	Report string `json:"report"`
 }
 
-// Verify replays the workflow runs that live in a node's data with the code of o.Actors, before that code is deployed. It
-// executes no step and writes nothing but what opening the store does. Of the options only Dir, Disk, Namespace, Actors and
-// Logger count.
+// Verify replays the workflow runs that live in a node's data with the code of o.Actors, before
+// that code is deployed. It executes no step and writes nothing but what opening the store does. Of
+// the options only Dir, Disk, Namespace, Actors and Logger count.
 //
-// The data must not be in use: take a copy of a node that runs, as a backup is taken, and verify that. The error says what
-// kept Verify from its work; that runs do not fit is no error.
+// The data must not be in use: take a copy of a node that runs, as a backup is taken, and verify
+// that. The error says what kept Verify from its work; that runs do not fit is no error.
 func Verify(ctx context.Context, o Options) (v Verification, err error) {
 	if o.Disk == nil {
 		if _, err := os.Stat(filepath.Join(o.Dir, "store")); errors.Is(err, fs.ErrNotExist) {

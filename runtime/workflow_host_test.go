@@ -385,7 +385,7 @@ func TestWorkflowSurvivesAPowerCutAtEverySync(t *testing.T) {
 
 func sorted(s []string) []string { s = slices.Clone(s); slices.Sort(s); return s }
 
-// Who still waits for an answer of a run when that ends is told that none will come.
+// A waiter for an answer of a run that ends is told that none will come.
 func TestWorkflowThatEndsAnswersThoseWhoWait(t *testing.T) {
 	does("forgets", func(ctx workflow.Context, c claim) (string, error) {
 		m, err := workflow.Receive(ctx, "ask", consent)

@@ -60,8 +60,8 @@ func sendPapers(t *testing.T, d actor.Ref[desk], list ...string) {
 	}
 }
 
-// A run that has completed is rewound into a kept iteration: its result is gone, whoever asks for it waits, and it goes on by
-// itself, wherever the node stops or loses power.
+// A run that has completed is rewound into a kept iteration: its result is gone, requests for it
+// wait, and it goes on by itself, wherever the node stops or loses power.
 func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 	for name, stop := range map[string]func(h *actortest.Harness){
 		"":            func(*actortest.Harness) {},
@@ -109,7 +109,7 @@ func TestWorkflowRewindsARunThatHasCompleted(t *testing.T) {
 					if got := <-asked; got != "1a 4b 5c <nil>" && (name != "and crashes" || got != "1a 5b 6c <nil>" && got != "1a 4b 6c <nil>") {
 						t.Errorf("%q", got)
 					}
-					if st, err := papers.StatsOf(ctx, d); err != nil || st.Dead != 1 { // nobody received the late one
+					if st, err := papers.StatsOf(ctx, d); err != nil || st.Dead != 1 { // the late one was not received
 						t.Errorf("%+v, %v", st, err)
 					}
 				})

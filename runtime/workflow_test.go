@@ -83,7 +83,7 @@ func (d *desk) chore(ctx *actor.Context, _ actor.None) (actor.None, error) {
 	return actor.None{}, ctx.Go("chore", chores.Load().(func(*actor.Task) error))
 }
 
-// stuff has the actor store so many bytes that nobody needs.
+// stuff makes the actor store so many useless bytes.
 func (d *desk) stuff(ctx *actor.Context, n int) (actor.None, error) {
 	if n == 0 {
 		_, err := ctx.KV().Delete(tuple.Tuple{"filler"})

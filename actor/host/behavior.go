@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A MethodKind says what a method may do and who starts it.
+// A MethodKind says what a method may do and what starts it.
 type MethodKind uint8
 
 // The kinds of methods.
@@ -48,17 +48,20 @@ type AlarmMethod struct {
 // An Event is one kind of event that a behavior emits.
 type Event struct {
 	Name string
-	// Durable: a commit that emits the event is refused, rather than the event dropped, when the outbox is full.
+	// Durable: a commit that emits the event is refused, rather than the event dropped, when the
+	// outbox is full.
 	Durable bool
-	// Subscribe names the hook that is asked before a client is subscribed, for logs; "" lets every client subscribe. An
-	// event with a hook is delivered to connections only, and not to anonymous subscribers.
+	// Subscribe names, for logs, the hook that runs before a client is subscribed; with "" every
+	// client may subscribe. An event with a hook is delivered to connections only, and not to
+	// anonymous subscribers.
 	Subscribe string
 }
 
 // A ValueKind says which value of a behavior Convert and Schema are about.
 type ValueKind uint8
 
-// The values of a behavior; the index counts within Methods, Events, Alarms, Queues, Schedules, Streams or Workflows.
+// The values of a behavior; the index counts within Methods, Events, Alarms, Queues, Schedules,
+// Streams or Workflows.
 const (
 	MethodInput ValueKind = iota + 1
 	MethodOutput
@@ -73,11 +76,14 @@ const (
 	WorkflowOutput
 )
 
-// Limits bound one actor of a type. A zero field means the default of the runtime, which its Options state.
+// Limits bound one actor of a type. A zero field means the default of the runtime, which its
+// Options state.
 type Limits struct {
-	// TurnTimeout bounds one turn. The turn's context ends then; a handler that does not return is reported and abandoned.
+	// TurnTimeout bounds one turn. The turn's context ends then; a handler that does not return is
+	// reported and abandoned.
 	TurnTimeout time.Duration
-	// QueryTimeout bounds one query. The query's context ends then, which interrupts its SQL and what it waits for.
+	// QueryTimeout bounds one query. The query's context ends then, which interrupts its SQL and
+	// what it waits for.
 	QueryTimeout time.Duration
 	// MailboxCount and MailboxBytes bound the calls that wait, and the sum of their inputs.
 	MailboxCount int
@@ -90,25 +96,28 @@ type Limits struct {
 	StorageBytes int64
 	// WriteSetBytes bounds what one turn writes.
 	WriteSetBytes int
-	// SQLMemoryBytes bounds the heap of one connection to the actor's SQLite database, and SQLTemporaryBytes its temporary
-	// files; both at most what the node allows. SQLTurnBytes bounds the pages that one turn changes, SQLValueBytes one
-	// string, blob or row.
+	// SQLMemoryBytes bounds the heap of one connection to the actor's SQLite database, and
+	// SQLTemporaryBytes its temporary files; both at most what the node allows. SQLTurnBytes bounds
+	// the pages that one turn changes, SQLValueBytes one string, blob or row.
 	SQLMemoryBytes    int64
 	SQLTemporaryBytes int64
 	SQLTurnBytes      int64
 	SQLValueBytes     int
-	// EventHistory is how many emitted events are kept for subscribers that resume. Negative keeps none.
+	// EventHistory is how many emitted events are kept for subscribers that resume. Negative keeps
+	// none.
 	EventHistory int
-	// SendAttempts is how often a message to another actor is tried before it is moved aside as failed.
+	// SendAttempts is how often a message to another actor is tried before it is moved aside as
+	// failed.
 	SendAttempts int
-	// CallRate bounds calls from outside per second, after a burst of CallBurst; 0 does not bound them. Built-in methods count
-	// like the actor's own. Not counted are calls of other actors, methods for operators, and what a worker says of messages
-	// that it has received.
+	// CallRate bounds calls from outside per second, after a burst of CallBurst; 0 does not bound
+	// them. Built-in methods count like the actor's own. Not counted are calls of other actors,
+	// methods for operators, and what a worker says of messages that it has received.
 	CallRate  float64
 	CallBurst int
 	// Connections bounds the clients that are connected or may come back.
 	Connections int
-	// ConnectionBytes is what is kept in memory for one client that does not read before it is cut off.
+	// ConnectionBytes is what is kept in memory for one client that does not read before it is cut
+	// off.
 	ConnectionBytes int
 	// ConnectionGrace is how long a lost client may take to come back before its connection ends.
 	ConnectionGrace time.Duration
@@ -116,10 +125,12 @@ type Limits struct {
 	TaskGrace time.Duration
 }
 
-// A Behavior is one actor type's code: what a runtime needs to know of it and the functions to run it. It is immutable
-// once handed to a runtime, and all its functions may be called from many goroutines.
+// A Behavior is one actor type's code: what a runtime needs to know of it and the functions to run
+// it. It is immutable once handed to a runtime, and all its functions may be called from many
+// goroutines.
 type Behavior struct {
-	// Type is the actor type's name: 1 to 64 characters, a letter first, then letters, digits, "-" and "_".
+	// Type is the actor type's name: 1 to 64 characters, a letter first, then letters, digits, "-"
+	// and "_".
 	Type string
 	// StateVersion is the version that Save writes. Load is told the version of what it reads.
 	StateVersion uint64
@@ -133,42 +144,47 @@ type Behavior struct {
 	Streams   []Stream
 	// Workflows are the workflows that actors can run.
 	Workflows []Workflow
-	// Connections are the connection hooks; the zero value has none, and lets every client connect.
+	// Connections are the connection hooks. The zero value has none, and every client may connect.
 	Connections ConnectionMethods
-	// IdleTimeout is how long an awake actor stays in memory unused. 0 means the runtime's default; negative, only memory
-	// pressure and shutdown put it to sleep.
+	// IdleTimeout is how long an awake actor stays in memory unused. 0 means the runtime's default;
+	// negative, only memory pressure and shutdown put it to sleep.
 	IdleTimeout time.Duration
 	Limits      Limits
-	// HasSleep reports that Instance.Sleep does something, so that going to sleep takes a turn.
+	// HasSleep reports whether Instance.Sleep does something, so that going to sleep takes a turn.
 	HasSleep bool
-	// SharedState reports that a decoded state may be read by many queries at once, because a query handler receives a
-	// copy that shares no memory which the handler could change. Otherwise each query decodes its own.
+	// SharedState reports whether many queries may read one decoded state. A query handler then
+	// gets a copy that shares no changeable memory with it. Otherwise each query decodes its own.
 	SharedState bool
 	// Migrations are the schema of the actors' SQLite databases.
 	Migrations []Migration
-	// OpenSQL lets whoever may call the actor use sql.query and sql.exec; otherwise they are for operators.
+	// OpenSQL opens sql.query and sql.exec to all callers of the actor; otherwise they are for
+	// operators.
 	OpenSQL bool
 	// SQLDecimal allows SQLite's functions of exact decimals.
 	SQLDecimal bool
 	// New makes the code's side of an actor that is waking up.
 	New func() Instance
-	// Decode reads a stored state for queries; the result is handed to Query. A nil blob is a state never saved.
+	// Decode reads a stored state for queries; the result is handed to Query. A nil blob is a state
+	// never saved.
 	Decode func(version uint64, blob []byte) (any, error)
-	// Query runs query method on a decoded state, decodes input and appends the encoded output to out.
+	// Query runs query method on a decoded state, decodes input and appends the encoded output to
+	// out.
 	Query func(r Reader, method int, state any, codec Codec, input, out []byte) ([]byte, error)
-	// Convert decodes a value and appends it in another encoding, or in the same: so it also checks. The error says what is
-	// wrong with the value and may be shown to whoever sent it. A nil Convert knows no values.
+	// Convert decodes a value and appends it in another encoding, or in the same to check it. The
+	// error describes the fault of the value and may be shown to its sender. A nil Convert accepts
+	// no values.
 	Convert func(kind ValueKind, index int, from Codec, value []byte, to Codec, out []byte) ([]byte, error)
-	// Schema returns the JSON Schema (2020-12) of a value's JSON form, or nil if it has none. A nil Schema knows none.
+	// Schema returns the JSON Schema (2020-12) of a value's JSON form, or nil if it has none. A nil
+	// Schema knows none.
 	Schema func(kind ValueKind, index int) []byte
 }
 
-// An Instance is one awake actor's state in memory and the handlers bound to it. The runtime calls it from one
-// goroutine at a time. If a handler returns an error or panics, the runtime calls Load again with the last committed
-// state before anything else.
+// An Instance is one awake actor's state in memory and the handlers bound to it. The runtime calls
+// it from one goroutine at a time. If a handler returns an error or panics, the runtime calls Load
+// again with the last committed state before anything else.
 type Instance interface {
-	// Load replaces the state by what blob holds, migrating it if version is older than the behavior's. A nil blob is a new
-	// actor. A newer version is an *Error with code StateTooNew.
+	// Load replaces the state by what blob holds, migrating it if version is older than the
+	// behavior's. A nil blob is a new actor. A newer version is an *Error with code StateTooNew.
 	Load(version uint64, blob []byte) error
 	// Save appends the encoded state to dst. Equal states encode to equal bytes.
 	Save(dst []byte) ([]byte, error)
@@ -180,15 +196,17 @@ type Instance interface {
 	Message(t Turn, queue int, m *Received, out []byte) ([]byte, error)
 	// Schedule runs the handler of a schedule.
 	Schedule(t Turn, schedule int, tick *Tick, payload []byte) error
-	// Connect runs the connect hook, which may refuse. params is JSON; c.State and c.Params are what will be stored, and the
-	// hook may set them.
+	// Connect runs the connect hook, which may refuse. params is JSON; c.State and c.Params are
+	// what will be stored, and the hook may set them.
 	Connect(t Turn, c *ConnectionState, params []byte) error
-	// Disconnect runs the disconnect hook; the connection is not listed any more. cause is nil if the client ended it. It does
-	// not run for connections that end because the actor is destroyed: Destroy does.
+	// Disconnect runs the disconnect hook; the connection is no longer listed. cause is nil if the
+	// client ended it. It does not run for connections that end because the actor is destroyed:
+	// Destroy does.
 	Disconnect(t Turn, c *ConnectionState, cause *Error) error
 	// Subscribe asks the hook of an event whether a connection may be subscribed.
 	Subscribe(t Turn, event int, c *ConnectionState) error
-	// State returns the state for turns of tasks and workflows: what Behavior.Decode returns, but the instance's own.
+	// State returns the state for turns of tasks and workflows: what Behavior.Decode returns, but
+	// the instance's own.
 	State() any
 	// Create, Wake, Sleep and Destroy run the lifecycle hooks; a hook that is not set does nothing.
 	Create(t Turn) error

@@ -5,13 +5,16 @@ import (
 	"time"
 )
 
-// The methods that every actor has besides its own: they are called like any other, over every gateway, with the inputs
-// and outputs of this file as JSON or CBOR. Their names have a dot, which names of behaviors' methods cannot.
+// The methods that every actor has besides its own: they are called like any other, over every
+// gateway, with the inputs and outputs of this file as JSON or CBOR. Their names have a dot, which
+// names of behaviors' methods cannot.
 //
-// Values of the application (bodies, items, payloads) are Raw: in the encoding of the request, checked and converted by
-// the behavior's type. Times are RFC 3339, spans milliseconds. Unknown members are refused.
+// Values of the application (bodies, items, payloads) are Raw: in the encoding of the request,
+// checked and converted by the behavior's type. Times are RFC 3339, spans milliseconds. Unknown
+// members are refused.
 //
-// The tag range is what a member may be if a request has it. A request without the member, and 0 in Go, means the default.
+// The tag range is what a member may be if a request has it. A request without the member, and 0 in
+// Go, means the default.
 const (
 	QueueSend        = "queue.send"         // QueueSendInput -> QueueSendOutput
 	QueueReceive     = "queue.receive"      // QueueReceiveInput -> QueueReceiveOutput
@@ -23,7 +26,7 @@ const (
 	QueueStatsMethod = "queue.stats"        // QueueStatsInput -> QueueStatsOutput; a query
 	QueuePeek        = "queue.peek"         // QueueListInput -> QueueListOutput; a query
 	QueueDelete      = "queue.delete"       // QueueSelectInput -> CountOutput; all is queue.purge
-	QueuePurge       = "queue.purge"        // QueueInput -> CountOutput: those that wait, and not those that workers hold
+	QueuePurge       = "queue.purge"        // QueueInput -> CountOutput: waiting messages, except messages that workers hold
 	QueueSkip        = "queue.skip"         // QueueInput -> CountOutput: the next message becomes a dead letter
 	QueueDeadList    = "queue.dead.list"    // QueueListInput -> QueueListOutput; a query
 	QueueDeadRequeue = "queue.dead.requeue" // QueueSelectInput -> CountOutput
@@ -67,9 +70,9 @@ const (
 	SQLStatus  = "sql.status"  // no input -> SQLStatusOutput; a query
 )
 
-// OperatorMethod reports whether a built-in method is for operators and not for every caller. A built-in name that is not
-// listed here counts as an operator's, so that what a later version adds is not open to everybody. openSQL says whether the
-// actor's type lets its callers use SQL.
+// OperatorMethod reports whether a built-in method is for operators and not for every caller. A
+// built-in name that is not listed here counts as an operator's, so that methods of later versions
+// are not open to all. openSQL says whether callers of the actor's type may use SQL.
 func OperatorMethod(method string, openSQL bool) bool {
 	switch method {
 	case SQLQuery, SQLExec:
@@ -159,8 +162,9 @@ type QueueNackInput struct {
 	Dead bool `json:"dead,omitempty"`
 }
 
-// QueueSettleOutput counts the messages settled and names the receipts that are no longer valid: their lock expired, and
-// the message is with another worker, in the queue again, or gone. Nothing was done about those.
+// QueueSettleOutput counts the messages settled and names the receipts that are no longer valid:
+// their lock expired, and the message is with another worker, in the queue again, or gone. These
+// had no effect.
 type QueueSettleOutput struct {
 	Settled int      `json:"settled"`
 	Lost    []string `json:"lost,omitempty"`
@@ -173,7 +177,7 @@ type QueueExtendInput struct {
 	LockMS   int64    `json:"lock_ms,omitempty" range:"1,2592000000"`
 }
 
-// QueueExtendOutput says until when those that were not lost are locked.
+// QueueExtendOutput says until when the messages are locked, except lost ones.
 type QueueExtendOutput struct {
 	LockedUntil time.Time `json:"locked_until"`
 	Lost        []string  `json:"lost,omitempty"`
@@ -187,12 +191,12 @@ type QueueHeldInput struct {
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
-// QueueHeldOutput names those that are valid: their messages are locked by whoever got the receipt.
+// QueueHeldOutput names the valid receipts: they still lock their messages.
 type QueueHeldOutput struct {
 	Held []string `json:"held"`
 }
 
-// QueueResultInput asks what came of a message that was sent with WantReply.
+// QueueResultInput asks for the result of a message that was sent with WantReply.
 type QueueResultInput struct {
 	Queue string `json:"queue"`
 	ID    uint64 `json:"id"`
@@ -200,7 +204,8 @@ type QueueResultInput struct {
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
-// QueueResultOutput is what came of it. The error code is NotFound if the message is unknown or its reply no longer kept.
+// QueueResultOutput is the result of a message. The error code is NotFound if the message is
+// unknown or its reply no longer kept.
 type QueueResultOutput struct {
 	Done bool `json:"done"`
 	// Reply is what the handler or worker answered; Error why the message became a dead letter.
@@ -253,8 +258,8 @@ type ListedMessage struct {
 	Due     *time.Time `json:"due,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
 	DedupID string     `json:"dedup_id,omitempty"`
-	// Error is why the last attempt failed, with what a sender that waits for the reply is not told; Tried when it did; Died
-	// when the message became a dead letter.
+	// Error is why the last attempt failed, with what a sender that waits for the reply is not
+	// told; Tried when it did; Died when the message became a dead letter.
 	Error string     `json:"error,omitempty"`
 	Tried *time.Time `json:"tried,omitempty"`
 	Died  *time.Time `json:"died,omitempty"`
@@ -270,7 +275,8 @@ type QueueSelectInput struct {
 // CountOutput counts what a call did.
 type CountOutput struct {
 	Count int64 `json:"count"`
-	// More: there was more to do than one call does, so call again. Of queue.purge, and of what takes all messages.
+	// More: there was more to do than one call does, so call again. Of queue.purge, and of what
+	// takes all messages.
 	More bool `json:"more,omitempty"`
 }
 
@@ -332,8 +338,9 @@ type StreamReadInput struct {
 	Stream string `json:"stream"`
 	// After is the sequence of the last item that the reader has; 0 reads from the beginning.
 	After uint64 `json:"after,omitempty"`
-	// Life is the id of the actor's life that After counts in, or "" for the present one: see Position. Of an actor
-	// that is gone, the error code is Destroyed if Life is set and NotFound if not.
+	// Life is the id of the actor's life that After counts in, or "" for the present one: see
+	// Position. Of an actor that is gone, the error code is Destroyed if Life is set and NotFound
+	// if not.
 	Life string `json:"life,omitempty"`
 	// Limit is 1 to MaxStreamBatch; absent means 100.
 	Limit int `json:"limit,omitempty" range:"1,1000"`
@@ -344,7 +351,8 @@ type StreamReadInput struct {
 // StreamReadOutput is a StreamPage in a request's encoding.
 type StreamReadOutput struct {
 	Missed uint64 `json:"missed,omitempty"`
-	// Reset: the position is one of another life of the actor. Reading begins anew, and Missed counts from the first item.
+	// Reset: the position is one of another life of the actor. Reading begins anew, and Missed
+	// counts from the first item.
 	Reset  bool             `json:"reset,omitempty"`
 	Items  []ReadStreamItem `json:"items"`
 	Next   uint64           `json:"next"`
@@ -389,14 +397,15 @@ type ConnectionCloseInput struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-// PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused until it is resumed.
+// PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused until it is
+// resumed.
 type PauseInput struct {
-	// Reason is shown to whoever asks, at most 1,024 bytes.
+	// Reason is shown to callers and operators, up to 1,024 bytes.
 	Reason string `json:"reason,omitempty"`
 }
 
-// LimitsResetInput names the limits of an actor that go back to those of its type, by their names in ActorLimits; none
-// names all.
+// LimitsResetInput names the limits of an actor to reset to its type's, by their names in
+// ActorLimits; none names all.
 type LimitsResetInput struct {
 	Names []string `json:"names,omitempty"`
 }
@@ -407,7 +416,8 @@ type SendSkipInput struct {
 	Key  []string `json:"key"`
 }
 
-// SendListInput pages through messages to other actors that were given up, in the order in which they were sent.
+// SendListInput pages through messages to other actors that were given up, in the order in which
+// they were sent.
 type SendListInput struct {
 	// IDs selects messages; none selects all.
 	IDs []uint64 `json:"ids,omitempty"`
@@ -422,15 +432,16 @@ type SendListOutput struct {
 	More     bool          `json:"more,omitempty"`
 }
 
-// A DeadMessage is a message to another actor that was given up, as operators see it. Its sender keeps it for 14 days, and
-// 10,000 of them.
+// A DeadMessage is a message to another actor that was given up, as operators see it. Its sender
+// keeps it for 14 days, and 10,000 of them.
 type DeadMessage struct {
 	ID uint64 `json:"id"`
 	// Type and Key name the actor that it was for, Method the action.
 	Type   string   `json:"type"`
 	Key    []string `json:"key"`
 	Method string   `json:"method"`
-	// Input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON cannot show it.
+	// Input is the action's: CBOR, or shown as JSON with byte strings in base64; absent if JSON
+	// cannot show it.
 	Input    Raw       `json:"input,omitempty"`
 	Attempts int       `json:"attempts"`
 	Sent     time.Time `json:"sent"`

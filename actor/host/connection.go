@@ -16,7 +16,8 @@ const (
 	DefaultConnections = 10_000
 	// DefaultConnectionGrace is how long a lost connection may take to come back.
 	DefaultConnectionGrace = 2 * time.Minute
-	// DefaultConnectionBytes is what is kept in memory for a client that does not read, before it is cut off.
+	// DefaultConnectionBytes is what is kept in memory for a client that does not read, before it
+	// is cut off.
 	DefaultConnectionBytes = 1 << 20
 )
 
@@ -29,7 +30,8 @@ type ConnectionMethods struct {
 // A ConnectionState is one connection of an actor as it is stored.
 type ConnectionState struct {
 	ID string
-	// Params is what the client sent, as JSON, without what looks like credentials; nil if nothing is kept.
+	// Params is what the client sent, as JSON, without what looks like credentials; nil if nothing
+	// is kept.
 	Params []byte
 	// State is CBOR; nil if it was never set.
 	State []byte
@@ -58,11 +60,12 @@ type ConnectRequest struct {
 	Params []byte
 	// Events are subscribed to at once.
 	Events []string
-	// Token, if not "", resumes: it is what an earlier Welcome said. If that connection is gone for good, a new one is made
-	// from the rest of the request, and Welcome.Resumed is false.
+	// Token, if not "", resumes: it is what an earlier Welcome said. If that connection is gone for
+	// good, a new one is made from the rest of the request, and Welcome.Resumed is false.
 	Token string
-	// After is the sequence of the last event that the client got; HasAfter says that it is known. Life is the id of the
-	// actor's life that it counts in, or "" for the present one: see Position.
+	// After is the sequence of the last event that the client got; HasAfter says that it is known.
+	// Life is the id of the actor's life that it counts in, or "" for the present one: see
+	// Position.
 	After    uint64
 	HasAfter bool
 	Life     string
@@ -73,51 +76,55 @@ type ConnectRequest struct {
 	Traceparent string
 }
 
-// A Welcome is what a client learns when it is connected.
+// A Welcome is the first message to a connected client.
 type Welcome struct {
 	Connection string `json:"connection"`
 	// Token resumes the connection; it is a secret of the client's.
 	Token string `json:"token"`
 	// Cursor is the sequence of the last event before the first that the connection brings.
 	Cursor uint64 `json:"cursor"`
-	// Life is the id of the actor's life that Cursor counts in, and all events of the connection are of.
+	// Life is the id of the actor's life that Cursor counts in, and all events of the connection
+	// are of.
 	Life    string   `json:"life,omitempty"`
 	Resumed bool     `json:"resumed"`
 	Events  []string `json:"events"`
 }
 
-// A LiveConnection is a client's end of a connection to an actor, while it is there. The actor may sleep meanwhile.
-// Next is called by one goroutine at a time; the rest from any.
+// A LiveConnection is a client's end of a connection to an actor, while it is there. The actor may
+// sleep meanwhile. Next is called by one goroutine at a time; the rest from any.
 type LiveConnection interface {
 	Welcome() Welcome
-	// Next waits for the events that the client is to get: broadcast ones that it is subscribed to, and those sent to it.
-	// The error is an *Error and ends the connection: Canceled when ctx ended (Next may be called again), Unavailable when
-	// the node shuts down or another client took the connection over, Overloaded when the client read too slowly (all
-	// three may be resumed), Destroyed when the actor was destroyed, and whatever the actor closed the connection with.
+	// Next waits for events for the client: subscribed broadcast ones, and events sent to it alone.
+	// The error is an *Error and ends the connection: Canceled when ctx ended (Next may be called
+	// again), Unavailable when the node shuts down or another client took the connection over,
+	// Overloaded when the client read too slowly (all three may be resumed), Destroyed when the
+	// actor was destroyed, and whatever the actor closed the connection with.
 	Next(ctx context.Context) (Delivery, error)
-	// Subscribe and Unsubscribe change what the client gets, durably, before they return. Subscribing asks the hooks of the
-	// events.
+	// Subscribe and Unsubscribe change what the client gets, durably, before they return.
+	// Subscribing asks the hooks of the events.
 	Subscribe(ctx context.Context, events ...string) error
 	Unsubscribe(ctx context.Context, events ...string) error
 	// Call calls a method of the actor on behalf of the connection.
 	Call(ctx context.Context, r *Request) (Reply, error)
-	// Close ends it. If lost, the client may still come back for as long as the type allows; otherwise the disconnect hook
-	// runs now. It returns when that is durable, or ctx ends.
+	// Close ends it. If lost, the client may still come back for as long as the type allows;
+	// otherwise the disconnect hook runs now. It returns when that is durable, or ctx ends.
 	Close(ctx context.Context, lost bool) error
 }
 
-// A Connector lets clients connect to actors. Connecting creates a missing actor, like a call.
+// A Connector connects clients to actors. Connecting creates a missing actor, like a call.
 type Connector interface {
 	Connect(ctx context.Context, a Address, r ConnectRequest) (LiveConnection, error)
-	// CallOver calls a method on behalf of the connection that token belongs to, for clients whose connection carries
-	// events only. The error code is Unauthenticated if there is no such connection.
+	// CallOver calls a method on behalf of the connection that token belongs to, for clients whose
+	// connection carries events only. The error code is Unauthenticated if there is no such
+	// connection.
 	CallOver(ctx context.Context, token string, r *Request) (Reply, error)
-	// Disconnect ends the connection that token belongs to, like LiveConnection.Close of one that is not lost.
+	// Disconnect ends the connection that token belongs to, like LiveConnection.Close of one that
+	// is not lost.
 	Disconnect(ctx context.Context, a Address, token string) error
 }
 
-// SharedFrames holds the encoded forms of an event that goes to many clients, so that each form is made once. The zero
-// value is ready.
+// SharedFrames holds the encoded forms of an event that goes to many clients, so that each form is
+// made once. The zero value is ready.
 type SharedFrames struct {
 	mu     sync.Mutex
 	frames [2][]byte

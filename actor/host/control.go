@@ -8,7 +8,7 @@ type Pause struct {
 	Since  time.Time `json:"since"`
 }
 
-// Why names the one thing that an actor waits for.
+// Why names the first cause for which an actor waits.
 type Why string
 
 // What an actor may wait for, in the order in which Explanation picks.
@@ -42,7 +42,8 @@ type Explanation struct {
 	// Since is when the wait began and Until when it ends by itself, as far as that is known.
 	Since *time.Time `json:"since,omitempty"`
 	Until *time.Time `json:"until,omitempty"`
-	// Remedy names the verb that gets the actor going, if there is one: "resume", "retry", "skip", "requeue", "destroy".
+	// Remedy names the verb that gets the actor going, if there is one: "resume", "retry", "skip",
+	// "requeue", "destroy".
 	Remedy string `json:"remedy,omitempty"`
 	// Details are for programs: "handler", "chain", "queue", "target" and the like.
 	Details map[string]string `json:"details,omitempty"`

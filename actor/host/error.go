@@ -10,13 +10,16 @@ import (
 	"strings"
 )
 
-// A Code says what went wrong in a way that programs can act on. The list is closed: codes are part of the wire format,
-// are never reused, and each has a page under docs/errors. There is no code for success; success has no Error.
+// A Code says what went wrong in a way that programs can act on. The list is closed: codes are part
+// of the wire format, are never reused, and each has a page under docs/errors. There is no code for
+// success; success has no Error.
 type Code string
 
-// The codes. Retrying a call whose error is marked Retryable may succeed without any change by the caller.
+// The codes. Retrying a call whose error is marked Retryable may succeed without any change by the
+// caller.
 const (
-	// InvalidArgument: the request itself is wrong (undecodable input, a bad key part, a bad parameter).
+	// InvalidArgument: the request itself is wrong (undecodable input, a bad key part, a bad
+	// parameter).
 	InvalidArgument Code = "invalid_argument"
 	// Unauthenticated: the request carries no valid credentials.
 	Unauthenticated Code = "unauthenticated"
@@ -30,9 +33,11 @@ const (
 	UnknownMethod Code = "unknown_method"
 	// AlreadyExists: an explicit create named a key that is taken.
 	AlreadyExists Code = "already_exists"
-	// FailedPrecondition: the actor is not in a state in which this call makes sense. Handlers use it for business rules.
+	// FailedPrecondition: the actor is not in a state in which this call makes sense. Handlers use
+	// it for business rules.
 	FailedPrecondition Code = "failed_precondition"
-	// Cycle: the call would make actors wait for each other. Metadata "chain" shows the actors in order.
+	// Cycle: the call would make actors wait for each other. Metadata "chain" shows the actors in
+	// order.
 	Cycle Code = "cycle"
 	// Overloaded: a mailbox or another bounded queue is full. Retryable; nothing was done.
 	Overloaded Code = "overloaded"
@@ -40,8 +45,8 @@ const (
 	Canceled Code = "canceled"
 	// DeadlineExceeded: the caller's deadline or the turn's own time limit passed.
 	DeadlineExceeded Code = "deadline_exceeded"
-	// TooLarge: a key, value, message, state or write set is over its limit. Metadata names "what", "limit" and "actual":
-	// OverLimit is the only way to make such an error.
+	// TooLarge: a key, value, message, state or write set is over its limit. Metadata names "what",
+	// "limit" and "actual": OverLimit is the only way to make such an error.
 	TooLarge Code = "too_large"
 	// QuotaExceeded: the actor's storage quota is used up. Reads, deletes and exports go on.
 	QuotaExceeded Code = "quota_exceeded"
@@ -51,18 +56,23 @@ const (
 	ReadOnly Code = "read_only"
 	// Destroyed: the addressed incarnation of the actor no longer exists.
 	Destroyed Code = "destroyed"
-	// StateTooNew: the stored state was written by a newer version of the actor's code. The data is untouched.
+	// StateTooNew: the stored state was written by a newer version of the actor's code. The data is
+	// untouched.
 	StateTooNew Code = "state_too_new"
-	// ActorFailed: the actor could not be woken (its state does not decode, a hook fails, it keeps crashing). Its data is
-	// kept; Metadata "reason" says why and "retry_at" when the next attempt is allowed. Retryable, unless the reason is ReasonDamaged.
+	// ActorFailed: the actor could not be woken (its state does not decode, a hook fails, it keeps
+	// crashing). Its data is kept; Metadata "reason" says why and "retry_at" when the next attempt
+	// is allowed. Retryable, unless the reason is ReasonDamaged.
 	ActorFailed Code = "actor_failed"
 	// ActorPaused: an operator paused the actor. Retryable; Metadata "reason" says why.
 	ActorPaused Code = "actor_paused"
-	// Crashed: the handler panicked. Nothing of the turn was kept. Metadata "error_id" finds the stack in the node's log.
+	// Crashed: the handler panicked. Nothing of the turn was kept. Metadata "error_id" finds the
+	// stack in the node's log.
 	Crashed Code = "crashed"
-	// Unavailable: the node is starting, draining, out of disk space or its store is read-only. Retryable elsewhere or later.
+	// Unavailable: the node is starting, draining, out of disk space or its store is read-only.
+	// Retryable elsewhere or later.
 	Unavailable Code = "unavailable"
-	// Internal: an error without a code, whose details stay in the node's log under Metadata "error_id".
+	// Internal: an error without a code, whose details stay in the node's log under Metadata
+	// "error_id".
 	Internal Code = "internal"
 )
 
@@ -78,10 +88,11 @@ func Codes() []Code { return slices.Clone(codes) }
 // Known reports whether c is one of the codes of this package.
 func (c Code) Known() bool { return slices.Contains(codes, c) }
 
-// An Error is the only kind of error that crosses the border of an actor: between actors, over HTTP and over NATS.
-// It has no cause; what caused it stays in the log of the node where it happened.
+// An Error is the only kind of error that crosses the border of an actor: between actors, over HTTP
+// and over NATS. It has no cause; what caused it stays in the log of the node where it happened.
 //
-// Two Errors match under errors.Is when their codes are equal, so errors.Is(err, &Error{Code: NotFound}) asks for a code.
+// Two Errors match under errors.Is when their codes are equal, so errors.Is(err, &Error{Code:
+// NotFound}) asks for a code.
 type Error struct {
 	// Code says what happened; see the constants.
 	Code Code `json:"code"`
@@ -89,18 +100,19 @@ type Error struct {
 	Message string `json:"message"`
 	// Metadata holds details for programs. Nil when there are none.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Retryable reports that the same call may succeed later and that nothing was done.
+	// Retryable reports whether nothing was done and the same call may succeed later.
 	Retryable bool `json:"retryable,omitempty"`
 }
 
-// Errorf makes an Error. The format's arguments become part of a message that remote callers see. Unlike fmt.Errorf it
-// wraps nothing.
+// Errorf makes an Error. The format's arguments become part of a message that remote callers see.
+// Unlike fmt.Errorf it wraps nothing.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// OverLimit makes an Error with the code TooLarge. actual is the size of what is too large, or the least size that it can
-// have if nothing has measured all of it: one more than the limit of what was read or computed up to the limit.
+// OverLimit makes an Error with the code TooLarge. actual is the size of what is too large, or the
+// least size that it can have if nothing has measured all of it: one more than the limit of what
+// was read or computed up to the limit.
 func OverLimit(what string, limit, actual int64) *Error {
 	e := Errorf(TooLarge, "%s: %d is over the limit of %d", what, actual, limit)
 	e.Metadata = map[string]string{
@@ -109,12 +121,12 @@ func OverLimit(what string, limit, actual int64) *Error {
 	return e
 }
 
-// ReasonUncertain is the metadata "reason" of an Error with the code Unavailable that refuses to show an actor whose last
-// commit may be lost.
+// ReasonUncertain is the metadata "reason" of an Error with the code Unavailable that refuses to
+// show an actor whose last commit may be lost.
 const ReasonUncertain = "uncertain"
 
-// ReasonDamaged is the metadata "reason" of an Error with the code Unavailable that found stored data damaged, and of one with the
-// code ActorFailed for an actor that cannot be woken for that.
+// ReasonDamaged is the metadata "reason" of an Error with the code Unavailable that found stored
+// data damaged, and of one with the code ActorFailed for an actor that cannot be woken for that.
 const ReasonDamaged = "damaged"
 
 // With returns a copy of e with a metadata entry added.
@@ -156,8 +168,9 @@ const (
 	maxMetadataValue = 1024
 )
 
-// ErrorMetadata returns what is stored of the metadata where the error is: what queues and package workflow keep of it.
-// Entries with a long key or value are not, nor is more than the first 16 in the order of their keys.
+// ErrorMetadata returns what is stored of the metadata where the error is: what queues and package
+// workflow keep of it. Entries with a long key or value are not, nor is more than the first 16 in
+// the order of their keys.
 func (e *Error) ErrorMetadata() map[string]string {
 	kept := maps.Clone(e.Metadata)
 	maps.DeleteFunc(kept, func(key, value string) bool {
@@ -180,8 +193,9 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// CodeOf returns the code that err has when it leaves an actor: the code of the first Error in its tree, Canceled or
-// DeadlineExceeded for the errors of package context, Internal for anything else, and "" for nil.
+// CodeOf returns the code that err has when it leaves an actor: the code of the first Error in its
+// tree, Canceled or DeadlineExceeded for the errors of package context, Internal for anything else,
+// and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

@@ -16,7 +16,8 @@ type EmittedEvent struct {
 	Time    time.Time `json:"time"`
 	// Data is JSON.
 	Data []byte `json:"-"`
-	// To names the only connection that gets the event; Except those that do not. Neither reaches clients.
+	// To names the only connection that gets the event; Except names connections that do not.
+	// Neither reaches clients.
 	To     string   `json:"-"`
 	Except []string `json:"-"`
 	// Shared holds encoded forms for many receivers; it may be nil.
@@ -27,36 +28,41 @@ type EmittedEvent struct {
 type Subscription struct {
 	// Names selects events by name; empty selects all.
 	Names []string
-	// Resume asks for the events after sequence After, as far as they are kept; otherwise the subscription starts with
-	// the next event.
+	// Resume asks for the events after sequence After, as far as they are kept; otherwise the
+	// subscription starts with the next event.
 	Resume bool
 	After  uint64
-	// Life is the id of the actor's life that After counts in, or "" for the present one: see Position.
+	// Life is the id of the actor's life that After counts in, or "" for the present one: see
+	// Position.
 	Life string
 }
 
 // A Delivery is what a subscription brought: events in order, after a gap if Missed is not 0.
 type Delivery struct {
-	// Missed counts the events between the position asked for and the first of Events that are no longer kept.
+	// Missed counts the events between the position asked for and the first of Events that are no
+	// longer kept.
 	Missed uint64
-	// Reset: the position asked for is none of this life of the actor, because the actor was destroyed and created again, or
-	// restored. The subscription begins anew, and Missed counts from the first event of this life.
+	// Reset: the position asked for is none of this life of the actor, because the actor was
+	// destroyed and created again, or restored. The subscription begins anew, and Missed counts
+	// from the first event of this life.
 	Reset  bool
 	Events []EmittedEvent
 }
 
 // An EventStream delivers the events of one subscription. It is used by one goroutine at a time.
 type EventStream interface {
-	// Next waits for events. The error is an *Error: code Canceled when ctx ends, Unavailable when the node shuts down,
-	// Destroyed when the actor was destroyed and the events at hand were delivered, or when there is no actor and the
-	// subscription asks for a life. A reader that falls behind gets what is still kept, after a Delivery that says how much
-	// it missed. Events of two lives never follow each other without a Reset between them.
+	// Next waits for events. The error is an *Error: code Canceled when ctx ends, Unavailable when
+	// the node shuts down, Destroyed when the actor was destroyed and the events at hand were
+	// delivered, or when there is no actor and the subscription asks for a life. A reader that
+	// falls behind gets what is still kept, after a Delivery that says how much it missed. Events
+	// of two lives never follow each other without a Reset between them.
 	Next(ctx context.Context) (Delivery, error)
 	// Close ends the subscription.
 	Close()
 }
 
-// An EventSource lets clients subscribe to the events of actors. Subscribing neither wakes nor creates an actor.
+// An EventSource subscribes clients to the events of actors. Subscribing neither wakes nor creates
+// an actor.
 type EventSource interface {
 	Subscribe(ctx context.Context, a Address, s Subscription) (EventStream, error)
 }

@@ -17,10 +17,11 @@ import (
 	"unicode/utf8"
 )
 
-// CheckJSON reports a JSON object that names a member twice, and a member of a Go struct that is spelled with other
-// capitals than the struct's. Package encoding/json takes both and drops one of the values. The text must be valid JSON
-// that decodes into v or into a value of its type. The members of a type that decodes itself may have any names, and a Raw is
-// left for its own decoder to check. The error is a *MemberError.
+// CheckJSON reports a JSON object that names a member twice, and a member of a Go struct that is
+// spelled with other capitals than the struct's. Package encoding/json takes both and drops one of
+// the values. The text must be valid JSON that decodes into v or into a value of its type. The
+// members of a type that decodes itself may have any names, and a Raw is left for its own decoder
+// to check. The error is a *MemberError.
 func CheckJSON(data []byte, v any) error {
 	w := jsonWalk{data: data}
 	if err := w.value(membersOf(reflect.TypeOf(v))); err != nil {
@@ -35,7 +36,8 @@ type MemberError struct {
 	Path string
 	// Unknown: the struct has no such field.
 	Unknown bool
-	// Unfit: the value does not fit the field, or is refused by the field's type. Otherwise the member is given twice.
+	// Unfit: the value does not fit the field, or is refused by the field's type. Otherwise the
+	// member is given twice.
 	Unfit bool
 }
 
@@ -50,8 +52,9 @@ func (e *MemberError) Error() string {
 	return fmt.Sprintf("member %q is given twice", e.Path)
 }
 
-// WithMember adds to e the path of the member that err, a *MemberError or an error that wraps one, is about, as metadata
-// "field". The path begins with field, the member that the text is the value of, unless that is "".
+// WithMember adds to e the path of the member that err, a *MemberError or an error that wraps one,
+// is about, as metadata "field". The path begins with field, the member that the text is the value
+// of, unless that is "".
 func WithMember(e *Error, field string, err error) *Error {
 	var m *MemberError
 	if errors.As(err, &m) {
@@ -67,9 +70,10 @@ func WithMember(e *Error, field string, err error) *Error {
 	return e
 }
 
-// FindMember returns the member of a JSON text because of which the text does not decode into v; err is what the decoder said.
-// It returns nil if there is no such member, or none can be told. If err is the Error of a type that decodes itself, the path
-// goes on with the member that its metadata "field" names.
+// FindMember returns the member of a JSON text because of which the text does not decode into v;
+// err is what the decoder said. It returns nil if there is no such member, or none can be told. If
+// err is the Error of a type that decodes itself, the path goes on with the member that its
+// metadata "field" names.
 func FindMember(data []byte, v any, err error) *MemberError {
 	if !json.Valid(data) {
 		return nil
@@ -92,7 +96,8 @@ func FindMember(data []byte, v any, err error) *MemberError {
 	return m
 }
 
-// maxUnfit bounds the depth of a search for a value that does not fit: each level decodes what is below it once more.
+// maxUnfit bounds the depth of a search for a value that does not fit: each level decodes what is
+// below it once more.
 const maxUnfit = 8
 
 // unfit returns the path of a value that does not decode, "" for that of all data.
@@ -175,7 +180,8 @@ type jsonMembers struct {
 // rawJSON is what is known of a Raw.
 var rawJSON = &jsonMembers{opaque: true}
 
-// jsonTypes keeps the members of Go types, reflect.Type to *jsonMembers. They are facts about types and never change.
+// jsonTypes keeps the members of Go types, reflect.Type to *jsonMembers. They are facts about types
+// and never change.
 var jsonTypes sync.Map
 
 // membersOf returns the members that a JSON object for the type t may have.
@@ -227,8 +233,8 @@ type jsonField struct {
 	several bool // there are others like it: encoding/json takes none of them
 }
 
-// jsonFields returns the fields of a struct by their names in JSON. Go's own rule of which field hides which one is of no
-// use: it goes by the names in Go.
+// jsonFields returns the fields of a struct by their names in JSON. Go's own rule of which field
+// hides which one is of no use: it goes by the names in Go.
 func jsonFields(t reflect.Type) map[string]*jsonField {
 	found, seen := make(map[string]*jsonField), make(map[reflect.Type]bool)
 	for depth, level := 0, []reflect.Type{t}; len(level) > 0; depth++ {
@@ -392,8 +398,8 @@ func (w *jsonWalk) object(m *jsonMembers) *MemberError {
 	}
 }
 
-// clipName returns the beginning of a name that may be long. An empty name is shown in quotes, because it would be no step of
-// a path.
+// clipName returns the beginning of a name that may be long. An empty name is shown in quotes,
+// because it would be no step of a path.
 func clipName(name []byte) string {
 	return cmp.Or(strings.ToValidUTF8(string(name[:min(len(name), 100)]), ""), `""`)
 }

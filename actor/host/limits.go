@@ -1,6 +1,7 @@
 package host
 
-// ActorLimits are the limits that operators have set for one actor. A field that is nil is as the type has it. See Limits.
+// ActorLimits are the limits that operators have set for one actor. A field that is nil is as the
+// type has it. See Limits.
 type ActorLimits struct {
 	StorageBytes  *int64   `json:"storage_bytes,omitempty"`
 	WriteSetBytes *int64   `json:"write_set_bytes,omitempty"`

@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running turn, which adds its
-// deadline, its trace context and its place in the chain of calls.
+// A Node takes calls to actors: a runtime in this process, a client of a remote one, or a running
+// turn, which adds its deadline, its trace context and its place in the chain of calls.
 type Node interface {
 	// Call runs a method and returns when its effects are durable. The error is an *Error.
 	Call(ctx context.Context, r *Request) (Reply, error)
-	// Lookup describes an actor without waking or creating it. The error code is NotFound if there is none.
+	// Lookup describes an actor without waking or creating it. The error code is NotFound if there
+	// is none.
 	Lookup(ctx context.Context, a Address) (Status, error)
 	// List pages through the actors of a type in the order of their keys, without waking them.
 	List(ctx context.Context, q ListQuery) (ListPage, error)
-	// Destroy runs the actor's destroy hook and removes everything it stored. The error code is NotFound if there is none.
+	// Destroy runs the actor's destroy hook and removes everything it stored. The error code is
+	// NotFound if there is none.
 	Destroy(ctx context.Context, a Address) error
 }
 
@@ -31,33 +33,35 @@ type Request struct {
 	Method string
 	Codec  Codec
 	Input  []byte
-	// IdempotencyKey, if not "", makes the reply part of the commit; a repeated request gets the stored reply for 24 hours.
-	// At most 255 bytes.
+	// IdempotencyKey, if not "", makes the reply part of the commit; a repeated request gets the
+	// stored reply for 24 hours. At most 255 bytes.
 	IdempotencyKey string
-	// Create demands that the actor does not exist yet, Existing that it does. Otherwise a missing actor is created.
+	// Create demands that the actor does not exist yet, Existing that it does. Otherwise a missing
+	// actor is created.
 	Create, Existing bool
 	// Traceparent is the W3C trace context of a caller that is not an actor.
 	Traceparent string
 	// Connection is the id of the connection that the call comes over, set by the runtime.
 	Connection string
-	// Continues: the request goes on with an earlier one of the same client, such as the next page of a stream that it
-	// follows. Limits.CallRate counted the first.
+	// Continues: the request goes on with an earlier one of the same client, such as the next page
+	// of a stream that it follows. Limits.CallRate counted the first.
 	Continues bool
-	// Veiled: the caller may not operate the actor. What is shown of its workflow run leaves out the texts of errors
-	// without a code, and of pauses.
+	// Veiled: the caller may not operate the actor. What is shown of its workflow run leaves out
+	// the texts of errors without a code, and of pauses.
 	Veiled bool
 	// Order, if not nil, places the request among others of the same client.
 	Order Order
 }
 
-// An Order runs the requests of one client in the order in which they were sent, although each has a goroutine of its own.
-// A node calls its methods on the goroutine of Call. A method may be called again, which changes nothing. The client's next
-// request waits for Placed, Waits or the return of Call, whichever comes first.
+// An Order runs the requests of one client in the order in which they were sent, although each has
+// a goroutine of its own. A node calls its methods on the goroutine of Call. A method may be called
+// again, which changes nothing. The client's next request waits for Placed, Waits or the return of
+// Call, whichever comes first.
 type Order interface {
 	// Placed: the request is in the actor's mailbox, or has the version that it reads.
 	Placed()
-	// Reads waits until the requests before this one are answered, except those that wait. A node calls it before it takes
-	// the version that a query reads. It returns false if ctx ends first.
+	// Reads waits until the requests before this one are answered, except waiting ones. A node
+	// calls it before it takes the version that a query reads. It returns false if ctx ends first.
 	Reads(ctx context.Context) bool
 	// Waits: the first attempt of the request found nothing, and it waits for something to appear.
 	Waits()
@@ -68,7 +72,8 @@ type Reply struct {
 	Output []byte
 	// Version is the actor's version that the answer reflects.
 	Version uint64
-	// Replayed reports that the answer was stored by an earlier request with the same idempotency key.
+	// Replayed reports whether the answer was stored by an earlier request with the same
+	// idempotency key.
 	Replayed bool
 }
 
@@ -91,8 +96,8 @@ type Status struct {
 	Type  string   `json:"type"`
 	Key   []string `json:"key"`
 	State State    `json:"state"`
-	// Version counts the turns that wrote something, the runtime's own for the actor among them: settling messages, moving
-	// alarms. Generation counts the activations that wrote.
+	// Version counts the turns that wrote something, the runtime's own for the actor among them:
+	// settling messages, moving alarms. Generation counts the activations that wrote.
 	Version    uint64 `json:"version"`
 	Generation uint64 `json:"generation"`
 	// Keys and Bytes are exact: the number of stored keys, and the sum of keys and values.
@@ -102,7 +107,8 @@ type Status struct {
 	Updated time.Time `json:"updated"`
 	// Mailbox is how many calls wait.
 	Mailbox int `json:"mailbox"`
-	// PendingSends and FailedSends count messages to other actors that wait, and that were moved aside.
+	// PendingSends and FailedSends count messages to other actors that wait, and that were moved
+	// aside.
 	PendingSends int `json:"pending_sends"`
 	FailedSends  int `json:"failed_sends"`
 	// Alarms counts armed alarms; NextAlarm is the earliest.
@@ -116,17 +122,20 @@ type Status struct {
 	Run *RunSummary `json:"run,omitempty"`
 	// Limits are what operators have set for the actor.
 	Limits *ActorLimits `json:"limits,omitempty"`
-	// Connections counts the clients that are connected to this node right now, Tasks the tasks that run.
+	// Connections counts the clients that are connected to this node right now, Tasks the tasks
+	// that run.
 	Connections int `json:"connections"`
 	Tasks       int `json:"tasks"`
 }
 
 // A Failure says why an actor does not run.
 type Failure struct {
-	// Code is that of the error, ErrorID names its line in the node's log; "" if the error has none.
+	// Code is that of the error, ErrorID names its line in the node's log; "" if the error has
+	// none.
 	Code    Code   `json:"code,omitempty"`
 	ErrorID string `json:"error_id,omitempty"`
-	// Reason is the cause in words. Operators also read what a hook or migration said; other callers read Public.
+	// Reason is the cause in words. Operators also read what a hook or migration said; other
+	// callers read Public.
 	Reason   string    `json:"reason"`
 	Since    time.Time `json:"since"`
 	Attempts int       `json:"attempts"`
@@ -150,7 +159,8 @@ type ListQuery struct {
 type ListPage struct {
 	Actors []Status `json:"actors"`
 	Cursor string   `json:"cursor,omitempty"`
-	// Uncertain names the selected actors between those of the page that it leaves out, also ones that may be created or
-	// destroyed: the disk failed before their last commit was durable. A restart of the node tells what was kept.
+	// Uncertain names selected actors that the page leaves out because the disk failed before their
+	// last commit was durable, also ones that may be created or destroyed. A restart of the node
+	// shows what was kept.
 	Uncertain []Address `json:"uncertain,omitempty"`
 }

@@ -9,8 +9,8 @@ import (
 
 // A Position is a place in the events of an actor, or in one of its streams.
 //
-// Sequences begin at 1 again when an actor was destroyed and created anew, so a sequence alone does not name a place. Life
-// does: it is the id of the actor from its creation to its destruction.
+// Sequences begin at 1 again when an actor was destroyed and created anew, so a sequence alone does
+// not name a place. Life does: it is the id of the actor from its creation to its destruction.
 type Position struct {
 	// Sequence is that of the last event or item before the place; 0 is the beginning.
 	Sequence uint64
@@ -18,8 +18,8 @@ type Position struct {
 	Life string
 }
 
-// String returns the form that [ParsePosition] reads: the sequence and, if the life is known, "@" and its id, as in
-// "17@0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14".
+// String returns the form that [ParsePosition] reads: the sequence and, if the life is known, "@"
+// and its id, as in "17@0a3f6931-52b4-8a01-9c3e-5d0f2b7c8e14".
 func (p Position) String() string { return string(p.Append(nil)) }
 
 // Append appends what String returns.
@@ -31,8 +31,8 @@ func (p Position) Append(b []byte) []byte {
 	return b
 }
 
-// ParsePosition reads the form of [Position.String]. The error has the code InvalidArgument and says what is expected; it
-// names no field.
+// ParsePosition reads the form of [Position.String]. The error has the code InvalidArgument and
+// says what is expected; it names no field.
 func ParsePosition(text string) (Position, *Error) {
 	number, life, named := strings.Cut(text, "@")
 	n, err := strconv.ParseUint(number, 10, 64)
@@ -43,7 +43,8 @@ func ParsePosition(text string) (Position, *Error) {
 	return Position{Sequence: n, Life: life}, nil
 }
 
-// CheckLife checks the id of an actor's life, "" for none. The error has the code InvalidArgument and names the field life.
+// CheckLife checks the id of an actor's life, "" for none. The error has the code InvalidArgument
+// and names the field life.
 func CheckLife(id string) *Error {
 	if id == "" || validLife(id) {
 		return nil

@@ -15,16 +15,18 @@ const (
 	MaxQueueDelay = 30 * 24 * time.Hour
 	// MaxQueueBatch is how many messages one call sends, receives, settles or lists.
 	MaxQueueBatch = 1_000
-	// MaxQueuePriority bounds the priority of messages: from -MaxQueuePriority to MaxQueuePriority, 0 is usual, higher first.
+	// MaxQueuePriority bounds the priority of messages: from -MaxQueuePriority to MaxQueuePriority,
+	// 0 is usual, higher first.
 	MaxQueuePriority = 1_000
 	// MaxDedupID bounds de-duplication ids, in bytes.
 	MaxDedupID = 255
-	// AnyName as the name of a Queue, Stream or Schedule stands for every name that is not declared by itself.
+	// AnyName as the name of a Queue, Stream or Schedule stands for every name that is not declared
+	// by itself.
 	AnyName = "*"
 )
 
-// DefaultQueueBackoff is the pause before each new attempt; after the last the message becomes a dead letter. So a message
-// is tried once more often than there are pauses.
+// DefaultQueueBackoff is the pause before each new attempt; after the last the message becomes a
+// dead letter. So a message is tried once more often than there are pauses.
 func DefaultQueueBackoff() []time.Duration {
 	return []time.Duration{time.Second, 5 * time.Second, 10 * time.Second}
 }
@@ -33,17 +35,18 @@ func DefaultQueueBackoff() []time.Duration {
 type Queue struct {
 	// Name is unique among the behavior's queues, or AnyName.
 	Name string
-	// Handler is the Go function that handles the messages, for logs; "" if workers outside the actor receive them, or its run.
+	// Handler is the Go function that handles the messages, for logs; "" if workers outside the
+	// actor receive them, or its run.
 	Handler string
-	// ByRun: the messages are received by the actor's workflow run, and by nobody else.
+	// ByRun: only the actor's workflow run receives the messages.
 	ByRun bool
-	// Backoff is the pause before each new attempt of a message that sets none; nil means DefaultQueueBackoff, empty means
-	// one attempt.
+	// Backoff is the pause before each new attempt of a message that sets none; nil means
+	// DefaultQueueBackoff, empty means one attempt.
 	Backoff []time.Duration
 	// Lock is how long a received message is locked unless the receiver asks for another time.
 	Lock time.Duration
-	// Messages bounds the messages that wait or are locked, Bytes the sum of their bodies (0 for no limit of its own), and
-	// MessageBytes one body.
+	// Messages bounds the messages that wait or are locked, Bytes the sum of their bodies (0 for no
+	// limit of its own), and MessageBytes one body.
 	Messages     int
 	Bytes        int64
 	MessageBytes int
@@ -83,22 +86,25 @@ type Enqueue struct {
 	Body []byte
 	// Delay is how long the message waits before it can be received.
 	Delay time.Duration
-	// Priority: higher first; messages of one priority are received in the order in which they were sent.
+	// Priority: higher first; messages of one priority are received in the order in which they were
+	// sent.
 	Priority int
-	// DedupID, if not "", makes a second message with the same id within the queue's window no message at all.
+	// DedupID, if not "", makes a second message with the same id within the queue's window no
+	// message at all.
 	DedupID string
-	// TTL, if not 0, is how long the message may wait to be received; then it becomes a dead letter.
+	// TTL, if not 0, is how long the message may wait to be received; then it becomes a dead
+	// letter.
 	TTL time.Duration
 	// Backoff overrides the queue's; nil does not.
 	Backoff []time.Duration
-	// KeysIfUndelivered are keys of the actor's key-value store, packed tuples, that get the body when the message becomes
-	// a dead letter.
+	// KeysIfUndelivered are keys of the actor's key-value store, packed tuples, that get the body
+	// when the message becomes a dead letter.
 	KeysIfUndelivered [][]byte
-	// WantReply keeps what comes of the message for the sender to ask for.
+	// WantReply keeps the result of the message for its sender.
 	WantReply bool
 }
 
-// A Sent says what became of an Enqueue.
+// A Sent is the result of an Enqueue.
 type Sent struct {
 	// ID is the message's; of a duplicate, that of the first.
 	ID        uint64 `json:"id"`
@@ -120,14 +126,16 @@ type Received struct {
 	WantReply bool
 	// Receipt names this delivery of the message in a worker's acknowledgement; "" for a handler's.
 	Receipt string
-	// LockedUntil is when the message returns to the queue unless it is settled before; zero for a handler's.
+	// LockedUntil is when the message returns to the queue unless it is settled before; zero for a
+	// handler's.
 	LockedUntil time.Time
 }
 
 // QueueStats are the counts of one queue.
 type QueueStats struct {
 	Queue string `json:"queue"`
-	// Pending messages can be received, Delayed ones not yet, Processing ones are locked by workers; Dead ones were given up.
+	// Pending messages can be received, Delayed ones not yet, Processing ones are locked by
+	// workers; Dead ones were given up.
 	Pending    int64 `json:"pending"`
 	Delayed    int64 `json:"delayed"`
 	Processing int64 `json:"processing"`

@@ -2,8 +2,8 @@ package host
 
 import "errors"
 
-// Raw is a value in the encoding of the request that carries it: JSON text in a JSON request, one CBOR item in a CBOR
-// one. It is copied in and out as it is.
+// Raw is a value in the encoding of the request that carries it: JSON text in a JSON request, one
+// CBOR item in a CBOR one. It is copied in and out as it is.
 type Raw []byte
 
 // MarshalJSON returns r, or null if it is empty.

@@ -34,7 +34,8 @@ type ListedRun struct {
 	Reason   workflow.PauseReason `json:"reason,omitempty"`
 	// Text is the report of the pause or the message of the failure, cut to 1,024 bytes.
 	Text string `json:"text,omitempty"`
-	// Since is when the run was paused or failed. Next is when a paused run is tried again by itself; zero for never.
+	// Since is when the run was paused or failed. Next is when a paused run is tried again by
+	// itself; zero for never.
 	Since time.Time `json:"since"`
 	Next  time.Time `json:"next,omitzero"`
 }
@@ -50,13 +51,13 @@ type RunSummary struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// A RunPage is one page of runs, in no order that means anything. A page may have fewer runs than the limit, or none, and
-// another may follow all the same. Cursor is "" at the end.
+// A RunPage is one page of runs, in no order that means anything. A page may have fewer runs than
+// the limit, or none, and another may follow all the same. Cursor is "" at the end.
 type RunPage struct {
 	Runs   []ListedRun `json:"runs"`
 	Cursor string      `json:"cursor,omitempty"`
-	// Uncertain names the actors of the type, or of all, whose runs each page leaves out: the disk failed before their last
-	// commit was durable. A restart of the node tells what was kept.
+	// Uncertain names the actors of the type, or of all, whose runs each page leaves out: the disk
+	// failed before their last commit was durable. A restart of the node tells what was kept.
 	Uncertain []Address `json:"uncertain,omitempty"`
 }
 
@@ -68,15 +69,16 @@ type RunCount struct {
 	Count  int64                `json:"count"`
 }
 
-// RunCounts are the counts of all runs that are paused or have failed, by type, state and reason, in that order.
+// RunCounts are the counts of all runs that are paused or have failed, by type, state and reason,
+// in that order.
 type RunCounts struct {
 	Counts []RunCount `json:"counts"`
 	// Uncertain names the actors whose runs are not counted, for the reason of RunPage.Uncertain.
 	Uncertain []Address `json:"uncertain,omitempty"`
 }
 
-// A RunLister finds the workflow runs of a node that are paused or have failed. It reads an index and those runs; it wakes
-// nothing. A local node and a client implement it.
+// A RunLister finds the workflow runs of a node that are paused or have failed. It reads an index
+// and those runs; it wakes nothing. A local node and a client implement it.
 type RunLister interface {
 	// Runs pages through the runs that a query selects.
 	Runs(ctx context.Context, q RunQuery) (RunPage, error)

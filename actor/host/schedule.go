@@ -8,7 +8,8 @@ const (
 	MaxScheduleRuns     = 1_000
 	// MinScheduleEvery is the shortest interval.
 	MinScheduleEvery = time.Second
-	// DefaultScheduleCatchUp is how many missed ticks MissedAll makes up for at most, MaxScheduleCatchUp the largest cap.
+	// DefaultScheduleCatchUp is how many missed ticks MissedAll makes up for at most,
+	// MaxScheduleCatchUp the largest cap.
 	DefaultScheduleCatchUp = 100
 	MaxScheduleCatchUp     = 10_000
 	// MaxSchedules bounds the schedules of one actor.
@@ -22,26 +23,29 @@ type ScheduleMethod struct {
 	Handler string
 }
 
-// Missed says what to do about ticks that came while the node was down, the actor paused or an earlier run under way.
+// Missed says what to do about ticks that came while the node was down, the actor paused or an
+// earlier run under way.
 type Missed string
 
 // The policies for missed ticks. The default is MissedOnce.
 const (
 	// MissedOnce runs once for all missed ticks.
 	MissedOnce Missed = "once"
-	// MissedAll runs once for each missed tick, in order, up to a cap; the oldest beyond the cap are skipped.
+	// MissedAll runs once for each missed tick, in order, up to a cap; the oldest beyond the cap
+	// are skipped.
 	MissedAll Missed = "all"
 	// MissedNone runs for none of them and waits for the next tick.
 	MissedNone Missed = "none"
 )
 
-// A Schedule is when an actor's schedule handler is to run. Exactly one of Cron, Every and At is set.
+// A Schedule says when an actor's schedule handler runs. Exactly one of Cron, Every and At is set.
 type Schedule struct {
 	// Name is the schedule's contract name, Instance tells schedules of one name apart.
 	Name     string `json:"name"`
 	Instance string `json:"instance,omitempty"`
-	// Cron is an expression of five fields (minute, hour, day of month, month, day of week), or six with seconds first, or a
-	// descriptor such as @daily. Zone is the IANA name of its time zone; "" means UTC.
+	// Cron is an expression of five fields (minute, hour, day of month, month, day of week), or six
+	// with seconds first, or a descriptor such as @daily. Zone is the IANA name of its time zone;
+	// "" means UTC.
 	Cron string `json:"cron,omitempty"`
 	Zone string `json:"zone,omitempty"`
 	// Every is a fixed interval in milliseconds, counted from when it was set.
@@ -82,7 +86,7 @@ type Tick struct {
 	Missed uint64
 }
 
-// A ScheduleRun is what came of one run.
+// A ScheduleRun is the result of one run.
 type ScheduleRun struct {
 	Run      uint64    `json:"run"`
 	Due      time.Time `json:"due"`

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// A Migration is one step of the schema of an actor type's SQLite databases. Each actor applies it once, in order, when it
-// wakes; it must not change afterwards.
+// A Migration is one step of the schema of an actor type's SQLite databases. Each actor applies it
+// once, in order, when it wakes; it must not change afterwards.
 type Migration struct {
 	// Name is unique within the type, 1 to 128 bytes.
 	Name string
@@ -17,24 +17,29 @@ type Migration struct {
 // SQLInput is one or more SQL statements with arguments.
 type SQLInput struct {
 	SQL string `json:"sql"`
-	// Args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or {"base64": "..."} for bytes. Each
-	// statement takes as many of those that are left as it has parameters.
+	// Args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or {"base64":
+	// "..."} for bytes. Each statement takes as many of the remaining arguments as it has
+	// parameters.
 	Args []any `json:"args,omitempty"`
-	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded by 8 MiB too.
+	// Limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is bounded
+	// by 8 MiB too.
 	Limit int `json:"limit,omitempty" range:"1,10000"`
-	// Reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an operator's or, of a type with
-	// OpenSQL, as a caller's, and demands it of operators. Only operators get past a pause: if the type has OpenSQL nobody does.
+	// Reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an
+	// operator's or, of a type with OpenSQL, as a caller's, and demands it of operators. Operators
+	// may run it during a pause, unless the type has OpenSQL.
 	Reason string `json:"reason,omitempty"`
 }
 
-// SQLOutput is the answer of the last statement. Those before it are run to their end.
+// SQLOutput is the result of the last statement. Earlier statements run to their end.
 type SQLOutput struct {
 	Columns []SQLColumn `json:"columns"`
-	// Rows hold strings, numbers, null, and {"base64": "..."} for bytes. Integers are exact, in JSON too.
+	// Rows hold strings, numbers, null, and {"base64": "..."} for bytes. Integers are exact, in
+	// JSON too.
 	Rows [][]any `json:"rows"`
 	// Truncated: there are more rows.
 	Truncated bool `json:"truncated,omitempty"`
-	// Changes counts the rows that the statements inserted, updated and deleted; LastInsertID is the last rowid inserted.
+	// Changes counts the rows that the statements inserted, updated and deleted; LastInsertID is
+	// the last rowid inserted.
 	Changes      int64 `json:"changes"`
 	LastInsertID int64 `json:"last_insert_id,omitempty"`
 }
@@ -55,7 +60,7 @@ type SQLMigrateInput struct {
 // SQLMigrateOutput says what was applied, or would be.
 type SQLMigrateOutput struct {
 	Applied []string `json:"applied"`
-	// Error is why a dry run failed, and Migration the one that did; "" if it did not.
+	// Error is why a dry run failed, and Migration the failed one; "" if it succeeded.
 	Error     string `json:"error,omitempty"`
 	Migration string `json:"migration,omitempty"`
 }
@@ -67,18 +72,18 @@ type SQLStatusOutput struct {
 	Bytes  int64 `json:"bytes"` // of its pages
 	// Sequence counts the commits that changed it.
 	Sequence uint64 `json:"sequence"`
-	// Migrations counts those that were applied, and Pending names those of the type that were not.
+	// Migrations counts the applied migrations, and Pending names missing ones of the type.
 	Migrations int      `json:"migrations"`
 	Pending    []string `json:"pending,omitempty"`
 }
 
 // Databases gives whole databases out and takes them in. A local node implements it.
 type Databases interface {
-	// ExportSQL writes an actor's database as a plain SQLite file, as of one commit, without waking the actor. The error code
-	// is NotFound if the actor or its database does not exist.
+	// ExportSQL writes an actor's database as a plain SQLite file, as of one commit, without waking
+	// the actor. The error code is NotFound if the actor or its database does not exist.
 	ExportSQL(ctx context.Context, a Address, w io.Writer) error
-	// ImportSQL replaces an actor's database by a plain SQLite file, in one commit. It creates the actor if need be. The reason
-	// is logged. The error code is InvalidArgument for a file that is not a sound database, TooLarge and QuotaExceeded for one
-	// that does not fit.
+	// ImportSQL replaces an actor's database by a plain SQLite file, in one commit. It creates the
+	// actor if need be. The reason is logged. The error code is InvalidArgument for a file that is
+	// not a sound database, TooLarge and QuotaExceeded for one that does not fit.
 	ImportSQL(ctx context.Context, a Address, file io.Reader, reason string) (SQLStatusOutput, error)
 }

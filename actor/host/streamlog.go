@@ -15,7 +15,8 @@ const (
 type Stream struct {
 	// Name is unique among the behavior's streams, or AnyName.
 	Name string
-	// Items, Bytes and Age bound what is kept; the oldest items go first. Age 0 keeps items of any age.
+	// Items, Bytes and Age bound what is kept; the oldest items go first. Age 0 keeps items of any
+	// age.
 	Items int
 	Bytes int64
 	Age   time.Duration
@@ -35,8 +36,8 @@ func (s *Stream) EnsureDefaults() {
 // StreamInfo says what is known of one stream.
 type StreamInfo struct {
 	Stream string `json:"stream"`
-	// First and Last are the sequences of the first and last item that is kept; Last is 0 if there never was one, and
-	// First is Last+1 if none is kept.
+	// First and Last are the sequences of the first and last item that is kept; Last is 0 if there
+	// never was one, and First is Last+1 if none is kept.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
 	// Bytes is the sum of the items that are kept.
@@ -61,8 +62,8 @@ type StreamItem struct {
 type StreamPage struct {
 	// Missed counts the items between the position and the first of Items that are no longer kept.
 	Missed uint64
-	// Reset: the position is beyond the last item, so it is none of this stream. Reading begins anew, and Missed counts from
-	// the first item.
+	// Reset: the position is beyond the last item, so it is none of this stream. Reading begins
+	// anew, and Missed counts from the first item.
 	Reset bool
 	Items []StreamItem
 	// Next is the position after Items.

@@ -15,8 +15,8 @@ type Identity struct {
 	ID string
 }
 
-// A Reader is what a query may do while it runs. As a context it ends with the caller's. It is valid until the
-// handler returns; reading through it afterwards is an error.
+// A Reader is what a query may do while it runs. As a context it ends with the caller's. It is
+// valid until the handler returns; reading through it afterwards is an error.
 type Reader interface {
 	context.Context
 	Node
@@ -25,7 +25,8 @@ type Reader interface {
 	Self() Identity
 	// Logger logs with the actor's type, key and version as attributes.
 	Logger() *slog.Logger
-	// Version is the version of the state that the reader sees; during a turn, the version that it will commit.
+	// Version is the version of the state that the reader sees; during a turn, the version that it
+	// will commit.
 	Version() uint64
 	// Traceparent is the W3C trace context that the call came with, or "".
 	Traceparent() string
@@ -35,13 +36,15 @@ type Reader interface {
 	// KVList reads entries in key order.
 	KVList(q KVQuery) (KVPage, error)
 
-	// SQL returns the handle of the actor's SQLite database, the same at every call. In a turn it writes, and what it wrote is
-	// part of the commit; in a query it reads the version that the query sees. A closed handle is returned after the end.
+	// SQL returns the handle of the actor's SQLite database, the same at every call. In a turn it
+	// writes, and what it wrote is part of the commit; in a query it reads the version that the
+	// query sees. A closed handle is returned after the end.
 	SQL() *sql.DB
 
 	// QueueStats counts the messages of a queue.
 	QueueStats(queue string) (QueueStats, error)
-	// Schedules lists the schedules of one name, or all if name is "", in order of name and instance.
+	// Schedules lists the schedules of one name, or all if name is "", in order of name and
+	// instance.
 	Schedules(name string) ([]Schedule, error)
 	// StreamInfo describes a stream, StreamRead reads what follows a position.
 	StreamInfo(stream string) (StreamInfo, error)
@@ -54,8 +57,8 @@ type Reader interface {
 	Caller() string
 }
 
-// A Turn is what a handler may do while it runs. Everything that it writes is one commit, together with the actor's
-// state, when the handler returns without an error, and nothing otherwise.
+// A Turn is what a handler may do while it runs. Everything that it writes is one commit, together
+// with the actor's state, when the handler returns without an error, and nothing otherwise.
 type Turn interface {
 	Reader
 
@@ -66,47 +69,53 @@ type Turn interface {
 	KVPut(key, value []byte, expire time.Time) error
 	// KVDelete removes an entry and reports whether there was one.
 	KVDelete(key []byte) (bool, error)
-	// KVDeleteRange removes the entries with start <= key < end and counts them. A nil end is the end of the store.
+	// KVDeleteRange removes the entries with start <= key < end and counts them. A nil end is the
+	// end of the store.
 	KVDeleteRange(start, end []byte) (int64, error)
 
-	// Emit publishes an event once the turn is durable. event is the index in the behavior's Events, data is JSON.
+	// Emit publishes an event once the turn is durable. event is the index in the behavior's
+	// Events, data is JSON.
 	Emit(event int, data []byte) error
-	// EmitTo publishes an event to some connections: to one if to is not "", else to all that are subscribed but those in
-	// except. Connections that are lost get it if they come back in time.
+	// EmitTo publishes an event to some connections: to one if to is not "", otherwise to all
+	// subscribed ones except those in except. Lost connections get it if they come back in time.
 	EmitTo(event int, data []byte, to string, except []string) error
-	// Send queues a one-way call to an action of another actor, or to QueueSend, as part of this turn's commit.
+	// Send queues a one-way call to an action of another actor, or to QueueSend, as part of this
+	// turn's commit.
 	Send(m *Message) error
 
 	// SetAlarm arms an alarm, replacing one of the same name and instance.
 	SetAlarm(a Alarm) error
 	// CancelAlarm disarms an alarm and reports whether it was armed.
 	CancelAlarm(name, instance string) (bool, error)
-	// Alarms lists the armed alarms of one name, or of all names if name is "", in order of name and instance.
+	// Alarms lists the armed alarms of one name, or of all names if name is "", in order of name
+	// and instance.
 	Alarms(name string) ([]Alarm, error)
 
 	// Enqueue sends messages to one of the actor's own queues.
 	Enqueue(queue string, messages []Enqueue) ([]Sent, error)
-	// SetSchedule sets a schedule, replacing one of the same name and instance, and returns it as it is now. The ticks of one
-	// whose rule does not change stay as they are.
+	// SetSchedule sets a schedule, replacing one of the same name and instance, and returns it as
+	// it is now. The ticks of one whose rule does not change stay as they are.
 	SetSchedule(s Schedule) (Schedule, error)
 	// CancelSchedule removes a schedule and its history and reports whether there was one.
 	CancelSchedule(name, instance string) (bool, error)
-	// StreamAppend appends items, in CBOR, to a stream and returns the sequence of the last. Appending to a closed stream has
-	// the error code FailedPrecondition.
+	// StreamAppend appends items, in CBOR, to a stream and returns the sequence of the last.
+	// Appending to a closed stream has the error code FailedPrecondition.
 	StreamAppend(stream string, items [][]byte) (uint64, error)
-	// StreamClose closes a stream: readers learn that its last item is the last.
+	// StreamClose closes a stream: readers end after its last item.
 	StreamClose(stream string) error
 
-	// SetConnectionState stores the state of a connection. The error code is NotFound if it is gone.
+	// SetConnectionState stores the state of a connection. The error code is NotFound if it is
+	// gone.
 	SetConnectionState(id string, state []byte) error
-	// CloseConnection ends a connection; reason is what the client sees. It runs the disconnect hook in this turn. It reports
-	// whether there was one.
+	// CloseConnection ends a connection; reason is what the client sees. It runs the disconnect
+	// hook in this turn. It reports whether there was one.
 	CloseConnection(id string, reason *Error) (bool, error)
 
-	// StartRun starts a run of a workflow, as part of the turn. The error code is AlreadyExists if the actor has another run.
+	// StartRun starts a run of a workflow, as part of the turn. The error code is AlreadyExists if
+	// the actor has another run.
 	StartRun(s RunStart) (RunStarted, error)
-	// ControlRun does something to the run, as part of the turn. The error code is NotFound if there is none, and
-	// FailedPrecondition, with the reason, if it cannot be done.
+	// ControlRun does something to the run, as part of the turn. The error code is NotFound if
+	// there is none, and FailedPrecondition, with the reason, if it cannot be done.
 	ControlRun(c RunControl) error
 
 	// Go starts a task when the turn is durable.
@@ -127,7 +136,8 @@ type Alarm struct {
 	Attempts int
 }
 
-// A Message is a one-way call: to an action of another actor or to QueueSend, with an input in CBOR.
+// A Message is a one-way call: to an action of another actor or to QueueSend, with an input in
+// CBOR.
 type Message struct {
 	Type   string
 	Key    []string
@@ -150,7 +160,8 @@ type KVEntry struct {
 type KVQuery struct {
 	Start, End []byte
 	Reverse    bool
-	// Limit bounds the entries of a page and MaxBytes their keys plus values; 0 means the default, 16,384 and 16 MiB.
+	// Limit bounds the entries of a page and MaxBytes their keys plus values; 0 means the default,
+	// 16,384 and 16 MiB.
 	Limit, MaxBytes int
 	// KeysOnly leaves the values out.
 	KeysOnly bool

@@ -12,21 +12,23 @@ type Workflow struct {
 	Name    string
 	Handler string
 	Program *workflow.Program
-	// Input makes the program's input of a value that came in a request; the error says what is wrong with that.
+	// Input makes the program's input of a value that came in a request; the error says what is
+	// wrong with that.
 	Input func(from Codec, value []byte) ([]byte, error)
 	// Output makes a value for a reply of what the program returned.
 	Output func(output []byte, to Codec) ([]byte, error)
 }
 
-// A RunTurn is what functions of a workflow have that run inside a turn of the actor: workflow.Tx.Host is one. What they do
-// is one commit with the entry in the history.
+// A RunTurn is what functions of a workflow have that run inside a turn of the actor:
+// workflow.Tx.Host is one. What they do is one commit with the entry in the history.
 type RunTurn interface {
 	Turn
 	// Instance returns the actor's instance, whose state may be changed.
 	Instance() Instance
 	// View returns it to look at: changes of the state may be lost.
 	View() Instance
-	// Answer replies to a message that the run has received. Only the first answer to a message counts.
+	// Answer replies to a message that the run has received. Only the first answer to a message
+	// counts.
 	Answer(queue string, id uint64, reply []byte, failure *Error) error
 }
 
@@ -43,13 +45,14 @@ type RunStart struct {
 	// Input is the input, encoded in Codec.
 	Codec Codec
 	Input []byte
-	// Replace drops the history of a run that has ended. Without it a start with the same input finds that run.
+	// Replace drops the history of a run that has ended. Without it a start with the same input
+	// finds that run.
 	Replace bool
 	// UpTo is the last entry that a run made of a recording has of it.
 	UpTo string
 }
 
-// A RunStarted says what became of a start.
+// A RunStarted is the result of a start.
 type RunStarted struct {
 	// Run is the id of the run, in hex.
 	Run string `json:"run"`
@@ -61,9 +64,11 @@ type RunStarted struct {
 type RunControl struct {
 	// Verb is one of the names WorkflowCancel to WorkflowRewind.
 	Verb string
-	// Reason is kept with the run; at most 1,024 bytes. Entry is the id of an entry of the history, for retry and rewind.
+	// Reason is kept with the run; at most 1,024 bytes. Entry is the id of an entry of the history,
+	// for retry and rewind.
 	Reason, Entry string
-	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if the actor has another.
+	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if
+	// the actor has another.
 	Run string
 }
 
@@ -84,7 +89,8 @@ const (
 	WorkflowImport    = "workflow.import"    // WorkflowImportInput -> RunStarted; creates the actor
 )
 
-// WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same input finds that run.
+// WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same input
+// finds that run.
 type WorkflowStartInput struct {
 	Workflow string `json:"workflow"`
 	Input    Raw    `json:"input,omitempty"`
@@ -116,7 +122,8 @@ type WorkflowControlInput struct {
 	Reason string `json:"reason,omitempty"`
 	// Entry is the id of an entry of the history, for retry and rewind.
 	Entry string `json:"entry,omitempty"`
-	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if the actor has another.
+	// Run, if not "", is the id of the run that is meant; the error code is FailedPrecondition if
+	// the actor has another.
 	Run string `json:"run,omitempty"`
 }
 
@@ -142,8 +149,8 @@ type WorkflowWatchInput struct {
 	WaitMS int64 `json:"wait_ms,omitempty" range:"0,60000"`
 }
 
-// WorkflowWatchOutput is what changed. Entries that are gone, as those of old iterations, are not listed one by one: when
-// Count is not how many a watcher has, it reads the history anew.
+// WorkflowWatchOutput is what changed. Removed entries, such as those of old iterations, are not
+// listed: if Count differs from a watcher's number, it reads the history anew.
 type WorkflowWatchOutput struct {
 	// Version is what to ask after next; it is that of the last change.
 	Version uint64                  `json:"version"`

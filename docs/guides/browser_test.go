@@ -32,8 +32,8 @@ func (b *board) post(ctx *actor.Context, text string) (int, error) {
 	return b.Posts, posted.Emit(ctx, text)
 }
 
-// page is a client of connections in a browser: it connects, calls, hears the event, loses its socket, misses an event
-// meanwhile and comes back for it. It reports what it saw, one line each.
+// page is a client of connections in a browser: it connects, calls, gets the event, loses its
+// socket, misses an event meanwhile and comes back for it. It reports what it saw, one line each.
 const page = `<!doctype html><title>board</title><script>
 const url = 'ws://%s/actors/board/lobby/-/connect';
 const lines = [];

@@ -25,7 +25,7 @@ type (
 
 func (r *Room) join(ctx *actor.Context, c *actor.Connection[Member], p Join) error {
 	if p.Name == "" {
-		return actor.Errorf(actor.PermissionDenied, "who is it?") // the client is refused, and reads this
+		return actor.Errorf(actor.PermissionDenied, "a name is required") // the client is refused, and reads this
 	}
 	c.State.Name = p.Name // kept for as long as the connection lasts
 	r.Present++
@@ -40,7 +40,7 @@ func (r *Room) leave(ctx *actor.Context, c *actor.Connection[Member]) error {
 func (r *Room) say(ctx *actor.Context, text string) (actor.None, error) {
 	caller, ok, err := Clients.Caller(ctx)
 	if err != nil || !ok {
-		return actor.None{}, actor.Errorf(actor.FailedPrecondition, "only those who are in the room may speak")
+		return actor.None{}, actor.Errorf(actor.FailedPrecondition, "only members of the room may speak")
 	}
 	return actor.None{}, Said.Emit(ctx, Line{caller.State.Name, text})
 }

@@ -68,7 +68,7 @@ type AtomicResult struct {
 	Messages []actor.Sent     `json:"messages,omitempty"`
 }
 
-// A MutationResult says what came of a mutation.
+// A MutationResult is the result of a mutation.
 type MutationResult struct {
 	// Value is the entry's new value, after sum, min and max only.
 	Value json.RawMessage `json:"value,omitempty"`

@@ -5,16 +5,16 @@
 // Go through the contract of this package. The actions Put, Delete, DeleteRange and Atomic write, each in one commit; the
 // queries Get, List, Count and Size read; every write emits the event Changed.
 //
-// The messages of its queues are received by workers outside, clients append to its streams, and its schedules put
-// messages into queues or emit the event Ticked. Whoever may call a cell may also use its SQLite database. All of that is done
-// with the methods that every actor has.
+// The messages of its queues are received by workers outside, clients append to its streams, and
+// its schedules put messages into queues or emit the event Ticked. All callers of a cell may also
+// use its SQLite database. The built-in methods of actors do all of that.
 //
 // Keys are arrays of strings, numbers and booleans in the order of [Key]. Values are JSON documents, which are kept as
 // they were written apart from white space between tokens: numbers keep all their digits and objects the order of their
 // members. A value has at most 128 KiB and a key 2,048 bytes in its stored form, the tuple encoding.
 //
-// An entry may have a time to live. When that is over the entry is not there any more for anybody, and nothing tells: the
-// event of its put said when it would be.
+// An entry may have a time to live. When that is over the entry is gone for every reader, without
+// an event: the event of its put had the time.
 //
 // The input of a method is a JSON object; a member that it does not know is an error. In CBOR, which Go callers use, a
 // value is a byte string that holds JSON.
@@ -108,7 +108,7 @@ func checkTTL(ms *int64) error {
 
 // A PutResult says what Put did.
 type PutResult struct {
-	// Created reports that there was no entry with this key.
+	// Created reports whether there was no entry with this key.
 	Created bool `json:"created"`
 	// Version is the version of the cell, and of the entry, since this call.
 	Version uint64 `json:"version"`
@@ -127,8 +127,9 @@ type DeleteResult struct {
 	Deleted bool `json:"deleted"`
 }
 
-// A PrefixInput selects the entries whose keys begin with these whole parts: ["user"] selects ["user"] and ["user",7] and
-// not ["users"]. The empty array selects everything; whoever deletes must give it.
+// A PrefixInput selects the entries whose keys begin with these whole parts: ["user"] selects
+// ["user"] and ["user",7] and not ["users"]. The empty array selects everything; a delete must give
+// it.
 type PrefixInput struct {
 	Prefix Key `json:"prefix"`
 }
@@ -142,7 +143,7 @@ type DeleteRangeResult struct {
 type Change struct {
 	// Op is "put", "delete" or "delete_range", or the Op of a Mutation.
 	Op string `json:"op"`
-	// Key names the entry, but for a delete_range.
+	// Key names the entry, except of a delete_range.
 	Key Key `json:"key,omitempty"`
 	// Value is the entry's value since then, if it has at most MaxEventValue bytes. Size is its size in any case.
 	Value json.RawMessage `json:"value,omitempty"`

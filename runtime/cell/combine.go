@@ -82,7 +82,7 @@ func integer(text []byte) (*big.Int, error) {
 	return n, nil
 }
 
-// concatenate joins two arrays, of which old is the one that is in question.
+// concatenate joins two arrays; old is the stored one.
 func concatenate(old, first, second []byte) ([]byte, error) {
 	if old[0] != '[' {
 		return nil, fmt.Errorf("is %s, not an array", clip(old))

@@ -17,13 +17,15 @@ import (
 
 // A Client calls the actors of one node. It is safe for any number of goroutines.
 //
-//  1. Every error is an *host.Error. Its Retryable says that nothing was done, also when the client made the error.
-//  2. A request is sent again, up to Options.Attempts times and within its context, if the attempt before did nothing:
-//     there was no connection, or the node said that the error is retryable.
-//  3. It is also sent again if the connection was lost in between, when that cannot do a thing twice. Reads cannot, among
-//     them the queries that every actor has, such as queue.stats. A call cannot because it carries an idempotency key,
-//     one of the client's making if the caller gave none. A lost Destroy is repeated, and NotFound then counts as
-//     success, because the first attempt may have done it.
+//  1. Every error is an *host.Error. Its Retryable says that nothing was done, also when the client
+//     made the error.
+//  2. A request is sent again, up to Options.Attempts times and within its context, if the attempt
+//     before did nothing: there was no connection, or the node said that the error is retryable.
+//  3. It is also sent again if the connection was lost in between, when that cannot do a thing
+//     twice. Reads cannot, among them the queries that every actor has, such as queue.stats. A call
+//     cannot because it carries an idempotency key, one of the client's making if the caller gave
+//     none. A lost Destroy is repeated, and NotFound then counts as success, because the first
+//     attempt may have done it.
 //  4. After Close, idle connections of the client's own are closed; it can still be used.
 //
 // Attempts: 1 turns all of this off.
@@ -41,8 +43,8 @@ var (
 	_ host.Databases   = (*Client)(nil)
 )
 
-// New makes a client of the node at baseURL, such as "http://127.0.0.1:6420". A path in it is put in front of the node's
-// paths. New does not connect; see Health.
+// New makes a client of the node at baseURL, such as "http://127.0.0.1:6420". A path in it is put
+// in front of the node's paths. New does not connect; see Health.
 func New(baseURL string, o Options) (*Client, error) {
 	o = o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -63,7 +65,8 @@ func New(baseURL string, o Options) (*Client, error) {
 			Proxy:               http.ProxyFromEnvironment,
 			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 10 * time.Second,
-			// For files, which are not sent before the node says that it takes them; or does not say anything.
+			// For files, which are not sent before the node says that it takes them; or does not
+			// say anything.
 			ExpectContinueTimeout: 2 * time.Second,
 			MaxIdleConnsPerHost:   256,
 			IdleConnTimeout:       90 * time.Second,
@@ -78,19 +81,19 @@ func New(baseURL string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes idle connections, unless Options.HTTPClient is set, whose owner does that. Event streams are closed one
-// by one with their own Close.
+// Close closes idle connections, unless Options.HTTPClient is set, whose owner does that. Event
+// streams are closed one by one with their own Close.
 func (c *Client) Close() {
 	if c.own != nil {
 		c.own.CloseIdleConnections()
 	}
 }
 
-// Call runs a method of an actor. Requests in CBOR and in JSON are both possible; the input must not be longer than the
-// node's limit, 1 MiB by default.
+// Call runs a method of an actor. Requests in CBOR and in JSON are both possible; the input must
+// not be longer than the node's limit, 1 MiB by default.
 //
-// A method that waits, such as queue.receive, waits at the node: the client itself sets no time limit, so ctx must allow
-// for the wait.
+// A method that waits, such as queue.receive, waits at the node: the client itself sets no time
+// limit, so ctx must allow for the wait.
 func (c *Client) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	q, e := c.callRequest(r)
 	if e != nil {

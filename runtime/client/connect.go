@@ -14,29 +14,34 @@ import (
 )
 
 const (
-	// reconnectWait is the longest wait before the first attempt to connect again; it doubles up to maxReconnectWait. The
-	// actual wait is a random one, at least half of it.
+	// reconnectWait is the longest wait before the first attempt to connect again; it doubles up to
+	// maxReconnectWait. The actual wait is a random one, at least half of it.
 	reconnectWait    = 100 * time.Millisecond
 	maxReconnectWait = 10 * time.Second
 )
 
 var _ host.Connector = (*Client)(nil)
 
-// A Connection is a client's end of a connection to an actor, over a WebSocket. It implements host.LiveConnection.
+// A Connection is a client's end of a connection to an actor, over a WebSocket. It implements
+// host.LiveConnection.
 //
-//  1. It survives its sockets: when one is lost, the node shuts down or finds the client too slow, it connects again,
-//     after a random wait of 100 ms at first and 10 s at most, and resumes. Next gives each event once and in order;
-//     what the node no longer keeps is counted in a Delivery. It tries for Options.MaxOutage, or until it is closed.
-//  2. It ends when the node refuses it, or when the actor or the node ends it for good. Next then says why.
-//  3. A call whose socket is lost is sent again over the next one, up to Options.Attempts times in all, if that cannot
-//     do a thing twice: it carries an idempotency key, which actions get as with Client.Call, or it is a query that
-//     every actor has. Any other is answered with Unavailable, and its outcome is unknown.
-//  4. A reader that falls far behind makes no call wait: events beyond 4 MiB are let go, and asked for again, in order,
-//     once the reader has taken what is there.
-//  5. Calls over one socket run in the order in which they were sent, as docs/websocket.md says. A call that is sent again
-//     over the next socket may run after later ones.
+//  1. It survives its sockets: when one is lost, the node shuts down or finds the client too slow,
+//     it connects again, after a random wait of 100 ms at first and 10 s at most, and resumes. Next
+//     gives each event once and in order; what the node no longer keeps is counted in a Delivery.
+//     It tries for Options.MaxOutage, or until it is closed.
+//  2. It ends when the node refuses it, or when the actor or the node ends it for good. Next then
+//     says why.
+//  3. A call whose socket is lost is sent again over the next one, up to Options.Attempts times in
+//     all, if that cannot do a thing twice: it carries an idempotency key, which actions get as
+//     with Client.Call, or it is a query that every actor has. Any other is answered with
+//     Unavailable, and its outcome is unknown.
+//  4. A slow reader delays no call: events beyond 4 MiB are dropped, and requested again, in order,
+//     once the reader has taken the rest.
+//  5. Calls over one socket run in the order in which they were sent, as docs/websocket.md says. A
+//     call that is sent again over the next socket may run after later ones.
 //
-// Calls in CBOR travel as HTTP requests on behalf of the connection, because its messages are JSON. They have no order.
+// Calls in CBOR travel as HTTP requests on behalf of the connection, because its messages are JSON.
+// They have no order.
 type Connection struct {
 	c       *Client
 	address host.Address
@@ -65,15 +70,15 @@ type Connection struct {
 	inbox   []host.Delivery
 	held    int64 // bytes in inbox
 	missed  uint64
-	cut     bool // events of this socket are let go
+	cut     bool // events of this socket are dropped
 	lastID  uint64
 	flights map[uint64]*flight
 	queue   []*flight
 }
 
-// Connect opens a connection to an actor. ctx bounds the opening only, which is retried like any read; Close ends the
-// connection. Errors afterwards are those of Next. The client's token stands in the handshake, r.Params only in the
-// first message.
+// Connect opens a connection to an actor. ctx bounds the opening only, which is retried like any
+// read; Close ends the connection. Errors afterwards are those of Next. The client's token stands
+// in the handshake, r.Params only in the first message.
 func (c *Client) Connect(ctx context.Context, a host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
 	path, e := actorPath(a)
 	if e != nil {
@@ -141,7 +146,8 @@ func (c *Client) CallOver(ctx context.Context, token string, r *host.Request) (h
 	return c.call(ctx, q, r)
 }
 
-// Disconnect ends the connection that token belongs to. The error code is Unauthenticated if there is none.
+// Disconnect ends the connection that token belongs to. The error code is Unauthenticated if there
+// is none.
 func (c *Client) Disconnect(ctx context.Context, a host.Address, token string) error {
 	path, e := actorPath(a)
 	if e != nil {
@@ -167,15 +173,17 @@ func (q *request) over(token string) *host.Error {
 	return nil
 }
 
-// Welcome returns what the node said when the connection was opened or, if that came later, resumed.
+// Welcome returns what the node said when the connection was opened or, if that came later,
+// resumed.
 func (cn *Connection) Welcome() host.Welcome {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	return cn.welcome
 }
 
-// Next waits for events. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends, after which Next may be
-// called again; Canceled after Close; and what ended the connection. Events that came before the end are delivered first.
+// Next waits for events. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends,
+// after which Next may be called again; Canceled after Close; and what ended the connection. Events
+// that came before the end are delivered first.
 func (cn *Connection) Next(ctx context.Context) (host.Delivery, error) {
 	for {
 		if d, ok := cn.take(); ok {
@@ -194,9 +202,10 @@ func (cn *Connection) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// Close ends the connection and returns when the node has run its disconnect hook, or ctx ended. Next still gives the
-// events that the node had for the connection before, those of its own calls among them. If lost, nothing is said to the
-// node, and Welcome's token resumes the connection for as long as the actor's type allows.
+// Close ends the connection and returns when the node has run its disconnect hook, or ctx ended.
+// Next still gives the events that the node had for the connection before, those of its own calls
+// among them. If lost, nothing is said to the node, and Welcome's token resumes the connection for
+// as long as the actor's type allows.
 func (cn *Connection) Close(ctx context.Context, lost bool) error {
 	cn.mu.Lock()
 	cn.closing = true
@@ -223,7 +232,8 @@ func (cn *Connection) Close(ctx context.Context, lost bool) error {
 	return err
 }
 
-// part takes what the node still sends on a connection that it has ended: the events that were there before, and its bye.
+// part takes what the node still sends on a connection that it has ended: the events that were
+// there before, and its bye.
 func (cn *Connection) part(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
@@ -250,8 +260,9 @@ func (cn *Connection) run(ctx context.Context, s *socket) {
 		}
 		lost := time.Now()
 		if lost.Sub(opened) > maxReconnectWait || cn.behind() {
-			// Only a socket that lasted shows that the node is well: two clients that take a connection from each other, or
-			// a node that refuses what it just accepted, must not be hurried.
+			// Only a socket that lasted shows that the node is well: two clients that take a
+			// connection from each other, or a node that refuses what it just accepted, must not be
+			// hurried.
 			attempt = 0
 		}
 		asked := time.Duration(0)
@@ -286,8 +297,8 @@ func (cn *Connection) leaving() bool {
 	return cn.closing
 }
 
-// reconnectAfter is how long to wait before an attempt to connect again, from 1: a random time, but at least what the
-// node asks for, within maxReconnectWait.
+// reconnectAfter is how long to wait before an attempt to connect again, from 1: a random time, but
+// at least what the node asks for, within maxReconnectWait.
 func reconnectAfter(attempt int, asked time.Duration) time.Duration {
 	most := maxReconnectWait
 	if shift := attempt - 1; shift < 16 {

@@ -12,10 +12,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// ExportSQL writes an actor's SQLite database to w, as it is at one commit. It does not wake the actor. The error code is
-// NotFound if the actor or its database does not exist.
+// ExportSQL writes an actor's SQLite database to w, as it is at one commit. It does not wake the
+// actor. The error code is NotFound if the actor or its database does not exist.
 //
-// After an error w has got a part that is not a database, or nothing. The client tries again as long as it is nothing.
+// After an error w has got a part that is not a database, or nothing. The client tries again as
+// long as it is nothing.
 func (c *Client) ExportSQL(ctx context.Context, a host.Address, w io.Writer) error {
 	path, e := actorPath(a)
 	if e != nil {
@@ -64,13 +65,14 @@ func (d *download) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ImportSQL replaces an actor's SQLite database by the file, in one commit, and creates the actor if need be. The reason is
-// logged at the node: 1 to 1,024 bytes. The error code is InvalidArgument for a file that is not a sound database or that
-// cannot be read, TooLarge and QuotaExceeded for one that does not fit.
+// ImportSQL replaces an actor's SQLite database by the file, in one commit, and creates the actor
+// if need be. The reason is logged at the node: 1 to 1,024 bytes. The error code is InvalidArgument
+// for a file that is not a sound database or that cannot be read, TooLarge and QuotaExceeded for
+// one that does not fit.
 //
-// It tries again if the attempt before did nothing, and if the file is an io.Seeker or nothing of it was read. If the
-// connection is lost it does not, because what came after the import would be undone: ask for the status. The file is not
-// read any more when ImportSQL returns.
+// It tries again if the attempt before did nothing, and if the file is an io.Seeker or nothing of
+// it was read. It does not if the connection is lost, because a repeat would undo later changes:
+// ask for the status. ImportSQL no longer reads the file when it returns.
 func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
 	path, e := actorPath(a)
@@ -95,8 +97,9 @@ func (c *Client) ImportSQL(ctx context.Context, a host.Address, file io.Reader, 
 	return out, nil
 }
 
-// An upload is a file that is the body of a request. net/http may go on reading a body when there is an answer already, so
-// each attempt has a body of its own, and only that of the last one reads the file.
+// An upload is a file that is the body of a request. net/http may go on reading a body when there
+// is an answer already, so each attempt has a body of its own, and only that of the last one reads
+// the file.
 type upload struct {
 	file   io.Reader
 	seeker io.Seeker // nil if the file cannot be read anew
@@ -137,7 +140,7 @@ func (u *upload) body() io.ReadCloser {
 	return &uploadBody{u, u.attempt}
 }
 
-// close ends the reading, of which there is none any more when it returns. The file stays open.
+// close ends the reading and waits for the last read. The file stays open.
 func (u *upload) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // A failure is how one attempt ended badly.
 type failure struct {
 	err *host.Error
-	// nothing reports that the attempt did nothing at the node, lost that its outcome is unknown. Neither means that the
-	// node's answer is final.
+	// nothing reports whether the attempt did nothing at the node, lost whether its outcome is
+	// unknown. Neither means that the node's answer is final.
 	nothing, lost bool
 	// after is how long the node asks to wait.
 	after time.Duration
@@ -60,8 +60,8 @@ func answerFailure(status int, h http.Header, body []byte) *failure {
 		f.err, f.nothing = e, e.Retryable
 		return f
 	}
-	// Somebody else answered: a proxy, or whatever runs at a wrong base URL. In particular a 404 of theirs must not look
-	// like an actor that does not exist.
+	// The answer is not from a node, but from a proxy or a server at a wrong base URL. Its 404 must
+	// not look like a missing actor.
 	code := host.Internal
 	switch status {
 	case http.StatusUnauthorized:
@@ -69,7 +69,7 @@ func answerFailure(status int, h http.Header, body []byte) *failure {
 	case http.StatusForbidden:
 		code = host.PermissionDenied
 	case http.StatusRequestEntityTooLarge:
-		code = host.InvalidArgument // TooLarge names a limit, and nobody has told this one's
+		code = host.InvalidArgument // TooLarge needs a limit, and this answer names none
 	case http.StatusTooManyRequests:
 		code, f.nothing = host.Overloaded, true
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A flight is a request over a connection that is not answered yet. Its fields are guarded by Connection.mu, except that
-// done is received from without it.
+// A flight is a request over a connection that is not answered yet. Its fields are guarded by
+// Connection.mu, except that done is received from without it.
 type flight struct {
 	id    uint64
 	frame []byte
@@ -98,7 +98,8 @@ func (cn *Connection) resubscribe(ctx context.Context, m *outgoing, events []str
 	return nil
 }
 
-// send sends a request until it has an answer that counts: once more, and again, if the node says that it did nothing.
+// send sends a request until it has an answer that counts: once more, and again, if the node says
+// that it did nothing.
 func (cn *Connection) send(ctx context.Context, m *outgoing, again bool) (host.Reply, error) {
 	for attempt := 1; ; attempt++ {
 		reply, e := cn.once(ctx, m, again)
@@ -147,7 +148,7 @@ func (cn *Connection) once(ctx context.Context, m *outgoing, again bool) (host.R
 	case <-ctx.Done():
 	}
 	cn.mu.Lock()
-	delete(cn.flights, id) // the writer skips it, and nobody waits for the answer
+	delete(cn.flights, id) // the writer skips it, and the answer has no waiter
 	cn.catchUp()
 	cn.mu.Unlock()
 	select {
@@ -158,7 +159,7 @@ func (cn *Connection) once(ctx context.Context, m *outgoing, again bool) (host.R
 	}
 }
 
-// wake gives a signal to the one who waits for it. One that is still there is enough.
+// wake signals the waiter. A pending signal is enough.
 func wake(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -182,7 +183,7 @@ func (cn *Connection) nextFlight() *flight {
 	return nil
 }
 
-// landed hands an answer to whoever waits for it, if anybody still does.
+// landed passes an answer to its waiter, if it still waits.
 func (cn *Connection) landed(m *incoming) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -205,8 +206,9 @@ func (cn *Connection) landed(m *incoming) {
 	cn.catchUp()
 }
 
-// grounded takes in that the socket is gone: requests that may be sent again are queued in their order, others answered.
-// If the socket was closed because of the length of a message, that is presumably the longest request.
+// grounded handles the loss of the socket: it queues requests that may be sent again in their
+// order, and answers others. If the socket was closed because a message was too long, this is
+// presumably the longest request.
 //
 // REQUIRES: cn.mu
 func (cn *Connection) grounded(b *breach) {
@@ -231,7 +233,8 @@ func (cn *Connection) grounded(b *breach) {
 	}
 }
 
-// refuseLongest answers the longest request that was sent. The cause names the node's limit if the node told it.
+// refuseLongest answers the longest request that was sent. The cause names the node's limit if the
+// node told it.
 //
 // REQUIRES: cn.mu
 func (cn *Connection) refuseLongest(cause *host.Error) {

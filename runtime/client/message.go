@@ -44,8 +44,8 @@ func (m *outgoing) encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// An incoming message: one of a welcome, a bye, an answer to the request ID, an event and a gap. Whatever else a newer
-// node sends has none of these members and is skipped.
+// An incoming message: one of a welcome, a bye, an answer to the request ID, an event and a gap.
+// Whatever else a newer node sends has none of these members and is skipped.
 type incoming struct {
 	Welcome *host.Welcome `json:"welcome"`
 	Bye     *host.Error   `json:"bye"`

@@ -20,25 +20,30 @@ const (
 
 // Options configure a Client. The zero value is legal.
 type Options struct {
-	// Token is sent as "Authorization: Bearer <token>", if not "". Over plain HTTP everybody on the way can read it.
+	// Token is sent as "Authorization: Bearer <token>", if not "". Plain HTTP exposes it to the
+	// network.
 	Token string
-	// Header is sent with every request, for example for a proxy. It cannot replace headers that the client sets.
+	// Header is sent with every request, for example for a proxy. It cannot replace headers that
+	// the client sets.
 	Header http.Header
-	// HTTPClient sends the requests. It must not have a Timeout, which would cut event streams off. Nil means a client of
-	// its own, which keeps up to 256 idle connections and follows no redirects.
+	// HTTPClient sends the requests. It must not have a Timeout, which would cut event streams off.
+	// Nil means a client of its own, which keeps up to 256 idle connections and follows no
+	// redirects.
 	HTTPClient *http.Client
-	// Attempts is how often a request is sent at most, if attempts before fail in a way that allows another: 5 by default.
-	// 1 sends each request once and adds no idempotency keys.
+	// Attempts is how often a request is sent at most, if attempts before fail in a way that allows
+	// another: 5 by default. 1 sends each request once and adds no idempotency keys.
 	Attempts int
-	// Backoff is the longest wait before the second attempt; it doubles for each further one up to MaxBackoff. The actual
-	// wait is a random part of it. 50 ms and 5 s by default. A node that asks for a longer wait gets it, within MaxBackoff.
+	// Backoff is the longest wait before the second attempt; it doubles for each further one up to
+	// MaxBackoff. The actual wait is a random part of it. 50 ms and 5 s by default. A node that
+	// asks for a longer wait gets it, within MaxBackoff.
 	Backoff, MaxBackoff time.Duration
 	// ReplyBytes bounds a reply and a single event: 64 MiB by default.
 	ReplyBytes int64
-	// StreamSilence is after how long without a byte an event stream counts as dead and is opened anew: 45 s by default,
-	// three of the node's heartbeats.
+	// StreamSilence is after how long without a byte an event stream counts as dead and is opened
+	// anew: 45 s by default, three of the node's heartbeats.
 	StreamSilence time.Duration
-	// MaxOutage ends an event stream that could not be opened anew for so long. 0 tries on until the stream is closed.
+	// MaxOutage ends an event stream that could not be opened anew for so long. 0 tries on until
+	// the stream is closed.
 	MaxOutage time.Duration
 }
 

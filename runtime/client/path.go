@@ -8,11 +8,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Path returns the path of an actor below a node's base URL, percent-encoded: /actors/{type}/{key parts...}/-/. The
-// error code is InvalidArgument if the type is empty or something is not valid UTF-8.
+// Path returns the path of an actor below a node's base URL, percent-encoded: /actors/{type}/{key
+// parts...}/-/. The error code is InvalidArgument if the type is empty or something is not valid
+// UTF-8.
 //
-// Key parts that are empty, ".", ".." or "-", or that begin with "~", get a "~" in front: percent-encoding alone does
-// not protect them from clients and proxies that clean paths up.
+// Key parts that are empty, ".", ".." or "-", or that begin with "~", get a "~" in front:
+// percent-encoding alone does not protect them from clients and proxies that clean paths up.
 func Path(a host.Address) (string, error) {
 	p, err := actorPath(a)
 	if err != nil {

@@ -33,7 +33,7 @@ type answer struct {
 	body   []byte
 }
 
-// newKey makes an idempotency key that nobody has used.
+// newKey makes an unused idempotency key.
 func newKey() string { return rand.Text() }
 
 // header makes the header that all requests have.
@@ -90,8 +90,8 @@ func (c *Client) repeat(ctx context.Context, q *request, try func() *failure) *f
 	}
 }
 
-// wait is how long to wait after an attempt: a random part of the exponential backoff, but at least as long as the node
-// asks, within MaxBackoff.
+// wait is how long to wait after an attempt: a random part of the exponential backoff, but at least
+// as long as the node asks, within MaxBackoff.
 func (c *Client) wait(attempt int, asked time.Duration) time.Duration {
 	most := c.opts.MaxBackoff
 	if shift := attempt - 1; shift < 32 {
@@ -114,7 +114,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// do sends a request once and returns the response, whose body is open, if its status is one of success.
+// do sends a request once and returns the response, whose body is open, if its status is one of
+// success.
 func (c *Client) do(ctx context.Context, q *request) (*http.Response, *failure) {
 	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, nil)
 	if err != nil {

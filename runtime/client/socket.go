@@ -21,7 +21,8 @@ const (
 	inboxBytes = 4 << 20
 	// eventOverhead is what an event counts besides its data.
 	eventOverhead = 128
-	// takenOver is the reason, in the metadata of a bye, of a connection that another client resumed with its token.
+	// takenOver is the reason, in the metadata of a bye, of a connection that another client
+	// resumed with its token.
 	takenOver = "taken_over"
 	// farewell is how long to wait for the close frame that follows a bye.
 	farewell = time.Second
@@ -62,8 +63,8 @@ func (cn *Connection) dial(ctx context.Context) (*socket, *failure) {
 	return s, nil
 }
 
-// handshakeFailure is the failure of a handshake. What a node or a proxy answers with a status of 500 and more, or 429,
-// passes; all else is a refusal.
+// handshakeFailure is the failure of a handshake. What a node or a proxy answers with a status of
+// 500 and more, or 429, passes; all else is a refusal.
 func handshakeFailure(ctx context.Context, res *http.Response, err error) *failure {
 	if res == nil || ctx.Err() != nil {
 		return sendFailure(ctx, err)
@@ -83,7 +84,7 @@ func handshakeFailure(ctx context.Context, res *http.Response, err error) *failu
 	return f
 }
 
-// greet sends the connect message and takes in the welcome.
+// greet sends the connect message and handles the welcome.
 func (cn *Connection) greet(ctx context.Context, s *socket) *failure {
 	cn.mu.Lock()
 	hello := connectMessage{Params: cn.params, Events: cn.events, Token: cn.token}
@@ -111,14 +112,15 @@ func (cn *Connection) greet(ctx context.Context, s *socket) *failure {
 	return nil
 }
 
-// welcomed takes in a welcome.
+// welcomed handles a welcome.
 func (cn *Connection) welcomed(s *socket, w *host.Welcome) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	cn.socket, cn.cut = s, false
 	// A gap that was told before the loss is told again, unless an event followed it.
 	cn.missed = 0
-	// What the node names is where its events begin: further back than before, if the actor is another one by now.
+	// What the node names is where its events begin: further back than before, if the actor is
+	// another one by now.
 	cn.after, cn.life, cn.placed = w.Cursor, w.Life, true
 	cn.welcome, cn.token = *w, cmp.Or(w.Token, cn.token)
 	if w.Events != nil {
@@ -195,12 +197,14 @@ func (s *socket) closed(err error) *breach {
 	return &breach{err: host.Errorf(host.Unavailable, "the connection to the node was lost: %v", err).Retry(), resume: true}
 }
 
-// errTooLong is the error for a message that was refused for its length without a limit. TooLarge names one.
+// errTooLong is the error for a message that was refused for its length without a limit. TooLarge
+// names one.
 func errTooLong() *host.Error {
 	return host.Errorf(host.InvalidArgument, "the message was refused because of its length").With("what", "message")
 }
 
-// serve reads and writes a socket until it ends. The result is nil if the connection is to be resumed.
+// serve reads and writes a socket until it ends. The result is nil if the connection should be
+// resumed.
 func (cn *Connection) serve(life context.Context, s *socket) *host.Error {
 	ctx, cancel := context.WithCancel(life)
 	cn.mu.Lock()
@@ -262,7 +266,8 @@ func (cn *Connection) write(ctx context.Context, s *socket) {
 	}
 }
 
-// beat pings the node, and returns when it does not answer within the rest of the silence that is allowed.
+// beat pings the node, and returns when it does not answer within the rest of the silence that is
+// allowed.
 func (s *socket) beat(ctx context.Context, silence time.Duration) {
 	pause := silence / 3
 	for sleep(ctx, pause) {
@@ -275,7 +280,8 @@ func (s *socket) beat(ctx context.Context, silence time.Duration) {
 	}
 }
 
-// receive handles a message. It never waits, so that answers come through whatever the reader of events does.
+// receive handles a message. It never waits, so that answers come through whatever the reader of
+// events does.
 func (cn *Connection) receive(m *incoming) {
 	switch {
 	case m.ID > 0:
@@ -287,7 +293,8 @@ func (cn *Connection) receive(m *incoming) {
 	}
 }
 
-// gap notes that events are missing, for the delivery of the next one; that they are of another life is news at once.
+// gap notes that events are missing, for the delivery of the next one; that they are of another
+// life is news at once.
 func (cn *Connection) gap(missed uint64, reset bool) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -342,8 +349,8 @@ func (cn *Connection) take() (host.Delivery, bool) {
 	return d, true
 }
 
-// catchUp ends a socket whose events were let go, once the reader has taken those before, so that the next socket brings
-// them. It waits for requests that could not be sent again.
+// catchUp ends a socket that dropped events, once the reader has taken the earlier ones, so that
+// the next socket brings them. It waits for requests that could not be sent again.
 //
 // REQUIRES: cn.mu
 func (cn *Connection) catchUp() {

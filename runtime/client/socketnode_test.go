@@ -34,7 +34,7 @@ type socketNode struct {
 	hellos  []hello
 	headers []http.Header
 	ended   []string // tokens
-	bye     *bye     // for everybody who is there
+	bye     *bye     // for all members of the room
 	conns   []net.Conn
 	server  *http.Server
 	served  sync.WaitGroup

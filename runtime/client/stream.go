@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// deliveries is how many deliveries wait for a reader before the stream stops reading from the connection. A reader
-	// that falls further behind is the node's to deal with.
+	// deliveries is how many deliveries wait for a reader before the stream stops reading from the
+	// connection. A reader that falls further behind is the node's to deal with.
 	deliveries = 16
 	// deliveryEvents bounds the events of one delivery.
 	deliveryEvents = 128
@@ -27,17 +27,17 @@ const (
 // errReconnect: the connection ended and the stream goes on with another.
 var errReconnect = errors.New("client: connection ended")
 
-// A Stream is a subscription that survives its connections: when one is lost, the node shuts down or sends nothing for
-// too long, the stream connects again after a random wait and goes on after the last event that it got. It implements
-// host.EventStream.
+// A Stream is a subscription that survives its connections: when one is lost, the node shuts down
+// or sends nothing for too long, the stream connects again after a random wait and goes on after
+// the last event that it got. It implements host.EventStream.
 //
-// A subscription without a position to resume from has one as soon as the node named it, which is when it opens, or
-// with the first event where a node cannot name it; events that an actor emits before that, while there is no
-// connection, are missed.
+// A subscription without a position gets one from the node when it opens, or with the first event
+// if the node cannot name it; events that an actor emits before that, while there is no connection,
+// are missed.
 //
-// A stream that has got something of one life of the actor ends with that life, also if the actor was destroyed and created
-// again while there was no connection. Only the position that the subscriber came with may be one of another life, which the
-// first delivery then says.
+// A stream that has items of one life of the actor ends with that life, also if the actor was
+// destroyed and created again while there was no connection. Only the position that the subscriber
+// came with may be one of another life, which the first delivery then says.
 type Stream struct {
 	c      *Client
 	path   string
@@ -54,8 +54,8 @@ type Stream struct {
 	known  bool
 }
 
-// Subscribe opens a subscription to the events of an actor. ctx bounds the opening only; Close ends the subscription.
-// The opening is retried like any read. Errors afterwards are those of Next.
+// Subscribe opens a subscription to the events of an actor. ctx bounds the opening only; Close ends
+// the subscription. The opening is retried like any read. Errors afterwards are those of Next.
 func (c *Client) Subscribe(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
 	path, e := actorPath(a)
 	if e != nil {
@@ -94,8 +94,9 @@ func (c *Client) Subscribe(ctx context.Context, a host.Address, s host.Subscript
 	return st, nil
 }
 
-// Next waits for events. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends, after which Next may be
-// called again; Canceled after Close; and what the node says when it makes no sense to come back, such as Destroyed.
+// Next waits for events. The error is an *host.Error: Canceled or DeadlineExceeded when ctx ends,
+// after which Next may be called again; Canceled after Close; and what the node says when it makes
+// no sense to come back, such as Destroyed.
 func (st *Stream) Next(ctx context.Context) (host.Delivery, error) {
 	select {
 	case d := <-st.out:
@@ -117,8 +118,8 @@ func (st *Stream) Next(ctx context.Context) (host.Delivery, error) {
 	}
 }
 
-// Position is the place before the subscription's first event, and whether it is known: the subscriber asked for it, or
-// the node named it.
+// Position is the place before the subscription's first event, and whether it is known: the
+// subscriber asked for it, or the node named it.
 func (st *Stream) Position() (host.Position, bool) { return st.start, st.known }
 
 // Close ends the subscription and waits until its connection is closed.
@@ -390,7 +391,8 @@ func (conn *response) dispatch(ctx context.Context) error {
 	return nil
 }
 
-// deliver hands the batch to the reader. While the reader does not take it, silence of the connection counts for nothing.
+// deliver hands the batch to the reader. While the reader does not take it, silence of the
+// connection counts for nothing.
 func (conn *response) deliver(ctx context.Context) error {
 	if len(conn.batch.Events) == 0 && !conn.batch.Reset {
 		return nil

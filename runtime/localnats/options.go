@@ -20,8 +20,8 @@ const (
 	MaxMaxPayload = 64 << 20
 )
 
-// Options describe a server. The zero value is a server without a port and without JetStream, which takes anyone who
-// connects from within the process.
+// Options describe a server. The zero value is a server without a port and without JetStream, which
+// accepts every connection from within the process.
 type Options struct {
 	// Listen is the address of the client port, as "host:port"; port 0 lets the system choose. "" opens no port, so that the
 	// server can be reached through Connect only. A host other than loopback is refused unless Token or User is set.
@@ -32,9 +32,9 @@ type Options struct {
 	JetStream bool
 	// StoreDir is the directory of JetStream's data. It is created if missing, and used by one server at a time.
 	StoreDir string
-	// NoSync lets JetStream acknowledge a message before it is on disk, as NATS does by default: a power cut may lose what
-	// was acknowledged in the last two minutes. The default is to sync first, because whoever is acknowledged may forget the
-	// message.
+	// With NoSync JetStream acknowledges a message before it is on disk, as NATS does by default: a
+	// power cut may lose acknowledged messages of the last two minutes. The default is to sync
+	// first, because an acknowledged sender may forget the message.
 	NoSync bool
 	// MaxStoreBytes and MaxMemoryBytes bound JetStream's disk and memory. 0 means the defaults of NATS: three quarters of
 	// what the machine has.

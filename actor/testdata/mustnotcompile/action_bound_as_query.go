@@ -1,4 +1,5 @@
-// want: type *actor.Action[cart, string, int] of add does not match inferred type *actor.Query[cart, string, int]
+// want: type *actor.Action[cart, string, int] of add does not match inferred type
+// *actor.Query[cart, string, int]
 package mustnotcompile
 
 import "github.com/cairn-run/cairn/actor"

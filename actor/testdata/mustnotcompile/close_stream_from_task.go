@@ -1,4 +1,5 @@
-// want: cannot use t (variable of type *actor.Task) as *actor.Context value in argument to tokens.Close
+// want: cannot use t (variable of type *actor.Task) as *actor.Context value in argument to
+// tokens.Close
 package mustnotcompile
 
 import "github.com/cairn-run/cairn/actor"

@@ -1,4 +1,5 @@
-// want: does not match inferred type func(*cart, *actor.Context, *actor.Connection[int], string) error
+// want: does not match inferred type func(*cart, *actor.Context, *actor.Connection[int], string)
+// error
 package mustnotcompile
 
 import "github.com/cairn-run/cairn/actor"

@@ -1,4 +1,5 @@
-// want: cannot use ctx (variable of interface type context.Context) as *actor.Context value in argument to added.Emit
+// want: cannot use ctx (variable of interface type context.Context) as *actor.Context value in
+// argument to added.Emit
 package mustnotcompile
 
 import "context"

@@ -1,4 +1,5 @@
-// want: cannot use ctx (variable of type *actor.Context) as *actor.Task value in argument to actor.Enter
+// want: cannot use ctx (variable of type *actor.Context) as *actor.Task value in argument to
+// actor.Enter
 package mustnotcompile
 
 import "github.com/cairn-run/cairn/actor"

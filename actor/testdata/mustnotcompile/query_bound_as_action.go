@@ -1,4 +1,5 @@
-// want: type *actor.Query[cart, actor.None, int] of count does not match inferred type *actor.Action
+// want: type *actor.Query[cart, actor.None, int] of count does not match inferred type
+// *actor.Action
 package mustnotcompile
 
 import "github.com/cairn-run/cairn/actor"

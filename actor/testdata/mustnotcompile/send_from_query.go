@@ -1,4 +1,5 @@
-// want: cannot use ctx (variable of type *actor.ReadContext) as *actor.Context value in argument to add.Send
+// want: cannot use ctx (variable of type *actor.ReadContext) as *actor.Context value in argument to
+// add.Send
 package mustnotcompile
 
 import "github.com/cairn-run/cairn/actor"

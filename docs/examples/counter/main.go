@@ -25,7 +25,7 @@ func (c *Counter) add(ctx *actor.Context, n int) (int, error) { // A pointer rec
 		Passed.Emit(ctx, c.N+n)
 	}
 	c.N += n
-	return c.N, nil // State, event and reply are one commit. It is on disk before the caller hears of it.
+	return c.N, nil // State, event and reply are one commit. It is on disk before the caller gets the reply.
 }
 
 func (c Counter) value(*actor.ReadContext, actor.None) (int, error) { return c.N, nil } // A value receiver: reads only.

@@ -216,7 +216,7 @@ func wait(t *testing.T, all []*process, d time.Duration) {
 	}
 }
 
-// account waits until nothing is under way any more and finds every letter.
+// account waits until nothing is under way and finds every letter.
 func account(t *testing.T, url, dir string, senders []*process, reader *process, all []*process) {
 	t.Helper()
 	remote, err := client.New(url, client.Options{})

@@ -9,7 +9,7 @@ import (
 
 // DestroyedError returns the error for calls to an actor that has been destroyed.
 func DestroyedError(addr host.Address) *host.Error {
-	return host.Errorf(host.Destroyed, "the actor %s that this was for has been destroyed", address.Format(addr))
+	return host.Errorf(host.Destroyed, "the addressed actor %s was destroyed", address.Format(addr))
 }
 
 // destroying runs the destroy hook and removes the actor.

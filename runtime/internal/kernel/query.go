@@ -165,7 +165,7 @@ func (r *Query) Destroy(context.Context, host.Address) error { return QueryWrite
 
 // QueryWrites returns the error for a query that tries to write.
 func QueryWrites() error {
-	return host.Errorf(host.ReadOnly, "a query cannot change anything, and neither can what it calls")
+	return host.Errorf(host.ReadOnly, "a query and its calls cannot change anything")
 }
 
 // query answers a query while its caller waits, without a turn.

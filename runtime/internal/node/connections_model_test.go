@@ -90,7 +90,7 @@ func (w *world) step() {
 	case n < 95:
 		w.restart()
 	case n < 97:
-		time.Sleep(2 * time.Hour) // those that are away are given up
+		time.Sleep(2 * time.Hour) // lost connections are given up
 		for _, c := range w.listeners {
 			if c.l != nil && c.l.(*conn.LiveConnection).Ended() != nil {
 				w.read(c)
@@ -269,7 +269,7 @@ func (w *world) come(c *listener) {
 	}
 	c.id, c.token = welcome.Connection, welcome.Token
 	if old != nil {
-		if err := old.Close(w.t.Context(), w.r.IntN(2) == 0); err != nil { // it has nothing to say any more
+		if err := old.Close(w.t.Context(), w.r.IntN(2) == 0); err != nil { // it has no more to report
 			w.t.Error(err)
 		}
 	}
@@ -291,7 +291,7 @@ func (w *world) leave(c *listener, lost bool) {
 	c.l = nil
 }
 
-// resubscribe changes what a listener gets once it has all that it was to get before.
+// resubscribe changes the subscriptions of a listener once it has all earlier events.
 func (w *world) resubscribe(c *listener) {
 	w.t.Helper()
 	if w.read(c); c.l == nil {
@@ -303,7 +303,7 @@ func (w *world) resubscribe(c *listener) {
 			w.t.Fatal(err)
 		}
 		delete(c.subs, name)
-		c.cursor = max(c.cursor, w.last) // it knows that it has all, and what it does not get any more is not due
+		c.cursor = max(c.cursor, w.last) // it knows that it has all events, and none is due
 		return
 	}
 	if err := c.l.Subscribe(w.t.Context(), name); err != nil {
@@ -320,7 +320,7 @@ func (w *world) cut() {
 		f, _ := w.turn()
 		s, q := w.s, w.rooms.request(f)
 		go func() {
-			s.Call(context.Background(), q) // nobody knows how it went
+			s.Call(context.Background(), q) // the outcome is unknown
 			results <- struct{}{}
 		}()
 	}

@@ -102,7 +102,7 @@ func TestFanOutAllocatesNothingPerReceiver(t *testing.T) {
 		}
 	}
 	least := math.Inf(1)
-	for range 10 { // those of the whole process are counted: somebody else's may be among them
+	for range 10 { // the count is of the whole process and may include other tests
 		least = min(least, testing.AllocsPerRun(100, say))
 	}
 	if least > 100 { // the race detector makes a few of its own

@@ -18,7 +18,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// wantDamage checks what callers get who come across damaged data: nothing of files, and nothing that invites to try again.
+// wantDamage checks the error that callers get for damaged data: it names no file and is not
+// retryable.
 func wantDamage(t *testing.T, err error, code host.Code) (id string) {
 	t.Helper()
 	e := wantCode(t, err, code)

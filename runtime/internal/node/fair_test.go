@@ -8,9 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
@@ -78,4 +80,35 @@ func TestFloodedActorDoesNotKeepOthersWaiting(t *testing.T) {
 	if n := overtaken[270]; n > 10*64 {
 		t.Errorf("%d turns of the flooded actor, which has 64 callers, overtake a call in ten", n)
 	}
+}
+
+// A commit that grows without bound would make its replies, and all other actors, wait for the disk.
+func TestTurnsThatWriteMuchDoNotShareACommit(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		const turns = 8
+		hold := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { g.must("a", func(*puppet, host.Turn) error { <-hold; return nil }) })
+		synctest.Wait()
+		before := g.Find(pAddr("a")).Applied.Load()
+		for i := range turns {
+			wg.Go(func() {
+				g.must("a", func(_ *puppet, h host.Turn) error {
+					for part := range kernel.MaxGroupBytes / engine.DefaultMaxValue {
+						if err := h.KVPut(fmt.Appendf(nil, "\x02k%d %d\x00", i, part), make([]byte, engine.DefaultMaxValue), time.Time{}); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+		synctest.Wait()
+		close(hold)
+		wg.Wait()
+		if n := g.Find(pAddr("a")).Applied.Load() - before; n != turns {
+			t.Errorf("%d turns of %d bytes took %d commits", turns, kernel.MaxGroupBytes, n)
+		}
+	})
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// A Node hosts actors over one store: the kernel, and what its parts offer to gateways and programs.
+// A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
+// programs.
 type Node struct{ *kernel.Kernel }
 
 var (
@@ -27,8 +28,8 @@ var (
 	_ host.Databases   = (*Node)(nil)
 )
 
-// New makes a node. Start begins to fire alarms and recovers pending messages. The error says what is wrong with the
-// options.
+// New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
+// is wrong with the options.
 func New(o Options) (*Node, error) {
 	k, err := kernel.New(o.Options, kernel.Composition{Parts: Parts(&o), Turn: newTurn, Query: newQuery})
 	if err != nil {
@@ -44,7 +45,8 @@ func (n *Node) Start() {
 	n.Go(func() { duty.Recover(n.Kernel) })
 }
 
-// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error is a *limit.Error.
+// CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error
+// is a *limit.Error.
 func CheckLimits(l host.Limits) error {
 	var h kernel.Hooks
 	for _, p := range Parts(new(Options)) {
@@ -54,7 +56,8 @@ func CheckLimits(l host.Limits) error {
 	return err
 }
 
-// Methods lists the methods of an actor type that can be called by name: its own, and those that every actor has.
+// Methods lists the methods of an actor type that can be called by name: its own and the built-in
+// ones.
 func (n *Node) Methods(b *host.Behavior) []host.Method {
 	methods := slices.Clone(b.Methods)
 	for _, name := range slices.Sorted(maps.Keys(n.Builtins)) {

@@ -1,5 +1,5 @@
-// Package node composes a node: the kernel, its parts, and what handlers are handed. It is the one list of what actors
-// can do.
+// Package node composes a node: the kernel, its parts, and the turn and query of handlers. It has
+// the only list of parts.
 package node
 
 import (
@@ -27,7 +27,7 @@ type Options struct {
 	kernel.Options
 	// SQL bounds the connections of the actors' SQLite databases.
 	SQL sqlite.Options
-	// Parts are parts besides those that every node has.
+	// Parts are additional to the parts of every node.
 	Parts []kernel.Part
 }
 
@@ -69,7 +69,7 @@ type (
 	sqliteQuery   = sqlite.Query
 )
 
-// A handlerTurn is what a handler is handed: the turn, and what each part lets it do.
+// A handlerTurn is the turn of a handler, with the methods of each part.
 type handlerTurn struct {
 	kernel.Turn
 	alarmTurn

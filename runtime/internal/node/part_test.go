@@ -274,7 +274,7 @@ func TestHookOfAPartThatFailsLeavesNoTraceAndStopsNothingElse(t *testing.T) {
 	for _, x := range []struct {
 		hook    string
 		panics  bool // it has no error to return
-		quiet   bool // nobody is told
+		quiet   bool // no waiter is notified
 		changes bool // what it failed in was written before
 		use     func(b *bench) error
 	}{

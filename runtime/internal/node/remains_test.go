@@ -103,7 +103,7 @@ func TestMessagesOfADestroyedActorAndOfItsSuccessorAreHandledOnceInOrder(t *test
 				if !old.Closed {
 					t.Error("the sender of the first life still sends")
 				}
-				time.Sleep(10 * time.Second) // whoever tries again has done so
+				time.Sleep(10 * time.Second) // every retry has run
 				if st := g.status("a"); st.PendingSends != 4 {
 					t.Errorf("%d messages of the successor wait", st.PendingSends)
 				}
@@ -231,7 +231,8 @@ func TestMessagesOfADestroyedActorAreSentThoughItsTypeIsGone(t *testing.T) {
 	})
 }
 
-// What comes back while the destruction waits for the disk is for neither life: the first cannot take it any more.
+// A result that comes back while the destruction waits for the disk is for neither life: the first
+// can no longer take it.
 func TestWhatBecomesOfMessagesWhileTheDestructionWaitsForTheDisk(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		hold := make(chan struct{})

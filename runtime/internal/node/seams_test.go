@@ -11,8 +11,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// The goroutine of a handler that was abandoned still holds the item of the mailbox, which must not be used again: what it
-// answers in the end would reach somebody else's caller.
+// The goroutine of a handler that was abandoned still holds the item of the mailbox, which must not
+// be used again: its late answer would reach the caller of another.
 func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
 	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{TurnTimeout: time.Second}}}, func(t *testing.T, g *stage) {
 		stuck, going := make(chan struct{}), make(chan struct{})

@@ -107,8 +107,8 @@ func TestADestroyedActorBeginsAgainWithAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// timeIsUp has the watchdog take the turns that run now for late, however little time has passed: a limit short enough to be
-// waited for would, on a slow machine, end turns that are to succeed.
+// timeIsUp makes the watchdog treat running turns as late, however little time has passed: on a
+// slow machine, a limit short enough for the test would end turns that must succeed.
 func (g *stage) timeIsUp() { g.Watchdog.Look(time.Now().Add(24 * time.Hour)) }
 
 // soon waits for what other goroutines are about to do.
@@ -267,7 +267,8 @@ func TestStatementsAreInterruptedWhenTheNodeStops(t *testing.T) {
 	g.wantNotes("b", "one")
 }
 
-// A stuckContext holds whoever asks it for its Err until it is let go: a statement with it cannot be interrupted.
+// A stuckContext blocks calls of Err until it is released: a statement with it cannot be
+// interrupted.
 type stuckContext struct {
 	context.Context
 	asked   chan bool

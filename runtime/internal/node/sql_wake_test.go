@@ -131,7 +131,7 @@ func TestAFailedMigrationLeavesTheActorFailedAndItsDataAlone(t *testing.T) {
 	if err := g.do("b", insert("x")); host.CodeOf(err) != host.Internal || !strings.Contains(err.Error(), "3-wrong") {
 		t.Errorf("a new one: %v", err)
 	}
-	// The corrected program goes on, where nobody waits for the retry time.
+	// The corrected program goes on without waiting for the retry time.
 	typ.migrations = schema
 	g.restart()
 	g.must("a", insert("two"))
@@ -372,7 +372,7 @@ func TestSQLMethods(t *testing.T) {
 	}
 	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT hex(zeroblob(5000000))"}, nil), host.TooLarge)
 
-	// Who is made by what.
+	// Creators of the actors.
 	wantCode(t, g.verb("nobody", host.SQLQuery, host.SQLInput{SQL: "SELECT 1"}, nil), host.NotFound)
 	wantCode(t, g.verb("nobody", host.SQLExec, host.SQLInput{SQL: "SELECT 1", Reason: "test"}, nil), host.NotFound)
 	req := &host.Request{Address: host.Address{Type: "open", Key: []string{"x"}}, Method: host.SQLExec, Codec: host.JSON, Input: []byte(`{"sql":"CREATE TABLE t (x)"}`)}
@@ -433,7 +433,7 @@ func TestDatabasesGoOutAndComeIn(t *testing.T) {
 	g.wantNotes("b", "one", "two")
 	g.check("b")
 
-	// What cannot be imported changes nothing, and makes nobody.
+	// A failed import changes nothing, and creates no actor.
 	for _, c := range []struct {
 		file   string
 		reason string

@@ -50,7 +50,7 @@ func TestWhyAnswersForAnActorThatSleepsWithoutWakingIt(t *testing.T) {
 		g.must("a", add(1))
 		g.mustVerb("a", host.ActorSleep, nil, nil)
 		x := g.whyOf("a")
-		explained(t, x, host.WhyCalls, "until somebody calls it", "")
+		explained(t, x, host.WhyCalls, "until it is called", "")
 		if x.Status.State != host.Asleep || g.status("a").State != host.Asleep {
 			t.Error("it was woken")
 		}
@@ -79,7 +79,7 @@ func TestWhyOfAnActorWhoseGoroutineIsOnItsWayOut(t *testing.T) {
 		log.slept = func() {
 			asked++
 			x := g.whyOf("a")
-			explained(t, x, host.WhyCalls, "until somebody calls it", "")
+			explained(t, x, host.WhyCalls, "until it is called", "")
 			if x.Status.State != host.Asleep {
 				t.Errorf("it is %s", x.Status.State)
 			}
@@ -114,7 +114,7 @@ func TestWhyOfAnActorThatIsBeingRead(t *testing.T) {
 			hold.Store(&c)
 			go func() { done <- g.do(key, add(1)) }()
 			synctest.Wait()
-			explained(t, g.whyOf(key), host.WhyMailbox, "being read from the store, for a call", "")
+			explained(t, g.whyOf(key), host.WhyMailbox, "loading from the store for a call", "")
 			letGo()
 			if err := <-done; err != nil {
 				t.Fatal(err)
@@ -174,7 +174,7 @@ func TestWhyFollowsCallsToTheEndOfTheChain(t *testing.T) {
 		}()
 		time.Sleep(3 * time.Second)
 		x := g.whyOf("a")
-		explained(t, x, host.WhyCall, "waits for p/b, which waits for p/c. Of p/c: ", "", "chain", "p/a -> p/b -> p/c", "target", "p/b",
+		explained(t, x, host.WhyCall, "waits for p/b, which waits for p/c. p/c: ", "", "chain", "p/a -> p/b -> p/c", "target", "p/b",
 			"end", "p/c", "handler", "puppet.do", "running_for_ms", "3000")
 		if x.Since == nil || time.Since(*x.Since) != 3*time.Second || x.Until == nil {
 			t.Errorf("%v to %v", x.Since, x.Until)
@@ -217,7 +217,7 @@ func TestWhyOfACommitThatWaitsForTheDisk(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- g.do("a", add(1)) }()
 		synctest.Wait()
-		explained(t, g.whyOf("a"), host.WhyDisk, "1 commit of it", "", "commits", "1")
+		explained(t, g.whyOf("a"), host.WhyDisk, "1 commit is not synced", "", "commits", "1")
 		close(hold)
 		g.disk.Fail(nil)
 		if err := <-done; err != nil {

@@ -50,8 +50,8 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	return err
 }
 
-// errorsOnly passes the causes of errors of which callers read an id only. What a node logs
-// of a verb besides them is not news to the operator who asks for it.
+// errorsOnly passes the causes of errors that callers see only as an id. The operator of a verb
+// needs no other log lines of it.
 type errorsOnly struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

@@ -22,9 +22,9 @@ const module = "github.com/cairn-run/cairn"
 // A rule says what the packages under a path may import. The first rule that matches a package holds for it. Tests are
 // held to the floors like other code, but may use any library.
 type rule struct {
-	pkg string // path below the module; a trailing "/..." takes in everything below
-	// uses lists the packages of the module that it may import, themselves or below; libs the libraries, by prefix. The
-	// standard library is open but for what never says.
+	pkg string // path below the module; a trailing "/..." includes everything below
+	// uses lists the packages of the module that it may import, themselves or below; libs the
+	// libraries, by prefix. The standard library is open, except what never lists.
 	uses  []string
 	libs  []string
 	never []string // may not be imported even through others: path prefixes
@@ -242,13 +242,14 @@ func eachFile(t *testing.T, mode parser.Mode, visit func(rel string, f *ast.File
 	}
 }
 
-// nested reports that a directory is a module of its own.
+// nested reports whether a directory is a module of its own.
 func nested(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
 }
 
-// ignoredFile reports that a file is built only on request, such as the differential test against a C library.
+// ignoredFile reports whether a file is built only on request, such as the differential test
+// against a C library.
 func ignoredFile(f *ast.File) bool {
 	for _, g := range f.Comments {
 		for _, c := range g.List {

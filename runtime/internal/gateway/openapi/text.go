@@ -64,7 +64,7 @@ var hostText = map[string]string{
 	"Error.code":          "code says what happened; see the constants.",
 	"Error.message":       "message is for people: one sentence, safe to show to the remote caller.",
 	"Error.metadata":      "metadata holds details for programs. Nil when there are none.",
-	"Error.retryable":     "retryable reports that the same call may succeed later and that nothing was done.",
+	"Error.retryable":     "retryable reports whether nothing was done and the same call may succeed later.",
 	"Explanation":         "An Explanation says what an actor waits for.",
 	"Explanation.details": "details are for programs: \"handler\", \"chain\", \"queue\", \"target\" and the like.",
 	"Explanation.remedy": "remedy names the verb that gets the actor going, if there is one: \"resume\", \"retry\", " +
@@ -77,12 +77,12 @@ var hostText = map[string]string{
 	"Failure.reason": "reason is the cause in words. Operators also read what a hook or migration said; other " +
 		"callers read Public.",
 	"InspectPage": "An InspectPage is a page of an actor's raw keyspace. next is nil at the end.",
-	"LimitsResetInput": "LimitsResetInput names the limits of an actor that go back to those of its type, by their " +
-		"names in ActorLimits; none names all.",
+	"LimitsResetInput": "LimitsResetInput names the limits of an actor to reset to its type's, by their names in " +
+		"ActorLimits; none names all.",
 	"ListPage": "A ListPage is one page of actors. cursor is \"\" at the end.",
-	"ListPage.uncertain": "uncertain names the selected actors between those of the page that it leaves out, also " +
-		"ones that may be created or destroyed: the disk failed before their last commit was " +
-		"durable. A restart of the node tells what was kept.",
+	"ListPage.uncertain": "uncertain names selected actors that the page leaves out because the disk failed before " +
+		"their last commit was durable, also ones that may be created or destroyed. A restart of " +
+		"the node shows what was kept.",
 	"ListedAlarm":       "A ListedAlarm is an armed alarm as operators see it.",
 	"ListedMessage":     "A ListedMessage is a message as operators see it.",
 	"ListedMessage.due": "due is when a delayed or locked message can be received.",
@@ -97,15 +97,14 @@ var hostText = map[string]string{
 	"Pause":          "A Pause is why an actor is paused.",
 	"PauseInput": "PauseInput pauses an actor: calls, messages, alarms and schedules wait or are refused " +
 		"until it is resumed.",
-	"PauseInput.reason":      "reason is shown to whoever asks, at most 1,024 bytes.",
-	"QueueAckInput":          "QueueAckInput says that messages are done.",
-	"QueueAckInput.reply":    "reply goes to the senders that want one.",
-	"QueueExtendInput":       "QueueExtendInput locks messages for longer, counted from now.",
-	"QueueExtendOutput":      "QueueExtendOutput says until when those that were not lost are locked.",
-	"QueueHeldInput":         "QueueHeldInput asks which receipts are still valid.",
-	"QueueHeldInput.wait_ms": "wait_ms is how long to wait, at most 60,000, until one of them is not.",
-	"QueueHeldOutput": "QueueHeldOutput names those that are valid: their messages are locked by whoever got the " +
-		"receipt.",
+	"PauseInput.reason":            "reason is shown to callers and operators, up to 1,024 bytes.",
+	"QueueAckInput":                "QueueAckInput says that messages are done.",
+	"QueueAckInput.reply":          "reply goes to the senders that want one.",
+	"QueueExtendInput":             "QueueExtendInput locks messages for longer, counted from now.",
+	"QueueExtendOutput":            "QueueExtendOutput says until when the messages are locked, except lost ones.",
+	"QueueHeldInput":               "QueueHeldInput asks which receipts are still valid.",
+	"QueueHeldInput.wait_ms":       "wait_ms is how long to wait, at most 60,000, until one of them is not.",
+	"QueueHeldOutput":              "QueueHeldOutput names the valid receipts: they still lock their messages.",
 	"QueueInput":                   "QueueInput names a queue.",
 	"QueueListInput":               "QueueListInput pages through messages in the order of their ids.",
 	"QueueListInput.after":         "after continues after a message; limit is 1 to 1,000, absent means 100.",
@@ -125,10 +124,10 @@ var hostText = map[string]string{
 	"QueueReceiveInput.lock_ms": "lock_ms is how long they are locked, from 1; absent means the queue's.",
 	"QueueReceiveInput.wait_ms": "wait_ms is how long to wait for the first message, at most 60,000; 0 does not wait.",
 	"QueueReceiveOutput":        "QueueReceiveOutput holds no messages if none came in time.",
-	"QueueResultInput":          "QueueResultInput asks what came of a message that was sent with WantReply.",
+	"QueueResultInput":          "QueueResultInput asks for the result of a message that was sent with WantReply.",
 	"QueueResultInput.wait_ms":  "wait_ms is how long to wait for it, at most 60,000.",
-	"QueueResultOutput": "QueueResultOutput is what came of it. The error code is NotFound if the message is " +
-		"unknown or its reply no longer kept.",
+	"QueueResultOutput": "QueueResultOutput is the result of a message. The error code is NotFound if the message " +
+		"is unknown or its reply no longer kept.",
 	"QueueResultOutput.reply": "reply is what the handler or worker answered; error why the message became a dead letter.",
 	"QueueSelectInput":        "QueueSelectInput selects messages by id, or all.",
 	"QueueSendInput":          "QueueSendInput sends messages, all or none.",
@@ -136,7 +135,7 @@ var hostText = map[string]string{
 	"QueueSendOutput":         "QueueSendOutput answers message by message.",
 	"QueueSettleOutput": "QueueSettleOutput counts the messages settled and names the receipts that are no longer " +
 		"valid: their lock expired, and the message is with another worker, in the queue again, or " +
-		"gone. Nothing was done about those.",
+		"gone. These had no effect.",
 	"QueueStats":          "QueueStats are the counts of one queue.",
 	"QueueStats.bytes":    "bytes is the sum of the bodies that are pending, delayed or processing.",
 	"QueueStats.next_due": "next_due is when the next delayed or locked message can be received, nil if there is none.",
@@ -159,7 +158,7 @@ var hostText = map[string]string{
 	"RunPage.uncertain": "uncertain names the actors of the type, or of all, whose runs each page leaves out: the " +
 		"disk failed before their last commit was durable. A restart of the node tells what was " +
 		"kept.",
-	"RunStarted":         "A RunStarted says what became of a start.",
+	"RunStarted":         "A RunStarted is the result of a start.",
 	"RunStarted.run":     "run is the id of the run, in hex.",
 	"RunStarted.started": "started is false if the run was there already.",
 	"RunSummary":         "A RunSummary is what an actor's status says of its workflow run.",
@@ -170,30 +169,29 @@ var hostText = map[string]string{
 	"SQLColumn.type":     "type is the declared type, \"\" for an expression.",
 	"SQLInput":           "SQLInput is one or more sql statements with arguments.",
 	"SQLInput.args": "args are for the parameters ?1, ?2 and so on: strings, numbers, booleans, null, or " +
-		"{\"base64\": \"...\"} for bytes. Each statement takes as many of those that are left as it " +
-		"has parameters.",
+		"{\"base64\": \"...\"} for bytes. Each statement takes as many of the remaining arguments as " +
+		"it has parameters.",
 	"SQLInput.limit": "limit bounds the rows of the answer: 1 to 10,000; absent means 1,000. The answer is " +
 		"bounded by 8 MiB too.",
 	"SQLInput.reason": "reason says why the statement is run, in at most 1,024 bytes. sql.exec logs it, as an " +
-		"operator's or, of a type with OpenSQL, as a caller's, and demands it of operators. Only " +
-		"operators get past a pause: if the type has OpenSQL nobody does.",
+		"operator's or, of a type with OpenSQL, as a caller's, and demands it of operators. " +
+		"Operators may run it during a pause, unless the type has OpenSQL.",
 	"SQLMigrateInput":         "SQLMigrateInput asks for the type's migrations to be applied.",
 	"SQLMigrateInput.dry_run": "dry_run tries them on a copy, and changes nothing.",
 	"SQLMigrateOutput":        "SQLMigrateOutput says what was applied, or would be.",
-	"SQLMigrateOutput.error":  "error is why a dry run failed, and migration the one that did; \"\" if it did not.",
-	"SQLOutput":               "SQLOutput is the answer of the last statement. Those before it are run to their end.",
+	"SQLMigrateOutput.error":  "error is why a dry run failed, and migration the failed one; \"\" if it succeeded.",
+	"SQLOutput":               "SQLOutput is the result of the last statement. Earlier statements run to their end.",
 	"SQLOutput.changes": "changes counts the rows that the statements inserted, updated and deleted; last_insert_id " +
 		"is the last rowid inserted.",
 	"SQLOutput.rows": "rows hold strings, numbers, null, and {\"base64\": \"...\"} for bytes. Integers are exact, in " +
 		"JSON too.",
-	"SQLOutput.truncated":    "truncated: there are more rows.",
-	"SQLStatusOutput":        "SQLStatusOutput describes an actor's database.",
-	"SQLStatusOutput.exists": "exists: the actor has one. It is made by the first statement that changes something.",
-	"SQLStatusOutput.migrations": "migrations counts those that were applied, and pending names those of the type that were " +
-		"not.",
-	"SQLStatusOutput.sequence": "sequence counts the commits that changed it.",
-	"Schedule": "A Schedule is when an actor's schedule handler is to run. Exactly one of cron, every_ms " +
-		"and at is set.",
+	"SQLOutput.truncated":        "truncated: there are more rows.",
+	"SQLStatusOutput":            "SQLStatusOutput describes an actor's database.",
+	"SQLStatusOutput.exists":     "exists: the actor has one. It is made by the first statement that changes something.",
+	"SQLStatusOutput.migrations": "migrations counts the applied migrations, and pending names missing ones of the type.",
+	"SQLStatusOutput.sequence":   "sequence counts the commits that changed it.",
+	"Schedule": "A Schedule says when an actor's schedule handler runs. Exactly one of cron, every_ms and " +
+		"at is set.",
 	"Schedule.at": "at is one moment; the schedule ends with its run.",
 	"Schedule.cron": "cron is an expression of five fields (minute, hour, day of month, month, day of week), or " +
 		"six with seconds first, or a descriptor such as @daily. zone is the IANA name of its time " +
@@ -211,7 +209,7 @@ var hostText = map[string]string{
 	"ScheduleInput":      "ScheduleInput names a schedule.",
 	"ScheduleListInput":  "ScheduleListInput selects schedules by name; \"\" selects all.",
 	"ScheduleListOutput": "ScheduleListOutput is in the order of name and instance.",
-	"ScheduleRun":        "A ScheduleRun is what came of one run.",
+	"ScheduleRun":        "A ScheduleRun is the result of one run.",
 	"ScheduleRun.result": "result is \"ok\" or \"error\"; error says why, as operators may see it.",
 	"ScheduleRunsOutput": "ScheduleRunsOutput has the latest run first.",
 	"SendListInput": "SendListInput pages through messages to other actors that were given up, in the order in " +
@@ -221,7 +219,7 @@ var hostText = map[string]string{
 	"SendListOutput":      "SendListOutput is one page; more says that there is another, after the last id.",
 	"SendSelectInput":     "SendSelectInput selects messages to other actors by id, or all.",
 	"SendSkipInput":       "SendSkipInput names the target of the message to be moved aside.",
-	"Sent":                "A Sent says what became of an Enqueue.",
+	"Sent":                "A Sent is the result of an Enqueue.",
 	"Sent.id":             "id is the message's; of a duplicate, that of the first.",
 	"Status":              "A Status describes an actor for operators.",
 	"Status.alarms":       "alarms counts armed alarms; next_alarm is the earliest.",
@@ -264,7 +262,7 @@ var hostText = map[string]string{
 	"StreamReadOutput.life":   "life is the id of the actor's life that the items and next are of.",
 	"StreamReadOutput.reset": "reset: the position is one of another life of the actor. Reading begins anew, and missed " +
 		"counts from the first item.",
-	"Welcome":        "A Welcome is what a client learns when it is connected.",
+	"Welcome":        "A Welcome is the first message to a connected client.",
 	"Welcome.cursor": "cursor is the sequence of the last event before the first that the connection brings.",
 	"Welcome.life": "life is the id of the actor's life that cursor counts in, and all events of the " +
 		"connection are of.",
@@ -294,9 +292,8 @@ var hostText = map[string]string{
 	"WorkflowStartInput.replace": "replace starts anew if a run has ended, and drops its history.",
 	"WorkflowWatchInput":         "WorkflowWatchInput asks for what changed in a run since a version of the actor.",
 	"WorkflowWatchInput.wait_ms": "wait_ms is how long to wait for a change, at most 60,000.",
-	"WorkflowWatchOutput": "WorkflowWatchOutput is what changed. Entries that are gone, as those of old iterations, " +
-		"are not listed one by one: when count is not how many a watcher has, it reads the history " +
-		"anew.",
+	"WorkflowWatchOutput": "WorkflowWatchOutput is what changed. Removed entries, such as those of old iterations, " +
+		"are not listed: if count differs from a watcher's number, it reads the history anew.",
 	"WorkflowWatchOutput.count": "count is how many entries there are. more says that more has changed than one answer " +
 		"holds.",
 	"WorkflowWatchOutput.version": "version is what to ask after next; it is that of the last change.",

@@ -1,5 +1,5 @@
-// Package admin is the part of actors that operators use: it pauses, wakes and puts to sleep, sets limits, and says why an
-// actor does nothing.
+// Package admin is the part for operators: it pauses, wakes and puts to sleep, sets limits, and
+// says why an actor does nothing.
 package admin
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Part is the part of actors that is the verbs of operators. It names no other part: what it knows of one the part says
-// by the interfaces explainer, keeper, resumer and retrier.
+// Part is the part for the verbs of operators. It names no other part: they implement the
+// interfaces explainer, keeper, resumer and retrier.
 type Part struct{}
 
 var _ interface {
@@ -31,8 +31,8 @@ var _ interface {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "admin" }
 
-// Methods implements kernel.Server. None of the verbs creates an actor, and none but actor.wake runs code of one that sleeps, so
-// that they work on actors that have failed.
+// Methods implements kernel.Server. None of the verbs creates an actor, and only actor.wake runs
+// code of a sleeping one, so they work on failed actors.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Bare(kernel.Act(host.ActorPause, pauseActor)),
@@ -75,7 +75,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 	return pause, nil
 }
 
-// resumeActor lets a paused actor go on.
+// resumeActor ends the pause of an actor.
 func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *kernel.None) (host.CountOutput, error) {
 	rec, err := control.Read(c.Rows)
 	if err != nil || rec.Since == 0 {
@@ -117,7 +117,7 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 	return set, storeLimits(c, h, rec, set)
 }
 
-// resetLimits makes limits of one actor those of its type.
+// resetLimits resets limits of one actor to those of its type.
 func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
 	rec, err := control.Read(c.Rows)
 	if err != nil {
@@ -127,7 +127,7 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
-			return out, host.Errorf(host.InvalidArgument, "there is no limit %q that can be set for an actor", name).With("field", "names["+strconv.Itoa(i)+"]")
+			return out, host.Errorf(host.InvalidArgument, "an actor has no limit %q", name).With("field", "names["+strconv.Itoa(i)+"]")
 		}
 	}
 	for _, f := range fields {
@@ -164,7 +164,8 @@ func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.Ac
 	return nil
 }
 
-// wakeActor brings an actor into memory. One that has failed is not tried before its time; actor.retry allows that.
+// wakeActor brings an actor into memory. One that has failed is not tried before its time;
+// actor.retry allows that.
 func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (kernel.None, error) {
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
 		return kernel.None{}, err
@@ -188,7 +189,8 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 		return kernel.None{}, err
 	}
 	if k := a.CurrentCompany(); kernel.SizeOf(k) > 0 {
-		// From here on it sleeps, whether the caller waits or not: without its tasks it must not stay awake.
+		// From here on it sleeps, whether the caller waits or not: without its tasks it must not
+		// stay awake.
 		select {
 		case <-a.Retire(k, kernel.CauseSleep):
 		case <-ctx.Done():
@@ -198,7 +200,8 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 	return kernel.None{}, s.Ask(ctx, on, kernel.Sleeping(true))
 }
 
-// retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries it at once.
+// retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries
+// it at once.
 func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.CountOutput, error) {
 	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
 		return host.CountOutput{}, kernel.QueryWrites()

@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// why implements actor.why: what an actor waits for, found out without waking it.
+// why implements actor.why: it returns what an actor waits for, without waking it.
 func why(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.Explanation, error) {
 	q, err := Inquire(s, ctx, on.Typ, on.Addr)
 	if err != nil {
@@ -26,7 +26,8 @@ func why(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None
 // A Question is an inquiry with the answers that no other part has.
 type Question struct{ *survey.Inquiry }
 
-// Inquire finds out about an actor. One that is about to be created counts as awake, for its first turn may take long.
+// Inquire collects the facts about an actor. An actor that is being created counts as awake,
+// because its first turn may take long.
 func Inquire(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr host.Address) (Question, error) {
 	q := Question{&survey.Inquiry{S: s, Typ: t, Addr: addr, A: s.Find(addr)}}
 	var err error
@@ -70,7 +71,7 @@ func (q Question) Explain() host.Explanation {
 	q.Ask(survey.RankMailbox, q.waiting)
 	q.Ask(survey.RankAlarm, q.appointed)
 	slices.SortStableFunc(q.Causes, func(x, y survey.Cause) int { return cmp.Compare(x.Rank, y.Rank) })
-	x := &host.Explanation{Why: host.WhyCalls, Text: "It has nothing to do until somebody calls it."}
+	x := &host.Explanation{Why: host.WhyCalls, Text: "It has nothing to do until it is called."}
 	for _, c := range q.Causes {
 		if found := c.Probe(); found != nil {
 			x = found
@@ -88,7 +89,7 @@ func (q Question) retired() *host.Explanation {
 	if !q.Typ.Retired {
 		return nil
 	}
-	text := fmt.Sprintf("The program has no actor type %q. What the actor stores is kept; it does nothing until a program with its type runs, or it is destroyed.", q.Typ.Type)
+	text := fmt.Sprintf("The program has no actor type %q. The actor keeps its data and does nothing until a program with its type runs, or it is destroyed.", q.Typ.Type)
 	return &host.Explanation{Why: host.WhyType, Text: text, Remedy: "destroy", Details: map[string]string{"type": q.Typ.Type}}
 }
 
@@ -97,7 +98,7 @@ func (q Question) failed() *host.Explanation {
 	if f == nil {
 		return nil
 	}
-	text := fmt.Sprintf("It has failed %s: %s. It is tried again when something wants it after %s.", survey.Times(f.Attempts), f.Reason, survey.Moment(f.RetryAt))
+	text := fmt.Sprintf("It has failed %s: %s. It is tried again on demand after %s.", survey.Times(f.Attempts), f.Reason, survey.Moment(f.RetryAt))
 	return &host.Explanation{Why: host.WhyFailed, Text: text, Since: &f.Since, Until: &f.RetryAt, Remedy: "retry",
 		Details: map[string]string{"reason": f.Reason, "retry_at": survey.Moment(f.RetryAt), "attempts": strconv.Itoa(f.Attempts)}}
 }
@@ -114,7 +115,7 @@ func (q Question) paused() *host.Explanation {
 	return &host.Explanation{Why: host.WhyPaused, Text: text, Since: &p.Since, Remedy: "resume", Details: map[string]string{"reason": p.Reason}}
 }
 
-// calling explains a turn that waits for another actor, to the end of the chain of those who wait.
+// calling explains a turn that waits for another actor, to the end of the chain.
 func (q Question) calling() *host.Explanation {
 	if q.A == nil {
 		return nil
@@ -136,7 +137,7 @@ func (q Question) calling() *host.Explanation {
 	if last, err := Inquire(q.S, context.Background(), end.Type, end.Address); err == nil {
 		why := last.Explain()
 		x.Details["end_why"] = string(why.Why)
-		x.Text += fmt.Sprintf(" Of %s: %s", names[len(names)-1], why.Text)
+		x.Text += fmt.Sprintf(" %s: %s", names[len(names)-1], why.Text)
 	}
 	return x
 }
@@ -177,7 +178,7 @@ func (q Question) syncing() *host.Explanation {
 		return nil
 	}
 	return &host.Explanation{Why: host.WhyDisk,
-		Text:    fmt.Sprintf("%s of it are not on the disk yet; their replies wait for that.", survey.Count(int(n), "commit", "commits")),
+		Text:    fmt.Sprintf("%s not synced yet; replies wait for the disk.", survey.Count(int(n), "commit is", "commits are")),
 		Details: map[string]string{"commits": strconv.FormatInt(n, 10)}}
 }
 
@@ -194,7 +195,7 @@ func (q Question) unwritable() *host.Explanation {
 func (q Question) waiting() *host.Explanation {
 	if q.Status.Mailbox == 0 {
 		if q.A != nil && rising(q.A) {
-			return &host.Explanation{Why: host.WhyMailbox, Text: "It is being read from the store, for a call."}
+			return &host.Explanation{Why: host.WhyMailbox, Text: "It is loading from the store for a call."}
 		}
 		return nil
 	}
@@ -203,7 +204,7 @@ func (q Question) waiting() *host.Explanation {
 		Details: map[string]string{"calls": strconv.Itoa(q.Status.Mailbox)}}
 }
 
-// appointed explains the next appointment: of several at one time that of the first part that has one.
+// appointed explains the next appointment. Of several at one time it takes that of the first part.
 func (q Question) appointed() *host.Explanation {
 	if len(q.Next) == 0 {
 		return nil
@@ -214,6 +215,7 @@ func (q Question) appointed() *host.Explanation {
 	return &host.Explanation{Why: host.WhyAlarm, Text: text, Until: &due, Details: map[string]string{n.Kind: n.Detail}}
 }
 
-// rising reports that the goroutine that runs the actor is getting it into memory. That it runs and has no core does not say
-// so: one that has put the actor to sleep, and has answered that, does so too until it is done.
+// rising reports whether the goroutine that runs the actor is loading it. An actor that runs
+// without a core does not prove that: one that was just put to sleep runs without a core, too,
+// until its goroutine is done.
 func rising(a *kernel.Actor) bool { return a.Raised.Load() == a.Epoch.Load()+1 }

@@ -1,5 +1,5 @@
-// Package alarm is the part of actors that is alarms: an appointment of the actor with itself, disarmed by the commit of its
-// handler.
+// Package alarm is the part for alarms: an appointment of the actor with itself, disarmed by the
+// commit of its handler.
 package alarm
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Part is the part of actors that is alarms.
+// Part is the part for alarms.
 type Part struct {
 	lag prometheus.Histogram
 }
@@ -97,7 +97,7 @@ func alarmOf(t *kernel.Type, name string) int {
 	return slices.IndexFunc(t.Alarms, func(a host.AlarmMethod) bool { return a.Name == name })
 }
 
-// Turn is what handlers may do with alarms.
+// Turn is the view of handlers on alarms.
 type Turn struct{ K *kernel.Turn }
 
 // setAlarm arms an alarm, replacing one of the same name and instance.
@@ -183,8 +183,8 @@ func (d *alarmDue) Run(c *kernel.Core, w *kernel.Work) {
 	c.Due(w, row, func() error { return fireAlarm(c, w, row) })
 }
 
-// fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its own handler and by
-// nothing else; if the handler fails, the alarm is put off.
+// fireAlarm runs the handler of an alarm that is due. The alarm is disarmed by the commit of its
+// own handler and by nothing else; if the handler fails, the alarm is put off.
 func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	var cause error
 	rec, ok, err := readAlarm(c, keyspace.AppendAlarm(nil, row.Name, row.Instance))

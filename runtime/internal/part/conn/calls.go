@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// CallOver implements host.Connector. A client that was lost a moment ago, and may come back, is heard too.
+// CallOver implements host.Connector. A client that was lost a moment ago, and may come back, is
+// heard too.
 func CallOver(s *kernel.Kernel, ctx context.Context, token string, r *host.Request) (host.Reply, error) {
 	id, err := identify(s, r.Address, token)
 	if err != nil {
@@ -21,7 +22,8 @@ func CallOver(s *kernel.Kernel, ctx context.Context, token string, r *host.Reque
 	return s.Call(ctx, &q)
 }
 
-// Disconnect implements host.Connector. The error code is Unauthenticated if there is no such connection.
+// Disconnect implements host.Connector. The error code is Unauthenticated if there is no such
+// connection.
 func Disconnect(s *kernel.Kernel, ctx context.Context, addr host.Address, token string) error {
 	id, err := identify(s, addr, token)
 	if err != nil {
@@ -31,7 +33,7 @@ func Disconnect(s *kernel.Kernel, ctx context.Context, addr host.Address, token 
 		return err
 	}
 	if l := liveConnection(s, addr, id); l != nil {
-		// Whoever reads the connection still gets what was there for it, and closes it.
+		// The reader of the connection still gets the events that wait for it, and closes it.
 		if l.leave() {
 			return l.quit(ctx, false)
 		}
@@ -114,8 +116,8 @@ func connectionInfo(c *host.ConnectionState) host.ConnectionInfo {
 	return info
 }
 
-// closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection ends all the same. An actor
-// that does not wake cannot run the hook.
+// closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection
+// ends all the same. An actor that does not wake cannot run the hook.
 func closeByOperator(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 	var in host.ConnectionCloseInput
 	if err := wire.Decode(host.ConnectionClose, w.Codec, w.Input, &in); err != nil {

@@ -1,4 +1,4 @@
-// Package conn is the part of actors that is connections: clients whose state outlives their network connection.
+// Package conn is the part for connections: clients whose state outlives their network connection.
 package conn
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Part is the part of actors that is connections.
+// Part is the part for connections.
 type Part struct{ slow, resumed atomic.Int64 }
 
 // Name implements kernel.Part.
@@ -48,21 +48,21 @@ func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }
 
-// connType holds moving averages, like kernel.Type.Pace: of the turns that open, resume and change connections, and of those
-// that end them.
+// connType holds moving averages, like kernel.Type.Pace: one of the turns that open, resume and
+// change connections, and one of the turns that end them.
 type connType struct{ join, leave atomic.Int64 }
 
 func connTypeOf(t *kernel.Type) *connType {
 	return kernel.Attach(&t.Attached, func() *connType { return new(connType) })
 }
 
-// Turn is what handlers may do with connections.
+// Turn is the view of handlers on connections.
 type Turn struct{ Reads[*kernel.Turn] }
 
 // turnOf returns what handlers may do in a turn.
 func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 
-// Reads is what handlers of turns and queries alike may read of connections.
+// Reads is the view of handlers of turns and queries on connections.
 type Reads[S kernel.Scope] struct{ K S }
 
 // Query is what handlers of queries may read of connections.
@@ -121,8 +121,9 @@ func (h Turn) SetConnectionState(id string, state []byte) error {
 	return nil
 }
 
-// CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn is to fail with it: what
-// the hook did in memory cannot be told from what the turn did. The hook gets the reason as the cause.
+// CloseConnection implements host.Turn. If the disconnect hook fails, so does this, and the turn
+// must fail: changes of the hook in memory cannot be separated from those of the turn. The hook
+// gets the reason as the cause.
 func (h Turn) CloseConnection(id string, reason *host.Error) (bool, error) {
 	t := h.K
 	if reason == nil {
@@ -151,7 +152,8 @@ func (l *LiveConnection) Subscribe(ctx context.Context, events ...string) error 
 	})
 }
 
-// Unsubscribe implements host.LiveConnection. Events that were on their way to the client before may still come.
+// Unsubscribe implements host.LiveConnection. Events that were on their way to the client before
+// may still come.
 func (l *LiveConnection) Unsubscribe(ctx context.Context, events ...string) error {
 	names, err := checkEvents(l.t, events)
 	if err != nil {
@@ -167,8 +169,8 @@ func (l *LiveConnection) Unsubscribe(ctx context.Context, events ...string) erro
 	})
 }
 
-// update runs a turn that changes the subscriptions, and finish with its result, before that is told. The result reaches
-// finish even if the caller has gone.
+// update runs a turn that changes the subscriptions. It calls finish with the result before the
+// caller gets it, and even if the caller is gone.
 func (l *LiveConnection) update(
 	ctx context.Context, name string, names []string, run func(*kernel.Core, *kernel.Work) error, finish func(error),
 ) error {
@@ -211,7 +213,7 @@ func (l *LiveConnection) forget(names []string) {
 	}
 }
 
-// subscribe adds to the events that a connection gets those after this turn, if their hooks allow it.
+// subscribe subscribes a connection to events after this turn, if their hooks allow it.
 func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []string, err error) {
 	if err := t.Enter(); err != nil {
 		return nil, err
@@ -255,7 +257,8 @@ func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []strin
 	if err := putConnection(t.Core, l.ID, &rec); err != nil {
 		return nil, err
 	}
-	// From here on, and not only from when the turn is durable: the next events may share its commit.
+	// From here on, and not only from when the turn is durable: the next events may share its
+	// commit.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range added {
@@ -264,7 +267,7 @@ func subscribe(t *kernel.Turn, l *LiveConnection, names []string) (added []strin
 	return added, nil
 }
 
-// unsubscribe takes events away from those that a connection gets.
+// unsubscribe removes events from the subscriptions of a connection.
 func unsubscribe(t *kernel.Turn, l *LiveConnection, names []string) error {
 	if err := t.Enter(); err != nil {
 		return err

@@ -12,9 +12,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// A tending is a task of the runtime's own with connection records: to note that a client was lost, or, with end, to end the
-// connection; with row, what an index row that is due says; with sweep, to note all that were lost because nobody holds
-// them. What is noted is what is so when its turn comes, so it may be done twice, or too late.
+// A tending is a job of the runtime with connection records: it notes that a client was lost. With
+// end it ends the connection, with row it handles a due index row, with sweep it notes all
+// connections that were lost because they have no live end. It records the facts of its own turn,
+// so it may run twice, or too late.
 type tending struct {
 	id    string
 	end   bool
@@ -47,8 +48,9 @@ func (d *tending) Traits(a *kernel.Actor) kernel.Traits {
 // Run implements kernel.Job.
 func (d *tending) Run(c *kernel.Core, w *kernel.Work) { c.Respond(w, nil, tendConnections(c, w, d)) }
 
-// tend posts d, and tries it again until it is durable, then calls done, if that is not nil; with the error if the node
-// stops before, or d is of a row, which is tried again when the clock says so. It does not block.
+// tend posts d and tries it again until it is durable. Then it calls done, if that is not nil. It
+// calls done with the error if the node stops before, or if d is of a row, which the clock tries
+// again. It does not block.
 func tend(s *kernel.Kernel, t *kernel.Type, addr host.Address, d *tending, done func(*kernel.Work)) {
 	w := work(s, t, addr, d, done)
 	if _, err := s.Post(t, addr, w, nil); err != nil && done != nil {
@@ -102,7 +104,7 @@ func tendAndWait(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr hos
 // StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeConnections }
 
-// TakeUp implements kernel.Recoverer: the connections that the node was holding when it stopped are lost.
+// TakeUp implements kernel.Recoverer: connections that were live when the node stopped are lost.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return work(a.Kernel, a.Type, a.Address, &tending{sweep: true}, nil)
 }
@@ -136,7 +138,7 @@ func tendConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
 	return err
 }
 
-// lose notes that the client of a connection was lost, unless that is known or another client has it.
+// lose marks a connection as lost, unless it is marked already or another client has it.
 func lose(t *kernel.Turn, id string, rec *connectionRecord) error {
 	if rec.Lost != 0 || event.HubOf(t.Actor.Kernel).Holds(t.Actor.Key, id) {
 		return nil
@@ -151,7 +153,7 @@ func lose(t *kernel.Turn, id string, rec *connectionRecord) error {
 	return nil
 }
 
-// sweepConnections notes a page of connections that nobody holds as lost.
+// sweepConnections marks a page of connections without a live end as lost.
 func sweepConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
 	err := c.System(w, "sweep connections", func(h *kernel.Turn) error {
 		page, more, err := listConnections(c.Rows, d.after, SweepPage)
@@ -190,8 +192,9 @@ func connectionDue(c *kernel.Core, w *kernel.Work, d *tending) error {
 	return err
 }
 
-// endConnection ends a connection in one turn with its disconnect hook, and returns what reply, which may be nil, makes of
-// whether there was one. If the hook fails, the connection ends without it.
+// endConnection ends a connection in one turn with its disconnect hook, and returns what reply,
+// which may be nil, makes of whether there was one. If the hook fails, the connection ends without
+// it.
 func endConnection(c *kernel.Core,
 	w *kernel.Work, id string, cause *host.Error, bare bool, reply func(found bool) ([]byte, error),
 ) ([]byte, error) {
@@ -249,7 +252,7 @@ func closeConnection(t *kernel.Turn, id string, cause *host.Error) (bool, error)
 	return true, t.Core.Instance.Disconnect(t.Host, &st, cause)
 }
 
-// dropConnection deletes a connection. Its client learns why when that is durable.
+// dropConnection deletes a connection. Its client gets the reason when that is durable.
 //
 // REQUIRES: t.Mu
 func dropConnection(t *kernel.Turn, id string, cause *host.Error) (connectionRecord, bool, error) {

@@ -12,15 +12,18 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
-// A LiveConnection is a client's end of a connection, as host.LiveConnection. It stands in the hub, apart from the actor,
-// which may sleep: what is durable of it is its record, in the actor.
+// A LiveConnection is a client's end of a connection, as host.LiveConnection. It is in the hub,
+// apart from the actor, which may sleep. Only its record, in the actor, is durable.
 //
 // Invariants:
-//  1. It joins the hub in the turn that writes its record, and leaves it once: when it is closed, cut off, taken over,
-//     or when the actor or the node ends. Whoever takes it out of the hub sees to it that the record follows.
-//  2. position is the sequence of the last event that the client was given or passed over. What is pushed up to it is
-//     dropped. While lagging, the next events are read from the actor's history, and nothing is buffered.
-//  3. end is set once, after which nothing is buffered; what was is still delivered, unless the client's side closes it.
+//  1. It joins the hub in the turn that writes its record, and leaves it once: when it is closed,
+//     cut off, taken over, or when the actor or the node ends. The goroutine that removes it from
+//     the hub also updates the record.
+//  2. position is the sequence of the last event that the client was given or passed over. Pushed
+//     events up to it are dropped. While lagging, the next events are read from the actor's
+//     history, and nothing is buffered.
+//  3. end is set once. Then nothing more is buffered; buffered events are still delivered, unless
+//     the client closes its side.
 type LiveConnection struct {
 	S     *kernel.Kernel
 	Hub   *event.Hub
@@ -35,7 +38,8 @@ type LiveConnection struct {
 	token       [tokenHash]byte
 	welcome     host.Welcome
 
-	// settled gets what became of that turn; fate says whether that or the caller of Connect came first.
+	// settled gets the result of that turn; fate says whether that or the caller of Connect came
+	// first.
 	settled chan error
 	fate    atomic.Int32
 
@@ -48,7 +52,7 @@ type LiveConnection struct {
 	Position      uint64
 	Lagging       bool
 	reading       bool // the client waits for events: the last Next has returned none
-	reset         bool // the client came with a position of another life, and is not told yet
+	reset         bool // the client came with a position of another life, and was not notified yet
 	end           *host.Error
 	quits         bool          // the client ended it: what it lags behind with is still read
 	Signal        chan struct{} // capacity 1
@@ -60,14 +64,14 @@ const (
 	fateGivenUp = 2 // the caller has gone
 )
 
-// Who implements event.recipient.
-func (l *LiveConnection) Who() (string, keyspace.ActorID) { return l.ID, l.incarnation }
+// Identity implements event.recipient.
+func (l *LiveConnection) Identity() (string, keyspace.ActorID) { return l.ID, l.incarnation }
 
-// leave takes the connection out of the hub, and reports whether it was there.
+// leave removes the connection from the hub, and reports whether it was there.
 func (l *LiveConnection) leave() bool { return l.Hub.Leave(l.Key, l) }
 
-// Push implements event.recipient. If full, a client that waits for events, or had read what came before this commit, reads on
-// from the history.
+// Push implements event.recipient. If full, a client that waits for events, or had read what came
+// before this commit, reads on from the history.
 func (l *LiveConnection) Push(id keyspace.ActorID, e *event.PublishedEvent, full bool) (held, ok bool) {
 	if l.incarnation != id {
 		return false, true
@@ -103,7 +107,7 @@ func (l *LiveConnection) Push(id keyspace.ActorID, e *event.PublishedEvent, full
 	return true, true
 }
 
-// wants reports whether the connection is to get an event that does not except it.
+// wants reports whether the connection gets an event that does not except it.
 //
 // REQUIRES: l.mu
 func (l *LiveConnection) wants(e *host.EmittedEvent) bool {
@@ -172,7 +176,7 @@ func (l *LiveConnection) Next(ctx context.Context) (host.Delivery, error) {
 		l.LetGo()
 		if l.Lagging && (l.end == nil || l.quits) {
 			l.reading = true
-			l.Lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
+			l.Lagging = false // events pushed from here on are buffered; they may overlap with the history
 			after := l.Position
 			l.mu.Unlock()
 			d, err := l.catchUp(ctx, after)
@@ -203,7 +207,7 @@ func (l *LiveConnection) Next(ctx context.Context) (host.Delivery, error) {
 
 // Take returns what is in the buffer, up to maxBuffered events.
 //
-// REQUIRES: l.mu; what was taken before was let go of
+// REQUIRES: l.mu; earlier events were released
 func (l *LiveConnection) Take() host.Delivery {
 	d := host.Delivery{Reset: l.reset}
 	l.reset = false
@@ -243,7 +247,7 @@ func (l *LiveConnection) drop() {
 	l.buffer, l.bytes = releaseEvents(l.buffer), 0
 }
 
-// discard drops everything that the connection holds. Nothing is pushed to it any more.
+// discard drops everything that the connection holds. Nothing more is pushed to it.
 func (l *LiveConnection) discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +330,7 @@ func (l *LiveConnection) quit(ctx context.Context, lost bool) error {
 	return tendAndWait(l.S, ctx, l.t, l.addr, &tending{id: l.ID, end: !lost})
 }
 
-// connectionClosed makes the error that a client sees whose connection ended on purpose.
+// connectionClosed makes the client's error for a connection that ended on purpose.
 func connectionClosed(message string) *host.Error {
 	return host.Errorf(host.FailedPrecondition, "%s", message)
 }

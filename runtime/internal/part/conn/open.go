@@ -20,8 +20,9 @@ import (
 
 // Connect implements host.Connector: one turn of the actor, which may refuse.
 //
-// Besides what the connect hook says, the error code is Overloaded, retryable, if the actor has as many connections as its
-// type allows; InvalidArgument or TooLarge for parameters or events that cannot be.
+// Besides what the connect hook says, the error code is Overloaded, retryable, if the actor has as
+// many connections as its type allows; InvalidArgument or TooLarge for parameters or events that
+// cannot be.
 func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.ConnectRequest) (host.LiveConnection, error) {
 	t, err := s.TypeOf(addr)
 	if err != nil {
@@ -63,10 +64,10 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 	return l, nil
 }
 
-// outside refuses what a connection does if it comes from inside a turn or query, or if the node is going away.
+// outside refuses requests of a connection from inside a turn or query, or while the node stops.
 func outside(s *kernel.Kernel, ctx context.Context) error {
 	if kernel.CallerOf(ctx) != nil {
-		return host.Errorf(host.FailedPrecondition, "connections are for clients, and not for turns and queries")
+		return host.Errorf(host.FailedPrecondition, "connections are for clients, not for turns and queries")
 	}
 	if s.Draining.Load() {
 		return kernel.Unavailable("the node is shutting down")
@@ -124,7 +125,8 @@ func guarded(t *kernel.Type, names []string) bool {
 	return slices.ContainsFunc(t.Events, func(e host.Event) bool { return e.Subscribe != "" && slices.Contains(names, e.Name) })
 }
 
-// settle takes in what became of the turn that opens or resumes a connection. It is called once, and does not block.
+// settle handles the result of the turn that opens or resumes a connection. It is called once, and
+// does not block.
 func (l *LiveConnection) settle(err error) {
 	s := l.S
 	if err != nil {
@@ -144,7 +146,8 @@ func (l *LiveConnection) settle(err error) {
 	}
 	if !l.fate.CompareAndSwap(0, fateJoined) {
 		if l.leave() {
-			// Nobody waits any more. A client that has an older token may use it again; a new one never got it.
+			// The client no longer waits. If it has an older token it may use that again; a new
+			// client never got one.
 			d := &tending{id: l.ID}
 			if !l.welcome.Resumed {
 				d.end, d.cause = true, host.Errorf(host.Canceled, "the client gave up")
@@ -156,7 +159,7 @@ func (l *LiveConnection) settle(err error) {
 	l.settled <- nil
 }
 
-// connect opens a connection, or resumes the one that the request has the token of.
+// connect opens a connection, or resumes the one of the request's token.
 func connect(c *kernel.Core, w *kernel.Work, l *LiveConnection, r *host.ConnectRequest) error {
 	if id, ok := tokenID(r.Token); ok {
 		rec, ok, err := readConnection(c.Rows, id)
@@ -205,7 +208,7 @@ func resume(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string
 	return join(t, l, id, rec, after, last)
 }
 
-// open makes a new connection, if the hooks let it.
+// open makes a new connection, if the hooks allow it.
 func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) error {
 	token := newResumeToken(id)
 	hash := sha256.Sum256([]byte(token))
@@ -230,15 +233,15 @@ func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) 
 	after := last
 	if r.HasAfter {
 		if after = r.After; after > last || r.Life != "" && r.Life != t.Core.ID.String() {
-			after, l.reset = 0, true // the position is none of this life: all that is kept is new to the client
+			after, l.reset = 0, true // the position is of another life: all kept events are new to the client
 		}
 	}
 	l.welcome = host.Welcome{Connection: id, Token: token, Cursor: after, Life: t.Core.ID.String(), Events: rec.names()}
 	return join(t, l, id, rec, after, last)
 }
 
-// admit writes the record of a new connection before its hooks run, so that they find it, and returns the sequence of the
-// last event before it.
+// admit writes the record of a new connection before its hooks run, so that they find it, and
+// returns the sequence of the last event before it.
 func admit(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequest) (uint64, error) {
 	if err := t.Enter(); err != nil {
 		return 0, err
@@ -250,7 +253,7 @@ func admit(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequ
 		return 0, err
 	}
 	if n >= limit {
-		return 0, host.Errorf(host.Overloaded, "%s has %d connections, and may have no more", t.Actor, n).
+		return 0, host.Errorf(host.Overloaded, "%s has %d connections, which is the limit", t.Actor, n).
 			With("limit", strconv.Itoa(limit)).Retry()
 	}
 	last, err := event.LastSequence(t.Core)
@@ -267,7 +270,8 @@ func admit(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequ
 	return last, addConnection(t.Core, id, rec)
 }
 
-// askConnect runs the connect hook and the subscribe hooks of a new connection, and takes over what they decide.
+// askConnect runs the connect hook and the subscribe hooks of a new connection, and applies their
+// decisions.
 func askConnect(t *kernel.Turn, id string, rec *connectionRecord, r *host.ConnectRequest) error {
 	typ, inst := t.Actor.Type, t.Core.Instance
 	st := rec.state(id)
@@ -295,7 +299,7 @@ func askConnect(t *kernel.Turn, id string, rec *connectionRecord, r *host.Connec
 	}
 	rec.State = st.State
 	if !bytes.Equal(st.Params, rec.Params) {
-		// The hook says what is to be kept.
+		// The hook says what to keep.
 		if len(st.Params) > host.MaxConnectionParams {
 			return host.OverLimit("connection parameter bytes", host.MaxConnectionParams, int64(len(st.Params))).With("field", "params")
 		}
@@ -324,8 +328,8 @@ func askSubscribe(t *kernel.Turn, st *host.ConnectionState, names []string) erro
 	return nil
 }
 
-// join makes l the live end of a connection that gets the events after a position. What it gets beyond last is pushed to it
-// when the commits after this turn are durable.
+// join makes l the live end of a connection that gets the events after a position. Events beyond
+// last are pushed to it when the commits after this turn are durable.
 //
 // REQUIRES: t.Mu
 func join(t *kernel.Turn, l *LiveConnection, id string, rec *connectionRecord, after, last uint64) error {

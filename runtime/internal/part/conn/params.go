@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// credentialWords are in the names of parameters that are not stored, wherever they stand in the name. Names are compared in
-// lower case, without "-" and "_".
+// credentialWords are in the names of parameters that are not stored, wherever they stand in the
+// name. Names are compared in lower case, without "-" and "_".
 var credentialWords = []string{
 	"token", "password", "passwd", "passphrase", "secret", "authorization", "apikey", "cookie", "session", "credential", "jwt",
 	"bearer", "privatekey",
@@ -24,8 +24,9 @@ func isCredential(name string) bool {
 		slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// withoutCredentials returns the parameters of a connection as they are stored by themselves: without the members, at any
-// depth, whose names say that they are credentials. What is left of nothing is nil. Text that is not JSON is not stored.
+// withoutCredentials returns the parameters of a connection as they are stored by themselves:
+// without the members, at any depth, whose names say that they are credentials. What is left of
+// nothing is nil. Text that is not JSON is not stored.
 func withoutCredentials(params []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(params))
 	d.UseNumber()

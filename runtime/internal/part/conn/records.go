@@ -18,8 +18,9 @@ import (
 
 // connectionRecord is the value of KindConnections.
 //
-// While an actor has such a record, the wake index has a row of it that is due at 0, so that a start finds the connections
-// which the node was holding. A record with Due set has a row of its own at that time, with the connection as its name.
+// While an actor has such a record, the wake index has a row of it that is due at 0, so that a
+// start finds the connections which the node was holding. A record with Due set has a row of its
+// own at that time, with the connection as its name.
 type connectionRecord struct {
 	_         struct{} `cbor:",toarray"`
 	Token     []byte   // SHA-256 of the resume token
@@ -32,7 +33,7 @@ type connectionRecord struct {
 	Due       int64 // when the connection of a lost client ends; 0 while it is there
 }
 
-// subscriptionRecord is an event that a connection is subscribed to. It gets those after a sequence.
+// subscriptionRecord is the subscription of a connection to an event, after a sequence.
 type subscriptionRecord struct {
 	_     struct{} `cbor:",toarray"`
 	Name  string
@@ -45,7 +46,8 @@ const tokenHash = sha256.Size
 // NewConnectionID makes the id of a connection.
 func NewConnectionID() string { return rand.Text() }
 
-// newResumeToken makes the secret with which a client comes back to a connection: its id, a dot, and 128 random bits.
+// newResumeToken makes the secret with which a client comes back to a connection: its id, a dot,
+// and 128 random bits.
 func newResumeToken(id string) string {
 	var b [16]byte
 	rand.Read(b[:])
@@ -114,7 +116,8 @@ type connectionEntry struct {
 	rec connectionRecord
 }
 
-// listConnections reads a page of connections in the order of their ids, at most limit and about 1 MiB.
+// listConnections reads a page of connections in the order of their ids, at most limit and about 1
+// MiB.
 func listConnections(l kernel.Lister, after string, limit int) (out []connectionEntry, more bool, err error) {
 	start, end := keyspace.KindRange(keyspace.KindConnections)
 	if after != "" {
@@ -165,7 +168,8 @@ func putConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 	return writeConnection(c, id, rec, engine.PutOptions{})
 }
 
-// markConnection writes a record in which it was noted that a client was lost or came back, which a full actor must not refuse.
+// markConnection writes a record in which it was noted that a client was lost or came back, which a
+// full actor must not refuse.
 func markConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 	return writeConnection(c, id, rec, engine.PutOptions{Exempt: true})
 }
@@ -211,7 +215,7 @@ func removeConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 	return nil
 }
 
-// countConnections returns how many connections the actor has, those among them that were lost.
+// countConnections returns the number of connections of the actor, lost ones included.
 func countConnections(c *kernel.Core) (int, error) {
 	return connCoreOf(c).count.Get(c.Rows, func() (int, error) {
 		start, end := keyspace.KindRange(keyspace.KindConnections)
@@ -246,7 +250,8 @@ func (*connCore) Close(*kernel.Core) {}
 // Abandon implements kernel.Facet.
 func (*connCore) Abandon(*kernel.Core) {}
 
-// Wakes implements kernel.Waker. A row that an unreadable record would leave behind finds no actor and is dropped.
+// Wakes implements kernel.Waker. A row that an unreadable record would leave behind finds no actor
+// and is dropped.
 func (*Part) Wakes(from engine.Reader) (rows []engine.Wake, _ error) {
 	after := ""
 	for {

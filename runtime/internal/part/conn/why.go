@@ -17,7 +17,7 @@ func (*Part) Explain(q *survey.Inquiry, _ *engine.Snapshot) error {
 			return nil
 		}
 		return &host.Explanation{Why: host.WhyConnections,
-			Text:    fmt.Sprintf("%s connected; it waits for what they do.", survey.Count(n, "client is", "clients are")),
+			Text:    fmt.Sprintf("%s connected; it waits for them.", survey.Count(n, "client is", "clients are")),
 			Details: map[string]string{"connections": strconv.Itoa(n)}}
 	})
 	return nil

@@ -1,4 +1,5 @@
-// Package event is the part of actors that is events: what clients who listen get once the turn is durable, and the history of it.
+// Package event is the part for events: it sends them to subscribers once their turn is durable,
+// and keeps their history.
 package event
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Part is the part of actors that is events.
+// Part is the part for events.
 type Part struct{ hub Hub }
 
 // Name implements kernel.Part.
@@ -53,7 +54,8 @@ type eventRecord struct {
 	Except  []string // the connections that do not
 }
 
-// Turn is what handlers may do with events, and the events of the turn. Their sequences are set by its seal.
+// Turn is the view of handlers on events, and the events of the turn. Their sequences are set by
+// its seal.
 type Turn struct {
 	K      *kernel.Turn
 	events []PublishedEvent
@@ -74,7 +76,8 @@ func (h *Turn) Emit(event int, data []byte) error {
 	return h.Collect(event, data, "", nil)
 }
 
-// Collect adds an event, for the only connection that gets it, or for all that are subscribed but some.
+// Collect adds an event, for the only connection that gets it, or for all that are subscribed but
+// some.
 //
 // REQUIRES: t.Mu
 func (h *Turn) Collect(event int, data []byte, to string, except []string) error {
@@ -148,7 +151,8 @@ func (h *Turn) number() (last uint64, err error) {
 	return last, err
 }
 
-// leave has the events published: to those who follow the actor, before what else the turn has for them, and as changes.
+// leave publishes the events: to the actor's subscribers, before the turn's other notices, and as
+// changes.
 func (h *Turn) leave() {
 	t := h.K
 	h.group = t.Core.Group
@@ -175,8 +179,8 @@ func (h *Turn) Durable() {
 	HubOf(c.Actor.Kernel).Publish(c.Actor.Key, c.ID, c.Identity.ID, CommitName{eventCoreOf(c), h.group.Commit}, h.events)
 }
 
-// Destroy implements kernel.Destroyer. What the turn emitted is handed to the subscribers, and not kept; then they learn that the
-// actor is gone.
+// Destroy implements kernel.Destroyer. Subscribers get the events of the turn, which are not kept,
+// and then the end of the actor.
 func (p *Part) Destroy(t *kernel.Turn) error {
 	if h := TurnOf(t); len(h.events) > 0 {
 		if _, err := h.number(); err != nil {

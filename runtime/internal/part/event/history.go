@@ -10,21 +10,22 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A historyPage is a part of what is kept of an actor's events.
+// A historyPage is a page of an actor's kept events.
 type historyPage struct {
 	ID keyspace.ActorID // the incarnation; zero if there is no actor
-	// after is the position that the page follows: the one asked for, or 0 if that is none of this life; then reset is set.
+	// after is the position that the page follows: the requested one, or 0 with reset set if that
+	// is of another life.
 	after  uint64
 	reset  bool
 	Events []host.EmittedEvent
 	More   bool // there are events behind the page
 }
 
-// pageBytes bounds what is read at once of the history, for which its reader waits.
+// pageBytes bounds one read of the history, for which its reader waits.
 const pageBytes = 64 << 10
 
-// History reads the events after a position that are kept, as far as they are durable. life is what the position counts
-// in, or zero for the life that is there. The error is an *Error.
+// History reads the events after a position that are kept, as far as they are durable. life is what
+// the position counts in, or zero for the life that is there. The error is an *Error.
 func History(s *kernel.Kernel, ctx context.Context, addr host.Address, life keyspace.ActorID, after uint64) (historyPage, error) {
 	snap, id, err := s.Durable(ctx, addr)
 	if host.CodeOf(err) == host.NotFound {

@@ -11,25 +11,27 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
-// A Hub hands the events of durable commits to those who follow their actor: subscriptions and live connections. It is apart from
-// the Actors, so that an actor sleeps while its clients stay. A subscription holds a bounded number of events; one that falls
-// behind reads what it missed from the actor's kept history. A connection that falls behind is cut off.
+// A Hub passes the events of durable commits to the subscriptions and live connections of their
+// actor. It is apart from the Actors, so an actor sleeps while its clients stay. A subscription
+// holds a bounded number of events; a slow one reads missed events from the actor's history. A slow
+// connection is cut off.
 //
-// The gate hands over one commit at a time, in order. So whoever joins in a turn, before that turn is committed, gets every
-// event after it, and tells those before it by their sequence.
+// The gate passes one commit at a time, in order. So a recipient that joins in a turn, before its
+// commit, gets every later event, and recognises earlier events by their sequence.
 type Hub struct {
 	mu        sync.RWMutex
 	closed    bool
 	Audiences map[string]*audience // by actor
 	live      int                  // recipients in all of them that have joined
 
-	// Held is what the events take that clients hold: see eventBatch. Beyond limit, a client that holds more than minBuffered
-	// gets no more: a subscription, and a connection that reads, go on from the history; a connection that does not is cut off.
+	// Held is the size of the events that clients hold: see eventBatch. Beyond limit, a client that
+	// holds more than minBuffered gets no further events: a subscription, and a connection that
+	// reads, go on from the history; a connection that does not is cut off.
 	Held  atomic.Int64
 	Limit int64
 }
 
-// An audience is who follows one actor.
+// An audience is the recipients of one actor's events.
 type audience struct {
 	subscriptions map[*Subscription]bool
 	recipients    map[string]recipient // by id
@@ -37,13 +39,14 @@ type audience struct {
 	joining map[recipient]bool
 }
 
-// A recipient has an id among those who follow its actor, by which an event can be for it alone or for all but it: a live
-// connection. Of one id there is one at most, and those that are joining.
+// A recipient is a live connection. Its id is unique in the audience, except for recipients that
+// are joining. An event can be for this id alone, or for all others.
 type recipient interface {
-	// Who returns its id, and the incarnation that it follows.
-	Who() (id string, incarnation keyspace.ActorID)
-	// Push takes an event of an incarnation that is not kept from the recipient, and reports whether it holds it. ok is false
-	// if it has not read for too long, and has ended for that. full says that it may not hold much.
+	// Identity returns its id, and the incarnation that it follows.
+	Identity() (id string, incarnation keyspace.ActorID)
+	// Push takes an event of an incarnation that is not kept from the recipient, and reports
+	// whether it holds it. ok is false if it has not read for too long, and has ended for that.
+	// full says that it may not hold much.
 	Push(incarnation keyspace.ActorID, e *PublishedEvent, full bool) (held, ok bool)
 	// CutOff is called after a push that was not ok.
 	CutOff()
@@ -72,7 +75,7 @@ func (h *Hub) audience(key string) *audience {
 	return au
 }
 
-// tidy forgets an audience that nobody is left of.
+// tidy forgets an empty audience.
 //
 // REQUIRES: h.mu for writing
 func (h *Hub) tidy(key string) {
@@ -85,15 +88,16 @@ func (h *Hub) tidy(key string) {
 const (
 	MaxBuffered      = 256
 	maxBufferedBytes = 1 << 20
-	// MinBuffered is what each client may hold though the clients of the node hold too much. It is less than what a client
-	// takes besides.
+	// MinBuffered is how much each client may hold when the clients of the node hold too much. It
+	// is less than the other memory of a client.
 	MinBuffered = 4 << 10
-	// PlaceBytes is what an event takes in each client that holds it: a place in the buffer, and a host.EmittedEvent when it
-	// is delivered.
+	// PlaceBytes is the size of an event in each client that holds it: a place in the buffer, and a
+	// host.EmittedEvent when it is delivered.
 	PlaceBytes = 160
 	// EventOverhead is what an event counts for besides its name and data.
 	EventOverhead = 128
-	// Frames is how many encoded forms an event has at most that goes to many clients, see host.SharedFrames.
+	// Frames is how many encoded forms an event has at most that goes to many clients, see
+	// host.SharedFrames.
 	Frames = 2
 )
 
@@ -106,15 +110,16 @@ type PublishedEvent struct {
 	Batch *eventBatch
 }
 
-// A CommitName tells the commits of an actor apart, also those of one time that the actor was awake from those of another.
+// A CommitName identifies a commit of an actor, also across sleeps.
 type CommitName struct {
 	awake  *eventCore
 	Number uint64
 }
 
-// An eventBatch is the events of one turn, which its clients share. It counts towards hub.held once, from push until the
-// last client has released its last event; each event that a client holds counts placeBytes besides. A client holds what is
-// in its buffer, and what the last Next returned until the next one: a slow client's events wait for the network there.
+// An eventBatch is the events of one turn, which its clients share. It counts towards hub.held
+// once, from push until the last client has released its last event; each event that a client holds
+// counts placeBytes besides. A client holds what is in its buffer, and what the last Next returned
+// until the next one: a slow client's events wait for the network there.
 type eventBatch struct {
 	Hub    *Hub
 	Commit CommitName // of the turn; those of one commit are handed out one right after the other
@@ -127,7 +132,8 @@ type eventBatch struct {
 // pushing keeps a batch counted until all clients have it, however quick the first are.
 const pushing = 1 << 40
 
-// begin counts a batch that is about to be pushed. many says that the clients may share encoded forms.
+// begin counts a batch that is about to be pushed. many says that the clients may share encoded
+// forms.
 func (h *Hub) begin(events []PublishedEvent, life string, commit CommitName, many bool) *eventBatch {
 	b := &eventBatch{Hub: h, Commit: commit, events: events}
 	for i := range events {
@@ -164,8 +170,8 @@ func (b *eventBatch) Release(holds int64, places int) {
 // full reports whether clients hold as much as they may.
 func (h *Hub) full() bool { return h.Held.Load() > h.Limit }
 
-// Publish hands out the events of one turn of an incarnation, whose name is life. commit is the turn's. It does not
-// block.
+// Publish hands out the events of one turn of an incarnation, whose name is life. commit is the
+// turn's. It does not block.
 func (h *Hub) Publish(key string, id keyspace.ActorID, life string, commit CommitName, events []PublishedEvent) {
 	for _, l := range h.push(key, id, life, commit, events) {
 		l.CutOff()
@@ -205,7 +211,7 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 				one(l, e)
 			}
 			for l := range au.joining {
-				if name, _ := l.Who(); name == e.To {
+				if name, _ := l.Identity(); name == e.To {
 					one(l, e)
 				}
 			}
@@ -218,7 +224,7 @@ func (h *Hub) push(key string, id keyspace.ActorID, life string, commit CommitNa
 			}
 		}
 		for l := range au.joining {
-			if name, _ := l.Who(); !excepted(name) {
+			if name, _ := l.Identity(); !excepted(name) {
 				one(l, e)
 			}
 		}
@@ -239,8 +245,9 @@ func exceptions(ids []string) func(string) bool {
 	return func(id string) bool { return set[id] }
 }
 
-// end tells the subscriptions and connections of an incarnation that it was destroyed. It is called before anything of its
-// successor is durable, so the subscriptions are all of this incarnation, or of none.
+// end tells the subscriptions and connections of an incarnation that it was destroyed. It is called
+// before anything of its successor is durable, so the subscriptions are all of this incarnation, or
+// of none.
 func (h *Hub) end(key string, id keyspace.ActorID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -253,14 +260,14 @@ func (h *Hub) end(key string, id keyspace.ActorID) {
 		s.finish(gone)
 	}
 	for name, l := range au.recipients {
-		if _, of := l.Who(); of == id {
+		if _, of := l.Identity(); of == id {
 			l.Finish(gone)
 			delete(au.recipients, name)
 			h.live--
 		}
 	}
 	for l := range au.joining {
-		if _, of := l.Who(); of == id {
+		if _, of := l.Identity(); of == id {
 			l.Finish(gone)
 			delete(au.joining, l)
 		}
@@ -268,7 +275,8 @@ func (h *Hub) end(key string, id keyspace.ActorID) {
 	h.tidy(key)
 }
 
-// close ends all subscriptions and connections. No turn is waited for: the next start finds out which connections were lost.
+// close ends all subscriptions and connections. It waits for no turn: the next start finds the lost
+// connections.
 func (h *Hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -302,8 +310,8 @@ func (h *Hub) Join(key string, l recipient) error {
 	return nil
 }
 
-// Promote gives a recipient whose turn is durable its place, and ends the one that had it. false means that it ended
-// before.
+// Promote gives a recipient with a durable turn its place, and ends the previous one. It returns
+// false if the recipient ended before.
 func (h *Hub) Promote(key string, l recipient) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,7 +324,7 @@ func (h *Hub) Promote(key string, l recipient) bool {
 		h.tidy(key)
 		return false
 	}
-	id, _ := l.Who()
+	id, _ := l.Identity()
 	if old := au.recipients[id]; old != nil {
 		old.Replaced()
 	} else {
@@ -336,7 +344,7 @@ func (h *Hub) Leave(key string, l recipient) bool {
 	}
 	there := au.joining[l]
 	delete(au.joining, l)
-	if id, _ := l.Who(); au.recipients[id] == l {
+	if id, _ := l.Identity(); au.recipients[id] == l {
 		there = true
 		delete(au.recipients, id)
 		h.live--
@@ -359,7 +367,7 @@ func (h *Hub) Drop(key, id string, reason *host.Error) {
 		h.live--
 	}
 	for l := range au.joining {
-		if name, _ := l.Who(); name == id {
+		if name, _ := l.Identity(); name == id {
 			l.Finish(reason)
 			delete(au.joining, l)
 		}
@@ -367,7 +375,7 @@ func (h *Hub) Drop(key, id string, reason *host.Error) {
 	h.tidy(key)
 }
 
-// Recipient returns the one that has joined under an id, or nil.
+// Recipient returns the recipient that has joined under an id, or nil.
 func (h *Hub) Recipient(key, id string) recipient {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -389,7 +397,7 @@ func (h *Hub) Holds(key, id string) bool {
 		return true
 	}
 	for l := range au.joining {
-		if name, _ := l.Who(); name == id {
+		if name, _ := l.Identity(); name == id {
 			return true
 		}
 	}

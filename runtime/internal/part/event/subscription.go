@@ -13,13 +13,14 @@ import (
 
 // A Subscription is one subscriber's end of it, as host.EventStream.
 //
-// position is the sequence of the last event that the reader was given or passed over. Events up to it are never
-// delivered; the next one is position+1, from the buffer if it is there, else from the history, else it is missed.
+// position is the sequence of the last event that the reader was given or passed over. Events up to
+// it are never delivered; the next one is position+1, from the buffer if it is there, else from the
+// history, else it is missed.
 //
-// life is the actor's life that position counts in. What is pushed is of that life, because end ends the subscription before a
-// successor pushes anything. What is read from the history may be a successor's, and ends the subscription then. Only the
-// position that the subscriber came with may be one of another life: the subscription takes the life that there is, once, and
-// says so (Delivery.Reset).
+// life is the actor's life that position counts in. Pushed events are of that life, because end
+// ends the subscription before a successor pushes any. Events from the history may be a
+// successor's, which ends the subscription. Only the first position may be of another life: the
+// subscription then takes the current life, once, and sets Delivery.Reset.
 type Subscription struct {
 	S     *kernel.Kernel
 	Hub   *Hub
@@ -44,18 +45,18 @@ type Subscription struct {
 
 	// Of the goroutine that reads.
 	adopting bool // the history was not read yet: life is what the subscriber says
-	reset    bool // the subscriber's position was none of this life, and the subscriber is not told yet
+	reset    bool // the subscriber's position was of another life, and the subscriber was not notified yet
 }
 
-// Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are sent to one connection, and
-// none that have a hook of their own.
+// Subscribe implements host.EventSource. The subscriber is anonymous: it gets no events that are
+// sent to one connection, and none that have a hook of their own.
 func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub host.Subscription) (host.EventStream, error) {
 	t, err := s.TypeOf(addr)
 	if err != nil {
 		return nil, err
 	}
 	if t.Behavior.Connections.Connect != "" {
-		return nil, host.Errorf(host.PermissionDenied, "actor type %q is open to connections only, which it may refuse", addr.Type)
+		return nil, host.Errorf(host.PermissionDenied, "actor type %q accepts connections only", addr.Type)
 	}
 	for _, n := range sub.Names {
 		i, err := Event(t, n)
@@ -75,7 +76,7 @@ func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub hos
 	}
 	if sub.Resume && sub.Life != "" {
 		if err := st.life.UnmarshalText([]byte(sub.Life)); err != nil {
-			return nil, host.Errorf(host.InvalidArgument, "life is %q, which no actor has as its id", sub.Life).With("field", "life")
+			return nil, host.Errorf(host.InvalidArgument, "life is %q, which is no actor id", sub.Life).With("field", "life")
 		}
 	}
 	for _, e := range t.Events {
@@ -89,8 +90,8 @@ func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub hos
 	return st, nil
 }
 
-// push takes a batch of an incarnation's events, and reports whether the subscription holds it. full says that it may not hold
-// much.
+// push takes a batch of an incarnation's events, and reports whether the subscription holds it.
+// full says that it may not hold much.
 func (s *Subscription) push(id keyspace.ActorID, b *eventBatch, full bool) (held bool) {
 	s.Mu.Lock()
 	if s.end != nil {
@@ -144,10 +145,11 @@ func Empty[T any](s []T) []T {
 	return s[:0]
 }
 
-// A PageHold counts the events that were read from the history towards hub.held, from one Next to the next.
+// A PageHold counts the events that were read from the history towards hub.held, from one Next to
+// the next.
 type PageHold struct {
 	bytes  int64
-	Closed bool // no page is counted any more
+	Closed bool // pages are no longer counted
 }
 
 // Take counts a page.
@@ -206,7 +208,7 @@ func (s *Subscription) Next(ctx context.Context) (host.Delivery, error) {
 		var d host.Delivery
 		took := false
 		if lagging {
-			s.lagging = false // what is pushed from here on is buffered, and overlaps with the history at most
+			s.lagging = false // events pushed from here on are buffered; they may overlap with the history
 		} else if took = s.Count > 0; took {
 			for _, b := range s.buffer {
 				for i := range b.events {
@@ -277,7 +279,8 @@ func (s *Subscription) wants(e *host.EmittedEvent) bool {
 	return e.To == "" && !slices.Contains(s.guarded, e.Name) && (len(s.names) == 0 || slices.Contains(s.names, e.Name))
 }
 
-// catchUp reads the kept history after the position. more reports that it did not reach the end.
+// catchUp reads the kept history after the position. more reports whether it stopped before the
+// end.
 func (s *Subscription) catchUp(ctx context.Context) (d host.Delivery, more bool, err error) {
 	s.Mu.Lock()
 	life := s.life

@@ -1,4 +1,4 @@
-// Package kv is the part of actors that is the key-value store.
+// Package kv is the part for the key-value store.
 package kv
 
 import (
@@ -11,23 +11,23 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// Part is the part of actors that is the key-value store.
+// Part is the part for the key-value store.
 type Part struct{}
 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "kv" }
 
-// Turn is what handlers may do with the key-value store.
+// Turn is the view of handlers on the key-value store.
 type Turn struct {
 	Reads[*kernel.Turn]
-	// changes counts the changes of keys, if somebody wants to know of them.
+	// changes counts the changes of keys, for watchers.
 	changes int
 }
 
 // Query is what handlers of queries may read of the key-value store.
 type Query = Reads[*kernel.Query]
 
-// Reads is what handlers of turns and queries alike may read of the key-value store.
+// Reads is the view of handlers of turns and queries on the key-value store.
 type Reads[S kernel.Scope] struct{ K S }
 
 func kvEntry(e engine.Entry) host.KVEntry {
@@ -68,7 +68,8 @@ func kvList(l kernel.Lister, q host.KVQuery) (host.KVPage, error) {
 	return out, nil
 }
 
-// keyJSON renders a packed key as a JSON value for change events: an array of its elements, or its bytes.
+// keyJSON renders a packed key as a JSON value for change events: an array of its elements, or its
+// bytes.
 func keyJSON(key []byte) any {
 	t, err := tuple.Unpack(key)
 	if err != nil {
@@ -157,7 +158,8 @@ func (h Reads[S]) KVList(q host.KVQuery) (host.KVPage, error) {
 }
 
 const (
-	// MaxKVChanges bounds how many changes of keys one turn publishes; the rest are counted in one more.
+	// MaxKVChanges bounds how many changes of keys one turn publishes; the rest are counted in one
+	// more.
 	MaxKVChanges = 256
 	// maxChangeValue bounds the value that such a change carries, in bytes.
 	maxChangeValue = 8 << 10

@@ -16,15 +16,18 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// Messages to other actors that were given up are kept at their sender, as dead letters are by queues: as long and as many.
+// Messages to other actors that were given up are kept at their sender, as dead letters are by
+// queues: as long and as many.
 const (
 	deadSendFor  = host.DefaultQueueDeadFor
 	MaxDeadSends = host.DefaultQueueDead
-	// MaxRequeuedBytes is about how many bytes of messages one call sends again; a node with little memory must have them.
+	// MaxRequeuedBytes is about how many bytes of messages one call sends again; a node with little
+	// memory must have them.
 	MaxRequeuedBytes = 1 << 20
 	// MaxDeadReason bounds what is kept of the error, as of a queue's.
 	MaxDeadReason = 1024
-	// deadCountFor is how long a count of the messages that were given up is used, though some of them may have expired.
+	// deadCountFor is how long a count of the messages that were given up is used, though some of
+	// them may have expired.
 	deadCountFor = time.Minute
 )
 
@@ -69,8 +72,8 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 	return nil
 }
 
-// eachDeadSend removes messages that were given up, those with the ids or all, and sends them again if again. It does as many
-// as one call may, at least one, and says if there are more.
+// eachDeadSend removes given-up messages, by ids or all, and sends them again if again is set. It
+// handles as many as one call may, at least one, and says if there are more.
 func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, again bool) (out host.CountOutput, err error) {
 	if in.All == (len(in.IDs) > 0) {
 		return out, host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
@@ -135,8 +138,9 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, agai
 	return out, nil
 }
 
-// sendAgain sends a message that was given up as a new one, after the waiting ones: the target may have handled later
-// messages since, and takes an earlier number for handled. It is for the actor that has the target's address now.
+// sendAgain sends a message that was given up as a new one, after the waiting ones: the target may
+// have handled later messages since, and takes an earlier number for handled. It is for the actor
+// that has the target's address now.
 func (h *Turn) sendAgain(m *MessageRecord) error {
 	if err := h.Post(m.Address(), m.Method, m.Input); err != nil {
 		return err
@@ -227,7 +231,8 @@ func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error 
 	return nil
 }
 
-// JsonOf shows CBOR of an application as JSON, for people: byte strings are base64. It is nil for what JSON cannot show.
+// JsonOf shows CBOR of an application as JSON, for people: byte strings are base64. It is nil for
+// what JSON cannot show.
 func JsonOf(value []byte) host.Raw {
 	var v any
 	if len(value) == 0 || textDecoding.Unmarshal(value, &v) != nil {

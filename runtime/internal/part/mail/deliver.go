@@ -18,17 +18,20 @@ const (
 	maxPinnedBytes = 1 << 20
 )
 
-// Run implements kernel.Job: it rewrites the rows of some of a channel's waiting messages so that each names the incarnation that it is for: the target
-// as it is when the first are bound, or the id under which the first of them will create it.
+// Run implements kernel.Job: it rewrites the rows of some of a channel's waiting messages so that
+// each names the incarnation that it is for: the target as it is when the first are bound, or the
+// id under which the first of them will create it.
 //
-// The sender asks again until the messages that waited at first, with the same Target, are all bound to one id, and delivers
-// none before that. So if the target is destroyed meanwhile, they end with it, however many there are. Messages that are sent
-// meanwhile are left for another binding: a sender that never rests would have none delivered.
+// The sender repeats this until all first messages with the same Target are bound to one id, and
+// delivers none before that. So if the target is destroyed meanwhile, they end with it, however
+// many there are. Messages that are sent meanwhile are left for another binding: a sender that
+// never rests would have none delivered.
 //
-// A crash between two turns leaves the first messages bound and the others as they were. That is safe: no message was
-// delivered under the id it is bound to, because those were all to be bound first, and rows are bound in the order of
-// delivery. The next start delivers the bound ones, which may create their target, and then binds the others to the target
-// that there is. Only if the target was destroyed since are they for its successor, like messages that were never looked at.
+// A crash between two turns leaves the first messages bound and the others as they were. That is
+// safe: no message was delivered under its bound id, because all must be bound first, and rows are
+// bound in the order of delivery. The next start delivers the bound messages, which may create
+// their target, and then binds the others to the existing target. Only if the target was destroyed
+// since, they are for its successor, like messages that were never bound.
 func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 	ch, s, sup := b.channel, b.sender, c.Actor.Kernel
 	if c.ID != s.id {
@@ -87,7 +90,8 @@ func (*settlement) Traits(*kernel.Actor) kernel.Traits {
 	return kernel.Traits{Kind: "settle", Quick: true, Sturdy: true}
 }
 
-// Run implements kernel.Job: it removes the rows of messages that were handled, and moves those aside that cannot be.
+// Run implements kernel.Job: it removes the rows of handled messages, and moves aside messages that
+// cannot be handled.
 func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 	if c.ID != set.sender.id { // the rows belong to what is left of the incarnation that sent them
 		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
@@ -129,7 +133,8 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 	c.Respond(w, nil, err)
 }
 
-// moveAside puts a message that cannot be handled, and whose row was removed, where operators find it.
+// moveAside puts a message that cannot be handled, and whose row was removed, where operators find
+// it.
 func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	c, m := h.Core, &f.message.Record
 	e, _ := c.Actor.Kernel.PublicError(f.err)
@@ -149,9 +154,10 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	})
 }
 
-// A recovery takes up messages that wait in the store: from before the node last stopped, or of an actor that is destroyed.
+// A recovery loads waiting messages from the store: from before the node last stopped, or of an
+// actor that is destroyed.
 type recovery struct {
-	taken func(*sender) error // called when they are taken up; nil does nothing
+	taken func(*sender) error // called when they are loaded; nil does nothing
 }
 
 // Traits implements kernel.Job.
@@ -197,16 +203,18 @@ func (d *Delivery) Traits(a *kernel.Actor) kernel.Traits {
 	return t
 }
 
-// NewID implements kernel.identified: a message creates its target under the id that its sender has bound it to, so that a message
-// which was handled by an actor that is gone by now is known to be late.
+// NewID implements kernel.identified: a message creates its target under the id that its sender has
+// bound it to. So a message that a destroyed actor has handled is recognised as late.
 func (d *Delivery) NewID(a *kernel.Actor) (keyspace.ActorID, error) {
 	return creatable(a.Kernel, d.target, a.Address)
 }
 
-// Run implements kernel.Job: it handles messages from another actor, each in a turn of its own, and stops at the first that fails.
+// Run implements kernel.Job: it handles messages from another actor, each in a turn of its own, and
+// stops at the first that fails.
 func (d *Delivery) Run(c *kernel.Core, w *kernel.Work) {
 	if c.ID != d.target {
-		// The actor was destroyed since, or somebody else made it, or is about to, before the first message could.
+		// The actor was destroyed since, or another caller created or is creating it before the
+		// first message could.
 		if _, dead, err := c.Actor.Kernel.Store.Tombstone(d.target); err != nil {
 			d.err = err
 		} else if dead {

@@ -1,4 +1,5 @@
-// Package mail is the part of actors that is messages to other actors: each is handled exactly once, in order per target.
+// Package mail is the part for messages to other actors: each is handled exactly once, in order per
+// target.
 package mail
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Part is the part of actors that is messages to other actors.
+// Part is the part for messages to other actors.
 type Part struct {
 	// handlers are for the messages that the runtime handles, by method.
 	handlers map[string]MessageHandler
@@ -33,19 +34,21 @@ var _ interface {
 	kernel.Server
 } = (*Part)(nil)
 
-// A MessageHandler says how messages of one method are handled that are for another part of the actor.
+// A MessageHandler says how messages of one method are handled that are for another part of the
+// actor.
 type MessageHandler struct {
-	// Check refuses, when a handler sends it, what an actor of the type would never take; nil if no handler may send it.
+	// Check refuses, when a handler sends it, what an actor of the type would never take; nil if no
+	// handler may send it.
 	Check func(target *kernel.Type, input []byte) error
-	// Missing is asked about a message to an actor that does not exist: create it, or take the message for handled, or else
-	// for failed. nil creates it.
+	// Missing is asked about a message to an actor that does not exist: create it, or take the
+	// message for handled, or else for failed. nil creates it.
 	Missing func(c *kernel.Core) (create bool, err error)
 	// Handle handles the message in a turn of the target.
 	Handle func(t *kernel.Turn, input []byte) error
 	// Lasts: the message is tried until it is handled or cannot be, however often that takes.
 	Lasts bool
-	// Undeliverable hears, in a turn of the sender, of a message that is given up, and says whether it is kept for operators;
-	// nil keeps it.
+	// Undeliverable is called in a turn of the sender for a message that is given up. It says
+	// whether to keep it for operators; nil keeps it.
 	Undeliverable func(t *kernel.Turn, m *MessageRecord, e *host.Error) (keep bool, err error)
 }
 
@@ -87,7 +90,8 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 // StandsFor implements kernel.Recoverer.
 func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeSends }
 
-// TakeUp implements kernel.Recoverer: it wakes an actor, or what is left of a destroyed one, for its messages.
+// TakeUp implements kernel.Recoverer: it wakes an actor, or what is left of a destroyed one, for
+// its messages.
 func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &recovery{}, Existing: true, Finish: func(w *kernel.Work) {
 		if w.Err != nil && duty.MayPass(a.Kernel, w.Err) {
@@ -96,8 +100,9 @@ func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	}}
 }
 
-// Remains implements kernel.Remainder: messages that wait, and those that the turn sends, outlive the actor until they are handled.
-// The sender is closed: it is there by now if a destroyer of another part was the first to send.
+// Remains implements kernel.Remainder: waiting messages, and messages of this turn, outlive the
+// actor until they are handled. It closes the sender, which exists by now even if the destroyer of
+// another part was the first to send.
 func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	if o := kernel.Attached[*outbox](&t.Actor.Attached); o != nil {
 		if s := o.sender.Load(); s != nil && s.id == t.Core.ID {
@@ -114,7 +119,7 @@ func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 // Bequeath implements kernel.Remainder.
 func (*Part) Bequeath(t *kernel.Turn) error { return MailOf(t).Seal(t) }
 
-// Turn is what handlers may do with messages to other actors.
+// Turn is the view of handlers on messages to other actors.
 type Turn struct {
 	K        *kernel.Turn
 	messages []outgoing // numbered when the turn is sealed
@@ -142,7 +147,8 @@ func creatable(s *kernel.Kernel, id keyspace.ActorID, addr host.Address) (keyspa
 	return id, nil
 }
 
-// errRepin: the message is bound to no incarnation, or to one that never came to be; its sender must bind it.
+// errRepin: the message is bound to no incarnation, or to one that never came to be; its sender
+// must bind it.
 var errRepin = errors.New("mail: message must be bound to its target")
 
 // Send implements host.Turn.
@@ -233,10 +239,12 @@ func (h *Turn) Durable() {
 	h.sender.add(h.messages)
 }
 
-// MaxMessageBytes bounds a message to another actor, so that there is room for what is noted when it is pinned or given up.
+// MaxMessageBytes bounds a message to another actor, so that there is room for what is noted when
+// it is pinned or given up.
 const MaxMessageBytes = engine.MaxValueCap - 4<<10
 
-// messageSequence numbers messages: by the turn that sent them, then by their order in it. It only grows per sender.
+// messageSequence numbers messages: by the turn that sent them, then by their order in it. It only
+// grows per sender.
 func messageSequence(v engine.Version, i int) uint64 { return uint64(v)<<20 | uint64(i) }
 
 // maxMessages is how many messages a turn may send.
@@ -262,17 +270,18 @@ type outgoing struct {
 	Record MessageRecord
 }
 
-// A binding is under way for the first messages of a channel: see core.pin. Turns of the sender do it, one at a time.
+// A binding is under way for the first messages of a channel: see core.pin. Turns of the sender do
+// it, one at a time.
 type binding struct {
 	sender  *sender
 	channel *channel
 	id      keyspace.ActorID // what they are bound to
-	of      int              // how many are to be bound; 0 until the first turn
+	of      int              // how many must be bound; 0 until the first turn
 	bound   int              // how many are, durably
 	part    []outgoing       // what the last turn has bound of them
 }
 
-// A settlement tells a sender what became of messages.
+// A settlement has the results of a sender's messages.
 type settlement struct {
 	sender  *sender
 	handled []uint64

@@ -17,14 +17,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A sender delivers one actor's messages: per target in order, one run of messages at a time, until each is handled or
-// moved aside.
+// A sender delivers one actor's messages: per target in order, one run of messages at a time, until
+// each is handled or moved aside.
 //
-// Exactly once comes from three durable facts. The message's row stands in the sender's keyspace from the commit that
-// sent it. The receiver's commit that handles it records the message's sequence, which only grows per sender, so that a
-// message which arrives again is known. And a message is bound to one incarnation of its target before it is first
-// delivered, so that neither a destroyed actor's successor nor an actor made by somebody else in between can handle it a
-// second time. The row is removed last, by a commit of the sender.
+// Exactly once comes from three durable facts. The message's row is in the sender's keyspace from
+// the commit that sent it. The receiver's commit that handles it records the message's sequence,
+// which only grows per sender, and so reveals a second arrival. And a message is bound to one
+// incarnation of its target before it is first delivered, so that neither a destroyed actor's
+// successor nor an actor that was created in between can handle it a second time. The row is
+// removed last, by a commit of the sender.
 type sender struct {
 	Part  *Part
 	owner *kernel.Actor
@@ -32,12 +33,12 @@ type sender struct {
 
 	mu       sync.Mutex
 	loaded   bool
-	Closed   bool // the actor was destroyed: what is left of it sends what waits, and this sender does nothing any more
+	Closed   bool // the actor was destroyed: its remains send the waiting messages, and this sender does nothing
 	channels map[string]*channel
-	room     int // how many channels there may be before those that are idle are forgotten
+	room     int // how many channels there may be before idle ones are forgotten
 	Pending  int // messages in all channels and on their way to being settled
-	// dormant: the actor has left memory although messages wait, all of them for targets that are paused. roused: it was told
-	// to take them up again.
+	// dormant: the actor has left memory although messages wait, all of them for paused targets.
+	// roused: it must send them again.
 	dormant, roused bool
 }
 
@@ -47,8 +48,9 @@ type channel struct {
 	queue    []outgoing
 	busy     bool // a run of messages is on its way, being settled or pinned, or waits for its next attempt
 	attempts int  // failures of the first message of queue
-	// held: the channel is busy because it waits, for its next attempt, or for a paused target if next is zero. Each wait has
-	// a number, so that it is ended once. cause is why the first message was not handled when it was last tried.
+	// held: the channel is busy because it waits, for its next attempt, or for a paused target if
+	// next is zero. Each wait has a number, so that it is ended once. cause is why the first
+	// message was not handled when it was last tried.
 	held  bool
 	waits uint64
 	next  time.Time
@@ -61,7 +63,7 @@ type channel struct {
 	asOf        uint64
 }
 
-// minChannels is how many idle channels a sender may always keep, for the incarnations that they know.
+// minChannels is how many idle channels a sender may always keep, for the incarnations in them.
 const minChannels = 256
 
 // maxDelivery is how many messages one run carries.
@@ -93,7 +95,7 @@ func (o *outbox) Leave() bool {
 	return true
 }
 
-// senderOf returns the sender of the actor, which is made if there is none.
+// senderOf returns the sender of the actor, and makes a missing one.
 func senderOf(c *kernel.Core) *sender {
 	o := kernel.Attach(&c.Actor.Attached, newOutbox)
 	if s := o.sender.Load(); s != nil && s.id == c.ID {
@@ -108,7 +110,7 @@ func senderOf(c *kernel.Core) *sender {
 	return s
 }
 
-// Mail returns the actor's sender for those that do not run the actor.
+// Mail returns the actor's sender, for goroutines that do not run the actor.
 func Mail(a *kernel.Actor) *sender {
 	if o := kernel.Attached[*outbox](&a.Attached); o != nil {
 		if s := o.sender.Load(); s != nil {
@@ -118,19 +120,20 @@ func Mail(a *kernel.Actor) *sender {
 	return &sender{owner: a}
 }
 
-// A postbox is what a core remembers of its actor's messages.
+// A postbox is a core's memory of its actor's messages.
 type postbox struct {
 	// waiting counts the rows of messages that wait.
 	waiting kernel.Cached[int]
 	// Dead counts the messages that were given up.
 	Dead kernel.Cached[int]
-	// counted is when they were counted, in Unix milliseconds. Messages that expired later are still in the count.
+	// counted is when they were counted, in Unix milliseconds. Messages that expired later are
+	// still in the count.
 	counted int64
 }
 
 func newPostbox() *postbox { return new(postbox) }
 
-// Post returns what the core remembers of its actor's messages.
+// Post returns the core's memory of its actor's messages.
 func Post(c *kernel.Core) *postbox { return kernel.Attach(&c.Attached, newPostbox) }
 
 // Forget implements kernel.Facet.
@@ -145,8 +148,9 @@ func (*postbox) Close(*kernel.Core) {}
 // Abandon implements kernel.Facet.
 func (*postbox) Abandon(*kernel.Core) {}
 
-// countOutgoing returns how many messages wait, in rows that are durable or on their way there. Of more than enough it may count
-// one more than those: a bare core, which serves one item of work, does not count all.
+// countOutgoing returns how many messages wait, in rows that are durable or on their way there. Of
+// more than enough it may count one more than those: a bare core, which serves one item of work,
+// does not count all.
 func countOutgoing(c *kernel.Core, enough int) (int, error) {
 	b := Post(c)
 	if c.Bare && !b.waiting.Known {
@@ -208,7 +212,7 @@ func (s *sender) channel(addr host.Address) *channel {
 	return ch
 }
 
-// incarnation returns the id of the target as it is now, or the zero id if it does not exist.
+// incarnation returns the current id of the target, or the zero id if it does not exist.
 func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	sup := s.owner.Kernel
 	s.mu.Lock()
@@ -229,7 +233,8 @@ func (s *sender) incarnation(addr host.Address) (keyspace.ActorID, error) {
 	return id, nil
 }
 
-// load reads the messages of earlier lives of the actor, once per Actor and before any of this life is sent.
+// load reads the messages of earlier lives of the actor, once per Actor and before any of this life
+// is sent.
 func (s *sender) load(c *kernel.Core) error {
 	s.mu.Lock()
 	loaded := s.loaded
@@ -280,7 +285,8 @@ func AppendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) 
 	return dst, nil
 }
 
-// add queues messages whose rows are durable, or were found in the store, and sends what can go. It does not block.
+// add queues messages whose rows are durable, or were found in the store, and sends what it can. It
+// does not block.
 func (s *sender) add(messages []outgoing) {
 	s.mu.Lock()
 	if s.Closed {
@@ -357,12 +363,12 @@ func (s *sender) send(ch *channel) {
 	}
 }
 
-// delivered takes in what became of a run of messages.
+// delivered handles the result of a run of messages.
 func (s *sender) delivered(ch *channel, d *Delivery) {
 	s.mu.Lock()
 	if s.Closed {
 		s.mu.Unlock()
-		return // what is left of the actor delivers it again, and hears that it was handled
+		return // the actor's remains deliver it again, and get that it was handled
 	}
 	owner := s.owner
 	handled, rest := d.messages[:d.handled], d.messages[d.handled:]
@@ -425,7 +431,7 @@ const (
 	sendRetryMax = time.Minute
 )
 
-// permanent reports that trying again cannot help.
+// permanent reports whether another attempt is useless.
 func permanent(err error) bool {
 	switch host.CodeOf(err) {
 	case host.UnknownMethod, host.InvalidArgument, host.TooLarge, host.Destroyed:
@@ -434,7 +440,8 @@ func permanent(err error) bool {
 	return false
 }
 
-// pin has the actor bind the waiting messages of a channel to the target's incarnation, and then sends them.
+// pin makes the actor bind the waiting messages of a channel to the target's incarnation, and then
+// sends them.
 func (s *sender) pin(ch *channel) { s.bindMore(&binding{sender: s, channel: ch}) }
 
 func (s *sender) bindMore(b *binding) {
@@ -466,15 +473,16 @@ func (s *sender) bindMore(b *binding) {
 	}})
 }
 
-// post puts work into the mailbox of the sending actor, which is in memory for as long as messages are on their way.
+// post puts work into the mailbox of the sending actor, which is in memory for as long as messages
+// are on their way.
 func (s *sender) post(w *kernel.Work) {
 	if err := s.owner.Enqueue(w); err != nil && !s.owner.Kernel.Killed.Load() {
 		w.Fail(err)
 	}
 }
 
-// settle has the actor settle messages, and asks again until that is durable: until then their rows stand, and a message
-// that was moved aside would be taken for handled if a later one overtook it.
+// settle makes the actor settle messages, and repeats that until it is durable. Until then their
+// rows stay, and a message that was moved aside would count as handled if a later one overtook it.
 func (s *sender) settle(set *settlement) {
 	n := len(set.handled) + len(set.failed)
 	s.post(&kernel.Work{Job: set, Finish: func(w *kernel.Work) {

@@ -10,8 +10,8 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
-// Busy reports that the sender must stay in memory: messages are on their way, or wait for their next attempt. Those that
-// wait for targets that are paused may do so for long, and do it in the store.
+// Busy reports whether the sender must stay in memory: messages are on their way, or wait for their
+// next attempt. Messages for paused targets may wait for long, and wait in the store.
 func (s *sender) Busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *sender) working() bool {
 	return parked < s.Pending // some are being settled
 }
 
-// Leave lets the sender leave memory, if it is not busy.
+// Leave removes the sender from memory, if it is not busy.
 func (s *sender) Leave() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,8 @@ func (s *sender) Leave() bool {
 	return true
 }
 
-// hold notes that a busy channel waits, until a time if that is known, and returns what ends the wait.
+// hold notes that a busy channel waits, until a time if that is known, and returns what ends the
+// wait.
 func (s *sender) hold(ch *channel, until time.Time) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *sender) hold(ch *channel, until time.Time) func() {
 	}
 }
 
-// await lets a busy channel wait until its target, which is paused, is resumed.
+// await makes a busy channel wait until its paused target is resumed.
 func (s *sender) await(ch *channel) {
 	again := s.hold(ch, time.Time{})
 	name := "messages of "
@@ -92,15 +93,15 @@ func (s *sender) await(ch *channel) {
 	}
 }
 
-// skipSend moves the next message to an actor aside, so that those after it have their turn.
+// skipSend moves the next message to an actor aside, so that later messages can go on.
 func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.SendSkipInput) (host.CountOutput, error) {
 	to := host.Address{Type: in.Type, Key: in.Key}
 	if err := address.Check(to.Key); err != nil {
 		e, _ := s.PublicError(err)
 		return host.CountOutput{}, e.With("field", "key")
 	}
-	// The messages are taken up first, if the node has just started. The actor skips one itself, because it may leave memory
-	// right after that.
+	// The messages are taken up first, if the node has just started. The actor skips one itself,
+	// because it may leave memory right after that.
 	done := make(chan error, 1)
 	found := false
 	if err := s.Ask(ctx, on, &recovery{taken: func(m *sender) (err error) {
@@ -125,8 +126,9 @@ func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 // errSkipped is why a message was moved aside that an operator skipped.
 var errSkipped = host.Errorf(host.Canceled, "skipped by an operator")
 
-// skip moves the first message of the channel to addr aside and reports whether there was one; settled is called when that
-// is durable, or the actor was destroyed before. A message that is being handled cannot be skipped.
+// skip moves the first message of the channel to addr aside and reports whether there was one;
+// settled is called when that is durable, or the actor was destroyed before. A message that is
+// being handled cannot be skipped.
 func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 	s.mu.Lock()
 	ch := s.channels[string(address.Append(nil, addr))]
@@ -146,7 +148,7 @@ func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 	}
 	set := &settlement{sender: s, settled: settled, failed: []failedSend{skipped}}
 	ch.queue = ch.queue[1:]
-	ch.attempts, ch.cause, ch.held = 0, nil, false // nobody else ends this wait
+	ch.attempts, ch.cause, ch.held = 0, nil, false // only this ends the wait
 	s.mu.Unlock()
 	s.settle(set)
 	s.send(ch)

@@ -30,7 +30,7 @@ func (*Part) Keeps(a *kernel.Actor) error {
 	if !Mail(a).Busy() {
 		return nil
 	}
-	return host.Errorf(host.FailedPrecondition, "actor %s has messages to other actors on their way, which keep it awake", a).
+	return host.Errorf(host.FailedPrecondition, "actor %s is sending messages to other actors, which keeps it awake", a).
 		With("why", string(host.WhySends))
 }
 
@@ -51,7 +51,8 @@ func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	return nil
 }
 
-// oldestSend reads the first message to another actor that is not handled yet; nil if there is none.
+// oldestSend reads the first message to another actor that is not handled yet; nil if there is
+// none.
 func oldestSend(pending int, rows *engine.Snapshot) (*MessageRecord, error) {
 	if pending == 0 {
 		return nil, nil
@@ -110,7 +111,8 @@ func (s *sender) outstanding() []pendingSend {
 	return all
 }
 
-// ExplainSends explains messages that are not handled yet. oldest is the first of them in the store.
+// ExplainSends explains messages that are not handled yet. oldest is the first of them in the
+// store.
 func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 	var all []pendingSend
 	if q.A != nil {
@@ -129,7 +131,7 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 	x := &host.Explanation{Why: host.WhySends, Since: &p.sent, Details: map[string]string{
 		"target": to, "messages": strconv.Itoa(p.messages), "attempts": strconv.Itoa(p.attempts),
 	}}
-	x.Text = fmt.Sprintf("%s with %s, which has not handled it yet.", survey.Count(p.messages, "message is", "messages are"), to)
+	x.Text = fmt.Sprintf("%s with %s and not handled yet.", survey.Count(p.messages, "message is", "messages are"), to)
 	if p.cause != nil {
 		e, _ := q.S.PublicError(p.cause)
 		x.Details["error"], x.Details["code"] = cmp.Or(p.reason, e.Message), string(e.Code)
@@ -144,7 +146,7 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 		next := p.next.UTC()
 		x.Until = &next
 		x.Details["next_attempt"] = survey.Moment(next)
-		x.Text = fmt.Sprintf("%s for %s, the first of which was not handled in %s and is tried again at %s.",
+		x.Text = fmt.Sprintf("%s for %s. The first failed in %s and is tried again at %s.",
 			survey.Count(p.messages, "message waits", "messages wait"), to, survey.Count(p.attempts, "attempt", "attempts"), survey.Moment(next))
 		if e := x.Details["error"]; e != "" {
 			x.Text = x.Text[:len(x.Text)-1] + ": " + e + "."
@@ -167,8 +169,8 @@ func oldestDead(rows *engine.Snapshot) (*host.DeadMessage, error) {
 	return &m, nil
 }
 
-// undelivered adds to an explanation that n messages to other actors were given up. It is the explanation if nothing else is
-// waited for.
+// undelivered adds to an explanation that n messages to other actors were given up. It is the
+// explanation if nothing else is waited for.
 func undelivered(x *host.Explanation, n int, oldest *host.DeadMessage) {
 	if x.Details == nil {
 		x.Details = make(map[string]string)

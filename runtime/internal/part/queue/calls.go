@@ -67,7 +67,7 @@ func (*Part) Methods() []*kernel.Method {
 	}
 }
 
-// purgeQueue removes what waits, as far as one turn does.
+// purgeQueue removes waiting messages, as many as fit one turn.
 func purgeQueue(s *queuerows.Set, name string) (out host.CountOutput, err error) {
 	if out.Count, err = s.Purge(name); err != nil {
 		return out, err
@@ -77,7 +77,7 @@ func purgeQueue(s *queuerows.Set, name string) (out host.CountOutput, err error)
 	return out, err
 }
 
-// eachDead does something about dead letters, as far as one turn does.
+// eachDead handles dead letters, as many as fit one turn.
 func eachDead(s *queuerows.Set, in *host.QueueSelectInput, do func(string, []uint64, bool) (int64, error)) (out host.CountOutput, err error) {
 	if err = selects(in); err != nil {
 		return out, err
@@ -90,7 +90,7 @@ func eachDead(s *queuerows.Set, in *host.QueueSelectInput, do func(string, []uin
 	return out, err
 }
 
-// selects checks that messages are selected in one way.
+// selects checks that a request selects messages in exactly one way.
 func selects(in *host.QueueSelectInput) error {
 	if in.All == (len(in.IDs) > 0) {
 		return host.Errorf(host.InvalidArgument, "give either ids or all").With("field", "ids")
@@ -128,12 +128,13 @@ func queueSend(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueS
 	}
 	sent, err := enqueue(h, in.Queue, messages)
 	if e, ok := errors.AsType[*host.Error](err); ok && e.Metadata["field"] != "" && !strings.HasPrefix(e.Metadata["field"], "messages") {
-		err = within(0, e) // of a batch of one the queue names only what is in the message
+		err = within(0, e) // for a batch of one, the queue names only the member of the message
 	}
 	return host.QueueSendOutput{Messages: sent}, err
 }
 
-// enqueues returns the messages of a call of queue.send for an actor of the type, and the settings of their queue.
+// enqueues returns the messages of a call of queue.send for an actor of the type, and the settings
+// of their queue.
 func enqueues(t *kernel.Type, codec host.Codec, in *host.QueueSendInput) ([]host.Enqueue, *host.Queue, error) {
 	i, cfg, err := queueOf(t, in.Queue)
 	if err == nil {
@@ -214,7 +215,7 @@ func workers(t *kernel.Type, name string) (int, error) {
 
 func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
-	h.Work.GoodFor = -1 // whoever asks again, asks for messages
+	h.Work.GoodFor = -1 // the next request asks for messages
 	i, err := workers(c.Actor.Type, in.Queue)
 	if err != nil {
 		return out, err
@@ -239,7 +240,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
-		h.Work.GoodFor = received[0].LockedUntil.UnixMilli() // then the receipts are worth nothing, and the bodies have no business here
+		h.Work.GoodFor = received[0].LockedUntil.UnixMilli() // then the receipts are useless, and the bodies must not be kept
 		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
 	}
 	return out, nil
@@ -326,7 +327,7 @@ func queueResult(r *kernel.Query, codec host.Codec, in *host.QueueResultInput) (
 	case err != nil:
 		return out, err
 	case !known:
-		return out, host.Errorf(host.NotFound, "no reply to message %d is kept or will come", in.ID)
+		return out, host.Errorf(host.NotFound, "message %d has no reply and will get none", in.ID)
 	}
 	out.Done, out.Error = res.Done, res.Err
 	if res.Done && res.Err == nil && len(res.Reply) > 0 {
@@ -362,7 +363,7 @@ func queueDeadList(r *kernel.Query, codec host.Codec, in *host.QueueListInput) (
 	return listMessages(r, codec, in, queuerows.DeadList)
 }
 
-// replyTopic is what those wait for who want to know what came of a message.
+// replyTopic is the topic of waiters for the result of a message.
 func replyTopic(id uint64) string { return "reply/" + strconv.FormatUint(id, 10) }
 
 // listMessages answers queue.peek and queue.dead.list.

@@ -9,8 +9,8 @@ import (
 
 // Messages to queues of other actors are sent under the name of queue.send.
 
-// CheckSend refuses what no queue of the type would ever take. That is found when it is sent, and not when the message
-// is given up.
+// CheckSend refuses what no queue of the type would ever take. That is found when it is sent, and
+// not when the message is given up.
 func CheckSend(target *kernel.Type, input []byte) error {
 	var in host.QueueSendInput
 	if err := wire.Decode(host.QueueSend, host.CBOR, input, &in); err != nil {

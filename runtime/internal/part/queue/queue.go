@@ -1,5 +1,5 @@
-// Package queue is the part of actors that is queues: who is told of a message, who handles it, and what wakes the actor.
-// The rows are those of package queuerows.
+// Package queue is the part for queues: it notifies receivers, runs handlers and wakes the actor.
+// Package queuerows has the rows.
 package queue
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Part is the part of actors that is queues.
+// Part is the part for queues.
 type Part struct {
 	sent, failures, dead prometheus.Counter
 	Lag                  prometheus.Histogram
-	// receiver receives the messages of queues whose setting ByRun says so.
+	// receiver receives the messages of queues with ByRun.
 	receiver queueReceiver
 }
 
@@ -42,9 +42,10 @@ var _ interface {
 
 // A queueReceiver receives messages that its actor neither handles nor leaves to workers.
 type queueReceiver interface {
-	// Refuses returns why messages must not be sent to a queue of its; nil if they may.
+	// Refuses returns why messages must not be sent to one of its queues; nil if they may.
 	Refuses(c *kernel.Core, messages []host.Enqueue) error
-	// Told is called at the end of a turn, before its commit, when a queue of its has a message to receive.
+	// Told is called at the end of a turn, before its commit, when one of its queues has a message
+	// to receive.
 	Told(t *kernel.Turn, name string) error
 }
 
@@ -71,16 +72,17 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.sent, p.failures, p.dead, p.Lag}
 }
 
-// A queueType is what the part keeps with an actor type.
+// A queueType is the part's data of an actor type.
 type queueType struct {
 	*Part
 	// settings are the behavior's queues with their defaults.
 	settings []host.Queue
-	// pace holds a moving average of the time that the handler of each takes, in nanoseconds; 0 for never run.
+	// pace holds a moving average of the time that the handler of each takes, in nanoseconds; 0 for
+	// never run.
 	pace []atomic.Int64
 }
 
-// Queueing returns what the part keeps with the type.
+// Queueing returns the part's data of the type.
 func Queueing(t *kernel.Type) *queueType { return kernel.Attached[*queueType](&t.Attached) }
 
 // Declare implements kernel.Declarer.
@@ -117,7 +119,7 @@ func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeQueue }
 // TakeUp implements kernel.Recoverer.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return queueDuty(a).Item(true) }
 
-// Retry implements kernel.Retrier: it has an actor handle its messages at once, if it has any.
+// Retry implements kernel.Retrier: it makes an actor handle its messages at once.
 func (*Part) Retry(s *kernel.Kernel, t *kernel.Type, addr host.Address, id keyspace.ActorID) error {
 	snap := s.Store.Snapshot(id)
 	defer snap.Close()
@@ -128,22 +130,22 @@ func (*Part) Retry(s *kernel.Kernel, t *kernel.Type, addr host.Address, id keysp
 	return err
 }
 
-// Turn is what handlers may do with queues.
+// Turn is the view of handlers on queues.
 type Turn struct {
 	K   *kernel.Turn
 	set *queuerows.Set // the queues as the turn sees them; nil until it looks
 }
 
-// asQueue returns what the turn of a handler has done with queues.
+// asQueue returns the part's view of a turn.
 func (h *Turn) asQueue() *Turn { return h }
 
 func queuesOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asQueue() *Turn }).asQueue() }
 
-// Query is what handlers of queries may read of queues.
+// Query is the view of query handlers on queues.
 type Query struct{ K *kernel.Query }
 
-// The rows of queues are package queue's. What is here ties them to turns: who is told of a message, who handles it, and
-// what brings an actor up whose messages are due.
+// Package queuerows has the rows of queues. This file ties them to turns: it notifies receivers,
+// runs handlers, and wakes an actor whose messages are due.
 
 // queueOf returns a queue by name: its place among the behavior's queues, and its settings.
 func queueOf(t *kernel.Type, name string) (int, host.Queue, error) {
@@ -159,13 +161,13 @@ func queueIndex(t *kernel.Type, name string) int {
 	return wire.Named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
 }
 
-// handled reports that the actor handles the messages of a queue itself.
+// handled reports whether the actor handles the messages of a queue itself.
 func handled(t *kernel.Type, name string) bool {
 	i := queueIndex(t, name)
 	return i >= 0 && t.Queues[i].Handler != ""
 }
 
-// ByRun reports that the messages of a queue are the receiver's.
+// ByRun reports whether the receiver gets the messages of a queue.
 func ByRun(t *kernel.Type, name string) bool {
 	i := queueIndex(t, name)
 	return i >= 0 && t.Queues[i].ByRun
@@ -192,8 +194,8 @@ func newQueueSet(t *kernel.Type, rows engine.Writer, limits *limit.Set, now time
 	return s
 }
 
-// Seal implements kernel.Participant: it writes what the turn did to queues and lets those know whom it concerns, once it is
-// durable.
+// Seal implements kernel.Participant: it writes the turn's changes to queues and notifies waiters
+// once the turn is durable.
 func (h *Turn) Seal(t *kernel.Turn) error {
 	set := h.set
 	if err := set.Flush(); err != nil {
@@ -277,7 +279,7 @@ func (h *Turn) Enqueue(name string, messages []host.Enqueue) ([]host.Sent, error
 // REQUIRES: t.Mu, or no handler that runs.
 func enqueue(t *kernel.Turn, name string, messages []host.Enqueue) ([]host.Sent, error) {
 	for i := range messages {
-		// It would be found out only when the message is given up.
+		// Otherwise this would fail only when the message is given up.
 		if m := &messages[i]; len(m.KeysIfUndelivered) > 0 && len(m.Body) > t.Core.Limits.Storage.MaxValue {
 			return nil, within(i, host.OverLimit("bytes of a body with keys_if_undelivered", int64(t.Core.Limits.Storage.MaxValue), int64(len(m.Body))).With("field", "body"))
 		}
@@ -308,14 +310,16 @@ func QueueChange(t *kernel.Turn, op, name string, more func(map[string]any)) {
 	})
 }
 
-// A failedMessage is a message whose handler crashed or did not return, so that the turn after it has to say so.
+// A failedMessage is a message whose handler crashed or did not return, so that the next turn must
+// record that.
 type failedMessage struct {
 	message host.Received
 	cause   *host.Error
 	reason  string // for operators; "" for that of cause
 }
 
-// queueActivation is what the part keeps with an Actor: the duty to handle the messages of the actor's own queues.
+// queueActivation is the part's data of an Actor: the duty to handle the messages of its own
+// queues.
 type queueActivation struct{ duty.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
@@ -342,7 +346,7 @@ func (*queueJob) Traits(a *kernel.Actor) kernel.Traits {
 // Run implements kernel.Job.
 func (j *queueJob) Run(c *kernel.Core, w *kernel.Work) { handleQueues(c, w, j) }
 
-// countFailed has the actor count a failed attempt of a message, and then handle messages.
+// countFailed makes the actor count a failed attempt of a message, and then handle messages.
 func countFailed(a *kernel.Actor, failed *failedMessage) {
 	w := queueDuty(a).Item(true)
 	w.Job = &queueJob{failed: failed, recovered: true}
@@ -367,11 +371,12 @@ func pumped(a *kernel.Actor, w *kernel.Work) {
 	}
 }
 
-// maxPump is how many messages are handled before other work of the actor gets its turn.
+// maxPump is how many messages are handled before other work of the actor.
 const maxPump = 64
 
-// handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns among the queues. A queue
-// that cannot be worked on does not hold up the others. A node that is going away keeps what waits for its next start.
+// handleQueues handles messages of the actor's own queues, each in a turn of its own, taking turns
+// among the queues. A broken queue does not delay the others. A stopping node keeps waiting
+// messages for its next start.
 func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 	a, own := c.Actor, queueDuty(c.Actor)
 	if j.failed == nil {
@@ -465,7 +470,8 @@ func readyQueues(c *kernel.Core) ([]string, error) {
 	return names, nil
 }
 
-// quickQueue reports that the handler of a queue usually takes so little time that several messages may share a commit.
+// quickQueue reports whether the handler of a queue is usually so fast that several messages may
+// share a commit.
 func quickQueue(a *kernel.Actor, name string) bool {
 	i := queueIndex(a.Type, name)
 	if i < 0 {
@@ -475,7 +481,7 @@ func quickQueue(a *kernel.Actor, name string) bool {
 	return p > 0 && p < int64(kernel.QuickTurn)
 }
 
-// quickQueues reports that all handlers of the actor's queues are quick.
+// quickQueues reports whether all handlers of the actor's queues are quick.
 func quickQueues(a *kernel.Actor) bool {
 	pace := Queueing(a.Type).pace
 	for i := range pace {
@@ -486,8 +492,9 @@ func quickQueues(a *kernel.Actor) bool {
 	return true
 }
 
-// handleNext handles the next message of a queue; last says that no other queue is known to have one. The error is why the
-// queue cannot be worked on; that the handler failed is no such error.
+// handleNext handles the next message of a queue; last says that no other queue is known to have
+// one. The error is why the queue cannot be worked on; a failure of the handler is not such an
+// error.
 func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last bool) (more bool, err error) {
 	i, _, err := queueOf(c.Actor.Type, name)
 	if err != nil {
@@ -545,7 +552,8 @@ func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 	return err
 }
 
-// disarmQueues removes the row that brings the actor up at a start, when no message waits for its handlers.
+// disarmQueues removes the row that wakes the actor at a start, when no message waits for its
+// handlers.
 func disarmQueues(c *kernel.Core, w *kernel.Work) error {
 	err := c.System(w, "queue", func(h *kernel.Turn) error {
 		c.Arm(keyspace.WakeQueue, false)
@@ -576,7 +584,7 @@ func moveDue(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	return err
 }
 
-// packKeys packs keys of the key-value store as they come in requests.
+// packKeys packs keys of the key-value store from requests.
 func packKeys(keys [][]any) ([][]byte, error) {
 	if len(keys) > maxUndeliveredKeys {
 		return nil, host.OverLimit("keys_if_undelivered", maxUndeliveredKeys, int64(len(keys))).With("field", "keys_if_undelivered")
@@ -593,5 +601,5 @@ func packKeys(keys [][]any) ([][]byte, error) {
 	return slices.Clip(packed), nil
 }
 
-// maxUndeliveredKeys is how many keys a message may name for the case that it is not delivered.
+// maxUndeliveredKeys is how many keys a message may name in case it is not delivered.
 const maxUndeliveredKeys = 10

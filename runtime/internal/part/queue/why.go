@@ -40,7 +40,7 @@ func ExplainQueues(q *survey.Inquiry, queues []host.QueueStats) {
 	first(survey.RankLocked, func(st host.QueueStats) bool { return st.Processing > 0 }, explainLocked)
 }
 
-// forWorkers reports that neither the actor nor its run takes the messages of a queue.
+// forWorkers reports whether neither the actor nor its run takes the messages of a queue.
 func forWorkers(t *kernel.Type, name string) bool {
 	i := queueIndex(t, name)
 	return i < 0 || t.Queues[i].Handler == "" && !t.Queues[i].ByRun

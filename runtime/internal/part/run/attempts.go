@@ -10,15 +10,16 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// maxAttempts is how many attempts of a run are under way at once; the others wait for their turn.
+// maxAttempts is how many attempts of a run are under way at once; the others wait.
 const maxAttempts = 1000
 
-// An attemptQueue holds the attempts of a run that wait because too many are under way. Safe for concurrent use.
+// An attemptQueue holds the attempts of a run that wait because too many are under way. Safe for
+// concurrent use.
 type attemptQueue struct {
 	mu      sync.Mutex
 	running int
 	waiting []*attempt
-	over    bool // the run was given up: what has not begun does not begin
+	over    bool // the run was given up: no further attempt begins
 }
 
 // begin starts an attempt, now or when there is room.
@@ -54,7 +55,8 @@ func (q *attemptQueue) End() {
 	next.begin()
 }
 
-// clear drops those that wait, each of which is told, and those whose turn is not durable yet.
+// clear drops the waiting attempts and notifies each. It also drops attempts whose turn is not
+// durable yet.
 func (q *attemptQueue) clear() {
 	q.mu.Lock()
 	waiting := q.waiting
@@ -65,7 +67,7 @@ func (q *attemptQueue) clear() {
 	}
 }
 
-// launch starts the attempts that a turn asks for, when the turn is durable.
+// launch starts the requested attempts of a turn when it is durable.
 func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
 	k := task.NeedCrew(c)
 	f, inst, traceparent, launch := flowOf(c), c.Instance, h.From.Traceparent, out.Launch
@@ -85,8 +87,8 @@ func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
 	h.Then(start)
 }
 
-// An attempt is an attempt of a run's step: a task, which a worker runs, and which takes no place of the tasks that
-// handlers start. It implements host.RunTask.
+// An attempt is an attempt of a run's step: a task that a worker runs. It does not count towards
+// the tasks of handlers. It implements host.RunTask.
 type attempt struct {
 	task.Task
 	of   *workflow.Attempt
@@ -95,7 +97,7 @@ type attempt struct {
 	inst host.Instance
 	// returned: it is no longer counted in runActor.attempts.
 	returned atomic.Bool
-	// next is the actor, if the attempt has found nobody who runs it: the attempt's goroutine does.
+	// next is the actor, if no goroutine runs it: the attempt's goroutine does.
 	next kernel.Assignment
 }
 
@@ -107,7 +109,7 @@ func (t *attempt) begin() {
 	if t.Crew.Begin(&t.Task) {
 		t.Actor().Kernel.Workers.Send(t)
 	} else {
-		t.held.End() // no task may start any more
+		t.held.End() // tasks may no longer start
 	}
 }
 
@@ -133,7 +135,7 @@ func (t *attempt) drop() {
 	RunOf(t.Actor()).Ask()
 }
 
-// Work implements task.taskOwner: it runs the attempt and lets the run know that it has returned.
+// Work implements task.taskOwner: it runs the attempt and posts its return to the run.
 func (t *attempt) Work() {
 	a := t.Actor()
 	own, p := RunOf(a), kernel.PartOf[*Part](a.Kernel)
@@ -159,7 +161,8 @@ func (t *attempt) Lost() {
 	}
 }
 
-// left counts an attempt off its Actor that has returned or was given up; false if it was before.
+// left removes a returned or given-up attempt from the count of its Actor; false if that was done
+// before.
 func (t *attempt) left() bool {
 	if t.returned.Swap(true) {
 		return false
@@ -168,7 +171,8 @@ func (t *attempt) left() bool {
 	return true
 }
 
-// givenUp reports that the run was. An attempt asks when it is a member of its crew: either this tells, or its context ends.
+// givenUp reports whether the run was given up. An attempt calls it as a member of its crew: either
+// it returns true, or the attempt's context ends.
 func (q *attemptQueue) givenUp() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,4 +188,4 @@ func cancelAttempts(c *kernel.Core, of *attemptQueue) {
 	}
 }
 
-var errRunChanged = host.Errorf(host.Canceled, "the workflow run was changed or given up; the attempt counts no more")
+var errRunChanged = host.Errorf(host.Canceled, "the workflow run was changed or given up; the attempt no longer counts")

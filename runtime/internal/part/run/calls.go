@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Methods implements kernel.Server: the verbs of workflow runs. Those that read wake nothing, so that they work on actors that sleep
-// or have failed.
+// Methods implements kernel.Server: the verbs of workflow runs. Reading verbs wake nothing, so they
+// work on sleeping and failed actors.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Act(host.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
@@ -116,8 +116,8 @@ func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec ho
 	return st, err
 }
 
-// veil is a failure as callers read it that are not operators: without the text of an error that has no code, also of one
-// around it that has, unless an operator wrote it.
+// veil is a failure as callers read it that are not operators: without the text of an error that
+// has no code, also of one around it that has, unless an operator wrote it.
 func veil(f *workflow.Failure) *workflow.Failure {
 	switch {
 	case f == nil || f.Reason == "terminated" || f.Code != "" && f.Own == "":
@@ -160,7 +160,7 @@ func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec ho
 		}
 		i := workflowIndex(on.Typ, st.Workflow)
 		if i < 0 {
-			return host.Errorf(host.FailedPrecondition, "actor type %q has no workflow %q any more, which knew the result", on.Typ.Type, st.Workflow)
+			return host.Errorf(host.FailedPrecondition, "actor type %q no longer has the workflow %q, which can read the result", on.Typ.Type, st.Workflow)
 		}
 		out.Output, err = on.Typ.Workflows[i].Output(st.Output, codec)
 		return err

@@ -21,12 +21,14 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A run that waits is not in memory, so code that it does not fit shows only when something wakes it, which may be never: a
-// message to a queue that has another name now wakes nothing. After a start with other code the node therefore wakes every
-// run that lives once: its replay finds a divergence, and records it as usual. That is paced, and the store says how far it is.
+// A run that waits is not in memory, so code that it does not fit shows only when something wakes
+// it, which may be never: a message to a queue that has another name now wakes nothing. After a
+// start with other code the node therefore wakes every run that lives once: its replay finds a
+// divergence, and records it as usual. That is paced, and the store says how far it is.
 
 const (
-	// comparePace is how long the comparison waits between two runs, and between two pages of actors.
+	// comparePace is how long the comparison waits between two runs, and between two pages of
+	// actors.
 	comparePace = 5 * time.Millisecond
 	// comparePage is how many actors it looks at, which is cheap, at a time.
 	comparePage = 100
@@ -47,7 +49,8 @@ type comparison struct {
 	// Done: all were. Else those before Cursor in the list of Type, and those of types before it.
 	Done         bool
 	Type, Cursor string
-	// Skipped: some of them could not be read, or their actors not be woken. The store does not say which.
+	// Skipped: some of them could not be read, or their actors not be woken. The store does not say
+	// which.
 	Skipped bool
 }
 
@@ -65,7 +68,8 @@ type comparing struct {
 // errStops ends a comparison because the node stops.
 var errStops = errors.New("run: the node stops")
 
-// compareRuns wakes the runs that live if the node was started with other code than that which they were last compared with.
+// compareRuns wakes the runs that live if the node was started with other code than that which they
+// were last compared with.
 func compareRuns(s *kernel.Kernel) {
 	types := typesWithRuns(s)
 	if len(types) == 0 {
@@ -151,7 +155,7 @@ func (p *comparing) compareType(t *kernel.Type) error {
 				p.skipped.Add(1)
 				s.Logger.Error("compare a workflow run with the code", "actor_type", t.Type, "actor_key", e.Identity.Key, "error", err)
 			}
-			if err != nil || !live || rec.Listed != "" { // retryPausedRuns tries those that are paused
+			if err != nil || !live || rec.Listed != "" { // retryPausedRuns tries the paused runs
 				continue
 			}
 			if !p.wait() || !p.enter() {
@@ -178,7 +182,8 @@ func (p *comparing) compareType(t *kernel.Type) error {
 	}
 }
 
-// wake replays a run. An actor that cannot be woken is not tried again: were all broken, they would keep the node busy.
+// wake replays a run. An actor that cannot be woken is not tried again: were all broken, they would
+// keep the node busy.
 func (p *comparing) wake(t *kernel.Type, addr host.Address) {
 	a := p.s.ActorAt(t, addr)
 	if a == nil {
@@ -219,7 +224,7 @@ func (p *comparing) enter() bool {
 	}
 }
 
-// settle waits for the runs of a page, which is over then, and takes note of those that were skipped.
+// settle waits for the runs of a page and records the skipped ones. The page is over then.
 func (p *comparing) settle() bool {
 	for range compareSlots {
 		if !p.enter() {
@@ -243,8 +248,8 @@ func (p *comparing) save() error {
 	return p.s.Store.SetNote(comparedNote+p.s.Options.Namespace, value)
 }
 
-// codeOf identifies the code of the program, as far as runs may notice it: the executable, and what of the types may depend
-// on the configuration.
+// codeOf identifies the code of the program, as far as runs may notice it: the executable, and what
+// of the types may depend on the configuration.
 func codeOf(types []*kernel.Type) []byte {
 	h := sha256.New()
 	h.Write(executable())
@@ -267,8 +272,8 @@ func codeOf(types []*kernel.Type) []byte {
 	return h.Sum(nil)
 }
 
-// executable returns the hash of the program's file, or random bytes if that cannot be read: then each start is one with other
-// code.
+// executable returns the hash of the program's file, or random bytes if that cannot be read: then
+// each start is one with other code.
 var executable = sync.OnceValue(func() []byte {
 	name, err := "/proc/self/exe", error(nil) // also if another file has replaced it since
 	if runtime.GOOS != "linux" {

@@ -34,7 +34,7 @@ func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted,
 	return started, runBegun(c, h)
 }
 
-// runBegun takes note of a run that a turn has written.
+// runBegun records a run that a turn has written.
 func runBegun(c *kernel.Core, h *kernel.Turn) error {
 	staleRun(c)
 	p := kernel.PartOf[*Part](c.Actor.Kernel)
@@ -60,7 +60,7 @@ func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 		return err
 	}
 	if flowOf(c).advancing {
-		return host.Errorf(host.FailedPrecondition, "a run cannot do %s to itself", in.Verb)
+		return host.Errorf(host.FailedPrecondition, "a run cannot %s itself", in.Verb)
 	}
 	t := &RunRows{H: h, exempt: true}
 	if in.Run != "" {
@@ -86,7 +86,7 @@ func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 	case host.WorkflowRewind:
 		err, anew = workflow.Rewind(t, workflow.EntryID(in.Entry)), true
 	default:
-		return host.Errorf(host.InvalidArgument, "a run knows no %q", in.Verb)
+		return host.Errorf(host.InvalidArgument, "a run has no verb %q", in.Verb)
 	}
 	if err != nil {
 		return runError(err)
@@ -94,7 +94,8 @@ func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
 	return runControlled(c, h, anew)
 }
 
-// runControlled takes note of what a turn has written about a run. anew: the run in memory is not what is stored any more.
+// runControlled records what a turn has written about a run. anew: the run in memory no longer
+// matches the store.
 func runControlled(c *kernel.Core, h *kernel.Turn, anew bool) error {
 	h.Notify(runTopic)
 	f := flowOf(c)

@@ -7,8 +7,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
-// cautionTime is how long after a start that follows an unclean end runs are counted before they go on. It bounds what the
-// counting costs; a run that ends the process does so soon after a start, because what it goes on with is due by then.
+// cautionTime is how long after a start that follows an unclean end runs are counted before they go
+// on. It bounds the cost of counting. A run that ends the process does that soon after a start,
+// because its next work is due by then.
 const cautionTime = 10 * time.Minute
 
 // An entering is where a run stands that is counted before it goes on: see workflow.Run.Enter.
@@ -17,7 +18,8 @@ type entering struct {
 	known atomic.Bool // it is durable
 }
 
-// markRunning notes in the store that the node runs, and whether the one before ended without notice.
+// markRunning notes in the store that the node runs, and whether the one before ended without
+// notice.
 func (p *Part) markRunning(s *kernel.Kernel) {
 	unclean, err := s.Store.MarkRunning()
 	if err != nil {
@@ -40,8 +42,8 @@ func (p *Part) markStopped(s *kernel.Kernel) {
 	}
 }
 
-// enterRun counts that the run is about to go on, if the node's last process ended without notice, and reports whether the run
-// has to wait: the duty is asked for when the count is durable.
+// enterRun counts an attempt of the run to go on, if the node's last process ended without notice.
+// It reports whether the run must wait: the duty is requested when the count is durable.
 func enterRun(c *kernel.Core, w *kernel.Work) (wait bool, err error) {
 	a, f := c.Actor, flowOf(c)
 	p := kernel.PartOf[*Part](a.Kernel)

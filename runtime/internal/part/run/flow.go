@@ -10,36 +10,42 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// A flow is the workflow run of an awake actor. It is used by the goroutine that runs the actor, but for what is atomic.
+// A flow is the workflow run of an awake actor. The goroutine that runs the actor uses it, except
+// for atomic fields.
 //
 // Invariants:
-//  1. Of a run that lives there is one row of kind run, from the commit that starts it to the one that ends it. It says what
-//     wakes the run: until something of that happens, the run is not in memory.
-//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has something to do that no other
-//     row tells of: attempts that run, messages or a state that it has not looked at. That row is what a restart finds.
-//  3. An attempt is started when the commit is durable that the run asked for it in, and by the Actor that made it.
+//  1. A live run has one row of kind run, from the commit that starts it to the commit that ends
+//     it. The row says what wakes the run: until then, the run is not in memory.
+//  2. The wake index has a row at the record's time. It has a row at 0 whenever the run has work
+//     without another row: running attempts, or messages or a state that it has not examined. A
+//     restart finds that row.
+//  3. An attempt starts when the commit that requests it is durable, on the Actor that made the
+//     commit.
 type flow struct {
 	flowRows
-	// run is the run in memory; nil until something concerns it. fresh: it has not advanced yet. mu is held while the run is
-	// used, by the goroutine that runs the actor, so that one that takes the actor away can close it after that; over says
-	// that this has happened.
+	// run is the run in memory; nil until it is needed. fresh: it has not advanced yet. The
+	// goroutine that runs the actor holds mu while it uses the run, so that Abandon can close the
+	// run after that; over is set then.
 	mu    sync.Mutex
 	run   *workflow.Run
 	over  atomic.Bool
 	fresh bool
-	// queues are those that the run waits for, as of when it last advanced.
+	// queues are the queues that the run waited for when it last advanced.
 	queues []string
-	// pending: the run is to be advanced. advancing: it is.
+	// pending: the run must be advanced. advancing: it is being advanced.
 	pending, advancing bool
 	// asked: see runRecord.Asked; it is not in the record yet.
 	asked bool
-	// stale: the run in memory is not what is stored any more; it is given up when its attempts have returned.
+	// stale: the run in memory no longer matches the store; it is given up when its attempts have
+	// returned.
 	stale bool
-	// refused is why a turn of the run can never be kept, until the next run in memory has recorded it.
+	// refused is why a turn of the run can never be kept, until the next run in memory has recorded
+	// it.
 	refused error
-	// blamed: the run in memory is to record what runPart.blames has of it.
+	// blamed: the run in memory must record its entry of runPart.blames.
 	blamed bool
-	// outstanding counts the attempts that were started and whose return the run has not seen; returned those that did.
+	// outstanding counts the started attempts whose return the run has not seen; returned counts
+	// the others.
 	outstanding int64
 	returned    atomic.Int64
 	// enter is of the next Advance of the run in memory.
@@ -50,24 +56,26 @@ type flow struct {
 	hurried bool
 	// armedAsOf is the version of the write set when runActor.armed was last set.
 	armedAsOf engine.Version
-	// retiring: queues may have messages of a run that has ended, which become dead letters before a run receives any.
-	// retired is the version of the last turn that saw to it.
+	// retiring: queues may have messages of a run that has ended, which become dead letters before
+	// a run receives any. retired is the version of the last turn that did that.
 	retiring bool
 	retired  engine.Version
 }
 
-// flowRows is what a flow knows of its rows.
+// flowRows is a flow's memory of its rows.
 type flowRows struct {
 	asOf  engine.Version // of the write set, when it was last changed
 	known bool           // the record was looked for
 	live  bool
 	size  int32 // of rec as it is stored, in bytes
 	rec   runRecord
-	// listed is the reason with which the node's lists have the run: that of its pause, listedFailed, or "" for not at all.
+	// listed is the reason with which the node's lists have the run: that of its pause,
+	// listedFailed, or "" for not at all.
 	listed string
 }
 
-// flowOf returns the actor's workflow run. It is made when something asks for it first, because most actors have none.
+// flowOf returns the actor's workflow run, and makes it on first use, because most actors have
+// none.
 func flowOf(c *kernel.Core) *flow { return kernel.Attach(&c.Attached, newFlow) }
 
 func newFlow() *flow { return new(flow) }
@@ -96,7 +104,8 @@ func flowKnown(c *kernel.Core) error {
 	return nil
 }
 
-// Forget implements kernel.Facet: it reads the rows again if turns after a version changed them. What those turns retired is to be retired again.
+// Forget implements kernel.Facet: it reads the rows again if turns after a version changed them.
+// The next turn retires again what those turns retired.
 func (f *flow) Forget(c *kernel.Core, version engine.Version) {
 	if f.retired > version {
 		f.retiring, f.retired = true, version
@@ -114,7 +123,8 @@ func (f *flow) Forget(c *kernel.Core, version engine.Version) {
 	}
 }
 
-// Close implements kernel.Facet: it ends the run in memory. Deferred functions of the user may take their time.
+// Close implements kernel.Facet: it ends the run in memory. Deferred functions of the user may take
+// their time.
 func (f *flow) Close(c *kernel.Core) {
 	f.mu.Lock()
 	run := f.run
@@ -125,8 +135,9 @@ func (f *flow) Close(c *kernel.Core) {
 	}
 }
 
-// Abandon implements kernel.Facet: it ends the run in memory of an actor that is taken away from the goroutine that runs it. If that goroutine is in
-// the run, which may be for good, it ends it itself when it returns.
+// Abandon implements kernel.Facet: it ends the run in memory of an actor that is taken away from
+// the goroutine that runs it. If that goroutine is in the run, perhaps for good, it ends the run
+// when it returns.
 func (f *flow) Abandon(c *kernel.Core) {
 	f.over.Store(true)
 	if !f.mu.TryLock() {
@@ -171,7 +182,7 @@ func staleRun(c *kernel.Core) {
 	cancelAttempts(c, f.held)
 }
 
-// reopenRun makes a new run of what is stored.
+// reopenRun makes a new run from the store.
 func reopenRun(c *kernel.Core) {
 	f := flowOf(c)
 	if f.run != nil {

@@ -18,14 +18,16 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// The node lists the runs that are paused or have failed in its wake index, under times that never come: a row each, with
-// the type of the actor as its name and the reason as its instance. The row is written and removed by the commit that
-// pauses or ends the run, so a list costs nothing that depends on the actors that are well.
+// The node lists the runs that are paused or have failed in its wake index, under times that never
+// come: a row each, with the type of the actor as its name and the reason as its instance. The
+// commit that pauses or ends the run writes or removes the row, so the cost of a list does not
+// depend on healthy actors.
 
 // listedFailed is the reason of the rows of runs that have failed. No pause has it.
 const listedFailed = "failed"
 
-// maxRowsRead is how many rows of the list one page looks at, so that a query which selects few does not last.
+// maxRowsRead is how many rows of the list one page looks at, so that a query which selects few
+// does not last.
 const maxRowsRead = 10_000
 
 // maxListedText is how many bytes of a report or failure a list shows.
@@ -39,8 +41,8 @@ func listedDue(reason string) int64 {
 	return keyspace.PausedRunsDue
 }
 
-// listRun puts the actor's run into the node's list with a reason, or takes it out with "". When that is durable it is
-// logged and counted.
+// listRun puts the actor's run into the node's list with a reason, or takes it out with "". When
+// that is durable it is logged and counted.
 func listRun(c *kernel.Core, h *kernel.Turn, reason string) error {
 	f := flowOf(c)
 	was := f.listed
@@ -90,7 +92,7 @@ func cutText(s string) string {
 	return s
 }
 
-// hurryRun has the run tried at once although it is paused until later.
+// hurryRun makes the run try again at once although it is paused until later.
 func hurryRun(c *kernel.Core) {
 	f := flowOf(c)
 	if f.run != nil {
@@ -100,8 +102,8 @@ func hurryRun(c *kernel.Core) {
 	f.hurried = true
 }
 
-// listed calls visit with the rows of runs that are listed with times from first to last, after a row if that is not nil,
-// until it returns false.
+// listed calls visit with the rows of runs that are listed with times from first to last, after a
+// row if that is not nil, until it returns false.
 func listed(store *engine.Store, first, last int64, after []byte, visit func(engine.Wake) (bool, error)) error {
 	if after == nil {
 		after = keyspace.AppendWakeTime(nil, first)
@@ -140,8 +142,8 @@ func (p *Part) countPaused(s *kernel.Kernel) {
 	}
 }
 
-// retryPausedRuns tries the runs that are paused for a fault of their code, a few at a time: the node may have been started
-// with other code.
+// retryPausedRuns tries the runs that are paused for a fault of their code, a few at a time: the
+// node may have been started with other code.
 func retryPausedRuns(s *kernel.Kernel) {
 	slots := make(chan struct{}, s.Options.AlarmConcurrency)
 	err := listed(s.Store, keyspace.PausedRunsDue, keyspace.PausedRunsDue, nil, func(row engine.Wake) (bool, error) {
@@ -169,7 +171,8 @@ func retryPausedRuns(s *kernel.Kernel) {
 	}
 }
 
-// Runs implements host.RunLister. It returns when what it read is durable, as [survey.List] does.
+// Runs implements host.RunLister. It returns when what it read is durable, as [survey.List]
+// does.
 func Runs(s *kernel.Kernel, ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	page, err := StoredRuns(s.Store, s.Options.Namespace, q)
 	if err != nil {
@@ -226,7 +229,7 @@ func StoredRuns(store *engine.Store, namespace string, q host.RunQuery) (host.Ru
 			_, err = keyspace.ParseWakeRow(after)
 		}
 		if err != nil {
-			return page, host.Errorf(host.InvalidArgument, "cursor is not that of an earlier page").With("field", "cursor")
+			return page, host.Errorf(host.InvalidArgument, "cursor is not from an earlier page").With("field", "cursor")
 		}
 	}
 	if start := keyspace.AppendWakeTime(nil, first); slices.Compare(after, start) < 0 {
@@ -251,7 +254,8 @@ func StoredRuns(store *engine.Store, namespace string, q host.RunQuery) (host.Ru
 	return page, err
 }
 
-// listedRun describes a run that is listed; false if its actor is gone, or belongs to another namespace.
+// listedRun describes a run that is listed; false if its actor is gone, or belongs to another
+// namespace.
 func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.ListedRun, bool, error) {
 	ident, _, ok, err := store.Identity(row.ID)
 	if err != nil || !ok || ident.Namespace != namespace {
@@ -283,7 +287,8 @@ func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.Lis
 	return run, true, nil
 }
 
-// CountRuns implements host.RunLister. It returns when what it read is durable, as [survey.List] does.
+// CountRuns implements host.RunLister. It returns when what it read is durable, as
+// [survey.List] does.
 func CountRuns(s *kernel.Kernel, ctx context.Context) (host.RunCounts, error) {
 	var n host.RunCounts
 	for {
@@ -302,7 +307,8 @@ func CountRuns(s *kernel.Kernel, ctx context.Context) (host.RunCounts, error) {
 	}
 }
 
-// StoredRunCounts counts the runs of a namespace of a store that are paused or have failed, without those of some actors.
+// StoredRunCounts counts the runs of a namespace of a store that are paused or have failed, without
+// those of some actors.
 func StoredRunCounts(store *engine.Store, namespace string, without []host.Address) ([]host.RunCount, error) {
 	type group struct{ typ, reason string }
 	found := map[group]int64{}

@@ -9,16 +9,16 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// The methods under which the runs of two actors send to each other, which cannot be called: runDeliver starts a child, and
-// creates its actor; runAsk asks a child how it ended, and fails if its actor is gone; runTell is everything else, which
-// concerns nobody if there is no actor.
+// The methods under which the runs of two actors send to each other, which cannot be called:
+// runDeliver starts a child, and creates its actor; runAsk asks a child how it ended, and fails if
+// its actor is gone; runTell is everything else, which is dropped if there is no actor.
 const (
 	runDeliver = "workflow.deliver"
 	runAsk     = "workflow.ask"
 	runTell    = "workflow.tell"
 )
 
-// HandleMessages has the messages handled that runs of two actors send to each other.
+// HandleMessages registers the handler of messages between runs.
 func HandleMessages(p *mail.Part) {
 	receive := func(t *kernel.Turn, input []byte) error { return receiveRun(t.Core, t, input) }
 	p.Handle(runDeliver, mail.MessageHandler{
@@ -27,8 +27,8 @@ func HandleMessages(p *mail.Part) {
 			return true, runUndeliverable(t, m, e)
 		},
 	})
-	// Another run, or the caller of one, would wait for ever if what follows were moved aside because its target did not wake
-	// for a while.
+	// These messages are never moved aside: otherwise another run, or its caller, would wait for
+	// ever because a target did not wake for a while.
 	p.Handle(runAsk, mail.MessageHandler{
 		Missing: func(c *kernel.Core) (bool, error) { return false, kernel.DestroyedError(c.Actor.Address) },
 		Handle:  receive,
@@ -57,7 +57,7 @@ func runUndeliverable(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) erro
 	return nil
 }
 
-// receiveRun hands a message of another actor's run to this one's.
+// receiveRun passes a message of another actor's run to this actor's run.
 func receiveRun(c *kernel.Core, h *kernel.Turn, body []byte) error {
 	if err := flowKnown(c); err != nil {
 		return err

@@ -18,13 +18,13 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Part is the part of actors that is the workflow run.
+// Part is the part for the workflow run.
 type Part struct {
-	// blames has why the run of an actor is to be paused that took the actor's goroutine for good, by Actor.Key, until
-	// that is recorded.
+	// blames has, by Actor.Key, why to pause a run that took its actor's goroutine for good, until
+	// the pause is recorded.
 	blames sync.Map
-	// marked: the store says that the node runs. cautious is until when runs are counted before they go on; zero for not at
-	// all. process names this process in what is counted.
+	// marked: the store says that the node runs. Until cautious, runs are counted before they go
+	// on; zero for never. process names this process in the counts.
 	marked   bool
 	cautious time.Time
 	process  uint64
@@ -124,7 +124,8 @@ func (*Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine.W
 	return &kernel.Work{Job: (*runDue)(row)}
 }
 
-// Wakes implements kernel.Waker. A record that cannot be read must not keep its actor from being destroyed.
+// Wakes implements kernel.Waker. A record that cannot be read must not keep its actor from being
+// destroyed.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	rec, _, ok, err := readRun(rows)
 	if err != nil || !ok || rec.Due == 0 {
@@ -139,7 +140,7 @@ func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeRun }
 // TakeUp implements kernel.Recoverer.
 func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 
-// A runType is what the part keeps with an actor type.
+// A runType is the part's data of an actor type.
 type runType struct {
 	// pace is like kernel.Type.Pace, of the turns of runs.
 	pace atomic.Int64
@@ -150,17 +151,17 @@ func newRunType() *runType { return new(runType) }
 // runPace returns the moving average of the time that turns of the type's runs take.
 func runPace(t *kernel.Type) *atomic.Int64 { return &kernel.Attached[*runType](&t.Attached).pace }
 
-// A runActor is what the part keeps with an actor that has a run: the duty to advance it.
+// A runActor is the part's data of an actor with a run: the duty to advance it.
 type runActor struct {
 	duty.Duty
-	// Attempts counts attempts of workflow steps that have begun and neither returned nor were given up, those of cores that
-	// were abandoned included: a run does not begin the next before.
+	// Attempts counts begun attempts of workflow steps that were neither returned nor given up,
+	// also of abandoned cores: until then a run does not begin the next one.
 	Attempts atomic.Int32
-	armed    atomic.Bool // the run has something to do that only a row at 0 of the wake index tells of
+	armed    atomic.Bool // the run has work that only a row at 0 of the wake index shows
 	news     func()      // ask; made once, because each step of a run hands it out
 }
 
-// RunOf returns what the part keeps with an actor.
+// RunOf returns the part's data of an actor.
 func RunOf(a *kernel.Actor) *runActor {
 	return kernel.Attach(&a.Attached, func() *runActor {
 		r := &runActor{Duty: duty.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
@@ -185,7 +186,7 @@ func (r *runActor) Lost() {
 	}
 }
 
-// Turn is what handlers may do with the workflow run.
+// Turn is the view of handlers on the workflow run.
 type Turn struct {
 	K *kernel.Turn
 	// run is the workflow run that advances in the turn, while it does.
@@ -200,7 +201,8 @@ func (h *Turn) asRun() *Turn { return h }
 
 func runTurnOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asRun() *Turn }).asRun() }
 
-// tellSteps tells who watches the run when the turn is durable, as [kernel.Turn.Notify] of runTopic would, which costs each step more.
+// tellSteps notifies watchers of the run when the turn is durable. [kernel.Turn.Notify] of runTopic
+// would cost each step more.
 func (h *Turn) tellSteps() {
 	t := h.K
 	if t.After == nil {
@@ -209,7 +211,7 @@ func (h *Turn) tellSteps() {
 	t.After = append(t.After, stepped{t.Actor})
 }
 
-// A stepped is a consequence: who watches the actor's run is told.
+// A stepped is a consequence that notifies watchers of the actor's run.
 type stepped struct{ a *kernel.Actor }
 
 // Durable implements kernel.Consequence.

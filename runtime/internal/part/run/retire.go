@@ -5,11 +5,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 )
 
-// Messages that wait when a run ends were sent to that run. They become dead letters, so that the actor's next run does not
-// receive them, and senders that wait for a reply are told at once. The commit that ends the run marks them all; those that do not
-// fit into it follow in turns of their own, and until the last of them no run receives anything from the queue.
+// Messages that wait when a run ends were sent to that run. They become dead letters, so that the
+// actor's next run does not receive them, and senders that wait for a reply are notified at once.
+// The commit that ends the run marks them all. Messages that do not fit into it follow in turns of
+// their own, and until the last of them no run receives anything from the queue.
 
-// retire marks the messages that wait in the queues of a run that a turn ends, and makes dead letters of the first.
+// retire marks the messages that wait in the queues of a run that a turn ends, and makes dead
+// letters of the first.
 func retire(c *kernel.Core, h *kernel.Turn) error {
 	for i := range c.Actor.Type.Queues {
 		if q := &c.Actor.Type.Queues[i]; q.ByRun {
@@ -35,8 +37,8 @@ func readmit(c *kernel.Core, h *kernel.Turn) error {
 	return nil
 }
 
-// buryRetired makes dead letters of marked messages, as many as fit into a turn, and keeps the row that a restart finds if
-// there are more.
+// buryRetired makes dead letters of marked messages, as many as fit into a turn, and keeps the row
+// that a restart finds if there are more.
 func buryRetired(c *kernel.Core, h *kernel.Turn) error {
 	f := flowOf(c)
 	f.retiring, f.retired = false, c.Rows.Version()

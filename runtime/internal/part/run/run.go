@@ -1,4 +1,4 @@
-// Package run is the part of actors that is the workflow run: package workflow writes it, turns advance it.
+// Package run is the part for the workflow run: package workflow writes it, turns advance it.
 package run
 
 import (
@@ -18,7 +18,7 @@ import (
 // runRecord is the value of kind run.
 type runRecord struct {
 	_ struct{} `cbor:",toarray"`
-	// Due is when the run is to advance, in Unix ms; 0 for not by itself.
+	// Due is when the run advances by itself, in Unix ms; 0 for never.
 	Due int64
 	// Watching: the run waits for a condition of the state.
 	Watching bool
@@ -26,7 +26,8 @@ type runRecord struct {
 	Asked bool
 	// Children: it waits for runs of other actors.
 	Children bool
-	// Listed is the reason with which the node's list of paused runs has the run, "" if it is not paused.
+	// Listed is the reason with which the node's list of paused runs has the run, "" if it is not
+	// paused.
 	Listed string
 }
 
@@ -40,16 +41,17 @@ const (
 )
 
 const (
-	// maxAdvances is how many turns a run takes before other work of the actor gets its turn.
+	// maxAdvances is how many turns a run takes before other work of the actor.
 	maxAdvances = 64
-	// maxAhead is how many commits of an actor may be on their way to the disk before its run waits for them.
+	// maxAhead is how many commits of an actor may be on their way to the disk before its run waits
+	// for them.
 	maxAhead = 32
 )
 
-// errUndone undoes a turn in which a function of the user failed; the run knows.
+// errUndone undoes a turn in which a function of the user failed; the run has recorded that.
 var errUndone = errors.New("run: the turn is undone for the run")
 
-// readRun reads the record of a run that lives, and how many bytes it has.
+// readRun reads the record of a live run, and its size in bytes.
 func readRun(r engine.Reader) (rec runRecord, size int, ok bool, err error) {
 	e, ok, err := r.Get(runKey)
 	if err != nil || !ok {
@@ -87,7 +89,8 @@ func fireRun(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if err == nil && f.live && f.rec.Due == row.Due && f.enter != nil && f.enter.asked {
 		err = kernel.Unavailable("the run goes on as soon as it is durable that it does")
 	} else if err == nil && f.live && f.rec.Due == row.Due {
-		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried again later, not at once.
+		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried
+		// again later, not at once.
 		err = kernel.Unavailable("the run has not taken notice of the time")
 	}
 	return err
@@ -129,7 +132,8 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 	c.Respond(w, nil, err)
 }
 
-// Follow implements kernel.Follower: it advances the run in the group of the work that made that necessary.
+// Follow implements kernel.Follower: it advances the run in the group of the work that made that
+// necessary.
 func (*Part) Follow(c *kernel.Core) {
 	a, f := c.Actor, kernel.Attached[*flow](&c.Attached)
 	if f == nil || !f.pending || c.Bare || c.Broken || c.Ended || c.Refused || c.Gone() || !c.Exists {
@@ -141,14 +145,14 @@ func (*Part) Follow(c *kernel.Core) {
 	}
 	if (c.Group.Changed || !c.Held.Empty()) && !kernel.Fast(runPace(a.Type)) {
 		if c.Commit(); c.Broken {
-			return // the row at 0 tells the next core
+			return // the next core finds the row at 0
 		}
 	}
 	w := RunOf(a).Item(false)
 	c.Respond(w, nil, advanceAll(c, w))
 }
 
-// advanceAll advances the run until it has nothing to do, or others wait for their turn.
+// advanceAll advances the run until it has nothing to do, or other work waits.
 func advanceAll(c *kernel.Core, w *kernel.Work) error {
 	a, f := c.Actor, flowOf(c)
 	own := RunOf(a)
@@ -202,7 +206,7 @@ func advanceAll(c *kernel.Core, w *kernel.Work) error {
 		if c.Group.Full() || c.Rows.Bytes() >= kernel.MaxGroupBytes {
 			c.Commit()
 			if c.Broken {
-				return nil // who held the results was told
+				return nil // the holder of the results was notified
 			}
 		}
 	}
@@ -243,8 +247,8 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	f.mu.Lock()
 	_, err = c.RunTurn(w, "workflow", true, func(h *kernel.Turn) ([]byte, error) {
 		h.Untouched = true
-		// What a step has brought must not be lost, and its body not run again, because the actor is full. Functions that run
-		// in the turn are refused what they want to store.
+		// A full actor must not lose the result of a step or run its body again. Writes of
+		// functions in the turn are refused.
 		t := &RunRows{H: h, exempt: true}
 		var err error
 		own := runTurnOf(h)
@@ -315,7 +319,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	}
 	f.queues = out.Queues
 	if leaving {
-		return false, nil // the next Actor starts what is to be started
+		return false, nil // the next Actor starts what must be started
 	}
 	f.outstanding += int64(len(out.Launch))
 	for _, start := range early {
@@ -324,7 +328,8 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	return out.Again, nil
 }
 
-// refusedForGood returns an error if a turn that failed with err would fail in the same way again, for what the run's code does.
+// refusedForGood returns an error if the run's code would make a turn that failed with err fail in
+// the same way again.
 func refusedForGood(s *kernel.Kernel, err error) error {
 	e, _ := s.PublicError(err)
 	switch e.Code {
@@ -334,12 +339,14 @@ func refusedForGood(s *kernel.Kernel, err error) error {
 	return nil
 }
 
-// leaving reports that the actor's tasks were told to return: the actor goes to sleep, or the node stops.
+// leaving reports whether the actor's tasks were told to return: the actor goes to sleep, or the
+// node stops.
 func leaving(c *kernel.Core) bool {
 	return c.Actor.Kernel.Draining.Load() || task.CrewOf(c).Dismissed()
 }
 
-// settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is durable.
+// settleRun writes the rows that say what wakes the run, and starts its attempts when the turn is
+// durable.
 func settleRun(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome, running int64, leaving bool) error {
 	if h.Changed() {
 		runTurnOf(h).tellSteps()
@@ -417,7 +424,7 @@ func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
 func runEnded(c *kernel.Core, h *kernel.Turn) error {
 	f := flowOf(c)
 	if f.rec.Asked || f.asked {
-		// Nobody will answer any more those who still wait.
+		// The remaining waiters will get no answer.
 		if err := queue.SetOf(h).AnswerRest(host.Errorf(host.FailedPrecondition, "the workflow run that received the message has ended without an answer")); err != nil {
 			return err
 		}
@@ -448,13 +455,13 @@ func runEnded(c *kernel.Core, h *kernel.Turn) error {
 	return listRun(c, h, "")
 }
 
-// What those wait for who watch a run, and who wait for its end.
+// The topics of watchers of a run, and of waiters for its end.
 const (
 	runTopic      = "workflow"
 	runEndedTopic = "workflow ended"
 )
 
-// runNews notes, at the end of a turn, that there is something for the run to look at.
+// runNews notes, at the end of a turn, that the run has something to examine.
 func runNews(c *kernel.Core, h *kernel.Turn) {
 	f := flowOf(c)
 	if f.live {
@@ -486,7 +493,7 @@ func runState(r workflow.Reader) (workflow.State, error) {
 
 var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
 
-// Destroy implements kernel.Destroyer: it lets those know that wait for the run of an actor that a turn destroys.
+// Destroy implements kernel.Destroyer: it notifies waiters for the run of the destroyed actor.
 func (*Part) Destroy(t *kernel.Turn) error {
 	c := t.Core
 	if err := flowKnown(c); err != nil {
@@ -503,7 +510,7 @@ func (*Part) Destroy(t *kernel.Turn) error {
 	return tolerate(c, workflow.Destroyed(&RunRows{H: t, sealed: true}))
 }
 
-// tolerate logs an error that says that what a run has stored cannot be read, where that must not stop the actor.
+// tolerate logs that a run's rows cannot be read, where that must not stop the actor.
 func tolerate(c *kernel.Core, err error) error {
 	if _, ok := errors.AsType[*workflow.CorruptError](err); !ok && !errors.Is(err, workflow.ErrLetter) {
 		return err
@@ -512,8 +519,8 @@ func tolerate(c *kernel.Core, err error) error {
 	return nil
 }
 
-// Risen implements kernel.Riser: it advances the run of an actor that has just been woken, if the run waits for runs of other actors: it asks
-// them for results that were lost.
+// Risen implements kernel.Riser: it advances the run of an actor that has just been woken, if the
+// run waits for runs of other actors: it asks them for results that were lost.
 func (*Part) Risen(c *kernel.Core) error {
 	if len(c.Actor.Type.Workflows) == 0 {
 		return nil

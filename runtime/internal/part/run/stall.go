@@ -9,13 +9,14 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// An advancing is a workflow run that advances in a turn, with what the watchdog knows of it.
+// An advancing is a workflow run that advances in a turn, with its data for the watchdog.
 type advancing struct {
 	*workflow.Run
 	stall
 }
 
-// A stall is what the watchdog has seen of a workflow function that does not move. Only the watchdog uses it.
+// A stall is what the watchdog has seen of a workflow function that does not move. Only the
+// watchdog uses it.
 type stall struct {
 	moves   uint64
 	since   time.Time // when the watchdog saw moves first
@@ -25,12 +26,14 @@ type stall struct {
 	theirs, ours int
 }
 
-// stallLooks is how often the watchdog must find a function in the same place before it is said to block: on a machine that is
-// so busy that the watchdog does not run either, time alone tells nothing.
+// stallLooks is how often the watchdog must find a function in the same place before it is said to
+// block: on a machine that is so busy that the watchdog does not run either, time alone tells
+// nothing.
 const stallLooks = 4
 
-// Observe implements kernel.Observer: it looks at the run that advances in the turn, if one does. It gives up a run whose function blocks,
-// which holds the actor's goroutine for good. A function that computes has the turn's whole time.
+// Observe implements kernel.Observer: it looks at the run that advances in the turn, if one does.
+// It gives up a run whose function blocks, which holds the actor's goroutine for good. A function
+// that computes has the turn's whole time.
 func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 	run := h.run.Load()
 	if run == nil {
@@ -51,7 +54,8 @@ func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 		return next, false
 	}
 	if s.seen++; !s.flushed {
-		// The callers of the turns before this one, such as the one that started the run, do not wait for the function.
+		// The callers of the turns before this one, such as the one that started the run, do not
+		// wait for the function.
 		s.flushed = true
 		sup.Go(func() { run.Stalled(moves, func() { _ = t.Flush() }) })
 	}
@@ -87,7 +91,8 @@ func (h *Turn) Overdue(now time.Time, where string) {
 	}
 }
 
-// blame has the next core pause the run, which only an operator resumes: each try leaves a goroutine behind.
+// blame has the next core pause the run, which only an operator resumes: each try leaves a
+// goroutine behind.
 func (h *Turn) blame(run *advancing, text, stack string) {
 	run.Abandon()
 	text += "\n\n" + stack

@@ -16,9 +16,9 @@ import (
 // A RunRows is a turn as a workflow run sees it, as workflow.Turn.
 type RunRows struct {
 	H *kernel.Turn
-	// exempt: what is written counts, but is not refused for the actor's quota.
+	// exempt: writes count towards the actor's quota, but are not refused for it.
 	exempt bool
-	// sealed: the handler has returned, and what is done belongs to the end of the turn.
+	// sealed: the handler has returned, and further writes belong to the end of the turn.
 	sealed bool
 }
 
@@ -57,7 +57,8 @@ type scanner interface {
 	Scan(start, end []byte, f func(key, value []byte) bool) error
 }
 
-// scanRows visits rows a part at a time, because visit may read others meanwhile, which a scan of the store does not allow.
+// scanRows visits rows a part at a time, because visit may read others meanwhile, which a scan of
+// the store does not allow.
 func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) error) error {
 	const most, mostBytes = 512, 1 << 20
 	var buf []byte
@@ -94,7 +95,8 @@ func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) err
 	}
 }
 
-// storedRows is the rows of a run as the actor's write set has them, outside of a turn, as workflow.Reader.
+// storedRows is the rows of a run as the actor's write set has them, outside of a turn, as
+// workflow.Reader.
 type storedRows struct{ *engine.WriteSet }
 
 // Get implements workflow.Reader.
@@ -205,7 +207,7 @@ func (t *RunRows) Receive(queues []string, limit int) (all []workflow.Delivery, 
 	h := t.H
 	for _, name := range queues {
 		if !queue.ByRun(h.Actor.Type, name) {
-			continue // the type has no such queue any more, or not for runs: nothing comes
+			continue // the type no longer has such a queue, or not for runs: nothing comes
 		}
 		for len(all) < limit {
 			m, ok, err := queue.SetOf(h).Take(name)
@@ -254,7 +256,7 @@ func (t *RunRows) Reply(d *workflow.Delivery, reply []byte, failure *workflow.Fa
 	return queue.SetOf(t.H).Answer(d.Queue, d.ID, reply, e)
 }
 
-// publicFailure makes an error for somebody outside of why something in a run failed.
+// publicFailure makes the public error of a failure in a run.
 func publicFailure(f *workflow.Failure) *host.Error {
 	code := host.Code(f.Code)
 	if !code.Known() {
@@ -263,8 +265,9 @@ func publicFailure(f *workflow.Failure) *host.Error {
 	return &host.Error{Code: code, Message: cmp.Or(f.Own, f.Message), Metadata: f.Metadata}
 }
 
-// Send implements workflow.Turn. What cannot be sent at all, because the node has no such actors, must not stop the run: it
-// learns of a child that cannot be started, and what concerns nobody is dropped.
+// Send implements workflow.Turn. A message that cannot be sent, because the node has no such
+// actors, must not stop the run: the run gets an error for a child that cannot be started, and
+// other messages are dropped.
 func (t *RunRows) Send(m *workflow.Outgoing) error {
 	h := t.H
 	addr := host.Address{Type: m.To.Type, Key: m.To.Key}
@@ -278,8 +281,8 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 	case "ask":
 		method = runAsk
 	}
-	// Which types the node hosts is not known offline. The target belongs to a run that a node has
-	// started, and so does its type.
+	// The hosted types are unknown offline. A node has started the run, so it hosts the target's
+	// type.
 	if _, err := h.Actor.Kernel.TypeOf(addr); err != nil && !h.Actor.Kernel.Offline {
 		if method != runDeliver {
 			return nil
@@ -291,7 +294,7 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 		return nil
 	}
 	if method == runAsk {
-		// Most children live and answer by themselves. Those are not woken to say so.
+		// Most children live and report by themselves. These are not woken.
 		if lives, err := childLives(h.Actor.Kernel, addr, m); err != nil || lives {
 			return err
 		}
@@ -303,7 +306,7 @@ func (t *RunRows) Send(m *workflow.Outgoing) error {
 	return mail.MailOf(h).Post(addr, method, m.Body)
 }
 
-// childLives reports whether the run lives that a run asks for its result. Nothing is woken.
+// childLives reports whether the child lives, without waking it.
 func childLives(s *kernel.Kernel, addr host.Address, m *workflow.Outgoing) (bool, error) {
 	id, ok, err := s.Store.Lookup(s.Identity(addr))
 	if err != nil || !ok {

@@ -1,4 +1,4 @@
-// Package schedule is the part of actors that is schedules. The rows are those of package schedulerows.
+// Package schedule is the part for schedules. Package schedulerows has the rows.
 package schedule
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Part is the part of actors that is schedules.
+// Part is the part for schedules.
 type Part struct {
 	lag prometheus.Histogram
 
 	mu sync.Mutex
-	// FailedRuns are runs that are to be recorded as failed, by their row.
+	// FailedRuns are runs that must be recorded as failed, by their row.
 	FailedRuns map[string]*failedRun
 }
 
@@ -68,7 +68,7 @@ func (p *Part) Due(_ *kernel.Kernel, _ *kernel.Type, _ host.Address, row *engine
 // Wakes implements kernel.Waker.
 func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) { return schedulerows.Wakes(rows) }
 
-// Turn is what handlers may do with schedules.
+// Turn is the view of handlers on schedules.
 type Turn struct{ Reads[*kernel.Turn] }
 
 // turnOf returns what handlers may do in a turn.
@@ -77,7 +77,7 @@ func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 // Query is what handlers of queries may read of schedules.
 type Query = Reads[*kernel.Query]
 
-// Reads is what handlers of turns and queries alike may read of schedules.
+// Reads is the view of handlers of turns and queries on schedules.
 type Reads[S kernel.Scope] struct{ K S }
 
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
@@ -145,7 +145,8 @@ func scheduleChange(t *kernel.Turn, op, name, instance string, due *time.Time) {
 // A scheduleFiring is a row of a schedule that is due, on its way through its actor's mailbox.
 type scheduleFiring struct {
 	row engine.Wake
-	// failed is a run that has failed in a way that took the core with it, and is to be recorded; nil to run the handler.
+	// failed is a run that must be recorded, because its failure ended the core; nil to run the
+	// handler.
 	failed *failedRun
 	// began is when the handler was started, in Unix ms; 0 before that.
 	began atomic.Int64
@@ -161,7 +162,8 @@ func (f *scheduleFiring) Run(c *kernel.Core, w *kernel.Work) {
 	c.Due(w, &f.row, func() error { return fireSchedule(c, w, f) })
 }
 
-// A failedRun is what is known of a run whose turn was lost with its core: the handler panicked or was abandoned.
+// A failedRun describes a run whose turn was lost with its core: the handler panicked or was
+// abandoned.
 type failedRun struct {
 	cause             *host.Error
 	reason            string // for operators; "" for that of cause
@@ -176,7 +178,7 @@ func ableSince(a *kernel.Actor) time.Time {
 	return a.Kernel.Started
 }
 
-// fireSchedule does what a row of a schedule that is due asks for.
+// fireSchedule handles the due row of a schedule.
 func fireSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring) error {
 	row := on.row
 	f, err := schedulerows.Due(c.Rows, row.Name, row.Instance, row.Due, time.Now(), ableSince(c.Actor))
@@ -211,7 +213,7 @@ func runSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring, f *schedule
 		})
 	}
 	if cause == nil || cause == kernel.ErrAbandoned || c.Broken {
-		return cause // what is to be recorded of a run that took the core with it, finished sees to
+		return cause // finished records a run whose failure ended the core
 	}
 	e, reason := c.Actor.Kernel.Explained(c.Actor, w, cause)
 	return scheduleFailed(c, w, f, &failedRun{cause: e, reason: reason, started: started, finished: time.Now()})
@@ -247,9 +249,10 @@ func scheduleFailed(c *kernel.Core, w *kernel.Work, f *schedulerows.Firing, r *f
 	return err
 }
 
-// finished is called when the work of a firing has come to its end. A handler that panicked, or was abandoned, has taken its
-// core with it, so that its failure could not be recorded: it is kept here, and recorded instead of running the handler
-// again when the row is tried again, as soon as the actor can run.
+// finished is called when the work of a firing has ended. A handler that panicked or was abandoned
+// ended its core, so its failure could not be recorded. finished keeps the failure. When the row is
+// tried again, as soon as the actor can run, the failure is recorded instead of running the
+// handler.
 func (p *Part) finished(f *scheduleFiring, w *kernel.Work) {
 	id := string(f.row.Row)
 	p.mu.Lock()
@@ -257,7 +260,8 @@ func (p *Part) finished(f *scheduleFiring, w *kernel.Work) {
 	if w.Err == nil {
 		delete(p.FailedRuns, id)
 	} else if began := f.began.Load(); began != 0 {
-		// Unavailable is the node's and not the handler's: a commit that failed. The tick is run again.
+		// Unavailable is the node's and not the handler's: a commit that failed. The tick is run
+		// again.
 		if e, ok := w.Err.(*host.Error); ok && e.Code != host.Unavailable {
 			p.keepFailed(id, &failedRun{cause: e, started: kernel.TimeMS(began), finished: time.Now()})
 			w.Err = nil // the row is tried again at once
@@ -265,7 +269,8 @@ func (p *Part) finished(f *scheduleFiring, w *kernel.Work) {
 	}
 }
 
-// keepFailed remembers a run that is to be recorded. Those of actors that were destroyed meanwhile are forgotten in time.
+// keepFailed remembers a run that must be recorded. Runs of actors that were destroyed meanwhile
+// are forgotten in time.
 //
 // REQUIRES: p.mu
 func (p *Part) keepFailed(id string, r *failedRun) {
@@ -368,8 +373,8 @@ func triggerSchedule(t *kernel.Turn, name, instance string) (host.Schedule, erro
 	return b.Trigger(name, instance)
 }
 
-// showSchedule returns a schedule with its payload in a request's encoding. The payload of a schedule whose contract is no
-// longer declared is left out.
+// showSchedule returns a schedule with its payload in a request's encoding. The payload of a
+// schedule whose contract is no longer declared is left out.
 func showSchedule(t *kernel.Type, s host.Schedule, codec host.Codec) (host.Schedule, error) {
 	i, err := scheduleOf(t, s.Name)
 	if err != nil || len(s.Payload) == 0 {

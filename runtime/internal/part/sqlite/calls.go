@@ -27,7 +27,8 @@ const (
 	maxSQLBytes    = 8 << 20
 )
 
-// Result codes of SQLite: a text that does not compile, and a number of arguments that is not that of the parameters.
+// Result codes of SQLite: a text that does not compile, and a number of arguments that is not that
+// of the parameters.
 const (
 	sqliteError = 1
 	sqliteRange = 25
@@ -36,7 +37,8 @@ const (
 // maxLoggedSQL is how much of a statement the log shows, in bytes.
 const maxLoggedSQL = 200
 
-// Methods implements kernel.Server: they run SQL and look after databases, for operators and for whom the type lets.
+// Methods implements kernel.Server: the methods run SQL and manage databases, for operators and for
+// callers that the type allows.
 func (p *Part) Methods() []*kernel.Method {
 	exec := kernel.Act(host.SQLExec, execSQL)
 	exec.Pace, exec.Fault, exec.Creates = new(atomic.Int64), sqlFault, func(t *kernel.Type) bool { return t.OpenSQL }
@@ -81,7 +83,8 @@ func shortened(s string, n int) string {
 	return s[:n]
 }
 
-// sqlFault makes the error of a caller's SQL: what SQLite says is wrong with it, unless it is something else that is wrong.
+// sqlFault makes the error of a caller's SQL: what SQLite says is wrong with it, unless it is
+// something else that is wrong.
 func sqlFault(err error) error {
 	if err == nil || err == kernel.ErrAbandoned || errors.Is(err, sqlitevfs.ErrCorrupt) {
 		return err
@@ -99,8 +102,8 @@ func sqlFault(err error) error {
 	return err
 }
 
-// withSQLMember adds to e which member of the input err is about: the text that does not compile, or the number of its arguments.
-// What a statement that compiles comes upon is about neither.
+// withSQLMember adds to e which member of the input err is about: the text that does not compile,
+// or the number of its arguments. What a statement that compiles comes upon is about neither.
 func withSQLMember(e *host.Error, err error) *host.Error {
 	said, _ := errors.AsType[*sqlitevfs.Error](err)
 	switch {
@@ -159,7 +162,8 @@ func runSQL(ctx context.Context, db *sql.DB, codec host.Codec, in *host.SQLInput
 	return out, nil
 }
 
-// inserts reports that statements may insert: SQLite remembers the last rowid of a connection, whoever inserted it.
+// inserts reports whether statements may insert. SQLite remembers the last rowid of a connection,
+// from any statement.
 func inserts(text string) bool {
 	text = strings.ToUpper(text)
 	return strings.Contains(text, "INSERT") || strings.Contains(text, "REPLACE")
@@ -212,7 +216,8 @@ type encodedBytes struct {
 	Base64 string `json:"base64"`
 }
 
-// sqlValue returns a value of SQLite as it stands in an output, and about how many bytes it takes there.
+// sqlValue returns a value of SQLite as it stands in an output, and about how many bytes it takes
+// there.
 func sqlValue(v any, codec host.Codec) (any, int, error) {
 	switch v := v.(type) {
 	case nil:
@@ -326,9 +331,10 @@ func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Targe
 	return out, nil
 }
 
-// tryMigrations applies what migrations an actor's database lacks to a copy in memory of what they change. The copy has the
-// room that a turn of the actor has, in its write set and of its quota, and the trial has the time of a turn. What does not
-// fit fails in the trial as it would in the turn.
+// tryMigrations applies what migrations an actor's database lacks to a copy in memory of what they
+// change. The copy has the room that a turn of the actor has, in its write set and of its quota,
+// and the trial has the time of a turn. What does not fit fails in the trial as it would in the
+// turn.
 func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel, on kernel.Target) (out host.SQLMigrateOutput, err error) {
 	out.Applied = []string{}
 	ms := schemaOf(on.Typ).migrations

@@ -14,7 +14,8 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// ExportStored implements host.Databases.ExportSQL. The snapshot that it writes from stays open until the writer has taken it all.
+// ExportStored implements host.Databases.ExportSQL. The snapshot that it writes from stays open
+// until the writer has taken it all.
 func ExportStored(ctx context.Context, s *kernel.Kernel, addr host.Address, w io.Writer) error {
 	if _, err := s.StoredTypeOf(addr); err != nil {
 		return err
@@ -27,7 +28,7 @@ func ExportStored(ctx context.Context, s *kernel.Kernel, addr host.Address, w io
 	return exportError(s, exportSQL(ctx, snap, addr, w))
 }
 
-// exportError makes the public error of an export, but for those of the writer.
+// exportError makes the public error of an export, except errors of the writer.
 func exportError(s *kernel.Kernel, err error) error {
 	if sink, ok := errors.AsType[*sinkError](err); ok {
 		return sink.err
@@ -38,7 +39,8 @@ func exportError(s *kernel.Kernel, err error) error {
 	return nil
 }
 
-// StoredSQL writes the database of an actor from a store that no node need be running on. Its errors are for operators.
+// StoredSQL writes the database of an actor from a store that no node need be running on. Its
+// errors are for operators.
 func StoredSQL(ctx context.Context, store *engine.Store, namespace string, addr host.Address, w io.Writer) error {
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
@@ -89,8 +91,9 @@ func (e *sinkError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *sinkError) Unwrap() error { return e.err }
 
-// ImportSQL implements host.Databases.ImportSQL. The file is read before the actor's turn begins, so that a slow reader keeps nobody
-// waiting. The actor is brought into memory anew afterwards, because what it remembers of its rows is wrong.
+// ImportSQL implements host.Databases.ImportSQL. The file is read before the actor's turn begins,
+// so that a slow reader delays no caller. The actor is loaded anew afterwards, because its memory
+// of its rows is wrong.
 func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Address, file io.Reader, reason string) (host.SQLStatusOutput, error) {
 	var out host.SQLStatusOutput
 	t, err := s.TypeOf(addr)
@@ -181,7 +184,7 @@ func (p *Part) replace(t *kernel.Turn, file *sqlitevfs.File) (host.SQLStatusOutp
 	if len(s.migrations) > 0 && !s.current(m) {
 		err := p.Prepare(t)
 		if failed, ok := errors.AsType[*sqlitevfs.MigrationError](err); ok {
-			return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "the file cannot be brought to the schema of the code: %s", failed)
+			return host.SQLStatusOutput{}, host.Errorf(host.InvalidArgument, "the file cannot be migrated to the schema of the code: %s", failed)
 		}
 		if err != nil {
 			return host.SQLStatusOutput{}, err

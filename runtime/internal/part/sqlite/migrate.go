@@ -44,13 +44,13 @@ func (*Part) Declare(t *kernel.Type) error {
 	return nil
 }
 
-// current reports that a database has the migrations and no others. It compares hashes, and is cheap.
+// current reports whether a database has exactly the migrations. It compares hashes, and is cheap.
 func (s *sqlSchema) current(m sqlitevfs.Metadata) bool {
 	return int(m.Migrations) == len(s.migrations) && m.Fingerprint == s.fingerprint
 }
 
-// Stale implements kernel.Preparer: the actor's database is not as the type's migrations make it. It costs types without migrations
-// nothing, others the reading of one key.
+// Stale implements kernel.Preparer: the actor's database is not as the type's migrations make it.
+// It costs types without migrations nothing, others the reading of one key.
 func (*Part) Stale(c *kernel.Core) (bool, error) {
 	s := schemaOf(c.Actor.Type)
 	if len(s.migrations) == 0 {

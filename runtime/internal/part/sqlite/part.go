@@ -1,4 +1,5 @@
-// Package sqlite is the part of actors that is the SQLite database: a turn is a transaction of it, and pages are keys.
+// Package sqlite is the part for the SQLite database: a turn is a transaction of it, and pages are
+// keys.
 package sqlite
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// Options are those of the pool of connections.
+// Options configure the pool of connections.
 type Options = sqlitevfs.Options
 
 // The defaults of SQLOptions for one connection, in bytes.
@@ -27,7 +28,7 @@ const (
 	DefaultTemporary  = sqlitevfs.DefaultTemporary
 )
 
-// Part is the part of actors that is the SQLite database.
+// Part is the part for the SQLite database.
 type Part struct {
 	options Options
 	Pool    *sqlitevfs.Pool // opens the connections of the actors' databases
@@ -101,8 +102,9 @@ func (p *Part) Open(s *kernel.Kernel) (err error) {
 	return nil
 }
 
-// Close implements kernel.Opener. It closes the connections and waits until none is in use, but not for long: what has one now is a
-// query or an abandoned handler, whose statements are interrupted, and a handler that keeps rows open cannot be ended.
+// Close implements kernel.Opener. It closes the connections and waits until none is in use, but not
+// for long: what has one now is a query or an abandoned handler, whose statements are interrupted,
+// and a handler that keeps rows open cannot be ended.
 func (p *Part) Close(s *kernel.Kernel) error {
 	closed := make(chan error, 1)
 	go func() { closed <- p.Pool.Close() }()

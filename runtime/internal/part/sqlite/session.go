@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
-// Turn is what handlers may do with the SQLite database.
+// Turn is the view of handlers on the SQLite database.
 type Turn struct {
 	K   *kernel.Turn
 	sql *sqlTurn // nil until it is asked for; set under Turn.Mu
@@ -33,9 +33,9 @@ type Query struct {
 	sql *sqlQuery // nil until it is asked for; guarded by Query.mu
 }
 
-// A Database is the SQLite database of one core: of one actor, for as long as it is awake. It is a facet, made by the first
-// turn or query that asks for it, and none of its connections outlives the core, so that what a connection remembers can only
-// come from commits of that core or from what was there before it.
+// A Database is the SQLite database of one core: of one actor, for as long as it is awake. It is a
+// facet, made by the first turn or query that uses it. None of its connections outlives the core,
+// so a connection's cache comes only from commits of that core or from earlier ones.
 //
 // Its methods may be called from any goroutine.
 type Database struct {
@@ -43,8 +43,8 @@ type Database struct {
 	d      *sqlitevfs.Database // nil until it is asked for
 	limits *limit.Set          // that d has
 	closed bool
-	// published is the version of the last turn whose pages were put into the write set; used by the goroutine that runs the
-	// actor.
+	// published is the version of the last turn whose pages were put into the write set; used by
+	// the goroutine that runs the actor.
 	published engine.Version
 }
 
@@ -88,7 +88,8 @@ func (b *Database) made(a *kernel.Actor) *sqlitevfs.Database {
 	return b.d
 }
 
-// Read begins a read session; nil if the core is gone. One that was begun is served to its end if the core goes after that.
+// Read begins a read session; nil if the core is gone. A begun session continues to its end if the
+// core goes after that.
 func (b *Database) Read(ctx context.Context, a *kernel.Actor, r sqlitevfs.Reader) *sqlitevfs.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +99,8 @@ func (b *Database) Read(ctx context.Context, a *kernel.Actor, r sqlitevfs.Reader
 	return nil
 }
 
-// Forget implements kernel.Facet: connections forget what they read from the write set, if pages of it were undone.
+// Forget implements kernel.Facet: connections forget what they read from the write set, if pages of
+// it were undone.
 func (b *Database) Forget(_ *kernel.Core, version engine.Version) {
 	if b.published <= version {
 		return
@@ -115,7 +117,8 @@ func (b *Database) Forget(_ *kernel.Core, version engine.Version) {
 // Abandon implements kernel.Facet.
 func (b *Database) Abandon(c *kernel.Core) { b.Close(c) }
 
-// Close implements kernel.Facet. It closes what is idle now, and the rest when the sessions end that run. It may be called again.
+// Close implements kernel.Facet. It closes what is idle now, and the rest when the sessions end
+// that run. It may be called again.
 func (b *Database) Close(*kernel.Core) {
 	b.mu.Lock()
 	d := b.d
@@ -126,13 +129,16 @@ func (b *Database) Close(*kernel.Core) {
 	}
 }
 
-// A sqlTurn is the write session of a turn. It is the session's context, and its writer over the core's write set.
+// A sqlTurn is the write session of a turn. It is the session's context, and its writer over the
+// core's write set.
 //
-//  1. While the handler runs, everything happens under Turn.Mu, like all else that it does with the write set.
-//  2. When the handler has returned, the session is shut: statements that goroutines of it still run are interrupted, no
-//     other begins, and settle waits for their end. Only then the turn is sealed, and only commit goes on.
-//  3. When the turn is over, nothing reaches the write set any more, whoever still has the handle: an abandoned handler finds
-//     errors and the write set of a core that nobody commits.
+//  1. While the handler runs, everything happens under Turn.Mu, like all else that it does with the
+//     write set.
+//  2. When the handler has returned, the session is shut: statements that goroutines of it still
+//     run are interrupted, no other begins, and settle waits for their end. Only then the turn is
+//     sealed, and only commit goes on.
+//  3. When the turn is over, nothing more reaches the write set, even if a handle is still in use:
+//     an abandoned handler gets errors and the write set of a core that is never committed.
 type sqlTurn struct {
 	context.Context // the turn
 	t               *kernel.Turn
@@ -141,7 +147,7 @@ type sqlTurn struct {
 	phase           sqlPhase // guarded by Turn.Mu
 }
 
-// A sqlPhase says who may use the session of a turn.
+// A sqlPhase says which code may use the session of a turn.
 type sqlPhase int
 
 const (
@@ -255,7 +261,7 @@ func (s *sqlTurn) Refusal(n int64) error {
 	return sqlFull(s.t.Core.Rows.Refusal(n))
 }
 
-// sqlFull marks what a write set refuses for want of room for package sqlitevfs.
+// sqlFull marks, for package sqlitevfs, writes that a write set refuses for lack of room.
 func sqlFull(err error) error {
 	if errors.Is(err, &engine.QuotaError{}) || errors.Is(err, &engine.LimitError{}) {
 		return fmt.Errorf("%w: %w", sqlitevfs.ErrFull, err)
@@ -270,7 +276,7 @@ func (s *sqlTurn) enters(p sqlPhase) {
 	s.phase = p
 }
 
-// Seal implements kernel.Participant: it puts what the turn changed by SQL into the write set.
+// Seal implements kernel.Participant: it puts the turn's SQL changes into the write set.
 func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	s.enters(sqlSeals)
 	changed, err := s.session.Commit()
@@ -285,15 +291,17 @@ func (s *sqlTurn) Seal(t *kernel.Turn) error {
 	return nil
 }
 
-// Shut implements kernel.Session. It comes before the end of the context, at which package database/sql rolls open transactions back.
+// Shut implements kernel.Session. It comes before the end of the context, at which package
+// database/sql rolls open transactions back.
 func (s *sqlTurn) Shut() { s.session.Shut() }
 
-// Wait implements kernel.Session: it waits for the statements that goroutines of the handler left. The turn is closed, so they are
-// interrupted, but a single step of SQLite's may take long: the watchdog must still see the turn.
+// Wait implements kernel.Session: it waits for the statements that goroutines of the handler left.
+// The turn is closed, so they are interrupted, but a single step of SQLite's may take long: the
+// watchdog must still see the turn.
 func (s *sqlTurn) Wait() { s.session.Wait() }
 
-// Drop implements kernel.Session: it ends the session, if it did not end, without changes. It waits for statements that goroutines
-// of the handler run. The turn is closed.
+// Drop implements kernel.Session: it ends the session, if it did not end, without changes. It waits
+// for statements that goroutines of the handler run. The turn is closed.
 func (s *sqlTurn) Drop() {
 	s.enters(sqlOver)
 	s.session.Rollback()
@@ -375,7 +383,8 @@ func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error
 	return s.Scan(start, end, f)
 }
 
-// End implements kernel.QuerySession. It interrupts statements that goroutines of the query run, and waits for them.
+// End implements kernel.QuerySession. It interrupts statements that goroutines of the query run,
+// and waits for them.
 func (q *sqlQuery) End() {
 	q.over.Store(true)
 	q.session.Rollback()
@@ -406,7 +415,8 @@ type SnapshotReader struct{ *engine.Snapshot }
 // Get implements sqlitevfs.Reader; Scan is the snapshot's own.
 func (r SnapshotReader) Get(dst, key []byte) ([]byte, bool, error) { return r.AppendValue(dst, key) }
 
-// writesReader is a sqlitevfs.Reader over a write set, for the goroutine that runs the actor, between turns.
+// writesReader is a sqlitevfs.Reader over a write set, for the goroutine that runs the actor,
+// between turns.
 type writesReader struct{ *engine.WriteSet }
 
 // Get implements sqlitevfs.Reader; Scan is the write set's own.

@@ -1,5 +1,5 @@
-// Package stream is the part of actors that is streams: logs whose readers may come later. The rows are those of package
-// streamrows.
+// Package stream is the part for streams: logs for readers that may come later. Package streamrows
+// has the rows.
 package stream
 
 import (
@@ -17,7 +17,7 @@ import (
 	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
 )
 
-// Part is the part of actors that is streams.
+// Part is the part for streams.
 type Part struct{}
 
 var _ interface {
@@ -28,12 +28,12 @@ var _ interface {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "stream" }
 
-// Purge implements kernel.Purger: it does what the row of a stream in the wake index asks for.
+// Purge implements kernel.Purger: it handles the row of a stream in the wake index.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)
 		if err != nil {
-			cfg = nil // it is not declared any more
+			cfg = nil // it is no longer declared
 		}
 		l := streamrows.New(c.Rows, h.Start)
 		return l.Purge(cfg, row.Name, row.Due)
@@ -41,7 +41,7 @@ func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	return err
 }
 
-// Turn is what handlers may do with streams.
+// Turn is the view of handlers on streams.
 type Turn struct{ Reads[*kernel.Turn] }
 
 // turnOf returns what handlers may do in a turn.
@@ -50,10 +50,11 @@ func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 // Query is what handlers of queries may read of streams.
 type Query = Reads[*kernel.Query]
 
-// Reads is what handlers of turns and queries alike may read of streams.
+// Reads is the view of handlers of turns and queries on streams.
 type Reads[S kernel.Scope] struct{ K S }
 
-// streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and its index.
+// streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and
+// its index.
 func streamOf(t *kernel.Type, name string) (int, *host.Stream, error) {
 	at := wire.Named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
 	if at < 0 {
@@ -74,7 +75,7 @@ func (h Turn) StreamAppend(stream string, items [][]byte) (uint64, error) {
 	return Append(t.Core, t, stream, items)
 }
 
-// Append appends items to a stream in a turn, and tells those who wait for them when they are durable.
+// Append appends items to a stream in a turn, and notifies readers when the items are durable.
 //
 // REQUIRES: h.mu
 func Append(c *kernel.Core, h *kernel.Turn, name string, items [][]byte) (uint64, error) {
@@ -186,7 +187,7 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Str
 	return out, nil
 }
 
-// deleteStream removes a stream's items, also of one that is not declared any more.
+// deleteStream removes a stream's items, also if the stream is no longer declared.
 func deleteStream(t *kernel.Turn, name string) (int64, error) {
 	if err := t.Enter(); err != nil {
 		return 0, err
@@ -238,7 +239,7 @@ func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (ou
 	return out, nil
 }
 
-// streamGone says that the actor is gone that a reader has read from, or only that there is none.
+// streamGone says that the actor of a reader is gone, or only that there is none.
 func streamGone(req *host.Request, notFound error) error {
 	var in host.StreamReadInput
 	if wire.Decode(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
@@ -260,7 +261,8 @@ func waitForItems(req *host.Request) (string, time.Duration, error) {
 	return streamTopic(in.Stream), d, nil
 }
 
-// noItems reports that a reader is up to date: nothing follows its position, which is one in this stream.
+// noItems reports whether a reader is up to date: nothing follows its position, which is one in
+// this stream.
 func noItems(req *host.Request, output []byte) bool {
 	const most = 256 // bytes of a page without items, with room to spare
 	if len(output) > most {

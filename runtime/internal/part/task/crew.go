@@ -30,20 +30,21 @@ type crew struct {
 	part  *Part
 	a     *kernel.Actor
 	ident host.Identity
-	// hard ends when tasks may enter no more turns; the contexts of tasks end with it.
+	// hard ends when tasks may no longer enter turns; the contexts of tasks end with it.
 	hard context.Context
 	kill context.CancelCauseFunc
 	// finished counts tasks that have returned, were given up, or never started.
 	finished atomic.Int64
-	// started counts those that handlers have started. It is used by the goroutine that runs the actor.
+	// started counts the tasks that handlers have started. The goroutine that runs the actor uses
+	// it.
 	started startedTasks
 
 	mu            sync.Mutex
 	members       map[*Task]struct{}
-	leaving, over *host.Error   // why tasks are to return, and why they may do nothing any more
+	leaving, over *host.Error   // why tasks must return, and why they may do nothing more
 	retired       bool          // the actor sleeps when they have returned
 	watched       bool          // a goroutine waits for the members to return
-	idle          chan struct{} // closed when the last member has returned; nil if nobody waits for that
+	idle          chan struct{} // closed when the last member has returned; nil without a waiter
 	gone          chan struct{} // closed when over is set
 }
 
@@ -80,7 +81,8 @@ func (k *crew) Size() int {
 	return len(k.members)
 }
 
-// roll returns the tasks that run, the oldest first, and whether they were told to return. A nil crew has none.
+// roll returns the tasks that run, the oldest first, and whether they were told to return. A nil
+// crew has none.
 func (k *crew) roll() (all []*Task, leaving bool) {
 	if k == nil {
 		return nil, false
@@ -107,7 +109,7 @@ func (k *crew) Tasks() []*Task {
 	return k.list()
 }
 
-// Dismissed reports that the tasks were told to return. A nil crew has none.
+// Dismissed reports whether the tasks were told to return. A nil crew has none.
 func (k *crew) Dismissed() bool {
 	if k == nil {
 		return false
@@ -124,7 +126,8 @@ func (k *crew) refusal() *host.Error {
 	return k.over
 }
 
-// start starts a task. It does not block. One that starts while the others are asked to return finds its context ended.
+// start starts a task. It does not block. If the tasks must return, the new task finds its context
+// ended.
 func (k *crew) start(name, traceparent string, f func(host.Task) error) {
 	t := new(Task)
 	t.Set(k, name, traceparent, nil)
@@ -135,7 +138,7 @@ func (k *crew) start(name, traceparent string, f func(host.Task) error) {
 	go t.Run(f)
 }
 
-// Begin makes t a member, which the caller runs; false if no task may start any more.
+// Begin makes t a member, which the caller runs. It returns false if tasks may no longer start.
 func (k *crew) Begin(t *Task) bool {
 	sup := k.a.Kernel
 	k.mu.Lock()
@@ -158,7 +161,7 @@ func (k *crew) Begin(t *Task) bool {
 	return true
 }
 
-// remove counts a task off that has returned, or is given up; false if it was before.
+// remove removes a returned or given-up task from the count; false if that was done before.
 func (k *crew) remove(t *Task) bool {
 	k.mu.Lock()
 	_, member := k.members[t]
@@ -190,8 +193,8 @@ func (k *crew) remove(t *Task) bool {
 	return true
 }
 
-// Ask implements kernel.Company: it ends the contexts of the tasks. Their time is the actor type's grace. Until then they may still
-// enter turns.
+// Ask implements kernel.Company: it ends the contexts of the tasks. Their time is the actor type's
+// grace. Until then they may still enter turns.
 func (k *crew) Ask(cause *host.Error) <-chan struct{} {
 	k.mu.Lock()
 	if k.leaving != nil {
@@ -230,7 +233,8 @@ func (k *crew) Close(c *kernel.Core) { k.End(c.RestartCause()) }
 // Abandon implements kernel.Facet.
 func (k *crew) Abandon(c *kernel.Core) { k.End(c.RestartCause()) }
 
-// End implements kernel.Company: the contexts of the tasks end at once, and they enter no more turns.
+// End implements kernel.Company: the contexts of the tasks end at once, and they can no longer
+// enter turns.
 func (k *crew) End(cause *host.Error) {
 	k.mu.Lock()
 	if k.over != nil {
@@ -262,7 +266,7 @@ func (k *crew) list() []*Task {
 	return all
 }
 
-// watch waits for the tasks to return, and gives those up that do not in time.
+// watch waits for the tasks to return, and gives up the late ones.
 func (k *crew) watch() {
 	sup := k.a.Kernel
 	timer := time.NewTimer(k.a.Type.Base.TaskGrace)
@@ -318,8 +322,8 @@ func (k *crew) giveUp(t *Task) {
 		slog.String("reason", context.Cause(t).Error()), slog.String("goroutines", kernel.StacksOf(kernel.NameOf((*Task).Run))))...)
 }
 
-// startedTasks counts the tasks that turns of a core have started, which the commit of the turn does. It is used by the
-// goroutine that runs the actor.
+// startedTasks counts the tasks that turns of a core have started, which the commit of the turn
+// does. The goroutine that runs the actor uses it.
 type startedTasks struct {
 	n    int64
 	open []startedBy // of turns that are not committed

@@ -1,4 +1,4 @@
-// Package task is the part of actors that is tasks: goroutines beside the turns of an awake actor.
+// Package task is the part for tasks: goroutines beside the turns of an awake actor.
 package task
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
-// Part is the part of actors that is tasks.
+// Part is the part for tasks.
 type Part struct {
 	// append appends items to a stream of the actor.
 	append func(t *kernel.Turn, stream string, items [][]byte) (last uint64, err error)
@@ -64,7 +64,7 @@ func (p *Part) LeftBehind() error {
 	return nil
 }
 
-// Turn is what handlers may do with tasks.
+// Turn is the view of handlers on tasks.
 type Turn struct {
 	K     *kernel.Turn
 	asked int64 // tasks to start
@@ -76,8 +76,8 @@ func (*Turn) Seal(*kernel.Turn) error { return nil }
 // Succeeded implements kernel.Finisher: the tasks count.
 func (h *Turn) Succeeded(t *kernel.Turn) { CrewOf(t.Core).started.add(t.Core, h.asked) }
 
-// A Task is one goroutine that runs beside an actor, as host.Task. As a context it ends when the actor is about to sleep;
-// for a while after that it may still enter turns, to save what it has.
+// A Task is one goroutine that runs beside an actor, as host.Task. As a context it ends when the
+// actor is about to sleep; for a while after that it may still enter turns, to save what it has.
 type Task struct {
 	lazy.Context
 	Crew    *crew
@@ -89,7 +89,8 @@ type Task struct {
 	Owner   taskOwner   // nil for a task that a handler has started
 }
 
-// A taskOwner is what another part makes of a task that it starts itself. maxTasks does not bound those.
+// A taskOwner is another part's owner of a task that it starts itself. maxTasks does not bound
+// these.
 type taskOwner interface {
 	// Begun is called when the task has become a member of its crew. It does not block.
 	//
@@ -101,7 +102,7 @@ type taskOwner interface {
 	Lost()
 }
 
-// Set makes the zero value a task, which is to begin.
+// Set makes the zero value a task that must begin.
 func (t *Task) Set(k *crew, name, traceparent string, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
 	t.from = kernel.Caller{Kind: kernel.FromBeside, Traceparent: traceparent}
@@ -249,8 +250,8 @@ func (t *Task) Destroy(ctx context.Context, a host.Address) error {
 	return t.Crew.a.Kernel.DestroyFrom(ctx, a, from)
 }
 
-// caller returns who makes a call with ctx: the turn or query that ctx belongs to, or the task. A context that never ends
-// ends with the task.
+// caller returns the caller for ctx: the turn or query that ctx belongs to, or the task. A context
+// that never ends ends with the task.
 func (t *Task) caller(ctx context.Context) (context.Context, *kernel.Caller, error) {
 	if t.over.Load() {
 		return ctx, nil, errTaskOver
@@ -271,8 +272,9 @@ type entry struct {
 	// instance: the turn may change the actor's state.
 	instance bool
 	do       func(*kernel.Core, *kernel.Turn) error
-	// begun is 1 when the turn has begun and 2 when the task has given up before that. From the first on, the task waits for
-	// the end of the turn whatever happens, because the function that runs is the task's own and shares its memory.
+	// begun is 1 when the turn has begun and 2 when the task has given up before that. From the
+	// first on, the task always waits for the end of the turn, because the running function is the
+	// task's own and shares its memory.
 	begun atomic.Int32
 	err   error // what the function returned
 }

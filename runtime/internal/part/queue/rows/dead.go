@@ -8,14 +8,16 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// maxOperate is how many messages one call of an operator's method moves, and maxOperateBytes how many bytes of them.
+// maxOperate is how many messages one call of an operator's method moves, and maxOperateBytes how
+// many bytes of them.
 const (
 	maxOperate      = 10_000
 	maxOperateBytes = 16 << 20
 )
 
-// bury makes a message a dead letter: its body goes to the keys that were named for that, its sender learns of it, and the
-// oldest dead letters go if there are too many. The dead letter keeps cause, for operators; its sender is told told.
+// bury makes a message a dead letter: it stores the body under the named keys, notifies the sender,
+// and removes the oldest dead letters if there are too many. The dead letter keeps cause, for
+// operators; its sender gets told.
 func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	if err := s.leave(l, m); err != nil {
 		return err
@@ -30,7 +32,8 @@ func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 		s.key = append(append(s.key[:0], byte(keyspace.KindUserKV)), packed...)
 		err := s.rows.Put(s.key, m.body, engine.PutOptions{})
 		if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
-			// The body is in the dead letter all the same. Failing here would bring the message back for ever.
+			// The body is in the dead letter all the same. Failing here would bring the message
+			// back for ever.
 			note := "; its body is too large for a key of keys_if_undelivered"
 			m.cause = []byte(clip(cause[:min(len(cause), maxCause-len(note))]) + note)
 			return nil
@@ -58,7 +61,7 @@ func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	return s.trim(l, &left)
 }
 
-// trim removes dead letters beyond the queue's limit, those that died first, up to left of them.
+// trim removes up to left dead letters beyond the queue's limit, the oldest first.
 func (s *Set) trim(l *line, left *int) error {
 	f := &l.fronts[deadIndex]
 	for over := f.n - int64(max(l.cfg.Dead, 0)); over > 0 && *left > 0; over = f.n - int64(max(l.cfg.Dead, 0)) {
@@ -105,9 +108,9 @@ func (m *message) decodeDead(id uint64, b []byte) error {
 	return nil
 }
 
-// RequeueDead makes dead letters of a queue messages again, those with the ids or all: with their ids, no attempts, and a
-// time-to-live that begins anew. It returns how many; ids of no dead letter do not count. All is at most 10,000 of them or
-// 16 MiB in one call, and no more than the queue has room for: call it again until it returns 0.
+// RequeueDead makes dead letters of a queue messages again, by ids or all: with their ids, no
+// attempts, and a new time-to-live. It returns their number; unknown ids do not count. All is up to
+// 10,000 of them or 16 MiB in one call, within the room of the queue: call it until it returns 0.
 //
 // The error is host.Overloaded if the queue is full; the turn must not be committed then.
 func (s *Set) RequeueDead(queue string, ids []uint64, all bool) (int64, error) {
@@ -156,7 +159,7 @@ func (s *Set) requeue(l *line, m *message) error {
 	return s.enter(l, m)
 }
 
-// DeleteDead removes dead letters of a queue, those with the ids or all, and returns how many.
+// DeleteDead removes dead letters of a queue, by ids or all, and returns their number.
 func (s *Set) DeleteDead(queue string, ids []uint64, all bool) (int64, error) {
 	l, err := s.selecting(queue, ids)
 	if err != nil {
@@ -192,7 +195,7 @@ func (s *Set) selecting(queue string, ids []uint64) (*line, error) {
 	return l, err
 }
 
-// eachDead visits dead letters, those with the ids or as many as a call may move, and counts them.
+// eachDead visits dead letters, by ids or as many as a call may move, and counts them.
 func (s *Set) eachDead(l *line, ids []uint64, all bool, visit func(*message) error) (n int64, err error) {
 	m := s.scratch()
 	if !all {

@@ -11,12 +11,13 @@ import (
 // maxDue is how many messages one call moves that are due.
 const maxDue = 1_000
 
-// Due does what is due in a queue: delayed messages become receivable, expired locks are taken back, messages whose
-// time-to-live is over become dead letters, and dead letters are removed after their time. It does at most 1,000 of those,
-// or fewer if they are large; the wake row then stays in the past. row is the time of the wake row for which it is called,
-// which is removed if it is out of date; 0 for none.
+// Due does what is due in a queue: delayed messages become receivable, expired locks are taken
+// back, messages whose time-to-live is over become dead letters, and dead letters are removed after
+// their time. It does at most 1,000 of those, or fewer if they are large; the wake row then stays
+// in the past. row is the time of the wake row for which it is called, which is removed if it is
+// out of date; 0 for none.
 //
-// A queue that the actor type has no more is served by the defaults of host.Queue.
+// A queue that the actor type no longer has gets the defaults of host.Queue.
 func (s *Set) Due(queue string, row int64) error {
 	l, err := s.openAny(queue)
 	if err != nil {
@@ -32,7 +33,7 @@ func (s *Set) Due(queue string, row int64) error {
 	if row != 0 && row != l.wake {
 		s.rows.ClearWake(row, keyspace.WakeQueue, l.name, "")
 	}
-	// The row is set anew even if its time is the same, so that whoever took it up learns of it again.
+	// The row is set anew even if its time is the same, so that it is reported again.
 	l.dirty, l.again = true, true
 	return nil
 }

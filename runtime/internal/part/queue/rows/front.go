@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// A place is where an entry stands in an index: its time, or the negated priority, and then the id of the message.
+// A place is where an entry stands in an index: its time, or the negated priority, and then the id
+// of the message.
 type place struct {
 	at int64
 	id uint64
@@ -13,17 +14,20 @@ type place struct {
 
 func (p place) before(q place) bool { return p.at < q.at || p.at == q.at && p.id < q.id }
 
-// A front knows how many entries an index has and where they begin. Its claims:
+// A front has the number of entries of an index and where they begin. Its claims:
 //
-//  1. Run i has n entries, all at from or after, and before the next run. Outside of the runs there are no entries.
+//  1. Run i has n entries, all at from or after, and before the next run. Outside of the runs there
+//     are no entries.
 //  2. An exact run has its first entry at from.
-//  3. A run is empty only if it is the last of several; in a ranked front, the last of several of its priority.
+//  3. A run is empty only if it is the last of several; in a ranked front, the last of several of
+//     its priority.
 //
-// A consumed entry stays in the store for a while, as a mark of its deletion, and whoever looks for the first entry walks
-// over such marks. One bound, which moves on with each entry that is consumed, keeps them behind. But a message that is
-// tried again goes back to its old place: one bound would move back there, and the next search walk over everything that
-// was consumed in between. Therefore such an entry makes a run of its own, which is forgotten when the entry has left.
-// The last run stays though it is empty, so that what comes next does not join one that begins far before it.
+// A consumed entry stays in the store for a while, as a mark of its deletion, and a search for the
+// first entry walks over such marks. One bound, which moves on with each entry that is consumed,
+// keeps them behind. But a message that is tried again goes back to its old place: one bound would
+// move back there, and the next search walk over everything that was consumed in between. Therefore
+// such an entry makes a run of its own, which is forgotten when the entry has left. The last run
+// stays though it is empty, so that what comes next does not join one that begins far before it.
 type front struct {
 	ranked bool // runs are of one priority each
 	runs   []run
@@ -36,10 +40,11 @@ type run struct {
 	exact bool
 }
 
-// maxRuns bounds the runs of a front, or of one priority in a ranked one. If there are more, the first two become one.
+// maxRuns bounds the runs of a front, or of one priority in a ranked one. If there are more, the
+// first two become one.
 const maxRuns = 8
 
-// together reports that two places may be of one run.
+// together reports whether two places may belong to one run.
 func (f *front) together(p, q place) bool { return !f.ranked || p.at == q.at }
 
 // find returns the run that covers p, or else where a run from p belongs.
@@ -127,7 +132,8 @@ func (f *front) end(i int) place {
 // last is after every place.
 var last = place{at: 1<<63 - 1, id: 1<<64 - 1}
 
-// append encodes the front: the number of runs, and of each its place, its count doubled, plus one if it is exact.
+// append encodes the front: the number of runs, and of each its place, its count doubled, plus one
+// if it is exact.
 func (f *front) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(f.runs)))
 	for i := range f.runs {

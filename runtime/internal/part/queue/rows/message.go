@@ -34,12 +34,13 @@ func (s state) String() string {
 }
 
 const (
-	flagReply   = 1 << iota // the sender wants to know what comes of it
+	flagReply   = 1 << iota // the sender wants the result
 	flagBackoff             // it has pauses of its own
 	flagTTL                 // expires and ttl are there
 )
 
-// A message is the record of one message, of kinds 05 and 1a. All integers are big-endian, times are Unix ms:
+// A message is the record of one message, of kinds 05 and 1a. All integers are big-endian, times
+// are Unix ms:
 //
 //	format, state, flags    1 byte each
 //	priority                u16, two's complement
@@ -53,8 +54,9 @@ const (
 //	code, cause             uvarint length and bytes each
 //	body                    the rest
 //
-// What changes while a message is received, fails and dies has a fixed size, but for the cause, so that an actor whose
-// quota is used up can still give up its messages. Slices are parts of the row that was read.
+// The fields that change while a message is received, fails and dies have a fixed size, except the
+// cause. So an actor with a used-up quota can still give up its messages. Slices are parts of the
+// row that was read.
 type message struct {
 	id       uint64
 	state    state
@@ -63,10 +65,10 @@ type message struct {
 	attempts uint32
 	nonce    uint64 // of the last lock; grows with each
 	created  int64  // when it was sent
-	due      int64  // delayed: when it can be received; locked: when the lock ends; dead: when it is to be removed
+	due      int64  // delayed: when it can be received; locked: when the lock ends; dead: when it is removed
 	tried    int64  // when an attempt failed last; 0 if none did
 	died     int64
-	expires  int64 // when it is given up unless somebody has it; 0 is never
+	expires  int64 // when it is given up unless it is locked; 0 is never
 	ttl      int64 // what expires is made of, for a requeue
 	queue    []byte
 	dedup    []byte

@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Rest returns how many messages of a queue wait, pending or delayed, and how many dead letters it has, as of the changes of
-// this Set.
+// Rest returns how many messages of a queue wait, pending or delayed, and how many dead letters it
+// has, as of the changes of this Set.
 func (s *Set) Rest(queue string) (waiting, dead int64, err error) {
 	l, err := s.openAny(queue)
 	if err != nil {
@@ -40,8 +40,8 @@ func (s *Set) Skip(queue string) (int64, error) {
 	return 1, nil
 }
 
-// Delete removes messages of a queue by their ids, locked ones too, and returns how many there were. Nobody learns what
-// came of them.
+// Delete removes messages of a queue by their ids, locked ones too, and returns their number. It
+// reports no result to senders.
 func (s *Set) Delete(queue string, ids []uint64) (int64, error) {
 	l, err := s.selecting(queue, ids)
 	if err != nil {
@@ -75,9 +75,9 @@ func (s *Set) drop(l *line, m *message) error {
 	return s.remove(l, m)
 }
 
-// Purge removes the messages of a queue that are pending or delayed, and not those that workers have locked. It returns how
-// many: all of them if the actor has no other messages, and else at most 10,000 or 16 MiB in one call, so call it again
-// until it returns 0.
+// Purge removes the pending and delayed messages of a queue, not the locked ones. It returns their
+// number. One call removes all of them if the actor has no other messages, otherwise up to 10,000
+// or 16 MiB: call it until it returns 0.
 func (s *Set) Purge(queue string) (int64, error) {
 	l, err := s.openAny(queue)
 	if err != nil {
@@ -139,8 +139,8 @@ func (s *Set) purgeAll(l *line, meta *metadata) error {
 	return nil
 }
 
-// replyTo notes the first messages whose senders may wait for a reply, as far as one page shows; the others learn it when
-// they look again.
+// replyTo notes the first messages whose senders may wait for a reply, up to one page; the others
+// find it with their next request.
 func (s *Set) replyTo(l *line) error {
 	start, end := keyspace.KindRange(keyspace.KindQueueMessages)
 	page, err := s.rows.List(engine.ListQuery{Start: start, End: end, Limit: 1_000, MaxBytes: maxReceiveBytes})

@@ -50,7 +50,8 @@ func Wakes(rows engine.Reader) ([]Wake, error) {
 	return wakes, err
 }
 
-// each calls f with the counts of each queue that was ever used, in the order of their names, until it fails.
+// each calls f with the counts of each queue that was ever used, in the order of their names, until
+// it fails.
 func each(rows engine.Reader, f func(queue string, c *counts) error) error {
 	start, end := keyspace.KindRange(keyspace.KindQueueStats)
 	q := engine.ListQuery{Start: start, End: end, Limit: 1_000}
@@ -116,7 +117,7 @@ func timeOf(ms int64) *time.Time {
 	return &t
 }
 
-// Held returns those of the receipts whose messages are still locked by whoever got them, in their order.
+// Held returns the receipts that still lock their messages, in their order.
 func Held(rows engine.Reader, queue string, receipts []string) ([]string, error) {
 	if err := checkReceipts(receipts); err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func Held(rows engine.Reader, queue string, receipts []string) ([]string, error)
 	return held, nil
 }
 
-// A Result is what came of a message that was sent with WantReply.
+// A Result is the result of a message that was sent with WantReply.
 type Result struct {
 	// Done: it was handled, or given up. Until then the other fields are empty.
 	Done bool
@@ -149,8 +150,8 @@ type Result struct {
 	Err *host.Error
 }
 
-// ResultOf returns what came of a message. known is false if there is no such message of the queue whose sender wanted a
-// reply, or if the reply is no longer kept at now.
+// ResultOf returns the result of a message. known is false if the queue has no such message with a
+// wanted reply, or if the reply is no longer kept at now.
 func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res Result, known bool, err error) {
 	e, ok, err := rows.Get(keyspace.AppendQueueReply(nil, id))
 	if err != nil {
@@ -177,9 +178,9 @@ func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res R
 	return Result{}, ok && m.wantsReply() && string(m.queue) == queue, err
 }
 
-// Peek lists messages of a queue that wait or are locked, in the order of their ids, and reports whether there are more.
-// Limit 0 is 100; a page with large bodies ends before it. It passes over messages of other queues between them, so with
-// many of those it takes long.
+// Peek lists messages of a queue that wait or are locked, in the order of their ids, and reports
+// whether there are more. Limit 0 is 100; a page with large bodies ends before it. It passes over
+// messages of other queues between them, so with many of those it takes long.
 func Peek(rows engine.Reader, in *host.QueueListInput) ([]host.ListedMessage, bool, error) {
 	_, end := keyspace.KindRange(keyspace.KindQueueMessages)
 	return list(rows, in, listing{

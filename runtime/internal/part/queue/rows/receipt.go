@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// A receipt is the id of a message as uvarint and the nonce of its lock as u64, in base64url without padding.
+// A receipt is the id of a message as uvarint and the nonce of its lock as u64, in base64url
+// without padding.
 func receipt(id, nonce uint64) string {
 	var b [binary.MaxVarintLen64 + 8]byte
 	n := binary.PutUvarint(b[:], id)
@@ -34,8 +35,9 @@ func parseReceipt(r string) (id, nonce uint64, ok bool) {
 	return id, nonce, receipt(id, nonce) == r
 }
 
-// nextNonce returns the nonce of a lock that is taken now: the time in milliseconds and a counter of 20 bits. So it differs
-// from that of every lock before, also of those that a message of the same id had in an earlier life of the actor.
+// nextNonce returns the nonce of a new lock: the time in milliseconds and a counter of 20 bits. So
+// it differs from every earlier nonce, even of a message with the same id in an earlier life of the
+// actor.
 func nextNonce(was uint64, now int64) uint64 {
 	const bits = 20
 	return uint64(now)<<bits | (was+1)&(1<<bits-1)

@@ -8,13 +8,14 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// maxReceiveBytes is how many bytes of bodies a call returns before it stops short of its limit, and how many a call that
-// works through messages reads.
+// maxReceiveBytes is how many bytes of bodies a call returns before it stops short of its limit,
+// and how many a call that works through messages reads.
 const maxReceiveBytes = 4 << 20
 
-// Next returns the next message for the actor's own handler, and false if none can be received. It changes nothing, but
-// that messages which are due become receivable, and expired ones dead letters. The message is settled with Done, in the
-// handler's turn, or with Fail, in one of its own; until then it stays the next.
+// Next returns the next message for the actor's own handler, and false if none can be received. It
+// changes nothing, but that messages which are due become receivable, and expired ones dead
+// letters. The message is settled with Done, in the handler's turn, or with Fail, in one of its
+// own; until then it stays the next.
 func (s *Set) Next(queue string) (*host.Received, bool, error) {
 	l, err := s.open(queue)
 	if err != nil {
@@ -63,10 +64,11 @@ func (m *message) received(r *host.Received, queue string) {
 	r.WantReply = m.wantsReply()
 }
 
-// Done removes a message that Next returned: its handler has done its work in this turn. reply is kept if the sender wants
-// one; it is CBOR, of at most the queue's limit for a body.
+// Done removes a message that Next returned: its handler has done its work in this turn. reply is
+// kept if the sender wants one; it is CBOR, of at most the queue's limit for a body.
 //
-// The error is host.FailedPrecondition if the message is no longer in the queue; the turn must not be committed then.
+// The error is host.FailedPrecondition if the message is no longer in the queue; the turn must not
+// be committed then.
 func (s *Set) Done(m *host.Received, reply []byte) error {
 	l, err := s.open(m.Queue)
 	if err == nil {
@@ -113,7 +115,7 @@ func (s *Set) done(l *line, m *message, value []byte) error {
 	return s.reply(l, m, &reply{queue: m.queue, value: value})
 }
 
-// reply keeps what came of a message for its sender.
+// reply keeps the result of a message for its sender.
 func (s *Set) reply(l *line, m *message, r *reply) error {
 	at := s.now + milliseconds(l.cfg.ReplyFor)
 	s.key = keyspace.AppendQueueReply(s.key[:0], m.id)
@@ -135,10 +137,11 @@ func checkReply(l *line, reply []byte) error {
 	return host.OverLimit("reply", int64(l.cfg.MessageBytes), int64(len(reply))).With("field", "reply")
 }
 
-// Fail counts a failed attempt of a message that Next returned: it waits for its next attempt, or becomes a dead letter if
-// that was the last. It does nothing if the message is no longer there.
+// Fail counts a failed attempt of a message that Next returned: it waits for its next attempt, or
+// becomes a dead letter if that was the last. It does nothing if the message is no longer there.
 //
-// The message keeps reason, for operators; cause is what its sender may be told. An empty reason is the message of cause.
+// The message keeps reason, for operators; cause is what its sender may be told. An empty reason is
+// the message of cause.
 func (s *Set) Fail(m *host.Received, cause *host.Error, reason string) error {
 	l, err := s.openAny(m.Queue)
 	if err != nil {
@@ -155,9 +158,9 @@ func (s *Set) Fail(m *host.Received, cause *host.Error, reason string) error {
 	return s.failed(l, msg, failure{told: cause, cause: reason})
 }
 
-// Receive locks up to limit messages for a worker, 1 to host.MaxQueueBatch, and counts an attempt of each. lock is how long
-// they are locked, 0 for the queue's. It returns fewer if no more can be received now, or if their bodies are large: it
-// stops before they are more than 4 MiB in all.
+// Receive locks up to limit messages for a worker, 1 to host.MaxQueueBatch, and counts an attempt
+// of each. lock is how long they are locked, 0 for the queue's. It returns fewer if no more can be
+// received now, or if their bodies are large: it stops before they are more than 4 MiB in all.
 func (s *Set) Receive(queue string, limit int, lock time.Duration) ([]host.Received, error) {
 	l, err := s.open(queue)
 	if err == nil {
@@ -222,7 +225,8 @@ func (s *Set) lock(l *line, m *message, until int64, r *host.Received) error {
 	return s.enter(l, m)
 }
 
-// each reads messages in the order of their places and visits them until visit returns false. Neighbours are read together.
+// each reads messages in the order of their places and visits them until visit returns false.
+// Neighbours are read together.
 func (s *Set) each(places []place, visit func(*message) (bool, error)) error {
 	m := s.scratch()
 	for len(places) > 0 {
@@ -273,7 +277,8 @@ func (s *Set) each(places []place, visit func(*message) (bool, error)) error {
 	return nil
 }
 
-// together returns how many of the first places are those of messages that stand close to each other, in order.
+// together returns how many of the first places are those of messages that stand close to each
+// other, in order.
 func together(places []place) int {
 	n := 1
 	for n < len(places) && places[n].id > places[n-1].id && places[n].id-places[0].id < 2*uint64(n+1) {

@@ -4,16 +4,17 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// What is here is for messages that were sent to a workflow run that has ended without receiving them. They must not reach
-// the actor's next run, and they become dead letters, so that nothing is lost unseen.
+// This file is for messages to a workflow run that has ended without receiving them. They must not
+// reach the actor's next run. They become dead letters, so that nothing is lost silently.
 //
-// Retire marks them in one write, however many there are: counts.retired is the id that the next message got then. BuryRetired
-// makes dead letters of them, as many as a turn has room for, and removes the mark with the last one. Until then Take passes
-// none of them on.
+// Retire marks them in one write, however many there are: counts.retired is the id that the next
+// message got then. BuryRetired makes dead letters of them, as many as a turn has room for, and
+// removes the mark with the last one. Until then Take passes none of them on.
 
 const causeRetired = "the workflow run ended without receiving the message"
 
-// Retire marks the messages of a queue that wait now, pending or delayed, as those of a run that has ended.
+// Retire marks the waiting messages of a queue, pending or delayed, as sent to a run that has
+// ended.
 func (s *Set) Retire(queue string) error {
 	l, err := s.openAny(queue)
 	if err != nil || l.waiting() == 0 {
@@ -36,8 +37,9 @@ func (s *Set) Readmit(queue string) error {
 	return err
 }
 
-// BuryRetired makes dead letters of messages that Retire has marked, up to 10,000 or 16 MiB in one call, and returns how many.
-// Their senders are told that the precondition failed. It reports whether there are more: then call it again in another turn.
+// BuryRetired makes dead letters of messages that Retire has marked, up to 10,000 or 16 MiB in one
+// call, and returns how many. Their senders are told that the precondition failed. It reports
+// whether there are more: then call it again in another turn.
 func (s *Set) BuryRetired(queue string) (n int, more bool, err error) {
 	l, err := s.openAny(queue)
 	if err != nil || l.retired == 0 {
@@ -78,7 +80,8 @@ func (s *Set) buryRetired(l *line, id uint64, bytes *int) error {
 	return s.bury(l, &s.msg, causeRetired, host.Errorf(host.FailedPrecondition, causeRetired))
 }
 
-// retired returns places of messages with the mark, some of them if there are many, and none only if there are none.
+// retired returns places of messages with the mark, some of them if there are many, and none only
+// if there are none.
 func (s *Set) retired(l *line) ([]place, error) {
 	const page = 1_000
 	var found []place

@@ -13,7 +13,8 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errCorrupt, fmt.Sprintf(format, args...))
 }
 
-// format is the first byte of every record. Fields are only added at the end of the fixed part, with another format.
+// format is the first byte of every record. Fields are only added at the end of the fixed part,
+// with another format.
 const format = 1
 
 // A scan takes a record apart. After the first error everything it returns is zero.

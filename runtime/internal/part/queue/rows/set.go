@@ -10,19 +10,23 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A Set is the queues of an actor in one turn; see the package's documentation. It is used by one goroutine.
+// A Set is the queues of an actor in one turn; see the package's documentation. It is used by one
+// goroutine.
 type Set struct {
 	// Ready are the queues in which a message became receivable, each once.
 	Ready []string
-	// Settled are the queues in which locked messages were settled, extended or lost their lock, each once.
+	// Settled are the queues in which locked messages were settled, extended or lost their lock,
+	// each once.
 	Settled []string
 	// Replied are the messages whose reply or failure is there now, or which are gone without one.
 	Replied []uint64
-	// Expires are times (Unix ms) at which rows expire that were put; within one hour only the first is listed.
+	// Expires are times (Unix ms) at which rows expire that were put; within one hour only the
+	// first is listed.
 	Expires []int64
 	// Dead counts the messages that became dead letters.
 	Dead int
-	// Room is how many bytes the turn may write; 0 for plenty. What moves messages by itself stops well before that.
+	// Room is how many bytes the turn may write; 0 for plenty. What moves messages by itself stops
+	// well before that.
 	Room int
 
 	rows   engine.Writer
@@ -49,14 +53,14 @@ type line struct {
 	name  string // "" is no line
 	cfg   host.Queue
 	dirty bool
-	again bool // the wake row is to be set though its time is the same
+	again bool // the wake row must be set though its time is the same
 	counts
 	runs [indexes][2]run // what the fronts begin with
 }
 
-// New makes the queues of a turn. now is the clock of the turn, which is also that of rows. config tells the settings of a
-// queue and false for one that the actor type does not have; it must know names of 1 to 64 characters without a slash or
-// a zero byte only.
+// New makes the queues of a turn. now is the clock of the turn, which is also that of rows. config
+// returns the settings of a queue, and false if the actor type does not have it. It must accept
+// only names of 1 to 64 characters without a slash or a zero byte.
 func New(rows engine.Writer, now time.Time, config func(queue string) (host.Queue, bool)) *Set {
 	s := &Set{rows: rows, config: config, now: now.UnixMilli()}
 	s.key, s.value = s.room[:0:96], s.room[96:96]
@@ -83,7 +87,8 @@ func (s *Set) open(queue string) (*line, error) {
 	return s.load(queue, cfg)
 }
 
-// openAny is open for what goes on with messages though the actor type has the queue no more: its settings are the defaults.
+// openAny is open for operations that work on a queue that the actor type no longer has, with
+// default settings.
 func (s *Set) openAny(queue string) (*line, error) {
 	l, err := s.open(queue)
 	if s.broken != nil || err == nil || !errors.Is(err, Unknown(queue)) || !possible(queue) {
@@ -92,7 +97,7 @@ func (s *Set) openAny(queue string) (*line, error) {
 	return s.load(queue, host.Queue{Name: queue})
 }
 
-// possible reports that a name cannot be taken for anything else in a key.
+// possible reports whether a name is unambiguous in a key.
 func possible(queue string) bool {
 	for i := range len(queue) {
 		if c := queue[i]; c == '/' || c == 0 {
@@ -167,9 +172,10 @@ func (s *Set) metadata() (*metadata, error) {
 	return &s.meta, nil
 }
 
-// Flush writes counts and wake rows as they are now. It must be called after the last change of a turn, before the commit,
-// and before rows are read by the functions of this package other than the Set's; it may be called more than once. It
-// returns the error of an earlier call that may have been done in part: the turn must then not be committed.
+// Flush writes counts and wake rows as they are now. It must be called after the last change of a
+// turn, before the commit, and before rows are read by the functions of this package other than the
+// Set's; it may be called more than once. It returns the error of an earlier call that may have
+// been done in part: the turn must then not be committed.
 func (s *Set) Flush() error {
 	if s.broken != nil {
 		return s.broken
@@ -248,8 +254,8 @@ func (s *Set) put(m *message, isNew bool) error {
 	return s.fail(s.putText(s.key, m, engine.PutOptions{New: isNew}))
 }
 
-// putText writes a record. If the actor's quota is used up, it leaves out why the message failed, so that the record is no
-// larger than it was, and writes it all the same: the message is there already.
+// putText writes a record. If the actor's quota is used up, it writes the record without the cause
+// of the failure, so that the record does not grow: the message is there already.
 func (s *Set) putText(key []byte, m *message, o engine.PutOptions) error {
 	s.value = m.append(s.value[:0])
 	err := s.rows.Put(key, s.value, o)
@@ -345,7 +351,8 @@ func (s *Set) entryKey(l *line, ix index, p place) {
 	s.key = appendPlace(s.key, nil, p)
 }
 
-// share is how many bytes of messages an operation moves: most, or less if a turn must not write that much.
+// share is how many bytes of messages an operation moves: most, or less if a turn must not write
+// that much.
 func (s *Set) share(most int) int {
 	if s.Room <= 0 {
 		return most

@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// Ack removes messages that a worker has done, by their receipts; reply is kept for those senders that want one. It returns
-// how many it settled and which receipts are lost: not of this queue, no longer valid, or no receipts at all. Nothing is
-// done about those.
+// Ack removes messages that a worker has done, by their receipts; reply is kept for those senders
+// that want one. It returns how many it settled and which receipts are lost: not of this queue, no
+// longer valid, or no receipts at all. Lost receipts have no effect.
 func (s *Set) Ack(queue string, receipts []string, reply []byte) (settled int, lost []string, err error) {
 	l, err := s.settling(queue, receipts)
 	if err == nil {
@@ -22,9 +22,9 @@ func (s *Set) Ack(queue string, receipts []string, reply []byte) (settled int, l
 	return s.settle(l, receipts, func(m *message) error { return s.done(l, m, reply) })
 }
 
-// Nack gives messages back that a worker has failed with, because of cause, whose first 1,024 bytes are kept. They wait for
-// their next attempt for delay, or if that is nil for their own pause; if they have none left, or if dead is set, they
-// become dead letters.
+// Nack gives messages back that a worker has failed with, because of cause, whose first 1,024 bytes
+// are kept. They wait for their next attempt for delay, or if that is nil for their own pause; if
+// they have none left, or if dead is set, they become dead letters.
 func (s *Set) Nack(
 	queue string, receipts []string, delay *time.Duration, cause string, dead bool,
 ) (settled int, lost []string, err error) {
@@ -42,8 +42,8 @@ func (s *Set) Nack(
 	return s.settle(l, receipts, func(m *message) error { return s.failed(l, m, f) })
 }
 
-// Extend locks messages for longer, counted from now, 0 for as long as the queue's locks last. It returns until when, and
-// which receipts are lost.
+// Extend locks messages for longer, counted from now, 0 for as long as the queue's locks last. It
+// returns until when, and which receipts are lost.
 func (s *Set) Extend(queue string, receipts []string, lock time.Duration) (until time.Time, lost []string, err error) {
 	l, err := s.settling(queue, receipts)
 	if err == nil {

@@ -100,7 +100,7 @@ func TestAnExpiredLockCountsAsAnAttemptAndWaitsForNoBackoff(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	w.now = w.now.Add(time.Second)
-	w.must(func(s *Set) error { // though nobody took it back yet
+	w.must(func(s *Set) error { // though it was not taken back yet
 		if n, lost, err := s.Ack("jobs", []string{first.Receipt}, nil); n != 0 || len(lost) != 1 || err != nil {
 			t.Fatalf("late ack: %d %v %v", n, lost, err)
 		}

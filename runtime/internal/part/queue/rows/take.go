@@ -6,12 +6,13 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// What is here is for messages that a workflow run takes out of a queue: they are gone from it, and in the history of the
-// run, with the commit of that turn. A sender who wants a reply finds a row that says that there is none yet.
+// This file is for messages that a workflow run takes out of a queue. The commit of the turn moves
+// them from the queue to the history of the run. A row tells a sender that waits for a reply that
+// there is none yet.
 
-// Take removes the next message of a queue and returns it, and false if none can be received, or if Retire has marked messages
-// of the queue that BuryRetired has not moved yet. A sender who waits for a
-// reply goes on waiting, for at most host.MaxQueueDelay: until Answer.
+// Take removes the next message of a queue and returns it. It returns false if none can be
+// received, or if BuryRetired has not moved all messages that Retire has marked. A sender that
+// waits for a reply waits on until Answer, for up to host.MaxQueueDelay.
 func (s *Set) Take(queue string) (*host.Received, bool, error) {
 	l, err := s.open(queue)
 	if err != nil {
@@ -57,8 +58,9 @@ func (s *Set) replyLater(m *message) error {
 	return nil
 }
 
-// Return puts a message that Take returned, in this turn or an earlier one, back at the head of its queue, with the id that
-// it had. What else its sender asked for, its time to live and its priority among them, is not known any more.
+// Return puts a message that Take returned, in this turn or an earlier one, back at the head of its
+// queue, with the id that it had. The other options of its sender, such as its time to live and its
+// priority, are lost.
 func (s *Set) Return(r *host.Received) error {
 	l, err := s.openAny(r.Queue)
 	if err != nil {
@@ -90,11 +92,11 @@ func (s *Set) Return(r *host.Received) error {
 			if _, err := s.rows.Delete(s.key); err != nil {
 				return s.fail(err)
 			}
-		} // else it was answered, and nobody waits for it
+		} // else it was answered, and has no waiter
 	}
 	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
 	s.value = m.append(s.value[:0])
-	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true})) // it was there before, and is in the history no more
+	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true})) // it was there before, and is no longer in the history
 	m.body = nil                                                              // it is the caller's
 	if err != nil {
 		return err
@@ -106,7 +108,8 @@ func (s *Set) Return(r *host.Received) error {
 	return s.enter(l, m)
 }
 
-// openRequest reports that a message was taken whose sender waits for a reply, and leaves the key of the reply in s.key.
+// openRequest reports whether a message was taken whose sender waits for a reply, and leaves the
+// key of the reply in s.key.
 func (s *Set) openRequest(queue string, id uint64) (bool, error) {
 	s.key = keyspace.AppendQueueReply(s.key[:0], id)
 	e, ok, err := s.rows.Get(s.key)
@@ -120,7 +123,8 @@ func (s *Set) openRequest(queue string, id uint64) (bool, error) {
 	return r.open && string(r.queue) == queue, nil
 }
 
-// AnswerRest answers the messages that Take returned, of any queue, whose senders still wait. It reads all replies that are kept.
+// AnswerRest answers the messages that Take returned, of any queue, whose senders still wait. It
+// reads all replies that are kept.
 func (s *Set) AnswerRest(failure *host.Error) error {
 	start, end := keyspace.KindRange(keyspace.KindQueueReplies)
 	type request struct {
@@ -159,8 +163,9 @@ func (s *Set) AnswerRest(failure *host.Error) error {
 	return nil
 }
 
-// Answer replies to a message that Take returned: with a reply in CBOR, of at most the queue's limit for a body, or with why
-// there is none. It does nothing if the sender wants no reply or has one.
+// Answer replies to a message that Take returned: with a reply in CBOR, of at most the queue's
+// limit for a body, or with why there is none. It does nothing if the sender wants no reply or has
+// one.
 func (s *Set) Answer(queue string, id uint64, value []byte, failure *host.Error) error {
 	l, err := s.openAny(queue)
 	if err == nil {

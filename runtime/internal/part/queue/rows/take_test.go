@@ -91,7 +91,7 @@ func TestTheSenderOfATakenMessageWaitsUntilItIsAnswered(t *testing.T) {
 	if res, known := result(); !known || !res.Done || string(res.Reply) != "yes" {
 		t.Fatalf("%+v %v", res, known)
 	}
-	// A message that was answered has nobody who waits for it any more.
+	// An answered message has no waiter.
 	w.must(func(s *Set) error { return s.Return(m) })
 	if m = w.taken("jobs"); m.WantReply {
 		t.Fatalf("%+v", m)

@@ -6,9 +6,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// walk finds the first entries of an index: up to limit of those before end, in order. It looks where the front says that
-// entries are, in windows that grow, because a list looks one entry beyond its limit: that one may lie behind many
-// deleted ones. What it learns about the first entry it enters in the front.
+// walk finds the first entries of an index before end, up to limit, in order. It searches from the
+// front in growing windows, because a list looks one entry beyond its limit, which may lie behind
+// many deleted ones. It records the first entry in the front.
 func walk(rows engine.Reader, queue string, ix index, f *front, limit int, end place) ([]place, error) {
 	var found []place
 	prefix := appendIndex(nil, ix, queue)
@@ -86,7 +86,8 @@ func walkRun(
 	return found, nil
 }
 
-// appendPlace appends the key of a place of an index, whose keys begin with prefix. Last stands for the end of the index.
+// appendPlace appends the key of a place of an index, whose keys begin with prefix. Last stands for
+// the end of the index.
 func appendPlace(b, prefix []byte, p place) []byte {
 	if p == last {
 		return keyspace.TupleEnd(append(b, prefix...))
@@ -107,7 +108,8 @@ func parsePlace(prefix, key []byte) (p place, err error) {
 	return p, nil
 }
 
-// readMessage reads a message, of any queue. It returns false if there is none. key is memory that it may use.
+// readMessage reads a message, of any queue. It returns false if there is none. key is memory that
+// it may use.
 func readMessage(rows engine.Reader, key []byte, id uint64, m *message) (bool, error) {
 	e, ok, err := rows.Get(keyspace.AppendQueueMessage(key[:0], id))
 	if err != nil || !ok {

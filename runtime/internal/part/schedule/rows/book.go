@@ -20,12 +20,13 @@ type Book struct {
 // New returns a Book over a turn's rows; now is the turn's time.
 func New(rows engine.Writer, now time.Time) *Book { return &Book{rows: rows, now: clampMS(now)} }
 
-// Set sets a schedule, replacing one of the same name and instance, and returns it as it is now and whether anything
-// changed. If there is one with the same rule, its next tick and its counts stay; another rule begins anew from now, and
-// an interval is anchored where its rule was set. What the runtime sets is ignored in s.
+// Set sets a schedule, replacing one of the same name and instance, and returns it as it is now and
+// whether anything changed. If there is one with the same rule, its next tick and its counts stay;
+// another rule begins anew from now, and an interval is anchored where its rule was set. What the
+// runtime sets is ignored in s.
 //
-// The error code is InvalidArgument or TooLarge for a schedule that is wrong, with the field and the limit, and
-// QuotaExceeded for one too many.
+// The error code is InvalidArgument or TooLarge for a schedule that is wrong, with the field and
+// the limit, and QuotaExceeded for one too many.
 func (b *Book) Set(s host.Schedule) (host.Schedule, bool, error) {
 	r, clock, err := b.check(&s)
 	if err != nil {
@@ -183,7 +184,7 @@ func (b *Book) put(name, instance string, r *scheduleRecord, o engine.PutOptions
 		b.clearWake(was, name, instance)
 	}
 	if r.Wake != 0 {
-		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance) // also if it stands: it may have fired, and is to do so again
+		b.rows.SetWake(r.Wake, keyspace.WakeSchedule, name, instance) // also if it stands: it may have fired, and must fire again
 	}
 	return true, nil
 }
@@ -219,8 +220,8 @@ func (b *Book) remove(name, instance string, r *scheduleRecord) error {
 // maxTriggers is how many runs of a schedule may wait besides its ticks.
 const maxTriggers = 100
 
-// Trigger has a schedule run now, besides its ticks. The error code is NotFound if there is none, Overloaded if too many
-// such runs wait.
+// Trigger has a schedule run now, besides its ticks. The error code is NotFound if there is none,
+// Overloaded if too many such runs wait.
 func (b *Book) Trigger(name, instance string) (host.Schedule, error) {
 	r, found, err := read(b.rows, name, instance)
 	if err != nil {

@@ -16,24 +16,29 @@ const (
 	maxZone = 64
 )
 
-// searchYears is how far ahead a tick is looked for. The rarest days come once in eight years: 29 February around 2100.
+// searchYears is how far ahead a tick is looked for. The rarest days come once in eight years: 29
+// February around 2100.
 const searchYears = 12
 
 // A clock tells the ticks of a cron expression in a time zone.
 //
-// The expression is matched against wall clock time, and a wall clock time is turned into a moment as iCalendar does:
+// The expression is matched against wall clock time, and a wall clock time is turned into a moment
+// as iCalendar does:
 //
-//   - Times that do not exist, because the clocks go forward, count as long after the change as they would have been after
-//     it began: where 2:00 becomes 3:00, a tick of 2:30 comes at 3:30. Two ticks that meet are one.
-//   - Of times that come twice, because the clocks go back, the first counts. But an expression that ticks in every hour of
-//     the day ticks in both: "every quarter of an hour" does not pause for an hour.
+//   - Times that do not exist, because the clocks go forward, count as long after the change as
+//     they would have been after it began: where 2:00 becomes 3:00, a tick of 2:30 comes at 3:30.
+//     Two ticks that meet are one.
+//   - Of times that come twice, because the clocks go back, the first counts. But an expression
+//     that ticks in every hour of the day ticks in both: "every quarter of an hour" does not pause
+//     for an hour.
 type clock struct {
 	spec   *cron.SpecSchedule
 	zone   *time.Location
 	hourly bool // ticks in every hour of the day
 }
 
-// parseClock compiles an expression that checkCron took, now or in an older version. The error code is InvalidArgument.
+// parseClock compiles an expression that checkCron took, now or in an older version. The error code
+// is InvalidArgument.
 func parseClock(expr, zone string) (*clock, error) {
 	fault := func(field, text string) error {
 		return host.Errorf(host.InvalidArgument, "%s: %s", field, text).With("field", field)
@@ -71,8 +76,8 @@ func parseClock(expr, zone string) (*clock, error) {
 	return &clock{spec: spec, zone: loc, hourly: spec.Hour&hours == hours}, nil
 }
 
-// plain returns an expression in small letters: names of days and months are only understood so, where an H means
-// nothing else.
+// plain returns an expression in small letters: names of days and months are only understood so,
+// where an H means nothing else.
 func plain(expr string) string { return strings.ToLower(strings.TrimSpace(expr)) }
 
 // quote shortens and quotes what a caller gave, for an error.
@@ -85,8 +90,8 @@ func quote(s string) string {
 
 // next returns the first tick after t; the zero time if there is none in the next years.
 //
-// Between two changes of the clocks, wall clock time is UTC and an offset, so the expression can be matched in UTC. The
-// search goes from one such stretch to the next that can have a tick.
+// Between two changes of the clocks, wall clock time is UTC and an offset, so the expression can be
+// matched in UTC. The search goes from one such stretch to the next that can have a tick.
 func (c *clock) next(t time.Time) time.Time {
 	from := t.Truncate(time.Second).Add(time.Second) // the first moment that may be the tick
 	for range 64 {
@@ -110,7 +115,7 @@ func (c *clock) next(t time.Time) time.Time {
 		if end.IsZero() || tick.Before(end) {
 			return tick.In(t.Location())
 		}
-		// No tick before wall in any stretch, but for the moments by which clocks are put forward or back.
+		// No tick before wall in any stretch, except when clocks are put forward or back.
 		from = end.UTC()
 		if far := tick.Add(-72 * time.Hour); far.After(from) {
 			from = far
@@ -119,8 +124,8 @@ func (c *clock) next(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// change returns the offset of a stretch of time that begins at start, and by how much the clocks went forward (gap) or
-// back (again) when it began.
+// change returns the offset of a stretch of time that begins at start, and by how much the clocks
+// went forward (gap) or back (again) when it began.
 func (c *clock) change(from, start time.Time) (offset, gap, again time.Duration) {
 	seconds := func(t time.Time) time.Duration {
 		_, s := t.In(c.zone).Zone()
@@ -134,5 +139,6 @@ func (c *clock) change(from, start time.Time) (offset, gap, again time.Duration)
 	return offset, max(offset-before, 0), max(before-offset, 0)
 }
 
-// match returns the first wall clock time at or after wall, both as if they were in UTC, that the expression matches.
+// match returns the first wall clock time at or after wall, both as if they were in UTC, that the
+// expression matches.
 func (c *clock) match(wall time.Time) time.Time { return c.spec.Next(wall.UTC().Add(-time.Nanosecond)) }

@@ -29,8 +29,9 @@ var cronFields = []cronField{
 // cronNames are the expressions with a name.
 var cronNames = []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 
-// checkCron says what is wrong with a new expression, in small letters, in terms of its fields. It is stricter than
-// parseClock, which must read what older versions stored: a range does not end before it begins.
+// checkCron says what is wrong with a new expression, in small letters, in terms of its fields. It
+// is stricter than parseClock, which must read what older versions stored: a range does not end
+// before it begins.
 func checkCron(expr string) error {
 	fault := func(format string, args ...any) error { return invalid("cron", fmt.Sprintf(format, args...)) }
 	switch {

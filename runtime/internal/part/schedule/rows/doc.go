@@ -1,17 +1,20 @@
-// Package schedulerows keeps an actor's schedules: when a handler is to run again and again, or once. It is rows and nothing
-// else: no goroutine and no clock. Who fires them asks [Due] what a row of the wake index means, runs the handler between
-// [Book.Begin] and [Book.Done] in the handler's own turn, or says [Book.Failed] in a turn of its own when the handler's was undone.
+// Package schedulerows keeps an actor's schedules: when a handler runs, repeatedly or once. It has
+// rows only: no goroutine and no clock. Its caller asks [Due] what a row of the wake index means,
+// and runs the handler between [Book.Begin] and [Book.Done] in the handler's own turn. If that turn
+// is undone, it calls [Book.Failed] in another turn.
 //
-// A schedule is one row: its rule, the payload, the tick that comes next, counts. It has exactly one row in the wake index,
-// at the moment at which something is to be done about it, and only the turn that does it moves that row. So a tick is
-// neither lost nor recorded twice, whenever the power fails.
+// A schedule is one row: its rule, the payload, the tick that comes next, counts. It has exactly
+// one row in the wake index, at the time of its next work, and only the turn that does this work
+// moves the row. So a tick is neither lost nor recorded twice, whenever the power fails.
 //
 // Ticks that have passed are told apart when the row fires:
 //
 //   - once: the last of them is run, and told how many it stands for.
 //   - all: each is run by itself, the oldest first; of more than the cap, the oldest are skipped.
-//   - none: those that came while the actor could not run, or while an earlier run was under way, are skipped.
+//   - none: ticks that came while the actor could not run, or while an earlier run was under way,
+//     are skipped.
 //
-// A run that fails is recorded, and a recurring schedule waits for its next tick. A schedule for one moment is tried again
-// as an alarm is, until it succeeds; with that, it and its history are gone. [clock] says what daylight saving does.
+// A run that fails is recorded, and a recurring schedule waits for its next tick. A schedule for
+// one moment is tried again as an alarm is, until it succeeds; with that, it and its history are
+// gone. [clock] says what daylight saving does.
 package schedulerows

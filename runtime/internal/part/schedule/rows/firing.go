@@ -16,7 +16,7 @@ type Firing struct {
 	// Tick is the run, for the handler with Payload, in CBOR.
 	Tick    host.Tick
 	Payload []byte
-	// Skip: no handler is to run, because every tick that has passed is to be skipped; see Book.Skip.
+	// Skip: no handler runs, because every passed tick must be skipped; see Book.Skip.
 	Skip bool
 
 	created int64
@@ -25,8 +25,9 @@ type Firing struct {
 	skipped uint64
 }
 
-// Due returns what the row of the wake index at due asks for; nil if the schedule has moved or is gone, so that the row is
-// a leftover. able is since when the actor could have run: since the node started, or the actor was resumed.
+// Due returns what the row of the wake index at due asks for; nil if the schedule has moved or is
+// gone, so that the row is a leftover. able is since when the actor could have run: since the node
+// started, or the actor was resumed.
 func Due(rows engine.Reader, name, instance string, due int64, now, able time.Time) (*Firing, error) {
 	r, found, err := read(rows, name, instance)
 	if err != nil || !found || r.Wake != due {
@@ -51,7 +52,8 @@ func Due(rows engine.Reader, name, instance string, due int64, now, able time.Ti
 		f.Tick.Missed = r.Passed + f.skipped
 		f.run(first)
 	case host.MissedNone:
-		// A tick from before the actor could run is missed, but not one that was set since, for a moment in the past.
+		// A tick from before the actor could run is missed, but not one that was set since, for a
+		// moment in the past.
 		from := r.Next
 		if since := able.UnixMilli(); from < since && r.Anchor < since && r.Attempts == 0 {
 			before, _ := rule.due(r.Next, min(until, since-1), 1)
@@ -78,11 +80,12 @@ func (f *Firing) run(tick int64) {
 	f.Tick.Due = time.UnixMilli(tick).UTC()
 }
 
-// ofRun: an actor that is full goes on with its schedules; the record of a run that was refused would be tried for ever.
+// ofRun: an actor that is full goes on with its schedules; the record of a run that was refused
+// would be tried for ever.
 var ofRun = engine.PutOptions{Exempt: true}
 
-// Begin uses the tick up, in the handler's turn before the handler runs: the schedule is then armed for the tick after it,
-// and what the handler does about the schedule is done on top of that.
+// Begin uses the tick up, in the handler's turn before the handler runs: the schedule is then armed
+// for the tick after it, and what the handler does about the schedule is done on top of that.
 func (b *Book) Begin(f *Firing) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found {
@@ -95,7 +98,8 @@ func (b *Book) Begin(f *Firing) error {
 	return err
 }
 
-// firing reads the record of a firing, unless the schedule was cancelled, and perhaps set again, since.
+// firing reads the record of a firing, unless the schedule was cancelled, and perhaps set again,
+// since.
 func (b *Book) firing(f *Firing) (r scheduleRecord, found bool, err error) {
 	r, found, err = read(b.rows, f.Tick.Name, f.Tick.Instance)
 	return r, found && r.Created == f.created && r.Runs+1 == f.Tick.Run, err
@@ -117,8 +121,8 @@ func (r *scheduleRecord) begin(f *Firing) error {
 	return nil
 }
 
-// Done records that the handler has run, in the handler's own turn, after Begin. A schedule for one moment is removed,
-// unless the handler set it anew; one that the handler cancelled leaves nothing.
+// Done records that the handler has run, in the handler's own turn, after Begin. A schedule for one
+// moment is removed, unless the handler set it anew; one that the handler cancelled leaves nothing.
 func (b *Book) Done(f *Firing, started, finished time.Time) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found {
@@ -131,10 +135,12 @@ func (b *Book) Done(f *Firing, started, finished time.Time) error {
 	return b.settle(f, &r, nil, "", started, finished)
 }
 
-// Failed records that the handler has failed, in a turn of its own, because that of the handler, with Begin, was undone. A
-// recurring schedule waits for its next tick; one for a single moment is tried again later.
+// Failed records that the handler has failed, in a turn of its own, because that of the handler,
+// with Begin, was undone. A recurring schedule waits for its next tick; one for a single moment is
+// tried again later.
 //
-// The run keeps reason, for operators; the schedule shows cause. An empty reason is the text of cause.
+// The run keeps reason, for operators; the schedule shows cause. An empty reason is the text of
+// cause.
 func (b *Book) Failed(f *Firing, cause *host.Error, reason string, started, finished time.Time) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found {
@@ -158,7 +164,7 @@ func (b *Book) Failed(f *Firing, cause *host.Error, reason string, started, fini
 // maxError bounds the error of a run that is kept, in bytes.
 const maxError = 1024
 
-// settle writes what came of a run.
+// settle writes the result of a run.
 func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, reason string, started, finished time.Time) error {
 	run := runRecord{
 		Due: f.Tick.Due.UnixMilli(), Started: clampMS(started), Finished: clampMS(finished), Attempt: f.Tick.Attempt, Passed: f.Tick.Missed,
@@ -184,7 +190,7 @@ func (b *Book) settle(f *Firing, r *scheduleRecord, cause *host.Error, reason st
 	return err
 }
 
-// Skip passes over the ticks of a firing that says so.
+// Skip passes over the ticks of a firing with Skip set.
 func (b *Book) Skip(f *Firing) error {
 	r, found, err := b.firing(f)
 	if err != nil || !found || r.Next != f.next {
@@ -204,7 +210,7 @@ func (b *Book) Skip(f *Firing) error {
 // trimMost is how many rows of the history a turn removes at most.
 const trimMost = 100
 
-// history keeps a run, and drops the oldest beyond what is to be kept.
+// history keeps a run, and drops the oldest runs beyond the limit.
 func (b *Book) history(name, instance string, r *scheduleRecord, number uint64, run *runRecord) error {
 	if r.KeepRuns > 0 {
 		value, err := record.Encode(run)

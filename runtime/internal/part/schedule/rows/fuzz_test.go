@@ -21,7 +21,7 @@ func (r oneRow) List(engine.ListQuery) (engine.Page, error) {
 	return engine.Page{Entries: []engine.Entry{{Key: keyspace.AppendSchedule(nil, "s", ""), Value: r.value}}}, nil
 }
 
-// FuzzRecord reads and fires schedules that nobody set.
+// FuzzRecord reads and fires schedules that were never set.
 func FuzzRecord(f *testing.F) {
 	for _, r := range []scheduleRecord{
 		{Every: 1000, Missed: host.MissedNone, KeepRuns: 100, Next: 5000, Wake: 5000, Runs: 3},

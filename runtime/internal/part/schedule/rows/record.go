@@ -20,10 +20,11 @@ type (
 		CatchUp    int
 		KeepRuns   int // 0 for none
 		Payload    []byte
-		// Created tells a schedule from an earlier one of the same name. Anchor is when the rule was set.
+		// Created tells a schedule from an earlier one of the same name. Anchor is when the rule
+		// was set.
 		Created, Anchor int64
-		// Next is the first tick that is not dealt with, Retry when a one-shot that failed is tried again, Wake when the row
-		// in the wake index is due.
+		// Next is the first unhandled tick, Retry is when a failed one-shot is tried again, Wake is
+		// when the row in the wake index is due.
 		Next, Retry, Wake int64
 		// Triggers are the moments of runs besides the ticks, in order.
 		Triggers []int64
@@ -32,7 +33,8 @@ type (
 		Skipped  uint64
 		// Passed counts ticks since the last run that get none of their own; the next run is told.
 		Passed uint64
-		// Failed: the last run or attempt failed, with Error. A schedule without a run has Ran == false.
+		// Failed: the last run or attempt failed, with Error. A schedule without a run has Ran ==
+		// false.
 		Ran, Failed bool
 		Error       string
 		// First is the first run of which there may be a row.
@@ -66,12 +68,12 @@ func (r *scheduleRecord) rule() (rule, error) {
 	return rule{clock: c}, err
 }
 
-// sameRule reports whether two records tick alike, but for where an interval is anchored.
+// sameRule reports whether two records tick alike, except for the anchor of an interval.
 func (r *scheduleRecord) sameRule(o *scheduleRecord) bool {
 	return r.Cron == o.Cron && r.Zone == o.Zone && r.Every == o.Every && r.At == o.At
 }
 
-// tryAt is when the next tick is to be run.
+// tryAt is when the next tick runs.
 func (r *scheduleRecord) tryAt() int64 {
 	if r.Attempts > 0 && r.Retry != 0 {
 		return r.Retry
@@ -186,7 +188,8 @@ func List(rows engine.Reader, name string) ([]host.Schedule, error) {
 	return all, err
 }
 
-// Wakes returns the rows of the wake index that the schedules have, of which the actor's id and Row are not set.
+// Wakes returns the rows of the wake index that the schedules have, of which the actor's id and Row
+// are not set.
 func Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	var all []engine.Wake
 	err := each(rows, "", func(k keyspace.Schedule, r *scheduleRecord) {

@@ -42,12 +42,12 @@ func (r *rule) after(ms int64) int64 {
 // maxTime is the end of the year 9999, beyond which times cannot be written as RFC 3339.
 const maxTime = 253402300799999
 
-// countMost is how many ticks of an expression are counted one by one. More than that can be missed only by schedules that
-// tick every few seconds, over hours; then the count stops there.
+// countMost is how many ticks of an expression are counted one by one. More than that can be missed
+// only by schedules that tick every few seconds, over hours; then the count stops there.
 const countMost = 100_000
 
-// due looks at the ticks from next, which is one, up to now. n counts them, and first is the first of the last few: the
-// last limit ticks are not before it.
+// due looks at the ticks from next, which is one, up to now. n counts them, and first is the first
+// of the last few: the last limit ticks are not before it.
 func (r *rule) due(next, now int64, limit int) (n uint64, first int64) {
 	switch {
 	case next > now || next == 0:
@@ -72,8 +72,8 @@ func (r *rule) due(next, now int64, limit int) (n uint64, first int64) {
 	return n, last[n%uint64(len(last))]
 }
 
-// tail returns the first of the last limit ticks from next up to now, of which there are more than limit, by bisection: a
-// tick takes at least a second.
+// tail returns the first of the last limit ticks from next up to now, of which there are more than
+// limit, by bisection: a tick takes at least a second.
 func (r *rule) tail(next, now int64, limit int) int64 {
 	enough := func(from int64) bool { // there are limit ticks after from
 		for range limit {

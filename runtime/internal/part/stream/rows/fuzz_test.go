@@ -37,7 +37,7 @@ func (r metaRows) Get(key []byte) (engine.Entry, bool, error) {
 
 func (metaRows) List(engine.ListQuery) (engine.Page, error) { return engine.Page{}, nil }
 
-// FuzzMeta reads streams with metadata that nobody wrote.
+// FuzzMeta reads streams with random metadata.
 func FuzzMeta(f *testing.F) {
 	m := fresh()
 	for _, m.Next = range []uint64{1, 7} {

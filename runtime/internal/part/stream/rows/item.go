@@ -8,8 +8,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// An item is one item of a stream with what its row says: format byte 1 | time, Unix ms, uvarint | bytes of all items
-// before it, uvarint | data.
+// An item is one item of a stream with what its row says: format byte 1 | time, Unix ms, uvarint |
+// bytes of all items before it, uvarint | data.
 type item struct {
 	seq    uint64
 	time   int64

@@ -34,14 +34,16 @@ func (m *metaRecord) info(name string) host.StreamInfo {
 	return i
 }
 
-// Info describes a stream; one that was never appended to is empty and open. cfg has its defaults filled in.
+// Info describes a stream; one that was never appended to is empty and open. cfg has its defaults
+// filled in.
 func Info(rows engine.Reader, now time.Time, cfg *host.Stream, name string) (host.StreamInfo, error) {
 	m, _, err := current(rows, now.UnixMilli(), cfg, name)
 	return m.info(name), err
 }
 
-// List describes all streams of an actor that were appended to or closed, and not deleted since, in the order of their
-// names. config returns the limits of a stream, with its defaults filled in, or nil if it is not declared any more.
+// List describes all streams of an actor that were appended to or closed, and not deleted since, in
+// the order of their names. config returns the limits of a stream, with its defaults filled in, or
+// nil if it is no longer declared.
 func List(rows engine.Reader, now time.Time, config func(name string) *host.Stream) ([]host.StreamInfo, error) {
 	start, end := keyspace.KindRange(keyspace.KindStreams)
 	q := engine.ListQuery{Start: start, End: end, KeysOnly: true}
@@ -74,13 +76,14 @@ func List(rows engine.Reader, now time.Time, config func(name string) *host.Stre
 	}
 }
 
-// Read returns what follows a position: the sequence of the last item that the reader has, 0 for none. limit 0 is 100
-// items, maxBytes 0 is 4 MiB; the first item is returned even if it is larger.
+// Read returns what follows a position: the sequence of the last item that the reader has, 0 for
+// none. limit 0 is 100 items, maxBytes 0 is 4 MiB; the first item is returned even if it is larger.
 //
-// Nothing is passed over silently. Items between the position and the first that is kept are counted as missed. A position
-// beyond the last item is none of this stream, but another life's, say: reading begins anew, with the first item that is
-// kept, and the page has Reset set. Next is then less than the position, even if there are no items: a reader must go on
-// from Next, whatever it asked for.
+// Nothing is passed over silently. Items between the position and the first that is kept are
+// counted as missed. A position beyond the last item is none of this stream, but another life's,
+// say: reading begins anew, with the first item that is kept, and the page has Reset set. Next is
+// then less than the position, even if there are no items: a reader must go on from Next, whatever
+// it asked for.
 func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, after uint64, limit, maxBytes int) (host.StreamPage, error) {
 	m, _, err := current(rows, now.UnixMilli(), cfg, name)
 	if err != nil {

@@ -1,14 +1,16 @@
-// Package streamrows keeps an actor's streams: ordered logs that clients read from any position. It is rows and nothing
-// else: no goroutine, no clock, no signal.
+// Package streamrows keeps an actor's streams: ordered logs that clients read from any position. It
+// is rows and nothing else: no goroutine, no clock, no signal.
 //
-// A stream is a metadata row and one row per item. Each item carries the bytes that were appended before it, so that what
-// a stream holds from any item on is a difference of two numbers, and items carry times that never decrease. Hence count,
-// bytes and age all cut a prefix off, the cut is found by a binary search, and nothing has to be summed up or corrected
-// when items expire: the metadata says what was cut at the last append, and readers cut what has become too old since.
+// A stream is a metadata row and one row per item. Each item carries the number of bytes appended
+// before it, so the size of the stream from any item on is a difference of two numbers. Items carry
+// times that never decrease. Hence count, bytes and age all cut off a prefix, a binary search finds
+// the cut, and expiry needs no sums or corrections: the metadata says what was cut at the last
+// append, and readers cut what has become too old since.
 //
-// Removing rows is apart from cutting. An append removes about as many as it adds, and a cut that is larger (a limit was
-// lowered, the stream was deleted) is removed later, some thousands a turn, woken by a row of the wake index. Lists begin
-// at the first item that is kept, so they never walk over what was removed.
+// Removing rows is apart from cutting. An append removes about as many as it adds, and a cut that
+// is larger (a limit was lowered, the stream was deleted) is removed later, some thousands a turn,
+// woken by a row of the wake index. Lists begin at the first item that is kept, so they never walk
+// over what was removed.
 package streamrows
 
 import (
@@ -24,16 +26,17 @@ import (
 // metaRecord is the value of keyspace.KindStreams.
 type metaRecord struct {
 	_ struct{} `cbor:",toarray"`
-	// First is the first item that is kept, Next the sequence of the next one. Stored <= First is the first item whose row
-	// may still be there. An empty stream has First == Next; the sequence begins at 1 and never goes back.
+	// First is the first item that is kept, Next the sequence of the next one. Stored <= First is
+	// the first item whose row may still be there. An empty stream has First == Next; the sequence
+	// begins at 1 and never goes back.
 	Stored, First, Next uint64
 	// Dropped counts the bytes of all items before First, Total of all items before Next.
 	Dropped, Total uint64
 	Closed         bool
-	// Deleted: the stream was deleted and nothing was appended since; it is listed no more.
+	// Deleted: the stream was deleted and nothing was appended since; it is no longer listed.
 	Deleted bool
-	// Updated is when the stream was last appended to or closed, in Unix ms. Oldest is the time of the item First, Last that
-	// of the last item; 0 if there is none.
+	// Updated is when the stream was last appended to or closed, in Unix ms. Oldest is the time of
+	// the item First, Last that of the last item; 0 if there is none.
 	Updated, Oldest, Last int64
 	// Wake is when the stream's row of the wake index is due, in Unix ms; 0 if there is none.
 	Wake int64
@@ -42,7 +45,8 @@ type metaRecord struct {
 // fresh is a stream that was never written.
 func fresh() metaRecord { return metaRecord{Stored: 1, First: 1, Next: 1} }
 
-// check refuses what Append never writes, so that no later step can loop or run backwards on a damaged row.
+// check refuses what Append never writes, so that no later step can loop or run backwards on a
+// damaged row.
 func (m *metaRecord) check() error {
 	if m.Stored < 1 || m.Stored > m.First || m.First > m.Next || m.Dropped > m.Total || m.Next == 0 {
 		return &engine.CorruptError{Reason: "the bounds of a stream are out of order"}
@@ -75,15 +79,17 @@ func (l *Log) write(name string, m *metaRecord) error {
 	if err != nil {
 		return err
 	}
-	// An actor that is full must be able to close and to empty its streams; what fills it are the items.
+	// An actor that is full must be able to close and to empty its streams; what fills it are the
+	// items.
 	return l.rows.Put(keyspace.AppendStream(nil, name), value, engine.PutOptions{Exempt: true})
 }
 
-// Append appends items, each in CBOR, and returns the sequence of the last. It cuts off what the stream's limits no longer
-// allow. cfg has its defaults filled in.
+// Append appends items, each in CBOR, and returns the sequence of the last. It cuts off what the
+// stream's limits no longer allow. cfg has its defaults filled in.
 //
-// The error code is FailedPrecondition if the stream is closed, InvalidArgument if there are no items, TooLarge if there
-// are more than host.MaxStreamBatch or one is larger than the stream allows. An error leaves everything as it was.
+// The error code is FailedPrecondition if the stream is closed, InvalidArgument if there are no
+// items, TooLarge if there are more than host.MaxStreamBatch or one is larger than the stream
+// allows. An error leaves everything as it was.
 func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, error) {
 	if err := checkItems(cfg, items); err != nil {
 		return 0, err
@@ -157,8 +163,8 @@ func checkItems(cfg *host.Stream, items [][]byte) error {
 	return nil
 }
 
-// Close closes a stream, so that its readers learn that its last item is the last, and reports whether it was open. A
-// stream without items can be closed as well.
+// Close closes a stream, so that its readers end after its last item, and reports whether it was
+// open. A stream without items can be closed as well.
 func (l *Log) Close(name string) (bool, error) {
 	m, _, err := readMeta(l.rows, name)
 	if err != nil || m.Closed {
@@ -168,8 +174,8 @@ func (l *Log) Close(name string) (bool, error) {
 	return true, l.write(name, &m)
 }
 
-// Delete removes a stream's items and opens it again if it was closed, and returns how many items it had. The sequence goes
-// on, so that a position in the stream never comes to mean another item.
+// Delete removes a stream's items, opens it again if it was closed, and returns how many items it
+// had. The sequence goes on, so that a position in the stream never names another item.
 func (l *Log) Delete(name string) (int64, error) {
 	m, found, err := readMeta(l.rows, name)
 	if err != nil || !found || m.Deleted {

@@ -9,14 +9,15 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// How many rows of items a turn removes: an append besides as many as it adds, and a purge or a deletion.
+// How many rows of items a turn removes: an append besides as many as it adds, and a purge or a
+// deletion.
 const (
 	removeMost = 1_000
 	purgeMost  = 10_000
 )
 
-// cut moves m's first item past everything that the limits no longer allow. batch holds the last items of the stream,
-// which have no rows yet.
+// cut moves m's first item past everything that the limits no longer allow. batch holds the last
+// items of the stream, which have no rows yet.
 func (l *Log) cut(cfg *host.Stream, name string, m *metaRecord, batch []item) error {
 	read := func(seq uint64) (item, error) {
 		if from := m.Next - uint64(len(batch)); seq >= from {
@@ -32,12 +33,12 @@ func (l *Log) cut(cfg *host.Stream, name string, m *metaRecord, batch []item) er
 	if least == m.First && m.Total-m.Dropped <= held && m.Oldest > old {
 		return nil
 	}
-	// From an item on, the stream holds all bytes but those before the item.
+	// From an item on, the stream holds all bytes except those before the item.
 	return m.search(least, read, func(it *item) bool { return m.Total-it.before > held || it.time <= old })
 }
 
-// tooOld returns the time of items that have just become too old, in Unix ms: items of that time or before read as absent.
-// It is before all times if the stream keeps items of any age.
+// tooOld returns the time of items that have just become too old, in Unix ms: items of that time or
+// before read as absent. It is before all times if the stream keeps items of any age.
 func tooOld(cfg *host.Stream, now int64) int64 {
 	if cfg.Age <= 0 {
 		return -1
@@ -45,8 +46,8 @@ func tooOld(cfg *host.Stream, now int64) int64 {
 	return now - cfg.Age.Milliseconds()
 }
 
-// search makes the first item from least on for which cut is false the first of the stream. cut is true for a prefix of
-// the items. The search gallops, because the cut is near in most cases.
+// search makes the first item from least on for which cut is false the first of the stream. cut is
+// true for a prefix of the items. The search gallops, because the cut is near in most cases.
 func (m *metaRecord) search(least uint64, read func(seq uint64) (item, error), cut func(*item) bool) error {
 	lo, hi := least, m.Next // the items before lo are cut; hi is not, or is the end
 	last := item{before: m.Total}
@@ -76,8 +77,8 @@ func (m *metaRecord) search(least uint64, read func(seq uint64) (item, error), c
 	return nil
 }
 
-// remove deletes up to most rows that are cut off, and sees to it that the rest is removed soon. The stream is consistent
-// without it: if the write set of the turn is full, the rows go with a later append.
+// remove deletes up to most rows that are cut off, and schedules the rest for soon. The stream is
+// consistent without it: if the write set of the turn is full, the rows go with a later append.
 func (l *Log) remove(name string, m metaRecord, most int) error {
 	if m.Stored == m.First {
 		return nil
@@ -124,20 +125,21 @@ func (l *Log) wakeAt(name string, m *metaRecord, due int64) {
 		l.rows.ClearWake(m.Wake, keyspace.WakeExpiry, name, "")
 	}
 	if due != 0 {
-		l.rows.SetWake(due, keyspace.WakeExpiry, name, "") // also if it stands: it may have fired, and is to do so again
+		l.rows.SetWake(due, keyspace.WakeExpiry, name, "") // also if it stands: it may have fired, and must fire again
 	}
 	m.Wake = due
 }
 
-// hourEnd returns the end of the hour of a time, so that what becomes too old within an hour is removed together.
+// hourEnd returns the end of the hour of a time, so that what becomes too old within an hour is
+// removed together.
 func hourEnd(ms int64) int64 {
 	const hour = int64(time.Hour / time.Millisecond)
 	return (ms/hour + 1) * hour
 }
 
-// Purge does what a stream's row in the wake index, which was due at due, asks for: it cuts off what is too old and removes
-// up to some thousands of rows. A row that the stream does not know of is removed. cfg is nil if the actor's type has no
-// such stream any more; then nothing more is cut off.
+// Purge handles a stream's row in the wake index, which was due at due. It cuts off items that are
+// too old and removes up to some thousands of rows. It removes a row that the stream does not have.
+// cfg is nil if the actor's type no longer has such a stream; then nothing more is cut off.
 func (l *Log) Purge(cfg *host.Stream, name string, due int64) error {
 	m, found, err := readMeta(l.rows, name)
 	if err != nil {

@@ -1,0 +1,126 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+)
+
+// A lodger is a resident that a test makes busy. It would leave at any time: only Busy keeps its actor.
+type lodger struct{ busy atomic.Bool }
+
+func newLodger() *lodger { return new(lodger) }
+
+// Busy implements kernel.Resident.
+func (l *lodger) Busy() bool { return l.busy.Load() }
+
+// Leave implements kernel.Resident.
+func (*lodger) Leave() bool { return true }
+
+// lodge attaches a busy resident to an actor, which is in memory.
+func (g *stage) lodge(key string) (*kernel.Actor, *lodger) {
+	g.t.Helper()
+	a := g.Find(pAddr(key))
+	if a == nil {
+		g.t.Fatalf("%s is not in memory", key)
+	}
+	l := kernel.Attach(&a.Attached, newLodger)
+	l.busy.Store(true)
+	return a, l
+}
+
+func TestActorWithABusyResidentDoesNotFallAsleep(t *testing.T) {
+	bubble(t, nil, nil, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		a, l := g.lodge("a")
+		time.Sleep(10 * time.Minute)
+		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 1 {
+			t.Error("it fell asleep")
+		}
+		l.busy.Store(false)
+		time.Sleep(10 * time.Minute)
+		if g.Find(pAddr("a")) != nil {
+			t.Error("it stays awake though its resident is not busy")
+		}
+	})
+}
+
+func TestActorWithABusyResidentStaysThoughMemoryIsShort(t *testing.T) {
+	const most = 2
+	bubble(t, func(o *Options) { o.MaxAwake = most }, nil, func(t *testing.T, g *stage) {
+		wakeOthers := func() {
+			time.Sleep(time.Second)
+			for i := range 10 {
+				g.must(fmt.Sprint("other", i), add(1))
+			}
+			time.Sleep(5 * time.Second) // less than the idle time
+			if n := g.Memory.Awake.Load(); n > most {
+				t.Errorf("%d actors are awake", n)
+			}
+		}
+		g.must("a", add(1))
+		a, l := g.lodge("a")
+		wakeOthers()
+		if g.Find(pAddr("a")) != a {
+			t.Error("it was put to sleep")
+		}
+		l.busy.Store(false)
+		wakeOthers()
+		if g.Find(pAddr("a")) != nil {
+			t.Error("it is not the first to sleep though it was used least recently and its resident is not busy")
+		}
+	})
+}
+
+func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
+	bubble(t, nil, []*puppetType{{name: "p", limits: host.Limits{TurnTimeout: time.Second}}}, func(t *testing.T, g *stage) {
+		g.must("a", add(1))
+		a, l := g.lodge("a")
+		stuck := make(chan struct{})
+		defer close(stuck)
+		wantCode(t, g.do("a", func(*puppet, host.Turn) error { <-stuck; return nil }), host.DeadlineExceeded)
+		time.Sleep(kernel.DefaultTurnGrace + time.Second) // the turn is abandoned
+		synctest.Wait()
+		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 0 {
+			t.Errorf("it left memory, or its core is not lost: %d are awake", g.Memory.Awake.Load())
+		}
+		l.busy.Store(false)
+		a.Vacate()
+		if g.Find(pAddr("a")) != nil {
+			t.Error("it stays in memory though its resident is not busy")
+		}
+	})
+}
+
+func TestSleepHookWaitsForMessagesThatAreOnTheirWay(t *testing.T) {
+	var slept atomic.Int32
+	types := []*puppetType{{name: "p"}, {name: "q", idle: time.Second, sleep: func(*puppet, host.Turn) error { slept.Add(1); return nil }}}
+	bubble(t, nil, types, func(t *testing.T, g *stage) {
+		var ready atomic.Bool
+		letter := func(p *puppet, _ host.Turn) error {
+			if !ready.Load() {
+				return errors.New("not yet") // the message waits for its next attempt
+			}
+			p.s.N++
+			return nil
+		}
+		if err := g.doAt(host.Address{Type: "q", Key: []string{"a"}}, sends("b", 1, letter)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if n := slept.Load(); n != 0 {
+			t.Errorf("the sleep hook ran %d times while a message was on its way", n)
+		}
+		ready.Store(true)
+		time.Sleep(2 * time.Minute)
+		if n, slept := g.n("b"), slept.Load(); n != 1 || slept != 1 {
+			t.Errorf("%d messages were handled, and the sleep hook ran %d times", n, slept)
+		}
+	})
+}
