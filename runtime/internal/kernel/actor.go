@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
@@ -18,8 +19,8 @@ import (
 // Invariants:
 //  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An Actor
 //     that is abandoned gets a new epoch, so that the goroutine of a handler that will not return finds that it owns
-//     nothing any more.
-//  2. view is the last commit that was applied. It may be ahead of the disk; durable says how far the disk is. Both are
+//     nothing.
+//  2. view is the last commit that was applied. It may be ahead of the disk; the gate says how far the disk is. Both are
 //     counted in commits and not in versions, because versions begin anew when the actor is destroyed and made again.
 //  3. gone is set once, with an empty mailbox and no commit pending; from then on enqueue refuses.
 type Actor struct {
@@ -53,13 +54,10 @@ type Actor struct {
 	viewMu sync.Mutex
 	view   *view
 
-	Pending  atomic.Int64  // commits that are not durable yet
-	Applied  atomic.Uint64 // counts the commits that were applied; changed under viewMu
-	Durable  atomic.Uint64 // how many of them are durable
-	Vacant   atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
-	gateMu   sync.Mutex
-	blocked  []gateWaiter
-	gateFail error
+	Pending atomic.Int64  // commits that are not durable yet
+	Applied atomic.Uint64 // counts the commits that were applied; changed under viewMu
+	Gate    gate.Gate     // how many of them are durable
+	Vacant  atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
 }
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
@@ -96,21 +94,20 @@ func (a *Actor) Post(w *Work) (job Assignment, err error) {
 		return job, errGone
 	}
 	if t.Bounded {
-		limits := a.Limits.Load()
-		if n := a.Waiting.Load(); n >= int64(limits.MailboxCount) {
-			a.Mu.Unlock()
-			a.Type.metrics.overloaded.Inc()
-			return job, Overloaded(int64(limits.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+		limits, n, bytes := a.Limits.Load(), a.Waiting.Load(), a.waitingBytes.Load()
+		most, total := a.Kernel.Options.MaxMailboxBytes, a.Kernel.WaitingBytes.Load()
+		switch {
+		case n >= int64(limits.MailboxCount):
+			err = Overloaded(int64(limits.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+		case bytes > 0 && bytes+cost > limits.MailboxBytes:
+			err = Overloaded(limits.MailboxBytes, a.Drains(w, n), "the mailbox of %s is full: %d bytes wait", a, bytes)
+		case total > 0 && total+cost > most:
+			err = Overloaded(most, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", most)
 		}
-		if n := a.waitingBytes.Load(); n > 0 && n+cost > limits.MailboxBytes {
+		if err != nil {
 			a.Mu.Unlock()
 			a.Type.metrics.overloaded.Inc()
-			return job, Overloaded(limits.MailboxBytes, a.Drains(w, a.Waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
-		}
-		if limit, n := a.Kernel.Options.MaxMailboxBytes, a.Kernel.WaitingBytes.Load(); n > 0 && n+cost > limit {
-			a.Mu.Unlock()
-			a.Type.metrics.overloaded.Inc()
-			return job, Overloaded(limit, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", limit)
+			return job, err
 		}
 	}
 	a.Waiting.Add(1)
@@ -208,7 +205,7 @@ func (a *Actor) Leave() bool {
 	if a.gone || len(a.queue) > 0 || a.Pending.Load() > 0 || SizeOf(a.company()) > 0 || a.Busy() {
 		return false
 	}
-	if a.Durable.Load() < a.Applied.Load() {
+	if a.Gate.Durable.Load() < a.Applied.Load() {
 		return false // the disk failed: what the store shows may never be durable, and this Actor knows it
 	}
 	if !a.yields() {

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
@@ -63,12 +62,11 @@ func (c *Core) sealDestroy(t *Turn) error {
 			return err
 		}
 	}
-	rows, err := c.wakeRows()
-	if err != nil {
-		return err
-	}
-	for _, due := range rows {
-		c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
+	for p := range PartsAs[Waker](a.Kernel.Parts) {
+		rows, _ := p.Wakes(c.Rows) // a row of a record that cannot be read is left over: it finds no actor and is dropped
+		for _, due := range rows {
+			c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
+		}
 	}
 	for kind := range a.Kernel.Recoverers {
 		c.Arm(kind, false)
@@ -136,16 +134,4 @@ func (c *Core) finishDestroy() {
 	if !a.Left() {
 		a.Kernel.Recovered(a.Key)
 	}
-}
-
-// wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
-func (c *Core) wakeRows() ([]engine.Wake, error) {
-	var rows []engine.Wake
-	for _, p := range c.Actor.Kernel.Parts {
-		if w, ok := p.(Waker); ok {
-			more, _ := w.Wakes(c.Rows) // those of records that cannot be read are left over
-			rows = append(rows, more...)
-		}
-	}
-	return rows, nil // a row that is left over finds no actor and is dropped
 }

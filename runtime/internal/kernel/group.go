@@ -164,7 +164,7 @@ func (c *Core) commitGroup(open *mark) {
 		return
 	}
 	a.Pending.Add(1)
-	if !g.Changed && a.Durable.Load() == a.Applied.Load() {
+	if !g.Changed && a.Gate.Durable.Load() == a.Applied.Load() {
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
 	}
@@ -245,16 +245,16 @@ func (g *Group) durable(err error) {
 		// The batch may or may not be on disk, so nobody may be told that nothing was done.
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
 		if err != nil {
-			a.failWaiters(uncertain(a.Address))
+			a.Gate.Fail(uncertain(a.Address))
 		} else {
-			a.failWaiters(e)
+			a.Gate.Fail(e)
 		}
 		a.settled()
 		failAll(g.results, e)
 		return
 	}
 	if g.Changed {
-		a.advanceGate(g.Commit)
+		a.Gate.Advance(g.Commit)
 	}
 	if g.destroyed {
 		a.Kernel.Destroys.Add(1) // before anybody learns of it, and could send to the successor

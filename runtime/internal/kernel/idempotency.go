@@ -35,17 +35,6 @@ func (w *Work) fingerprint(method string) []byte {
 	return s[:]
 }
 
-// requestName is the name under which a request is fingerprinted.
-func (c *Core) requestName(w *Work) string {
-	if w.Builtin != nil {
-		return w.Builtin.Name
-	}
-	if w.Method < 0 {
-		return ""
-	}
-	return c.Actor.Type.Methods[w.Method].Name
-}
-
 // replay returns the stored reply of an earlier request with the same idempotency key.
 func (c *Core) replay(w *Work) (result, bool, error) {
 	at := c.Rows.Savepoint()
@@ -62,7 +51,7 @@ func (c *Core) replay(w *Work) (result, bool, error) {
 	if err := record.Decode(e.Value, &r); err != nil {
 		return result{}, false, err
 	}
-	if !bytes.Equal(r.Fingerprint, w.fingerprint(c.requestName(w))) {
+	if !bytes.Equal(r.Fingerprint, w.fingerprint(w.Call.Traits(c.Actor).Name)) {
 		return result{}, false, host.Errorf(host.IdempotencyMismatch,
 			"the idempotency key was used before with another method or input")
 	}
@@ -72,7 +61,7 @@ func (c *Core) replay(w *Work) (result, bool, error) {
 // remember stores a reply in the turn that made it.
 func (c *Core) remember(t *Turn, key string, out []byte) error {
 	rec, err := record.Encode(&replyRecord{
-		Fingerprint: t.Work.fingerprint(c.requestName(t.Work)), Codec: uint8(t.Work.Codec), Version: uint64(t.AsOf), Output: out,
+		Fingerprint: t.Work.fingerprint(t.Work.Call.Traits(c.Actor).Name), Codec: uint8(t.Work.Codec), Version: uint64(t.AsOf), Output: out,
 	})
 	if err != nil {
 		return err

@@ -100,7 +100,6 @@ type Composition struct {
 
 // New makes a Kernel with the parts given. Start begins to fire alarms and recovers pending messages.
 func New(o Options, with Composition) (*Kernel, error) {
-
 	o.EnsureDefaults()
 	faults := []error{o.Validate()}
 	for _, p := range with.Parts {
@@ -176,29 +175,23 @@ func New(o Options, with Composition) (*Kernel, error) {
 		for i, m := range b.Methods {
 			t.ByName[m.Name] = i
 		}
-		for _, p := range s.Parts {
-			if p, ok := p.(Declarer); ok {
-				if err := p.Declare(t); err != nil {
-					return nil, fmt.Errorf("kernel: actor type %q: %w", b.Type, err)
-				}
+		for p := range PartsAs[Declarer](s.Parts) {
+			if err := p.Declare(t); err != nil {
+				return nil, fmt.Errorf("kernel: actor type %q: %w", b.Type, err)
 			}
 		}
 		s.Types[b.Type] = t
 	}
-	for _, p := range s.Parts {
-		if p, ok := p.(Broadcaster); ok {
-			p.Begin(s)
-		}
+	for p := range PartsAs[Broadcaster](s.Parts) {
+		p.Begin(s)
 	}
 	s.Workers = worker.New(&s.Goroutines, Assignment.run)
 	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
 	s.Memory.init(s)
 	s.Watchdog.init(s)
-	for _, p := range s.Parts {
-		if p, ok := p.(Opener); ok {
-			if err := p.Open(s); err != nil {
-				return nil, err
-			}
+	for p := range PartsAs[Opener](s.Parts) {
+		if err := p.Open(s); err != nil {
+			return nil, err
 		}
 	}
 	if o.Registerer != nil {
@@ -218,10 +211,8 @@ func (s *Kernel) Start() {
 		}
 	}
 	s.Go(s.Clock.Run)
-	for _, p := range s.Parts {
-		if p, ok := p.(Reviver); ok {
-			p.Revive(s)
-		}
+	for p := range PartsAs[Reviver](s.Parts) {
+		p.Revive(s)
 	}
 }
 
@@ -248,15 +239,11 @@ func (s *Kernel) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("kernel: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
 	err = errors.Join(err, s.closeParts())
-	for _, p := range s.Parts {
-		if p, ok := p.(Straggler); ok {
-			err = errors.Join(err, p.LeftBehind())
-		}
+	for p := range PartsAs[Straggler](s.Parts) {
+		err = errors.Join(err, p.LeftBehind())
 	}
-	for _, p := range s.Parts {
-		if p, ok := p.(Closer); ok {
-			p.Stopped(s)
-		}
+	for p := range PartsAs[Closer](s.Parts) {
+		p.Stopped(s)
 	}
 	s.eachRunner(Runner.Stop)
 	return err
@@ -264,19 +251,15 @@ func (s *Kernel) Close(ctx context.Context) error {
 
 // eachRunner calls f for the parts that have something to do for the node as a whole.
 func (s *Kernel) eachRunner(f func(Runner, *Kernel)) {
-	for _, p := range s.Parts {
-		if p, ok := p.(Runner); ok {
-			f(p, s)
-		}
+	for p := range PartsAs[Runner](s.Parts) {
+		f(p, s)
 	}
 }
 
 // endBroadcasts ends what clients listen to beside the actors.
 func (s *Kernel) endBroadcasts() {
-	for _, p := range s.Parts {
-		if p, ok := p.(Broadcaster); ok {
-			p.End()
-		}
+	for p := range PartsAs[Broadcaster](s.Parts) {
+		p.End()
 	}
 }
 
@@ -306,10 +289,8 @@ func (s *Kernel) Kill() {
 // closeParts closes what parts hold open for the node.
 func (s *Kernel) closeParts() error {
 	var faults []error
-	for _, p := range s.Parts {
-		if p, ok := p.(Opener); ok {
-			faults = append(faults, p.Close(s))
-		}
+	for p := range PartsAs[Opener](s.Parts) {
+		faults = append(faults, p.Close(s))
 	}
 	return errors.Join(faults...)
 }
@@ -324,7 +305,7 @@ func (s *Kernel) abandonAll() []string {
 	}
 	var stuck []string
 	s.Each(func(a *Actor) {
-		if h := a.abandon(Unavailable("the node is shutting down")); h != "" {
+		if h := a.AbandonTurn(nil, Unavailable("the node is shutting down")); h != "" {
 			stuck = append(stuck, h)
 		}
 	})

@@ -92,11 +92,9 @@ func (m *metrics) register(s *Kernel, r prometheus.Registerer) error {
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}
-	for _, p := range s.Parts {
-		if p, ok := p.(Meter); ok {
-			for _, c := range p.Collectors(s) {
-				faults = append(faults, r.Register(c))
-			}
+	for p := range PartsAs[Meter](s.Parts) {
+		for _, c := range p.Collectors(s) {
+			faults = append(faults, r.Register(c))
 		}
 	}
 	return errors.Join(faults...)

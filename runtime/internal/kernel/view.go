@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -152,73 +153,18 @@ func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 }
 
 // Seen is [Kernel.Seen] of one actor.
-func (a *Actor) Seen(ctx context.Context) error { return a.pass(ctx, a.last()) }
-
-// last returns the last commit that was applied. One that is about to be, and may decline, does not count.
-func (a *Actor) last() uint64 {
+func (a *Actor) Seen(ctx context.Context) error {
 	a.viewMu.Lock()
-	defer a.viewMu.Unlock()
-	return a.Applied.Load()
-}
-
-// gateWaiter is a reader that waits until a commit is durable.
-type gateWaiter struct {
-	commit uint64
-	ready  chan error
+	last := a.Applied.Load() // a commit that is about to be, and may decline, does not count
+	a.viewMu.Unlock()
+	return a.pass(ctx, last)
 }
 
 // pass waits until a commit is durable: the reply gate of queries.
 func (a *Actor) pass(ctx context.Context, commit uint64) error {
-	if a.Durable.Load() >= commit {
-		return nil
-	}
-	a.gateMu.Lock()
-	if a.Durable.Load() >= commit {
-		a.gateMu.Unlock()
-		return nil
-	}
-	if err := a.gateFail; err != nil {
-		a.gateMu.Unlock()
-		return err
-	}
-	w := gateWaiter{commit: commit, ready: make(chan error, 1)}
-	a.blocked = append(a.blocked, w)
-	a.gateMu.Unlock()
-	select {
-	case err := <-w.ready:
-		return err
-	case <-ctx.Done():
+	err := a.Gate.Pass(ctx, commit)
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return ContextError(ctx)
 	}
-}
-
-// advanceGate records that a commit is durable and lets readers pass.
-func (a *Actor) advanceGate(commit uint64) {
-	a.gateMu.Lock()
-	defer a.gateMu.Unlock()
-	if commit <= a.Durable.Load() {
-		return
-	}
-	a.Durable.Store(commit)
-	kept := a.blocked[:0]
-	for _, w := range a.blocked {
-		if w.commit <= commit {
-			w.ready <- nil
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	clear(a.blocked[len(kept):])
-	a.blocked = kept
-}
-
-// failWaiters ends the wait of every reader at the gate, now and later: what they saw may never be durable.
-func (a *Actor) failWaiters(err *host.Error) {
-	a.gateMu.Lock()
-	defer a.gateMu.Unlock()
-	a.gateFail = err
-	for _, w := range a.blocked {
-		w.ready <- err
-	}
-	a.blocked = nil
+	return err
 }

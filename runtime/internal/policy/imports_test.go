@@ -59,6 +59,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/part/schedule/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{"github.com/netresearch/go-cron"}, never: []string{"net"}, why: "below the kernel: rows of schedules, no goroutine and no clock"},
 	{pkg: "runtime/internal/part/stream/rows", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, never: []string{"net"}, why: "below the kernel: rows of streams, no goroutine and no clock"},
 	{pkg: "runtime/internal/kernel/address", uses: []string{"actor/host"}, never: []string{"net", "os"}, why: "a noun of the kernel: keys and forms of addresses"},
+	{pkg: "runtime/internal/kernel/gate", never: []string{"net", "os"}, why: "a noun of the kernel: readers that wait for commits"},
 	{pkg: "runtime/internal/kernel/waitgraph", never: []string{"net", "os"}, why: "a noun of the kernel: who waits for whom"},
 	{pkg: "runtime/internal/kernel/signal", never: []string{"net", "os"}, why: "a noun of the kernel: waiters for topics"},
 	{pkg: "runtime/internal/kernel/rate", never: []string{"net", "os"}, why: "a noun of the kernel: token buckets, and a limiter of log lines"},

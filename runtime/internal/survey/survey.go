@@ -39,7 +39,7 @@ type Explainer interface {
 func AllSeen(s *kernel.Kernel, ctx context.Context, of func(*kernel.Type) bool) (lost []host.Address, err error) {
 	var unsynced []*kernel.Actor
 	s.Each(func(a *kernel.Actor) {
-		if of(a.Type) && a.Durable.Load() < a.Applied.Load() {
+		if of(a.Type) && a.Gate.Durable.Load() < a.Applied.Load() {
 			unsynced = append(unsynced, a)
 		}
 	})

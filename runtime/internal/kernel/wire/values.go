@@ -31,10 +31,12 @@ func UnknownName(t *host.Behavior, code host.Code, kind, name string) error {
 	case !ValidName(name):
 		return host.Errorf(host.InvalidArgument, `%q cannot name a %s: a name is 1 to 64 characters: a letter, then letters, digits, "-" and "_"`,
 			name[:min(len(name), 100)], kind).With("field", nameMember(kind))
-	case code == host.InvalidArgument:
-		return host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name).With("field", nameMember(kind))
 	}
-	return host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name)
+	e := host.Errorf(code, "actor type %q has no %s %q", t.Type, kind, name).With(kind, name)
+	if code == host.InvalidArgument {
+		e = e.With("field", nameMember(kind))
+	}
+	return e
 }
 
 // nameMember returns the member of an input that names a queue, schedule or stream.

@@ -79,7 +79,7 @@ func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
 			held.begin(t)
 		}
 	}
-	if a := c.Actor; out.Deferred && !c.Group.Changed && a.Durable.Load() == a.Applied.Load() {
+	if a := c.Actor; out.Deferred && !c.Group.Changed && a.Gate.Durable.Load() == a.Applied.Load() {
 		own := runTurnOf(h)
 		own.early = append(own.early, start) // nothing that it must not overtake is on its way
 		return
