@@ -33,7 +33,7 @@ func (d *Duty) Item(recovered bool) *kernel.Work {
 // Ask has the actor do the duty soon.
 func (d *Duty) Ask() {
 	if job := d.Post(); job.Actor != nil {
-		d.A.Kernel.Workers.Run(job.Actor, job.Epoch)
+		d.A.Kernel.Workers.Run(job)
 	}
 }
 

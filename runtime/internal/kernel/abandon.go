@@ -20,7 +20,7 @@ func (a *Actor) resume() {
 	a.Kernel.Busy.Add(1)
 	epoch := a.Epoch.Load()
 	a.Mu.Unlock()
-	a.Kernel.Workers.Run(a, epoch)
+	a.Kernel.Workers.Run(Assignment{Actor: a, Epoch: epoch})
 }
 
 // teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.

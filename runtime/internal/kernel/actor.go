@@ -78,7 +78,7 @@ func (a *Actor) String() string { return address.Format(a.Address) }
 func (a *Actor) Enqueue(w *Work) error {
 	job, err := a.Post(w)
 	if job.Actor != nil {
-		a.Kernel.Workers.Run(job.Actor, job.Epoch)
+		a.Kernel.Workers.Run(job)
 	}
 	return err
 }
@@ -127,6 +127,14 @@ func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	}
 	return job, nil
 }
+
+// An Assignment is an actor for a worker to run, and the epoch in which it was given out.
+type Assignment struct {
+	Actor *Actor
+	Epoch uint64
+}
+
+func (j Assignment) run() { j.Actor.run(j.Epoch) }
 
 // run takes what waits and works through it until nothing does.
 func (a *Actor) run(epoch uint64) {

@@ -13,6 +13,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
+// replyRecord is the value of KindIdempotency, a record of package record.
+type replyRecord struct {
+	_           struct{} `cbor:",toarray"`
+	Fingerprint []byte   // 16 bytes: xxh3-128 over method, codec and input
+	Codec       uint8
+	Version     uint64
+	Output      []byte
+}
+
 // fingerprint tells requests apart that come with the same idempotency key.
 func (w *Work) fingerprint(method string) []byte {
 	h := xxh3.New()

@@ -20,7 +20,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/worker"
 )
 
 // A Kernel hosts actors over one store.
@@ -58,7 +60,7 @@ type Kernel struct {
 	seed    maphash.Seed
 	shards  [64]shard
 	Pool    workPool
-	Workers workers
+	Workers *worker.Pool[Assignment]
 	queries queryRuns
 	// Waits has the turns that wait for the turns of other actors.
 	Waits waitgraph.Graph[*Actor, *Work]
@@ -79,7 +81,7 @@ type Kernel struct {
 	Killed   atomic.Bool
 	// Offline: no node runs. Messages are written and not sent; the next node sends them.
 	Offline    bool
-	Goroutines tasks
+	Goroutines spawn.Group
 	// Busy counts Actors that a goroutine runs.
 	Busy atomic.Int64
 	// WaitingBytes is what the work takes that waits in the mailboxes of all actors.
@@ -182,7 +184,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 	for p := range PartsAs[Broadcaster](s.Parts) {
 		p.Begin(s)
 	}
-	s.Workers.init(s)
+	s.Workers = worker.New(&s.Goroutines, Assignment.run)
 	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
 	s.Memory.init(s)
 	s.Watchdog.init(s)
@@ -230,9 +232,9 @@ func (s *Kernel) Close(ctx context.Context) error {
 	if stuck := s.abandonAll(); len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("kernel: handlers did not return: %v", stuck))
 	}
-	s.Workers.close()
+	s.Workers.Close()
 	s.queries.close()
-	if n := s.Goroutines.close(s.Options.TurnGrace); n > 0 {
+	if n := s.Goroutines.Close(s.Options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("kernel: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
 	err = errors.Join(err, s.closeParts())
@@ -276,9 +278,9 @@ func (s *Kernel) Kill() {
 	s.Watchdog.stop()
 	s.endBroadcasts()
 	s.abandonAll()
-	s.Workers.close()
+	s.Workers.Close()
 	s.queries.close()
-	s.Goroutines.close(s.Options.TurnGrace)
+	s.Goroutines.Close(s.Options.TurnGrace)
 	s.closeParts()
 	s.eachRunner(Runner.Stop)
 }
@@ -329,4 +331,20 @@ func (s *Kernel) Err() error {
 // NewID makes the id of a new incarnation.
 func (s *Kernel) NewID(addr host.Address) keyspace.ActorID {
 	return s.Store.NewActorID(s.Identity(addr))
+}
+
+// Go runs f in a goroutine that Close waits for; false means that the kernel has closed.
+func (s *Kernel) Go(f func()) bool { return s.Goroutines.Go(f) }
+
+// Later runs f after d unless the node stops first.
+func (s *Kernel) Later(d time.Duration, f func()) {
+	s.Go(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-s.Life.Done():
+		}
+	})
 }

@@ -1,20 +1,13 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"reflect"
 	"sync/atomic"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // A Method is a built-in method: one that every actor has besides its own. One of Act, Run, Query and serve is set.
@@ -59,14 +52,14 @@ type Method struct {
 func Act[In, Out any](name string, f func(c *Core, h *Turn, codec host.Codec, in *In) (Out, error)) *Method {
 	return &Method{Name: name, Act: func(c *Core, h *Turn, w *Work) ([]byte, error) {
 		var in In
-		if err := DecodeInput(name, w.Codec, w.Input, &in); err != nil {
+		if err := wire.Decode(name, w.Codec, w.Input, &in); err != nil {
 			return nil, err
 		}
 		out, err := f(c, h, w.Codec, &in)
 		if err != nil {
 			return nil, err
 		}
-		return EncodeOutput(w.Codec, &out)
+		return wire.Encode(w.Codec, &out)
 	}}
 }
 
@@ -74,14 +67,14 @@ func Act[In, Out any](name string, f func(c *Core, h *Turn, codec host.Codec, in
 func Ask[In, Out any](name string, f func(r *Query, codec host.Codec, in *In) (Out, error)) *Method {
 	return &Method{Name: name, Existing: true, Query: func(r *Query, req *host.Request) ([]byte, error) {
 		var in In
-		if err := DecodeInput(name, req.Codec, req.Input, &in); err != nil {
+		if err := wire.Decode(name, req.Codec, req.Input, &in); err != nil {
 			return nil, err
 		}
 		out, err := f(r, req.Codec, &in)
 		if err != nil {
 			return nil, err
 		}
-		return EncodeOutput(req.Codec, &out)
+		return wire.Encode(req.Codec, &out)
 	}}
 }
 
@@ -92,7 +85,7 @@ const MaxWait = time.Minute
 func Waiting[In any](b *Method, wait func(*In) (topic string, ms int64), empty func(codec host.Codec, out []byte) bool) *Method {
 	b.Wait = func(req *host.Request) (string, time.Duration, error) {
 		var in In
-		if err := DecodeInput(b.Name, req.Codec, req.Input, &in); err != nil {
+		if err := wire.Decode(b.Name, req.Codec, req.Input, &in); err != nil {
 			return "", 0, err
 		}
 		topic, ms := wait(&in)
@@ -102,16 +95,6 @@ func Waiting[In any](b *Method, wait func(*In) (topic string, ms int64), empty f
 	return b
 }
 
-// Decoded reads an output that a built-in method made.
-func Decoded[Out any](codec host.Codec, out []byte) (v Out) {
-	if codec == host.JSON {
-		json.Unmarshal(out, &v)
-	} else {
-		InputDecoding.Unmarshal(out, &v)
-	}
-	return v
-}
-
 // Counted is the output of a built-in method that removes one thing.
 func Counted(ok bool, err error) (host.CountOutput, error) {
 	if !ok || err != nil {
@@ -119,104 +102,6 @@ func Counted(ok bool, err error) (host.CountOutput, error) {
 	}
 	return host.CountOutput{Count: 1}, nil
 }
-
-// DecodeInput decodes the input of a built-in method. No input is the zero value.
-func DecodeInput(name string, codec host.Codec, data []byte, v any) error {
-	if len(data) == 0 {
-		return checkRanges(codec, data, v)
-	}
-	var err error
-	if codec == host.JSON {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.DisallowUnknownFields()
-		d.UseNumber()
-		if err = d.Decode(v); err == nil {
-			if _, more := d.Token(); !errors.Is(more, io.EOF) {
-				err = errors.New("there is more after the value")
-			} else {
-				err = host.CheckJSON(data, v)
-			}
-		}
-	} else {
-		err = InputDecoding.Unmarshal(data, v)
-	}
-	if err != nil {
-		reason := inputReason(err)
-		if codec == host.JSON {
-			if m := host.FindMember(data, v, err); m != nil && m.Unfit {
-				err, reason = m, m.Path+": "+inputReason(err)
-			} else if m != nil {
-				err, reason = m, m.Error()
-			}
-		}
-		return host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", name, reason), "", err)
-	}
-	return checkRanges(codec, data, v)
-}
-
-// inputReason says what is wrong with an input, in words for people who do not know Go.
-func inputReason(err error) string {
-	var typ *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	var moment *time.ParseError
-	switch {
-	case errors.As(err, &typ):
-		return fmt.Sprintf("it is %s; %s is expected", typ.Value, jsonNoun(typ.Type))
-	case errors.As(err, &moment), err.Error() == "Time.UnmarshalJSON: input is not a JSON string":
-		return "it is not a time in RFC 3339 form, like 2026-11-21T16:00:00Z"
-	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return "it is not JSON"
-	}
-	msg := err.Error()
-	for _, prefix := range []string{"json: ", "cbor: "} {
-		if rest, ok := bytes.CutPrefix([]byte(msg), []byte(prefix)); ok {
-			return string(rest)
-		}
-	}
-	return msg
-}
-
-// jsonNoun says what JSON is expected for a field of an input.
-func jsonNoun(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Slice, reflect.Array:
-		return "an array"
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Float32, reflect.Float64:
-		return "a number"
-	case reflect.Pointer:
-		return jsonNoun(t.Elem())
-	}
-	return "a whole number that fits"
-}
-
-// EncodeOutput encodes the output of a built-in method.
-func EncodeOutput(codec host.Codec, v any) ([]byte, error) {
-	if _, ok := v.(*None); ok {
-		return nil, nil
-	}
-	if codec == host.JSON {
-		return json.Marshal(v)
-	}
-	return OutputEncoding.Marshal(v)
-}
-
-var (
-	// InputDecoding is the decoding mode of the inputs of built-in methods.
-	InputDecoding = MustDecMode(cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
-		MaxArrayElements: 1 << 20, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, IntDec: cbor.IntDecConvertSigned,
-	})
-	// OutputEncoding is the encoding mode of their outputs.
-	OutputEncoding = mustEncMode(cbor.EncOptions{
-		Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden, Time: cbor.TimeRFC3339Nano, TimeTag: cbor.EncTagRequired,
-	})
-)
 
 // runBuiltin runs a built-in method that writes, as one turn unless it decides itself.
 func (c *Core) runBuiltin(w *Work) ([]byte, error) {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -122,4 +123,13 @@ func (c *Core) reload() (err error) {
 		return err
 	}
 	return c.Instance.Load(version, blob)
+}
+
+// splitState takes the state's value (KindPersisted) apart: the state version as a varint, then what Instance.Save wrote.
+func splitState(value []byte) (version uint64, blob []byte, err error) {
+	version, n := binary.Uvarint(value)
+	if n <= 0 {
+		return 0, nil, fmt.Errorf("kernel: stored state has no version header")
+	}
+	return version, value[n:], nil
 }

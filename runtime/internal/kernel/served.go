@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // A Target is the actor that a verb is about, and who asks.
@@ -21,14 +22,14 @@ type Target struct {
 func Serve[In, Out any](name string, f func(s *Kernel, ctx context.Context, on Target, in *In) (Out, error)) *Method {
 	return &Method{Name: name, serve: func(ctx context.Context, s *Kernel, t *Type, req *host.Request, from *Caller) ([]byte, error) {
 		var in In
-		if err := DecodeInput(name, req.Codec, req.Input, &in); err != nil {
+		if err := wire.Decode(name, req.Codec, req.Input, &in); err != nil {
 			return nil, err
 		}
 		out, err := f(s, ctx, Target{Typ: t, Addr: req.Address, From: from, traceparent: req.Traceparent, Veiled: req.Veiled}, &in)
 		if err != nil {
 			return nil, err
 		}
-		return EncodeOutput(req.Codec, &out)
+		return wire.Encode(req.Codec, &out)
 	}}
 }
 
@@ -36,14 +37,14 @@ func Serve[In, Out any](name string, f func(s *Kernel, ctx context.Context, on T
 func Served[In, Out any](name string, f func(s *Kernel, ctx context.Context, on Target, codec host.Codec, in *In) (Out, error)) *Method {
 	return &Method{Name: name, reads: true, serve: func(ctx context.Context, s *Kernel, t *Type, req *host.Request, from *Caller) ([]byte, error) {
 		var in In
-		if err := DecodeInput(name, req.Codec, req.Input, &in); err != nil {
+		if err := wire.Decode(name, req.Codec, req.Input, &in); err != nil {
 			return nil, err
 		}
 		out, err := f(s, ctx, Target{Typ: t, Addr: req.Address, From: from, traceparent: req.Traceparent, Veiled: req.Veiled}, req.Codec, &in)
 		if err != nil {
 			return nil, err
 		}
-		return EncodeOutput(req.Codec, &out)
+		return wire.Encode(req.Codec, &out)
 	}}
 }
 

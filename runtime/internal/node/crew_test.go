@@ -115,11 +115,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 	s.Start()
 	g := &stage{Node: s, t: t}
 	g.must("warm", add(1))
-	running := func() int {
-		s.Goroutines.Mu.Lock()
-		defer s.Goroutines.Mu.Unlock()
-		return s.Goroutines.N
-	}
+	running := s.Goroutines.Len
 	before := running()
 	for i := range 50 {
 		key := fmt.Sprint(i)
@@ -137,7 +133,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 			g.mustVerb(key, host.ActorSleep, nil, nil)
 		}
 	}
-	spare := int(s.Workers.Spares) + 4 // workers that wait for the next actor, and what is about to return
+	spare := s.Workers.Spares() + 4 // workers that wait for the next actor, and what is about to return
 	soon(t, "the goroutines of the tasks end", func() bool { return running() <= before+spare })
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 )
 
 // stores is a deed that puts n bytes into the key-value store.
@@ -136,7 +136,7 @@ func TestTheSmallestLimitsDoNotLockOperatorsOut(t *testing.T) {
 		g.mustVerb("a", host.LimitsSet, host.ActorLimits{
 			WriteSetBytes: whole(4096), ValueBytes: whole(1), StateBytes: whole(1), StorageBytes: whole(1), MailboxCount: whole(1), MailboxBytes: whole(1),
 		}, nil)
-		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: strings.Repeat("r", control.MaxReason)}, nil)
+		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: strings.Repeat("r", park.MaxReason)}, nil)
 		g.mustVerb("a", host.ActorResume, nil, nil)
 		g.mustVerb("a", host.SendDeadDelete, host.SendSelectInput{All: true}, nil)
 		g.mustVerb("a", host.LimitsSet, host.ActorLimits{MailboxCount: whole(2)}, nil)

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -41,7 +42,7 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	if s.Types[addr.Type] == nil {
 		return kernel.NotFound(addr)
 	}
-	input, err := kernel.OutputEncoding.Marshal(&host.WorkflowControlInput{Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	input, err := wire.Output.Marshal(&host.WorkflowControlInput{Reason: in.Reason, Entry: in.Entry, Run: in.Run})
 	if err != nil {
 		return err
 	}

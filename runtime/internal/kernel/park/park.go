@@ -36,6 +36,9 @@ type paused struct {
 	parked map[string]func()
 }
 
+// MaxReason bounds the reason of a pause, in bytes.
+const MaxReason = 1024
+
 // Len returns the number of paused actors.
 func (p *Lot) Len() int { return int(p.n.Load()) }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
+	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -47,8 +48,8 @@ func (*Part) Methods() []*kernel.Method {
 
 // pauseActor stops an actor. Pausing one that is paused changes the reason.
 func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
-	if n := len(in.Reason); n > control.MaxReason {
-		return host.Pause{}, host.OverLimit("bytes of the reason", control.MaxReason, int64(n)).With("field", "reason")
+	if n := len(in.Reason); n > park.MaxReason {
+		return host.Pause{}, host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
 	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(h.Start.UnixMilli()).UTC()}
 	rec, err := control.Read(c.Rows)

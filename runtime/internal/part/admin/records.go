@@ -6,8 +6,8 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
 )
 
 // put writes what operators have set, and the row at 0 of the wake index by which a start of the node finds it.

@@ -6,6 +6,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -119,7 +120,7 @@ func connectionInfo(c *host.ConnectionState) host.ConnectionInfo {
 // ends all the same. An actor that does not wake cannot run the hook.
 func closeByOperator(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 	var in host.ConnectionCloseInput
-	if err := kernel.DecodeInput(host.ConnectionClose, w.Codec, w.Input, &in); err != nil {
+	if err := wire.Decode(host.ConnectionClose, w.Codec, w.Input, &in); err != nil {
 		return nil, err
 	}
 	if n := len(in.Reason); n > maxCloseReason {
@@ -134,6 +135,6 @@ func closeByOperator(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 		if found {
 			out.Count = 1
 		}
-		return kernel.EncodeOutput(w.Codec, &out)
+		return wire.Encode(w.Codec, &out)
 	})
 }

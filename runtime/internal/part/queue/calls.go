@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
@@ -20,15 +21,15 @@ func (*Part) Methods() []*kernel.Method {
 		func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS }, nil)
 	held.Empty = func(req *host.Request, out []byte) bool {
 		var in host.QueueHeldInput
-		err := kernel.DecodeInput(host.QueueHeld, req.Codec, req.Input, &in)
-		return err == nil && len(kernel.Decoded[host.QueueHeldOutput](req.Codec, out).Held) == len(in.Receipts)
+		err := wire.Decode(host.QueueHeld, req.Codec, req.Input, &in)
+		return err == nil && len(wire.Read[host.QueueHeldOutput](req.Codec, out).Held) == len(in.Receipts)
 	}
 	return []*kernel.Method{
 		kernel.Act(host.QueueSend, queueSend),
 		kernel.Waiting(kernel.Act(host.QueueReceive, queueReceive),
 			func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
 			func(codec host.Codec, out []byte) bool {
-				return len(kernel.Decoded[host.QueueReceiveOutput](codec, out).Messages) == 0
+				return len(wire.Read[host.QueueReceiveOutput](codec, out).Messages) == 0
 			}),
 		kernel.Free(kernel.Existing(kernel.Act(host.QueueAck, queueAck))),
 		kernel.Free(kernel.Existing(kernel.Act(host.QueueNack, queueNack))),
@@ -37,7 +38,7 @@ func (*Part) Methods() []*kernel.Method {
 		kernel.Waiting(kernel.Ask(host.QueueResult, queueResult),
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
 			func(codec host.Codec, out []byte) bool {
-				return !kernel.Decoded[host.QueueResultOutput](codec, out).Done
+				return !wire.Read[host.QueueResultOutput](codec, out).Done
 			}),
 		kernel.Ask(host.QueueStatsMethod, queueStats),
 		kernel.Ask(host.QueuePeek, queuePeek),
@@ -153,13 +154,13 @@ func enqueues(t *kernel.Type, codec host.Codec, in *host.QueueSendInput) ([]host
 		}
 		if m.TTLMS != nil {
 			if *m.TTLMS <= 0 {
-				return nil, nil, kernel.NotPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
+				return nil, nil, wire.NotPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
 			}
 			if e.TTL, err = queuerows.Span("ttl_ms", *m.TTLMS); err != nil {
 				return nil, nil, within(n, err)
 			}
 		}
-		if e.Body, err = t.ConvertValue(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
+		if e.Body, err = wire.Convert(t.Behavior, host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
 			return nil, nil, within(n, err)
 		}
 		if e.KeysIfUndelivered, err = packKeys(m.KeysIfUndelivered); err != nil {
@@ -232,7 +233,7 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 			ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent.UTC(), DedupID: m.DedupID,
 			WantReply: m.WantReply, Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
 		}
-		if r.Body, err = c.Actor.Type.Present(host.QueueBody, i, m.Body, codec); err != nil {
+		if r.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
 			return out, err
 		}
 		Queueing(c.Actor.Type).Lag.Observe(h.Start.Sub(m.Sent).Seconds())
@@ -252,7 +253,7 @@ func queueAck(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueAc
 	}
 	var reply []byte
 	if len(in.Reply) > 0 {
-		if reply, err = c.Actor.Type.ConvertValue(host.QueueReplyValue, i, codec, in.Reply, host.CBOR, "reply"); err != nil {
+		if reply, err = wire.Convert(c.Actor.Type.Behavior, host.QueueReplyValue, i, codec, in.Reply, host.CBOR, "reply"); err != nil {
 			return host.QueueSettleOutput{}, err
 		}
 	}
@@ -330,7 +331,7 @@ func queueResult(r *kernel.Query, codec host.Codec, in *host.QueueResultInput) (
 	}
 	out.Done, out.Error = res.Done, res.Err
 	if res.Done && res.Err == nil && len(res.Reply) > 0 {
-		out.Reply, err = r.Actor.Type.Present(host.QueueReplyValue, i, res.Reply, codec)
+		out.Reply, err = wire.Present(r.Actor.Type.Behavior, host.QueueReplyValue, i, res.Reply, codec)
 	}
 	return out, err
 }
@@ -386,7 +387,7 @@ func listMessages(r *kernel.Query, codec host.Codec, in *host.QueueListInput,
 	}
 	for n := range out.Messages {
 		m := &out.Messages[n]
-		if m.Body, err = r.Actor.Type.Present(host.QueueBody, i, m.Body, codec); err != nil {
+		if m.Body, err = wire.Present(r.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
 			return out, err
 		}
 	}

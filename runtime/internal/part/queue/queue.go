@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -150,14 +151,14 @@ type Query struct{ K *kernel.Query }
 func queueOf(t *kernel.Type, name string) (int, host.Queue, error) {
 	i := queueIndex(t, name)
 	if i < 0 {
-		return 0, host.Queue{}, t.UnknownName(host.NotFound, "queue", name)
+		return 0, host.Queue{}, wire.UnknownName(t.Behavior, host.NotFound, "queue", name)
 	}
 	return i, Queueing(t).settings[i], nil
 }
 
 // queueIndex returns the place of the contract that a queue's name belongs to, or -1.
 func queueIndex(t *kernel.Type, name string) int {
-	return kernel.Named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
+	return wire.Named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
 }
 
 // handled reports whether the actor handles the messages of a queue itself.

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -27,13 +28,13 @@ func (*Part) Methods() []*kernel.Method {
 		kernel.Waiting(kernel.Served(host.WorkflowResult, runResult),
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(codec host.Codec, out []byte) bool {
-				return !kernel.Decoded[host.WorkflowResultOutput](codec, out).Done
+				return !wire.Read[host.WorkflowResultOutput](codec, out).Done
 			}),
 		kernel.Served(host.WorkflowHistory, runHistory),
 		kernel.Waiting(kernel.Served(host.WorkflowWatch, watchRun),
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(codec host.Codec, out []byte) bool {
-				return kernel.Decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
+				return wire.Read[host.WorkflowWatchOutput](codec, out).Changed == nil
 			}),
 		kernel.Serve(host.WorkflowExport, exportRun),
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -81,9 +82,9 @@ type Reads[S kernel.Scope] struct{ K S }
 
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
 func scheduleOf(t *kernel.Type, name string) (int, error) {
-	at := kernel.Named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
+	at := wire.Named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
 	if at < 0 {
-		return -1, t.UnknownName(host.InvalidArgument, "schedule", name)
+		return -1, wire.UnknownName(t.Behavior, host.InvalidArgument, "schedule", name)
 	}
 	return at, nil
 }
@@ -297,7 +298,7 @@ func (*Part) Methods() []*kernel.Method {
 			in := &set.Schedule
 			if set.Every != nil {
 				if in.Every = *set.Every; in.Every <= 0 {
-					return host.Schedule{}, kernel.NotPositive("every_ms", in.Every)
+					return host.Schedule{}, wire.NotPositive("every_ms", in.Every)
 				}
 			}
 			if set.CatchUp != nil {
@@ -318,7 +319,7 @@ func (*Part) Methods() []*kernel.Method {
 				return host.Schedule{}, err
 			}
 			if len(in.Payload) > 0 {
-				if in.Payload, err = c.Actor.Type.ConvertValue(host.SchedulePayload, i, codec, in.Payload, host.CBOR, "payload"); err != nil {
+				if in.Payload, err = wire.Convert(c.Actor.Type.Behavior, host.SchedulePayload, i, codec, in.Payload, host.CBOR, "payload"); err != nil {
 					return host.Schedule{}, err
 				}
 			}
@@ -380,7 +381,7 @@ func showSchedule(t *kernel.Type, s host.Schedule, codec host.Codec) (host.Sched
 		s.Payload = nil
 		return s, nil
 	}
-	s.Payload, err = t.ConvertValue(host.SchedulePayload, i, host.CBOR, s.Payload, codec, "payload")
+	s.Payload, err = wire.Convert(t.Behavior, host.SchedulePayload, i, host.CBOR, s.Payload, codec, "payload")
 	return s, err
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -54,8 +53,8 @@ func (p *Part) Methods() []*kernel.Method {
 // execSQL implements sql.exec.
 func execSQL(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 	a := c.Actor
-	if n := len(in.Reason); n > control.MaxReason {
-		return host.SQLOutput{}, host.OverLimit("bytes of the reason", control.MaxReason, int64(n)).With("field", "reason")
+	if n := len(in.Reason); n > park.MaxReason {
+		return host.SQLOutput{}, host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
 	by := "operator"
 	if a.Type.OpenSQL { // it is not known to be an operator, whatever reason it gives

@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/control"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -104,8 +104,8 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	switch {
 	case reason == "":
 		return out, host.Errorf(host.InvalidArgument, "the import of a database needs a reason, which is logged")
-	case len(reason) > control.MaxReason:
-		return out, host.OverLimit("bytes of the reason", control.MaxReason, int64(len(reason))).With("field", "reason")
+	case len(reason) > park.MaxReason:
+		return out, host.OverLimit("bytes of the reason", park.MaxReason, int64(len(reason))).With("field", "reason")
 	case from == nil && s.Draining.Load():
 		return out, kernel.Unavailable("the node is shutting down")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
 )
 
@@ -55,9 +56,9 @@ type Reads[S kernel.Scope] struct{ K S }
 // streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and
 // its index.
 func streamOf(t *kernel.Type, name string) (int, *host.Stream, error) {
-	at := kernel.Named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
+	at := wire.Named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
 	if at < 0 {
-		return -1, nil, t.UnknownName(host.InvalidArgument, "stream", name)
+		return -1, nil, wire.UnknownName(t.Behavior, host.InvalidArgument, "stream", name)
 	}
 	cfg := t.Streams[at]
 	cfg.EnsureDefaults()
@@ -167,7 +168,7 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Str
 	}
 	items := make([][]byte, len(in.Items))
 	for i, item := range in.Items {
-		if items[i], err = c.Actor.Type.ConvertValue(host.StreamValue, index, codec, item, host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
+		if items[i], err = wire.Convert(c.Actor.Type.Behavior, host.StreamValue, index, codec, item, host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
 			return out, err
 		}
 	}
@@ -229,7 +230,7 @@ func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (ou
 	for i, it := range page.Items {
 		value := it.Data
 		if codec != host.CBOR {
-			if value, err = r.Actor.Type.ConvertValue(host.StreamValue, index, host.CBOR, it.Data, codec, "value"); err != nil {
+			if value, err = wire.Convert(r.Actor.Type.Behavior, host.StreamValue, index, host.CBOR, it.Data, codec, "value"); err != nil {
 				return out, err
 			}
 		}
@@ -241,7 +242,7 @@ func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (ou
 // streamGone says that the actor of a reader is gone, or only that there is none.
 func streamGone(req *host.Request, notFound error) error {
 	var in host.StreamReadInput
-	if kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
+	if wire.Decode(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
 		return notFound
 	}
 	if err := host.CheckLife(in.Life); err != nil {
@@ -253,7 +254,7 @@ func streamGone(req *host.Request, notFound error) error {
 // waitForItems says what a call of stream.read waits for.
 func waitForItems(req *host.Request) (string, time.Duration, error) {
 	var in host.StreamReadInput
-	if err := kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in); err != nil {
+	if err := wire.Decode(host.StreamRead, req.Codec, req.Input, &in); err != nil {
 		return "", 0, err
 	}
 	d := time.Duration(in.WaitMS) * time.Millisecond
@@ -268,7 +269,7 @@ func noItems(req *host.Request, output []byte) bool {
 		return false
 	}
 	var in host.StreamReadInput
-	if kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil {
+	if wire.Decode(host.StreamRead, req.Codec, req.Input, &in) != nil {
 		return false
 	}
 	var out host.StreamReadOutput

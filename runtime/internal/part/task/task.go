@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
@@ -118,7 +119,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 	}
 	defer t.Leave()
 	switch {
-	case !kernel.ValidName(name):
+	case !wire.ValidName(name):
 		return host.Errorf(host.InvalidArgument, "the name of a task is 1 to 64 characters, a letter and then letters, digits, '-' and '_'; it is %q", name)
 	case f == nil:
 		return host.Errorf(host.InvalidArgument, "task %q has no function", name)

@@ -28,9 +28,6 @@ type Limit struct {
 	Rate  float64
 }
 
-// MaxReason bounds the reason of a pause, in bytes.
-const MaxReason = 1024
-
 // key is the logical key of the record.
 var key = keyspace.AppendControl(nil)
 

@@ -1,4 +1,4 @@
-package kernel
+package wire
 
 import (
 	"bytes"
@@ -12,29 +12,28 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 )
 
-// A memberRange is what a whole number of an input may be: the tag range of its field. Or the member is a text that must be given.
-type memberRange struct {
+// A Range is what a whole number of an input may be, by the tag range of its field, or says that a text must be given.
+type Range struct {
 	index    []int
 	Name     string
 	min, Max int64
 	required bool
 }
 
-// memberRanges keeps the ranges of input types, reflect.Type to []memberRange.
+// memberRanges keeps the ranges of input types, reflect.Type to []Range.
 var memberRanges sync.Map
 
 // RangesOf returns the ranges of the members of a struct.
-func RangesOf(t reflect.Type) []memberRange {
+func RangesOf(t reflect.Type) []Range {
 	if known, ok := memberRanges.Load(t); ok {
-		return known.([]memberRange)
+		return known.([]Range)
 	}
-	var ranges []memberRange
+	var ranges []Range
 	if t.Kind() == reflect.Struct {
 		for _, f := range reflect.VisibleFields(t) {
-			r := memberRange{index: f.Index, min: math.MinInt64, Max: math.MaxInt64}
+			r := Range{index: f.Index, min: math.MinInt64, Max: math.MaxInt64}
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 			r.Name = name
 			if f.Type.Kind() == reflect.String && name != "" && !strings.Contains(options, "omitempty") {
@@ -128,9 +127,4 @@ func members(codec host.Codec, data []byte) map[string]bool {
 // NotPositive is the error for a span of milliseconds that must be positive or absent.
 func NotPositive(field string, ms int64) *host.Error {
 	return host.Errorf(host.InvalidArgument, "%s: %d is not a number from 1; leave it out for none", field, ms).With("field", field)
-}
-
-// Lister is what a turn's write set and a query's snapshot have in common.
-type Lister interface {
-	List(engine.ListQuery) (engine.Page, error)
 }

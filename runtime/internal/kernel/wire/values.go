@@ -1,4 +1,4 @@
-package kernel
+package wire
 
 import "github.com/cairn-run/cairn/actor/host"
 
@@ -24,7 +24,7 @@ func Named(n int, declared func(i int) string, name string) int {
 }
 
 // UnknownName is the error for a name of a queue, schedule or stream that the actor type does not have.
-func (t *Type) UnknownName(code host.Code, kind, name string) error {
+func UnknownName(t *host.Behavior, code host.Code, kind, name string) error {
 	switch {
 	case name == "":
 		return host.Errorf(host.InvalidArgument, "the name of the %s is missing", kind).With("field", nameMember(kind))
@@ -61,8 +61,8 @@ func ValidName(name string) bool {
 	return name != "" && len(name) <= 64
 }
 
-// ConvertValue converts a value of the application between encodings, which checks it. field names it in errors.
-func (t *Type) ConvertValue(kind host.ValueKind, index int, from host.Codec, value []byte, to host.Codec, field string) ([]byte, error) {
+// Convert converts a value of the application between encodings, which checks it. field names it in errors.
+func Convert(t *host.Behavior, kind host.ValueKind, index int, from host.Codec, value []byte, to host.Codec, field string) ([]byte, error) {
 	if t.Convert == nil {
 		return nil, host.Errorf(host.InvalidArgument, "%s: actor type %q takes no values from outside", field, t.Type).With("field", field)
 	}
@@ -77,9 +77,9 @@ func (t *Type) ConvertValue(kind host.ValueKind, index int, from host.Codec, val
 }
 
 // Present returns a stored value in the encoding of a request.
-func (t *Type) Present(kind host.ValueKind, index int, value []byte, codec host.Codec) (host.Raw, error) {
+func Present(t *host.Behavior, kind host.ValueKind, index int, value []byte, codec host.Codec) (host.Raw, error) {
 	if codec == host.CBOR {
 		return value, nil
 	}
-	return t.ConvertValue(kind, index, host.CBOR, value, codec, "value")
+	return Convert(t, kind, index, host.CBOR, value, codec, "value")
 }
