@@ -80,11 +80,23 @@ func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *C
 	return reply, nil
 }
 
+// Extend gives w its place in the chain of calls, and lets the turn that makes the call commit what came before it.
+func (from *Caller) Extend(ctx context.Context, w *Work) error {
+	if from == nil {
+		return nil
+	}
+	from.place(ctx, w) // asks ctx before the turn is locked: it may be the turn's own
+	switch from.Kind {
+	case FromTurn:
+		return from.Waiter.Flush()
+	case FromQuery:
+		return QueryWrites()
+	}
+	return nil
+}
+
 // place gives w its place in the chain of calls.
 func (from *Caller) place(ctx context.Context, w *Work) {
-	if from == nil {
-		return
-	}
 	w.Chain = from.depth + 1
 	if w.Traceparent == "" {
 		w.Traceparent = from.Traceparent
@@ -92,18 +104,6 @@ func (from *Caller) place(ctx context.Context, w *Work) {
 	if from.Waiter != nil && ctx.Done() == nil {
 		w.Ctx = from.Waiter // a call without a deadline of its own has the turn's
 	}
-}
-
-// Extend gives w its place in the chain of calls, and lets the turn that makes the call commit what came before it.
-func (from *Caller) Extend(ctx context.Context, w *Work) error {
-	from.place(ctx, w) // asks ctx before the turn is locked: it may be the turn's own
-	switch {
-	case from == nil || from.Kind == FromBeside:
-		return nil
-	case from.Kind == FromQuery:
-		return QueryWrites()
-	}
-	return from.Waiter.Flush()
 }
 
 // Destroy implements host.Node.

@@ -86,7 +86,6 @@ type Kernel struct {
 	Busy atomic.Int64
 	// WaitingBytes is what the work takes that waits in the mailboxes of all actors.
 	WaitingBytes atomic.Int64
-	states       buffers
 }
 
 // A Composition is what a node is made of besides its kernel.

@@ -281,7 +281,9 @@ func (r *Query) guard(name string, f func(*Query) ([]byte, error)) (out []byte, 
 func (s *Kernel) rouse(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Actor, error) {
 	w := s.Pool.Get()
 	w.Job, w.Ctx, w.Existing, w.Traceparent = Waking{}, ctx, req.Existing, req.Traceparent
-	from.place(ctx, w)
+	if from != nil {
+		from.place(ctx, w)
+	}
 	return s.do(ctx, t, req.Address, w, from)
 }
 
