@@ -48,37 +48,6 @@ func (b *Method) counted(t *Type) bool {
 	return !b.free && !host.OperatorMethod(b.Name, t.OpenSQL)
 }
 
-// LimitsOf returns the limits of an actor.
-func (s *Kernel) LimitsOf(t *Type, key []byte) *limit.Set {
-	if l := s.Overrides.Of(key); l != nil {
-		return l
-	}
-	return t.Base
-}
-
-// Override sets the limits of an actor, which is awake or not; nil means the limits of its type.
-func (s *Kernel) Override(a *Actor, l *limit.Set) {
-	s.Overrides.Put(a.Key, l)
-	a.Limits.Store(s.LimitsOf(a.Type, []byte(a.Key)))
-}
-
-// adoptLimits gives the space of the core the limits that the actor has now, for a turn of w.
-func (c *Core) adoptLimits(w *Work) error {
-	l := c.Actor.Limits.Load()
-	storage := l.Storage
-	if w.Job.Traits(c.Actor).Sturdy {
-		storage = l.Roomy
-	}
-	if storage != c.storage {
-		if err := c.space.SetLimits(storage); err != nil {
-			return err
-		}
-		c.storage = storage
-	}
-	c.Limits = l
-	return nil
-}
-
 // admit takes a call from outside out of the actor's bucket, if it has a rate.
 func (s *Kernel) admit(t *Type, r *host.Request) error {
 	if r.Continues || t.Base.Rate == nil && s.Overrides.Len() == 0 {
@@ -86,17 +55,17 @@ func (s *Kernel) admit(t *Type, r *host.Request) error {
 	}
 	var buf [128]byte
 	key := address.Append(buf[:0], r.Address)
-	rate := s.LimitsOf(t, key).Rate
-	if rate == nil {
+	limit := s.LimitsOf(t, key).Rate
+	if limit == nil {
 		return nil
 	}
-	wait, ok := rate.Take(key)
+	wait, ok := limit.Take(key)
 	if ok {
 		return nil
 	}
 	t.metrics.overloaded.Inc()
-	return Overloaded(int64(rate.Burst), wait, "actor %s takes %s calls per second from outside, and %d at once",
-		address.Format(r.Address), rate.PerSecond(), rate.Burst)
+	return Overloaded(int64(limit.Burst), wait, "actor %s takes %s calls per second from outside, and %d at once",
+		address.Format(r.Address), limit.PerSecond(), limit.Burst)
 }
 
 // LimitsOf returns the limits of an actor.
