@@ -23,7 +23,7 @@ const (
 	QueueStatsMethod = "queue.stats"
 	QueuePeek        = "queue.peek"
 	QueueDelete      = "queue.delete" // all is queue.purge
-	QueuePurge       = "queue.purge"  // messages that wait, and not those that workers hold
+	QueuePurge       = "queue.purge"  // waiting messages, and not the ones that workers hold
 	QueueSkip        = "queue.skip"
 	QueueDeadList    = "queue.dead.list"
 	QueueDeadRequeue = "queue.dead.requeue"

@@ -71,7 +71,7 @@ func TestRowsAreWhole(t *testing.T) {
 }
 
 // What the table does not know is for operators, so that a method which a later version adds is not
-// open to everybody.
+// open to all callers.
 func TestUnknownMethodsAreForOperators(t *testing.T) {
 	for _, name := range []string{"actor.new", "x.y", "."} {
 		r, ok := method.Find(name)

@@ -30,7 +30,7 @@ type Clock struct {
 
 	mu       sync.Mutex
 	next     int64                // when the timer is set to fire; 0 for never
-	floor    []byte               // no row stands before it, except those at 0; nil before the first look
+	floor    []byte               // no row stands before it, except rows at 0; nil before the first look
 	inFlight map[string]time.Time // row -> when to try again; zero while its handler runs
 	running  int
 }

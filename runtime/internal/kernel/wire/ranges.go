@@ -103,7 +103,7 @@ const (
 	cborUndefined = 0xf7
 )
 
-// members returns the names of the members of an input that was decoded, except those that are null: a null is no value.
+// members returns the names of the members of an input that was decoded. A null is no value, so it leaves out members that are null.
 func members(codec host.Codec, data []byte) map[string]bool {
 	names := make(map[string]bool)
 	if codec == host.JSON {

@@ -52,7 +52,7 @@ func Decode(name string, codec host.Codec, data []byte, v any) error {
 	return checkRanges(codec, data, v)
 }
 
-// inputReason says what is wrong with an input, for people who do not know Go.
+// inputReason says what is wrong with an input, without terms of Go.
 func inputReason(err error) string {
 	var typ *json.UnmarshalTypeError
 	var syntax *json.SyntaxError

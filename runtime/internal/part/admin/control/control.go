@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// A Record is the value of KindControl. Its fields are those on the disk.
+// A Record is the value of KindControl. Its fields are the format on the disk.
 //
 // Invariant: an actor has a record while it is paused or has limits of its own, and no longer.
 type Record struct {
