@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // Connections are the clients of an actor, over WebSocket or server-sent events. Each has
@@ -242,7 +243,7 @@ func (c *Connections[S, P, C]) ListOf(ctx context.Context, ref Ref[S]) iter.Seq2
 		}
 		var in host.ConnectionListInput
 		for {
-			page, err := ask[host.ConnectionListOutput](ctx, at, host.ConnectionList, &in)
+			page, err := ask(ctx, at, method.ConnectionList, &in)
 			if err != nil {
 				yield(ConnectionInfo{}, err)
 				return
@@ -267,7 +268,7 @@ func (c *Connections[S, P, C]) CloseOf(ctx context.Context, ref Ref[S], connecti
 	if err != nil {
 		return false, err
 	}
-	n, err := count(ctx, at, host.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
+	n, err := count(ctx, at, method.ConnectionClose, &host.ConnectionCloseInput{Connection: connection, Reason: reason})
 	return n > 0, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A Listed is a message of a queue as operators see it.
@@ -32,16 +33,18 @@ type Listed[In any] struct {
 // their ids. It reads page by page. A body that does not decode is an error beside the rest of its
 // message, after which the loop may go on; any other error, which is an [*Error], ends it.
 func (q *queue[S, In]) DeadLetters(ctx context.Context, ref Ref[S]) iter.Seq2[Listed[In], error] {
-	return q.list(ctx, ref, host.QueueDeadList)
+	return q.list(ctx, ref, method.QueueDeadList)
 }
 
 // Peek ranges over the messages of an actor's queue that wait or are locked, like
 // [Queue.DeadLetters]. It changes nothing.
 func (q *queue[S, In]) Peek(ctx context.Context, ref Ref[S]) iter.Seq2[Listed[In], error] {
-	return q.list(ctx, ref, host.QueuePeek)
+	return q.list(ctx, ref, method.QueuePeek)
 }
 
-func (q *queue[S, In]) list(ctx context.Context, ref Ref[S], method string) iter.Seq2[Listed[In], error] {
+func (q *queue[S, In]) list(
+	ctx context.Context, ref Ref[S], m method.Typed[host.QueueListInput, host.QueueListOutput],
+) iter.Seq2[Listed[In], error] {
 	return func(yield func(Listed[In], error) bool) {
 		at, err := q.site(ref)
 		if err != nil {
@@ -50,7 +53,7 @@ func (q *queue[S, In]) list(ctx context.Context, ref Ref[S], method string) iter
 		}
 		in := host.QueueListInput{Queue: q.name}
 		for {
-			page, err := ask[host.QueueListOutput](ctx, at, method, &in)
+			page, err := ask(ctx, at, m, &in)
 			if err != nil {
 				yield(Listed[In]{}, err)
 				return
@@ -94,7 +97,7 @@ func (q *queue[S, In]) StatsOf(ctx context.Context, ref Ref[S]) (QueueStats, err
 	if err != nil {
 		return QueueStats{}, err
 	}
-	out, err := ask[host.QueueStatsOutput](ctx, at, host.QueueStatsMethod, &host.QueueStatsInput{Queue: q.name})
+	out, err := ask(ctx, at, method.QueueStats, &host.QueueStatsInput{Queue: q.name})
 	if err != nil || len(out.Queues) == 0 {
 		return QueueStats{Queue: q.name}, err
 	}
@@ -104,53 +107,54 @@ func (q *queue[S, In]) StatsOf(ctx context.Context, ref Ref[S]) (QueueStats, err
 // Requeue sends dead letters of an actor's queue again, as new first attempts, and counts them. Ids
 // that are no dead letters count for nothing.
 func (q *queue[S, In]) Requeue(ctx context.Context, ref Ref[S], ids ...uint64) (int64, error) {
-	return q.selected(ctx, ref, host.QueueDeadRequeue, ids)
+	return q.selected(ctx, ref, method.QueueDeadRequeue, ids)
 }
 
 // RequeueAll sends all dead letters of an actor's queue again, and counts them.
 func (q *queue[S, In]) RequeueAll(ctx context.Context, ref Ref[S]) (int64, error) {
-	return q.counted(ctx, ref, host.QueueDeadRequeue, &host.QueueSelectInput{Queue: q.name, All: true})
+	return countIn(ctx, q, ref, method.QueueDeadRequeue, &host.QueueSelectInput{Queue: q.name, All: true})
 }
 
 // DeleteDead removes dead letters of an actor's queue for good, and counts them.
 func (q *queue[S, In]) DeleteDead(ctx context.Context, ref Ref[S], ids ...uint64) (int64, error) {
-	return q.selected(ctx, ref, host.QueueDeadDelete, ids)
+	return q.selected(ctx, ref, method.QueueDeadDelete, ids)
 }
 
 // DeleteAllDead removes all dead letters of an actor's queue for good, and counts them.
 func (q *queue[S, In]) DeleteAllDead(ctx context.Context, ref Ref[S]) (int64, error) {
-	return q.counted(ctx, ref, host.QueueDeadDelete, &host.QueueSelectInput{Queue: q.name, All: true})
+	return countIn(ctx, q, ref, method.QueueDeadDelete, &host.QueueSelectInput{Queue: q.name, All: true})
 }
 
 // Delete removes messages that wait or are locked from an actor's queue, and counts them. They
 // become no dead letters.
 func (q *queue[S, In]) Delete(ctx context.Context, ref Ref[S], ids ...uint64) (int64, error) {
-	return q.selected(ctx, ref, host.QueueDelete, ids)
+	return q.selected(ctx, ref, method.QueueDelete, ids)
 }
 
 // Purge removes all waiting messages from an actor's queue, except messages that workers hold, and
 // counts them. They do not become dead letters.
 func (q *queue[S, In]) Purge(ctx context.Context, ref Ref[S]) (int64, error) {
-	return q.counted(ctx, ref, host.QueuePurge, &host.QueueInput{Queue: q.name})
+	return countIn(ctx, q, ref, method.QueuePurge, &host.QueueInput{Queue: q.name})
 }
 
 // Skip makes the next message of an actor's queue a dead letter, so that later messages can run. It
 // returns 0 if there is none.
 func (q *queue[S, In]) Skip(ctx context.Context, ref Ref[S]) (int64, error) {
-	return q.counted(ctx, ref, host.QueueSkip, &host.QueueInput{Queue: q.name})
+	return countIn(ctx, q, ref, method.QueueSkip, &host.QueueInput{Queue: q.name})
 }
 
-func (q *queue[S, In]) selected(ctx context.Context, ref Ref[S], method string, ids []uint64) (int64, error) {
+func (q *queue[S, In]) selected(ctx context.Context, ref Ref[S], m counting[host.QueueSelectInput], ids []uint64) (int64, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	return q.counted(ctx, ref, method, &host.QueueSelectInput{Queue: q.name, IDs: ids})
+	return countIn(ctx, q, ref, m, &host.QueueSelectInput{Queue: q.name, IDs: ids})
 }
 
-func (q *queue[S, In]) counted(ctx context.Context, ref Ref[S], method string, in any) (int64, error) {
+// countIn calls a method about an actor's queue that counts.
+func countIn[S, Body, In any](ctx context.Context, q *queue[S, Body], ref Ref[S], m counting[In], in *In) (int64, error) {
 	at, err := q.site(ref)
 	if err != nil {
 		return 0, err
 	}
-	return count(ctx, at, method, in)
+	return count(ctx, at, m, in)
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A DeadMessage is a message to another actor ([Action.Send]) that was given up, as operators see
@@ -22,7 +23,7 @@ func (r Ref[S]) DeadMessages(ctx context.Context) iter.Seq2[DeadMessage, error] 
 		}
 		var in host.SendListInput
 		for {
-			page, err := ask[host.SendListOutput](ctx, at, host.SendDeadList, &in)
+			page, err := ask(ctx, at, method.SendDeadList, &in)
 			if err != nil {
 				yield(DeadMessage{}, err)
 				return
@@ -44,37 +45,37 @@ func (r Ref[S]) DeadMessages(ctx context.Context) iter.Seq2[DeadMessage, error] 
 // waiting ones, and counts them. It ignores ids without such a message. A target that was destroyed
 // is created anew.
 func (r Ref[S]) RequeueDeadMessages(ctx context.Context, ids ...uint64) (int64, error) {
-	return r.deadMessages(ctx, host.SendDeadRequeue, ids)
+	return r.deadMessages(ctx, method.SendDeadRequeue, ids)
 }
 
 // RequeueAllDeadMessages is [Ref.RequeueDeadMessages] of all.
 func (r Ref[S]) RequeueAllDeadMessages(ctx context.Context) (int64, error) {
-	return r.countDeadMessages(ctx, host.SendDeadRequeue, &host.SendSelectInput{All: true})
+	return r.countDeadMessages(ctx, method.SendDeadRequeue, &host.SendSelectInput{All: true})
 }
 
 // DeleteDeadMessages removes messages of the actor for good that were given up, and counts them.
 func (r Ref[S]) DeleteDeadMessages(ctx context.Context, ids ...uint64) (int64, error) {
-	return r.deadMessages(ctx, host.SendDeadDelete, ids)
+	return r.deadMessages(ctx, method.SendDeadDelete, ids)
 }
 
 // DeleteAllDeadMessages is [Ref.DeleteDeadMessages] of all.
 func (r Ref[S]) DeleteAllDeadMessages(ctx context.Context) (int64, error) {
-	return r.countDeadMessages(ctx, host.SendDeadDelete, &host.SendSelectInput{All: true})
+	return r.countDeadMessages(ctx, method.SendDeadDelete, &host.SendSelectInput{All: true})
 }
 
-func (r Ref[S]) deadMessages(ctx context.Context, method string, ids []uint64) (int64, error) {
+func (r Ref[S]) deadMessages(ctx context.Context, m counting[host.SendSelectInput], ids []uint64) (int64, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	return r.countDeadMessages(ctx, method, &host.SendSelectInput{IDs: ids})
+	return r.countDeadMessages(ctx, m, &host.SendSelectInput{IDs: ids})
 }
 
-func (r Ref[S]) countDeadMessages(ctx context.Context, method string, in *host.SendSelectInput) (int64, error) {
+func (r Ref[S]) countDeadMessages(ctx context.Context, m counting[host.SendSelectInput], in *host.SendSelectInput) (int64, error) {
 	at, err := r.operated()
 	if err != nil {
 		return 0, err
 	}
-	return count(ctx, at, method, in)
+	return count(ctx, at, m, in)
 }
 
 // operated returns the actor for methods that belong to no contract.

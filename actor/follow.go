@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A Page is what follows a position in a stream.
@@ -74,7 +75,7 @@ func (s site) read(ctx context.Context, stream string, after uint64, r receiving
 	in := host.StreamReadInput{
 		Stream: stream, After: after, Life: r.life, Limit: r.limit, WaitMS: millis(min(r.wait, waitSlice)),
 	}
-	return ask[host.StreamReadOutput](ctx, s, host.StreamRead, &in)
+	return ask(ctx, s, method.StreamRead, &in)
 }
 
 func (s *Stream[S, T]) page(out *host.StreamReadOutput) (Page[T], error) {

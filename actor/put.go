@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
@@ -152,7 +153,7 @@ func (q *queue[S, In]) send(ctx context.Context, ref Ref[S], bodies []In, reply 
 	if err != nil {
 		return nil, err
 	}
-	r, err := at.request(host.QueueSend, &in)
+	r, err := requestOf(at, method.QueueSend, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +227,7 @@ func (q *queue[S, In]) PostAll(ctx *Context, ref Ref[S], bodies []In, opts ...Me
 	if err != nil {
 		return ctx.fail(err)
 	}
-	r, err := at.request(host.QueueSend, &in)
+	r, err := requestOf(at, method.QueueSend, &in)
 	if err != nil {
 		return ctx.fail(err)
 	}
@@ -322,7 +323,7 @@ func (s site) result(ctx context.Context, queue string, id uint64) (host.QueueRe
 	for {
 		start := time.Now()
 		in := host.QueueResultInput{Queue: queue, ID: id, WaitMS: waitSlice.Milliseconds()}
-		out, err := ask[host.QueueResultOutput](ctx, s, host.QueueResult, &in)
+		out, err := ask(ctx, s, method.QueueResult, &in)
 		switch {
 		case err == nil && out.Done:
 			return out, nil

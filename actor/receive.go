@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // maxCause is how much of an error is kept with a message, in bytes.
@@ -239,7 +240,7 @@ func (s site) receive(ctx context.Context, queue string, r receiving) ([]host.Re
 	for {
 		wait := min(r.wait, waitSlice)
 		in := host.QueueReceiveInput{Queue: queue, Limit: r.limit, LockMS: millis(r.lock), WaitMS: millis(wait)}
-		out, err := ask[host.QueueReceiveOutput](ctx, s, host.QueueReceive, &in)
+		out, err := ask(ctx, s, method.QueueReceive, &in)
 		if err != nil || len(out.Messages) > 0 {
 			return out.Messages, err
 		}
@@ -320,7 +321,7 @@ func (l *lease) err() error {
 
 func (l *lease) ack(ctx context.Context, reply host.Raw) error {
 	in := host.QueueAckInput{Queue: l.queue, Receipts: []string{l.receipt}, Reply: reply}
-	return l.settle(ctx, host.QueueAck, &in)
+	return release(ctx, l, method.QueueAck, &in)
 }
 
 func (l *lease) nack(ctx context.Context, cause error, opts []NackOption) error {
@@ -331,16 +332,17 @@ func (l *lease) nack(ctx context.Context, cause error, opts []NackOption) error 
 	for _, o := range opts {
 		o.applyNack(&in)
 	}
-	return l.settle(ctx, host.QueueNack, &in)
+	return release(ctx, l, method.QueueNack, &in)
 }
 
-func (l *lease) settle(ctx context.Context, method string, in any) error {
+// release settles a message with a method for that.
+func release[In any](ctx context.Context, l *lease, m method.Typed[In, host.QueueSettleOutput], in *In) error {
 	l.calling.Lock()
 	defer l.calling.Unlock()
 	if err := l.err(); err != nil {
 		return err
 	}
-	out, err := ask[host.QueueSettleOutput](ctx, l.site, method, in)
+	out, err := ask(ctx, l.site, m, in)
 	if err != nil {
 		return err
 	}
@@ -358,7 +360,7 @@ func (l *lease) extend(ctx context.Context, lock time.Duration) error {
 		return err
 	}
 	in := host.QueueExtendInput{Queue: l.queue, Receipts: []string{l.receipt}, LockMS: millis(lock)}
-	out, err := ask[host.QueueExtendOutput](ctx, l.site, host.QueueExtend, &in)
+	out, err := ask(ctx, l.site, method.QueueExtend, &in)
 	if err != nil {
 		return err
 	}

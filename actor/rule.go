@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A Rule says when a schedule runs: made by [Cron], [Every] and [At]. It is comparable.
@@ -145,7 +146,7 @@ func (s *Schedule[S, T]) ListOf(ctx context.Context, ref Ref[S]) ([]Scheduled[T]
 	if err != nil {
 		return nil, err
 	}
-	out, err := ask[host.ScheduleListOutput](ctx, at, host.ScheduleList, &host.ScheduleListInput{Name: s.listName()})
+	out, err := ask(ctx, at, method.ScheduleList, &host.ScheduleListInput{Name: s.listName()})
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (i ScheduleInstance[S, T]) Set(ctx context.Context, ref Ref[S], rule Rule, 
 	if err != nil {
 		return Scheduled[T]{}, err
 	}
-	out, err := ask[host.Schedule](ctx, at, host.ScheduleSet, &s)
+	out, err := ask(ctx, at, method.ScheduleSet, &s)
 	if err != nil {
 		return Scheduled[T]{}, err
 	}
@@ -199,7 +200,7 @@ func (i ScheduleInstance[S, T]) GetOf(ctx context.Context, ref Ref[S]) (Schedule
 	if err != nil {
 		return Scheduled[T]{}, false, err
 	}
-	out, err := ask[host.ScheduleListOutput](ctx, at, host.ScheduleList, &host.ScheduleListInput{Name: i.name})
+	out, err := ask(ctx, at, method.ScheduleList, &host.ScheduleListInput{Name: i.name})
 	if err != nil {
 		return Scheduled[T]{}, false, err
 	}
@@ -213,7 +214,7 @@ func (i ScheduleInstance[S, T]) CancelOf(ctx context.Context, ref Ref[S]) (bool,
 	if err != nil {
 		return false, err
 	}
-	n, err := count(ctx, at, host.ScheduleCancel, i.input())
+	n, err := count(ctx, at, method.ScheduleCancel, i.input())
 	return n > 0, err
 }
 
@@ -224,7 +225,7 @@ func (i ScheduleInstance[S, T]) Runs(ctx context.Context, ref Ref[S]) ([]Schedul
 	if err != nil {
 		return nil, err
 	}
-	out, err := ask[host.ScheduleRunsOutput](ctx, at, host.ScheduleRuns, i.input())
+	out, err := ask(ctx, at, method.ScheduleRuns, i.input())
 	return out.Runs, err
 }
 
@@ -235,7 +236,7 @@ func (i ScheduleInstance[S, T]) Trigger(ctx context.Context, ref Ref[S]) error {
 	if err != nil {
 		return err
 	}
-	_, err = ask[host.Schedule](ctx, at, host.ScheduleTrigger, i.input())
+	_, err = ask(ctx, at, method.ScheduleTrigger, i.input())
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 const (
@@ -33,13 +34,13 @@ func (r Ref[S]) site(d *declared) (site, error) {
 	return site{node: r.node, at: r.address(), codec: d.core.codec}, nil
 }
 
-// request makes a call of a method with an input of package host.
-func (s site) request(method string, in any) (*host.Request, error) {
+// requestOf makes a call of a method that every actor has.
+func requestOf[In, Out any](s site, m method.Typed[In, Out], in *In) (*host.Request, error) {
 	input, err := s.codec.appendCBOR(nil, in)
 	if err != nil {
-		return nil, Errorf(InvalidArgument, "input of %s: %s", method, err)
+		return nil, Errorf(InvalidArgument, "input of %s: %s", m.Name, err)
 	}
-	return &host.Request{Address: s.at, Method: method, Codec: host.CBOR, Input: input}, nil
+	return &host.Request{Address: s.at, Method: m.Name, Codec: host.CBOR, Input: input}, nil
 }
 
 // send sends a request and decodes its output into what out points to, unless out is nil.
@@ -54,21 +55,26 @@ func (s site) send(ctx context.Context, r *host.Request, out any) error {
 	return nil
 }
 
-// ask calls a method with an input and an output of package host.
-func ask[Out any](ctx context.Context, s site, method string, in any) (Out, error) {
-	var out Out
-	r, err := s.request(method, in)
-	if err != nil {
-		return out, err
+// ask calls a method that every actor has.
+func ask[In, Out any](ctx context.Context, s site, m method.Typed[In, Out], in *In) (out Out, err error) {
+	r, err := requestOf(s, m, in)
+	switch {
+	case err != nil:
+	case m.Output == nil:
+		err = s.send(ctx, r, nil)
+	default:
+		err = s.send(ctx, r, &out)
 	}
-	err = s.send(ctx, r, &out)
 	return out, err
 }
 
-// count calls a method that answers with a count, as often as it takes to do all.
-func count(ctx context.Context, s site, method string, in any) (n int64, err error) {
+// counting is a method that answers with a count.
+type counting[In any] = method.Typed[In, host.CountOutput]
+
+// count calls a counting method as often as it takes to do all.
+func count[In any](ctx context.Context, s site, m counting[In], in *In) (n int64, err error) {
 	for {
-		out, err := ask[host.CountOutput](ctx, s, method, in)
+		out, err := ask(ctx, s, m, in)
 		if n += out.Count; err != nil || !out.More {
 			return n, err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A Stream is a durable log of each actor of a type, whose items are of type T, in order: tokens of
@@ -219,7 +220,7 @@ func (s *Stream[S, T]) AppendTo(ctx context.Context, ref Ref[S], items ...T) (ui
 			return 0, Errorf(InvalidArgument, "item %d of %s: %s", i+1, s.decl, err)
 		}
 	}
-	out, err := ask[host.StreamAppendOutput](ctx, at, host.StreamAppend, &in)
+	out, err := ask(ctx, at, method.StreamAppend, &in)
 	return out.Last, err
 }
 
@@ -230,7 +231,7 @@ func (s *Stream[S, T]) CloseOf(ctx context.Context, ref Ref[S]) error {
 	if err != nil {
 		return err
 	}
-	_, err = ask[StreamInfo](ctx, at, host.StreamClose, &host.StreamInput{Stream: s.name})
+	_, err = ask(ctx, at, method.StreamClose, &host.StreamInput{Stream: s.name})
 	return err
 }
 
@@ -241,7 +242,7 @@ func (s *Stream[S, T]) InfoOf(ctx context.Context, ref Ref[S]) (StreamInfo, erro
 	if err != nil {
 		return StreamInfo{}, err
 	}
-	out, err := ask[host.StreamListOutput](ctx, at, host.StreamList, &host.StreamListInput{Stream: s.name})
+	out, err := ask(ctx, at, method.StreamList, &host.StreamListInput{Stream: s.name})
 	if err != nil || len(out.Streams) == 0 {
 		return StreamInfo{Stream: s.name, First: 1}, err
 	}
@@ -255,6 +256,6 @@ func (s *Stream[S, T]) Delete(ctx context.Context, ref Ref[S]) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	n, err := count(ctx, at, host.StreamDelete, &host.StreamInput{Stream: s.name})
+	n, err := count(ctx, at, method.StreamDelete, &host.StreamInput{Stream: s.name})
 	return n > 0, err
 }

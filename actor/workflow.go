@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -170,7 +171,7 @@ func (w *Workflow[S, In, Out]) Start(ctx context.Context, ref Ref[S], in In, opt
 	if err != nil {
 		return Started{}, err
 	}
-	return ask[Started](ctx, at, host.WorkflowStart, &host.WorkflowStartInput{Workflow: s.Workflow, Input: input, Replace: s.Replace})
+	return ask(ctx, at, method.WorkflowStart, &host.WorkflowStartInput{Workflow: s.Workflow, Input: input, Replace: s.Replace})
 }
 
 // Status describes the actor's run without waking the actor: what it waits for, since when, and why
@@ -180,7 +181,7 @@ func (w *Workflow[S, In, Out]) Status(ctx context.Context, ref Ref[S]) (workflow
 	if err != nil {
 		return workflow.RunStatus{}, err
 	}
-	return ask[workflow.RunStatus](ctx, at, host.WorkflowStatus, struct{}{})
+	return ask(ctx, at, method.WorkflowStatus, new(method.None))
 }
 
 // Result waits until the run has ended, and returns what its function returned. A run that failed
@@ -195,7 +196,7 @@ func (w *Workflow[S, In, Out]) Result(ctx context.Context, ref Ref[S]) (Out, err
 	var pace pacer
 	for {
 		start := time.Now()
-		r, err := ask[host.WorkflowResultOutput](ctx, at, host.WorkflowResult, &host.WorkflowResultInput{WaitMS: millis(waitSlice)})
+		r, err := ask(ctx, at, method.WorkflowResult, &host.WorkflowResultInput{WaitMS: millis(waitSlice)})
 		switch {
 		case err != nil && ctx.Err() == nil && again(err):
 			if pace.pause(ctx) {
@@ -249,46 +250,45 @@ func runFailure(r *host.WorkflowResultOutput) *Error {
 }
 
 // control does something to the run of an actor.
-func (w *Workflow[S, In, Out]) control(ctx context.Context, ref Ref[S], verb, reason, entry string) error {
+func (w *Workflow[S, In, Out]) control(
+	ctx context.Context, ref Ref[S], m method.Typed[host.WorkflowControlInput, method.None], reason, entry string,
+) error {
 	at, err := ref.site(w.decl)
 	if err != nil {
 		return err
 	}
-	r, err := at.request(verb, &host.WorkflowControlInput{Reason: reason, Entry: entry})
-	if err != nil {
-		return err
-	}
-	return at.send(ctx, r, nil)
+	_, err = ask(ctx, at, m, &host.WorkflowControlInput{Reason: reason, Entry: entry})
+	return err
 }
 
 // Cancel asks the run to end, and returns when the request is durable. Its waits end with
 // workflow.ErrCanceled, and the contexts of its steps end. Steps with an undo are undone, and its
 // final state is cancelled.
 func (w *Workflow[S, In, Out]) Cancel(ctx context.Context, ref Ref[S], reason string) error {
-	return w.control(ctx, ref, host.WorkflowCancel, reason, "")
+	return w.control(ctx, ref, method.WorkflowCancel, reason, "")
 }
 
 // Terminate ends the run at once: its code no longer runs, and nothing is undone.
 func (w *Workflow[S, In, Out]) Terminate(ctx context.Context, ref Ref[S], reason string) error {
-	return w.control(ctx, ref, host.WorkflowTerminate, reason, "")
+	return w.control(ctx, ref, method.WorkflowTerminate, reason, "")
 }
 
 // Pause keeps the run from going on until Resume. Attempts of steps that are under way are
 // finished.
 func (w *Workflow[S, In, Out]) Pause(ctx context.Context, ref Ref[S], reason string) error {
-	return w.control(ctx, ref, host.WorkflowPause, reason, "")
+	return w.control(ctx, ref, method.WorkflowPause, reason, "")
 }
 
 // Resume continues a paused run, whatever paused it. A run that does not fit its code is paused
 // again.
 func (w *Workflow[S, In, Out]) Resume(ctx context.Context, ref Ref[S]) error {
-	return w.control(ctx, ref, host.WorkflowResume, "", "")
+	return w.control(ctx, ref, method.WorkflowResume, "", "")
 }
 
 // Retry runs a step again that has failed for good, and what came after it. The error code is
 // FailedPrecondition, with the reason, if that cannot be done.
 func (w *Workflow[S, In, Out]) Retry(ctx context.Context, ref Ref[S], entry workflow.EntryID) error {
-	return w.control(ctx, ref, host.WorkflowRetry, "", string(entry))
+	return w.control(ctx, ref, method.WorkflowRetry, "", string(entry))
 }
 
 // Rewind forgets an entry of the history and all that came after it, so that the run goes on from
@@ -296,7 +296,7 @@ func (w *Workflow[S, In, Out]) Retry(ctx context.Context, ref Ref[S], entry work
 // code is FailedPrecondition, with the reason, if that cannot be done, such as for a run that was
 // terminated, or whose parent has its outcome.
 func (w *Workflow[S, In, Out]) Rewind(ctx context.Context, ref Ref[S], entry workflow.EntryID) error {
-	return w.control(ctx, ref, host.WorkflowRewind, "", string(entry))
+	return w.control(ctx, ref, method.WorkflowRewind, "", string(entry))
 }
 
 // History returns the entries of the run in the order of their places: each before the entries
@@ -307,7 +307,7 @@ func (w *Workflow[S, In, Out]) History(ctx context.Context, ref Ref[S]) iter.Seq
 		in := host.WorkflowHistoryInput{Limit: 1000}
 		for err == nil {
 			var page host.WorkflowHistoryOutput
-			if page, err = ask[host.WorkflowHistoryOutput](ctx, at, host.WorkflowHistory, &in); err != nil {
+			if page, err = ask(ctx, at, method.WorkflowHistory, &in); err != nil {
 				break
 			}
 			for _, e := range page.Entries {
@@ -340,7 +340,7 @@ func (w *Workflow[S, In, Out]) Watch(ctx context.Context, ref Ref[S], after uint
 		var pace pacer
 		for {
 			start := time.Now()
-			c, err := ask[Change](ctx, at, host.WorkflowWatch, &host.WorkflowWatchInput{After: after, WaitMS: millis(waitSlice)})
+			c, err := ask(ctx, at, method.WorkflowWatch, &host.WorkflowWatchInput{After: after, WaitMS: millis(waitSlice)})
 			switch {
 			case err != nil && ctx.Err() == nil && again(err) && pace.pause(ctx):
 				continue
@@ -372,7 +372,7 @@ func (w *Workflow[S, In, Out]) Export(ctx context.Context, ref Ref[S]) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	r, err := ask[host.WorkflowRecording](ctx, at, host.WorkflowExport, struct{}{})
+	r, err := ask(ctx, at, method.WorkflowExport, new(method.None))
 	return r.Recording, err
 }
 
@@ -386,7 +386,7 @@ func (w *Workflow[S, In, Out]) Import(ctx context.Context, ref Ref[S], recording
 	if err != nil {
 		return Started{}, err
 	}
-	return ask[Started](ctx, at, host.WorkflowImport, &host.WorkflowImportInput{Recording: recording, Replace: s.Replace, UpTo: s.UpTo})
+	return ask(ctx, at, method.WorkflowImport, &host.WorkflowImportInput{Recording: recording, Replace: s.Replace, UpTo: s.UpTo})
 }
 
 // Fork copies the run of an actor, with its history, to another actor, where it goes on by itself.

@@ -490,17 +490,18 @@ func (v surveyor) readLog(num uint64, newest bool, next *uint64) (damaged bool, 
 // trailerSize is the size of what ends a closed log.
 const trailerSize = 11
 
-// batchMark returns the mark that a commit carries as its first record.
+// batchMark returns the mark that a commit carries as its first record. The bytes may be any: package batchrepr panics on
+// some that end early.
 func batchMark(batch []byte) (commitMark, bool) {
-	if len(batch) < batchrepr.HeaderLen {
+	if len(batch) <= batchrepr.HeaderLen || batch[batchrepr.HeaderLen] != byte(pebble.InternalKeyKindLogData) {
 		return commitMark{}, false
 	}
-	r := batchrepr.Read(batch)
-	kind, data, _, ok, err := r.Next()
-	if !ok || err != nil || kind != pebble.InternalKeyKindLogData {
+	b := batch[batchrepr.HeaderLen+1:]
+	size, n := binary.Uvarint(b)
+	if n <= 0 || size > uint64(len(b)-n) {
 		return commitMark{}, false
 	}
-	return parseMark(data)
+	return parseMark(b[n : n+int(size)])
 }
 
 // findCommit looks for the beginning of a commit after a damaged place in a log, and returns the offset of the first for

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/batchrepr"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -843,5 +844,17 @@ func readDamagedTable(t *testing.T, length int) {
 				}
 			}
 		})
+	}
+}
+
+// TestBatchMarkReadsAnyBytes: damage and what a power cut leaves can look like the beginning of a commit that ends early.
+func TestBatchMarkReadsAnyBytes(t *testing.T) {
+	header := make([]byte, batchrepr.HeaderLen)
+	log := byte(pebble.InternalKeyKindLogData)
+	for _, rest := range [][]byte{nil, {0}, {byte(pebble.InternalKeyKindSet)}, {byte(pebble.InternalKeyKindSet), 1, 'k'},
+		{log}, {log, 0xff}, {log, 0xff, 0xff, 0xff, 0xff}, {log, 200, 1}, {log, 1, markTag}} {
+		if m, ok := batchMark(slices.Concat(header, rest)); ok {
+			t.Errorf("%x has the mark %v", rest, m)
+		}
 	}
 }

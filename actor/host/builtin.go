@@ -1,13 +1,10 @@
 package host
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // The methods that every actor has besides its own: they are called like any other, over every
 // gateway, with the inputs and outputs of this file as JSON or CBOR. Their names have a dot, which
-// names of behaviors' methods cannot.
+// names of behaviors' methods cannot. What else is known of them is in the table of package method.
 //
 // Values of the application (bodies, items, payloads) are Raw: in the encoding of the request,
 // checked and converted by the behavior's type. Times are RFC 3339, spans milliseconds. Unknown
@@ -16,74 +13,59 @@ import (
 // The tag range is what a member may be if a request has it. A request without the member, and 0 in
 // Go, means the default.
 const (
-	QueueSend        = "queue.send"         // QueueSendInput -> QueueSendOutput
-	QueueReceive     = "queue.receive"      // QueueReceiveInput -> QueueReceiveOutput
-	QueueAck         = "queue.ack"          // QueueAckInput -> QueueSettleOutput
-	QueueNack        = "queue.nack"         // QueueNackInput -> QueueSettleOutput
-	QueueExtend      = "queue.extend"       // QueueExtendInput -> QueueExtendOutput
-	QueueHeld        = "queue.held"         // QueueHeldInput -> QueueHeldOutput; a query
-	QueueResult      = "queue.result"       // QueueResultInput -> QueueResultOutput; a query
-	QueueStatsMethod = "queue.stats"        // QueueStatsInput -> QueueStatsOutput; a query
-	QueuePeek        = "queue.peek"         // QueueListInput -> QueueListOutput; a query
-	QueueDelete      = "queue.delete"       // QueueSelectInput -> CountOutput; all is queue.purge
-	QueuePurge       = "queue.purge"        // QueueInput -> CountOutput: waiting messages, except messages that workers hold
-	QueueSkip        = "queue.skip"         // QueueInput -> CountOutput: the next message becomes a dead letter
-	QueueDeadList    = "queue.dead.list"    // QueueListInput -> QueueListOutput; a query
-	QueueDeadRequeue = "queue.dead.requeue" // QueueSelectInput -> CountOutput
-	QueueDeadDelete  = "queue.dead.delete"  // QueueSelectInput -> CountOutput
+	QueueSend        = "queue.send"
+	QueueReceive     = "queue.receive"
+	QueueAck         = "queue.ack"
+	QueueNack        = "queue.nack"
+	QueueExtend      = "queue.extend"
+	QueueHeld        = "queue.held"
+	QueueResult      = "queue.result"
+	QueueStatsMethod = "queue.stats"
+	QueuePeek        = "queue.peek"
+	QueueDelete      = "queue.delete" // all is queue.purge
+	QueuePurge       = "queue.purge"  // waiting messages, and not the ones that workers hold
+	QueueSkip        = "queue.skip"
+	QueueDeadList    = "queue.dead.list"
+	QueueDeadRequeue = "queue.dead.requeue"
+	QueueDeadDelete  = "queue.dead.delete"
 
-	ScheduleSet     = "schedule.set"     // Schedule -> Schedule
-	ScheduleCancel  = "schedule.cancel"  // ScheduleInput -> CountOutput
-	ScheduleTrigger = "schedule.trigger" // ScheduleInput -> Schedule: runs it now, besides its ticks
-	ScheduleList    = "schedule.list"    // ScheduleListInput -> ScheduleListOutput; a query
-	ScheduleRuns    = "schedule.runs"    // ScheduleInput -> ScheduleRunsOutput; a query
+	ScheduleSet     = "schedule.set"
+	ScheduleCancel  = "schedule.cancel"
+	ScheduleTrigger = "schedule.trigger"
+	ScheduleList    = "schedule.list"
+	ScheduleRuns    = "schedule.runs"
 
-	AlarmList   = "alarm.list"   // no input -> AlarmListOutput; a query
-	AlarmCancel = "alarm.cancel" // ScheduleInput -> CountOutput
+	AlarmList   = "alarm.list"
+	AlarmCancel = "alarm.cancel"
 
-	StreamAppend = "stream.append" // StreamAppendInput -> StreamAppendOutput
-	StreamClose  = "stream.close"  // StreamInput -> StreamInfo
-	StreamDelete = "stream.delete" // StreamInput -> CountOutput: items and all; the sequence goes on
-	StreamRead   = "stream.read"   // StreamReadInput -> StreamReadOutput; a query
-	StreamList   = "stream.list"   // StreamListInput -> StreamListOutput; a query
+	StreamAppend = "stream.append"
+	StreamClose  = "stream.close"
+	StreamDelete = "stream.delete" // the sequence goes on
+	StreamRead   = "stream.read"
+	StreamList   = "stream.list"
 
-	ConnectionList  = "connection.list"  // ConnectionListInput -> ConnectionListOutput; a query
-	ConnectionClose = "connection.close" // ConnectionCloseInput -> CountOutput
+	ConnectionList  = "connection.list"
+	ConnectionClose = "connection.close"
 
-	ActorPause  = "actor.pause"  // PauseInput -> Pause
-	ActorResume = "actor.resume" // no input -> CountOutput: 1 if it was paused
-	ActorWake   = "actor.wake"   // no input, no output
-	ActorSleep  = "actor.sleep"  // no input, no output
-	ActorRetry  = "actor.retry"  // no input -> CountOutput: 1 if it had failed; a failed actor may be tried again at once
-	ActorWhy    = "actor.why"    // no input -> Explanation; wakes nothing
-	LimitsSet   = "limits.set"   // ActorLimits -> ActorLimits: sets the members that are given, and returns all that are set
-	LimitsReset = "limits.reset" // LimitsResetInput -> CountOutput: how many were set
-	SendSkip    = "send.skip"    // SendSkipInput -> CountOutput: the next message to an actor is moved aside
+	ActorPause  = "actor.pause"
+	ActorResume = "actor.resume" // counts 1 if it was paused
+	ActorWake   = "actor.wake"
+	ActorSleep  = "actor.sleep"
+	ActorRetry  = "actor.retry" // counts 1 if it had failed
+	ActorWhy    = "actor.why"
+	LimitsSet   = "limits.set"   // sets the members that are given
+	LimitsReset = "limits.reset" // counts how many were set
+	SendSkip    = "send.skip"
 
-	SendDeadList    = "send.dead.list"    // SendListInput -> SendListOutput: messages to other actors that were given up; a query
-	SendDeadRequeue = "send.dead.requeue" // SendSelectInput -> CountOutput: sends them again, as new messages
-	SendDeadDelete  = "send.dead.delete"  // SendSelectInput -> CountOutput
+	SendDeadList    = "send.dead.list"
+	SendDeadRequeue = "send.dead.requeue" // as new messages
+	SendDeadDelete  = "send.dead.delete"
 
-	SQLQuery   = "sql.query"   // SQLInput -> SQLOutput; a query: reads the last commit
-	SQLExec    = "sql.exec"    // SQLInput -> SQLOutput: one transaction, logged with its reason
-	SQLMigrate = "sql.migrate" // SQLMigrateInput -> SQLMigrateOutput; wakes nothing if it is a dry run
-	SQLStatus  = "sql.status"  // no input -> SQLStatusOutput; a query
+	SQLQuery   = "sql.query"
+	SQLExec    = "sql.exec"    // logged with its reason
+	SQLMigrate = "sql.migrate" // wakes nothing if it is a dry run
+	SQLStatus  = "sql.status"
 )
-
-// OperatorMethod reports whether a built-in method is for operators and not for every caller. A
-// built-in name that is not listed here counts as an operator's, so that methods of later versions
-// are not open to all. openSQL says whether callers of the actor's type may use SQL.
-func OperatorMethod(method string, openSQL bool) bool {
-	switch method {
-	case SQLQuery, SQLExec:
-		return !openSQL
-	case QueueSend, QueueResult, QueueStatsMethod, QueueReceive, QueueAck, QueueNack, QueueExtend, QueueHeld,
-		ScheduleList, AlarmList, StreamAppend, StreamClose, StreamList, StreamRead,
-		WorkflowStart, WorkflowStatus, WorkflowResult:
-		return false
-	}
-	return strings.IndexByte(method, '.') >= 0
-}
 
 // QueueSendInput sends messages, all or none.
 type QueueSendInput struct {

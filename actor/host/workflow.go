@@ -72,21 +72,21 @@ type RunControl struct {
 	Run string
 }
 
-// The built-in methods of workflow runs.
+// The built-in methods of workflow runs. Queries of runs wake nothing.
 const (
-	WorkflowStart     = "workflow.start"     // WorkflowStartInput -> RunStarted; creates the actor
-	WorkflowStatus    = "workflow.status"    // no input -> workflow.RunStatus; a query, wakes nothing
-	WorkflowResult    = "workflow.result"    // WorkflowResultInput -> WorkflowResultOutput; a query, wakes nothing
-	WorkflowCancel    = "workflow.cancel"    // WorkflowControlInput, no output: asks the run to end, which undoes and cleans up
-	WorkflowTerminate = "workflow.terminate" // WorkflowControlInput, no output: ends the run at once, running nothing
-	WorkflowPause     = "workflow.pause"     // WorkflowControlInput, no output
-	WorkflowResume    = "workflow.resume"    // no input, no output: also what tries a paused run again at once
-	WorkflowRetry     = "workflow.retry"     // WorkflowControlInput with an entry, no output
-	WorkflowRewind    = "workflow.rewind"    // WorkflowControlInput with an entry, no output
-	WorkflowHistory   = "workflow.history"   // WorkflowHistoryInput -> WorkflowHistoryOutput; a query, wakes nothing
-	WorkflowWatch     = "workflow.watch"     // WorkflowWatchInput -> WorkflowWatchOutput; a query, wakes nothing
-	WorkflowExport    = "workflow.export"    // no input -> WorkflowRecording; a query, wakes nothing
-	WorkflowImport    = "workflow.import"    // WorkflowImportInput -> RunStarted; creates the actor
+	WorkflowStart     = "workflow.start"
+	WorkflowStatus    = "workflow.status"
+	WorkflowResult    = "workflow.result"
+	WorkflowCancel    = "workflow.cancel"
+	WorkflowTerminate = "workflow.terminate"
+	WorkflowPause     = "workflow.pause"
+	WorkflowResume    = "workflow.resume" // also tries a paused run again at once
+	WorkflowRetry     = "workflow.retry"  // with an entry
+	WorkflowRewind    = "workflow.rewind" // with an entry
+	WorkflowHistory   = "workflow.history"
+	WorkflowWatch     = "workflow.watch"
+	WorkflowExport    = "workflow.export"
+	WorkflowImport    = "workflow.import"
 )
 
 // WorkflowStartInput starts a run. Starting what runs already, or has ended, with the same input

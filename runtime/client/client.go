@@ -158,7 +158,7 @@ func (c *Client) callRequest(r *host.Request) (*request, *host.Error) {
 	}
 	key := r.IdempotencyKey
 	switch {
-	case key == "" && builtinQuery(r.Method):
+	case key == "" && repeatable(r.Method):
 		q.again = true
 	case key == "" && c.opts.Attempts > 1:
 		key = newKey()

@@ -56,7 +56,7 @@ func (cn *Connection) Call(ctx context.Context, r *host.Request) (host.Reply, er
 	if len(r.Input) > 0 {
 		m.Input = r.Input
 	}
-	again := builtinQuery(r.Method)
+	again := repeatable(r.Method)
 	if m.IdempotencyKey == "" && !again && cn.c.opts.Attempts > 1 {
 		m.IdempotencyKey = newKey()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // An operation label of the metrics. Calls are counted as what they run.
@@ -180,7 +181,7 @@ func (m *meter) actorType(name string) *typeMeter {
 
 // method is the label of a method of an actor type.
 func (m *meter) method(typ, name string) label {
-	if builtin(name) {
+	if method.BuiltIn(name) {
 		return labelBuiltin
 	}
 	return m.actorType(typ).kinds[name]

@@ -2,50 +2,12 @@ package gateway
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
-
-// builtinNames reads the names of the built-in methods from the sources of package host.
-func builtinNames(t *testing.T) []string {
-	t.Helper()
-	var names []string
-	var decls []ast.Decl
-	for _, name := range []string{"builtin.go", "workflow.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "..", "actor", "host", name), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		decls = append(decls, file.Decls...)
-	}
-	for _, d := range decls {
-		decl, ok := d.(*ast.GenDecl)
-		if !ok || decl.Tok != token.CONST {
-			continue
-		}
-		for _, spec := range decl.Specs {
-			for _, value := range spec.(*ast.ValueSpec).Values {
-				lit, ok := value.(*ast.BasicLit)
-				if !ok || lit.Kind != token.STRING || !strings.Contains(lit.Value, ".") {
-					continue
-				}
-				name, err := strconv.Unquote(lit.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}
 
 func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 	want := make(map[string]Operation)
@@ -64,11 +26,8 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 			want[name] = op
 		}
 	}
-	names := builtinNames(t)
-	if len(names) < 30 {
-		t.Fatalf("only %d names were read", len(names))
-	}
-	for _, name := range names {
+	for _, m := range method.All() {
+		name := m.Name
 		switch op, ok := want[name]; {
 		case !ok:
 			t.Errorf("%s is new: decide which operation it is", name)
@@ -96,7 +55,8 @@ func TestEveryBuiltinMethodHasItsOperation(t *testing.T) {
 
 func TestThePagesNameTheOperationOfEveryBuiltinMethod(t *testing.T) {
 	page := readPage(t, "http.md")
-	for _, name := range builtinNames(t) {
+	for _, m := range method.All() {
+		name := m.Name
 		op := OperationOf(name, false)
 		row := ""
 		for line := range strings.Lines(page) {

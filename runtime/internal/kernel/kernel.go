@@ -122,11 +122,8 @@ func New(o Options, with Composition) (*Kernel, error) {
 	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
 		if p, ok := p.(Server); ok {
-			for _, b := range p.Methods() {
-				if s.Builtins[b.Name] != nil {
-					return nil, fmt.Errorf("kernel: two parts have the built-in method %q", b.Name)
-				}
-				s.Builtins[b.Name] = b
+			if err := s.bind(p.Methods()); err != nil {
+				return nil, err
 			}
 		}
 		if p, ok := p.(Waker); ok {

@@ -41,13 +41,6 @@ func (a *Actor) Drains(w *Work, n int64) time.Duration {
 	return min(max(time.Duration(pace/known*(n/2)), MinDrain), MaxDrain)
 }
 
-// counted reports whether calls of a built-in method from outside count like calls of the actor's own. The verbs of
-// operators do not, because they must work while callers keep the actor busy. What a worker says of messages that it holds
-// does not, because receiving them was counted and a refusal would only bring them back.
-func (b *Method) counted(t *Type) bool {
-	return !b.free && !host.OperatorMethod(b.Name, t.OpenSQL)
-}
-
 // admit takes a call from outside out of the actor's bucket, if it has a rate.
 func (s *Kernel) admit(t *Type, r *host.Request) error {
 	if r.Continues || t.Base.Rate == nil && s.Overrides.Len() == 0 {

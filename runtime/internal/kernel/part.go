@@ -153,9 +153,6 @@ type Keeper interface{ Keeps(a *Actor) error }
 // A Resumer is told, in the turn, that an operator resumes an actor that was paused.
 type Resumer interface{ Resumed(t *Turn) error }
 
-// A StoreServer has built-in methods that work on a store without a node, and without the code of its actors.
-type StoreServer interface{ StoreMethods() []*Method }
-
 // A Facet is what a part remembers of an awake actor. The rows are the truth. It is used by the goroutine that runs the
 // actor.
 type Facet interface {

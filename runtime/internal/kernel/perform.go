@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // Respond holds a result until the group is durable.
@@ -39,12 +40,12 @@ func (j *Call) Traits(a *Actor) Traits {
 	t := Traits{Kind: "call", Bounded: true, Creates: true, Code: true, Bytes: int64(len(j.Input))}
 	switch b := j.Builtin; {
 	case b != nil:
-		t.Name, t.bare, t.Bounded = b.Name, b.bare, !b.bare // or nobody could pause an actor whose mailbox is full, or raise its limits
-		t.Code = b.Run != nil && !b.Operates
-		if t.Quick = b.Run == nil; b.Pace != nil {
+		t.Name, t.bare, t.Bounded = b.row.Name, b.bare, !b.bare // or nobody could pause an actor whose mailbox is full, or raise its limits
+		t.Code = b.run != nil && !b.Operates
+		if t.Quick = b.run == nil; b.Pace != nil {
 			t.Quick = Fast(b.Pace)
 		}
-		t.Sturdy = (b.Act != nil || b.Operates || b.Sturdy) && host.OperatorMethod(b.Name, a.Type.OpenSQL)
+		t.Sturdy = b.Operates || b.row.By(a.Type.OpenSQL) == method.Operators
 	case j.Method >= 0:
 		t.Name, t.Quick = a.Type.Methods[j.Method].Name, Fast(&a.Type.Pace[j.Method])
 	}

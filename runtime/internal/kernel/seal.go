@@ -42,7 +42,7 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 	}
 	c.Group.After = append(c.Group.After, t.After...)
 	if !t.Changed() {
-		if b := t.Work.Builtin; t.Work.idempotencyKey == "" || b != nil && b.Wait != nil {
+		if b := t.Work.Builtin; t.Work.idempotencyKey == "" || b != nil && b.row.Waits {
 			c.Rows.Rollback(t.mark.at) // nothing happened; the version stays
 			t.succeeded()
 			return false, nil

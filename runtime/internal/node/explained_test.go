@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
@@ -79,7 +80,7 @@ func TestOperatorsReadWhyARunOfAScheduleFailed(t *testing.T) {
 		if s := list.Schedules; len(s) != 1 || s[0].LastResult != "error" || s[0].LastError == "" || strings.Contains(s[0].LastError, "10.0.0.7") {
 			t.Errorf("callers read %+v", s)
 		}
-		if !host.OperatorMethod(host.ScheduleRuns, true) || host.OperatorMethod(host.ScheduleList, false) {
+		if method.ScheduleRuns.By(true) != method.Operators || method.ScheduleList.By(false) == method.Operators {
 			t.Error("runs are not for operators, or the list is")
 		}
 	})

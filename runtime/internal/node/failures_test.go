@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // unwell is a type of puppets that do not wake while broken is set.
@@ -46,15 +47,15 @@ func TestOperatorsVerbsWorkOnAFailedActor(t *testing.T) {
 	wakes := map[string]bool{host.ActorWake: true, host.SQLMigrate: true} // to be woken is what they ask for
 	var broken atomic.Bool
 	bubble(t, nil, []*puppetType{unwell(&broken)}, func(t *testing.T, g *stage) {
-		names := g.Builtins
-		for name := range names {
-			g.must(name, add(1))
+		for _, r := range method.All() {
+			g.must(r.Name, add(1))
 		}
 		broken.Store(true)
 		g.restart()
-		for name, b := range names {
+		for _, r := range method.All() {
+			name := r.Name
 			err := g.verb(name, name, nil, nil)
-			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (b.Query != nil || host.OperatorMethod(name, false)) {
+			if refused := host.CodeOf(err) == host.ActorFailed; refused && !wakes[name] && (r.Kind == host.Query || r.By(false) == method.Operators) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if code := host.CodeOf(err); code == host.Internal || code == host.Crashed {

@@ -11,7 +11,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
@@ -228,10 +228,10 @@ func TestRangesAreThoseOfTheLimits(t *testing.T) {
 		max  int64
 	}{
 		{host.QueueReceiveInput{}, "limit", host.MaxQueueBatch}, {host.QueueReceiveInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
-		{host.QueueReceiveInput{}, "wait_ms", kernel.MaxWait.Milliseconds()}, {host.QueueExtendInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
+		{host.QueueReceiveInput{}, "wait_ms", method.MaxWait.Milliseconds()}, {host.QueueExtendInput{}, "lock_ms", host.MaxQueueDelay.Milliseconds()},
 		{host.QueueListInput{}, "limit", host.MaxQueueBatch}, {host.SendListInput{}, "limit", host.MaxQueueBatch},
-		{host.StreamReadInput{}, "limit", host.MaxStreamBatch}, {host.StreamReadInput{}, "wait_ms", kernel.MaxWait.Milliseconds()},
-		{host.WorkflowResultInput{}, "wait_ms", kernel.MaxWait.Milliseconds()}, {host.WorkflowWatchInput{}, "wait_ms", kernel.MaxWait.Milliseconds()},
+		{host.StreamReadInput{}, "limit", host.MaxStreamBatch}, {host.StreamReadInput{}, "wait_ms", method.MaxWait.Milliseconds()},
+		{host.WorkflowResultInput{}, "wait_ms", method.MaxWait.Milliseconds()}, {host.WorkflowWatchInput{}, "wait_ms", method.MaxWait.Milliseconds()},
 	} {
 		found := false
 		for _, r := range wire.RangesOf(reflect.TypeOf(c.v)) {

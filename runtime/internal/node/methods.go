@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"io"
-	"maps"
 	"slices"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
@@ -60,12 +60,8 @@ func CheckLimits(l host.Limits) error {
 // ones.
 func (n *Node) Methods(b *host.Behavior) []host.Method {
 	methods := slices.Clone(b.Methods)
-	for _, name := range slices.Sorted(maps.Keys(n.Builtins)) {
-		kind := host.Query
-		if b := n.Builtins[name]; b.Act != nil || b.Run != nil {
-			kind = host.Action
-		}
-		methods = append(methods, host.Method{Name: name, Kind: kind})
+	for _, r := range method.All() {
+		methods = append(methods, host.Method{Name: r.Name, Kind: r.Kind})
 	}
 	return methods
 }

@@ -30,12 +30,7 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 		return err
 	}
 	defer s.Kill() // nothing is left to drain: what the verb did is durable
-	s.Offline, s.Builtins = true, make(map[string]*kernel.Method)
-	for p := range kernel.PartsAs[kernel.StoreServer](s.Parts) {
-		for _, b := range p.StoreMethods() {
-			s.Builtins[b.Name] = b
-		}
-	}
+	s.GoOffline()
 	if s.Builtins[in.Verb] == nil {
 		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
 	}

@@ -52,6 +52,7 @@ var policy = []rule{
 	{pkg: "workflow", uses: []string{"keyspace", "workflow/lazy"}, libs: []string{cbor}, never: []string{"net", "os"}, why: "durable functions over a journal: no database, no actor, no I/O"},
 	{pkg: "workflow/internal/memhost", uses: []string{"workflow", "keyspace"}, never: []string{"net", "os"}, why: "a host in memory, for tests"},
 	{pkg: "actor/host", uses: []string{"workflow"}, libs: []string{"github.com/google/uuid"}, never: []string{"net", "os"}, why: "the contract between actor and runtime: no library but the one for ids"},
+	{pkg: "actor/host/method", uses: []string{"actor/host", "workflow"}, never: []string{"net", "os"}, why: "the table of built-in methods: facts, no behaviour"},
 	{pkg: "actor", uses: []string{"actor/host", "keyspace/tuple", "workflow"}, libs: []string{cbor}, never: []string{"net/http", pebble, nats, prometheus, sqlite}, why: "what authors import: no database, no network"},
 	{pkg: "workflow/workflowtest", uses: []string{"workflow"}, never: []string{"net", pebble}, why: "tests of workflows in memory: no database, no actor"},
 	{pkg: "runtime/internal/record", libs: []string{cbor}, never: []string{"net", "os"}, why: "a codec"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // A typeDocument is the part of a document that describes one actor type.
@@ -385,28 +386,50 @@ func (t *typeDocument) follows() {
 
 // builtins describes the methods that every actor has, as far as they apply to the type.
 func (t *typeDocument) builtins() {
-	for _, m := range builtinMethods() {
-		f, applies := m.family(t)
+	for _, m := range method.All() {
+		f, applies := t.family(m.Subject)
 		if !applies {
 			continue
 		}
 		in := shaper{d: t.document, typ: t.b.Type, family: f, input: true}
 		out := shaper{d: t.document, typ: t.b.Type, family: f}
 		var input, output any
-		if m.input != nil {
-			input = in.of(m.input)
+		if m.Input != nil {
+			input = in.of(m.Input)
 		}
-		if m.output != nil {
-			output = out.of(m.output)
+		if m.Output != nil {
+			output = out.of(m.Output)
 		}
-		t.builtin(m, input, output)
+		o := operation{summary: m.Summary}
+		if m.By(t.b.OpenSQL) == method.Operators {
+			o.description = "For operators."
+		}
+		t.call(m.Name, m.Kind == host.Action, input, output, o)
 	}
 }
 
-func (t *typeDocument) builtin(m builtinMethod, input, output any) {
-	o := operation{summary: m.summary}
-	if host.OperatorMethod(m.name, t.b.OpenSQL) {
-		o.description = "For operators."
+// family reports whether the type has what a method is about, and whose values the method's input and output carry.
+func (t *typeDocument) family(about method.Subject) (*family, bool) {
+	var f *family
+	switch about {
+	case method.Actor:
+		return nil, true
+	case method.Alarms:
+		return nil, len(t.b.Alarms) > 0
+	case method.Runs:
+		return nil, t.workflows != nil
+	case method.Queues:
+		f = t.queues
+	case method.WorkerQueues:
+		f = t.workers
+	case method.Schedules:
+		f = t.schedules
+	case method.Streams:
+		f = t.streams
+	case method.ExternalStreams:
+		f = t.external
+	case method.Workflows:
+		f = t.workflows
 	}
-	t.call(m.name, !m.query, input, output, o)
+	return f, f != nil
 }

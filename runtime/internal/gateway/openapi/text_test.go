@@ -41,10 +41,9 @@ func TestDescriptionsAreTheCommentsOfTheContract(t *testing.T) {
 
 // hostComments is what the source of package host says.
 type hostComments struct {
-	text     map[string]string
-	enums    map[string][]string
-	numbers  map[string]string // constants with a plain number
-	builtins []string          // the names of built-in methods
+	text    map[string]string
+	enums   map[string][]string
+	numbers map[string]string // constants with a plain number
 }
 
 func readHost(t *testing.T) hostComments {
@@ -89,7 +88,7 @@ func readHost(t *testing.T) hostComments {
 	return c
 }
 
-// constant takes up a constant: a code, another name of a closed list, a number, or a built-in method.
+// constant takes up a constant: a code, another name of a closed list, or a number.
 func (c *hostComments) constant(spec *ast.ValueSpec) {
 	if len(spec.Values) != 1 {
 		return
@@ -110,9 +109,6 @@ func (c *hostComments) constant(spec *ast.ValueSpec) {
 	typ, typed := spec.Type.(*ast.Ident)
 	switch {
 	case !typed:
-		if strings.Contains(value, ".") {
-			c.builtins = append(c.builtins, value)
-		}
 	case typ.Name == "Code":
 		text := strings.TrimPrefix(sentence(spec.Doc.Text()), name+": ")
 		c.text["Code."+value] = strings.ToUpper(text[:1]) + text[1:]

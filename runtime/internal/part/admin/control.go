@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
@@ -35,14 +36,14 @@ func (*Part) Name() string { return "admin" }
 // code of a sleeping one, so they work on failed actors.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Bare(kernel.Act(host.ActorPause, pauseActor)),
-		kernel.Bare(kernel.Act(host.ActorResume, resumeActor)),
-		kernel.Bare(kernel.Act(host.LimitsSet, setLimits)),
-		kernel.Bare(kernel.Act(host.LimitsReset, resetLimits)),
-		kernel.Serve(host.ActorWake, wakeActor),
-		kernel.Serve(host.ActorSleep, sleepActor),
-		kernel.Serve(host.ActorRetry, retryActor),
-		kernel.Serve(host.ActorWhy, why),
+		kernel.Bare(kernel.Act(method.ActorPause, pauseActor)),
+		kernel.Bare(kernel.Act(method.ActorResume, resumeActor)),
+		kernel.Bare(kernel.Act(method.LimitsSet, setLimits)),
+		kernel.Bare(kernel.Act(method.LimitsReset, resetLimits)),
+		kernel.Serve(method.ActorWake, wakeActor),
+		kernel.Serve(method.ActorSleep, sleepActor),
+		kernel.Serve(method.ActorRetry, retryActor),
+		kernel.Serve(method.ActorWhy, why),
 	}
 }
 
@@ -76,7 +77,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 }
 
 // resumeActor ends the pause of an actor.
-func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *kernel.None) (host.CountOutput, error) {
+func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
 	rec, err := control.Read(c.Rows)
 	if err != nil || rec.Since == 0 {
 		return host.CountOutput{}, err
@@ -166,27 +167,27 @@ func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.Ac
 
 // wakeActor brings an actor into memory. One that has failed is not tried before its time;
 // actor.retry allows that.
-func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (kernel.None, error) {
+func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (method.None, error) {
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
-		return kernel.None{}, err
+		return method.None{}, err
 	}
-	return kernel.None{}, s.Ask(ctx, on, kernel.Waking{})
+	return method.None{}, s.Ask(ctx, on, kernel.Waking{})
 }
 
 // sleepActor stops an actor's tasks, runs its sleep hook and takes it out of memory.
-func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (kernel.None, error) {
+func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (method.None, error) {
 	if err := s.MustExist(on.Addr); err != nil {
-		return kernel.None{}, err
+		return method.None{}, err
 	}
 	a := s.Find(on.Addr)
 	if a == nil {
-		return kernel.None{}, nil
+		return method.None{}, nil
 	}
 	if from := on.From; from != nil && from.Waiter != nil && from.Waiter.Actor == a {
-		return kernel.None{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
+		return method.None{}, host.Errorf(host.FailedPrecondition, "actor %s cannot put itself to sleep in its own turn", a)
 	}
 	if err := s.Kept(a); err != nil {
-		return kernel.None{}, err
+		return method.None{}, err
 	}
 	if k := a.CurrentCompany(); kernel.SizeOf(k) > 0 {
 		// From here on it sleeps, whether the caller waits or not: without its tasks it must not
@@ -194,15 +195,15 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kern
 		select {
 		case <-a.Retire(k, kernel.CauseSleep):
 		case <-ctx.Done():
-			return kernel.None{}, kernel.ContextError(ctx)
+			return method.None{}, kernel.ContextError(ctx)
 		}
 	}
-	return kernel.None{}, s.Ask(ctx, on, kernel.Sleeping(true))
+	return method.None{}, s.Ask(ctx, on, kernel.Sleeping(true))
 }
 
 // retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries
 // it at once.
-func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.CountOutput, error) {
+func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.CountOutput, error) {
 	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
 		return host.CountOutput{}, kernel.QueryWrites()
 	}

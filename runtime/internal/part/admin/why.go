@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // why implements actor.why: it returns what an actor waits for, without waking it.
-func why(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.Explanation, error) {
+func why(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.Explanation, error) {
 	q, err := Inquire(s, ctx, on.Typ, on.Addr)
 	if err != nil {
 		return host.Explanation{}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -47,7 +48,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Ask(host.AlarmList, func(r *kernel.Query, _ host.Codec, _ *kernel.None) (host.AlarmListOutput, error) {
+		kernel.Ask(method.AlarmList, func(r *kernel.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
 			s, done, err := r.Rows()
 			if err != nil {
 				return host.AlarmListOutput{}, err
@@ -60,9 +61,9 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return out, err
 		}),
-		kernel.Existing(kernel.Act(host.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+		kernel.Act(method.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
 			return kernel.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
-		})),
+		}),
 	}
 }
 

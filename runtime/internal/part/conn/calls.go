@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -80,7 +80,7 @@ func identify(s *kernel.Kernel, addr host.Address, token string) (string, error)
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Ask(host.ConnectionList, func(r *kernel.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
+		kernel.Ask(method.ConnectionList, func(r *kernel.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
 			out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
 			limit := in.Limit
 			if limit == 0 {
@@ -98,7 +98,7 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return out, nil
 		}),
-		{Name: host.ConnectionClose, Existing: true, Sturdy: true, Run: closeByOperator},
+		kernel.Run(method.ConnectionClose, closeByOperator),
 	}
 }
 
@@ -118,11 +118,9 @@ func connectionInfo(c *host.ConnectionState) host.ConnectionInfo {
 
 // closeByOperator runs connection.close: the disconnect hook runs, and if it fails, the connection
 // ends all the same. An actor that does not wake cannot run the hook.
-func closeByOperator(c *kernel.Core, w *kernel.Work) ([]byte, error) {
-	var in host.ConnectionCloseInput
-	if err := wire.Decode(host.ConnectionClose, w.Codec, w.Input, &in); err != nil {
-		return nil, err
-	}
+func closeByOperator(
+	c *kernel.Core, w *kernel.Work, in *host.ConnectionCloseInput, reply func(host.CountOutput) ([]byte, error),
+) ([]byte, error) {
 	if n := len(in.Reason); n > maxCloseReason {
 		return nil, host.OverLimit("reason bytes", maxCloseReason, int64(n)).With("field", "reason")
 	}
@@ -131,10 +129,7 @@ func closeByOperator(c *kernel.Core, w *kernel.Work) ([]byte, error) {
 		reason.Message = in.Reason
 	}
 	return endConnection(c, w, in.Connection, reason, c.Bare, func(found bool) ([]byte, error) {
-		out := host.CountOutput{}
-		if found {
-			out.Count = 1
-		}
-		return wire.Encode(w.Codec, &out)
+		out, _ := kernel.Counted(found, nil)
+		return reply(out)
 	})
 }

@@ -183,7 +183,8 @@ func (l *LiveConnection) update(
 	if err := outside(l.S, ctx); err != nil {
 		return err
 	}
-	b := &kernel.Method{Name: name, Pace: &connTypeOf(l.t).join, Run: func(c *kernel.Core, w *kernel.Work) ([]byte, error) { return nil, run(c, w) }}
+	b := kernel.Procedure(name, run)
+	b.Pace = &connTypeOf(l.t).join
 	done := make(chan error, 1)
 	w := &kernel.Work{
 		Call: kernel.Call{Method: -1, Builtin: b, Connection: l.ID}, Ctx: ctx, Existing: true,

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
@@ -71,14 +72,14 @@ func (*Part) Name() string { return "mail" }
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Serve(host.SendSkip, skipSend),
-		kernel.Ask(host.SendDeadList, listDeadSends),
-		kernel.Existing(kernel.Act(host.SendDeadRequeue, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+		kernel.Serve(method.SendSkip, skipSend),
+		kernel.Ask(method.SendDeadList, listDeadSends),
+		kernel.Act(method.SendDeadRequeue, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
 			return eachDeadSend(c, h, in, true)
-		})),
-		kernel.Existing(kernel.Act(host.SendDeadDelete, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+		}),
+		kernel.Act(method.SendDeadDelete, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
 			return eachDeadSend(c, h, in, false)
-		})),
+		}),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -17,33 +18,30 @@ import (
 
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
-	held := kernel.Waiting(kernel.Ask(host.QueueHeld, queueHeld),
-		func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS }, nil)
-	held.Empty = func(req *host.Request, out []byte) bool {
-		var in host.QueueHeldInput
-		err := wire.Decode(host.QueueHeld, req.Codec, req.Input, &in)
-		return err == nil && len(wire.Read[host.QueueHeldOutput](req.Codec, out).Held) == len(in.Receipts)
-	}
 	return []*kernel.Method{
-		kernel.Act(host.QueueSend, queueSend),
-		kernel.Waiting(kernel.Act(host.QueueReceive, queueReceive),
+		kernel.Act(method.QueueSend, queueSend),
+		kernel.Act(method.QueueReceive, queueReceive, kernel.Waiting(
 			func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.QueueReceiveInput, codec host.Codec, out []byte) bool {
 				return len(wire.Read[host.QueueReceiveOutput](codec, out).Messages) == 0
-			}),
-		kernel.Free(kernel.Existing(kernel.Act(host.QueueAck, queueAck))),
-		kernel.Free(kernel.Existing(kernel.Act(host.QueueNack, queueNack))),
-		kernel.Free(kernel.Existing(kernel.Act(host.QueueExtend, queueExtend))),
-		kernel.Free(held),
-		kernel.Waiting(kernel.Ask(host.QueueResult, queueResult),
+			})),
+		kernel.Act(method.QueueAck, queueAck),
+		kernel.Act(method.QueueNack, queueNack),
+		kernel.Act(method.QueueExtend, queueExtend),
+		kernel.Ask(method.QueueHeld, queueHeld, kernel.Waiting(
+			func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS },
+			func(in *host.QueueHeldInput, codec host.Codec, out []byte) bool {
+				return len(wire.Read[host.QueueHeldOutput](codec, out).Held) == len(in.Receipts)
+			})),
+		kernel.Ask(method.QueueResult, queueResult, kernel.Waiting(
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.QueueResultInput, codec host.Codec, out []byte) bool {
 				return !wire.Read[host.QueueResultOutput](codec, out).Done
-			}),
-		kernel.Ask(host.QueueStatsMethod, queueStats),
-		kernel.Ask(host.QueuePeek, queuePeek),
-		kernel.Ask(host.QueueDeadList, queueDeadList),
-		counting(host.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+			})),
+		kernel.Ask(method.QueueStats, queueStats),
+		kernel.Ask(method.QueuePeek, queuePeek),
+		kernel.Ask(method.QueueDeadList, queueDeadList),
+		counting(method.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			if err := selects(in); err != nil {
 				return host.CountOutput{}, err
 			}
@@ -53,15 +51,15 @@ func (*Part) Methods() []*kernel.Method {
 			n, err := s.Delete(in.Queue, in.IDs)
 			return host.CountOutput{Count: n}, err
 		}),
-		counting(host.QueuePurge, "purge", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) { return purgeQueue(s, in.Queue) }),
-		counting(host.QueueSkip, "skip", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) {
+		counting(method.QueuePurge, "purge", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) { return purgeQueue(s, in.Queue) }),
+		counting(method.QueueSkip, "skip", func(s *queuerows.Set, in *host.QueueInput) (host.CountOutput, error) {
 			n, err := s.Skip(in.Queue)
 			return host.CountOutput{Count: n}, err
 		}),
-		counting(host.QueueDeadRequeue, "requeue", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+		counting(method.QueueDeadRequeue, "requeue", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			return eachDead(s, in, s.RequeueDead)
 		}),
-		counting(host.QueueDeadDelete, "delete_dead", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
+		counting(method.QueueDeadDelete, "delete_dead", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			return eachDead(s, in, s.DeleteDead)
 		}),
 	}
@@ -99,16 +97,14 @@ func selects(in *host.QueueSelectInput) error {
 }
 
 // counting makes a built-in method that changes messages of a queue that exists and counts them.
-func counting[In any](name, op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *kernel.Method {
-	b := kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
+func counting[In any](m method.Typed[In, host.CountOutput], op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *kernel.Method {
+	return kernel.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		out, err := f(SetOf(h), in)
 		if out.Count > 0 && err == nil {
 			QueueChange(h, op, queueName(in), func(m map[string]any) { m["count"] = out.Count })
 		}
 		return out, err
 	})
-	b.Existing = true
-	return b
 }
 
 func queueName(in any) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -18,33 +19,33 @@ import (
 // work on sleeping and failed actors.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Act(host.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
+		kernel.Act(method.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
 			return startRun(c, h, host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})
 		}),
-		runVerb(host.WorkflowCancel), runVerb(host.WorkflowTerminate), runVerb(host.WorkflowPause), runVerb(host.WorkflowResume),
-		runVerb(host.WorkflowRetry), runVerb(host.WorkflowRewind),
-		kernel.Act(host.WorkflowImport, importRun),
-		kernel.Served(host.WorkflowStatus, runStatus),
-		kernel.Waiting(kernel.Served(host.WorkflowResult, runResult),
+		runVerb(method.WorkflowCancel), runVerb(method.WorkflowTerminate), runVerb(method.WorkflowPause), runVerb(method.WorkflowResume),
+		runVerb(method.WorkflowRetry), runVerb(method.WorkflowRewind),
+		kernel.Act(method.WorkflowImport, importRun),
+		kernel.Ordered(kernel.Serve(method.WorkflowStatus, runStatus)),
+		kernel.Ordered(kernel.Serve(method.WorkflowResult, runResult, kernel.Waiting(
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.WorkflowResultInput, codec host.Codec, out []byte) bool {
 				return !wire.Read[host.WorkflowResultOutput](codec, out).Done
-			}),
-		kernel.Served(host.WorkflowHistory, runHistory),
-		kernel.Waiting(kernel.Served(host.WorkflowWatch, watchRun),
+			}))),
+		kernel.Ordered(kernel.Serve(method.WorkflowHistory, runHistory)),
+		kernel.Ordered(kernel.Serve(method.WorkflowWatch, watchRun, kernel.Waiting(
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
-			func(codec host.Codec, out []byte) bool {
+			func(_ *host.WorkflowWatchInput, codec host.Codec, out []byte) bool {
 				return wire.Read[host.WorkflowWatchOutput](codec, out).Changed == nil
-			}),
-		kernel.Serve(host.WorkflowExport, exportRun),
+			}))),
+		kernel.Serve(method.WorkflowExport, exportRun),
 	}
 }
 
 // runVerb makes a built-in method that does something to the run.
-func runVerb(name string) *kernel.Method {
-	return kernel.Existing(kernel.Act(name, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (kernel.None, error) {
-		return kernel.None{}, controlRun(c, h, host.RunControl{Verb: name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
-	}))
+func runVerb(m method.Typed[host.WorkflowControlInput, method.None]) *kernel.Method {
+	return kernel.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (method.None, error) {
+		return method.None{}, controlRun(c, h, host.RunControl{Verb: m.Name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	})
 }
 
 // importRun makes a run of a recording.
@@ -98,7 +99,7 @@ func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(ro
 	return err
 }
 
-func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, _ *kernel.None) (st workflow.RunStatus, err error) {
+func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (st workflow.RunStatus, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		st, err = workflow.ReadStatus(rows)
 		return err
@@ -112,7 +113,7 @@ func runStatus(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec ho
 			p.Text = ""
 		}
 	}
-	showRun(codec, &st, nil)
+	showRun(on.Codec, &st, nil)
 	return st, err
 }
 
@@ -141,7 +142,7 @@ func showRun(codec host.Codec, st *workflow.RunStatus, entries []workflow.Histor
 	}
 }
 
-func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
+func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
 		st, err := workflow.ReadOutcome(rows)
 		if err != nil {
@@ -162,13 +163,13 @@ func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec ho
 		if i < 0 {
 			return host.Errorf(host.FailedPrecondition, "actor type %q no longer has the workflow %q, which can read the result", on.Typ.Type, st.Workflow)
 		}
-		out.Output, err = on.Typ.Workflows[i].Output(st.Output, codec)
+		out.Output, err = on.Typ.Workflows[i].Output(st.Output, on.Codec)
 		return err
 	})
 	return out, err
 }
 
-func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
+func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowHistoryInput) (out host.WorkflowHistoryOutput, err error) {
 	if in.Limit == 0 {
 		in.Limit = 100
 	}
@@ -186,14 +187,14 @@ func runHistory(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec h
 		}
 		return nil
 	})
-	showRun(codec, nil, out.Entries)
+	showRun(on.Codec, nil, out.Entries)
 	return out, err
 }
 
 // maxChanges is how many entries one answer of workflow.watch has.
 const maxChanges = 1000
 
-func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec host.Codec, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
+func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		changed := make(map[string]bool)
 		start, end := keyspace.KindRange(keyspace.KindWorkflow)
@@ -250,11 +251,11 @@ func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, codec hos
 		}
 		return nil
 	})
-	showRun(codec, &out.Status, out.Changed)
+	showRun(on.Codec, &out.Status, out.Changed)
 	return out, err
 }
 
-func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (out host.WorkflowRecording, err error) {
+func exportRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (out host.WorkflowRecording, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
 		rec, err := workflow.Export(rows)
 		if err != nil {

@@ -49,7 +49,6 @@ var _ interface {
 	kernel.Riser
 	kernel.Runner
 	kernel.Server
-	kernel.StoreServer
 	kernel.Translator
 	kernel.Waker
 	kernel.Watcher

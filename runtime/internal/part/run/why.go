@@ -32,12 +32,6 @@ func (*Part) Resumed(t *kernel.Turn) error {
 	return nil
 }
 
-// StoreMethods implements kernel.StoreServer. They are bare, because nothing wakes there, and there
-// is no run in memory that they would have to tell.
-func (*Part) StoreMethods() []*kernel.Method {
-	return []*kernel.Method{kernel.Bare(runVerb(host.WorkflowPause)), kernel.Bare(runVerb(host.WorkflowTerminate))}
-}
-
 // Explain implements survey.Explainer.
 func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	_, _, live, err := readRun(rows)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
@@ -283,8 +284,8 @@ func (p *Part) keepFailed(id string, r *failedRun) {
 	p.FailedRuns[id] = r
 }
 
-// scheduleInput is a Schedule of a request, whose numbers, if they are there, are not 0.
-type scheduleInput struct {
+// givenNumbers tells a number of a request that is 0 from one that is not there.
+type givenNumbers struct {
 	host.Schedule
 	Every    *int64 `json:"every_ms,omitempty"`
 	CatchUp  *int   `json:"catch_up,omitempty"`
@@ -294,8 +295,11 @@ type scheduleInput struct {
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
-		kernel.Act(host.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, set *scheduleInput) (host.Schedule, error) {
-			in := &set.Schedule
+		kernel.Act(method.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
+			var set givenNumbers
+			if err := wire.Decode(host.ScheduleSet, codec, h.Work.Input, &set); err != nil {
+				return host.Schedule{}, err
+			}
 			if set.Every != nil {
 				if in.Every = *set.Every; in.Every <= 0 {
 					return host.Schedule{}, wire.NotPositive("every_ms", in.Every)
@@ -329,17 +333,17 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return showSchedule(c.Actor.Type, out, codec)
 		}),
-		kernel.Existing(kernel.Act(host.ScheduleCancel, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+		kernel.Act(method.ScheduleCancel, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
 			return kernel.Counted(turnOf(h).CancelSchedule(in.Name, in.Instance))
-		})),
-		kernel.Existing(kernel.Act(host.ScheduleTrigger, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
+		}),
+		kernel.Act(method.ScheduleTrigger, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
 			out, err := triggerSchedule(h, in.Name, in.Instance)
 			if err != nil {
 				return host.Schedule{}, err
 			}
 			return showSchedule(c.Actor.Type, out, codec)
-		})),
-		kernel.Ask(host.ScheduleList, func(r *kernel.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
+		}),
+		kernel.Ask(method.ScheduleList, func(r *kernel.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
 			all, err := Query{r}.Schedules(in.Name)
 			if err != nil {
 				return host.ScheduleListOutput{}, err
@@ -351,7 +355,7 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return host.ScheduleListOutput{Schedules: all}, nil
 		}),
-		kernel.Ask(host.ScheduleRuns, func(r *kernel.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
+		kernel.Ask(method.ScheduleRuns, func(r *kernel.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
 			s, done, err := r.Rows()
 			if err != nil {
 				return host.ScheduleRunsOutput{}, err

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
@@ -40,14 +41,13 @@ const maxLoggedSQL = 200
 // Methods implements kernel.Server: the methods run SQL and manage databases, for operators and for
 // callers that the type allows.
 func (p *Part) Methods() []*kernel.Method {
-	exec := kernel.Act(host.SQLExec, execSQL)
-	exec.Pace, exec.Fault, exec.Creates = new(atomic.Int64), sqlFault, func(t *kernel.Type) bool { return t.OpenSQL }
-	exec.Existing = true
-	query := kernel.Ask(host.SQLQuery, func(r *kernel.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
+	exec := kernel.Act(method.SQLExec, execSQL)
+	exec.Pace, exec.Fault = new(atomic.Int64), sqlFault
+	query := kernel.Ask(method.SQLQuery, func(r *kernel.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 		out, err := runSQL(r, r.Host.SQL(), codec, in)
 		return out, sqlFault(err)
 	})
-	return []*kernel.Method{exec, query, kernel.Serve(host.SQLMigrate, p.migrateSQL), kernel.Serve(host.SQLStatus, p.statusSQL)}
+	return []*kernel.Method{exec, query, kernel.Serve(method.SQLMigrate, p.migrateSQL), kernel.Serve(method.SQLStatus, p.statusSQL)}
 }
 
 // execSQL implements sql.exec.
@@ -390,7 +390,7 @@ func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel, on kernel.Ta
 }
 
 // statusSQL implements sql.status.
-func (*Part) statusSQL(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *kernel.None) (host.SQLStatusOutput, error) {
+func (*Part) statusSQL(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.SQLStatusOutput, error) {
 	m, err := sqlMetadata(ctx, s, on.Addr)
 	if err != nil {
 		return host.SQLStatusOutput{}, err

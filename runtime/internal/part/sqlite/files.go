@@ -126,7 +126,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 		return out, host.Errorf(host.InvalidArgument, "the file cannot be read: %s", err)
 	}
 	defer spooled.Close()
-	b := &kernel.Method{Name: "sql.import", Operates: true, Run: func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
+	b := kernel.Procedure("sql.import", func(c *kernel.Core, w *kernel.Work) error {
 		err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
 			if out, err = p.replace(h, spooled); err != nil {
 				return err
@@ -141,8 +141,9 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 			c.Broken = true                  // once it is committed
 			DatabaseOf(&c.Attached).Close(c) // before: no query of what is imported may find a connection that knows what was there
 		}
-		return nil, err
-	}}
+		return err
+	})
+	b.Operates = true
 	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, kernel.Call{Method: -1, Builtin: b}, false)
 	if err != nil {
 		return host.SQLStatusOutput{}, err

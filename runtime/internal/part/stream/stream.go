@@ -11,6 +11,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
@@ -124,11 +125,12 @@ func (h Turn) StreamClose(stream string) error {
 
 // Methods implements kernel.Server.
 func (*Part) Methods() []*kernel.Method {
-	read := kernel.Ask(host.StreamRead, readStream)
-	read.Wait, read.Empty, read.Missing, read.OfLife = waitForItems, noItems, streamGone, true
+	read := kernel.Ask(method.StreamRead, readStream, kernel.Waiting(
+		func(in *host.StreamReadInput) (string, int64) { return streamTopic(in.Stream), in.WaitMS }, noItems))
+	read.Missing, read.OfLife = streamGone, true
 	return []*kernel.Method{
-		kernel.Act(host.StreamAppend, appendStream),
-		kernel.Existing(kernel.Act(host.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
+		kernel.Act(method.StreamAppend, appendStream),
+		kernel.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
 			if err := externalStream(c, in.Stream); err != nil {
 				return host.StreamInfo{}, err
 			}
@@ -136,13 +138,13 @@ func (*Part) Methods() []*kernel.Method {
 				return host.StreamInfo{}, err
 			}
 			return turnOf(h).StreamInfo(in.Stream)
-		})),
-		kernel.Existing(kernel.Act(host.StreamDelete, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
+		}),
+		kernel.Act(method.StreamDelete, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
 			n, err := deleteStream(h, in.Stream)
 			return host.CountOutput{Count: n}, err
-		})),
+		}),
 		read,
-		kernel.Ask(host.StreamList, listStreams),
+		kernel.Ask(method.StreamList, listStreams),
 	}
 }
 
@@ -251,30 +253,16 @@ func streamGone(req *host.Request, notFound error) error {
 	return kernel.ErrDestroyed()
 }
 
-// waitForItems says what a call of stream.read waits for.
-func waitForItems(req *host.Request) (string, time.Duration, error) {
-	var in host.StreamReadInput
-	if err := wire.Decode(host.StreamRead, req.Codec, req.Input, &in); err != nil {
-		return "", 0, err
-	}
-	d := time.Duration(in.WaitMS) * time.Millisecond
-	return streamTopic(in.Stream), d, nil
-}
-
 // noItems reports whether a reader is up to date: nothing follows its position, which is one in
 // this stream.
-func noItems(req *host.Request, output []byte) bool {
+func noItems(in *host.StreamReadInput, codec host.Codec, output []byte) bool {
 	const most = 256 // bytes of a page without items, with room to spare
 	if len(output) > most {
 		return false
 	}
-	var in host.StreamReadInput
-	if wire.Decode(host.StreamRead, req.Codec, req.Input, &in) != nil {
-		return false
-	}
 	var out host.StreamReadOutput
 	var err error
-	if req.Codec == host.JSON {
+	if codec == host.JSON {
 		err = json.NewDecoder(bytes.NewReader(output)).Decode(&out)
 	} else {
 		err = cbor.Unmarshal(output, &out)

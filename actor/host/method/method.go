@@ -1,0 +1,133 @@
+// Package method is the table of the built-in methods: the methods that every actor has besides
+// those of its type.
+//
+// A [Row] holds what programs must know of a method to call it, serve it, show it and bound it.
+// Nothing else in the module repeats these facts: the runtime binds a function to each row, and
+// gateways, clients and commands look a row up with [Find] or range over [All].
+//
+// A generic command needs four columns. Input is a struct whose members, by their json tags, are
+// the arguments and flags; a member of a type with text must be given unless its tag says
+// omitempty, and the tag range bounds a number. Output is the struct to print. Summary is the help
+// text. Kind says whether the call changes something. The variable of a row, such as [QueueSend],
+// also carries the types of input and output, so that a call with other types does not compile.
+package method
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// A Row is what the table says of a built-in method. The row of a name that the table lacks is the
+// zero value: a method for operators that neither waits nor creates.
+type Row struct {
+	// Name has a dot, which names of types' methods cannot have. What stands before the dot is the
+	// family.
+	Name string
+	// Kind is Action, or Query for a method that changes nothing and can be repeated.
+	Kind host.MethodKind
+	// Input and Output are structs of package host or workflow; nil for none.
+	Input, Output reflect.Type
+	// Caller is the group of callers that may use it.
+	Caller Caller
+	// Subject says which types it applies to, and whose values its input and output carry.
+	Subject Subject
+	// Creates: a call creates the actor. Of an OpenSQL method this holds only if the type is open.
+	Creates bool
+	// Waits: the input has wait_ms, and a call waits that long for something to appear.
+	Waits bool
+	// Free: a call does not count against [host.Limits.CallRate], because it ends or continues one
+	// that was counted. A refusal would only bring the messages back that a worker has received.
+	Free bool
+	// Offline: it also works on a store that no node runs on.
+	Offline bool
+	// Summary says in one sentence what it does.
+	Summary string
+}
+
+// A Caller is a group of callers.
+type Caller uint8
+
+// The callers.
+const (
+	// Operators look after actors.
+	Operators Caller = iota
+	// OpenSQL is anyone if the type has OpenSQL, and operators if not.
+	OpenSQL
+	// Workers receive messages of queues.
+	Workers
+	// Followers read streams.
+	Followers
+	// Anyone is every client.
+	Anyone
+)
+
+// A Subject is the part of an actor that a method is about.
+type Subject uint8
+
+// The subjects. Except for the actor itself, a type has a subject if it declares one.
+const (
+	Actor Subject = iota
+	// Queues are all queues, WorkerQueues the queues that workers receive from.
+	Queues
+	WorkerQueues
+	Schedules
+	Alarms
+	// Streams are all streams, ExternalStreams the streams that clients append to.
+	Streams
+	ExternalStreams
+	// Workflows are the programs of runs, with inputs of the type. Runs are what a run has stored.
+	Workflows
+	Runs
+)
+
+// MaxWait is the longest that a call may wait.
+const MaxWait = time.Minute
+
+// A Typed row has the Go types of its input and output.
+type Typed[In, Out any] struct{ Row }
+
+// None is the input or output of a method that has none.
+type None struct{}
+
+// By returns the callers that may use the method, given whether the type has OpenSQL. It is never
+// OpenSQL.
+func (r Row) By(openSQL bool) Caller {
+	switch {
+	case r.Caller != OpenSQL:
+		return r.Caller
+	case openSQL:
+		return Anyone
+	}
+	return Operators
+}
+
+// Creating reports whether a call of the method creates an actor of a type.
+func (r Row) Creating(openSQL bool) bool { return r.Creates && (r.Caller != OpenSQL || openSQL) }
+
+// Counted reports whether calls from outside count against the rate of an actor. Those of operators
+// do not, because operators must work while callers keep the actor busy.
+func (r Row) Counted(openSQL bool) bool { return !r.Free && r.By(openSQL) != Operators }
+
+// BuiltIn reports whether a name is that of a built-in method, in the table or not: names of types'
+// methods have no dot.
+func BuiltIn(name string) bool { return strings.IndexByte(name, '.') >= 0 }
+
+// Find returns the row of a built-in method.
+func Find(name string) (Row, bool) {
+	if !BuiltIn(name) {
+		return Row{}, false
+	}
+	i, ok := slices.BinarySearchFunc(table, name, func(r Row, name string) int { return cmp.Compare(r.Name, name) })
+	if !ok {
+		return Row{}, false
+	}
+	return table[i], true
+}
+
+// All returns the rows in the order of their names.
+func All() []Row { return slices.Clone(table) }

@@ -1,0 +1,177 @@
+package method
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// The kinds of rows, under short names.
+const act, ask = host.Action, host.Query
+
+// facts are the columns of a row that are true.
+type facts uint8
+
+const (
+	creates facts = 1 << iota
+	waits
+	free
+	offline
+	none facts = 0
+)
+
+// row makes a row of the table.
+func row[In, Out any](name string, kind host.MethodKind, about Subject, by Caller, f facts, summary string) Typed[In, Out] {
+	r := Row{
+		Name: name, Kind: kind, Input: shown[In](), Output: shown[Out](), Subject: about, Caller: by, Summary: summary,
+		Creates: f&creates != 0, Waits: f&waits != 0, Free: f&free != 0, Offline: f&offline != 0,
+	}
+	return Typed[In, Out]{r}
+}
+
+// shown is a type as rows have it.
+func shown[T any]() reflect.Type {
+	if t := reflect.TypeFor[T](); t != reflect.TypeFor[None]() {
+		return t
+	}
+	return nil
+}
+
+// The names of the types that stand in many rows.
+type (
+	counted  = host.CountOutput
+	selected = host.QueueSelectInput
+	control  = host.WorkflowControlInput
+)
+
+// Queues.
+var (
+	QueueSend = row[host.QueueSendInput, host.QueueSendOutput](host.QueueSend, act, Queues, Anyone, creates,
+		"Sends messages to a queue, all or none.")
+	QueueReceive = row[host.QueueReceiveInput, host.QueueReceiveOutput](host.QueueReceive, act, WorkerQueues, Workers, creates|waits,
+		"Takes messages out of a queue and locks them for the caller.")
+	QueueAck = row[host.QueueAckInput, host.QueueSettleOutput](host.QueueAck, act, WorkerQueues, Workers, free,
+		"Says that received messages are done, with a reply for senders that want one.")
+	QueueNack = row[host.QueueNackInput, host.QueueSettleOutput](host.QueueNack, act, WorkerQueues, Workers, free,
+		"Gives received messages back as failed attempts.")
+	QueueExtend = row[host.QueueExtendInput, host.QueueExtendOutput](host.QueueExtend, act, WorkerQueues, Workers, free,
+		"Locks received messages for longer.")
+	QueueHeld = row[host.QueueHeldInput, host.QueueHeldOutput](host.QueueHeld, ask, WorkerQueues, Workers, free|waits,
+		"Tells which receipts are still valid.")
+	QueueResult = row[host.QueueResultInput, host.QueueResultOutput](host.QueueResult, ask, Queues, Anyone, waits,
+		"Tells what came of a message that was sent with want_reply.")
+	QueueStats = row[host.QueueStatsInput, host.QueueStatsOutput](host.QueueStatsMethod, ask, Queues, Anyone, none,
+		"Counts the messages of queues.")
+	QueuePeek = row[host.QueueListInput, host.QueueListOutput](host.QueuePeek, ask, Queues, Operators, none,
+		"Lists the messages of a queue without receiving them.")
+	QueueDelete      = row[selected, counted](host.QueueDelete, act, Queues, Operators, none, "Deletes messages of a queue.")
+	QueuePurge       = row[host.QueueInput, counted](host.QueuePurge, act, Queues, Operators, none, "Deletes all messages of a queue.")
+	QueueSkip        = row[host.QueueInput, counted](host.QueueSkip, act, Queues, Operators, none, "Makes the next message of a queue a dead letter.")
+	QueueDeadList    = row[host.QueueListInput, host.QueueListOutput](host.QueueDeadList, ask, Queues, Operators, none, "Lists dead letters.")
+	QueueDeadRequeue = row[selected, counted](host.QueueDeadRequeue, act, Queues, Operators, none, "Puts dead letters into their queue again.")
+	QueueDeadDelete  = row[selected, counted](host.QueueDeadDelete, act, Queues, Operators, none, "Deletes dead letters.")
+)
+
+// Schedules and alarms.
+var (
+	ScheduleSet = row[host.Schedule, host.Schedule](host.ScheduleSet, act, Schedules, Operators, creates,
+		"Sets a schedule, replacing one of the same name and instance.")
+	ScheduleCancel = row[host.ScheduleInput, counted](host.ScheduleCancel, act, Schedules, Operators, none,
+		"Removes a schedule and its history.")
+	ScheduleTrigger = row[host.ScheduleInput, host.Schedule](host.ScheduleTrigger, act, Schedules, Operators, none,
+		"Runs a schedule now, besides its ticks.")
+	ScheduleList = row[host.ScheduleListInput, host.ScheduleListOutput](host.ScheduleList, ask, Schedules, Anyone, none, "Lists schedules.")
+	ScheduleRuns = row[host.ScheduleInput, host.ScheduleRunsOutput](host.ScheduleRuns, ask, Schedules, Operators, none,
+		"Lists the latest runs of a schedule.")
+
+	AlarmList   = row[None, host.AlarmListOutput](host.AlarmList, ask, Alarms, Anyone, none, "Lists armed alarms.")
+	AlarmCancel = row[host.ScheduleInput, counted](host.AlarmCancel, act, Alarms, Operators, none, "Disarms an alarm.")
+)
+
+// Streams.
+var (
+	StreamAppend = row[host.StreamAppendInput, host.StreamAppendOutput](host.StreamAppend, act, ExternalStreams, Anyone, creates,
+		"Appends items to a stream, all or none.")
+	StreamClose = row[host.StreamInput, host.StreamInfo](host.StreamClose, act, ExternalStreams, Anyone, none,
+		"Closes a stream: its last item is the last.")
+	StreamDelete = row[host.StreamInput, counted](host.StreamDelete, act, Streams, Operators, none, "Deletes the items of a stream.")
+	StreamRead   = row[host.StreamReadInput, host.StreamReadOutput](host.StreamRead, ask, Streams, Followers, waits,
+		"Reads what follows a position in a stream.")
+	StreamList = row[host.StreamListInput, host.StreamListOutput](host.StreamList, ask, Streams, Anyone, none, "Describes streams.")
+)
+
+// The actor, its connections, its database, and its messages to other actors.
+var (
+	ConnectionList = row[host.ConnectionListInput, host.ConnectionListOutput](host.ConnectionList, ask, Actor, Operators, none,
+		"Lists connections.")
+	ConnectionClose = row[host.ConnectionCloseInput, counted](host.ConnectionClose, act, Actor, Operators, none, "Closes a connection.")
+
+	ActorPause  = row[host.PauseInput, host.Pause](host.ActorPause, act, Actor, Operators, none, "Pauses an actor until it is resumed.")
+	ActorResume = row[None, counted](host.ActorResume, act, Actor, Operators, none, "Ends a pause.")
+	ActorWake   = row[None, None](host.ActorWake, act, Actor, Operators, none, "Wakes an actor.")
+	ActorSleep  = row[None, None](host.ActorSleep, act, Actor, Operators, none, "Puts an actor to sleep.")
+	ActorRetry  = row[None, counted](host.ActorRetry, act, Actor, Operators, none, "Lets a failed actor be tried again at once.")
+	ActorWhy    = row[None, host.Explanation](host.ActorWhy, ask, Actor, Operators, none, "Says what an actor waits for, without waking it.")
+	LimitsSet   = row[host.ActorLimits, host.ActorLimits](host.LimitsSet, act, Actor, Operators, none,
+		"Sets limits of one actor, which go before those of its type, and returns all that are set.")
+	LimitsReset = row[host.LimitsResetInput, counted](host.LimitsReset, act, Actor, Operators, none,
+		"Makes limits of one actor those of its type.")
+
+	SQLQuery = row[host.SQLInput, host.SQLOutput](host.SQLQuery, ask, Actor, OpenSQL, none,
+		"Runs SQL statements that only read, on the last commit.")
+	SQLExec    = row[host.SQLInput, host.SQLOutput](host.SQLExec, act, Actor, OpenSQL, creates, "Runs SQL statements in one transaction.")
+	SQLMigrate = row[host.SQLMigrateInput, host.SQLMigrateOutput](host.SQLMigrate, act, Actor, Operators, none,
+		"Applies the type's migrations that the actor's database lacks, or tries them.")
+	SQLStatus = row[None, host.SQLStatusOutput](host.SQLStatus, ask, Actor, Operators, none, "Describes an actor's database.")
+
+	SendSkip     = row[host.SendSkipInput, counted](host.SendSkip, act, Actor, Operators, none, "Moves the next message to another actor aside.")
+	SendDeadList = row[host.SendListInput, host.SendListOutput](host.SendDeadList, ask, Actor, Operators, none,
+		"Lists the messages to other actors that were given up.")
+	SendDeadRequeue = row[host.SendSelectInput, counted](host.SendDeadRequeue, act, Actor, Operators, none,
+		"Sends messages to other actors again that were given up.")
+	SendDeadDelete = row[host.SendSelectInput, counted](host.SendDeadDelete, act, Actor, Operators, none,
+		"Removes messages to other actors that were given up.")
+)
+
+// Workflow runs.
+var (
+	WorkflowStart = row[host.WorkflowStartInput, host.RunStarted](host.WorkflowStart, act, Workflows, Anyone, creates,
+		"Starts a workflow run, or finds the one that was started with the same input.")
+	WorkflowStatus = row[None, workflow.RunStatus](host.WorkflowStatus, ask, Runs, Anyone, none,
+		"Describes the workflow run: what it waits for, and why.")
+	WorkflowResult = row[host.WorkflowResultInput, host.WorkflowResultOutput](host.WorkflowResult, ask, Runs, Anyone, waits,
+		"Tells how the workflow run ended, if it did.")
+	WorkflowCancel = row[control, None](host.WorkflowCancel, act, Runs, Operators, none,
+		"Asks the workflow run to end, undoing what it says how to undo.")
+	WorkflowTerminate = row[control, None](host.WorkflowTerminate, act, Runs, Operators, offline, "Ends the workflow run at once, undoing nothing.")
+	WorkflowPause     = row[control, None](host.WorkflowPause, act, Runs, Operators, offline, "Keeps the workflow run from going on.")
+	WorkflowResume    = row[control, None](host.WorkflowResume, act, Runs, Operators, none, "Lets a paused workflow run go on.")
+	WorkflowRetry     = row[control, None](host.WorkflowRetry, act, Runs, Operators, none, "Runs a step again that has failed for good.")
+	WorkflowRewind    = row[control, None](host.WorkflowRewind, act, Runs, Operators, none,
+		"Forgets an entry of the history and what came after it. A run that is over goes on, without its result.")
+	WorkflowHistory = row[host.WorkflowHistoryInput, host.WorkflowHistoryOutput](host.WorkflowHistory, ask, Runs, Operators, none,
+		"Lists the history of the workflow run.")
+	WorkflowWatch = row[host.WorkflowWatchInput, host.WorkflowWatchOutput](host.WorkflowWatch, ask, Runs, Operators, waits,
+		"Tells what has changed in the workflow run since a version.")
+	WorkflowExport = row[None, host.WorkflowRecording](host.WorkflowExport, ask, Runs, Operators, none,
+		"Returns the workflow run with its whole history.")
+	WorkflowImport = row[host.WorkflowImportInput, host.RunStarted](host.WorkflowImport, act, Runs, Operators, creates,
+		"Makes a workflow run of a recording.")
+)
+
+// table has the rows above, in the order of their names. A node does not start with a method that
+// it lacks.
+var table = slices.SortedFunc(slices.Values([]Row{
+	QueueSend.Row, QueueReceive.Row, QueueAck.Row, QueueNack.Row, QueueExtend.Row, QueueHeld.Row, QueueResult.Row, QueueStats.Row,
+	QueuePeek.Row, QueueDelete.Row, QueuePurge.Row, QueueSkip.Row, QueueDeadList.Row, QueueDeadRequeue.Row, QueueDeadDelete.Row,
+	ScheduleSet.Row, ScheduleCancel.Row, ScheduleTrigger.Row, ScheduleList.Row, ScheduleRuns.Row, AlarmList.Row, AlarmCancel.Row,
+	StreamAppend.Row, StreamClose.Row, StreamDelete.Row, StreamRead.Row, StreamList.Row, ConnectionList.Row, ConnectionClose.Row,
+	ActorPause.Row, ActorResume.Row, ActorWake.Row, ActorSleep.Row, ActorRetry.Row, ActorWhy.Row, LimitsSet.Row, LimitsReset.Row,
+	SQLQuery.Row, SQLExec.Row, SQLMigrate.Row, SQLStatus.Row, SendSkip.Row, SendDeadList.Row, SendDeadRequeue.Row, SendDeadDelete.Row,
+	WorkflowStart.Row, WorkflowStatus.Row, WorkflowResult.Row, WorkflowCancel.Row, WorkflowTerminate.Row, WorkflowPause.Row,
+	WorkflowResume.Row, WorkflowRetry.Row, WorkflowRewind.Row, WorkflowHistory.Row, WorkflowWatch.Row, WorkflowExport.Row,
+	WorkflowImport.Row,
+}), func(a, b Row) int { return cmp.Compare(a.Name, b.Name) })
