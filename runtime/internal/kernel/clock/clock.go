@@ -43,6 +43,7 @@ type Options struct {
 	}
 	// Post starts what a due row asks for. It returns the address of a paused actor, for which the row must wait. If it
 	// has posted the row, Done or Paused of the firing is called once, and otherwise neither is.
+	// The row may have left the index since the clock has read it.
 	Post func(*Firing) (posted bool, paused *host.Address, err error)
 	// Paused keeps the rows of paused actors.
 	Paused *park.Lot
