@@ -139,7 +139,7 @@ func (p *probe) use(t *kernel.Turn, n int) error {
 	if p.broken == "keeps work in memory" || p.broken == "works for another life" {
 		a, w := t.Actor, p.Due(nil, nil, host.Address{}, &engine.Wake{ID: c.ID, Kind: probeWake, Name: strconv.Itoa(n)}, nil)
 		w.Existing, w.Finish = true, func(*kernel.Work) {}
-		t.Then(func() { a.Kernel.Later(probeEnds, func() { _, _ = a.Kernel.Post(a.Type, a.Address, w) }) })
+		t.Then(func() { a.Kernel.Later(probeEnds, func() { _, _ = a.Kernel.Post(a.Type, a.Address, w, nil) }) })
 	} else {
 		c.Rows.SetWake(due, probeWake, strconv.Itoa(n), "")
 	}
@@ -239,15 +239,15 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 		return
 	}
 	if j.row == nil && j.p.broken == "works while paused" {
-		_, err := c.Run(w, "take up", func(t *kernel.Turn) ([]byte, error) {
+		_, err := c.RunTurn(w, "take up", true, func(t *kernel.Turn) ([]byte, error) {
 			return nil, each(c.Rows, openKind, func(n int, _ []byte) { c.Instance.Alarm(t.Host, 0, "", Payload(n)) })
 		})
 		c.Respond(w, nil, err)
 		return
 	}
 	if j.row == nil {
-		_, err := c.System(w, "take up", func(*kernel.Turn) error {
-			c.Standing[probeWake] = kernel.Armed
+		err := c.System(w, "take up", func(*kernel.Turn) error {
+			c.Standing.Note(probeWake, kernel.Armed)
 			c.Arm(probeWake, open > 0)
 			return nil
 		})
@@ -268,7 +268,7 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 		if _, ok, err := c.Rows.Get(key(openKind, n)); err != nil || !ok && j.p.broken != "works for another life" {
 			return kernel.ErrLeftover
 		}
-		_, err = c.Run(w, "ring", func(t *kernel.Turn) ([]byte, error) {
+		_, err = c.RunTurn(w, "ring", true, func(t *kernel.Turn) ([]byte, error) {
 			if _, err := c.Rows.Delete(key(openKind, n)); err != nil {
 				return nil, err
 			}
@@ -312,12 +312,14 @@ func (operator) Name() string { return "operator" }
 func (operator) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Bare(kernel.Act(method.ActorPause, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
-			p := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start))}
-			h.Then(func() { c.Actor.Kernel.Pauses.Set(c.Actor.Key, p) })
-			return p, c.PutControl(h, kernel.ControlRecord{Reason: p.Reason, Since: kernel.UnixMS(p.Since)})
+			a, p := c.Actor, host.Pause{Reason: in.Reason, Since: h.Start}
+			h.Then(func() { a.Kernel.Pauses.Pause(a.Key, p) })
+			return p, nil
 		})),
 		kernel.Bare(kernel.Act(method.ActorResume, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
-			return kernel.Counted(c.ClearPause(h))
+			a := c.Actor
+			h.Then(func() { a.Kernel.Unpause(a.Key) })
+			return host.CountOutput{Count: 1}, nil
 		})),
 	}
 }
@@ -342,7 +344,7 @@ func probed(broken string) *Subject {
 	return &Subject{
 		Part: "probe", Ends: probeEnds,
 		Use: func(h host.Turn, n int) error {
-			t := kernel.CallerOf(h).Turn
+			t := kernel.CallerOf(h).Waiter
 			return kernel.PartOf[*probe](t.Actor.Kernel).use(t, n)
 		},
 		New: func(o kernel.Options) (*kernel.Kernel, error) {
