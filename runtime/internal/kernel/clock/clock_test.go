@@ -70,6 +70,18 @@ func (x *index) stands(w engine.Wake) bool {
 	return ok
 }
 
+// mu guards what the functions that post share with the tests.
+var mu sync.Mutex
+
+// after calls f when a time has passed and nothing runs.
+func after(d time.Duration, f func()) {
+	time.Sleep(d)
+	synctest.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	f()
+}
+
 // run runs a clock over an index in a bubble while test runs.
 func run(t *testing.T, o Options, test func(*Clock)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -79,6 +91,12 @@ func run(t *testing.T, o Options, test func(*Clock)) {
 		}
 		if o.Paused == nil {
 			o.Paused = new(park.Lot)
+		}
+		post := o.Post
+		o.Post = func(f *Firing) (bool, *host.Address, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return post(f)
 		}
 		k := New(o)
 		done := make(chan struct{})
@@ -96,11 +114,8 @@ func run(t *testing.T, o Options, test func(*Clock)) {
 // TestRowsFireOnceWhenTheyAreDue sets rows at random times, while other rows fire and take their time.
 func TestRowsFireOnceWhenTheyAreDue(t *testing.T) {
 	var x index
-	var mu sync.Mutex
 	fired, running, most := make(map[string]time.Time), 0, 0
 	run(t, Options{Index: &x, Most: 100, Post: func(f *Firing) (bool, *host.Address, error) {
-		mu.Lock()
-		defer mu.Unlock()
 		if !x.stands(f.Row) {
 			return false, nil, nil
 		}
@@ -110,8 +125,9 @@ func TestRowsFireOnceWhenTheyAreDue(t *testing.T) {
 		fired[f.Row.Name] = time.Now()
 		running++
 		most = max(most, running)
+		takes := time.Duration(len(fired)%7) * 10 * time.Millisecond
 		go func() {
-			time.Sleep(time.Duration(len(fired)%7) * 10 * time.Millisecond)
+			time.Sleep(takes)
 			x.drop(f.Row)
 			mu.Lock()
 			running--
@@ -131,35 +147,33 @@ func TestRowsFireOnceWhenTheyAreDue(t *testing.T) {
 			}
 			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 		}
-		time.Sleep(time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		for name, at := range due {
-			if got := fired[name]; !got.Equal(at) {
-				t.Errorf("%s is due at %v and fires at %v", name, at, got)
+		looks := 0
+		after(time.Minute, func() {
+			for name, at := range due {
+				if got := fired[name]; !got.Equal(at) {
+					t.Errorf("%s is due at %v and fires at %v", name, at, got)
+				}
 			}
-		}
-		if len(fired) != len(due) || most < 2 {
-			t.Errorf("%d rows fired, %d at once", len(fired), most)
-		}
-		if len(k.inFlight) != 0 || k.running != 0 {
-			t.Errorf("%d rows are in flight, %d run", len(k.inFlight), k.running)
-		}
-		before := x.looks
-		time.Sleep(time.Hour)
-		if x.looks != before {
-			t.Errorf("a clock with nothing to do has looked %d times", x.looks-before)
-		}
+			if len(fired) != len(due) || most < 2 {
+				t.Errorf("%d rows fired, %d at once", len(fired), most)
+			}
+			if len(k.inFlight) != 0 || k.running != 0 {
+				t.Errorf("%d rows are in flight, %d run", len(k.inFlight), k.running)
+			}
+			looks = x.looks
+		})
+		after(time.Hour, func() {
+			if x.looks != looks {
+				t.Errorf("a clock with nothing to do has looked %d times", x.looks-looks)
+			}
+		})
 	})
 }
 
 func TestRowsInFlightAreBounded(t *testing.T) {
 	var x index
 	running, most, fired := 0, 0, 0
-	var mu sync.Mutex
 	run(t, Options{Index: &x, Most: 3, Post: func(f *Firing) (bool, *host.Address, error) {
-		mu.Lock()
-		defer mu.Unlock()
 		if !x.stands(f.Row) {
 			return false, nil, nil
 		}
@@ -180,10 +194,11 @@ func TestRowsInFlightAreBounded(t *testing.T) {
 			x.add(1+int64(i%2), strconv.Itoa(i))
 		}
 		k.Poke(1)
-		time.Sleep(200*time.Second + 1)
-		if fired != 600 || most != 3 {
-			t.Errorf("%d rows fired, %d at once", fired, most)
-		}
+		after(200*time.Second+1, func() {
+			if fired != 600 || most != 3 {
+				t.Errorf("%d rows fired, %d at once", fired, most)
+			}
+		})
 	})
 }
 
@@ -216,10 +231,11 @@ func TestARowThatStandsIsTriedAgain(t *testing.T) {
 			}}, func(k *Clock) {
 				x.add(1, "a")
 				k.Poke(1)
-				time.Sleep(time.Hour)
-				if len(times) != 3 || times[1].Sub(times[0]) != c.wait || times[2].Sub(times[1]) != c.wait {
-					t.Errorf("%s, posted %v: tried at %v", name, posted, times)
-				}
+				after(time.Hour, func() {
+					if len(times) != 3 || times[1].Sub(times[0]) != c.wait || times[2].Sub(times[1]) != c.wait {
+						t.Errorf("%s, posted %v: tried at %v", name, posted, times)
+					}
+				})
 			})
 		}
 	}
@@ -248,20 +264,21 @@ func TestRowsOfAPausedActorWaitForItsEnd(t *testing.T) {
 			lot.Pause(key, host.Pause{})
 			x.add(1, "a")
 			k.Poke(1)
-			time.Sleep(pausedRow - time.Minute)
-			if tries != 1 {
-				t.Fatalf("posted %v: tried %d times", posted, tries)
+			tried := func(want int) func() {
+				return func() {
+					if tries != want {
+						t.Fatalf("posted %v: tried %d times, want %d", posted, tries, want)
+					}
+				}
 			}
-			time.Sleep(2 * time.Minute) // once a day, whatever has become of the pause
-			if tries != 2 {
-				t.Fatalf("posted %v: tried %d times", posted, tries)
-			}
+			after(pausedRow-time.Minute, tried(1))
+			after(2*time.Minute, tried(2)) // once a day, whatever has become of the pause
 			for _, f := range lot.Resume(key) {
 				f()
 			}
-			synctest.Wait()
-			if tries != 3 || len(x.rows) != 0 {
-				t.Errorf("posted %v: tried %d times, %d rows stand", posted, tries, len(x.rows))
+			after(0, tried(3))
+			if len(x.rows) != 0 {
+				t.Errorf("posted %v: %d rows stand", posted, len(x.rows))
 			}
 		})
 	}
@@ -279,10 +296,11 @@ func TestARowWhoseActorIsResumedWhileItIsPutOffIsTriedAtOnce(t *testing.T) {
 	}}, func(k *Clock) {
 		x.add(1, "a")
 		k.Poke(1)
-		synctest.Wait()
-		if tries != 2 {
-			t.Errorf("tried %d times", tries)
-		}
+		after(0, func() {
+			if tries != 2 {
+				t.Errorf("tried %d times", tries)
+			}
+		})
 	})
 }
 
@@ -298,10 +316,11 @@ func TestRetryIsForTheRowsOfOneActor(t *testing.T) {
 		k.Poke(1)
 		synctest.Wait()
 		k.Retry(a.ID)
-		synctest.Wait()
-		if tries["a"] != 2 || tries["bb"] != 1 {
-			t.Error(tries)
-		}
+		after(0, func() {
+			if tries["a"] != 2 || tries["bb"] != 1 {
+				t.Error(tries)
+			}
+		})
 	})
 }
 
@@ -314,14 +333,15 @@ func TestAnIndexThatCannotBeReadIsReadAgain(t *testing.T) {
 		return false, nil, nil
 	}}, func(k *Clock) {
 		x.add(1, "a")
-		time.Sleep(time.Second - 1)
-		if fired != 0 {
-			t.Error("the row fired at once")
-		}
-		time.Sleep(1)
-		synctest.Wait()
-		if fired != 1 {
-			t.Errorf("the row fired %d times", fired)
-		}
+		after(time.Second-1, func() {
+			if fired != 0 {
+				t.Error("the row fired at once")
+			}
+		})
+		after(1, func() {
+			if fired != 1 {
+				t.Errorf("the row fired %d times", fired)
+			}
+		})
 	})
 }
