@@ -8,8 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// Contain turns a panic of a hook into an error and logs it with the part, or the value that the part has attached or
-// handed over. It is deferred. The functions below call one hook each, so that no closure is needed.
+// Contain is deferred. It turns a panic of a hook of a part, or of a value of a part, into an error, and logs it.
 func (s *Kernel) Contain(addr host.Address, hook string, part any, err *error) {
 	if p := recover(); p != nil {
 		*err = s.panicked(addr, hook, part, p)
@@ -30,8 +29,7 @@ func (c *Core) runs(w *Work) (err error) {
 	return nil
 }
 
-// lose gives up a core whose job has panicked outside of a handler. A turn may be open, so nothing is kept that is not
-// committed. The actor is rebuilt.
+// lose gives up a core whose job has panicked. A turn may be open, so only what is committed is kept.
 func (c *Core) lose(w *Work, err error) {
 	a := c.Actor
 	c.Refused, c.Broken = true, true
