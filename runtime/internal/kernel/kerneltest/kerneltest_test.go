@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key, counts
@@ -313,16 +314,39 @@ func (operator) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Bare(kernel.Act(method.ActorPause, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
 			a, p := c.Actor, host.Pause{Reason: in.Reason, Since: h.Start}
+			c.Arm(keyspace.WakePaused, true)
 			h.Then(func() { a.Kernel.Pauses.Pause(a.Key, p) })
 			return p, nil
 		})),
 		kernel.Bare(kernel.Act(method.ActorResume, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
 			a := c.Actor
+			c.Arm(keyspace.WakePaused, false)
 			h.Then(func() { a.Kernel.Unpause(a.Key) })
 			return host.CountOutput{Count: 1}, nil
 		})),
 	}
 }
+
+// Start implements kernel.Runner: it reads which actors are paused.
+func (operator) Start(s *kernel.Kernel) {
+	rows, err := s.Store.Wakes(nil, 0, 1000)
+	if err != nil {
+		panic(err)
+	}
+	for _, row := range rows {
+		ident, _, ok, err := s.Store.Identity(row.ID)
+		if err != nil {
+			panic(err)
+		}
+		if ok && row.Kind == keyspace.WakePaused {
+			key := address.Append(nil, host.Address{Type: ident.Type, Key: ident.Key})
+			s.Pauses.Pause(string(key), host.Pause{Reason: "read at a start"})
+		}
+	}
+}
+
+// Stop implements kernel.Runner.
+func (operator) Stop(*kernel.Kernel) {}
 
 // A handlerTurn and a handlerQuery are what handlers are handed. Of the capabilities of package host they
 // have none.
