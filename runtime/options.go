@@ -16,7 +16,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // The defaults of Options.
@@ -34,31 +34,31 @@ const (
 const StoreFormat = engine.StoreFormat
 
 // An AuthRequest is what Options.Authorize decides on.
-type AuthRequest = gateway.AuthRequest
+type AuthRequest = serve.AuthRequest
 
 // An Operation is what a request wants to do: one of the constants.
-type Operation = gateway.Operation
+type Operation = serve.Operation
 
 // The operations that Options.Authorize sees.
 const (
-	OpCall    = gateway.Call
-	OpCreate  = gateway.Create
-	OpRead    = gateway.Read
-	OpDestroy = gateway.Destroy
-	OpEvents  = gateway.Events
-	OpConnect = gateway.Connect
-	OpWork    = gateway.Work
-	OpFollow  = gateway.Follow
-	OpOperate = gateway.Operate
-	OpInspect = gateway.Inspect
-	OpList    = gateway.List
-	OpHealth  = gateway.Health
-	OpMetrics = gateway.Metrics
-	OpOpenAPI = gateway.OpenAPI
+	OpCall    = serve.Call
+	OpCreate  = serve.Create
+	OpRead    = serve.Read
+	OpDestroy = serve.Destroy
+	OpEvents  = serve.Events
+	OpConnect = serve.Connect
+	OpWork    = serve.Work
+	OpFollow  = serve.Follow
+	OpOperate = serve.Operate
+	OpInspect = serve.Inspect
+	OpList    = serve.List
+	OpHealth  = serve.Health
+	OpMetrics = serve.Metrics
+	OpOpenAPI = serve.OpenAPI
 )
 
 // GatewayLimits bound what one HTTP client can take. A zero field means its default.
-type GatewayLimits = gateway.Limits
+type GatewayLimits = serve.Limits
 
 // Options configure a Runtime. Dir and Actors are all that most programs set.
 type Options struct {

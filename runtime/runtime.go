@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/natspub"
 	"github.com/cairn-run/cairn/runtime/internal/node"
@@ -32,6 +33,7 @@ type Runtime struct {
 	options   Options
 	store     *engine.Store
 	node      *node.Node
+	front     *serve.Front
 	gateway   *gateway.Gateway
 	local     *localnats.Server
 	publisher *natspub.Publisher
@@ -197,17 +199,18 @@ func (r *Runtime) startGateway(ctx context.Context) error {
 	if o.Listen != "" {
 		loopback, _ = isLoopback(o.Listen) // Validate has parsed it
 	}
-	g := gateway.Options{
-		Node: r.node, Authorize: o.Authorize, Token: o.Token, AllowedOrigins: o.AllowedOrigins, LoopbackOnly: loopback,
-		Limits: o.Gateway, Gatherer: r.registry, Registerer: r.registry, Health: r.Err, Logger: o.Logger,
+	f := serve.Options{
+		Authorize: o.Authorize, Token: o.Token, AllowedOrigins: o.AllowedOrigins, LoopbackOnly: loopback,
+		Limits: o.Gateway, Gatherer: r.registry, Registerer: r.registry, Logger: o.Logger,
 	}
 	for _, d := range o.Actors {
-		g.Behaviors = append(g.Behaviors, d.Behavior())
+		f.Behaviors = append(f.Behaviors, d.Behavior())
 	}
 	var err error
-	if r.gateway, err = gateway.New(g); err != nil {
+	if r.front, err = serve.New(f); err != nil {
 		return err
 	}
+	r.gateway = gateway.New(r.front, gateway.Options{Node: r.node, Health: r.Err})
 	if o.Listen == "" {
 		return nil
 	}
@@ -217,7 +220,7 @@ func (r *Runtime) startGateway(ctx context.Context) error {
 		}
 		return fmt.Errorf("runtime: listen on %s: %w", o.Listen, err)
 	}
-	r.server, r.served = r.gateway.Server(), make(chan struct{})
+	r.server, r.served = r.front.Server(r.gateway), make(chan struct{})
 	go func() {
 		defer close(r.served)
 		if err := r.server.Serve(r.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -287,7 +290,7 @@ func (r *Runtime) closeGateway(ctx context.Context) {
 		}
 		<-r.served
 	}
-	if err := r.gateway.Shutdown(ctx); err != nil && r.server == nil {
+	if err := r.front.Shutdown(ctx); err != nil && r.server == nil {
 		r.options.Logger.Warn("event streams did not end", "error", err)
 	}
 }

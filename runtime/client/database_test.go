@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // databases holds one database that is exported and imported. fail, if set, may fail an attempt.
@@ -63,11 +64,11 @@ func (d *databases) ImportSQL(_ context.Context, a host.Address, file io.Reader,
 // serveDatabases puts d behind a gateway and a server.
 func serveDatabases(t *testing.T, d *databases) *client.Client {
 	t.Helper()
-	g, err := gateway.New(gateway.Options{Node: &node{}, Databases: d})
+	f, err := serve.New(serve.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(g)
+	s := httptest.NewServer(gateway.New(f, gateway.Options{Node: &node{}, Databases: d}))
 	c, err := client.New(s.URL, client.Options{Backoff: time.Microsecond, MaxBackoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A node answers with its function and remembers requests.
@@ -119,12 +120,12 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func connect(t testing.TB, n *node, o client.Options) (*client.Client, *wire) {
 	t.Helper()
-	g, err := gateway.New(gateway.Options{Node: n, Token: "secret"})
+	f, err := serve.New(serve.Options{Token: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { g.Close() })
-	w := &wire{t: t, handler: g}
+	t.Cleanup(func() { f.Close() })
+	w := &wire{t: t, handler: gateway.New(f, gateway.Options{Node: n})}
 	o.Token, o.HTTPClient = "secret", &http.Client{Transport: w}
 	c, err := client.New("http://node.example", o)
 	if err != nil {
@@ -261,12 +262,12 @@ func TestOptionsAndURLsAreChecked(t *testing.T) {
 
 func TestABaseURLMayHaveAPath(t *testing.T) {
 	n := &node{}
-	g, err := gateway.New(gateway.Options{Node: n})
+	f, err := serve.New(serve.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close()
-	w := &wire{t: t, handler: http.StripPrefix("/a/b", g)}
+	defer f.Close()
+	w := &wire{t: t, handler: http.StripPrefix("/a/b", gateway.New(f, gateway.Options{Node: n}))}
 	c, err := client.New("http://node.example/a/b/", client.Options{HTTPClient: &http.Client{Transport: w}})
 	if err != nil {
 		t.Fatal(err)

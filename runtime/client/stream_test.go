@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A stage is a node's event history behind a gateway, on connections in memory that can be cut, in a synctest bubble.
@@ -30,7 +31,7 @@ type stage struct {
 	asked     []host.Subscription
 	life      string
 	server    *http.Server
-	gateway   *gateway.Gateway
+	front     *serve.Front
 	transport *http.Transport
 	served    sync.WaitGroup
 }
@@ -67,13 +68,14 @@ func onStage(t *testing.T, o client.Options, run func(t *testing.T, s *stage, c 
 
 // start starts a gateway, like the process of a node.
 func (s *stage) start() {
-	g, err := gateway.New(gateway.Options{Node: &node{feed: s.subscribe}})
+	f, err := serve.New(serve.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gateway, s.server, s.refuse = g, g.Server(), false
+	s.front, s.refuse = f, false
+	s.server = f.Server(gateway.New(f, gateway.Options{Node: &node{feed: s.subscribe}}))
 }
 
 // stop shuts the gateway down in good order and refuses connections.
@@ -81,7 +83,7 @@ func (s *stage) stop() {
 	s.mu.Lock()
 	s.refuse = true
 	s.mu.Unlock()
-	if err := s.gateway.Close(); err != nil {
+	if err := s.front.Close(); err != nil {
 		s.t.Error(err)
 	}
 	s.server.Close()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
+	front "github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A fakeNode is a node with actors that were written down, behind the real gateway.
@@ -103,11 +104,11 @@ func newFakeNode() *fakeNode {
 // serve puts the node behind a gateway and returns its address.
 func (n *fakeNode) serve(t *testing.T, token string) string {
 	t.Helper()
-	g, err := gateway.New(gateway.Options{Node: n, Token: token})
+	f, err := front.New(front.Options{Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(g)
+	server := httptest.NewServer(gateway.New(f, gateway.Options{Node: n}))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A walked route is a path of it, and the methods that it answers.
@@ -52,8 +53,8 @@ var faults = []struct{ query, body, header string }{
 
 func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 	// The node panics if it is asked for anything.
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
-	g.drain() // not even that it is going away is for everybody
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
+	g.front.Drain() // not even that it is going away is for everybody
 	var paths []string
 	for rt := toCall; rt <= toOpenAPI; rt++ {
 		w, ok := everyRoute[rt]
@@ -81,7 +82,7 @@ func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 // net/http answers "OPTIONS *" itself, unless it is told not to.
 func TestTheServerAsksForTheTokenOfOPTIONSOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := launch(t, newGateway(t, Options{Node: &fakeNode{}, Token: "secret"}))
+		l := launch(t, newGateway(t, setup{Node: &fakeNode{}, Token: "secret"}))
 		for header, want := range map[string]int{"": 401, "Authorization: Bearer secret\r\n": 204} {
 			conn := l.dial()
 			fmt.Fprintf(conn, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n%s\r\n", header)
@@ -98,7 +99,7 @@ func TestTheServerAsksForTheTokenOfOPTIONSOfAll(t *testing.T) {
 }
 
 func TestAPreflightNeedsNoTokenAndTellsNothingOfThePath(t *testing.T) {
-	g := newGateway(t, Options{Node: &fakeNode{}, Token: "secret", AllowedOrigins: []string{"https://app.example"}})
+	g := newGateway(t, setup{Node: &fakeNode{}, Token: "secret", AllowedOrigins: []string{"https://app.example"}})
 	for _, path := range []string{"/actors/counter/-/call/add", "/actors/", "/nothing"} {
 		w := ask(g, "OPTIONS", path, "", "Origin: https://app.example", "Access-Control-Request-Method: POST")
 		if w.Code != 204 || w.Body.Len() > 0 || w.Header().Get("Access-Control-Allow-Origin") == "" {
@@ -109,7 +110,7 @@ func TestAPreflightNeedsNoTokenAndTellsNothingOfThePath(t *testing.T) {
 
 func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 	asked := 0
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, AuthRequest) error {
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Authorize: func(context.Context, serve.AuthRequest) error {
 		asked++
 		return host.Errorf(host.Unauthenticated, "who are you?")
 	}})
@@ -130,7 +131,7 @@ func TestTheHookIsAskedBeforeARouteLooksAtTheRestOfTheRequest(t *testing.T) {
 }
 
 func TestAWebSocketWithoutTheTokenIsToldNothingElse(t *testing.T) {
-	lobby(t, Options{Token: "secret"}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Token: "secret"}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		for _, path := range []string{connectPath, connectPath + "?nonsense=1"} {
 			c, _, err := handshake(t, l, path, []string{Subprotocol}, "If-Match: 5")
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // drive sends b.N requests through 64 keep-alive connections. The client writes prepared bytes and reads no more of a
@@ -92,14 +93,14 @@ func BenchmarkHTTPCall(b *testing.B) {
 		}), request(path))
 	})
 	b.Run("gateway", func(b *testing.B) {
-		drive(b, newGateway(b, Options{Node: node, LoopbackOnly: true}), request(path))
+		drive(b, newGateway(b, setup{Node: node, LoopbackOnly: true}), request(path))
 	})
 	b.Run("gateway token", func(b *testing.B) {
-		g := newGateway(b, Options{Node: node, Token: "0123456789abcdef"})
+		g := newGateway(b, setup{Node: node, Token: "0123456789abcdef"})
 		drive(b, g, strings.Replace(request(path), "Host", "Authorization: Bearer 0123456789abcdef\r\nHost", 1))
 	})
 	b.Run("gateway without timeout", func(b *testing.B) {
-		drive(b, newGateway(b, Options{Node: node, LoopbackOnly: true, Limits: Limits{CallTimeout: -1}}), request(path))
+		drive(b, newGateway(b, setup{Node: node, LoopbackOnly: true, Limits: serve.Limits{CallTimeout: -1}}), request(path))
 	})
 }
 
@@ -109,7 +110,7 @@ func BenchmarkSocketCall(b *testing.B) {
 	conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
 		return host.Reply{Output: r.Input, Version: 1234567}, nil
 	}
-	s := httptest.NewServer(newGateway(b, Options{Node: &fakeNode{connect: conn.connect}}))
+	s := httptest.NewServer(newGateway(b, setup{Node: &fakeNode{connect: conn.connect}}))
 	defer s.Close()
 	c := gather(b, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":["said"]}}`)
 	defer c.leave()

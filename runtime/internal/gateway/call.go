@@ -3,51 +3,55 @@ package gateway
 import (
 	"context"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // call answers POST .../-/call/{method}.
 func (x *exchange) call(t *target) {
-	x.counts(t.Type, x.g.meter.method(t.Type, t.name))
-	ctx, cancel := x.g.limited(x.r.Context(), t.name)
+	x.Type = x.Front.Meter.Type(t.Type)
+	x.Label = x.Type.Kind(t.name)
+	ctx, cancel := x.g.limited(x.R.Context(), t.name)
 	defer cancel()
 	op := x.g.operation(t.Type, t.name)
-	if op == Call && (len(x.r.Header["If-None-Match"]) > 0 || x.label == labelCreate) { // a creation creates, whatever the headers say
-		op = Create
+	if op == serve.Call && (len(x.R.Header["If-None-Match"]) > 0 || x.Label == serve.LabelCreate) { // a creation creates, whatever the headers say
+		op = serve.Create
 	}
 	q := &host.Request{Address: t.Address, Method: t.name}
 	token := ""
-	fault := x.authorize(ctx, op, t.Address, t.name)
+	fault := x.Authorize(ctx, op, t.Address, t.name)
 	if fault == nil {
 		fault = x.conditions(q)
 	}
 	if fault == nil {
-		token, fault = x.connection()
+		token, fault = x.single("Cairn-Connection", maxConnectionToken)
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	q.Veiled = x.g.veils(ctx, q, x.r.Header, x.r.RemoteAddr)
+	q.Veiled = x.g.veils(ctx, q, x.R.Header, x.R.RemoteAddr)
 	if reply, ok := x.run(ctx, q, token); ok {
-		x.reply(q.Codec, reply)
+		x.reply(q.Codec, reply.Output)
 	}
 }
 
 // create answers PUT .../-/. A body is the input of the type's creation.
 func (x *exchange) create(t *target) {
-	x.counts(t.Type, labelCreate)
+	x.Count(t.Type, serve.LabelCreate)
 	ctx, cancel := x.limited()
 	defer cancel()
 	q := &host.Request{Address: t.Address, Create: true}
 	method := ""
-	if x.r.ContentLength != 0 {
+	if x.R.ContentLength != 0 {
 		method = x.g.creations[t.Type]
 	}
-	fault := x.authorize(ctx, Create, t.Address, method)
+	fault := x.Authorize(ctx, serve.Create, t.Address, method)
 	if fault == nil {
 		fault = x.conditions(q)
 	}
@@ -58,29 +62,25 @@ func (x *exchange) create(t *target) {
 		q.Method, fault = x.creation(t)
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	reply, ok := x.run(ctx, q, "")
-	if !ok {
+	if _, ok := x.run(ctx, q, ""); !ok {
 		return
 	}
-	h := x.w.Header()
-	h.Set("Location", x.r.URL.EscapedPath())
-	x.version(reply)
+	x.W.Header().Set("Location", x.R.URL.EscapedPath())
 	st, err := x.g.node.Lookup(ctx, t.Address)
 	if err != nil {
 		// The actor was created and is gone again, or cannot be described just now. That it was created stays true.
-		x.began = true
-		x.w.WriteHeader(http.StatusCreated)
+		x.Begin(http.StatusCreated)
 		return
 	}
-	x.json(http.StatusCreated, x.shown(ctx, st))
+	x.JSON(http.StatusCreated, x.shown(ctx, st))
 }
 
 // creation names the creation that a PUT runs: "" without a body, so that the actor is created without input.
 func (x *exchange) creation(t *target) (string, *host.Error) {
-	if _, fault := x.params(); fault != nil || x.r.ContentLength == 0 {
+	if _, fault := x.params(); fault != nil || x.R.ContentLength == 0 {
 		return "", fault
 	}
 	name, ok := x.g.creations[t.Type]
@@ -92,7 +92,7 @@ func (x *exchange) creation(t *target) (string, *host.Error) {
 
 // conditions reads the headers If-Match, If-None-Match, Idempotency-Key and Traceparent.
 func (x *exchange) conditions(q *host.Request) *host.Error {
-	h := x.r.Header
+	h := x.R.Header
 	if v := h["If-Match"]; len(v) > 0 {
 		if len(v) > 1 || v[0] != "*" {
 			return wrong("If-Match", `If-Match can only be "*": the actor must exist`)
@@ -110,13 +110,13 @@ func (x *exchange) conditions(q *host.Request) *host.Error {
 	}
 	var fault *host.Error
 	q.IdempotencyKey, fault = x.single("Idempotency-Key", MaxIdempotencyKey)
-	q.Traceparent = x.traceparent()
+	q.Traceparent = traceparent(h["Traceparent"]...)
 	return fault
 }
 
 // single reads a header that may come once and, if it comes, has a value of at most so many bytes.
 func (x *exchange) single(name string, most int) (string, *host.Error) {
-	v := x.r.Header[name]
+	v := x.R.Header[name]
 	switch {
 	case len(v) == 0:
 		return "", nil
@@ -133,33 +133,50 @@ func (x *exchange) single(name string, most int) (string, *host.Error) {
 // maxConnectionToken bounds the Cairn-Connection header.
 const maxConnectionToken = 1024
 
-// connection reads the token of the connection that the request is made on behalf of, "" for none.
-func (x *exchange) connection() (string, *host.Error) {
-	return x.single("Cairn-Connection", maxConnectionToken)
-}
+// MaxIdempotencyKey bounds the Idempotency-Key header.
+const MaxIdempotencyKey = 255
 
-// traceparent returns the request's trace context, or "" if there is none that is valid.
-func (x *exchange) traceparent() string {
-	if v := x.r.Header["Traceparent"]; len(v) == 1 && validTraceparent(v[0]) {
-		return v[0]
+// codec tells from the Content-Type how input and output are encoded: JSON unless it says CBOR. A request without a body
+// may say anything.
+func (x *exchange) codec() (host.Codec, bool) {
+	v := x.R.Header["Content-Type"]
+	if len(v) == 0 {
+		return host.JSON, true
 	}
-	return ""
+	switch v[0] {
+	case "", "application/json":
+		return host.JSON, true
+	case "application/cbor":
+		return host.CBOR, true
+	}
+	media, params, err := mime.ParseMediaType(v[0])
+	charset := params["charset"]
+	switch {
+	case x.R.ContentLength == 0:
+		return host.JSON, true
+	case err != nil:
+	case media == "application/cbor":
+		return host.CBOR, true
+	case media == "application/json" && (charset == "" || strings.EqualFold(charset, "utf-8")):
+		return host.JSON, true
+	}
+	return 0, false
 }
 
-// run reads the request's body and calls the node, over the connection that token belongs to unless that is "". On failure
-// it answers and returns false.
+// run reads the request's body and calls the node, over the connection that token belongs to unless that is "". It sets the
+// headers that say which state the reply reflects. On failure it answers and returns false.
 func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host.Reply, bool) {
 	codec, ok := x.codec()
 	if !ok {
-		x.failStatus(host.Errorf(host.InvalidArgument,
+		x.FailStatus(host.Errorf(host.InvalidArgument,
 			"the Content-Type %q is neither application/json nor application/cbor (with curl, use --json)",
-			x.r.Header.Get("Content-Type")), http.StatusUnsupportedMediaType)
+			x.R.Header.Get("Content-Type")), http.StatusUnsupportedMediaType)
 		return host.Reply{}, false
 	}
 	q.Codec = codec
 	var fault *host.Error
-	if q.Input, fault = x.body(); fault != nil {
-		x.fail(fault)
+	if q.Input, fault = x.Body(); fault != nil {
+		x.Fail(fault)
 		return host.Reply{}, false
 	}
 	var reply host.Reply
@@ -170,62 +187,73 @@ func (x *exchange) run(ctx context.Context, q *host.Request, token string) (host
 		reply, err = x.g.node.CallOver(ctx, token, q)
 	}
 	if err != nil {
-		e := x.g.asError(err)
+		e := x.Front.AsError(err)
 		if q.Create {
 			e = about(e, "create", "If-None-Match")
 		}
-		x.fail(e)
+		x.Fail(e)
 		return host.Reply{}, false
 	}
-	return reply, true
-}
-
-// version sets the headers that say which state the reply reflects.
-func (x *exchange) version(reply host.Reply) {
-	h := x.w.Header()
+	h := x.W.Header()
 	h["Cairn-Version"] = []string{strconv.FormatUint(reply.Version, 10)}
 	if reply.Replayed {
 		h["Idempotency-Replayed"] = x.g.values.yes
 	}
+	return reply, true
 }
 
 // autoLength is up to where net/http finds out a reply's length by itself.
 const autoLength = 2048
 
 // reply answers a call with its output, or with 204 if there is none.
-func (x *exchange) reply(c host.Codec, reply host.Reply) {
-	x.version(reply)
-	x.began = true
-	if len(reply.Output) == 0 {
-		x.w.WriteHeader(http.StatusNoContent)
+func (x *exchange) reply(c host.Codec, output []byte) {
+	if len(output) == 0 {
+		x.Begin(http.StatusNoContent)
 		return
 	}
-	h := x.w.Header()
+	h := x.W.Header()
 	kind, end := x.g.values.json, "\n" // for people who call with curl
 	if c == host.CBOR {
 		kind, end = x.g.values.cbor, ""
 	}
 	h["Content-Type"] = kind
-	if n := len(reply.Output) + len(end); n >= autoLength {
+	if n := len(output) + len(end); n >= autoLength {
 		h["Content-Length"] = []string{strconv.Itoa(n)}
 	}
-	x.w.Write(reply.Output) // an error means that the client is gone, which needs no answer
+	x.Begin(http.StatusOK)
+	x.W.Write(output) // an error means that the client is gone, which needs no answer
 	if end != "" {
-		io.WriteString(x.w, end)
+		io.WriteString(x.W, end)
 	}
 }
 
-// validTraceparent reports whether s is a W3C trace context: version 00, or a later one that begins alike.
-func validTraceparent(s string) bool {
+// veils reports whether the answer to a call is to leave out what is for operators.
+func (g *Gateway) veils(ctx context.Context, q *host.Request, h http.Header, remote string) bool {
+	switch q.Method {
+	case host.WorkflowStatus, host.WorkflowResult:
+		return g.front.Veiled(ctx, serve.AuthRequest{Type: q.Type, Key: q.Key, Header: h, RemoteAddr: remote}, host.WorkflowHistory)
+	}
+	return false
+}
+
+// traceparent returns the one value if it is a W3C trace context, version 00 or a later one that begins alike, and otherwise "".
+func traceparent(values ...string) string {
+	if len(values) != 1 {
+		return ""
+	}
 	const size = 55
+	s := values[0]
 	if len(s) < size || len(s) > 4*size || s[2] != '-' || s[35] != '-' || s[52] != '-' {
-		return false
+		return ""
 	}
 	if len(s) > size && (s[:2] == "00" || s[size] != '-') {
-		return false
+		return ""
 	}
-	return hex(s[:2], "ff") && hex(s[3:35], "00000000000000000000000000000000") && hex(s[36:52], "0000000000000000") &&
-		hex(s[53:55], "")
+	if hex(s[:2], "ff") && hex(s[3:35], "00000000000000000000000000000000") && hex(s[36:52], "0000000000000000") &&
+		hex(s[53:55], "") {
+		return s
+	}
+	return ""
 }
 
 // hex reports whether s is lower-case hexadecimal and not the one value that is reserved.

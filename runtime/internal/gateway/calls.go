@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // answerable is the id to answer a message with that is at fault: 0 if the id belongs to a call that is in flight, whose
@@ -29,8 +30,8 @@ func (c *session) handle(m *message) {
 		fault = host.Errorf(host.FailedPrecondition, "the connection is made already")
 	case m.Unfollow != 0:
 		c.unfollow(m)
-	case c.g.closing.Load():
-		fault = errShutdown
+	case c.g.front.Closing():
+		fault = serve.ErrShutdown
 	case m.Follow != "":
 		fault = c.follow(m)
 	default:
@@ -48,13 +49,13 @@ func (c *session) handle(m *message) {
 type request struct {
 	c     *session
 	m     *message
-	place place
+	place serve.Place
 	done  chan struct{} // closed when a change of subscriptions is in effect, or refused; nil of a call
 }
 
 // begin runs a request.
 func (c *session) begin(m *message) *host.Error {
-	most := c.g.opts.Limits.ConnectionCalls
+	most := c.g.front.Limits.ConnectionCalls
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.calls) >= most {
@@ -67,7 +68,7 @@ func (c *session) begin(m *message) *host.Error {
 	c.calls[m.ID] = struct{}{}
 	c.unanswered++
 	r := &request{c: c, m: m}
-	c.line.join(&r.place)
+	c.line.Join(&r.place)
 	if m.Call == "" {
 		r.done = make(chan struct{})
 		c.barrier = r.done
@@ -94,7 +95,7 @@ func (r *request) run() {
 
 // end lets the requests after it run, if it did not before.
 func (r *request) end() {
-	r.place.leave()
+	r.place.Leave()
 	if r.done != nil {
 		close(r.done)
 	}
@@ -106,10 +107,10 @@ func (r *request) perform() []byte {
 	answer, fault := func() ([]byte, *host.Error) {
 		defer c.free(m) // a panic included, and before the answer
 		if m.Call == "" {
-			r.place.arrive(c.life)
+			r.place.Arrive(c.life)
 			return c.subscribe(m)
 		}
-		defer r.place.leave() // what waits for it need not wait for a slow client
+		defer r.place.Leave() // what waits for it need not wait for a slow client
 		return c.call(m, &r.place)
 	}()
 	if fault != nil {
@@ -122,15 +123,13 @@ func (r *request) perform() []byte {
 }
 
 // call calls a method of the actor.
-func (c *session) call(m *message, at *place) ([]byte, *host.Error) {
+func (c *session) call(m *message, at *serve.Place) ([]byte, *host.Error) {
 	start := time.Now()
-	q := &host.Request{Address: c.address, Method: m.Call, Codec: host.JSON, Input: m.Input, IdempotencyKey: m.IdempotencyKey}
-	if validTraceparent(m.Traceparent) {
-		q.Traceparent = m.Traceparent
-	}
+	q := &host.Request{Address: c.address, Method: m.Call, Codec: host.JSON, Input: m.Input, IdempotencyKey: m.IdempotencyKey,
+		Traceparent: traceparent(m.Traceparent)}
 	life := c.life
 	if waits(m.Call) {
-		life = c.stream.ctx // at a shutdown there is nothing to wait for
+		life = c.stay.Context() // at a shutdown there is nothing to wait for
 	}
 	ctx, cancel := c.g.limited(life, m.Call)
 	defer cancel()
@@ -139,7 +138,8 @@ func (c *session) call(m *message, at *place) ([]byte, *host.Error) {
 	if fault != nil {
 		code = fault.Code
 	}
-	c.g.meter.count(c.g.meter.actorType(c.address.Type), c.g.meter.method(c.address.Type, m.Call), code, time.Since(start))
+	typ := c.g.front.Meter.Type(c.address.Type)
+	c.g.front.Meter.Count(typ, typ.Kind(m.Call), code, time.Since(start))
 	if fault != nil {
 		return nil, fault
 	}
@@ -147,12 +147,12 @@ func (c *session) call(m *message, at *place) ([]byte, *host.Error) {
 }
 
 // ask calls the node over the connection, if Authorize allows it: in order, if the request has a place.
-func (c *session) ask(ctx context.Context, q *host.Request, at *place) (host.Reply, *host.Error) {
+func (c *session) ask(ctx context.Context, q *host.Request, at *serve.Place) (host.Reply, *host.Error) {
 	op := c.g.operation(c.address.Type, q.Method)
-	if op == Call && c.g.meter.method(c.address.Type, q.Method) == labelCreate {
-		op = Create
+	if op == serve.Call && c.g.front.Meter.Type(c.address.Type).Kind(q.Method) == serve.LabelCreate {
+		op = serve.Create
 	}
-	fault := c.g.allowed(ctx, AuthRequest{
+	fault := c.g.front.Allowed(ctx, serve.AuthRequest{
 		Operation: op, Type: c.address.Type, Key: c.address.Key, Method: q.Method, Header: c.header, RemoteAddr: c.remote,
 	})
 	if fault != nil {
@@ -164,7 +164,7 @@ func (c *session) ask(ctx context.Context, q *host.Request, at *place) (host.Rep
 	if at != nil {
 		q.Order = at
 	}
-	if at == nil || at.arrive(ctx) {
+	if at == nil || at.Arrive(ctx) {
 		reply, err = c.conn.Call(ctx, q)
 	} else {
 		err = ctx.Err()
@@ -172,10 +172,10 @@ func (c *session) ask(ctx context.Context, q *host.Request, at *place) (host.Rep
 	switch {
 	case err == nil:
 		return reply, nil
-	case context.Cause(c.stream.ctx) == errClosing && host.CodeOf(err) == host.Canceled:
-		return host.Reply{}, errShutdown
+	case c.stay.Closing() && host.CodeOf(err) == host.Canceled:
+		return host.Reply{}, serve.ErrShutdown
 	}
-	return host.Reply{}, c.g.asError(err)
+	return host.Reply{}, c.g.front.AsError(err)
 }
 
 // subscribe changes what the client gets. Who may is for the actor's hooks to say.
@@ -193,7 +193,7 @@ func (c *session) subscribe(m *message) ([]byte, *host.Error) {
 		if m.Unsubscribe != nil {
 			member = "unsubscribe"
 		}
-		return nil, about(c.g.asError(err), "event", member)
+		return nil, about(c.g.front.AsError(err), "event", member)
 	}
 	return appendDone(nil, m.ID), nil
 }

@@ -26,38 +26,38 @@ func (x *exchange) existing() (bool, *host.Error) {
 // connect answers GET and POST .../-/connect with a connection whose events are server-sent events. Its calls come as
 // requests of their own, with the header Cairn-Connection.
 func (x *exchange) connect(t *target) {
-	x.counts(t.Type, labelConnect)
-	fault := serve.CheckSite(x.r)
+	x.Count(t.Type, serve.LabelConnect)
+	fault := serve.CheckSite(x.R)
 	if fault == nil {
-		fault = x.authorize(x.r.Context(), Connect, t.Address, "")
+		fault = x.Authorize(x.R.Context(), serve.Connect, t.Address, "")
 	}
 	var q host.ConnectRequest
 	if fault == nil {
 		q, fault = x.connectRequest()
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	s, fault := x.g.admit(x.r.Context(), &stream{open: x.g.meter.streams, connection: true})
+	s, fault := x.Front.Admit(x.R.Context(), serve.EventConnection)
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	defer x.g.done(s)
+	defer s.Done()
 	conn, fault := x.g.connect(s, t.Address, q)
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	defer x.g.lost(s.ctx, conn)
+	defer x.g.closeConnection(s.Context(), conn, true)
 
 	out := x.stream()
 	welcome := conn.Welcome()
 	at := host.Position{Sequence: welcome.Cursor, Life: welcome.Life}
-	out.buf = append(at.Append(append(out.buf, "id: "...)), '\n')
-	out.plain(EventWelcome, appendJSON(nil, named(welcome)))
-	if out.flush() != nil {
+	out.Buf = append(at.Append(append(out.Buf, "id: "...)), '\n')
+	out.Buf = serve.AppendEvent(out.Buf, EventWelcome, appendJSON(nil, named(welcome)))
+	if out.Flush() != nil {
 		return
 	}
 	x.pump(s, conn, out)
@@ -67,7 +67,7 @@ func (x *exchange) connect(t *target) {
 // keeps parameters and token out of logs.
 func (x *exchange) connectRequest() (q host.ConnectRequest, fault *host.Error) {
 	in := new(connectInput)
-	if x.r.Method == http.MethodPost {
+	if x.R.Method == http.MethodPost {
 		fault = x.connectBody(in)
 	} else {
 		fault = x.connectParams(in)
@@ -76,7 +76,7 @@ func (x *exchange) connectRequest() (q host.ConnectRequest, fault *host.Error) {
 		q, fault = in.request("sse")
 	}
 	if fault == nil {
-		q.Traceparent = x.traceparent()
+		q.Traceparent = traceparent(x.R.Header["Traceparent"]...)
 		q.Existing, fault = x.existing()
 	}
 	return q, fault
@@ -88,10 +88,10 @@ func (x *exchange) connectBody(in *connectInput) *host.Error {
 		return fault
 	}
 	if codec, ok := x.codec(); !ok || codec != host.JSON {
-		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.r.Header.Get("Content-Type"))
+		return host.Errorf(host.InvalidArgument, "the Content-Type %q is not application/json", x.R.Header.Get("Content-Type"))
 	}
-	body, fault := x.body()
-	defer x.freeBody()
+	body, fault := x.Body()
+	defer x.FreeBody()
 	if fault != nil {
 		return fault
 	}
@@ -134,13 +134,13 @@ func (x *exchange) connectParams(in *connectInput) *host.Error {
 
 // disconnect answers DELETE .../-/connect: it ends the connection that the header Cairn-Connection names.
 func (x *exchange) disconnect(t *target) {
-	x.counts(t.Type, labelConnect)
+	x.Count(t.Type, serve.LabelConnect)
 	ctx, cancel := x.limited()
 	defer cancel()
 	token := ""
-	fault := x.authorize(ctx, Connect, t.Address, "")
+	fault := x.Authorize(ctx, serve.Connect, t.Address, "")
 	if fault == nil {
-		token, fault = x.connection()
+		token, fault = x.single("Cairn-Connection", maxConnectionToken)
 	}
 	if fault == nil && token == "" {
 		fault = wrong("Cairn-Connection", "the Cairn-Connection header is missing: it names the connection by its token")
@@ -149,41 +149,36 @@ func (x *exchange) disconnect(t *target) {
 		_, fault = x.params()
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	if err := x.g.node.Disconnect(ctx, t.Address, token); err != nil {
-		x.fail(x.g.asError(err))
+		x.Fail(x.g.front.AsError(err))
 		return
 	}
-	x.began = true
-	x.w.WriteHeader(http.StatusNoContent)
+	x.Begin(http.StatusNoContent)
 }
 
 // connect connects a client to an actor.
-func (g *Gateway) connect(s *stream, a host.Address, q host.ConnectRequest) (host.LiveConnection, *host.Error) {
-	ctx, cancel := g.limited(s.ctx, "")
+func (g *Gateway) connect(s *serve.Stay, a host.Address, q host.ConnectRequest) (host.LiveConnection, *host.Error) {
+	ctx, cancel := g.limited(s.Context(), "")
 	defer cancel()
 	conn, err := g.node.Connect(ctx, a, q)
 	switch {
 	case err == nil:
 		return conn, nil
-	case context.Cause(s.ctx) == errClosing:
-		return nil, errShutdown
+	case s.Closing():
+		return nil, serve.ErrShutdown
 	}
-	return nil, about(g.asError(err), "event", "events")
+	return nil, about(g.front.AsError(err), "event", "events")
 }
 
-// lost tells the node that a client is gone and may come back.
-func (g *Gateway) lost(ctx context.Context, conn host.LiveConnection) {
-	g.closeConnection(ctx, conn, true)
-}
-
-// closeConnection tells the node that a client is gone, also if the client's context has ended.
+// closeConnection tells the node that a client is gone, also if the client's context has ended. A client that is lost may
+// come back.
 func (g *Gateway) closeConnection(ctx context.Context, conn host.LiveConnection, lost bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := conn.Close(ctx, lost); err != nil {
-		g.log.Warn("end of a connection not noted", "connection", conn.Welcome().Connection, "lost", lost, "error", err)
+		g.front.Logger.Warn("end of a connection not noted", "connection", conn.Welcome().Connection, "lost", lost, "error", err)
 	}
 }

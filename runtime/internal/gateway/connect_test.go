@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // open sends a request for server-sent events and reads the header of the answer.
@@ -40,7 +41,7 @@ func saidEvent(n int, data string) string {
 }
 
 func TestAConnectionOfServerSentEventsBeginsWithItsWelcome(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		s := open(t, l, "GET", connectPath, "")
 		s.expect(welcomeEvent)
 		conn.deliveries <- host.Delivery{Missed: 3, Events: []host.EmittedEvent{said(21, `1`), said(22, `2`)}}
@@ -64,7 +65,7 @@ func TestAConnectionOfServerSentEventsBeginsWithItsWelcome(t *testing.T) {
 
 		s = open(t, l, "GET", connectPath, "")
 		s.expect(welcomeEvent)
-		go g.Close()
+		go g.front.Close()
 		s.expect("event: cairn.bye\ndata: {\"code\":\"unavailable\",\"message\":\"the node is shutting down\",\"retryable\":true}\n")
 		if lost := <-conn.closed; !lost {
 			t.Error("the client cannot come back")
@@ -79,7 +80,7 @@ func TestParametersOfAConnectionComeFromTheURLOrTheBody(t *testing.T) {
 		got = q
 		return conn, nil
 	}}
-	lobby(t, Options{Node: node}, func(t *testing.T, _ *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Node: node}, func(t *testing.T, _ *fakeConn, g *Gateway, l *pipeListener) {
 		for _, c := range []struct {
 			method, query, body, header, want string
 		}{
@@ -124,7 +125,7 @@ func TestWhatIsWrongWithAConnectionIsNamed(t *testing.T) {
 			return host.Reply{Output: []byte(`"straight"`)}, nil
 		},
 	}
-	g := newGateway(t, Options{Node: node, Limits: Limits{BodyBytes: 30_000}})
+	g := newGateway(t, setup{Node: node, Limits: serve.Limits{BodyBytes: 30_000}})
 	for _, c := range []struct {
 		name, method, url, body, header string
 		status                          int
@@ -165,13 +166,13 @@ func TestWhatIsWrongWithAConnectionIsNamed(t *testing.T) {
 			t.Errorf("%s: Retry-After is %q", c.name, w.Header().Get("Retry-After"))
 		}
 	}
-	if n := g.openStreams(); n != 0 {
+	if n := g.front.Open(); n != 0 {
 		t.Errorf("%d are open", n)
 	}
 }
 
 func TestConnectionsOfBothKindsShareOneLimit(t *testing.T) {
-	lobby(t, Options{Limits: Limits{Connections: 2}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Limits: serve.Limits{Connections: 2}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		s := open(t, l, "GET", connectPath, "")
 		s.expect(welcomeEvent)
 		c := join(t, l)
@@ -182,19 +183,23 @@ func TestConnectionsOfBothKindsShareOneLimit(t *testing.T) {
 		s.conn.Close()
 		c.leave(1000)
 		synctest.Wait()
-		if g.connections != 0 {
-			t.Error(g.connections)
+		for range 2 { // both have their room back
+			s, fault := g.front.Admit(t.Context(), serve.EventConnection)
+			if fault != nil {
+				t.Fatal(fault)
+			}
+			defer s.Done()
 		}
 	})
 }
 
 func TestTheEndOfAConnectionIsNotedAfterItsRequestEnded(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		s := open(t, l, "GET", connectPath, "")
 		s.expect(welcomeEvent)
 		conn.emit(said(18, strings.Repeat("x", 100_000)))
-		time.Sleep(DefaultStreamWriteTimeout) // the client does not read
-		if lost := <-conn.closed; !lost {     // the fake refuses a context that has ended
+		time.Sleep(serve.DefaultStreamWriteTimeout) // the client does not read
+		if lost := <-conn.closed; !lost {           // the fake refuses a context that has ended
 			t.Error("not lost")
 		}
 		s.conn.Close()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // What GET and PUT .../-/sqlite are to Authorize: both are Operate, and these are their methods.
@@ -37,32 +38,32 @@ const (
 // A failure after the first write cuts the connection, or resets the stream of HTTP/2. There is no length and no trailer
 // to compare with, so that is how a client knows that it does not have the whole file.
 func (x *exchange) exportSQL(t *target) {
-	x.counts(t.Type, labelExport)
-	fault := x.authorize(x.r.Context(), Operate, t.Address, ExportSQL)
+	x.Count(t.Type, serve.LabelExport)
+	fault := x.Authorize(x.R.Context(), serve.Operate, t.Address, ExportSQL)
 	if fault == nil {
 		_, fault = x.params()
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	out := &exportWriter{x: x, rc: http.NewResponseController(x.w), address: t.Address}
+	out := &exportWriter{x: x, rc: http.NewResponseController(x.W), address: t.Address}
 	out.rc.SetWriteDeadline(time.Time{}) // the server's is for replies that are made at once
 	buffered := bufio.NewWriterSize(out, exportBuffer)
-	err := x.g.opts.Databases.ExportSQL(x.r.Context(), t.Address, buffered)
+	err := x.g.opts.Databases.ExportSQL(x.R.Context(), t.Address, buffered)
 	if err == nil {
 		err = buffered.Flush()
 	}
-	out.rc.SetWriteDeadline(time.Now().Add(ReplyTimeout)) // for what net/http writes last
+	out.rc.SetWriteDeadline(time.Now().Add(serve.ReplyTimeout)) // for what net/http writes last
 	switch {
 	case err == nil:
 		out.begin()
 	case errors.Is(out.err, os.ErrDeadlineExceeded):
-		x.fail(host.Errorf(host.DeadlineExceeded, "the file was not read"))
+		x.Fail(host.Errorf(host.DeadlineExceeded, "the file was not read"))
 	case out.err != nil:
-		x.fail(host.Errorf(host.Canceled, "the client is gone"))
+		x.Fail(host.Errorf(host.Canceled, "the client is gone"))
 	default:
-		x.fail(x.g.asError(err))
+		x.Fail(x.Front.AsError(err))
 	}
 }
 
@@ -76,8 +77,8 @@ type exportWriter struct {
 
 func (w *exportWriter) Write(b []byte) (int, error) {
 	w.begin()
-	w.rc.SetWriteDeadline(time.Now().Add(w.x.g.opts.Limits.StreamWriteTimeout))
-	n, err := w.x.w.Write(b)
+	w.rc.SetWriteDeadline(time.Now().Add(w.x.Front.Limits.StreamWriteTimeout))
+	n, err := w.x.W.Write(b)
 	if err != nil {
 		w.err = err
 		return n, err
@@ -89,16 +90,15 @@ func (w *exportWriter) Write(b []byte) (int, error) {
 
 // begin sends the header.
 func (w *exportWriter) begin() {
-	if w.x.began {
+	if w.x.Began() {
 		return
 	}
-	h := w.x.w.Header()
+	h := w.x.W.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Type", sqliteType)
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": fileName(w.address)}))
-	w.x.began = true
-	w.x.w.WriteHeader(http.StatusOK)
+	w.x.Begin(http.StatusOK)
 }
 
 // fileName is the name that a browser gives to an actor's database: its address, with what file systems may not take
@@ -118,9 +118,9 @@ func fileName(a host.Address) string {
 // importSQL answers PUT .../-/sqlite. What the request says of the body's type is not looked at: what the body is, its
 // first bytes tell.
 func (x *exchange) importSQL(t *target) {
-	x.counts(t.Type, labelImport)
+	x.Count(t.Type, serve.LabelImport)
 	var p parameters
-	fault := x.authorize(x.r.Context(), Operate, t.Address, ImportSQL)
+	fault := x.Authorize(x.R.Context(), serve.Operate, t.Address, ImportSQL)
 	if fault == nil {
 		p, fault = x.params("reason")
 	}
@@ -133,36 +133,32 @@ func (x *exchange) importSQL(t *target) {
 		fault = host.OverLimit("bytes of the reason", maxReason, int64(len(reason))).With("field", "reason")
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	limit := x.g.opts.Limits.ImportBytes
-	if n := x.r.ContentLength; n > limit {
-		x.w.Header().Set("Connection", "close")
-		x.fail(tooLong("body", limit, n))
+	limit := x.Front.Limits.ImportBytes
+	if n := x.R.ContentLength; n > limit {
+		x.W.Header().Set("Connection", "close")
+		x.Fail(serve.TooLong("body", limit, n))
 		return
 	}
-	rc := http.NewResponseController(x.w)
+	rc := http.NewResponseController(x.W)
 	rc.SetWriteDeadline(time.Time{}) // the server's is for requests that arrive at once
-	in := &importReader{x: x, body: http.MaxBytesReader(x.w, x.r.Body, limit)}
-	out, err := x.g.opts.Databases.ImportSQL(x.r.Context(), t.Address, in, reason)
-	rc.SetWriteDeadline(time.Now().Add(ReplyTimeout))
+	in := &importReader{x: x, body: http.MaxBytesReader(x.W, x.R.Body, limit)}
+	out, err := x.g.opts.Databases.ImportSQL(x.R.Context(), t.Address, in, reason)
+	rc.SetWriteDeadline(time.Now().Add(serve.ReplyTimeout))
 	if err == nil {
-		x.readDeadline(time.Time{})
-		x.json(http.StatusOK, out)
+		x.ReadDeadline(time.Time{})
+		x.JSON(http.StatusOK, out)
+		return
+	}
+	if in.err != nil {
+		x.Fail(x.BodyFault(in.err, limit))
 		return
 	}
 	// The rest is not read, and the deadline stays, or net/http would wait without one for it.
-	x.w.Header().Set("Connection", "close")
-	tooBig := (*http.MaxBytesError)(nil)
-	switch {
-	case in.err == nil:
-		x.fail(x.g.asError(err))
-	case errors.As(in.err, &tooBig):
-		x.fail(tooLong("body", limit, limit+1))
-	default:
-		x.fail(bodyFault(in.err))
-	}
+	x.W.Header().Set("Connection", "close")
+	x.Fail(x.Front.AsError(err))
 }
 
 // An importReader reads a body that may be long, as long as it goes on arriving.
@@ -174,11 +170,11 @@ type importReader struct {
 }
 
 // Len returns the length of the body, or 0 if it is not known. A body that is too long is refused by it before it is sent.
-func (r *importReader) Len() int { return max(int(r.x.r.ContentLength), 0) }
+func (r *importReader) Len() int { return max(int(r.x.R.ContentLength), 0) }
 
 func (r *importReader) Read(b []byte) (int, error) {
 	if r.left <= 0 {
-		r.x.readDeadline(time.Now().Add(r.x.g.opts.Limits.BodyTimeout))
+		r.x.ReadDeadline(time.Now().Add(r.x.Front.Limits.BodyTimeout))
 		r.left = importStep
 	}
 	n, err := r.body.Read(b[:min(len(b), r.left)])

@@ -18,17 +18,18 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 func TestADatabaseIsExportedAsAFile(t *testing.T) {
 	t.Parallel()
-	var asked []AuthRequest
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{
+	var asked []serve.AuthRequest
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s %q", a.Type, a.Key)
 			return err
 		},
-	}, Authorize: func(_ context.Context, r AuthRequest) error {
+	}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		asked = append(asked, r)
 		return nil
 	}})
@@ -44,7 +45,7 @@ func TestADatabaseIsExportedAsAFile(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if len(asked) != 1 || asked[0].Operation != Operate || asked[0].Method != ExportSQL || !slices.Equal(asked[0].Key, []string{"a/b", "é"}) {
+	if len(asked) != 1 || asked[0].Operation != serve.Operate || asked[0].Method != ExportSQL || !slices.Equal(asked[0].Key, []string{"a/b", "é"}) {
 		t.Errorf("asked %+v", asked)
 	}
 	if w := ask(g, "HEAD", "/actors/counter/-/sqlite", ""); w.Code != 405 || w.Header().Get("Allow") != "GET, PUT, OPTIONS" {
@@ -57,7 +58,7 @@ func TestADatabaseIsExportedAsAFile(t *testing.T) {
 
 func TestAFailureBeforeTheFileBeginsIsAnErrorLikeAnyOther(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			w.Write(make([]byte, 4096)) // less than is put together before it is written
 			return host.Errorf(host.NotFound, "there is no database")
@@ -72,7 +73,7 @@ func TestAFailureBeforeTheFileBeginsIsAnErrorLikeAnyOther(t *testing.T) {
 func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 	t.Parallel()
 	const sent = 1 << 20
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			for range sent / 4096 {
 				if _, err := w.Write(make([]byte, 4096)); err != nil {
@@ -102,7 +103,7 @@ func TestAnExportThatFailsHalfWayIsCutOff(t *testing.T) {
 func TestAClientThatDoesNotReadItsFileIsCutOff(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
-	g := newGateway(t, Options{Node: &fakeNode{}, Limits: Limits{StreamWriteTimeout: 50 * time.Millisecond}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Node: &fakeNode{}, Limits: serve.Limits{StreamWriteTimeout: 50 * time.Millisecond}, Databases: &fakeDatabases{
 		export: func(_ context.Context, a host.Address, w io.Writer) error {
 			for {
 				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
@@ -140,7 +141,7 @@ func importing(got *string) *fakeDatabases {
 func TestAFileIsImported(t *testing.T) {
 	t.Parallel()
 	var got string
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: importing(&got), Token: "secret"})
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: importing(&got), Token: "secret"})
 	server := httptest.NewServer(g)
 	defer server.Close()
 	for _, length := range []int64{4, -1} {
@@ -167,9 +168,9 @@ func TestAFileIsImported(t *testing.T) {
 
 func TestAnImportThatIsNotAllowedOrHasNoReasonIsNotRead(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{}, Limits: Limits{ImportBytes: 100},
-		Authorize: func(_ context.Context, r AuthRequest) error {
-			if r.Method != ImportSQL || r.Operation != Operate {
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Limits: serve.Limits{ImportBytes: 100},
+		Authorize: func(_ context.Context, r serve.AuthRequest) error {
+			if r.Method != ImportSQL || r.Operation != serve.Operate {
 				t.Errorf("%+v", r)
 			}
 			if r.Key[0] == "locked" {
@@ -205,7 +206,7 @@ func TestABodyThatIsTooLongOrEndsEarlyIsTheClientsFault(t *testing.T) {
 		"stuck":    {"c8\r\n" + strings.Repeat("x", 50), 50 * time.Millisecond, host.DeadlineExceeded},
 		"broken":   {"what\r\n", time.Hour, host.InvalidArgument},
 	} {
-		g := newGateway(t, Options{Node: &fakeNode{}, Databases: importing(&got), Limits: Limits{ImportBytes: 100, BodyTimeout: c.timeout}})
+		g := newGateway(t, setup{Node: &fakeNode{}, Databases: importing(&got), Limits: serve.Limits{ImportBytes: 100, BodyTimeout: c.timeout}})
 		server := httptest.NewServer(g)
 		defer server.Close()
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -228,7 +229,7 @@ func TestABodyThatIsTooLongOrEndsEarlyIsTheClientsFault(t *testing.T) {
 func TestAClientThatWaitsForPermissionSendsNothingBeforeIt(t *testing.T) {
 	t.Parallel()
 	var got string
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: importing(&got), Authorize: func(_ context.Context, r AuthRequest) error {
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: importing(&got), Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		if r.Key[0] == "locked" {
 			return host.Errorf(host.PermissionDenied, "not allowed")
 		}
@@ -252,7 +253,7 @@ func TestAClientThatWaitsForPermissionSendsNothingBeforeIt(t *testing.T) {
 
 func TestANodeWithoutDatabasesHasNothingAtTheirPaths(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, Options{Node: &fakeNode{}})
+	g := newGateway(t, setup{Node: &fakeNode{}})
 	for _, method := range []string{"GET", "PUT", "OPTIONS"} {
 		if w := ask(g, method, "/actors/counter/a/-/sqlite", ""); w.Code != 404 {
 			t.Errorf("%s: %d", method, w.Code)
@@ -265,11 +266,11 @@ func TestANodeWithoutDatabasesHasNothingAtTheirPaths(t *testing.T) {
 
 func TestATypeThatOpensSQLLeavesItToItsCallers(t *testing.T) {
 	t.Parallel()
-	var ops []Operation
-	g := newGateway(t, Options{
+	var ops []serve.Operation
+	g := newGateway(t, setup{
 		Node:      &fakeNode{call: func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{}, nil }},
 		Behaviors: []*host.Behavior{{Type: "open", OpenSQL: true}, {Type: "closed"}},
-		Authorize: func(_ context.Context, r AuthRequest) error {
+		Authorize: func(_ context.Context, r serve.AuthRequest) error {
 			ops = append(ops, r.Operation)
 			return nil
 		},
@@ -277,14 +278,14 @@ func TestATypeThatOpensSQLLeavesItToItsCallers(t *testing.T) {
 	for _, path := range []string{"open/a/-/call/sql.exec", "closed/a/-/call/sql.exec", "open/a/-/call/sql.migrate", "none/-/call/sql.query"} {
 		ask(g, "POST", "/actors/"+path, "{}")
 	}
-	if want := []Operation{Call, Operate, Operate, Operate}; !slices.Equal(ops, want) {
+	if want := []serve.Operation{serve.Call, serve.Operate, serve.Operate, serve.Operate}; !slices.Equal(ops, want) {
 		t.Errorf("operations %v, want %v", ops, want)
 	}
 }
 
 func TestAnImportThatTheNodeFindsTooLargeIsNotSent(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{
 		imp: func(_ context.Context, _ host.Address, file io.Reader, _ string) (host.SQLStatusOutput, error) {
 			return host.SQLStatusOutput{}, host.Errorf(host.TooLarge, "%d bytes", file.(interface{ Len() int }).Len())
 		}}})

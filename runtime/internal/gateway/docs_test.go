@@ -34,7 +34,7 @@ func TestTheHTTPPageNamesEveryStatusAndOperation(t *testing.T) {
 			t.Errorf("the row of status %d does not have %s: %q", serve.Status(c), c, row)
 		}
 	}
-	for _, op := range []Operation{Call, Create, Read, Destroy, Events, Connect, Work, Follow, Operate, Inspect, List, Health, Metrics, OpenAPI} {
+	for _, op := range []serve.Operation{serve.Call, serve.Create, serve.Read, serve.Destroy, serve.Events, serve.Connect, serve.Work, serve.Follow, serve.Operate, serve.Inspect, serve.List, serve.Health, serve.Metrics, serve.OpenAPI} {
 		if !strings.Contains(page, "`"+string(op)+"`") {
 			t.Errorf("operation %s is not described", op)
 		}
@@ -55,7 +55,7 @@ func TestTheWebSocketPageHasTheCloseCodeOfEveryError(t *testing.T) {
 		}
 	}
 	for _, c := range host.Codes() {
-		before, after := closeCode(host.Errorf(c, "x"), false), closeCode(host.Errorf(c, "x"), true)
+		before, after := serve.CloseCode(host.Errorf(c, "x"), false), serve.CloseCode(host.Errorf(c, "x"), true)
 		row := rows[fmt.Sprint(int(before))]
 		if before != 1008 && !strings.Contains(row, "`"+string(c)+"`") {
 			t.Errorf("the row of %d does not have %s: %q", before, c, row)
@@ -69,7 +69,7 @@ func TestTheWebSocketPageHasTheCloseCodeOfEveryError(t *testing.T) {
 			t.Errorf("the close code %d is not described", code)
 		}
 	}
-	for _, word := range []string{Subprotocol, tokenProtocol, fmt.Sprint(DefaultConnectionCalls), "4 MiB", "10 s", "15 s", "30 s"} {
+	for _, word := range []string{Subprotocol, tokenProtocol, fmt.Sprint(serve.DefaultConnectionCalls), "4 MiB", "10 s", "15 s", "30 s"} {
 		if !strings.Contains(page, word) {
 			t.Errorf("%q is not mentioned", word)
 		}

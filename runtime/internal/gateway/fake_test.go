@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A fakeNode answers with its functions; those that are nil must not be called.
@@ -92,6 +96,12 @@ func (c *fakeConn) Next(ctx context.Context) (host.Delivery, error) {
 	case d := <-c.deliveries:
 		return d, nil
 	case err := <-c.fault:
+		select {
+		case d := <-c.deliveries: // emitted before the fault
+			c.fault <- err
+			return d, nil
+		default:
+		}
 		return host.Delivery{}, err
 	case <-ctx.Done():
 		return host.Delivery{}, host.Errorf(host.CodeOf(ctx.Err()), "done")
@@ -125,17 +135,37 @@ func behaviors() []*host.Behavior {
 	}}, {Type: "plain"}}
 }
 
-func newGateway(t testing.TB, o Options) *Gateway {
+// A setup is what tests say of a gateway and of its front.
+type setup struct {
+	Node           Node
+	Databases      host.Databases
+	Runs           host.RunLister
+	Health         func() error
+	Behaviors      []*host.Behavior
+	Authorize      func(context.Context, serve.AuthRequest) error
+	Token          string
+	AllowedOrigins []string
+	LoopbackOnly   bool
+	Limits         serve.Limits
+	Registerer     prometheus.Registerer
+	Logger         *slog.Logger
+}
+
+// newGateway makes a gateway and its front. Without Behaviors it has those of the tests.
+func newGateway(t testing.TB, s setup) *Gateway {
 	t.Helper()
-	if o.Behaviors == nil {
-		o.Behaviors = behaviors()
+	if s.Behaviors == nil {
+		s.Behaviors = behaviors()
 	}
-	g, err := New(o)
+	f, err := serve.New(serve.Options{
+		Behaviors: s.Behaviors, Authorize: s.Authorize, Token: s.Token, AllowedOrigins: s.AllowedOrigins,
+		LoopbackOnly: s.LoopbackOnly, Limits: s.Limits, Registerer: s.Registerer, Logger: s.Logger,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { g.Close() })
-	return g
+	t.Cleanup(func() { f.Close() })
+	return New(f, Options{Node: s.Node, Databases: s.Databases, Runs: s.Runs, Health: s.Health})
 }
 
 // ask sends one request straight to the handler. Headers are "Name: value".

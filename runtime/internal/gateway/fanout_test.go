@@ -110,7 +110,7 @@ const upgradeRequest = "GET /actors/room/a/-/connect HTTP/1.1\r\nHost: localhost
 
 // maskedFrame is a text frame of a client's.
 func maskedFrame(text string) string {
-	return string([]byte{frameText, 0x80 | byte(len(text)), 0, 0, 0, 0}) + text
+	return string([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}) + text
 }
 
 // A hall is a node to whose connections events are handed at once.
@@ -184,7 +184,7 @@ func BenchmarkFanOut(b *testing.B) {
 	})
 	b.Run("websocket/gateway", func(b *testing.B) {
 		h := newHall()
-		s := httptest.NewServer(newGateway(b, Options{Node: h}))
+		s := httptest.NewServer(newGateway(b, setup{Node: h}))
 		defer s.Close()
 		c := gather(b, s.Listener.Addr().String(), crowdSize, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
 		defer c.leave()
@@ -222,7 +222,7 @@ func BenchmarkFanOut(b *testing.B) {
 	})
 	b.Run("events/gateway", func(b *testing.B) {
 		h := newHall()
-		s := httptest.NewServer(newGateway(b, Options{Node: h}))
+		s := httptest.NewServer(newGateway(b, setup{Node: h}))
 		defer s.Close()
 		c := gather(b, s.Listener.Addr().String(), crowdSize, strings.Split(upgradeRequest, "Connection")[0]+"\r\n", "\n\n\r\n")
 		defer c.leave()
@@ -260,7 +260,7 @@ func BenchmarkIdleWebSocket(b *testing.B) {
 		}), upgradeRequest, "\r\n\r\n")
 	})
 	b.Run("gateway", func(b *testing.B) {
-		run(b, newGateway(b, Options{Node: newHall()}), upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
+		run(b, newGateway(b, setup{Node: newHall()}), upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":[]}}`)
 	})
 	b.Run("connection alone", func(b *testing.B) {
 		run(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

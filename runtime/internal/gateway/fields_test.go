@@ -13,7 +13,7 @@ import (
 
 func TestTheFieldOfAnErrorIsTheParameterOrTheMember(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, Options{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}})
+	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}})
 	const status, events, sqlite = "/actors/counter/a/-/", "/actors/counter/a/-/events", "/actors/counter/a/-/sqlite"
 	for _, c := range []struct{ method, path, body, field string }{
 		{"GET", "/actors?limit=x", "", "limit"}, {"GET", "/actors?max=1", "", "max"}, {"GET", "/actors?type=a&type=b", "", "type"}, {"GET", "/actors?prefix=%FF", "", "prefix"},
@@ -39,7 +39,7 @@ func TestTheFieldOfAnErrorIsTheParameterOrTheMember(t *testing.T) {
 func TestTheFieldOfAnErrorIsTheHeader(t *testing.T) {
 	t.Parallel()
 	missing := func(meta string) error { return host.Errorf(host.InvalidArgument, "there is none").With(meta, "x") }
-	g := newGateway(t, Options{Node: &fakeNode{
+	g := newGateway(t, setup{Node: &fakeNode{
 		call: func(_ context.Context, q *host.Request) (host.Reply, error) { return host.Reply{}, missing("create") },
 		subscribe: func(context.Context, host.Address, host.Subscription) (host.EventStream, error) {
 			return nil, missing("event")
@@ -68,7 +68,7 @@ func TestTheFieldOfAnErrorIsTheHeader(t *testing.T) {
 
 func TestTheDocumentHasEveryMemberOfConnect(t *testing.T) {
 	t.Parallel()
-	post := paths(t, Options{})["/actors/tenant/{key}/-/connect"]["post"]
+	post := paths(t, setup{})["/actors/tenant/{key}/-/connect"]["post"]
 	body := post["requestBody"].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)["schema"].(map[string]any)
 	got := slices.Sorted(maps.Keys(body["properties"].(map[string]any)))
 	var want []string

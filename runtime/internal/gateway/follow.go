@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A caller is a way to call an actor: straight, or over a connection.
@@ -18,7 +19,7 @@ type caller func(context.Context, *host.Request) (host.Reply, *host.Error)
 func (g *Gateway) callNode(ctx context.Context, q *host.Request) (host.Reply, *host.Error) {
 	reply, err := g.node.Call(ctx, q)
 	if err != nil {
-		return host.Reply{}, g.asError(err)
+		return host.Reply{}, g.front.AsError(err)
 	}
 	return reply, nil
 }
@@ -27,7 +28,7 @@ func (g *Gateway) callNode(ctx context.Context, q *host.Request) (host.Reply, *h
 func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.Request, input any) (out Out, fault *host.Error) {
 	text, err := json.Marshal(input)
 	if err != nil {
-		return out, g.internal("input of a built-in method does not encode", slog.String("method", q.Method), slog.Any("error", err))
+		return out, g.front.Internal("input of a built-in method does not encode", slog.String("method", q.Method), slog.Any("error", err))
 	}
 	q.Codec, q.Input = host.JSON, text
 	reply, fault := call(ctx, &q)
@@ -35,7 +36,7 @@ func callBuiltin[Out any](ctx context.Context, g *Gateway, call caller, q host.R
 		return out, fault
 	}
 	if err := json.Unmarshal(reply.Output, &out); err != nil {
-		return out, g.internal("output of a built-in method does not decode", slog.String("method", q.Method), slog.Any("error", err))
+		return out, g.front.Internal("output of a built-in method does not decode", slog.String("method", q.Method), slog.Any("error", err))
 	}
 	return out, nil
 }
@@ -72,8 +73,8 @@ func waitMS(d time.Duration) int64 { return max(min(d, maxWait), 0).Milliseconds
 
 // follow answers GET .../-/streams/{name} with the items of a stream as server-sent events, until the stream is closed.
 func (x *exchange) follow(t *target) {
-	x.counts(t.Type, labelFollow)
-	fault := x.authorize(x.r.Context(), Follow, t.Address, host.StreamRead)
+	x.Count(t.Type, serve.LabelFollow)
+	fault := x.Authorize(x.R.Context(), serve.Follow, t.Address, host.StreamRead)
 	var p parameters
 	if fault == nil {
 		p, fault = x.params("after")
@@ -83,93 +84,84 @@ func (x *exchange) follow(t *target) {
 		after, fault = x.position(p)
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	s, fault := x.g.open(x.r.Context())
+	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	defer x.g.done(s)
+	defer s.Done()
 	r := &streamReader{g: x.g, call: x.g.callNode, address: t.Address, stream: t.name}
 	if after != nil {
 		r.at = *after
 	}
 	// The first page is read before the response begins, so that what is wrong has its status.
-	page, fault := r.read(s.ctx, 0)
+	page, fault := r.read(s.Context(), 0)
 	switch {
 	case fault != nil:
-		x.fail(x.ending(s, fault))
+		x.Fail(s.Why(fault))
 		return
-	case page.Closed && len(page.Items) == 0 && page.Missed == 0 && !page.Reset && x.r.Header.Get("Last-Event-ID") != "":
-		x.began = true
-		x.w.WriteHeader(http.StatusNoContent) // a browser has it all, and would come back again and again
+	case page.Closed && len(page.Items) == 0 && page.Missed == 0 && !page.Reset && x.R.Header.Get("Last-Event-ID") != "":
+		x.Begin(http.StatusNoContent) // a browser has it all, and would come back again and again
 		return
 	}
 	out := x.stream()
-	out.buf = append(out.buf, '\n')
+	out.Buf = append(out.Buf, '\n')
 	x.items(s, r, page, out)
 }
 
 // items writes pages until there are no more or the client is gone.
-func (x *exchange) items(s *stream, r *streamReader, page host.StreamReadOutput, out *eventWriter) {
+func (x *exchange) items(s *serve.Stay, r *streamReader, page host.StreamReadOutput, out *serve.Writer) {
 	for {
 		if page.Missed > 0 || page.Reset {
-			out.gap(page.Missed, page.Reset, &host.Position{Sequence: page.Next - uint64(len(page.Items)), Life: page.Life})
+			out.Buf = appendGapEvent(out.Buf, page.Missed, page.Reset, &host.Position{Sequence: page.Next - uint64(len(page.Items)), Life: page.Life})
 		}
 		for i := range page.Items {
-			out.item(&page.Items[i], page.Life)
-			if out.full() != nil {
+			out.Buf = appendItemEvent(out.Buf, &page.Items[i], page.Life)
+			if out.FlushFull() != nil {
 				return
 			}
 		}
-		x.g.meter.events.Add(float64(len(page.Items)))
+		x.Front.Meter.Events.Add(float64(len(page.Items)))
 		if page.Closed {
-			out.plain(EventEnd, []byte("{}"))
-			out.write()
+			out.Buf = serve.AppendEvent(out.Buf, EventEnd, []byte("{}"))
+			out.FlushLast()
 			return
 		}
-		quiet := len(out.buf) == 0
+		quiet := len(out.Buf) == 0
 		if quiet {
-			out.buf = append(out.buf, ":\n\n"...)
+			out.Buf = append(out.Buf, comment...)
 		}
-		if out.flush() != nil {
+		if out.Flush() != nil {
 			return
 		}
 		var fault *host.Error
-		if page, fault = r.read(s.ctx, x.g.opts.Limits.Heartbeat); fault != nil {
+		if page, fault = r.read(s.Context(), x.Front.Limits.Heartbeat); fault != nil {
 			x.parting(s, fault, out)
 			return
 		}
 	}
 }
 
-// item appends an item of a stream.
-func (o *eventWriter) item(i *host.ReadStreamItem, life string) {
-	b := host.Position{Sequence: i.Sequence, Life: life}.Append(append(o.buf, "id: "...))
+// appendItemEvent appends an item of a stream.
+func appendItemEvent(b []byte, i *host.ReadStreamItem, life string) []byte {
+	b = host.Position{Sequence: i.Sequence, Life: life}.Append(append(b, "id: "...))
 	b = i.Time.UTC().AppendFormat(append(b, "\ntime: "...), time.RFC3339Nano)
 	b = append(b, "\nevent: "+EventItem...)
-	b = appendField(b, "\ndata: ", appendRaw(nil, i.Value))
-	o.buf = append(b, "\n\n"...)
-}
-
-// ending is what a client is told because of fault: that the gateway shuts down, if that is the cause.
-func (x *exchange) ending(s *stream, fault *host.Error) *host.Error {
-	if context.Cause(s.ctx) == errClosing {
-		return errShutdown
-	}
-	return fault
+	b = serve.AppendField(b, "\ndata: ", appendRaw(nil, i.Value))
+	return append(b, "\n\n"...)
 }
 
 // parting ends a stream that a call failed for, unless the client is gone.
-func (x *exchange) parting(s *stream, fault *host.Error, out *eventWriter) {
+func (x *exchange) parting(s *serve.Stay, fault *host.Error, out *serve.Writer) {
 	switch {
-	case context.Cause(s.ctx) == errClosing:
-		out.bye(errShutdown)
-	case s.ctx.Err() == nil:
-		x.code = fault.Code
-		out.bye(fault)
+	case s.Closing():
+		bye(out, serve.ErrShutdown)
+	case s.Context().Err() == nil:
+		x.Code = fault.Code
+		bye(out, fault)
 	}
 }
 
@@ -181,7 +173,7 @@ type following struct {
 
 // follow begins to follow a stream.
 func (c *session) follow(m *message) *host.Error {
-	most := c.g.opts.Limits.ConnectionCalls
+	most := c.g.front.Limits.ConnectionCalls
 	c.mu.Lock()
 	if _, taken := c.follows[m.ID]; taken {
 		c.mu.Unlock()
@@ -195,7 +187,7 @@ func (c *session) follow(m *message) *host.Error {
 		c.follows = make(map[int64]*following)
 	}
 	f := &following{}
-	ctx, cancel := context.WithCancel(c.stream.ctx)
+	ctx, cancel := context.WithCancel(c.stay.Context())
 	f.stop = cancel
 	c.follows[m.ID] = f
 	c.mu.Unlock()
@@ -246,8 +238,7 @@ func (c *session) forward(ctx context.Context, id int64, r *streamReader) []byte
 		for i := range page.Items {
 			batch = append(batch, appendItem(nil, id, &page.Items[i]))
 		}
-		c.g.meter.sent.Add(float64(len(batch)))
-		if c.socket.sendAll(batch) != nil {
+		if c.socket.SendAll(batch) != nil {
 			return nil
 		}
 		if page.Closed {

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A tape is a stream of an actor that is read with stream.read.
@@ -57,7 +58,7 @@ func press(t *testing.T, run func(t *testing.T, p *tape, g *Gateway, l *pipeList
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &tape{feed: newFeed()}
-		g := newGateway(t, Options{Node: &fakeNode{call: p.call}})
+		g := newGateway(t, setup{Node: &fakeNode{call: p.call}})
 		run(t, p, g, launch(t, g))
 	})
 }
@@ -113,24 +114,24 @@ func TestFollowingResumesAndTellsGaps(t *testing.T) {
 		s = open(t, l, "GET", tokensPath+"?after=1", "", "Last-Event-ID: 4")
 		s.expect("retry: 2000\n")
 		s.expect(itemEvent(5, `5`))
-		go g.Close()
+		go g.front.Close()
 		s.expect("event: cairn.bye\ndata: {\"code\":\"unavailable\",\"message\":\"the node is shutting down\",\"retryable\":true}\n")
 	})
 }
 
 func TestAStreamThatIsNotThereIsAnsweredWithItsStatus(t *testing.T) {
 	p := &tape{feed: newFeed()}
-	g := newGateway(t, Options{Node: &fakeNode{call: p.call}})
+	g := newGateway(t, setup{Node: &fakeNode{call: p.call}})
 	if w := ask(g, "GET", "/actors/room/a/-/streams/other", ""); w.Code != 404 || !strings.Contains(w.Body.String(), "other") {
 		t.Error(w.Code, w.Body)
 	}
-	if n := g.openStreams(); n != 0 {
+	if n := g.front.Open(); n != 0 {
 		t.Error(n)
 	}
 }
 
 func TestStreamsAreFollowedUntilTheyCloseOrTheClientHasEnough(t *testing.T) {
-	lobby(t, Options{Limits: Limits{ConnectionCalls: 2}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Limits: serve.Limits{ConnectionCalls: 2}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		p := &tape{feed: newFeed()}
 		conn.call = p.call
 		for n := range 4 {

@@ -3,13 +3,9 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"log"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -18,6 +14,29 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
+// A Node is what a gateway serves.
+type Node interface {
+	host.Node
+	host.EventSource
+	host.Inspector
+	host.Connector
+}
+
+// Options configure a Gateway. Only Node is required.
+type Options struct {
+	// Node answers the requests.
+	Node Node
+	// Databases gives out and takes in the actors' SQLite databases. Nil means Node if it is one, and otherwise that there is
+	// nothing at their paths.
+	Databases host.Databases
+	// Runs finds the workflow runs that are paused or have failed. Nil means Node if it does, and otherwise that there is
+	// nothing at their paths.
+	Runs host.RunLister
+	// Health says why the node cannot serve, or nil. The message of an *host.Error is shown to callers of GET /healthz,
+	// other errors only in the log. A nil Health is always well.
+	Health func() error
+}
+
 // A Gateway serves a node's actors over HTTP. It is an http.Handler, safe for any number of goroutines.
 //
 //  1. It keeps no state of actors: two gateways in front of one node answer alike.
@@ -25,23 +44,20 @@ import (
 //     one that waits for events, and one for each call in flight and each stream that is followed.
 //  3. Whatever a client sends, it gets a reply in the form of docs/http.md or docs/websocket.md, or its connection is
 //     closed. What caused an internal error stays in the log.
-//  4. After Shutdown returns nil, no event stream and no WebSocket is open, none of their goroutines runs, and no new one
-//     can be opened.
+//  4. After Shutdown of the front returns nil, no event stream and no WebSocket is open, none of their goroutines runs, and
+//     no new one can be opened.
 //
 // What it takes from the node beyond the contract of package host: an EventStream may be used on after Next returned
 // because its context ended, a Request is not read any more after Call returned without an error, and the context that
 // Connect gets bounds the connecting and not the connection.
 type Gateway struct {
+	front     *serve.Front
 	opts      Options
 	node      Node
-	log       *slog.Logger
-	meter     *meter
 	creations map[string]string // the only creation of each type that has exactly one
 	openSQL   map[string]bool   // the types whose callers may use SQL
 	metrics   http.Handler
-	door      *serve.Door
 	values    headerValues
-	memory    memory
 
 	// document is the OpenAPI document, made when it is first asked for.
 	document struct {
@@ -49,43 +65,39 @@ type Gateway struct {
 		text []byte
 		err  error
 	}
-
-	closing atomic.Bool
-
-	mu          sync.Mutex
-	streams     map[*stream]struct{} // what is open and lasts
-	connections int                  // how many of them are connections to actors
-	idle        chan struct{}        // closed once closing and no stream is open
 }
 
 // headerValues are values that replies to calls share, so that each need not allocate its own: net/http only reads them,
 // and an Add by somebody's middleware copies them because they have no room.
 type headerValues struct{ json, cbor, yes []string }
 
-// exposedHeaders are those that pages of allowed origins may read.
-const exposedHeaders = "Cairn-Version, Idempotency-Replayed, Location, Retry-After"
+// Headers that pages of allowed origins may read, and send.
+const (
+	exposedHeaders = "Cairn-Version, Idempotency-Replayed, Location, Retry-After"
+	allowedHeaders = "Authorization, Cairn-Connection, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Traceparent"
+)
 
-// New makes a gateway. The error lists every fault of the options.
-func New(o Options) (*Gateway, error) {
-	o = o.EnsureDefaults()
-	if err := o.Validate(); err != nil {
-		return nil, err
+// New makes a gateway behind a front.
+func New(f *serve.Front, o Options) *Gateway {
+	if o.Databases == nil {
+		o.Databases, _ = o.Node.(host.Databases)
+	}
+	if o.Runs == nil {
+		o.Runs, _ = o.Node.(host.RunLister)
+	}
+	if o.Health == nil {
+		o.Health = func() error { return nil }
 	}
 	g := &Gateway{
+		front:     f,
 		opts:      o,
 		node:      o.Node,
-		log:       o.Logger,
-		meter:     newMeter(o.Behaviors),
 		creations: make(map[string]string),
 		openSQL:   make(map[string]bool),
-		metrics:   promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
-		door:      serve.NewDoor(o.Token, o.LoopbackOnly, o.AllowedOrigins, exposedHeaders),
+		metrics:   promhttp.HandlerFor(f.Gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}),
 		values:    headerValues{json: []string{"application/json"}, cbor: []string{"application/cbor"}, yes: []string{"true"}},
-		streams:   make(map[*stream]struct{}),
-		idle:      make(chan struct{}),
 	}
-	g.memory.limit = o.Limits.MemoryBytes
-	for _, b := range o.Behaviors {
+	for _, b := range f.Behaviors {
 		g.openSQL[b.Type] = b.OpenSQL
 		n := 0
 		for _, m := range b.Methods {
@@ -98,109 +110,20 @@ func New(o Options) (*Gateway, error) {
 			delete(g.creations, b.Type)
 		}
 	}
-	if err := g.meter.register(o.Registerer); err != nil {
-		return nil, err
-	}
-	return g, nil
+	return g
 }
-
-// Server returns a server for the gateway with time-outs that suit it: calls end in time, slow clients are cut off and
-// event streams live on, because they set their own write deadlines. The caller sets Addr, or serves a listener.
-// Shutdown of the server ends the event streams and WebSockets, but does not wait for WebSockets: Shutdown of the gateway
-// does.
-func (g *Gateway) Server() *http.Server {
-	s := &http.Server{
-		Handler:           g,
-		ReadHeaderTimeout: ReadHeaderTimeout,
-		IdleTimeout:       IdleTimeout,
-		MaxHeaderBytes:    MaxHeaderBytes,
-		ErrorLog:          log.New(&serverLog{log: g.log}, "", 0),
-		// The gateway answers "OPTIONS *" itself, and asks for the token first.
-		DisableGeneralOptionsHandler: true,
-	}
-	// There is no ReadTimeout: when it passes during a call, net/http ends the call's context. The gateway bounds the
-	// reading of bodies itself.
-	if g.opts.Limits.CallTimeout > 0 {
-		s.WriteTimeout = g.opts.Limits.CallTimeout + maxWait + g.opts.Limits.BodyTimeout + ReplyTimeout
-	}
-	s.RegisterOnShutdown(g.drain)
-	return s
-}
-
-// drain refuses new requests and tells all event streams and WebSockets to end, without waiting.
-func (g *Gateway) drain() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closing.Swap(true) {
-		return
-	}
-	for s := range g.streams {
-		s.cancel(errClosing)
-	}
-	if len(g.streams) == 0 {
-		close(g.idle)
-	}
-}
-
-// Shutdown ends all event streams and WebSockets with a final message and waits for them. New requests are refused as
-// unavailable; running calls are not waited for, except those over WebSockets: that is for the server and the node to do.
-// It returns ctx's error if ctx ends first, and may be called again.
-func (g *Gateway) Shutdown(ctx context.Context) error {
-	g.drain()
-	select {
-	case <-g.idle:
-	case <-ctx.Done():
-		return fmt.Errorf("gateway: event streams or WebSockets are still open: %w", ctx.Err())
-	}
-	g.meter.unregister(g.opts.Registerer)
-	return nil
-}
-
-// Close is Shutdown without a limit of time other than the one that each stream has for its last write.
-func (g *Gateway) Close() error { return g.Shutdown(context.Background()) }
 
 // An exchange is one request and its response.
 type exchange struct {
-	g     *Gateway
-	w     http.ResponseWriter
-	r     *http.Request
-	start time.Time
-	began bool  // the response's status is sent
-	held  int64 // of the gateway's memory, for the body
-
-	// For the metrics; a nil meter is not counted.
-	meter *typeMeter
-	label label
-	code  host.Code
+	serve.Exchange
+	g *Gateway
 }
 
 // ServeHTTP answers one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := exchange{g: g, w: w, r: r, start: time.Now()}
-	defer x.finish()
+	x := exchange{g: g, Exchange: serve.Exchange{Front: g.front, W: w, R: r, Start: time.Now()}}
+	defer x.Finish()
 	x.serve()
-}
-
-// finish counts the request and turns a panic into an internal error. It is deferred.
-func (x *exchange) finish() {
-	g, p := x.g, recover()
-	x.freeBody()
-	if p != nil && p != http.ErrAbortHandler {
-		g.meter.panics.Inc()
-		e := g.internal("request panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-		if x.began {
-			x.code, p = e.Code, http.ErrAbortHandler
-		} else {
-			x.fail(e)
-			p = nil
-		}
-	}
-	if x.meter != nil {
-		g.meter.count(x.meter, x.label, x.code, time.Since(x.start))
-	}
-	if p != nil {
-		panic(p)
-	}
 }
 
 // methods lists the HTTP methods of a route as the Allow header has them.
@@ -230,48 +153,56 @@ func (rt route) brief() bool {
 }
 
 func (x *exchange) serve() {
-	g, r := x.g, x.r
-	if e := g.door.CheckHost(r.Host); e != nil {
-		x.fail(e)
+	g, r, door := x.g, x.R, x.Front.Door
+	x.Uncounted = true // until its host is checked and it is no preflight
+	if e := door.CheckHost(r.Host); e != nil {
+		x.Fail(e)
 		return
 	}
-	foreign := x.g.door.CheckOrigin(x.w, x.r)
+	foreign := door.CheckOrigin(x.W, r, exposedHeaders)
 	t, fault := parseTarget(r.URL)
-	if serve.Preflight(x.r) { // it has no token
+	if r.Method == http.MethodOptions && serve.Preflight(r) { // it has no token
 		if foreign != nil {
-			x.fail(foreign)
+			x.Fail(foreign)
 			return
 		}
-		x.options(t.route.methods())
+		x.AllowMethods(t.route.methods(), allowedHeaders)
 		return
 	}
-	if t.route != toHealth && t.route != toMetrics && t.route != toOpenAPI {
-		x.meter = g.meter.unknown
+	x.Uncounted = t.route == toHealth || t.route == toMetrics || t.route == toOpenAPI
+	// The token comes before everything else of the request is looked at, so that a client without it cannot tell one route,
+	// name or fault from another. A WebSocket is told over the WebSocket, because browsers show their pages nothing of a
+	// handshake that failed.
+	upgrade := t.route == toConnect && r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+	health := t.route == toHealth && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+	var stranger *host.Error
+	if !upgrade && !health {
+		stranger = door.CheckToken(r.Header)
 	}
-	if e := cmp.Or(x.authenticate(&t), foreign); e != nil {
-		x.fail(e)
+	if e := cmp.Or(stranger, foreign); e != nil {
+		x.Fail(e)
 		return
 	}
 	switch {
 	case r.Method == http.MethodOptions && r.URL.Path == "*":
-		x.meter = nil
-		x.options("GET, HEAD, POST, PUT, DELETE, OPTIONS")
+		x.Uncounted = true
+		x.AllowMethods("GET, HEAD, POST, PUT, DELETE, OPTIONS", allowedHeaders)
 		return
 	case fault != nil:
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	case t.route == nowhere, t.route == toSQLite && g.opts.Databases == nil,
 		(t.route == toRuns || t.route == toRunCounts) && g.opts.Runs == nil:
-		x.fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
+		x.Fail(host.Errorf(host.NotFound, "there is nothing at this path; see docs/http.md for the paths"))
 		return
 	case r.Method == http.MethodOptions:
-		x.meter = nil
-		x.options(t.route.methods())
+		x.Uncounted = true
+		x.AllowMethods(t.route.methods(), allowedHeaders)
 		return
 	}
-	if x.meter != nil && g.closing.Load() && !x.upgrades(&t) { // a WebSocket is told in its own way
-		x.w.Header().Set("Connection", "close")
-		x.fail(errShutdown)
+	if !x.Uncounted && x.Front.Closing() && !upgrade { // a WebSocket is told in its own way
+		x.W.Header().Set("Connection", "close")
+		x.Fail(serve.ErrShutdown)
 		return
 	}
 	method := r.Method
@@ -291,7 +222,7 @@ func (x *exchange) serve() {
 		x.keys(&t)
 	case t.route == toEvents && method == http.MethodGet:
 		x.events(&t)
-	case t.route == toConnect && x.upgrades(&t):
+	case upgrade:
 		x.websocket(&t)
 	case t.route == toConnect && (method == http.MethodGet || method == http.MethodPost):
 		x.connect(&t)
@@ -318,25 +249,20 @@ func (x *exchange) serve() {
 	case t.route == toOpenAPI && method == http.MethodGet:
 		x.openapi()
 	default:
-		x.w.Header().Set("Allow", t.route.methods())
-		x.failStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path", r.Method),
+		x.W.Header().Set("Allow", t.route.methods())
+		x.FailStatus(host.Errorf(host.InvalidArgument, "the method %s does not apply to this path", r.Method),
 			http.StatusMethodNotAllowed)
 	}
 }
 
-// counts says what the request is counted as.
-func (x *exchange) counts(typ string, l label) {
-	x.meter, x.label = x.g.meter.actorType(typ), l
-}
-
 // limited bounds how long the node may take.
 func (x *exchange) limited() (context.Context, context.CancelFunc) {
-	return x.g.limited(x.r.Context(), "")
+	return x.g.limited(x.R.Context(), "")
 }
 
 // limited bounds how long the node may take to run a method.
 func (g *Gateway) limited(ctx context.Context, method string) (context.Context, context.CancelFunc) {
-	d := g.opts.Limits.CallTimeout
+	d := g.front.Limits.CallTimeout
 	if d <= 0 {
 		return ctx, func() {}
 	}

@@ -148,8 +148,8 @@ func TestEveryRouteAndFaultHasItsAnswer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var last *host.Request
-			g := newGateway(t, Options{Node: echo(&last), Limits: Limits{BodyBytes: 1000}})
-			g.meter.count(g.meter.unknown, labelUnknown, "", 0) // so that /metrics has something to show
+			g := newGateway(t, setup{Node: echo(&last), Limits: serve.Limits{BodyBytes: 1000}})
+			g.front.Meter.Count(g.front.Meter.Type("unknown"), serve.LabelUnknown, "", 0) // so that /metrics has something to show
 			w := ask(g, c.method, c.url, c.body, c.headers...)
 			if w.Code != c.want.status || !strings.Contains(w.Body.String(), c.want.body) {
 				t.Errorf("got %d %q, want %d %q", w.Code, w.Body, c.want.status, c.want.body)
@@ -175,7 +175,7 @@ func TestErrorsOfTheNodeReachTheClient(t *testing.T) {
 		node := &fakeNode{call: func(context.Context, *host.Request) (host.Reply, error) {
 			return host.Reply{}, fmt.Errorf("wrapped: %w", host.Errorf(code, "why").With("a", "b").Retry())
 		}}
-		w := ask(newGateway(t, Options{Node: node}), "POST", "/actors/counter/-/call/add", "")
+		w := ask(newGateway(t, setup{Node: node}), "POST", "/actors/counter/-/call/add", "")
 		e := errorOf(t, w)
 		if w.Code != serve.Status(code) || e.Code != code || e.Message != "why" || e.Metadata["a"] != "b" || !e.Retryable {
 			t.Errorf("%s: %d %+v", code, w.Code, e)
@@ -192,7 +192,7 @@ func TestErrorsOfTheNodeReachTheClient(t *testing.T) {
 func TestAPanicLeaksNothingAndIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	node := &fakeNode{call: func(context.Context, *host.Request) (host.Reply, error) { panic("secret") }}
-	g := newGateway(t, Options{Node: node, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	g := newGateway(t, setup{Node: node, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w := ask(g, "POST", "/actors/counter/-/call/add", "")
 	e := errorOf(t, w)
 	if w.Code != 500 || e.Code != host.Internal || strings.Contains(w.Body.String(), "secret") {
@@ -208,7 +208,7 @@ func TestACallEndsWithItsTimeout(t *testing.T) {
 		<-ctx.Done()
 		return host.Reply{}, ctx.Err()
 	}}
-	g := newGateway(t, Options{Node: node, Limits: Limits{CallTimeout: time.Nanosecond}})
+	g := newGateway(t, setup{Node: node, Limits: serve.Limits{CallTimeout: time.Nanosecond}})
 	if w := ask(g, "POST", "/actors/counter/-/call/add", ""); w.Code != 504 {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
@@ -222,7 +222,7 @@ func TestACallEndsWhenItsClientLeaves(t *testing.T) {
 		ended <- ctx.Err()
 		return host.Reply{}, ctx.Err()
 	}}
-	s := httptest.NewServer(newGateway(t, Options{Node: node}))
+	s := httptest.NewServer(newGateway(t, setup{Node: node}))
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
@@ -237,7 +237,7 @@ func TestACallEndsWhenItsClientLeaves(t *testing.T) {
 
 func TestBodiesWithoutALengthAreLimitedToo(t *testing.T) {
 	var last *host.Request
-	s := httptest.NewServer(newGateway(t, Options{Node: echo(&last), Limits: Limits{BodyBytes: 1000}}))
+	s := httptest.NewServer(newGateway(t, setup{Node: echo(&last), Limits: serve.Limits{BodyBytes: 1000}}))
 	defer s.Close()
 	for n, want := range map[int]int{0: 204, 1: 200, 1000: 200, 1001: 413} {
 		body := struct{ io.Reader }{bytes.NewReader(bytes.Repeat([]byte("1"), n))}
@@ -256,7 +256,7 @@ func TestBodiesWithoutALengthAreLimitedToo(t *testing.T) {
 func TestLongRepliesArriveWhole(t *testing.T) {
 	for _, n := range []int{1, autoLength - 1, autoLength, 100_000, 900_000} {
 		var last *host.Request
-		s := httptest.NewServer(newGateway(t, Options{Node: echo(&last)}))
+		s := httptest.NewServer(newGateway(t, setup{Node: echo(&last)}))
 		res, err := s.Client().Post(s.URL+"/actors/counter/-/call/add", "", bytes.NewReader(make([]byte, n)))
 		if err != nil {
 			t.Fatal(err)
@@ -272,7 +272,7 @@ func TestLongRepliesArriveWhole(t *testing.T) {
 
 func TestHealthSaysWhyOnlyWhatMayBeSaid(t *testing.T) {
 	var fault error
-	g := newGateway(t, Options{Node: &fakeNode{}, Health: func() error { return fault }})
+	g := newGateway(t, setup{Node: &fakeNode{}, Health: func() error { return fault }})
 	fault = errors.New("secret path")
 	if w := ask(g, "GET", "/healthz", ""); w.Code != 503 || strings.Contains(w.Body.String(), "secret") {
 		t.Error(w.Code, w.Body)
@@ -284,8 +284,8 @@ func TestHealthSaysWhyOnlyWhatMayBeSaid(t *testing.T) {
 }
 
 func TestAfterShutdownRequestsAreRefusedAsRetryable(t *testing.T) {
-	g := newGateway(t, Options{Node: &fakeNode{}})
-	if err := g.Shutdown(t.Context()); err != nil {
+	g := newGateway(t, setup{Node: &fakeNode{}})
+	if err := g.front.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/actors", "/healthz", "/actors/counter/-/events"} {
@@ -293,40 +293,17 @@ func TestAfterShutdownRequestsAreRefusedAsRetryable(t *testing.T) {
 			t.Error(path, w.Code, w.Body)
 		}
 	}
-	if err := g.Shutdown(t.Context()); err != nil {
+	if err := g.front.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOptionsReportEveryFault(t *testing.T) {
-	_, err := New(Options{
-		Token: "a b", AllowedOrigins: []string{"example.com", "https://x/"}, Behaviors: []*host.Behavior{nil},
-		Registerer: onlyRegisterer{prometheus.NewRegistry()},
-		Limits: Limits{BodyBytes: -1, BodyTimeout: -1, Streams: -1, Connections: -1, ConnectionCalls: -1, ConnectionBytes: -1,
-			StreamWriteTimeout: -1, StreamBufferBytes: -1, Heartbeat: -1},
-	})
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{"Node", "Token", `"example.com"`, `"https://x/"`, "Behaviors[0]", "Registerer", "BodyBytes",
-		"BodyTimeout", "Streams", "Connections", "ConnectionCalls", "ConnectionBytes", "StreamWriteTimeout", "StreamBufferBytes", "Heartbeat"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not reported in %v", want, err)
-		}
-	}
-	if _, err := New(Options{Node: &fakeNode{}, AllowedOrigins: []string{"*"}}); err == nil {
-		t.Error(`"*" passes without authorization`)
-	}
-}
-
-type onlyRegisterer struct{ prometheus.Registerer }
-
 func TestMetricsHaveBoundedLabels(t *testing.T) {
 	var last *host.Request
 	r := prometheus.NewRegistry()
-	g := newGateway(t, Options{Node: echo(&last), Registerer: r})
-	if _, err := New(Options{Node: &fakeNode{}, Registerer: r}); err == nil {
-		t.Error("two gateways share one registry")
+	g := newGateway(t, setup{Node: echo(&last), Registerer: r})
+	if _, err := serve.New(serve.Options{Registerer: r}); err == nil {
+		t.Error("two fronts share one registry")
 	}
 	for i := range 50 {
 		ask(g, "POST", fmt.Sprintf("/actors/x%d/-/call/add", i), "")
@@ -357,8 +334,8 @@ func TestMetricsHaveBoundedLabels(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %s", strings.Join(got, "\n"))
 	}
-	g.Close()
-	if _, err := New(Options{Node: &fakeNode{}, Registerer: r}); err != nil {
+	g.front.Close()
+	if _, err := serve.New(serve.Options{Registerer: r}); err != nil {
 		t.Errorf("Close did not unregister: %v", err)
 	}
 }

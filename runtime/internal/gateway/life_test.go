@@ -56,7 +56,7 @@ func TestAPositionThatIsNoneIsRefusedByItsField(t *testing.T) {
 		t.Error("the node was asked")
 		return nil, host.Errorf(host.Internal, "")
 	}}
-	g := newGateway(t, Options{Node: node})
+	g := newGateway(t, setup{Node: node})
 	for _, path := range []string{"/actors/room/a/-/events", tokensPath} {
 		for _, bad := range []struct{ query, header, field string }{
 			{"?after=x", "", "after"}, {"?after=1@2", "", "after"}, {"?after=-1", "", "after"}, {"?after=", "", "after"},

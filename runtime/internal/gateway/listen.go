@@ -24,8 +24,8 @@ const listenBatch = 64
 // A worker that leaves while the node is taking a message out for it leaves that one locked until its lock ends.
 type listener struct {
 	x       *exchange
-	s       *stream
-	out     *eventWriter
+	s       *serve.Stay
+	out     *serve.Writer
 	address host.Address
 	queue   string
 	limit   int
@@ -38,32 +38,32 @@ type listener struct {
 
 // listen answers GET .../-/queues/{name} with messages as server-sent events.
 func (x *exchange) listen(t *target) {
-	x.counts(t.Type, labelListen)
+	x.Count(t.Type, serve.LabelListen)
 	l := &listener{x: x, address: t.Address, queue: t.name}
-	fault := serve.CheckSite(x.r)
+	fault := serve.CheckSite(x.R)
 	if fault == nil {
-		fault = x.authorize(x.r.Context(), Work, t.Address, host.QueueReceive)
+		fault = x.Authorize(x.R.Context(), serve.Work, t.Address, host.QueueReceive)
 	}
 	if fault == nil {
 		fault = l.params()
 	}
 	if fault == nil {
-		l.s, fault = x.g.open(x.r.Context())
+		l.s, fault = x.Front.Admit(x.R.Context(), serve.EventStream)
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	defer x.g.done(l.s)
+	defer l.s.Done()
 	// What is there is received before the response begins, so that what is wrong has its status.
 	messages, fault := l.receive(0)
 	if fault != nil {
-		x.fail(x.ending(l.s, fault))
+		x.Fail(l.s.Why(fault))
 		return
 	}
 	defer l.giveBack()
 	l.out = x.stream()
-	l.out.buf = append(l.out.buf, '\n')
+	l.out.Buf = append(l.out.Buf, '\n')
 	for {
 		if !l.write(messages) {
 			return
@@ -98,7 +98,7 @@ func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 		if len(l.held) >= l.limit {
 			wait = l.quiet()
 		}
-		out, fault := callBuiltin[host.QueueHeldOutput](l.s.ctx, l.x.g, l.x.g.callNode,
+		out, fault := callBuiltin[host.QueueHeldOutput](l.s.Context(), l.x.g, l.x.g.callNode,
 			host.Request{Address: l.address, Method: host.QueueHeld, Continues: true},
 			host.QueueHeldInput{Queue: l.queue, Receipts: l.held, WaitMS: waitMS(wait)})
 		if fault != nil {
@@ -114,12 +114,12 @@ func (l *listener) next() ([]host.ReceivedMessage, *host.Error) {
 
 // quiet is how long nothing needs to be written.
 func (l *listener) quiet() time.Duration {
-	return time.Until(l.written.Add(l.x.g.opts.Limits.Heartbeat))
+	return time.Until(l.written.Add(l.x.Front.Limits.Heartbeat))
 }
 
 // receive takes out as many messages as the worker may hold, waiting for the first.
 func (l *listener) receive(wait time.Duration) ([]host.ReceivedMessage, *host.Error) {
-	out, fault := callBuiltin[host.QueueReceiveOutput](l.s.ctx, l.x.g, l.x.g.callNode,
+	out, fault := callBuiltin[host.QueueReceiveOutput](l.s.Context(), l.x.g, l.x.g.callNode,
 		host.Request{Address: l.address, Method: host.QueueReceive, Continues: l.begun},
 		host.QueueReceiveInput{Queue: l.queue, Limit: min(l.limit-len(l.held), listenBatch), LockMS: l.lockMS, WaitMS: waitMS(wait)})
 	l.begun = true
@@ -134,20 +134,20 @@ func (l *listener) write(messages []host.ReceivedMessage) bool {
 	for i := range messages {
 		text, err := json.Marshal(&messages[i])
 		if err != nil {
-			l.out.bye(l.x.g.internal("message does not encode", slog.String("queue", l.queue), slog.Any("error", err)))
+			bye(l.out, l.x.Front.Internal("message does not encode", slog.String("queue", l.queue), slog.Any("error", err)))
 			return false
 		}
-		l.out.plain(EventMessage, text)
-		if len(l.out.buf) >= l.x.g.opts.Limits.StreamBufferBytes && !l.flush(i+1-len(messages)+len(l.fresh)) {
+		l.out.Buf = serve.AppendEvent(l.out.Buf, EventMessage, text)
+		if len(l.out.Buf) >= l.x.Front.Limits.StreamBufferBytes && !l.flush(i+1-len(messages)+len(l.fresh)) {
 			return false
 		}
 	}
-	l.x.g.meter.events.Add(float64(len(messages)))
-	if len(l.out.buf) > 0 {
+	l.x.Front.Meter.Events.Add(float64(len(messages)))
+	if len(l.out.Buf) > 0 {
 		return l.flush(len(l.fresh))
 	}
 	if l.quiet() <= 0 {
-		l.out.buf = append(l.out.buf, ":\n\n"...)
+		l.out.Buf = append(l.out.Buf, comment...)
 		return l.flush(0)
 	}
 	return true
@@ -155,7 +155,7 @@ func (l *listener) write(messages []host.ReceivedMessage) bool {
 
 // flush writes what is put together, with which the first n of the fresh messages are the worker's.
 func (l *listener) flush(n int) bool {
-	if l.s.ctx.Err() != nil && context.Cause(l.s.ctx) != errClosing || l.out.flush() != nil {
+	if l.s.Context().Err() != nil && !l.s.Closing() || l.out.Flush() != nil {
 		return false
 	}
 	l.written = time.Now()
@@ -169,14 +169,14 @@ func (l *listener) giveBack() {
 	if len(l.fresh) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.s.ctx), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.s.Context()), closeTimeout)
 	defer cancel()
 	at := int64(0)
 	_, fault := callBuiltin[host.QueueSettleOutput](ctx, l.x.g, l.x.g.callNode,
 		host.Request{Address: l.address, Method: host.QueueNack, Continues: true},
 		host.QueueNackInput{Queue: l.queue, Receipts: l.fresh, DelayMS: &at, Error: "the worker left before it got the message"})
 	if fault != nil {
-		l.x.g.log.Warn("messages not given back; they stay locked", "actor_type", l.address.Type, "actor_key", l.address.Key,
+		l.x.Front.Logger.Warn("messages not given back; they stay locked", "actor_type", l.address.Type, "actor_key", l.address.Key,
 			"queue", l.queue, "messages", len(l.fresh), "error", fault)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A mailQueue is an actor's queue for workers, as far as a listener sees it.
@@ -141,11 +142,11 @@ func (q *mailQueue) state() string {
 }
 
 // office is a gateway in front of a queue, in a bubble.
-func office(t *testing.T, l Limits, run func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener)) {
+func office(t *testing.T, l serve.Limits, run func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		q := newMailQueue()
-		g := newGateway(t, Options{Node: &fakeNode{call: q.call}, Limits: l})
+		g := newGateway(t, setup{Node: &fakeNode{call: q.call}, Limits: l})
 		run(t, q, g, launch(t, g))
 	})
 }
@@ -159,7 +160,7 @@ func mail(id, receipt int, until string) string {
 }
 
 func TestAWorkerHoldsNoMoreThanItAskedFor(t *testing.T) {
-	office(t, Limits{}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
+	office(t, serve.Limits{}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
 		q.put(1, 2, 3, 4)
 		s := open(t, l, "GET", mailPath+"?limit=2&lock_ms=5000", "")
 		defer s.conn.Close()
@@ -186,16 +187,16 @@ func TestAWorkerHoldsNoMoreThanItAskedFor(t *testing.T) {
 }
 
 func TestAWorkerThatDoesNotReadLocksNoMoreAndGivesBackWhatItDidNotGet(t *testing.T) {
-	office(t, Limits{StreamBufferBytes: 500}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
+	office(t, serve.Limits{StreamBufferBytes: 500}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
 		for id := range 20 {
 			q.put(id)
 		}
 		s := open(t, l, "GET", mailPath+"?limit=10", "")
 		s.expect("retry: 2000\n")
 		s.expect(mail(0, 1, "2001-09-09T01:46:40Z")) // and no further
-		time.Sleep(DefaultStreamWriteTimeout)
+		time.Sleep(serve.DefaultStreamWriteTimeout)
 		synctest.Wait()
-		if n := g.openStreams(); n != 0 {
+		if n := g.front.Open(); n != 0 {
 			t.Fatalf("%d are open", n)
 		}
 		// What was in the piece that was on its way when the worker stopped may have arrived; the rest is free again.
@@ -210,21 +211,21 @@ func TestAWorkerThatDoesNotReadLocksNoMoreAndGivesBackWhatItDidNotGet(t *testing
 }
 
 func TestWhatAWorkerGotStaysLockedWhenItLeaves(t *testing.T) {
-	office(t, Limits{}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
+	office(t, serve.Limits{}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
 		q.put(1)
 		s := open(t, l, "GET", mailPath, "")
 		s.expect("retry: 2000\n")
 		s.expect(mail(1, 1, "2001-09-09T01:46:40Z"))
 		s.conn.Close()
 		synctest.Wait()
-		if got := q.state(); got != "waiting 0 locked 1 nacked []" || g.openStreams() != 0 {
-			t.Error(got, g.openStreams())
+		if got := q.state(); got != "waiting 0 locked 1 nacked []" || g.front.Open() != 0 {
+			t.Error(got, g.front.Open())
 		}
 	})
 }
 
 func TestListeningEndsWithTheReason(t *testing.T) {
-	office(t, Limits{}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
+	office(t, serve.Limits{}, func(t *testing.T, q *mailQueue, g *Gateway, l *pipeListener) {
 		s := open(t, l, "GET", mailPath, "")
 		s.expect("retry: 2000\n")
 		q.change(func() { q.paused = true })
@@ -238,14 +239,14 @@ func TestListeningEndsWithTheReason(t *testing.T) {
 		q.change(func() { q.paused = false })
 		s = open(t, l, "GET", mailPath, "")
 		s.expect("retry: 2000\n")
-		go g.Close()
+		go g.front.Close()
 		s.expect("event: cairn.bye\ndata: {\"code\":\"unavailable\",\"message\":\"the node is shutting down\",\"retryable\":true}\n")
 	})
 }
 
 func TestWhatIsWrongWithListeningIsNamed(t *testing.T) {
 	q := newMailQueue()
-	g := newGateway(t, Options{Node: &fakeNode{call: q.call}})
+	g := newGateway(t, setup{Node: &fakeNode{call: q.call}})
 	for url, want := range map[string]string{
 		mailPath + "?limit=0":                      "parameter limit",
 		mailPath + "?limit=1001":                   "from 1 to 1000",

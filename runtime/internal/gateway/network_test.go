@@ -27,7 +27,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		}
 		return c, err
 	}
-	g := newGateway(t, Options{Node: h})
+	g := newGateway(t, setup{Node: h})
 	s := httptest.NewServer(g)
 	var connected, all sync.WaitGroup
 	connected.Add(clients)
@@ -89,7 +89,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		h.emit(said(n+1, `"hello"`))
 	}
 	all.Wait()
-	if err := g.Close(); err != nil {
+	if err := g.front.Close(); err != nil {
 		t.Error(err)
 	}
 	for _, c := range h.conns {
@@ -98,7 +98,7 @@ func TestManyClientsOverTheNetwork(t *testing.T) {
 		}
 	}
 	s.Close()
-	if n := g.openStreams(); n != 0 {
+	if n := g.front.Open(); n != 0 {
 		t.Errorf("%d are open", n)
 	}
 }
@@ -117,7 +117,7 @@ func FuzzWhatAClientSends(f *testing.F) {
 			return host.Reply{Output: []byte(`{"items":[],"closed":true}`)}, nil
 		}
 		conn.subscribed = func(string, []string) error { return nil }
-		g := newGateway(t, Options{Node: &fakeNode{connect: conn.connect}})
+		g := newGateway(t, setup{Node: &fakeNode{connect: conn.connect}})
 		s := httptest.NewServer(g)
 		defer s.Close()
 		c := gather(t, s.Listener.Addr().String(), 1, upgradeRequest+maskedFrame(`{"connect":{}}`), `"events":["said"]}}`)
@@ -128,7 +128,7 @@ func FuzzWhatAClientSends(f *testing.F) {
 		if text := ask(g, "GET", "/metrics", "").Body.String(); !strings.Contains(text, "cairn_http_panics_total 0\n") {
 			t.Error("a panic")
 		}
-		if g.Close(); len(conn.closed) != 0 {
+		if g.front.Close(); len(conn.closed) != 0 {
 			t.Error("the node was told twice")
 		}
 	})

@@ -7,39 +7,40 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/openapi"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // openapi answers GET /openapi.json.
 func (x *exchange) openapi() {
-	fault := x.authorize(x.r.Context(), OpenAPI, host.Address{}, "")
+	fault := x.Authorize(x.R.Context(), serve.OpenAPI, host.Address{}, "")
 	if fault == nil {
 		_, fault = x.params()
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	d := &x.g.document
-	d.once.Do(func() { d.text, d.err = document(&x.g.opts) })
+	d.once.Do(func() { d.text, d.err = x.g.describe() })
 	doc, err := d.text, d.err
 	if err != nil {
-		x.fail(x.g.internal("OpenAPI document", slog.Any("error", err)))
+		x.Fail(x.Front.Internal("OpenAPI document", slog.Any("error", err)))
 		return
 	}
-	h := x.w.Header()
+	h := x.W.Header()
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
-	x.began = true
-	x.w.WriteHeader(http.StatusOK)
-	x.w.Write(doc)
+	x.Begin(http.StatusOK)
+	x.W.Write(doc)
 }
 
-// document describes what a gateway with the options serves.
-func document(o *Options) ([]byte, error) {
+// describe makes the document of what the gateway serves.
+func (g *Gateway) describe() ([]byte, error) {
+	o := &g.opts
 	return openapi.Document(openapi.Node{
-		Behaviors: o.Behaviors, Token: o.Token != "", Databases: o.Databases != nil, Runs: o.Runs != nil,
+		Behaviors: g.front.Behaviors, Token: g.front.Token != "", Databases: o.Databases != nil, Runs: o.Runs != nil,
 		MaxPage: maxPage, MaxIdempotencyKey: MaxIdempotencyKey, MaxReason: maxReason, DatabaseType: sqliteType,
 	})
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // paths are those of the document of a gateway for a type that has everything: by path and method.
-func paths(t *testing.T, o Options) map[string]map[string]map[string]any {
+func paths(t *testing.T, o setup) map[string]map[string]map[string]any {
 	t.Helper()
 	o.Behaviors = []*host.Behavior{{
 		Type: "tenant", Methods: []host.Method{{Name: "add", Kind: host.Action}}, Events: []host.Event{{Name: "said"}},
 		Queues: []host.Queue{{Name: "mail"}}, Streams: []host.Stream{{Name: "tokens"}},
 	}}
-	text, err := document(&o)
+	text, err := newGateway(t, o).describe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestTheDocumentHasEveryRouteAndNoOther(t *testing.T) {
 		}
 		routes[target.route] = true
 	}
-	for path, item := range paths(t, Options{Databases: &fakeDatabases{}, Runs: fakeRuns{}}) {
+	for path, item := range paths(t, setup{Databases: &fakeDatabases{}, Runs: fakeRuns{}}) {
 		for method := range item {
 			visit(path, method)
 		}

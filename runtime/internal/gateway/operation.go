@@ -1,27 +1,32 @@
 package gateway
 
-import "github.com/cairn-run/cairn/actor/host/method"
+import (
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+)
 
 // OperationOf is what calling a method means to Authorize: Call for an actor's own methods and for
 // the built-in methods that any caller may need, Work, Follow or Operate for the other built-in
 // methods. openSQL says whether the actor's type lets its callers use SQL.
-func OperationOf(name string, openSQL bool) Operation {
+func OperationOf(name string, openSQL bool) serve.Operation {
 	if !method.BuiltIn(name) {
-		return Call
+		return serve.Call
 	}
 	switch row, _ := method.Find(name); row.By(openSQL) {
 	case method.Anyone:
-		return Call
+		return serve.Call
 	case method.Workers:
-		return Work
+		return serve.Work
 	case method.Followers:
-		return Follow
+		return serve.Follow
 	}
-	return Operate
+	return serve.Operate
 }
 
 // operation is what calling a method of an actor of a type means to Authorize.
-func (g *Gateway) operation(typ, method string) Operation { return OperationOf(method, g.openSQL[typ]) }
+func (g *Gateway) operation(typ, method string) serve.Operation {
+	return OperationOf(method, g.openSQL[typ])
+}
 
 // maxWait is the longest that a built-in method can be asked to wait.
 const maxWait = method.MaxWait

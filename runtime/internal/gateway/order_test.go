@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // An orderedNode notes when requests begin. Those that read are called see, those that wait are called queue.receive.
@@ -58,7 +59,7 @@ func (n *orderedNode) calls() string {
 }
 
 // ordered is a lobby whose clients' requests an orderedNode gets as they are, without the order that a fakeConn gives.
-func ordered(t *testing.T, o Options, run func(n *orderedNode, c *wsClient)) {
+func ordered(t *testing.T, o setup, run func(n *orderedNode, c *wsClient)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &orderedNode{release: make(chan struct{}, 100)}
 		conn := newFakeConn()
@@ -71,7 +72,7 @@ func ordered(t *testing.T, o Options, run func(n *orderedNode, c *wsClient)) {
 }
 
 func TestTurnsBeginInOrderAndDoNotWaitForEachOther(t *testing.T) {
-	ordered(t, Options{}, func(n *orderedNode, c *wsClient) {
+	ordered(t, setup{}, func(n *orderedNode, c *wsClient) {
 		var want []string
 		for i := range 60 {
 			c.say(fmt.Sprintf(`{"id":%d,"call":"add","input":%d}`, i+1, i))
@@ -90,7 +91,7 @@ func TestTurnsBeginInOrderAndDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestAQueryBeginsBetweenTheTurnsBeforeAndAfterIt(t *testing.T) {
-	ordered(t, Options{}, func(n *orderedNode, c *wsClient) {
+	ordered(t, setup{}, func(n *orderedNode, c *wsClient) {
 		for i, text := range []string{`"queue.receive"`, `"add","input":1`, `"add","input":2`, `"see"`, `"add","input":3`} {
 			c.say(fmt.Sprintf(`{"id":%d,"call":%s}`, i+1, text))
 		}
@@ -116,7 +117,7 @@ func TestAQueryBeginsBetweenTheTurnsBeforeAndAfterIt(t *testing.T) {
 
 // A call that is refused, or whose time is over, does not wait for its turn and lets no other call begin early.
 func TestACallThatGivesUpLeavesTheLine(t *testing.T) {
-	ordered(t, Options{Limits: Limits{CallTimeout: 5 * time.Second}, Authorize: func(_ context.Context, r AuthRequest) error {
+	ordered(t, setup{Limits: serve.Limits{CallTimeout: 5 * time.Second}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		if r.Method == "secret" {
 			return host.Errorf(host.PermissionDenied, "not for you")
 		}

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 func TestWithoutATokenOnLoopbackOnlyLoopbackNamesAreServed(t *testing.T) {
 	var last *host.Request
-	open := newGateway(t, Options{Node: echo(&last), LoopbackOnly: true})
-	hooked := newGateway(t, Options{Node: echo(&last), LoopbackOnly: true, Authorize: func(context.Context, AuthRequest) error { return nil }})
-	guarded := newGateway(t, Options{Node: echo(&last), LoopbackOnly: true, Token: "secret"})
+	open := newGateway(t, setup{Node: echo(&last), LoopbackOnly: true})
+	hooked := newGateway(t, setup{Node: echo(&last), LoopbackOnly: true, Authorize: func(context.Context, serve.AuthRequest) error { return nil }})
+	guarded := newGateway(t, setup{Node: echo(&last), LoopbackOnly: true, Token: "secret"})
 	for name, ok := range map[string]bool{
 		"localhost": true, "localhost:6420": true, "LOCALHOST": true, "localhost.:1": true, "app.localhost:1": true,
 		"127.0.0.1": true, "127.0.0.1:6420": true, "127.1.2.3": true, "[::1]:6420": true, "[::1]": true, "[::ffff:127.0.0.1]:1": true,
@@ -36,7 +37,7 @@ func TestWithoutATokenOnLoopbackOnlyLoopbackNamesAreServed(t *testing.T) {
 
 func TestPagesOfOtherOriginsAreRefusedUnlessAllowed(t *testing.T) {
 	var last *host.Request
-	g := newGateway(t, Options{Node: echo(&last), AllowedOrigins: []string{"https://app.example"}})
+	g := newGateway(t, setup{Node: echo(&last), AllowedOrigins: []string{"https://app.example"}})
 	for _, c := range []struct {
 		name, method string
 		headers      []string
@@ -74,7 +75,7 @@ func TestPagesOfOtherOriginsAreRefusedUnlessAllowed(t *testing.T) {
 
 func TestPreflights(t *testing.T) {
 	var last *host.Request
-	g := newGateway(t, Options{Node: echo(&last), AllowedOrigins: []string{"https://app.example"}, Token: "secret"})
+	g := newGateway(t, setup{Node: echo(&last), AllowedOrigins: []string{"https://app.example"}, Token: "secret"})
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: POST", "Access-Control-Request-Private-Network: true"}
 	w := ask(g, "OPTIONS", "/actors/counter/-/call/add", "", preflight...)
 	h := w.Header()
@@ -87,7 +88,7 @@ func TestPreflights(t *testing.T) {
 	if w := ask(g, "OPTIONS", "/actors/counter/-/call/add", "", preflight...); w.Code != 403 || w.Header().Get("Access-Control-Allow-Methods") != "" {
 		t.Error(w.Code, w.Header())
 	}
-	any := newGateway(t, Options{Node: echo(&last), AllowedOrigins: []string{"*"}, Token: "secret"})
+	any := newGateway(t, setup{Node: echo(&last), AllowedOrigins: []string{"*"}, Token: "secret"})
 	w = ask(any, "POST", "/actors/counter/-/call/add", "", "Origin: https://evil.example", "Authorization: Bearer secret")
 	if w.Code != 204 || w.Header().Get("Access-Control-Allow-Origin") != "*" {
 		t.Error(w.Code, w.Header())
@@ -101,7 +102,7 @@ func TestPreflights(t *testing.T) {
 
 func TestTheTokenGuardsAllButHealth(t *testing.T) {
 	var last *host.Request
-	g := newGateway(t, Options{Node: echo(&last), Token: "secret"})
+	g := newGateway(t, setup{Node: echo(&last), Token: "secret"})
 	for _, c := range []struct {
 		path, header string
 		status       int
@@ -123,42 +124,42 @@ func TestTheTokenGuardsAllButHealth(t *testing.T) {
 }
 
 func TestAuthorizeSeesEveryRequestBeforeItsBody(t *testing.T) {
-	var seen AuthRequest
+	var seen serve.AuthRequest
 	var answer error
-	g := newGateway(t, Options{Node: &fakeNode{}, Authorize: func(_ context.Context, r AuthRequest) error {
+	g := newGateway(t, setup{Node: &fakeNode{}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		seen = r
 		return answer
 	}})
 	answer = host.Errorf(host.NotFound, "hidden")
 	for _, c := range []struct {
 		method, url string
-		op          Operation
+		op          serve.Operation
 		typ         string
 		key, name   string
 		header      string
 	}{
-		{"POST", "/actors/counter/a/b/-/call/add", Call, "counter", "a b", "add", "X: y"},
-		{"POST", "/actors/counter/-/call/create", Create, "counter", "", "create", "If-None-Match: *"},
-		{"POST", "/actors/counter/-/call/create", Create, "counter", "", "create", "X: y"},
-		{"PUT", "/actors/counter/a/-/", Create, "counter", "a", "", "X: y"},
-		{"GET", "/actors/counter/a/-/", Read, "counter", "a", "", "X: y"},
-		{"DELETE", "/actors/counter/a/-/", Destroy, "counter", "a", "", "X: y"},
-		{"GET", "/actors/counter/a/-/events", Events, "counter", "a", "", "X: y"},
-		{"POST", "/actors/counter/a/-/call/queue.ack", Work, "counter", "a", "queue.ack", "X: y"},
-		{"POST", "/actors/counter/a/-/call/stream.read", Follow, "counter", "a", "stream.read", "X: y"},
-		{"POST", "/actors/counter/a/-/call/actor.pause", Operate, "counter", "a", "actor.pause", "X: y"},
-		{"POST", "/actors/counter/a/-/call/actor.pause", Operate, "counter", "a", "actor.pause", "If-None-Match: *"},
-		{"POST", "/actors/counter/a/-/call/queue.send", Call, "counter", "a", "queue.send", "X: y"},
-		{"GET", "/actors/counter/a/-/connect", Connect, "counter", "a", "", "X: y"},
-		{"POST", "/actors/counter/a/-/connect", Connect, "counter", "a", "", "X: y"},
-		{"DELETE", "/actors/counter/a/-/connect", Connect, "counter", "a", "", "Cairn-Connection: t"},
-		{"GET", "/actors/counter/a/-/queues/mail", Work, "counter", "a", "queue.receive", "X: y"},
-		{"GET", "/actors/counter/a/-/streams/tokens", Follow, "counter", "a", "stream.read", "X: y"},
-		{"GET", "/openapi.json", OpenAPI, "", "", "", "X: y"},
-		{"GET", "/actors/counter/a/-/keys", Inspect, "counter", "a", "", "X: y"},
-		{"GET", "/actors?type=counter&prefix=a", List, "counter", "a", "", "X: y"},
-		{"GET", "/healthz", Health, "", "", "", "X: y"},
-		{"GET", "/metrics", Metrics, "", "", "", "X: y"},
+		{"POST", "/actors/counter/a/b/-/call/add", serve.Call, "counter", "a b", "add", "X: y"},
+		{"POST", "/actors/counter/-/call/create", serve.Create, "counter", "", "create", "If-None-Match: *"},
+		{"POST", "/actors/counter/-/call/create", serve.Create, "counter", "", "create", "X: y"},
+		{"PUT", "/actors/counter/a/-/", serve.Create, "counter", "a", "", "X: y"},
+		{"GET", "/actors/counter/a/-/", serve.Read, "counter", "a", "", "X: y"},
+		{"DELETE", "/actors/counter/a/-/", serve.Destroy, "counter", "a", "", "X: y"},
+		{"GET", "/actors/counter/a/-/events", serve.Events, "counter", "a", "", "X: y"},
+		{"POST", "/actors/counter/a/-/call/queue.ack", serve.Work, "counter", "a", "queue.ack", "X: y"},
+		{"POST", "/actors/counter/a/-/call/stream.read", serve.Follow, "counter", "a", "stream.read", "X: y"},
+		{"POST", "/actors/counter/a/-/call/actor.pause", serve.Operate, "counter", "a", "actor.pause", "X: y"},
+		{"POST", "/actors/counter/a/-/call/actor.pause", serve.Operate, "counter", "a", "actor.pause", "If-None-Match: *"},
+		{"POST", "/actors/counter/a/-/call/queue.send", serve.Call, "counter", "a", "queue.send", "X: y"},
+		{"GET", "/actors/counter/a/-/connect", serve.Connect, "counter", "a", "", "X: y"},
+		{"POST", "/actors/counter/a/-/connect", serve.Connect, "counter", "a", "", "X: y"},
+		{"DELETE", "/actors/counter/a/-/connect", serve.Connect, "counter", "a", "", "Cairn-Connection: t"},
+		{"GET", "/actors/counter/a/-/queues/mail", serve.Work, "counter", "a", "queue.receive", "X: y"},
+		{"GET", "/actors/counter/a/-/streams/tokens", serve.Follow, "counter", "a", "stream.read", "X: y"},
+		{"GET", "/openapi.json", serve.OpenAPI, "", "", "", "X: y"},
+		{"GET", "/actors/counter/a/-/keys", serve.Inspect, "counter", "a", "", "X: y"},
+		{"GET", "/actors?type=counter&prefix=a", serve.List, "counter", "a", "", "X: y"},
+		{"GET", "/healthz", serve.Health, "", "", "", "X: y"},
+		{"GET", "/metrics", serve.Metrics, "", "", "", "X: y"},
 	} {
 		w := ask(g, c.method, c.url, "", c.header, "From: me")
 		if w.Code != 404 || errorOf(t, w).Message != "hidden" {

@@ -121,35 +121,29 @@ func parseActor(rest string, encoded bool) (target, *host.Error) {
 		t.route = toConnect
 	case "sqlite":
 		t.route = toSQLite
-	default:
-		if fault := t.named(rest, encoded); fault != nil {
+	default: // it ends with the name of something
+		what, name, _ := strings.Cut(rest, "/")
+		to, noun := nowhere, ""
+		switch what {
+		case "call":
+			to, noun = toCall, "action or query"
+		case "queues":
+			to, noun = toQueue, "queue"
+		case "streams":
+			to, noun = toStream, "stream"
+		}
+		switch {
+		case to == nowhere, strings.Contains(name, "/"):
+			return t, nil
+		case name == "":
+			return target{}, host.Errorf(host.InvalidArgument, "the path names no %s after /-/%s/", noun, what)
+		}
+		if t.name, fault = segment(name, encoded, "the name of the "+noun); fault != nil {
 			return target{}, fault
 		}
+		t.route = to
 	}
 	return t, nil
-}
-
-// named reads what follows "/-/" in a path that ends with the name of something.
-func (t *target) named(rest string, encoded bool) (fault *host.Error) {
-	what, name, _ := strings.Cut(rest, "/")
-	to, noun := nowhere, ""
-	switch what {
-	case "call":
-		to, noun = toCall, "action or query"
-	case "queues":
-		to, noun = toQueue, "queue"
-	case "streams":
-		to, noun = toStream, "stream"
-	}
-	switch {
-	case to == nowhere, strings.Contains(name, "/"):
-		return nil
-	case name == "":
-		return host.Errorf(host.InvalidArgument, "the path names no %s after /-/%s/", noun, what)
-	}
-	t.route = to
-	t.name, fault = segment(name, encoded, "the name of the "+noun)
-	return fault
 }
 
 // segment decodes one segment of a path. subject begins the message of the error.

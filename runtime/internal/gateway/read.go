@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // maxPage is the largest page that can be asked for.
@@ -26,10 +28,10 @@ var lists = []string{"prefix", "events", "names"}
 // params reads the query parameters and refuses those that the route does not know, since a typing error in an optional
 // parameter would otherwise go unnoticed. It refuses a parameter that is given twice, except lists.
 func (x *exchange) params(known ...string) (parameters, *host.Error) {
-	if x.r.URL.RawQuery == "" {
+	if x.R.URL.RawQuery == "" {
 		return nil, nil
 	}
-	values, err := url.ParseQuery(x.r.URL.RawQuery)
+	values, err := url.ParseQuery(x.R.URL.RawQuery)
 	if err != nil {
 		return nil, host.Errorf(host.InvalidArgument, "the query of the URL is malformed")
 	}
@@ -107,53 +109,68 @@ func (p parameters) names(name string) ([]string, *host.Error) {
 
 // status answers GET .../-/.
 func (x *exchange) status(t *target) {
-	x.counts(t.Type, labelRead)
+	x.Count(t.Type, serve.LabelRead)
 	ctx, cancel := x.limited()
 	defer cancel()
-	fault := x.authorize(ctx, Read, t.Address, "")
+	fault := x.Authorize(ctx, serve.Read, t.Address, "")
 	if fault == nil {
 		_, fault = x.params()
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	st, err := x.g.node.Lookup(ctx, t.Address)
 	if err != nil {
-		x.fail(x.g.asError(err))
+		x.Fail(x.Front.AsError(err))
 		return
 	}
-	x.w.Header().Set("Cairn-Version", strconv.FormatUint(st.Version, 10))
-	x.json(http.StatusOK, x.shown(ctx, st))
+	x.W.Header().Set("Cairn-Version", strconv.FormatUint(st.Version, 10))
+	x.JSON(http.StatusOK, x.shown(ctx, st))
 }
 
 // destroy answers DELETE .../-/.
 func (x *exchange) destroy(t *target) {
-	x.counts(t.Type, labelDestroy)
+	x.Count(t.Type, serve.LabelDestroy)
 	ctx, cancel := x.limited()
 	defer cancel()
-	if fault := x.authorize(ctx, Destroy, t.Address, ""); fault != nil {
-		x.fail(fault)
+	if fault := x.Authorize(ctx, serve.Destroy, t.Address, ""); fault != nil {
+		x.Fail(fault)
 		return
 	}
 	if err := x.g.node.Destroy(ctx, t.Address); err != nil {
-		x.fail(x.g.asError(err))
+		x.Fail(x.Front.AsError(err))
 		return
 	}
-	x.began = true
-	x.w.WriteHeader(http.StatusNoContent)
+	x.Begin(http.StatusNoContent)
+}
+
+// shown is a status as the caller may read it: the error that an actor failed with is for operators, as it is in dead
+// letters.
+func (x *exchange) shown(ctx context.Context, st host.Status) host.Status {
+	if st.Key == nil {
+		st.Key = []string{} // in JSON no null
+	}
+	f := st.Failure
+	if f == nil || f.Reason == f.Public || !x.Front.Veiled(ctx, serve.AuthRequest{Type: st.Type, Key: st.Key, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr}, host.ActorWhy) {
+		return st
+	}
+	public := *f
+	public.Reason = f.Public
+	st.Failure = &public
+	return st
 }
 
 // list answers GET /actors.
 func (x *exchange) list() {
-	x.counts("", labelList)
+	x.Count("", serve.LabelList)
 	ctx, cancel := x.limited()
 	defer cancel()
-	asked := parameters(x.r.URL.Query()) // what of a malformed query can be read
+	asked := parameters(x.R.URL.Query()) // what of a malformed query can be read
 	q := host.ListQuery{Prefix: asked["prefix"]}
 	q.Type, _ = asked.one("type")
-	x.counts(q.Type, labelList)
-	fault := x.authorize(ctx, List, host.Address{Type: q.Type, Key: q.Prefix}, "")
+	x.Count(q.Type, serve.LabelList)
+	fault := x.Authorize(ctx, serve.List, host.Address{Type: q.Type, Key: q.Prefix}, "")
 	var p parameters
 	if fault == nil {
 		p, fault = x.params("type", "prefix", "limit", "cursor")
@@ -163,12 +180,12 @@ func (x *exchange) list() {
 		q.Limit, fault = p.number("limit", 1, maxPage)
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	page, err := x.g.node.List(ctx, q)
 	if err != nil {
-		x.fail(x.g.asError(err))
+		x.Fail(x.Front.AsError(err))
 		return
 	}
 	actors := make([]host.Status, len(page.Actors))
@@ -176,7 +193,7 @@ func (x *exchange) list() {
 		actors[i] = x.shown(ctx, st)
 	}
 	page.Actors = actors
-	x.json(http.StatusOK, page)
+	x.JSON(http.StatusOK, page)
 }
 
 // A keysPage is host.InspectPage with a Next that can be put into a URL as it is.
@@ -187,22 +204,22 @@ type keysPage struct {
 
 // keys answers GET .../-/keys.
 func (x *exchange) keys(t *target) {
-	x.counts(t.Type, labelInspect)
+	x.Count(t.Type, serve.LabelInspect)
 	ctx, cancel := x.limited()
 	defer cancel()
-	fault := x.authorize(ctx, Inspect, t.Address, "")
+	fault := x.Authorize(ctx, serve.Inspect, t.Address, "")
 	var p parameters
 	if fault == nil {
 		p, fault = x.params("limit", "after", "value_bytes")
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	var q host.InspectQuery
 	if s, ok := p.one("after"); ok {
 		if q.After, fault = decodeKey(s); fault != nil {
-			x.fail(fault)
+			x.Fail(fault)
 			return
 		}
 	}
@@ -210,19 +227,19 @@ func (x *exchange) keys(t *target) {
 		q.ValueBytes, fault = p.number("value_bytes", 0, 16<<20)
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	page, err := x.g.node.Inspect(ctx, t.Address, q)
 	if err != nil {
-		x.fail(x.g.asError(err))
+		x.Fail(x.Front.AsError(err))
 		return
 	}
 	out := keysPage{Keys: page.Keys, Next: base64.RawURLEncoding.EncodeToString(page.Next)}
 	if out.Keys == nil {
 		out.Keys = []host.StoredKey{}
 	}
-	x.json(http.StatusOK, out)
+	x.JSON(http.StatusOK, out)
 }
 
 // decodeKey reads a key in base64, in either alphabet and with or without padding, so that both "next" and the "key" of
@@ -238,30 +255,29 @@ func decodeKey(s string) ([]byte, *host.Error) {
 
 // health answers GET /healthz.
 func (x *exchange) health() {
-	if fault := x.authorize(x.r.Context(), Health, host.Address{}, ""); fault != nil {
-		x.fail(fault)
+	if fault := x.Authorize(x.R.Context(), serve.Health, host.Address{}, ""); fault != nil {
+		x.Fail(fault)
 		return
 	}
 	err := x.g.opts.Health()
 	switch e := (*host.Error)(nil); {
-	case x.g.closing.Load():
-		x.fail(errShutdown)
+	case x.Front.Closing():
+		x.Fail(serve.ErrShutdown)
 	case err == nil:
-		x.json(http.StatusOK, map[string]string{"status": "ok"})
+		x.JSON(http.StatusOK, map[string]string{"status": "ok"})
 	case errors.As(err, &e):
-		x.failStatus(e, http.StatusServiceUnavailable)
+		x.FailStatus(e, http.StatusServiceUnavailable)
 	default:
-		x.g.log.Warn("node is not healthy", "error", err)
-		x.fail(host.Errorf(host.Unavailable, "the node cannot serve").Retry())
+		x.Front.Logger.Warn("node is not healthy", "error", err)
+		x.Fail(host.Errorf(host.Unavailable, "the node cannot serve").Retry())
 	}
 }
 
 // metrics answers GET /metrics.
 func (x *exchange) metrics() {
-	if fault := x.authorize(x.r.Context(), Metrics, host.Address{}, ""); fault != nil {
-		x.fail(fault)
+	if fault := x.Authorize(x.R.Context(), serve.Metrics, host.Address{}, ""); fault != nil {
+		x.Fail(fault)
 		return
 	}
-	x.began = true
-	x.g.metrics.ServeHTTP(x.w, x.r)
+	x.Pass(x.g.metrics)
 }

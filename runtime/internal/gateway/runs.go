@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -15,15 +16,15 @@ const ListRuns = "workflow.list"
 func (x *exchange) runs() {
 	ctx, cancel := x.limited()
 	defer cancel()
-	typ := x.r.URL.Query().Get("type")
-	x.counts(typ, labelList)
-	if fault := x.authorize(ctx, Operate, host.Address{Type: typ}, ListRuns); fault != nil {
-		x.fail(fault)
+	typ := x.R.URL.Query().Get("type")
+	x.Count(typ, serve.LabelList)
+	if fault := x.Authorize(ctx, serve.Operate, host.Address{Type: typ}, ListRuns); fault != nil {
+		x.Fail(fault)
 		return
 	}
 	p, fault := x.params("type", "state", "reason", "before", "limit", "cursor")
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	q := host.RunQuery{Type: typ}
@@ -39,34 +40,34 @@ func (x *exchange) runs() {
 		}
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	page, err := x.g.opts.Runs.Runs(ctx, q)
 	if err != nil {
-		x.fail(x.g.asError(err))
+		x.Fail(x.Front.AsError(err))
 		return
 	}
-	x.json(http.StatusOK, page)
+	x.JSON(http.StatusOK, page)
 }
 
 // runCounts answers GET /workflows/counts.
 func (x *exchange) runCounts() {
-	x.counts("", labelList)
+	x.Count("", serve.LabelList)
 	ctx, cancel := x.limited()
 	defer cancel()
-	fault := x.authorize(ctx, Operate, host.Address{}, ListRuns)
+	fault := x.Authorize(ctx, serve.Operate, host.Address{}, ListRuns)
 	if fault == nil {
 		_, fault = x.params()
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
 	counts, err := x.g.opts.Runs.CountRuns(ctx)
 	if err != nil {
-		x.fail(x.g.asError(err))
+		x.Fail(x.Front.AsError(err))
 		return
 	}
-	x.json(http.StatusOK, counts)
+	x.JSON(http.StatusOK, counts)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -23,7 +24,7 @@ func (fakeRuns) CountRuns(context.Context) (host.RunCounts, error) {
 
 func TestRunsThatArePausedOrFailedAreListedOverHTTP(t *testing.T) {
 	var asked []string
-	g := newGateway(t, Options{Node: &fakeNode{}, Runs: fakeRuns{}, Authorize: func(_ context.Context, r AuthRequest) error {
+	g := newGateway(t, setup{Node: &fakeNode{}, Runs: fakeRuns{}, Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		asked = append(asked, fmt.Sprintf("%s %s %s", r.Operation, r.Type, r.Method))
 		return nil
 	}})
@@ -50,13 +51,13 @@ func TestRunsThatArePausedOrFailedAreListedOverHTTP(t *testing.T) {
 	if got := fmt.Sprint(asked[:2]); got != "[operate shop workflow.list operate  workflow.list]" {
 		t.Error(got)
 	}
-	guarded := newGateway(t, Options{Node: &fakeNode{}, Runs: fakeRuns{}, Token: "secret"})
+	guarded := newGateway(t, setup{Node: &fakeNode{}, Runs: fakeRuns{}, Token: "secret"})
 	for _, path := range []string{"/workflows", "/workflows/counts", "/workflows?before=x", "/workflows?limit=x", "/workflows?x=y"} {
 		if w := ask(guarded, "GET", path, ""); w.Code != 401 {
 			t.Errorf("%s without a token: %d", path, w.Code)
 		}
 	}
-	if w := ask(newGateway(t, Options{Node: &fakeNode{}}), "GET", "/workflows", ""); w.Code != 404 {
+	if w := ask(newGateway(t, setup{Node: &fakeNode{}}), "GET", "/workflows", ""); w.Code != 404 {
 		t.Errorf("of a node that has no such list: %d", w.Code)
 	}
 }

@@ -1,26 +1,26 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
+
+// ConnectTimeout is how long a WebSocket may take to send its first message, which connects.
+const ConnectTimeout = 10 * time.Second
 
 // A session is a client that is connected to an actor over a WebSocket.
 //
 //  1. One goroutine reads messages, one waits for events and writes them, and each call in flight and each stream that is
 //     followed has its own. Whatever they write goes through the socket.
-//  2. Calls and changes of subscriptions run in the order in which the client sent them: see line. A subscription is in
+//  2. Calls and changes of subscriptions run in the order in which the client sent them: see serve.Line. A subscription is in
 //     effect, or given up, for everything that the client sent after it.
 //  3. A call's id and its place among those in flight are free before its answer can reach the client.
 //  4. When the session ends, the node is told once, after the last call has returned: that the client closed its end, or
@@ -32,18 +32,17 @@ type session struct {
 	remote  string
 	start   time.Time
 	first   host.ConnectRequest // what the handshake says about the connection
-	ws      *websocket.Conn
-	socket  *socket
-	stream  *stream
+	socket  *serve.Socket
+	stay    *serve.Stay
 	conn    host.LiveConnection
 
-	// life is the context of calls. The stream's, which ends earlier when the gateway shuts down, is that of everything
+	// life is the context of calls. The stay's, which ends earlier when the gateway shuts down, is that of everything
 	// that waits.
 	life  context.Context
 	end   context.CancelFunc // of life
 	tasks sync.WaitGroup
 
-	line    line
+	line    serve.Line
 	barrier chan struct{} // closed when the last subscription is in effect; nil if there was none
 
 	mu         sync.Mutex
@@ -56,20 +55,20 @@ type session struct {
 // leave ends everything that the session does.
 func (c *session) leave() {
 	c.end()
-	c.stream.cancel(nil)
+	c.stay.Cancel()
 }
 
 // serve runs the session once it is connected.
 func (c *session) serve() {
-	defer c.g.done(c.stream)
+	defer c.stay.Done()
 	defer c.guard()
 	lost := true
 	defer func() {
 		c.leave()
-		c.ws.CloseNow()
+		c.socket.CloseNow()
 		c.tasks.Wait()
-		if c.socket.slow() {
-			c.g.meter.dropped.Inc()
+		if c.socket.Slow() {
+			c.g.front.Meter.Dropped.Inc()
 		}
 		c.g.closeConnection(c.life, c.conn, lost)
 	}()
@@ -89,15 +88,13 @@ func (c *session) spawn(f func()) {
 // guard turns a panic into the end of the session. It is deferred.
 func (c *session) guard() {
 	if p := recover(); p != nil {
-		c.g.meter.panics.Inc()
-		e := c.g.internal("WebSocket panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-		c.bye(e, websocket.StatusInternalError)
+		c.bye(c.g.front.Panicked("WebSocket panicked", p), websocket.StatusInternalError)
 	}
 }
 
 // bye ends the session with a last message.
 func (c *session) bye(e *host.Error, code websocket.StatusCode) {
-	c.socket.farewell(appendBye(nil, e), code, string(e.Code))
+	c.socket.Farewell(appendBye(nil, e), code, string(e.Code))
 }
 
 // connect reads the first message and connects. On failure it says why and returns false.
@@ -105,13 +102,13 @@ func (c *session) connect() bool {
 	defer c.guard()
 	fail := func(e *host.Error) bool {
 		c.counted(e.Code)
-		c.bye(e, closeCode(e, false))
+		c.bye(e, serve.CloseCode(e, false))
 		return false
 	}
-	c.socket.readUntil(time.Now().Add(ConnectTimeout))
+	c.socket.ReadUntil(time.Now().Add(ConnectTimeout))
 	m, fault, code := c.next()
 	switch {
-	case code == noMessage:
+	case code == serve.NoMessage:
 		c.counted(host.Canceled)
 		return false
 	case code != 0:
@@ -130,7 +127,7 @@ func (c *session) connect() bool {
 		return fail(fault)
 	}
 	q.Existing, q.Traceparent = c.first.Existing, c.first.Traceparent
-	if c.conn, fault = c.g.connect(c.stream, c.address, q); fault != nil {
+	if c.conn, fault = c.g.connect(c.stay, c.address, q); fault != nil {
 		return fail(fault)
 	}
 	c.counted("")
@@ -141,18 +138,18 @@ func (c *session) connect() bool {
 // read handles what the client sends until it is gone, and reports whether it may come back.
 func (c *session) read() (lost bool) {
 	for {
-		c.socket.wait() // a client that does not read its replies gets no more of them
+		c.socket.Wait() // a client that does not read its replies gets no more of them
 		m, fault, code := c.next()
 		switch {
-		case code == noMessage:
-			return fault != errLeft
+		case code == serve.NoMessage:
+			return fault != serve.ErrLeft
 		case code != 0:
 			c.bye(fault, code)
-			c.discard()
+			c.socket.Discard()
 			return true
-		case c.socket.saidFarewell(): // what comes after it could not be answered, and is not done
+		case c.socket.SaidFarewell(): // what comes after it could not be answered, and is not done
 			c.free(m)
-			c.discard()
+			c.socket.Discard()
 			return true
 		case fault != nil:
 			c.send(appendFault(nil, c.answerable(m.ID), fault))
@@ -162,89 +159,33 @@ func (c *session) read() (lost bool) {
 	}
 }
 
-// noMessage says, in place of a close code, that the client is gone.
-const noMessage websocket.StatusCode = -1
-
-// errLeft stands for a client that closed its WebSocket itself.
-var errLeft = host.Errorf(host.Canceled, "the client has left")
-
 // free gives back the memory of a message.
 func (c *session) free(m *message) {
-	c.g.memory.add(-int(m.held))
+	c.g.front.Memory.Add(-int(m.held))
 	m.held = 0
 }
 
 // next reads a message, which the caller frees. A code other than 0 means that there is none and no next one either:
-// noMessage if the client is gone, or the one to close with. A fault without a code leaves the session in order.
+// serve.NoMessage if the client is gone, or the one to close with. A fault without a code leaves the session in order.
 func (c *session) next() (*message, *host.Error, websocket.StatusCode) {
-	typ, r, err := c.ws.Reader(context.Background())
-	if err != nil {
-		return nil, c.gone(err), noMessage
-	}
-	limits := &c.g.opts.Limits
-	c.socket.readUntil(time.Now().Add(limits.BodyTimeout))
-	buf := buffers.Get().(*bytes.Buffer)
-	defer release(buf)
-	in := bodyReader{Reader: io.LimitReader(r, limits.BodyBytes+1), of: &c.g.memory, room: firstRead}
-	defer func() { c.g.memory.add(-int(in.held)) }()
-	n, err := io.Copy(buf, &in)
-	if in.full {
-		_, _ = io.Copy(io.Discard, io.LimitReader(r, limits.BodyBytes)) // or the client would not get to the answer
-	}
-	c.socket.readUntil(time.Time{})
-	c.g.meter.received.Inc()
+	var m *message
+	held, fault, code := c.socket.Next(func(data []byte) (fault *host.Error) {
+		m, fault = decodeMessage(data)
+		return fault
+	})
 	switch {
-	case in.full:
-		return nil, crowded(c.g.memory.limit), websocket.StatusTryAgainLater
-	case err != nil:
-		return nil, c.gone(err), noMessage
-	case n > limits.BodyBytes:
-		return nil, tooLong("message", limits.BodyBytes, limits.BodyBytes+1), websocket.StatusMessageTooBig
-	case typ != websocket.MessageText:
-		return nil, host.Errorf(host.InvalidArgument, "messages are JSON text, not binary"), websocket.StatusUnsupportedData
-	}
-	m, fault := decodeMessage(buf.Bytes())
-	if fault == errNotJSON {
+	case code != 0:
+		return nil, fault, code
+	case fault == errNotJSON:
 		return nil, fault, websocket.StatusPolicyViolation
 	}
-	if fault == nil {
-		m.held, in.held = in.held, 0
-	}
+	m.held = held
 	return m, fault, 0
-}
-
-// gone judges why nothing can be read: errLeft if the client closed the WebSocket, which counts unless this side did so
-// before.
-func (c *session) gone(err error) *host.Error {
-	switch websocket.CloseStatus(err) {
-	case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
-		if !c.socket.saidFarewell() {
-			return errLeft
-		}
-	}
-	return nil
-}
-
-// discard reads until the client is gone.
-func (c *session) discard() {
-	for {
-		_, r, err := c.ws.Reader(context.Background())
-		if err == nil {
-			_, err = io.Copy(io.Discard, r)
-		}
-		if err != nil {
-			return
-		}
-	}
 }
 
 // send queues a message for the client, and ends the session if the client reads too slowly.
 func (c *session) send(payload []byte) {
-	err := c.socket.send(payload)
-	switch {
-	case err == nil:
-		c.g.meter.sent.Inc()
-	case errors.Is(err, errSlow):
+	if errors.Is(c.socket.Send(payload), serve.ErrSlow) {
 		c.bye(errTooSlow, websocket.StatusTryAgainLater)
 	}
 }
@@ -257,25 +198,25 @@ func (c *session) pump() {
 	var batch [][]byte
 	for {
 		// One timer per heartbeat, whatever happens in between.
-		beat, cancel := context.WithTimeout(c.stream.ctx, c.g.opts.Limits.Heartbeat)
+		beat, cancel := context.WithTimeout(c.stay.Context(), c.g.front.Limits.Heartbeat)
 		err := c.until(beat, &batch)
 		due := beat.Err() != nil
 		cancel()
 		switch {
 		case err == nil: // the socket is closed, and the reader will notice
 			return
-		case c.stream.ctx.Err() != nil:
-			if context.Cause(c.stream.ctx) == errClosing {
+		case c.stay.Context().Err() != nil:
+			if c.stay.Closing() {
 				c.settle()
-				c.bye(errShutdown, websocket.StatusGoingAway)
+				c.bye(serve.ErrShutdown, websocket.StatusGoingAway)
 			}
 			return
 		case !due || host.CodeOf(err) != host.Canceled && host.CodeOf(err) != host.DeadlineExceeded:
-			e := c.g.asError(err)
-			c.bye(e, closeCode(e, true))
+			e := c.g.front.AsError(err)
+			c.bye(e, serve.CloseCode(e, true))
 			return
 		}
-		c.socket.ping()
+		c.socket.Ping()
 	}
 }
 
@@ -293,8 +234,7 @@ func (c *session) until(ctx context.Context, batch *[][]byte) error {
 		for i := range d.Events {
 			out = append(out, eventMessage(&d.Events[i]))
 		}
-		err = c.socket.sendAll(out)
-		c.g.meter.sent.Add(float64(len(out)))
+		err = c.socket.SendAll(out)
 		clear(out)
 		if *batch = out; cap(out) > 64 {
 			*batch = nil
@@ -315,7 +255,7 @@ func (c *session) settle() {
 		c.idle = idle
 	}
 	c.mu.Unlock()
-	limit := time.NewTimer(c.g.opts.Limits.StreamWriteTimeout)
+	limit := time.NewTimer(c.g.front.Limits.StreamWriteTimeout)
 	defer limit.Stop()
 	select {
 	case <-idle:

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // held is a method of an actor whose calls return when the test says so.
@@ -35,7 +36,7 @@ func (h *held) call(ctx context.Context, r *host.Request) (host.Reply, error) {
 }
 
 func TestCallsInFlightAreBoundedAndMatchedByID(t *testing.T) {
-	lobby(t, Options{Limits: Limits{ConnectionCalls: 3}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Limits: serve.Limits{ConnectionCalls: 3}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		h := newHeld()
 		conn.call = h.call
 		c := join(t, l)
@@ -69,7 +70,7 @@ func TestCallsInFlightAreBoundedAndMatchedByID(t *testing.T) {
 }
 
 func TestACallOfAClientThatLeavesEnds(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		h := newHeld()
 		ended := make(chan error, 1)
 		conn.call = func(ctx context.Context, r *host.Request) (host.Reply, error) {
@@ -92,10 +93,10 @@ func TestACallOfAClientThatLeavesEnds(t *testing.T) {
 }
 
 func TestCallsHaveATimeLimitAndThoseThatWaitAMinuteMore(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		conn.call = newHeld().call
 		c := join(t, l)
-		for method, want := range map[string]time.Duration{"slow": DefaultCallTimeout, host.QueueReceive: DefaultCallTimeout + maxWait} {
+		for method, want := range map[string]time.Duration{"slow": serve.DefaultCallTimeout, host.QueueReceive: serve.DefaultCallTimeout + maxWait} {
 			start := time.Now()
 			c.say(`{"id":1,"call":"` + method + `"}`)
 			c.expect(`{"id":1,"error":{"code":"deadline_exceeded","message":"gave up"}}`)
@@ -108,7 +109,7 @@ func TestCallsHaveATimeLimitAndThoseThatWaitAMinuteMore(t *testing.T) {
 }
 
 func TestSubscriptionsAreInEffectForTheCallsSentAfterThem(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		var order []string
 		conn.subscribed = func(verb string, events []string) error {
 			time.Sleep(time.Second) // virtual: a hook that takes its time
@@ -138,7 +139,7 @@ func TestSubscriptionsAreInEffectForTheCallsSentAfterThem(t *testing.T) {
 }
 
 func TestAnEventIsEncodedOnceForAllItsReceivers(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)
 		e := said(18, `1`)
 		first := eventMessage(&e)
@@ -150,25 +151,24 @@ func TestAnEventIsEncodedOnceForAllItsReceivers(t *testing.T) {
 		conn.emit(e)
 		c.expect(saidText(18, `1`))
 		c.leave(websocket.StatusNormalClosure)
-		out := &eventWriter{x: &exchange{g: g}}
-		if out.event(&e); string(out.buf) != "shared\n\n" {
-			t.Errorf("%q", out.buf)
+		if out := appendEmitted(nil, &e); string(out) != "shared\n\n" {
+			t.Errorf("%q", out)
 		}
 	})
 }
 
 func TestAClientThatStopsReadingIsClosedAndMayComeBack(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)
 		conn.emit(said(18, `1`))
-		time.Sleep(DefaultStreamWriteTimeout - 1)
+		time.Sleep(serve.DefaultStreamWriteTimeout - 1)
 		synctest.Wait()
-		if n := g.openStreams(); n != 1 {
+		if n := g.front.Open(); n != 1 {
 			t.Fatalf("%d are open before the deadline", n)
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if n := g.openStreams(); n != 0 || !<-conn.closed {
+		if n := g.front.Open(); n != 0 || !<-conn.closed {
 			t.Fatalf("%d are open", n)
 		}
 		if text := ask(g, "GET", "/metrics", "").Body.String(); !strings.Contains(text, "cairn_http_websockets_slow_total 1\n") {
@@ -181,7 +181,7 @@ func TestAClientThatStopsReadingIsClosedAndMayComeBack(t *testing.T) {
 // A close frame waits behind what is being written. The network connection must not be closed before.
 func TestAClientThatLeavesWhileItIsWrittenToGetsItsCloseFrame(t *testing.T) {
 	for _, crossing := range []bool{false, true} {
-		lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+		lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 			conn.call = func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{}, nil }
 			c := join(t, l)
 			c.say(`{"id":1,"call":"add"}`)
@@ -204,7 +204,7 @@ func TestAClientThatLeavesWhileItIsWrittenToGetsItsCloseFrame(t *testing.T) {
 }
 
 func TestRepliesThatPileUpEndTheConnection(t *testing.T) {
-	lobby(t, Options{Limits: Limits{ConnectionBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Limits: serve.Limits{ConnectionBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		release := make(chan struct{})
 		conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
 			<-release
@@ -244,7 +244,7 @@ func TestRepliesThatPileUpEndTheConnection(t *testing.T) {
 }
 
 func TestWhatComesAfterTheGoodbyeIsNotDone(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		conn.call = func(context.Context, *host.Request) (host.Reply, error) {
 			t.Error("called")
 			return host.Reply{}, nil
@@ -261,7 +261,7 @@ func TestWhatComesAfterTheGoodbyeIsNotDone(t *testing.T) {
 }
 
 func TestAClientThatReadsSlowlyGetsEverythingThatIsLong(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)
 		long := `"` + strings.Repeat("x", 1<<20) + `"`
 		for n := range uint64(3) {
@@ -299,7 +299,7 @@ func TestAClientThatReadsSlowlyGetsEverythingThatIsLong(t *testing.T) {
 }
 
 func TestAPeerThatIsGoneWithoutATraceIsLost(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)
 		start := time.Now()
 		go func() { // takes what is written, as the network in between does, and answers nothing
@@ -313,7 +313,7 @@ func TestAPeerThatIsGoneWithoutATraceIsLost(t *testing.T) {
 		if lost := <-conn.closed; !lost {
 			t.Error("not lost")
 		}
-		if took := time.Since(start); took != 2*DefaultHeartbeat {
+		if took := time.Since(start); took != 2*serve.DefaultHeartbeat {
 			t.Errorf("after %v", took)
 		}
 		c.ws.CloseNow()
@@ -321,7 +321,7 @@ func TestAPeerThatIsGoneWithoutATraceIsLost(t *testing.T) {
 }
 
 func TestAQuietClientThatAnswersPingsStays(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)
 		heard := make(chan string)
 		go func() {
@@ -338,7 +338,7 @@ func TestAQuietClientThatAnswersPingsStays(t *testing.T) {
 }
 
 func TestPingsOfTheClientAreAnswered(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)
 		ctx := c.ws.CloseRead(context.Background())
 		if err := c.ws.Ping(ctx); err != nil {
@@ -349,7 +349,7 @@ func TestPingsOfTheClientAreAnswered(t *testing.T) {
 }
 
 func TestShutdownAnswersCallsInFlightAndSaysGoodbye(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		h := newHeld()
 		conn.call = h.call
 		c := join(t, l)
@@ -358,7 +358,7 @@ func TestShutdownAnswersCallsInFlightAndSaysGoodbye(t *testing.T) {
 		<-h.started
 		<-h.started
 		done := make(chan error, 1)
-		go func() { done <- g.Close() }()
+		go func() { done <- g.front.Close() }()
 		// What waits for something else does not wait on; a call that runs is answered.
 		c.expect(`{"id":2,"error":{"code":"unavailable","message":"the node is shutting down","retryable":true}}`)
 		c.say(`{"id":3,"call":"slow"}`)
@@ -381,17 +381,17 @@ func TestShutdownAnswersCallsInFlightAndSaysGoodbye(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitForeverForACallOrAClient(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		h := newHeld()
 		conn.call = h.call
 		c := join(t, l)
 		c.say(`{"id":1,"call":"slow"}`)
 		<-h.started
 		start := time.Now()
-		if err := g.Close(); err != nil {
+		if err := g.front.Close(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(start); took > 2*DefaultStreamWriteTimeout+farewellTimeout {
+		if took := time.Since(start); took > 2*serve.DefaultStreamWriteTimeout+5*time.Second {
 			t.Errorf("after %v", took)
 		}
 		c.ws.CloseNow()
@@ -399,18 +399,15 @@ func TestShutdownDoesNotWaitForeverForACallOrAClient(t *testing.T) {
 }
 
 func TestTooManyConnectionsAreRefusedOnTheSocket(t *testing.T) {
-	lobby(t, Options{Limits: Limits{Connections: 1, Streams: 1}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Limits: serve.Limits{Connections: 1, Streams: 1}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		a := join(t, l)
 		b := dialSocket(t, l)
 		b.expectBye(`"limit":"1"`, websocket.StatusTryAgainLater)
-		if _, fault := g.open(t.Context()); fault != nil {
-			t.Error("connections count as streams:", fault)
+		s, fault := g.front.Admit(t.Context(), serve.EventStream)
+		if fault != nil {
+			t.Fatal("connections count as streams:", fault)
 		}
-		for s := range g.streams {
-			if !s.connection {
-				g.done(s)
-			}
-		}
+		s.Done()
 		a.leave(websocket.StatusNormalClosure)
 		synctest.Wait()
 		join(t, l).leave(websocket.StatusNormalClosure)
@@ -418,7 +415,7 @@ func TestTooManyConnectionsAreRefusedOnTheSocket(t *testing.T) {
 }
 
 func TestAPanicEndsTheConnectionAndNoMore(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		conn.call = func(context.Context, *host.Request) (host.Reply, error) { panic("secret") }
 		c := join(t, l)
 		c.say(`{"id":1,"call":"add"}`)
@@ -434,7 +431,7 @@ func TestAPanicEndsTheConnectionAndNoMore(t *testing.T) {
 }
 
 func TestWebSocketsAreCounted(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		conn.call = func(context.Context, *host.Request) (host.Reply, error) { return host.Reply{}, nil }
 		c, _, err := handshake(t, l, "/actors/counter/a/-/connect", nil)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // A pipeListener accepts connections that exist only in memory, so that servers run in a synctest bubble. A pipe has no
@@ -43,12 +44,12 @@ func (l *pipeListener) dial() net.Conn {
 // launch runs the gateway's server in the bubble.
 func launch(t *testing.T, g *Gateway) *pipeListener {
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	s := g.Server()
+	s := g.front.Server(g)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
 		s.Close()
-		g.Close()
+		g.front.Close()
 		if err := <-served; err != http.ErrServerClosed {
 			t.Error(err)
 		}
@@ -107,7 +108,7 @@ func stage(t *testing.T, run func(t *testing.T, f *feed, g *Gateway, l *pipeList
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed()
-		g := newGateway(t, Options{Node: &fakeNode{subscribe: f.subscribe}, Limits: Limits{Streams: 2}})
+		g := newGateway(t, setup{Node: &fakeNode{subscribe: f.subscribe}, Limits: serve.Limits{Streams: 2}})
 		run(t, f, g, launch(t, g))
 	})
 }
@@ -140,7 +141,7 @@ func TestNamesAndPositionReachTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []host.Subscription
 		f := newFeed()
-		g := newGateway(t, Options{Node: &fakeNode{subscribe: func(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
+		g := newGateway(t, setup{Node: &fakeNode{subscribe: func(ctx context.Context, a host.Address, s host.Subscription) (host.EventStream, error) {
 			got = append(got, s)
 			return f.subscribe(ctx, a, s)
 		}}})
@@ -179,7 +180,7 @@ func TestQuietStreamsAreKeptAliveAndLoseNothing(t *testing.T) {
 		start := time.Now()
 		for i := range 40 { // far beyond every time-out of the server
 			s.expect(":\n")
-			if took := time.Since(start); took != time.Duration(i+1)*DefaultHeartbeat {
+			if took := time.Since(start); took != time.Duration(i+1)*serve.DefaultHeartbeat {
 				t.Fatalf("heartbeat %d after %v", i, took)
 			}
 		}
@@ -191,8 +192,8 @@ func TestQuietStreamsAreKeptAliveAndLoseNothing(t *testing.T) {
 func TestQuietStreamsLiveOnOverHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed()
-		g := newGateway(t, Options{Node: &fakeNode{subscribe: f.subscribe},
-			Limits: Limits{Heartbeat: time.Minute, StreamWriteTimeout: time.Second}}) // virtual
+		g := newGateway(t, setup{Node: &fakeNode{subscribe: f.subscribe},
+			Limits: serve.Limits{Heartbeat: time.Minute, StreamWriteTimeout: time.Second}}) // virtual
 		var plain http.Protocols
 		plain.SetUnencryptedHTTP2(true)
 		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -218,7 +219,7 @@ func TestQuietStreamsLiveOnOverHTTP2(t *testing.T) {
 		f.emit("added", `1`)
 		c.expect(event(1, "added", `1`))
 		var closing sync.WaitGroup
-		closing.Go(func() { g.Close() })
+		closing.Go(func() { g.front.Close() })
 		defer closing.Wait()
 		if rest, err := io.ReadAll(c.r); err != nil || !strings.Contains(string(rest), "cairn.bye") {
 			t.Errorf("%q %v", rest, err)
@@ -234,14 +235,14 @@ func TestAClientThatDoesNotReadIsCutOffAndMayResume(t *testing.T) {
 		long := strings.Repeat("x", 200_000)
 		f.emit("added", long)
 		f.emit("added", `2`)
-		time.Sleep(DefaultStreamWriteTimeout - 1) // virtual
+		time.Sleep(serve.DefaultStreamWriteTimeout - 1) // virtual
 		synctest.Wait()
-		if n := g.openStreams(); n != 1 {
+		if n := g.front.Open(); n != 1 {
 			t.Fatalf("%d streams are open before the deadline", n)
 		}
 		time.Sleep(1)
 		synctest.Wait()
-		if n := g.openStreams(); n != 0 {
+		if n := g.front.Open(); n != 0 {
 			t.Fatalf("%d streams are open after %v", n, time.Since(start))
 		}
 		for { // what was under way when the deadline passed
@@ -255,13 +256,6 @@ func TestAClientThatDoesNotReadIsCutOffAndMayResume(t *testing.T) {
 		s.expect(event(1, "added", long))
 		s.expect(event(2, "added", `2`))
 	})
-}
-
-// openStreams counts the streams that are open.
-func (g *Gateway) openStreams() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.streams)
 }
 
 func TestTooManyStreamsAreRefused(t *testing.T) {
@@ -284,11 +278,11 @@ func TestShutdownEndsStreamsWithAFinalEventAndWaits(t *testing.T) {
 		s.expect("retry: 2000\nid: 0\n")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := g.Shutdown(ctx); err == nil { // nobody reads the final event yet
+		if err := g.front.Shutdown(ctx); err == nil { // nobody reads the final event yet
 			t.Error("Shutdown did not wait")
 		}
 		done := make(chan error, 1)
-		go func() { done <- g.Close() }()
+		go func() { done <- g.front.Close() }()
 		s.expect("event: cairn.bye\ndata: {\"code\":\"unavailable\",\"message\":\"the node is shutting down\",\"retryable\":true}\n")
 		if _, err := s.block(); err != io.EOF {
 			t.Error("the stream goes on:", err)
@@ -303,9 +297,9 @@ func TestShutdownEndsStreamsWithAFinalEventAndWaits(t *testing.T) {
 func TestTheServersShutdownEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed()
-		g := newGateway(t, Options{Node: &fakeNode{subscribe: f.subscribe}})
+		g := newGateway(t, setup{Node: &fakeNode{subscribe: f.subscribe}})
 		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-		s := g.Server()
+		s := g.front.Server(g)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
 		c := subscribe(t, l, "")
@@ -339,7 +333,7 @@ func TestTheEndOfTheSourceIsTold(t *testing.T) {
 }
 
 func TestEventTextCannotForgeFields(t *testing.T) {
-	got := string(appendField(nil, "\ndata: ", "a\nid: 9\r\r\nevent: x\r"))
+	got := string(serve.AppendField(nil, "\ndata: ", "a\nid: 9\r\r\nevent: x\r"))
 	want := "\ndata: a\ndata: id: 9\ndata: \ndata: event: x\ndata: "
 	if got != want {
 		t.Errorf("%q", got)
@@ -356,7 +350,7 @@ func TestABodyThatTricklesInIsCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(start); res.StatusCode != 504 || took != DefaultBodyTimeout {
+		if took := time.Since(start); res.StatusCode != 504 || took != serve.DefaultBodyTimeout {
 			t.Errorf("%d after %v", res.StatusCode, took)
 		}
 	})

@@ -15,10 +15,11 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // lobby is a gateway whose clients all share one connection, in a bubble.
-func lobby(t *testing.T, o Options, run func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener)) {
+func lobby(t *testing.T, o setup, run func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		conn := newFakeConn()
@@ -40,7 +41,7 @@ func saidText(n uint64, data string) string {
 }
 
 func TestAWebSocketConnectsCallsAndBringsEventsInOrder(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		var asked *host.Request
 		conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) {
 			asked = r
@@ -95,7 +96,7 @@ func TestWhatAClientSaysAboutItselfReachesTheNode(t *testing.T) {
 		got = append(got, q)
 		return conn, nil
 	}}
-	lobby(t, Options{Node: node}, func(t *testing.T, _ *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Node: node}, func(t *testing.T, _ *fakeConn, g *Gateway, l *pipeListener) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		for _, text := range []string{
 			`{"connect":{"params":{"name":"x"},"events":["said","left"],"token":"t0","after":0,"life":"` + lifeOne + `"}}`,
@@ -115,7 +116,7 @@ func TestWhatAClientSaysAboutItselfReachesTheNode(t *testing.T) {
 }
 
 func TestHandshakesThatAreWrongAreAnsweredAsOverHTTP(t *testing.T) {
-	lobby(t, Options{LoopbackOnly: true}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{LoopbackOnly: true}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		upgrade := []string{"Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng=="}
 		for _, c := range []struct {
 			name, url, header, want string
@@ -154,7 +155,7 @@ func TestHandshakesThatAreWrongAreAnsweredAsOverHTTP(t *testing.T) {
 }
 
 func TestAnAllowedOriginMayConnect(t *testing.T) {
-	lobby(t, Options{AllowedOrigins: []string{"https://app.example.com"}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{AllowedOrigins: []string{"https://app.example.com"}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		for _, header := range []string{"Origin: https://app.example.com", "Origin: http://localhost"} {
 			join(t, l, header).leave(websocket.StatusNormalClosure)
 		}
@@ -169,7 +170,7 @@ func TestAnAllowedOriginMayConnect(t *testing.T) {
 
 func TestWhoMayNotConnectIsToldSoOnTheSocket(t *testing.T) {
 	token := func(s string) string { return tokenProtocol + base64.RawURLEncoding.EncodeToString([]byte(s)) }
-	lobby(t, Options{Token: "sesam"}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Token: "sesam"}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		for _, protocols := range [][]string{nil, {Subprotocol}, {Subprotocol, token("other")}, {Subprotocol, tokenProtocol + "!"},
 			{Subprotocol, tokenProtocol}, {Subprotocol, token("a b")}} {
 			c, res, err := handshake(t, l, connectPath, protocols)
@@ -196,12 +197,12 @@ func TestWhoMayNotConnectIsToldSoOnTheSocket(t *testing.T) {
 
 func TestAuthorizeIsAskedForTheConnectionAndEveryCall(t *testing.T) {
 	var seen []string
-	o := Options{Authorize: func(_ context.Context, r AuthRequest) error {
+	o := setup{Authorize: func(_ context.Context, r serve.AuthRequest) error {
 		seen = append(seen, fmt.Sprintf("%s %s %v %q %s %q", r.Operation, r.Type, r.Key, r.Method, r.Header.Get("Authorization"), r.Header.Get("Sec-WebSocket-Protocol")))
 		switch {
 		case r.RemoteAddr == "":
 			t.Error("no address")
-		case r.Operation == Operate:
+		case r.Operation == serve.Operate:
 			return errors.New("secret reason")
 		}
 		return nil
@@ -244,8 +245,8 @@ func TestAuthorizeIsAskedForTheConnectionAndEveryCall(t *testing.T) {
 }
 
 func TestACallOverAWebSocketSaysWhetherItsCallerMayOperate(t *testing.T) {
-	o := Options{Authorize: func(_ context.Context, r AuthRequest) error {
-		if r.Operation == Operate && r.Header.Get("Role") != "operator" {
+	o := setup{Authorize: func(_ context.Context, r serve.AuthRequest) error {
+		if r.Operation == serve.Operate && r.Header.Get("Role") != "operator" {
 			return errors.New("operators only")
 		}
 		return nil
@@ -271,7 +272,7 @@ func TestACallOverAWebSocketSaysWhetherItsCallerMayOperate(t *testing.T) {
 }
 
 func TestTheFirstMessageMustConnectInTime(t *testing.T) {
-	lobby(t, Options{Limits: Limits{BodyBytes: 100_000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Limits: serve.Limits{BodyBytes: 100_000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		for text, want := range map[string]string{
 			`{"id":1,"call":"add"}`:              "first message must be connect",
 			`{}`:                                 "one of connect",
@@ -315,7 +316,7 @@ func TestAConnectionThatTheNodeRefusesGetsTheErrorAndACode(t *testing.T) {
 		node := &fakeNode{connect: func(context.Context, host.Address, host.ConnectRequest) (host.LiveConnection, error) {
 			return nil, fmt.Errorf("wrapped: %w", host.Errorf(code, "why").With("a", "b"))
 		}}
-		lobby(t, Options{Node: node}, func(t *testing.T, _ *fakeConn, g *Gateway, l *pipeListener) {
+		lobby(t, setup{Node: node}, func(t *testing.T, _ *fakeConn, g *Gateway, l *pipeListener) {
 			c := dialSocket(t, l)
 			c.say(`{"connect":{}}`)
 			c.expectBye(fmt.Sprintf(`"code":%q,"message":"why","metadata":{"a":"b"}`, code), want)
@@ -327,7 +328,7 @@ func TestTheEndOfAConnectionIsToldWithACode(t *testing.T) {
 	for code, want := range map[host.Code]websocket.StatusCode{
 		host.PermissionDenied: 1000, host.Destroyed: 1000, host.Canceled: 1000, host.Unavailable: 1001, host.Overloaded: 1013, host.Internal: 1011,
 	} {
-		lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+		lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 			c := join(t, l)
 			conn.emit(said(18, `1`))
 			conn.fault <- host.Errorf(code, "kicked")
@@ -354,7 +355,7 @@ func TestHowAClientLeavesDecidesWhetherItMayComeBack(t *testing.T) {
 		"against protocol": {func(c *wsClient) { c.conn.Write([]byte{0x8f, 0x80, 0, 0, 0, 0}); io.Copy(io.Discard, c.conn) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+			lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 				client := join(t, l)
 				c.leave(client)
 				if lost := <-conn.closed; lost != c.lost {
@@ -362,7 +363,7 @@ func TestHowAClientLeavesDecidesWhetherItMayComeBack(t *testing.T) {
 				}
 				client.ws.CloseNow()
 				synctest.Wait()
-				if n := g.openStreams(); n != 0 {
+				if n := g.front.Open(); n != 0 {
 					t.Errorf("%d are open", n)
 				}
 			})
@@ -371,7 +372,7 @@ func TestHowAClientLeavesDecidesWhetherItMayComeBack(t *testing.T) {
 }
 
 func TestMalformedMessagesAreAnsweredAndTheSocketStays(t *testing.T) {
-	lobby(t, Options{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		c := join(t, l)
 		for _, m := range []struct{ text, id, want string }{
 			{`{}`, ``, "this one has 0"},
@@ -419,7 +420,7 @@ func TestWhatIsNoMessageEndsTheConnection(t *testing.T) {
 		"too long":  {websocket.MessageText, strings.Repeat(" ", 1001), `the message is longer than 1000 bytes","metadata":{"actual":"1001","limit":"1000","what":"message"}`, websocket.StatusMessageTooBig},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lobby(t, Options{Limits: Limits{BodyBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+			lobby(t, setup{Limits: serve.Limits{BodyBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 				c := join(t, l)
 				if err := c.ws.Write(t.Context(), m.typ, []byte(m.text)); err != nil {
 					t.Fatal(err)
@@ -434,7 +435,7 @@ func TestWhatIsNoMessageEndsTheConnection(t *testing.T) {
 }
 
 func TestMessagesUpToTheLimitAreTaken(t *testing.T) {
-	lobby(t, Options{Limits: Limits{BodyBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
+	lobby(t, setup{Limits: serve.Limits{BodyBytes: 1000}}, func(t *testing.T, conn *fakeConn, g *Gateway, l *pipeListener) {
 		conn.call = func(_ context.Context, r *host.Request) (host.Reply, error) { return host.Reply{Output: r.Input}, nil }
 		c := join(t, l)
 		text := `{"id":1,"call":"add","input":"` + strings.Repeat("x", 1000-32) + `"}`

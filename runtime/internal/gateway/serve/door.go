@@ -13,23 +13,22 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A Door decides who may send requests to a node at all: by the node's token, the Host header and the origin of web pages.
-// What a caller may do with an actor is for the gateway's Authorize hook.
+// A Door decides which requests may reach a node at all: by the node's token, the Host header and the origin of web pages.
+// What a caller may do with an actor is for the hook Authorize.
 type Door struct {
 	guarded  bool // there is a token
 	token    [sha256.Size]byte
 	loopback bool // only loopback names may name the node
 	any      bool // pages of any origin may use the node
 	origins  map[string]bool
-	exposed  string
 }
 
-// NewDoor makes a door. An empty token admits everybody; loopbackOnly says that the node listens on loopback only; origins
-// lists those whose pages may use the node, and "*" means all; exposed names the headers that these pages may read.
-func NewDoor(token string, loopbackOnly bool, origins []string, exposed string) *Door {
+// NewDoor makes a door. An empty token admits every request; loopbackOnly says that the node listens on loopback only; origins
+// lists those whose pages may use the node, and "*" means all.
+func NewDoor(token string, loopbackOnly bool, origins []string) *Door {
 	d := &Door{
 		guarded: token != "", token: sha256.Sum256([]byte(token)), loopback: loopbackOnly && token == "",
-		any: slices.Contains(origins, "*"), origins: make(map[string]bool, len(origins)), exposed: exposed,
+		any: slices.Contains(origins, "*"), origins: make(map[string]bool, len(origins)),
 	}
 	for _, origin := range origins {
 		d.origins[origin] = true
@@ -83,11 +82,11 @@ func (d *Door) CheckHost(hostport string) *host.Error {
 }
 
 // CheckOrigin refuses requests of web pages of other origins that are not allowed, and sets the headers that let those
-// of allowed origins read the response.
+// of allowed origins read the response, with the headers that exposed lists.
 //
 // The Host check comes first; without it "same origin" could be the attacker's. Safe methods without an Origin header,
 // such as following a link, pass: the page that caused them cannot read the answer.
-func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request) *host.Error {
+func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request, exposed string) *host.Error {
 	h := r.Header
 	origins, sites := h["Origin"], h["Sec-Fetch-Site"]
 	if len(origins) == 0 && len(sites) == 0 {
@@ -113,7 +112,7 @@ func (d *Door) CheckOrigin(w http.ResponseWriter, r *http.Request) *host.Error {
 			out.Set("Access-Control-Allow-Origin", origin)
 			out.Add("Vary", "Origin")
 		}
-		out.Set("Access-Control-Expose-Headers", d.exposed)
+		out.Set("Access-Control-Expose-Headers", exposed)
 		return nil
 	}
 	switch site {

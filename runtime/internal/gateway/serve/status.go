@@ -2,6 +2,10 @@ package serve
 
 import (
 	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -43,4 +47,38 @@ func Status(c host.Code) int {
 		return http.StatusInternalServerError
 	}
 	return http.StatusInternalServerError
+}
+
+// CloseCode is the code that a WebSocket is closed with because of an error: after the client was welcomed, or instead of
+// that.
+func CloseCode(e *host.Error, welcomed bool) websocket.StatusCode {
+	switch e.Code {
+	case host.Unavailable:
+		return websocket.StatusGoingAway
+	case host.Overloaded, host.ActorPaused, host.ActorFailed, host.DeadlineExceeded:
+		return websocket.StatusTryAgainLater
+	case host.TooLarge:
+		return websocket.StatusMessageTooBig
+	case host.Internal, host.Crashed, host.StateTooNew, host.ReadOnly:
+		return websocket.StatusInternalError
+	}
+	if welcomed {
+		return websocket.StatusNormalClosure
+	}
+	return websocket.StatusPolicyViolation
+}
+
+// maxRetryAfter bounds the Retry-After header.
+const maxRetryAfter = time.Hour
+
+// retryAfter is the value of the Retry-After header, in whole seconds: until the error's retry_at or for its
+// retry_after_ms if it has one of them, a second otherwise.
+func retryAfter(e *host.Error, now time.Time) string {
+	wait := time.Second
+	if at, err := time.Parse(time.RFC3339, e.Metadata["retry_at"]); err == nil {
+		wait = min(max(at.Sub(now), wait), maxRetryAfter)
+	} else if ms, err := strconv.ParseUint(e.Metadata["retry_after_ms"], 10, 63); err == nil {
+		wait = max(time.Duration(min(ms, uint64(maxRetryAfter.Milliseconds())))*time.Millisecond, wait)
+	}
+	return strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
 }

@@ -1,36 +1,36 @@
-package gateway
+package serve
 
 import (
 	"context"
 	"sync"
 )
 
-// A line orders the requests of a session that are not placed yet.
+// A Line orders the requests of one WebSocket that are not placed yet.
 //
 //  1. Requests enter the actor's mailbox in the order of their messages. They do not wait for each other's answers.
 //  2. A request that reads begins when no turn is open. It is placed once it has the version that it reads, so that no
 //     later request can enter the mailbox before.
 //  3. A turn is open from when its request is placed until it is answered, or waits for something to appear.
 //  4. A request that is refused or gives up leaves the line from wherever it stands.
-type line struct {
+type Line struct {
 	mu          sync.Mutex
-	first, last *place
+	first, last *Place
 	open        int           // turns
 	quiet       chan struct{} // closed when open is 0, if the first waits for that
 }
 
-// A place is where a request stands in a line. It implements host.Order.
-type place struct {
-	line       *line
-	prev, next *place
+// A Place is where a request stands in a line. It implements host.Order.
+type Place struct {
+	line       *Line
+	prev, next *Place
 	ready      chan struct{} // closed when it is the first; nil if it was from the beginning
 	left       bool          // the line
 	reads      bool
 	opened     bool // its turn is open
 }
 
-// join makes p the last place.
-func (l *line) join(p *place) {
+// Join makes p the last place.
+func (l *Line) Join(p *Place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.line, p.prev = l, l.last
@@ -44,7 +44,7 @@ func (l *line) join(p *place) {
 }
 
 // part takes p out of the line. REQUIRES: mu
-func (l *line) part(p *place) {
+func (l *Line) part(p *Place) {
 	p.left = true
 	if p.next == nil {
 		l.last = p.prev
@@ -59,8 +59,8 @@ func (l *line) part(p *place) {
 	p.prev, p.next = nil, nil
 }
 
-// arrive waits until p is the first. It returns false if ctx ends before.
-func (p *place) arrive(ctx context.Context) bool {
+// Arrive waits until p is the first. It returns false if ctx ends before.
+func (p *Place) Arrive(ctx context.Context) bool {
 	if p.ready == nil {
 		return true
 	}
@@ -73,7 +73,7 @@ func (p *place) arrive(ctx context.Context) bool {
 }
 
 // Placed implements host.Order.
-func (p *place) Placed() {
+func (p *Place) Placed() {
 	if p.left {
 		return
 	}
@@ -87,7 +87,7 @@ func (p *place) Placed() {
 }
 
 // Reads implements host.Order.
-func (p *place) Reads(ctx context.Context) bool {
+func (p *Place) Reads(ctx context.Context) bool {
 	if p.left {
 		return true
 	}
@@ -110,13 +110,13 @@ func (p *place) Reads(ctx context.Context) bool {
 }
 
 // Waits implements host.Order.
-func (p *place) Waits() {
+func (p *Place) Waits() {
 	p.Placed()
-	p.leave()
+	p.Leave()
 }
 
-// leave ends the request's turn, or takes it out of the line.
-func (p *place) leave() {
+// Leave ends the request's turn, or takes it out of the line.
+func (p *Place) Leave() {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-package gateway
+package serve
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
@@ -21,14 +20,14 @@ func TestEveryCodeHasItsStatusAndAPage(t *testing.T) {
 		host.QuotaExceeded: 507, host.IdempotencyMismatch: 422, host.ReadOnly: 500, host.Destroyed: 410,
 		host.StateTooNew: 500, host.ActorFailed: 503, host.ActorPaused: 503, host.Crashed: 500, host.Unavailable: 503, host.Internal: 500,
 	}
-	dir := filepath.Join("..", "..", "..", "docs", "errors")
+	dir := filepath.Join("..", "..", "..", "..", "docs", "errors")
 	for _, c := range host.Codes() {
 		want, ok := golden[c]
 		if !ok {
 			t.Errorf("code %s has no status in the table", c)
 			continue
 		}
-		if got := serve.Status(c); got != want {
+		if got := Status(c); got != want {
 			t.Errorf("code %s has status %d, want %d", c, got, want)
 		}
 		page, err := os.ReadFile(filepath.Join(dir, string(c)+".md"))
@@ -84,8 +83,8 @@ func TestRetryAfterIsAsLongAsTheErrorAsksFor(t *testing.T) {
 }
 
 func TestErrorsWithoutACodeStayInTheLog(t *testing.T) {
-	g := newGateway(t, Options{Node: &fakeNode{}})
-	e := g.asError(errors.New("secret"))
+	f := newFront(t, Options{})
+	e := f.AsError(errors.New("secret"))
 	if e.Code != host.Internal || strings.Contains(e.Error(), "secret") || e.Metadata["error_id"] == "" {
 		t.Error(e)
 	}

@@ -1,4 +1,4 @@
-package gateway
+package serve
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 )
 
 func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
-	limits := Options{}.EnsureDefaults().Limits
-	var s *socket
+	f := newFront(t, Options{})
+	var s *Socket
 	ready := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := &hijacker{ResponseWriter: w, limits: &limits}
+		h := &hijacker{ResponseWriter: w, front: f}
 		ws, err := websocket.Accept(h, r, nil)
 		if err != nil {
 			t.Error(err)
@@ -43,7 +43,7 @@ func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
 	var writers sync.WaitGroup
 	for _, n := range sizes { // all at once: frames must not mix
 		writers.Go(func() {
-			if err := s.sendAll([][]byte{bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("b"), n)}); err != nil {
+			if err := s.SendAll([][]byte{bytes.Repeat([]byte("a"), n), bytes.Repeat([]byte("b"), n)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -72,40 +72,40 @@ func TestFramesOfEveryLengthArriveWhole(t *testing.T) {
 }
 
 func TestNothingFollowsACloseFrame(t *testing.T) {
-	limits := Options{}.EnsureDefaults().Limits
+	f := newFront(t, Options{})
 	client, server := net.Pipe()
-	s := &socket{Conn: server, limits: &limits}
+	s := &Socket{Conn: server, front: f}
 	s.room.L = &s.mu
 	var got []byte
 	var reader sync.WaitGroup
 	reader.Go(func() { got, _ = io.ReadAll(client) })
-	if err := s.send([]byte("a")); err != nil {
+	if err := s.Send([]byte("a")); err != nil {
 		t.Error(err)
 	}
-	s.farewell([]byte("b"), 1001, "x")
-	s.farewell([]byte("c"), 1011, "y")
-	if err := s.send([]byte("d")); !errors.Is(err, errFarewell) {
+	s.Farewell([]byte("b"), 1001, "x")
+	s.Farewell([]byte("c"), 1011, "y")
+	if err := s.Send([]byte("d")); !errors.Is(err, errFarewell) {
 		t.Error(err)
 	}
-	if err := s.sendAll([][]byte{[]byte("e")}); !errors.Is(err, errFarewell) {
+	if err := s.SendAll([][]byte{[]byte("e")}); !errors.Is(err, errFarewell) {
 		t.Error(err)
 	}
-	s.ping()
+	s.Ping()
 	s.Write([]byte{frameClose, 0}) // the library's answer
 	server.Close()
 	reader.Wait()
 	if want := "\x81\x01a\x81\x01b\x88\x03\x03\xe9x"; string(got) != want {
 		t.Errorf("%q", got)
 	}
-	if err := s.send([]byte("f")); err == nil {
+	if err := s.Send([]byte("f")); err == nil {
 		t.Error("a closed socket takes a message")
 	}
 }
 
 func TestWhatCameWithTheHandshakeIsReadFirst(t *testing.T) {
-	limits := Options{}.EnsureDefaults().Limits
+	f := newFront(t, Options{})
 	client, server := net.Pipe()
-	s := &socket{Conn: server, limits: &limits, early: []byte("abc")}
+	s := &Socket{Conn: server, front: f, early: []byte("abc")}
 	go func() {
 		client.Write([]byte("def"))
 		client.Close()

@@ -1,4 +1,4 @@
-package gateway
+package serve
 
 import (
 	"io"
@@ -8,18 +8,15 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A memory bounds what is kept for all clients together: bodies of requests, messages of WebSockets, and what waits to be
-// written to those. A nil memory bounds nothing.
-type memory struct {
+// A Memory bounds the memory that is kept for all clients together: bodies of requests, messages of WebSockets, and what
+// waits to be written to those.
+type Memory struct {
 	limit int64
 	used  atomic.Int64
 }
 
 // take takes n bytes, and reports whether there were so many.
-func (m *memory) take(n int64) bool {
-	if m == nil {
-		return true
-	}
+func (m *Memory) take(n int64) bool {
 	if m.used.Add(n) > m.limit {
 		m.used.Add(-n)
 		return false
@@ -27,20 +24,22 @@ func (m *memory) take(n int64) bool {
 	return true
 }
 
-// add takes n bytes, or gives them back if n is negative, whether there are so many or not.
-func (m *memory) add(n int) {
-	if m != nil {
-		m.used.Add(int64(n))
-	}
-}
+// Add takes n bytes, or gives them back if n is negative, whether there are so many or not.
+func (m *Memory) Add(n int) { m.used.Add(int64(n)) }
+
+// Used returns how many bytes are taken.
+func (m *Memory) Used() int64 { return m.used.Load() }
 
 // over reports whether more is taken than there is.
-func (m *memory) over() bool { return m != nil && m.used.Load() > m.limit }
+func (m *Memory) over() bool { return m.Used() > m.limit }
+
+// firstRead is how much memory a body gets before any of it has arrived.
+const firstRead = 64 << 10
 
 // A bodyReader takes memory for what it reads, firstRead bytes at a time, because what a header promises is not yet there.
 type bodyReader struct {
 	io.Reader
-	of   *memory
+	of   *Memory
 	held int64 // taken
 	room int64 // taken and not read yet, or to be read without being taken
 	full bool
@@ -61,16 +60,8 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// freeBody gives back the memory of the request's body.
-func (x *exchange) freeBody() {
-	if x.held > 0 {
-		x.g.memory.add(-int(x.held))
-		x.held = 0
-	}
-}
-
 // crowded returns the error for a body that there is no memory for.
-func crowded(limit int64) *host.Error {
-	return host.Errorf(host.Overloaded, "the bodies of other requests and what waits for other clients take all of %d bytes", limit).
-		With("limit", strconv.FormatInt(limit, 10)).Retry()
+func (m *Memory) crowded() *host.Error {
+	return host.Errorf(host.Overloaded, "the bodies of other requests and what waits for other clients take all of %d bytes", m.limit).
+		With("limit", strconv.FormatInt(m.limit, 10)).Retry()
 }

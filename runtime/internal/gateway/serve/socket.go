@@ -1,12 +1,10 @@
-package gateway
+package serve
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -14,16 +12,10 @@ import (
 	"github.com/coder/websocket"
 )
 
-const (
-	// farewellTimeout is how long a client may take to answer the frame that closes its WebSocket.
-	farewellTimeout = 5 * time.Second
-	// socketReadBuffer suits the usual message, and socketWriteBuffer the longest frame that the library writes by itself: a
-	// control frame of 127 bytes. They stay with a WebSocket for as long as it is open.
-	socketReadBuffer  = 512
-	socketWriteBuffer = 128
-)
+// farewellTimeout is how long a client may take to answer the frame that closes its WebSocket.
+const farewellTimeout = 5 * time.Second
 
-// The first byte of the frames that a socket writes: final, and what they are.
+// The first byte of the frames that a Socket writes: final, and what they are.
 const (
 	frameText  = 0x81
 	frameClose = 0x88
@@ -32,30 +24,32 @@ const (
 )
 
 var (
-	// errSlow: the client does not read what is written to it.
-	errSlow = errors.New("gateway: client does not read")
+	// ErrSlow: the client does not read what is written to it.
+	ErrSlow = errors.New("gateway: client does not read")
 	// errFarewell: the frame that closes the WebSocket is written, and nothing can follow it.
 	errFarewell = errors.New("gateway: WebSocket is closing")
 )
 
-// A socket is the connection under a WebSocket, with the library above it and the network below it.
+// A Socket is the connection under a WebSocket, with the library above it and the network below it.
 //
 // The library does the handshake and reads. What is written goes past it, for three reasons: it writes each message by
-// itself, where several that wait can go in one write; whoever writes waits for the network; and it cannot tell when to
+// itself, where several that wait can go in one write; each of its writers waits for the network; and it cannot tell when to
 // give up on a client. So:
 //
-//  1. Frames are appended to pending as a whole, in the order in which they are to arrive. Whoever finds that nobody
-//     writes then writes until nothing is pending; the others go on. No goroutine is kept for it, and no buffer.
+//  1. Frames are appended to pending as a whole, in the order of their arrival. A goroutine that finds no other
+//     writing then writes until nothing is pending; the others go on. No goroutine is kept for it, and no buffer.
 //  2. When ConnectionBytes wait to be written, no further message is taken.
 //  3. Each piece of at most StreamBufferBytes has StreamWriteTimeout to be accepted by the network. If it is not, or the
 //     network fails, the connection is closed: a frame may have been cut off.
 //  4. After a close frame nothing is written. The library's close frames have left when its Write returns.
 //  5. A read ends in an error when nothing has come for two heartbeats, or at the time that readBy sets.
-type socket struct {
+//
+// One goroutine reads, with Next and Discard. Any goroutine may write. Read and Write are for the library.
+type Socket struct {
 	net.Conn
-	limits *Limits
-	memory *memory
-	early  []byte // what came with the handshake
+	front *Front
+	ws    *websocket.Conn
+	early []byte // what came with the handshake
 
 	mu      sync.Mutex
 	room    sync.Cond     // signaled when something was written, and at the end
@@ -64,51 +58,13 @@ type socket struct {
 	writing bool
 	closing bool // a close frame is pending or written
 	parted  bool // it is one of this side's
-	tooMuch bool // more was to be written than may wait
+	tooMuch bool // more came than may wait
 	err     error
 	readBy  time.Time // zero for none
 }
 
-// A hijacker is the response of a handshake. It hands the library a socket with small buffers for the connection, and
-// keeps what the library says about a handshake that is not valid.
-type hijacker struct {
-	http.ResponseWriter
-	limits *Limits
-	memory *memory
-	socket *socket
-	status int
-}
-
-// WriteHeader keeps the status of an error.
-func (h *hijacker) WriteHeader(status int) {
-	if status == http.StatusSwitchingProtocols {
-		h.ResponseWriter.WriteHeader(status)
-		return
-	}
-	h.status = status
-}
-
-// Write drops the text of an error.
-func (h *hijacker) Write(b []byte) (int, error) { return len(b), nil }
-
-// Hijack implements http.Hijacker.
-func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	s := &socket{Conn: conn, limits: h.limits, memory: h.memory}
-	s.room.L = &s.mu
-	if n := rw.Reader.Buffered(); n > 0 {
-		b, _ := rw.Reader.Peek(n) // what is buffered is there
-		s.early = append(s.early, b...)
-	}
-	h.socket = s
-	return s, bufio.NewReadWriter(bufio.NewReaderSize(s, socketReadBuffer), bufio.NewWriterSize(s, socketWriteBuffer)), nil
-}
-
 // Read implements net.Conn for the library.
-func (s *socket) Read(p []byte) (int, error) {
+func (s *Socket) Read(p []byte) (int, error) {
 	if len(s.early) > 0 {
 		n := copy(p, s.early)
 		if s.early = s.early[n:]; len(s.early) == 0 {
@@ -121,18 +77,18 @@ func (s *socket) Read(p []byte) (int, error) {
 }
 
 // alive puts off the end of the wait for a sign of life.
-func (s *socket) alive() {
+func (s *Socket) alive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	by := time.Now().Add(2 * s.limits.Heartbeat)
+	by := time.Now().Add(2 * s.front.Limits.Heartbeat)
 	if !s.readBy.IsZero() && s.readBy.Before(by) {
 		by = s.readBy
 	}
 	s.Conn.SetReadDeadline(by)
 }
 
-// readUntil bounds reads from now on; the zero time does not. Once the socket is closing it changes nothing.
-func (s *socket) readUntil(by time.Time) {
+// ReadUntil bounds reads from now on; the zero time does not. Once the socket is closing it changes nothing.
+func (s *Socket) ReadUntil(by time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
@@ -143,7 +99,7 @@ func (s *socket) readUntil(by time.Time) {
 // Write implements net.Conn for the library, which writes no more than close frames: each in one piece, because its
 // buffer has room for it. It returns when the frame has left, because the network connection is closed next: a frame that
 // waited behind what another goroutine writes would be lost.
-func (s *socket) Write(p []byte) (int, error) {
+func (s *Socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing { // p answers a close frame of ours, or crosses one, which then is the answer
@@ -159,31 +115,17 @@ func (s *socket) Write(p []byte) (int, error) {
 	return len(p), s.err
 }
 
-// buffers holds what sockets write from and what clients' messages are read into. A buffer that grew beyond keptBuffer is
-// not kept.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-const keptBuffer = 64 << 10
-
-// release puts a buffer back.
-func release(b *bytes.Buffer) {
-	if b.Cap() <= keptBuffer {
-		b.Reset()
-		buffers.Put(b)
-	}
-}
-
 // queue appends bytes to what is pending. REQUIRES: mu
-func (s *socket) queue(p []byte) {
+func (s *Socket) queue(p []byte) {
 	if s.pending == nil {
 		s.pending = buffers.Get().(*bytes.Buffer)
 	}
 	s.pending.Write(p)
-	s.memory.add(len(p))
+	s.front.Memory.Add(len(p))
 }
 
 // waiting is how many bytes are not written yet. REQUIRES: mu
-func (s *socket) waiting() int {
+func (s *Socket) waiting() int {
 	if s.pending == nil {
 		return s.flight
 	}
@@ -191,7 +133,7 @@ func (s *socket) waiting() int {
 }
 
 // frame appends a frame to what is pending. REQUIRES: mu
-func (s *socket) frame(first byte, payload []byte) {
+func (s *Socket) frame(first byte, payload []byte) {
 	var space [10]byte
 	header := space[:0]
 	switch n := len(payload); {
@@ -208,7 +150,7 @@ func (s *socket) frame(first byte, payload []byte) {
 
 // flush writes what is pending unless another goroutine is at it, which then does. It releases mu while it writes.
 // REQUIRES: mu
-func (s *socket) flush() {
+func (s *Socket) flush() {
 	if s.writing {
 		return
 	}
@@ -218,7 +160,7 @@ func (s *socket) flush() {
 		s.pending, s.flight = nil, buf.Len()
 		s.mu.Unlock()
 		err := s.writeOut(buf.Bytes())
-		s.memory.add(-buf.Len())
+		s.front.Memory.Add(-buf.Len())
 		release(buf)
 		s.mu.Lock()
 		s.flight = 0
@@ -230,26 +172,26 @@ func (s *socket) flush() {
 	s.writing = false
 }
 
-// fail notes that nothing can be written any more and ends whoever reads. REQUIRES: mu
-func (s *socket) fail(err error) {
+// fail notes that nothing can be written from now on, and ends the reader. REQUIRES: mu
+func (s *Socket) fail(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errSlow
+		err = ErrSlow
 	}
 	if s.err == nil {
 		s.err = err
 	}
 	if s.pending != nil {
-		s.memory.add(-s.pending.Len())
+		s.front.Memory.Add(-s.pending.Len())
 		s.pending = nil
 	}
 	s.Conn.Close()
 }
 
 // writeOut writes b in pieces that each have their time.
-func (s *socket) writeOut(b []byte) error {
+func (s *Socket) writeOut(b []byte) error {
 	for len(b) > 0 {
-		n := min(len(b), s.limits.StreamBufferBytes)
-		s.Conn.SetWriteDeadline(time.Now().Add(s.limits.StreamWriteTimeout))
+		n := min(len(b), s.front.Limits.StreamBufferBytes)
+		s.Conn.SetWriteDeadline(time.Now().Add(s.front.Limits.StreamWriteTimeout))
 		if _, err := s.Conn.Write(b[:n]); err != nil {
 			return err
 		}
@@ -261,32 +203,36 @@ func (s *socket) writeOut(b []byte) error {
 }
 
 // usable says why nothing can be written. REQUIRES: mu
-func (s *socket) usable() error {
+func (s *Socket) usable() error {
 	if s.err == nil && s.closing {
 		return errFarewell
 	}
 	return s.err
 }
 
-// send queues a message. The error is errSlow if too much is pending already.
-func (s *socket) send(payload []byte) error {
+// Send queues a message. The error is ErrSlow if too much is pending already.
+func (s *Socket) Send(payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if n := s.waiting(); n >= s.limits.ConnectionBytes || n > s.limits.StreamBufferBytes && s.memory.over() {
+	if n := s.waiting(); n >= s.front.Limits.ConnectionBytes || n > s.front.Limits.StreamBufferBytes && s.front.Memory.over() {
 		s.tooMuch = true
-		return errSlow
+		return ErrSlow
 	}
 	s.frame(frameText, payload)
 	s.flush()
+	if s.err == nil {
+		s.front.Meter.sent.Inc()
+	}
 	return s.err
 }
 
-// sendAll queues messages and waits until they are written, or nearly: less than StreamBufferBytes waits then. So what
+// SendAll queues messages and waits until they are written, or nearly: less than StreamBufferBytes waits then. So what
 // comes faster than the client reads waits where it comes from.
-func (s *socket) sendAll(payloads [][]byte) error {
+func (s *Socket) SendAll(payloads [][]byte) error {
+	defer s.front.Meter.sent.Add(float64(len(payloads)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range payloads {
@@ -294,23 +240,23 @@ func (s *socket) sendAll(payloads [][]byte) error {
 			return err
 		}
 		s.frame(frameText, p)
-		if s.waiting() >= s.limits.StreamBufferBytes {
-			s.drained(s.limits.StreamBufferBytes)
+		if s.waiting() >= s.front.Limits.StreamBufferBytes {
+			s.drained(s.front.Limits.StreamBufferBytes)
 		}
 	}
-	s.drained(s.limits.StreamBufferBytes)
+	s.drained(s.front.Limits.StreamBufferBytes)
 	return s.err
 }
 
-// wait waits until less than half of what may wait does.
-func (s *socket) wait() {
+// Wait waits until less than half of what may wait does.
+func (s *Socket) Wait() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drained(s.limits.ConnectionBytes / 2)
+	s.drained(s.front.Limits.ConnectionBytes / 2)
 }
 
 // drained flushes, and waits while another goroutine writes, until less than n bytes wait. REQUIRES: mu
-func (s *socket) drained(n int) {
+func (s *Socket) drained(n int) {
 	s.flush()
 	for s.waiting() >= n && s.err == nil {
 		s.room.Wait()
@@ -318,25 +264,25 @@ func (s *socket) drained(n int) {
 	}
 }
 
-// ping asks the client for a sign of life; any byte that comes is one.
-func (s *socket) ping() { s.control(framePing, nil) }
+// Ping asks the client for a sign of life; any byte that comes is one.
+func (s *Socket) Ping() { s.control(framePing, nil) }
 
 // pong answers a ping of the client's.
-func (s *socket) pong(payload []byte) { s.control(framePong, payload) }
+func (s *Socket) pong(payload []byte) { s.control(framePong, payload) }
 
-func (s *socket) control(first byte, payload []byte) {
+func (s *Socket) control(first byte, payload []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.usable() != nil || s.waiting() >= s.limits.ConnectionBytes {
+	if s.usable() != nil || s.waiting() >= s.front.Limits.ConnectionBytes {
 		return
 	}
 	s.frame(first, payload)
 	s.flush()
 }
 
-// farewell queues a last message and the close frame, and bounds how long the client may take to answer it. Only the first
+// Farewell queues a last message and the close frame, and bounds how long the client may take to answer it. Only the first
 // one counts.
-func (s *socket) farewell(payload []byte, code websocket.StatusCode, reason string) {
+func (s *Socket) Farewell(payload []byte, code websocket.StatusCode, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.usable() != nil {
@@ -345,7 +291,7 @@ func (s *socket) farewell(payload []byte, code websocket.StatusCode, reason stri
 	s.frame(frameText, payload)
 	s.frame(frameClose, append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...))
 	s.closing, s.parted = true, true
-	s.readBy = time.Now().Add(s.limits.StreamWriteTimeout + farewellTimeout)
+	s.readBy = time.Now().Add(s.front.Limits.StreamWriteTimeout + farewellTimeout)
 	s.flush()
 	if s.waiting() == 0 {
 		s.readBy = time.Now().Add(farewellTimeout)
@@ -353,15 +299,15 @@ func (s *socket) farewell(payload []byte, code websocket.StatusCode, reason stri
 	s.Conn.SetReadDeadline(s.readBy)
 }
 
-// slow reports whether the socket was closed because the client does not read.
-func (s *socket) slow() bool {
+// Slow reports whether the socket was closed because the client does not read.
+func (s *Socket) Slow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tooMuch || s.err == errSlow
+	return s.tooMuch || s.err == ErrSlow
 }
 
-// saidFarewell reports whether a close frame of this side's is pending or written.
-func (s *socket) saidFarewell() bool {
+// SaidFarewell reports whether a close frame of this side's is pending or written.
+func (s *Socket) SaidFarewell() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.parted

@@ -1,4 +1,4 @@
-package gateway
+package serve
 
 import (
 	"errors"
@@ -11,69 +11,64 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 )
 
-// An operation label of the metrics. Calls are counted as what they run.
-type label uint8
+// A Label is an operation in the metrics. Calls are counted as what they run.
+type Label uint8
 
 const (
-	labelUnknown label = iota
-	labelAction
-	labelQuery
-	labelCreate
-	labelRead
-	labelDestroy
-	labelEvents
-	labelInspect
-	labelList
-	labelBuiltin
-	labelConnect
-	labelListen
-	labelFollow
-	labelExport
-	labelImport
+	LabelUnknown Label = iota
+	LabelAction
+	LabelQuery
+	LabelCreate
+	LabelRead
+	LabelDestroy
+	LabelEvents
+	LabelInspect
+	LabelList
+	LabelBuiltin
+	LabelConnect
+	LabelListen
+	LabelFollow
+	LabelExport
+	LabelImport
 	labels
 )
 
-func (l label) String() string {
+func (l Label) String() string {
 	return [labels]string{"unknown", "action", "query", "create", "read", "destroy", "events", "inspect", "list",
 		"builtin", "connect", "listen", "follow", "export", "import"}[l]
 }
 
-// lasting reports whether requests of the label last as long as their clients like, so that their time says nothing.
-func (l label) lasting() bool {
-	return l == labelEvents || l == labelConnect || l == labelListen || l == labelFollow || l == labelExport || l == labelImport
-}
-
-// A meter counts requests.
+// A Meter counts requests, and what responses that last have sent.
 //
 // The number of time series is bounded by what the node's own code declares: types and methods that no behavior names
 // are counted as "unknown", whatever clients send. Handles of series are resolved once and kept, so that counting a
 // request costs two map lookups and a few atomic adds.
-type meter struct {
+type Meter struct {
 	requests  *prometheus.CounterVec
 	seconds   *prometheus.HistogramVec
 	streams   prometheus.Gauge
-	events    prometheus.Counter
+	Events    prometheus.Counter // events, messages and items written to event streams
 	slow      prometheus.Counter
 	panics    prometheus.Counter
 	sockets   prometheus.Gauge
 	received  prometheus.Counter
 	sent      prometheus.Counter
-	dropped   prometheus.Counter
+	Dropped   prometheus.Counter // WebSockets closed because the client did not read
 	codeIndex map[host.Code]int
-	types     map[string]*typeMeter
-	unknown   *typeMeter
+	types     map[string]*TypeMeter
+	unknown   *TypeMeter
 }
 
-// A typeMeter holds the handles of one actor type.
-type typeMeter struct {
+// A TypeMeter holds the handles of one actor type.
+type TypeMeter struct {
 	name    string
-	kinds   map[string]label
+	kinds   map[string]Label
 	counts  [labels][]atomic.Pointer[prometheus.Counter] // by label, then 0 for success and 1+ for the codes
 	seconds [labels]atomic.Pointer[prometheus.Observer]
 }
 
-func newMeter(behaviors []*host.Behavior) *meter {
-	m := &meter{
+func newMeter(behaviors []*host.Behavior) *Meter {
+	m := &Meter{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cairn_http_requests_total",
 			Help: "Requests by actor type, operation and error code; the code is ok for success.",
@@ -87,7 +82,7 @@ func newMeter(behaviors []*host.Behavior) *meter {
 			Name: "cairn_http_event_streams",
 			Help: "Streams of server-sent events that are open: of events, connections, queues and streams.",
 		}),
-		events: prometheus.NewCounter(prometheus.CounterOpts{
+		Events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cairn_http_events_total", Help: "Events, messages and items written to event streams.",
 		}),
 		slow: prometheus.NewCounter(prometheus.CounterOpts{
@@ -105,11 +100,11 @@ func newMeter(behaviors []*host.Behavior) *meter {
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cairn_http_websocket_messages_sent_total", Help: "Messages queued to be written to WebSockets.",
 		}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		Dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cairn_http_websockets_slow_total", Help: "WebSockets closed because the client did not read.",
 		}),
 		codeIndex: make(map[host.Code]int),
-		types:     make(map[string]*typeMeter),
+		types:     make(map[string]*TypeMeter),
 	}
 	for i, c := range host.Codes() {
 		m.codeIndex[c] = i + 1
@@ -120,11 +115,11 @@ func newMeter(behaviors []*host.Behavior) *meter {
 		for _, method := range b.Methods {
 			switch method.Kind {
 			case host.Action:
-				t.kinds[method.Name] = labelAction
+				t.kinds[method.Name] = LabelAction
 			case host.Query:
-				t.kinds[method.Name] = labelQuery
+				t.kinds[method.Name] = LabelQuery
 			case host.Creation:
-				t.kinds[method.Name] = labelCreate
+				t.kinds[method.Name] = LabelCreate
 			}
 		}
 		m.types[b.Type] = t
@@ -132,21 +127,21 @@ func newMeter(behaviors []*host.Behavior) *meter {
 	return m
 }
 
-func (m *meter) newType(name string) *typeMeter {
-	t := &typeMeter{name: name, kinds: make(map[string]label)}
+func (m *Meter) newType(name string) *TypeMeter {
+	t := &TypeMeter{name: name, kinds: make(map[string]Label)}
 	for i := range t.counts {
 		t.counts[i] = make([]atomic.Pointer[prometheus.Counter], len(m.codeIndex)+1)
 	}
 	return t
 }
 
-func (m *meter) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.seconds, m.streams, m.events, m.slow, m.panics,
-		m.sockets, m.received, m.sent, m.dropped}
+func (m *Meter) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.seconds, m.streams, m.Events, m.slow, m.panics,
+		m.sockets, m.received, m.sent, m.Dropped}
 }
 
 // register registers all collectors or none.
-func (m *meter) register(r prometheus.Registerer) error {
+func (m *Meter) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
@@ -163,7 +158,7 @@ func (m *meter) register(r prometheus.Registerer) error {
 	return nil
 }
 
-func (m *meter) unregister(r prometheus.Registerer) {
+func (m *Meter) unregister(r prometheus.Registerer) {
 	if r == nil {
 		return
 	}
@@ -172,23 +167,24 @@ func (m *meter) unregister(r prometheus.Registerer) {
 	}
 }
 
-func (m *meter) actorType(name string) *typeMeter {
+// Type returns the handles of an actor type: those of "unknown" if no behavior declares it.
+func (m *Meter) Type(name string) *TypeMeter {
 	if t := m.types[name]; t != nil {
 		return t
 	}
 	return m.unknown
 }
 
-// method is the label of a method of an actor type.
-func (m *meter) method(typ, name string) label {
+// Kind is the label of a call of a method.
+func (t *TypeMeter) Kind(name string) Label {
 	if method.BuiltIn(name) {
-		return labelBuiltin
+		return LabelBuiltin
 	}
-	return m.actorType(typ).kinds[name]
+	return t.kinds[name]
 }
 
-// count counts a request that took so long and ended with a code, "" for success.
-func (m *meter) count(t *typeMeter, l label, code host.Code, took time.Duration) {
+// Count counts a request that took so long and ended with a code, "" for success.
+func (m *Meter) Count(t *TypeMeter, l Label, code host.Code, took time.Duration) {
 	i, name := 0, "ok"
 	if code != "" {
 		if !code.Known() {
@@ -203,8 +199,9 @@ func (m *meter) count(t *typeMeter, l label, code host.Code, took time.Duration)
 		t.counts[l][i].Store(c)
 	}
 	(*c).Inc()
-	if l.lasting() {
-		return
+	switch l {
+	case LabelEvents, LabelConnect, LabelListen, LabelFollow, LabelExport, LabelImport:
+		return // it lasts as long as the client likes, so the time says nothing
 	}
 	s := t.seconds[l].Load()
 	if s == nil {

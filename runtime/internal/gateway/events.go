@@ -3,12 +3,11 @@ package gateway
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strconv"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
 // The events that the gateway itself puts into a stream. Names of actors' events do not begin with "cairn.".
@@ -31,67 +30,9 @@ const (
 // retryHint is what a browser waits before it comes back, in milliseconds.
 const retryHint = 2000
 
-// errClosing is why the context of a stream ends when the gateway shuts down.
-var errClosing = errors.New("gateway: closing")
-
 // A positioned event stream knows where it begins, before its first event, if the bool is true. A node's streams may
 // implement it; then a subscriber that loses its connection before the first event can still resume without a gap.
 type positioned interface{ Position() (host.Position, bool) }
-
-// A stream is one client for as long as it is there: a subscriber, a connection, a worker that listens, a reader that
-// follows. Its context ends when the gateway shuts down.
-type stream struct {
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	connection bool // to an actor; counts against Limits.Connections rather than Limits.Streams
-	open       prometheus.Gauge
-}
-
-// errShutdown is what clients are told when the gateway shuts down.
-var errShutdown = host.Errorf(host.Unavailable, "the node is shutting down").Retry()
-
-// open admits a stream.
-func (g *Gateway) open(ctx context.Context) (*stream, *host.Error) {
-	return g.admit(ctx, &stream{open: g.meter.streams})
-}
-
-// admit admits a stream of either kind.
-func (g *Gateway) admit(ctx context.Context, s *stream) (*stream, *host.Error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	most, others, what := g.opts.Limits.Streams, len(g.streams)-g.connections, "event streams"
-	if s.connection {
-		most, others, what = g.opts.Limits.Connections, g.connections, "connections"
-	}
-	switch {
-	case g.closing.Load():
-		return nil, errShutdown
-	case others >= most:
-		return nil, host.Errorf(host.Overloaded, "there are too many %s", what).With("limit", strconv.Itoa(most)).Retry()
-	}
-	if s.connection {
-		g.connections++
-	}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	g.streams[s] = struct{}{}
-	s.open.Inc()
-	return s, nil
-}
-
-// done lets a stream go.
-func (g *Gateway) done(s *stream) {
-	s.cancel(nil)
-	s.open.Dec()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.streams, s)
-	if s.connection {
-		g.connections--
-	}
-	if g.closing.Load() && len(g.streams) == 0 {
-		close(g.idle)
-	}
-}
 
 // subscription reads what a request subscribes to.
 func (x *exchange) subscription() (host.Subscription, *host.Error) {
@@ -115,7 +56,7 @@ func (x *exchange) subscription() (host.Subscription, *host.Error) {
 func (x *exchange) position(p parameters) (*host.Position, *host.Error) {
 	what, field := "the parameter after", "after"
 	after, ok := p.one("after")
-	if v := x.r.Header.Get("Last-Event-ID"); v != "" {
+	if v := x.R.Header.Get("Last-Event-ID"); v != "" {
 		what, field, after, ok = "the Last-Event-ID header", "Last-Event-ID", v, true
 	}
 	if !ok {
@@ -134,25 +75,25 @@ func (x *exchange) position(p parameters) (*host.Position, *host.Error) {
 // the node keeps what it has not read for as long as it keeps any event, and a write that takes longer than
 // StreamWriteTimeout closes the connection. The client comes back with Last-Event-ID and misses nothing that is kept.
 func (x *exchange) events(t *target) {
-	x.counts(t.Type, labelEvents)
+	x.Count(t.Type, serve.LabelEvents)
 	var sub host.Subscription
-	fault := x.authorize(x.r.Context(), Events, t.Address, "")
+	fault := x.Authorize(x.R.Context(), serve.Events, t.Address, "")
 	if fault == nil {
 		sub, fault = x.subscription()
 	}
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	s, fault := x.g.open(x.r.Context())
+	s, fault := x.Front.Admit(x.R.Context(), serve.EventStream)
 	if fault != nil {
-		x.fail(fault)
+		x.Fail(fault)
 		return
 	}
-	defer x.g.done(s)
-	source, err := x.g.node.Subscribe(s.ctx, t.Address, sub)
+	defer s.Done()
+	source, err := x.g.node.Subscribe(s.Context(), t.Address, sub)
 	if err != nil {
-		x.fail(about(x.g.asError(err), "event", "names"))
+		x.Fail(about(x.Front.AsError(err), "event", "names"))
 		return
 	}
 	defer source.Close()
@@ -160,33 +101,21 @@ func (x *exchange) events(t *target) {
 	out := x.stream()
 	if p, ok := source.(positioned); ok && !sub.Resume {
 		if at, known := p.Position(); known {
-			out.buf = append(at.Append(append(out.buf, "id: "...)), '\n')
+			out.Buf = append(at.Append(append(out.Buf, "id: "...)), '\n')
 		}
 	}
-	out.buf = append(out.buf, '\n')
-	if out.flush() != nil {
+	out.Buf = append(out.Buf, '\n')
+	if out.Flush() != nil {
 		return
 	}
 	x.pump(s, source, out)
 }
 
-// stream begins a response of server-sent events. What it has put together is to be flushed by the caller, after an empty
-// line.
-func (x *exchange) stream() *eventWriter {
-	h := x.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Accel-Buffering", "no")
-	if x.r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // write deadlines stay with the connection
-	}
-	x.began = true
-	x.w.WriteHeader(http.StatusOK)
-	out := &eventWriter{x: x, rc: http.NewResponseController(x.w)}
-	out.buf = append(out.buf, "retry: "...)
-	out.buf = strconv.AppendInt(out.buf, retryHint, 10)
-	out.buf = append(out.buf, '\n')
+// stream begins a response of server-sent events. The caller flushes it, after an empty line.
+func (x *exchange) stream() *serve.Writer {
+	out := x.Stream("text/event-stream")
+	out.Buf = strconv.AppendInt(append(out.Buf, "retry: "...), retryHint, 10)
+	out.Buf = append(out.Buf, '\n')
 	return out
 }
 
@@ -196,38 +125,36 @@ type source interface {
 }
 
 // pump writes what the source brings until one side ends.
-func (x *exchange) pump(s *stream, source source, out *eventWriter) {
+func (x *exchange) pump(s *serve.Stay, source source, out *serve.Writer) {
 	for {
 		// One timer per heartbeat, whatever happens in between.
-		beat, cancel := context.WithTimeout(s.ctx, x.g.opts.Limits.Heartbeat)
+		beat, cancel := context.WithTimeout(s.Context(), x.Front.Limits.Heartbeat)
 		err := x.until(beat, source, out)
 		due := beat.Err() != nil
 		cancel()
 		switch {
-		case errors.Is(err, errGone):
+		case errors.Is(err, serve.ErrGone):
 			return
-		case s.ctx.Err() != nil:
-			if context.Cause(s.ctx) == errClosing {
-				out.bye(errShutdown)
+		case s.Context().Err() != nil:
+			if s.Closing() {
+				bye(out, serve.ErrShutdown)
 			}
 			return
 		case !due || host.CodeOf(err) != host.Canceled && host.CodeOf(err) != host.DeadlineExceeded:
-			e := x.g.asError(err)
-			x.code = e.Code
-			out.bye(e)
+			e := x.Front.AsError(err)
+			x.Code = e.Code
+			bye(out, e)
 			return
 		}
-		if out.beat() != nil {
+		out.Buf = append(out.Buf, comment...)
+		if out.Flush() != nil {
 			return
 		}
 	}
 }
 
-// errGone: the client does not take what is written.
-var errGone = errors.New("gateway: client gone")
-
 // until writes events until the source returns an error or the client is gone.
-func (x *exchange) until(ctx context.Context, source source, out *eventWriter) error {
+func (x *exchange) until(ctx context.Context, source source, out *serve.Writer) error {
 	for {
 		d, err := source.Next(ctx)
 		if err != nil {
@@ -238,16 +165,55 @@ func (x *exchange) until(ctx context.Context, source source, out *eventWriter) e
 			if len(d.Events) > 0 {
 				at = &host.Position{Sequence: d.Events[0].Sequence - 1, Life: d.Events[0].Life}
 			}
-			out.gap(d.Missed, d.Reset, at)
+			out.Buf = appendGapEvent(out.Buf, d.Missed, d.Reset, at)
 		}
 		for i := range d.Events {
-			if err := out.event(&d.Events[i]); err != nil {
+			out.Buf = appendEmitted(out.Buf, &d.Events[i])
+			if err := out.FlushFull(); err != nil {
 				return err
 			}
 		}
-		if err := out.flush(); err != nil {
+		if err := out.Flush(); err != nil {
 			return err
 		}
-		x.g.meter.events.Add(float64(len(d.Events)))
+		x.Front.Meter.Events.Add(float64(len(d.Events)))
 	}
+}
+
+// comment keeps a stream alive where there is no event.
+const comment = ":\n\n"
+
+// bye says why the stream ends. There is nothing to do about an error.
+func bye(out *serve.Writer, e *host.Error) {
+	out.Buf = serve.AppendEvent(out.Buf, EventBye, appendJSON(nil, e))
+	out.FlushLast()
+}
+
+// appendEmitted appends an event, in the form that its receivers share if there is one.
+func appendEmitted(b []byte, e *host.EmittedEvent) []byte {
+	if e.Shared == nil {
+		return appendEvent(b, e)
+	}
+	return append(b, e.Shared.Get(host.FrameSSE, func() []byte { return appendEvent(nil, e) })...)
+}
+
+// appendEvent appends an event. Besides the fields of the standard it has "version" and "time", which browsers skip.
+func appendEvent(b []byte, e *host.EmittedEvent) []byte {
+	b = host.Position{Sequence: e.Sequence, Life: e.Life}.Append(append(b, "id: "...))
+	b = append(b, "\nversion: "...)
+	b = strconv.AppendUint(b, e.Version, 10)
+	b = append(b, "\ntime: "...)
+	b = e.Time.UTC().AppendFormat(b, time.RFC3339Nano)
+	b = serve.AppendField(b, "\nevent: ", e.Name)
+	b = serve.AppendField(b, "\ndata: ", e.Data)
+	return append(b, "\n\n"...)
+}
+
+// appendGapEvent appends that something is no longer kept, or not of the life that was asked for. at is the position behind
+// the gap, nil if it is not known.
+func appendGapEvent(b []byte, missed uint64, reset bool, at *host.Position) []byte {
+	if at != nil {
+		b = append(at.Append(append(b, "id: "...)), '\n')
+	}
+	return serve.AppendEvent(b, EventGap, append(appendMissing([]byte{'{'}, missed, reset), '}'))
 }

@@ -1,0 +1,215 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// An Exchange is one request and its response. The gateway sets the front, W, R and Start, and defers Finish.
+//
+//  1. It is counted once, by its Type, Label and Code, unless it is Uncounted.
+//  2. A response begins once, with Begin, Reply, JSON or Fail. A failure after that cuts the response off.
+//  3. The memory of its body is given back by Finish at the latest.
+type Exchange struct {
+	Front *Front
+	W     http.ResponseWriter
+	R     *http.Request
+	Start time.Time
+
+	Type      *TypeMeter // nil for an unknown type
+	Label     Label
+	Code      host.Code // of the error, "" for success
+	Uncounted bool
+
+	began bool  // the response's status is sent
+	held  int64 // of the front's memory, for the body
+}
+
+// Finish counts the request and turns a panic into an internal error. It is deferred.
+func (x *Exchange) Finish() {
+	p := recover()
+	if x.held > 0 {
+		x.FreeBody()
+	}
+	if p != nil && p != http.ErrAbortHandler {
+		e := x.Front.Panicked("request panicked", p)
+		if x.began {
+			x.Code, p = e.Code, http.ErrAbortHandler
+		} else {
+			x.Fail(e)
+			p = nil
+		}
+	}
+	if !x.Uncounted {
+		x.Front.Meter.Count(cmp.Or(x.Type, x.Front.Meter.unknown), x.Label, x.Code, time.Since(x.Start))
+	}
+	if p != nil {
+		panic(p)
+	}
+}
+
+// Count says what the request is counted as.
+func (x *Exchange) Count(typ string, l Label) { x.Type, x.Label = x.Front.Meter.Type(typ), l }
+
+// Authorize asks the hook whether the request may go on. Routes ask it before they look at parameters, conditions or the
+// body.
+func (x *Exchange) Authorize(ctx context.Context, op Operation, a host.Address, method string) *host.Error {
+	if x.Front.Authorize == nil {
+		return nil
+	}
+	return x.Front.Allowed(ctx, AuthRequest{
+		Operation: op, Type: a.Type, Key: a.Key, Method: method, Header: x.R.Header, RemoteAddr: x.R.RemoteAddr,
+	})
+}
+
+// Begin sends the status of a response. What follows is the caller's.
+func (x *Exchange) Begin(status int) {
+	x.began = true
+	x.W.WriteHeader(status)
+}
+
+// Pass has h answer.
+func (x *Exchange) Pass(h http.Handler) {
+	x.began = true
+	h.ServeHTTP(x.W, x.R)
+}
+
+// Began reports whether the response's status is sent.
+func (x *Exchange) Began() bool { return x.began }
+
+// Fail answers with an error and its status.
+func (x *Exchange) Fail(e *host.Error) { x.FailStatus(e, Status(e.Code)) }
+
+// FailStatus answers with an error. If the response has begun there is nothing left to say, and it is cut off.
+func (x *Exchange) FailStatus(e *host.Error, status int) {
+	x.Code = e.Code
+	if x.began {
+		panic(http.ErrAbortHandler)
+	}
+	h := x.W.Header()
+	switch status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="cairn"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if e.Retryable {
+			h.Set("Retry-After", retryAfter(e, time.Now()))
+		}
+	}
+	x.JSON(status, e)
+}
+
+// JSON answers with v. It is not for the hot path.
+func (x *Exchange) JSON(status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		x.Fail(x.Front.Internal("response does not encode", slog.Any("error", err)))
+		return
+	}
+	h := x.W.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	x.Begin(status)
+	x.W.Write(append(body, '\n'))
+}
+
+// AllowMethods answers OPTIONS: a CORS preflight, or the question which methods a path has. headers lists the headers
+// that pages of allowed origins may send.
+func (x *Exchange) AllowMethods(methods, headers string) {
+	h := x.W.Header()
+	if Preflight(x.R) && h.Get("Access-Control-Allow-Origin") != "" {
+		h.Set("Access-Control-Allow-Methods", methods)
+		h.Set("Access-Control-Allow-Headers", headers)
+		h.Set("Access-Control-Max-Age", "600")
+		if x.R.Header.Get("Access-Control-Request-Private-Network") == "true" {
+			h.Set("Access-Control-Allow-Private-Network", "true")
+		}
+	}
+	h.Set("Allow", methods)
+	x.Begin(http.StatusNoContent)
+}
+
+// Body reads the request's body: nil if it is empty.
+//
+// The buffer is fresh for each request and not from a pool. After a call that was given up, the turn may still be
+// reading its input, and a body of usual size costs one small allocation.
+func (x *Exchange) Body() ([]byte, *host.Error) {
+	n, limit := x.R.ContentLength, x.Front.Limits.BodyBytes
+	switch {
+	case n == 0:
+		return nil, nil
+	case n > limit:
+		// The rest is not read, so the connection cannot be used again.
+		x.W.Header().Set("Connection", "close")
+		return nil, TooLong("body", limit, n)
+	}
+	x.ReadDeadline(time.Now().Add(x.Front.Limits.BodyTimeout))
+	var buf []byte
+	var err error
+	if n > 0 && n <= firstRead {
+		buf = make([]byte, n)
+		_, err = io.ReadFull(x.R.Body, buf)
+	} else {
+		b := bodyReader{Reader: http.MaxBytesReader(x.W, x.R.Body, limit), of: &x.Front.Memory}
+		buf, err = io.ReadAll(&b)
+		if x.held += b.held; b.full {
+			x.W.Header().Set("Connection", "close")
+			return nil, x.Front.Memory.crowded()
+		}
+	}
+	if err == nil {
+		x.ReadDeadline(time.Time{})
+		return buf, nil
+	}
+	return nil, x.BodyFault(err, limit)
+}
+
+// FreeBody gives back the memory of the body before the response ends.
+func (x *Exchange) FreeBody() {
+	x.Front.Memory.Add(-int(x.held))
+	x.held = 0
+}
+
+// ReadDeadline bounds the reading of the body where the connection can do that.
+func (x *Exchange) ReadDeadline(at time.Time) {
+	if c, ok := x.W.(interface{ SetReadDeadline(time.Time) error }); ok {
+		c.SetReadDeadline(at)
+		return
+	}
+	http.NewResponseController(x.W).SetReadDeadline(at)
+}
+
+// BodyFault is the error for a body that could not be read because of err. The rest of the body is not read, so the
+// connection ends. The read deadline stays, or net/http would wait without one for the rest.
+func (x *Exchange) BodyFault(err error, limit int64) *host.Error {
+	x.W.Header().Set("Connection", "close")
+	tooBig := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(err, &tooBig):
+		return TooLong("body", limit, limit+1)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return host.Errorf(host.DeadlineExceeded, "the body took too long to arrive")
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return host.Errorf(host.Canceled, "the body ended early")
+	}
+	return host.Errorf(host.InvalidArgument, "the body cannot be read")
+}
+
+// TooLong is the error for a body of at least actual bytes, or for a message.
+func TooLong(what string, limit, actual int64) *host.Error {
+	e := host.OverLimit(what, limit, actual)
+	e.Message = fmt.Sprintf("the %s is longer than %d bytes", what, limit)
+	return e
+}

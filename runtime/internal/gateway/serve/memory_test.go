@@ -1,0 +1,82 @@
+package serve
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+func TestBodiesOfAllRequestsShareAMemory(t *testing.T) {
+	f := newFront(t, Options{Limits: Limits{BodyBytes: 1 << 20, MemoryBytes: 300 << 10}})
+	read := func(n int) (*Exchange, []byte, *host.Error) {
+		r := httptest.NewRequest("POST", "/", io.LimitReader(zeros{}, int64(n)))
+		r.ContentLength = -1
+		x := &Exchange{Front: f, W: httptest.NewRecorder(), R: r}
+		b, err := x.Body()
+		return x, b, err
+	}
+	first, b, err := read(200 << 10)
+	if err != nil || len(b) != 200<<10 {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	second, _, err := read(200 << 10)
+	if err == nil || err.Code != host.Overloaded || !err.Retryable || err.Metadata["limit"] != "307200" {
+		t.Fatalf("%v", err)
+	}
+	second.FreeBody()
+	first.FreeBody()
+	third, b, err := read(200 << 10)
+	if err != nil || len(b) != 200<<10 {
+		t.Fatalf("after the first was answered: %d bytes, %v", len(b), err)
+	}
+	third.FreeBody()
+	if n := f.Memory.Used(); n != 0 {
+		t.Fatalf("%d bytes are still taken", n)
+	}
+}
+
+// newFront makes a front that the test closes.
+func newFront(t *testing.T, o Options) *Front {
+	t.Helper()
+	f, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return copy(p, strings.Repeat("0", len(p))), nil }
+
+func TestWhatWaitsForWebSocketsSharesAMemory(t *testing.T) {
+	f := newFront(t, Options{Limits: Limits{StreamBufferBytes: 10 << 10, MemoryBytes: 100 << 10}})
+	server, client := net.Pipe()
+	defer client.Close()
+	s := &Socket{Conn: server, front: f, writing: true} // another goroutine writes, and does not get on
+	s.room.L = &s.mu
+	payload := bytes.Repeat([]byte("x"), 30<<10)
+	var err error
+	sent := 0
+	for ; sent < 20 && err == nil; sent++ {
+		err = s.Send(payload)
+	}
+	if err != ErrSlow || sent < 3 || sent > 6 {
+		t.Fatalf("%d messages, then %v", sent, err)
+	}
+	s.mu.Lock()
+	s.fail(io.ErrClosedPipe)
+	s.mu.Unlock()
+	if _, err := s.Write([]byte{frameClose, 0}); err == nil { // the library says goodbye to a client that is gone
+		t.Error("a failed socket takes what is written")
+	}
+	if n := f.Memory.Used(); n != 0 {
+		t.Fatalf("%d bytes are still taken", n)
+	}
+}
