@@ -37,8 +37,8 @@ func (w *WriteSet) divisible(at Savepoint) bool {
 
 // lifted is what an open turn wrote, taken off the set that it was written on.
 type lifted struct {
-	state   WriteSet // counts, version, clock and hidden ranges as of the turn
-	hid     bool     // the turn hid ranges
+	state   outline // counts, version, clock and hidden ranges as of the turn
+	hid     bool    // the turn hid ranges
 	slots   []liftedSlot
 	wakes   []wakeOp
 	records []outboxRecord
@@ -54,7 +54,7 @@ type liftedSlot struct {
 
 // lift copies what was written since a savepoint.
 func (w *WriteSet) lift(at Savepoint) lifted {
-	l := lifted{state: *w, hid: len(at.state.ranges) == 0 && len(w.ranges) > 0}
+	l := lifted{state: w.outline, hid: len(at.state.ranges) == 0 && len(w.ranges) > 0}
 	o := w.overlay
 	if o == nil {
 		return l
@@ -62,11 +62,11 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 	take := func(i int) {
 		c := o.slots[i]
 		c.key, c.value = clone(c.key), clone(c.value)
-		l.slots = append(l.slots, liftedSlot{c, i < at.slots})
+		l.slots = append(l.slots, liftedSlot{c, i < int(at.slots)})
 	}
 	var below []int
 	for _, u := range o.undo[at.undo:] {
-		if int(u.slot) < at.slots {
+		if u.slot < at.slots {
 			below = append(below, int(u.slot))
 		}
 	}
@@ -74,7 +74,7 @@ func (w *WriteSet) lift(at Savepoint) lifted {
 	for _, i := range slices.Compact(below) {
 		take(i)
 	}
-	for i := at.slots; i < len(o.slots); i++ {
+	for i := int(at.slots); i < len(o.slots); i++ {
 		take(i)
 	}
 	for _, op := range o.wakes[at.wakes:] {

@@ -23,8 +23,13 @@ import (
 // Ranges that a DeleteRange of many keys hides are kept as ranges, replaced and
 // never changed, so that a savepoint is a copy of the slice.
 type WriteSet struct {
-	space *Space
+	space   *Space
+	overlay *overlay // nil while there is nothing to hold
+	outline
+}
 
+// outline is what a savepoint keeps of a write set as it is.
+type outline struct {
 	version   Version
 	now       int64 // clock of the turn, Unix ms
 	turned    bool  // Advance was called since the last commit
@@ -35,7 +40,6 @@ type WriteSet struct {
 	ranges    []span // sorted, disjoint, not empty
 	created   *Identity
 	destroyed *destruction
-	overlay   *overlay // nil while there is nothing to hold
 }
 
 // span is a range of logical keys; a nil end has no bound.
@@ -43,12 +47,11 @@ type span struct{ start, end []byte }
 
 // Savepoint is a state of a write set to return to.
 type Savepoint struct {
-	state  WriteSet
-	slots  int
-	undo   int
-	wakes  int
-	record int
-	arena  mark
+	state outline
+	// What the overlay had. held: there was one.
+	used, bytes                        int
+	blocks, slots, undo, wakes, record int32
+	held                               bool
 }
 
 // PutOptions are the rarer wishes of a Put.
@@ -82,13 +85,9 @@ type PutOptions struct {
 
 // reset makes the set empty, on top of the space's head.
 func (w *WriteSet) reset() {
-	*w = WriteSet{
-		space:   w.space,
-		version: w.space.head.Version,
-		now:     w.space.head.Updated,
-		keys:    w.space.head.Keys,
-		bytes:   w.space.head.Bytes,
-	}
+	head := &w.space.head
+	w.overlay = nil
+	w.outline = outline{version: head.Version, now: head.Updated, keys: head.Keys, bytes: head.Bytes}
 }
 
 // drop empties the set and gives its memory back.
@@ -153,7 +152,8 @@ func (w *WriteSet) Changed(since *Savepoint) bool {
 		return true
 	}
 	o := w.overlay
-	return o != nil && (len(o.slots) > since.slots || len(o.undo) > since.undo || len(o.wakes) > since.wakes || len(o.records) > since.record)
+	return o != nil && (len(o.slots) > int(since.slots) || len(o.undo) > int(since.undo) ||
+		len(o.wakes) > int(since.wakes) || len(o.records) > int(since.record))
 }
 
 // sameRanges reports whether no range was hidden since the savepoint: one that is
@@ -183,11 +183,13 @@ func (w *WriteSet) Size() int64 { return w.bytes }
 // set is committed or rolled back to an earlier savepoint.
 func (w *WriteSet) Savepoint() Savepoint {
 	w.epoch++
-	s := Savepoint{state: *w}
+	s := Savepoint{state: w.outline}
 	if o := w.overlay; o != nil {
-		s.slots, s.undo = len(o.slots), len(o.undo)
-		s.wakes, s.record = len(o.wakes), len(o.records)
-		s.arena = o.arena.mark()
+		s.held = true
+		s.slots, s.undo = int32(len(o.slots)), int32(len(o.undo))
+		s.wakes, s.record = int32(len(o.wakes)), int32(len(o.records))
+		m := o.arena.mark()
+		s.blocks, s.used, s.bytes = int32(m.blocks), m.used, m.held
 	}
 	return s
 }
@@ -199,33 +201,32 @@ func (s *Savepoint) Size() int64 { return s.state.bytes }
 // done again for the same savepoint.
 func (w *WriteSet) Rollback(s Savepoint) {
 	epoch, o := w.epoch+1, w.overlay
-	if s.state.overlay == nil {
+	if !s.held {
 		w.space.forgetRecent() // nothing may follow that would give the memory back
 	}
-	*w = s.state
+	w.outline = s.state
 	w.epoch = epoch
 	if o == nil {
 		return
 	}
-	if s.state.overlay == nil {
+	if !s.held {
 		w.overlay = nil
 		o.release()
 		return
 	}
-	w.overlay = o
-	for i := len(o.undo) - 1; i >= s.undo; i-- {
-		if u := &o.undo[i]; int(u.slot) < s.slots {
+	for i := len(o.undo) - 1; i >= int(s.undo); i-- {
+		if u := &o.undo[i]; u.slot < s.slots {
 			o.slots[u.slot] = u.was
 		}
 	}
 	clear(o.undo[s.undo:])
 	o.undo = o.undo[:s.undo]
-	o.truncate(s.slots)
+	o.truncate(int(s.slots))
 	clear(o.wakes[s.wakes:])
 	o.wakes = o.wakes[:s.wakes]
 	clear(o.records[s.record:])
 	o.records = o.records[:s.record]
-	o.arena.rewind(s.arena)
+	o.arena.rewind(mark{blocks: int(s.blocks), used: s.used, held: s.bytes})
 }
 
 // change returns slot i for a change, after saving it if a savepoint needs it.

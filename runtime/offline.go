@@ -11,10 +11,10 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/offline"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // An Offline looks into the data of a node that is stopped, whatever actor types the data belongs
@@ -47,7 +47,7 @@ func (o *Offline) Close() error { return o.store.Close() }
 
 // Inspect reads an actor's raw keyspace.
 func (o *Offline) Inspect(_ context.Context, a host.Address, q host.InspectQuery) (host.InspectPage, error) {
-	return kernel.Inspect(o.store, o.Namespace, a, q)
+	return survey.StoredKeys(o.store, o.Namespace, a, q)
 }
 
 // ExportSQL writes an actor's SQLite database as a plain file. The error code is NotFound if there
@@ -84,5 +84,5 @@ func (o *Offline) ControlRun(ctx context.Context, a host.Address, c host.RunCont
 
 // List pages through actors in the order of type and key.
 func (o *Offline) List(_ context.Context, q host.ListQuery) (host.ListPage, error) {
-	return kernel.StoredList(o.store, o.Namespace, q)
+	return survey.StoredList(o.store, o.Namespace, q)
 }

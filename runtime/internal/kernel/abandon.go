@@ -20,7 +20,7 @@ func (a *Actor) resume() {
 	a.Kernel.Busy.Add(1)
 	epoch := a.Epoch.Load()
 	a.Mu.Unlock()
-	a.Kernel.Workers.Run(a, epoch)
+	a.Kernel.Workers.Run(Assignment{Actor: a, Epoch: epoch})
 }
 
 // teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
@@ -46,11 +46,9 @@ func (a *Actor) teardown(c *Core) {
 	}
 }
 
-// abandon takes the actor away from a goroutine that runs it, answers what it was doing and what waits, and returns the
-// handler that was running, or "". The work that waits is answered too if the node is going away, else it is run anew.
-func (a *Actor) abandon(err *host.Error) string { return a.AbandonTurn(nil, err) }
-
-// AbandonTurn abandons the Actor if it still runs turn only, or whatever it runs if only is nil.
+// AbandonTurn takes the actor away from the goroutine that runs it: if that still runs turn only, or whatever it runs if only
+// is nil. It answers what the goroutine was doing, and returns the handler that was running, or "". The work that waits is
+// answered too if the node is going away, else it is run anew.
 func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	a.Mu.Lock()
 	t := only
@@ -85,7 +83,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	a.Mu.Unlock()
 	if ended {
 		a.Kernel.forget(a)
-		a.failWaiters(err)
+		a.Gate.Fail(err)
 	}
 	handler := ""
 	if t != nil {
@@ -121,7 +119,7 @@ func (a *Actor) answer(w *Work, err error) { a.tell(w, a.Kernel.Public(a, w, err
 
 // tell ends work without a turn of its own, when the commits before it are durable.
 func (a *Actor) tell(w *Work, result error) {
-	if a.Durable.Load() == a.Applied.Load() || !a.Kernel.Go(func() {
+	if a.Gate.Durable.Load() == a.Applied.Load() || !a.Kernel.Go(func() {
 		if err := a.pass(a.Kernel.Life, a.Applied.Load()); err != nil {
 			w.Fail(err)
 			return

@@ -8,6 +8,9 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
@@ -16,8 +19,8 @@ import (
 // Invariants:
 //  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An Actor
 //     that is abandoned gets a new epoch, so that the goroutine of a handler that will not return finds that it owns
-//     nothing any more.
-//  2. view is the last commit that was applied. It may be ahead of the disk; durable says how far the disk is. Both are
+//     nothing.
+//  2. view is the last commit that was applied. It may be ahead of the disk; the gate says how far the disk is. Both are
 //     counted in commits and not in versions, because versions begin anew when the actor is destroyed and made again.
 //  3. gone is set once, with an empty mailbox and no commit pending; from then on enqueue refuses.
 type Actor struct {
@@ -44,20 +47,17 @@ type Actor struct {
 	waitingBytes atomic.Int64
 	lastUsed     atomic.Int64 // unix milliseconds
 	weight       atomic.Int64 // what the actor counts for in memory
-	Limits       atomic.Pointer[ActorLimits]
+	Limits       atomic.Pointer[limit.Set]
 	Turn         atomic.Pointer[Turn]
 	Raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
 	viewMu sync.Mutex
 	view   *view
 
-	Pending  atomic.Int64  // commits that are not durable yet
-	Applied  atomic.Uint64 // counts the commits that were applied; changed under viewMu
-	Durable  atomic.Uint64 // how many of them are durable
-	Vacant   atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
-	gateMu   sync.Mutex
-	blocked  []gateWaiter
-	gateFail error
+	Pending atomic.Int64  // commits that are not durable yet
+	Applied atomic.Uint64 // counts the commits that were applied; changed under viewMu
+	Gate    gate.Gate     // how many of them are durable
+	Vacant  atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
 }
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
@@ -71,20 +71,20 @@ func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 func (a *Actor) Left() bool { return !a.Remains.IsZero() }
 
 // String names the actor: type/part/part.
-func (a *Actor) String() string { return FormatAddress(a.Address) }
+func (a *Actor) String() string { return address.Format(a.Address) }
 
 // Enqueue adds work to the mailbox and starts a goroutine if nobody runs the actor. The error is errGone, or an *Error
 // with code Overloaded when the mailbox is full; only calls and deliveries are refused.
 func (a *Actor) Enqueue(w *Work) error {
-	job, err := a.post(w)
+	job, err := a.Post(w)
 	if job.Actor != nil {
-		a.Kernel.Workers.Run(job.Actor, job.Epoch)
+		a.Kernel.Workers.Run(job)
 	}
 	return err
 }
 
-// post is enqueue for one who runs the actor if nobody does, which the assignment then says.
-func (a *Actor) post(w *Work) (job Assignment, err error) {
+// Post is Enqueue for a caller that can run the actor itself. The assignment says whether it must.
+func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	t := w.Job.Traits(a)
 	cost := t.Bytes + 64
 	w.bytes = cost
@@ -94,21 +94,20 @@ func (a *Actor) post(w *Work) (job Assignment, err error) {
 		return job, errGone
 	}
 	if t.Bounded {
-		limits := a.Limits.Load()
-		if n := a.Waiting.Load(); n >= int64(limits.MailboxCount) {
-			a.Mu.Unlock()
-			a.Type.metrics.overloaded.Inc()
-			return job, Overloaded(int64(limits.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+		limits, n, bytes := a.Limits.Load(), a.Waiting.Load(), a.waitingBytes.Load()
+		most, total := a.Kernel.Options.MaxMailboxBytes, a.Kernel.WaitingBytes.Load()
+		switch {
+		case n >= int64(limits.MailboxCount):
+			err = Overloaded(int64(limits.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+		case bytes > 0 && bytes+cost > limits.MailboxBytes:
+			err = Overloaded(limits.MailboxBytes, a.Drains(w, n), "the mailbox of %s is full: %d bytes wait", a, bytes)
+		case total > 0 && total+cost > most:
+			err = Overloaded(most, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", most)
 		}
-		if n := a.waitingBytes.Load(); n > 0 && n+cost > limits.MailboxBytes {
+		if err != nil {
 			a.Mu.Unlock()
 			a.Type.metrics.overloaded.Inc()
-			return job, Overloaded(limits.MailboxBytes, a.Drains(w, a.Waiting.Load()), "the mailbox of %s is full: %d bytes wait", a, n)
-		}
-		if limit, n := a.Kernel.Options.MaxMailboxBytes, a.Kernel.WaitingBytes.Load(); n > 0 && n+cost > limit {
-			a.Mu.Unlock()
-			a.Type.metrics.overloaded.Inc()
-			return job, Overloaded(limit, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", limit)
+			return job, err
 		}
 	}
 	a.Waiting.Add(1)
@@ -128,6 +127,14 @@ func (a *Actor) post(w *Work) (job Assignment, err error) {
 	}
 	return job, nil
 }
+
+// An Assignment is an actor for a worker to run, and the epoch in which it was given out.
+type Assignment struct {
+	Actor *Actor
+	Epoch uint64
+}
+
+func (j Assignment) run() { j.Actor.run(j.Epoch) }
 
 // run takes what waits and works through it until nothing does.
 func (a *Actor) run(epoch uint64) {
@@ -198,7 +205,7 @@ func (a *Actor) Leave() bool {
 	if a.gone || len(a.queue) > 0 || a.Pending.Load() > 0 || SizeOf(a.company()) > 0 || a.Busy() {
 		return false
 	}
-	if a.Durable.Load() < a.Applied.Load() {
+	if a.Gate.Durable.Load() < a.Applied.Load() {
 		return false // the disk failed: what the store shows may never be durable, and this Actor knows it
 	}
 	if !a.yields() {
@@ -301,7 +308,7 @@ func (a *Actor) process(epoch uint64, c *Core, b *batch) bool {
 			a.teardown(c) // to be woken with its hook
 			c = nil
 		}
-		if a.TurnedAway(c, w) {
+		if a.turnedAway(c, w) {
 			continue
 		}
 		late := false
@@ -329,10 +336,18 @@ func (a *Actor) process(epoch uint64, c *Core, b *batch) bool {
 		case c.Broken:
 			w.Fail(Unavailable("an earlier commit of the actor failed"))
 		default:
-			c.perform(w)
+			a.sleepSoon = false
+			if err := c.runs(w); err != nil {
+				c.lose(w, err)
+			}
 		}
 		if !c.Broken {
-			c.follow() // if late, with what the wake hook has done
+			for _, p := range a.Type.Hooks.followers {
+				if c.follows(p) != nil { // if late, with what the wake hook has done
+					c.Broken = true
+					break
+				}
+			}
 		}
 		if c.Gone() {
 			c.close()

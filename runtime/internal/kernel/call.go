@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -59,29 +58,21 @@ func (s *Kernel) CallFrom(ctx context.Context, r *host.Request, from *Caller) (h
 	if err := s.Pauses.Refuse(r.Address); err != nil {
 		return host.Reply{}, err
 	}
-	return s.CallTurn(ctx, t, r, from, func(w *Work) {
-		w.Method, w.create, w.Existing = method, create, r.Existing && !create
-	})
+	return s.CallTurn(ctx, t, r, from, Call{Method: method, create: create}, r.Existing && !create)
 }
 
-// CallTurn has an actor run a request as a turn; what says which.
-func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *Caller, what func(*Work)) (host.Reply, error) {
+// CallTurn has an actor run a request as a turn; j says which. existing: it does not create the actor.
+func (s *Kernel) CallTurn(ctx context.Context, t *Type, r *host.Request, from *Caller, j Call, existing bool) (host.Reply, error) {
 	if len(r.IdempotencyKey) > maxIdempotencyKey {
 		return host.Reply{}, host.OverLimit("idempotency key bytes", maxIdempotencyKey, int64(len(r.IdempotencyKey)))
 	}
 	w := s.Pool.Get()
-	w.Calls()
-	w.Ctx, w.Codec, w.Input = ctx, r.Codec, r.Input
-	w.idempotencyKey, w.Traceparent, w.Connection = r.IdempotencyKey, r.Traceparent, r.Connection
-	what(w)
+	j.Codec, j.Input, j.idempotencyKey, j.Connection = r.Codec, r.Input, r.IdempotencyKey, r.Connection
+	w.Call, w.Job, w.Ctx, w.Existing, w.Traceparent, w.order = j, &w.Call, ctx, existing, r.Traceparent, r.Order
 	if err := from.Extend(ctx, w); err != nil {
 		return host.Reply{}, err
 	}
-	if _, err := s.submitted(t, r.Address, w, from); err != nil {
-		return host.Reply{}, err
-	}
-	placed(r)
-	if err := w.await(ctx); err != nil {
+	if _, err := s.do(ctx, t, r.Address, w, from); err != nil {
 		return host.Reply{}, err
 	}
 	reply := host.Reply{Output: w.out, Version: uint64(w.version), Replayed: w.replayed}
@@ -94,21 +85,25 @@ func (from *Caller) Extend(ctx context.Context, w *Work) error {
 	if from == nil {
 		return nil
 	}
+	from.place(ctx, w) // asks ctx before the turn is locked: it may be the turn's own
+	switch from.Kind {
+	case FromTurn:
+		return from.Waiter.Flush()
+	case FromQuery:
+		return QueryWrites()
+	}
+	return nil
+}
+
+// place gives w its place in the chain of calls.
+func (from *Caller) place(ctx context.Context, w *Work) {
 	w.Chain = from.depth + 1
 	if w.Traceparent == "" {
 		w.Traceparent = from.Traceparent
 	}
-	if from.Beside {
-		return nil
+	if from.Waiter != nil && ctx.Done() == nil {
+		w.Ctx = from.Waiter // a call without a deadline of its own has the turn's
 	}
-	t := from.Turn
-	if t == nil {
-		return QueryWrites()
-	}
-	if ctx.Done() == nil { // asked before the turn is locked: it may be the turn's own
-		w.Ctx = t // a call without a deadline of its own has the turn's
-	}
-	return t.Flush()
 }
 
 // Destroy implements host.Node.
@@ -125,43 +120,29 @@ func (s *Kernel) DestroyFrom(ctx context.Context, addr host.Address, from *Calle
 	if from == nil && s.Draining.Load() {
 		return Unavailable("the node is shutting down")
 	}
-	w := s.Pool.Get()
-	w.Job, w.Ctx, w.Existing = destroying{}, ctx, true
-	if err := from.Extend(ctx, w); err != nil {
-		return err
-	}
-	if _, err := s.submit(ctx, t, addr, w, from); err != nil {
-		return err
-	}
-	s.Pool.Put(w)
-	return nil
+	return s.Ask(ctx, Target{Typ: t, Addr: addr, From: from}, destroying{})
 }
 
-// submit posts w and waits for its result; for calls that somebody waits for.
-func (s *Kernel) submit(ctx context.Context, t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
-	a, err := s.submitted(t, addr, w, from)
+// do posts w and waits for its result.
+func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
+	a, err := s.Post(t, addr, w, from)
 	if err != nil {
 		return nil, err
 	}
-	return a, w.await(ctx)
-}
-
-// await waits for the result of w, which is in a mailbox.
-func (w *Work) await(ctx context.Context) error {
 	if done := ctx.Done(); done != nil {
 		select {
 		case <-w.Done:
 		case <-done:
 			w.Leave()
 			if w.Claim() {
-				return ContextError(ctx) // the turn may still run; its result has no taker
+				return a, ContextError(ctx) // the turn may still run; its result has no taker
 			}
 			<-w.Done
 		}
 	} else {
 		<-w.Done
 	}
-	return w.Err
+	return a, w.Err
 }
 
 // placed notes that a request has its place among those of the same client.
@@ -179,39 +160,41 @@ func inOrder(ctx context.Context, r *host.Request) error {
 	return nil
 }
 
-// submitted posts w with its wait edge.
-func (s *Kernel) submitted(t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
+// Post puts work into an actor's mailbox, making the Actor if needed. from is the turn or query that waits for the work;
+// nil if none does.
+func (s *Kernel) Post(t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
 	for {
 		a := s.ActorAt(t, addr)
 		if a == nil {
 			return nil, Unavailable("the node is shutting down")
 		}
 		if from != nil && from.Waiter != nil {
-			w.Waits = &s.Waits
-			if err := s.Waits.Enter(from.Waiter.Actor, a, w); err != nil {
+			if err := w.Wait(from.Waiter.Actor, a); err != nil {
 				return nil, err
 			}
 		}
 		err := a.Enqueue(w)
 		if err == nil {
+			if w.order != nil {
+				w.order.Placed()
+			}
 			return a, nil
 		}
 		w.Leave()
-		if !errors.Is(err, errGone) {
+		if err != errGone { // else it left memory between the look-up and now
 			return nil, err
 		}
 	}
 }
 
-// Ask has an actor run work of the runtime's own, and waits for it.
-func (s *Kernel) Ask(ctx context.Context, on Target, what func(*Work)) error {
+// Ask has an actor do a job of the runtime's own, and waits for it.
+func (s *Kernel) Ask(ctx context.Context, on Target, job Job) error {
 	w := s.Pool.Get()
-	w.Ctx, w.Existing, w.Traceparent = ctx, true, on.traceparent
-	what(w)
+	w.Job, w.Ctx, w.Existing, w.Traceparent = job, ctx, true, on.traceparent
 	if err := on.From.Extend(ctx, w); err != nil {
 		return err
 	}
-	if _, err := s.submit(ctx, on.Typ, on.Addr, w, on.From); err != nil {
+	if _, err := s.do(ctx, on.Typ, on.Addr, w, on.From); err != nil {
 		return err
 	}
 	s.Pool.Put(w)

@@ -35,7 +35,7 @@ func (c *Core) writeChanges(t *Turn) error {
 	}
 	set := &engine.ChangeSet{
 		ID: c.ID, Identity: c.Actor.Kernel.Identity(c.Actor.Address), Generation: c.space.Head().Generation, Version: t.AsOf,
-		TimeMS: UnixMS(t.Start), Traceparent: t.From.Traceparent, Changes: append(t.Ahead, t.Changes...),
+		TimeMS: t.Start.UnixMilli(), Traceparent: t.From.Traceparent, Changes: t.Changes,
 	}
 	if len(set.Changes) == 0 {
 		return nil

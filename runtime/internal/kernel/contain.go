@@ -8,9 +8,8 @@ import (
 	"github.com/cairn-run/cairn/engine"
 )
 
-// contained turns a panic of a hook into an error, and logs it with the part, or the value that the part has attached or
-// handed over. It is deferred. The functions below call one hook each, so that no closure is needed.
-func (s *Kernel) contained(addr host.Address, hook string, part any, err *error) {
+// Contain is deferred. It turns a panic of a hook of a part, or of a value of a part, into an error, and logs it.
+func (s *Kernel) Contain(addr host.Address, hook string, part any, err *error) {
 	if p := recover(); p != nil {
 		*err = s.panicked(addr, hook, part, p)
 	}
@@ -25,13 +24,12 @@ func (s *Kernel) panicked(addr host.Address, hook string, part, p any) *host.Err
 }
 
 func (c *Core) runs(w *Work) (err error) {
-	defer c.Actor.Kernel.contained(c.Actor.Address, "Run", w.Job, &err)
+	defer c.Actor.Kernel.Contain(c.Actor.Address, "Run", w.Job, &err)
 	w.Job.Run(c, w)
 	return nil
 }
 
-// lose gives up a core whose job has panicked outside of a handler. A turn may be open, so nothing is kept that is not
-// committed. The actor is rebuilt.
+// lose gives up a core whose job has panicked. A turn may be open, so only what is committed is kept.
 func (c *Core) lose(w *Work, err error) {
 	a := c.Actor
 	c.Refused, c.Broken = true, true
@@ -45,43 +43,37 @@ func (c *Core) lose(w *Work, err error) {
 }
 
 func (c *Core) follows(p Follower) (err error) {
-	defer c.Actor.Kernel.contained(c.Actor.Address, "Follow", p, &err)
+	defer c.Actor.Kernel.Contain(c.Actor.Address, "Follow", p, &err)
 	p.Follow(c)
 	return nil
 }
 
 func (c *Core) forgets(f Facet, version engine.Version) (err error) {
-	defer c.Actor.Kernel.contained(c.Actor.Address, "Forget", f, &err)
+	defer c.Actor.Kernel.Contain(c.Actor.Address, "Forget", f, &err)
 	f.Forget(c, version)
 	return nil
 }
 
 func (c *Core) closes(f Facet) (err error) {
-	defer c.Actor.Kernel.contained(c.Actor.Address, "Close", f, &err)
+	defer c.Actor.Kernel.Contain(c.Actor.Address, "Close", f, &err)
 	f.Close(c)
 	return nil
 }
 
 func (c *Core) abandons(f Facet) (err error) {
-	defer c.Actor.Kernel.contained(c.Actor.Address, "Abandon", f, &err)
+	defer c.Actor.Kernel.Contain(c.Actor.Address, "Abandon", f, &err)
 	f.Abandon(c)
 	return nil
 }
 
 func (a *Actor) letsOut(f Consequence) (err error) {
-	defer a.Kernel.contained(a.Address, "Durable", f, &err)
+	defer a.Kernel.Contain(a.Address, "Durable", f, &err)
 	f.Durable()
 	return nil
 }
 
 // keeps reports a part that panics as one that keeps the actor awake.
 func (a *Actor) keeps(p Keeper) (err error) {
-	defer a.Kernel.contained(a.Address, "Keeps", p, &err)
+	defer a.Kernel.Contain(a.Address, "Keeps", p, &err)
 	return p.Keeps(a)
-}
-
-// Explained asks one part.
-func (q *Inquiry) Explained(p Explainer, rows *engine.Snapshot) (err error) {
-	defer q.S.contained(q.Addr, "Explain", p, &err)
-	return p.Explain(q, rows)
 }

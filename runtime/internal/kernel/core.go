@@ -4,6 +4,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // Core is what an awake actor consists of.
@@ -13,16 +14,14 @@ type Core struct {
 	ID    keyspace.ActorID
 	space *engine.Space
 	// Limits are the actor's, and storage those of them that space has.
-	Limits   *ActorLimits
+	Limits   *limit.Set
 	storage  *engine.Limits
 	Rows     *engine.WriteSet
 	Instance host.Instance
 	// Exists: the actor is in the directory, or will be by the commit under way.
 	Exists bool
-	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
-	creating bool
-	// rising: the actor is being prepared and woken, in turns that stand or fall together.
-	rising bool
+	// joint says which turns stand or fall with the one under way.
+	joint joint
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored   []byte
 	Standing standing
@@ -55,12 +54,14 @@ func (c *Core) close() {
 	c.space.Close()
 }
 
-// follow lets the parts go on with what the work has made necessary. If one panics, the actor is rebuilt.
-func (c *Core) follow() {
-	for _, p := range c.Actor.Type.Hooks.followers {
-		if c.follows(p) != nil {
-			c.Broken = true
-			return
-		}
-	}
-}
+// joint says which turns stand or fall together.
+type joint uint8
+
+const (
+	// single: each turn is undone alone.
+	single joint = iota
+	// creating: the actor comes into being in the turn under way, which goes or stays with the call that caused it.
+	creating
+	// rising: the actor is being prepared and woken, in turns that are undone together.
+	rising
+)

@@ -2,13 +2,13 @@ package kernel
 
 import (
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // DestroyedError returns the error for calls to an actor that has been destroyed.
 func DestroyedError(addr host.Address) *host.Error {
-	return host.Errorf(host.Destroyed, "the addressed actor %s was destroyed", FormatAddress(addr))
+	return host.Errorf(host.Destroyed, "the addressed actor %s was destroyed", address.Format(addr))
 }
 
 // destroying runs the destroy hook and removes the actor.
@@ -31,13 +31,13 @@ func (destroying) Run(c *Core, w *Work) {
 	}
 	var err error
 	if c.Bare {
-		_, err = c.System(w, "destroy", func(h *Turn) error {
+		err = c.System(w, "destroy", func(h *Turn) error {
 			h.Ends = true
 			return nil
 		})
 		c.Broken = err != nil && !c.Gone()
 	} else {
-		_, err = c.Run(w, "OnDestroy", func(h *Turn) ([]byte, error) {
+		_, err = c.RunTurn(w, "OnDestroy", true, func(h *Turn) ([]byte, error) {
 			h.DestroySelf()
 			return nil, nil
 		})
@@ -62,20 +62,15 @@ func (c *Core) sealDestroy(t *Turn) error {
 			return err
 		}
 	}
-	if err := c.dropControl(t); err != nil {
-		return err
+	for p := range PartsAs[Waker](a.Kernel.Parts) {
+		rows, _ := p.Wakes(c.Rows) // a row of a record that cannot be read is left over: it finds no actor and is dropped
+		for _, due := range rows {
+			c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
+		}
 	}
-	rows, err := c.wakeRows()
-	if err != nil {
-		return err
-	}
-	for _, due := range rows {
-		c.Rows.ClearWake(due.Due, due.Kind, due.Name, due.Instance)
-	}
-	for kind := range a.Kernel.recoverers {
+	for kind := range a.Kernel.Recoverers {
 		c.Arm(kind, false)
 	}
-	c.Arm(keyspace.WakePaused, false)
 	var kept []keyspace.Kind
 	var heirs []Remainder
 	for _, p := range a.Type.Hooks.remainders {
@@ -96,7 +91,7 @@ func (c *Core) sealDestroy(t *Turn) error {
 			return err
 		}
 	}
-	t.Changes = t.Changes[:0]
+	t.Changes = t.Changes[:t.Lasting]
 	c.Group.After = append(c.Group.After, t.After...)
 	if len(heirs) > 0 && !a.Kernel.Offline {
 		c.Group.After = append(c.Group.After, &bequest{a: a, id: c.ID, heirs: heirs})
@@ -137,18 +132,6 @@ func (c *Core) finishDestroy() {
 	}
 	c.Broken = true // the next work for the address begins a new incarnation
 	if !a.Left() {
-		a.Kernel.Failures.clear(a)
+		a.Kernel.Recovered(a.Key)
 	}
-}
-
-// wakeRows lists the actor's rows in the wake index, from the records that they are derived from.
-func (c *Core) wakeRows() ([]engine.Wake, error) {
-	var rows []engine.Wake
-	for _, p := range c.Actor.Kernel.Parts {
-		if w, ok := p.(Waker); ok {
-			more, _ := w.Wakes(c.Rows) // those of records that cannot be read are left over
-			rows = append(rows, more...)
-		}
-	}
-	return rows, nil // a row that is left over finds no actor and is dropped
 }

@@ -1,11 +1,11 @@
 package kernel
 
 import (
-	"errors"
 	"hash/maphash"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // shard is a part of the directory of awake actors. A closed one takes no more.
@@ -23,7 +23,7 @@ func (s *Kernel) shardOf(key []byte) *shard {
 // Find returns the Actor of an address if it is in memory.
 func (s *Kernel) Find(a host.Address) *Actor {
 	var buf [128]byte
-	key := AppendAddress(buf[:0], a)
+	key := address.Append(buf[:0], a)
 	sh := s.shardOf(key)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
@@ -36,7 +36,7 @@ func (s *Kernel) Find(a host.Address) *Actor {
 // REQUIRES: the address was checked.
 func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {
 	var buf [128]byte
-	key := AppendAddress(buf[:0], addr)
+	key := address.Append(buf[:0], addr)
 	sh := s.shardOf(key)
 	sh.mu.RLock()
 	a := sh.actors[string(key)]
@@ -80,23 +80,5 @@ func (s *Kernel) Each(f func(*Actor)) {
 	}
 	for _, a := range s.Memory.AllRemains() {
 		f(a)
-	}
-}
-
-// Post puts work into an actor's mailbox, making the Actor if needed.
-func (s *Kernel) Post(t *Type, addr host.Address, w *Work) (*Actor, error) {
-	for {
-		a := s.ActorAt(t, addr)
-		if a == nil {
-			return nil, Unavailable("the node is shutting down")
-		}
-		switch err := a.Enqueue(w); {
-		case err == nil:
-			return a, nil
-		case errors.Is(err, errGone):
-			continue // it left memory between the look-up and now
-		default:
-			return nil, err
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 var (
@@ -29,7 +30,7 @@ func Unavailable(message string) *host.Error {
 // uncertain makes the error for readers of an actor with a commit that never was durable.
 func uncertain(a host.Address) *host.Error {
 	return host.Errorf(host.Unavailable, "the last commit of actor %s may be lost, because the disk failed before it was durable; "+
-		"restart the node to see what was kept", FormatAddress(a)).With("reason", host.ReasonUncertain)
+		"restart the node to see what was kept", address.Format(a)).With("reason", host.ReasonUncertain)
 }
 
 // damage reports whether err says that stored data is damaged. Trying again does not help then.
@@ -123,10 +124,19 @@ func ContextError(ctx context.Context) error {
 
 // NotFound returns the error for an address without an actor.
 func NotFound(a host.Address) *host.Error {
-	return host.Errorf(host.NotFound, "there is no actor %s", FormatAddress(a)).With("actor", FormatAddress(a))
+	return host.Errorf(host.NotFound, "there is no actor %s", address.Format(a)).With("actor", address.Format(a))
 }
 
 // UnknownMethod returns the error for a method that the type does not have.
 func UnknownMethod(typ, method string) *host.Error {
 	return host.Errorf(host.UnknownMethod, "actor type %q has no method %q", typ, method).With("type", typ).With("method", method)
+}
+
+// StoreError makes the public error for a failed read, and logs its cause.
+func (s *Kernel) StoreError(err error) error {
+	e, id := s.PublicError(err)
+	if id != "" {
+		s.Logger.Error("read the store", "error_id", id, "error", err)
+	}
+	return e
 }

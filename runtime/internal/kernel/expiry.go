@@ -27,8 +27,8 @@ func (d *purge) Run(c *Core, w *Work) {
 // purge removes keys that have expired.
 func (c *Core) purge(w *Work, row *engine.Wake) error {
 	const most = 1000
-	_, err := c.System(w, "purge", func(h *Turn) error {
-		keys, err := c.Rows.Expired(UnixMS(h.Start), most)
+	err := c.System(w, "purge", func(h *Turn) error {
+		keys, err := c.Rows.Expired(h.Start.UnixMilli(), most)
 		if err != nil {
 			return err
 		}

@@ -117,24 +117,22 @@ type pendingChange struct {
 // mark is a point to which a core returns when a turn fails.
 type mark struct {
 	at              engine.Savepoint
-	changes         int
-	after           int
-	changed, exists bool
-	standing        standing
 	stored          []byte
+	changes, after  int32
+	standing        standing
+	changed, exists bool
 }
 
 func (c *Core) mark() mark {
 	g := c.Group
-	m := mark{
-		at: c.Rows.Savepoint(), changes: len(g.changes), after: len(g.After),
+	return mark{
+		at: c.Rows.Savepoint(), changes: int32(len(g.changes)), after: int32(len(g.After)),
 		changed: g.Changed, exists: c.Exists, standing: c.Standing, stored: c.stored,
 	}
-	return m
 }
 
 // undo drops everything since m, in the write set and in the group.
-func (c *Core) undo(m mark) {
+func (c *Core) undo(m *mark) {
 	c.Rows.Rollback(m.at)
 	if d := len(m.stored) - len(c.stored); d != 0 {
 		c.Actor.Kernel.Memory.resized(c.Actor, d)
@@ -149,16 +147,11 @@ func (c *Core) undo(m mark) {
 }
 
 // Commit commits the group and begins a new one. Results leave when the commit is durable.
-func (c *Core) Commit() {
-	c.commitGroup(func(done func(error)) (bool, error) {
-		_, err := c.space.Commit(done)
-		return true, err
-	}, c.stored)
-}
+func (c *Core) Commit() { c.commitGroup(nil) }
 
-// commitGroup commits what the group holds through apply, and publishes the view in which the state is stored. apply may
-// decline, which leaves the group as it is.
-func (c *Core) commitGroup(apply func(func(error)) (ok bool, err error), stored []byte) {
+// commitGroup commits what the group holds: everything, or what it held at open, which the commit makes a mark of the new
+// group. The store may decline to divide the write set there, which leaves the group as it is.
+func (c *Core) commitGroup(open *mark) {
 	g := c.Group
 	g.results = c.Held.take()
 	if len(g.results) == 0 && !g.Changed && len(g.After) == 0 {
@@ -171,30 +164,13 @@ func (c *Core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 		return
 	}
 	a.Pending.Add(1)
-	if !g.Changed && a.Durable.Load() == a.Applied.Load() {
+	if !g.Changed && a.Gate.Durable.Load() == a.Applied.Load() {
 		g.durable(nil) // nothing to write and nothing to wait for
 		return
 	}
-	declined, wake := false, c.Rows.NextWake()
-	err := a.publish(func() (*view, error) {
-		if g.Changed {
-			g.Commit = a.Applied.Add(1) // before apply, which may tell the gate at once
-		}
-		ok, err := apply(g.durable)
-		declined = err == nil && !ok
-		if g.Changed && (err != nil || declined) {
-			a.Applied.Add(^uint64(0)) // nobody has seen it
-		}
-		if err != nil || declined || !g.Changed {
-			return nil, err
-		}
-		if g.destroyed || c.Bare {
-			a.view = nil // whoever learns that the actor is gone must not find it in memory
-			return nil, nil
-		}
-		return &view{version: g.version, commit: g.Commit, stored: stored, ID: c.ID, Of: &c.Attached}, nil
-	})
-	if declined {
+	wake := c.Rows.NextWake()
+	ok, err := c.apply(g, open)
+	if err == nil && !ok {
 		a.Pending.Add(-1)
 		c.Group = g
 		c.Held.give(g.results)
@@ -211,27 +187,52 @@ func (c *Core) commitGroup(apply func(func(error)) (ok bool, err error), stored 
 	a.Kernel.Metrics.commits.Inc()
 	a.Kernel.Metrics.shared.Add(float64(g.Turns))
 	if wake != 0 {
-		a.Kernel.Clock.poke(wake)
+		a.Kernel.Clock.Poke(wake)
 	}
 }
 
-// flush commits the turns before the open one, which began at m, and returns the mark to undo the open turn from now on.
+// apply commits a group and publishes the view of it. ok is false if the store declined.
+func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
+	a := c.Actor
+	a.viewMu.Lock()
+	defer a.viewMu.Unlock()
+	a.pinView()
+	if g.Changed {
+		g.Commit = a.Applied.Add(1) // before the commit, which may tell the gate at once
+	}
+	stored := c.stored
+	if open == nil {
+		ok = true
+		_, err = c.space.Commit(g.durable)
+	} else {
+		stored = open.stored
+		open.at, ok, err = c.space.CommitBefore(open.at, g.durable)
+	}
+	switch {
+	case !g.Changed:
+	case err != nil || !ok:
+		a.Applied.Add(^uint64(0)) // nobody has seen it
+	case g.destroyed || c.Bare:
+		a.view = nil // whoever learns that the actor is gone must not find it in memory
+	default:
+		a.view = &view{version: g.version, commit: g.Commit, stored: stored, ID: c.ID, Of: &c.Attached}
+	}
+	return ok, err
+}
+
+// flush commits the turns before the open one, which began at open.
 // Turns collect what they emit and send in themselves until they succeed, so the group holds nothing of the open one.
 // The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it; so
 // has and must the one that migrates it, together with its wake hook.
-func (c *Core) flush(m mark) mark {
-	if c.creating || c.rising || c.Held.Empty() && !m.changed {
-		return m
+func (c *Core) flush(open *mark) {
+	if c.joint != single || c.Held.Empty() && !open.changed {
+		return
 	}
-	open := c.Group
-	c.commitGroup(func(done func(error)) (ok bool, err error) {
-		m.at, ok, err = c.space.CommitBefore(m.at, done)
-		return ok, err
-	}, m.stored)
-	if c.Group != open {
-		m.changes, m.after, m.changed = 0, 0, false
+	before := c.Group
+	c.commitGroup(open)
+	if c.Group != before {
+		open.changes, open.after, open.changed = 0, 0, false
 	}
-	return m
 }
 
 // durable is the gate callback: the commit is on disk, or never will be.
@@ -244,16 +245,16 @@ func (g *Group) durable(err error) {
 		// The batch may or may not be on disk, so nobody may be told that nothing was done.
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
 		if err != nil {
-			a.failWaiters(uncertain(a.Address))
+			a.Gate.Fail(uncertain(a.Address))
 		} else {
-			a.failWaiters(e)
+			a.Gate.Fail(e)
 		}
 		a.settled()
 		failAll(g.results, e)
 		return
 	}
 	if g.Changed {
-		a.advanceGate(g.Commit)
+		a.Gate.Advance(g.Commit)
 	}
 	if g.destroyed {
 		a.Kernel.Destroys.Add(1) // before anybody learns of it, and could send to the successor
@@ -267,7 +268,7 @@ func (g *Group) durable(err error) {
 		_ = a.letsOut(f) // one that panics stops no other
 	}
 	if g.destroyed {
-		a.Kernel.Signals.end(a.Key)
+		a.Kernel.Signals.End(a.Key)
 	}
 	a.settled()
 	for i := range g.results {
@@ -289,7 +290,7 @@ func (s *Kernel) commitError(a *Actor, err error) *host.Error {
 	}
 	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
 		id := e.Metadata["error_id"]
-		if left, ok := s.commitLog.pass(err.Error()); ok || id != "" {
+		if left, ok := s.commitLog.Pass(err.Error()); ok || id != "" {
 			s.Logger.LogAttrs(s.Life, slog.LevelError, "commit failed", a.Attrs(slog.String("error_id", id), slog.Any("error", err), slog.Int("left_out", left))...)
 		}
 	}
@@ -330,9 +331,6 @@ func (s *Kernel) publicQuery(a *Actor, name string, err error) *host.Error {
 	}
 	return e
 }
-
-// UnixMS returns t in Unix milliseconds.
-func UnixMS(t time.Time) int64 { return t.UnixMilli() }
 
 // TimeMS returns the time of ms Unix milliseconds; 0 is the zero time.
 func TimeMS(ms int64) time.Time {

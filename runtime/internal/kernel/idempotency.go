@@ -14,6 +14,15 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
+// replyRecord is the value of KindIdempotency, a record of package record.
+type replyRecord struct {
+	_           struct{} `cbor:",toarray"`
+	Fingerprint []byte   // 16 bytes: xxh3-128 over method, codec and input
+	Codec       uint8
+	Version     uint64
+	Output      []byte
+}
+
 // fingerprint tells requests apart that come with the same idempotency key.
 func (w *Work) fingerprint(method string) []byte {
 	h := xxh3.New()
@@ -27,34 +36,23 @@ func (w *Work) fingerprint(method string) []byte {
 	return s[:]
 }
 
-// requestName is the name under which a request is fingerprinted.
-func (c *Core) requestName(w *Work) string {
-	if w.Builtin != nil {
-		return w.Builtin.row.Name
-	}
-	if w.Method < 0 {
-		return ""
-	}
-	return c.Actor.Type.Methods[w.Method].Name
-}
-
 // replay returns the stored reply of an earlier request with the same idempotency key.
 func (c *Core) replay(w *Work) (result, bool, error) {
 	at := c.Rows.Savepoint()
-	c.Rows.Advance(UnixMS(time.Now())) // an expired reply reads as absent from now on
+	c.Rows.Advance(time.Now().UnixMilli()) // an expired reply reads as absent from now on
 	e, ok, err := c.Rows.Get(keyspace.AppendIdempotency(nil, w.idempotencyKey))
 	c.Rows.Rollback(at)
 	if err != nil || !ok {
 		return result{}, false, err
 	}
-	if e.Expire != 0 && e.Expire <= UnixMS(time.Now()) {
+	if e.Expire != 0 && e.Expire <= time.Now().UnixMilli() {
 		return result{}, false, nil // the write set's clock still stands at the last turn
 	}
 	var r replyRecord
 	if err := record.Decode(e.Value, &r); err != nil {
 		return result{}, false, err
 	}
-	if !bytes.Equal(r.Fingerprint, w.fingerprint(c.requestName(w))) {
+	if !bytes.Equal(r.Fingerprint, w.fingerprint(w.Call.Traits(c.Actor).Name)) {
 		return result{}, false, host.Errorf(host.IdempotencyMismatch,
 			"the idempotency key was used before with another method or input")
 	}
@@ -64,17 +62,17 @@ func (c *Core) replay(w *Work) (result, bool, error) {
 // remember stores a reply in the turn that made it.
 func (c *Core) remember(t *Turn, key string, out []byte) error {
 	rec, err := record.Encode(&replyRecord{
-		Fingerprint: t.Work.fingerprint(c.requestName(t.Work)), Codec: uint8(t.Work.Codec), Version: uint64(t.AsOf), Output: out,
+		Fingerprint: t.Work.fingerprint(t.Work.Call.Traits(c.Actor).Name), Codec: uint8(t.Work.Codec), Version: uint64(t.AsOf), Output: out,
 	})
 	if err != nil {
 		return err
 	}
-	expire := UnixMS(t.Start.Add(c.Actor.Kernel.Options.ReplyRetention))
+	expire := t.Start.Add(c.Actor.Kernel.Options.ReplyRetention).UnixMilli()
 	switch {
-	case t.GoodFor < 0:
+	case t.Work.GoodFor < 0:
 		return nil
-	case t.GoodFor > 0:
-		expire = max(min(expire, t.GoodFor), UnixMS(t.Start)+1)
+	case t.Work.GoodFor > 0:
+		expire = max(min(expire, t.Work.GoodFor), t.Start.UnixMilli()+1)
 	}
 	o := engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)}
 	if err := c.Rows.Put(keyspace.AppendIdempotency(nil, key), rec, o); err != nil {

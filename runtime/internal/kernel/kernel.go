@@ -14,9 +14,18 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/worker"
 )
 
-// A Kernel hosts actors over one store. It implements host.Node, host.EventSource and host.Inspector.
+// A Kernel hosts actors over one store.
 //
 // Invariants:
 //  1. Per address there is at most one live Actor, and per Actor at most one goroutine runs handlers.
@@ -29,33 +38,35 @@ type Kernel struct {
 	Store   *engine.Store
 	Logger  *slog.Logger
 	// commitLog bounds the lines about commits that fail.
-	commitLog quiet
+	commitLog rate.Lines
 	Types     map[string]*Type
 	with      Composition
 	Parts     []Part
 	// translators are asked in the order of parts.
 	translators []Translator
 	wakers      map[keyspace.WakeKind]Waker
-	// recoverers take up, at a start, what rows at 0 stand for.
-	recoverers map[keyspace.WakeKind]Recoverer
+	// Recoverers take up, at a start, what rows at 0 stand for.
+	Recoverers map[keyspace.WakeKind]Recoverer
 	// Builtins are the methods that every actor has, by name.
 	Builtins map[string]*Method
-	Signals  signals
+	// Signals wakes the calls that wait for something to appear in an actor.
+	Signals signal.Topics
 	// noWaits is closed when calls that wait for something must come to an end.
 	noWaits   chan struct{}
 	waitsOnce sync.Once
-	Pauses    pauses
-	Overrides overrides
+	Pauses    park.Lot
+	Overrides limit.Overrides
 
 	seed    maphash.Seed
 	shards  [64]shard
 	Pool    workPool
-	Workers workers
+	Workers *worker.Pool[Assignment]
 	queries queryRuns
-	Waits   waitGraph
+	// Waits has the turns that wait for the turns of other actors.
+	Waits waitgraph.Graph[*Actor, *Work]
 
-	Failures failures
-	Clock    alarmClock
+	Failures retry.Failures
+	Clock    *clock.Clock
 	Memory   memory
 	Watchdog watchdog
 	Metrics  *metrics
@@ -70,12 +81,11 @@ type Kernel struct {
 	Killed   atomic.Bool
 	// Offline: no node runs. Messages are written and not sent; the next node sends them.
 	Offline    bool
-	Goroutines tasks
+	Goroutines spawn.Group
 	// Busy counts Actors that a goroutine runs.
 	Busy atomic.Int64
 	// WaitingBytes is what the work takes that waits in the mailboxes of all actors.
 	WaitingBytes atomic.Int64
-	states       buffers
 }
 
 // A Composition is what a node is made of besides its kernel.
@@ -109,7 +119,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*Actor)
 	}
-	s.with, s.Parts, s.wakers, s.recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
+	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
 		if p, ok := p.(Server); ok {
 			if err := s.bind(p.Methods()); err != nil {
@@ -127,10 +137,10 @@ func New(o Options, with Composition) (*Kernel, error) {
 		gather(&s.translators, p)
 		if p, ok := p.(Recoverer); ok {
 			kind := p.StandsFor()
-			if kind >= maxWakeKinds || s.recoverers[kind] != nil {
+			if kind >= maxWakeKinds || s.Recoverers[kind] != nil {
 				return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), maxWakeKinds)
 			}
-			s.recoverers[kind] = p
+			s.Recoverers[kind] = p
 		}
 	}
 	s.Metrics = newMetrics(s)
@@ -149,7 +159,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 			t.Hooks.Add(p)
 		}
 		var err error
-		if t.Base, err = NewActorLimits(resolve(o.TypeLimits[b.Type], resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
+		if t.Base, err = limit.New(limit.Resolve(o.TypeLimits[b.Type], limit.Resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
 			return nil, fmt.Errorf("kernel: limits of actor type %q: %w", b.Type, err)
 		}
 		switch {
@@ -161,29 +171,23 @@ func New(o Options, with Composition) (*Kernel, error) {
 		for i, m := range b.Methods {
 			t.ByName[m.Name] = i
 		}
-		for _, p := range s.Parts {
-			if p, ok := p.(Declarer); ok {
-				if err := p.Declare(t); err != nil {
-					return nil, fmt.Errorf("kernel: actor type %q: %w", b.Type, err)
-				}
+		for p := range PartsAs[Declarer](s.Parts) {
+			if err := p.Declare(t); err != nil {
+				return nil, fmt.Errorf("kernel: actor type %q: %w", b.Type, err)
 			}
 		}
 		s.Types[b.Type] = t
 	}
-	for _, p := range s.Parts {
-		if p, ok := p.(Broadcaster); ok {
-			p.Begin(s)
-		}
+	for p := range PartsAs[Broadcaster](s.Parts) {
+		p.Begin(s)
 	}
-	s.Workers.init(s)
-	s.Clock.init(s)
+	s.Workers = worker.New(&s.Goroutines, Assignment.run)
+	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
 	s.Memory.init(s)
 	s.Watchdog.init(s)
-	for _, p := range s.Parts {
-		if p, ok := p.(Opener); ok {
-			if err := p.Open(s); err != nil {
-				return nil, err
-			}
+	for p := range PartsAs[Opener](s.Parts) {
+		if err := p.Open(s); err != nil {
+			return nil, err
 		}
 	}
 	if o.Registerer != nil {
@@ -194,8 +198,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 	return s, nil
 }
 
-// Start reads which actors are paused, and begins to fire alarms and to take up what was under way when the store was last
-// open. No call may come before it returns.
+// Start begins to fire alarms. No call may come before it returns.
 func (s *Kernel) Start() {
 	s.eachRunner(Runner.Start)
 	for _, t := range s.Types {
@@ -203,13 +206,9 @@ func (s *Kernel) Start() {
 			s.Logger.Warn("the store has actors of a type that the program does not have; they do nothing, and operators can export and destroy them", "actor_type", t.Type)
 		}
 	}
-	s.loadPauses()
-	s.Go(s.Clock.run)
-	s.Go(s.recover)
-	for _, p := range s.Parts {
-		if p, ok := p.(Reviver); ok {
-			p.Revive(s)
-		}
+	s.Go(s.Clock.Run)
+	for p := range PartsAs[Reviver](s.Parts) {
+		p.Revive(s)
 	}
 }
 
@@ -220,7 +219,7 @@ func (s *Kernel) Close(ctx context.Context) error {
 	if s.Draining.Swap(true) {
 		return nil
 	}
-	s.Clock.stop()
+	s.Clock.Stop()
 	s.Memory.stop()
 	err := s.Memory.sleepAll(ctx)
 	s.Killed.Store(true)
@@ -230,21 +229,17 @@ func (s *Kernel) Close(ctx context.Context) error {
 	if stuck := s.abandonAll(); len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("kernel: handlers did not return: %v", stuck))
 	}
-	s.Workers.close()
+	s.Workers.Close()
 	s.queries.close()
-	if n := s.Goroutines.close(s.Options.TurnGrace); n > 0 {
+	if n := s.Goroutines.Close(s.Options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("kernel: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
 	err = errors.Join(err, s.closeParts())
-	for _, p := range s.Parts {
-		if p, ok := p.(Straggler); ok {
-			err = errors.Join(err, p.LeftBehind())
-		}
+	for p := range PartsAs[Straggler](s.Parts) {
+		err = errors.Join(err, p.LeftBehind())
 	}
-	for _, p := range s.Parts {
-		if p, ok := p.(Closer); ok {
-			p.Stopped(s)
-		}
+	for p := range PartsAs[Closer](s.Parts) {
+		p.Stopped(s)
 	}
 	s.eachRunner(Runner.Stop)
 	return err
@@ -252,19 +247,15 @@ func (s *Kernel) Close(ctx context.Context) error {
 
 // eachRunner calls f for the parts that have something to do for the node as a whole.
 func (s *Kernel) eachRunner(f func(Runner, *Kernel)) {
-	for _, p := range s.Parts {
-		if p, ok := p.(Runner); ok {
-			f(p, s)
-		}
+	for p := range PartsAs[Runner](s.Parts) {
+		f(p, s)
 	}
 }
 
 // endBroadcasts ends what clients listen to beside the actors.
 func (s *Kernel) endBroadcasts() {
-	for _, p := range s.Parts {
-		if p, ok := p.(Broadcaster); ok {
-			p.End()
-		}
+	for p := range PartsAs[Broadcaster](s.Parts) {
+		p.End()
 	}
 }
 
@@ -279,14 +270,14 @@ func (s *Kernel) Halt() {
 func (s *Kernel) Kill() {
 	s.Halt()
 	s.end()
-	s.Clock.stop()
+	s.Clock.Stop()
 	s.Memory.stop()
 	s.Watchdog.stop()
 	s.endBroadcasts()
 	s.abandonAll()
-	s.Workers.close()
+	s.Workers.Close()
 	s.queries.close()
-	s.Goroutines.close(s.Options.TurnGrace)
+	s.Goroutines.Close(s.Options.TurnGrace)
 	s.closeParts()
 	s.eachRunner(Runner.Stop)
 }
@@ -294,10 +285,8 @@ func (s *Kernel) Kill() {
 // closeParts closes what parts hold open for the node.
 func (s *Kernel) closeParts() error {
 	var faults []error
-	for _, p := range s.Parts {
-		if p, ok := p.(Opener); ok {
-			faults = append(faults, p.Close(s))
-		}
+	for p := range PartsAs[Opener](s.Parts) {
+		faults = append(faults, p.Close(s))
 	}
 	return errors.Join(faults...)
 }
@@ -312,7 +301,7 @@ func (s *Kernel) abandonAll() []string {
 	}
 	var stuck []string
 	s.Each(func(a *Actor) {
-		if h := a.abandon(Unavailable("the node is shutting down")); h != "" {
+		if h := a.AbandonTurn(nil, Unavailable("the node is shutting down")); h != "" {
 			stuck = append(stuck, h)
 		}
 	})
@@ -339,4 +328,20 @@ func (s *Kernel) Err() error {
 // NewID makes the id of a new incarnation.
 func (s *Kernel) NewID(addr host.Address) keyspace.ActorID {
 	return s.Store.NewActorID(s.Identity(addr))
+}
+
+// Go runs f in a goroutine that Close waits for; false means that the kernel has closed.
+func (s *Kernel) Go(f func()) bool { return s.Goroutines.Go(f) }
+
+// Later runs f after d unless the node stops first.
+func (s *Kernel) Later(d time.Duration, f func()) {
+	s.Go(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			f()
+		case <-s.Life.Done():
+		}
+	})
 }

@@ -40,7 +40,7 @@ func (s *Kernel) publishLife(a *Actor, c *Core, transition, reason string) {
 	}
 	head := c.space.Head()
 	sink.Life(&engine.ChangeSet{
-		ID: c.ID, Identity: s.Identity(a.Address), Generation: head.Generation, Version: head.Version, TimeMS: UnixMS(time.Now()),
+		ID: c.ID, Identity: s.Identity(a.Address), Generation: head.Generation, Version: head.Version, TimeMS: time.Now().UnixMilli(),
 		Changes: []engine.Change{{Kind: engine.ChangeLife, Name: transition,
 			Data: changeData(engine.ChangeLife, head.Version, lifeData(c, transition, reason))}},
 	})

@@ -1,20 +1,15 @@
 package kernel
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"reflect"
 	"sync/atomic"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // A Method is a built-in method that a part has bound to its row of the table, or a [Procedure]. One of act, run, query and
@@ -62,14 +57,14 @@ func bound[In any](b *Method, options []Option[In]) *Method {
 // answer decodes an input, and encodes the output that f makes of it.
 func answer[In, Out any](name string, codec host.Codec, input []byte, f func(in *In) (Out, error)) ([]byte, error) {
 	var in In
-	if err := DecodeInput(name, codec, input, &in); err != nil {
+	if err := wire.Decode(name, codec, input, &in); err != nil {
 		return nil, err
 	}
 	out, err := f(&in)
 	if err != nil {
 		return nil, err
 	}
-	return EncodeOutput(codec, &out)
+	return wire.Encode(codec, &out)
 }
 
 // Act binds a method that writes.
@@ -83,10 +78,10 @@ func Act[In, Out any](m method.Typed[In, Out], f func(c *Core, h *Turn, codec ho
 func Run[In, Out any](m method.Typed[In, Out], f func(c *Core, w *Work, in *In, reply func(Out) ([]byte, error)) ([]byte, error)) *Method {
 	return &Method{row: m.Row, run: func(c *Core, w *Work) ([]byte, error) {
 		var in In
-		if err := DecodeInput(m.Name, w.Codec, w.Input, &in); err != nil {
+		if err := wire.Decode(m.Name, w.Codec, w.Input, &in); err != nil {
 			return nil, err
 		}
-		return f(c, w, &in, func(out Out) ([]byte, error) { return EncodeOutput(w.Codec, &out) })
+		return f(c, w, &in, func(out Out) ([]byte, error) { return wire.Encode(w.Codec, &out) })
 	}}
 }
 
@@ -102,7 +97,7 @@ func Waiting[In any](topic func(in *In) (topic string, ms int64), empty func(in 
 	return func(b *Method) {
 		b.wait = func(req *host.Request) (any, string, time.Duration, error) {
 			in := new(In)
-			err := DecodeInput(b.row.Name, req.Codec, req.Input, in)
+			err := wire.Decode(b.row.Name, req.Codec, req.Input, in)
 			topic, ms := topic(in)
 			return in, topic, time.Duration(ms) * time.Millisecond, err
 		}
@@ -143,16 +138,6 @@ func (s *Kernel) GoOffline() {
 	}
 }
 
-// Decoded reads an output that a built-in method made.
-func Decoded[Out any](codec host.Codec, out []byte) (v Out) {
-	if codec == host.JSON {
-		json.Unmarshal(out, &v)
-	} else {
-		InputDecoding.Unmarshal(out, &v)
-	}
-	return v
-}
-
 // Counted is the output of a built-in method that removes one thing.
 func Counted(ok bool, err error) (host.CountOutput, error) {
 	if !ok || err != nil {
@@ -160,104 +145,6 @@ func Counted(ok bool, err error) (host.CountOutput, error) {
 	}
 	return host.CountOutput{Count: 1}, nil
 }
-
-// DecodeInput decodes the input of a built-in method. No input is the zero value.
-func DecodeInput(name string, codec host.Codec, data []byte, v any) error {
-	if len(data) == 0 {
-		return checkRanges(codec, data, v)
-	}
-	var err error
-	if codec == host.JSON {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.DisallowUnknownFields()
-		d.UseNumber()
-		if err = d.Decode(v); err == nil {
-			if _, more := d.Token(); !errors.Is(more, io.EOF) {
-				err = errors.New("there is more after the value")
-			} else {
-				err = host.CheckJSON(data, v)
-			}
-		}
-	} else {
-		err = InputDecoding.Unmarshal(data, v)
-	}
-	if err != nil {
-		reason := inputReason(err)
-		if codec == host.JSON {
-			if m := host.FindMember(data, v, err); m != nil && m.Unfit {
-				err, reason = m, m.Path+": "+inputReason(err)
-			} else if m != nil {
-				err, reason = m, m.Error()
-			}
-		}
-		return host.WithMember(host.Errorf(host.InvalidArgument, "input of %s: %s", name, reason), "", err)
-	}
-	return checkRanges(codec, data, v)
-}
-
-// inputReason says what is wrong with an input, in words for people who do not know Go.
-func inputReason(err error) string {
-	var typ *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	var moment *time.ParseError
-	switch {
-	case errors.As(err, &typ):
-		return fmt.Sprintf("it is %s; %s is expected", typ.Value, jsonNoun(typ.Type))
-	case errors.As(err, &moment), err.Error() == "Time.UnmarshalJSON: input is not a JSON string":
-		return "it is not a time in RFC 3339 form, like 2026-11-21T16:00:00Z"
-	case errors.As(err, &syntax), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return "it is not JSON"
-	}
-	msg := err.Error()
-	for _, prefix := range []string{"json: ", "cbor: "} {
-		if rest, ok := bytes.CutPrefix([]byte(msg), []byte(prefix)); ok {
-			return string(rest)
-		}
-	}
-	return msg
-}
-
-// jsonNoun says what JSON is expected for a field of an input.
-func jsonNoun(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Slice, reflect.Array:
-		return "an array"
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Float32, reflect.Float64:
-		return "a number"
-	case reflect.Pointer:
-		return jsonNoun(t.Elem())
-	}
-	return "a whole number that fits"
-}
-
-// EncodeOutput encodes the output of a built-in method.
-func EncodeOutput(codec host.Codec, v any) ([]byte, error) {
-	if _, ok := v.(*method.None); ok {
-		return nil, nil
-	}
-	if codec == host.JSON {
-		return json.Marshal(v)
-	}
-	return OutputEncoding.Marshal(v)
-}
-
-var (
-	// InputDecoding is the decoding mode of the inputs of built-in methods.
-	InputDecoding = MustDecMode(cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
-		MaxArrayElements: 1 << 20, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, IntDec: cbor.IntDecConvertSigned,
-	})
-	// OutputEncoding is the encoding mode of their outputs.
-	OutputEncoding = mustEncMode(cbor.EncOptions{
-		Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden, Time: cbor.TimeRFC3339Nano, TimeTag: cbor.EncTagRequired,
-	})
-)
 
 // runBuiltin runs a built-in method that writes, as one turn unless it decides itself.
 func (c *Core) runBuiltin(w *Work) ([]byte, error) {
@@ -294,16 +181,16 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 	if d <= 0 {
 		return s.callBuiltinOnce(ctx, t, b, r, from)
 	}
-	if from != nil && from.Turn != nil {
+	if from != nil && from.Kind == FromTurn {
 		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
 	}
-	sub := s.Signals.subscribe(string(AppendAddress(nil, r.Address)), topic, b.OfLife)
-	defer sub.close()
+	sub := s.Signals.Subscribe(string(address.Append(nil, r.Address)), topic, b.OfLife)
+	defer sub.Close()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		reply, err := s.callBuiltinOnce(ctx, t, b, r, from)
-		if sub.destroyed.Load() {
+		if sub.Destroyed() {
 			return host.Reply{}, ErrDestroyed() // what was read may be a successor's
 		}
 		if err != nil || !b.empty(in, r.Codec, reply.Output) {
@@ -313,7 +200,7 @@ func (s *Kernel) callBuiltin(ctx context.Context, t *Type, b *Method, r *host.Re
 			r.Order.Waits()
 		}
 		select {
-		case <-sub.signal:
+		case <-sub.C:
 		case <-timer.C:
 			return reply, nil
 		case <-ctx.Done():
@@ -352,7 +239,5 @@ func (s *Kernel) callBuiltinOnce(ctx context.Context, t *Type, b *Method, r *hos
 		}
 		return reply, err
 	}
-	return s.CallTurn(ctx, t, r, from, func(w *Work) {
-		w.Method, w.Builtin, w.Existing = -1, b, r.Existing || !b.row.Creating(t.OpenSQL)
-	})
+	return s.CallTurn(ctx, t, r, from, Call{Method: -1, Builtin: b}, r.Existing || !b.row.Creating(t.OpenSQL))
 }

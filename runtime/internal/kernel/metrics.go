@@ -53,7 +53,7 @@ func newMetrics(s *Kernel) *metrics {
 	m.gauges = []prometheus.Collector{
 		gauge("cairn_actors_awake", "Actors in memory.", func() float64 { return float64(s.Memory.Awake.Load()) }),
 		gauge("cairn_actors_awake_bytes", "Estimated memory of awake actors: their states and 2 KiB each.", func() float64 { return float64(s.Memory.Bytes.Load()) }),
-		gauge("cairn_actors_paused", "Actors that operators have paused.", func() float64 { return float64(s.Pauses.n.Load()) }),
+		gauge("cairn_actors_paused", "Actors that operators have paused.", func() float64 { return float64(s.Pauses.Len()) }),
 		gauge("cairn_actors_running", "Actors that a goroutine runs right now.", func() float64 { return float64(s.Busy.Load()) }),
 	}
 	return m
@@ -92,11 +92,9 @@ func (m *metrics) register(s *Kernel, r prometheus.Registerer) error {
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}
-	for _, p := range s.Parts {
-		if p, ok := p.(Meter); ok {
-			for _, c := range p.Collectors(s) {
-				faults = append(faults, r.Register(c))
-			}
+	for p := range PartsAs[Meter](s.Parts) {
+		for _, c := range p.Collectors(s) {
+			faults = append(faults, r.Register(c))
 		}
 	}
 	return errors.Join(faults...)

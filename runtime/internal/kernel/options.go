@@ -10,25 +10,18 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
-// The defaults of Options and of host.Limits.
+// The defaults of Options.
 const (
 	DefaultIdleTimeout      = 30 * time.Second
-	DefaultTurnTimeout      = 30 * time.Second
-	DefaultQueryTimeout     = 10 * time.Second
 	DefaultTurnGrace        = 5 * time.Second
 	DefaultRunStall         = 2 * time.Second
-	DefaultMailboxCount     = 4096
-	DefaultMailboxBytes     = 32 << 20
-	DefaultStateBytes       = 16 << 20
-	DefaultEventHistory     = 256
-	DefaultSendAttempts     = 16
 	DefaultMaxAwake         = 100_000
 	DefaultMaxAwakeBytes    = 1 << 30
 	DefaultAlarmConcurrency = 256
 	DefaultReplyRetention   = 24 * time.Hour
-	DefaultTaskGrace        = 5 * time.Second
 	DefaultMaxMailboxBytes  = 256 << 20
 	DefaultMaxEventBytes    = 128 << 20
 )
@@ -85,18 +78,7 @@ func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	l := &o.Limits
-	def(&l.TurnTimeout, DefaultTurnTimeout)
-	def(&l.QueryTimeout, DefaultQueryTimeout)
-	def(&l.MailboxCount, DefaultMailboxCount)
-	def(&l.MailboxBytes, DefaultMailboxBytes)
-	def(&l.StateBytes, DefaultStateBytes)
-	def(&l.EventHistory, DefaultEventHistory)
-	def(&l.SendAttempts, DefaultSendAttempts)
-	def(&l.Connections, host.DefaultConnections)
-	def(&l.ConnectionBytes, host.DefaultConnectionBytes)
-	def(&l.ConnectionGrace, host.DefaultConnectionGrace)
-	def(&l.TaskGrace, DefaultTaskGrace)
+	o.Limits = limit.Resolve(o.Limits, limit.Defaults())
 }
 
 // Validate reports every fault of o, joined.
@@ -130,7 +112,7 @@ func (o *Options) Validate() error {
 			faults = append(faults, fmt.Errorf("kernel: Options.%s is negative", n.name))
 		}
 	}
-	if err := checkRate(o.Limits); err != nil {
+	if err := limit.CheckRate(o.Limits); err != nil {
 		faults = append(faults, fmt.Errorf("kernel: Options.Limits: %w", err))
 	}
 	return errors.Join(faults...)
@@ -142,31 +124,6 @@ func def[T comparable](p *T, v T) {
 	if *p == zero {
 		*p = v
 	}
-}
-
-// resolve returns l with the fields that are not set taken from d.
-func resolve(l, d host.Limits) host.Limits {
-	def(&l.TurnTimeout, d.TurnTimeout)
-	def(&l.QueryTimeout, d.QueryTimeout)
-	def(&l.MailboxCount, d.MailboxCount)
-	def(&l.MailboxBytes, d.MailboxBytes)
-	def(&l.StateBytes, d.StateBytes)
-	def(&l.ValueBytes, d.ValueBytes)
-	def(&l.StorageBytes, d.StorageBytes)
-	def(&l.WriteSetBytes, d.WriteSetBytes)
-	def(&l.EventHistory, d.EventHistory)
-	def(&l.SendAttempts, d.SendAttempts)
-	def(&l.CallRate, d.CallRate)
-	def(&l.CallBurst, d.CallBurst)
-	def(&l.Connections, d.Connections)
-	def(&l.ConnectionBytes, d.ConnectionBytes)
-	def(&l.ConnectionGrace, d.ConnectionGrace)
-	def(&l.TaskGrace, d.TaskGrace)
-	def(&l.SQLMemoryBytes, d.SQLMemoryBytes)
-	def(&l.SQLTemporaryBytes, d.SQLTemporaryBytes)
-	def(&l.SQLTurnBytes, d.SQLTurnBytes)
-	def(&l.SQLValueBytes, d.SQLValueBytes)
-	return l
 }
 
 // A ChangeSink publishes what actors' commits changed.

@@ -32,7 +32,7 @@ type Checker interface {
 	Check(o *Options) error
 }
 
-// A Limiter checks limits of actors that are its own. The error is a *LimitsError.
+// A Limiter checks limits of actors that are its own. The error is a *limit.Error.
 type Limiter interface {
 	CheckLimits(l host.Limits) error
 }
@@ -145,27 +145,6 @@ type Follower interface{ Follow(c *Core) }
 
 // A Destroyer has something to do in the turn that destroys an actor. Its rows go without it.
 type Destroyer interface{ Destroy(t *Turn) error }
-
-// A Reporter adds to what is said of an actor what its rows say, on a node and without one.
-type Reporter interface {
-	Report(rows *engine.Snapshot, st *host.Status) error
-}
-
-// A ListReporter is a reporter whose report is in lists of actors, too: of actors of the types that it lists.
-type ListReporter interface {
-	Reporter
-	Lists(t *Type) bool
-}
-
-// A Presenter adds to what is said of an actor what only its node knows. a is nil if the actor is not in memory.
-type Presenter interface {
-	Present(s *Kernel, a *Actor, st *host.Status)
-}
-
-// An Explainer says what an actor may wait for, and when it will have something to do. rows are what the store has of it.
-type Explainer interface {
-	Explain(q *Inquiry, rows *engine.Snapshot) error
-}
 
 // A Keeper says why an actor that is awake cannot be put to sleep now, by an operator or because memory is short, though its
 // company would leave it; nil if it can.

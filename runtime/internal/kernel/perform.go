@@ -7,16 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
-	"github.com/cairn-run/cairn/engine"
 )
-
-// perform runs one item of the mailbox to the point where only its commit is missing.
-func (c *Core) perform(w *Work) {
-	c.Actor.sleepSoon = false
-	if err := c.runs(w); err != nil {
-		c.lose(w, err)
-	}
-}
 
 // Respond holds a result until the group is durable.
 func (c *Core) Respond(w *Work, out []byte, err error) {
@@ -25,19 +16,14 @@ func (c *Core) Respond(w *Work, out []byte, err error) {
 		w.Fail(Unavailable("the actor was restarted")) // if the abandonment came between two turns, and could not answer
 		return
 	}
-	r := result{w: w, out: out, version: c.version()}
+	r := result{w: w, out: out, version: c.Group.version}
+	if !c.Group.Changed {
+		r.version = c.space.Head().Version
+	}
 	if err != nil {
 		r.err = c.Actor.Kernel.Public(c.Actor, w, err)
 	}
 	c.Held.add(r)
-}
-
-// version is that of the last turn that wrote something.
-func (c *Core) version() engine.Version {
-	if c.Group.Changed {
-		return c.Group.version
-	}
-	return c.space.Head().Version
 }
 
 // Gone reports that the Actor was taken away from the goroutine that runs c.
@@ -73,18 +59,22 @@ func (j *Call) Run(c *Core, w *Work) {
 		return
 	}
 	if w.idempotencyKey != "" && c.Exists {
-		if r, replay, err := c.replay(w); replay || err != nil {
+		if r, replay, err := c.replay(w); err != nil {
+			c.Respond(w, nil, err)
+			return
+		} else if replay {
 			w.Leave()
-			if err != nil {
-				c.Respond(w, nil, err)
-			} else {
-				c.Held.add(r)
-			}
+			c.Held.add(r)
 			return
 		}
 	}
 	if w.create && c.Exists {
 		c.Respond(w, nil, host.Errorf(host.AlreadyExists, "actor %s exists", c.Actor).With("actor", c.Actor.String()))
+		return
+	}
+	if c.Exists {
+		out, err := c.invoke(w)
+		c.Respond(w, out, err)
 		return
 	}
 	var out []byte
@@ -102,11 +92,11 @@ func (c *Core) Together(turns func() error) error {
 		return turns()
 	}
 	before := c.mark()
-	c.creating = true
+	c.joint = creating
 	err := turns()
-	c.creating = false
+	c.joint = single
 	if err != nil && !c.Gone() {
-		c.undo(before)
+		c.undo(&before)
 		if c.Broken {
 			return err
 		}
@@ -126,10 +116,12 @@ func (c *Core) invoke(w *Work) (out []byte, err error) {
 	if w.Method < 0 || t.Methods[w.Method].Kind == host.Creation {
 		return c.create(w)
 	}
-	if err := c.Exist(w); err != nil {
-		return nil, err
+	if !c.Exists {
+		if err := c.Exist(w); err != nil {
+			return nil, err
+		}
 	}
-	return c.Run(w, t.Methods[w.Method].Handler, func(h *Turn) ([]byte, error) {
+	return c.RunTurn(w, t.Methods[w.Method].Handler, true, func(h *Turn) ([]byte, error) {
 		return c.Instance.Act(h.Host, w.Method, w.Codec, w.Input, nil)
 	})
 }
@@ -143,7 +135,7 @@ func (c *Core) Exist(w *Work) error {
 		return NotFound(c.Actor.Address)
 	}
 	item := &Work{Call: Call{Method: -1}, Ctx: w.Ctx, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}
-	item.Calls()
+	item.Job = &item.Call
 	_, err := c.create(item)
 	return err
 }
@@ -154,7 +146,7 @@ func (c *Core) create(w *Work) ([]byte, error) {
 	if w.Method >= 0 {
 		handler = c.Actor.Type.Methods[w.Method].Handler
 	}
-	return c.Run(w, handler, func(h *Turn) (out []byte, err error) {
+	return c.RunTurn(w, handler, true, func(h *Turn) (out []byte, err error) {
 		if err := c.Rows.Create(c.Actor.Kernel.Identity(c.Actor.Address)); err != nil {
 			return nil, err
 		}
@@ -176,18 +168,15 @@ func (c *Core) create(w *Work) ([]byte, error) {
 	})
 }
 
-// Run runs one handler as one turn: its writes join the group if it succeeds and vanish otherwise. The error is
-// ErrAbandoned if the turn outlived its Actor; then nothing of the core may be touched any more.
-func (c *Core) Run(w *Work, handler string, fn func(*Turn) ([]byte, error)) ([]byte, error) {
-	return c.RunTurn(w, handler, true, fn)
-}
-
 // System runs a turn of the runtime's own, which touches no instance.
-func (c *Core) System(w *Work, name string, fn func(*Turn) error) ([]byte, error) {
-	return c.RunTurn(w, name, false, func(h *Turn) ([]byte, error) { return nil, fn(h) })
+func (c *Core) System(w *Work, name string, fn func(*Turn) error) error {
+	_, err := c.RunTurn(w, name, false, func(h *Turn) ([]byte, error) { return nil, fn(h) })
+	return err
 }
 
-// RunTurn runs fn as one turn. instance: fn may use the instance, so its state is saved, or put back if the turn fails.
+// RunTurn runs fn as one turn: its writes join the group if it succeeds and vanish otherwise. instance: fn may use the
+// instance, so its state is saved, or put back if the turn fails. The error is ErrAbandoned if the turn outlived its Actor;
+// then nothing of the core may be touched any more.
 func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([]byte, error)) ([]byte, error) {
 	a := c.Actor
 	if err := c.adoptLimits(w); err != nil {
@@ -195,14 +184,14 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	}
 	t := a.Kernel.with.Turn()
 	t.Core, t.Actor, t.Work, t.Handler, t.Start, t.mark = c, a, w, handler, time.Now(), c.mark()
-	t.AsOf = c.Rows.Advance(UnixMS(t.Start))
-	t.deadline = t.Start.Add(a.Type.Base.TurnTimeout)
+	t.AsOf = c.Rows.Advance(t.Start.UnixMilli())
+	t.limit = a.Type.Base.TurnTimeout
 	if w.Ctx != nil {
-		if d, ok := w.Ctx.Deadline(); ok && d.Before(t.deadline) {
-			t.deadline = d
+		if d, ok := w.Ctx.Deadline(); ok {
+			t.limit = min(t.limit, d.Sub(t.Start))
 		}
 	}
-	t.From = Caller{Actor: a, Turn: t, Waiter: t, depth: w.Chain, Traceparent: w.Traceparent}
+	t.From = Caller{Waiter: t, Kind: FromTurn, depth: w.Chain, Traceparent: w.Traceparent}
 	a.Turn.Store(t)
 	a.Kernel.Watchdog.watch()
 	out, crashed, err := guard(t, fn)
@@ -233,7 +222,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 			c.Group.took += took
 			if a.crashes > 0 && instance && !w.wakes() {
 				a.crashes = 0
-				a.Kernel.Failures.clear(a)
+				a.Kernel.Recovered(a.Key)
 			}
 			a.Type.metrics.turn(took, nil)
 			return out, nil
@@ -241,15 +230,15 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	}
 	a.Type.metrics.turn(took, err)
 	t.dropSession()
-	c.undo(t.mark)
+	c.undo(&t.mark)
 	if !instance || t.Untouched && !crashed {
 		return nil, err
 	}
 	if crashed {
 		// The handler left its instance in an unknown state: the actor is rebuilt, once the turns before it are committed.
 		c.Broken = true
-		if c.Exists && !c.creating && !w.wakes() {
-			a.Kernel.Failures.crashed(a, err)
+		if c.Exists && c.joint != creating && !w.wakes() {
+			a.crashed(err)
 		}
 		a.Kernel.publishLife(a, c, "crashed", err.Error())
 		return nil, err
@@ -276,8 +265,13 @@ func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, e
 		}
 	}()
 	out, err = fn(t)
-	if err == nil && t.destroyed() && !t.Actor.Left() && !t.Core.Bare {
-		err = t.Core.Instance.Destroy(t.Host)
+	if err == nil {
+		t.Mu.Lock()
+		ends := t.Ends
+		t.Mu.Unlock()
+		if ends && !t.Actor.Left() && !t.Core.Bare {
+			err = t.Core.Instance.Destroy(t.Host)
+		}
 	}
 	returned = true
 	return out, false, err

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A Query is one query's run: while its caller waits, beside the actor's turns, on the state of
@@ -18,9 +19,9 @@ import (
 // It is the context of its query: the caller's, with the time limit of the type. The limit costs nothing until something
 // waits for Done.
 type Query struct {
-	context.Context             // the caller's
-	Host            host.Reader // what the handler is handed
-	deadline        time.Time
+	context.Context                              // the caller's
+	Host            host.Reader                  // what the handler is handed
+	limit           time.Duration                // when it ends, since Kernel.Started
 	timed           atomic.Pointer[timedContext] // nil until something asks for Done
 	Actor           *Actor
 	View            *view
@@ -96,10 +97,11 @@ type timedContext struct {
 
 // Deadline implements context.Context.
 func (r *Query) Deadline() (time.Time, bool) {
-	if d, ok := r.Context.Deadline(); ok && d.Before(r.deadline) {
+	limit := r.Actor.Kernel.Started.Add(r.limit)
+	if d, ok := r.Context.Deadline(); ok && d.Before(limit) {
 		return d, true
 	}
-	return r.deadline, true
+	return limit, true
 }
 
 // Done implements context.Context.
@@ -107,7 +109,7 @@ func (r *Query) Done() <-chan struct{} {
 	if c := r.timed.Load(); c != nil {
 		return c.Done()
 	}
-	ctx, cancel := context.WithDeadline(r.Context, r.deadline)
+	ctx, cancel := context.WithDeadline(r.Context, r.Actor.Kernel.Started.Add(r.limit))
 	if !r.timed.CompareAndSwap(nil, &timedContext{ctx, cancel}) {
 		cancel()
 	}
@@ -122,7 +124,7 @@ func (r *Query) Err() error {
 	if err := r.Context.Err(); err != nil {
 		return err
 	}
-	if !time.Now().Before(r.deadline) {
+	if time.Since(r.Actor.Kernel.Started) >= r.limit {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -156,16 +158,6 @@ func (r *Query) Traceparent() string { return r.from.Traceparent }
 // Call implements host.Node: a query may call queries only.
 func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
 	return r.Actor.Kernel.CallFrom(ctx, q, &r.from)
-}
-
-// Lookup implements host.Node.
-func (r *Query) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
-	return r.Actor.Kernel.Lookup(ctx, a)
-}
-
-// List implements host.Node.
-func (r *Query) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return r.Actor.Kernel.List(ctx, q)
 }
 
 // Destroy implements host.Node.
@@ -204,7 +196,7 @@ func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, f
 		}
 		v := &view{version: head.Version, ID: id, refs: 1, snapshot: snap}
 		// It stands for the actor in this query, and is in no directory.
-		a := newActor(s, t, req.Address, string(AppendAddress(nil, req.Address)))
+		a := newActor(s, t, req.Address, string(address.Append(nil, req.Address)))
 		r, err = a.newReader(ctx, v, req, nil), nil
 	}
 	if err != nil {
@@ -216,8 +208,8 @@ func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, f
 
 // newReader makes the reader of a query that reads the last commit. Its answer releases it.
 func (s *Kernel) newReader(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Query, error) {
-	if from != nil && from.Turn != nil {
-		if err := from.Turn.Flush(); err != nil {
+	if from != nil && from.Kind == FromTurn {
+		if err := from.Waiter.Flush(); err != nil {
 			return nil, err
 		}
 	}
@@ -246,8 +238,9 @@ func (a *Actor) newReader(ctx context.Context, v *view, req *host.Request, from 
 	now := time.Now()
 	a.lastUsed.Store(now.UnixMilli())
 	r := a.Kernel.with.Query()
-	r.Context, r.Actor, r.View, r.Over, r.deadline = ctx, a, v, req.Connection, now.Add(a.Type.Base.QueryTimeout)
-	r.from = Caller{Actor: a, Traceparent: req.Traceparent}
+	r.Context, r.Actor, r.View, r.Over = ctx, a, v, req.Connection
+	r.limit = now.Sub(a.Kernel.Started) + a.Type.Base.QueryTimeout
+	r.from = Caller{Kind: FromQuery, Traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.Waiter = from.depth+1, from.Waiter
 		if r.from.Traceparent == "" {
@@ -289,15 +282,9 @@ func (s *Kernel) rouse(ctx context.Context, t *Type, req *host.Request, from *Ca
 	w := s.Pool.Get()
 	w.Job, w.Ctx, w.Existing, w.Traceparent = Waking{}, ctx, req.Existing, req.Traceparent
 	if from != nil {
-		w.Chain = from.depth + 1
-		if w.Traceparent == "" {
-			w.Traceparent = from.Traceparent
-		}
-		if from.Waiter != nil && ctx.Done() == nil {
-			w.Ctx = from.Waiter
-		}
+		from.place(ctx, w)
 	}
-	return s.submit(ctx, t, req.Address, w, from)
+	return s.do(ctx, t, req.Address, w, from)
 }
 
 // Rows returns the actor's keys as of the query, and what to call after reading.

@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// standing is what a core knows of its actor's rows at 0 of the wake index, by their kind. A start of the node finds such
+// standing is what a core knows of its actor's rows at 0 of the wake index: two bits for each kind. A start of the node finds such
 // a row: it says that work of the actor is under way that nothing else would take up again.
-type standing [maxWakeKinds]tristate
+type standing uint32
 
 // maxWakeKinds bounds the kinds of rows of the wake index. There is room for kinds that a part from outside adds.
 const maxWakeKinds = 16
@@ -25,15 +25,23 @@ const (
 	Armed
 )
 
+// Of returns what is known of the row of a kind.
+func (s standing) Of(kind keyspace.WakeKind) tristate { return tristate(s >> (2 * kind) & 3) }
+
+// Note notes what is known of the row of a kind.
+func (s *standing) Note(kind keyspace.WakeKind, is tristate) {
+	*s = *s&^(3<<(2*kind)) | standing(is)<<(2*kind)
+}
+
 // Arm sets or clears the actor's row at 0 of a kind.
 func (c *Core) Arm(kind keyspace.WakeKind, on bool) {
-	switch at := &c.Standing[kind]; {
-	case on && *at != Armed:
+	switch is := c.Standing.Of(kind); {
+	case on && is != Armed:
 		c.Rows.SetWake(0, kind, "", "")
-		*at = Armed
-	case !on && *at != disarmed:
+		c.Standing.Note(kind, Armed)
+	case !on && is != disarmed:
 		c.Rows.ClearWake(0, kind, "", "")
-		*at = disarmed
+		c.Standing.Note(kind, disarmed)
 	}
 }
 
@@ -53,7 +61,7 @@ func (c *Core) DueRow(w *Work, row *engine.Wake, do func() error) error {
 	}
 	err := do()
 	if err == ErrLeftover {
-		_, err = c.System(w, "leftover", func(*Turn) error {
+		err = c.System(w, "leftover", func(*Turn) error {
 			c.Rows.ClearWake(row.Due, row.Kind, row.Name, row.Instance)
 			return nil
 		})

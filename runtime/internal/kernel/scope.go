@@ -35,3 +35,8 @@ func Reading[T any](s Scope, read func(engine.Reader) (T, error)) (v T, err erro
 	}
 	return read(rows)
 }
+
+// Lister is what a turn's write set and a query's snapshot have in common.
+type Lister interface {
+	List(engine.ListQuery) (engine.Page, error)
+}

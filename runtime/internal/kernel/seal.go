@@ -2,29 +2,14 @@ package kernel
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 )
-
-// buffers recycles the buffers in which states are encoded.
-type buffers struct{ p sync.Pool }
-
-func (b *buffers) get() *[]byte {
-	if p, ok := b.p.Get().(*[]byte); ok {
-		return p
-	}
-	return new([]byte)
-}
-
-func (b *buffers) put(p *[]byte) {
-	if cap(*p) <= 1<<20 {
-		*p = (*p)[:0]
-		b.p.Put(p)
-	}
-}
 
 // seal turns what a handler did into writes: the state if it changed, events, messages, the stored reply, the record
 // for the outbox.
@@ -78,20 +63,28 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 	return false, nil
 }
 
+// states recycles the buffers in which states are encoded, except large ones.
+var states sync.Pool
+
 // stateKey is the logical key of the state.
 var stateKey = keyspace.AppendPersisted(nil)
 
 // saveState writes the state if it differs from what is stored. saving is true while the actor's own code runs.
 func (c *Core) saveState(t *Turn, saving *bool) error {
-	buf := c.Actor.Kernel.states.get()
-	defer c.Actor.Kernel.states.put(buf)
+	buf, _ := states.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	defer states.Put(buf)
 	*saving = true
-	value, err := c.Instance.Save(appendStateHeader(*buf, c.Actor.Type.StateVersion))
+	value, err := c.Instance.Save(binary.AppendUvarint((*buf)[:0], c.Actor.Type.StateVersion))
 	*saving = false
 	if err != nil {
 		return err
 	}
-	*buf = value
+	if cap(value) <= 1<<20 {
+		*buf = value
+	}
 	if bytes.Equal(value, c.stored) {
 		return nil
 	}
@@ -130,4 +123,13 @@ func (c *Core) reload() (err error) {
 		return err
 	}
 	return c.Instance.Load(version, blob)
+}
+
+// splitState takes the state's value (KindPersisted) apart: the state version as a varint, then what Instance.Save wrote.
+func splitState(value []byte) (version uint64, blob []byte, err error) {
+	version, n := binary.Uvarint(value)
+	if n <= 0 {
+		return 0, nil, fmt.Errorf("kernel: stored state has no version header")
+	}
+	return version, value[n:], nil
 }

@@ -17,13 +17,24 @@ type TurnKey struct{}
 
 // Caller is what a call learns from the context that it comes with: the turn or query that makes it.
 type Caller struct {
-	Actor       *Actor
-	Turn        *Turn // nil for a query or a goroutine beside the actor
-	Beside      bool  // a goroutine beside the actor: it may write, and no turn waits for it
 	Waiter      *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
-	depth       int
+	Kind        CallerKind
+	depth       int32
 	Traceparent string
 }
+
+// A CallerKind says what makes a call.
+type CallerKind uint8
+
+// The kinds of callers.
+const (
+	// FromTurn: the turn, which is the waiter.
+	FromTurn CallerKind = iota
+	// FromQuery: a query, which must not write.
+	FromQuery
+	// FromBeside: a goroutine beside the actor. It may write, and no turn waits for it.
+	FromBeside
+)
 
 // CallerOf returns the turn or query that ctx belongs to; nil if there is none.
 func CallerOf(ctx context.Context) *Caller {
@@ -48,24 +59,23 @@ type Turn struct {
 	mark    mark
 	From    Caller
 
-	Mu       sync.Mutex
-	done     chan struct{} // nil until it is asked for
-	ended    error         // why done is closed
-	unlink   func() bool   // from the caller's context, if that can end
-	deadline time.Time
-	logger   *slog.Logger
+	Mu     sync.Mutex
+	done   chan struct{} // nil until it is asked for
+	unlink func() bool   // from the caller's context, if that can end
+	limit  time.Duration // how long after Start the context ends
+	logger *slog.Logger
 
 	// What the handler did, applied when it succeeds.
 	Ends      bool
-	Untouched bool // the handler has not been given the instance, so there is nothing of it to save or to put back
-	Closed    bool // no method works any more; guarded by mu
+	Untouched bool   // the handler has not been given the instance, so there is nothing of it to save or to put back
+	Closed    bool   // no method works any more; guarded by mu
+	ended     ending // why done is closed
+	Lasting   int32  // how many of the changes, the first ones, are published also when the turn destroys the actor
 	Changes   []engine.Change
-	Ahead     []engine.Change // to publish before changes, and also when the turn destroys the actor
 	After     []Consequence
 	parts     []Participant
 	few       [2]Participant // the room that parts begins with
 	Session   Session        // what goroutines of the handler may still use when it has returned; nil if there is none; set under mu
-	GoodFor   int64          // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 }
 
 // Close ends the handler's use of the turn.
@@ -78,19 +88,39 @@ func (t *Turn) Close() {
 		session.Shut() // before the context ends, which what uses it may be waiting for
 	}
 	if asked {
-		t.end(context.Canceled)
+		t.end(canceled)
 		t.Core.timer.stop(t)
 	}
 }
 
+// An ending is why the context of a turn has ended.
+type ending uint8
+
+const (
+	going ending = iota
+	canceled
+	expired
+)
+
+// endingOf returns the ending that the error of a context stands for.
+func endingOf(err error) ending {
+	switch {
+	case err == nil:
+		return going
+	case errors.Is(err, context.DeadlineExceeded):
+		return expired
+	}
+	return canceled
+}
+
 // end closes done, which was asked for.
-func (t *Turn) end(err error) {
+func (t *Turn) end(why ending) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	if t.ended != nil {
+	if t.ended != going {
 		return
 	}
-	t.ended = err
+	t.ended = why
 	close(t.done)
 	if t.unlink != nil {
 		t.unlink()
@@ -144,6 +174,12 @@ func TurnOver() error {
 	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
 }
 
+// Notify gives a signal to the waiters for a topic of the actor, once the turn is durable.
+func (t *Turn) Notify(topic string) {
+	a := t.Actor
+	t.Then(func() { a.Kernel.Signals.Notify(a.Key, topic) })
+}
+
 // Then has f run when the turn is durable. f must not block.
 func (t *Turn) Then(f func()) { t.After = append(t.After, consequenceFunc(f)) }
 
@@ -194,30 +230,29 @@ func (t *Turn) Flush() error {
 		return err
 	}
 	defer t.Mu.Unlock()
-	t.mark = t.Core.flush(t.mark)
+	t.Core.flush(&t.mark)
 	return nil
 }
 
 // Deadline implements context.Context: the earlier of the turn's own limit and the caller's deadline.
-func (t *Turn) Deadline() (time.Time, bool) { return t.deadline, true }
+func (t *Turn) Deadline() (time.Time, bool) { return t.Start.Add(t.limit), true }
 
 // Done implements context.Context.
 func (t *Turn) Done() <-chan struct{} {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	if t.done == nil {
-		err := t.over()
+		t.ended = t.over()
 		t.done = make(chan struct{})
-		if err != nil {
-			t.ended = err
+		if t.ended != going {
 			close(t.done)
 			return t.done
 		}
 		if from := t.Work.Ctx; from != nil && from.Done() != nil {
-			t.unlink = context.AfterFunc(from, func() { t.end(from.Err()) })
+			t.unlink = context.AfterFunc(from, func() { t.end(endingOf(from.Err())) })
 		}
 		t.Core.timer.start(t)
-		t.mark = t.Core.flush(t.mark)
+		t.Core.flush(&t.mark)
 	}
 	return t.done
 }
@@ -231,25 +266,35 @@ func (t *Turn) Err() error {
 
 // ErrLocked is Err. REQUIRES: t.Mu
 func (t *Turn) ErrLocked() error {
-	if t.done != nil {
-		return t.ended
+	why := t.ended
+	if t.done == nil {
+		why = t.over()
 	}
-	return t.over()
+	switch why {
+	case canceled:
+		return context.Canceled
+	case expired:
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // over returns why the context has ended, as far as can be told without Done.
 //
 // REQUIRES: t.Mu
-func (t *Turn) over() error {
-	switch {
-	case t.Closed: // the work may be somebody else's by now
-		return context.Canceled
-	case t.Work.Ctx != nil && t.Work.Ctx.Err() != nil:
-		return t.Work.Ctx.Err()
-	case !time.Now().Before(t.deadline):
-		return context.DeadlineExceeded
+func (t *Turn) over() ending {
+	if t.Closed { // the work may be somebody else's by now
+		return canceled
 	}
-	return nil
+	if ctx := t.Work.Ctx; ctx != nil {
+		if why := endingOf(ctx.Err()); why != going {
+			return why
+		}
+	}
+	if time.Since(t.Start) >= t.limit {
+		return expired
+	}
+	return going
 }
 
 // Value implements context.Context.
@@ -297,13 +342,6 @@ func LimitFault(err error) error {
 	return err
 }
 
-// destroyed reports that the handler asked for the actor's end.
-func (t *Turn) destroyed() bool {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	return t.Ends
-}
-
 // DestroySelf implements host.Turn.
 func (t *Turn) DestroySelf() {
 	if t.Enter() != nil {
@@ -316,16 +354,6 @@ func (t *Turn) DestroySelf() {
 // Call implements host.Node: a call from inside the turn.
 func (t *Turn) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 	return t.Actor.Kernel.CallFrom(ctx, r, &t.From)
-}
-
-// Lookup implements host.Node.
-func (t *Turn) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
-	return t.Actor.Kernel.Lookup(ctx, a)
-}
-
-// List implements host.Node.
-func (t *Turn) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return t.Actor.Kernel.List(ctx, q)
 }
 
 // Destroy implements host.Node.

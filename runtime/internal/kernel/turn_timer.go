@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -19,7 +18,7 @@ func (k *turnTimer) start(t *Turn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.t = t
-	wait := time.Until(t.deadline)
+	wait := t.limit - time.Since(t.Start)
 	if k.timer == nil {
 		k.timer = time.AfterFunc(wait, k.fire)
 		return
@@ -42,7 +41,7 @@ func (k *turnTimer) fire() {
 	k.mu.Lock()
 	t := k.t
 	if t != nil {
-		if wait := time.Until(t.deadline); wait > 0 {
+		if wait := t.limit - time.Since(t.Start); wait > 0 {
 			k.timer.Reset(wait)
 			t = nil
 		} else {
@@ -51,6 +50,6 @@ func (k *turnTimer) fire() {
 	}
 	k.mu.Unlock()
 	if t != nil {
-		t.end(context.DeadlineExceeded)
+		t.end(expired)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // A Type is a behavior with what the kernel derives from it once.
@@ -18,7 +20,7 @@ type Type struct {
 	// destroy them.
 	Retired bool
 	ByName  map[string]int
-	Base    *ActorLimits  // of the type; actors may have others
+	Base    *limit.Set    // of the type; actors may have others
 	idle    time.Duration // 0 for never
 	// Pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	Pace    []atomic.Int64
@@ -40,7 +42,7 @@ func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
 	if t == nil {
 		return nil, unknownType(addr.Type)
 	}
-	if err := CheckKey(addr.Key); err != nil {
+	if err := address.Check(addr.Key); err != nil {
 		return nil, err
 	}
 	return t, nil

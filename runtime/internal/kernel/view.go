@@ -1,9 +1,8 @@
 package kernel
 
 import (
-	"cmp"
 	"context"
-	"slices"
+	"errors"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -68,18 +67,13 @@ func (a *Actor) snapshotOf(v *view) (*engine.Snapshot, error) {
 	return v.snapshot, nil
 }
 
-// publish makes v the current view. apply is run while no query can pin the old view's version any more than it has.
-func (a *Actor) publish(apply func() (*view, error)) error {
-	a.viewMu.Lock()
-	defer a.viewMu.Unlock()
-	if old := a.view; old != nil && old.refs > 0 && old.snapshot == nil {
-		old.snapshot = a.Kernel.Store.Snapshot(old.ID)
+// pinView gives the queries that hold the current view its snapshot, before there is another one.
+//
+// REQUIRES: a.viewMu
+func (a *Actor) pinView() {
+	if v := a.view; v != nil && v.refs > 0 && v.snapshot == nil {
+		v.snapshot = a.Kernel.Store.Snapshot(v.ID)
 	}
-	v, err := apply()
-	if err == nil && v != nil {
-		a.view = v
-	}
-	return err
 }
 
 // ensureView gives queries a view of an awake actor that lost it when an earlier goroutine gave the actor up.
@@ -95,9 +89,7 @@ func (a *Actor) ensureView(c *Core) {
 func (a *Actor) dropView() {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
-	if v := a.view; v != nil && v.refs > 0 && v.snapshot == nil {
-		v.snapshot = a.Kernel.Store.Snapshot(v.ID)
-	}
+	a.pinView()
 	a.view = nil
 }
 
@@ -141,7 +133,7 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	} else {
 		err = NotFound(addr)
 	}
-	if perr := s.seen(ctx, addr); perr != nil {
+	if perr := s.Seen(ctx, addr); perr != nil {
 		err = perr
 	}
 	if err != nil && snap != nil {
@@ -150,117 +142,29 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	return snap, id, err
 }
 
-// seen waits until what the caller has just read of an actor in the store is durable. The Actor that committed what
+// Seen waits until what the caller has just read of an actor in the store is durable. The Actor that committed what
 // is not durable yet cannot have left memory since, also if it never will be.
-func (s *Kernel) seen(ctx context.Context, addr host.Address) error {
+func (s *Kernel) Seen(ctx context.Context, addr host.Address) error {
 	a := s.Find(addr)
 	if a == nil {
 		return nil
 	}
-	return a.pass(ctx, a.last())
+	return a.Seen(ctx)
 }
 
-// AllSeen waits until what the caller has just read of the actors of some types is durable: also of actors that it did not
-// find, because a commit under way may have destroyed them. It returns the actors whose last commit never will be, because
-// the disk failed: what was read of them must not be shown. The error is that of ctx, or says that the node ends.
-func (s *Kernel) AllSeen(ctx context.Context, of func(*Type) bool) (lost []host.Address, err error) {
-	var unsynced []*Actor
-	s.Each(func(a *Actor) {
-		if of(a.Type) && a.Durable.Load() < a.Applied.Load() {
-			unsynced = append(unsynced, a)
-		}
-	})
-	for _, a := range unsynced {
-		err := a.pass(ctx, a.last())
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return nil, ContextError(ctx)
-		case s.Killed.Load():
-			return nil, err
-		default:
-			lost = append(lost, host.Address{Type: a.Address.Type, Key: append([]string{}, a.Address.Key...)})
-		}
-	}
-	slices.SortFunc(lost, compareAddresses)
-	return slices.CompactFunc(lost, func(a, b host.Address) bool { return compareAddresses(a, b) == 0 }), nil
-}
-
-func compareAddresses(a, b host.Address) int {
-	return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.Key, b.Key))
-}
-
-// Contains reports whether a sorted list has an address.
-func Contains(list []host.Address, a host.Address) bool {
-	_, ok := slices.BinarySearchFunc(list, a, compareAddresses)
-	return ok
-}
-
-// last returns the last commit that was applied. One that is about to be, and may decline, does not count.
-func (a *Actor) last() uint64 {
+// Seen is [Kernel.Seen] of one actor.
+func (a *Actor) Seen(ctx context.Context) error {
 	a.viewMu.Lock()
-	defer a.viewMu.Unlock()
-	return a.Applied.Load()
-}
-
-// gateWaiter is a reader that waits until a commit is durable.
-type gateWaiter struct {
-	commit uint64
-	ready  chan error
+	last := a.Applied.Load() // a commit that is about to be, and may decline, does not count
+	a.viewMu.Unlock()
+	return a.pass(ctx, last)
 }
 
 // pass waits until a commit is durable: the reply gate of queries.
 func (a *Actor) pass(ctx context.Context, commit uint64) error {
-	if a.Durable.Load() >= commit {
-		return nil
-	}
-	a.gateMu.Lock()
-	if a.Durable.Load() >= commit {
-		a.gateMu.Unlock()
-		return nil
-	}
-	if err := a.gateFail; err != nil {
-		a.gateMu.Unlock()
-		return err
-	}
-	w := gateWaiter{commit: commit, ready: make(chan error, 1)}
-	a.blocked = append(a.blocked, w)
-	a.gateMu.Unlock()
-	select {
-	case err := <-w.ready:
-		return err
-	case <-ctx.Done():
+	err := a.Gate.Pass(ctx, commit)
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return ContextError(ctx)
 	}
-}
-
-// advanceGate records that a commit is durable and lets readers pass.
-func (a *Actor) advanceGate(commit uint64) {
-	a.gateMu.Lock()
-	defer a.gateMu.Unlock()
-	if commit <= a.Durable.Load() {
-		return
-	}
-	a.Durable.Store(commit)
-	kept := a.blocked[:0]
-	for _, w := range a.blocked {
-		if w.commit <= commit {
-			w.ready <- nil
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	clear(a.blocked[len(kept):])
-	a.blocked = kept
-}
-
-// failWaiters ends the wait of every reader at the gate, now and later: what they saw may never be durable.
-func (a *Actor) failWaiters(err *host.Error) {
-	a.gateMu.Lock()
-	defer a.gateMu.Unlock()
-	a.gateFail = err
-	for _, w := range a.blocked {
-		w.ready <- err
-	}
-	a.blocked = nil
+	return err
 }

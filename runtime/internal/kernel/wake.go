@@ -12,7 +12,7 @@ import (
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
 // something asks for it. A missing actor gets a core too, with a new id, and comes into being with its first turn.
 func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
-	err := a.Kernel.Failures.blocked(a)
+	err := a.resting()
 	if a.Type.Retired {
 		if a.Left() {
 			return a.wakeBare(epoch, w) // there is no code to load
@@ -25,17 +25,17 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		}
 		return nil, err
 	}
-	a.crashes = a.Kernel.Failures.crashes(a)
+	a.crashes = a.Kernel.Failures.Crashes(a.Key)
 	c, err := a.open(epoch, w, false)
 	if err != nil {
 		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
 			e := a.Kernel.Public(a, w, err)
 			if e.Code != host.Unavailable || damage(err) {
-				a.Kernel.Failures.add(a, e, err)
+				a.failed(e, err)
 				if w.destroys() {
 					return a.wakeBare(epoch, w)
 				}
-				return nil, a.Kernel.Failures.blocked(a)
+				return nil, a.resting()
 			}
 			return nil, e
 		}
@@ -70,18 +70,18 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		if a.Kernel.full(err) {
 			return nil, a.Kernel.Public(a, w, err) // the node is busy, the actor is well
 		}
-		a.Kernel.Failures.add(a, a.Kernel.Public(a, w, err), err)
+		a.failed(a.Kernel.Public(a, w, err), err)
 		if w.destroys() {
 			return a.wakeBare(epoch, w)
 		}
-		return nil, a.Kernel.Failures.blocked(a)
+		return nil, a.resting()
 	}
 	if err := c.risen(); err != nil {
 		a.teardown(c)
 		return nil, a.Kernel.Public(a, w, err)
 	}
 	if a.crashes == 0 {
-		a.Kernel.Failures.clear(a)
+		a.Kernel.Recovered(a.Key)
 	} // else a turn has to succeed first
 	a.Kernel.publishLife(a, c, "woke", "")
 	return c, nil
@@ -244,14 +244,14 @@ func (c *Core) rouse(w *Work, stale bool) error {
 		return c.wakeHook(w)
 	}
 	before := c.mark()
-	c.rising = true
-	_, err := c.System(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "migrate", (*Turn).prepare)
+	c.joint = rising
+	err := c.System(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "migrate", (*Turn).prepare)
 	if err == nil {
 		err = c.wakeHook(w)
 	}
-	c.rising = false
+	c.joint = single
 	if err != nil && !c.Gone() {
-		c.undo(before)
+		c.undo(&before)
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (c *Core) rouse(w *Work, stale bool) error {
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.
 func (c *Core) wakeHook(w *Work) error {
 	// Not under the caller's deadline: the actor wakes for everybody who waits, and for those to come.
-	_, err := c.Run(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "OnWake", func(h *Turn) ([]byte, error) {
+	_, err := c.RunTurn(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "OnWake", true, func(h *Turn) ([]byte, error) {
 		return nil, c.Instance.Wake(h.Host)
 	})
 	return err
@@ -304,7 +304,7 @@ func (Sleeping) TurnedAway(c *Core, w *Work) bool {
 // Run implements Job.
 func (force Sleeping) Run(c *Core, w *Work) {
 	if c.Exists && c.Actor.Type.HasSleep && !c.Quiet && !c.Bare {
-		if _, err := c.Run(w, "OnSleep", func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
+		if _, err := c.RunTurn(w, "OnSleep", true, func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
 			if err == ErrAbandoned {
 				return
 			}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -63,38 +64,53 @@ type Work struct {
 	Call                        // the job, if it is a call, so that a call is one allocation
 	Ctx         context.Context // the caller's; nil for work that nobody waits for
 	Existing    bool            // it does not create the actor
+	Paused      bool            // it was refused because the actor is paused
+	replayed    bool            // the result is that of an earlier call
+	Chain       int32           // how many calls deep
 	Traceparent string
-	Chain       int   // how many calls deep
-	bytes       int64 // what it counts for in the mailbox, while it is there
+	order       host.Order // told when the work has its place in the mailbox; nil if nobody asks
+	bytes       int64      // what it counts for in the mailbox, while it is there
+	GoodFor     int64      // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 
 	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.
 	Of *Work
 
-	Paused bool // it was refused because the actor is paused
-
-	// waiter is the actor whose turn waits for this work; guarded by waitGraph.mu.
+	// waiter is the actor whose turn waits for this work; nil if none does.
 	waiter *Actor
-	// Waits is where to leave the wait edge, nil if none was entered.
-	Waits *waitGraph
 
 	// The result, written by the winner of settled before release.
-	out      []byte
-	version  engine.Version
-	replayed bool
-	Err      error
+	out     []byte
+	version engine.Version
+	Err     error
 
 	settled atomic.Bool
 	Finish  func(*Work)   // called when the result may leave; nil means signal done
 	Done    chan struct{} // capacity 1
 }
 
-// Calls makes the call that is filled in the job.
-func (w *Work) Calls() { w.Job = &w.Call }
+// Wait records that the turn of an actor waits for w at another one, before w is in the mailbox of that. The error has
+// code Cycle.
+//
+// The edge stands from the call until the callee's turn has run, not until the reply has passed the gate: from then on the
+// reply needs nothing but the disk.
+func (w *Work) Wait(from, to *Actor) error {
+	cycle := from.Kernel.Waits.Enter(from, to, w)
+	if cycle == nil {
+		w.waiter = from
+		return nil
+	}
+	names := make([]string, len(cycle))
+	for i, a := range cycle {
+		names[i] = a.String()
+	}
+	chain := strings.Join(names, " -> ")
+	return host.Errorf(host.Cycle, "the call would make actors wait for each other: %s", chain).With("chain", chain)
+}
 
-// Leave removes the item's wait edge.
+// Leave removes the item's wait edge. It may be called more than once.
 func (w *Work) Leave() {
-	if w.Waits != nil {
-		w.Waits.leave(w)
+	if w.waiter != nil {
+		w.waiter.Kernel.Waits.Leave(w.waiter, w)
 	}
 }
 

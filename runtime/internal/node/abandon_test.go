@@ -68,6 +68,13 @@ func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 	}
 }
 
+// A stopper is a facet that holds up the end of its core.
+type stopper struct{ goOn chan struct{} }
+
+func (*stopper) Forget(*kernel.Core, engine.Version) {}
+func (s *stopper) Close(*kernel.Core)                { <-s.goOn }
+func (s *stopper) Abandon(*kernel.Core)              {}
+
 func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTest(t)
@@ -78,10 +85,11 @@ func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
 		}
 		a, before := s.Find(host.Address{Type: "unit", Key: []string{"a"}}), s.Destroys.Load()
 		// The goroutine that runs the actor stops between the commit that ends the actor and the end of its core.
-		s.Failures.Mu.Lock()
+		stop := &stopper{goOn: make(chan struct{})}
+		kernel.Attach(&a.Core.Attached, func() *stopper { return stop })
 		err := s.Destroy(ctx, a.Address)
 		v, after := a.AcquireView(), s.Destroys.Load()
-		s.Failures.Mu.Unlock()
+		close(stop.goOn)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -416,7 +416,7 @@ func TestFailedActorRefusesConnections(t *testing.T) {
 	in(t, rs, host.Limits{}, func(t *testing.T, h *hotel) {
 		h.say("x")
 		var err error
-		for range kernel.CrashesToFail {
+		for range retry.CrashesToFail {
 			_, err = h.s.Connect(t.Context(), roomA, host.ConnectRequest{})
 			wantCode(t, err, host.Crashed)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 )
 
@@ -28,7 +29,7 @@ func TestTaskThatDoesNotReturnIsLeftBehindAndReported(t *testing.T) {
 		}))
 		begin := time.Now()
 		err := g.Close(context.Background())
-		if took := time.Since(begin); took < kernel.DefaultTaskGrace || took > kernel.DefaultTaskGrace+time.Second {
+		if took := time.Since(begin); took < limit.DefaultTaskGrace || took > limit.DefaultTaskGrace+time.Second {
 			t.Errorf("the shutdown took %s", took)
 		}
 		if err == nil || !strings.Contains(err.Error(), "1 tasks did not return") {
@@ -114,11 +115,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 	s.Start()
 	g := &stage{Node: s, t: t}
 	g.must("warm", add(1))
-	running := func() int {
-		s.Goroutines.Mu.Lock()
-		defer s.Goroutines.Mu.Unlock()
-		return s.Goroutines.N
-	}
+	running := s.Goroutines.Len
 	before := running()
 	for i := range 50 {
 		key := fmt.Sprint(i)
@@ -136,7 +133,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 			g.mustVerb(key, host.ActorSleep, nil, nil)
 		}
 	}
-	spare := int(s.Workers.Spares) + 4 // workers that wait for the next actor, and what is about to return
+	spare := s.Workers.Spares() + 4 // workers that wait for the next actor, and what is about to return
 	soon(t, "the goroutines of the tasks end", func() bool { return running() <= before+spare })
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)

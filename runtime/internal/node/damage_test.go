@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // wantDamage checks the error that callers get for damaged data: it names no file and is not
@@ -101,7 +102,7 @@ func TestDamageReachesCallersAsSuch(t *testing.T) {
 	for i, f := range faults {
 		ids[i] = wantDamage(t, f.err, f.code)
 	}
-	if _, err := kernel.Inspect(g.store, g.Kernel.Options.Namespace, pAddr("key"), host.InspectQuery{ValueBytes: 10}); !errors.Is(err, engine.ErrDamaged) || !strings.Contains(err.Error(), tables[0]) {
+	if _, err := survey.StoredKeys(g.store, g.Kernel.Options.Namespace, pAddr("key"), host.InspectQuery{ValueBytes: 10}); !errors.Is(err, engine.ErrDamaged) || !strings.Contains(err.Error(), tables[0]) {
 		t.Errorf("without a node: %v", err)
 	}
 	if ids[6] != ids[7] {

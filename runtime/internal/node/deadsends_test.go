@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 
 	dto "github.com/prometheus/client_model/go"
@@ -236,7 +237,7 @@ func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
 				}
 				defer t.Mu.Unlock()
 				for i := range n {
-					f := mail.FailedRecord{Message: mail.MessageRecord{Type: "p", Key: []string{"shut"}, Method: "do"}, Failed: kernel.UnixMS(t.Start)}
+					f := mail.FailedRecord{Message: mail.MessageRecord{Type: "p", Key: []string{"shut"}, Method: "do"}, Failed: t.Start.UnixMilli()}
 					if err := mail.KeepDeadSend(t.Core, t, uint64(first+i), &f); err != nil {
 						return err
 					}
@@ -261,7 +262,7 @@ func TestTheOldestMessagesThatWereGivenUpGoFirst(t *testing.T) {
 }
 
 func TestAMessageThatWasGivenUpShowsItsInputAsJSON(t *testing.T) {
-	input, err := kernel.OutputEncoding.Marshal(map[string]any{"to": "ada", "n": 7, "raw": []byte{1, 2}})
+	input, err := wire.Output.Marshal(map[string]any{"to": "ada", "n": 7, "raw": []byte{1, 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

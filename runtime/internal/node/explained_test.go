@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 const secretCause = "dial tcp 10.0.0.7:25: no route to host"
@@ -20,13 +20,13 @@ func failing(*puppet, host.Turn) error { return errors.New(secretCause) }
 // cbor calls a built-in method with CBOR, which puppets need not convert.
 func (g *stage) cbor(key, name string, in, out any) error {
 	g.t.Helper()
-	input, err := kernel.OutputEncoding.Marshal(in)
+	input, err := wire.Output.Marshal(in)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	reply, err := g.Call(context.Background(), &host.Request{Address: pAddr(key), Method: name, Codec: host.CBOR, Input: input})
 	if err == nil && out != nil {
-		if err := kernel.InputDecoding.Unmarshal(reply.Output, out); err != nil {
+		if err := wire.Input.Unmarshal(reply.Output, out); err != nil {
 			g.t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
 // faultyInputs are inputs of built-in methods that are wrong in one member, and the member. A method without an entry takes no
@@ -234,7 +234,7 @@ func TestRangesAreThoseOfTheLimits(t *testing.T) {
 		{host.WorkflowResultInput{}, "wait_ms", method.MaxWait.Milliseconds()}, {host.WorkflowWatchInput{}, "wait_ms", method.MaxWait.Milliseconds()},
 	} {
 		found := false
-		for _, r := range kernel.RangesOf(reflect.TypeOf(c.v)) {
+		for _, r := range wire.RangesOf(reflect.TypeOf(c.v)) {
 			found = found || r.Name == c.name && r.Max == c.max
 		}
 		if !found {

@@ -93,14 +93,14 @@ func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 		if n := len(s.Memory.AllRemains()); n != 0 {
 			t.Errorf("the remains of %d actors are left", n)
 		}
-		if n := len(s.Waits.Edges); n != 0 {
+		if n := s.Waits.Len(); n != 0 {
 			t.Errorf("%d wait edges are left", n)
 		}
 		time.Sleep(time.Hour)
 		if n, b := s.Memory.Awake.Load(), s.Memory.Bytes.Load(); n != 0 || b != 0 {
 			t.Errorf("%d actors of %d bytes count as awake", n, b)
 		}
-		if n := len(s.Failures.Crash) + len(s.Failures.M); n != 0 {
+		if n := s.Failures.Known(); n != 0 {
 			t.Errorf("%d failures of actors that are gone are remembered", n)
 		}
 	})

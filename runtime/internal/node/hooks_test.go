@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
@@ -108,24 +106,11 @@ func TestWhatIsLeftOfAnActorWhoseTypeIsGoneDoesNotCountAsFailed(t *testing.T) {
 		if n := g.n("b"); n != 1 {
 			t.Errorf("%d messages were handled", n)
 		}
-		if n := g.Failures.Count(); n != 0 {
+		if n := g.Failures.Len(); n != 0 {
 			t.Errorf("%d actors count as failed", n)
 		}
 		if bytes.Contains(log.b.Bytes(), []byte("ERROR")) {
 			t.Errorf("%.1500s", log.b.String())
-		}
-	})
-}
-
-func TestRowThatNoPartHasIsNotPosted(t *testing.T) {
-	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		g.must("a", add(1))
-		id, _, err := g.store.Lookup(g.Identity(pAddr("a")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if posted, paused, err := g.Clock.Post(engine.Wake{ID: id, Due: 1, Kind: keyspace.WakePaused}); posted || paused != nil || err == nil {
-			t.Error(posted, paused, err)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
@@ -87,52 +88,6 @@ func TestCallsFromOutsideAreBoundedPerActor(t *testing.T) {
 		for range 1000 {
 			if err := g.doAt(free, add(1)); err != nil {
 				t.Fatal(err)
-			}
-		}
-	})
-}
-
-// TestRateLimitFollowsItsModel compares a limit with a bucket that is filled bit by bit.
-func TestRateLimitFollowsItsModel(t *testing.T) {
-	for _, l := range []host.Limits{
-		{CallRate: 1}, {CallRate: 0.1, CallBurst: 3}, {CallRate: 1000, CallBurst: 1}, {CallRate: 7, CallBurst: 20}, {CallRate: 1e12},
-		{CallRate: math.MaxFloat64, CallBurst: 1e9}, {CallRate: 1e-9, CallBurst: 3}, {CallRate: 2.5},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			r := kernel.NewRateLimit(l)
-			tokens, last := float64(r.Burst), time.Now()
-			taken := 0
-			for i := range 2000 {
-				time.Sleep(time.Duration((i*i*7919)%1_000_003) * time.Microsecond)
-				now := time.Now()
-				tokens = min(tokens+float64(now.Sub(last))/float64(r.Every), float64(r.Burst))
-				last = now
-				err := r.Take(pAddr("a"))
-				switch {
-				case err == nil && tokens < 1-1e-6, err != nil && tokens > 1+1e-6:
-					t.Fatalf("%+v: %v with %v tokens", l, err, tokens)
-				case err == nil:
-					tokens--
-					taken++
-				}
-			}
-			if taken == 0 {
-				t.Errorf("%+v: nothing was ever taken", l)
-			}
-		})
-	}
-}
-
-func TestRateLimitForgetsActorsThatAreLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := kernel.NewRateLimit(host.Limits{CallRate: 10, CallBurst: 10})
-		for i := range 100_000 {
-			if err := r.Take(pAddr(fmt.Sprint(i))); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(100 * time.Microsecond)
-			if len(r.Full) > 3*kernel.MinBuckets+2000 { // 1,000 are within the time that one call takes to be forgotten
-				t.Fatalf("%d buckets", len(r.Full))
 			}
 		}
 	})
@@ -285,7 +240,7 @@ func TestACallThatWaitsCountsOnceAgainstTheRate(t *testing.T) {
 		}()
 		synctest.Wait()
 		for range 3 { // each is a reason to look again
-			g.Signals.Notify(string(kernel.AppendAddress(nil, pAddr("a"))), "queue/jobs")
+			g.Signals.Notify(string(address.Append(nil, pAddr("a"))), "queue/jobs")
 			synctest.Wait()
 		}
 		time.Sleep(2 * time.Minute)

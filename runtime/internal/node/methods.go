@@ -7,11 +7,14 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
@@ -35,14 +38,21 @@ func New(o Options) (*Node, error) {
 	return &Node{k}, nil
 }
 
+// Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it
+// returns.
+func (n *Node) Start() {
+	n.Kernel.Start()
+	n.Go(func() { duty.Recover(n.Kernel) })
+}
+
 // CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error
-// is a *LimitsError.
+// is a *limit.Error.
 func CheckLimits(l host.Limits) error {
 	var h kernel.Hooks
 	for _, p := range Parts(new(Options)) {
 		h.Add(p)
 	}
-	_, err := kernel.NewActorLimits(l, h.Limiters)
+	_, err := limit.New(l, h.Limiters)
 	return err
 }
 
@@ -54,6 +64,21 @@ func (n *Node) Methods(b *host.Behavior) []host.Method {
 		methods = append(methods, host.Method{Name: r.Name, Kind: r.Kind})
 	}
 	return methods
+}
+
+// Lookup implements host.Node.
+func (n *Node) Lookup(ctx context.Context, addr host.Address) (host.Status, error) {
+	return survey.Lookup(n.Kernel, ctx, addr)
+}
+
+// List implements host.Node.
+func (n *Node) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return survey.List(n.Kernel, ctx, q)
+}
+
+// Inspect implements host.Inspector.
+func (n *Node) Inspect(ctx context.Context, addr host.Address, q host.InspectQuery) (host.InspectPage, error) {
+	return survey.Inspect(n.Kernel, ctx, addr, q)
 }
 
 // Subscribe implements host.EventSource.

@@ -3,6 +3,8 @@
 package node
 
 import (
+	"context"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin"
@@ -17,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/part/stream"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Options configure a node: its kernel, and its parts.
@@ -87,6 +90,16 @@ var (
 	_ kernel.Observer = (*handlerTurn)(nil)
 )
 
+// Lookup implements host.Node.
+func (h *handlerTurn) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return survey.Lookup(h.Actor.Kernel, ctx, a)
+}
+
+// List implements host.Node.
+func (h *handlerTurn) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return survey.List(h.Actor.Kernel, ctx, q)
+}
+
 // newTurn makes a turn with the view of it that handlers get.
 func newTurn() *kernel.Turn {
 	h := new(handlerTurn)
@@ -109,6 +122,16 @@ type handlerQuery struct {
 }
 
 var _ host.Reader = (*handlerQuery)(nil)
+
+// Lookup implements host.Node.
+func (h *handlerQuery) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
+	return survey.Lookup(h.Actor.Kernel, ctx, a)
+}
+
+// List implements host.Node.
+func (h *handlerQuery) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
+	return survey.List(h.Actor.Kernel, ctx, q)
+}
 
 // newQuery makes a query with the view of it that handlers get.
 func newQuery() *kernel.Query {

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 )
 
 // stores is a deed that puts n bytes into the key-value store.
@@ -137,7 +136,7 @@ func TestTheSmallestLimitsDoNotLockOperatorsOut(t *testing.T) {
 		g.mustVerb("a", host.LimitsSet, host.ActorLimits{
 			WriteSetBytes: whole(4096), ValueBytes: whole(1), StateBytes: whole(1), StorageBytes: whole(1), MailboxCount: whole(1), MailboxBytes: whole(1),
 		}, nil)
-		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: strings.Repeat("r", kernel.MaxReason)}, nil)
+		g.mustVerb("a", host.ActorPause, host.PauseInput{Reason: strings.Repeat("r", park.MaxReason)}, nil)
 		g.mustVerb("a", host.ActorResume, nil, nil)
 		g.mustVerb("a", host.SendDeadDelete, host.SendSelectInput{All: true}, nil)
 		g.mustVerb("a", host.LimitsSet, host.ActorLimits{MailboxCount: whole(2)}, nil)
@@ -227,7 +226,7 @@ func TestLimitsOfAnActorEndWithIt(t *testing.T) {
 			wantCode(t, g.do("a", stores(20_000)), host.QuotaExceeded)
 			g.restart()
 		}
-		if n := g.Overrides.N.Load(); n != 0 {
+		if n := g.Overrides.Len(); n != 0 {
 			t.Fatalf("%d actors have limits", n)
 		}
 	})
@@ -296,20 +295,4 @@ func TestMailboxesOfTheNodeShareTheirMemory(t *testing.T) {
 			t.Fatalf("%d bytes wait", n)
 		}
 	})
-}
-
-func TestRecordOfAPauseByAnEarlierVersionIsRead(t *testing.T) {
-	old := struct {
-		_      struct{} `cbor:",toarray"`
-		Reason string
-		Since  int64
-	}{Reason: "r", Since: 5}
-	b, err := record.Encode(&old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rec kernel.ControlRecord
-	if err := record.Decode(b, &rec); err != nil || rec.Pause() == nil || rec.Pause().Reason != "r" || len(rec.Limits) != 0 {
-		t.Fatalf("%+v, %v", rec, err)
-	}
 }

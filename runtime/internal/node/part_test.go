@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/node"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // A probe is a part from outside. It keeps a key, and has rows in the wake index. Each hook fails if it is told to.
@@ -66,7 +67,7 @@ func (p *probe) Abandon(*kernel.Core)                            { _ = p.hook("A
 func (p *probe) Durable()                                        { _ = p.hook("Durable") }
 func (p *probe) Resumed(*kernel.Turn) error                      { return p.hook("Resumed") }
 func (p *probe) Keeps(*kernel.Actor) error                       { return p.hook("Keeps") }
-func (p *probe) Explain(*kernel.Inquiry, *engine.Snapshot) error { return p.hook("Explain") }
+func (p *probe) Explain(*survey.Inquiry, *engine.Snapshot) error { return p.hook("Explain") }
 
 func (p *probe) Destroy(t *kernel.Turn) error {
 	p.retired.Add(1)
@@ -104,7 +105,7 @@ func (*probeJob) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind
 func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 	_ = j.p.hook("Run")
 	if j.row == nil {
-		_, err := c.System(w, "take up", func(*kernel.Turn) error {
+		err := c.System(w, "take up", func(*kernel.Turn) error {
 			c.Arm(probeWake, false)
 			return nil
 		})
@@ -113,7 +114,7 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 		return
 	}
 	c.Due(w, j.row, func() error {
-		_, err := c.System(w, "fire", func(*kernel.Turn) error {
+		err := c.System(w, "fire", func(*kernel.Turn) error {
 			if _, err := c.Rows.Delete(probeDue); err != nil {
 				return err
 			}
@@ -147,7 +148,7 @@ func (a *probed) Wake(host.Turn) error            { return nil }
 func (a *probed) Destroy(host.Turn) error         { return nil }
 
 func (a *probed) Act(h host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
-	t := kernel.CallerOf(h).Turn
+	t := kernel.CallerOf(h).Waiter
 	t.Enlist(a.p)
 	kernel.Attach(&t.Core.Attached, func() *probe { return a.p }) // a facet
 	t.After = append(t.After, a.p)

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/schedule"
 )
 
@@ -106,7 +107,7 @@ func TestRecurringRunThatFailsInAnyWayIsRecordedAndWaitsForItsNextTick(t *testin
 		"secret": func(host.Turn) error { return errors.New("password") },
 		"panic":  func(host.Turn) error { panic("boom") },
 		"ignores its deadline": func(host.Turn) error {
-			time.Sleep(kernel.DefaultTurnTimeout + kernel.DefaultTurnGrace + 5*time.Second)
+			time.Sleep(limit.DefaultTurnTimeout + kernel.DefaultTurnGrace + 5*time.Second)
 			return nil
 		},
 	} {

@@ -80,8 +80,8 @@ func TestActorsWithMessagesToAPausedActorSleepAndAreWokenWhenItIsResumed(t *test
 		if n := g.Memory.Awake.Load(); n != 0 {
 			t.Fatalf("%d actors are awake", n)
 		}
-		for _, p := range g.Pauses.M {
-			if n := len(p.Parked); n != 10 {
+		for _, n := range g.Pauses.Parked() {
+			if n != 10 {
 				t.Fatalf("%d wait for the end of the pause", n)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 
 	gort "runtime"
@@ -361,7 +362,7 @@ func TestAQueryThatBeginsWhileItsCoreClosesIsServed(t *testing.T) {
 	for range 100 {
 		var b sqlite.Database
 		a := &kernel.Actor{Kernel: g.Kernel, Type: &kernel.Type{Behavior: &host.Behavior{}}, Address: pAddr("a")}
-		a.Limits.Store(&kernel.ActorLimits{})
+		a.Limits.Store(&limit.Set{})
 		read := func() *sqlitevfs.Session {
 			return b.Read(context.Background(), a, sqlite.SnapshotReader{Snapshot: snap})
 		}

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
-
 	goruntime "runtime"
 	"testing"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // endless is one call of a function that takes an hour: it multiplies two numbers of a million digits.
@@ -82,7 +81,7 @@ func TestAQueryOfACallerWithLessTimeEndsWithIt(t *testing.T) {
 		_, err = g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: "look", Codec: host.JSON,
 			Input: remember(glance(func(_ *puppetState, r host.Reader) error { <-r.Done(); return r.Err() }))})
 		wantCode(t, err, host.DeadlineExceeded)
-		if took := time.Since(begun); took != kernel.DefaultQueryTimeout {
+		if took := time.Since(begun); took != limit.DefaultQueryTimeout {
 			t.Errorf("it took %s, want the default", took)
 		}
 	})

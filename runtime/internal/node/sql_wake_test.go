@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 )
 
@@ -308,11 +308,11 @@ func TestSQLMethods(t *testing.T) {
 		t.Errorf("no SQL: %v", err)
 	}
 	// CBOR carries the same.
-	input, _ := kernel.OutputEncoding.Marshal(host.SQLInput{SQL: "SELECT ?1, ?2, ?3, ?4", Args: []any{int64(-5), []byte{1}, map[string]any{"base64": "Ag=="}, 2.5}})
+	input, _ := wire.Output.Marshal(host.SQLInput{SQL: "SELECT ?1, ?2, ?3, ?4", Args: []any{int64(-5), []byte{1}, map[string]any{"base64": "Ag=="}, 2.5}})
 	if reply, err = g.Call(context.Background(), &host.Request{Address: pAddr("a"), Method: host.SQLQuery, Codec: host.CBOR, Input: input}); err != nil {
 		t.Fatal(err)
 	}
-	got := kernel.Decoded[host.SQLOutput](host.CBOR, reply.Output)
+	got := wire.Read[host.SQLOutput](host.CBOR, reply.Output)
 	if s := fmt.Sprint(got.Rows); s != "[[-5 map[base64:AQ==] map[base64:Ag==] 2.5]]" {
 		t.Errorf("rows in CBOR: %s", s)
 	}

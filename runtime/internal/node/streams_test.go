@@ -16,7 +16,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // cborOf encodes values as items.
@@ -115,7 +116,7 @@ func TestReaderWaitsForTheNextItemAndLearnsTheEnd(t *testing.T) {
 		if err := n.do(func(_ *diary, ht host.Turn) error { _, err := ht.StreamAppend("tokens", cborOf(1)); return err }); host.CodeOf(err) != host.FailedPrecondition {
 			t.Fatal(err)
 		}
-		if len(n.Signals.Subs) != 0 {
+		if n.Signals.Len() != 0 {
 			t.Error("somebody still waits")
 		}
 	})
@@ -218,7 +219,7 @@ func TestStreamCallsThatAreWrongSayWhy(t *testing.T) {
 func TestItemsAreReadInTheEncodingOfTheRequest(t *testing.T) {
 	withDiaries(t, func(t *testing.T, n *diaryNode) {
 		n.must(host.StreamAppend, `{"stream":"log","items":[{"a":1}]}`, nil)
-		input, _ := kernel.OutputEncoding.Marshal(&host.StreamReadInput{Stream: "log", WaitMS: 1000})
+		input, _ := wire.Output.Marshal(&host.StreamReadInput{Stream: "log", WaitMS: 1000})
 		reply, err := n.Call(context.Background(), &host.Request{Address: diaryAddress, Method: host.StreamRead, Codec: host.CBOR, Input: input})
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +244,7 @@ func TestItemsThatAreTooOldAreRemovedWithoutAnotherAppend(t *testing.T) {
 			}
 			snap := n.Store.Snapshot(id)
 			defer snap.Close()
-			k, err := kernel.CountKeys(snap, keyspace.KindStreamItems)
+			k, err := survey.CountKeys(snap, keyspace.KindStreamItems)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -380,7 +381,7 @@ func BenchmarkStreamReadCall(b *testing.B) {
 		b.Fatal(err)
 	}
 	r := &host.Request{Address: diaryAddress, Method: host.StreamRead, Codec: host.CBOR}
-	r.Input, _ = kernel.OutputEncoding.Marshal(&host.StreamReadInput{Stream: "log"})
+	r.Input, _ = wire.Output.Marshal(&host.StreamReadInput{Stream: "log"})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := n.Call(context.Background(), r); err != nil {

@@ -87,10 +87,10 @@ func everythingAtOnce(t *testing.T, g *stage) {
 			t.Errorf("%+v", g.whyOf(key(i)))
 		}
 	}
-	if n := len(g.Waits.Edges); n != 0 {
+	if n := g.Waits.Len(); n != 0 {
 		t.Errorf("%d wait edges are left", n)
 	}
-	if n := len(g.Pauses.M); n != 0 {
+	if n := g.Pauses.Len(); n != 0 {
 		t.Errorf("%d actors are still paused", n)
 	}
 }

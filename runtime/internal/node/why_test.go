@@ -17,12 +17,12 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -318,7 +318,7 @@ type unreadable struct{}
 
 func (unreadable) Name() string { return "unreadable" }
 
-func (unreadable) Explain(*kernel.Inquiry, *engine.Snapshot) error { return io.ErrUnexpectedEOF }
+func (unreadable) Explain(*survey.Inquiry, *engine.Snapshot) error { return io.ErrUnexpectedEOF }
 
 func TestWhyOfMessagesInQueues(t *testing.T) {
 	d := &puppetType{name: "p", outside: true, queues: []host.Queue{{Name: "jobs", Handler: "puppet.job"}, {Name: "mail"}, {Name: host.AnyName, Handler: "puppet.any"}}}
@@ -367,26 +367,26 @@ func TestWhyAnswersWithTheFirstThatApplies(t *testing.T) {
 		steps := []struct {
 			why  host.Why
 			text string
-			add  func(q *kernel.Inquiry)
+			add  func(q *survey.Inquiry)
 		}{
-			{host.WhyConnections, "1 client is connected", func(q *kernel.Inquiry) { q.Status.Connections = 1 }},
-			{host.WhyAlarm, "at", func(q *kernel.Inquiry) { q.Appoint(now, "alarm ring", "alarm", "ring") }},
-			{host.WhyRun, "waits for", func(q *kernel.Inquiry) { run.ExplainRun(q, waits) }},
-			{host.WhyLocked, "hold 1 message", func(q *kernel.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "jobs", Processing: 1}}) }},
-			{host.WhyWorkers, "workers", func(q *kernel.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "mail", Pending: 1}}) }},
-			{host.WhyRun, "was paused by an operator", func(q *kernel.Inquiry) { run.ExplainRun(q, stops) }},
-			{host.WhySends, "1 message is with p/b", func(q *kernel.Inquiry) {
-				q.Ask(kernel.RankSends, func() *host.Explanation {
+			{host.WhyConnections, "1 client is connected", func(q *survey.Inquiry) { q.Status.Connections = 1 }},
+			{host.WhyAlarm, "at", func(q *survey.Inquiry) { q.Appoint(now, "alarm ring", "alarm", "ring") }},
+			{host.WhyRun, "waits for", func(q *survey.Inquiry) { run.ExplainRun(q, waits) }},
+			{host.WhyLocked, "hold 1 message", func(q *survey.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "jobs", Processing: 1}}) }},
+			{host.WhyWorkers, "workers", func(q *survey.Inquiry) { queue.ExplainQueues(q, []host.QueueStats{{Queue: "mail", Pending: 1}}) }},
+			{host.WhyRun, "was paused by an operator", func(q *survey.Inquiry) { run.ExplainRun(q, stops) }},
+			{host.WhySends, "1 message is with p/b", func(q *survey.Inquiry) {
+				q.Ask(survey.RankSends, func() *host.Explanation {
 					return mail.ExplainSends(q, &mail.MessageRecord{Type: "p", Key: []string{"b"}})
 				})
 				q.Status.PendingSends = 1
 			}},
-			{host.WhyTasks, "1 task runs", func(q *kernel.Inquiry) {
-				q.Ask(kernel.RankTasks, func() *host.Explanation { return task.ExplainTasks([]*task.Task{{Name: "poll", Started: now}}, false) })
+			{host.WhyTasks, "1 task runs", func(q *survey.Inquiry) {
+				q.Ask(survey.RankTasks, func() *host.Explanation { return task.ExplainTasks([]*task.Task{{Name: "poll", Started: now}}, false) })
 			}},
-			{host.WhyMailbox, "1 call waits", func(q *kernel.Inquiry) { q.Status.Mailbox = 1 }},
-			{host.WhyPaused, "paused by an operator", func(q *kernel.Inquiry) { q.Status.Pause = &host.Pause{Since: now} }},
-			{host.WhyFailed, "has failed", func(q *kernel.Inquiry) { q.Status.Failure = &host.Failure{Since: now} }},
+			{host.WhyMailbox, "1 call waits", func(q *survey.Inquiry) { q.Status.Mailbox = 1 }},
+			{host.WhyPaused, "paused by an operator", func(q *survey.Inquiry) { q.Status.Pause = &host.Pause{Since: now} }},
+			{host.WhyFailed, "has failed", func(q *survey.Inquiry) { q.Status.Failure = &host.Failure{Since: now} }},
 		}
 		for i, want := range steps {
 			q, err := admin.Inquire(g.Kernel, t.Context(), g.Kernel.Types["p"], pAddr("a"))
@@ -465,7 +465,7 @@ func TestWhyOfConnectedClients(t *testing.T) {
 func TestWhyOfWorkflowRuns(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
 		g.must("a", add(1))
-		q := admin.Question{Inquiry: &kernel.Inquiry{S: g.Kernel, Typ: g.Kernel.Types["p"], Addr: pAddr("a"), Status: g.status("a")}}
+		q := admin.Question{Inquiry: &survey.Inquiry{S: g.Kernel, Typ: g.Kernel.Types["p"], Addr: pAddr("a"), Status: g.status("a")}}
 		status := &workflow.RunStatus{Workflow: "checkout", Waiting: []workflow.Waiting{{Kind: workflow.KindReceive, Path: "next", Queues: []string{"orders"}, Since: time.Now()}}}
 		run.ExplainRun(q.Inquiry, status)
 		explained(t, q.Explain(), host.WhyRun, "waits for a message in queue orders", "", "path", "next")

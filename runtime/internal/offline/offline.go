@@ -8,12 +8,14 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/node"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // StoredStatus describes an actor by what a store says of it, as if it slept.
 func StoredStatus(store *engine.Store, namespace string, addr host.Address) (host.Status, error) {
-	return kernel.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
+	return survey.StoredStatus(node.Parts(new(node.Options)), store, namespace, addr)
 }
 
 // ControlStoredRun pauses or terminates a workflow run in a store that no node runs on. It
@@ -35,7 +37,7 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 	if s.Types[addr.Type] == nil {
 		return kernel.NotFound(addr)
 	}
-	input, err := kernel.OutputEncoding.Marshal(&host.WorkflowControlInput{Reason: in.Reason, Entry: in.Entry, Run: in.Run})
+	input, err := wire.Output.Marshal(&host.WorkflowControlInput{Reason: in.Reason, Entry: in.Entry, Run: in.Run})
 	if err != nil {
 		return err
 	}

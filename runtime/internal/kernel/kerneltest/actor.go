@@ -84,7 +84,7 @@ func (a *instance) handle(t host.Turn, input []byte) error {
 		<-a.x.gate()
 		return nil
 	case litters:
-		return a.x.litter(kernel.CallerOf(t).Turn)
+		return a.x.litter(kernel.CallerOf(t).Waiter)
 	}
 	if err := a.x.s.Use(t, o.N); err != nil {
 		return err

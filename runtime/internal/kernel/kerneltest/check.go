@@ -12,7 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // look asks an actor what it has. found is false if there is no actor.
@@ -28,7 +28,7 @@ func (x *trial) look(a host.Address) (l look, found bool) {
 		l.Seen, err = x.s.Show(x.k, a)
 	}
 	if err != nil {
-		x.fatalf("%s cannot be read: %v", kernel.FormatAddress(a), err)
+		x.fatalf("%s cannot be read: %v", address.Format(a), err)
 	}
 	return l, true
 }
@@ -262,7 +262,7 @@ func (x *trial) finish() {
 	x.noRows()
 	for _, a := range []host.Address{subject, Target} {
 		if x.k.Find(a) != nil {
-			x.faultf("%s has nothing to do, and stays in memory", kernel.FormatAddress(a))
+			x.faultf("%s has nothing to do, and stays in memory", address.Format(a))
 		}
 	}
 	if n := len(x.k.Memory.AllRemains()); n > 0 {
@@ -271,7 +271,7 @@ func (x *trial) finish() {
 	if g := goroutinesOf("kernel.(*Kernel).Go.func1(", "kernel.(*alarmClock).run("); g != "" {
 		x.faultf("goroutines work for a node that rests:\n%s", g)
 	}
-	if n := x.k.Failures.Count(); n > 0 {
+	if n := x.k.Failures.Len(); n > 0 {
 		x.faultf("%d actors count as failed", n)
 	}
 	x.leaveMemory()

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key, counts
@@ -139,7 +140,7 @@ func (p *probe) use(t *kernel.Turn, n int) error {
 	if p.broken == "keeps work in memory" || p.broken == "works for another life" {
 		a, w := t.Actor, p.Due(nil, nil, host.Address{}, &engine.Wake{ID: c.ID, Kind: probeWake, Name: strconv.Itoa(n)}, nil)
 		w.Existing, w.Finish = true, func(*kernel.Work) {}
-		t.Then(func() { a.Kernel.Later(probeEnds, func() { _, _ = a.Kernel.Post(a.Type, a.Address, w) }) })
+		t.Then(func() { a.Kernel.Later(probeEnds, func() { _, _ = a.Kernel.Post(a.Type, a.Address, w, nil) }) })
 	} else {
 		c.Rows.SetWake(due, probeWake, strconv.Itoa(n), "")
 	}
@@ -239,15 +240,15 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 		return
 	}
 	if j.row == nil && j.p.broken == "works while paused" {
-		_, err := c.Run(w, "take up", func(t *kernel.Turn) ([]byte, error) {
+		_, err := c.RunTurn(w, "take up", true, func(t *kernel.Turn) ([]byte, error) {
 			return nil, each(c.Rows, openKind, func(n int, _ []byte) { c.Instance.Alarm(t.Host, 0, "", Payload(n)) })
 		})
 		c.Respond(w, nil, err)
 		return
 	}
 	if j.row == nil {
-		_, err := c.System(w, "take up", func(*kernel.Turn) error {
-			c.Standing[probeWake] = kernel.Armed
+		err := c.System(w, "take up", func(*kernel.Turn) error {
+			c.Standing.Note(probeWake, kernel.Armed)
 			c.Arm(probeWake, open > 0)
 			return nil
 		})
@@ -268,7 +269,7 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 		if _, ok, err := c.Rows.Get(key(openKind, n)); err != nil || !ok && j.p.broken != "works for another life" {
 			return kernel.ErrLeftover
 		}
-		_, err = c.Run(w, "ring", func(t *kernel.Turn) ([]byte, error) {
+		_, err = c.RunTurn(w, "ring", true, func(t *kernel.Turn) ([]byte, error) {
 			if _, err := c.Rows.Delete(key(openKind, n)); err != nil {
 				return nil, err
 			}
@@ -312,15 +313,40 @@ func (operator) Name() string { return "operator" }
 func (operator) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Bare(kernel.Act(method.ActorPause, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
-			p := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start))}
-			h.Then(func() { c.Actor.Kernel.Pauses.Set(c.Actor.Key, p) })
-			return p, c.PutControl(h, kernel.ControlRecord{Reason: p.Reason, Since: kernel.UnixMS(p.Since)})
+			a, p := c.Actor, host.Pause{Reason: in.Reason, Since: h.Start}
+			c.Arm(keyspace.WakePaused, true)
+			h.Then(func() { a.Kernel.Pauses.Pause(a.Key, p) })
+			return p, nil
 		})),
 		kernel.Bare(kernel.Act(method.ActorResume, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
-			return kernel.Counted(c.ClearPause(h))
+			a := c.Actor
+			c.Arm(keyspace.WakePaused, false)
+			h.Then(func() { a.Kernel.Unpause(a.Key) })
+			return host.CountOutput{Count: 1}, nil
 		})),
 	}
 }
+
+// Start implements kernel.Runner: it reads which actors are paused.
+func (operator) Start(s *kernel.Kernel) {
+	rows, err := s.Store.Wakes(nil, 0, 1000)
+	if err != nil {
+		panic(err)
+	}
+	for _, row := range rows {
+		ident, _, ok, err := s.Store.Identity(row.ID)
+		if err != nil {
+			panic(err)
+		}
+		if ok && row.Kind == keyspace.WakePaused {
+			key := address.Append(nil, host.Address{Type: ident.Type, Key: ident.Key})
+			s.Pauses.Pause(string(key), host.Pause{Reason: "read at a start"})
+		}
+	}
+}
+
+// Stop implements kernel.Runner.
+func (operator) Stop(*kernel.Kernel) {}
 
 // A handlerTurn and a handlerQuery are what handlers are handed. Of the capabilities of package host they
 // have none.
@@ -342,7 +368,7 @@ func probed(broken string) *Subject {
 	return &Subject{
 		Part: "probe", Ends: probeEnds,
 		Use: func(h host.Turn, n int) error {
-			t := kernel.CallerOf(h).Turn
+			t := kernel.CallerOf(h).Waiter
 			return kernel.PartOf[*probe](t.Actor.Kernel).use(t, n)
 		},
 		New: func(o kernel.Options) (*kernel.Kernel, error) {

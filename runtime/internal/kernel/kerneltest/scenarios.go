@@ -296,7 +296,7 @@ func (x *trial) litter(t *kernel.Turn) error {
 		}
 		if w, ok := p.(kernel.Waker); ok {
 			for _, kind := range w.Kinds() {
-				t.Core.Rows.SetWake(kernel.UnixMS(t.Start.Add(middle)), kind, "leftover", "")
+				t.Core.Rows.SetWake(t.Start.Add(middle).UnixMilli(), kind, "leftover", "")
 			}
 		}
 		if r, ok := p.(kernel.Recoverer); ok {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
@@ -143,6 +144,7 @@ func (x *trial) start() {
 	}
 	x.k = k
 	k.Start()
+	k.Go(func() { duty.Recover(k) })
 	if x.s.Listen != nil {
 		if err := x.s.Listen(k, subject, x.got); err != nil {
 			x.fatalf("nobody can listen: %v", err)

@@ -11,6 +11,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
+	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part for the verbs of operators. It names no other part: they implement the
@@ -19,6 +24,9 @@ type Part struct{}
 
 var _ interface {
 	kernel.Server
+	kernel.Runner
+	kernel.Destroyer
+	survey.Reporter
 } = (*Part)(nil)
 
 // Name implements kernel.Part.
@@ -41,11 +49,11 @@ func (*Part) Methods() []*kernel.Method {
 
 // pauseActor stops an actor. Pausing one that is paused changes the reason.
 func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
-	if n := len(in.Reason); n > kernel.MaxReason {
-		return host.Pause{}, host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	if n := len(in.Reason); n > park.MaxReason {
+		return host.Pause{}, host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
-	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(kernel.UnixMS(h.Start)).UTC()}
-	rec, err := kernel.ReadControl(c.Rows)
+	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(h.Start.UnixMilli()).UTC()}
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.Pause{}, err
 	}
@@ -56,24 +64,30 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 			pause.Reason = old.Reason
 		}
 	}
-	rec.Reason, rec.Since = pause.Reason, kernel.UnixMS(pause.Since)
-	if err := c.PutControl(h, rec); err != nil {
+	rec.SetPause(&pause)
+	if err := put(c, &rec); err != nil {
 		return host.Pause{}, err
 	}
 	if old == nil {
 		h.LifeChange("paused", pause.Reason)
 	}
 	a := c.Actor
-	h.Then(func() { a.Kernel.Pauses.Set(a.Key, pause) })
+	h.Then(func() { a.Kernel.Pauses.Pause(a.Key, pause) })
 	return pause, nil
 }
 
 // resumeActor ends the pause of an actor.
 func resumeActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
-	paused, err := c.ClearPause(h)
-	if err != nil || !paused {
+	rec, err := control.Read(c.Rows)
+	if err != nil || rec.Since == 0 {
 		return host.CountOutput{}, err
 	}
+	rec.SetPause(nil)
+	if err := put(c, &rec); err != nil {
+		return host.CountOutput{}, err
+	}
+	a := c.Actor
+	h.Then(func() { a.Kernel.Unpause(a.Key) })
 	h.LifeChange("resumed", "")
 	for p := range kernel.PartsAs[kernel.Resumer](c.Actor.Kernel.Parts) {
 		if err := p.Resumed(h); err != nil {
@@ -88,11 +102,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 	if in.Empty() {
 		return host.ActorLimits{}, host.Errorf(host.InvalidArgument, "no limit is given")
 	}
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.ActorLimits{}, err
 	}
-	set, given := rec.Limited(), in.Fields()
+	set, given := rec.Override(), in.Fields()
 	for i, f := range set.Fields() {
 		if f.Whole != nil && *given[i].Whole != nil {
 			*f.Whole = *given[i].Whole
@@ -106,11 +120,11 @@ func setLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ActorLimit
 
 // resetLimits resets limits of one actor to those of its type.
 func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsResetInput) (out host.CountOutput, err error) {
-	rec, err := kernel.ReadControl(c.Rows)
+	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return out, err
 	}
-	set := rec.Limited()
+	set := rec.Override()
 	fields := set.Fields()
 	for i, name := range in.Names {
 		if !slices.ContainsFunc(fields, func(f host.ActorLimit) bool { return f.Name == name }) {
@@ -137,25 +151,17 @@ func resetLimits(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.LimitsRe
 }
 
 // storeLimits writes the limits of an actor.
-func storeLimits(c *kernel.Core, h *kernel.Turn, rec kernel.ControlRecord, set host.ActorLimits) error {
-	x, err := kernel.NewOverride(c.Actor.Type, set)
+func storeLimits(c *kernel.Core, h *kernel.Turn, rec control.Record, set host.ActorLimits) error {
+	a := c.Actor
+	l, err := limit.Override(a.Type.Base.Limits, set, a.Type.Hooks.Limiters)
 	if err != nil {
 		return err
 	}
-	rec.Limits = nil
-	for _, f := range set.Fields() {
-		switch {
-		case f.Whole != nil && *f.Whole != nil:
-			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Whole: **f.Whole})
-		case f.Rate != nil && *f.Rate != nil:
-			rec.Limits = append(rec.Limits, kernel.LimitRecord{Name: f.Name, Rate: **f.Rate})
-		}
-	}
-	if err := c.PutControl(h, rec); err != nil {
+	rec.SetOverride(&set)
+	if err := put(c, &rec); err != nil {
 		return err
 	}
-	a := c.Actor
-	h.Then(func() { a.Kernel.Override(a, x) })
+	h.Then(func() { a.Kernel.Override(a, l) })
 	return nil
 }
 
@@ -165,7 +171,7 @@ func wakeActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *metho
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
 		return method.None{}, err
 	}
-	return method.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Waking{} })
+	return method.None{}, s.Ask(ctx, on, kernel.Waking{})
 }
 
 // sleepActor stops an actor's tasks, runs its sleep hook and takes it out of memory.
@@ -192,21 +198,20 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 			return method.None{}, kernel.ContextError(ctx)
 		}
 	}
-	return method.None{}, s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Sleeping(true) })
+	return method.None{}, s.Ask(ctx, on, kernel.Sleeping(true))
 }
 
 // retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries
 // it at once.
 func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.CountOutput, error) {
-	if from := on.From; from != nil && from.Turn == nil && !from.Beside {
+	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
 		return host.CountOutput{}, kernel.QueryWrites()
 	}
 	id, ok, err := s.Store.Lookup(s.Identity(on.Addr))
 	if err != nil {
 		return host.CountOutput{}, s.StoreError(err)
 	}
-	had := s.Failures.Forget(string(kernel.AppendAddress(nil, on.Addr)))
-	s.Metrics.Failed.Set(float64(s.Failures.Count()))
+	had := s.Recovered(string(address.Append(nil, on.Addr)))
 	if !ok && !had {
 		return host.CountOutput{}, kernel.NotFound(on.Addr)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // why implements actor.why: it returns what an actor waits for, without waking it.
@@ -24,14 +25,14 @@ func why(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None
 }
 
 // A Question is an inquiry with the answers that no other part has.
-type Question struct{ *kernel.Inquiry }
+type Question struct{ *survey.Inquiry }
 
 // Inquire collects the facts about an actor. An actor that is being created counts as awake,
 // because its first turn may take long.
 func Inquire(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr host.Address) (Question, error) {
-	q := Question{&kernel.Inquiry{S: s, Typ: t, Addr: addr, A: s.Find(addr)}}
+	q := Question{&survey.Inquiry{S: s, Typ: t, Addr: addr, A: s.Find(addr)}}
 	var err error
-	if q.Status, err = s.Status(addr); err != nil {
+	if q.Status, err = survey.Status(s, addr); err != nil {
 		if host.CodeOf(err) != host.NotFound || q.A == nil || q.A.Turn.Load() == nil && q.A.Waiting.Load() == 0 && !rising(q.A) {
 			return q, err
 		}
@@ -51,7 +52,7 @@ func (q Question) read() error {
 	}
 	snap := q.S.Store.Snapshot(id)
 	defer snap.Close()
-	for p := range kernel.PartsAs[kernel.Explainer](q.S.Parts) {
+	for p := range kernel.PartsAs[survey.Explainer](q.S.Parts) {
 		if err := q.Explained(p, snap); err != nil {
 			return err
 		}
@@ -61,16 +62,16 @@ func (q Question) read() error {
 
 // Explain picks the first cause that applies.
 func (q Question) Explain() host.Explanation {
-	q.Ask(kernel.RankType, q.retired)
-	q.Ask(kernel.RankFailed, q.failed)
-	q.Ask(kernel.RankPaused, q.paused)
-	q.Ask(kernel.RankCall, q.calling)
-	q.Ask(kernel.RankTurn, q.running)
-	q.Ask(kernel.RankDisk, q.syncing)
-	q.Ask(kernel.RankUnwritable, q.unwritable)
-	q.Ask(kernel.RankMailbox, q.waiting)
-	q.Ask(kernel.RankAlarm, q.appointed)
-	slices.SortStableFunc(q.Causes, func(x, y kernel.Cause) int { return cmp.Compare(x.Rank, y.Rank) })
+	q.Ask(survey.RankType, q.retired)
+	q.Ask(survey.RankFailed, q.failed)
+	q.Ask(survey.RankPaused, q.paused)
+	q.Ask(survey.RankCall, q.calling)
+	q.Ask(survey.RankTurn, q.running)
+	q.Ask(survey.RankDisk, q.syncing)
+	q.Ask(survey.RankUnwritable, q.unwritable)
+	q.Ask(survey.RankMailbox, q.waiting)
+	q.Ask(survey.RankAlarm, q.appointed)
+	slices.SortStableFunc(q.Causes, func(x, y survey.Cause) int { return cmp.Compare(x.Rank, y.Rank) })
 	x := &host.Explanation{Why: host.WhyCalls, Text: "It has nothing to do until it is called."}
 	for _, c := range q.Causes {
 		if found := c.Probe(); found != nil {
@@ -98,9 +99,9 @@ func (q Question) failed() *host.Explanation {
 	if f == nil {
 		return nil
 	}
-	text := fmt.Sprintf("It has failed %s: %s. It is tried again on demand after %s.", kernel.Times(f.Attempts), f.Reason, kernel.Moment(f.RetryAt))
+	text := fmt.Sprintf("It has failed %s: %s. It is tried again on demand after %s.", survey.Times(f.Attempts), f.Reason, survey.Moment(f.RetryAt))
 	return &host.Explanation{Why: host.WhyFailed, Text: text, Since: &f.Since, Until: &f.RetryAt, Remedy: "retry",
-		Details: map[string]string{"reason": f.Reason, "retry_at": kernel.Moment(f.RetryAt), "attempts": strconv.Itoa(f.Attempts)}}
+		Details: map[string]string{"reason": f.Reason, "retry_at": survey.Moment(f.RetryAt), "attempts": strconv.Itoa(f.Attempts)}}
 }
 
 func (q Question) paused() *host.Explanation {
@@ -120,7 +121,7 @@ func (q Question) calling() *host.Explanation {
 	if q.A == nil {
 		return nil
 	}
-	chain := q.S.Waits.Chain(q.A)
+	chain := q.S.Waits.Chain(q.A, func(a, b *kernel.Actor) bool { return a.Key < b.Key })
 	if len(chain) < 2 {
 		return nil
 	}
@@ -178,7 +179,7 @@ func (q Question) syncing() *host.Explanation {
 		return nil
 	}
 	return &host.Explanation{Why: host.WhyDisk,
-		Text:    fmt.Sprintf("%s not synced yet; replies wait for the disk.", kernel.Count(int(n), "commit is", "commits are")),
+		Text:    fmt.Sprintf("%s not synced yet; replies wait for the disk.", survey.Count(int(n), "commit is", "commits are")),
 		Details: map[string]string{"commits": strconv.FormatInt(n, 10)}}
 }
 
@@ -200,7 +201,7 @@ func (q Question) waiting() *host.Explanation {
 		return nil
 	}
 	return &host.Explanation{Why: host.WhyMailbox,
-		Text:    fmt.Sprintf("%s in its mailbox; it is about to run.", kernel.Count(q.Status.Mailbox, "call waits", "calls wait")),
+		Text:    fmt.Sprintf("%s in its mailbox; it is about to run.", survey.Count(q.Status.Mailbox, "call waits", "calls wait")),
 		Details: map[string]string{"calls": strconv.Itoa(q.Status.Mailbox)}}
 }
 
@@ -209,9 +210,9 @@ func (q Question) appointed() *host.Explanation {
 	if len(q.Next) == 0 {
 		return nil
 	}
-	n := slices.MinFunc(q.Next, func(x, y kernel.Appointment) int { return x.Due.Compare(y.Due) })
+	n := slices.MinFunc(q.Next, func(x, y survey.Appointment) int { return x.Due.Compare(y.Due) })
 	due := n.Due.UTC()
-	text := fmt.Sprintf("Its next appointment is at %s: %s.", kernel.Moment(due), n.Text)
+	text := fmt.Sprintf("Its next appointment is at %s: %s.", survey.Moment(due), n.Text)
 	return &host.Explanation{Why: host.WhyAlarm, Text: text, Until: &due, Details: map[string]string{n.Kind: n.Detail}}
 }
 

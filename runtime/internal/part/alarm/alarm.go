@@ -13,7 +13,9 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part for alarms.
@@ -22,9 +24,9 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Reporter
+	survey.Reporter
 	kernel.Server
 	kernel.Waker
 } = (*Part)(nil)
@@ -78,7 +80,7 @@ func (*Part) Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	alarms, err := listAlarms(rows, "")
 	all := make([]engine.Wake, len(alarms))
 	for i, al := range alarms {
-		all[i] = engine.Wake{Due: kernel.UnixMS(al.Due), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance}
+		all[i] = engine.Wake{Due: al.Due.UnixMilli(), Kind: keyspace.WakeAlarm, Name: al.Name, Instance: al.Instance}
 	}
 	return all, err
 }
@@ -198,7 +200,7 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 		cause = host.Errorf(host.UnknownMethod, "actor type %q has no alarm %q", c.Actor.Address.Type, row.Name)
 	} else {
 		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
-		_, cause = c.Run(w, c.Actor.Type.Alarms[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+		_, cause = c.RunTurn(w, c.Actor.Type.Alarms[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if _, err := clearAlarm(c, row.Name, row.Instance); err != nil {
 				return nil, err
 			}
@@ -210,8 +212,8 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	}
 	c.Actor.Kernel.Public(c.Actor, w, cause)
 	rec.Attempts++
-	_, err = c.System(w, "alarm retry", func(h *kernel.Turn) error {
-		rec.Due = kernel.UnixMS(time.Now().Add(kernel.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)))
+	err = c.System(w, "alarm retry", func(h *kernel.Turn) error {
+		rec.Due = time.Now().Add(retry.Backoff(rec.Attempts, alarmRetryMin, alarmRetryMax)).UnixMilli()
 		return setAlarm(c, row.Name, row.Instance, rec, engine.PutOptions{Exempt: true})
 	})
 	return err
@@ -233,7 +235,7 @@ func (h Turn) SetAlarm(al host.Alarm) error {
 	if alarmOf(t.Actor.Type, al.Name) < 0 {
 		return host.Errorf(host.InvalidArgument, "actor type %q has no alarm %q", t.Actor.Address.Type, al.Name)
 	}
-	due := kernel.UnixMS(al.Due)
+	due := al.Due.UnixMilli()
 	if due < 1 {
 		due = 1 // rows due at 0 mean something else, and a moment before 1970 is overdue all the same
 	}

@@ -3,10 +3,10 @@ package alarm
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Report implements kernel.Reporter.
+// Report implements survey.Reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	alarms, err := listAlarms(rows, "")
 	if err != nil {
@@ -22,16 +22,16 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	return nil
 }
 
-// Explain implements kernel.Explainer.
-func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
+// Explain implements survey.Explainer.
+func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	alarms, err := listAlarms(rows, "")
 	if err != nil {
 		return err
 	}
 	for _, al := range alarms {
-		text := "alarm " + kernel.Label(al.Name, al.Instance)
+		text := "alarm " + survey.Label(al.Name, al.Instance)
 		if al.Attempts > 0 {
-			text += ", which has failed " + kernel.Times(al.Attempts)
+			text += ", which has failed " + survey.Times(al.Attempts)
 		}
 		q.Appoint(al.Due, text, "alarm", al.Name)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -103,7 +104,7 @@ func (*Part) Methods() []*kernel.Method {
 
 // liveConnection returns the connection of an id that a client has, or nil.
 func liveConnection(s *kernel.Kernel, addr host.Address, id string) *LiveConnection {
-	l, _ := event.HubOf(s).Recipient(string(kernel.AppendAddress(nil, addr)), id).(*LiveConnection)
+	l, _ := event.HubOf(s).Recipient(string(address.Append(nil, addr)), id).(*LiveConnection)
 	return l
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part for connections.
@@ -34,15 +35,15 @@ func (p *Part) Collectors(s *kernel.Kernel) []prometheus.Collector {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Presenter
+	survey.Presenter
 	kernel.Recoverer
 	kernel.Server
 	kernel.Waker
 } = (*Part)(nil)
 
-// Present implements kernel.Presenter.
+// Present implements survey.Presenter.
 func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }
@@ -159,7 +160,7 @@ func (l *LiveConnection) Unsubscribe(ctx context.Context, events ...string) erro
 		return err
 	}
 	return l.update(ctx, "unsubscribe", names, func(c *kernel.Core, w *kernel.Work) error {
-		_, err := c.System(w, "unsubscribe", func(h *kernel.Turn) error { return unsubscribe(h, l, names) })
+		err := c.System(w, "unsubscribe", func(h *kernel.Turn) error { return unsubscribe(h, l, names) })
 		return err
 	}, func(err error) {
 		if err == nil {
@@ -192,8 +193,8 @@ func (l *LiveConnection) update(
 			done <- w.Err
 		},
 	}
-	w.Calls()
-	if _, err := l.S.Post(l.t, l.addr, w); err != nil {
+	w.Job = &w.Call
+	if _, err := l.S.Post(l.t, l.addr, w, nil); err != nil {
 		return err
 	}
 	select {

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -52,7 +53,7 @@ func (d *tending) Run(c *kernel.Core, w *kernel.Work) { c.Respond(w, nil, tendCo
 // again. It does not block.
 func tend(s *kernel.Kernel, t *kernel.Type, addr host.Address, d *tending, done func(*kernel.Work)) {
 	w := work(s, t, addr, d, done)
-	if _, err := s.Post(t, addr, w); err != nil && done != nil {
+	if _, err := s.Post(t, addr, w, nil); err != nil && done != nil {
 		w.Err = err
 		done(w) // the node has stopped; the next start finds the record
 	}
@@ -81,7 +82,7 @@ func work(s *kernel.Kernel, t *kernel.Type, addr host.Address, d *tending, done 
 		case code == host.ActorPaused && s.Pauses.Park(addr, "connection "+d.id, func() { tend(s, t, addr, d, done) }):
 		default:
 			d.attempts++
-			s.Later(kernel.Backoff(d.attempts, tendRetryMin, tendRetryMax), func() { tend(s, t, addr, d, done) })
+			s.Later(retry.Backoff(d.attempts, tendRetryMin, tendRetryMax), func() { tend(s, t, addr, d, done) })
 		}
 	}}
 }
@@ -127,7 +128,7 @@ func tendConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
 		_, err := endConnection(c, w, d.id, d.cause, d.bare, nil)
 		return err
 	}
-	_, err := c.System(w, "lose connection", func(h *kernel.Turn) error {
+	err := c.System(w, "lose connection", func(h *kernel.Turn) error {
 		rec, ok, err := readConnection(c.Rows, d.id)
 		if err != nil || !ok {
 			return err
@@ -142,7 +143,7 @@ func lose(t *kernel.Turn, id string, rec *connectionRecord) error {
 	if rec.Lost != 0 || event.HubOf(t.Actor.Kernel).Holds(t.Actor.Key, id) {
 		return nil
 	}
-	rec.Lost = kernel.UnixMS(t.Start)
+	rec.Lost = t.Start.UnixMilli()
 	rec.Due = graceEnd(t.Actor.Type, t.Start)
 	if err := markConnection(t.Core, id, rec); err != nil {
 		return err
@@ -154,7 +155,7 @@ func lose(t *kernel.Turn, id string, rec *connectionRecord) error {
 
 // sweepConnections marks a page of connections without a live end as lost.
 func sweepConnections(c *kernel.Core, w *kernel.Work, d *tending) error {
-	_, err := c.System(w, "sweep connections", func(h *kernel.Turn) error {
+	err := c.System(w, "sweep connections", func(h *kernel.Turn) error {
 		page, more, err := listConnections(c.Rows, d.after, SweepPage)
 		if err != nil {
 			return err
@@ -207,7 +208,7 @@ func endConnection(c *kernel.Core,
 	}
 	if hook != "" && found && !bare {
 		begun := time.Now()
-		out, err := c.Run(w, hook, func(h *kernel.Turn) ([]byte, error) {
+		out, err := c.RunTurn(w, hook, true, func(h *kernel.Turn) ([]byte, error) {
 			found, err := closeConnection(h, id, cause)
 			if err != nil {
 				return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -34,7 +35,7 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 		return nil, err
 	}
 	l := &LiveConnection{
-		S: s, Hub: event.HubOf(s), t: t, addr: addr, Key: string(kernel.AppendAddress(nil, addr)), Limit: t.Base.ConnectionBytes,
+		S: s, Hub: event.HubOf(s), t: t, addr: addr, Key: string(address.Append(nil, addr)), Limit: t.Base.ConnectionBytes,
 		settled: make(chan error, 1), Signal: make(chan struct{}, 1),
 	}
 	l.addr.Key = slices.Clone(addr.Key)
@@ -44,8 +45,8 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 		Call: kernel.Call{Method: -1, Builtin: b}, Ctx: ctx, Existing: r.Existing, Traceparent: r.Traceparent,
 		Finish: func(w *kernel.Work) { l.settle(w.Err) },
 	}
-	w.Calls()
-	if _, err := s.Post(t, addr, w); err != nil {
+	w.Job = &w.Call
+	if _, err := s.Post(t, addr, w, nil); err != nil {
 		return nil, err
 	}
 	select {
@@ -166,7 +167,7 @@ func connect(c *kernel.Core, w *kernel.Work, l *LiveConnection, r *host.ConnectR
 		}
 		if ok && rec.matches(r.Token) {
 			w.Connection = id
-			_, err := c.System(w, "resume", func(h *kernel.Turn) error { return resume(h, l, r, id, &rec) })
+			err := c.System(w, "resume", func(h *kernel.Turn) error { return resume(h, l, r, id, &rec) })
 			return err
 		}
 	}
@@ -211,7 +212,7 @@ func open(t *kernel.Turn, l *LiveConnection, r *host.ConnectRequest, id string) 
 	token := newResumeToken(id)
 	hash := sha256.Sum256([]byte(token))
 	rec := &connectionRecord{
-		Token: hash[:], Params: withoutCredentials(r.Params), Transport: r.Transport, Connected: kernel.UnixMS(t.Start),
+		Token: hash[:], Params: withoutCredentials(r.Params), Transport: r.Transport, Connected: t.Start.UnixMilli(),
 	}
 	last, err := admit(t, id, rec, r)
 	if err != nil {
@@ -356,5 +357,5 @@ func connectionChange(t *kernel.Turn, op, id string, more func(map[string]any)) 
 
 // graceEnd is when a connection ends that is lost at a time.
 func graceEnd(t *kernel.Type, lost time.Time) int64 {
-	return max(1, kernel.UnixMS(lost.Add(max(0, t.Base.ConnectionGrace))))
+	return max(1, lost.Add(max(0, t.Base.ConnectionGrace)).UnixMilli())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part for events.
@@ -35,7 +36,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 var _ interface {
 	kernel.Broadcaster
 	kernel.Destroyer
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
 } = (*Part)(nil)
 
@@ -96,7 +97,7 @@ func (h *Turn) Collect(event int, data []byte, to string, except []string) error
 		t.Enlist(h)
 	}
 	h.events = append(h.events, PublishedEvent{EmittedEvent: host.EmittedEvent{
-		Version: uint64(t.AsOf), Name: e.Name, Time: kernel.TimeMS(kernel.UnixMS(t.Start)), Data: data, To: to, Except: except,
+		Version: uint64(t.AsOf), Name: e.Name, Time: kernel.TimeMS(t.Start.UnixMilli()), Data: data, To: to, Except: except,
 	}})
 	return nil
 }
@@ -121,7 +122,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 	for i := range h.events {
 		ev := &h.events[i]
 		rec, err := record.Encode(&eventRecord{
-			Name: ev.Name, Version: ev.Version, Time: kernel.UnixMS(t.Start), Data: ev.Data, To: ev.To, Except: ev.Except,
+			Name: ev.Name, Version: ev.Version, Time: t.Start.UnixMilli(), Data: ev.Data, To: ev.To, Except: ev.Except,
 		})
 		if err != nil {
 			return err
@@ -159,15 +160,17 @@ func (h *Turn) leave() {
 	if t.Actor.Kernel.Options.Changes == nil {
 		return
 	}
-	t.Ahead = make([]engine.Change, 0, len(h.events)+len(t.Changes))
+	changes := make([]engine.Change, 0, len(h.events)+len(t.Changes))
 	for i := range h.events {
 		e := &h.events[i]
 		if e.To != "" {
 			continue // it is for one client's eyes
 		}
 		declared, _ := Event(t.Actor.Type, e.Name)
-		t.Ahead = append(t.Ahead, engine.Change{Kind: engine.ChangeEvent, Name: e.Name, Data: e.Data, Durable: t.Actor.Type.Events[declared].Durable})
+		changes = append(changes, engine.Change{Kind: engine.ChangeEvent, Name: e.Name, Data: e.Data, Durable: t.Actor.Type.Events[declared].Durable})
 	}
+	t.Lasting = int32(len(changes))
+	t.Changes = append(changes, t.Changes...)
 }
 
 // Durable implements kernel.Consequence.

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A Hub passes the events of durable commits to the subscriptions and live connections of their
@@ -406,7 +407,7 @@ func (h *Hub) Holds(key, id string) bool {
 // Count returns how many recipients an actor has, total how many all have.
 func (h *Hub) Count(addr host.Address) int {
 	var buf [128]byte
-	key := kernel.AppendAddress(buf[:0], addr)
+	key := address.Append(buf[:0], addr)
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if au := h.Audiences[string(key)]; au != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // A Subscription is one subscriber's end of it, as host.EventStream.
@@ -67,7 +68,7 @@ func Subscribe(s *kernel.Kernel, ctx context.Context, addr host.Address, sub hos
 		}
 	}
 	st := &Subscription{
-		S: s, Hub: HubOf(s), addr: addr, Key: string(kernel.AppendAddress(nil, addr)), names: sub.Names, Signal: make(chan struct{}, 1),
+		S: s, Hub: HubOf(s), addr: addr, Key: string(address.Append(nil, addr)), names: sub.Names, Signal: make(chan struct{}, 1),
 		lagging: sub.Resume, started: sub.Resume, adopting: sub.Resume, position: sub.After,
 	}
 	if err := host.CheckLife(sub.Life); err != nil {

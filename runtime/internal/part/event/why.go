@@ -6,16 +6,16 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Explain implements kernel.Explainer.
-func (*Part) Explain(q *kernel.Inquiry, _ *engine.Snapshot) error {
+// Explain implements survey.Explainer.
+func (*Part) Explain(q *survey.Inquiry, _ *engine.Snapshot) error {
 	sink := q.S.Options.Changes
 	if sink == nil || !slices.ContainsFunc(q.Typ.Events, func(e host.Event) bool { return e.Durable }) {
 		return nil
 	}
-	q.Ask(kernel.RankPublisher, func() *host.Explanation {
+	q.Ask(survey.RankPublisher, func() *host.Explanation {
 		err := sink.Refuse()
 		if err == nil {
 			return nil

@@ -96,8 +96,8 @@ func (h *Turn) KVPut(key, value []byte, expire time.Time) error {
 	defer t.Leave()
 	var o engine.PutOptions
 	if !expire.IsZero() {
-		o.ExpireAt = kernel.UnixMS(expire)
-		if o.ExpireAt <= kernel.UnixMS(t.Start) {
+		o.ExpireAt = expire.UnixMilli()
+		if o.ExpireAt <= t.Start.UnixMilli() {
 			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
 		}
 	}

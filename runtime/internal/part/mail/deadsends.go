@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -37,7 +38,7 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 	if err != nil {
 		return err
 	}
-	now := kernel.UnixMS(h.Start)
+	now := h.Start.UnixMilli()
 	box := Post(c)
 	if !box.Dead.Known || box.Dead.Value >= MaxDeadSends && now-box.counted >= deadCountFor.Milliseconds() {
 		n, err := countRows(c, keyspace.KindFailedSends)
@@ -244,4 +245,4 @@ func JsonOf(value []byte) host.Raw {
 	return text
 }
 
-var textDecoding = kernel.MustDecMode(cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](), TimeTag: cbor.DecTagOptional})
+var textDecoding = wire.MustDecMode(cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any](), TimeTag: cbor.DecTagOptional})

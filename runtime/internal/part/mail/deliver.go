@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -64,7 +65,7 @@ func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 		size += n
 	}
 	s.mu.Unlock()
-	_, err := c.System(w, "pin", func(h *kernel.Turn) error {
+	err := c.System(w, "pin", func(h *kernel.Turn) error {
 		for _, m := range b.part {
 			rec, err := record.Encode(&m.Record)
 			if err != nil {
@@ -96,7 +97,7 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
 		return
 	}
-	_, err := c.System(w, "settle", func(h *kernel.Turn) error {
+	err := c.System(w, "settle", func(h *kernel.Turn) error {
 		left, err := countOutgoing(c, len(set.handled)+len(set.failed))
 		if err != nil {
 			return err
@@ -144,12 +145,12 @@ func (p *Part) moveAside(h *kernel.Turn, f failedSend) error {
 	}
 	p.Failed.Inc()
 	c.Actor.Kernel.Logger.Warn("message moved aside", "actor_type", c.Actor.Address.Type, "actor_key", c.Actor.Address.Key,
-		"target", kernel.FormatAddress(m.Address()), "method", m.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
+		"target", address.Format(m.Address()), "method", m.Method, "code", e.Code, "reason", cmp.Or(f.reason, e.Message))
 	if c.Actor.Left() {
 		return nil // nothing of a destroyed actor is kept
 	}
 	return KeepDeadSend(c, h, f.message.seq, &FailedRecord{
-		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: kernel.UnixMS(h.Start),
+		Message: *m, Code: string(e.Code), Reason: cmp.Or(f.reason, e.Message), Attempts: f.attempts, Failed: h.Start.UnixMilli(),
 	})
 }
 
@@ -179,7 +180,7 @@ func (r *recovery) recover(c *kernel.Core, w *kernel.Work) error {
 	if left, err := countOutgoing(c, 0); err != nil || left > 0 {
 		return err
 	}
-	_, err := c.System(w, "recover", func(h *kernel.Turn) error {
+	err := c.System(w, "recover", func(h *kernel.Turn) error {
 		c.Arm(keyspace.WakeSends, false)
 		h.Ends = c.Actor.Left()
 		return nil
@@ -270,7 +271,7 @@ func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
 			return err
 		}
 		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
-		_, err := c.Run(item, t.Methods[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+		_, err := c.RunTurn(item, t.Methods[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return nil, err
 			}
@@ -287,7 +288,7 @@ func handleInternal(c *kernel.Core, w *kernel.Work, key []byte, m *outgoing, fn 
 			return err
 		}
 		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
-		_, err := c.System(item, m.Record.Method, func(h *kernel.Turn) error {
+		err := c.System(item, m.Record.Method, func(h *kernel.Turn) error {
 			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return err
 			}

@@ -11,8 +11,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part for messages to other actors.
@@ -24,11 +27,11 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Keeper
 	kernel.Meter
 	kernel.Remainder
-	kernel.Reporter
+	survey.Reporter
 	kernel.Server
 } = (*Part)(nil)
 
@@ -92,8 +95,8 @@ func (*Part) StandsFor() keyspace.WakeKind { return keyspace.WakeSends }
 // its messages.
 func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 	return &kernel.Work{Job: &recovery{}, Existing: true, Finish: func(w *kernel.Work) {
-		if w.Err != nil && a.Kernel.MayPass(w.Err) {
-			a.Kernel.Later(kernel.SettleRetry, func() { a.Kernel.TakeUpOf(a.Type, a.Address, a.Remains, p.TakeUp) })
+		if w.Err != nil && duty.MayPass(a.Kernel, w.Err) {
+			a.Kernel.Later(retry.Soon, func() { a.Kernel.TakeUpOf(a.Type, a.Address, a.Remains, p.TakeUp) })
 		}
 	}}
 }
@@ -192,7 +195,7 @@ func (h *Turn) Post(addr host.Address, method string, input []byte) error {
 		return err
 	}
 	r := MessageRecord{
-		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: kernel.UnixMS(t.Start), Traceparent: t.From.Traceparent,
+		Type: addr.Type, Key: addr.Key, Method: method, Input: input, Sent: t.Start.UnixMilli(), Traceparent: t.From.Traceparent,
 	}
 	if !id.IsZero() {
 		r.Target = id[:]

@@ -12,6 +12,8 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -194,7 +196,7 @@ func (s *sender) Durable() {
 // REQUIRES: s.mu
 func (s *sender) channel(addr host.Address) *channel {
 	var buf [128]byte
-	key := kernel.AppendAddress(buf[:0], addr)
+	key := address.Append(buf[:0], addr)
 	ch := s.channels[string(key)]
 	if ch == nil {
 		if s.channels == nil {
@@ -261,7 +263,7 @@ func (s *sender) load(c *kernel.Core) error {
 	}
 	Post(c).waiting.Set(c.Rows, len(found))
 	if len(found) > 0 {
-		c.Standing[keyspace.WakeSends] = kernel.Armed
+		c.Standing.Note(keyspace.WakeSends, kernel.Armed)
 		s.add(found)
 	}
 	return nil
@@ -353,7 +355,7 @@ func (s *sender) send(ch *channel) {
 			}
 			s.delivered(ch, d)
 		}}
-		_, err = sup.Post(t, ch.addr, w)
+		_, err = sup.Post(t, ch.addr, w, nil)
 	}
 	if err != nil {
 		d.err = err
@@ -403,7 +405,7 @@ func (s *sender) delivered(ch *channel, d *Delivery) {
 				ch.queue = ch.queue[1:]
 				ch.attempts, ch.cause = 0, nil
 			} else {
-				wait = kernel.RetryIn(d.err, kernel.Backoff(max(1, ch.attempts), sendRetryMin, sendRetryMax))
+				wait = retry.In(d.err, retry.Backoff(max(1, ch.attempts), sendRetryMin, sendRetryMax))
 			}
 		}
 	}
@@ -454,7 +456,7 @@ func (s *sender) bindMore(b *binding) {
 			copy(b.channel.queue[b.bound:], b.part) // whose rows are durable
 			b.bound += len(b.part)
 		} else {
-			wait = kernel.SettleRetry
+			wait = retry.Soon
 		}
 		more := w.Err != nil || b.bound < b.of
 		s.mu.Unlock()
@@ -492,7 +494,7 @@ func (s *sender) settle(set *settlement) {
 		s.mu.Unlock()
 		switch {
 		case w.Err != nil && !closed:
-			s.owner.Kernel.Later(kernel.SettleRetry, func() { s.settle(set) })
+			s.owner.Kernel.Later(retry.Soon, func() { s.settle(set) })
 			return
 		case set.settled == nil:
 		case w.Err != nil:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
 // Busy reports whether the sender must stay in memory: messages are on their way, or wait for their
@@ -95,7 +96,7 @@ func (s *sender) await(ch *channel) {
 // skipSend moves the next message to an actor aside, so that later messages can go on.
 func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.SendSkipInput) (host.CountOutput, error) {
 	to := host.Address{Type: in.Type, Key: in.Key}
-	if err := kernel.CheckKey(to.Key); err != nil {
+	if err := address.Check(to.Key); err != nil {
 		e, _ := s.PublicError(err)
 		return host.CountOutput{}, e.With("field", "key")
 	}
@@ -103,12 +104,10 @@ func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 	// because it may leave memory right after that.
 	done := make(chan error, 1)
 	found := false
-	if err := s.Ask(ctx, on, func(w *kernel.Work) {
-		w.Job = &recovery{taken: func(m *sender) (err error) {
-			found, err = m.skip(to, func(err error) { done <- err })
-			return err
-		}}
-	}); err != nil || !found {
+	if err := s.Ask(ctx, on, &recovery{taken: func(m *sender) (err error) {
+		found, err = m.skip(to, func(err error) { done <- err })
+		return err
+	}}); err != nil || !found {
 		return host.CountOutput{}, err
 	}
 	select {
@@ -132,7 +131,7 @@ var errSkipped = host.Errorf(host.Canceled, "skipped by an operator")
 // being handled cannot be skipped.
 func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 	s.mu.Lock()
-	ch := s.channels[string(kernel.AppendAddress(nil, addr))]
+	ch := s.channels[string(address.Append(nil, addr))]
 	if ch == nil || len(ch.queue) == 0 {
 		s.mu.Unlock()
 		return false, nil
@@ -140,7 +139,7 @@ func (s *sender) skip(addr host.Address, settled func(error)) (bool, error) {
 	if !ch.held {
 		s.mu.Unlock()
 		return false, host.Errorf(host.FailedPrecondition,
-			"the message is with %s already, which has not answered; see what that actor waits for", kernel.FormatAddress(addr)).Retry()
+			"the message is with %s already, which has not answered; see what that actor waits for", address.Format(addr)).Retry()
 	}
 	skipped := failedSend{message: ch.queue[0], err: errSkipped, attempts: ch.attempts}
 	if ch.cause != nil {

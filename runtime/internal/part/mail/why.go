@@ -12,14 +12,16 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Report implements kernel.Reporter.
+// Report implements survey.Reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
-	if st.PendingSends, err = kernel.CountKeys(rows, keyspace.KindOutgoing); err != nil {
+	if st.PendingSends, err = survey.CountKeys(rows, keyspace.KindOutgoing); err != nil {
 		return err
 	}
-	st.FailedSends, err = kernel.CountKeys(rows, keyspace.KindFailedSends)
+	st.FailedSends, err = survey.CountKeys(rows, keyspace.KindFailedSends)
 	return err
 }
 
@@ -32,13 +34,13 @@ func (*Part) Keeps(a *kernel.Actor) error {
 		With("why", string(host.WhySends))
 }
 
-// Explain implements kernel.Explainer.
-func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
+// Explain implements survey.Explainer.
+func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	oldest, err := oldestSend(q.Status.PendingSends, rows)
 	if err != nil {
 		return err
 	}
-	q.Ask(kernel.RankSends, func() *host.Explanation { return ExplainSends(q, oldest) })
+	q.Ask(survey.RankSends, func() *host.Explanation { return ExplainSends(q, oldest) })
 	if q.Status.FailedSends > 0 {
 		dead, err := oldestDead(rows)
 		if err != nil {
@@ -111,7 +113,7 @@ func (s *sender) outstanding() []pendingSend {
 
 // ExplainSends explains messages that are not handled yet. oldest is the first of them in the
 // store.
-func ExplainSends(q *kernel.Inquiry, oldest *MessageRecord) *host.Explanation {
+func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 	var all []pendingSend
 	if q.A != nil {
 		all = Mail(q.A).outstanding()
@@ -125,11 +127,11 @@ func ExplainSends(q *kernel.Inquiry, oldest *MessageRecord) *host.Explanation {
 			held: q.S.Pauses.At(oldest.Address()) != nil}}
 	}
 	p := all[0]
-	to := kernel.FormatAddress(p.target)
+	to := address.Format(p.target)
 	x := &host.Explanation{Why: host.WhySends, Since: &p.sent, Details: map[string]string{
 		"target": to, "messages": strconv.Itoa(p.messages), "attempts": strconv.Itoa(p.attempts),
 	}}
-	x.Text = fmt.Sprintf("%s with %s and not handled yet.", kernel.Count(p.messages, "message is", "messages are"), to)
+	x.Text = fmt.Sprintf("%s with %s and not handled yet.", survey.Count(p.messages, "message is", "messages are"), to)
 	if p.cause != nil {
 		e, _ := q.S.PublicError(p.cause)
 		x.Details["error"], x.Details["code"] = cmp.Or(p.reason, e.Message), string(e.Code)
@@ -138,14 +140,14 @@ func ExplainSends(q *kernel.Inquiry, oldest *MessageRecord) *host.Explanation {
 	case !p.held:
 	case p.next.IsZero():
 		x.Remedy = "skip"
-		x.Text = fmt.Sprintf("%s for %s, which is paused.", kernel.Count(p.messages, "message waits", "messages wait"), to)
+		x.Text = fmt.Sprintf("%s for %s, which is paused.", survey.Count(p.messages, "message waits", "messages wait"), to)
 	default:
 		x.Remedy = "skip"
 		next := p.next.UTC()
 		x.Until = &next
-		x.Details["next_attempt"] = kernel.Moment(next)
+		x.Details["next_attempt"] = survey.Moment(next)
 		x.Text = fmt.Sprintf("%s for %s. The first failed in %s and is tried again at %s.",
-			kernel.Count(p.messages, "message waits", "messages wait"), to, kernel.Count(p.attempts, "attempt", "attempts"), kernel.Moment(next))
+			survey.Count(p.messages, "message waits", "messages wait"), to, survey.Count(p.attempts, "attempt", "attempts"), survey.Moment(next))
 		if e := x.Details["error"]; e != "" {
 			x.Text = x.Text[:len(x.Text)-1] + ": " + e + "."
 		}
@@ -173,12 +175,12 @@ func undelivered(x *host.Explanation, n int, oldest *host.DeadMessage) {
 	if x.Details == nil {
 		x.Details = make(map[string]string)
 	}
-	x.Details["dead_messages"] = kernel.Count(n, "message", "messages")
+	x.Details["dead_messages"] = survey.Count(n, "message", "messages")
 	if x.Why != host.WhyCalls {
 		return
 	}
 	x.Why, x.Remedy = host.WhyDead, "requeue"
-	x.Text = kernel.Count(n, "message", "messages") + " to other actors could not be delivered and were given up."
+	x.Text = survey.Count(n, "message", "messages") + " to other actors could not be delivered and were given up."
 	if n == 1 {
 		x.Text = "1 message to another actor could not be delivered and was given up."
 	}
@@ -188,6 +190,6 @@ func undelivered(x *host.Explanation, n int, oldest *host.DeadMessage) {
 	died := oldest.Died.Truncate(time.Millisecond)
 	x.Since = &died
 	maps.Copy(x.Details, map[string]string{
-		"target": kernel.FormatAddress(host.Address{Type: oldest.Type, Key: oldest.Key}), "method": oldest.Method, "code": string(oldest.Code), "error": oldest.Error,
+		"target": address.Format(host.Address{Type: oldest.Type, Key: oldest.Key}), "method": oldest.Method, "code": string(oldest.Code), "error": oldest.Error,
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
@@ -22,7 +23,7 @@ func (*Part) Methods() []*kernel.Method {
 		kernel.Act(method.QueueReceive, queueReceive, kernel.Waiting(
 			func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
 			func(_ *host.QueueReceiveInput, codec host.Codec, out []byte) bool {
-				return len(kernel.Decoded[host.QueueReceiveOutput](codec, out).Messages) == 0
+				return len(wire.Read[host.QueueReceiveOutput](codec, out).Messages) == 0
 			})),
 		kernel.Act(method.QueueAck, queueAck),
 		kernel.Act(method.QueueNack, queueNack),
@@ -30,12 +31,12 @@ func (*Part) Methods() []*kernel.Method {
 		kernel.Ask(method.QueueHeld, queueHeld, kernel.Waiting(
 			func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS },
 			func(in *host.QueueHeldInput, codec host.Codec, out []byte) bool {
-				return len(kernel.Decoded[host.QueueHeldOutput](codec, out).Held) == len(in.Receipts)
+				return len(wire.Read[host.QueueHeldOutput](codec, out).Held) == len(in.Receipts)
 			})),
 		kernel.Ask(method.QueueResult, queueResult, kernel.Waiting(
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
 			func(_ *host.QueueResultInput, codec host.Codec, out []byte) bool {
-				return !kernel.Decoded[host.QueueResultOutput](codec, out).Done
+				return !wire.Read[host.QueueResultOutput](codec, out).Done
 			})),
 		kernel.Ask(method.QueueStats, queueStats),
 		kernel.Ask(method.QueuePeek, queuePeek),
@@ -149,13 +150,13 @@ func enqueues(t *kernel.Type, codec host.Codec, in *host.QueueSendInput) ([]host
 		}
 		if m.TTLMS != nil {
 			if *m.TTLMS <= 0 {
-				return nil, nil, kernel.NotPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
+				return nil, nil, wire.NotPositive("messages["+strconv.Itoa(n)+"].ttl_ms", *m.TTLMS)
 			}
 			if e.TTL, err = queuerows.Span("ttl_ms", *m.TTLMS); err != nil {
 				return nil, nil, within(n, err)
 			}
 		}
-		if e.Body, err = t.ConvertValue(host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
+		if e.Body, err = wire.Convert(t.Behavior, host.QueueBody, i, codec, m.Body, host.CBOR, "body"); err != nil {
 			return nil, nil, within(n, err)
 		}
 		if e.KeysIfUndelivered, err = packKeys(m.KeysIfUndelivered); err != nil {
@@ -210,7 +211,7 @@ func workers(t *kernel.Type, name string) (int, error) {
 
 func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueReceiveInput) (out host.QueueReceiveOutput, err error) {
 	out.Messages = []host.ReceivedMessage{}
-	h.GoodFor = -1 // the next request asks for messages
+	h.Work.GoodFor = -1 // the next request asks for messages
 	i, err := workers(c.Actor.Type, in.Queue)
 	if err != nil {
 		return out, err
@@ -228,14 +229,14 @@ func queueReceive(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Que
 			ID: m.ID, Queue: m.Queue, Attempt: m.Attempt, Priority: m.Priority, Sent: m.Sent.UTC(), DedupID: m.DedupID,
 			WantReply: m.WantReply, Receipt: m.Receipt, LockedUntil: m.LockedUntil.UTC(),
 		}
-		if r.Body, err = c.Actor.Type.Present(host.QueueBody, i, m.Body, codec); err != nil {
+		if r.Body, err = wire.Present(c.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
 			return out, err
 		}
 		Queueing(c.Actor.Type).Lag.Observe(h.Start.Sub(m.Sent).Seconds())
 		out.Messages = append(out.Messages, r)
 	}
 	if len(received) > 0 {
-		h.GoodFor = kernel.UnixMS(received[0].LockedUntil) // then the receipts are useless, and the bodies must not be kept
+		h.Work.GoodFor = received[0].LockedUntil.UnixMilli() // then the receipts are useless, and the bodies must not be kept
 		QueueChange(h, "receive", in.Queue, func(d map[string]any) { d["count"] = len(received) })
 	}
 	return out, nil
@@ -248,7 +249,7 @@ func queueAck(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.QueueAc
 	}
 	var reply []byte
 	if len(in.Reply) > 0 {
-		if reply, err = c.Actor.Type.ConvertValue(host.QueueReplyValue, i, codec, in.Reply, host.CBOR, "reply"); err != nil {
+		if reply, err = wire.Convert(c.Actor.Type.Behavior, host.QueueReplyValue, i, codec, in.Reply, host.CBOR, "reply"); err != nil {
 			return host.QueueSettleOutput{}, err
 		}
 	}
@@ -326,7 +327,7 @@ func queueResult(r *kernel.Query, codec host.Codec, in *host.QueueResultInput) (
 	}
 	out.Done, out.Error = res.Done, res.Err
 	if res.Done && res.Err == nil && len(res.Reply) > 0 {
-		out.Reply, err = r.Actor.Type.Present(host.QueueReplyValue, i, res.Reply, codec)
+		out.Reply, err = wire.Present(r.Actor.Type.Behavior, host.QueueReplyValue, i, res.Reply, codec)
 	}
 	return out, err
 }
@@ -382,7 +383,7 @@ func listMessages(r *kernel.Query, codec host.Codec, in *host.QueueListInput,
 	}
 	for n := range out.Messages {
 		m := &out.Messages[n]
-		if m.Body, err = r.Actor.Type.Present(host.QueueBody, i, m.Body, codec); err != nil {
+		if m.Body, err = wire.Present(r.Actor.Type.Behavior, host.QueueBody, i, m.Body, codec); err != nil {
 			return out, err
 		}
 	}

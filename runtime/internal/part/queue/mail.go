@@ -3,6 +3,7 @@ package queue
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
@@ -12,7 +13,7 @@ import (
 // not when the message is given up.
 func CheckSend(target *kernel.Type, input []byte) error {
 	var in host.QueueSendInput
-	if err := kernel.DecodeInput(host.QueueSend, host.CBOR, input, &in); err != nil {
+	if err := wire.Decode(host.QueueSend, host.CBOR, input, &in); err != nil {
 		return err
 	}
 	messages, q, err := enqueues(target, host.CBOR, &in)
@@ -25,7 +26,7 @@ func CheckSend(target *kernel.Type, input []byte) error {
 // TakeSend puts into a queue what another actor has sent to it.
 func TakeSend(t *kernel.Turn, input []byte) error {
 	var in host.QueueSendInput
-	if err := kernel.DecodeInput(host.QueueSend, host.CBOR, input, &in); err != nil {
+	if err := wire.Decode(host.QueueSend, host.CBOR, input, &in); err != nil {
 		return err
 	}
 	_, err := queueSend(t.Core, t, host.CBOR, &in)

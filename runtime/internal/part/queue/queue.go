@@ -13,8 +13,13 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part for queues.
@@ -27,7 +32,7 @@ type Part struct {
 
 var _ interface {
 	kernel.Declarer
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
 	kernel.Recoverer
 	kernel.Retrier
@@ -120,7 +125,7 @@ func (*Part) Retry(s *kernel.Kernel, t *kernel.Type, addr host.Address, id keysp
 	defer snap.Close()
 	all, err := queuerows.AllStats(snap)
 	if err == nil && slices.ContainsFunc(all, func(st host.QueueStats) bool { return st.Pending > 0 && handled(t, st.Queue) }) {
-		s.TakeUp(t, addr, queueDuty)
+		duty.TakeUp(s, t, addr, queueDuty)
 	}
 	return err
 }
@@ -146,14 +151,14 @@ type Query struct{ K *kernel.Query }
 func queueOf(t *kernel.Type, name string) (int, host.Queue, error) {
 	i := queueIndex(t, name)
 	if i < 0 {
-		return 0, host.Queue{}, t.UnknownName(host.NotFound, "queue", name)
+		return 0, host.Queue{}, wire.UnknownName(t.Behavior, host.NotFound, "queue", name)
 	}
 	return i, Queueing(t).settings[i], nil
 }
 
 // queueIndex returns the place of the contract that a queue's name belongs to, or -1.
 func queueIndex(t *kernel.Type, name string) int {
-	return kernel.Named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
+	return wire.Named(len(t.Queues), func(i int) string { return t.Queues[i].Name }, name)
 }
 
 // handled reports whether the actor handles the messages of a queue itself.
@@ -180,7 +185,7 @@ func SetOf(t *kernel.Turn) *queuerows.Set {
 	return h.set
 }
 
-func newQueueSet(t *kernel.Type, rows engine.Writer, limits *kernel.ActorLimits, now time.Time) *queuerows.Set {
+func newQueueSet(t *kernel.Type, rows engine.Writer, limits *limit.Set, now time.Time) *queuerows.Set {
 	s := queuerows.New(rows, now, func(name string) (host.Queue, bool) {
 		_, q, err := queueOf(t, name)
 		return q, err == nil
@@ -315,12 +320,12 @@ type failedMessage struct {
 
 // queueActivation is the part's data of an Actor: the duty to handle the messages of its own
 // queues.
-type queueActivation struct{ kernel.Duty }
+type queueActivation struct{ duty.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
-func queueDuty(a *kernel.Actor) *kernel.Duty {
+func queueDuty(a *kernel.Actor) *duty.Duty {
 	return &kernel.Attach(&a.Attached, func() *queueActivation {
-		return &queueActivation{kernel.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: kernel.SettleRetry, Most: kernel.SettleRetry, Finish: func(w *kernel.Work) { pumped(a, w) }}}
+		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
 	}).Duty
 }
 
@@ -345,7 +350,7 @@ func (j *queueJob) Run(c *kernel.Core, w *kernel.Work) { handleQueues(c, w, j) }
 func countFailed(a *kernel.Actor, failed *failedMessage) {
 	w := queueDuty(a).Item(true)
 	w.Job = &queueJob{failed: failed, recovered: true}
-	if _, err := a.Kernel.Post(a.Type, a.Address, w); err != nil {
+	if _, err := a.Kernel.Post(a.Type, a.Address, w, nil); err != nil {
 		w.Fail(err)
 	}
 }
@@ -353,7 +358,7 @@ func countFailed(a *kernel.Actor, failed *failedMessage) {
 // pumped is called when messages were handled, or could not be.
 func pumped(a *kernel.Actor, w *kernel.Work) {
 	j := w.Job.(*queueJob)
-	failed, wait := j.failed, kernel.RetryIn(w.Err, kernel.SettleRetry)
+	failed, wait := j.failed, retry.In(w.Err, retry.Soon)
 	if m := j.message.Load(); m != nil && !w.Paused && host.CodeOf(w.Err) != host.Unavailable {
 		e, _ := a.Kernel.PublicError(w.Err)
 		failed, wait = &failedMessage{message: *m, cause: e}, 0
@@ -362,7 +367,7 @@ func pumped(a *kernel.Actor, w *kernel.Work) {
 	case failed == nil:
 		queueDuty(a).Done(w)
 	case w.Err != nil:
-		a.Kernel.Again(a.Address, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { countFailed(a, failed) })
+		duty.Again(a.Kernel, a.Address, "message "+strconv.FormatUint(failed.message.ID, 10), w, wait, func() { countFailed(a, failed) })
 	}
 }
 
@@ -373,9 +378,9 @@ const maxPump = 64
 // among the queues. A broken queue does not delay the others. A stopping node keeps waiting
 // messages for its next start.
 func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
-	a, duty := c.Actor, queueDuty(c.Actor)
+	a, own := c.Actor, queueDuty(c.Actor)
 	if j.failed == nil {
-		duty.Begin() // a message that is sent from here on asks again
+		own.Begin() // a message that is sent from here on asks again
 	}
 	if !c.Exists {
 		c.Respond(w, nil, kernel.NotFound(a.Address))
@@ -388,7 +393,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 		}
 	}
 	if j.recovered {
-		c.Standing[keyspace.WakeQueue] = kernel.Armed
+		c.Standing.Note(keyspace.WakeQueue, kernel.Armed)
 	}
 	names, err := readyQueues(c)
 	if err != nil {
@@ -401,7 +406,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			return
 		}
 		if n > 0 && (n >= maxPump || !quickQueue(a, names[0])) {
-			duty.Ask()
+			own.Ask()
 			break
 		}
 		more, failed := handleNext(c, w, j, names[0], len(names) == 1 && err == nil)
@@ -427,7 +432,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.Standing[keyspace.WakeQueue] == kernel.Armed && !duty.Posted.Load() && !c.Broken {
+	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == kernel.Armed && !own.Posted.Load() && !c.Broken {
 		err = disarmQueues(c, w)
 	}
 	c.Respond(w, nil, err)
@@ -498,7 +503,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 	found, left, own := false, int64(0), Queueing(c.Actor.Type)
 	start := time.Now()
 	j.message.Store(nil)
-	_, err = c.Run(w, c.Actor.Type.Queues[i].Handler, func(h *kernel.Turn) ([]byte, error) {
+	_, err = c.RunTurn(w, c.Actor.Type.Queues[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 		set := SetOf(h)
 		m, ok, err := set.Next(name)
 		if err != nil || !ok {
@@ -539,7 +544,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 // messageFailed counts a failed attempt of a message, in a turn of its own.
 func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 	m := &f.message
-	_, err := c.System(w, "queue retry", func(h *kernel.Turn) error {
+	err := c.System(w, "queue retry", func(h *kernel.Turn) error {
 		Queueing(c.Actor.Type).failures.Inc()
 		QueueChange(h, "failed", m.Queue, func(d map[string]any) { d["id"], d["attempt"], d["error"] = m.ID, m.Attempt, f.cause.Error() })
 		return SetOf(h).Fail(m, f.cause, f.reason)
@@ -550,7 +555,7 @@ func messageFailed(c *kernel.Core, w *kernel.Work, f *failedMessage) error {
 // disarmQueues removes the row that wakes the actor at a start, when no message waits for its
 // handlers.
 func disarmQueues(c *kernel.Core, w *kernel.Work) error {
-	_, err := c.System(w, "queue", func(h *kernel.Turn) error {
+	err := c.System(w, "queue", func(h *kernel.Turn) error {
 		c.Arm(keyspace.WakeQueue, false)
 		return nil
 	})
@@ -573,7 +578,7 @@ func (d *queueDue) Run(c *kernel.Core, w *kernel.Work) {
 
 // moveDue moves the messages of a queue whose time has come.
 func moveDue(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
-	_, err := c.System(w, "queue due", func(h *kernel.Turn) error {
+	err := c.System(w, "queue due", func(h *kernel.Turn) error {
 		return SetOf(h).Due(row.Name, row.Due)
 	})
 	return err

@@ -79,7 +79,7 @@ func launch(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome) {
 			held.begin(t)
 		}
 	}
-	if a := c.Actor; out.Deferred && !c.Group.Changed && a.Durable.Load() == a.Applied.Load() {
+	if a := c.Actor; out.Deferred && !c.Group.Changed && a.Gate.Durable.Load() == a.Applied.Load() {
 		own := runTurnOf(h)
 		own.early = append(own.early, start) // nothing that it must not overtake is on its way
 		return
@@ -116,17 +116,17 @@ func (t *attempt) begin() {
 // Begun implements task.taskOwner.
 func (t *attempt) Begun() { RunOf(t.Actor()).Attempts.Add(1) }
 
-// Run implements kernel.Errand.
-func (t *attempt) Run() (next kernel.Assignment) {
+// Run implements worker.Errand.
+func (t *attempt) Run() (next kernel.Assignment, ok bool) {
 	returned := false
 	defer func() {
 		if !returned && t.next.Actor != nil { // this goroutine is on its way out
-			t.Actor().Kernel.Workers.Run(t.next.Actor, t.next.Epoch)
+			t.Actor().Kernel.Workers.Run(t.next)
 		}
 	}()
 	t.Task.Run(nil)
 	returned = true
-	return t.next
+	return t.next, t.next.Actor != nil
 }
 
 // drop counts an attempt that does not begin as returned: the next run may wait for it.

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -28,13 +29,13 @@ func (*Part) Methods() []*kernel.Method {
 		kernel.Ordered(kernel.Serve(method.WorkflowResult, runResult, kernel.Waiting(
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(_ *host.WorkflowResultInput, codec host.Codec, out []byte) bool {
-				return !kernel.Decoded[host.WorkflowResultOutput](codec, out).Done
+				return !wire.Read[host.WorkflowResultOutput](codec, out).Done
 			}))),
 		kernel.Ordered(kernel.Serve(method.WorkflowHistory, runHistory)),
 		kernel.Ordered(kernel.Serve(method.WorkflowWatch, watchRun, kernel.Waiting(
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(_ *host.WorkflowWatchInput, codec host.Codec, out []byte) bool {
-				return kernel.Decoded[host.WorkflowWatchOutput](codec, out).Changed == nil
+				return wire.Read[host.WorkflowWatchOutput](codec, out).Changed == nil
 			}))),
 		kernel.Serve(method.WorkflowExport, exportRun),
 	}
@@ -78,8 +79,8 @@ func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowIm
 
 // ofRun reads the rows of an actor's run as of one commit that is durable.
 func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(rows storedRun) error) error {
-	if on.From != nil && on.From.Turn != nil {
-		if err := on.From.Turn.Flush(); err != nil {
+	if on.From != nil && on.From.Kind == kernel.FromTurn {
+		if err := on.From.Waiter.Flush(); err != nil {
 			return err
 		}
 	}

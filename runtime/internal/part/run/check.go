@@ -200,7 +200,7 @@ func (p *comparing) wake(t *kernel.Type, addr host.Address) {
 		}
 		<-p.slots
 	}
-	if _, err := p.s.Post(t, addr, w); err != nil {
+	if _, err := p.s.Post(t, addr, w, nil); err != nil {
 		w.Fail(err)
 	}
 }

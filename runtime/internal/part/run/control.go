@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -52,8 +53,8 @@ func runBegun(c *kernel.Core, h *kernel.Turn) error {
 
 // controlRun does something to the run in a turn.
 func controlRun(c *kernel.Core, h *kernel.Turn, in host.RunControl) error {
-	if n := len(in.Reason); n > kernel.MaxReason {
-		return host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	if n := len(in.Reason); n > park.MaxReason {
+		return host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
 	if err := flowKnown(c); err != nil {
 		return err

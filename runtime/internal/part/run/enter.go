@@ -55,7 +55,7 @@ func enterRun(c *kernel.Core, w *kernel.Work) (wait bool, err error) {
 	}
 	counted := false
 	f.mu.Lock()
-	_, err = c.System(w, "workflow", func(h *kernel.Turn) (err error) {
+	err = c.System(w, "workflow", func(h *kernel.Turn) (err error) {
 		counted, err = f.run.Enter(&RunRows{H: h, exempt: true}, p.process)
 		return err
 	})

@@ -112,7 +112,7 @@ func (f *flow) Forget(c *kernel.Core, version engine.Version) {
 	}
 	if f.armedAsOf > version {
 		f.armedAsOf = version
-		RunOf(c.Actor).armed.Store(c.Standing[keyspace.WakeRun] == kernel.Armed)
+		RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == kernel.Armed)
 	}
 	if f.asOf <= version {
 		return

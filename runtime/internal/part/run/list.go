@@ -12,7 +12,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -157,11 +159,11 @@ func retryPausedRuns(s *kernel.Kernel) {
 		case <-s.Life.Done():
 			return false, nil
 		}
-		s.RecoverActor(row, func() { <-slots }, func(a *kernel.Actor) *kernel.Work {
+		duty.RecoverActor(s, row, func() { <-slots }, func(a *kernel.Actor) *kernel.Work {
 			w := RunOf(a).Item(false)
 			w.Job = runHurried
 			return w
-		})
+		}, false)
 		return true, nil
 	})
 	if err != nil {
@@ -169,7 +171,7 @@ func retryPausedRuns(s *kernel.Kernel) {
 	}
 }
 
-// Runs implements host.RunLister. It returns when what it read is durable, as [kernel.Kernel.List]
+// Runs implements host.RunLister. It returns when what it read is durable, as [survey.List]
 // does.
 func Runs(s *kernel.Kernel, ctx context.Context, q host.RunQuery) (host.RunPage, error) {
 	page, err := StoredRuns(s.Store, s.Options.Namespace, q)
@@ -181,7 +183,7 @@ func Runs(s *kernel.Kernel, ctx context.Context, q host.RunQuery) (host.RunPage,
 	}
 	if len(page.Uncertain) > 0 {
 		page.Runs = slices.DeleteFunc(page.Runs, func(r host.ListedRun) bool {
-			return kernel.Contains(page.Uncertain, host.Address{Type: r.Type, Key: r.Key})
+			return survey.Contains(page.Uncertain, host.Address{Type: r.Type, Key: r.Key})
 		})
 	}
 	return page, nil
@@ -189,7 +191,7 @@ func Runs(s *kernel.Kernel, ctx context.Context, q host.RunQuery) (host.RunPage,
 
 // runsSeen is allSeen for the runs of a type, or with "" of all.
 func runsSeen(s *kernel.Kernel, ctx context.Context, typ string) ([]host.Address, error) {
-	return s.AllSeen(ctx, func(t *kernel.Type) bool { return (t.Retired || len(t.Workflows) > 0) && (typ == "" || t.Type == typ) })
+	return survey.AllSeen(s, ctx, func(t *kernel.Type) bool { return (t.Retired || len(t.Workflows) > 0) && (typ == "" || t.Type == typ) })
 }
 
 // StoredRuns pages through the runs of a store that are paused or have failed.
@@ -286,7 +288,7 @@ func listedRun(store *engine.Store, namespace string, row engine.Wake) (host.Lis
 }
 
 // CountRuns implements host.RunLister. It returns when what it read is durable, as
-// [kernel.Kernel.List] does.
+// [survey.List] does.
 func CountRuns(s *kernel.Kernel, ctx context.Context) (host.RunCounts, error) {
 	var n host.RunCounts
 	for {
@@ -312,7 +314,7 @@ func StoredRunCounts(store *engine.Store, namespace string, without []host.Addre
 	found := map[group]int64{}
 	err := listed(store, keyspace.PausedRunsDue, keyspace.FailedRunsDue, nil, func(row engine.Wake) (bool, error) {
 		ident, _, ok, err := store.Identity(row.ID)
-		if ok && ident.Namespace == namespace && !kernel.Contains(without, host.Address{Type: ident.Type, Key: ident.Key}) {
+		if ok && ident.Namespace == namespace && !survey.Contains(without, host.Address{Type: ident.Type, Key: ident.Key}) {
 			found[group{row.Name, row.Instance}]++
 		}
 		return true, err

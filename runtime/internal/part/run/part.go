@@ -12,7 +12,9 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -37,9 +39,9 @@ var _ interface {
 	kernel.Closer
 	kernel.Declarer
 	kernel.Destroyer
-	kernel.Explainer
+	survey.Explainer
 	kernel.Follower
-	kernel.ListReporter
+	survey.ListReporter
 	kernel.Meter
 	kernel.Recoverer
 	kernel.Resumer
@@ -150,7 +152,7 @@ func runPace(t *kernel.Type) *atomic.Int64 { return &kernel.Attached[*runType](&
 
 // A runActor is the part's data of an actor with a run: the duty to advance it.
 type runActor struct {
-	kernel.Duty
+	duty.Duty
 	// Attempts counts begun attempts of workflow steps that were neither returned nor given up,
 	// also of abandoned cores: until then a run does not begin the next one.
 	Attempts atomic.Int32
@@ -161,14 +163,14 @@ type runActor struct {
 // RunOf returns the part's data of an actor.
 func RunOf(a *kernel.Actor) *runActor {
 	return kernel.Attach(&a.Attached, func() *runActor {
-		r := &runActor{Duty: kernel.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
+		r := &runActor{Duty: duty.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
 		r.Finish, r.news = r.Done, r.Ask
 		return r
 	})
 }
 
 // runDuty is the duty to advance the actor's run.
-func runDuty(a *kernel.Actor) *kernel.Duty { return &RunOf(a).Duty }
+func runDuty(a *kernel.Actor) *duty.Duty { return &RunOf(a).Duty }
 
 // Busy implements kernel.Resident.
 func (r *runActor) Busy() bool { return r.Attempts.Load() > 0 }

@@ -78,7 +78,7 @@ func retireAll(c *kernel.Core, w *kernel.Work) error {
 			RunOf(c.Actor).Ask()
 			return nil
 		}
-		if _, err := c.System(w, "workflow", func(h *kernel.Turn) error { return buryRetired(c, h) }); err != nil {
+		if err := c.System(w, "workflow", func(h *kernel.Turn) error { return buryRetired(c, h) }); err != nil {
 			return err
 		}
 		if c.Group.Full() || c.Rows.Bytes() >= kernel.MaxGroupBytes {

@@ -123,8 +123,9 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 		if j&runHurried != 0 {
 			hurryRun(c)
 		}
-		if at := &c.Standing[keyspace.WakeRun]; j&runRecovered != 0 && *at == kernel.Unsure {
-			*at, flowOf(c).retiring = kernel.Armed, true
+		if j&runRecovered != 0 && c.Standing.Of(keyspace.WakeRun) == kernel.Unsure {
+			c.Standing.Note(keyspace.WakeRun, kernel.Armed)
+			flowOf(c).retiring = true
 		}
 		err = advanceAll(c, w)
 	}
@@ -358,12 +359,12 @@ func settleRun(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome, running in
 		rec.Listed = string(out.Pause.Reason)
 	}
 	if !out.Wake.IsZero() {
-		rec.Due = max(1, kernel.UnixMS(out.Wake.Add(time.Millisecond-1)))
+		rec.Due = max(1, out.Wake.Add(time.Millisecond-1).UnixMilli())
 	}
 	busy := running > 0 || len(out.Launch) > 0 || out.Again || flowOf(c).pending
 	if leaving && busy {
 		// What is not done goes on soon, if the node goes on at all.
-		if soon := kernel.UnixMS(h.Start) + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
+		if soon := h.Start.UnixMilli() + runRetryMin.Milliseconds(); rec.Due == 0 || soon < rec.Due {
 			rec.Due = soon
 		}
 	}
@@ -412,12 +413,11 @@ func keepRun(c *kernel.Core, h *kernel.Turn, rec runRecord) error {
 
 // armRun sets or clears the row that a restart finds.
 func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
-	at := &c.Standing[keyspace.WakeRun]
-	if on || *at == kernel.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
+	if on || c.Standing.Of(keyspace.WakeRun) == kernel.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
 		c.Arm(keyspace.WakeRun, on)
 	}
 	flowOf(c).armedAsOf = c.Rows.Version()
-	RunOf(c.Actor).armed.Store(*at == kernel.Armed)
+	RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == kernel.Armed)
 }
 
 // runEnded removes the rows of a run that is over.

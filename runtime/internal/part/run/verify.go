@@ -6,6 +6,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -33,7 +34,7 @@ func VerifyRuns(ctx context.Context, store *engine.Store, namespace string, beha
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				addr := host.Address{Type: b.Type, Key: kernel.EntryStatus(page.Actors[i]).Key} // which is not nil
+				addr := host.Address{Type: b.Type, Key: survey.EntryStatus(page.Actors[i]).Key} // which is not nil
 				v, err := verify(t, store, namespace, addr)
 				if err != nil {
 					return err

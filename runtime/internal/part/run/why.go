@@ -6,16 +6,17 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Report implements kernel.Reporter.
+// Report implements survey.Reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
 	st.Run, err = runSummary(storedRun{rows})
 	return err
 }
 
-// Lists implements kernel.ListReporter.
+// Lists implements survey.ListReporter.
 func (*Part) Lists(t *kernel.Type) bool { return len(t.Workflows) > 0 }
 
 // Resumed implements kernel.Resumer.
@@ -31,8 +32,8 @@ func (*Part) Resumed(t *kernel.Turn) error {
 	return nil
 }
 
-// Explain implements kernel.Explainer.
-func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
+// Explain implements survey.Explainer.
+func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	_, _, live, err := readRun(rows)
 	if err != nil || !live {
 		return err
@@ -46,9 +47,9 @@ func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
 }
 
 // ExplainRun adds what the status of a run says.
-func ExplainRun(q *kernel.Inquiry, st *workflow.RunStatus) {
-	q.Ask(kernel.RankRunPaused, func() *host.Explanation { return explainPause(st) })
-	q.Ask(kernel.RankRunWaits, func() *host.Explanation { return explainWait(st) })
+func ExplainRun(q *survey.Inquiry, st *workflow.RunStatus) {
+	q.Ask(survey.RankRunPaused, func() *host.Explanation { return explainPause(st) })
+	q.Ask(survey.RankRunWaits, func() *host.Explanation { return explainWait(st) })
 }
 
 // explainPause explains a run that does not go on.
@@ -68,7 +69,7 @@ func explainPause(st *workflow.RunStatus) *host.Explanation {
 	if !p.Next.IsZero() {
 		next := p.Next.UTC()
 		x.Until = &next
-		x.Text += fmt.Sprintf(" It is tried again at %s.", kernel.Moment(next))
+		x.Text += fmt.Sprintf(" It is tried again at %s.", survey.Moment(next))
 	}
 	return x
 }
@@ -106,15 +107,15 @@ func explainWait(st *workflow.RunStatus) *host.Explanation {
 		what = "a message in " + join(w.Queues)
 		x.Details["queue"] = w.Queues[0]
 	}
-	x.Text = fmt.Sprintf("Its workflow %s waits for %s, since %s", st.Workflow, what, kernel.Moment(since))
+	x.Text = fmt.Sprintf("Its workflow %s waits for %s, since %s", st.Workflow, what, survey.Moment(since))
 	if !w.Until.IsZero() {
 		until := w.Until.UTC()
 		x.Until = &until
-		x.Text += fmt.Sprintf(", until %s", kernel.Moment(until))
+		x.Text += fmt.Sprintf(", until %s", survey.Moment(until))
 	}
 	x.Text += "."
 	if more := len(st.Waiting) - 1; more > 0 {
-		x.Text += fmt.Sprintf(" It waits for %s as well.", kernel.Count(more, "other thing", "other things"))
+		x.Text += fmt.Sprintf(" It waits for %s as well.", survey.Count(more, "other thing", "other things"))
 	}
 	return x
 }

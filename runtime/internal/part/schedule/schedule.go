@@ -14,7 +14,9 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
 // Part is the part for schedules.
@@ -27,9 +29,9 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Reporter
+	survey.Reporter
 	kernel.Server
 	kernel.Waker
 } = (*Part)(nil)
@@ -81,9 +83,9 @@ type Reads[S kernel.Scope] struct{ K S }
 
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
 func scheduleOf(t *kernel.Type, name string) (int, error) {
-	at := kernel.Named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
+	at := wire.Named(len(t.Schedules), func(i int) string { return t.Schedules[i].Name }, name)
 	if at < 0 {
-		return -1, t.UnknownName(host.InvalidArgument, "schedule", name)
+		return -1, wire.UnknownName(t.Behavior, host.InvalidArgument, "schedule", name)
 	}
 	return at, nil
 }
@@ -186,7 +188,7 @@ func fireSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring) error {
 	case f == nil:
 		err = kernel.ErrLeftover // it has moved or is gone
 	case f.Skip:
-		_, err = c.System(w, "schedule", func(h *kernel.Turn) error {
+		err = c.System(w, "schedule", func(h *kernel.Turn) error {
 			scheduleChange(h, "skipped", row.Name, row.Instance, nil)
 			b := schedulerows.New(c.Rows, h.Start)
 			err := b.Skip(f)
@@ -206,8 +208,8 @@ func runSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring, f *schedule
 	i, cause := scheduleOf(c.Actor.Type, row.Name)
 	if cause == nil {
 		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
-		_, cause = c.Run(w, c.Actor.Type.Schedules[i].Handler, func(h *kernel.Turn) ([]byte, error) {
-			on.began.Store(kernel.UnixMS(h.Start))
+		_, cause = c.RunTurn(w, c.Actor.Type.Schedules[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
+			on.began.Store(h.Start.UnixMilli())
 			return nil, tick(c, h, i, f)
 		})
 	}
@@ -238,7 +240,7 @@ func tick(c *kernel.Core, h *kernel.Turn, i int, f *schedulerows.Firing) error {
 
 // scheduleFailed records a run that failed.
 func scheduleFailed(c *kernel.Core, w *kernel.Work, f *schedulerows.Firing, r *failedRun) error {
-	_, err := c.System(w, "schedule failed", func(h *kernel.Turn) error {
+	err := c.System(w, "schedule failed", func(h *kernel.Turn) error {
 		b := schedulerows.New(c.Rows, h.Start)
 		if err := b.Failed(f, r.cause, r.reason, r.started, r.finished); err != nil {
 			return err
@@ -295,12 +297,12 @@ func (*Part) Methods() []*kernel.Method {
 	return []*kernel.Method{
 		kernel.Act(method.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
 			var set givenNumbers
-			if err := kernel.DecodeInput(host.ScheduleSet, codec, h.Work.Input, &set); err != nil {
+			if err := wire.Decode(host.ScheduleSet, codec, h.Work.Input, &set); err != nil {
 				return host.Schedule{}, err
 			}
 			if set.Every != nil {
 				if in.Every = *set.Every; in.Every <= 0 {
-					return host.Schedule{}, kernel.NotPositive("every_ms", in.Every)
+					return host.Schedule{}, wire.NotPositive("every_ms", in.Every)
 				}
 			}
 			if set.CatchUp != nil {
@@ -321,7 +323,7 @@ func (*Part) Methods() []*kernel.Method {
 				return host.Schedule{}, err
 			}
 			if len(in.Payload) > 0 {
-				if in.Payload, err = c.Actor.Type.ConvertValue(host.SchedulePayload, i, codec, in.Payload, host.CBOR, "payload"); err != nil {
+				if in.Payload, err = wire.Convert(c.Actor.Type.Behavior, host.SchedulePayload, i, codec, in.Payload, host.CBOR, "payload"); err != nil {
 					return host.Schedule{}, err
 				}
 			}
@@ -383,7 +385,7 @@ func showSchedule(t *kernel.Type, s host.Schedule, codec host.Codec) (host.Sched
 		s.Payload = nil
 		return s, nil
 	}
-	s.Payload, err = t.ConvertValue(host.SchedulePayload, i, host.CBOR, s.Payload, codec, "payload")
+	s.Payload, err = wire.Convert(t.Behavior, host.SchedulePayload, i, host.CBOR, s.Payload, codec, "payload")
 	return s, err
 }
 

@@ -5,9 +5,10 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Report implements kernel.Reporter. Schedules count as alarms.
+// Report implements survey.Reporter. Schedules count as alarms.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	wakes, err := schedulerows.Wakes(rows)
 	st.Alarms += len(wakes)
@@ -19,15 +20,15 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	return err
 }
 
-// Explain implements kernel.Explainer.
-func (*Part) Explain(q *kernel.Inquiry, rows *engine.Snapshot) error {
+// Explain implements survey.Explainer.
+func (*Part) Explain(q *survey.Inquiry, rows *engine.Snapshot) error {
 	schedules, err := schedulerows.List(rows, "")
 	if err != nil {
 		return err
 	}
 	for _, sc := range schedules {
 		if sc.Next != nil {
-			q.Appoint(*sc.Next, "schedule "+kernel.Label(sc.Name, sc.Instance), "schedule", sc.Name)
+			q.Appoint(*sc.Next, "schedule "+survey.Label(sc.Name, sc.Instance), "schedule", sc.Name)
 		}
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -51,14 +53,14 @@ func (p *Part) Methods() []*kernel.Method {
 // execSQL implements sql.exec.
 func execSQL(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 	a := c.Actor
-	if n := len(in.Reason); n > kernel.MaxReason {
-		return host.SQLOutput{}, host.OverLimit("bytes of the reason", kernel.MaxReason, int64(n)).With("field", "reason")
+	if n := len(in.Reason); n > park.MaxReason {
+		return host.SQLOutput{}, host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
 	by := "operator"
 	if a.Type.OpenSQL { // it is not known to be an operator, whatever reason it gives
 		by = "caller"
 		if p := a.Kernel.Pauses.Of(a.Key); p != nil {
-			return host.SQLOutput{}, kernel.PausedError(a.Address, p)
+			return host.SQLOutput{}, park.Refusal(a.Address, p)
 		}
 	} else if in.Reason == "" {
 		return host.SQLOutput{}, host.Errorf(host.InvalidArgument, "%s needs a reason, which is logged", host.SQLExec).With("field", "reason")
@@ -315,7 +317,7 @@ func (p *Part) migrateSQL(s *kernel.Kernel, ctx context.Context, on kernel.Targe
 	if err := s.Pauses.Refuse(on.Addr); err != nil {
 		return out, err
 	}
-	if err := s.Ask(ctx, on, func(w *kernel.Work) { w.Job = kernel.Waking{} }); err != nil {
+	if err := s.Ask(ctx, on, kernel.Waking{}); err != nil {
 		return out, err
 	}
 	after, err := sqlMetadata(ctx, s, on.Addr)
@@ -348,8 +350,8 @@ func (p *Part) tryMigrations(ctx context.Context, s *kernel.Kernel, on kernel.Ta
 	if err != nil {
 		return out, s.StoreError(err)
 	}
-	limits := s.LimitsOf(on.Typ, kernel.AppendAddress(nil, on.Addr))
-	d := p.database(on.Typ, kernel.FormatAddress(on.Addr)+" (trial)", limits)
+	limits := s.LimitsOf(on.Typ, address.Append(nil, on.Addr))
+	d := p.database(on.Typ, address.Format(on.Addr)+" (trial)", limits)
 	defer d.Close()
 	room := limits.Storage
 	turn, cancel := context.WithTimeoutCause(ctx, on.Typ.Base.TurnTimeout, errSlowTrial)

@@ -9,6 +9,8 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -63,7 +65,7 @@ func exportSQL(ctx context.Context, snap *engine.Snapshot, addr host.Address, w 
 		return err
 	}
 	if !ok || m.Pages == 0 {
-		return host.Errorf(host.NotFound, "actor %s has no database", kernel.FormatAddress(addr)).With("actor", kernel.FormatAddress(addr))
+		return host.Errorf(host.NotFound, "actor %s has no database", address.Format(addr)).With("actor", address.Format(addr))
 	}
 	_, err = sqlitevfs.Export(ctx, sink{w}, r)
 	return err
@@ -102,12 +104,12 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	switch {
 	case reason == "":
 		return out, host.Errorf(host.InvalidArgument, "the import of a database needs a reason, which is logged")
-	case len(reason) > kernel.MaxReason:
-		return out, host.OverLimit("bytes of the reason", kernel.MaxReason, int64(len(reason))).With("field", "reason")
+	case len(reason) > park.MaxReason:
+		return out, host.OverLimit("bytes of the reason", park.MaxReason, int64(len(reason))).With("field", "reason")
 	case from == nil && s.Draining.Load():
 		return out, kernel.Unavailable("the node is shutting down")
 	}
-	limit := int64(s.LimitsOf(t, kernel.AppendAddress(nil, addr)).Storage.MaxWriteSet)
+	limit := int64(s.LimitsOf(t, address.Append(nil, addr)).Storage.MaxWriteSet)
 	if f, ok := file.(interface{ Len() int }); ok && int64(f.Len()) > limit {
 		return out, host.OverLimit("bytes of the file", limit, int64(f.Len())) // before the client sends it
 	}
@@ -125,7 +127,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	}
 	defer spooled.Close()
 	b := kernel.Procedure("sql.import", func(c *kernel.Core, w *kernel.Work) error {
-		_, err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
+		err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
 			if out, err = p.replace(h, spooled); err != nil {
 				return err
 			}
@@ -142,7 +144,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 		return err
 	})
 	b.Operates = true
-	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, func(w *kernel.Work) { w.Method, w.Builtin = -1, b })
+	_, err = s.CallTurn(ctx, t, &host.Request{Address: addr}, from, kernel.Call{Method: -1, Builtin: b}, false)
 	if err != nil {
 		return host.SQLStatusOutput{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -75,17 +76,17 @@ func (*Part) CheckLimits(l host.Limits) error {
 		{"sql_value_bytes", int64(l.SQLValueBytes), sqlitevfs.MinLength, sqlitevfs.MaxLength},
 	} {
 		if n.value > n.most {
-			return &kernel.LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; the most is %d", n.value, n.most), Limit: n.most, Actual: n.value}
+			return &limit.Error{Name: n.name, Reason: fmt.Sprintf("is %d; the most is %d", n.value, n.most), Limit: n.most, Actual: n.value}
 		}
 		if n.value != 0 && n.value < n.least {
-			return &kernel.LimitsError{Name: n.name, Reason: fmt.Sprintf("is %d; it must be %d or more", n.value, n.least), Limit: n.least, Actual: n.value}
+			return &limit.Error{Name: n.name, Reason: fmt.Sprintf("is %d; it must be %d or more", n.value, n.least), Limit: n.least, Actual: n.value}
 		}
 	}
 	return nil
 }
 
 // sqlLimits returns the limits of an actor's database.
-func sqlLimits(l *kernel.ActorLimits) sqlitevfs.Limits {
+func sqlLimits(l *limit.Set) sqlitevfs.Limits {
 	return sqlitevfs.Limits{ConnMemory: l.SQLMemoryBytes, Temporary: l.SQLTemporaryBytes, TurnBytes: l.SQLTurnBytes, MaxLength: l.SQLValueBytes}
 }
 

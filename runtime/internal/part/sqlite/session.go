@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -40,7 +41,7 @@ type Query struct {
 type Database struct {
 	mu     sync.Mutex
 	d      *sqlitevfs.Database // nil until it is asked for
-	limits *kernel.ActorLimits // that d has
+	limits *limit.Set          // that d has
 	closed bool
 	// published is the version of the last turn whose pages were put into the write set; used by
 	// the goroutine that runs the actor.
@@ -59,7 +60,7 @@ func DatabaseOf(l *kernel.Attachments) *Database {
 }
 
 // database returns a database of an actor of a type, which has limits. name is for logs.
-func (p *Part) database(t *kernel.Type, name string, l *kernel.ActorLimits) *sqlitevfs.Database {
+func (p *Part) database(t *kernel.Type, name string, l *limit.Set) *sqlitevfs.Database {
 	d := p.Pool.Database(name)
 	d.SetLimits(sqlLimits(l))
 	if t.SQLDecimal {

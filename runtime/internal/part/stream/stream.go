@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
 )
 
@@ -30,7 +31,7 @@ func (*Part) Name() string { return "stream" }
 
 // Purge implements kernel.Purger: it handles the row of a stream in the wake index.
 func (*Part) Purge(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
-	_, err := c.System(w, "purge stream", func(h *kernel.Turn) error {
+	err := c.System(w, "purge stream", func(h *kernel.Turn) error {
 		_, cfg, err := streamOf(c.Actor.Type, row.Name)
 		if err != nil {
 			cfg = nil // it is no longer declared
@@ -56,9 +57,9 @@ type Reads[S kernel.Scope] struct{ K S }
 // streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and
 // its index.
 func streamOf(t *kernel.Type, name string) (int, *host.Stream, error) {
-	at := kernel.Named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
+	at := wire.Named(len(t.Streams), func(i int) string { return t.Streams[i].Name }, name)
 	if at < 0 {
-		return -1, nil, t.UnknownName(host.InvalidArgument, "stream", name)
+		return -1, nil, wire.UnknownName(t.Behavior, host.InvalidArgument, "stream", name)
 	}
 	cfg := t.Streams[at]
 	cfg.EnsureDefaults()
@@ -169,7 +170,7 @@ func appendStream(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Str
 	}
 	items := make([][]byte, len(in.Items))
 	for i, item := range in.Items {
-		if items[i], err = c.Actor.Type.ConvertValue(host.StreamValue, index, codec, item, host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
+		if items[i], err = wire.Convert(c.Actor.Type.Behavior, host.StreamValue, index, codec, item, host.CBOR, "items["+strconv.Itoa(i)+"]"); err != nil {
 			return out, err
 		}
 	}
@@ -231,7 +232,7 @@ func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (ou
 	for i, it := range page.Items {
 		value := it.Data
 		if codec != host.CBOR {
-			if value, err = r.Actor.Type.ConvertValue(host.StreamValue, index, host.CBOR, it.Data, codec, "value"); err != nil {
+			if value, err = wire.Convert(r.Actor.Type.Behavior, host.StreamValue, index, host.CBOR, it.Data, codec, "value"); err != nil {
 				return out, err
 			}
 		}
@@ -243,7 +244,7 @@ func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (ou
 // streamGone says that the actor of a reader is gone, or only that there is none.
 func streamGone(req *host.Request, notFound error) error {
 	var in host.StreamReadInput
-	if kernel.DecodeInput(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
+	if wire.Decode(host.StreamRead, req.Codec, req.Input, &in) != nil || in.Life == "" {
 		return notFound
 	}
 	if err := host.CheckLife(in.Life); err != nil {

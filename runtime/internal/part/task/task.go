@@ -15,6 +15,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow/lazy"
 )
 
@@ -30,9 +32,9 @@ type Part struct {
 }
 
 var _ interface {
-	kernel.Explainer
+	survey.Explainer
 	kernel.Meter
-	kernel.Presenter
+	survey.Presenter
 	kernel.Straggler
 } = (*Part)(nil)
 
@@ -103,7 +105,7 @@ type taskOwner interface {
 // Set makes the zero value a task that must begin.
 func (t *Task) Set(k *crew, name, traceparent string, owner taskOwner) {
 	t.Crew, t.Name, t.Owner = k, name, owner
-	t.from = kernel.Caller{Actor: k.a, Beside: true, Traceparent: traceparent}
+	t.from = kernel.Caller{Kind: kernel.FromBeside, Traceparent: traceparent}
 }
 
 // Actor returns the actor of the task.
@@ -117,7 +119,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 	}
 	defer t.Leave()
 	switch {
-	case !kernel.ValidName(name):
+	case !wire.ValidName(name):
 		return host.Errorf(host.InvalidArgument, "the name of a task is 1 to 64 characters, a letter and then letters, digits, '-' and '_'; it is %q", name)
 	case f == nil:
 		return host.Errorf(host.InvalidArgument, "task %q has no function", name)
@@ -231,12 +233,12 @@ func (t *Task) Call(ctx context.Context, r *host.Request) (host.Reply, error) {
 
 // Lookup implements host.Node.
 func (t *Task) Lookup(ctx context.Context, a host.Address) (host.Status, error) {
-	return t.Crew.a.Kernel.Lookup(ctx, a)
+	return survey.Lookup(t.Crew.a.Kernel, ctx, a)
 }
 
 // List implements host.Node.
 func (t *Task) List(ctx context.Context, q host.ListQuery) (host.ListPage, error) {
-	return t.Crew.a.Kernel.List(ctx, q)
+	return survey.List(t.Crew.a.Kernel, ctx, q)
 }
 
 // Destroy implements host.Node.
@@ -291,12 +293,11 @@ func (t *Task) enter(ctx context.Context, e *entry) error {
 	w := a.Kernel.Pool.Get()
 	w.Job, w.Ctx, w.Existing = e, ctx, true
 	w.Chain, w.Traceparent = 1, t.from.Traceparent
-	if from != nil && !from.Beside {
+	if from != nil && from.Kind != kernel.FromBeside {
 		if err := from.Extend(ctx, w); err != nil {
 			return err
 		}
-		w.Waits = &a.Kernel.Waits
-		if err := w.Waits.Enter(from.Waiter.Actor, a, w); err != nil {
+		if err := w.Wait(from.Waiter.Actor, a); err != nil {
 			return err
 		}
 	}

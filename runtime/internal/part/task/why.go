@@ -7,19 +7,20 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
-// Present implements kernel.Presenter.
+// Present implements survey.Presenter.
 func (*Part) Present(_ *kernel.Kernel, a *kernel.Actor, st *host.Status) {
 	if a != nil {
 		st.Tasks = currentCrew(a).Size()
 	}
 }
 
-// Explain implements kernel.Explainer.
-func (*Part) Explain(q *kernel.Inquiry, _ *engine.Snapshot) error {
+// Explain implements survey.Explainer.
+func (*Part) Explain(q *survey.Inquiry, _ *engine.Snapshot) error {
 	if a := q.A; a != nil {
-		q.Ask(kernel.RankTasks, func() *host.Explanation { return ExplainTasks(currentCrew(a).roll()) })
+		q.Ask(survey.RankTasks, func() *host.Explanation { return ExplainTasks(currentCrew(a).roll()) })
 	}
 	return nil
 }
@@ -35,9 +36,9 @@ func ExplainTasks(tasks []*Task, leaving bool) *host.Explanation {
 		names = append(names, t.Name)
 	}
 	list := strings.Join(names, ", ")
-	text := fmt.Sprintf("%s beside it: %s.", kernel.Count(len(tasks), "task runs", "tasks run"), list)
+	text := fmt.Sprintf("%s beside it: %s.", survey.Count(len(tasks), "task runs", "tasks run"), list)
 	if leaving {
-		text = fmt.Sprintf("It goes to sleep when %s returned: %s.", kernel.Count(len(tasks), "task has", "tasks have"), list)
+		text = fmt.Sprintf("It goes to sleep when %s returned: %s.", survey.Count(len(tasks), "task has", "tasks have"), list)
 	}
 	return &host.Explanation{Why: host.WhyTasks, Text: text, Since: &since, Details: map[string]string{"tasks": strings.Join(names, ",")}}
 }

@@ -1,0 +1,83 @@
+package rate
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLimitFollowsItsModel compares a limit with a bucket that is filled bit by bit.
+func TestLimitFollowsItsModel(t *testing.T) {
+	for _, l := range []struct {
+		perSecond float64
+		burst     int
+	}{{1, 0}, {0.1, 3}, {1000, 1}, {7, 20}, {1e12, 0}, {math.MaxFloat64, 1e9}, {1e-9, 3}, {2.5, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := New(l.perSecond, l.burst)
+			tokens, last := float64(r.Burst), time.Now()
+			taken := 0
+			for i := range 2000 {
+				time.Sleep(time.Duration((i*i*7919)%1_000_003) * time.Microsecond)
+				now := time.Now()
+				tokens = min(tokens+float64(now.Sub(last))/float64(r.Every), float64(r.Burst))
+				last = now
+				wait, ok := r.Take([]byte("a"))
+				switch {
+				case ok && tokens < 1-1e-6, !ok && tokens > 1+1e-6, ok != (wait == 0):
+					t.Fatalf("%+v: %v in %s with %v tokens", l, ok, wait, tokens)
+				case ok:
+					tokens--
+					taken++
+				default:
+					if later := tokens + float64(wait)/float64(r.Every); later < 1-1e-6 || later > 1+1e-6 {
+						t.Fatalf("%+v: after %s there are %v tokens", l, wait, later)
+					}
+				}
+			}
+			if taken == 0 {
+				t.Errorf("%+v: nothing was ever taken", l)
+			}
+		})
+	}
+}
+
+func TestKeysHaveBucketsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(1, 2)
+		for _, key := range []string{"a", "b"} {
+			for range 2 {
+				if wait, ok := r.Take([]byte(key)); !ok {
+					t.Fatalf("%s waits %s", key, wait)
+				}
+			}
+			if wait, ok := r.Take([]byte(key)); ok || wait != time.Second {
+				t.Errorf("%s: %v, in %s", key, ok, wait)
+			}
+		}
+	})
+}
+
+func TestLimitForgetsKeysThatAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(10, 10)
+		for i := range 100_000 {
+			if wait, ok := r.Take(strconv.AppendInt(nil, int64(i), 10)); !ok {
+				t.Fatal(wait)
+			}
+			time.Sleep(100 * time.Microsecond)
+			if r.Len() > 3*minBuckets+2000 { // 1,000 are within the time that one call takes to be forgotten
+				t.Fatalf("%d buckets", r.Len())
+			}
+		}
+	})
+}
+
+func TestRateIsWrittenForPeople(t *testing.T) {
+	for want, perSecond := range map[string]float64{"2": 2, "0.1": 0.1, "333.3": 1000.0 / 3, "1e+09": 1e12} {
+		if got := New(perSecond, 1).PerSecond(); got != want {
+			t.Errorf("%v is written %q, want %q", perSecond, got, want)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package spawn
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestCloseWaitsUpToItsGrace(t *testing.T) {
+	for _, c := range []struct{ runs, grace, took time.Duration }{
+		{0, time.Second, 0}, {time.Second, time.Minute, time.Second}, {time.Hour, time.Minute, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var g Group
+			if c.runs > 0 {
+				for range 3 {
+					if !g.Go(func() { time.Sleep(c.runs) }) {
+						t.Fatal("an open group refuses a goroutine")
+					}
+				}
+			}
+			begun, want := time.Now(), 0
+			if c.took == c.grace {
+				want = 3
+			}
+			if left := g.Close(c.grace); left != want || g.Len() != want || time.Since(begun) != c.took {
+				t.Errorf("%+v: %d are left after %s", c, left, time.Since(begun))
+			}
+			if g.Begin() || g.Go(func() { t.Error("a closed group runs a goroutine") }) {
+				t.Error("a closed group takes a goroutine")
+			}
+			time.Sleep(c.runs)
+			synctest.Wait()
+			if n := g.Len(); n != 0 {
+				t.Errorf("%d goroutines count though they are done", n)
+			}
+		})
+	}
+}
+
+// TestNoGoroutineRunsAfterClose starts goroutines while the group closes.
+func TestNoGoroutineRunsAfterClose(t *testing.T) {
+	for range 200 {
+		var g Group
+		var running atomic.Int64
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for g.Go(func() { running.Add(1); running.Add(-1) }) {
+				}
+			})
+		}
+		if left := g.Close(time.Minute); left != 0 || running.Load() != 0 {
+			t.Fatalf("%d goroutines are left, %d run", left, running.Load())
+		}
+		wg.Wait()
+		if running.Load() != 0 || g.Len() != 0 {
+			t.Fatalf("%d goroutines began after the end", g.Len())
+		}
+	}
+}

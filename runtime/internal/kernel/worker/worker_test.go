@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
+)
+
+func TestEveryJobRunsAtOnceAndAFewWorkersStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var group spawn.Group
+		var ran, running atomic.Int64
+		p := New(&group, func(d time.Duration) {
+			running.Add(1)
+			time.Sleep(d)
+			running.Add(-1)
+			ran.Add(1)
+		})
+		n := 3 * p.Spares()
+		for range 5 {
+			for range n {
+				p.Run(time.Second)
+			}
+			synctest.Wait()
+			if running.Load() != int64(n) || group.Len() != n {
+				t.Fatalf("%d of %d jobs run, on %d workers", running.Load(), n, group.Len())
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if group.Len() != p.Spares() {
+				t.Fatalf("%d workers stay, want %d", group.Len(), p.Spares())
+			}
+		}
+		p.Run(time.Hour)
+		synctest.Wait()
+		p.Close()
+		p.Close()
+		synctest.Wait()
+		if group.Len() != 1 || ran.Load() != int64(5*n) {
+			t.Errorf("%d workers are left, %d jobs ran", group.Len(), ran.Load())
+		}
+		if left := group.Close(2 * time.Hour); left != 0 {
+			t.Errorf("%d workers are left", left)
+		}
+		p.Run(time.Hour)
+		synctest.Wait()
+		if running.Load() != 0 {
+			t.Error("a job runs after the end")
+		}
+	})
+}
+
+// An errand takes a while, and may end with a job.
+type errand struct {
+	t     *testing.T
+	group *spawn.Group
+	next  int
+}
+
+func (e errand) Run() (next int, ok bool) {
+	before := e.group.Len()
+	time.Sleep(time.Second)
+	e.group.Done() // it counts by itself
+	if n := e.group.Len(); n != before-1 {
+		e.t.Errorf("%d goroutines count while an errand runs, before %d", n, before)
+	}
+	return e.next, e.next > 0
+}
+
+func TestAnErrandEndsWithAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var group spawn.Group
+		got := make(chan int, 10)
+		p := New(&group, func(n int) { got <- n })
+		for i, next := range []int{7, 0, 8} { // on a new worker, and on free ones
+			group.Begin()
+			p.Send(errand{t, &group, next})
+			synctest.Wait()
+			if n := group.Len(); n != 1 {
+				t.Fatalf("%d: %d goroutines count", i, n)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := group.Len(); n != 1 {
+				t.Fatalf("%d: %d goroutines count when the worker is free", i, n)
+			}
+		}
+		if len(got) != 2 || <-got != 7 || <-got != 8 {
+			t.Error("the jobs that errands end with did not run")
+		}
+		group.Begin()
+		p.Send(errand{t, &group, 9})
+		synctest.Wait()
+		p.Close()
+		if left := group.Close(time.Minute); left != 0 {
+			t.Errorf("%d goroutines are left", left)
+		}
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Error("a job runs after the end")
+		}
+	})
+}
