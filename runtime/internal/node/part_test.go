@@ -154,7 +154,7 @@ func (a *probed) Act(h host.Turn, _ int, _ host.Codec, input, out []byte) ([]byt
 	t.After = append(t.After, a.p)
 	switch string(input) {
 	case "fail":
-		return nil, errors.New("the handler fails")
+		return nil, host.Errorf(host.FailedPrecondition, "the handler fails")
 	case "hang":
 		time.Sleep(time.Hour)
 	case "key": // nothing else: the key must be kept all the same
@@ -384,8 +384,8 @@ func TestActorIsRebuiltWhenAPartCannotForget(t *testing.T) {
 		b.must("a", "")
 		before := b.Find(at("a")).Core
 		b.p.fail("Forget")
-		if err := b.do("a", "fail"); err == nil {
-			t.Error("it did not fail")
+		if err := b.do("a", "fail"); host.CodeOf(err) != host.FailedPrecondition {
+			t.Errorf("the error is %v, and not that of the handler", err)
 		}
 		b.p.heal()
 		b.must("a", "")
