@@ -268,7 +268,11 @@ func (x *trial) finish() {
 	if n := len(x.k.Memory.AllRemains()); n > 0 {
 		x.faultf("the remains of %d actors stay in memory", n)
 	}
-	if g := goroutinesOf("kernel.(*Kernel).Go.func1(", "kernel.(*alarmClock).run("); g != "" {
+	const ofNode, ofClock = "spawn.(*Group).Go.func1(", "clock.(*Clock).Run("
+	if goroutinesOf(ofNode, "\x00") == "" {
+		x.fatalf("no goroutine of the node is called %s", ofNode) // or the next check finds nothing
+	}
+	if g := goroutinesOf(ofNode, ofClock); g != "" {
 		x.faultf("goroutines work for a node that rests:\n%s", g)
 	}
 	if n := x.k.Failures.Len(); n > 0 {
