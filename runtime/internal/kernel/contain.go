@@ -33,6 +33,7 @@ func (c *Core) runs(w *Work) (err error) {
 func (c *Core) lose(w *Work, err error) {
 	a := c.Actor
 	c.Refused, c.Broken = true, true
+	c.Ended = false // a turn of the job may have destroyed the actor, which is not committed
 	a.Mu.Lock()
 	if !c.Gone() {
 		a.Turn.Store(nil)

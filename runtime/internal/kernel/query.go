@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -239,7 +240,8 @@ func (a *Actor) newReader(ctx context.Context, v *view, req *host.Request, from 
 	a.lastUsed.Store(now.UnixMilli())
 	r := a.Kernel.with.Query()
 	r.Context, r.Actor, r.View, r.Over = ctx, a, v, req.Connection
-	r.limit = now.Sub(a.Kernel.Started) + a.Type.Base.QueryTimeout
+	r.limit = now.Sub(a.Kernel.Started)
+	r.limit += min(a.Type.Base.QueryTimeout, math.MaxInt64-r.limit)
 	r.from = Caller{Kind: FromQuery, Traceparent: req.Traceparent}
 	if from != nil {
 		r.from.depth, r.from.Waiter = from.depth+1, from.Waiter

@@ -82,7 +82,7 @@ func (d *watchdog) Look(now time.Time) (next time.Duration, running bool) {
 				return
 			}
 		}
-		limit := t.Start.Add(a.Type.Base.TurnTimeout + d.s.Options.TurnGrace)
+		limit := t.Start.Add(a.Type.Base.TurnTimeout).Add(d.s.Options.TurnGrace)
 		if wait := limit.Sub(now); wait > 0 {
 			next = min(next, max(wait, time.Millisecond))
 			return

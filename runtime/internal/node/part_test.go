@@ -442,3 +442,53 @@ func TestTwoPartsOfOneKindAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A regret is a job that destroys its actor in a turn, and panics before the commit.
+type regret struct{}
+
+func (regret) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "regret"} }
+
+func (regret) Run(c *kernel.Core, w *kernel.Work) {
+	_, err := c.RunTurn(w, "regret", true, func(h *kernel.Turn) ([]byte, error) {
+		h.DestroySelf()
+		return nil, nil
+	})
+	if err == nil {
+		panic("the job panics after its turn")
+	}
+	c.Respond(w, nil, err)
+}
+
+// A survivor counts the cores of its actor that were lost.
+type survivor struct{ lost atomic.Int64 }
+
+func (*survivor) Busy() bool  { return false }
+func (*survivor) Leave() bool { return true }
+func (s *survivor) Lost()     { s.lost.Add(1) }
+
+// The destruction is not committed, so what survives a lost core must go on.
+func TestJobThatPanicsAfterItDestroyedItsActorHasNotDestroyedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, true)
+		b.must("a", "")
+		a := b.Find(at("a"))
+		s := kernel.Attach(&a.Attached, func() *survivor { return new(survivor) })
+		done := make(chan error, 1)
+		w := &kernel.Work{Job: regret{}, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
+		if _, err := b.Post(b.Types["p"], at("a"), w, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; host.CodeOf(err) != host.Internal {
+			t.Errorf("the job ended with %v", err)
+		}
+		synctest.Wait()
+		if _, err := b.Lookup(t.Context(), at("a")); err != nil {
+			t.Error(err)
+		}
+		if n := s.lost.Load(); n != 1 {
+			t.Errorf("what survives was told %d times that the core was lost", n)
+		}
+		b.must("a", "")
+		b.stop()
+	})
+}
