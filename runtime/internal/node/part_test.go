@@ -382,18 +382,26 @@ func TestActorIsRebuiltWhenAPartCannotForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, true)
 		b.must("a", "")
-		before := b.Find(at("a")).Core
+		before := b.core("a")
 		b.p.fail("Forget")
 		if err := b.do("a", "fail"); host.CodeOf(err) != host.FailedPrecondition {
 			t.Errorf("the error is %v, and not that of the handler", err)
 		}
 		b.p.heal()
 		b.must("a", "")
-		if b.Find(at("a")).Core == before {
+		if b.core("a") == before {
 			t.Error("the core with the part's memory is still used")
 		}
 		b.stop()
 	})
+}
+
+// core returns what an actor is awake with.
+func (b *bench) core(key string) *kernel.Core {
+	a := b.Find(at(key))
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	return a.Core
 }
 
 func TestConsequenceThatPanicsStopsNoOther(t *testing.T) {
@@ -414,13 +422,13 @@ func TestJobThatPanicsIsTriedAgainOnAnActorThatWasRebuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, true)
 		b.must("a", "")
-		before := b.Find(at("a")).Core
+		before := b.core("a")
 		b.p.fail("Run")
 		b.must("a", "due")
 		time.Sleep(time.Minute)
 		b.p.heal()
 		b.must("a", "")
-		if b.Find(at("a")).Core == before {
+		if b.core("a") == before {
 			t.Error("the core is still used")
 		}
 		time.Sleep(time.Minute)
