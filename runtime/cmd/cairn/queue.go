@@ -61,14 +61,8 @@ func (c *cli) queueCommand() *cobra.Command {
 		row[host.QueueAckInput, host.QueueSettleOutput]{
 			use:    "ack TYPE/KEY... QUEUE RECEIPT...",
 			method: method.QueueAck,
-			flags:  []option{{member: "reply", usage: "the answer for a sender that waits for one: JSON, - or @FILE"}},
-			check: func(l line, in *host.QueueAckInput) (err error) {
-				if l.given("reply") && in.Reply == nil {
-					_, err = l.input("") // an empty reply is not JSON
-				}
-				return err
-			},
-			print: settled[host.QueueAckInput]("acknowledged"),
+			flags:  []option{{member: "reply", usage: "the answer for a sender that waits for one: JSON, - or @FILE", document: true}},
+			print:  settled[host.QueueAckInput]("acknowledged"),
 		}.command(c),
 		row[host.QueueNackInput, host.QueueSettleOutput]{
 			use:    "nack TYPE/KEY... QUEUE RECEIPT...",

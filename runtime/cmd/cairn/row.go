@@ -29,7 +29,7 @@ type row[In, Out any] struct {
 	use    string
 	method method.Typed[In, Out]
 	flags  []option
-	// check, if set, completes the input, or refuses it before anything is sent.
+	// check, if set, completes the input, or refuses it before anything is sent. The input has no documents yet.
 	check func(l line, in *In) error
 	// grave, if set, says what cannot be undone, "" for nothing. It needs consent.
 	grave func(in *In, actor string) string
@@ -56,6 +56,8 @@ type line struct {
 type option struct {
 	member, usage string
 	initial       int
+	// document: the value must be JSON if the flag is given, also if it is "". Otherwise "" is no value.
+	document bool
 }
 
 // maxPage is the largest page of a listing that a node gives.
@@ -86,7 +88,15 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 		cmd.Flags().IntVar(&limit, "limit", flags[i].initial, flags[i].usage)
 		flags = slices.Delete(flags, i, i+1)
 	}
-	read := bindAll(c, cmd.Flags(), flags, in)
+	var plain, documents []option
+	for _, f := range flags {
+		if to, _ := member(in, f.member); to.Type() == reflect.TypeFor[host.Raw]() {
+			documents = append(documents, f)
+		} else {
+			plain = append(plain, f)
+		}
+	}
+	read, readDocuments := bindAll(c, cmd.Flags(), plain, in), bindAll(c, cmd.Flags(), documents, in)
 	if r.grave != nil {
 		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	}
@@ -100,10 +110,17 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 		if err := setArguments(in, arguments, args[1:]); err != nil {
 			return err
 		}
+		if _, err := parseAddress(args[0]); err != nil {
+			return usageError{err}
+		}
 		if r.check != nil {
 			if err := r.check(line{c, args[1:], cmd.Flags().Changed}, in); err != nil {
 				return err
 			}
+		}
+		// A document may be on standard input, which is not waited for if the command line is wrong.
+		if err := readDocuments(); err != nil {
+			return err
 		}
 		if r.grave != nil {
 			if what := r.grave(in, args[0]); what != "" {
@@ -347,7 +364,7 @@ func (f option) bind(c *cli, flags *pflag.FlagSet, in any) func() error {
 	case *host.Raw:
 		s := flags.String(name, "", f.usage)
 		return func() (err error) {
-			if *s != "" {
+			if *s != "" || f.document && flags.Changed(name) {
 				*p, err = c.input(*s)
 			}
 			return err

@@ -72,3 +72,18 @@ func TestSchedules(t *testing.T) {
 	same(t, at(t, url, "schedule", "list", "cell/acme"), 0, "", "no schedules\n")
 	same(t, at(t, url, "schedule", "runs", "cell/acme", "poll"), 0, "", "no runs\n")
 }
+
+// TestAWrongCommandLineLeavesStandardInputAlone gives commands an input that would be read only to be thrown away.
+func TestAWrongCommandLineLeavesStandardInputAlone(t *testing.T) {
+	for _, args := range [][]string{
+		{"schedule", "set", "cell/acme", "poll", "--payload=-"},
+		{"workflow", "import", "cell/%zz", "-"},
+	} {
+		var stderr strings.Builder
+		in := strings.NewReader("{}")
+		c := &cli{stdin: in, stdout: &stderr, stderr: &stderr, getenv: func(string) string { return "" }}
+		if status := c.run(t.Context(), args); status != exitUsage || in.Len() != 2 {
+			t.Errorf("%q: status %d, %d bytes left of standard input: %s", args, status, in.Len(), &stderr)
+		}
+	}
+}
