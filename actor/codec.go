@@ -126,8 +126,7 @@ func (c *codec) decodeCBOR(data []byte, v any) error {
 	return nil
 }
 
-// decodeJSON decodes data, one whole JSON value without fields unknown to the type, into what v
-// points to.
+// decodeJSON decodes data into *v. It refuses more than one JSON value, and unknown fields.
 func (c *codec) decodeJSON(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

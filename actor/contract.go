@@ -18,7 +18,7 @@ type None struct{}
 // the other contract values are declared on it. Safe for concurrent use.
 //
 // Every contract value stays registered with its Type for the life of the program, so that [Define]
-// can refuse one that is declared but not bound. Do not declare contracts in a loop.
+// can refuse a value that is declared but not bound. Do not declare contracts in a loop.
 type Type[S any] struct{ core *core }
 
 // NewType declares a kind of actor. The name is 1 to 64 characters: a letter first, then letters,

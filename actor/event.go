@@ -57,7 +57,7 @@ func (e *Event[T]) Emit(ctx *Context, value T) error {
 }
 
 // EmitTo sends the event to one connection, whether or not it is subscribed, when the turn is
-// durable. A client that is lost gets it if it comes back in time; one that is gone does not.
+// durable. A lost client gets it if it comes back in time. A client that is gone does not.
 // Otherwise it is like Emit.
 func (e *Event[T]) EmitTo(ctx *Context, connection string, value T) error {
 	data, err := e.encode(ctx, &value)

@@ -20,8 +20,8 @@ func labelOf(d *declared) label {
 	return l
 }
 
-// named returns the label of a contract value under another name, which must be one that it stands
-// for.
+// named returns the label of a contract value under another name. A name that it does not stand
+// for is a fault.
 func (l label) named(name string) label {
 	l.name, l.fault = name, nameFault(name)
 	switch {

@@ -25,8 +25,8 @@ type queue[S, In any] struct {
 // A queue declared with [Workers] is received from outside instead ([Queue.Work], [Queue.Receive]):
 // each message at least once, by one worker at a time, for as long as its lock lasts.
 //
-// Messages are handled in the order of their priority, and in the order in which they were sent
-// within one; one that is delayed or has failed is passed by others.
+// Messages are handled by priority, and within a priority in the order in which they were sent.
+// Others pass a message that is delayed or has failed.
 type Queue[S, In any] struct {
 	queue[S, In]
 }

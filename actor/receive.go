@@ -306,7 +306,7 @@ func (l *lease) isSettled() bool {
 	return l.settled
 }
 
-// err says why the message takes no more requests; nil if it does.
+// err returns why the message takes no further requests; nil if it takes them.
 func (l *lease) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

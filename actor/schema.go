@@ -349,8 +349,8 @@ type jsonField struct {
 }
 
 // jsonFields lists the members of a struct in the order in which encoding/json writes them. The
-// rules are those of package json: of the fields with one name, the one that is embedded least deep
-// wins, then the only one with a tag; otherwise none does.
+// rules are those of package json. Of several fields with one name, the least deeply embedded one
+// wins, then the only one with a tag. Otherwise all are left out.
 func jsonFields(t reflect.Type) []jsonField {
 	type place struct {
 		typ      reflect.Type

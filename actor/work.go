@@ -18,9 +18,9 @@ const minSettle = time.Second
 
 // Work receives messages of a queue that was declared with [Workers] and runs f on each, up to
 // workers at a time. While f runs, the message's lock is extended. When f returns nil the message
-// is done, when it returns an error or panics the message is given back as a failed attempt; f may
-// also settle it by itself. Each message is handled at least once: one that was handled comes again
-// if the worker or the node dies before the acknowledgement is durable.
+// is done. When it returns an error or panics, the message is given back as a failed attempt. f may
+// also settle it by itself. Each message is handled at least once: a handled message comes again if
+// the worker or the node dies before the acknowledgement is durable.
 //
 // The context of f ends with ctx, and when the lock was lost, because the node could not be reached
 // for its whole time; then what f returns does not count. A message that f gives up because ctx

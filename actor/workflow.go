@@ -119,8 +119,8 @@ type startOption func(*host.RunStart)
 
 func (o startOption) applyStart(s *host.RunStart) { o(s) }
 
-// Replace starts a new run although the actor has had one: the history of one that has ended is
-// dropped. One that lives is never replaced.
+// Replace starts a new run although the actor has had one. It drops the history of a run that has
+// ended, and never replaces a run that lives.
 func Replace() StartOption { return startOption(func(s *host.RunStart) { s.Replace = true }) }
 
 // UpTo makes a run of a recording ([Workflow.Import], [Workflow.Fork]) go on after an entry of it,
@@ -185,8 +185,8 @@ func (w *Workflow[S, In, Out]) Status(ctx context.Context, ref Ref[S]) (workflow
 }
 
 // Result waits until the run has ended, and returns what its function returned. A run that failed
-// has the code of the error that it failed with, or FailedPrecondition; one that was cancelled or
-// terminated has code Canceled. The result is durable.
+// has the code of the error that it failed with, or FailedPrecondition. A run that was
+// cancelled or terminated has code Canceled. The result is durable.
 func (w *Workflow[S, In, Out]) Result(ctx context.Context, ref Ref[S]) (Out, error) {
 	var out Out
 	at, err := ref.site(w.decl)

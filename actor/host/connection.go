@@ -118,8 +118,7 @@ type Connector interface {
 	// connection carries events only. The error code is Unauthenticated if there is no such
 	// connection.
 	CallOver(ctx context.Context, token string, r *Request) (Reply, error)
-	// Disconnect ends the connection that token belongs to, like LiveConnection.Close of one that
-	// is not lost.
+	// Disconnect ends the connection of a token, as LiveConnection.Close ends a live one.
 	Disconnect(ctx context.Context, a Address, token string) error
 }
 

@@ -84,6 +84,6 @@ type Databases interface {
 	ExportSQL(ctx context.Context, a Address, w io.Writer) error
 	// ImportSQL replaces an actor's database by a plain SQLite file, in one commit. It creates the
 	// actor if need be. The reason is logged. The error code is InvalidArgument for a file that is
-	// not a sound database, TooLarge and QuotaExceeded for one that does not fit.
+	// not a sound database, TooLarge or QuotaExceeded for a file that does not fit.
 	ImportSQL(ctx context.Context, a Address, file io.Reader, reason string) (SQLStatusOutput, error)
 }

@@ -93,8 +93,8 @@ type Turn interface {
 
 	// Enqueue sends messages to one of the actor's own queues.
 	Enqueue(queue string, messages []Enqueue) ([]Sent, error)
-	// SetSchedule sets a schedule, replacing one of the same name and instance, and returns it as
-	// it is now. The ticks of one whose rule does not change stay as they are.
+	// SetSchedule sets a schedule, replacing one of the same name and instance, and returns the
+	// result. If the rule stays the same, the ticks do too.
 	SetSchedule(s Schedule) (Schedule, error)
 	// CancelSchedule removes a schedule and its history and reports whether there was one.
 	CancelSchedule(name, instance string) (bool, error)

@@ -146,7 +146,7 @@ func (c *Client) CallOver(ctx context.Context, token string, r *host.Request) (h
 	return c.call(ctx, q, r)
 }
 
-// Disconnect ends the connection that token belongs to. The error code is Unauthenticated if there
+// Disconnect ends the connection of a token. The error code is Unauthenticated if there
 // is none.
 func (c *Client) Disconnect(ctx context.Context, a host.Address, token string) error {
 	path, e := actorPath(a)
