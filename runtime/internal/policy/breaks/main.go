@@ -1,7 +1,7 @@
 // Command breaks damages the code on purpose, one place at a time, and reports whether the tests find it.
 //
 // The places are in breaks.txt: a name and what breaks, the tests that must find it, and the change in the manner of a diff.
-// An entry names no file, so that it stays good when code moves: the program looks for the only place of the module with the
+// An entry names no file, so that it stays valid when code moves: the program looks for the only place of the module with the
 // old lines, and for the packages with the tests. Lines are compared without indentation and comments.
 // The word "or" begins another change, for code that reads otherwise.
 //
