@@ -54,7 +54,7 @@ var faults = []struct{ query, body, header string }{
 func TestEveryRouteAsksForTheTokenBeforeItLooksAtAnythingElse(t *testing.T) {
 	// The node panics if it is asked for anything.
 	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}, Token: "secret"})
-	g.front.Drain() // not even that it is going away is for everybody
+	g.front.Drain() // a draining gateway does not tell so without the token either
 	var paths []string
 	for rt := toCall; rt <= toOpenAPI; rt++ {
 		w, ok := everyRoute[rt]

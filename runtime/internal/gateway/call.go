@@ -212,7 +212,7 @@ func (x *exchange) reply(c host.Codec, output []byte) {
 		return
 	}
 	h := x.W.Header()
-	kind, end := x.g.values.json, "\n" // for people who call with curl
+	kind, end := x.g.values.json, "\n" // so that curl ends its output with a newline
 	if c == host.CBOR {
 		kind, end = x.g.values.cbor, ""
 	}

@@ -178,7 +178,7 @@ func (c *session) ask(ctx context.Context, q *host.Request, at *serve.Place) (ho
 	return host.Reply{}, c.g.front.AsError(err)
 }
 
-// subscribe changes what the client gets. Who may is for the actor's hooks to say.
+// subscribe adds or removes subscriptions of the connection. The actor's hooks decide whether the client may.
 func (c *session) subscribe(m *message) ([]byte, *host.Error) {
 	ctx, cancel := c.g.limited(c.life, "")
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// A fakeNode answers with its functions; those that are nil must not be called.
+// A fakeNode answers with its functions. A call of a nil function panics.
 type fakeNode struct {
 	call      func(context.Context, *host.Request) (host.Reply, error)
 	lookup    func(context.Context, host.Address) (host.Status, error)

@@ -26,14 +26,14 @@ type Node interface {
 type Options struct {
 	// Node answers the requests.
 	Node Node
-	// Databases gives out and takes in the actors' SQLite databases. Nil means Node if it is one, and otherwise that there is
-	// nothing at their paths.
+	// Databases exports and imports the actors' SQLite databases. Nil means Node if it implements host.Databases; otherwise
+	// the paths of databases are not found.
 	Databases host.Databases
-	// Runs finds the workflow runs that are paused or have failed. Nil means Node if it does, and otherwise that there is
-	// nothing at their paths.
+	// Runs finds the workflow runs that are paused or have failed. Nil means Node if it implements host.RunLister; otherwise
+	// the paths of workflow runs are not found.
 	Runs host.RunLister
-	// Health says why the node cannot serve, or nil. The message of an *host.Error is shown to callers of GET /healthz,
-	// other errors only in the log. A nil Health is always well.
+	// Health returns why the node cannot serve, or nil. Callers of GET /healthz see the message of an *host.Error; other
+	// errors appear only in the log. A nil Health means healthy.
 	Health func() error
 }
 
@@ -47,9 +47,9 @@ type Options struct {
 //  4. After Shutdown of the front returns nil, no event stream and no WebSocket is open, none of their goroutines runs, and
 //     no new one can be opened.
 //
-// What it takes from the node beyond the contract of package host: an EventStream may be used on after Next returned
-// because its context ended, a Request is not read any more after Call returned without an error, and the context that
-// Connect gets bounds the connecting and not the connection.
+// It relies on three properties of the node beyond the contract of package host. An EventStream stays usable after the
+// context of a Next ended. A Request is no longer read after Call returned without an error. The context of Connect limits
+// the connecting, not the connection.
 type Gateway struct {
 	front     *serve.Front
 	opts      Options
@@ -67,8 +67,8 @@ type Gateway struct {
 	}
 }
 
-// headerValues are values that replies to calls share, so that each need not allocate its own: net/http only reads them,
-// and an Add by somebody's middleware copies them because they have no room.
+// headerValues are header values that the replies to calls share, to save allocations. net/http only reads them, and an
+// Add by middleware copies them because their capacity is full.
 type headerValues struct{ json, cbor, yes []string }
 
 // Headers that pages of allowed origins may read, and send.

@@ -294,7 +294,7 @@ func appendMissed(b []byte, id int64, missed uint64, reset bool) []byte {
 	return append(appendMissing(append(b, ','), missed, reset), '}')
 }
 
-// appendEnd appends that a stream is closed, or why it is not followed any more.
+// appendEnd appends the end of a stream: that it is closed, or the error that ends the following.
 func appendEnd(b []byte, id int64, e *host.Error) []byte {
 	b = strconv.AppendInt(append(b, `{"stream":`...), id, 10)
 	if e == nil {

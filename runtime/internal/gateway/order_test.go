@@ -15,7 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
 )
 
-// An orderedNode notes when requests begin. Those that read are called see, those that wait are called queue.receive.
+// An orderedNode records the order in which requests begin. The method see reads, and queue.receive waits.
 type orderedNode struct {
 	mu      sync.Mutex
 	began   []string

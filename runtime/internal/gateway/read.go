@@ -25,8 +25,8 @@ type parameters url.Values
 // lists are the parameters that may be given several times.
 var lists = []string{"prefix", "events", "names"}
 
-// params reads the query parameters and refuses those that the route does not know, since a typing error in an optional
-// parameter would otherwise go unnoticed. It refuses a parameter that is given twice, except lists.
+// params reads the query parameters. It refuses names that are not known: a typing error in an optional parameter would
+// otherwise go unnoticed. It refuses a parameter that is given twice, except lists.
 func (x *exchange) params(known ...string) (parameters, *host.Error) {
 	if x.R.URL.RawQuery == "" {
 		return nil, nil

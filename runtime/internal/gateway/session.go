@@ -49,7 +49,7 @@ type session struct {
 	calls      map[int64]struct{}   // in flight
 	follows    map[int64]*following // under way
 	unanswered int                  // calls whose answer is not queued
-	idle       chan struct{}        // closed when unanswered is 0, if somebody waits for that
+	idle       chan struct{}        // closed when unanswered is 0; nil unless settle waits
 }
 
 // leave ends everything that the session does.
@@ -97,7 +97,7 @@ func (c *session) bye(e *host.Error, code websocket.StatusCode) {
 	c.socket.Farewell(appendBye(nil, e), code, string(e.Code))
 }
 
-// connect reads the first message and connects. On failure it says why and returns false.
+// connect reads the first message and connects. On failure it tells the client why and returns false.
 func (c *session) connect() bool {
 	defer c.guard()
 	fail := func(e *host.Error) bool {
@@ -135,7 +135,7 @@ func (c *session) connect() bool {
 	return true
 }
 
-// read handles what the client sends until it is gone, and reports whether it may come back.
+// read handles the client's messages until the connection ends. It reports whether the client may come back.
 func (c *session) read() (lost bool) {
 	for {
 		c.socket.Wait() // a client that does not read its replies gets no more of them
@@ -220,7 +220,7 @@ func (c *session) pump() {
 	}
 }
 
-// until writes events until there is an error, which it returns, or the socket takes no more.
+// until writes events until Next fails or the socket is closed. It returns the error of Next.
 func (c *session) until(ctx context.Context, batch *[][]byte) error {
 	for {
 		d, err := c.conn.Next(ctx)

@@ -148,7 +148,7 @@ type operation struct {
 	parameters                    []any
 	body                          any // a request body object; nil for none
 	success                       object
-	errors                        []int // statuses; nil means those that every actor operation may have
+	errors                        []int // statuses; nil means plainStatuses
 	open                          bool  // needs no token
 }
 

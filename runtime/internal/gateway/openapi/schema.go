@@ -26,8 +26,8 @@ type family struct {
 	value func(i int, member string) any
 }
 
-// A shaper makes schemas of the structs of package host. It knows what they use and no more: no embedded structs, no maps
-// but those of strings.
+// A shaper makes schemas of the structs of package host. It supports only what these structs use: no embedded structs, and
+// no maps except map[string]string.
 type shaper struct {
 	d *document
 	// typ and family say what the values inside are; a nil family allows any.
@@ -213,7 +213,7 @@ var setByRuntime = map[string][]string{
 // namePattern is what names of queues, schedules and streams look like.
 const namePattern = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 
-// nameSchema allows the name of one of the family; AnyName stands for those that are not declared.
+// nameSchema allows the i-th name of the family. AnyName allows every name that is not declared.
 func (f *family) nameSchema(i int) object {
 	if f.names[i] != host.AnyName {
 		return object{"type": "string", "const": f.names[i]}
@@ -266,8 +266,8 @@ var (
 )
 
 // value returns the schema of a value of a behavior as a part of the document, and whether there is a value at all. The
-// definitions of the schema become components, named after the type; use tells apart those that differ by their use. A
-// schema that refers to anything but its definitions counts as none: any value.
+// definitions of the schema become components, named after the type. If a component of that name exists and differs, use
+// is added to the name. A schema that refers to anything except its own definitions is replaced by one for any value.
 func (d *document) value(b *host.Behavior, kind host.ValueKind, index int, use string) (schema any, exists bool) {
 	if b.Schema == nil {
 		return object{}, true
