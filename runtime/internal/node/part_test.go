@@ -500,3 +500,33 @@ func TestJobThatPanicsAfterItDestroyedItsActorHasNotDestroyedIt(t *testing.T) {
 		b.stop()
 	})
 }
+
+// A destruction whose commit is refused has not happened, so what survives a lost core must go on.
+func TestRefusedDestructionTellsWhatSurvivesTheCore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, true)
+		b.must("a", "")
+		a := b.Find(at("a"))
+		s := kernel.Attach(&a.Attached, func() *survivor { return new(survivor) })
+		// The space is opened anew behind the kernel's back, so that the next commit is fenced.
+		a.Mu.Lock()
+		space, err := b.Store.OpenSpace(a.Core.ID)
+		a.Mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Destroy(t.Context(), at("a")); err == nil {
+			t.Fatal("the commit was not refused")
+		}
+		space.Close()
+		synctest.Wait()
+		if n := s.lost.Load(); n != 1 {
+			t.Errorf("what survives was told %d times that the core was lost", n)
+		}
+		if _, err := b.Lookup(t.Context(), at("a")); err != nil {
+			t.Error(err)
+		}
+		b.must("a", "")
+		b.stop()
+	})
+}
