@@ -48,16 +48,16 @@ func (k ChangeKind) String() string {
 	}
 }
 
-// Change is one thing that happened in a turn and is to be published.
+// Change is one event or change of state of a turn, for publication.
 type Change struct {
 	Kind    ChangeKind
 	Name    string // of the event, key or alarm
 	Data    []byte // JSON
-	Durable bool   // to be kept by the publisher's stream, not only passed on
+	Durable bool   // the publisher's stream must keep it, not only pass it on
 }
 
-// ChangeSet is the record that a turn puts into the outbox: what it changed, in
-// order. The index in Changes, with actor and version, makes the message id.
+// ChangeSet is the record that a turn puts into the outbox: its changes, in
+// order. Actor, version and the index in Changes make the message id.
 //
 //	format 01 | 16 bytes id | generation uvarint | version uvarint | time varint |
 //	identity | traceparent | count | for each change: kind, flags, name, data

@@ -161,8 +161,8 @@ func (w *WriteSet) nextHead() head {
 	h := w.space.head
 	h.Generation = w.space.generation
 	h.Version = w.version
-	// Only a caller who was wrong about what it knew brings them below zero, and
-	// then the head must still be one that can be read.
+	// Keys and bytes fall below zero only if a caller set PutOptions.New or Known
+	// wrongly. The head must be readable even then.
 	h.Keys, h.Bytes = max(0, w.keys), max(0, w.bytes)
 	h.Updated = w.now
 	if h.Created == 0 {
@@ -174,8 +174,8 @@ func (w *WriteSet) nextHead() head {
 	return h
 }
 
-// newBatch returns a batch for the rows of a write set. A large one is given its
-// memory at once: a batch that grows doubles, and copies what it holds each time.
+// newBatch returns a batch for the rows of a write set. A large batch gets its
+// memory at once: a batch that grows doubles, and copies its content each time.
 func (s *Store) newBatch(w *WriteSet) *pebble.Batch {
 	const large = 256 << 10
 	if w.Bytes() < large {

@@ -63,10 +63,10 @@ func (c *cursor) corrupt(reason string) error {
 	return &CorruptError{Row: clone(c.it.Key()), Reason: reason}
 }
 
-// actorPrefix is the length of what all rows of an actor begin with.
+// actorPrefix is the length of the common prefix of all rows of an actor.
 const actorPrefix = 22
 
-// stand takes in the key that the iterator was moved to.
+// stand reads the key at the iterator's position.
 func (c *cursor) stand(ok bool) error {
 	c.valid, c.first, c.last, c.brief = ok, false, false, false
 	if !ok {
@@ -127,7 +127,7 @@ func (c *cursor) skip() error {
 	case c.first:
 		return c.stand(c.it.Prev())
 	case c.reverse:
-		// A step over one data row, if there is no more, is cheaper than a seek.
+		// If the key has only one data row, a step over it is cheaper than a seek.
 		if ok := c.it.Prev(); !ok || !bytes.HasPrefix(c.it.Key(), c.prefix) {
 			return c.stand(ok)
 		}

@@ -114,7 +114,7 @@ func (m *durableMark) start(entries []markEntry) {
 	m.entries = entries
 }
 
-// keep writes them to a file from now on. Until then that says what an earlier process knew, which is less but true.
+// keep begins to write the marks to a file. Until then the file has the marks of an earlier process: fewer, but true.
 func (m *durableMark) keep(fs vfs.FS, path string) {
 	f, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {

@@ -192,8 +192,8 @@ func TestLogThatCannotBeSyncedTurnsTheStoreReadOnly(t *testing.T) {
 	}
 }
 
-// TestLogThatCannotBeRotatedDoesNotEndTheProcess fails what Pebble does when a
-// memtable is full, where it panics if it hears of an error.
+// TestLogThatCannotBeRotatedDoesNotEndTheProcess fails the file operations of
+// Pebble when a memtable is full. Pebble panics if one returns an error.
 func TestLogThatCannotBeRotatedDoesNotEndTheProcess(t *testing.T) {
 	for _, op := range []string{"create", "sync", "write"} {
 		t.Run(op, func(t *testing.T) {

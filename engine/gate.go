@@ -101,7 +101,7 @@ func (g *gate) run(s *Store) {
 }
 
 // close ends the goroutine when all tickets have been told. No ticket may be
-// added any more.
+// added afterwards.
 func (g *gate) close() {
 	g.mu.Lock()
 	g.closed = true

@@ -17,23 +17,23 @@ import (
 //
 // Pebble cannot go on after an error of its log or its manifest: it panics with
 // locks held, or calls Fatalf, and after a Fatalf that returns it may remove
-// files that the manifest still names. So it never hears of such an error:
+// files that the manifest still names. So the guard hides such errors from it:
 //
 //  1. The first error of a file that is not a sstable freezes the disk. The
-//     store is told first, so that no commit is reported as durable after it:
-//     the sync that failed returns only when the gate can see the failure.
-//  2. On a frozen disk writes to those files, and all removals and renames,
-//     succeed without being done. What is on disk stays what a power cut at that
-//     moment would have left, and the next Open recovers from it as it does from
-//     a power cut. Nothing that Pebble does meanwhile can make it worse.
-//  3. Errors of sstables are passed on, because Pebble handles them: the flush
-//     or compaction is given up and tried again. It tries again at once, so the
-//     guard makes it wait.
-//  4. When a store that failed is closed, sstables are dropped too. A commit
-//     that waits inside Pebble for a flush that can never succeed would
-//     otherwise keep the store from closing.
+//     store is told first, so that no later commit is reported as durable: the
+//     failed sync returns only when the gate can see the failure.
+//  2. On a frozen disk, writes to such files, and all removals and renames,
+//     return success and do nothing. The disk stays as a power cut at that
+//     moment would have left it, and the next Open recovers as it does from a
+//     power cut. Nothing that Pebble does meanwhile can make it worse.
+//  3. Errors of sstables are passed on, because Pebble handles them: it gives
+//     the flush or compaction up and tries again. It tries again at once, so
+//     the guard makes it wait.
+//  4. When a failed store is closed, writes of sstables are dropped too. A
+//     commit may wait inside Pebble for a flush that can never succeed, and
+//     would otherwise keep the store from closing.
 //
-// Until the store is open the guard passes everything on: Open returns errors.
+// Until the store is open the guard passes every error on: Open returns it.
 type guardFS struct {
 	vfs.FS
 	fail  func(error)
@@ -205,13 +205,13 @@ type guardFile struct {
 	g     *guardFS
 	name  string
 	table bool
-	log   bool // the spare log hears of what is written
+	log   bool // the spare log counts the bytes written
 	kind  fileKind
 	num   uint64
 	end   atomic.Int64 // bytes written, of a file that is written from its beginning
 }
 
-// dropped reports whether a write is not to be done.
+// dropped reports whether a write must be skipped.
 func (f *guardFile) dropped() bool {
 	if f.table {
 		return f.g.abandoned.Load()

@@ -52,18 +52,17 @@ type destruction struct {
 	again     bool   // the actor was destroyed before: only kept keys go
 }
 
-// Destroy removes everything of the actor: all keys but those of the kinds in
-// keep, its name, its identity. A tombstone remains. The rows of many keys go as
-// ranges, so that the cost does not depend on how many there are, except that
-// kept keys are counted; those of a few go one by one, because every iterator
-// pays for the range tombstones of a memtable. Rows of the wake index stay; see
-// ClearWake.
+// Destroy removes the actor: its name, its identity, and all keys except those
+// of the kinds in keep. A tombstone remains. Many keys are removed as ranges, so
+// that the cost does not depend on their number, except that kept keys are
+// counted. A few keys are removed one by one, because every iterator pays for
+// the range tombstones of a memtable. Rows of the wake index stay; see ClearWake.
 //
-// After it, keys of the kinds in keep can still be written and deleted (messages
-// that the actor sent wait for their targets); every other write returns
-// ErrDestroyed. The head, which says Destroyed, goes with the last kept key: when
-// that is deleted, or with another Destroy, which removes the kept keys (but for
-// those of the kinds that it keeps, if they were kept before).
+// Afterwards, keys of the kinds in keep can still be written and deleted:
+// messages that the actor sent wait for their targets. Every other write returns
+// ErrDestroyed. The head, which says Destroyed, goes with the last kept key. A
+// second Destroy removes the kept keys too, except those of kinds that both
+// calls keep.
 func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {

@@ -281,7 +281,7 @@ func (w *walker) step() {
 	w.checkCounts()
 }
 
-// checkChanged compares what the set says of its changes since a savepoint with the model, which knows those that are left.
+// checkChanged fails if the model differs since a savepoint and the set says that it has not changed.
 func (w *walker) checkChanged(before *model, since *Savepoint) {
 	w.t.Helper()
 	differs := before.records != w.model.records || !reflect.DeepEqual(before.entries, w.model.entries)

@@ -54,15 +54,15 @@ func made[F io.Closer](name string, f F, err error) (F, error) {
 	return f, nil
 }
 
-// warnIfOpenToOthers names the first of the directories, and of the files in the last of them, that others on the machine
-// can look into: an older version or somebody's hand made it so.
+// warnIfOpenToOthers logs the first path that other users of the machine can read: one of the directories, or a file in
+// the last of them. An older version or a chmod left it so.
 func warnIfOpenToOthers(log *slog.Logger, disk vfs.FS, dirs ...string) {
 	if runtime.GOOS == "windows" { // has no such modes
 		return
 	}
 	paths := slices.Clone(dirs)
 	last := dirs[len(dirs)-1]
-	names, _ := disk.List(last) // opening the store tells of errors
+	names, _ := disk.List(last) // opening the store reports errors
 	for _, name := range names {
 		paths = append(paths, disk.PathJoin(last, name))
 	}

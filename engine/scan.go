@@ -72,18 +72,17 @@ func (sn *Snapshot) AppendValue(dst, key []byte) ([]byte, bool, error) {
 
 // Scan calls f for the keys in start <= key < end in their order, this set's
 // changes included, until f returns false; a nil end has no bound. It is for
-// reading much: it has no limit, allocates nothing for an entry, and copies only
+// long reads: it has no limit, allocates nothing for an entry, and copies only
 // values of ChunkSize or more.
 //
-// As AppendValue, it does not look at the time: keys that have expired are among
-// those that it finds. (Where a value stands in the store, its time comes after
-// it, so to look would be to copy each value first.) It may have called f for some
-// keys when it returns an error.
+// Like AppendValue, it ignores expiry: f gets expired keys too. (In the store the
+// time stands behind the value, so a check would have to copy each value first.)
+// Scan may have called f for some keys when it returns an error.
 //
-// What f is given is valid during the call, and must not be changed. The store
-// cannot be closed while f runs, so f must neither wait for somebody nor call
-// anything of the store; who has to do that scans a part, as much as it can
-// hold, and then goes on after the last key.
+// Key and value are valid during the call of f, and must not be changed. The
+// store cannot be closed while f runs, so f must not block, and must not call the
+// store. A caller that needs to do so scans a part into memory, and then goes on
+// after its last key.
 func (w *WriteSet) Scan(start, end []byte, f func(key, value []byte) bool) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {

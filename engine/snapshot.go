@@ -134,8 +134,8 @@ func (s *Store) closeSnapshots() error {
 	return errors.Join(errs...)
 }
 
-// Snapshot returns the state of an actor as of its last applied commit, without opening its space: for looking at actors
-// that sleep, or that are somebody else's to run. What has expired by now reads as absent.
+// Snapshot returns the state of an actor as of its last applied commit, without opening its space. It is for actors that
+// sleep, or that another goroutine runs. Expired keys read as absent.
 func (s *Store) Snapshot(id keyspace.ActorID) *Snapshot {
 	return (&Space{store: s, id: id}).Snapshot()
 }

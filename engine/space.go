@@ -58,8 +58,8 @@ func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
 	defer s.leave()
 	sp := &Space{store: s, id: id, limits: &s.opts.Limits}
 	sp.set.space = sp
-	// Held until the space is loaded: whoever fences it waits, so that of three
-	// spaces the third cannot read the head while the first can still commit.
+	// Held until the space is loaded: a later OpenSpace waits to fence it. So a
+	// third space cannot read the head while the first can still commit.
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 

@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// Wake is a row of the wake index: at Due the actor is to be woken.
+// Wake is a row of the wake index: the node must wake the actor at Due.
 type Wake struct {
 	Due      int64 // Unix ms
 	ID       keyspace.ActorID
@@ -20,8 +20,8 @@ type Wake struct {
 
 // Wakes returns up to limit rows of the wake index that are due at dueMS or
 // before, by due time and then by actor. It begins after the row after, or at
-// the start if after is nil. A row is removed by WriteSet.ClearWake in a commit
-// of its actor, so it stays until what it woke the actor for is done.
+// the start if after is nil. WriteSet.ClearWake removes a row in a commit of its
+// actor, so a row stays until the actor has done its work.
 func (s *Store) Wakes(after []byte, dueMS int64, limit int) ([]Wake, error) {
 	var wakes []Wake
 	err := s.scanWakes(after, dueMS, func(w keyspace.WakeRow, row []byte) bool {
@@ -60,9 +60,9 @@ func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow
 	return errors.Join(it.Error(), it.Close())
 }
 
-// SetWake puts a row into the node's wake index: the actor is to be woken at
-// dueMS. The rows are an index of what the actor's own keys say; the engine
-// keeps no more than it is told, and Destroy does not remove them.
+// SetWake puts a row into the node's wake index: the node must wake the actor at
+// dueMS. The rows index what the actor's own keys say, and the caller keeps both
+// in step: the engine adds no rows by itself, and Destroy removes none.
 func (w *WriteSet) SetWake(dueMS int64, kind keyspace.WakeKind, name, instance string) {
 	w.wake(dueMS, kind, name, instance, true)
 }
@@ -82,8 +82,8 @@ func (w *WriteSet) wake(dueMS int64, kind keyspace.WakeKind, name, instance stri
 }
 
 // NextWake returns the earliest time after 0, in Unix ms, that the set puts into
-// the wake index, or 0 if there is none: when the node has to look next, because
-// of this set, once it is committed.
+// the wake index, or 0 if there is none. Once the set is committed, the node must
+// look at the index at that time.
 func (w *WriteSet) NextWake() (dueMS int64) {
 	if w.overlay == nil {
 		return 0
@@ -96,8 +96,8 @@ func (w *WriteSet) NextWake() (dueMS int64) {
 	return dueMS
 }
 
-// DropWakes removes rows of actors that are gone, by their Row. The removal is not synced; a power cut may bring rows
-// back, which are then found to be orphans again.
+// DropWakes removes rows of destroyed actors, by their Row. The removal is not synced: a power cut may bring rows back, and
+// the caller finds and drops them again.
 func (s *Store) DropWakes(rows [][]byte) error {
 	if err := s.enter(); err != nil {
 		return err

@@ -21,31 +21,30 @@ const logCategory vfs.DiskWriteCategory = "pebble-wal"
 //
 // A sync is slow while a log grows into blocks that were never written: the
 // filesystem has to record that they are written now, and waits for its own log.
-// Setting blocks aside, as Pebble does, does not help. Pebble uses its logs
+// Preallocated blocks, as Pebble makes them, do not help. Pebble uses its logs
 // again for this reason, but a store that was opened a moment ago has none, and
-// the logs of its first memtables are too small to serve for later ones. Its
-// claims:
+// the logs of its first memtables are too small for later ones. The claims of
+// the spare:
 //
-//  1. The file reads as zeros, whatever of it was synced, so a log that begins
-//     as the spare ends, for who reads it, where its last record ends. That
-//     holds too if a crash comes in the middle of anything that is done here.
-//  2. No error of the spare reaches Pebble or the store: there is no spare then,
-//     and the next log is made as it was without one.
-//  3. It asks for no more room than a log of a full memtable takes, and for none
-//     while the disk is short of it.
+//  1. The file reads as zeros, however much of it was synced. So a log that
+//     begins as the spare ends, for its reader, after its last record. A crash
+//     at any moment does not change that.
+//  2. No error of the spare reaches Pebble or the store. After an error there is
+//     no spare, and Pebble makes the next log as usual.
+//  3. It takes at most the room of the log of a full memtable, and none while
+//     the disk is short of room.
 //
-// Of a crashed process, or a closed store, the spare that it had is left. It is
-// used, so that a busy store opens with a log that is large enough. (An older
-// file would do as well as zeros, since each record carries the number of its
-// log, as it does for the logs that Pebble uses again; but zeros cannot be
-// mistaken.)
+// A crash or a close leaves the spare on disk. The next Open uses it, so that a
+// busy store starts with a log that is large enough. (An older log would do as
+// well as zeros, since each record carries the number of its log; Pebble's own
+// reuse relies on that. But zeros cannot be mistaken for records.)
 //
-// How large the next log will be shows in what was written to logs so far: the
-// first memtable is small and each is twice as large as the one before, so the
-// next one has about the size of all before it. The spare grows with that, when
-// half of a memtable is full; a store that is only read, or is opened and closed,
-// makes the first one and no other. If memtables turn out to be larger, because
-// those of the log that was replayed at Open counted too, the spare grows on.
+// The bytes written to logs so far predict the size of the next log: the first
+// memtable is small and each is twice as large as the one before, so the next
+// one has about the size of all before it. The spare grows with that, when half
+// of a memtable is full. A store that is only read, or only opened and closed,
+// makes the first spare and no other. Memtables may turn out to be larger,
+// because those of the log replayed at Open counted too; then the spare grows on.
 type spareLog struct {
 	guard *guardFS
 	free  *freeSpace
@@ -56,17 +55,17 @@ type spareLog struct {
 	step  int64 // bytes between syncs, so that the log's own syncs do not wait for long
 
 	written atomic.Int64 // bytes written to logs
-	due     atomic.Int64 // of written, when the spare is to be made or to grow
+	due     atomic.Int64 // when written reaches it, the spare is made or grows
 
 	running sync.WaitGroup
 	stopped atomic.Bool
 
 	mu     sync.Mutex
 	ready  int64    // bytes of the spare; 0 if there is none, or it grows
-	next   int64    // bytes that the spare is to have when written is due
+	next   int64    // size of the spare after its next growth
 	unused []string // logs to remove, in whose place a spare was taken
 	busy   bool     // a goroutine works
-	closed bool     // none may begin
+	closed bool     // no goroutine may begin
 }
 
 // Sizes of the first spare, and of the steps in which it grows. On a memory disk nothing is gained by a spare, and each sync
@@ -93,7 +92,7 @@ func newSpareLog(g *guardFS, free *freeSpace, dir string, memTable uint64, memor
 	return w
 }
 
-// start sees that there is a spare, and reports whether it made one. It is called before there are logs.
+// start makes a spare unless one is left, and reports whether it did. It is called before there are logs.
 func (w *spareLog) start() (made bool) {
 	if w.ready = w.left(); w.ready == 0 {
 		w.ready = w.grow(0, w.first)
@@ -104,8 +103,8 @@ func (w *spareLog) start() (made bool) {
 	return made
 }
 
-// advance sets what is to be made next and when. REQUIRES: mu, or that nothing
-// else runs.
+// advance sets the spare's next size, and when it grows. REQUIRES: mu, or that
+// nothing else runs.
 func (w *spareLog) advance() {
 	if w.next < w.full {
 		w.next = min(2*w.next, w.full)
@@ -140,8 +139,8 @@ func (w *spareLog) left() int64 {
 	return info.Size()
 }
 
-// grow gives the spare, which has from bytes, more of them, and returns how many
-// it has: fewer than to if it had to end, 0 if there is no spare.
+// grow extends the spare from from bytes to to bytes, and returns its size: less
+// than to if it had to stop, 0 if there is no spare.
 func (w *spareLog) grow(from, to int64) int64 {
 	if !w.mayWrite(to - from) {
 		return from

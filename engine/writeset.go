@@ -60,19 +60,18 @@ type PutOptions struct {
 	// It stays in the store, and in the counts, until it is deleted; see Expired.
 	ExpireAt int64
 
-	// New says that the caller knows that the key is absent, which saves reading
-	// whether it is. If it is wrong, the counts of the actor are wrong from then
-	// on, and chunks of the old value may remain.
+	// New says that the key is absent, which saves the lookup. If the key exists,
+	// the counts of the actor are wrong from then on, and chunks of the old value
+	// may remain.
 	New bool
 
-	// Known says that the caller knows that the key is there, with a value of Old
-	// bytes that does not expire; or, if Old is below zero, that it is absent, as
-	// New does. That saves the lookup too. Entry.Created of the key is then this
-	// turn, as nobody has read since when it is there. What the set itself has
-	// written, deleted or hidden is not asked of the caller: it goes before Known
-	// and New.
+	// Known says that the key exists, with a value of Old bytes that does not
+	// expire; or, if Old is below zero, that it is absent, as New does. That saves
+	// the lookup too. Entry.Created of the key becomes this turn, because its old
+	// time is not read. If the set itself has written, deleted or hidden the key,
+	// it ignores Known and New.
 	//
-	// If it is wrong, the counts of the actor are wrong by the difference from
+	// If Known is wrong, the counts of the actor are wrong by the difference from
 	// then on, and chunks of an old value that is longer than Old may remain.
 	Known bool
 	Old   int
@@ -292,8 +291,8 @@ func (w *WriteSet) checkRoom(n int) error {
 }
 
 // Room returns how many bytes of keys and values can be put before Put returns a
-// QuotaError or, of the set, a LimitError; it is never negative. A value that
-// takes the place of one that is as long needs no room of the quota.
+// QuotaError, or a LimitError of the set; it is never negative. A value that
+// replaces one of the same length needs no room of the quota.
 func (w *WriteSet) Room() int64 {
 	room := int64(w.maxTurn() - w.turnBytes())
 	return max(0, min(room, w.space.limits.Quota-w.bytes))
@@ -317,8 +316,8 @@ func (w *WriteSet) Refusal(n int64) error {
 
 // Put sets a key to a value, which may be empty; both are copied. It returns a
 // LimitError if one of them or the set gets too large, a QuotaError if the actor
-// would (the bytes of the value that is replaced are given credit, so a value
-// that is not longer always fits), ErrReserved, ErrDestroyed.
+// gets too large, ErrReserved, or ErrDestroyed. The bytes of the replaced value
+// are credited, so a value that is not longer always fits.
 func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	if err := w.checkKey(key); err != nil {
 		return err

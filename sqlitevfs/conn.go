@@ -40,10 +40,10 @@ type conn struct {
 // noPageLimit is SQLite's own limit of pages.
 const noPageLimit = 1<<32 - 2
 
-// goHeap is what a connection takes in Go's heap, roughly, in bytes.
+// goHeap is roughly the size of a connection in Go's heap, in bytes.
 const goHeap = 32 << 10
 
-// size returns what the connection takes, in bytes.
+// size returns the memory of the connection, in bytes.
 func (c *conn) size() int64 {
 	size := int64(goHeap)
 	if c.write {
@@ -112,18 +112,18 @@ func openConn(s *Session) (_ *conn, err error) {
 	return c, nil
 }
 
-// close closes the connection, whatever state it is in, or makes its instance a spare.
+// close makes the connection's instance a spare, or closes it. The connection may be in any state.
 func (c *conn) close() {
 	in, p := c.instance, c.database.pool
 	if p.reuse(in) {
-		c.instance = nil // whoever still had the connection would have that of another database
+		c.instance = nil // a stale pointer to c must not reach an instance that serves another database
 		return
 	}
 	in.close(p.options.Logger.With("database", c.database.name))
 }
 
-// refresh makes a connection that reads one of another reader, and reports whether what is in its page cache is of the
-// same version of the database.
+// refresh gives a connection that reads another reader. It reports whether its page cache is of the same version of the
+// database.
 func (c *conn) refresh(r Reader) (same bool, _ error) {
 	f := c.file
 	before := f.meta.Sequence
@@ -234,15 +234,15 @@ func (c *conn) wrap(err error, sql string) error {
 	return err
 }
 
-// limitPages sets how far the database may grow in the session, so that the statement fails that needs more, and not the
-// commit. It is left alone if there is room for most of what TurnBytes allows, which bounds the session then: a Writer that
-// has room for that much and no more, less what the turn has put there before, would have the limit set in every session.
+// limitPages limits the growth of the database in the session, so that a statement without room fails, and not the commit.
+// With room for most of TurnBytes, TurnBytes bounds the session and there is no limit. Otherwise each session would have to
+// set a new one if the Writer has about that much room, less what the turn has put before.
 func (c *conn) limitPages() error {
 	limit := uint32(noPageLimit)
 	room := c.file.w.Room() - metadataSize
 	if room < c.limits.TurnBytes/8*7 {
 		limit = uint32(min(int64(c.file.meta.Pages)+max(room, 0)/pageCost, noPageLimit))
-		limit = max(limit, 1) // 0 asks for the limit that there is
+		limit = max(limit, 1) // with 0 the pragma only returns the limit
 	}
 	if limit == c.maxPages {
 		return nil

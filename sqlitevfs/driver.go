@@ -15,7 +15,7 @@ type open struct {
 	rows *rows          // statements that are being read, in a list
 }
 
-// newHandle returns the handle of a session. Whoever ends the session closes it.
+// newHandle returns the handle of a session. The end of the session closes it.
 func newHandle(s *Session) *sql.DB { return sql.OpenDB(connector{s}) }
 
 // A connector makes links. It is its own driver, which opens nothing by name: a database is reached through its session.
@@ -32,9 +32,8 @@ func (k connector) Open(string) (driver.Conn, error) {
 	return nil, errors.New("sqlite: a database of an actor is opened by its session, not by a name")
 }
 
-// A link is what database/sql takes for a connection: one of any number, all of them on the native connection of
-// their session, and in its transaction. Each call enters the session, so one link may be read while another writes, and a
-// call after the session's end finds nothing to do harm to.
+// A link is a connection of database/sql. All links of a session use its native connection and its transaction. Each call
+// enters the session, so one link may be read while another writes, and a call after the session's end does no harm.
 type link struct {
 	s  *Session
 	tx *transaction // begun by BeginTx on this link
@@ -210,8 +209,8 @@ func (l *link) run(ctx context.Context, c *conn, st *statement, r *result) error
 	return nil
 }
 
-// ran looks at what became of a statement. VACUUM is run here: SQLite refuses it inside a transaction before it
-// does anything else, and there is no other way to know one without parsing.
+// ran handles the error of a statement. It runs VACUUM: SQLite refuses VACUUM inside a transaction before it does anything
+// else, and only that error identifies the statement without parsing it.
 func (s *Session) ran(ctx context.Context, c *conn, st *statement, err error) error {
 	if isVacuum(err) {
 		err = s.vacuum(c, st, err)
@@ -222,7 +221,7 @@ func (s *Session) ran(ctx context.Context, c *conn, st *statement, err error) er
 	return nil
 }
 
-// guard is deferred: it makes a panic of the library for lack of memory an error.
+// guard turns a panic of the library for lack of memory into an error. It is deferred.
 func (s *Session) guard(err *error) {
 	if p := recover(); p != nil {
 		*err = s.recovered(p)

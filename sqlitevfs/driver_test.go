@@ -244,7 +244,7 @@ func TestNothingWorksAfterTheSession(t *testing.T) {
 			}
 		}
 		s.Rollback()
-		// The connection serves somebody else now.
+		// The connection serves another session now.
 		r.turn(func(db *sql.DB) {
 			mine := ask(t, db, "SELECT a FROM t")
 			if rows.Next() {

@@ -166,7 +166,7 @@ func ExampleDB_Update() {
 	// <nil>
 }
 
-// Sessions are below Update and View, for owners of a store who commit more than a database: here a key of their own beside it.
+// Sessions are below Update and View. Owners of a store use them to commit a database together with other keys.
 func ExampleDatabase_Write() {
 	ctx := context.Background()
 	store := &memoryStore{}

@@ -77,7 +77,7 @@ func (c *conn) extend(err error) bool {
 	return e != 0 && c.register(e) == nil
 }
 
-// register adds extensions to a connection. CORE calls it for a new connection with those that the last one had.
+// register adds extensions to a connection. A new connection gets the extensions of the database's last one.
 func (c *conn) register(e extensions) error {
 	return c.internally(func() error {
 		for _, x := range []struct {

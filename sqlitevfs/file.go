@@ -379,7 +379,7 @@ func (f *file) publish(pages uint32) (err error) {
 		}
 		room -= int64(pages-old) * pageCost
 	}
-	// Patches take room that pages which are put again do not: nobody who is full has to have it.
+	// Patches need room, and pages put again do not. So a nearly full actor gets pages instead of patches.
 	small := room-int64(len(f.order))*pageCost >= maxPatches+2*PageSize
 	f.published = true
 	defer func() { f.torn = err }()
@@ -461,7 +461,8 @@ func (f *file) patch(n uint32) bool {
 	return true
 }
 
-// settle counts what the patches cost in this publish, and puts the pages of those that have cost enough or that are too many.
+// settle adds the cost of this publish to each patch. It puts the pages of the patches that have cost as much as a page,
+// and of the largest patches while all together exceed maxPatches.
 func (f *file) settle() error {
 	total := f.patches.size()
 	for i := range f.patches {

@@ -57,7 +57,7 @@ func (m *image) page(index uint32) []byte {
 	return m.chunks[off/chunkSize][at : at+PageSize]
 }
 
-// Close keeps the bytes, for whoever made the image.
+// Close keeps the bytes: the maker of the image reads them afterwards.
 func (m *image) Close() error { return nil }
 
 // images is a file system of images by name, and of temporary files.

@@ -158,10 +158,10 @@ func (in *instance) limit(length int) {
 	}
 }
 
-// mostReused is how far the memory of an instance may have grown that is made new, in bytes: a spare keeps what it has.
+// mostReused is the largest memory of an instance that becomes a spare, in bytes, because a spare keeps its memory.
 const mostReused = 1 << 20
 
-// renew makes the instance new, if it can: false says that it has to be closed. No conn has it any more.
+// renew resets the instance and reports whether it could; otherwise the instance must be closed. No conn uses it.
 func (in *instance) renew() bool {
 	if in.template == nil || in.broken || !in.atRest() || len(*in.memory) > mostReused {
 		return false
@@ -177,7 +177,7 @@ func (in *instance) renew() bool {
 	return true
 }
 
-// closeStatements closes the statements that a new instance does not have. The library has to be told of each.
+// closeStatements closes each statement that a new instance does not have, because the library keeps a list of them.
 func (in *instance) closeStatements() error {
 	own := 0
 	for _, s := range slices.Collect(in.db.Stmts()) {

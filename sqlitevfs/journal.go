@@ -181,7 +181,7 @@ func (j *journal) Truncate(size int64) error {
 	for i := range j.records {
 		r := &j.records[i]
 		if r.page == nil {
-			break // those that keep their bytes are the first
+			break // only the first records keep their bytes
 		}
 		j.file.buffers.putPage(r.page)
 	}

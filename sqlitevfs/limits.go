@@ -39,7 +39,7 @@ func (p *Pool) limits(l Limits) Limits {
 	}
 }
 
-// SetLimits sets the limits of sessions that begin from now on. A session that has begun keeps those that it has.
+// SetLimits sets the limits of sessions that begin from now on. A session that has begun keeps its limits.
 func (d *Database) SetLimits(l Limits) {
 	d.pool.mu.Lock()
 	defer d.pool.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *conn) bounds() Limits {
 }
 
 // fit gives the connection the limits of its database for a session. An instance that has served another database still has
-// some of that one's.
+// some limits of that database.
 func (c *conn) fit(l Limits) {
 	if c.limits == l {
 		return

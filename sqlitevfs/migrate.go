@@ -217,8 +217,8 @@ func whatIsMigrations(db *sqlite3.Conn) (what string, err error) {
 	return what, err
 }
 
-// appliedMigrations returns the rows of the table cairn_migration, if it is the one that made the session's metadata say what
-// it says: whoever may write SQL can make a table of that name, by renaming another.
+// appliedMigrations returns the rows of the table cairn_migration. It checks them against the session's metadata, because
+// any SQL statement can make a table of that name, by renaming another.
 func (s *Session) appliedMigrations(c *conn) ([]migrationRow, error) {
 	known := c.file.meta
 	if s.pending != nil {

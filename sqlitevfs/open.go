@@ -139,8 +139,8 @@ func (db *DB) Export(ctx context.Context, w io.Writer) (n int64, err error) {
 	return n, err
 }
 
-// Import replaces the database by a plain SQLite file, as [Database.Import] does, in an Update of its own. Migrations are not
-// applied to it; those that the program needs are when it is opened next.
+// Import replaces the database by a plain SQLite file, as [Database.Import] does, in an Update of its own. It applies no
+// migrations; the next Open applies those of the program.
 func (db *DB) Import(ctx context.Context, file io.Reader, maxBytes int64) (m Metadata, err error) {
 	err = db.change(ctx, func(w Writer) (bool, error) {
 		m, err = db.database.Import(ctx, w, file, maxBytes)

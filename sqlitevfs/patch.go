@@ -8,15 +8,14 @@ import (
 	"slices"
 )
 
-// A patch is how a page differs from what is stored under its key.
+// A patch is the difference between a page and its stored form.
 //
-//  1. A row that is inserted changes some two hundred bytes of a page. Patches stand in the value of the metadata, which is
-//     put with every commit anyway, so that a small commit puts one short value instead of that and a page.
-//  2. A patch always leads from the stored page to the page as it is, whatever was in between: of each page there is at
-//     most one, and it takes the place of the one before. Whoever has the metadata and the pages of one snapshot has all.
-//  3. Patches are written again with every commit. A page is stored anew, and has no patch any more, when writing its
-//     patches has cost as much as that: nobody knows what is changed next, and so it costs at most twice of what would have
-//     been best.
+//  1. An inserted row changes some two hundred bytes of a page. Patches stand in the value of the metadata, which every
+//     commit puts anyway. So a small commit puts one short value, and not a page besides.
+//  2. A patch always leads from the stored page to the present one. A page has at most one patch, and a new patch replaces
+//     the old one. So the metadata and the pages of one snapshot are the whole database.
+//  3. Every commit writes all patches again. When the patches of a page have cost as much as the page, the page is stored
+//     anew and its patch goes. The next changes are not known, and this rule costs at most twice the best choice.
 type patch struct {
 	page uint32
 	runs []byte // see appendRuns
@@ -34,7 +33,7 @@ const (
 	maxPatches = 2 << 10
 )
 
-// size returns how many bytes the patch takes in the value of the metadata.
+// size returns the length of the encoded patch, in bytes.
 func (p *patch) size() int { return patchHead + len(p.runs) }
 
 // append appends the encoded patch: page, u32; length of the runs, u16; the runs. Numbers are big-endian.
@@ -44,7 +43,7 @@ func (p *patch) append(dst []byte) []byte {
 	return append(dst, p.runs...)
 }
 
-// apply makes the page of the stored one.
+// apply turns the stored page b into the present one.
 func (p *patch) apply(b []byte) {
 	for runs := p.runs; len(runs) > 0; {
 		at, n := int(binary.BigEndian.Uint16(runs))*word, int(binary.BigEndian.Uint16(runs[2:]))*word
@@ -53,8 +52,8 @@ func (p *patch) apply(b []byte) {
 	}
 }
 
-// appendRuns appends what of a page differs: for each run of words of eight bytes where it begins and how long it is, in
-// words, u16 and u16, and the bytes. It gives up, and returns false, when they take more than limit bytes.
+// appendRuns appends the differences of two pages as runs of words of eight bytes. A run is its first word, u16, its length
+// in words, u16, and its bytes. appendRuns returns false if the runs take more than limit bytes.
 func appendRuns(dst []byte, stored, now *page, limit int) ([]byte, bool) {
 	begin := len(dst)
 	for at := 0; at < PageSize; {
@@ -193,8 +192,8 @@ func (l *patches) set(n uint32, runs []byte) {
 	p.runs = append(p.runs[:0], runs...)
 }
 
-// keptImages is of how many pages a file that is written remembers what is stored: those that were stored or changed last. A
-// table has one page that grows, and so has each of its indexes that is in the order of insertion.
+// keptImages is the number of pages whose stored form a write session remembers: the pages stored or changed last. A table
+// has one page that grows, and so has each of its indexes that is in the order of insertion.
 const keptImages = 4
 
 // stored are pages as they are stored, without their patches; the one that was used last is first.

@@ -31,18 +31,19 @@ const (
 
 // Options of a Pool. The zero value of a field means its default.
 type Options struct {
-	// MaxOpen bounds the open connections. When it is reached the one that was used least recently is closed; if all are
-	// in use, the next one to be opened is refused with [ErrBusy]. Beside them, and not counted, up to one for each 128 and
-	// at most 16, but at least 2, of those that read and as many of those that write are kept ready for other databases.
+	// MaxOpen bounds the open connections. When it is reached, the least recently used idle one is closed; if all are in
+	// use, opening another fails with [ErrBusy]. Spare instances for other databases are not counted: MaxOpen/128 of them,
+	// at least 2 and at most 16, for reading, and as many for writing.
 	MaxOpen int
-	// MaxMemory bounds what the open connections take, in bytes: beyond it, idle ones are closed. Those in use may take more by
-	// ConnMemory, all together: then the next one to be opened, and a statement that needs more memory, are refused with [ErrBusy].
+	// MaxMemory bounds the memory of the open connections, in bytes: beyond it, idle ones are closed. The connections in use
+	// may exceed it by ConnMemory, all together. Beyond that, opening another, and a statement that needs more memory, fail
+	// with [ErrBusy].
 	MaxMemory int64
 	// ConnMemory bounds the heap of one connection, in bytes: page cache, sorts, statements. A statement
 	// that needs more fails with [ErrMemory]. At least 1 MiB.
 	ConnMemory int64
 	// TurnBytes bounds the pages that one write session changes, in bytes; a statement that changes more fails with [ErrFull].
-	// What a session may have to undo of single statements and savepoints takes up to twice as much.
+	// The data to undo single statements and savepoints takes up to twice as much.
 	TurnBytes int64
 	// CacheBytes bounds the page cache of one connection.
 	CacheBytes int64
@@ -54,9 +55,9 @@ type Options struct {
 	MaxLength int
 	// Statements is how many prepared statements a connection keeps.
 	Statements int
-	// IdleTime is after how long an idle connection is closed.
+	// IdleTime is the time after which an idle connection is closed.
 	IdleTime time.Duration
-	// Logger takes what operators should know; nil means slog.Default().
+	// Logger gets the messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -89,12 +90,12 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(faults...)
 }
 
-// A Pool opens connections for many databases and keeps those that were used last. Its methods may be called from any
+// A Pool opens connections for many databases and keeps the most recently used ones. Its methods may be called from any
 // goroutine.
 //
-//  1. A connection is in exactly one of three places: in use by one session; idle, in its database's list and in the list
-//     of the pool, which is in the order of use; or on its way out, of which the pool knows only how many there are. A few of
-//     the instances of those that went out are spare, and belong to no connection.
+//  1. A connection is in exactly one of three states. It is in use by one session. Or it is idle, in its database's list
+//     and in the list of the pool, which is in the order of use. Or it is being closed, and the pool only counts it. A few
+//     instances of closed connections are spare, and belong to no connection.
 //  2. Connections are opened and closed without the lock.
 //  3. One timer serves all: it is for the connection that has been idle longest, or the spare.
 type Pool struct {

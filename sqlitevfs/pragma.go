@@ -7,7 +7,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A verdict is what becomes of a pragma.
+// A verdict says whether a pragma works in a session, and how.
 type verdict uint8
 
 const (

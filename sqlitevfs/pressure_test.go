@@ -34,7 +34,7 @@ func TestConnectionsInUseCountAgainstTheMemory(t *testing.T) {
 	if s := p.Stats(); s.Bytes < 8<<20 || s.Bytes > 24<<20+int64(len(in))*minGrant {
 		t.Fatalf("%+v", s)
 	}
-	wantRows(t, in[0], "SELECT * FROM t", "one") // those that are open go on
+	wantRows(t, in[0], "SELECT * FROM t", "one") // open sessions go on
 	for _, s := range in {
 		s.Rollback()
 	}

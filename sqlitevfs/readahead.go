@@ -79,7 +79,7 @@ func (a *readAhead) first(f *file) (*page, error) {
 	return b, nil
 }
 
-// sequential notes that a page is read, and reports whether those that follow will be too, as far as one can tell.
+// sequential records the read of a page, and reports whether the next pages will probably be read too.
 func (a *readAhead) sequential(n uint32) bool {
 	if step := n - a.last; step >= 1 && step <= maxGap {
 		a.run++
@@ -90,7 +90,7 @@ func (a *readAhead) sequential(n uint32) bool {
 	return a.run >= minRun
 }
 
-// scan reads a page and those that follow.
+// scan reads a page and the ones after it, in one scan of the Reader.
 func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	if a.buffer == nil {
 		a.buffer = f.buffers.window()
@@ -101,7 +101,7 @@ func (a *readAhead) scan(f *file, n uint32) (*page, error) {
 	// want is at most what is left below 2^32-1, the largest number of pages, so the end does not wrap.
 	end := f.pageKey(f.end[:0], n+want)
 	err := f.r.Scan(f.pageKey(f.key[:0], n), end, func(key, value []byte) bool {
-		// What is not the page that is expected is left to a lookup, which knows what to say.
+		// Stop at anything except the expected page: a lookup of the missing page reports the fault.
 		if len(key) != pageKeySize || binary.BigEndian.Uint32(key[pageKeySize-4:]) != n+a.count || len(value) != PageSize {
 			return false
 		}

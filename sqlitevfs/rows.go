@@ -91,13 +91,13 @@ func (r *rows) detach() *statement {
 	return st
 }
 
-// finish puts the statement back. The error is that of a statement that was not run to its end.
+// finish puts the statement back. It returns the error of a statement that was not run to its end.
 func (r *rows) finish() error { return r.c.cache.put(r.detach()) }
 
 // resetAll resets the statements that are being read. It needs the session's mutex.
 func (s *Session) resetAll() {
 	for s.rows != nil {
-		s.rows.finish() // what was wrong with them nobody asks any more
+		s.rows.finish() // the transaction ends, so the error of a statement not run to its end does not matter
 	}
 }
 

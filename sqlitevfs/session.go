@@ -75,12 +75,12 @@ func (s *Session) Used() bool {
 	return s.used.Load()
 }
 
-// Shut refuses statements from now on, those that clean up too, and interrupts one that runs; it does not wait for that.
-// What is open stays open, so what is done to a transaction after this does not count for Commit. The owner calls it when
-// the code that uses the session is done, before that code's contexts end, and then Commit or Rollback.
+// Shut refuses all statements from now on, even ROLLBACK, and interrupts a running one; it does not wait for its end. An
+// open transaction stays open: ending it after Shut does not help, and Commit fails. The owner calls Shut when the code
+// that uses the session is done, before that code's contexts end, and then Commit or Rollback.
 func (s *Session) Shut() { s.interrupt.shut.Store(true) }
 
-// Wait returns when no statement runs. One may outlast its interruption for as long as a single step of SQLite's takes.
+// Wait returns when no statement runs. An interrupted statement may still run for a single step of SQLite.
 // After Shut and Wait, neither Commit nor Rollback waits for statements.
 func (s *Session) Wait() {
 	s.mu.Lock()
@@ -442,14 +442,14 @@ func (s *Session) release(discard bool) {
 	s.database.pool.put(s, c)
 }
 
-// An interrupt is the context that SQLite asks, of a session and of a call.
+// An interrupt is the context that SQLite polls: it joins those of a session and of a call.
 type interrupt struct {
 	session, call context.Context
 	off           bool
-	shut          atomic.Bool // nothing may run any more but the end of the session
+	shut          atomic.Bool // only the end of the session may still run
 }
 
-// Deadline returns none: nobody asks.
+// Deadline returns none: SQLite does not ask for it.
 func (*interrupt) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // Done returns nil: the contexts are asked for Err only.

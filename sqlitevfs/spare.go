@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// mostSpares returns how many instances of a kind a pool keeps that serve nothing: as many as a few databases need that are
-// opened at once, and little beside those that are open.
+// mostSpares returns the largest number of spare instances of a kind. They suffice for a few databases opened at once, and
+// are few beside the open connections.
 func (o Options) mostSpares() int { return min(max(o.MaxOpen/128, 2), 16) }
 
-// manyOpen is from how many open connections on the next instance is made before it is asked for. With fewer they are those of a
-// few databases, which are not opened time and again.
+// manyOpen is the number of open connections from which the next instance is made in advance. Fewer connections belong to
+// a few databases, which stay open.
 const manyOpen = 16
 
-// instance returns an instance for sessions that write, or for such that read: a spare if there is one.
+// instance returns an instance for sessions that write, or for sessions that read: a spare if there is one.
 func (p *Pool) instance(write bool) (*instance, error) {
 	p.mu.Lock()
 	var in *instance
@@ -56,7 +56,7 @@ func (p *Pool) makeAhead(write bool) {
 	p.mu.Unlock()
 }
 
-// reuse makes a spare of an instance that no conn has any more, if it can and there is room. If not it has to be closed.
+// reuse makes an instance that no conn uses a spare, and reports whether it did. Otherwise the instance must be closed.
 func (p *Pool) reuse(in *instance) bool {
 	p.mu.Lock()
 	room := p.roomForSpare(in.write)

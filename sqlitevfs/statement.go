@@ -13,13 +13,13 @@ const maxCachedText = 8 << 10
 // keptBound is how many bytes of texts and blobs a statement that is kept may keep bound. Each run binds all parameters anew.
 const keptBound = 4 << 10
 
-// A class says who runs a statement.
+// A class says how a statement is run.
 type class uint8
 
 const (
-	runOrdinary    class = iota // SQLite
-	runNothing                  // nobody: the text is blank
-	runBegin                    // the session does the others, with savepoints of its own
+	runOrdinary    class = iota // SQLite runs it
+	runNothing                  // nothing runs: the text is blank
+	runBegin                    // this and the following: the session runs them, with its own savepoints
 	runCommit                   //
 	runRollback                 //
 	runSavepoint                //

@@ -4,7 +4,7 @@ package sqlitevfs
 
 import "syscall"
 
-// canProtect reports that the memory of an instance can be taken away from it: the library maps it apart from Go's heap.
+// canProtect is true because the library maps the memory of an instance apart from Go's heap, so protect can take it away.
 const canProtect = true
 
 // protect takes away all access to a memory.

@@ -143,7 +143,7 @@ func TestReadOnlyTransactionRefusesWrites(t *testing.T) {
 	})
 }
 
-// A step of a script is a statement, and what comes of it: rows, or with an exclamation mark what the error says.
+// A step of a script is a statement and its result: rows, or an error message after an exclamation mark.
 type step struct{ text, want string }
 
 func TestTransactionsInTextAreSavepoints(t *testing.T) {

@@ -476,7 +476,7 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 			return wrap(err, "")
 		}
 	}
-	// The file may be anybody's: what its schema calls is called with the rights of its author.
+	// The file is not trusted: functions that its schema calls must not run with the rights of the program.
 	if err := execute(db, "PRAGMA trusted_schema=OFF"); err != nil {
 		return err
 	}
@@ -486,7 +486,7 @@ func (c *importer) open(files map[string]*image, f func(db *sqlite3.Conn, vfsNam
 	return f(db, name)
 }
 
-// blame tells faults of the file from those of the circumstances.
+// blame tells faults of the file from faults of the environment.
 func (c *importer) blame(err error) error {
 	if err == nil {
 		return nil

@@ -47,7 +47,7 @@ var ErrServing = errors.New("natspub: calls are served already")
 
 // calls serves the actors' methods as a micro service. Its claims:
 //
-//  1. A handler of the client library never waits: a call runs on a goroutine of its own, or is refused because too many do.
+//  1. A handler of the client library never waits: a call runs on its own goroutine, or is refused because too many run.
 //  2. Every request with a reply subject is answered, unless the connection is lost.
 //  3. After close, no call runs.
 //
@@ -59,15 +59,15 @@ type calls struct {
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
-	closed  bool // no Serve any more
-	sealed  bool // no call any more
+	closed  bool // Serve is refused
+	sealed  bool // calls are refused
 	nc      *nats.Conn
 	ended   chan struct{} // closed when nc is
 	service micro.Service
 }
 
-// A method is one served method and its statistics. Those that package micro keeps by itself count how long it took to
-// hand a request to a goroutine, so the real ones are added as the data of the endpoint.
+// A method is one served method and its statistics. Package micro measures only how long a handler takes to start the
+// call's goroutine, so the statistics of the calls themselves are added as the data of the endpoint.
 type method struct {
 	c         *calls
 	nc        *nats.Conn
@@ -93,8 +93,8 @@ func newCalls(p *Publisher) *calls {
 }
 
 // Serve begins to serve the methods of the endpoints with calls to n. It may be called once, at Start or later: a
-// publisher is made before the node that publishes through it. Without a server in reach it returns after one
-// attempt to connect, and calls are served once there is one.
+// publisher is made before the node that publishes through it. If no server can be reached, Serve returns after one
+// attempt to connect, and calls are served once a server is there.
 func (p *Publisher) Serve(n host.Node, endpoints []Endpoint) error {
 	return p.calls.serve(n, endpoints)
 }

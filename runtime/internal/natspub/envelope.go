@@ -35,14 +35,14 @@ const typePrefix = "run.cairn."
 // timeFormat is RFC 3339 in UTC with milliseconds.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// An envelope writes the messages of change sets into one message, which it uses again and again: whoever publishes a
-// message has copied it when the call returns. It is used by one goroutine.
+// An envelope writes the messages of change sets into one message, which it uses again and again: a call that publishes
+// copies the message before it returns. One goroutine uses it.
 //
-// Claims of what it writes:
+// Claims of the messages:
 //
 //  1. Nats-Msg-Id and ce-id are equal and name one change for all time: <actor id>/<version>/<index>. A change without
 //     a commit shares its version with the commit before it, so its index is made of the transition and the time.
-//  2. A message depends on the change set alone, so that one published again is byte for byte the same.
+//  2. A message depends only on the change set, so a second publication is byte for byte the same.
 type envelope struct {
 	subjects  Subjects
 	namespace string
@@ -57,7 +57,7 @@ type envelope struct {
 	buf     []byte
 }
 
-// begin turns to a change set. rowless says that it has no commit of its own.
+// begin sets the change set of the messages to write. rowless means that the set has no commit of its own.
 func (e *envelope) begin(set *engine.ChangeSet, rowless bool) {
 	if e.set == set {
 		return

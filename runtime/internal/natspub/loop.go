@@ -30,10 +30,8 @@ type item struct {
 	record
 	// confirmed counts the messages, from the first, that arrived. With JetStream, next counts those sent besides.
 	confirmed, next int
-	// sent reports that some message was sent on a connection that is gone.
-	sent bool
-	// busy: the item has a message on the way.
-	busy bool
+	sent bool // a message of it was sent before; another one counts as repeated
+	busy bool // a message of it is on the way
 }
 
 // done reports whether all messages arrived.
@@ -52,7 +50,7 @@ type loop struct {
 	reported tally    // messages that arrived and are not counted yet
 
 	backlog     uint64 // the last row of earlier processes that was read
-	backlogLast uint64 // the last of them that there is
+	backlogLast uint64 // the last row of earlier processes
 	trimmed     uint64 // rows up to here were examined by trim
 
 	maxSubject int // longest subject that the server takes

@@ -17,18 +17,17 @@ const (
 	batchBytes = windowBytes / (maxBatches + 1)
 )
 
-// plain publishes without acknowledgements: it sends the window in batches and asks the server after each whether it has
-// everything. Its claims:
+// plain publishes without acknowledgements: it sends the window in batches and flushes each. Its claims:
 //
 //  1. A message counts as arrived when the server has answered a flush that was sent after it on the same connection.
-//  2. Batches are sent in the order of the window and confirmed in that order. What is on the way is the beginning of the
-//     window: when the connection is lost, all of it that is not confirmed is sent again, in order, on the next one.
-//     Nothing is sent on a connection after something that could not be.
+//  2. Batches are sent in the order of the window and confirmed in that order. The batches on the way are the beginning
+//     of the window. When the connection is lost, the unconfirmed messages are sent again, in order, on the next one.
+//     After a message that could not be sent, a connection sends no other.
 //  3. At most maxBatches are on the way, so that the server has work while rows are read and deleted. A batch that is not
-//     full waits until nothing is on the way: for less than that a flush of its own is not worth its price.
+//     full waits until nothing is on the way: a small batch is not worth a flush.
 //
-// It belongs to the loop's goroutine. A second one sends, from attach to detach, and has the loop's envelope, its send
-// and what that uses for itself during that time.
+// It belongs to the loop's goroutine. From attach to detach, a second goroutine sends. It alone uses the loop's envelope
+// and its send during that time.
 type plain struct {
 	l       *loop
 	batches []*batch // on the way, the oldest first
@@ -44,8 +43,8 @@ type batch struct {
 	items   []*item
 	bytes   int
 	answer  chan error // one: nil when the server has the batch
-	arrived tally      // of its messages, once it is confirmed; read after the answer or after detach
-	longest int        // its longest subject, likewise
+	arrived tally      // of its messages, for confirm; read after the answer or after detach
+	longest int        // its longest subject; read after the answer or after detach
 }
 
 // attach begins to send on a connection.
@@ -64,7 +63,7 @@ func (s *plain) attach(nc *nats.Conn) {
 	})
 }
 
-// detach gives up the batches that are on the way, unless their answers came before. REQUIRES: the connection is closed.
+// detach gives up the batches whose answers have not come. REQUIRES: the connection is closed.
 func (s *plain) detach() {
 	close(s.queue)
 	<-s.ended
@@ -75,7 +74,7 @@ func (s *plain) detach() {
 	s.batches, s.rows, s.bytes = nil, 0, 0
 }
 
-// answer returns what tells about the oldest batch on the way; nil if there is none.
+// answer returns the channel for the answer about the oldest batch; nil if no batch is on the way.
 func (s *plain) answer() <-chan error {
 	if len(s.batches) == 0 {
 		return nil
@@ -83,8 +82,8 @@ func (s *plain) answer() <-chan error {
 	return s.batches[0].answer
 }
 
-// publish takes in answers and hands the next batch over. The result is true if it did something. REQUIRES: there is a
-// connection.
+// publish handles the answers that have come, hands over the next batch, and reports whether it did either. REQUIRES:
+// attached.
 func (s *plain) publish() bool {
 	confirmed, err := s.settle()
 	if err != nil {
@@ -135,7 +134,7 @@ func (s *plain) send(b *batch) error {
 	return nil
 }
 
-// flush asks the server whether it has everything that was sent until now, and answers for the batch.
+// flush waits, on another goroutine, until the server has everything sent so far, and then answers for the batch.
 func (s *plain) flush(nc *nats.Conn, b *batch) {
 	ctx, cancel := context.WithTimeout(s.l.p.ctx, flushTimeout)
 	s.l.p.wg.Go(func() {
@@ -144,7 +143,8 @@ func (s *plain) flush(nc *nats.Conn, b *batch) {
 	})
 }
 
-// settle takes in the answers that are there, without waiting, up to the first that is an error.
+// settle handles the answers that have come, without waiting, up to the first error. It reports whether it confirmed a
+// batch.
 func (s *plain) settle() (confirmed bool, err error) {
 	for len(s.batches) > 0 {
 		select {
@@ -161,7 +161,7 @@ func (s *plain) settle() (confirmed bool, err error) {
 	return confirmed, nil
 }
 
-// answered takes in the answer about the oldest batch.
+// answered handles the answer about the oldest batch.
 func (s *plain) answered(err error) {
 	if err != nil {
 		s.l.lost(err)

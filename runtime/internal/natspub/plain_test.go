@@ -123,8 +123,8 @@ func TestBatchesOnTheWayAreSentAgainInOrderWhenTheConnectionBreaksBetweenThem(t 
 			}
 			p := begin(t, Options{Outbox: box, Dial: dialer.dial})
 
-			// Flushes of several batches may be under way in any order: the answer that is heard may be to a later one, which
-			// says nothing of the first batch to somebody who counts in order. Without an answer nothing is deleted.
+			// Flushes of several batches may be under way in any order. The answer that gets through may be to a later
+			// flush, and then does not confirm the first batch. Without an answer nothing is deleted.
 			sent := 0
 			for sent < (answers+2)*batchRows {
 				sent++

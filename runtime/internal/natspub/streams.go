@@ -150,7 +150,7 @@ func (s *streams) remove(it *item) {
 	s.rouse(ln)
 }
 
-// rouse lets a lane send.
+// rouse puts a lane into the queue of lanes that may send.
 func (s *streams) rouse(ln *lane) {
 	if !ln.queued {
 		ln.queued = true
@@ -297,7 +297,7 @@ func (s *streams) timers() {
 		s.failed(f.lane, "no acknowledgement in time")
 	}
 	for _, ln := range s.lanes {
-		s.rouse(ln) // those that still pause say so again
+		s.rouse(ln) // a lane that must still pause sets the timer again
 	}
 }
 
