@@ -51,7 +51,7 @@ func demonstrate(ctx context.Context, node actor.Node, out io.Writer) error {
 	if err := talk(ctx, first, 0, "What is the weather in Oslo and Rome?", out); err != nil {
 		return err
 	}
-	// A recording is the run as it is now, with its history. Whoever wants to come back to this point keeps it.
+	// A recording is the present run with its history. A program keeps it to return to this point later.
 	bookmark, err := Chat.Export(ctx, first)
 	if err != nil {
 		return err

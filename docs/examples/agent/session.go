@@ -14,10 +14,10 @@ var (
 	Sessions = actor.NewType[Session]("session")
 	// Chat is the life of a session: it ends when the user says bye, and returns how many messages there were.
 	Chat = actor.NewWorkflow[actor.None, int](Sessions, "chat")
-	// Says is what the user says.
+	// Says brings the user's messages to the run.
 	Says = actor.NewQueue[string](Sessions, "says", actor.ByRun())
-	// Tokens is what the model says, while it says it: whoever follows it sees the answer grow. An attempt that was cut off has
-	// tokens, too; the next one has another number.
+	// Tokens has the pieces of an answer as the model returns them: a reader sees the answer grow. An attempt that was cut
+	// off has tokens too; the next attempt has another number.
 	Tokens = actor.NewStream[Token](Sessions, "tokens")
 	// Answers has each answer once.
 	Answers = actor.NewStream[string](Sessions, "answers")
@@ -95,7 +95,7 @@ func (a agent) answer(ctx workflow.Context, talk []Message) ([]Message, error) {
 		if len(reply.Tools) == 0 {
 			return it.Break(append(it.State, Message{"model", reply.Text}))
 		}
-		// All tools at once. Each is a step of its own: those that have ended are not called again after a crash.
+		// All tools at once. Each call is its own step, so a call that has ended is not repeated after a crash.
 		results, err := workflow.Map(it, "tools", reply.Tools, func(ctx workflow.Context, _ int, call string) (string, error) {
 			return workflow.Step(ctx, "call", func(sc *workflow.StepCtx) (string, error) { return a.tool(sc, call) })
 		})

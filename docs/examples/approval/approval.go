@@ -12,18 +12,19 @@ import (
 // Requests are actors with one key part, the number of the request.
 var (
 	Requests = actor.NewType[Request]("request")
-	// Approval is the life of a request: until somebody decides, nobody wants to, or it is withdrawn by cancelling it.
+	// Approval is the life of a request. It ends with a decision, when neither approver nor boss answers, or when the
+	// request is cancelled, which withdraws it.
 	Approval = actor.NewWorkflow[Ask, Verdict](Requests, "approval")
-	// Decide takes a decision of whoever is being asked.
+	// Decide takes the decision of the approver or boss that is asked now.
 	Decide = actor.NewAction[Verdict, actor.None](Requests, "decide")
 	Show   = actor.NewQuery[actor.None, Request](Requests, "show")
 	// Verdicts brings decisions to the run.
 	Verdicts = actor.NewQueue[Verdict](Requests, "verdicts", actor.ByRun())
-	// Told is emitted when somebody is asked or reminded: what sends mail follows it.
+	// Told is emitted with each question, reminder and end. A program that sends mail can follow it.
 	Told = actor.NewEvent[string](Requests, "told")
 )
 
-// An Ask is what is requested, and who decides: Approver at first, and Boss if that one does not.
+// An Ask is a request for a decision by Approver, or by Boss if the approver does not answer.
 type Ask struct {
 	What     string `json:"what"`
 	Approver string `json:"approver"`
@@ -46,16 +47,16 @@ func (v Verdict) String() string {
 
 // Request is the state of a request.
 type Request struct {
-	// Asked is who may decide now; "" if nobody.
+	// Asked is the name of the person that may decide now, or "".
 	Asked string
-	// Log is what has happened, for people.
+	// Log has a line for each question, reminder and end.
 	Log []string
 }
 
-// An office is where requests are decided: in working days of this length, which is not a day in demonstrations.
+// An office decides requests. Its days have this length: a second in the demonstration.
 type office struct{ day time.Duration }
 
-// How patient an office is, in days. Who does not decide is reminded each day.
+// The days until an answer is no longer awaited. There is a reminder on each day.
 const (
 	approverDays = 3
 	bossDays     = 2
@@ -71,8 +72,8 @@ func (o office) definition() actor.Definition {
 
 func (r Request) show(*actor.ReadContext, actor.None) (Request, error) { return r, nil }
 
-// decide answers at once whether the decision counts. The message to the run is a part of its commit, so a decision that was
-// accepted is one that the run receives, whenever that is.
+// decide answers at once whether the decision counts. Its commit contains the message to the run, so the run receives every
+// decision that was accepted, sooner or later.
 func (r *Request) decide(ctx *actor.Context, v Verdict) (actor.None, error) {
 	if v.By != r.Asked || v.By == "" {
 		return actor.None{}, actor.Errorf(actor.PermissionDenied, "it is not for %q to decide", v.By)
@@ -101,11 +102,11 @@ func (o office) approve(ctx workflow.Context, ask Ask) (Verdict, error) {
 	case err != nil:
 		end = err.Error()
 	}
-	// A cancelled run has to tidy up, too. Operations of a detached context are not cancelled.
+	// A cancelled run must tidy up too. Operations of a detached context are not cancelled.
 	return verdict, errors.Join(err, o.note(workflow.Detach(ctx), "end", "", end))
 }
 
-// ask asks somebody, reminds each day, and gives up in the end.
+// ask waits for one person's decision. It reminds each day, and fails with errNoAnswer after the given number of days.
 func (o office) ask(ctx workflow.Context, who string, days int) (Verdict, error) {
 	return workflow.Loop(ctx, "day", 0, func(it *workflow.Iter[int, Verdict]) error {
 		text := who + " is asked"
@@ -129,9 +130,9 @@ func (o office) ask(ctx workflow.Context, who string, days int) (Verdict, error)
 	})
 }
 
-// note says who is asked now and what has happened: for those who look at the request, and for those who send mail.
+// note records the asked person and a line of the log in the actor's state, and emits the line.
 func (o office) note(ctx workflow.Context, name, asked, text string) error {
-	// The time of the run is that of its last operation: the same when it runs again.
+	// The run's time is the time of its last operation, so a replay gets the same time.
 	day := int(ctx.Now().Sub(ctx.Info().Started) / o.day)
 	_, err := actor.Update(ctx, name, func(r *Request, ctx *actor.Context) (actor.None, error) {
 		r.Asked = asked

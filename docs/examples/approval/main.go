@@ -1,4 +1,4 @@
-// Approval is an office in which requests wait for somebody to decide: for days, through restarts, with reminders, with an
+// Approval is an office in which requests wait for a decision: for days, through restarts, with reminders, with an
 // escalation to the boss, and with a way to withdraw. Each request is an actor with a workflow.
 //
 //	go run ./docs/examples/approval

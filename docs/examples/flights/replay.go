@@ -30,15 +30,15 @@ type replay struct {
 	rate int
 }
 
-// run returns when every step is done and saved, or with the first error. No step runs any more when it returns.
+// run returns when every step is done and saved, or with the first error. After it returns, no step runs.
 func (r *replay) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
 		group sync.WaitGroup
 		queue = make([]chan int, r.workers)
-		// window has an element for each step that is started and not below the saved position. That bounds what waits in the
-		// other channels, too: sending to them never blocks.
+		// window has an element for each started step at or above the saved position. That bounds the other channels too:
+		// sending to them never blocks.
 		window   = make(chan struct{}, r.window)
 		finished = make(chan int, r.window)
 	)

@@ -51,7 +51,7 @@ func (s *survey) legs() (n int64) {
 	return n
 }
 
-// filed counts the claims that the origins have filed, ended those that have ended, in one way or in any.
+// filed returns the number of claims that the airports have filed.
 func (s *survey) filed() (n int64) {
 	for _, a := range s.airports {
 		n += a.Claims
@@ -59,6 +59,7 @@ func (s *survey) filed() (n int64) {
 	return n
 }
 
+// ended returns the number of claims that have ended in one of the given ways.
 func (s *survey) ended(how ...traffic.Ending) (n int64) {
 	for _, c := range s.claims {
 		if slices.Contains(how, c.Ending) {

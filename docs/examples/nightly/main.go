@@ -57,7 +57,7 @@ func open(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// found makes a company with tenants, of whom all but one have used something.
+// found makes a company with tenants. All but one of them have used something.
 func found(ctx context.Context, node actor.Node) (actor.Ref[Company], error) {
 	company := Companies.Ref(node, "cairn")
 	var tenants []string

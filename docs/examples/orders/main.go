@@ -1,13 +1,12 @@
 // Orders is a small shop whose orders are workflows: each reserves an article, charges the customer and hands the parcel to a
-// carrier. Articles and accounts are actors of their own, the carrier is a company elsewhere, and what one of them has done
-// cannot be part of the same commit as what another does. So each step says how it is undone, and if a later one fails, or
-// the order is cancelled, what was done before is undone in reverse order: a saga.
+// carrier. Articles and accounts are other actors, and the carrier is another company, so their changes cannot be one commit.
+// So each step declares how to undo it. If a later step fails, or the order is cancelled, the earlier steps are undone in
+// reverse order: a saga.
 //
 //	go run ./docs/examples/orders
 //
-// places four orders and prints what became of them. Kill it at any moment, and run it again: it goes on where it was, charges
-// nobody twice and prints the same. Runs are started with their order as input, so placing an order again finds the run that
-// is there.
+// places four orders and prints their results. Kill it at any moment, and run it again: it continues, charges no customer
+// twice and prints the same. A run starts with its order as input, so placing an order again finds the existing run.
 //
 // shop.go has the actors and order.go the workflow.
 package main
@@ -42,7 +41,7 @@ func open(ctx context.Context, dir string, out io.Writer) error {
 	return run(ctx, rt, out)
 }
 
-// orders are those that are placed.
+// orders are the orders that run places.
 var orders = []Purchase{
 	{ID: "1001", Article: "teapot", Count: 2, Customer: "ann", Cents: 4800, Address: "Zurich"},
 	{ID: "1002", Article: "teapot", Count: 9, Customer: "ben", Cents: 21600, Address: "Basel"},
@@ -50,7 +49,7 @@ var orders = []Purchase{
 	{ID: "1004", Article: "teapot", Count: 1, Customer: "cid", Cents: 2400, Address: "Berne"},
 }
 
-// run stocks the shop, places the orders one after the other and prints what became of them.
+// run stocks the shop, places the orders one after the other and prints their results.
 func run(ctx context.Context, node actor.Node, out io.Writer) error {
 	if _, err := Stock.Call(ctx, Items.Ref(node, "teapot"), 5); err != nil {
 		return err

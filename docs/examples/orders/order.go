@@ -30,17 +30,17 @@ type Purchase struct {
 	Address  string `json:"address"`
 }
 
-// A Receipt is what an order comes to.
+// A Receipt is the result of an order.
 type Receipt struct {
 	Parcel string `json:"parcel"`
 }
 
-// Order is the state of an order, for those who ask.
+// Order is the state of an order. Show returns it.
 type Order struct{ Note string }
 
 func (o Order) show(*actor.ReadContext, actor.None) (Order, error) { return o, nil }
 
-// A shop is what the workflow has beside its actor: the carrier.
+// A shop has the workflow's access to the world outside: the carrier.
 type shop struct{ carrier carrier }
 
 // A carrier is a company that fetches parcels.
@@ -60,12 +60,12 @@ func definitions(c carrier) []actor.Definition {
 	}
 }
 
-// checkout undoes what it has done if a step fails, or if it is cancelled: also a step that is under way then, or whose
-// outcome nobody knows after a crash. That is why Release and Refund need nothing but the number of the order, and do no
-// harm if there was nothing to undo.
+// checkout undoes its steps if one fails, or if the order is cancelled. That includes a step that is under way, and one whose
+// outcome a crash has hidden. So Release and Refund need only the number of the order, and do no harm if there is nothing
+// to undo.
 //
-// checkout is deterministic: it decides, and whatever it decides by is what a named operation has returned. After a crash it
-// runs again from its first line, and the operations that had ended return what they returned before.
+// checkout is deterministic: it decides only by the results of named operations. After a crash it runs again from its first
+// line, and the operations that had ended return the same results.
 func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 	receipt, refused := workflow.Saga(ctx, "purchase", func(ctx workflow.Context) (Receipt, error) {
 		pay := Payment{p.ID, p.Cents}
@@ -95,11 +95,11 @@ func (s shop) checkout(ctx workflow.Context, p Purchase) (Receipt, error) {
 				err = workflow.Permanent(err) // to try again does not help
 			}
 			return parcel, err
-		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 30})) // those that are cut off by the end of the process count
+		}, workflow.Retry(workflow.RetryPolicy{MaxAttempts: 30})) // attempts cut off by the end of the process count too
 		if err != nil {
 			return Receipt{}, err
 		}
-		// Within the saga: an order that was cancelled while the parcel was fetched is not settled, so all of it is undone.
+		// Within the saga: if the order is cancelled while the parcel is fetched, this fails, and the saga undoes everything.
 		return Receipt{parcel}, settle(ctx, "on its way as "+parcel)
 	})
 	if refused != nil {
@@ -117,8 +117,8 @@ func settle(ctx workflow.Context, note string) error {
 	return err
 }
 
-// reason is what the customer is told. An error that went through the history is one of the types and values that are
-// registered, or it is a text.
+// reason returns the customer's message for an error. An error read back from the history has a registered type or value,
+// or is a text.
 func reason(err error) string {
 	var e *actor.Error
 	switch {
@@ -132,7 +132,7 @@ func reason(err error) string {
 
 var errNoSuchPlace = errors.New("nobody drives to that place")
 
-// A post is a carrier that exists in this process only. The first time that it is asked it is busy.
+// A post is a carrier within this process. Its first call fails as busy.
 type post struct {
 	mu    sync.Mutex
 	asked bool

@@ -53,7 +53,7 @@ func TestOrders(t *testing.T) {
 	}, definitions(new(post))...)
 }
 
-// A cut is a carrier that cuts the power when it has fetched a parcel, or found that it cannot, before anybody hears of it.
+// A cut is a carrier that cuts the power after it has fetched a parcel, or refused to, and before the caller gets its reply.
 type cut struct {
 	post
 	at   string

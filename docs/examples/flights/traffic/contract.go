@@ -25,7 +25,7 @@ var (
 	// is back at ClearedAt, or when no flight has left for QuietAfter.
 	Congested = actor.NewEvent[Congestion](Airports, "congested")
 	Cleared   = actor.NewEvent[Clearance](Airports, "cleared")
-	// Quiet is the alarm that clears a congested airport which no flight leaves any more.
+	// Quiet is the alarm that clears a congested airport after its last departure.
 	Quiet = actor.NewAlarm[actor.None](Airports, "quiet")
 )
 
@@ -70,7 +70,7 @@ var (
 	Reserve = actor.NewAction[Payment, actor.None](Funds, "reserve")
 	Book    = actor.NewAction[Payment, actor.None](Funds, "book")
 	Release = actor.NewAction[Payment, actor.None](Funds, "release")
-	// Totals tells what became of the money.
+	// Totals returns the sums that are set aside now, paid, and given back.
 	Totals = actor.NewQuery[actor.None, FundReport](Funds, "totals")
 )
 
@@ -89,7 +89,7 @@ const (
 type Flight struct {
 	// Number orders the flights of an import, from 1; 0 for a flight that comes from no import.
 	Number int64 `json:"number,omitempty"`
-	// Date is when the flight was to leave, in the local time of the airport, like "2001-01-01T00:47:00".
+	// Date is the scheduled departure, in the local time of the airport, like "2001-01-01T00:47:00".
 	Date        string `json:"date,omitempty"`
 	Destination string `json:"destination"`
 	// Distance is in miles.
@@ -105,7 +105,7 @@ type Departure struct {
 	// RecentDelay is the mean delay of the last departures, in minutes.
 	RecentDelay float64 `json:"recent_delay"`
 	Congested   bool    `json:"congested"`
-	// Repeated reports that a flight of this number was counted before, so nothing changed.
+	// Repeated is set if a flight of this number was counted before; then nothing changed.
 	Repeated bool `json:"repeated,omitempty"`
 }
 
@@ -216,7 +216,7 @@ type Payment struct {
 	Amount int64 `json:"amount"`
 }
 
-// A FundReport is the answer to Totals, in dollars: what is set aside now, what was paid, and what was set aside and given back.
+// A FundReport is the answer to Totals, in dollars: set aside now, paid, and given back.
 type FundReport struct {
 	Reserved int64 `json:"reserved"`
 	Paid     int64 `json:"paid"`
