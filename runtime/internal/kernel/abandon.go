@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/cairn-run/cairn/actor/host"
+import (
+	"github.com/cairn-run/cairn/actor/host"
+
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+)
 
 // resume lets a goroutine run an Actor that was abandoned, if something waits, and lets it leave otherwise.
 func (a *Actor) resume() {
@@ -97,7 +101,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	if c != nil {
 		c.Held.abandon(Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.Attached.Ended.Store(true)
-		eachAttached(&c.Attached, func(f Facet) { _ = c.abandons(f) })
+		attach.Each(&c.Attached, func(f Facet) { _ = c.abandons(f) })
 		c.space.Fence()
 	}
 	a.dropView()

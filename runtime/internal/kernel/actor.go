@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
@@ -30,7 +31,7 @@ type Actor struct {
 	Key     string
 	// Remains is the id of a destroyed actor, of which this is what is left; zero for the actor of the address.
 	Remains   keyspace.ActorID
-	Attached  Attachments // residents
+	Attached  attach.List // residents
 	sleepSoon bool        // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
 
 	Mu      sync.Mutex
@@ -231,7 +232,7 @@ func (a *Actor) Leave() bool {
 // REQUIRES: a.mu
 func (a *Actor) yields() bool {
 	ok := true
-	eachAttached(&a.Attached, func(r Resident) { ok = ok && r.Leave() })
+	attach.Each(&a.Attached, func(r Resident) { ok = ok && r.Leave() })
 	return ok
 }
 
@@ -239,7 +240,7 @@ func (a *Actor) yields() bool {
 //
 // REQUIRES: a.mu
 func (a *Actor) Busy() (busy bool) {
-	eachAttached(&a.Attached, func(r Resident) { busy = busy || r.Busy() })
+	attach.Each(&a.Attached, func(r Resident) { busy = busy || r.Busy() })
 	return busy
 }
 
@@ -250,7 +251,7 @@ func (a *Actor) company() Company {
 	if a.Core == nil {
 		return nil
 	}
-	return Attached[Company](&a.Core.Attached)
+	return attach.Get[Company](&a.Core.Attached)
 }
 
 // CurrentCompany is company for those who do not hold mu.
@@ -269,7 +270,7 @@ func SizeOf(k Company) int {
 }
 
 // Lost tells what is attached that the actor's core was lost.
-func (a *Actor) Lost() { eachAttached(&a.Attached, Survivor.Lost) }
+func (a *Actor) Lost() { attach.Each(&a.Attached, Survivor.Lost) }
 
 // settled counts a commit off that is durable, or will never be. It is called by the gate and does not block.
 func (a *Actor) settled() {

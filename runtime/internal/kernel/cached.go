@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/cairn-run/cairn/engine"
+import (
+	"github.com/cairn-run/cairn/engine"
+
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+)
 
 // Cached is what a core remembers of its actor's rows, so that it reads them once. It is as of a version of the write set:
 // when turns are undone, what was remembered since is forgotten, and read again.
@@ -38,7 +42,7 @@ func (v *Cached[T]) Forget(version engine.Version) {
 // not so: the actor is rebuilt.
 func (c *Core) forget() {
 	now := c.Rows.Version()
-	eachAttached(&c.Attached, func(f Facet) {
+	attach.Each(&c.Attached, func(f Facet) {
 		if c.forgets(f, now) != nil {
 			c.Broken = true
 		}

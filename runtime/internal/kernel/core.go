@@ -4,6 +4,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
@@ -25,7 +26,7 @@ type Core struct {
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
 	stored   []byte
 	Standing standing
-	Attached Attachments // facets
+	Attached attach.List // facets
 	Group    *Group
 	Held     ledger
 	Identity host.Identity
@@ -50,7 +51,7 @@ type Core struct {
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *Core) close() {
 	c.Attached.Ended.Store(true)
-	eachAttached(&c.Attached, func(f Facet) { _ = c.closes(f) }) // what panics is logged
+	attach.Each(&c.Attached, func(f Facet) { _ = c.closes(f) }) // what panics is logged
 	c.space.Close()
 }
 

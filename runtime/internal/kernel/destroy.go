@@ -4,6 +4,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // DestroyedError returns the error for calls to an actor that has been destroyed.
@@ -123,7 +124,7 @@ func (b *bequest) Durable() {
 // finishDestroy commits a group whose last turn destroyed the actor.
 func (c *Core) finishDestroy() {
 	a := c.Actor
-	if k := Attached[Company](&c.Attached); k != nil {
+	if k := attach.Get[Company](&c.Attached); k != nil {
 		k.End(DestroyedError(a.Address))
 	}
 	c.Commit()

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"iter"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +15,7 @@ import (
 // rows of the wake index, which no other part reads or writes. What it does besides, it says by implementing some of the
 // interfaces below; the kernel asks for them once, when the node starts.
 //
-// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see [Attach].
+// What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see package attach.
 type Part interface {
 	Name() string
 }
@@ -293,49 +292,4 @@ func PartOf[P Part](s *Kernel) (found P) {
 		}
 	}
 	return found
-}
-
-// Attachments is what parts keep with something of the kernel's. Safe for concurrent use.
-type Attachments struct {
-	first atomic.Pointer[attachment]
-	Ended atomic.Bool // its owner is used no more: what is attached from now on is closed by nobody
-}
-
-type attachment struct {
-	value any
-	next  *attachment
-}
-
-// Attached returns what is attached of a type; the zero value if there is nothing.
-func Attached[T comparable](l *Attachments) (found T) {
-	for at := l.first.Load(); at != nil; at = at.next {
-		if v, ok := at.value.(T); ok {
-			return v
-		}
-	}
-	return found
-}
-
-// Attach returns what is attached of a type. If there is nothing, it is made.
-func Attach[T comparable](l *Attachments, make func() T) T {
-	var zero T
-	for {
-		first := l.first.Load()
-		if v := Attached[T](l); v != zero {
-			return v
-		}
-		v := make()
-		if l.first.CompareAndSwap(first, &attachment{value: v, next: first}) {
-			return v
-		}
-	}
-}
-
-// eachAttached calls f for everything attached that is a T.
-func eachAttached[T any](l *Attachments, f func(T)) {
-	for at := l.first.Load(); at != nil; at = at.next {
-		if v, ok := at.value.(T); ok {
-			f(v)
-		}
-	}
 }

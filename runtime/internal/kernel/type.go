@@ -8,13 +8,14 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
 // A Type is a behavior with what the kernel derives from it once.
 type Type struct {
 	*host.Behavior
-	Attached Attachments
+	Attached attach.List
 	Hooks    Hooks
 	// Retired: the store has actors of the type, and the program does not. They do nothing; operators see, export and
 	// destroy them.

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // A view is one applied commit of an actor, as queries read it.
@@ -20,7 +21,7 @@ type view struct {
 	commit  uint64 // the commit that must be durable before what the view shows may leave
 	stored  []byte
 	ID      keyspace.ActorID
-	Of      *Attachments // to the core that committed it; nil if none did
+	Of      *attach.List // to the core that committed it; nil if none did
 
 	// Guarded by Actor.viewMu.
 	refs     int

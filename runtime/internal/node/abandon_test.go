@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 var (
@@ -86,7 +87,7 @@ func TestDestroyedActorIsNotReadOnceItsEndIsKnown(t *testing.T) {
 		a, before := s.Find(host.Address{Type: "unit", Key: []string{"a"}}), s.Destroys.Load()
 		// The goroutine that runs the actor stops between the commit that ends the actor and the end of its core.
 		stop := &stopper{goOn: make(chan struct{})}
-		kernel.Attach(&a.Core.Attached, func() *stopper { return stop })
+		attach.Make(&a.Core.Attached, func() *stopper { return stop })
 		err := s.Destroy(ctx, a.Address)
 		v, after := a.AcquireView(), s.Destroys.Load()
 		close(stop.goOn)

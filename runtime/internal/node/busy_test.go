@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // A lodger is a resident that a test makes busy. It would leave at any time: only Busy keeps its actor.
@@ -30,7 +31,7 @@ func (g *stage) lodge(key string) (*kernel.Actor, *lodger) {
 	if a == nil {
 		g.t.Fatalf("%s is not in memory", key)
 	}
-	l := kernel.Attach(&a.Attached, newLodger)
+	l := attach.Make(&a.Attached, newLodger)
 	l.busy.Store(true)
 	return a, l
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -150,7 +151,7 @@ func (a *probed) Destroy(host.Turn) error         { return nil }
 func (a *probed) Act(h host.Turn, _ int, _ host.Codec, input, out []byte) ([]byte, error) {
 	t := kernel.CallerOf(h).Waiter
 	t.Enlist(a.p)
-	kernel.Attach(&t.Core.Attached, func() *probe { return a.p }) // a facet
+	attach.Make(&t.Core.Attached, func() *probe { return a.p }) // a facet
 	t.After = append(t.After, a.p)
 	switch string(input) {
 	case "fail":
@@ -480,7 +481,7 @@ func TestJobThatPanicsAfterItDestroyedItsActorHasNotDestroyedIt(t *testing.T) {
 		b := newBench(t, true)
 		b.must("a", "")
 		a := b.Find(at("a"))
-		s := kernel.Attach(&a.Attached, func() *survivor { return new(survivor) })
+		s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
 		done := make(chan error, 1)
 		w := &kernel.Work{Job: regret{}, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
 		if _, err := b.Post(b.Types["p"], at("a"), w, nil); err != nil {
@@ -507,7 +508,7 @@ func TestRefusedDestructionTellsWhatSurvivesTheCore(t *testing.T) {
 		b := newBench(t, true)
 		b.must("a", "")
 		a := b.Find(at("a"))
-		s := kernel.Attach(&a.Attached, func() *survivor { return new(survivor) })
+		s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
 		// The space is opened anew behind the kernel's back, so that the next commit is fenced.
 		a.Mu.Lock()
 		space, err := b.Store.OpenSpace(a.Core.ID)

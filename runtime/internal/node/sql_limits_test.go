@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -226,7 +226,7 @@ func TestTurnsWithoutSQLAllocateNothingForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := g.Find(pAddr("a"))
-	if kernel.Attached[*sqlite.Database](&a.Core.Attached) != nil {
+	if attach.Get[*sqlite.Database](&a.Core.Attached) != nil {
 		t.Error("a database was made")
 	}
 	if s := g.sqlPool().Stats(); s.Opened != 0 {

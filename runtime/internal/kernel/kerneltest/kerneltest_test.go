@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key, counts
@@ -62,7 +63,7 @@ type counted struct {
 }
 
 func (p *probe) countedOf(c *kernel.Core) *counted {
-	return kernel.Attach(&c.Attached, func() *counted { return &counted{p: p} })
+	return attach.Make(&c.Attached, func() *counted { return &counted{p: p} })
 }
 
 func (f *counted) Forget(_ *kernel.Core, version engine.Version) {
@@ -122,7 +123,7 @@ func (p *probe) use(t *kernel.Turn, n int) error {
 	case "keeps state of a failed turn":
 		p.show(n)
 	case "keeps the actor awake":
-		kernel.Attach(&t.Actor.Attached, func() *stay { return new(stay) })
+		attach.Make(&t.Actor.Attached, func() *stay { return new(stay) })
 	case "keeps the core":
 		p.mu.Lock()
 		p.held = append(p.held, c)

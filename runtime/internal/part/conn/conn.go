@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -53,7 +54,7 @@ func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 type connType struct{ join, leave atomic.Int64 }
 
 func connTypeOf(t *kernel.Type) *connType {
-	return kernel.Attach(&t.Attached, func() *connType { return new(connType) })
+	return attach.Make(&t.Attached, func() *connType { return new(connType) })
 }
 
 // Turn is the view of handlers on connections.

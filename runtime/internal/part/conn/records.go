@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -238,7 +239,7 @@ func countConnections(c *kernel.Core) (int, error) {
 type connCore struct{ count kernel.Cached[int] }
 
 func connCoreOf(c *kernel.Core) *connCore {
-	return kernel.Attach(&c.Attached, func() *connCore { return new(connCore) })
+	return attach.Make(&c.Attached, func() *connCore { return new(connCore) })
 }
 
 // Forget implements kernel.Facet.

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -197,7 +198,7 @@ func (p *Part) Destroy(t *kernel.Turn) error {
 type eventCore struct{ last kernel.Cached[uint64] }
 
 func eventCoreOf(c *kernel.Core) *eventCore {
-	return kernel.Attach(&c.Attached, func() *eventCore { return new(eventCore) })
+	return attach.Make(&c.Attached, func() *eventCore { return new(eventCore) })
 }
 
 // Forget implements kernel.Facet.

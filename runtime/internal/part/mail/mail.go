@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -105,7 +106,7 @@ func (p *Part) TakeUp(a *kernel.Actor) *kernel.Work {
 // actor until they are handled. It closes the sender, which exists by now even if the destroyer of
 // another part was the first to send.
 func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
-	if o := kernel.Attached[*outbox](&t.Actor.Attached); o != nil {
+	if o := attach.Get[*outbox](&t.Actor.Attached); o != nil {
 		if s := o.sender.Load(); s != nil && s.id == t.Core.ID {
 			t.After = append(t.After, s)
 		}

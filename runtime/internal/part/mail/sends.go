@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
@@ -97,7 +98,7 @@ func (o *outbox) Leave() bool {
 
 // senderOf returns the sender of the actor, and makes a missing one.
 func senderOf(c *kernel.Core) *sender {
-	o := kernel.Attach(&c.Actor.Attached, newOutbox)
+	o := attach.Make(&c.Actor.Attached, newOutbox)
 	if s := o.sender.Load(); s != nil && s.id == c.ID {
 		return s
 	}
@@ -112,7 +113,7 @@ func senderOf(c *kernel.Core) *sender {
 
 // Mail returns the actor's sender, for goroutines that do not run the actor.
 func Mail(a *kernel.Actor) *sender {
-	if o := kernel.Attached[*outbox](&a.Attached); o != nil {
+	if o := attach.Get[*outbox](&a.Attached); o != nil {
 		if s := o.sender.Load(); s != nil {
 			return s
 		}
@@ -134,7 +135,7 @@ type postbox struct {
 func newPostbox() *postbox { return new(postbox) }
 
 // Post returns the core's memory of its actor's messages.
-func Post(c *kernel.Core) *postbox { return kernel.Attach(&c.Attached, newPostbox) }
+func Post(c *kernel.Core) *postbox { return attach.Make(&c.Attached, newPostbox) }
 
 // Forget implements kernel.Facet.
 func (b *postbox) Forget(_ *kernel.Core, version engine.Version) {

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
@@ -83,7 +84,7 @@ type queueType struct {
 }
 
 // Queueing returns the part's data of the type.
-func Queueing(t *kernel.Type) *queueType { return kernel.Attached[*queueType](&t.Attached) }
+func Queueing(t *kernel.Type) *queueType { return attach.Get[*queueType](&t.Attached) }
 
 // Declare implements kernel.Declarer.
 func (p *Part) Declare(t *kernel.Type) error {
@@ -91,7 +92,7 @@ func (p *Part) Declare(t *kernel.Type) error {
 	for i := range own.settings {
 		own.settings[i].EnsureDefaults()
 	}
-	kernel.Attach(&t.Attached, func() *queueType { return own })
+	attach.Make(&t.Attached, func() *queueType { return own })
 	return nil
 }
 
@@ -324,7 +325,7 @@ type queueActivation struct{ duty.Duty }
 
 // queueDuty is the duty to handle the messages of the actor's own queues.
 func queueDuty(a *kernel.Actor) *duty.Duty {
-	return &kernel.Attach(&a.Attached, func() *queueActivation {
+	return &attach.Make(&a.Attached, func() *queueActivation {
 		return &queueActivation{duty.Duty{A: a, Of: queueDuty, Job: newQueueJob, First: retry.Soon, Most: retry.Soon, Finish: func(w *kernel.Work) { pumped(a, w) }}}
 	}).Duty
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -76,7 +77,7 @@ type flowRows struct {
 
 // flowOf returns the actor's workflow run, and makes it on first use, because most actors have
 // none.
-func flowOf(c *kernel.Core) *flow { return kernel.Attach(&c.Attached, newFlow) }
+func flowOf(c *kernel.Core) *flow { return attach.Make(&c.Attached, newFlow) }
 
 func newFlow() *flow { return new(flow) }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -93,7 +94,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 
 // Declare implements kernel.Declarer.
 func (*Part) Declare(t *kernel.Type) error {
-	kernel.Attach(&t.Attached, newRunType)
+	attach.Make(&t.Attached, newRunType)
 	return nil
 }
 
@@ -148,7 +149,7 @@ type runType struct {
 func newRunType() *runType { return new(runType) }
 
 // runPace returns the moving average of the time that turns of the type's runs take.
-func runPace(t *kernel.Type) *atomic.Int64 { return &kernel.Attached[*runType](&t.Attached).pace }
+func runPace(t *kernel.Type) *atomic.Int64 { return &attach.Get[*runType](&t.Attached).pace }
 
 // A runActor is the part's data of an actor with a run: the duty to advance it.
 type runActor struct {
@@ -162,7 +163,7 @@ type runActor struct {
 
 // RunOf returns the part's data of an actor.
 func RunOf(a *kernel.Actor) *runActor {
-	return kernel.Attach(&a.Attached, func() *runActor {
+	return attach.Make(&a.Attached, func() *runActor {
 		r := &runActor{Duty: duty.Duty{A: a, Of: runDuty, Job: newRunJob, First: runRetryMin, Most: runRetryMax}}
 		r.Finish, r.news = r.Done, r.Ask
 		return r

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -135,7 +136,7 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 // Follow implements kernel.Follower: it advances the run in the group of the work that made that
 // necessary.
 func (*Part) Follow(c *kernel.Core) {
-	a, f := c.Actor, kernel.Attached[*flow](&c.Attached)
+	a, f := c.Actor, attach.Get[*flow](&c.Attached)
 	if f == nil || !f.pending || c.Bare || c.Broken || c.Ended || c.Refused || c.Gone() || !c.Exists {
 		return
 	}

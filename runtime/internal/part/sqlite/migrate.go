@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -29,7 +30,7 @@ var noSchema = &sqlSchema{fingerprint: sqlitevfs.Fingerprint(nil)}
 
 // schemaOf returns the schema of a type.
 func schemaOf(t *kernel.Type) *sqlSchema {
-	if s := kernel.Attached[*sqlSchema](&t.Attached); s != nil {
+	if s := attach.Get[*sqlSchema](&t.Attached); s != nil {
 		return s
 	}
 	return noSchema
@@ -39,7 +40,7 @@ func schemaOf(t *kernel.Type) *sqlSchema {
 func (*Part) Declare(t *kernel.Type) error {
 	if len(t.Migrations) > 0 {
 		ms := migrations(t.Behavior)
-		kernel.Attach(&t.Attached, func() *sqlSchema { return &sqlSchema{migrations: ms, fingerprint: sqlitevfs.Fingerprint(ms)} })
+		attach.Make(&t.Attached, func() *sqlSchema { return &sqlSchema{migrations: ms, fingerprint: sqlitevfs.Fingerprint(ms)} })
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -51,8 +52,8 @@ type Database struct {
 var _ kernel.Facet = (*Database)(nil)
 
 // DatabaseOf returns the database that is attached to a core.
-func DatabaseOf(l *kernel.Attachments) *Database {
-	b := kernel.Attach(l, func() *Database { return new(Database) })
+func DatabaseOf(l *attach.List) *Database {
+	b := attach.Make(l, func() *Database { return new(Database) })
 	if l.Ended.Load() {
 		b.Close(nil) // else nobody does
 	}

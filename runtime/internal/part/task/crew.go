@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
 // MaxTasks is how many tasks an actor may have at once.
@@ -53,11 +54,11 @@ func NeedCrew(c *kernel.Core) *crew {
 	if k := CrewOf(c); k != nil {
 		return k
 	}
-	return kernel.Attach(&c.Attached, func() *crew { return newCrew(c) })
+	return attach.Make(&c.Attached, func() *crew { return newCrew(c) })
 }
 
 // CrewOf returns the tasks of an awake actor; nil if none was started.
-func CrewOf(c *kernel.Core) *crew { return kernel.Attached[*crew](&c.Attached) }
+func CrewOf(c *kernel.Core) *crew { return attach.Get[*crew](&c.Attached) }
 
 // currentCrew returns the tasks of an actor; nil if it has none.
 func currentCrew(a *kernel.Actor) *crew {
