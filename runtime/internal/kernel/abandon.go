@@ -35,7 +35,7 @@ func (a *Actor) teardown(c *Core) {
 	own := a.Core == c
 	if own {
 		a.Core = nil
-		a.Kernel.Memory.Asleep(a)
+		a.Weight.Sleep(&a.Kernel.Memory)
 	}
 	a.Mu.Unlock()
 	c.close()
@@ -82,7 +82,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 		a.Kernel.Busy.Add(-1)
 	}
 	if c != nil {
-		a.Kernel.Memory.Asleep(a)
+		a.Weight.Sleep(&a.Kernel.Memory)
 	}
 	a.Mu.Unlock()
 	if ended {

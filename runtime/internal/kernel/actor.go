@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 )
 
 // An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
@@ -47,7 +48,7 @@ type Actor struct {
 	Waiting      atomic.Int64 // calls in the mailbox that have not started
 	waitingBytes atomic.Int64
 	lastUsed     atomic.Int64 // unix milliseconds
-	weight       atomic.Int64 // what the actor counts for in memory
+	Weight       memory.Weight
 	Limits       atomic.Pointer[limit.Set]
 	Turn         atomic.Pointer[Turn]
 	Raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
@@ -195,7 +196,7 @@ func (a *Actor) rest() {
 			a.slept(c)
 		}
 	default:
-		a.Kernel.Memory.Idle(a)
+		a.Idle()
 	}
 }
 
@@ -216,11 +217,11 @@ func (a *Actor) Leave() bool {
 	if c := a.Core; c != nil {
 		c.close()
 		a.Core = nil
-		a.Kernel.Memory.Asleep(a)
+		a.Weight.Sleep(&a.Kernel.Memory)
 	}
 	a.dropView()
 	if a.Left() {
-		a.Kernel.Memory.dropRemains(a)
+		a.Kernel.dropRemains(a)
 	} else {
 		a.Kernel.forget(a)
 	}

@@ -2,9 +2,12 @@ package kernel
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
 
@@ -78,7 +81,35 @@ func (s *Kernel) Each(f func(*Actor)) {
 			f(a)
 		}
 	}
-	for _, a := range s.Memory.AllRemains() {
+	for _, a := range s.AllRemains() {
 		f(a)
 	}
+}
+
+// remainsOf returns what is left of a destroyed actor; nil if the kernel has closed.
+func (s *Kernel) remainsOf(t *Type, addr host.Address, id keyspace.ActorID) *Actor {
+	s.remainsMu.Lock()
+	defer s.remainsMu.Unlock()
+	a := s.remains[id]
+	if a == nil && !s.Killed.Load() { // else abandonAll might not find it
+		a = newActor(s, t, addr, "")
+		a.Remains = id
+		s.remains[id] = a
+	}
+	return a
+}
+
+func (s *Kernel) dropRemains(a *Actor) {
+	s.remainsMu.Lock()
+	defer s.remainsMu.Unlock()
+	if s.remains[a.Remains] == a {
+		delete(s.remains, a.Remains)
+	}
+}
+
+// AllRemains returns the remains of destroyed actors that are in memory.
+func (s *Kernel) AllRemains() []*Actor {
+	s.remainsMu.Lock()
+	defer s.remainsMu.Unlock()
+	return slices.Collect(maps.Values(s.remains))
 }

@@ -135,7 +135,7 @@ func (c *Core) mark() mark {
 func (c *Core) undo(m *mark) {
 	c.Rows.Rollback(m.at)
 	if d := len(m.stored) - len(c.stored); d != 0 {
-		c.Actor.Kernel.Memory.resized(c.Actor, d)
+		c.Actor.Weight.Grow(&c.Actor.Kernel.Memory, d)
 	}
 	g := c.Group
 	g.changes = g.changes[:m.changes]

@@ -16,7 +16,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
@@ -57,18 +59,24 @@ type Kernel struct {
 	Pauses    park.Lot
 	Overrides limit.Overrides
 
-	seed    maphash.Seed
-	shards  [64]shard
-	Pool    workPool
-	Workers *worker.Pool[Assignment]
-	queries queryRuns
+	seed   maphash.Seed
+	shards [64]shard
+	// remains are what is left of destroyed actors, by their ids.
+	remainsMu sync.Mutex
+	remains   map[keyspace.ActorID]*Actor
+	Pool      workPool
+	Workers   *worker.Pool[Assignment]
+	queries   queryRuns
 	// Waits has the turns that wait for the turns of other actors.
 	Waits waitgraph.Graph[*Actor, *Work]
 
 	Failures retry.Failures
 	Clock    *clock.Clock
-	Memory   memory
-	Watchdog watchdog
+	// Memory counts what awake actors take. The sweeper puts them to sleep.
+	Memory  memory.Account
+	sweeper *patrol.Patrol
+	// Watchdog abandons turns that do not end.
+	Watchdog *patrol.Patrol
 	Metrics  *metrics
 
 	// Destroys counts destructions, so that a cached incarnation is known to be current.
@@ -114,7 +122,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), Builtins: make(map[string]*Method), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), Started: time.Now()}
+	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), Builtins: make(map[string]*Method), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), remains: make(map[keyspace.ActorID]*Actor), Started: time.Now()}
 	s.Life, s.end = context.WithCancel(context.Background())
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*Actor)
@@ -183,8 +191,9 @@ func New(o Options, with Composition) (*Kernel, error) {
 	}
 	s.Workers = worker.New(&s.Goroutines, Assignment.run)
 	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
-	s.Memory.init(s)
-	s.Watchdog.init(s)
+	s.Memory.Limit(o.MaxAwake, o.MaxAwakeBytes)
+	s.sweeper = patrol.New(s.Go, s.sweep)
+	s.Watchdog = s.newWatchdog()
 	for p := range PartsAs[Opener](s.Parts) {
 		if err := p.Open(s); err != nil {
 			return nil, err
@@ -220,11 +229,11 @@ func (s *Kernel) Close(ctx context.Context) error {
 		return nil
 	}
 	s.Clock.Stop()
-	s.Memory.stop()
-	err := s.Memory.sleepAll(ctx)
+	s.sweeper.Stop()
+	err := s.sleepAll(ctx)
 	s.Killed.Store(true)
 	s.end()
-	s.Watchdog.stop()
+	s.Watchdog.Stop()
 	s.endBroadcasts()
 	if stuck := s.abandonAll(); len(stuck) > 0 {
 		err = errors.Join(err, fmt.Errorf("kernel: handlers did not return: %v", stuck))
@@ -271,8 +280,8 @@ func (s *Kernel) Kill() {
 	s.Halt()
 	s.end()
 	s.Clock.Stop()
-	s.Memory.stop()
-	s.Watchdog.stop()
+	s.sweeper.Stop()
+	s.Watchdog.Stop()
 	s.endBroadcasts()
 	s.abandonAll()
 	s.Workers.Close()

@@ -193,7 +193,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	}
 	t.From = Caller{Waiter: t, Kind: FromTurn, depth: w.Chain, Traceparent: w.Traceparent}
 	a.Turn.Store(t)
-	a.Kernel.Watchdog.watch()
+	a.Kernel.Watchdog.Start()
 	out, crashed, err := guard(t, fn)
 	took := time.Since(t.Start)
 	t.Close()

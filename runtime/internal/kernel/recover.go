@@ -17,7 +17,7 @@ func (s *Kernel) TakeUpOf(t *Type, addr host.Address, remains keyspace.ActorID, 
 		if remains.IsZero() {
 			a = s.ActorAt(t, addr)
 		} else {
-			a = s.Memory.remainsOf(t, addr, remains)
+			a = s.remainsOf(t, addr, remains)
 		}
 		if a == nil {
 			return false

@@ -94,7 +94,7 @@ func (c *Core) saveState(t *Turn, saving *bool) error {
 	if err := c.Rows.Put(stateKey, value, engine.PutOptions{}); err != nil {
 		return err
 	}
-	c.Actor.Kernel.Memory.resized(c.Actor, len(value)-len(c.stored))
+	c.Actor.Weight.Grow(&c.Actor.Kernel.Memory, len(value)-len(c.stored))
 	c.stored = bytes.Clone(value)
 	for _, p := range c.Actor.Type.Hooks.watchers {
 		if err := p.StateChanged(t); err != nil {

@@ -107,7 +107,11 @@ func (a *Actor) adopt(epoch uint64, c *Core) bool {
 		return false
 	}
 	a.Core = c
-	a.Kernel.Memory.woke(a, len(c.stored))
+	a.Weight.Wake(&a.Kernel.Memory, len(c.stored))
+	a.Kernel.Metrics.wakes.Inc()
+	if a.Kernel.Memory.Over() {
+		a.Kernel.sweeper.Poke()
+	}
 	return true
 }
 
@@ -284,49 +288,4 @@ func (Waking) Run(c *Core, w *Work) {
 func (w *Work) wakes() bool {
 	_, ok := w.Job.(Waking)
 	return ok
-}
-
-// Sleeping runs the sleep hook and leaves memory; if true, though more work waits, which wakes the actor again.
-type Sleeping bool
-
-// Traits implements Job.
-func (Sleeping) Traits(*Actor) Traits { return Traits{Kind: "sleep"} }
-
-// TurnedAway implements early.
-func (Sleeping) TurnedAway(c *Core, w *Work) bool {
-	if c != nil {
-		return false
-	}
-	w.Fail(nil) // it sleeps
-	return true
-}
-
-// Run implements Job.
-func (force Sleeping) Run(c *Core, w *Work) {
-	if c.Exists && c.Actor.Type.HasSleep && !c.Quiet && !c.Bare {
-		if _, err := c.RunTurn(w, "OnSleep", true, func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
-			if err == ErrAbandoned {
-				return
-			}
-			c.Actor.Kernel.Public(c.Actor, w, err) // logged; the actor sleeps all the same
-		}
-	}
-	if force {
-		c.slept, c.Broken = w, true // told when the core is gone
-		return
-	}
-	c.Actor.sleepSoon = true
-	c.Respond(w, nil, nil)
-}
-
-// tellSlept ends a sleep that somebody asked for.
-func (a *Actor) tellSlept(c *Core, w *Work) {
-	if c.Refused {
-		w.Fail(Unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))
-		return
-	}
-	if !c.Ended {
-		a.slept(c)
-	}
-	a.tell(w, nil)
 }

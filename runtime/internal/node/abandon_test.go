@@ -57,7 +57,7 @@ func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 	a.Epoch.Add(1)
 	a.Core, a.Running, a.Taken = nil, false, nil
 	a.Kernel.Busy.Add(-1)
-	a.Kernel.Memory.Asleep(a)
+	a.Weight.Sleep(&a.Kernel.Memory)
 	a.Mu.Unlock()
 	turn.Work.Fail(host.Errorf(host.DeadlineExceeded, "nothing of the turn was kept"))
 	// The goroutine that runs the actor may be the first to tell, too.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/stacks"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -87,7 +88,7 @@ func (h *Turn) Observe(now time.Time) (next time.Duration, ended bool) {
 // Overdue implements kernel.Observer.
 func (h *Turn) Overdue(now time.Time, where string) {
 	if run := h.run.Load(); run != nil && run.theirs >= run.ours { // else it is a slow disk, which is over some time
-		h.blame(run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(h.K.Start).Round(time.Second)), kernel.StacksOf(where))
+		h.blame(run, fmt.Sprintf("a function of the run did not return within %s", now.Sub(h.K.Start).Round(time.Second)), stacks.Of(where))
 	}
 }
 

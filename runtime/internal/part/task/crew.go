@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/stacks"
 )
 
 // MaxTasks is how many tasks an actor may have at once.
@@ -187,7 +188,7 @@ func (k *crew) remove(t *Task) bool {
 		if k.a.Vacant.Load() {
 			k.a.Vacate()
 		} else {
-			sup.Memory.Idle(k.a)
+			k.a.Idle()
 		}
 	}
 	sup.Goroutines.Done()
@@ -320,7 +321,7 @@ func (k *crew) giveUp(t *Task) {
 	k.part.lost.Inc()
 	k.a.Kernel.Logger.LogAttrs(context.Background(), slog.LevelError, "task does not return; it is left behind", k.a.Attrs(
 		slog.String("task", t.Name), slog.Duration("running_for", time.Since(t.Started)),
-		slog.String("reason", context.Cause(t).Error()), slog.String("goroutines", kernel.StacksOf(kernel.NameOf((*Task).Run))))...)
+		slog.String("reason", context.Cause(t).Error()), slog.String("goroutines", stacks.Of(stacks.NameOf((*Task).Run))))...)
 }
 
 // startedTasks counts the tasks that turns of a core have started, which the commit of the turn

@@ -1,0 +1,108 @@
+package patrol
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPatrolRunsOnlyWhileThereIsSomethingToLookAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var goroutines, looks, left atomic.Int64
+		p := New(func(f func()) bool {
+			goroutines.Add(1)
+			go func() { defer goroutines.Add(-1); f() }()
+			return true
+		}, func(time.Time) (time.Duration, bool) {
+			looks.Add(1)
+			return time.Second, left.Add(-1) >= 0
+		})
+		left.Store(3)
+		p.Start()
+		p.Start()
+		synctest.Wait()
+		if n := goroutines.Load(); n != 1 {
+			t.Errorf("%d goroutines look", n)
+		}
+		time.Sleep(time.Minute)
+		if n := goroutines.Load(); n != 0 {
+			t.Errorf("%d goroutines are left though there is nothing to look at", n)
+		}
+		if n := looks.Load(); n != 5 {
+			t.Errorf("it looked %d times: 3 with something there, and twice to end", n)
+		}
+		left.Store(1)
+		p.Start()
+		synctest.Wait()
+		if n := goroutines.Load(); n != 1 {
+			t.Errorf("%d goroutines look when there is something again", n)
+		}
+		p.Stop()
+		synctest.Wait()
+		if n := goroutines.Load(); n != 0 {
+			t.Errorf("%d goroutines are left after Stop", n)
+		}
+	})
+}
+
+func TestPokeMakesAPatrolLookAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int64
+		p := New(func(f func()) bool { go f(); return true }, func(time.Time) (time.Duration, bool) {
+			looks.Add(1)
+			return time.Hour, true
+		})
+		p.Start()
+		synctest.Wait()
+		p.Poke()
+		synctest.Wait()
+		if n := looks.Load(); n != 2 {
+			t.Errorf("it looked %d times", n)
+		}
+		p.Stop()
+	})
+}
+
+// Whatever moment a Start comes at, what it was for is looked at.
+func TestStartIsNeverLost(t *testing.T) {
+	var wg sync.WaitGroup
+	var left atomic.Int64
+	seen := make(chan bool, 1)
+	p := New(func(f func()) bool {
+		wg.Go(f)
+		return true
+	}, func(time.Time) (time.Duration, bool) {
+		if left.Swap(0) > 0 {
+			seen <- true
+		}
+		return 0, false
+	})
+	for range 20_000 {
+		left.Add(1)
+		p.Start()
+		<-seen // or the test does not end
+	}
+	p.Stop()
+	wg.Wait()
+}
+
+func TestPatrolThatMayNotStartDoesNotCountAsRunning(t *testing.T) {
+	may := false
+	var wg sync.WaitGroup
+	looked := false
+	p := New(func(f func()) bool {
+		if may {
+			wg.Go(f)
+		}
+		return may
+	}, func(time.Time) (time.Duration, bool) { looked = true; return 0, false })
+	p.Start()
+	may = true
+	p.Start()
+	wg.Wait()
+	if !looked {
+		t.Error("the second Start started nothing")
+	}
+}

@@ -1,0 +1,259 @@
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Idle notes that an actor has nothing to do: it may fall asleep after a while.
+func (a *Actor) Idle() {
+	if s := a.Kernel; a.Type.idle != 0 || s.Memory.Over() {
+		s.sweeper.Start()
+	}
+}
+
+// A candidate is an idle actor that may be put to sleep.
+type candidate struct {
+	a    *Actor
+	used int64
+}
+
+// sweep puts actors to sleep that were idle for their type's time, and the least recently used idle ones first when there
+// are too many or they are too large. It returns how long to wait until the next sweep; more is false if no awake actor may
+// fall asleep.
+func (s *Kernel) sweep(begun time.Time) (wait time.Duration, more bool) {
+	now := begun.UnixMilli()
+	var next int64
+	again := func(at int64) {
+		if next == 0 || at < next {
+			next = at
+		}
+	}
+	var all, working []candidate
+	over := s.Memory.Over()
+	s.Each(func(a *Actor) {
+		rests, k := a.rests()
+		if a.Left() || !rests {
+			return
+		}
+		used := a.lastUsed.Load()
+		if SizeOf(k) > 0 { // its last task says when it may sleep
+			if over {
+				working = append(working, candidate{a, used})
+			}
+			return
+		}
+		if over {
+			all = append(all, candidate{a, used})
+		}
+		if a.Type.idle == 0 {
+			return
+		}
+		if due := used + a.Type.idle.Milliseconds(); due > now {
+			again(due)
+		} else if !a.askToSleep() {
+			again(now + 100)
+		}
+	})
+	if over {
+		s.relieve(all, func(a *Actor) { a.askToSleep() })
+		if len(all) == 0 { // else there are others, though some of them may need a moment
+			s.relieve(working, func(a *Actor) {
+				if k := a.CurrentCompany(); k != nil && s.Kept(a) == nil {
+					a.Retire(k, causeMemory)
+				}
+			})
+		}
+		if s.Memory.Over() {
+			again(now + 100)
+		}
+	}
+	// At most a twentieth of one core, however many actors.
+	return max(time.Until(time.UnixMilli(next)), time.Millisecond, 20*time.Since(begun)), next != 0
+}
+
+// relieve puts actors to sleep until there is enough memory, the least recently used ones first.
+func (s *Kernel) relieve(all []candidate, put func(*Actor)) {
+	slices.SortFunc(all, func(x, y candidate) int { return cmp.Compare(x.used, y.used) })
+	for _, c := range all {
+		if s.Memory.Enough() {
+			return
+		}
+		put(c.a)
+	}
+}
+
+// rests reports that the actor is awake and nobody runs it, and returns its company.
+func (a *Actor) rests() (bool, Company) {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	return !a.Running && !a.gone && a.Core != nil, a.company()
+}
+
+// Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can.
+func (s *Kernel) Kept(a *Actor) error {
+	for p := range PartsAs[Keeper](s.Parts) {
+		if err := a.keeps(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askToSleep puts an actor that rests to sleep: at once, or through its hook. It returns false if the actor must stay
+// awake a little longer.
+func (a *Actor) askToSleep() bool {
+	a.Mu.Lock()
+	if a.Running || a.gone || a.Core == nil {
+		a.Mu.Unlock()
+		return true // it is in use, or asleep already
+	}
+	if a.Pending.Load() > 0 || a.Busy() || SizeOf(a.company()) > 0 {
+		a.Mu.Unlock()
+		return false
+	}
+	if !a.hooked() {
+		c := a.Core
+		ok := a.Leave()
+		a.Mu.Unlock()
+		if ok {
+			a.slept(c)
+		}
+		return ok
+	}
+	a.Mu.Unlock()
+	a.askHook()
+	return true
+}
+
+// hooked reports that the actor has a sleep hook. What is left of a destroyed one has none.
+func (a *Actor) hooked() bool { return a.Type.HasSleep && !a.Left() }
+
+// askHook has an actor run its sleep hook, and leave memory if it can.
+func (a *Actor) askHook() {
+	a.Enqueue(&Work{Job: Sleeping(false), Existing: true, Finish: func(*Work) {}})
+}
+
+// Retire puts an actor with a company to sleep: it is asked to return first. The channel is closed when it has, or its time
+// is over.
+func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
+	gone := k.Ask(Unavailable(cause))
+	if !k.Retire() {
+		return gone
+	}
+	a.Kernel.Go(func() {
+		select {
+		case <-gone:
+			if a.CurrentCompany() != k {
+				return // it was restarted meanwhile
+			}
+			a.Enqueue(&Work{Job: Sleeping(true), Existing: true, Finish: func(*Work) {}})
+		case <-a.Kernel.Life.Done():
+		}
+	})
+	return gone
+}
+
+func (a *Actor) slept(c *Core) {
+	a.Kernel.Metrics.sleeps.Inc()
+	a.Kernel.publishLife(a, c, "slept", "")
+}
+
+// Touch notes that the actor was used.
+func (a *Actor) Touch() { a.lastUsed.Store(time.Now().UnixMilli()) }
+
+// sleepAll waits until nothing runs and nothing waits, and puts every actor to sleep, hooks included, until ctx ends.
+func (s *Kernel) sleepAll(ctx context.Context) error {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	asked := make(map[*Actor]bool)
+	for {
+		left, sample := 0, ""
+		s.Each(func(a *Actor) {
+			a.Mu.Lock()
+			gone, resting := a.gone, !a.Running
+			a.Mu.Unlock()
+			if gone {
+				return
+			}
+			left++
+			sample = a.String()
+			if k := a.CurrentCompany(); SizeOf(k) > 0 {
+				k.Ask(Unavailable(CauseShutdown))
+				return
+			}
+			if !resting {
+				return
+			}
+			if rests, _ := a.rests(); rests && a.hooked() && !asked[a] {
+				asked[a] = true
+				a.askHook()
+				return
+			}
+			if !a.hooked() {
+				a.askToSleep()
+			}
+			if a.Pending.Load() == 0 {
+				// It is asleep, or stays because messages of it wait for a target that does not take them; they are in the
+				// store.
+				left--
+			}
+		})
+		if left == 0 && s.Busy.Load() == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("kernel: %d actors were still at work at the deadline, %s among them: %w", left, sample, ctx.Err())
+		}
+	}
+}
+
+// Sleeping runs the sleep hook and leaves memory; if true, though more work waits, which wakes the actor again.
+type Sleeping bool
+
+// Traits implements Job.
+func (Sleeping) Traits(*Actor) Traits { return Traits{Kind: "sleep"} }
+
+// TurnedAway implements early.
+func (Sleeping) TurnedAway(c *Core, w *Work) bool {
+	if c != nil {
+		return false
+	}
+	w.Fail(nil) // it sleeps
+	return true
+}
+
+// Run implements Job.
+func (force Sleeping) Run(c *Core, w *Work) {
+	if c.Exists && c.Actor.Type.HasSleep && !c.Quiet && !c.Bare {
+		if _, err := c.RunTurn(w, "OnSleep", true, func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
+			if err == ErrAbandoned {
+				return
+			}
+			c.Actor.Kernel.Public(c.Actor, w, err) // logged; the actor sleeps all the same
+		}
+	}
+	if force {
+		c.slept, c.Broken = w, true // told when the core is gone
+		return
+	}
+	c.Actor.sleepSoon = true
+	c.Respond(w, nil, nil)
+}
+
+// tellSlept ends a sleep that somebody asked for.
+func (a *Actor) tellSlept(c *Core, w *Work) {
+	if c.Refused {
+		w.Fail(Unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))
+		return
+	}
+	if !c.Ended {
+		a.slept(c)
+	}
+	a.tell(w, nil)
+}
