@@ -15,10 +15,10 @@ const (
 	maxBoots = 10
 )
 
-// maxResolutions bounds what one transaction takes in.
+// maxResolutions is the largest number of resolutions in one transaction.
 const maxResolutions = 256
 
-// Advance lets the run go on as far as it can within a transaction, and says what it waits for then. An error ends the
+// Advance runs the function as far as it can go within a transaction, and returns what the run waits for. An error ends the
 // transaction: the host undoes it and discards the run.
 func (r *Run) Advance(t Turn) (out Outcome, err error) {
 	if r.gone {
@@ -110,7 +110,7 @@ func (r *Run) readControl() error {
 	return nil
 }
 
-// stayPaused decides what becomes of a run that is recorded as paused.
+// stayPaused reports whether a run that is recorded as paused stays so, and with which outcome.
 func (r *Run) stayPaused() (stay bool, out Outcome) {
 	p, now := r.pause, r.hurried && r.pause.Reason != PausedCrashing
 	r.hurried = false
@@ -124,7 +124,7 @@ func (r *Run) stayPaused() (stay bool, out Outcome) {
 	return false, Outcome{}
 }
 
-// drain drops what attempts of coroutines that are no more came to.
+// drain drops the results of attempts whose coroutines are gone.
 func (r *Run) drain() {
 	for a := r.nextReported(); a != nil; a = r.nextReported() {
 		if a.take().returned {
@@ -232,7 +232,7 @@ func (r *Run) boot() (out Outcome, done bool, err error) {
 	return Outcome{}, false, nil
 }
 
-// applyCancel cancels the run, but for what is detached.
+// applyCancel cancels the run, except detached scopes.
 func (r *Run) applyCancel() {
 	var cause error
 	if r.control.Reason != "" {
@@ -385,7 +385,7 @@ func (r *Run) halted() (Outcome, error) {
 	return Outcome{Paused: true}, putPause(r.turn, p)
 }
 
-// stopAttempts ends the contexts of the attempts that run. What they come to is dropped.
+// stopAttempts ends the contexts of the running attempts. Their results are dropped.
 func (r *Run) stopAttempts() {
 	r.drain()
 	for _, a := range r.inflight {
@@ -393,9 +393,9 @@ func (r *Run) stopAttempts() {
 	}
 }
 
-// again ends an Advance that is to be followed by another at once.
+// again ends an Advance after which the host calls Advance again at once.
 func (r *Run) again() (Outcome, error) {
-	// What began in an earlier transaction has waited for this run to park, which it may never do.
+	// Steps of earlier transactions have waited for the run to park. It may never park, so they start now.
 	old := 0
 	for old < len(r.starting) && r.starting[old].since != r.turns {
 		old++
@@ -410,7 +410,7 @@ func (r *Run) again() (Outcome, error) {
 	return Outcome{Again: true, Launch: list}, nil
 }
 
-// launch makes attempts of the first n steps that are to be executed.
+// launch makes attempts of the first n steps of r.starting.
 func (r *Run) launch(n int) ([]*Attempt, error) {
 	if n == 0 || r.rested {
 		return nil, nil
@@ -433,7 +433,7 @@ func (r *Run) launch(n int) ([]*Attempt, error) {
 // goLive ends the replay: from here on, things happen.
 func (r *Run) goLive() (done bool, err error) {
 	if r.options.NameOnly {
-		// What is recorded may still be asked for after something new.
+		// The function may still ask for recorded operations after new ones.
 		r.seq = max(r.seq, r.image.lastSeq)
 		r.live = true
 		if r.verify {

@@ -19,59 +19,59 @@ type Attempt struct {
 	t       *task
 	number  int
 	index   int    // in Run.inflight
-	settled bool   // the step knows what the attempt came to, or does not care any more
+	settled bool   // the step has the attempt's result, or no longer needs it
 	before  []byte // the progress that earlier attempts saved
 	run     [16]byte
 	epoch   uint32
 	name    string // the path of the step
 	ctx     StepCtx
-	life    lazy.Context // ends when the body is to
+	life    lazy.Context // ends when the body must end
 	instead body         // of Replace; nil for the step's own
 	asked   atomic.Bool  // an undo function has called Undoes
 
 	// Guarded by Run.mu.
 	running  bool  // the body runs
-	stopped  error // it is to end
+	stopped  error // not nil: the cause for which it must end
 	listed   bool  // stands in Run.reported
 	returned bool
 	news     news
 	commits  []func(*Tx) error
 	notify   func()
-	telling  bool // notify was called for progress that was not heard yet
+	telling  bool // notify was called for progress that no Advance has taken yet
 }
 
-// news is what an attempt tells its run.
+// news is an attempt's report to its run.
 type news struct {
 	progress []byte // nil for none
 	expired  bool   // its time limit passed before it returned
-	late     bool   // it returned a result all the same, which counts
+	late     bool   // it returned a result after that, which counts
 	returned bool
 	// interrupted: the host ended its context, and it returned an error.
 	interrupted bool
 	result      result
 }
 
-// A result is what became of an attempt.
+// A result is the result of an attempt.
 type result struct {
 	output    []byte
 	failure   *Failure
 	misuse    string // not empty: the body breaks a rule, which pauses the run
-	permanent bool   // not to be tried again
-	definite  bool   // the failure says that nothing was done that would have to be undone
+	permanent bool   // the step must not be tried again
+	definite  bool   // the failure says that there is nothing to undo
 	after     time.Duration
 	hasAfter  bool
 	commits   []func(*Tx) error
 }
 
-// StepCtx is what the body of a step has: a context.Context that ends with the attempt's time limit, when the step is
-// canceled, and when the host is to sleep. It is valid until the body returns.
+// StepCtx is the context of a step's body. It ends with the attempt's time limit, when the step is canceled, and when the
+// host goes to sleep. It is valid until the body returns.
 type StepCtx struct {
 	context.Context
 	a    *Attempt
 	host any
 }
 
-// Host returns what the host gives to bodies, such as its actor.
+// Host returns the value that the host gives to bodies, such as its actor.
 func (sc *StepCtx) Host() any { return sc.host }
 
 // Attempt returns the number of the execution, from 1. Executions that a crash cut off count.
@@ -83,7 +83,7 @@ func (sc *StepCtx) IdempotencyKey() string {
 	return sc.a.key(sc.a.t.o.loc)
 }
 
-// key returns the idempotency key of what is at a location.
+// key returns the idempotency key of the step at a location.
 func (a *Attempt) key(loc location) string {
 	dst := hex.AppendEncode(make([]byte, 0, 64), a.run[:])
 	dst = append(dst, '.')
@@ -92,9 +92,9 @@ func (a *Attempt) key(loc location) string {
 	return string(hex.AppendEncode(dst, loc))
 }
 
-// OnCommit has fn run within the transaction that records the step's success, in the order of the calls. If it fails or
-// panics, nothing of that transaction is kept, and the attempt has failed with its error. Without success it does not run.
-// It must be quick, do nothing outside of the transaction, and not be nil.
+// OnCommit registers fn to run within the transaction that records the step's success. Functions run in the order of the
+// calls. If fn fails or panics, the transaction is undone, and the attempt fails with that error. If the step does not
+// succeed, fn does not run. It must be quick, do nothing outside of the transaction, and not be nil.
 func (sc *StepCtx) OnCommit(fn func(tx *Tx) error) {
 	r := sc.a.r
 	r.mu.Lock()
@@ -102,8 +102,9 @@ func (sc *StepCtx) OnCommit(fn func(tx *Tx) error) {
 	sc.a.commits = append(sc.a.commits, fn)
 }
 
-// Progress saves a value for the next attempt, should this one be cut off or fail. It is written soon, but Progress does not
-// wait for it, and of values that follow quickly the last one counts. The error is a *ValueError or a *TooLargeError.
+// Progress saves a value for the next attempt, in case this one is cut off or fails. It is written soon, but Progress does
+// not wait for that. Of values that follow quickly, only the last is written. The error is a *ValueError or a
+// *TooLargeError.
 func (sc *StepCtx) Progress(v any) error {
 	a := sc.a
 	data, err := a.r.program.encode(v)
@@ -165,17 +166,14 @@ var (
 // Name returns the path of the step, for logs.
 func (a *Attempt) Name() string { return a.name }
 
-// Replace has Run execute fn instead of the step's body; what it returns is encoded as the result. It is for tests, and called
-// before Run.
+// Replace makes Run execute fn instead of the step's body, and encode its result. It is for tests, and called before Run.
 func (a *Attempt) Replace(fn func(sc *StepCtx) (any, error)) { a.instead = bodyOf(a.r.program, fn) }
 
-// Run executes the body, on the calling goroutine. ctx ends when the host wants the body to: an error that the body then
-// returns is no outcome, and the attempt counts as not run. value is what StepCtx.Host returns. notify is called, on any
-// goroutine and possibly before Run returns, when the run has to Advance although the body has not returned; it must
-// not block, and may be nil.
+// Run executes the body, on the calling goroutine. The host ends ctx to end the body: an error that the body returns
+// afterwards is no outcome, and the attempt counts as not run. StepCtx.Host returns value. notify is called when the run
+// must Advance before the body has returned. That may be on any goroutine; notify must not block, and may be nil.
 //
-// What the body came to is for the run, which hears of it in the next Advance, once Run has returned. The error is for
-// the host's metrics and logs only.
+// The next Advance after Run has returned handles the body's result. The error is only for the host's metrics and logs.
 func (a *Attempt) Run(ctx context.Context, value any, notify func()) (err error) {
 	host := ctx
 	a.life.Init(host)
@@ -292,7 +290,7 @@ func (a *Attempt) expire() {
 	}
 }
 
-// stop has the context of the attempt end.
+// stop ends the context of the attempt.
 func (a *Attempt) stop(cause error) {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
@@ -302,7 +300,7 @@ func (a *Attempt) stop(cause error) {
 	}
 }
 
-// list puts the attempt among those that have something to tell.
+// list adds the attempt to Run.reported.
 //
 // REQUIRES: Run.mu is held.
 func (a *Attempt) list() {
@@ -312,7 +310,7 @@ func (a *Attempt) list() {
 	}
 }
 
-// take returns what the attempt has to tell.
+// take returns the attempt's news and clears them.
 func (a *Attempt) take() news {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
@@ -325,7 +323,7 @@ func (a *Attempt) take() news {
 	return n
 }
 
-// nextReported returns an attempt that has something to tell; nil if there is none.
+// nextReported returns the next attempt with news; nil if there is none.
 func (r *Run) nextReported() *Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -337,7 +335,7 @@ func (r *Run) nextReported() *Attempt {
 	return a
 }
 
-// land takes an attempt that has returned out of those that run.
+// land removes an attempt that has returned from Run.inflight.
 func (a *Attempt) land() {
 	r := a.r
 	last := len(r.inflight) - 1
@@ -349,7 +347,7 @@ func (a *Attempt) land() {
 	r.inflight = r.inflight[:last]
 }
 
-// resultOf says what an error of a body means. It runs on any goroutine.
+// resultOf returns the result of an attempt whose body returned err. It runs on any goroutine.
 func (p *Program) resultOf(err error, policy *RetryPolicy) (res result) {
 	res.failure, res.misuse = p.failureOf(err), misuseOf(err)
 	defer func() {

@@ -169,7 +169,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestExhaustedPauses: a step may have the run paused instead of failing; whoever resumes it grants as many attempts again.
+// TestExhaustedPauses: a step may pause the run instead of failing; Resume grants as many attempts again.
 func TestExhaustedPauses(t *testing.T) {
 	runs := 0
 	d := workflow.Define("w", func(ctx workflow.Context, _ none) (int, error) {
@@ -398,7 +398,7 @@ func TestFaultWhileBodiesRun(t *testing.T) {
 	})
 }
 
-// TestManyStepsAtOnce: more than a transaction takes in, on goroutines of their own.
+// TestManyStepsAtOnce: more resolutions than one transaction may have, from bodies that run concurrently.
 func TestManyStepsAtOnce(t *testing.T) {
 	d := workflow.Define("w", func(ctx workflow.Context, n int) (int, error) {
 		var fs []*workflow.Future[int]

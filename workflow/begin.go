@@ -64,12 +64,12 @@ func (o *op) arrange() {
 	o.s.run.replays.push(replayItem{seq: o.replay, at: o.entry.Ended, o: o})
 }
 
-// again makes an op that was resolved and has not ended ready to be resolved once more.
+// again prepares an op that was resolved and has not ended for another resolution.
 func (o *op) again() {
 	o.done, o.queued, o.replay = false, false, 0
 }
 
-// branch makes the op of a branch of o at loc. If it is recorded as ended, it is the caller who lets it wait for its turn.
+// branch makes the op of a branch of o at loc. If it is recorded as ended, the caller must queue it for its turn.
 func (r *Run) branch(o *op, loc location, name string) (*op, error) {
 	b := &op{s: o.s, name: name, loc: loc}
 	if r.image != nil {

@@ -25,7 +25,7 @@ const (
 // ErrTooLarge is matched by a *TooLargeError.
 var ErrTooLarge = errors.New("too large")
 
-// A TooLargeError says what exceeds which limit.
+// A TooLargeError says which value exceeds which limit.
 type TooLargeError struct {
 	What  string // such as "output of step \"charge\""
 	Size  int64
@@ -36,7 +36,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("workflow: %s has %d bytes, and the limit is %d", e.What, e.Size, e.Limit)
 }
 
-// Is reports that the error is an ErrTooLarge.
+// Is reports whether target is ErrTooLarge.
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
 // addBlob takes one more reference to a payload, and writes it if it is the first.

@@ -9,13 +9,13 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// What can be done to a run from outside, each within one transaction of the host. None of it runs code of the user. A run that
-// is in memory learns of it as its host says: see Run.
+// This file has the operations on a run from outside. Each works within one transaction of the host, and runs no code of the
+// user. The host tells a Run in memory about them: see Run.
 
-// ErrExists is returned where a run is to begin and there is another one.
+// ErrExists is the error of a start when the actor has another run.
 var ErrExists = errors.New("workflow: there is a run already")
 
-// A ControlError says why something cannot be done to a run.
+// A ControlError says why an operation on a run is refused.
 type ControlError struct {
 	Verb   string // such as "rewind"
 	Reason string
@@ -23,32 +23,32 @@ type ControlError struct {
 
 func (e *ControlError) Error() string { return "workflow: cannot " + e.Verb + ": " + e.Reason }
 
-// StartOptions are how a run is to begin.
+// StartOptions are the options of a new run.
 type StartOptions struct {
 	// ID is the run's id; zero for a random one.
 	ID [16]byte
-	// Replace removes a run that has ended, with its history. One that has not is not replaced.
+	// Replace removes a run that has ended, with its history. A run that has not ended is not replaced.
 	Replace bool
-	// UpTo is, for Import, the last entry that the new run has of the recording: it goes on from there. "" for all.
+	// UpTo is, for Import, the last entry of the recording that the new run gets: it continues from there. "" for all.
 	UpTo EntryID
-	// Restore is, for Import: the run goes on as the one that was recorded, not as another one.
+	// Restore is, for Import: the run continues as the recorded run, not as a new one.
 	Restore bool
 
 	parent *parentRef
 }
 
-// Started says which run there is.
+// Started is the result of a start.
 type Started struct {
 	ID string `json:"id"` // hexadecimal
-	// Started is false if it was there already.
+	// Started is false if the run existed already.
 	Started bool `json:"started"`
 }
 
 // controlCancel is the kind of the control that asks for cancellation.
 const controlCancel = "cancel"
 
-// start writes the first rows of a run. If there is one of the same workflow with the same input, whether it has ended or not,
-// nothing happens, unless the options name another id. The error is ErrExists, a *TooLargeError, or one of t.
+// start writes the first rows of a run. If there is a run of the same workflow with the same input, ended or not, start
+// changes nothing, unless the options name another id. The error is ErrExists, a *TooLargeError, or one of t.
 func start(t Turn, name, version string, codec uint8, input []byte, o StartOptions) (Started, error) {
 	if n := int64(len(input)); n > DefaultMaxPayload {
 		return Started{}, &TooLargeError{"the input", n, DefaultMaxPayload}
@@ -162,19 +162,19 @@ func RetryEntry(t Turn, id EntryID) error {
 	return errors.Join(deletePause(t), calm(t, im))
 }
 
-// calm forgets that the run was started in vain.
+// calm clears the counts of starts without progress.
 func calm(t Turn, im *image) error {
 	im.run.Boots, im.run.Entered, im.run.EnteredIn = 0, 0, 0
 	return putRecord(t, &im.run)
 }
 
-// Rewind makes a run go on from before an entry: the entry is removed, and everything that began or ended after it. Messages
-// that were received after it return to their queues, children that were started after it are terminated. What effects steps
-// had outside stays: they are executed again, under another idempotency key. The host sees to it that no attempt is going on.
+// Rewind makes a run continue from before an entry. It removes the entry, and everything that began or ended after it.
+// Messages received after it return to their queues, and children started after it are terminated. Effects of steps outside
+// stay: the steps are executed again, under another idempotency key. The host must make sure that no attempt is running.
 //
 // A run that has completed, failed or was cancelled is running again, with the same id and without its result. The error is
-// a *ControlError if it cannot be done: the run was terminated, or it is over and its parent was told so, or what stays of
-// the history could not go on as if the rest had never been.
+// a *ControlError if Rewind is impossible: the run was terminated, or its parent was told that it is over, or the rest of
+// the history could not continue without the removed part.
 func Rewind(t Turn, id EntryID) error {
 	im, rec, _, err := target(t, "rewind", id)
 	if err != nil {

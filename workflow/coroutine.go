@@ -16,11 +16,11 @@ type coroutine struct {
 	queued bool // stands in Run.runnable
 	over   bool
 	index  int // in Run.coroutines
-	// waits is what it is parked for, for people; nil while it runs.
+	// waits is the op that it is parked for, which Stack and status show; nil while it runs.
 	waits *op
 }
 
-// spawn makes a coroutine that will run body. It is runnable at once, after those that already are.
+// spawn makes a coroutine that will run body. It is runnable at once, after the other runnable coroutines.
 func (r *Run) spawn(body func(c *coroutine)) *coroutine {
 	c := &coroutine{run: r, index: len(r.coroutines)}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -55,7 +55,7 @@ func (c *coroutine) main(body func(c *coroutine)) {
 	returned = true
 }
 
-// step lets a coroutine run until it parks or ends.
+// step runs a coroutine until it parks or ends.
 //
 // REQUIRES: called by the driver.
 func (r *Run) step(c *coroutine) {
@@ -72,7 +72,7 @@ func (r *Run) step(c *coroutine) {
 	}
 }
 
-// ready makes a parked coroutine run on, after those that are runnable already.
+// ready makes a parked coroutine runnable, after the other runnable coroutines.
 func (r *Run) ready(c *coroutine) {
 	if c != nil && !c.queued && !c.over {
 		c.queued = true
@@ -80,8 +80,8 @@ func (r *Run) ready(c *coroutine) {
 	}
 }
 
-// park suspends the coroutine until somebody calls ready. It does not return if the run is discarded: deferred functions
-// of the user run, and nothing that they ask of the run works any more.
+// park suspends the coroutine until a call of ready. It does not return if the run is discarded: then deferred functions of
+// the user run, and their operations on the run fail.
 //
 // REQUIRES: called on the coroutine.
 func (c *coroutine) park() {
@@ -90,8 +90,8 @@ func (c *coroutine) park() {
 	}
 }
 
-// kill unwinds the coroutine. A coroutine that leaves by Goexit takes the goroutine that stops it along, so that is one of
-// its own.
+// kill unwinds the coroutine. A coroutine that leaves by Goexit also ends the goroutine that stops it, so kill uses an extra
+// goroutine.
 //
 // REQUIRES: not called on a coroutine; Run.gone is set.
 func (c *coroutine) kill() {

@@ -39,7 +39,7 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// A Status says what became of an entry. The numbers are stored; 0 to 4 are those of version 1.
+// A Status says whether and how an entry has ended. The numbers are stored; 0 to 4 come from version 1.
 type Status uint8
 
 const (
@@ -66,16 +66,16 @@ func (s Status) String() string {
 // Over reports whether the status is final.
 func (s Status) Over() bool { return s >= Completed }
 
-// An Entry is what the history says of one operation.
+// An Entry is the history's record of one operation.
 type Entry struct {
 	Kind   Kind
 	Status Status
 	// Ordinal is the position among the operations of its scope, in the order in which the function asked for them.
 	Ordinal uint32
-	// Seq is the number of the resolution at which the operation ended, which orders the endings of a run; 0 while it lasts.
-	// It counts from 1. For an ended iteration of a loop it is that of the last resolution before it began.
+	// Seq is the number of the resolution that ended the operation, from 1; 0 while it lasts. It orders the ends of a run's
+	// operations. An ended iteration of a loop has the number of the last resolution before it began.
 	Seq uint64
-	// Created is when the operation began, Ended when it was over, in the host's time, to the millisecond.
+	// Created is the time at which the operation began, Ended the time of its end, by the host's clock in milliseconds.
 	Created, Ended time.Time
 	// ID is the number of the entry's Metadata, 0 if it has none.
 	ID uint32
@@ -83,55 +83,55 @@ type Entry struct {
 	Codec uint8
 
 	// Output is the result, encoded by the run's codec; nil if there is none (a function that returns nothing has an
-	// encoded nil). For a loop it is what broke it.
+	// encoded nil). For a loop it is the value given to Break.
 	Output []byte
-	// Failure is why it failed; nil if it did not.
+	// Failure is the error; nil if the operation did not fail.
 	Failure *Failure
-	// Sensitive keeps Output from people who look at the history.
+	// Sensitive hides Output from readers of the history.
 	Sensitive bool
 
-	// Owed is not 0 for a step that has begun, may have to be undone, and has not ended: what it has done is unknown. It is
+	// Owed is not 0 for a step that has begun, may have to be undone, and has not ended: its effects are unknown. It is
 	// the epoch that is part of the step's idempotency key, plus 1.
 	Owed uint32
 
-	// Deadline is when a sleep, a receive or an await ends by itself; zero for never.
+	// Deadline is the time at which a sleep, a receive or an await ends by itself; zero for never.
 	Deadline time.Time
-	// Iteration is the one that a loop is in, State what it began with.
+	// Iteration is the number of a loop's present iteration, State the state at its begin.
 	Iteration uint32
 	State     []byte
 	// Winner is the name of the branch that won a race.
 	Winner string
-	// Queues are those that a receive waits for, Messages what it got; for a step they are those that it answered, without
-	// their bodies.
+	// Queues are the queues that a receive waits for, and Messages the messages that it got. The Messages of a step are the
+	// ones that it answered, without their bodies.
 	Queues   []string
 	Messages []Delivery
-	// Resolved and Latest are the answer of a version gate, and what the code offered when it was asked.
+	// Resolved is the answer of a version gate, and Latest the latest version that the code offered then.
 	Resolved, Latest uint32
-	// Child is where a spawned child runs, and Program its name. OnClose is what happens to it when the run ends before it:
+	// Child is the actor of a spawned child, and Program its workflow. OnClose is the child's fate if the run ends before it:
 	// 0 nothing, 1 it is canceled, 2 it is terminated.
 	Child   Destination
 	Program string
 	OnClose uint8
-	// Count is how many branches a map has; Branches are the indices of the names of those of a join or a race.
+	// Count is the number of branches of a map; Branches has the indices of the branch names of a join or a race.
 	Count    uint32
 	Branches []uint32
 
-	// large names the payloads above that stand in rows of their own, and are nil here until they are fetched.
+	// large names the payloads above that are stored in other rows, and are nil here until they are fetched.
 	large []largeRef
 }
 
-// Metadata is what the history says of an entry beyond what it came to. Most entries have none.
+// Metadata is the part of an entry that is not its result, such as a step's attempts. Most entries have none.
 type Metadata struct {
-	// Attempts counts the executions of a step so far, those that a crash cut off included.
+	// Attempts counts the executions of a step so far, including attempts cut off by a crash.
 	Attempts uint32
-	// LastAttempt is when the last one began, Due when the next may.
+	// LastAttempt is the time at which the last attempt began, Due the earliest time of the next.
 	LastAttempt, Due time.Time
-	// Failure is how the last attempt failed.
+	// Failure is the error of the last attempt.
 	Failure *Failure
-	// Progress is what the attempt has saved for the next.
+	// Progress is the value that the attempt has saved for the next.
 	Progress []byte
-	// Undone is when the undo handler ended, zero if it has not; UndoFailure how it failed last. A loop whose history was
-	// trimmed has the time of the step in it that was undone last.
+	// Undone is the time at which the undo handler ended, zero if it has not; UndoFailure is its last error. A loop with a
+	// trimmed history has the time of the last undo of one of its steps.
 	Undone      time.Time
 	UndoFailure *Failure
 }
@@ -146,12 +146,12 @@ type Failure struct {
 	Message string `cbor:"3,keyasint,omitempty" json:"message"`
 	// Data is the encoded error, if its type was registered.
 	Data []byte `cbor:"4,keyasint,omitempty" json:"-"`
-	// Reason tells apart what the package itself says of an operation: "canceled", "timeout", "unknown" (the outcome of an
+	// Reason is the package's own reason for the end of an operation: "canceled", "timeout", "unknown" (the outcome of an
 	// attempt was lost in a crash), "exhausted", "permanent" or "".
 	Reason string `cbor:"5,keyasint,omitempty" json:"reason,omitempty"`
 	// Metadata is the error's, if it has any that crosses wires.
 	Metadata map[string]string `cbor:"6,keyasint,omitempty" json:"metadata,omitempty"`
-	// Own is the text of the error that has the code, if Message is that of an error around it. It is for those who may not
-	// read more.
+	// Own is the text of the error that has the code, if Message is the text of an error around it. Readers without access
+	// to Message get Own.
 	Own string `cbor:"7,keyasint,omitempty" json:"-"`
 }

@@ -25,14 +25,14 @@ var (
 	ErrTx = errors.New("workflow: transaction used after its function has returned")
 )
 
-// A StepError says that a step failed for good. It is the same error when the function runs again.
+// A StepError says that a step failed for good. A replay returns the same error.
 type StepError struct {
 	// Step is the step's name.
 	Step string
-	// Attempts counts its executions, those that were cut off included.
+	// Attempts counts its executions, including attempts cut off by a crash.
 	Attempts int
-	// Cause is what the last one returned, as far as it can be stored: errors.As finds types that WithError registered,
-	// errors.Is those of WithErrorValue and of this package; of others only the text is kept.
+	// Cause is the error of the last execution, as far as it can be stored. errors.As finds types that WithError registered,
+	// and errors.Is finds values of WithErrorValue and of this package. Of other errors only the text is kept.
 	Cause error
 }
 
@@ -46,9 +46,9 @@ func (e *StepError) Error() string {
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Cause }
 
-// A CanceledError is what operations of a canceled scope return. It matches ErrCanceled.
+// A CanceledError is the error of the operations of a canceled scope. It matches ErrCanceled.
 type CanceledError struct {
-	// Cause says why; nil if nobody said.
+	// Cause is the cause given with the cancellation; nil if there is none.
 	Cause error
 }
 
@@ -128,7 +128,7 @@ const (
 	reasonPermanent = "permanent"
 )
 
-// What is stored of an error at most, in bytes.
+// The largest stored text and data of an error, in bytes.
 const (
 	maxMessage   = 64 << 10
 	maxErrorData = 1 << 20
@@ -137,7 +137,7 @@ const (
 // An errorType is an error of the user's that survives the history.
 type errorType struct {
 	name string
-	// find returns what is to be encoded, which is nil for a value.
+	// find returns the error to encode, which is nil for a registered value, and whether err has this type or value.
 	find func(err error) (v any, ok bool)
 	// rebuild returns the error again.
 	rebuild func(c Codec, data []byte) (error, error)
@@ -150,14 +150,14 @@ func clipMessage(s string) string {
 	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }
 
-// What is stored of an error's metadata at most: entries, and bytes of a key and of a value. Package actor/host has the same.
+// The limits of an error's stored metadata: entries, and bytes of a key and of a value. Package actor/host has the same.
 const (
 	maxMetadata      = 16
 	maxMetadataKey   = 64
 	maxMetadataValue = 1024
 )
 
-// clipMetadata copies what is stored of an error's metadata.
+// clipMetadata returns a copy of an error's metadata within the limits.
 func clipMetadata(m map[string]string) map[string]string {
 	var kept map[string]string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -185,7 +185,7 @@ func (p *Program) failureOf(err error) (stored *Failure) {
 	}
 	f := &Failure{}
 	defer func() {
-		// A nil pointer in an error, say: it must not take along whoever asks.
+		// A method of the error may panic, for example on a nil pointer. That must not reach the caller.
 		if e := recover(); e != nil {
 			f = &Failure{Message: fmt.Sprintf("%T, whose methods panic: %v", err, e)}
 		}

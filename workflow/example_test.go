@@ -58,8 +58,8 @@ func Example() {
 	// step "charge" failed: card declined
 }
 
-// A body is executed again until it succeeds, here with waits of 1 and 2 seconds in between. What it is told stays the same, so
-// that whoever it calls can tell a repetition.
+// A body is executed again until it succeeds, here with waits of 1 and 2 seconds in between. The idempotency key stays the
+// same, so a service that the body calls can recognize a repetition.
 func ExampleStep() {
 	d := workflow.Define("import", func(ctx workflow.Context, _ struct{}) (int, error) {
 		return workflow.Step(ctx, "fetch", func(sc *workflow.StepCtx) (int, error) {
@@ -155,7 +155,7 @@ func ExampleJoin() {
 	// Output: Ada has 3 orders <nil>
 }
 
-// The first answer counts; who has lost is canceled, and what it did is undone.
+// The first result counts. The losing branches are canceled, and their steps are undone.
 func ExampleRace() {
 	d := workflow.Define("quote", func(ctx workflow.Context, _ struct{}) (string, error) {
 		who, price, err := workflow.Race(ctx, "offers",

@@ -2,14 +2,14 @@ package workflow
 
 import "time"
 
-// A Future is an operation that was begun and perhaps has not ended.
+// A Future is an operation that has begun and may not have ended.
 type Future[T any] struct {
 	o      *op
 	result func(o *op) (T, error)
 }
 
-// Get waits until the operation has ended and returns what it came to: always the same. ctx is that of the function that
-// waits; its cancellation does not end the wait, but that of the Context with which the operation was begun ends the
+// Get waits until the operation has ended and returns its result; every call returns the same one. ctx is the Context of
+// the function that waits. Canceling ctx does not end the wait; canceling the Context that began the operation ends the
 // operation.
 func (f *Future[T]) Get(ctx Context) (T, error) {
 	s := ctx.scope()
@@ -21,8 +21,8 @@ func (f *Future[T]) Get(ctx Context) (T, error) {
 // Done reports whether the operation has ended.
 func (f *Future[T]) Done() bool { return f.o.done }
 
-// Timer begins to wait for d and returns at once. Get returns the time at which it ended. A timer that nobody waits for
-// ends with its scope. The error matches ErrCanceled.
+// Timer begins to wait for d and returns at once. Get returns the time at which it ended. Without a Get, a timer ends with
+// its scope. The error matches ErrCanceled.
 func Timer(ctx Context, name string, d time.Duration) (*Future[time.Time], error) {
 	s := ctx.scope()
 	w, err := s.sleep(name, func(now time.Time) time.Time { return now.Add(d) })

@@ -8,24 +8,25 @@ import (
 // A member is one branch of a group: a branch of a join or race, an element of a map, each a coroutine with a scope.
 type member struct {
 	g       *group
-	name    string // for people
+	name    string // for errors and status
 	ordinal uint32
 	loc     location
 	run     func(ctx Context) ([]byte, error) // returns the encoded result
 	o       *op                               // its end; nil before it began
-	// lost: the group has been decided without it, and what becomes of it is not recorded.
+	// lost: the group has been decided without it, and its end is not recorded.
 	lost bool
 }
 
 // A group is a container whose branches run concurrently.
 //
-//  1. The end of a branch is a resolution with an entry of its own, at the branch's location. ended runs when it is handed out,
-//     live or again, on the driver.
+//  1. The end of a branch is a resolution with its own entry, at the branch's location. The driver calls ended when it hands
+//     out that resolution, live or in a replay.
 //  2. left counts the branches that have not ended. The group's own operation ends after all of them.
-//  3. Running again, a group that has not ended enters all its branches, those that have ended included, because branches may
-//     share variables; but a map does not, whose results may only stand in what its elements return.
+//  3. In a replay, a group that has not ended enters all its branches, even ended ones, because branches may share
+//     variables. A map skips ended branches, except those with obligations whose handlers are functions of the code: its
+//     results come only from the values that its elements return.
 type group struct {
-	s       *scope // that the group is in
+	s       *scope // that contains the group
 	o       *op
 	cancel  *cancellation // of the branches
 	left    int
@@ -39,7 +40,7 @@ func (s *scope) group(o *op) *group {
 	return &group{s: s, o: o, cancel: newCancellation(s.cancel, false)}
 }
 
-// find makes the operation that is the end of a branch.
+// find makes the operation for the end of a branch.
 func (g *group) find(m *member) *op {
 	m.g = g
 	o, err := g.s.run.branch(g.o, m.loc, m.name)

@@ -12,22 +12,22 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// A Filter says which entries History returns: those that meet all of it. The zero value is all entries.
+// A Filter selects entries of a history. An entry must match every field; the zero value matches all entries.
 type Filter struct {
-	// Under is an entry whose subtree is meant, itself included; "" for all.
+	// Under selects the subtree of an entry, including the entry; "" for all.
 	Under EntryID
-	// After is an entry after which to begin, in the order of History; "" for the beginning.
+	// After is the entry after which to begin, in the order of History; "" for the beginning.
 	After EntryID
-	// Kinds and Statuses list what is meant; empty for all.
+	// Kinds and Statuses list the kinds and statuses to return; empty for all.
 	Kinds    []Kind
 	Statuses []Status
 	// Name is a pattern for the name of the entry itself: * stands for any text, ? for any one character. "" is all.
 	Name string
-	// Since and Before bound when the entry began; zero for no bound.
+	// Since and Before bound the time at which the entry began; zero for no bound.
 	Since, Before time.Time
 }
 
-// A HistoryEntry is an entry of a history as people and programs see it.
+// A HistoryEntry is an entry of a history in the form for programs and people.
 type HistoryEntry struct {
 	ID      EntryID   `json:"id"`
 	Path    string    `json:"path"` // of names; for people
@@ -73,8 +73,8 @@ type HistoryEntry struct {
 	Bytes int `json:"bytes"` // of the key and value of its row
 }
 
-// History returns the entries of a run one after another, as they are read, in the order of their places: each entry before
-// those that it encloses. It works on rows alone: the run need not be in memory, and may be of form 1. An error ends it.
+// History returns the entries of a run as they are read, in the order of their places: each entry before the entries inside
+// it. It reads only rows: the run need not be in memory, and may be of form 1. An error ends the sequence.
 func History(r Reader, f Filter) iter.Seq2[HistoryEntry, error] {
 	return func(yield func(HistoryEntry, error) bool) {
 		under, err := f.Under.location()
@@ -313,17 +313,17 @@ func glob(pattern, text string) bool {
 
 func quoteID(id EntryID) string { return strconv.Quote(string(id)) }
 
-// A Delta is what became of the entries of a history whose rows have changed.
+// A Delta is a change of a history.
 type Delta struct {
-	// Entries are those that are new or have changed, in the order of History; Removed are the ids of those that are gone.
+	// Entries are the new and the changed entries, in the order of History; Removed are the ids of the removed ones.
 	Entries []HistoryEntry `json:"entries,omitempty"`
 	Removed []EntryID      `json:"removed,omitempty"`
-	// Status reports that ReadStatus may return something else than before.
+	// Status is set if the result of ReadStatus may have changed.
 	Status bool `json:"status,omitempty"`
 }
 
-// Changed returns what it means for the history that rows with these keys have changed: been written or removed. Keys that are
-// not those of a run are ignored. Rows of form 1 are shown one by one, without what others add to them.
+// Changed returns the change of the history after rows with these keys were written or removed. It ignores keys that are not
+// of a run. Rows of form 1 are shown one by one, without the parts that other rows add to them.
 func Changed(r Reader, keys [][]byte) (Delta, error) {
 	var d Delta
 	w := walk{r: r}

@@ -12,9 +12,10 @@ import (
 
 // An image is what is recorded of a run, as one ordered scan of its rows found it. It does not change with later writes.
 //
-//  1. Records stand in the order of keys: each one is followed by all that lie inside it, before the next beside it.
-//  2. Values are decoded when they are asked for, and large payloads are fetched then. Those of form 1 are decoded at once.
-//  3. The memory of a record's value is shared with its neighbours, in blocks; it is free when all of a block were released.
+//  1. Records stand in the order of keys: the records inside one follow it directly.
+//  2. Values are decoded on demand, and large payloads are fetched then. Values of form 1 are decoded at once.
+//  3. The memory of a record's value is shared with its neighbours, in blocks. A block is free when all its values were
+//     released.
 type image struct {
 	fields
 	names       *names
@@ -23,12 +24,12 @@ type image struct {
 	inbox       []numbered // by number
 	metadatas   map[uint32]*Metadata
 	ids1        map[string]uint32 // of form 1: the number under which the metadata of an id stands in metadatas
-	facts1      map[uint32]found1 // of form 1: what metadata says of the entry itself
-	nextID      uint32            // the first number of metadata that is free
+	facts1      map[uint32]found1 // of form 1: the parts of metadata that belong to the entry itself
+	nextID      uint32            // the first free number of metadata
 	lastSeq     uint64            // the largest number of a resolution
 	entries     int
 	bytes       int64 // of keys and values of the history and the metadata
-	// reader is what large payloads are read from: whoever decodes records sets it to the transaction that goes on.
+	// reader is the source of large payloads. Before records are decoded, it must be set to the present transaction.
 	reader Reader
 }
 
@@ -40,7 +41,7 @@ type record struct {
 	ordinal uint32
 	form    uint8
 	flags   uint16 // of form 2
-	// visited is for whoever replays: the code has asked for the entry.
+	// visited is set by a replay when the code has asked for the entry.
 	visited bool
 	decoded *Entry // of a record of form 1 from the start
 }
@@ -48,13 +49,13 @@ type record struct {
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// recordPage is how many records are gathered at a time.
+// recordPage is the number of records that are gathered at a time.
 const recordPage = 512
 
-// loadImage reads all rows of a run but the large values. An image without a state is that of no run.
+// loadImage reads all rows of a run except the large values. The image of no run has no state.
 func loadImage(r Reader) (*image, error) {
-	// Records are gathered in pages, and put into one piece when it is known how many there are: there may be many, and a
-	// slice that grows is copied over and over.
+	// There may be many records, and a slice that grows is copied over and over. So records are gathered in pages, and
+	// copied once when their number is known.
 	var pages [][]record
 	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
 	im.form = form1

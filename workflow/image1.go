@@ -10,15 +10,15 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// adopt makes records of form 1 look like those of form 2, so that who replays or shows them needs no second way:
+// adopt turns records of form 1 into form 2 in memory, so that replay and display need only one form:
 //
-//   - A wait for messages called w stands there as w:count, w:deadline and w:0, w:1 and so on; they become one receive w.
-//   - What a join or race says of its branches becomes an entry of each branch.
-//   - What is over gets the number of a resolution: inner before outer, else in the order of keys, which within a scope is the
-//     order in which names were first used.
+//   - A wait for messages called w has the records w:count, w:deadline and w:0, w:1 and so on; they become one receive w.
+//   - A join or race has data of its branches; each branch gets an entry.
+//   - An ended entry gets the number of a resolution: inner before outer, else in the order of keys, which within a scope is
+//     the order in which names were first used.
 //
-// The rows themselves stay as they are. Numbers and new names are the same on each load until something is written, and then
-// what was written comes after them.
+// The rows themselves do not change. Numbers and new names are the same on each load until something is written. New writes
+// get later numbers.
 func (im *image) adopt() error {
 	var added []record
 	waits := map[string]*wait1{}

@@ -47,10 +47,10 @@ type Turn interface {
 	// Value is what [Tx.Host] returns to functions that run inside the transaction.
 	Value() any
 
-	// Receive takes up to limit messages that can be received now out of the named queues, the oldest of the highest
-	// priority first, and removes them from their queues.
+	// Receive removes up to limit messages that can be received now from the named queues, and returns them, the oldest of
+	// the highest priority first.
 	Receive(queues []string, limit int) ([]Delivery, error)
-	// Return puts messages that were received back at the head of their queues.
+	// Return puts received messages back at the head of their queues.
 	Return(messages []Delivery) error
 	// Reply answers a message whose sender waits. Only the first reply of a message counts.
 	Reply(m *Delivery, reply []byte, failure *Failure) error
@@ -65,12 +65,12 @@ type Delivery struct {
 	ID    uint64 // names the message within its queue
 	Body  []byte // CBOR
 	Sent  time.Time
-	// WantReply reports that the sender waits for a reply.
+	// WantReply is set if the sender waits for a reply.
 	WantReply bool
 }
 
-// A Destination names where a child runs: the actor of a type and key in the host's directory. The zero value is the run's
-// own actor.
+// A Destination names the actor of a child run by its type and key in the host's directory. The zero value is the run's own
+// actor.
 type Destination struct {
 	Type string   `cbor:"1,keyasint,omitempty" json:"type,omitempty"`
 	Key  []string `cbor:"2,keyasint,omitempty" json:"key,omitempty"`

@@ -238,7 +238,7 @@ func (l *loop) run(body iterate) {
 	}
 }
 
-// trim deletes the iterations below end, but for those that are pinned still.
+// trim deletes the iterations below end, except pinned ones.
 func (l *loop) trim(end uint64) error {
 	r := l.s.run
 	still := l.pinned[:0]

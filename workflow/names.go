@@ -25,12 +25,12 @@ func (e *NameError) Error() string {
 	return "workflow: name " + strconv.Quote(e.Name) + ": " + e.Reason
 }
 
-// names is the registry that the locations of a run refer to: a name keeps the index that it was given first.
+// names is the registry of the names in the locations of a run: a name keeps its first index.
 //
 //  1. Indexes are given in sequence from 0, and never again.
-//  2. The first written names are in the journal; write puts the rest. Whoever writes a row that holds an index writes the
-//     names first, in the same transaction.
-//  3. A name stays registered when its transaction is undone, and is then written by the next.
+//  2. The first written names are in the journal; write puts the rest. Before a row with an index is written, the names must
+//     be written, in the same transaction.
+//  3. A name stays registered when its transaction is undone; the next transaction writes it.
 type names struct {
 	list    []string
 	byName  map[string]uint32
@@ -40,11 +40,11 @@ type names struct {
 	key, value []byte // buffers
 }
 
-// newNames returns a registry of what is recorded, in the order of indexes.
+// newNames returns a registry of the recorded names, in the order of indexes.
 func newNames(list []string) *names {
 	n := &names{list: list, byName: make(map[string]uint32, len(list)), written: len(list), durable: len(list)}
 	for i, s := range list {
-		// Should a name stand there twice, what was recorded first counts.
+		// If a name is recorded twice, the first record counts.
 		if _, twice := n.byName[s]; !twice {
 			n.byName[s] = uint32(i)
 		}
@@ -110,13 +110,13 @@ func (n *names) name(i uint32) string {
 
 func (n *names) len() int { return len(n.list) }
 
-// crowded reports whether there are so many names that somebody should be told: names made from data, most likely.
+// crowded reports whether there are so many names that a warning is due: they are probably made from data.
 func (n *names) crowded() bool { return len(n.list) > crowdedNames }
 
-// begin says that a transaction begins: undone takes back what it writes from here.
+// begin begins a transaction. undone reverts the writes since.
 func (n *names) begin() { n.durable = n.written }
 
-// undone says that the transaction was undone.
+// undone reverts the writes of an undone transaction.
 func (n *names) undone() { n.written = n.durable }
 
 // write puts the names that are not in the journal yet.

@@ -20,7 +20,7 @@ type obligations struct {
 	sites map[string]int
 }
 
-// An obligation is something that is to be undone if its saga fails.
+// An obligation is the duty to undo a step if its saga fails.
 type obligation struct {
 	Number  uint64   // the seq at which the step ended that it undoes
 	Entry   location // of that step
@@ -28,7 +28,7 @@ type obligation struct {
 	Args    []byte   // of a handler by name
 	Unknown bool     // the step did not succeed, but may have had an effect: it is undone even if its saga succeeds
 	Owed    uint32   // Entry.Owed of the step; 0 in rows of versions that did not write it
-	// What the attempts to undo it came to.
+	// The attempts to undo it so far.
 	Attempts         uint32
 	LastAttempt, Due time.Time
 	Failure          *Failure
@@ -173,7 +173,7 @@ func (p *pledge) bind(o *op, undo undoing) {
 	}
 }
 
-// discharge removes all obligations inside of a location, which will not be undone any more.
+// discharge removes all obligations inside of a location: their steps are no longer undone.
 func (r *Run) discharge(loc location) error {
 	done := r.obligations.under(loc)
 	if len(done) > 0 {

@@ -15,18 +15,18 @@ import (
 //  3. done is set once, then the waiters become runnable.
 type op struct {
 	s     *scope
-	name  string // as the code says it; a renamed operation has another one in the history
+	name  string // in the code; a renamed operation has another one in the history
 	index uint32 // of the recorded name
 	loc   location
 	entry Entry
-	// recorded reports that the history has the op, in whatever status.
+	// recorded is set if the history has the op, in any status.
 	recorded bool
 	// replay is the seq of the recorded resolution, 0 for a live op.
 	replay uint64
 
-	// live is what the op waits for, while it does; nil if resolve and canceled are functions of their own.
+	// live is the wait of the op, while it waits; nil if resolve and canceled are other functions.
 	live waiting
-	// resolve and canceled are those of waiting. An op without canceled is not resolved by cancellation.
+	// resolve and canceled are methods of waiting. An op without canceled is not resolved by cancellation.
 	resolve  func() error
 	canceled func(abandon bool)
 	// after runs once a live resolution was written, within its transaction.
@@ -39,10 +39,10 @@ type op struct {
 	clean bool
 	// quiet leaves the writing of the entry to resolve.
 	quiet bool
-	// hidden says that no row of the entry was written by this activation or before it.
+	// hidden is set if the entry has no row yet.
 	hidden bool
 
-	// deferred: what follows may begin before the entry is durable.
+	// deferred: later operations may begin before the entry is durable.
 	deferred bool
 	tries    uint32 // executions of a step that has ended
 
@@ -142,7 +142,7 @@ func (o *op) complete(c *coroutine) {
 	o.wait(c)
 }
 
-// finish marks o as done and lets whoever waits go on.
+// finish marks o as done and makes its waiters runnable.
 func (o *op) finish() {
 	o.done = true
 	o.unwatch()

@@ -37,13 +37,13 @@ func (q Queue[T]) DecodeMessage(body []byte) (v T, err error) {
 // Raw is the body of a message as it was sent, in CBOR.
 type Raw []byte
 
-// A Message is what Receive got.
+// A Message is a received message.
 type Message[T any] struct {
 	Body  T
 	Queue string
 	ID    uint64 // names the message within its queue
 	Sent  time.Time
-	// WantReply reports that the sender waits for a reply: see Reply.
+	// WantReply is set if the sender waits for a reply: see Reply.
 	WantReply bool
 }
 
@@ -59,8 +59,8 @@ type waitOptions struct {
 	limited bool
 }
 
-// Within bounds a wait, counted from when it begins. When it passes, the error matches ErrTimeout. A wait of 0 takes what
-// is there already.
+// Within bounds a wait, counted from its begin. After that time the wait fails with an error that matches ErrTimeout. Within
+// 0, the wait succeeds only if it need not wait.
 func Within(d time.Duration) WaitOption {
 	return waitOption(func(w *waitOptions) error {
 		w.within, w.limited = d, true
@@ -68,9 +68,9 @@ func Within(d time.Duration) WaitOption {
 	})
 }
 
-// Receive waits for a message of a queue and takes it out, in the transaction that records it: it is never lost and never
-// received twice, whatever crashes. If the body cannot be decoded, the error is the source's, and the message, which is
-// taken, is returned without its body. Otherwise the error matches ErrTimeout or ErrCanceled.
+// Receive waits for a message of a queue and removes it, in the transaction that records it. So a crash neither loses a
+// message nor delivers it twice. If the body cannot be decoded, the error is the source's, and the removed message is
+// returned without its body. Otherwise the error matches ErrTimeout or ErrCanceled.
 func Receive[T any](ctx Context, name string, from Source[T], options ...WaitOption) (Message[T], error) {
 	got, err := receiveFrom(ctx, name, from, 1, options)
 	if err != nil {
@@ -79,7 +79,7 @@ func Receive[T any](ctx Context, name string, from Source[T], options ...WaitOpt
 	return messageFrom(from, &got[0])
 }
 
-// ReceiveBatch is Receive for up to limit messages: those that are there when there is one.
+// ReceiveBatch is Receive for up to limit messages. It waits only for the first one.
 func ReceiveBatch[T any](ctx Context, name string, from Source[T], limit int, options ...WaitOption) ([]Message[T], error) {
 	got, err := receiveFrom(ctx, name, from, limit, options)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// A State is what a run as a whole does. Those that are not marked are stored as these words; the others follow from the
-// history, so that to wait costs no row.
+// A State is the state of a whole run. States marked as derived follow from the history, so that a wait costs no row; the
+// others are stored as these words.
 type State string
 
 const (
 	StatePending     State = "pending" // started, and nothing has run yet
 	StateRunning     State = "running"
-	StateSleeping    State = "sleeping" // derived: waits for nothing but a time
+	StateSleeping    State = "sleeping" // derived: waits only for a time
 	StateWaiting     State = "waiting"  // derived: waits for a message, a condition or a child
 	StatePaused      State = "paused"   // derived: see Pause
 	StateCancelling  State = "cancelling"
@@ -43,7 +43,7 @@ func (s State) Over() bool {
 type PauseReason string
 
 const (
-	PausedDiverged  PauseReason = "diverged"         // the code asks for something else than the history has
+	PausedDiverged  PauseReason = "diverged"         // the code asks for another operation than the history has
 	PausedMisuse    PauseReason = "misuse"           // the code breaks a rule of the package
 	PausedPanicked  PauseReason = "panicked"         // outside of a step
 	PausedUnknown   PauseReason = "unknown_workflow" // the program is not registered
@@ -118,17 +118,17 @@ type control struct {
 	Kind   string // "cancel"
 	Reason string
 	Time   time.Time
-	// Seq is the number of the resolution as which the run took notice; 0 before.
+	// Seq is the number of the resolution with which the run handled the request; 0 before.
 	Seq uint64
 }
 
-// A numbered row is one of the families of undo obligations and of the inbox, whose values belong to whoever writes them.
+// A numbered row is a row of the undo obligations or of the inbox, with its value encoded.
 type numbered struct {
 	n     uint64
 	value []byte
 }
 
-// Fields are what the run's rows say beside the history.
+// fields are the data of the run's rows besides the history.
 type fields struct {
 	state     State // "" if there is no run
 	program   string

@@ -25,23 +25,23 @@ type rewinding struct {
 	im        *image
 	target    *record
 	verb      string
-	keep      bool      // the target stays, and what is inside of it
-	cut       uint64    // resolutions from here on are taken back
-	reference time.Time // what began from here on in other branches began after the target
+	keep      bool      // the target stays, with everything inside it
+	cut       uint64    // resolutions from this number on are removed
+	reference time.Time // an entry of another branch that began at this time or later began after the target
 	gone      []*record
-	goneAt    map[string]bool // where those are
+	goneAt    map[string]bool // the locations of gone
 	reopen    []reopening
-	loops     map[string]uint32 // those of reopen: their iterations
+	loops     map[string]uint32 // the iterations of loops in reopen
 }
 
-// A reopening is a container that has not ended any more, or a loop that is in an earlier iteration.
+// A reopening is a container that becomes open again, or a loop that goes back to an earlier iteration.
 type reopening struct {
 	rec   *record
 	entry Entry
-	row   location // of that iteration, whose state is in the entry then; nil for other containers
+	row   location // of the loop's earlier iteration, whose state is then in entry; nil for other containers
 }
 
-// rewind takes back the entry of a record and all that followed it; with keep only what followed.
+// rewind removes the entry of a record and everything after it; with keep, only everything after it.
 func rewind(t Turn, im *image, target *record, verb string, keep bool) error {
 	w := &rewinding{im: im, target: target, verb: verb, keep: keep, cut: math.MaxUint64, goneAt: map[string]bool{}, loops: map[string]uint32{}}
 	e, err := target.header()
@@ -81,7 +81,7 @@ func (w *rewinding) path(rec *record) string { return w.im.names.path(rec.loc) }
 
 func (w *rewinding) refuse(reason string) error { return &ControlError{w.verb, reason} }
 
-// sort decides what becomes of a record.
+// sort decides whether a record stays, goes or is reopened.
 func (w *rewinding) sort(rec *record) error {
 	e, err := rec.header()
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *rewinding) sort(rec *record) error {
 	return nil
 }
 
-// enclosing decides about a record that began before the target and holds what stays.
+// enclosing decides about a record that began before the target and has records inside that stay.
 func (w *rewinding) enclosing(rec *record, e *Entry) error {
 	if e.Kind == KindLoop {
 		return w.again(rec, e)

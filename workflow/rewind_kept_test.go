@@ -356,7 +356,7 @@ func play(t *testing.T, k *kept, h *memhost.Host, messages, from int, end string
 	drive(t, h)
 }
 
-// sameRecords checks that two runs have the same rows, and in the history the same but for times.
+// sameRecords checks that two runs have the same rows, and histories that differ only in times.
 func sameRecords(t *testing.T, what string, a, b *memhost.Host) {
 	t.Helper()
 	left, right := a.Rows(), b.Rows()

@@ -14,7 +14,7 @@ import (
 // rows is a journal in memory: a sorted list of rows. It hands out slices that it overwrites afterwards, as a journal may.
 type rows struct {
 	m       map[string][]byte
-	keys    []string // sorted; nil if it is to be made anew
+	keys    []string // sorted; nil if it must be made anew
 	scanned int      // rows that scans have visited
 	scratch [2][]byte
 }
@@ -109,7 +109,7 @@ func unhex(t testing.TB, s string) []byte {
 // at returns a time of a fixed day.
 func at(ms int64) time.Time { return time.UnixMilli(1_771_891_200_000 + ms).UTC() }
 
-// loc makes a location of names, or of pairs (name, iteration) for those that stand in an array.
+// loc makes a location of names (int) and of name and iteration pairs.
 func loc(elements ...any) location {
 	var l location
 	for _, e := range elements {

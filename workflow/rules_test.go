@@ -317,7 +317,7 @@ func TestFunctionThatPanicsUsesUpNoAttemptsOfAStep(t *testing.T) {
 		wantPause(t, h, workflow.PausedPanicked, "ouch")
 	}
 	broken = false
-	for crashes, after := range []bool{true, false} { // while the step is executed, and when its result is to be committed
+	for crashes, after := range []bool{true, false} { // while the step is executed, and before its result is committed
 		h.CrashAt, h.CrashAfter = h.Commits+1, after
 		if err := h.Drive(func() bool { return h.Crashes > crashes }); err != nil {
 			t.Fatal(err)

@@ -9,20 +9,18 @@ import (
 	"time"
 )
 
-// A Run is one activation of a workflow run: its coroutines in memory. It is not safe for concurrent use, but for
-// [Attempt.Run]: the host calls its methods one after another. Nothing but memory is lost when it is dropped; the next one
-// replays the history.
+// A Run is one activation of a workflow run: its coroutines in memory. Its methods are not safe for concurrent use, except
+// [Attempt.Run]: the host calls them one after another. A dropped Run loses only memory; the next one replays the history.
 //
-// The host's part:
+// The host must:
 //
-//  1. Open when the actor wakes, which reads nothing.
-//  2. Advance in a transaction, at wake, and whenever something may have happened that the run waits for: an attempt
-//     returned ([Attempt.Run]) or called notify, Outcome.Wake came, a message arrived in one of Outcome.Queues, the state
-//     changed while Outcome.Watching, a control row was written ([Run.ControlChanged]).
-//  3. Commit the transaction and then start what Outcome.Launch lists, each on a goroutine of its own; not before the
-//     transaction is durable.
-//  4. Discard if a transaction was undone that Advance had succeeded in, unless Outcome.Undo asked for it, and when Advance
-//     returned an error. Open another Run when the attempts of the old one have returned.
+//  1. Open a Run when the actor wakes. That reads nothing.
+//  2. Advance it in a transaction, at wake and after each event that it may wait for: an attempt returned ([Attempt.Run]) or
+//     called notify, the time Outcome.Wake was reached, a message arrived in one of Outcome.Queues, the state changed while
+//     Outcome.Watching, a control row was written ([Run.ControlChanged]).
+//  3. Commit the transaction, and start the attempts of Outcome.Launch once it is durable, each on its own goroutine.
+//  4. Discard the Run when Advance returned an error, or when a transaction in which Advance succeeded was undone, unless
+//     Outcome.Undo asked for that. Open another Run when the attempts of the old one have returned.
 //  5. Rest in a transaction and Close, when the actor goes to sleep.
 type Run struct {
 	options RunOptions
@@ -32,14 +30,14 @@ type Run struct {
 	record  runRecord
 	seed    uint64 // of what is random without being secret: jitter
 
-	// The transaction of the Advance that is going on.
+	// The transaction of the present Advance.
 	turn     Turn
 	turnTime time.Time // in ms, UTC
 	wrote    bool
 	resolved int
-	durable  bool   // it holds more than records of steps that are deferred
+	durable  bool   // it holds more than records of deferred steps
 	turns    uint64 // counts transactions
-	asked    uint64 // counts changes of what polls look at
+	asked    uint64 // grows when polls may have another result
 	polled   bool   // pollChildren was called
 	glanced  bool   // glance was called
 	err      error
@@ -53,20 +51,20 @@ type Run struct {
 	began    uint64 // seq when the transaction began, 0 if it was a cold start
 	gone     bool   // closed; coroutines unwind
 	ended    bool
-	live     bool // what is recorded is used up
-	fresh    bool // nothing of it has ever run
+	live     bool // the replay is over
+	fresh    bool // no part of it has ever run
 	verify   bool // stops when it would go live
 	control  *control
-	changed  bool // the control rows are to be read
+	changed  bool // the control rows must be read again
 	rested   bool
 	hurried  bool   // TryNow was called
 	entered  bool   // Enter was called, and no Advance has succeeded since
 	safe     bool   // it has recorded something, so Enter need not count
-	halt     *Pause // a step asks for it: written with what else the transaction holds
+	halt     *Pause // requested by a step: written with the other rows of the transaction
 	image    *image // until it is live
 	places   []*place
 	scratch  location
-	bytes    int64 // of keys and values of the history, about: it is not reduced by what is dropped
+	bytes    int64 // approximate size of the history's keys and values; dropped rows are not subtracted
 	entries  int
 
 	top        *scope
@@ -100,7 +98,7 @@ type Run struct {
 	log *slog.Logger
 }
 
-// RunOptions are what a host gives a run. Zero fields have defaults.
+// RunOptions are a host's options of a run. Zero fields have defaults.
 type RunOptions struct {
 	// Programs finds the program of a run by its name; nil if there is none, which pauses the run.
 	Programs func(name string) *Program
@@ -108,32 +106,32 @@ type RunOptions struct {
 	Self Destination
 	// NameOnly lets operations of a scope be found by name in any order. For prototypes.
 	NameOnly bool
-	// Logger is what [Context.Logger] logs to; nil for nowhere.
+	// Logger receives the messages of [Context.Logger]; nil discards them.
 	Logger *slog.Logger
 	// MaxPayload bounds one result, state or message, in bytes; 0 means [DefaultMaxPayload].
 	MaxPayload int64
 }
 
-// An Outcome says what a run wants of its host after an Advance.
+// An Outcome tells the host what the run needs after an Advance.
 type Outcome struct {
-	// Undo: a function of the user failed, or the run has to pause, so the host undoes the transaction, and then calls Advance
+	// Undo: a function of the user failed, or the run must pause. The host undoes the transaction, and then calls Advance
 	// in another one at once. The run stays valid.
 	Undo bool
-	// Again: there is more to do, in a transaction of its own. The host commits this one, without waiting for the disk, and
+	// Again: there is more to do, in another transaction. The host commits this one, without waiting for the disk, and
 	// calls Advance again; other work of the actor may come in between.
 	Again bool
 	// Launch lists attempts to run when the transaction is durable. It may come with Again.
 	Launch []*Attempt
-	// Deferred: this transaction holds nothing that must be durable before Launch starts; what earlier ones hold must.
+	// Deferred: Launch need not wait until this transaction is durable, only until the earlier ones are.
 	Deferred bool
-	// Wake is when the run wants to advance because of the time; zero for not at all. It is to survive restarts.
+	// Wake is the time at which the run must advance; zero for none. The host must keep it across restarts.
 	Wake time.Time
-	// Queues are those in which a message would let the run go on; empty for none.
+	// Queues are the queues whose next message the run waits for; empty for none.
 	Queues []string
 	// Watching: the run waits for a condition of the host's state.
 	Watching bool
-	// Children: the run waits for children in other actors. It asks them for their results whenever it is opened anew, so a
-	// host that advances it when the actor wakes makes up for a result that was lost.
+	// Children: the run waits for children in other actors. A newly opened run asks them for their results, so advancing it
+	// when the actor wakes recovers a lost result.
 	Children bool
 	// Ended: the run is over, and nothing else is set. Paused: it goes on after Resume, or when Wake has come.
 	Ended, Paused bool

@@ -17,34 +17,34 @@ type Context interface {
 	// Now is the time of the run: that of the last operation that ended. It is the same when the function runs again, and
 	// never goes backwards.
 	Now() time.Time
-	// Rand returns random numbers that are the same when the function runs again.
+	// Rand returns random numbers that are the same in a replay.
 	Rand() *rand.Rand
-	// Logger logs with the run's attributes, and is silent while the function only runs again.
+	// Logger logs with the run's attributes, and is silent during a replay.
 	Logger() *slog.Logger
 	// Err is nil until the scope is canceled; then it is a *CanceledError, which matches ErrCanceled.
 	Err() error
 	scope() *scope
 }
 
-// Info says which run a Context belongs to. But for Replaying, it is the same when the function runs again.
+// Info describes the run of a Context. All fields except Replaying are the same in a replay.
 type Info struct {
-	// Workflow and Version are those of the definition that runs.
+	// Workflow and Version are the name and version of the running definition.
 	Workflow, Version string
-	// RunID names the run, in hexadecimal. A fork (see Import) has one of its own, also where it only runs again.
+	// RunID names the run, in hexadecimal. A fork (see Import) has its own, also during its replay.
 	RunID string
-	// Self is the run's actor, as the host has told it in RunOptions.
+	// Self is the run's actor, from RunOptions.
 	Self Destination
-	// Epoch counts its restarts by Restart, from 0.
+	// Epoch counts the run's restarts by Restart, from 0.
 	Epoch uint32
-	// Started is when the run, or the epoch, began.
+	// Started is the time at which the run, or the epoch, began.
 	Started time.Time
-	// Resolutions counts the operations that have ended so far: how long the run has become.
+	// Resolutions counts the operations that have ended so far. It measures the length of the run.
 	Resolutions uint64
-	// Replaying reports that the function runs again over what is recorded. Deciding by it breaks determinism.
+	// Replaying is set while the function replays the history. A decision by it breaks determinism.
 	Replaying bool
 }
 
-// A scope is a view of a place: what a Context is. Views of one place differ in what cancels them.
+// A scope is the implementation of Context: a view of a place. Views of one place differ in their cancellation.
 type scope struct {
 	*place
 	cancel *cancellation
@@ -191,7 +191,7 @@ func (s *scope) Err() error { return s.cancel.err() }
 
 const fnvOffset = 14695981039346656037
 
-// fnv continues a 64-bit FNV-1a hash. What depends on it is stored nowhere, but has to be the same in every process.
+// fnv continues a 64-bit FNV-1a hash. Its results are not stored, but must be the same in every process.
 func fnv(h uint64, b []byte) uint64 {
 	for _, c := range b {
 		h = (h ^ uint64(c)) * 1099511628211
@@ -199,7 +199,7 @@ func fnv(h uint64, b []byte) uint64 {
 	return h
 }
 
-// own checks that the scope may be used by who asks. It does not return if not.
+// own checks that the running coroutine may use the scope. Otherwise it does not return.
 func (s *scope) own() {
 	r := s.run
 	if c := r.current.Load(); c == nil || c != s.owner || s.ended || s.inner != nil || r.gone || r.moves.abandoned.Load() {
@@ -211,7 +211,7 @@ func (s *scope) own() {
 func (s *scope) disown(c *coroutine) {
 	switch {
 	case s.run.gone:
-		// A deferred function of the user asks while its coroutine unwinds: nothing works any more, and it unwinds on.
+		// A deferred function of the user uses the scope while its coroutine unwinds: the unwinding goes on.
 		runtime.Goexit()
 	case c == nil:
 		panic(&MisuseError{"a workflow.Context was used outside of its workflow function, such as in the body of a step or on a goroutine of its own"})

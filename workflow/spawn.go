@@ -9,16 +9,17 @@ import (
 	"slices"
 )
 
-// A ParentClose says what becomes of a child that has not ended when the scope that spawned it ends.
+// A ParentClose says how a child is ended if it still runs at the end of the scope that spawned it.
 type ParentClose uint8
 
 const (
-	// CloseAbandon lets it go on, and nobody asks for its result. A child within the run cannot be abandoned.
+	// CloseAbandon leaves the child running, and its result is not read. A child within the run cannot be abandoned.
 	CloseAbandon ParentClose = 0
-	// CloseCancel cancels it. It is the default. The end of a child within the run is waited for, that of others is not.
+	// CloseCancel cancels the child. It is the default. The scope waits for the end of a child within the run, but not for
+	// children in other actors.
 	CloseCancel ParentClose = 1
-	// CloseTerminate ends it without asking it. A child within the run is canceled, and what its steps still bring is dropped,
-	// except steps that may have to be undone.
+	// CloseTerminate ends the child at once. A child within the run is canceled, and results of its steps are dropped, except
+	// of steps that may have to be undone.
 	CloseTerminate ParentClose = 2
 )
 
@@ -45,7 +46,7 @@ func At(to Destination) SpawnOption {
 	})
 }
 
-// OnParentClose sets what becomes of the child when the scope that spawned it ends first.
+// OnParentClose sets how the child is ended if the scope that spawned it ends first.
 func OnParentClose(p ParentClose) SpawnOption {
 	return spawnOption(func(o *spawnOptions) error {
 		o.close = p
@@ -372,12 +373,12 @@ func (m *Outgoing) AsksLiving(child Reader) (bool, error) {
 	return bytes.Equal(f.run.ID[:], l.Child) && !f.state.Over(), nil
 }
 
-// closeChild tells a child, whose Spawn is e at loc, what its parent's end means for it.
+// closeChild sends verb to the child whose Spawn is e at loc, because its parent has ended.
 func closeChild(t Turn, run *runRecord, loc location, e *Entry, verb string) error {
 	return post(t, e.Child, &letter{Verb: verb, Child: e.State, Parent: run.ID[:], Location: loc, Reason: errParentEnded.Error()})
 }
 
-// A message is one of another run that waits in the inbox: what became of a child.
+// A message is the result of a child in another actor. It waits in the inbox.
 type message struct {
 	number   uint64
 	location location // of the Spawn
@@ -458,12 +459,12 @@ func (r *Run) pollChildren() error {
 	return nil
 }
 
-// ErrLetter is wrapped by errors of Deliver about a body that is none.
+// ErrLetter is wrapped by errors of Deliver about a malformed body.
 var ErrLetter = errors.New("workflow: no message of a run")
 
-// Deliver takes what a run of another actor has sent to this one: a child to start, to cancel or to terminate, or the result
-// of a child. programs finds workflows by name. What cannot be done is told to the sender; what no longer concerns anybody is
-// dropped. Errors are those of the turn, or wrap ErrLetter. The host then advances the run.
+// Deliver handles a message from a run of another actor: start, cancel or terminate a child, or the result of a child.
+// programs finds workflows by name. If a child cannot start, Deliver tells the sender; a message that no longer matters is
+// dropped. The error is one of the turn, or wraps ErrLetter. Afterwards the host must advance the run.
 func Deliver(t Turn, programs func(name string) *Program, body []byte) error {
 	var l letter
 	if err := rowDecoding.Unmarshal(body, &l); err != nil {

@@ -80,19 +80,19 @@ type Waiting struct {
 	ID   EntryID `json:"id"`
 	Path string  `json:"path"` // of names; for people
 	Kind Kind    `json:"kind"`
-	// Since is when the wait began, Until when it ends by itself; zero for never.
+	// Since is the time at which the wait began, Until the time at which it ends by itself; zero for never.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Queues are those that a receive waits for; Child is where a child runs that is waited for.
+	// Queues are the queues that a receive waits for; Child is the actor of a child that the run waits for.
 	Queues []string     `json:"queues,omitempty"`
 	Child  *Destination `json:"child,omitempty"`
-	// Attempts counts the executions of a step that waits for the next, Failure is how the last one failed.
+	// Attempts counts the executions of a step that waits for the next one, Failure is the error of the last one.
 	Attempts uint32   `json:"attempts,omitempty"`
 	Failure  *Failure `json:"failure,omitempty"`
 }
 
-// ReadOutcome is ReadStatus of a run that is over without what is counted and without what takes a look at the history: Wake,
-// Waiting, Entries, Names, Bytes and what goes with them are zero. Of a run that is not over it returns the stored state.
+// ReadOutcome is a cheaper ReadStatus for a run that is over. It does not read the history: Wake, Waiting, Entries, Names,
+// Bytes and related fields are zero. For a run that is not over it returns the stored state.
 func ReadOutcome(r Reader) (RunStatus, error) {
 	_, st, err := readOutcome(r)
 	return st, err

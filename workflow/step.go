@@ -15,25 +15,25 @@ type ExhaustedPolicy uint8
 const (
 	// Fail returns the error to the workflow function.
 	Fail ExhaustedPolicy = iota
-	// PauseRun pauses the run until somebody resumes it, which grants the step as many attempts again.
+	// PauseRun pauses the run until Resume, which grants the step as many attempts again.
 	PauseRun
 )
 
-// A RetryPolicy says how a step is tried again. Zero fields have defaults.
+// A RetryPolicy says when a step is tried again. Zero fields have defaults.
 type RetryPolicy struct {
-	// MaxAttempts bounds the executions, those that a crash cut off included: 0 means 4, -1 no limit.
+	// MaxAttempts bounds the executions, including attempts cut off by a crash: 0 means 4, -1 no limit.
 	MaxAttempts int
 	// Initial is the wait after the first failure, 0 means 100 ms; Max bounds every wait, 0 means 30 s.
 	Initial, Max time.Duration
 	// Factor multiplies the wait after each further failure, 0 means 2, less than 1 is refused. Jitter shortens or prolongs it
 	// by up to this fraction, at random: 0 means 0.2, -1 none, more than 1 is refused.
 	Factor, Jitter float64
-	// MaxElapsed bounds the time from when the step began to when an attempt may begin; 0 for no limit.
+	// MaxElapsed bounds the time from the begin of the step to the begin of an attempt; 0 for no limit.
 	MaxElapsed time.Duration
-	// Retryable says whether an error is tried again; nil for all but those of Permanent. That an error is not says nothing about
-	// what was done; Permanent does. It runs where the body runs.
+	// Retryable reports whether the step is tried again after an error; nil means after all errors except those of Permanent.
+	// A result of false says nothing about the step's effects; Permanent does. Retryable runs on the body's goroutine.
 	Retryable func(error) bool
-	// OnExhausted says what happens when the attempts, or MaxElapsed, are used up.
+	// OnExhausted applies when the attempts, or MaxElapsed, are used up.
 	OnExhausted ExhaustedPolicy
 }
 
@@ -161,13 +161,13 @@ func AtMostOnce() StepOption {
 	return stepOption(func(o *stepOptions) error { o.atMostOnce = true; return nil })
 }
 
-// Deferred lets what follows begin before the step's result is durable. A crash then may repeat the step, and what
-// followed, although both had ended.
+// Deferred lets later operations begin before the step's result is durable. A crash may then repeat the step and the later
+// operations, although they had ended.
 func Deferred() StepOption {
 	return stepOption(func(o *stepOptions) error { o.deferred = true; return nil })
 }
 
-// Sensitive keeps the result of a step from people who look at the history.
+// Sensitive hides the result of a step from readers of the history.
 func Sensitive() StepOption {
 	return stepOption(func(o *stepOptions) error { o.sensitive = true; return nil })
 }
@@ -178,24 +178,24 @@ type body func(sc *StepCtx) ([]byte, error)
 // A task is a step that has not ended: its attempts, one after another.
 //
 //  1. meta.Attempts counts the executions that have begun. While the next one waits for its time, meta.Due is set; while one
-//     is running, it is zero. The first execution leaves no row before it ends, all further ones are on record before they
+//     is running, it is zero. The first execution leaves no row before it ends; all further ones are recorded before they
 //     begin. So a cold start knows which executions a crash has cut off.
-//  2. attempt is the one that runs. The next is not launched before it has returned, even if the step has given it up.
+//  2. attempt is the running one. The next is launched only after it has returned, even if the step has given it up.
 type task struct {
 	o       *op
 	fn      body
 	options *stepOptions
 	meta    Metadata
 	attempt *Attempt
-	ready   bool   // to be launched as soon as attempt is nil
-	since   uint64 // Run.turns when it began to stand in Run.starting
+	ready   bool   // it is launched as soon as attempt is nil
+	since   uint64 // Run.turns when it was added to Run.starting
 	retry   timer
 	limit   timer             // TotalTimeout
-	save    func()            // writes what record writes, elsewhere; such a step is an undo, and is never given up
-	undoes  *pledge           // what an undo undoes
+	save    func()            // replaces record for an undo, which is never given up
+	undoes  *pledge           // of an undo
 	duty    *duty             // nil for a step that is never undone
-	commits []func(*Tx) error // to run as the step ends
-	refused *result           // one of them failed: what the attempt has come to
+	commits []func(*Tx) error // they run as the step ends
+	refused *result           // the attempt's result if one of commits failed
 	first   Attempt           // the memory of the first attempt
 }
 
@@ -205,12 +205,12 @@ type stepOp struct {
 	task task
 }
 
-// Step runs body outside of the run, where it may do anything, and records what it came to. Its result is T as it is
-// when the codec has encoded and decoded it.
+// Step runs fn outside of the run, where it may do anything, and records its result. Step returns the value after an
+// encoding and decoding by the codec.
 //
-// The body runs at least once: a crash may cut it off, and it runs again then (see AtMostOnce, StepCtx.IdempotencyKey). If
-// it fails, it is tried again as the retry policy says; a panic is a failure. The error is a *StepError when that is used up, or
-// matches ErrCanceled.
+// The body fn runs at least once: after a crash that cuts it off, it runs again (see AtMostOnce, StepCtx.IdempotencyKey). If
+// it fails, it is tried again by the retry policy; a panic is a failure. The error is a *StepError when the attempts are used
+// up, or matches ErrCanceled.
 func Step[T any](ctx Context, name string, fn func(sc *StepCtx) (T, error), options ...StepOption) (T, error) {
 	s := ctx.scope()
 	o, err := s.startStep(name, bodyOf(s.run.program, fn), nil, options)

@@ -24,7 +24,7 @@ type store struct {
 	key, value []byte // buffers
 }
 
-// A side is what an entry has in other rows.
+// A side names the rows of an entry besides its own.
 type side struct {
 	id   uint32 // of its metadata, 0 for none
 	id1  string // of its metadata of form 1, "" for none
@@ -33,7 +33,7 @@ type side struct {
 
 func (s side) empty() bool { return s.id == 0 && s.id1 == "" && len(s.refs) == 0 }
 
-// A sideNode is a location in the tree of those that have a side, or enclose one that has.
+// A sideNode is a node in the tree of the locations with a side.
 type sideNode struct {
 	side
 	inner map[string]*sideNode // by the next element
@@ -45,7 +45,7 @@ type sideChange struct {
 	before side
 }
 
-// newStore returns a store that goes on where an image ends. maxPayload 0 is the default.
+// newStore returns a store that continues an image. maxPayload 0 is the default.
 func newStore(im *image, maxPayload int64) (*store, error) {
 	if maxPayload == 0 {
 		maxPayload = DefaultMaxPayload
@@ -193,7 +193,7 @@ func (st *store) forget(j Journal, s side) error {
 	return nil
 }
 
-// large returns the references of an entry: those that it has, and new ones for its payloads over the inline limit.
+// large returns the references of an entry: the existing ones, and new ones for its payloads over the inline limit.
 func (st *store) large(e *Entry) ([]largeRef, error) {
 	big := len(e.Output) > inlineLimit || len(e.State) > inlineLimit || e.Failure != nil && len(e.Failure.Data) > inlineLimit
 	for i := range e.Messages {

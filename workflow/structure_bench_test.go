@@ -24,8 +24,7 @@ func toTheEnd(b *testing.B, p *workflow.Program, in any) {
 	h.Close()
 }
 
-// BenchmarkLoopIterations is one iteration with one step, with trimming: the time is to be the same for short and long
-// loops.
+// BenchmarkLoopIterations is one iteration with one step, with trimming. Short and long loops should take the same time.
 func BenchmarkLoopIterations(b *testing.B) {
 	d := workflow.Define("w", func(ctx workflow.Context, n int) (int, error) {
 		return workflow.Loop(ctx, "loop", 0, func(it *workflow.Iter[int, int]) error {

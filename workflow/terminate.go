@@ -7,20 +7,20 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// What becomes of a child in another actor when its parent ends, as Entry.OnClose says it.
+// The values of Entry.OnClose: how a child in another actor is ended when its parent ends.
 const (
 	closeCancels    = 1
 	closeTerminates = 2
 )
 
-// The verbs by which a child is told.
+// The verbs of the messages that end a child.
 const (
 	verbCancelChild    = "cancel"
 	verbTerminateChild = "terminate"
 )
 
-// Terminate ends a run at once, and runs no code of it. What it would have to undo is not undone; the obligations stay to be
-// seen. Children are told as they were spawned, and a parent is told.
+// Terminate ends a run at once, without running its code. Nothing is undone; the obligations stay visible. Children are
+// ended as their Spawn says, and the parent is told.
 func Terminate(t Turn, reason string) error {
 	f, err := living(t, "terminate")
 	if err != nil {

@@ -16,10 +16,9 @@ import (
 // CodecCBOR is the Entry.Codec of payloads in CBOR.
 const CodecCBOR uint8 = 0
 
-// Flags of an entry: which optional parts follow, in the order of the bits. The first byte has those that most entries
-// with flags need.
+// Flags of an entry: the optional parts that follow, in the order of the bits. The first byte has the most frequent flags.
 const (
-	flagNoOutput  = 1 << iota // Output is nil and does not stand there
+	flagNoOutput  = 1 << iota // Output is nil, and absent
 	flagID                    // ID
 	flagDeadline              // Deadline
 	flagFailure               // Failure

@@ -184,7 +184,7 @@ func nonNil(b []byte) []byte {
 func (r *bare) branches() (list []branch1) {
 	for n := r.count(); n > 0 && r.err == nil; n-- {
 		b := branch1{name: r.string()}
-		// Pending and running are the same to who reads it: not over.
+		// Pending and running mean the same here: not over.
 		b.status = [...]Status{Pending, Pending, Completed, Failed, Canceled}[min(r.tag(4, "branch status"), 4)]
 		b.output = r.optional()
 		b.failure = string(r.optional())
@@ -193,7 +193,7 @@ func (r *bare) branches() (list []branch1) {
 	return list
 }
 
-// join derives what became of a join from its branches.
+// join derives the result of a join from its branches.
 func (e *entry1) join() {
 	e.Count = uint32(len(e.branches))
 	e.Status = Completed
@@ -216,7 +216,7 @@ func (e *entry1) join() {
 	e.Output = cborNull
 }
 
-// race derives what became of a race that was won.
+// race derives the result of a won race from its branches.
 func (e *entry1) race(winner string) {
 	e.Status, e.Winner, e.Count, e.Output = Completed, winner, uint32(len(e.branches)), cborNull
 	for _, b := range e.branches {

@@ -267,7 +267,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 	if e := find("gone").decoded; e.Failure.Message != "no" || e.Created.UnixMilli() != 1 || e.Ended.UnixMilli() != 9 {
 		t.Errorf("gone: %+v", e)
 	}
-	// The names of what was made up follow those that are there.
+	// The names of derived entries follow the recorded names.
 	if i, ok := im.names.lookup("w"); !ok || i != 16 || im.names.written != 16 {
 		t.Errorf("w has index %d, %d are written", i, im.names.written)
 	}
@@ -276,7 +276,7 @@ func TestARunOfForm1Loads(t *testing.T) {
 	}
 }
 
-// What form 2 says at a place counts, should rows of form 1 say something there too; and what goes on is numbered after it.
+// If a place has rows of form 1 and of form 2, form 2 counts. New entries get later numbers.
 func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 	r := newForm1Run(t)
 	im, err := loadImage(r)

@@ -11,33 +11,32 @@ import (
 type Report struct {
 	// Workflow is the name of the program, RunID that of the run.
 	Workflow, RunID string
-	// State is what the run is in, as recorded.
+	// State is the recorded state of the run.
 	State State
 	// Problem says why the run would be paused; nil if it would go on.
 	Problem *Pause
-	// MissingUndos lists what the run would have to undo if it failed, and the program no longer knows how to: undo handlers by
-	// name, such as `undo handler "refund"`, and steps whose undo function the code no longer gives.
+	// MissingUndos lists undo functions that the run would need if it failed, and that the program no longer has: undo
+	// handlers by name, such as `undo handler "refund"`, and steps without their undo function.
 	MissingUndos []string
-	// Resolutions counts what of the history was replayed.
+	// Resolutions counts the replayed resolutions of the history.
 	Resolutions uint64
-	// Ended reports that the function has returned, with Output, which the program's codec has encoded, or with Failure.
+	// Ended is set if the function has returned, with Output, which the program's codec has encoded, or with Failure.
 	Ended   bool
 	Output  []byte
 	Failure *Failure
 }
 
-// errReadOnly is returned by writes of a verification, of which there are none.
+// errReadOnly is the error of a write during a verification. No write happens.
 var errReadOnly = errors.New("workflow: a verification does not write")
 
-// Verify replays the history of a run with the programs that lookup finds, and writes nothing: it stops where something
-// would have to happen. It runs the workflow function, but no step. A run that has ended agrees with everything. The
-// error is one of r, or matches ErrNoRun.
+// Verify replays the history of a run with the programs that lookup finds, and writes nothing: it stops at the end of the
+// history. It runs the workflow function, but no step. A run that has ended agrees with every program. The error is one of
+// r, or matches ErrNoRun.
 func Verify(r Reader, lookup func(name string) *Program) (Report, error) {
 	return verify(r, lookup, false)
 }
 
-// Replay is Verify also for runs that have ended: they are replayed as if they had not, as far as their history goes. It is for
-// tests of programs against recordings.
+// Replay is Verify, but it also replays the history of runs that have ended. It is for tests of programs against recordings.
 func Replay(r Reader, lookup func(name string) *Program) (Report, error) {
 	return verify(r, lookup, true)
 }

@@ -60,7 +60,7 @@ type rig struct {
 	run      *Run
 	out      Outcome
 	pending  []*attempting
-	stale    bool // Advance is to be called
+	stale    bool // Advance must be called
 	paused   bool
 	ended    bool
 	lastErr  error

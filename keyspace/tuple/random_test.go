@@ -28,8 +28,8 @@ func (s *source) take(n int) []byte {
 
 func (s *source) uint64() uint64 { return binary.BigEndian.Uint64(s.take(8)) }
 
-// text takes up to 7 bytes; every other byte is drawn from those that the
-// encoding treats specially.
+// text takes up to 7 bytes. It replaces odd bytes by bytes that the encoding
+// treats specially.
 func (s *source) text() []byte {
 	n := int(s.byte() % 8)
 	out := s.take(n)

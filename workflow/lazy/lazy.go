@@ -1,4 +1,4 @@
-// Package lazy has a context that costs nothing until somebody waits for its end.
+// Package lazy has a context that is made only when Done is called.
 package lazy
 
 import (
@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A Context ends when its parent does or when it is canceled, as one of context.WithCancelCause does, which it becomes when Done
-// is called first: most of those who are given one never ask. The zero value is not usable before Init. It must not be copied.
+// A Context ends when its parent ends or when it is canceled, as a context of context.WithCancelCause does. The first call
+// of Done makes such a context; most bodies never call Done. The zero value is not usable before Init. It must not be copied.
 type Context struct {
 	parent context.Context
 
 	mu     sync.Mutex
-	made   context.Context // nil until somebody asks for Done, or for what only it can say
+	made   context.Context // nil until Done, or another method that needs it, is called
 	cancel context.CancelCauseFunc
 	cause  error // why it was canceled, if that was before it was made
 }
 
-// Init gives c its parent, before anything else is done with it.
+// Init sets the parent of c. It must be called first.
 func (c *Context) Init(parent context.Context) { c.parent = parent }
 
 // Cancel ends c. Of several causes the first counts; nil is context.Canceled.

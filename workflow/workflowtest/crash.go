@@ -11,21 +11,21 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// An Ending is what an Env has come to, as far as it may not depend on when the process died.
+// An Ending is the part of an Env's final state that must not depend on the moment of a crash.
 type Ending struct {
-	// Actors are those that there are, in the order in which they were made.
+	// Actors are the Env's actors, in the order in which they were made.
 	Actors []ActorEnding
 }
 
-// An ActorEnding is what one actor has come to.
+// An ActorEnding is the final state of one actor.
 type ActorEnding struct {
 	Actor workflow.Destination
-	// Run is how the run stands: its state, and what it returned or failed with, without how many attempts that took.
+	// Run is the run's state and its result or error, without the number of attempts.
 	Run string
-	// Published is what it shows of itself, State the actor's state.
+	// Published is the run's published value, State the actor's state.
 	Published string
 	State     any
-	// Queues has the bodies of the messages that are left, Replies the answers to requests, in the order of these.
+	// Queues has the bodies of the remaining messages, Replies the answers to requests, in the order of the requests.
 	Queues  map[string][]string
 	Replies []string
 	// Owed counts what would have to be undone should the run fail; Undone lists which undo handlers ran, each once.
@@ -158,7 +158,7 @@ func (a *Actor) ending() ActorEnding {
 	return e
 }
 
-// withoutAttempts takes out of the text of an error how many attempts a step had: those that a crash has cut off count.
+// withoutAttempts removes the numbers of attempts from the text of an error, because a crash adds attempts.
 func withoutAttempts(text string) string {
 	for {
 		before, rest, ok := strings.Cut(text, " after ")

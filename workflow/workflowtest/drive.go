@@ -81,7 +81,7 @@ func (w *world) unlocked(f func()) {
 	f()
 }
 
-// land takes a body that has returned, the first of those that were launched.
+// land removes the first launched body that has returned, and reports whether there was one.
 func (w *world) land() bool {
 	for i, b := range w.bodies {
 		if b.returned {
@@ -93,8 +93,8 @@ func (w *world) land() bool {
 	return false
 }
 
-// begin starts the next body. In a bubble it then waits until that one waits for something, else until it has returned or
-// says that it waits.
+// begin starts the next body. In a bubble it then waits until the body blocks. Otherwise it starts no body while another one
+// is busy.
 func (w *world) begin() bool {
 	if !w.bubble && slices.ContainsFunc(w.bodies, (*body).busy) {
 		return false
@@ -128,7 +128,7 @@ func (w *world) begin() bool {
 			w.mu.Unlock()
 			w.wakeUp()
 		}()
-		_ = b.attempt.Run(ctx, w.options.host, notify) // the run hears of it
+		_ = b.attempt.Run(ctx, w.options.host, notify) // the next Advance handles the result
 	}()
 	if w.bubble {
 		w.unlocked(synctest.Wait)
@@ -136,7 +136,7 @@ func (w *world) begin() bool {
 	return true
 }
 
-// tick lets the clock go on to when the next run wants to wake.
+// tick sets the clock to the next wake time of a run.
 func (w *world) tick(limit time.Time) bool {
 	var next *Actor
 	for _, a := range w.order {
@@ -294,7 +294,7 @@ func (w *world) rest() {
 		w.bodies = slices.DeleteFunc(w.bodies, func(b *body) bool { return b.a == a && !b.started })
 		w.await(func(b *Actor) bool { return a == b })
 		for a.stale = a.stale || busy; a.run != nil && a.stale; {
-			w.advance(a) // hears of what they came to; what it wants to begin then is begun when it wakes
+			w.advance(a) // handles the results of the bodies; new bodies begin when the actor wakes
 		}
 		if a.run == nil {
 			continue

@@ -14,11 +14,11 @@ import (
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// An Env is a host in memory of the run of one workflow, and of those that it spawns in other actors. It ends with the
-// test. Its methods may be called from several goroutines, bodies of steps included, but not from functions that run within a
-// transaction, such as those of Update and Await. What goes wrong in the Env itself fails the test.
+// An Env is a host in memory for the run of one workflow, and for the runs that it spawns in other actors. It ends with the
+// test. Its methods may be called from several goroutines and from bodies of steps, but not from functions that run within a
+// transaction, such as those of Update and Await. A fault of the Env itself fails the test.
 type Env[In, Out any] struct {
-	// Actor is the one that the workflow runs in.
+	// Actor is the actor of the workflow.
 	*Actor
 	d *workflow.Definition[In, Out]
 }
@@ -38,11 +38,11 @@ type options struct {
 	limit    int
 }
 
-// WithLimit sets how many things may happen in one call of Wait, Advance and the like; more fail the test, because the run does
-// not come to rest. The default is 1,000,000.
+// WithLimit bounds the number of events in one call of Wait, Advance and the like. More events fail the test, because the
+// run does not come to rest. The default is 1,000,000.
 func WithLimit(n int) Option { return func(o *options) { o.limit = n } }
 
-// WithPrograms adds workflows, so that they can be started in other actors, which Spawn with At does.
+// WithPrograms adds workflows that Spawn with At can start in other actors.
 func WithPrograms(programs ...*workflow.Program) Option {
 	return func(o *options) { o.programs = append(o.programs, programs...) }
 }
@@ -359,16 +359,16 @@ func (e *Env[In, Out]) Now() time.Time {
 	return e.w.now()
 }
 
-// Commits returns how many transactions have been committed since New, in all actors, but for those of Start, Send and the
-// like. It is what CrashAtCommit counts in.
+// Commits returns the number of transactions committed since New, in all actors, without those of Start, Send and the like.
+// CrashAtCommit uses this number.
 func (e *Env[In, Out]) Commits() int {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	return e.w.commits
 }
 
-// CrashAtCommit has the process die at the commit of that number, counted from 1 since New. It comes back at once. Bodies
-// that run are told by their contexts, and waited for; what they return is lost.
+// CrashAtCommit makes the process die at the n-th commit since New, counted from 1, and restart at once. The contexts of
+// running bodies end, and the Env waits for the bodies; their results are lost.
 func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
@@ -376,8 +376,8 @@ func (e *Env[In, Out]) CrashAtCommit(n int, when When) *Env[In, Out] {
 	return e
 }
 
-// Crash has the process die now and come back. Called in the body of a step it returns, and the process dies before the run
-// learns of anything that the body does from then on.
+// Crash makes the process die now and restart. In the body of a step, Crash returns first. The process then dies before the
+// run gets a result or progress of the body.
 func (e *Env[In, Out]) Crash() {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
@@ -395,8 +395,8 @@ func (e *Env[In, Out]) Crashes() int {
 	return e.w.crashes
 }
 
-// Deploy replaces all programs, as a new version of the code does: what is in memory is dropped, and runs go on with the
-// program of their name among these.
+// Deploy replaces all programs, as a new version of the code does. It drops all memory, and each run continues with the new
+// program of its name.
 func (e *Env[In, Out]) Deploy(programs ...*workflow.Program) {
 	e.w.t.Helper()
 	e.w.mu.Lock()

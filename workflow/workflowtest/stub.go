@@ -26,16 +26,16 @@ type body struct {
 	blocked  context.Context // what it waits for to end; nil if it does not say so
 }
 
-// busy reports whether what the body does next has to be waited for.
+// busy reports whether the Env must wait for the body's next act.
 func (b *body) busy() bool {
 	return b.started && !b.returned && (b.blocked == nil || b.blocked.Err() != nil)
 }
 
 type bodyKey struct{}
 
-// Block waits until the context of a step ends, and returns its error. It is for stubs that are to be cut off: while it waits,
-// the Env goes on as if the body were idle, where it otherwise waits for bodies to return before it does anything else. In a
-// bubble of testing/synctest, receiving from sc.Done() does as well.
+// Block waits until the context of a step ends, and returns its error. It is for stubs that the test cuts off: the Env goes
+// on while it waits, although it otherwise waits for each body to return. In a bubble of testing/synctest, a receive from
+// sc.Done() does the same.
 func Block(sc *workflow.StepCtx) error {
 	if b, ok := sc.Value(bodyKey{}).(*body); ok {
 		w := b.a.w

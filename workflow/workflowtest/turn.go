@@ -140,7 +140,7 @@ func (t *turn) Return(messages []workflow.Delivery) error {
 func (t *turn) Reply(m *workflow.Delivery, reply []byte, failure *workflow.Failure) error {
 	q := t.a.requests[m.ID]
 	if q == nil || q.answered {
-		return nil // nobody waits for it any more
+		return nil // the sender no longer waits, or has its answer
 	}
 	q.answer, q.failure, q.answered = bytes.Clone(reply), failure, true
 	t.replies = append(t.replies, q)

@@ -15,31 +15,31 @@ import (
 
 // A Host drives one run. Its methods are called from one goroutine.
 //
-// By default the clock stands still until nothing else is left to do, and then jumps to when the run wants to wake; the
-// bodies of steps run one after another, on the calling goroutine. With Live, the clock is package time, which is meant for
-// bubbles of testing/synctest, and bodies run on goroutines.
+// By default the clock stands still while there is work, and then jumps to the run's next wake time. The bodies of steps run
+// one after another, on the calling goroutine. With Live, the clock is package time, for bubbles of testing/synctest, and
+// bodies run on goroutines.
 type Host struct {
 	// Programs finds programs by name.
 	Programs func(name string) *workflow.Program
-	// Options are those of the run, but for Programs.
+	// Options are the options of the run, except Programs.
 	Options workflow.RunOptions
 	// Live: see Host.
 	Live bool
 	// Now is the clock unless Live.
 	Now time.Time
-	// CrashAt has the process die at the commit of this number, counted from 1: before it, or after it with CrashAfter. 0
-	// means never.
+	// CrashAt is the number of the commit at which the process dies, from 1: before it, or after it with CrashAfter. 0 means
+	// never.
 	CrashAt    int
 	CrashAfter bool
-	// View wraps what Turn.Value returns; nil returns the *State.
+	// View wraps the result of Turn.Value; nil returns the *State.
 	View func(s *State) any
 
-	// Commits counts transactions that wrote something, Advances the calls of Advance, Reads the reads of rows, Wakes those that
-	// the clock caused, Crashes the deaths.
+	// Commits counts transactions that wrote something, Advances calls of Advance, Reads reads of rows, Wakes jumps of the
+	// clock, and Crashes deaths of the process.
 	Commits, Advances, Reads, Wakes, Crashes int
-	// Last is what the last Advance returned.
+	// Last is the outcome of the last Advance.
 	Last workflow.Outcome
-	// Replies are those of Reply, in order.
+	// Replies are the replies to messages, in order.
 	Replies []string
 
 	rows    *rows
