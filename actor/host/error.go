@@ -54,7 +54,7 @@ const (
 	IdempotencyMismatch Code = "idempotency_mismatch"
 	// ReadOnly: a query, or something that a query called, tried to write.
 	ReadOnly Code = "read_only"
-	// Destroyed: the addressed incarnation of the actor no longer exists.
+	// Destroyed: the addressed life of the actor has ended.
 	Destroyed Code = "destroyed"
 	// StateTooNew: the stored state was written by a newer version of the actor's code. The data is
 	// untouched.

@@ -11,7 +11,7 @@ import (
 type Identity struct {
 	Type string
 	Key  []string
-	// ID is the UUID of this incarnation: from creation to destruction.
+	// ID is the UUID of this life of the actor, from creation to destruction.
 	ID string
 }
 

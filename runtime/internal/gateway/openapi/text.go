@@ -19,7 +19,7 @@ var hostText = map[string]string{
 	"Code.cycle": "The call would make actors wait for each other. Metadata \"chain\" shows the actors in " +
 		"order.",
 	"Code.deadline_exceeded": "The caller's deadline or the turn's own time limit passed.",
-	"Code.destroyed":         "The addressed incarnation of the actor no longer exists.",
+	"Code.destroyed":         "The addressed life of the actor has ended.",
 	"Code.failed_precondition": "The actor is not in a state in which this call makes sense. Handlers use it for business " +
 		"rules.",
 	"Code.idempotency_mismatch": "The idempotency key was used before with another request.",
