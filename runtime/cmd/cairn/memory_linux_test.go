@@ -35,7 +35,7 @@ func TestNodeLivesWithinItsCgroup(t *testing.T) {
 	d := &daemon{cmd: exec.Command("/bin/sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, executable,
 		"serve", "--json", "--listen", "127.0.0.1:0", "--data", dir), stderr: new(strings.Builder), exited: make(chan error, 1)}
 	d.begin(t)
-	load := &load{url: d.url, ctx: t.Context(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}}}
+	load := &memoryLoad{url: d.url, ctx: t.Context(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}}}
 	ctx, cancel := context.WithTimeout(t.Context(), *cgroupTime)
 	defer cancel()
 	load.ctx = ctx
@@ -118,8 +118,8 @@ func residentBytes(pid int) int64 {
 	return 0
 }
 
-// A load calls cells.
-type load struct {
+// A memoryLoad calls cells.
+type memoryLoad struct {
 	ctx    context.Context
 	url    string
 	client *http.Client
@@ -134,7 +134,7 @@ type loadKind struct {
 	done, refused atomic.Int64
 }
 
-func (l *load) kinds() []*loadKind {
+func (l *memoryLoad) kinds() []*loadKind {
 	blob := strings.Repeat("0123456789abcdef", 7<<10) // 112 KiB
 	cell := func(n int) string { return fmt.Sprintf("k%d", rand.IntN(n)) }
 	l.all = []*loadKind{
@@ -168,7 +168,7 @@ func (l *load) kinds() []*loadKind {
 }
 
 // call calls a method, and counts it as refused if the node is busy.
-func (l *load) call(k *loadKind, cell, method string, input any) {
+func (l *memoryLoad) call(k *loadKind, cell, method string, input any) {
 	body, err := json.Marshal(input)
 	if err != nil {
 		panic(err)
@@ -199,7 +199,7 @@ func (l *load) call(k *loadKind, cell, method string, input any) {
 }
 
 // follow reads events or items slowly for a second.
-func (l *load) follow(k *loadKind, cell, what string) {
+func (l *memoryLoad) follow(k *loadKind, cell, what string) {
 	ctx, cancel := context.WithTimeout(l.ctx, time.Second)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url+"/actors/cell/"+cell+"/-/"+what, nil)

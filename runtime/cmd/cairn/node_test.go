@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/load"
 )
 
 // executable is the command, built once by TestMain.
@@ -338,7 +339,7 @@ func TestBenchMeasuresEveryCombination(t *testing.T) {
 	args := []string{"bench", "--duration=30ms", "--callers=1,4", "--actors=1,3", "--json"}
 	check := func(r result, target string) {
 		t.Helper()
-		runs := documents[benchResult](t, r.stdout)
+		runs := documents[load.Result](t, r.stdout)
 		if r.status != 0 || len(runs) != 4 {
 			t.Fatalf("%+v", r)
 		}

@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -42,29 +41,6 @@ func TestValueIsShownInItsReadableForm(t *testing.T) {
 		if got := d.describe([]byte(test.key), []byte(test.value), test.whole); got != test.want {
 			t.Errorf("describe(%q) = %s, want %s", test.value, got, test.want)
 		}
-	}
-}
-
-func TestDurationsReadWell(t *testing.T) {
-	for us, want := range map[float64]string{47.25: "47.2 µs", 999.9: "999.9 µs", 1500: "1.50 ms", 2.5e6: "2.50 s"} {
-		if got := micros(us); got != want {
-			t.Errorf("micros(%v) = %q, want %q", us, got, want)
-		}
-	}
-}
-
-func TestQuantileIsASample(t *testing.T) {
-	samples := make([]time.Duration, 100)
-	for i := range samples {
-		samples[i] = time.Duration(i+1) * time.Microsecond
-	}
-	for q, want := range map[float64]float64{0.5: 50, 0.99: 99, 1: 100} {
-		if got := quantile(samples, q); got != want {
-			t.Errorf("quantile %v is %v, want %v", q, got, want)
-		}
-	}
-	if got := quantile(samples[:1], 0.5); got != 1 {
-		t.Errorf("the median of one sample is %v", got)
 	}
 }
 

@@ -108,6 +108,7 @@ var policy = []rule{
 	{pkg: "runtime/cmd/cairn/internal/table", never: []string{"net", "os"}, why: "prints for people: standard library only"},
 	{pkg: "runtime/cmd/cairn/internal/slip", never: []string{"net", "os"}, why: "compares names: standard library only"},
 	{pkg: "runtime/cmd/cairn/internal/file", uses: []string{"runtime/cmd/cairn/internal/table"}, never: []string{"net"}, why: "files and lines: standard library only"},
+	{pkg: "runtime/cmd/cairn/internal/load", uses: []string{"actor/host", "runtime/cell"}, never: []string{"github.com/spf13", module + "/runtime/client"}, why: "measures any host.Node: knows no command line and no store"},
 	{pkg: "runtime/cmd/cairn/internal/shell", uses: []string{"runtime/cmd/cairn/internal"}, libs: []string{"golang.org/x/term"}, never: []string{"net", "github.com/spf13", module + "/actor", module + "/runtime/client"}, why: "a shell for SQL: knows no node, no actor and no command line"},
 	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},
 	{pkg: "docs/guides", uses: []string{"actor", "runtime", "workflow"}, why: "tests of the guides"},
