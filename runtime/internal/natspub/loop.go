@@ -30,8 +30,8 @@ type item struct {
 	record
 	// confirmed counts the messages, from the first, that arrived. With JetStream, next counts those sent besides.
 	confirmed, next int
-	sent bool // a message of it was sent before; another one counts as repeated
-	busy bool // a message of it is on the way
+	sent            bool // a message of it was sent before; another one counts as repeated
+	busy            bool // a message of it is on the way
 }
 
 // done reports whether all messages arrived.
