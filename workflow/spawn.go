@@ -15,8 +15,8 @@ type ParentClose uint8
 const (
 	// CloseAbandon leaves the child running, and its result is not read. A child within the run cannot be abandoned.
 	CloseAbandon ParentClose = 0
-	// CloseCancel cancels the child. It is the default. The scope waits for the end of a child within the run, but not for
-	// children in other actors.
+	// CloseCancel cancels the child. It is the default. The scope waits for the end of a child within the run. It does not
+	// wait for children in other actors.
 	CloseCancel ParentClose = 1
 	// CloseTerminate ends the child at once. A child within the run is canceled, and results of its steps are dropped, except
 	// of steps that may have to be undone.

@@ -15,8 +15,8 @@ import (
 )
 
 // An Env is a host in memory for the run of one workflow, and for the runs that it spawns in other actors. It ends with the
-// test. Its methods may be called from several goroutines and from bodies of steps, but not from functions that run within a
-// transaction, such as those of Update and Await. A fault of the Env itself fails the test.
+// test. Its methods may be called from several goroutines and from bodies of steps. Functions that run within a transaction,
+// such as the arguments of Update and Await, must not call them. A fault of the Env itself fails the test.
 type Env[In, Out any] struct {
 	// Actor is the actor of the workflow.
 	*Actor

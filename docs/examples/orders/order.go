@@ -60,9 +60,9 @@ func definitions(c carrier) []actor.Definition {
 	}
 }
 
-// checkout undoes its steps if one fails, or if the order is cancelled. That includes a step that is under way, and one whose
-// outcome a crash has hidden. So Release and Refund need only the number of the order, and do no harm if there is nothing
-// to undo.
+// checkout undoes its steps if one fails, or if the order is cancelled. After a crash it cannot tell whether the step that was
+// under way took effect, so it undoes that step too. So Release and Refund need only the number of the order, and do no harm
+// if there is nothing to undo.
 //
 // checkout is deterministic: it decides only by the results of named operations. After a crash it runs again from its first
 // line, and the operations that had ended return the same results.

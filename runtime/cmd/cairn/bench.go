@@ -96,8 +96,11 @@ func (c *cli) bench(ctx context.Context, p *load.Plan, n host.Node, cells []host
 		t.Row("CALLERS", "ACTORS", "CALLS", "CALLS/S", "P50", "P99", "MAX")
 	}
 	return p.Run(ctx, n, cells, func(r load.Result) error {
-		if r.Target = target; c.json {
-			return c.printJSON(r)
+		if c.json {
+			return c.printJSON(struct {
+				Target string `json:"target"`
+				load.Result
+			}{target, r})
 		}
 		t.Row(table.Count(r.Callers), table.Count(r.Actors), table.Count(r.Calls), table.Count(int(r.Rate)), r.P50.String(), r.P99.String(), r.Max.String())
 		return nil

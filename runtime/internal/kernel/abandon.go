@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"github.com/cairn-run/cairn/actor/host"
-
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 

@@ -129,6 +129,7 @@ func (c *Core) finishDestroy() {
 	}
 	c.Commit()
 	if c.Refused {
+		c.Ended = false // what survives the core must go on
 		return
 	}
 	c.Broken = true // the next work for the address begins a new incarnation

@@ -179,7 +179,7 @@ func (c *Core) commitGroup(open *mark) {
 	}
 	if err != nil {
 		a.Pending.Add(-1)
-		c.Broken, c.Refused, c.Ended = true, true, false
+		c.Broken, c.Refused = true, true
 		a.Kernel.Metrics.refused.Inc()
 		failAll(g.results, a.Kernel.commitError(a, err))
 		return

@@ -192,8 +192,8 @@ func New(o Options, with Composition) (*Kernel, error) {
 	s.Workers = worker.New(&s.Goroutines, Assignment.run)
 	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
 	s.Memory.Limit(o.MaxAwake, o.MaxAwakeBytes)
-	s.sweeper = patrol.New(s.Go, s.sweep)
-	s.Watchdog = s.newWatchdog()
+	s.sweeper = patrol.New(s.Go, s.sweep, 0)
+	s.Watchdog = patrol.New(s.Go, s.watch, 3)
 	for p := range PartsAs[Opener](s.Parts) {
 		if err := p.Open(s); err != nil {
 			return nil, err

@@ -4,22 +4,8 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/stacks"
 )
-
-// newWatchdog makes the patrol that abandons turns. It goes on for a few looks after the last turn, because most actors run
-// more than one.
-func (s *Kernel) newWatchdog() *patrol.Patrol {
-	idle := 0
-	return patrol.New(s.Go, func(now time.Time) (next time.Duration, more bool) {
-		next, running := s.watch(now)
-		if idle++; running {
-			idle = 0
-		}
-		return next, idle <= 3
-	})
-}
 
 // watch abandons turns whose handler does not return although its deadline and grace have passed, or left a goroutine in a
 // session that does not end. The caller of an abandoned turn gets a reply, its writes can no longer be committed, the actor

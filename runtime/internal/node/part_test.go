@@ -502,6 +502,17 @@ func TestJobThatPanicsAfterItDestroyedItsActorHasNotDestroyedIt(t *testing.T) {
 	})
 }
 
+// fence opens the space of an actor anew behind the kernel's back, so that the next commit is refused.
+func (b *bench) fence(a *kernel.Actor) *engine.Space {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	space, err := b.Store.OpenSpace(a.Core.ID)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return space
+}
+
 // A destruction whose commit is refused has not happened, so what survives a lost core must go on.
 func TestRefusedDestructionTellsWhatSurvivesTheCore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -509,13 +520,7 @@ func TestRefusedDestructionTellsWhatSurvivesTheCore(t *testing.T) {
 		b.must("a", "")
 		a := b.Find(at("a"))
 		s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
-		// The space is opened anew behind the kernel's back, so that the next commit is fenced.
-		a.Mu.Lock()
-		space, err := b.Store.OpenSpace(a.Core.ID)
-		a.Mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		space := b.fence(a)
 		if err := b.Destroy(t.Context(), at("a")); err == nil {
 			t.Fatal("the commit was not refused")
 		}
@@ -526,6 +531,52 @@ func TestRefusedDestructionTellsWhatSurvivesTheCore(t *testing.T) {
 		}
 		if _, err := b.Lookup(t.Context(), at("a")); err != nil {
 			t.Error(err)
+		}
+		b.must("a", "")
+		b.stop()
+	})
+}
+
+// A late regret is a job whose commit is refused in the middle of a turn, which then destroys its actor.
+type lateRegret struct{}
+
+func (lateRegret) Traits(*kernel.Actor) kernel.Traits { return kernel.Traits{Kind: "late regret"} }
+
+func (lateRegret) Run(c *kernel.Core, w *kernel.Work) {
+	err := c.System(w, "before", func(h *kernel.Turn) error {
+		h.ExpireAt(time.Now().Add(time.Hour).UnixMilli())
+		return nil
+	})
+	if err == nil {
+		err = c.System(w, "regret", func(h *kernel.Turn) error {
+			h.Done() // commits the turn before
+			h.DestroySelf()
+			return nil
+		})
+	}
+	c.Respond(w, nil, err)
+}
+
+// A turn may destroy its actor after the commit of the turns before it was refused. Neither is committed.
+func TestDestructionAfterARefusedCommitTellsWhatSurvivesTheCore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, true)
+		b.must("a", "")
+		a := b.Find(at("a"))
+		s := attach.Make(&a.Attached, func() *survivor { return new(survivor) })
+		space := b.fence(a)
+		done := make(chan error, 1)
+		w := &kernel.Work{Job: lateRegret{}, Existing: true, Finish: func(w *kernel.Work) { done <- w.Err }}
+		if _, err := b.Post(b.Types["p"], at("a"), w, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err == nil {
+			t.Error("the destruction was committed")
+		}
+		space.Close()
+		synctest.Wait()
+		if n := s.lost.Load(); n != 1 {
+			t.Errorf("what survives was told %d times that the core was lost", n)
 		}
 		b.must("a", "")
 		b.stop()

@@ -18,7 +18,7 @@ func (a *Account) Limit(awake int, bytes int64) { a.maxAwake, a.maxBytes = int64
 // Over reports whether a bound is exceeded.
 func (a *Account) Over() bool { return a.Awake.Load() > a.maxAwake || a.Bytes.Load() > a.maxBytes }
 
-// Enough reports whether so much is free that no more actors have to sleep: a tenth of both bounds.
+// Enough reports whether a tenth of each bound is free. Then no more actors need to sleep.
 func (a *Account) Enough() bool {
 	return a.Awake.Load() <= a.maxAwake*9/10 && a.Bytes.Load() <= a.maxBytes*9/10
 }

@@ -9,10 +9,11 @@ import (
 
 // A Patrol is a goroutine that runs only while there is something to look at.
 //
-// Invariant: if Start is called after the last look began, another look follows.
+// Invariant: if Start is called after the last look began, another look follows, unless Stop was called.
 type Patrol struct {
 	spawn  func(func()) bool
 	look   func(now time.Time) (wait time.Duration, more bool)
+	linger int
 	active atomic.Bool
 	mu     sync.Mutex // held while it looks: a goroutine that is about to end and the next one may overlap
 	poke   chan struct{}
@@ -21,9 +22,10 @@ type Patrol struct {
 }
 
 // New makes a Patrol that does not run. spawn starts its goroutine, and returns false if it may not start. look returns how
-// long to wait until the next look, and whether there is something left to look at.
-func New(spawn func(func()) bool, look func(now time.Time) (wait time.Duration, more bool)) *Patrol {
-	return &Patrol{spawn: spawn, look: look, poke: make(chan struct{}, 1), quit: make(chan struct{})}
+// long to wait until the next look, and whether there is something left to look at. The patrol ends when so many looks
+// after the first, as linger says, have found nothing: if things come and go quickly, they share one goroutine.
+func New(spawn func(func()) bool, look func(now time.Time) (wait time.Duration, more bool), linger int) *Patrol {
+	return &Patrol{spawn: spawn, look: look, linger: linger, poke: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
 // Start makes sure that the patrol runs, because there is something to look at. It costs one atomic load if it does.
@@ -57,14 +59,19 @@ func (p *Patrol) Look(now time.Time) (wait time.Duration, more bool) {
 func (p *Patrol) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	nothing := 0
 	for {
 		wait, more := p.Look(time.Now())
-		if !more {
+		if nothing++; more {
+			nothing = 0
+		}
+		if nothing > p.linger {
 			p.active.Store(false)
 			// A Start since that look found the patrol active and did nothing, so look again.
 			if wait, more = p.Look(time.Now()); !more || !p.active.CompareAndSwap(false, true) {
 				return
 			}
+			nothing = 0
 		}
 		timer.Reset(wait)
 		select {

@@ -18,7 +18,7 @@ func TestPatrolRunsOnlyWhileThereIsSomethingToLookAt(t *testing.T) {
 		}, func(time.Time) (time.Duration, bool) {
 			looks.Add(1)
 			return time.Second, left.Add(-1) >= 0
-		})
+		}, 0)
 		left.Store(3)
 		p.Start()
 		p.Start()
@@ -53,7 +53,7 @@ func TestPokeMakesAPatrolLookAtOnce(t *testing.T) {
 		p := New(func(f func()) bool { go f(); return true }, func(time.Time) (time.Duration, bool) {
 			looks.Add(1)
 			return time.Hour, true
-		})
+		}, 0)
 		p.Start()
 		synctest.Wait()
 		p.Poke()
@@ -78,7 +78,7 @@ func TestStartIsNeverLost(t *testing.T) {
 			seen <- true
 		}
 		return 0, false
-	})
+	}, 0)
 	for range 20_000 {
 		left.Add(1)
 		p.Start()
@@ -97,7 +97,7 @@ func TestPatrolThatMayNotStartDoesNotCountAsRunning(t *testing.T) {
 			wg.Go(f)
 		}
 		return may
-	}, func(time.Time) (time.Duration, bool) { looked = true; return 0, false })
+	}, func(time.Time) (time.Duration, bool) { looked = true; return 0, false }, 0)
 	p.Start()
 	may = true
 	p.Start()
@@ -105,4 +105,33 @@ func TestPatrolThatMayNotStartDoesNotCountAsRunning(t *testing.T) {
 	if !looked {
 		t.Error("the second Start started nothing")
 	}
+}
+
+// What is over before the first look must not cost a goroutine each time.
+func TestPatrolLingersWhenItFindsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var started, looks int
+		p := New(func(f func()) bool {
+			started++
+			go f()
+			return true
+		}, func(time.Time) (time.Duration, bool) {
+			looks++
+			return time.Second, false
+		}, 3)
+		for range 2 {
+			started, looks = 0, 0
+			for range 100 {
+				p.Start()
+				synctest.Wait()
+			}
+			if started != 1 || looks != 1 {
+				t.Errorf("100 starts began %d goroutines, which looked %d times", started, looks)
+			}
+			time.Sleep(time.Minute)
+			if looks != 5 {
+				t.Errorf("it looked %d times: once, 3 times more, and once to end", looks)
+			}
+		}
+	})
 }

@@ -27,7 +27,6 @@ type Plan struct {
 
 // A Result is the measurement of one run.
 type Result struct {
-	Target  string  `json:"target"` // set by the caller
 	Callers int     `json:"callers"`
 	Actors  int     `json:"actors"`
 	Value   int     `json:"value_bytes"`
