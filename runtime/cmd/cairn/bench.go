@@ -52,6 +52,12 @@ func (c *cli) benchCommand() *cobra.Command {
 	return cmd
 }
 
+// A benchRun is the JSON of one run.
+type benchRun struct {
+	Target string `json:"target"`
+	load.Result
+}
+
 // benchRemote measures the node that --url names, and destroys the actors afterwards.
 func (c *cli) benchRemote(ctx context.Context, p *load.Plan) (err error) {
 	// Sent once, without an idempotency key, so that the node stores nothing but the value.
@@ -97,10 +103,7 @@ func (c *cli) bench(ctx context.Context, p *load.Plan, n host.Node, cells []host
 	}
 	return p.Run(ctx, n, cells, func(r load.Result) error {
 		if c.json {
-			return c.printJSON(struct {
-				Target string `json:"target"`
-				load.Result
-			}{target, r})
+			return c.printJSON(benchRun{target, r})
 		}
 		t.Row(table.Count(r.Callers), table.Count(r.Actors), table.Count(r.Calls), table.Count(int(r.Rate)), r.P50.String(), r.P99.String(), r.Max.String())
 		return nil

@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/load"
 )
 
 // executable is the command, built once by TestMain.
@@ -339,7 +338,7 @@ func TestBenchMeasuresEveryCombination(t *testing.T) {
 	args := []string{"bench", "--duration=30ms", "--callers=1,4", "--actors=1,3", "--json"}
 	check := func(r result, target string) {
 		t.Helper()
-		runs := documents[load.Result](t, r.stdout)
+		runs := documents[benchRun](t, r.stdout)
 		if r.status != 0 || len(runs) != 4 {
 			t.Fatalf("%+v", r)
 		}
