@@ -110,27 +110,28 @@ func TestPatrolThatMayNotStartDoesNotCountAsRunning(t *testing.T) {
 // What is over before the first look must not cost a goroutine each time.
 func TestPatrolLingersWhenItFindsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var started, looks int
+		var started, looks atomic.Int64
 		p := New(func(f func()) bool {
-			started++
+			started.Add(1)
 			go f()
 			return true
 		}, func(time.Time) (time.Duration, bool) {
-			looks++
+			looks.Add(1)
 			return time.Second, false
 		}, 3)
 		for range 2 {
-			started, looks = 0, 0
+			started.Store(0)
+			looks.Store(0)
 			for range 100 {
 				p.Start()
 				synctest.Wait()
 			}
-			if started != 1 || looks != 1 {
-				t.Errorf("100 starts began %d goroutines, which looked %d times", started, looks)
+			if started.Load() != 1 || looks.Load() != 1 {
+				t.Errorf("100 starts began %d goroutines, which looked %d times", started.Load(), looks.Load())
 			}
 			time.Sleep(time.Minute)
-			if looks != 5 {
-				t.Errorf("it looked %d times: once, 3 times more, and once to end", looks)
+			if n := looks.Load(); n != 5 {
+				t.Errorf("it looked %d times: once, 3 times more, and once to end", n)
 			}
 		}
 	})
