@@ -92,6 +92,8 @@ func newImage(t testing.TB, killed bool) *image {
 			t.Fatal(err)
 		}
 	}
+	newest := func() string { return slices.Max(logsOf(t, o.Disk)) }
+	oldest := newest() // Pebble removes those before it in its own time
 	hold := make(chan struct{})
 	o.Disk.Fail(func(op, path string) error {
 		if op == "create" && isTable(path) {
@@ -99,7 +101,6 @@ func newImage(t testing.TB, killed bool) *image {
 		}
 		return nil
 	})
-	newest := func() string { logs := logsOf(t, o.Disk); return slices.Max(logs) }
 	for range 2 {
 		for i, last := 0, newest(); newest() == last; i++ {
 			if i > 100 {
@@ -117,6 +118,11 @@ func newImage(t testing.TB, killed bool) *image {
 	close(hold)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+	for _, log := range logsOf(t, m.disk) {
+		if log < oldest {
+			m.remove(t, log)
+		}
 	}
 	return m
 }
