@@ -54,7 +54,7 @@ type Actor struct {
 	Raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
 	viewMu sync.Mutex
-	view   *view
+	view   *View
 
 	Pending atomic.Int64  // commits that are not durable yet
 	Applied atomic.Uint64 // counts the commits that were applied; changed under viewMu

@@ -6,9 +6,6 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// maxDepth bounds how deep calls may nest, so that queries which call each other end in an error and not in memory.
-const maxDepth = 64
-
 // maxIdempotencyKey bounds an idempotency key, in bytes.
 const maxIdempotencyKey = 255
 
@@ -19,46 +16,7 @@ func (s *Kernel) Call(ctx context.Context, r *host.Request) (host.Reply, error) 
 
 // CallFrom routes a request that comes from outside (from is nil) or from a turn or query.
 func (s *Kernel) CallFrom(ctx context.Context, r *host.Request, from *Caller) (host.Reply, error) {
-	t, err := s.StoredTypeOf(r.Address)
-	if err != nil {
-		return host.Reply{}, err
-	}
-	if b := s.Builtins[r.Method]; t.Retired && (b == nil || !b.bare && b.serve == nil) {
-		return host.Reply{}, unknownType(t.Type)
-	}
-	method := -1
-	kind := host.Creation
-	if r.Method != "" || !r.Create {
-		i, ok := t.ByName[r.Method]
-		if !ok {
-			if b := s.Builtins[r.Method]; b != nil {
-				return s.callBuiltin(ctx, t, b, r, from)
-			}
-			return host.Reply{}, UnknownMethod(t.Type, r.Method)
-		}
-		method, kind = i, t.Methods[i].Kind
-	}
-	create := r.Create || kind == host.Creation
-	if from == nil {
-		if s.Draining.Load() {
-			return host.Reply{}, Unavailable("the node is shutting down")
-		}
-		if err := s.admit(t, r); err != nil {
-			return host.Reply{}, err
-		}
-	} else if from.depth >= maxDepth {
-		return host.Reply{}, host.Errorf(host.Cycle, "calls are nested more than %d deep", maxDepth)
-	}
-	if kind == host.Query {
-		if r.Create {
-			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method).With("create", r.Method)
-		}
-		return s.query(ctx, t, method, r, from)
-	}
-	if err := s.Pauses.Refuse(r.Address); err != nil {
-		return host.Reply{}, err
-	}
-	return s.CallTurn(ctx, t, r, from, Call{Method: method, create: create}, r.Existing && !create)
+	return s.Router.Route(ctx, r, from)
 }
 
 // CallTurn has an actor run a request as a turn; j says which. existing: it does not create the actor.
@@ -97,7 +55,7 @@ func (from *Caller) Extend(ctx context.Context, w *Work) error {
 
 // place gives w its place in the chain of calls.
 func (from *Caller) place(ctx context.Context, w *Work) {
-	w.Chain = from.depth + 1
+	w.Chain = from.Depth + 1
 	if w.Traceparent == "" {
 		w.Traceparent = from.Traceparent
 	}
@@ -145,21 +103,6 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 	return a, w.Err
 }
 
-// placed notes that a request has its place among those of the same client.
-func placed(r *host.Request) {
-	if r.Order != nil {
-		r.Order.Placed()
-	}
-}
-
-// inOrder waits until a request that only reads may begin: until the turns before it are answered.
-func inOrder(ctx context.Context, r *host.Request) error {
-	if r.Order != nil && !r.Order.Reads(ctx) {
-		return ContextError(ctx)
-	}
-	return nil
-}
-
 // Post puts work into an actor's mailbox, making the Actor if needed. from is the turn or query that waits for the work;
 // nil if none does.
 func (s *Kernel) Post(t *Type, addr host.Address, w *Work, from *Caller) (*Actor, error) {
@@ -187,10 +130,31 @@ func (s *Kernel) Post(t *Type, addr host.Address, w *Work, from *Caller) (*Actor
 	}
 }
 
+// Rouse wakes the actor for a query, creating it if need be, and returns when it has a view.
+func (s *Kernel) Rouse(ctx context.Context, t *Type, r *host.Request, from *Caller) (*Actor, error) {
+	w := s.Pool.Get()
+	w.Job, w.Ctx, w.Existing, w.Traceparent = Waking{}, ctx, r.Existing, r.Traceparent
+	if from != nil {
+		from.place(ctx, w)
+	}
+	return s.do(ctx, t, r.Address, w, from)
+}
+
+// A Target is the actor that a verb is about, and who asks.
+type Target struct {
+	Typ  *Type
+	Addr host.Address
+	From *Caller
+	// Those of the request.
+	Codec       host.Codec
+	Traceparent string
+	Veiled      bool
+}
+
 // Ask has an actor do a job of the runtime's own, and waits for it.
 func (s *Kernel) Ask(ctx context.Context, on Target, job Job) error {
 	w := s.Pool.Get()
-	w.Job, w.Ctx, w.Existing, w.Traceparent = job, ctx, true, on.traceparent
+	w.Job, w.Ctx, w.Existing, w.Traceparent = job, ctx, true, on.Traceparent
 	if err := on.From.Extend(ctx, w); err != nil {
 		return err
 	}

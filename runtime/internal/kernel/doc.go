@@ -4,7 +4,7 @@
 //
 // # The life of a call
 //
-// A call finds or creates the [Actor] of its address in the directory of awake actors and joins its mailbox. If nobody runs
+// A call comes from package call. It finds or creates the [Actor] of its address in the directory of awake actors and joins its mailbox. If nobody runs
 // the actor, a goroutine is started for it; it takes everything that waits, runs it turn by turn into one write set, and
 // commits the write set as one batch. The engine's gate calls back when the batch is durable, in commit order; only then
 // replies, events and messages leave. No goroutine is parked for an actor that has nothing to do.
@@ -19,7 +19,7 @@
 // # Beside the turns
 //
 // A part may have goroutines beside an actor, such as its tasks. They enter turns of their own through the mailbox, and end
-// with the core. What operators do to an actor is a built-in method like any other ([Method]), most of them in the part admin.
+// with the core. What operators do to an actor is a built-in method like any other (a [Procedure]), most of them in the part admin.
 //
 // # Lock order
 //

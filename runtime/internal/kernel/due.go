@@ -22,7 +22,7 @@ func (s *Kernel) fire(f *clock.Firing) (posted bool, paused *host.Address, err e
 	}
 	t := s.hosted(ident.Type)
 	if t == nil || ident.Namespace != s.Options.Namespace {
-		return false, nil, unknownType(ident.Type)
+		return false, nil, UnknownType(ident.Type)
 	}
 	addr := host.Address{Type: ident.Type, Key: ident.Key}
 	done := func(w *Work) {

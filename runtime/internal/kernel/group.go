@@ -215,7 +215,7 @@ func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
 	case g.destroyed || c.Bare:
 		a.view = nil // whoever learns that the actor is gone must not find it in memory
 	default:
-		a.view = &view{version: g.version, commit: g.Commit, stored: stored, ID: c.ID, Of: &c.Attached}
+		a.view = &View{Version: g.version, Commit: g.Commit, Stored: stored, ID: c.ID, Of: &c.Attached}
 	}
 	return ok, err
 }
@@ -320,16 +320,6 @@ func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason 
 		reason = e.Message
 	}
 	return e, reason
-}
-
-// publicQuery is Public for a query.
-func (s *Kernel) publicQuery(a *Actor, name string, err error) *host.Error {
-	e, id := s.PublicError(err)
-	if id != "" {
-		s.Logger.LogAttrs(s.Life, slog.LevelError, "query failed",
-			a.Attrs(slog.String("error_id", id), slog.String("method", name), slog.Any("error", err))...)
-	}
-	return e
 }
 
 // TimeMS returns the time of ms Unix milliseconds; 0 is the zero time.

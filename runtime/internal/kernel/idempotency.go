@@ -8,7 +8,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -87,5 +86,5 @@ func (c *Core) remember(t *Turn, key string, out []byte) error {
 // fill the store this way, because each such reply costs bytes that the actor cannot get again while it is full.
 func (c *Core) unburdens(t *Turn) bool {
 	b := t.Work.Builtin
-	return b != nil && b.row.By(c.Actor.Type.OpenSQL) == method.Operators || c.Rows.Size() < t.mark.at.Size()
+	return b != nil && b.operators(c.Actor.Type) || c.Rows.Size() < t.mark.at.Size()
 }

@@ -49,12 +49,12 @@ type Kernel struct {
 	wakers      map[keyspace.WakeKind]Waker
 	// Recoverers take up, at a start, what rows at 0 stand for.
 	Recoverers map[keyspace.WakeKind]Recoverer
-	// Builtins are the methods that every actor has, by name.
-	Builtins map[string]*Method
+	// Router carries the calls of turns and queries, and those from outside.
+	Router Router
 	// Signals wakes the calls that wait for something to appear in an actor.
 	Signals signal.Topics
-	// noWaits is closed when calls that wait for something must come to an end.
-	noWaits   chan struct{}
+	// NoWaits is closed when calls that wait for something must come to an end.
+	NoWaits   chan struct{}
 	waitsOnce sync.Once
 	Pauses    park.Lot
 	Overrides limit.Overrides
@@ -66,7 +66,6 @@ type Kernel struct {
 	remains   map[keyspace.ActorID]*Actor
 	Pool      workPool
 	Workers   *worker.Pool[Assignment]
-	queries   queryRuns
 	// Waits has the turns that wait for the turns of other actors.
 	Waits waitgraph.Graph[*Actor, *Work]
 
@@ -96,13 +95,18 @@ type Kernel struct {
 	WaitingBytes atomic.Int64
 }
 
+// A Router is the part that carries requests to actors.
+type Router interface {
+	// Route has an actor handle a request, from outside if from is nil.
+	Route(ctx context.Context, r *host.Request, from *Caller) (host.Reply, error)
+}
+
 // A Composition is what a node is made of besides its kernel.
 type Composition struct {
 	// Parts are asked in this order.
 	Parts []Part
-	// Turn and query make a turn and a query with the view of them that handlers get, as host of each.
-	Turn  func() *Turn
-	Query func() *Query
+	// Turn makes a turn with the view of it that handlers get, as its Host.
+	Turn func() *Turn
 }
 
 // New makes a Kernel with the parts given. Start begins to fire alarms and recovers pending messages.
@@ -122,18 +126,13 @@ func New(o Options, with Composition) (*Kernel, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), Builtins: make(map[string]*Method), noWaits: make(chan struct{}), seed: maphash.MakeSeed(), remains: make(map[keyspace.ActorID]*Actor), Started: time.Now()}
+	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), NoWaits: make(chan struct{}), seed: maphash.MakeSeed(), remains: make(map[keyspace.ActorID]*Actor), Started: time.Now()}
 	s.Life, s.end = context.WithCancel(context.Background())
 	for i := range s.shards {
 		s.shards[i].actors = make(map[string]*Actor)
 	}
 	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
-		if p, ok := p.(Server); ok {
-			if err := s.bind(p.Methods()); err != nil {
-				return nil, err
-			}
-		}
 		if p, ok := p.(Waker); ok {
 			for _, kind := range p.Kinds() {
 				if kind >= maxWakeKinds || s.wakers[kind] != nil {
@@ -239,7 +238,6 @@ func (s *Kernel) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("kernel: handlers did not return: %v", stuck))
 	}
 	s.Workers.Close()
-	s.queries.close()
 	if n := s.Goroutines.Close(s.Options.TurnGrace); n > 0 {
 		err = errors.Join(err, fmt.Errorf("kernel: %d goroutines of handlers that ignore their deadline are left behind", n))
 	}
@@ -268,6 +266,10 @@ func (s *Kernel) endBroadcasts() {
 	}
 }
 
+// EndWaits ends the calls that wait for a message, a reply or an item, and lets no more wait. It is the first thing to do
+// before the gateways are closed, which wait for their calls.
+func (s *Kernel) EndWaits() { s.waitsOnce.Do(func() { close(s.NoWaits) }) }
+
 // Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
 func (s *Kernel) Halt() {
 	s.EndWaits()
@@ -285,7 +287,6 @@ func (s *Kernel) Kill() {
 	s.endBroadcasts()
 	s.abandonAll()
 	s.Workers.Close()
-	s.queries.close()
 	s.Goroutines.Close(s.Options.TurnGrace)
 	s.closeParts()
 	s.eachRunner(Runner.Stop)

@@ -41,8 +41,8 @@ func (a *Actor) Drains(w *Work, n int64) time.Duration {
 	return min(max(time.Duration(pace/known*(n/2)), MinDrain), MaxDrain)
 }
 
-// admit takes a call from outside out of the actor's bucket, if it has a rate.
-func (s *Kernel) admit(t *Type, r *host.Request) error {
+// Admit takes a call from outside out of the actor's bucket, if it has a rate.
+func (s *Kernel) Admit(t *Type, r *host.Request) error {
 	if r.Continues || t.Base.Rate == nil && s.Overrides.Len() == 0 {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 type metrics struct {
 	turns      *prometheus.CounterVec
 	duration   *prometheus.HistogramVec
-	queries    *prometheus.CounterVec
 	overloaded *prometheus.CounterVec
 
 	commits, shared, refused, wakes, sleeps, Stuck prometheus.Counter
@@ -23,10 +22,9 @@ type metrics struct {
 
 // typeMetrics are the metrics of one actor type.
 type typeMetrics struct {
-	ok, failed         prometheus.Counter
-	duration           prometheus.Observer
-	queryOK, queryFail prometheus.Counter
-	overloaded         prometheus.Counter
+	ok, failed prometheus.Counter
+	duration   prometheus.Observer
+	overloaded prometheus.Counter
 }
 
 func newMetrics(s *Kernel) *metrics {
@@ -40,7 +38,6 @@ func newMetrics(s *Kernel) *metrics {
 		turns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_turns_total", Help: "Turns run, by result: ok or error."}, []string{"type", "result"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cairn_turn_seconds", Help: "Time in handlers.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13)}, []string{"type"}),
-		queries:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"}),
 		overloaded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cairn_overloaded_total", Help: "Calls refused because a mailbox was full or they came too often."}, []string{"type"}),
 		commits:    counter("cairn_commits_total", "Commits: one atomic batch each."),
 		shared:     counter("cairn_commit_turns_total", "Turns in those commits; divided by commits, how many share one."),
@@ -62,8 +59,7 @@ func newMetrics(s *Kernel) *metrics {
 func (m *metrics) forType(b *host.Behavior) typeMetrics {
 	return typeMetrics{
 		ok: m.turns.WithLabelValues(b.Type, "ok"), failed: m.turns.WithLabelValues(b.Type, "error"),
-		duration: m.duration.WithLabelValues(b.Type),
-		queryOK:  m.queries.WithLabelValues(b.Type, "ok"), queryFail: m.queries.WithLabelValues(b.Type, "error"),
+		duration:   m.duration.WithLabelValues(b.Type),
 		overloaded: m.overloaded.WithLabelValues(b.Type),
 	}
 }
@@ -77,18 +73,10 @@ func (t *typeMetrics) turn(took time.Duration, err error) {
 	t.duration.Observe(took.Seconds())
 }
 
-func (t *typeMetrics) query(err error) {
-	if err == nil {
-		t.queryOK.Inc()
-	} else {
-		t.queryFail.Inc()
-	}
-}
-
 func (m *metrics) register(s *Kernel, r prometheus.Registerer) error {
 	var faults []error
 	for _, c := range append([]prometheus.Collector{
-		m.turns, m.duration, m.queries, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.Stuck, m.Failed,
+		m.turns, m.duration, m.overloaded, m.commits, m.shared, m.refused, m.wakes, m.sleeps, m.Stuck, m.Failed,
 	}, m.gauges...) {
 		faults = append(faults, r.Register(c))
 	}

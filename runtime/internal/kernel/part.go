@@ -36,11 +36,6 @@ type Limiter interface {
 	CheckLimits(l host.Limits) error
 }
 
-// A Server has built-in methods.
-type Server interface {
-	Methods() []*Method
-}
-
 // A Runner has something to do for the node as a whole.
 type Runner interface {
 	// Start is called before any actor runs, and Stop when none does any more. Both return soon.
@@ -223,9 +218,6 @@ type Session interface {
 	// Stuck describes one that does not end: for the log, for the caller, and a function that it is in.
 	Stuck() (fault, what, where string)
 }
-
-// A QuerySession is what goroutines of a query may still use when its handler has returned. End waits for them.
-type QuerySession interface{ End() }
 
 // A Translator makes the public form of the part's own errors; nil for others. id is that under which the cause must be
 // logged, or "".

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/actor/host/method"
 )
 
 // Respond holds a result until the group is durable.
@@ -40,12 +39,12 @@ func (j *Call) Traits(a *Actor) Traits {
 	t := Traits{Kind: "call", Bounded: true, Creates: true, Code: true, Bytes: int64(len(j.Input))}
 	switch b := j.Builtin; {
 	case b != nil:
-		t.Name, t.bare, t.Bounded = b.row.Name, b.bare, !b.bare // or nobody could pause an actor whose mailbox is full, or raise its limits
-		t.Code = b.run != nil && !b.Operates
-		if t.Quick = b.run == nil; b.Pace != nil {
+		t.Name, t.bare, t.Bounded = b.Row.Name, b.Bare, !b.Bare // or nobody could pause an actor whose mailbox is full, or raise its limits
+		t.Code = b.Instance && !b.Operates
+		if t.Quick = !b.Instance; b.Pace != nil {
 			t.Quick = Fast(b.Pace)
 		}
-		t.Sturdy = b.Operates || b.row.By(a.Type.OpenSQL) == method.Operators
+		t.Sturdy = b.Operates || b.operators(a.Type)
 	case j.Method >= 0:
 		t.Name, t.Quick = a.Type.Methods[j.Method].Name, Fast(&a.Type.Pace[j.Method])
 	}
@@ -68,7 +67,7 @@ func (j *Call) Run(c *Core, w *Work) {
 			return
 		}
 	}
-	if w.create && c.Exists {
+	if w.Create && c.Exists {
 		c.Respond(w, nil, host.Errorf(host.AlreadyExists, "actor %s exists", c.Actor).With("actor", c.Actor.String()))
 		return
 	}
@@ -111,7 +110,10 @@ func (c *Core) Together(turns func() error) error {
 func (c *Core) invoke(w *Work) (out []byte, err error) {
 	t := c.Actor.Type
 	if w.Builtin != nil {
-		return c.runBuiltin(w)
+		if err := c.Exist(w); err != nil {
+			return nil, err
+		}
+		return w.Builtin.Run(c, w)
 	}
 	if w.Method < 0 || t.Methods[w.Method].Kind == host.Creation {
 		return c.create(w)
@@ -191,7 +193,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 			t.limit = min(t.limit, d.Sub(t.Start))
 		}
 	}
-	t.From = Caller{Waiter: t, Kind: FromTurn, depth: w.Chain, Traceparent: w.Traceparent}
+	t.From = Caller{Waiter: t, Kind: FromTurn, Depth: w.Chain, Traceparent: w.Traceparent}
 	a.Turn.Store(t)
 	a.Kernel.Watchdog.Start()
 	out, crashed, err := guard(t, fn)
@@ -254,7 +256,7 @@ func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, e
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			out, crashed, err = nil, true, t.Actor.Kernel.crashed(t.Actor, t.Handler, p)
+			out, crashed, err = nil, true, t.Actor.Kernel.Crashed(t.Actor, t.Handler, p)
 		} else if !returned {
 			// runtime.Goexit cannot be stopped; the turn is undone by a goroutine of its own.
 			t.Close()
@@ -277,8 +279,8 @@ func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, e
 	return out, false, err
 }
 
-// crashed makes the error for a panic and logs the stack under its id.
-func (s *Kernel) crashed(a *Actor, handler string, p any) *host.Error {
+// Crashed makes the error for a panic and logs the stack under its id.
+func (s *Kernel) Crashed(a *Actor, handler string, p any) *host.Error {
 	id := NewErrorID()
 	s.Logger.Error("handler panicked", "actor_type", a.Address.Type, "actor_key", a.Address.Key, "handler", handler,
 		"error_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

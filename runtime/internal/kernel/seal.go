@@ -21,9 +21,9 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 		if p := recover(); p == nil {
 			return
 		} else if saving {
-			err = c.Actor.Kernel.crashed(c.Actor, c.Actor.Type.Type+".Save", p)
+			err = c.Actor.Kernel.Crashed(c.Actor, c.Actor.Type.Type+".Save", p)
 		} else {
-			crashed, err = true, c.Actor.Kernel.crashed(c.Actor, t.Handler, p)
+			crashed, err = true, c.Actor.Kernel.Crashed(c.Actor, t.Handler, p)
 		}
 	}()
 	if t.Ends {
@@ -42,7 +42,7 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 	}
 	c.Group.After = append(c.Group.After, t.After...)
 	if !t.Changed() {
-		if b := t.Work.Builtin; t.Work.idempotencyKey == "" || b != nil && b.row.Waits {
+		if b := t.Work.Builtin; t.Work.idempotencyKey == "" || b != nil && b.Row.Waits {
 			c.Rows.Rollback(t.mark.at) // nothing happened; the version stays
 			t.succeeded()
 			return false, nil
@@ -108,7 +108,7 @@ func (c *Core) saveState(t *Turn, saving *bool) error {
 // shield turns a panic of code that runs outside turns, the actor's or a part's, into an error.
 func (c *Core) shield(what string, err *error) {
 	if p := recover(); p != nil {
-		*err = c.Actor.Kernel.crashed(c.Actor, c.Actor.Type.Type+"."+what, p)
+		*err = c.Actor.Kernel.Crashed(c.Actor, c.Actor.Type.Type+"."+what, p)
 	}
 }
 
@@ -118,15 +118,15 @@ func (c *Core) reload() (err error) {
 	if c.stored == nil {
 		return c.Instance.Load(c.Actor.Type.StateVersion, nil)
 	}
-	version, blob, err := splitState(c.stored)
+	version, blob, err := SplitState(c.stored)
 	if err != nil {
 		return err
 	}
 	return c.Instance.Load(version, blob)
 }
 
-// splitState takes the state's value (KindPersisted) apart: the state version as a varint, then what Instance.Save wrote.
-func splitState(value []byte) (version uint64, blob []byte, err error) {
+// SplitState takes the state's value (KindPersisted) apart: the state version as a varint, then what Instance.Save wrote.
+func SplitState(value []byte) (version uint64, blob []byte, err error) {
 	version, n := binary.Uvarint(value)
 	if n <= 0 {
 		return 0, nil, fmt.Errorf("kernel: stored state has no version header")

@@ -163,7 +163,7 @@ func (a *Actor) slept(c *Core) {
 }
 
 // Touch notes that the actor was used.
-func (a *Actor) Touch() { a.lastUsed.Store(time.Now().UnixMilli()) }
+func (a *Actor) Touch(now time.Time) { a.lastUsed.Store(now.UnixMilli()) }
 
 // sleepAll waits until nothing runs and nothing waits, and puts every actor to sleep, hooks included, until ctx ends.
 func (s *Kernel) sleepAll(ctx context.Context) error {

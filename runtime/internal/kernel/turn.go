@@ -19,7 +19,7 @@ type TurnKey struct{}
 type Caller struct {
 	Waiter      *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
 	Kind        CallerKind
-	depth       int32
+	Depth       int32 // how many calls deep
 	Traceparent string
 }
 
@@ -157,17 +157,22 @@ func (t *Turn) Enter() error {
 // Lock is Enter for what may use the turn though its handler has returned.
 func (t *Turn) Lock() { t.Mu.Lock() }
 
-// Leave implements Scope.
+// Leave implements call.Scope.
 func (t *Turn) Leave() { t.Mu.Unlock() }
 
-// reader implements Scope.
-func (t *Turn) reader() (engine.Reader, error) { return t.Core.Rows, nil }
+// Reader implements call.Scope.
+func (t *Turn) Reader() (engine.Reader, error) { return t.Core.Rows, nil }
 
-// ID implements Scope.
+// ID implements call.Scope.
 func (t *Turn) ID() keyspace.ActorID { return t.Core.ID }
 
-// Type implements Scope.
+// Type implements call.Scope.
 func (t *Turn) Type() *Type { return t.Actor.Type }
+
+// QueryWrites returns the error for a query that tries to write.
+func QueryWrites() error {
+	return host.Errorf(host.ReadOnly, "a query and its calls cannot change anything")
+}
 
 // TurnOver returns the error for a use of a turn whose handler has returned.
 func TurnOver() error {

@@ -32,16 +32,16 @@ type Type struct {
 func (s *Kernel) TypeOf(addr host.Address) (*Type, error) {
 	t, err := s.StoredTypeOf(addr)
 	if err == nil && t.Retired {
-		return nil, unknownType(addr.Type)
+		return nil, UnknownType(addr.Type)
 	}
 	return t, err
 }
 
-// StoredTypeOf is typeOf for operators: it also returns a type of which the store alone has actors.
+// StoredTypeOf is TypeOf for operators: it also returns a type of which the store alone has actors.
 func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
 	t := s.Types[addr.Type]
 	if t == nil {
-		return nil, unknownType(addr.Type)
+		return nil, UnknownType(addr.Type)
 	}
 	if err := address.Check(addr.Key); err != nil {
 		return nil, err
@@ -57,7 +57,8 @@ func (s *Kernel) hosted(name string) *Type {
 	return nil
 }
 
-func unknownType(name string) *host.Error {
+// UnknownType returns the error for a type that the node does not host.
+func UnknownType(name string) *host.Error {
 	return host.Errorf(host.UnknownType, "this node hosts no actor type %q", name).With("type", name)
 }
 

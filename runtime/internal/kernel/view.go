@@ -8,18 +8,19 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// A view is one applied commit of an actor, as queries read it.
+// A View is one applied commit of an actor, as queries read it.
 //
 // A query that only reads the state needs no database snapshot: the state's bytes are in memory. If it reads keys too,
 // the snapshot is taken at its first read while the view is still the last commit, or by the commit that supersedes the
 // view while queries hold it. Either way it shows exactly the view's version.
-type view struct {
-	version engine.Version
-	commit  uint64 // the commit that must be durable before what the view shows may leave
-	stored  []byte
+type View struct {
+	Version engine.Version
+	Commit  uint64 // the commit that must be durable before what the view shows may leave
+	Stored  []byte
 	ID      keyspace.ActorID
 	Of      *attach.List // to the core that committed it; nil if none did
 
@@ -27,13 +28,14 @@ type view struct {
 	refs     int
 	snapshot *engine.Snapshot
 
-	once    sync.Once
-	decoded any
-	err     error
+	// What all queries of the view share, if the type lets them.
+	Once    sync.Once
+	Decoded any
+	Err     error
 }
 
 // AcquireView returns the current view and holds it, or nil if the actor is not awake.
-func (a *Actor) AcquireView() *view {
+func (a *Actor) AcquireView() *View {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
 	v := a.view
@@ -44,7 +46,7 @@ func (a *Actor) AcquireView() *view {
 }
 
 // ReleaseView gives a view back.
-func (a *Actor) ReleaseView(v *view) {
+func (a *Actor) ReleaseView(v *View) {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
 	v.refs--
@@ -54,8 +56,8 @@ func (a *Actor) ReleaseView(v *view) {
 	}
 }
 
-// snapshotOf returns the database snapshot of a view that the caller holds.
-func (a *Actor) snapshotOf(v *view) (*engine.Snapshot, error) {
+// SnapshotOf returns the database snapshot of a view that the caller holds.
+func (a *Actor) SnapshotOf(v *View) (*engine.Snapshot, error) {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
 	if v.snapshot != nil {
@@ -82,7 +84,7 @@ func (a *Actor) ensureView(c *Core) {
 	a.viewMu.Lock()
 	defer a.viewMu.Unlock()
 	if a.view == nil {
-		a.view = &view{version: c.space.Head().Version, commit: a.Applied.Load(), stored: c.stored, ID: c.ID, Of: &c.Attached}
+		a.view = &View{Version: c.space.Head().Version, Commit: a.Applied.Load(), Stored: c.stored, ID: c.ID, Of: &c.Attached}
 	}
 }
 
@@ -92,32 +94,6 @@ func (a *Actor) dropView() {
 	defer a.viewMu.Unlock()
 	a.pinView()
 	a.view = nil
-}
-
-// errDecoder is made once, because the first query of each view begins with it.
-var errDecoder = host.Errorf(host.Crashed, "the state's decoder did not return")
-
-// state returns the decoded state for a query of type t.
-func (v *view) state(t *Type) (any, error) {
-	if !t.SharedState {
-		return decodeState(t, v.stored)
-	}
-	v.once.Do(func() {
-		v.err = errDecoder // unless it returns
-		v.decoded, v.err = decodeState(t, v.stored)
-	})
-	return v.decoded, v.err
-}
-
-func decodeState(t *Type, stored []byte) (any, error) {
-	if stored == nil {
-		return t.Decode(t.StateVersion, nil)
-	}
-	version, blob, err := splitState(stored)
-	if err != nil {
-		return nil, err
-	}
-	return t.Decode(version, blob)
 }
 
 // Durable returns a snapshot of an actor, awake or not, all of which is durable, and the id of its life. It is the one way
@@ -158,14 +134,29 @@ func (a *Actor) Seen(ctx context.Context) error {
 	a.viewMu.Lock()
 	last := a.Applied.Load() // a commit that is about to be, and may decline, does not count
 	a.viewMu.Unlock()
-	return a.pass(ctx, last)
+	return a.Pass(ctx, last)
 }
 
-// pass waits until a commit is durable: the reply gate of queries.
-func (a *Actor) pass(ctx context.Context, commit uint64) error {
+// Pass waits until a commit is durable: the reply gate of queries.
+func (a *Actor) Pass(ctx context.Context, commit uint64) error {
 	err := a.Gate.Pass(ctx, commit)
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 		return ContextError(ctx)
 	}
 	return err
+}
+
+// StandIn returns a view of what is durable of an actor that does not wake, and an Actor that stands for it in one query and is in
+// no directory. The error is an *Error.
+func (s *Kernel) StandIn(ctx context.Context, t *Type, addr host.Address) (*Actor, *View, error) {
+	snap, id, err := s.Durable(ctx, addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	head, err := snap.Head()
+	if err != nil {
+		snap.Close()
+		return nil, nil, s.StoreError(err)
+	}
+	return newActor(s, t, addr, string(address.Append(nil, addr))), &View{Version: head.Version, ID: id, refs: 1, snapshot: snap}, nil
 }

@@ -17,7 +17,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		if a.Left() {
 			return a.wakeBare(epoch, w) // there is no code to load
 		}
-		err = unknownType(a.Type.Type)
+		err = UnknownType(a.Type.Type)
 	}
 	if err != nil {
 		if w.destroys() {

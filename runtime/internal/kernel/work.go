@@ -48,12 +48,12 @@ type identified interface {
 
 // A Call is the job of a request: an action, a creation, a bare create or a built-in method.
 type Call struct {
-	Method         int     // index of the method; -1 for a bare create and for built-in method
-	Builtin        *Method // instead of a method
+	Method         int        // index of the method; -1 for a bare create and for built-in method
+	Builtin        *Procedure // instead of a method
 	Codec          host.Codec
 	Input          []byte
 	idempotencyKey string
-	create         bool
+	Create         bool   // the actor must not exist
 	Connection     string // the connection that the call came over
 }
 

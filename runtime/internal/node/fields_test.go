@@ -94,7 +94,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
 	g.must("a", add(1))
-	for method := range g.Builtins {
+	for method := range g.Router.Methods {
 		if faultyInputs[method] == nil && !slices.Contains(faultless, method) {
 			t.Errorf("%s has no faulty input here", method)
 		}

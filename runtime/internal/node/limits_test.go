@@ -207,7 +207,7 @@ func TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators(t *testing.T
 		counted[host.SQLQuery], counted[host.SQLExec] = open, open
 		types := []*puppetType{{name: "p", limits: host.Limits{CallRate: 1, CallBurst: 1}, openSQL: open}}
 		bubble(t, nil, types, func(t *testing.T, g *stage) {
-			for name := range g.Builtins {
+			for name := range g.Router.Methods {
 				key := name // each has a bucket of its own
 				g.must(key, add(1))
 				err := g.verb(key, name, nil, nil)

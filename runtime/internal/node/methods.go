@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
@@ -19,7 +20,10 @@ import (
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
 // programs.
-type Node struct{ *kernel.Kernel }
+type Node struct {
+	*kernel.Kernel
+	Router *call.Router
+}
 
 var (
 	_ host.Node        = (*Node)(nil)
@@ -31,11 +35,16 @@ var (
 // New makes a node. Start begins to fire alarms and recovers pending messages. The error says what
 // is wrong with the options.
 func New(o Options) (*Node, error) {
-	k, err := kernel.New(o.Options, kernel.Composition{Parts: Parts(&o), Turn: newTurn, Query: newQuery})
+	parts := Parts(&o)
+	router, err := call.New(parts, newQuery)
 	if err != nil {
 		return nil, err
 	}
-	return &Node{k}, nil
+	k, err := kernel.New(o.Options, kernel.Composition{Parts: append(parts, router), Turn: newTurn})
+	if err != nil {
+		return nil, err
+	}
+	return &Node{k, router}, nil
 }
 
 // Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin"
 	"github.com/cairn-run/cairn/runtime/internal/part/alarm"
@@ -112,7 +113,7 @@ func newTurn() *kernel.Turn {
 
 // A handlerQuery is what the handler of a query is handed.
 type handlerQuery struct {
-	kernel.Query
+	call.Query
 	kvQuery
 	scheduleQuery
 	streamQuery
@@ -134,7 +135,7 @@ func (h *handlerQuery) List(ctx context.Context, q host.ListQuery) (host.ListPag
 }
 
 // newQuery makes a query with the view of it that handlers get.
-func newQuery() *kernel.Query {
+func newQuery() *call.Query {
 	h := new(handlerQuery)
 	q := &h.Query
 	q.Host = h

@@ -12,7 +12,7 @@ func TestEachRowOfTheTableIsBound(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"})
 	for _, r := range method.All() {
-		if g.Builtins[r.Name] == nil {
+		if g.Router.Methods[r.Name] == nil {
 			t.Errorf("no part has the built-in method %s", r.Name)
 		}
 	}
@@ -21,9 +21,9 @@ func TestEachRowOfTheTableIsBound(t *testing.T) {
 func TestAStoreWithoutANodeHasTheOfflineMethods(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"})
-	g.GoOffline()
+	g.Router.GoOffline()
 	for _, r := range method.All() {
-		if (g.Builtins[r.Name] != nil) != r.Offline {
+		if (g.Router.Methods[r.Name] != nil) != r.Offline {
 			t.Errorf("%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
 		}
 	}

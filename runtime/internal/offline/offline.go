@@ -30,8 +30,8 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 		return err
 	}
 	defer s.Kill() // nothing is left to drain: what the verb did is durable
-	s.GoOffline()
-	if s.Builtins[in.Verb] == nil {
+	s.Router.GoOffline()
+	if s.Router.Methods[in.Verb] == nil {
 		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
 	}
 	if s.Types[addr.Type] == nil {

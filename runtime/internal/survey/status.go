@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 )
@@ -114,7 +115,7 @@ func EntryStatus(e engine.ActorEntry) host.Status {
 }
 
 // CountKeys counts the keys of a kind, up to the limit of one listing.
-func CountKeys(l kernel.Lister, kind keyspace.Kind) (int, error) {
+func CountKeys(l call.Lister, kind keyspace.Kind) (int, error) {
 	start, end := keyspace.KindRange(kind)
 	page, err := l.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
 	return len(page.Entries), err

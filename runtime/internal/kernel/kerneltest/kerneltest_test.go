@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
@@ -311,15 +312,15 @@ type operator struct{}
 
 func (operator) Name() string { return "operator" }
 
-func (operator) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Bare(kernel.Act(method.ActorPause, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
+func (operator) Methods() []*call.Method {
+	return []*call.Method{
+		call.Bare(call.Act(method.ActorPause, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInput) (host.Pause, error) {
 			a, p := c.Actor, host.Pause{Reason: in.Reason, Since: h.Start}
 			c.Arm(keyspace.WakePaused, true)
 			h.Then(func() { a.Kernel.Pauses.Pause(a.Key, p) })
 			return p, nil
 		})),
-		kernel.Bare(kernel.Act(method.ActorResume, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
+		call.Bare(call.Act(method.ActorResume, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, _ *method.None) (host.CountOutput, error) {
 			a := c.Actor
 			c.Arm(keyspace.WakePaused, false)
 			h.Then(func() { a.Kernel.Unpause(a.Key) })
@@ -357,7 +358,7 @@ type (
 		noTurn
 	}
 	handlerQuery struct {
-		kernel.Query
+		call.Query
 		noReader
 	}
 	noTurn   struct{ host.Turn }
@@ -374,17 +375,20 @@ func probed(broken string) *Subject {
 		},
 		New: func(o kernel.Options) (*kernel.Kernel, error) {
 			p := &probe{broken: broken}
+			router, err := call.New([]kernel.Part{operator{}}, func() *call.Query {
+				h := new(handlerQuery)
+				h.Query.Host = h
+				return &h.Query
+			})
+			if err != nil {
+				return nil, err
+			}
 			return kernel.New(o, kernel.Composition{
-				Parts: []kernel.Part{p, operator{}},
+				Parts: []kernel.Part{p, operator{}, router},
 				Turn: func() *kernel.Turn {
 					h := new(handlerTurn)
 					h.Turn.Host = h
 					return &h.Turn
-				},
-				Query: func() *kernel.Query {
-					h := new(handlerQuery)
-					h.Query.Host = h
-					return &h.Query
 				},
 			})
 		},
@@ -398,7 +402,7 @@ func probed(broken string) *Subject {
 				}
 				return seen, nil
 			}
-			return kernel.Reading(q, func(rows engine.Reader) (seen []int, err error) {
+			return call.Reading(q, func(rows engine.Reader) (seen []int, err error) {
 				err = each(rows, usedKind, func(n int, _ []byte) { seen = append(seen, n) })
 				return seen, err
 			})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
@@ -23,7 +24,7 @@ import (
 type Part struct{}
 
 var _ interface {
-	kernel.Server
+	call.Server
 	kernel.Runner
 	kernel.Destroyer
 	survey.Reporter
@@ -32,18 +33,18 @@ var _ interface {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "admin" }
 
-// Methods implements kernel.Server. None of the verbs creates an actor, and only actor.wake runs
+// Methods implements call.Server. None of the verbs creates an actor, and only actor.wake runs
 // code of a sleeping one, so they work on failed actors.
-func (*Part) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Bare(kernel.Act(method.ActorPause, pauseActor)),
-		kernel.Bare(kernel.Act(method.ActorResume, resumeActor)),
-		kernel.Bare(kernel.Act(method.LimitsSet, setLimits)),
-		kernel.Bare(kernel.Act(method.LimitsReset, resetLimits)),
-		kernel.Serve(method.ActorWake, wakeActor),
-		kernel.Serve(method.ActorSleep, sleepActor),
-		kernel.Serve(method.ActorRetry, retryActor),
-		kernel.Serve(method.ActorWhy, why),
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Bare(call.Act(method.ActorPause, pauseActor)),
+		call.Bare(call.Act(method.ActorResume, resumeActor)),
+		call.Bare(call.Act(method.LimitsSet, setLimits)),
+		call.Bare(call.Act(method.LimitsReset, resetLimits)),
+		call.Serve(method.ActorWake, wakeActor),
+		call.Serve(method.ActorSleep, sleepActor),
+		call.Serve(method.ActorRetry, retryActor),
+		call.Serve(method.ActorWhy, why),
 	}
 }
 

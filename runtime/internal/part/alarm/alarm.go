@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -27,7 +28,7 @@ var _ interface {
 	survey.Explainer
 	kernel.Meter
 	survey.Reporter
-	kernel.Server
+	call.Server
 	kernel.Waker
 } = (*Part)(nil)
 
@@ -45,10 +46,10 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	return []prometheus.Collector{p.lag}
 }
 
-// Methods implements kernel.Server.
-func (*Part) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Ask(method.AlarmList, func(r *kernel.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
+// Methods implements call.Server.
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Ask(method.AlarmList, func(r *call.Query, _ host.Codec, _ *method.None) (host.AlarmListOutput, error) {
 			s, done, err := r.Rows()
 			if err != nil {
 				return host.AlarmListOutput{}, err
@@ -61,8 +62,8 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return out, err
 		}),
-		kernel.Act(method.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return kernel.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
+		call.Act(method.AlarmCancel, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+			return call.Counted(Turn{h}.CancelAlarm(in.Name, in.Instance))
 		}),
 	}
 }
@@ -140,7 +141,7 @@ func readAlarm(c *kernel.Core, key []byte) (r alarmRecord, ok bool, err error) {
 }
 
 // listAlarms lists the armed alarms of a name, or all.
-func listAlarms(l kernel.Lister, name string) ([]host.Alarm, error) {
+func listAlarms(l call.Lister, name string) ([]host.Alarm, error) {
 	start, end := keyspace.KindRange(keyspace.KindAlarms)
 	if name != "" {
 		start = keyspace.AppendAlarmName(nil, name)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
@@ -77,16 +78,16 @@ func identify(s *kernel.Kernel, addr host.Address, token string) (string, error)
 	return id, nil
 }
 
-// Methods implements kernel.Server.
-func (*Part) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Ask(method.ConnectionList, func(r *kernel.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
+// Methods implements call.Server.
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Ask(method.ConnectionList, func(r *call.Query, _ host.Codec, in *host.ConnectionListInput) (host.ConnectionListOutput, error) {
 			out := host.ConnectionListOutput{Connections: []host.ConnectionInfo{}}
 			limit := in.Limit
 			if limit == 0 {
 				limit = 100
 			}
-			list, err := Reads[*kernel.Query]{r}.Connections(in.After, limit+1)
+			list, err := Reads[*call.Query]{r}.Connections(in.After, limit+1)
 			if err != nil {
 				return out, err
 			}
@@ -98,7 +99,7 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return out, nil
 		}),
-		kernel.Run(method.ConnectionClose, closeByOperator),
+		call.Run(method.ConnectionClose, closeByOperator),
 	}
 }
 
@@ -129,7 +130,7 @@ func closeByOperator(
 		reason.Message = in.Reason
 	}
 	return endConnection(c, w, in.Connection, reason, c.Bare, func(found bool) ([]byte, error) {
-		out, _ := kernel.Counted(found, nil)
+		out, _ := call.Counted(found, nil)
 		return reply(out)
 	})
 }

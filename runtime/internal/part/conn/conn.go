@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
@@ -40,7 +41,7 @@ var _ interface {
 	kernel.Meter
 	survey.Presenter
 	kernel.Recoverer
-	kernel.Server
+	call.Server
 	kernel.Waker
 } = (*Part)(nil)
 
@@ -64,10 +65,10 @@ type Turn struct{ Reads[*kernel.Turn] }
 func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 
 // Reads is the view of handlers of turns and queries on connections.
-type Reads[S kernel.Scope] struct{ K S }
+type Reads[S call.Scope] struct{ K S }
 
 // Query is what handlers of queries may read of connections.
-type Query struct{ Reads[*kernel.Query] }
+type Query struct{ Reads[*call.Query] }
 
 // maxCloseReason bounds the reason with which an operator closes a connection, in bytes.
 const maxCloseReason = 1024
@@ -184,7 +185,7 @@ func (l *LiveConnection) update(
 	if err := outside(l.S, ctx); err != nil {
 		return err
 	}
-	b := kernel.Procedure(name, run)
+	b := kernel.NewProcedure(name, run)
 	b.Pace = &connTypeOf(l.t).join
 	done := make(chan error, 1)
 	w := &kernel.Work{

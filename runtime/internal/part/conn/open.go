@@ -39,7 +39,7 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 		settled: make(chan error, 1), Signal: make(chan struct{}, 1),
 	}
 	l.addr.Key = slices.Clone(addr.Key)
-	b := kernel.Procedure("connect", func(c *kernel.Core, w *kernel.Work) error { return connect(c, w, l, &r) })
+	b := kernel.NewProcedure("connect", func(c *kernel.Core, w *kernel.Work) error { return connect(c, w, l, &r) })
 	b.Pace = &connTypeOf(t).join
 	w := &kernel.Work{
 		Call: kernel.Call{Method: -1, Builtin: b}, Ctx: ctx, Existing: r.Existing, Traceparent: r.Traceparent,

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -119,7 +120,7 @@ type connectionEntry struct {
 
 // listConnections reads a page of connections in the order of their ids, at most limit and about 1
 // MiB.
-func listConnections(l kernel.Lister, after string, limit int) (out []connectionEntry, more bool, err error) {
+func listConnections(l call.Lister, after string, limit int) (out []connectionEntry, more bool, err error) {
 	start, end := keyspace.KindRange(keyspace.KindConnections)
 	if after != "" {
 		start = append(keyspace.AppendConnection(nil, after), 0)
@@ -142,7 +143,7 @@ func listConnections(l kernel.Lister, after string, limit int) (out []connection
 }
 
 // connectionStates reads up to limit connections as actors see them.
-func connectionStates(l kernel.Lister, after string, limit int) ([]host.ConnectionState, error) {
+func connectionStates(l call.Lister, after string, limit int) ([]host.ConnectionState, error) {
 	switch {
 	case limit < 0:
 		return nil, host.Errorf(host.InvalidArgument, "limit %d is negative", limit)
@@ -275,13 +276,13 @@ func (*Part) Wakes(from engine.Reader) (rows []engine.Wake, _ error) {
 // Connections implements host.Reader.
 func (h Reads[S]) Connections(after string, limit int) ([]host.ConnectionState, error) {
 	r := h.K
-	return kernel.Reading(r, func(rows engine.Reader) ([]host.ConnectionState, error) { return connectionStates(rows, after, limit) })
+	return call.Reading(r, func(rows engine.Reader) ([]host.ConnectionState, error) { return connectionStates(rows, after, limit) })
 }
 
 // Connection implements host.Reader.
 func (h Reads[S]) Connection(id string) (state host.ConnectionState, ok bool, err error) {
 	r := h.K
-	state, err = kernel.Reading(r, func(rows engine.Reader) (host.ConnectionState, error) {
+	state, err = call.Reading(r, func(rows engine.Reader) (host.ConnectionState, error) {
 		var rec connectionRecord
 		if rec, ok, err = readConnection(rows, id); !ok || err != nil {
 			return host.ConnectionState{}, err

@@ -6,6 +6,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
@@ -46,7 +47,7 @@ func History(s *kernel.Kernel, ctx context.Context, addr host.Address, life keys
 	return p, nil
 }
 
-func readHistory(l kernel.Lister, id, life keyspace.ActorID, after uint64, most int) (historyPage, error) {
+func readHistory(l call.Lister, id, life keyspace.ActorID, after uint64, most int) (historyPage, error) {
 	p := historyPage{ID: id, after: after}
 	last, err := lastEvent(l)
 	if err != nil {
@@ -91,7 +92,7 @@ func decodeEvent(e engine.Entry) (host.EmittedEvent, error) {
 }
 
 // lastEvent returns the sequence of the actor's last event; 0 if it has emitted none.
-func lastEvent(l kernel.Lister) (uint64, error) {
+func lastEvent(l call.Lister) (uint64, error) {
 	start, end := keyspace.KindRange(keyspace.KindEventHistory)
 	page, err := l.List(engine.ListQuery{Start: start, End: end, Reverse: true, Limit: 1, KeysOnly: true})
 	if err != nil || len(page.Entries) == 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
@@ -25,10 +26,10 @@ type Turn struct {
 }
 
 // Query is what handlers of queries may read of the key-value store.
-type Query = Reads[*kernel.Query]
+type Query = Reads[*call.Query]
 
 // Reads is the view of handlers of turns and queries on the key-value store.
-type Reads[S kernel.Scope] struct{ K S }
+type Reads[S call.Scope] struct{ K S }
 
 func kvEntry(e engine.Entry) host.KVEntry {
 	k := host.KVEntry{
@@ -53,7 +54,7 @@ func kvBounds(start, end []byte) (from, to []byte) {
 	return from, to
 }
 
-func kvList(l kernel.Lister, q host.KVQuery) (host.KVPage, error) {
+func kvList(l call.Lister, q host.KVQuery) (host.KVPage, error) {
 	from, to := kvBounds(q.Start, q.End)
 	page, err := l.List(engine.ListQuery{
 		Start: from, End: to, Reverse: q.Reverse, Limit: q.Limit, MaxBytes: q.MaxBytes, KeysOnly: q.KeysOnly, After: q.After,
@@ -143,7 +144,7 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 // KVGet implements host.Reader.
 func (h Reads[S]) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
 	r := h.K
-	e, err = kernel.Reading(r, func(rows engine.Reader) (host.KVEntry, error) {
+	e, err = call.Reading(r, func(rows engine.Reader) (host.KVEntry, error) {
 		var stored engine.Entry
 		stored, ok, err = rows.Get(keyspace.AppendUserKV(nil, key))
 		return kvEntry(stored), err
@@ -154,7 +155,7 @@ func (h Reads[S]) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
 // KVList implements host.Reader.
 func (h Reads[S]) KVList(q host.KVQuery) (host.KVPage, error) {
 	r := h.K
-	return kernel.Reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
+	return call.Reading(r, func(rows engine.Reader) (host.KVPage, error) { return kvList(rows, q) })
 }
 
 const (

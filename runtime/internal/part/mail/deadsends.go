@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -151,7 +152,7 @@ func (h *Turn) sendAgain(m *MessageRecord) error {
 }
 
 // listDeadSends implements send.dead.list.
-func listDeadSends(r *kernel.Query, codec host.Codec, in *host.SendListInput) (out host.SendListOutput, err error) {
+func listDeadSends(r *call.Query, codec host.Codec, in *host.SendListInput) (out host.SendListOutput, err error) {
 	limit := in.Limit
 	switch {
 	case len(in.IDs) > host.MaxQueueBatch:

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
@@ -33,7 +34,7 @@ var _ interface {
 	kernel.Meter
 	kernel.Remainder
 	survey.Reporter
-	kernel.Server
+	call.Server
 } = (*Part)(nil)
 
 // A MessageHandler says how messages of one method are handled that are for another part of the
@@ -70,15 +71,15 @@ func (p *Part) Handle(method string, h MessageHandler) { p.handlers[method] = h 
 // Name implements kernel.Part.
 func (*Part) Name() string { return "mail" }
 
-// Methods implements kernel.Server.
-func (*Part) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Serve(method.SendSkip, skipSend),
-		kernel.Ask(method.SendDeadList, listDeadSends),
-		kernel.Act(method.SendDeadRequeue, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+// Methods implements call.Server.
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Serve(method.SendSkip, skipSend),
+		call.Ask(method.SendDeadList, listDeadSends),
+		call.Act(method.SendDeadRequeue, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
 			return eachDeadSend(c, h, in, true)
 		}),
-		kernel.Act(method.SendDeadDelete, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
+		call.Act(method.SendDeadDelete, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.SendSelectInput) (host.CountOutput, error) {
 			return eachDeadSend(c, h, in, false)
 		}),
 	}

@@ -11,36 +11,37 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace/tuple"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
-// Methods implements kernel.Server.
-func (*Part) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Act(method.QueueSend, queueSend),
-		kernel.Act(method.QueueReceive, queueReceive, kernel.Waiting(
+// Methods implements call.Server.
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Act(method.QueueSend, queueSend),
+		call.Act(method.QueueReceive, queueReceive, call.Waiting(
 			func(in *host.QueueReceiveInput) (string, int64) { return "queue/" + in.Queue, in.WaitMS },
 			func(_ *host.QueueReceiveInput, codec host.Codec, out []byte) bool {
 				return len(wire.Read[host.QueueReceiveOutput](codec, out).Messages) == 0
 			})),
-		kernel.Act(method.QueueAck, queueAck),
-		kernel.Act(method.QueueNack, queueNack),
-		kernel.Act(method.QueueExtend, queueExtend),
-		kernel.Ask(method.QueueHeld, queueHeld, kernel.Waiting(
+		call.Act(method.QueueAck, queueAck),
+		call.Act(method.QueueNack, queueNack),
+		call.Act(method.QueueExtend, queueExtend),
+		call.Ask(method.QueueHeld, queueHeld, call.Waiting(
 			func(in *host.QueueHeldInput) (string, int64) { return "settled/" + in.Queue, in.WaitMS },
 			func(in *host.QueueHeldInput, codec host.Codec, out []byte) bool {
 				return len(wire.Read[host.QueueHeldOutput](codec, out).Held) == len(in.Receipts)
 			})),
-		kernel.Ask(method.QueueResult, queueResult, kernel.Waiting(
+		call.Ask(method.QueueResult, queueResult, call.Waiting(
 			func(in *host.QueueResultInput) (string, int64) { return replyTopic(in.ID), in.WaitMS },
 			func(_ *host.QueueResultInput, codec host.Codec, out []byte) bool {
 				return !wire.Read[host.QueueResultOutput](codec, out).Done
 			})),
-		kernel.Ask(method.QueueStats, queueStats),
-		kernel.Ask(method.QueuePeek, queuePeek),
-		kernel.Ask(method.QueueDeadList, queueDeadList),
+		call.Ask(method.QueueStats, queueStats),
+		call.Ask(method.QueuePeek, queuePeek),
+		call.Ask(method.QueueDeadList, queueDeadList),
 		counting(method.QueueDelete, "delete", func(s *queuerows.Set, in *host.QueueSelectInput) (host.CountOutput, error) {
 			if err := selects(in); err != nil {
 				return host.CountOutput{}, err
@@ -97,8 +98,8 @@ func selects(in *host.QueueSelectInput) error {
 }
 
 // counting makes a built-in method that changes messages of a queue that exists and counts them.
-func counting[In any](m method.Typed[In, host.CountOutput], op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *kernel.Method {
-	return kernel.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
+func counting[In any](m method.Typed[In, host.CountOutput], op string, f func(*queuerows.Set, *In) (host.CountOutput, error)) *call.Method {
+	return call.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *In) (host.CountOutput, error) {
 		out, err := f(SetOf(h), in)
 		if out.Count > 0 && err == nil {
 			QueueChange(h, op, queueName(in), func(m map[string]any) { m["count"] = out.Count })
@@ -292,7 +293,7 @@ func queueExtend(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.QueueExt
 	return host.QueueExtendOutput{LockedUntil: until.UTC(), Lost: lost}, err
 }
 
-func queueHeld(r *kernel.Query, _ host.Codec, in *host.QueueHeldInput) (host.QueueHeldOutput, error) {
+func queueHeld(r *call.Query, _ host.Codec, in *host.QueueHeldInput) (host.QueueHeldOutput, error) {
 	if _, err := workers(r.Actor.Type, in.Queue); err != nil {
 		return host.QueueHeldOutput{}, err
 	}
@@ -308,7 +309,7 @@ func queueHeld(r *kernel.Query, _ host.Codec, in *host.QueueHeldInput) (host.Que
 	return host.QueueHeldOutput{Held: held}, err
 }
 
-func queueResult(r *kernel.Query, codec host.Codec, in *host.QueueResultInput) (out host.QueueResultOutput, err error) {
+func queueResult(r *call.Query, codec host.Codec, in *host.QueueResultInput) (out host.QueueResultOutput, err error) {
 	i, _, err := queueOf(r.Actor.Type, in.Queue)
 	if err != nil {
 		return out, err
@@ -332,7 +333,7 @@ func queueResult(r *kernel.Query, codec host.Codec, in *host.QueueResultInput) (
 	return out, err
 }
 
-func queueStats(r *kernel.Query, _ host.Codec, in *host.QueueStatsInput) (out host.QueueStatsOutput, err error) {
+func queueStats(r *call.Query, _ host.Codec, in *host.QueueStatsInput) (out host.QueueStatsOutput, err error) {
 	rows, done, err := r.Rows()
 	if err != nil {
 		return out, err
@@ -351,11 +352,11 @@ func queueStats(r *kernel.Query, _ host.Codec, in *host.QueueStatsInput) (out ho
 	return out, err
 }
 
-func queuePeek(r *kernel.Query, codec host.Codec, in *host.QueueListInput) (host.QueueListOutput, error) {
+func queuePeek(r *call.Query, codec host.Codec, in *host.QueueListInput) (host.QueueListOutput, error) {
 	return listMessages(r, codec, in, queuerows.Peek)
 }
 
-func queueDeadList(r *kernel.Query, codec host.Codec, in *host.QueueListInput) (host.QueueListOutput, error) {
+func queueDeadList(r *call.Query, codec host.Codec, in *host.QueueListInput) (host.QueueListOutput, error) {
 	return listMessages(r, codec, in, queuerows.DeadList)
 }
 
@@ -363,7 +364,7 @@ func queueDeadList(r *kernel.Query, codec host.Codec, in *host.QueueListInput) (
 func replyTopic(id uint64) string { return "reply/" + strconv.FormatUint(id, 10) }
 
 // listMessages answers queue.peek and queue.dead.list.
-func listMessages(r *kernel.Query, codec host.Codec, in *host.QueueListInput,
+func listMessages(r *call.Query, codec host.Codec, in *host.QueueListInput,
 	list func(engine.Reader, *host.QueueListInput) ([]host.ListedMessage, bool, error),
 ) (out host.QueueListOutput, err error) {
 	i, _, err := queueOf(r.Actor.Type, in.Queue)

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
@@ -36,7 +37,7 @@ var _ interface {
 	kernel.Meter
 	kernel.Recoverer
 	kernel.Retrier
-	kernel.Server
+	call.Server
 	kernel.Waker
 } = (*Part)(nil)
 
@@ -142,7 +143,7 @@ func (h *Turn) asQueue() *Turn { return h }
 func queuesOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asQueue() *Turn }).asQueue() }
 
 // Query is the view of query handlers on queues.
-type Query struct{ K *kernel.Query }
+type Query struct{ K *call.Query }
 
 // Package queuerows has the rows of queues. This file ties them to turns, and notifies receivers.
 

@@ -10,40 +10,41 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/workflow"
 )
 
-// Methods implements kernel.Server: the verbs of workflow runs. Reading verbs wake nothing, so they
+// Methods implements call.Server: the verbs of workflow runs. Reading verbs wake nothing, so they
 // work on sleeping and failed actors.
-func (*Part) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Act(method.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Act(method.WorkflowStart, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.WorkflowStartInput) (host.RunStarted, error) {
 			return startRun(c, h, host.RunStart{Workflow: in.Workflow, Codec: codec, Input: in.Input, Replace: in.Replace})
 		}),
 		runVerb(method.WorkflowCancel), runVerb(method.WorkflowTerminate), runVerb(method.WorkflowPause), runVerb(method.WorkflowResume),
 		runVerb(method.WorkflowRetry), runVerb(method.WorkflowRewind),
-		kernel.Act(method.WorkflowImport, importRun),
-		kernel.Ordered(kernel.Serve(method.WorkflowStatus, runStatus)),
-		kernel.Ordered(kernel.Serve(method.WorkflowResult, runResult, kernel.Waiting(
+		call.Act(method.WorkflowImport, importRun),
+		call.Ordered(call.Serve(method.WorkflowStatus, runStatus)),
+		call.Ordered(call.Serve(method.WorkflowResult, runResult, call.Waiting(
 			func(in *host.WorkflowResultInput) (string, int64) { return runEndedTopic, in.WaitMS },
 			func(_ *host.WorkflowResultInput, codec host.Codec, out []byte) bool {
 				return !wire.Read[host.WorkflowResultOutput](codec, out).Done
 			}))),
-		kernel.Ordered(kernel.Serve(method.WorkflowHistory, runHistory)),
-		kernel.Ordered(kernel.Serve(method.WorkflowWatch, watchRun, kernel.Waiting(
+		call.Ordered(call.Serve(method.WorkflowHistory, runHistory)),
+		call.Ordered(call.Serve(method.WorkflowWatch, watchRun, call.Waiting(
 			func(in *host.WorkflowWatchInput) (string, int64) { return runTopic, in.WaitMS },
 			func(_ *host.WorkflowWatchInput, codec host.Codec, out []byte) bool {
 				return wire.Read[host.WorkflowWatchOutput](codec, out).Changed == nil
 			}))),
-		kernel.Serve(method.WorkflowExport, exportRun),
+		call.Serve(method.WorkflowExport, exportRun),
 	}
 }
 
 // runVerb makes a built-in method that does something to the run.
-func runVerb(m method.Typed[host.WorkflowControlInput, method.None]) *kernel.Method {
-	return kernel.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (method.None, error) {
+func runVerb(m method.Typed[host.WorkflowControlInput, method.None]) *call.Method {
+	return call.Act(m, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowControlInput) (method.None, error) {
 		return method.None{}, controlRun(c, h, host.RunControl{Verb: m.Name, Reason: in.Reason, Entry: in.Entry, Run: in.Run})
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
@@ -49,7 +50,7 @@ var _ interface {
 	kernel.Reviver
 	kernel.Riser
 	kernel.Runner
-	kernel.Server
+	call.Server
 	kernel.Translator
 	kernel.Waker
 	kernel.Watcher

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
@@ -32,7 +33,7 @@ var _ interface {
 	survey.Explainer
 	kernel.Meter
 	survey.Reporter
-	kernel.Server
+	call.Server
 	kernel.Waker
 } = (*Part)(nil)
 
@@ -76,10 +77,10 @@ type Turn struct{ Reads[*kernel.Turn] }
 func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 
 // Query is what handlers of queries may read of schedules.
-type Query = Reads[*kernel.Query]
+type Query = Reads[*call.Query]
 
 // Reads is the view of handlers of turns and queries on schedules.
-type Reads[S kernel.Scope] struct{ K S }
+type Reads[S call.Scope] struct{ K S }
 
 // scheduleOf returns the index of the contract that a schedule's name belongs to.
 func scheduleOf(t *kernel.Type, name string) (int, error) {
@@ -292,10 +293,10 @@ type givenNumbers struct {
 	KeepRuns *int   `json:"keep_runs,omitempty"`
 }
 
-// Methods implements kernel.Server.
-func (*Part) Methods() []*kernel.Method {
-	return []*kernel.Method{
-		kernel.Act(method.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
+// Methods implements call.Server.
+func (*Part) Methods() []*call.Method {
+	return []*call.Method{
+		call.Act(method.ScheduleSet, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.Schedule) (host.Schedule, error) {
 			var set givenNumbers
 			if err := wire.Decode(host.ScheduleSet, codec, h.Work.Input, &set); err != nil {
 				return host.Schedule{}, err
@@ -333,17 +334,17 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return showSchedule(c.Actor.Type, out, codec)
 		}),
-		kernel.Act(method.ScheduleCancel, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
-			return kernel.Counted(turnOf(h).CancelSchedule(in.Name, in.Instance))
+		call.Act(method.ScheduleCancel, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.ScheduleInput) (host.CountOutput, error) {
+			return call.Counted(turnOf(h).CancelSchedule(in.Name, in.Instance))
 		}),
-		kernel.Act(method.ScheduleTrigger, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
+		call.Act(method.ScheduleTrigger, func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *host.ScheduleInput) (host.Schedule, error) {
 			out, err := triggerSchedule(h, in.Name, in.Instance)
 			if err != nil {
 				return host.Schedule{}, err
 			}
 			return showSchedule(c.Actor.Type, out, codec)
 		}),
-		kernel.Ask(method.ScheduleList, func(r *kernel.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
+		call.Ask(method.ScheduleList, func(r *call.Query, codec host.Codec, in *host.ScheduleListInput) (host.ScheduleListOutput, error) {
 			all, err := Query{r}.Schedules(in.Name)
 			if err != nil {
 				return host.ScheduleListOutput{}, err
@@ -355,7 +356,7 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return host.ScheduleListOutput{Schedules: all}, nil
 		}),
-		kernel.Ask(method.ScheduleRuns, func(r *kernel.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
+		call.Ask(method.ScheduleRuns, func(r *call.Query, _ host.Codec, in *host.ScheduleInput) (host.ScheduleRunsOutput, error) {
 			s, done, err := r.Rows()
 			if err != nil {
 				return host.ScheduleRunsOutput{}, err
@@ -392,5 +393,5 @@ func showSchedule(t *kernel.Type, s host.Schedule, codec host.Codec) (host.Sched
 // Schedules implements host.Reader.
 func (h Reads[S]) Schedules(name string) ([]host.Schedule, error) {
 	r := h.K
-	return kernel.Reading(r, func(rows engine.Reader) ([]host.Schedule, error) { return schedulerows.List(rows, name) })
+	return call.Reading(r, func(rows engine.Reader) ([]host.Schedule, error) { return schedulerows.List(rows, name) })
 }

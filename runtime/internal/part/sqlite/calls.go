@@ -16,6 +16,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
@@ -38,16 +39,16 @@ const (
 // maxLoggedSQL is how much of a statement the log shows, in bytes.
 const maxLoggedSQL = 200
 
-// Methods implements kernel.Server: the methods run SQL and manage databases, for operators and for
+// Methods implements call.Server: the methods run SQL and manage databases, for operators and for
 // callers that the type allows.
-func (p *Part) Methods() []*kernel.Method {
-	exec := kernel.Act(method.SQLExec, execSQL)
+func (p *Part) Methods() []*call.Method {
+	exec := call.Act(method.SQLExec, execSQL)
 	exec.Pace, exec.Fault = new(atomic.Int64), sqlFault
-	query := kernel.Ask(method.SQLQuery, func(r *kernel.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
+	query := call.Ask(method.SQLQuery, func(r *call.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 		out, err := runSQL(r, r.Host.SQL(), codec, in)
 		return out, sqlFault(err)
 	})
-	return []*kernel.Method{exec, query, kernel.Serve(method.SQLMigrate, p.migrateSQL), kernel.Serve(method.SQLStatus, p.statusSQL)}
+	return []*call.Method{exec, query, call.Serve(method.SQLMigrate, p.migrateSQL), call.Serve(method.SQLStatus, p.statusSQL)}
 }
 
 // execSQL implements sql.exec.

@@ -126,7 +126,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 		return out, host.Errorf(host.InvalidArgument, "the file cannot be read: %s", err)
 	}
 	defer spooled.Close()
-	b := kernel.Procedure("sql.import", func(c *kernel.Core, w *kernel.Work) error {
+	b := kernel.NewProcedure("sql.import", func(c *kernel.Core, w *kernel.Work) error {
 		err := c.System(w, "sql.import", func(h *kernel.Turn) (err error) {
 			if out, err = p.replace(h, spooled); err != nil {
 				return err

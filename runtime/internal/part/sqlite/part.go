@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/sqlitevfs"
@@ -39,7 +40,7 @@ var _ interface {
 	kernel.Limiter
 	kernel.Declarer
 	kernel.Opener
-	kernel.Server
+	call.Server
 	kernel.Meter
 	kernel.Preparer
 } = (*Part)(nil)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
@@ -30,7 +31,7 @@ func sqliteOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asSQLite() *Turn
 
 // Query is what handlers of queries may read of the SQLite database.
 type Query struct {
-	K   *kernel.Query
+	K   *call.Query
 	sql *sqlQuery // nil until it is asked for; guarded by Query.mu
 }
 
@@ -316,7 +317,7 @@ func (s *sqlTurn) Stuck() (fault, what, where string) {
 // A sqlQuery is the read session of a query.
 type sqlQuery struct {
 	context.Context // the reader
-	r               *kernel.Query
+	r               *call.Query
 	session         *sqlitevfs.Session
 	own             *sqlitevfs.Database // if the view had no core, or one that was gone when the query first asked; nil else
 	over            atomic.Bool

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
@@ -23,7 +24,7 @@ type Part struct{}
 
 var _ interface {
 	kernel.Purger
-	kernel.Server
+	call.Server
 } = (*Part)(nil)
 
 // Name implements kernel.Part.
@@ -49,10 +50,10 @@ type Turn struct{ Reads[*kernel.Turn] }
 func turnOf(t *kernel.Turn) Turn { return Turn{Reads[*kernel.Turn]{t}} }
 
 // Query is what handlers of queries may read of streams.
-type Query = Reads[*kernel.Query]
+type Query = Reads[*call.Query]
 
 // Reads is the view of handlers of turns and queries on streams.
-type Reads[S kernel.Scope] struct{ K S }
+type Reads[S call.Scope] struct{ K S }
 
 // streamOf returns the contract that a stream's name belongs to, with its defaults filled in, and
 // its index.
@@ -123,14 +124,14 @@ func (h Turn) StreamClose(stream string) error {
 	return err
 }
 
-// Methods implements kernel.Server.
-func (*Part) Methods() []*kernel.Method {
-	read := kernel.Ask(method.StreamRead, readStream, kernel.Waiting(
+// Methods implements call.Server.
+func (*Part) Methods() []*call.Method {
+	read := call.Ask(method.StreamRead, readStream, call.Waiting(
 		func(in *host.StreamReadInput) (string, int64) { return streamTopic(in.Stream), in.WaitMS }, noItems))
 	read.Missing, read.OfLife = streamGone, true
-	return []*kernel.Method{
-		kernel.Act(method.StreamAppend, appendStream),
-		kernel.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
+	return []*call.Method{
+		call.Act(method.StreamAppend, appendStream),
+		call.Act(method.StreamClose, func(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.StreamInfo, error) {
 			if err := externalStream(c, in.Stream); err != nil {
 				return host.StreamInfo{}, err
 			}
@@ -139,12 +140,12 @@ func (*Part) Methods() []*kernel.Method {
 			}
 			return turnOf(h).StreamInfo(in.Stream)
 		}),
-		kernel.Act(method.StreamDelete, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
+		call.Act(method.StreamDelete, func(_ *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.StreamInput) (host.CountOutput, error) {
 			n, err := deleteStream(h, in.Stream)
 			return host.CountOutput{Count: n}, err
 		}),
 		read,
-		kernel.Ask(method.StreamList, listStreams),
+		call.Ask(method.StreamList, listStreams),
 	}
 }
 
@@ -203,7 +204,7 @@ func deleteStream(t *kernel.Turn, name string) (int64, error) {
 	return n, err
 }
 
-func readStream(r *kernel.Query, codec host.Codec, in *host.StreamReadInput) (out host.StreamReadOutput, err error) {
+func readStream(r *call.Query, codec host.Codec, in *host.StreamReadInput) (out host.StreamReadOutput, err error) {
 	index, cfg, err := streamOf(r.Actor.Type, in.Stream)
 	if err != nil {
 		return out, err
@@ -270,7 +271,7 @@ func noItems(in *host.StreamReadInput, codec host.Codec, output []byte) bool {
 	return err == nil && len(out.Items) == 0 && out.Missed == 0 && !out.Reset && !out.Closed && out.Next == in.After
 }
 
-func listStreams(r *kernel.Query, _ host.Codec, in *host.StreamListInput) (host.StreamListOutput, error) {
+func listStreams(r *call.Query, _ host.Codec, in *host.StreamListInput) (host.StreamListOutput, error) {
 	if in.Stream != "" {
 		info, err := Query{r}.StreamInfo(in.Stream)
 		return host.StreamListOutput{Streams: []host.StreamInfo{info}}, err
@@ -300,7 +301,7 @@ func (h Reads[S]) StreamInfo(stream string) (host.StreamInfo, error) {
 	if err != nil {
 		return host.StreamInfo{}, err
 	}
-	return kernel.Reading(r, func(rows engine.Reader) (host.StreamInfo, error) {
+	return call.Reading(r, func(rows engine.Reader) (host.StreamInfo, error) {
 		info, err := streamrows.Info(rows, r.Now(), cfg, stream)
 		info.Life = r.ID().String()
 		return info, err
@@ -314,7 +315,7 @@ func (h Reads[S]) StreamRead(stream string, after uint64, limit int) (host.Strea
 	if err != nil {
 		return host.StreamPage{}, err
 	}
-	return kernel.Reading(r, func(rows engine.Reader) (host.StreamPage, error) {
+	return call.Reading(r, func(rows engine.Reader) (host.StreamPage, error) {
 		return streamrows.Read(rows, r.Now(), cfg, stream, after, limit, 0)
 	})
 }

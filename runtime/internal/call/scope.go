@@ -1,10 +1,11 @@
-package kernel
+package call
 
 import (
 	"time"
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
 // A Scope is what a turn and a query have in common: rows of an actor as of one version, which a handler may read until it
@@ -13,14 +14,14 @@ type Scope interface {
 	// Enter locks the scope for one operation of the handler, and Leave unlocks it.
 	Enter() error
 	Leave()
-	// reader returns the rows.
+	// Reader returns the rows.
 	//
 	// REQUIRES: Enter
-	reader() (engine.Reader, error)
+	Reader() (engine.Reader, error)
 	// Now is the time as of which they are read, and ID the actor's.
 	Now() time.Time
 	ID() keyspace.ActorID
-	Type() *Type
+	Type() *kernel.Type
 }
 
 // Reading reads rows of a scope.
@@ -29,7 +30,7 @@ func Reading[T any](s Scope, read func(engine.Reader) (T, error)) (v T, err erro
 		return v, err
 	}
 	defer s.Leave()
-	rows, err := s.reader()
+	rows, err := s.Reader()
 	if err != nil {
 		return v, err
 	}

@@ -1,4 +1,4 @@
-package kernel
+package call
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
 // A Query is one query's run: while its caller waits, beside the actor's turns, on the state of
@@ -24,15 +24,15 @@ type Query struct {
 	Host            host.Reader                  // what the handler is handed
 	limit           time.Duration                // when it ends, since Kernel.Started
 	timed           atomic.Pointer[timedContext] // nil until something asks for Done
-	Actor           *Actor
-	View            *view
-	from            Caller
+	Actor           *kernel.Actor
+	View            *kernel.View
+	from            kernel.Caller
 	Over            string // the connection that the query came over
 
 	mu      sync.Mutex
 	Closed  bool
 	snap    *engine.Snapshot
-	Session QuerySession // what goroutines of the handler may still use when it has returned; nil if there is none
+	Session Session // what goroutines of the handler may still use when it has returned; nil if there is none
 }
 
 // Enter locks the query for one operation of the handler.
@@ -45,14 +45,14 @@ func (r *Query) Enter() error {
 	return nil
 }
 
-// Lock is Enter for one who looks at closed.
+// Lock is Enter for code that looks at Closed.
 func (r *Query) Lock() { r.mu.Lock() }
 
 // Leave implements Scope.
 func (r *Query) Leave() { r.mu.Unlock() }
 
-// reader implements Scope.
-func (r *Query) reader() (engine.Reader, error) { return r.Snapshot() }
+// Reader implements Scope.
+func (r *Query) Reader() (engine.Reader, error) { return r.Snapshot() }
 
 // Now implements Scope.
 func (r *Query) Now() time.Time { return time.Now() }
@@ -61,7 +61,7 @@ func (r *Query) Now() time.Time { return time.Now() }
 func (r *Query) ID() keyspace.ActorID { return r.View.ID }
 
 // Type implements Scope.
-func (r *Query) Type() *Type { return r.Actor.Type }
+func (r *Query) Type() *kernel.Type { return r.Actor.Type }
 
 func (r *Query) close() {
 	r.mu.Lock()
@@ -81,7 +81,7 @@ func (r *Query) close() {
 // REQUIRES: r.mu
 func (r *Query) Snapshot() (*engine.Snapshot, error) {
 	if r.snap == nil {
-		s, err := r.Actor.snapshotOf(r.View)
+		s, err := r.Actor.SnapshotOf(r.View)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (r *Query) Err() error {
 
 // Value implements context.Context.
 func (r *Query) Value(key any) any {
-	if key == (TurnKey{}) {
+	if key == (kernel.TurnKey{}) {
 		return &r.from
 	}
 	if c := r.timed.Load(); c != nil {
@@ -148,10 +148,10 @@ func (r *Query) Self() host.Identity {
 }
 
 // Logger implements host.Reader.
-func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(r.View.version)) }
+func (r *Query) Logger() *slog.Logger { return r.Actor.Logger(r.View.ID, uint64(r.View.Version)) }
 
 // Version implements host.Reader.
-func (r *Query) Version() uint64 { return uint64(r.View.version) }
+func (r *Query) Version() uint64 { return uint64(r.View.Version) }
 
 // Traceparent implements host.Reader.
 func (r *Query) Traceparent() string { return r.from.Traceparent }
@@ -162,43 +162,32 @@ func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
 }
 
 // Destroy implements host.Node.
-func (r *Query) Destroy(context.Context, host.Address) error { return QueryWrites() }
+func (r *Query) Destroy(context.Context, host.Address) error { return kernel.QueryWrites() }
 
-// QueryWrites returns the error for a query that tries to write.
-func QueryWrites() error {
-	return host.Errorf(host.ReadOnly, "a query and its calls cannot change anything")
-}
+// A Session is what goroutines of a query may still use when its handler has returned. End waits for them.
+type Session interface{ End() }
 
 // query answers a query while its caller waits, without a turn.
-func (s *Kernel) query(ctx context.Context, t *Type, method int, req *host.Request, from *Caller) (host.Reply, error) {
-	r, err := s.newReader(ctx, t, req, from)
+func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request, from *kernel.Caller) (host.Reply, error) {
+	r, err := p.newReader(ctx, t, req, from)
 	if err != nil {
 		return host.Reply{}, err
 	}
-	out, err := s.queries.run(r, method, req)
+	out, err := p.runs.run(r, method, req)
 	return r.answer(t.Methods[method].Name, out, err)
 }
 
 // queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
-func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, from *Caller, name string, f func(*Query) ([]byte, error)) (host.Reply, error) {
-	r, err := s.newReader(ctx, t, req, from)
+func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, name string, f func(*Query) ([]byte, error)) (host.Reply, error) {
+	r, err := p.newReader(ctx, t, req, from)
 	if host.CodeOf(err) == host.ActorFailed {
-		snap, id, serr := s.Durable(ctx, req.Address)
+		a, v, serr := p.k.StandIn(ctx, t, req.Address)
 		if host.CodeOf(serr) == host.NotFound {
 			return host.Reply{}, err
 		}
-		if serr != nil {
-			return host.Reply{}, serr
+		if r, err = nil, serr; err == nil {
+			r = p.readerOf(ctx, a, v, req, nil)
 		}
-		head, serr := snap.Head()
-		if serr != nil {
-			snap.Close()
-			return host.Reply{}, s.StoreError(serr)
-		}
-		v := &view{version: head.Version, ID: id, refs: 1, snapshot: snap}
-		// It stands for the actor in this query, and is in no directory.
-		a := newActor(s, t, req.Address, string(address.Append(nil, req.Address)))
-		r, err = a.newReader(ctx, v, req, nil), nil
 	}
 	if err != nil {
 		return host.Reply{}, err
@@ -208,8 +197,8 @@ func (s *Kernel) queryBuiltin(ctx context.Context, t *Type, req *host.Request, f
 }
 
 // newReader makes the reader of a query that reads the last commit. Its answer releases it.
-func (s *Kernel) newReader(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Query, error) {
-	if from != nil && from.Kind == FromTurn {
+func (p *Router) newReader(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller) (*Query, error) {
+	if from != nil && from.Kind == kernel.FromTurn {
 		if err := from.Waiter.Flush(); err != nil {
 			return nil, err
 		}
@@ -217,34 +206,34 @@ func (s *Kernel) newReader(ctx context.Context, t *Type, req *host.Request, from
 	if err := inOrder(ctx, req); err != nil {
 		return nil, err
 	}
-	a := s.Find(req.Address)
-	var v *view
+	a := p.k.Find(req.Address)
+	var v *kernel.View
 	if a != nil {
 		v = a.AcquireView()
 	}
 	for v == nil {
 		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.
 		var err error
-		if a, err = s.rouse(ctx, t, req, from); err != nil {
+		if a, err = p.k.Rouse(ctx, t, req, from); err != nil {
 			return nil, err
 		}
 		v = a.AcquireView()
 	}
 	placed(req)
-	return a.newReader(ctx, v, req, from), nil
+	return p.readerOf(ctx, a, v, req, from), nil
 }
 
-// newReader makes the reader of a query that reads a view, which it releases.
-func (a *Actor) newReader(ctx context.Context, v *view, req *host.Request, from *Caller) *Query {
+// readerOf makes the reader of a query that reads a view, which it releases.
+func (p *Router) readerOf(ctx context.Context, a *kernel.Actor, v *kernel.View, req *host.Request, from *kernel.Caller) *Query {
 	now := time.Now()
-	a.lastUsed.Store(now.UnixMilli())
-	r := a.Kernel.with.Query()
+	a.Touch(now)
+	r := p.newQuery()
 	r.Context, r.Actor, r.View, r.Over = ctx, a, v, req.Connection
 	r.limit = now.Sub(a.Kernel.Started)
 	r.limit += min(a.Type.Base.QueryTimeout, math.MaxInt64-r.limit)
-	r.from = Caller{Kind: FromQuery, Traceparent: req.Traceparent}
+	r.from = kernel.Caller{Kind: kernel.FromQuery, Traceparent: req.Traceparent}
 	if from != nil {
-		r.from.depth, r.from.Waiter = from.depth+1, from.Waiter
+		r.from.Depth, r.from.Waiter = from.Depth+1, from.Waiter
 		if r.from.Traceparent == "" {
 			r.from.Traceparent = from.Traceparent
 		}
@@ -252,41 +241,41 @@ func (a *Actor) newReader(ctx context.Context, v *view, req *host.Request, from 
 	return r
 }
 
-// answer ends a query: what it came to leaves when what it has read is durable.
+// answer ends a query: its output leaves when what it has read is durable.
 func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
-	a, version, commit := r.Actor, r.View.version, r.View.commit
+	a, version, commit := r.Actor, r.View.Version, r.View.Commit
 	r.close()
 	if err != nil {
-		err = a.Kernel.publicQuery(a, name, err)
+		err = public(a, name, err)
 	}
-	if perr := a.pass(r.Context, commit); perr != nil {
+	if perr := a.Pass(r.Context, commit); perr != nil {
 		return host.Reply{}, perr
 	}
-	a.Type.metrics.query(err)
+	countersOf(a.Type).count(err)
 	if err != nil {
 		return host.Reply{}, err
 	}
 	return host.Reply{Output: out, Version: uint64(version)}, nil
 }
 
+// public makes the error of a query that its caller sees, and logs what may not leave.
+func public(a *kernel.Actor, name string, err error) *host.Error {
+	e, id := a.Kernel.PublicError(err)
+	if id != "" {
+		a.Kernel.Logger.LogAttrs(a.Kernel.Life, slog.LevelError, "query failed",
+			a.Attrs(slog.String("error_id", id), slog.String("method", name), slog.Any("error", err))...)
+	}
+	return e
+}
+
 // guard runs f and turns a panic into an error.
 func (r *Query) guard(name string, f func(*Query) ([]byte, error)) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = nil, r.Actor.Kernel.crashed(r.Actor, name, p)
+			out, err = nil, r.Actor.Kernel.Crashed(r.Actor, name, p)
 		}
 	}()
 	return f(r)
-}
-
-// rouse wakes the actor, creating it if need be, and returns when it has a view.
-func (s *Kernel) rouse(ctx context.Context, t *Type, req *host.Request, from *Caller) (*Actor, error) {
-	w := s.Pool.Get()
-	w.Job, w.Ctx, w.Existing, w.Traceparent = Waking{}, ctx, req.Existing, req.Traceparent
-	if from != nil {
-		from.place(ctx, w)
-	}
-	return s.do(ctx, t, req.Address, w, from)
 }
 
 // Rows returns the actor's keys as of the query, and what to call after reading.

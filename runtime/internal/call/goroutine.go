@@ -1,4 +1,4 @@
-package kernel
+package call
 
 import (
 	"runtime"
@@ -8,11 +8,11 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 )
 
-// A queryRun is a goroutine that runs the handlers of queries, one at a time, while their callers wait: runtime.Goexit cannot be
+// A goroutine is a goroutine that runs the handlers of queries, one at a time, while their callers wait: runtime.Goexit cannot be
 // stopped, so a handler that ends its goroutine must not run on its caller's.
-type queryRun struct {
+type goroutine struct {
 	begin, end chan struct{}
-	// What runs between begin and end, and what it came to.
+	// What runs between begin and end, and its result.
 	r      *Query
 	method int
 	req    *host.Request
@@ -22,16 +22,16 @@ type queryRun struct {
 	buffer [512]byte // where a small output is made
 }
 
-// queryRuns keeps a few of the goroutines that are free, because they have the stack that handlers need. How many run at once is
+// runs keeps a few of the goroutines that are free, because they have the stack that handlers need. How many run at once is
 // not bounded: handlers may block.
-type queryRuns struct {
+type runs struct {
 	mu     sync.Mutex
-	free   []*queryRun
+	free   []*goroutine
 	closed bool
 }
 
 // run runs the handler of a query and turns a panic, or one that ends its goroutine, into an error.
-func (p *queryRuns) run(r *Query, method int, req *host.Request) ([]byte, error) {
+func (p *runs) run(r *Query, method int, req *host.Request) ([]byte, error) {
 	q := p.take()
 	q.r, q.method, q.req = r, method, req
 	q.begin <- struct{}{}
@@ -52,7 +52,7 @@ func (p *queryRuns) run(r *Query, method int, req *host.Request) ([]byte, error)
 }
 
 // take returns a goroutine that is free.
-func (p *queryRuns) take() (q *queryRun) {
+func (p *runs) take() (q *goroutine) {
 	p.mu.Lock()
 	if last := len(p.free) - 1; last >= 0 {
 		q, p.free[last] = p.free[last], nil
@@ -60,14 +60,14 @@ func (p *queryRuns) take() (q *queryRun) {
 	}
 	p.mu.Unlock()
 	if q == nil {
-		q = &queryRun{begin: make(chan struct{}), end: make(chan struct{})}
+		q = &goroutine{begin: make(chan struct{}), end: make(chan struct{})}
 		go q.serve()
 	}
 	return q
 }
 
 // give keeps a goroutine, or ends it.
-func (p *queryRuns) give(q *queryRun) {
+func (p *runs) give(q *goroutine) {
 	p.mu.Lock()
 	keep := !p.closed && len(p.free) < 4*runtime.GOMAXPROCS(0)
 	if keep {
@@ -79,8 +79,8 @@ func (p *queryRuns) give(q *queryRun) {
 	}
 }
 
-// close ends the goroutines that are free. The others end with their queries, whose callers see to it.
-func (p *queryRuns) close() {
+// close ends the goroutines that are free. The others end with their queries, whose callers end them.
+func (p *runs) close() {
 	p.mu.Lock()
 	free := p.free
 	p.free, p.closed = nil, true
@@ -91,12 +91,12 @@ func (p *queryRuns) close() {
 }
 
 // stop ends a goroutine that is free.
-func (q *queryRun) stop() {
+func (q *goroutine) stop() {
 	close(q.begin)
 	<-q.end
 }
 
-func (q *queryRun) serve() {
+func (q *goroutine) serve() {
 	for range q.begin {
 		q.run()
 		q.end <- struct{}{}
@@ -104,20 +104,20 @@ func (q *queryRun) serve() {
 	close(q.end)
 }
 
-func (q *queryRun) run() {
+func (q *goroutine) run() {
 	r, returned := q.r, false
 	t := r.Actor.Type
 	defer func() {
 		name := t.Methods[q.method].Name
 		switch p := recover(); {
 		case p != nil:
-			q.out, q.err = nil, r.Actor.Kernel.crashed(r.Actor, name, p)
+			q.out, q.err = nil, r.Actor.Kernel.Crashed(r.Actor, name, p)
 		case !returned:
 			q.err, q.over = host.Errorf(host.Crashed, "the handler %s ended its goroutine", name), true
 			close(q.end)
 		}
 	}()
-	state, err := r.View.state(t)
+	state, err := stateOf(r.View, t)
 	if err == nil {
 		q.out, q.err = t.Query(r.Host, q.method, state, q.req.Codec, q.req.Input, q.buffer[:0])
 	} else {

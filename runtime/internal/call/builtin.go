@@ -1,0 +1,102 @@
+package call
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+)
+
+// builtin calls a built-in method, waiting for what it asks for if the caller wants to.
+func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller) (host.Reply, error) {
+	if r.Create {
+		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot create an actor explicitly", r.Method).With("create", r.Method)
+	}
+	if from == nil && b.Row.Counted(t.OpenSQL) {
+		if err := p.k.Admit(t, r); err != nil {
+			return host.Reply{}, err
+		}
+	}
+	if b.wait == nil {
+		return p.builtinOnce(ctx, t, b, r, from)
+	}
+	in, topic, d, err := b.wait(r)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	if d <= 0 {
+		return p.builtinOnce(ctx, t, b, r, from)
+	}
+	if from != nil && from.Kind == kernel.FromTurn {
+		return host.Reply{}, host.Errorf(host.InvalidArgument, "%q cannot wait inside a turn", r.Method)
+	}
+	sub := p.k.Signals.Subscribe(string(address.Append(nil, r.Address)), topic, b.OfLife)
+	defer sub.Close()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		reply, err := p.builtinOnce(ctx, t, b, r, from)
+		if sub.Destroyed() {
+			return host.Reply{}, kernel.ErrDestroyed() // what was read may be a successor's
+		}
+		if err != nil || !b.empty(in, r.Codec, reply.Output) {
+			return reply, err
+		}
+		if r.Order != nil {
+			r.Order.Waits()
+		}
+		select {
+		case <-sub.C:
+		case <-timer.C:
+			return reply, nil
+		case <-ctx.Done():
+			return host.Reply{}, kernel.ContextError(ctx)
+		case <-p.k.NoWaits:
+			return host.Reply{}, kernel.Unavailable("the node is shutting down")
+		}
+	}
+}
+
+func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller) (host.Reply, error) {
+	if from == nil && p.k.Draining.Load() {
+		return host.Reply{}, kernel.Unavailable("the node is shutting down")
+	}
+	switch {
+	case b.serve != nil:
+		if b.reads {
+			if err := inOrder(ctx, r); err != nil {
+				return host.Reply{}, err
+			}
+		} else {
+			placed(r)
+		}
+		out, err := b.serve(ctx, p.k, t, r, from)
+		return host.Reply{Output: out}, err
+	case b.query != nil:
+		q := *r
+		q.Existing = true
+		reply, err := p.queryBuiltin(ctx, t, &q, from, b.Row.Name, func(rd *Query) ([]byte, error) { return b.query(rd, &q) })
+		if b.Missing != nil && host.CodeOf(err) == host.NotFound {
+			err = b.Missing(&q, err)
+		}
+		return reply, err
+	}
+	return p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: -1, Builtin: &b.Procedure}, r.Existing || !b.Row.Creating(t.OpenSQL))
+}
+
+// placed notes that a request has its place among those of the same client.
+func placed(r *host.Request) {
+	if r.Order != nil {
+		r.Order.Placed()
+	}
+}
+
+// inOrder waits until a request that only reads may begin: until the turns before it are answered.
+func inOrder(ctx context.Context, r *host.Request) error {
+	if r.Order != nil && !r.Order.Reads(ctx) {
+		return kernel.ContextError(ctx)
+	}
+	return nil
+}

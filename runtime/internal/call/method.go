@@ -1,0 +1,141 @@
+package call
+
+import (
+	"context"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
+)
+
+// A Method is a built-in method that a part has bound to its row of the table. It writes, and then its procedure has a Run, or one
+// of query and serve is set.
+type Method struct {
+	kernel.Procedure
+	// Fault says what to answer instead of the error of a turn of [Act]; nil for that itself.
+	Fault func(error) error
+	// query runs like a query, on a committed version.
+	query func(r *Query, req *host.Request) ([]byte, error)
+	// serve answers without a turn or a version: what is about the actor rather than in it.
+	serve func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller) ([]byte, error)
+	// reads: serve shows what turns have changed.
+	reads bool
+	// wait decodes the input and says how long the caller is willing to wait, and for what signal, when empty says that there
+	// is nothing yet.
+	wait  func(req *host.Request) (in any, topic string, d time.Duration, err error)
+	empty func(in any, codec host.Codec, out []byte) bool
+	// OfLife: what the caller waits for is of the actor as it is, not of one that is made under its address after it.
+	OfLife bool
+	// Missing says what a query answers of an actor that is not there; nil for NotFound.
+	Missing func(req *host.Request, notFound error) error
+}
+
+// An Option is something that only some methods have.
+type Option[In any] func(*Method)
+
+// bound makes the method of a row.
+func bound[In any](row method.Row, b *Method, options []Option[In]) *Method {
+	b.Row = row
+	for _, o := range options {
+		o(b)
+	}
+	return b
+}
+
+// answer decodes an input, and encodes the output that f makes of it.
+func answer[In, Out any](name string, codec host.Codec, input []byte, f func(in *In) (Out, error)) ([]byte, error) {
+	var in In
+	if err := wire.Decode(name, codec, input, &in); err != nil {
+		return nil, err
+	}
+	out, err := f(&in)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Encode(codec, &out)
+}
+
+// Act binds a method that writes, in a turn that does not touch the instance.
+func Act[In, Out any](
+	m method.Typed[In, Out], f func(c *kernel.Core, h *kernel.Turn, codec host.Codec, in *In) (Out, error), options ...Option[In],
+) *Method {
+	b := new(Method)
+	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
+		out, err := c.RunTurn(w, m.Name, false, func(h *kernel.Turn) ([]byte, error) {
+			return answer(m.Name, w.Codec, w.Input, func(in *In) (Out, error) { return f(c, h, w.Codec, in) })
+		})
+		if err != nil && b.Fault != nil {
+			err = b.Fault(err)
+		}
+		return out, err
+	}
+	return bound(m.Row, b, options)
+}
+
+// Run binds a method that runs the turns that it needs by itself, because it calls the instance. reply encodes its output.
+func Run[In, Out any](
+	m method.Typed[In, Out], f func(c *kernel.Core, w *kernel.Work, in *In, reply func(Out) ([]byte, error)) ([]byte, error),
+) *Method {
+	b := new(Method)
+	b.Instance = true
+	b.Run = func(c *kernel.Core, w *kernel.Work) ([]byte, error) {
+		var in In
+		if err := wire.Decode(m.Name, w.Codec, w.Input, &in); err != nil {
+			return nil, err
+		}
+		return f(c, w, &in, func(out Out) ([]byte, error) { return wire.Encode(w.Codec, &out) })
+	}
+	return bound[In](m.Row, b, nil)
+}
+
+// Ask binds a method that reads.
+func Ask[In, Out any](m method.Typed[In, Out], f func(r *Query, codec host.Codec, in *In) (Out, error), options ...Option[In]) *Method {
+	return bound(m.Row, &Method{query: func(r *Query, req *host.Request) ([]byte, error) {
+		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) { return f(r, req.Codec, in) })
+	}}, options)
+}
+
+// Serve binds a method that runs beside the actor.
+func Serve[In, Out any](
+	m method.Typed[In, Out], f func(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *In) (Out, error), options ...Option[In],
+) *Method {
+	return bound(m.Row, &Method{serve: func(ctx context.Context, s *kernel.Kernel, t *kernel.Type, req *host.Request, from *kernel.Caller) ([]byte, error) {
+		on := kernel.Target{Typ: t, Addr: req.Address, From: from, Codec: req.Codec, Traceparent: req.Traceparent, Veiled: req.Veiled}
+		return answer(m.Name, req.Codec, req.Input, func(in *In) (Out, error) { return f(s, ctx, on, in) })
+	}}, options)
+}
+
+// Ordered makes a method beside the actor wait for the turns before it, to show their changes.
+func Ordered(b *Method) *Method {
+	b.reads = true
+	return b
+}
+
+// Bare makes a method that writes work without waking the actor.
+func Bare(b *Method) *Method {
+	b.Procedure.Bare = true
+	return b
+}
+
+// Waiting lets calls wait for a topic that depends on the input, while the output is empty.
+func Waiting[In any](topic func(in *In) (topic string, ms int64), empty func(in *In, codec host.Codec, out []byte) bool) Option[In] {
+	return func(b *Method) {
+		b.wait = func(req *host.Request) (any, string, time.Duration, error) {
+			in := new(In)
+			err := wire.Decode(b.Row.Name, req.Codec, req.Input, in)
+			topic, ms := topic(in)
+			return in, topic, time.Duration(ms) * time.Millisecond, err
+		}
+		b.empty = func(in any, codec host.Codec, out []byte) bool { return empty(in.(*In), codec, out) }
+	}
+}
+
+// Counted is the output of a built-in method that removes one thing.
+func Counted(ok bool, err error) (host.CountOutput, error) {
+	if !ok || err != nil {
+		return host.CountOutput{}, err
+	}
+	return host.CountOutput{Count: 1}, nil
+}

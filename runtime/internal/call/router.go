@@ -1,0 +1,165 @@
+// Package call turns requests into turns and queries. It has the built-in methods that parts bind, and runs queries beside the turns
+// of actors.
+package call
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+)
+
+// A Server is a part with built-in methods.
+type Server interface {
+	Methods() []*Method
+}
+
+// A Router carries requests to the actors of a kernel, of which it is a part.
+type Router struct {
+	// Methods are the methods that every actor has, by name.
+	Methods  map[string]*Method
+	k        *kernel.Kernel
+	newQuery func() *Query // with the view of it that handlers get, as host
+	runs     runs
+	queries  *prometheus.CounterVec
+}
+
+var (
+	_ kernel.Router   = (*Router)(nil)
+	_ kernel.Opener   = (*Router)(nil)
+	_ kernel.Declarer = (*Router)(nil)
+	_ kernel.Meter    = (*Router)(nil)
+)
+
+// New makes a Router with the built-in methods of parts. query makes a query with the view of it that handlers get.
+func New(parts []kernel.Part, query func() *Query) (*Router, error) {
+	p := &Router{Methods: make(map[string]*Method), newQuery: query, queries: prometheus.NewCounterVec(
+		prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"})}
+	for server := range kernel.PartsAs[Server](parts) {
+		if err := p.bind(server.Methods()); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// bind takes up built-in methods of a part.
+func (p *Router) bind(methods []*Method) error {
+	for _, b := range methods {
+		name := b.Row.Name
+		switch _, known := method.Find(name); {
+		case !known:
+			return fmt.Errorf("call: the table of built-in methods has no %q", name)
+		case p.Methods[name] != nil:
+			return fmt.Errorf("call: two parts have the built-in method %q", name)
+		case b.Run != nil && b.Row.Kind != host.Action, b.query != nil && b.Row.Kind != host.Query, (b.wait != nil) != b.Row.Waits:
+			return fmt.Errorf("call: the built-in method %q is not bound as its row says", name)
+		}
+		p.Methods[name] = b
+	}
+	return nil
+}
+
+// GoOffline keeps the methods that work on a store without a node, for a kernel that is not started. They are bare, because nothing
+// wakes, and no core must learn what they do.
+func (p *Router) GoOffline() {
+	p.k.Offline = true
+	for name, b := range p.Methods {
+		if b.Procedure.Bare = b.Row.Offline; !b.Row.Offline {
+			delete(p.Methods, name)
+		}
+	}
+}
+
+// Name implements kernel.Part.
+func (p *Router) Name() string { return "call" }
+
+// Open implements kernel.Opener.
+func (p *Router) Open(k *kernel.Kernel) error {
+	p.k, k.Router = k, p
+	return nil
+}
+
+// Close implements kernel.Opener.
+func (p *Router) Close(*kernel.Kernel) error {
+	p.runs.close()
+	return nil
+}
+
+// Collectors implements kernel.Meter.
+func (p *Router) Collectors(*kernel.Kernel) []prometheus.Collector {
+	return []prometheus.Collector{p.queries}
+}
+
+// Declare implements kernel.Declarer.
+func (p *Router) Declare(t *kernel.Type) error {
+	attach.Make(&t.Attached, func() *counters {
+		return &counters{p.queries.WithLabelValues(t.Type, "ok"), p.queries.WithLabelValues(t.Type, "error")}
+	})
+	return nil
+}
+
+// counters count the queries of an actor type.
+type counters struct{ ok, failed prometheus.Counter }
+
+func countersOf(t *kernel.Type) *counters { return attach.Get[*counters](&t.Attached) }
+
+func (n *counters) count(err error) {
+	if err == nil {
+		n.ok.Inc()
+	} else {
+		n.failed.Inc()
+	}
+}
+
+// maxDepth bounds how deep calls may nest, so that queries which call each other end in an error and not in memory.
+const maxDepth = 64
+
+// Route implements kernel.Router.
+func (p *Router) Route(ctx context.Context, r *host.Request, from *kernel.Caller) (host.Reply, error) {
+	t, err := p.k.StoredTypeOf(r.Address)
+	if err != nil {
+		return host.Reply{}, err
+	}
+	if b := p.Methods[r.Method]; t.Retired && (b == nil || !b.Procedure.Bare && b.serve == nil) {
+		return host.Reply{}, kernel.UnknownType(t.Type)
+	}
+	method := -1
+	kind := host.Creation
+	if r.Method != "" || !r.Create {
+		i, ok := t.ByName[r.Method]
+		if !ok {
+			if b := p.Methods[r.Method]; b != nil {
+				return p.builtin(ctx, t, b, r, from)
+			}
+			return host.Reply{}, kernel.UnknownMethod(t.Type, r.Method)
+		}
+		method, kind = i, t.Methods[i].Kind
+	}
+	create := r.Create || kind == host.Creation
+	if from == nil {
+		if p.k.Draining.Load() {
+			return host.Reply{}, kernel.Unavailable("the node is shutting down")
+		}
+		if err := p.k.Admit(t, r); err != nil {
+			return host.Reply{}, err
+		}
+	} else if from.Depth >= maxDepth {
+		return host.Reply{}, host.Errorf(host.Cycle, "calls are nested more than %d deep", maxDepth)
+	}
+	if kind == host.Query {
+		if r.Create {
+			return host.Reply{}, host.Errorf(host.InvalidArgument, "%q is a query and cannot create an actor", r.Method).With("create", r.Method)
+		}
+		return p.query(ctx, t, method, r, from)
+	}
+	if err := p.k.Pauses.Refuse(r.Address); err != nil {
+		return host.Reply{}, err
+	}
+	return p.k.CallTurn(ctx, t, r, from, kernel.Call{Method: method, Create: create}, r.Existing && !create)
+}
