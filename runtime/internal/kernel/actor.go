@@ -220,11 +220,7 @@ func (a *Actor) Leave() bool {
 		a.Weight.Sleep(&a.Kernel.Memory)
 	}
 	a.dropView()
-	if a.Left() {
-		a.Kernel.dropRemains(a)
-	} else {
-		a.Kernel.forget(a)
-	}
+	a.Kernel.forget(a)
 	return true
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/directory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
@@ -59,13 +59,11 @@ type Kernel struct {
 	Pauses    park.Lot
 	Overrides limit.Overrides
 
-	seed   maphash.Seed
-	shards [64]shard
-	// remains are what is left of destroyed actors, by their ids.
-	remainsMu sync.Mutex
-	remains   map[keyspace.ActorID]*Actor
-	Pool      workPool
-	Workers   *worker.Pool[Assignment]
+	// actors has the Actors in memory by address key, and Remains those of destroyed actors by id.
+	actors, Remains *directory.Directory[*Actor]
+
+	Pool    workPool
+	Workers *worker.Pool[Assignment]
 	// Waits has the turns that wait for the turns of other actors.
 	Waits waitgraph.Graph[*Actor, *Work]
 
@@ -126,11 +124,8 @@ func New(o Options, with Composition) (*Kernel, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), NoWaits: make(chan struct{}), seed: maphash.MakeSeed(), remains: make(map[keyspace.ActorID]*Actor), Started: time.Now()}
+	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), NoWaits: make(chan struct{}), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), Started: time.Now()}
 	s.Life, s.end = context.WithCancel(context.Background())
-	for i := range s.shards {
-		s.shards[i].actors = make(map[string]*Actor)
-	}
 	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
 		if p, ok := p.(Waker); ok {
@@ -303,12 +298,8 @@ func (s *Kernel) closeParts() error {
 
 // abandonAll gives up every Actor and returns the handlers that are still running.
 func (s *Kernel) abandonAll() []string {
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		sh.closed = true
-		sh.mu.Unlock()
-	}
+	s.actors.Close()
+	s.Remains.Close()
 	var stuck []string
 	s.Each(func(a *Actor) {
 		if h := a.AbandonTurn(nil, Unavailable("the node is shutting down")); h != "" {

@@ -90,7 +90,7 @@ func TestNothingOfActorsThatAreGoneStaysInMemory(t *testing.T) {
 		if left != 0 {
 			t.Errorf("%d activations are left", left)
 		}
-		if n := len(s.AllRemains()); n != 0 {
+		if n := s.Remains.Len(); n != 0 {
 			t.Errorf("the remains of %d actors are left", n)
 		}
 		if n := s.Waits.Len(); n != 0 {

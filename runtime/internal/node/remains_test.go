@@ -97,7 +97,7 @@ func TestMessagesOfADestroyedActorAndOfItsSuccessorAreHandledOnceInOrder(t *test
 						t.Fatal(err)
 					}
 				}
-				if n := len(g.AllRemains()); n != 1 {
+				if n := g.Remains.Len(); n != 1 {
 					t.Fatalf("there are the remains of %d actors", n)
 				}
 				if !old.Closed {
@@ -144,7 +144,7 @@ func TestMessagesOfADestroyedActorAndOfItsSuccessorAreHandledOnceInOrder(t *test
 				if st := g.status("a"); st.PendingSends != 0 || st.FailedSends != 0 {
 					t.Errorf("%+v", st)
 				}
-				if n, rows := len(g.AllRemains()), g.atZero(); n != 0 || len(rows) != 0 {
+				if n, rows := g.Remains.Len(), g.atZero(); n != 0 || len(rows) != 0 {
 					t.Errorf("the remains of %d actors and %d rows at 0 are left", n, len(rows))
 				}
 			})
@@ -163,17 +163,17 @@ func TestEachLifeOfAnActorThatIsDestroyedAgainAndAgainSendsItsMessages(t *testin
 			}
 		}
 		time.Sleep(time.Hour)
-		if n := len(g.AllRemains()); n != 5 {
+		if n := g.Remains.Len(); n != 5 {
 			t.Fatalf("there are the remains of %d actors", n)
 		}
 		g.restart()
 		time.Sleep(time.Minute)
-		if n := len(g.AllRemains()); n != 5 {
+		if n := g.Remains.Len(); n != 5 {
 			t.Fatalf("there are the remains of %d actors after a restart", n)
 		}
 		g.mustVerb("b", host.ActorResume, nil, nil)
 		synctest.Wait()
-		if n, left := g.n("b"), len(g.AllRemains()); n != 15 || left != 0 {
+		if n, left := g.n("b"), g.Remains.Len(); n != 15 || left != 0 {
 			t.Errorf("%d messages were handled, the remains of %d actors are left", n, left)
 		}
 		wantCode(t, g.verb("a", host.SendDeadList, host.SendListInput{}, nil), host.NotFound)
@@ -267,7 +267,7 @@ func TestWhatBecomesOfMessagesWhileTheDestructionWaitsForTheDisk(t *testing.T) {
 		if b, c := g.noted("b"), g.noted("new"); fmt.Sprint(b, c) != "[1 2 11 12] [3 13]" {
 			t.Errorf("handled were %v and %v", b, c)
 		}
-		if st, n, rows := g.status("a"), len(g.AllRemains()), g.atZero(); st.PendingSends != 0 || n != 0 || len(rows) != 0 {
+		if st, n, rows := g.status("a"), g.Remains.Len(), g.atZero(); st.PendingSends != 0 || n != 0 || len(rows) != 0 {
 			t.Errorf("%d messages wait, the remains of %d actors and %d rows at 0 are left", st.PendingSends, n, len(rows))
 		}
 	})
@@ -284,7 +284,7 @@ func TestActorWhoseDestructionFailsGoesOnSending(t *testing.T) {
 		synctest.Wait()
 		err := g.Destroy(t.Context(), pAddr("a"))
 		g.must("a", sends("b", 1, logs("3", nil)))
-		left := len(g.AllRemains())
+		left := g.Remains.Len()
 		close(hold)
 		time.Sleep(time.Second)
 		if err == nil || left != 0 {

@@ -265,7 +265,7 @@ func (x *trial) finish() {
 			x.faultf("%s has nothing to do, and stays in memory", address.Format(a))
 		}
 	}
-	if n := len(x.k.AllRemains()); n > 0 {
+	if n := x.k.Remains.Len(); n > 0 {
 		x.faultf("the remains of %d actors stay in memory", n)
 	}
 	const ofNode, ofClock = "spawn.(*Group).Go.func1(", "clock.(*Clock).Run("

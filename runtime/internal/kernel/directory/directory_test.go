@@ -1,0 +1,92 @@
+package directory
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+)
+
+func TestAValueIsMadeOnceAndFound(t *testing.T) {
+	d := New[*string]()
+	if d.Find([]byte("a")) != nil || d.Len() != 0 {
+		t.Fatal("an empty directory has a value")
+	}
+	own := func(key string) *string { return &key }
+	a := d.FindOrMake([]byte("a"), own)
+	if *a != "a" || d.FindOrMake([]byte("a"), own) != a || d.Find([]byte("a")) != a || d.Len() != 1 {
+		t.Fatal("the value that was made is not the one found")
+	}
+	d.Remove([]byte("a"), new(string))
+	if d.Find([]byte("a")) != a {
+		t.Fatal("removing another value removed this one")
+	}
+	d.Remove([]byte("a"), a)
+	if d.Find([]byte("a")) != nil || d.Len() != 0 {
+		t.Fatal("a removed value is found")
+	}
+}
+
+func TestAClosedDirectoryTakesNoNewValue(t *testing.T) {
+	d := New[*string]()
+	own := func(key string) *string { return &key }
+	a := d.FindOrMake([]byte("a"), own)
+	d.Close()
+	if d.FindOrMake([]byte("b"), own) != nil || d.Find([]byte("b")) != nil {
+		t.Fatal("a closed directory took a value")
+	}
+	if d.FindOrMake([]byte("a"), own) != a {
+		t.Fatal("a closed directory lost a value")
+	}
+}
+
+func TestEachVisitsEveryValueAndHoldsNoLock(t *testing.T) {
+	d := New[int]()
+	for i := 1; i <= 200; i++ {
+		d.FindOrMake([]byte(strconv.Itoa(i)), func(string) int { return i })
+	}
+	sum := 0
+	d.Each(func(i int) {
+		sum += i
+		d.Remove([]byte(strconv.Itoa(i)), i) // would block if Each held the lock
+	})
+	if sum != 200*201/2 || d.Len() != 0 {
+		t.Fatalf("Each visited a sum of %d, and %d values are left", sum, d.Len())
+	}
+}
+
+func TestConcurrentMakersGetOneValuePerKey(t *testing.T) {
+	d := New[*int]()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	got := make(map[string]*int)
+	for range 8 {
+		wg.Go(func() {
+			for i := range 100 {
+				key := strconv.Itoa(i)
+				v := d.FindOrMake([]byte(key), func(string) *int { return new(int) })
+				mu.Lock()
+				if got[key] == nil {
+					got[key] = v
+				}
+				if got[key] != v {
+					t.Errorf("two makers of key %s got different values", key)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestFindDoesNotAllocate(t *testing.T) {
+	d := New[*int]()
+	d.FindOrMake([]byte("a"), func(string) *int { return new(int) })
+	if n := testing.AllocsPerRun(100, func() {
+		var buf [8]byte
+		if d.Find(append(buf[:0], 'a')) == nil {
+			t.Fatal("not found")
+		}
+	}); n != 0 {
+		t.Fatalf("Find allocates %v times", n)
+	}
+}
