@@ -5,27 +5,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 )
 
-// resume lets a goroutine run an Actor that was abandoned, if something waits, and lets it leave otherwise.
-func (a *Actor) resume() {
-	a.Mu.Lock()
-	if a.gone || a.Running {
-		a.Mu.Unlock()
-		return
-	}
-	if len(a.queue) == 0 {
-		a.Vacant.Store(true)
-		a.Leave()
-		a.Mu.Unlock()
-		return
-	}
-	a.Running = true
-	a.Vacant.Store(false)
-	a.Kernel.Busy.Add(1)
-	epoch := a.Epoch.Load()
-	a.Mu.Unlock()
-	a.Kernel.Workers.Run(Assignment{Actor: a, Epoch: epoch})
-}
-
 // teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
 func (a *Actor) teardown(c *Core) {
 	c.Commit() // the turns that succeeded, and the answer of the one that did not
@@ -66,15 +45,11 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	a.Core = nil
 	running := a.Running
 	a.Running = false
-	if b := a.Taken; b != nil {
-		// The goroutine that took the batch may never come back to it.
-		a.Taken = nil
-		a.queue = append(b.revoke(), a.queue...)
-	}
+	a.Mailbox.Revoke() // the goroutine that took the batch may never come back to it
 	var rest []*Work
 	ended := a.Kernel.Killed.Load()
 	if ended {
-		rest, a.queue = a.queue, nil
+		rest = a.Mailbox.Drain()
 		a.gone = true
 	}
 	if running {

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 )
 
@@ -36,22 +36,18 @@ type Actor struct {
 	sleepSoon bool        // the sleep hook was the last that ran; used by the goroutine that runs the actor, or under mu if none does
 
 	Mu      sync.Mutex
-	queue   []*Work
-	Taken   *batch // what the goroutine that runs the actor works through
-	spare   []*Work
+	Mailbox mailbox.Box[*Work] // guarded by Mu
 	Running bool
 	gone    bool
 	Epoch   atomic.Uint64 // changed under mu
 	Core    *Core
 	crashes int // turns that panicked since one last succeeded, as of the last wake; used by the goroutine that runs the actor
 
-	Waiting      atomic.Int64 // calls in the mailbox that have not started
-	waitingBytes atomic.Int64
-	lastUsed     atomic.Int64 // unix milliseconds
-	Weight       memory.Weight
-	Limits       atomic.Pointer[limit.Set]
-	Turn         atomic.Pointer[Turn]
-	Raised       atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
+	lastUsed atomic.Int64 // unix milliseconds
+	Weight   memory.Weight
+	Limits   atomic.Pointer[limit.Set]
+	Turn     atomic.Pointer[Turn]
+	Raised   atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
 	viewMu sync.Mutex
 	view   *View
@@ -64,6 +60,7 @@ type Actor struct {
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 	a := &Actor{Kernel: s, Type: t, Address: host.Address{Type: t.Type, Key: append([]string(nil), addr.Key...)}, Key: key}
+	a.Mailbox.All = &s.WaitingBytes
 	a.Limits.Store(s.LimitsOf(t, []byte(key)))
 	a.lastUsed.Store(time.Now().UnixMilli())
 	return a
@@ -88,123 +85,45 @@ func (a *Actor) Enqueue(w *Work) error {
 // Post is Enqueue for a caller that can run the actor itself. The assignment says whether it must.
 func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	t := w.Job.Traits(a)
-	cost := t.Bytes + 64
-	w.bytes = cost
+	bytes := t.Bytes + 64
 	a.Mu.Lock()
+	defer a.Mu.Unlock()
 	if a.gone {
-		a.Mu.Unlock()
 		return job, errGone
 	}
 	if t.Bounded {
-		limits, n, bytes := a.Limits.Load(), a.Waiting.Load(), a.waitingBytes.Load()
-		most, total := a.Kernel.Options.MaxMailboxBytes, a.Kernel.WaitingBytes.Load()
-		switch {
-		case n >= int64(limits.MailboxCount):
-			err = Overloaded(int64(limits.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
-		case bytes > 0 && bytes+cost > limits.MailboxBytes:
-			err = Overloaded(limits.MailboxBytes, a.Drains(w, n), "the mailbox of %s is full: %d bytes wait", a, bytes)
-		case total > 0 && total+cost > most:
-			err = Overloaded(most, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", most)
-		}
-		if err != nil {
-			a.Mu.Unlock()
+		if err := a.refuse(w, bytes); err != nil {
 			a.Type.metrics.overloaded.Inc()
 			return job, err
 		}
 	}
-	a.Waiting.Add(1)
-	a.waitingBytes.Add(cost)
-	a.Kernel.WaitingBytes.Add(cost)
-	a.queue = append(a.queue, w)
-	start := !a.Running
-	if start {
-		a.Running = true
-		a.Vacant.Store(false)
-		a.Kernel.Busy.Add(1)
-	}
-	epoch := a.Epoch.Load()
-	a.Mu.Unlock()
-	if start {
-		job = Assignment{Actor: a, Epoch: epoch}
+	a.Mailbox.Put(w, bytes)
+	if !a.Running {
+		job = a.begin()
 	}
 	return job, nil
 }
 
-// An Assignment is an actor for a worker to run, and the epoch in which it was given out.
-type Assignment struct {
-	Actor *Actor
-	Epoch uint64
-}
-
-func (j Assignment) run() { j.Actor.run(j.Epoch) }
-
-// run takes what waits and works through it until nothing does.
-func (a *Actor) run(epoch uint64) {
-	var b *batch
-	for {
-		a.Mu.Lock()
-		if a.Epoch.Load() != epoch {
-			a.Mu.Unlock()
-			return
-		}
-		if b != nil {
-			clear(b.items)
-			if cap(b.items) <= 256 {
-				a.spare = b.items[:0]
-			}
-			b.items = nil
-		} else {
-			if a.Core != nil && time.Now().UnixMilli()-a.lastUsed.Load() > respite {
-				a.Core.streak = 0
-			}
-			if b = a.Taken; b == nil {
-				b = new(batch)
-				a.Taken = b
-			}
-		}
-		if len(a.queue) == 0 {
-			if cap(a.queue) > 0 && a.spare != nil {
-				a.queue = nil
-			}
-			a.rest()
-			a.Mu.Unlock()
-			return
-		}
-		b.items = a.queue
-		b.next.Store(0)
-		a.queue, a.spare = a.spare, nil
-		c := a.Core
-		a.Mu.Unlock()
-		if !a.process(epoch, c, b) {
-			return
-		}
+// refuse returns the error for work that the mailbox has no room for, or nil.
+func (a *Actor) refuse(w *Work, bytes int64) error {
+	l, box, node := a.Limits.Load(), &a.Mailbox, a.Kernel.Options.MaxMailboxBytes
+	n := box.Count()
+	switch box.Check(bytes, mailbox.Limits{Count: l.MailboxCount, Bytes: l.MailboxBytes, All: node}) {
+	case mailbox.FullCount:
+		return Overloaded(int64(l.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+	case mailbox.FullBytes:
+		return Overloaded(l.MailboxBytes, a.Drains(w, n), "the mailbox of %s is full: %d bytes wait", a, box.Bytes())
+	case mailbox.FullNode:
+		return Overloaded(node, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", node)
 	}
-}
-
-// rest stops running: nothing waits.
-//
-// REQUIRES: a.mu, a.running, the current epoch.
-func (a *Actor) rest() {
-	a.Running = false
-	a.lastUsed.Store(time.Now().UnixMilli())
-	a.Kernel.Busy.Add(-1)
-	c := a.Core
-	switch {
-	case c == nil || !c.Exists || a.sleepSoon || a.Left() && !a.Busy():
-		a.Vacant.Store(true) // before the look at what is pending, so that either this or settled sees the other
-		if a.Leave() && a.sleepSoon && c != nil {
-			a.slept(c)
-		}
-	default:
-		a.Idle()
-	}
+	return nil
 }
 
 // Leave takes the Actor out of memory if nothing needs it.
 //
 // REQUIRES: a.mu, !a.running
 func (a *Actor) Leave() bool {
-	if a.gone || len(a.queue) > 0 || a.Pending.Load() > 0 || SizeOf(a.company()) > 0 || a.Busy() {
+	if a.gone || !a.Mailbox.Empty() || a.Pending.Load() > 0 || SizeOf(a.company()) > 0 || a.Busy() {
 		return false
 	}
 	if a.Gate.Durable.Load() < a.Applied.Load() {
@@ -283,95 +202,4 @@ func (a *Actor) Vacate() {
 	if c := a.Core; !a.Running && a.Vacant.Load() && a.Leave() && c != nil && a.sleepSoon {
 		a.slept(c)
 	}
-}
-
-// process works through a batch, sharing commits where turns are quick. It returns false when the Actor was
-// abandoned under it.
-//
-// REQUIRES: c is the core, nil if the actor sleeps, as of the moment at which the batch was taken.
-func (a *Actor) process(epoch uint64, c *Core, b *batch) bool {
-	for {
-		w, ok := b.take()
-		if !ok {
-			break
-		}
-		a.Waiting.Add(-1)
-		a.waitingBytes.Add(-w.bytes)
-		a.Kernel.WaitingBytes.Add(-w.bytes)
-		if w.Ctx != nil && w.Ctx.Err() != nil {
-			w.Fail(ContextError(w.Ctx))
-			continue
-		}
-		if c != nil && c.Quiet && !a.staysQuiet(w) {
-			a.teardown(c) // to be woken with its hook
-			c = nil
-		}
-		if a.turnedAway(c, w) {
-			continue
-		}
-		late := false
-		if c == nil {
-			var err error
-			a.Raised.Store(epoch + 1)
-			c, err = a.rise(epoch, w)
-			a.Raised.CompareAndSwap(epoch+1, 0)
-			if err == ErrAbandoned {
-				w.Fail(Unavailable("the actor was restarted"))
-				return false
-			} else if err != nil {
-				c = nil
-				a.answer(w, err)
-				continue
-			}
-			late = w.Ctx != nil && w.Ctx.Err() != nil // waking took longer than the caller waits
-		}
-		if !late && (c.Group.Changed || !c.Held.Empty()) && (!c.Exists || !w.Job.Traits(a).Quick) {
-			c.Commit()
-		}
-		switch {
-		case late:
-			w.Fail(ContextError(w.Ctx))
-		case c.Broken:
-			w.Fail(Unavailable("an earlier commit of the actor failed"))
-		default:
-			a.sleepSoon = false
-			if err := c.runs(w); err != nil {
-				c.lose(w, err)
-			}
-		}
-		if !c.Broken {
-			for _, p := range a.Type.Hooks.followers {
-				if c.follows(p) != nil { // if late, with what the wake hook has done
-					c.Broken = true
-					break
-				}
-			}
-		}
-		if c.Gone() {
-			c.close()
-			return false
-		}
-		if c.streak++; c.streak >= maxStreak {
-			c.streak = 0
-			runtime.Gosched()
-		}
-		if c.Ended {
-			c.finishDestroy()
-		} else if c.Bare {
-			c.Broken = true // it was opened for w alone
-		} else if c.Group.Full() || c.Rows.Bytes() >= MaxGroupBytes {
-			c.Commit()
-		}
-		if c.Broken {
-			a.teardown(c)
-			c = nil
-		}
-	}
-	if c != nil {
-		c.Commit()
-		if c.Broken {
-			a.teardown(c)
-		}
-	}
-	return true
 }

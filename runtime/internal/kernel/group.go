@@ -5,11 +5,28 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 )
+
+// A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
+// long the first reply waits for the last turn.
+const (
+	MaxGroupTurns = 256
+	MaxGroupBytes = 1 << 20
+	MaxGroupTime  = 5 * time.Millisecond
+	// QuickTurn is how long a turn may usually take to share a commit with the turns before it.
+	QuickTurn = 500 * time.Microsecond
+)
+
+// Fast reports whether what has run at this pace may share a commit.
+func Fast(pace *atomic.Int64) bool {
+	p := pace.Load()
+	return p > 0 && p < int64(QuickTurn)
+}
 
 // A Group is the turns that share one commit, and what leaves the actor when that commit is durable.
 type Group struct {

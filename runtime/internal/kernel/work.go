@@ -69,7 +69,6 @@ type Work struct {
 	Chain       int32           // how many calls deep
 	Traceparent string
 	order       host.Order // told when the work has its place in the mailbox; nil if nobody asks
-	bytes       int64      // what it counts for in the mailbox, while it is there
 	GoodFor     int64      // until when the reply is worth to be repeated, in Unix ms; 0 for as long as all replies, -1 never
 
 	// Of is the item of the mailbox whose turn this is, if it is not one itself: a creation, a wake-up, a message of a run.

@@ -55,7 +55,8 @@ func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 	case <-time.After(50 * time.Millisecond): // it waits for the abandonment
 	}
 	a.Epoch.Add(1)
-	a.Core, a.Running, a.Taken = nil, false, nil
+	a.Core, a.Running = nil, false
+	a.Mailbox.Revoke()
 	a.Kernel.Busy.Add(-1)
 	a.Weight.Sleep(&a.Kernel.Memory)
 	a.Mu.Unlock()

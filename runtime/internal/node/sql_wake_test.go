@@ -476,7 +476,7 @@ func TestQueriesOfAnImportedDatabaseShareNoConnectionWithThoseBefore(t *testing.
 	entered, release, ended := make(chan bool), make(chan bool), make(chan error, 3)
 	wait := func(*puppet, host.Turn) error { entered <- true; <-release; return nil }
 	queued := func(n int64) {
-		for a.Waiting.Load() != n {
+		for a.Mailbox.Count() != n {
 			runtime.Gosched()
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
@@ -256,9 +257,14 @@ func TestWhyOfAnActorAboutToRun(t *testing.T) {
 		g.must("a", add(1))
 		// A call that stands in the mailbox while no turn runs: the actor is being loaded, or about to be.
 		a := g.Find(pAddr("a"))
-		a.Waiting.Add(2)
+		a.Mu.Lock()
+		a.Mailbox.Put(new(kernel.Work), 0)
+		a.Mailbox.Put(new(kernel.Work), 0)
+		a.Mu.Unlock()
 		explained(t, g.whyOf("a"), host.WhyMailbox, "2 calls wait", "", "calls", "2")
-		a.Waiting.Add(-2)
+		a.Mu.Lock()
+		a.Mailbox.Drain()
+		a.Mu.Unlock()
 	})
 }
 

@@ -64,6 +64,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/kernel/waitgraph", never: []string{"net", "os"}, why: "a noun of the kernel: who waits for whom"},
 	{pkg: "runtime/internal/kernel/attach", never: []string{"net", "os"}, why: "a noun of the kernel: what packages attach to an object"},
 	{pkg: "runtime/internal/kernel/directory", never: []string{"net", "os"}, why: "a noun of the kernel: values in memory by key"},
+	{pkg: "runtime/internal/kernel/mailbox", never: []string{"net", "os"}, why: "a noun of the kernel: what waits for an actor"},
 	{pkg: "runtime/internal/kernel/signal", never: []string{"net", "os"}, why: "a noun of the kernel: waiters for topics"},
 	{pkg: "runtime/internal/kernel/rate", never: []string{"net", "os"}, why: "a noun of the kernel: token buckets, and a limiter of log lines"},
 	{pkg: "runtime/internal/kernel/limit", uses: []string{"actor/host", "engine", "runtime/internal/kernel/rate"}, never: []string{"net/http"}, why: "a noun of the kernel: limits of types and of single actors"},

@@ -46,7 +46,7 @@ func present(s *kernel.Kernel, st *host.Status) {
 			st.State = host.Awake
 		}
 		a.Mu.Unlock()
-		st.Mailbox = int(a.Waiting.Load())
+		st.Mailbox = int(a.Mailbox.Count())
 	}
 	for p := range kernel.PartsAs[Presenter](s.Parts) {
 		presentOf(s, p, a, addr, st)

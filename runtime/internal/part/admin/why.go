@@ -33,10 +33,10 @@ func Inquire(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr host.Ad
 	q := Question{&survey.Inquiry{S: s, Typ: t, Addr: addr, A: s.Find(addr)}}
 	var err error
 	if q.Status, err = survey.Status(s, addr); err != nil {
-		if host.CodeOf(err) != host.NotFound || q.A == nil || q.A.Turn.Load() == nil && q.A.Waiting.Load() == 0 && !rising(q.A) {
+		if host.CodeOf(err) != host.NotFound || q.A == nil || q.A.Turn.Load() == nil && q.A.Mailbox.Count() == 0 && !rising(q.A) {
 			return q, err
 		}
-		q.Status = host.Status{Type: addr.Type, Key: q.A.Address.Key, State: host.Awake, Mailbox: int(q.A.Waiting.Load())}
+		q.Status = host.Status{Type: addr.Type, Key: q.A.Address.Key, State: host.Awake, Mailbox: int(q.A.Mailbox.Count())}
 	}
 	if err := q.read(); err != nil {
 		return q, s.StoreError(err)

@@ -200,7 +200,7 @@ func advanceAll(c *kernel.Core, w *kernel.Work) error {
 		case a.Pending.Load() >= maxAhead:
 			c.Group.Then(own.news)
 			return nil
-		case n+1 >= maxAdvances, n >= 7 && a.Waiting.Load() > 0:
+		case n+1 >= maxAdvances, n >= 7 && a.Mailbox.Count() > 0:
 			own.Ask()
 			return nil
 		}

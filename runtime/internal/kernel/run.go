@@ -1,0 +1,179 @@
+package kernel
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
+)
+
+// An actor that has done so much work without a respite, in milliseconds, lets every goroutine run that is ready before it
+// goes on. Otherwise a busy actor and its callers hand one processor to each other for as long as the scheduler lets them,
+// 10 milliseconds at a time, while the other callers and all other actors wait. Callers that come together share commits.
+const (
+	maxStreak = 16
+	respite   = 5
+)
+
+// An Assignment is an actor for a worker to run, and the epoch in which it was given out.
+type Assignment struct {
+	Actor *Actor
+	Epoch uint64
+}
+
+// begin marks the actor as running and returns the assignment. The caller must see that it is run.
+//
+// REQUIRES: a.Mu, !a.Running
+func (a *Actor) begin() Assignment {
+	a.Running = true
+	a.Vacant.Store(false)
+	a.Kernel.Busy.Add(1)
+	if c := a.Core; c != nil && time.Now().UnixMilli()-a.lastUsed.Load() > respite {
+		c.streak = 0
+	}
+	return Assignment{Actor: a, Epoch: a.Epoch.Load()}
+}
+
+// run works through the mailbox until nothing waits, or until the actor is abandoned.
+func (j Assignment) run() {
+	a := j.Actor
+	for {
+		a.Mu.Lock()
+		if a.Epoch.Load() != j.Epoch {
+			a.Mu.Unlock()
+			return
+		}
+		b := a.Mailbox.Take()
+		if b == nil {
+			a.rest()
+			a.Mu.Unlock()
+			return
+		}
+		c := a.Core
+		a.Mu.Unlock()
+		if !a.process(j.Epoch, c, b) {
+			return
+		}
+	}
+}
+
+// rest stops running: nothing waits.
+//
+// REQUIRES: a.Mu, a.Running, the current epoch.
+func (a *Actor) rest() {
+	a.Running = false
+	a.lastUsed.Store(time.Now().UnixMilli())
+	a.Kernel.Busy.Add(-1)
+	c := a.Core
+	switch {
+	case c == nil || !c.Exists || a.sleepSoon || a.Left() && !a.Busy():
+		a.Vacant.Store(true) // before the look at what is pending, so that either this or settled sees the other
+		if a.Leave() && a.sleepSoon && c != nil {
+			a.slept(c)
+		}
+	default:
+		a.Idle()
+	}
+}
+
+// resume runs an Actor that was abandoned if something waits. Otherwise it leaves memory.
+func (a *Actor) resume() {
+	a.Mu.Lock()
+	if a.gone || a.Running {
+		a.Mu.Unlock()
+		return
+	}
+	if a.Mailbox.Empty() {
+		a.Vacant.Store(true)
+		a.Leave()
+		a.Mu.Unlock()
+		return
+	}
+	job := a.begin()
+	a.Mu.Unlock()
+	a.Kernel.Workers.Run(job)
+}
+
+// process works through a batch, sharing commits where turns are quick. It returns false when the Actor was
+// abandoned under it.
+//
+// REQUIRES: c is the core, nil if the actor sleeps, as of the moment at which the batch was taken.
+func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
+	for w, ok := b.Next(); ok; w, ok = b.Next() {
+		if w.Ctx != nil && w.Ctx.Err() != nil {
+			w.Fail(ContextError(w.Ctx))
+			continue
+		}
+		if c != nil && c.Quiet && !a.staysQuiet(w) {
+			a.teardown(c) // to be woken with its hook
+			c = nil
+		}
+		if a.turnedAway(c, w) {
+			continue
+		}
+		late := false
+		if c == nil {
+			var err error
+			a.Raised.Store(epoch + 1)
+			c, err = a.rise(epoch, w)
+			a.Raised.CompareAndSwap(epoch+1, 0)
+			if err == ErrAbandoned {
+				w.Fail(Unavailable("the actor was restarted"))
+				return false
+			} else if err != nil {
+				c = nil
+				a.answer(w, err)
+				continue
+			}
+			late = w.Ctx != nil && w.Ctx.Err() != nil // waking took longer than the caller waits
+		}
+		if !late && (c.Group.Changed || !c.Held.Empty()) && (!c.Exists || !w.Job.Traits(a).Quick) {
+			c.Commit()
+		}
+		switch {
+		case late:
+			w.Fail(ContextError(w.Ctx))
+		case c.Broken:
+			w.Fail(Unavailable("an earlier commit of the actor failed"))
+		default:
+			a.sleepSoon = false
+			if err := c.runs(w); err != nil {
+				c.lose(w, err)
+			}
+		}
+		if !c.Broken {
+			for _, p := range a.Type.Hooks.followers {
+				if c.follows(p) != nil { // if late, with what the wake hook has done
+					c.Broken = true
+					break
+				}
+			}
+		}
+		if c.Gone() {
+			c.close()
+			return false
+		}
+		if c.streak++; c.streak >= maxStreak {
+			c.streak = 0
+			runtime.Gosched()
+		}
+		if c.Ended {
+			c.finishDestroy()
+		} else if c.Bare {
+			c.Broken = true // it was opened for w alone
+		} else if c.Group.Full() || c.Rows.Bytes() >= MaxGroupBytes {
+			c.Commit()
+		}
+		if c.Broken {
+			a.teardown(c)
+			c = nil
+		}
+	}
+	if c != nil {
+		c.Commit()
+		if c.Broken {
+			a.teardown(c)
+		}
+	}
+	return true
+}
