@@ -75,7 +75,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	if c != nil {
 		c.Held.abandon(Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.Attached.Ended.Store(true)
-		attach.Each(&c.Attached, func(f Facet) { _ = c.abandons(f) })
+		attach.Each(&c.Attached, func(f Facet) { _ = a.contain("Abandon", f, func() { f.Abandon(c) }) })
 		c.space.Fence()
 	}
 	a.dropView()

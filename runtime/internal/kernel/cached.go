@@ -42,7 +42,7 @@ func (v *Cached[T]) Forget(version engine.Version) {
 func (c *Core) forget() {
 	now := c.Rows.Version()
 	attach.Each(&c.Attached, func(f Facet) {
-		if c.forgets(f, now) != nil {
+		if c.Actor.contain("Forget", f, func() { f.Forget(c, now) }) != nil {
 			c.Broken = true
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/engine"
 )
 
 // Contain is deferred. It turns a panic of a hook of a part, or of a value of a part, into an error, and logs it.
@@ -23,9 +22,10 @@ func (s *Kernel) panicked(addr host.Address, hook string, part, p any) *host.Err
 	return host.Errorf(host.Internal, "a part of the node panicked (error %s)", id).With("error_id", id)
 }
 
-func (c *Core) runs(w *Work) (err error) {
-	defer c.Actor.Kernel.Contain(c.Actor.Address, "Run", w.Job, &err)
-	w.Job.Run(c, w)
+// contain calls f, which calls a hook of a part or of its value. The error says that it panicked.
+func (a *Actor) contain(hook string, part any, f func()) (err error) {
+	defer a.Kernel.Contain(a.Address, hook, part, &err)
+	f()
 	return nil
 }
 
@@ -41,40 +41,4 @@ func (c *Core) lose(w *Work, err error) {
 	a.Mu.Unlock()
 	c.drop(Unavailable("the actor was restarted"))
 	w.Fail(err)
-}
-
-func (c *Core) follows(p Follower) (err error) {
-	defer c.Actor.Kernel.Contain(c.Actor.Address, "Follow", p, &err)
-	p.Follow(c)
-	return nil
-}
-
-func (c *Core) forgets(f Facet, version engine.Version) (err error) {
-	defer c.Actor.Kernel.Contain(c.Actor.Address, "Forget", f, &err)
-	f.Forget(c, version)
-	return nil
-}
-
-func (c *Core) closes(f Facet) (err error) {
-	defer c.Actor.Kernel.Contain(c.Actor.Address, "Close", f, &err)
-	f.Close(c)
-	return nil
-}
-
-func (c *Core) abandons(f Facet) (err error) {
-	defer c.Actor.Kernel.Contain(c.Actor.Address, "Abandon", f, &err)
-	f.Abandon(c)
-	return nil
-}
-
-func (a *Actor) letsOut(f Consequence) (err error) {
-	defer a.Kernel.Contain(a.Address, "Durable", f, &err)
-	f.Durable()
-	return nil
-}
-
-// keeps reports a part that panics as one that keeps the actor awake.
-func (a *Actor) keeps(p Keeper) (err error) {
-	defer a.Kernel.Contain(a.Address, "Keeps", p, &err)
-	return p.Keeps(a)
 }

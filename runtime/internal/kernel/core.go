@@ -51,7 +51,7 @@ type Core struct {
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.
 func (c *Core) close() {
 	c.Attached.Ended.Store(true)
-	attach.Each(&c.Attached, func(f Facet) { _ = c.closes(f) }) // what panics is logged
+	attach.Each(&c.Attached, func(f Facet) { _ = c.Actor.contain("Close", f, func() { f.Close(c) }) }) // what panics is logged
 	c.space.Close()
 }
 

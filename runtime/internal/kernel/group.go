@@ -282,7 +282,7 @@ func (g *Group) durable(err error) {
 		}
 	}
 	for _, f := range g.After {
-		_ = a.letsOut(f) // one that panics stops no other
+		_ = a.contain("Durable", f, f.Durable) // one that panics stops no other
 	}
 	if g.destroyed {
 		a.Kernel.Signals.End(a.Key)

@@ -137,13 +137,13 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 			w.Fail(Unavailable("an earlier commit of the actor failed"))
 		default:
 			a.sleepSoon = false
-			if err := c.runs(w); err != nil {
+			if err := a.contain("Run", w.Job, func() { w.Job.Run(c, w) }); err != nil {
 				c.lose(w, err)
 			}
 		}
 		if !c.Broken {
 			for _, p := range a.Type.Hooks.followers {
-				if c.follows(p) != nil { // if late, with what the wake hook has done
+				if a.contain("Follow", p, func() { p.Follow(c) }) != nil { // if late, with what the wake hook has done
 					c.Broken = true
 					break
 				}

@@ -93,10 +93,13 @@ func (a *Actor) rests() (bool, Company) {
 	return !a.Running && !a.gone && a.Core != nil, a.company()
 }
 
-// Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can.
+// Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can. A part
+// that panics keeps it awake.
 func (s *Kernel) Kept(a *Actor) error {
 	for p := range PartsAs[Keeper](s.Parts) {
-		if err := a.keeps(p); err != nil {
+		var kept error
+		panicked := a.contain("Keeps", p, func() { kept = p.Keeps(a) })
+		if err := cmp.Or(kept, panicked); err != nil {
 			return err
 		}
 	}
