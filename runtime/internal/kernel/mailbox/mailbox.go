@@ -1,4 +1,4 @@
-// Package mailbox keeps the items that wait for an actor, and those that the goroutine which runs the actor works through.
+// Package mailbox keeps the items that wait for an actor, and the batch that the goroutine which runs the actor works through.
 package mailbox
 
 import "sync/atomic"
