@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // builtin calls a built-in method, waiting for what it asks for if the caller wants to.
@@ -39,7 +40,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 	for {
 		reply, err := p.builtinOnce(ctx, t, b, r, from)
 		if sub.Destroyed() {
-			return host.Reply{}, kernel.ErrDestroyed() // what was read may be a successor's
+			return host.Reply{}, fault.Destroyed() // what was read may be a successor's
 		}
 		if err != nil || !b.empty(in, r.Codec, reply.Output) {
 			return reply, err
@@ -52,16 +53,16 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 		case <-timer.C:
 			return reply, nil
 		case <-ctx.Done():
-			return host.Reply{}, kernel.ContextError(ctx)
+			return host.Reply{}, fault.Ended(ctx)
 		case <-p.k.NoWaits:
-			return host.Reply{}, kernel.Unavailable("the node is shutting down")
+			return host.Reply{}, fault.Unavailable("the node is shutting down")
 		}
 	}
 }
 
 func (p *Router) builtinOnce(ctx context.Context, t *kernel.Type, b *Method, r *host.Request, from *kernel.Caller) (host.Reply, error) {
 	if from == nil && p.k.Draining.Load() {
-		return host.Reply{}, kernel.Unavailable("the node is shutting down")
+		return host.Reply{}, fault.Unavailable("the node is shutting down")
 	}
 	switch {
 	case b.serve != nil:
@@ -96,7 +97,7 @@ func placed(r *host.Request) {
 // inOrder waits until a request that only reads may begin: until the turns before it are answered.
 func inOrder(ctx context.Context, r *host.Request) error {
 	if r.Order != nil && !r.Order.Reads(ctx) {
-		return kernel.ContextError(ctx)
+		return fault.Ended(ctx)
 	}
 	return nil
 }

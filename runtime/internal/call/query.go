@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A Query is one query's run: while its caller waits, beside the actor's turns, on the state of
@@ -162,7 +163,7 @@ func (r *Query) Call(ctx context.Context, q *host.Request) (host.Reply, error) {
 }
 
 // Destroy implements host.Node.
-func (r *Query) Destroy(context.Context, host.Address) error { return kernel.QueryWrites() }
+func (r *Query) Destroy(context.Context, host.Address) error { return fault.QueryWrites() }
 
 // A Session is what goroutines of a query may still use when its handler has returned. End waits for them.
 type Session interface{ End() }
@@ -246,7 +247,7 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	a, version, commit := r.Actor, r.View.Version, r.View.Commit
 	r.close()
 	if err != nil {
-		err = public(a, name, err)
+		err = a.Kernel.QueryError(a.Address, name, err)
 	}
 	if perr := a.Pass(r.Context, commit); perr != nil {
 		return host.Reply{}, perr
@@ -258,21 +259,11 @@ func (r *Query) answer(name string, out []byte, err error) (host.Reply, error) {
 	return host.Reply{Output: out, Version: uint64(version)}, nil
 }
 
-// public makes the error of a query that its caller sees, and logs what may not leave.
-func public(a *kernel.Actor, name string, err error) *host.Error {
-	e, id := a.Kernel.PublicError(err)
-	if id != "" {
-		a.Kernel.Logger.LogAttrs(a.Kernel.Life, slog.LevelError, "query failed",
-			a.Attrs(slog.String("error_id", id), slog.String("method", name), slog.Any("error", err))...)
-	}
-	return e
-}
-
 // guard runs f and turns a panic into an error.
 func (r *Query) guard(name string, f func(*Query) ([]byte, error)) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = nil, r.Actor.Kernel.Crashed(r.Actor, name, p)
+			out, err = nil, r.Actor.Kernel.Crashed(r.Actor.Address, name, p)
 		}
 	}()
 	return f(r)

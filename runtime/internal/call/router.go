@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A Server is a part with built-in methods.
@@ -127,7 +128,7 @@ func (p *Router) Route(ctx context.Context, r *host.Request, from *kernel.Caller
 		return host.Reply{}, err
 	}
 	if b := p.Methods[r.Method]; t.Retired && (b == nil || !b.Procedure.Bare && b.serve == nil) {
-		return host.Reply{}, kernel.UnknownType(t.Type)
+		return host.Reply{}, fault.UnknownType(t.Type)
 	}
 	method := -1
 	kind := host.Creation
@@ -137,14 +138,14 @@ func (p *Router) Route(ctx context.Context, r *host.Request, from *kernel.Caller
 			if b := p.Methods[r.Method]; b != nil {
 				return p.builtin(ctx, t, b, r, from)
 			}
-			return host.Reply{}, kernel.UnknownMethod(t.Type, r.Method)
+			return host.Reply{}, fault.UnknownMethod(t.Type, r.Method)
 		}
 		method, kind = i, t.Methods[i].Kind
 	}
 	create := r.Create || kind == host.Creation
 	if from == nil {
 		if p.k.Draining.Load() {
-			return host.Reply{}, kernel.Unavailable("the node is shutting down")
+			return host.Reply{}, fault.Unavailable("the node is shutting down")
 		}
 		if err := p.k.Admit(t, r); err != nil {
 			return host.Reply{}, err

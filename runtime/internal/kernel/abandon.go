@@ -3,12 +3,13 @@ package kernel
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // teardown gives up the core after a crash or a failed commit; the next work rebuilds the actor from the store.
 func (a *Actor) teardown(c *Core) {
 	c.Commit() // the turns that succeeded, and the answer of the one that did not
-	c.drop(Unavailable("the actor was restarted"))
+	c.drop(fault.Unavailable("the actor was restarted"))
 	a.Mu.Lock()
 	own := a.Core == c
 	if own {
@@ -73,7 +74,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 		t.Work.Fail(err)
 	}
 	if c != nil {
-		c.Held.abandon(Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
+		c.Held.abandon(fault.Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
 		c.Attached.Ended.Store(true)
 		attach.Each(&c.Attached, func(f Facet) { _ = a.contain("Abandon", f, func() { f.Abandon(c) }) })
 		c.space.Fence()

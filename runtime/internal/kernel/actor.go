@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/gate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
@@ -110,11 +111,11 @@ func (a *Actor) refuse(w *Work, bytes int64) error {
 	n := box.Count()
 	switch box.Check(bytes, mailbox.Limits{Count: l.MailboxCount, Bytes: l.MailboxBytes, All: node}) {
 	case mailbox.FullCount:
-		return Overloaded(int64(l.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
+		return fault.Overloaded(int64(l.MailboxCount), a.Drains(w, n), "the mailbox of %s is full: %d calls wait", a, n)
 	case mailbox.FullBytes:
-		return Overloaded(l.MailboxBytes, a.Drains(w, n), "the mailbox of %s is full: %d bytes wait", a, box.Bytes())
+		return fault.Overloaded(l.MailboxBytes, a.Drains(w, n), "the mailbox of %s is full: %d bytes wait", a, box.Bytes())
 	case mailbox.FullNode:
-		return Overloaded(node, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", node)
+		return fault.Overloaded(node, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", node)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // maxIdempotencyKey bounds an idempotency key, in bytes.
@@ -48,7 +49,7 @@ func (from *Caller) Extend(ctx context.Context, w *Work) error {
 	case FromTurn:
 		return from.Waiter.Flush()
 	case FromQuery:
-		return QueryWrites()
+		return fault.QueryWrites()
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (s *Kernel) DestroyFrom(ctx context.Context, addr host.Address, from *Calle
 		return err
 	}
 	if from == nil && s.Draining.Load() {
-		return Unavailable("the node is shutting down")
+		return fault.Unavailable("the node is shutting down")
 	}
 	return s.Ask(ctx, Target{Typ: t, Addr: addr, From: from}, destroying{})
 }
@@ -93,7 +94,7 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 		case <-done:
 			w.Leave()
 			if w.Claim() {
-				return a, ContextError(ctx) // the turn may still run; its result has no taker
+				return a, fault.Ended(ctx) // the turn may still run; its result has no taker
 			}
 			<-w.Done
 		}
@@ -109,7 +110,7 @@ func (s *Kernel) Post(t *Type, addr host.Address, w *Work, from *Caller) (*Actor
 	for {
 		a := s.ActorAt(t, addr)
 		if a == nil {
-			return nil, Unavailable("the node is shutting down")
+			return nil, fault.Unavailable("the node is shutting down")
 		}
 		if from != nil && from.Waiter != nil {
 			if err := w.Wait(from.Waiter.Actor, a); err != nil {
@@ -169,7 +170,7 @@ func (s *Kernel) Ask(ctx context.Context, on Target, job Job) error {
 func (s *Kernel) MustExist(addr host.Address) error {
 	_, ok, err := s.Store.Lookup(s.Identity(addr))
 	if err == nil && !ok {
-		return NotFound(addr)
+		return fault.NotFound(addr)
 	}
 	if err != nil {
 		return s.StoreError(err)

@@ -1,16 +1,10 @@
 package kernel
 
 import (
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
-
-// DestroyedError returns the error for calls to an actor that has been destroyed.
-func DestroyedError(addr host.Address) *host.Error {
-	return host.Errorf(host.Destroyed, "the addressed actor %s was destroyed", address.Format(addr))
-}
 
 // destroying runs the destroy hook and removes the actor.
 type destroying struct{}
@@ -27,7 +21,7 @@ func (w *Work) destroys() bool {
 // Run implements Job.
 func (destroying) Run(c *Core, w *Work) {
 	if !c.Exists {
-		c.Respond(w, nil, NotFound(c.Actor.Address))
+		c.Respond(w, nil, fault.NotFound(c.Actor.Address))
 		return
 	}
 	var err error
@@ -125,7 +119,7 @@ func (b *bequest) Durable() {
 func (c *Core) finishDestroy() {
 	a := c.Actor
 	if k := attach.Get[Company](&c.Attached); k != nil {
-		k.End(DestroyedError(a.Address))
+		k.End(fault.DestroyedAt(a.Address))
 	}
 	c.Commit()
 	if c.Refused {

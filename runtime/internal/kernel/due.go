@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // fire puts a due row into its actor's mailbox, or drops a row whose actor is gone. It returns the address of an actor that
@@ -22,7 +23,7 @@ func (s *Kernel) fire(f *clock.Firing) (posted bool, paused *host.Address, err e
 	}
 	t := s.hosted(ident.Type)
 	if t == nil || ident.Namespace != s.Options.Namespace {
-		return false, nil, UnknownType(ident.Type)
+		return false, nil, fault.UnknownType(ident.Type)
 	}
 	addr := host.Address{Type: ident.Type, Key: ident.Key}
 	done := func(w *Work) {

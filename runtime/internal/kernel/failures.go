@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 )
 
@@ -17,7 +18,7 @@ func (a *Actor) crashed(err error) {
 // failed counts a failure of the actor. public is what callers see of the cause.
 func (a *Actor) failed(public *host.Error, cause error) {
 	s := a.Kernel
-	f := s.Failures.Add(a.Key, public, cause, damage(cause))
+	f := s.Failures.Add(a.Key, public, cause, fault.Damage(cause))
 	s.Metrics.Failed.Set(float64(s.Failures.Len()))
 	s.Logger.Error("actor failed", "actor_type", a.Address.Type, "actor_key", a.Address.Key, "reason", f.Reason, "attempts", f.Attempts, "retry_at", f.RetryAt)
 	s.lifeFailed(a, &f)
@@ -47,9 +48,9 @@ const (
 func (c *Core) RestartCause() *host.Error {
 	switch {
 	case c.Actor.Kernel.Killed.Load():
-		return Unavailable(CauseShutdown)
+		return fault.Unavailable(CauseShutdown)
 	case c.slept != nil:
-		return Unavailable(CauseSleep)
+		return fault.Unavailable(CauseSleep)
 	}
-	return Unavailable(causeRestart)
+	return fault.Unavailable(causeRestart)
 }

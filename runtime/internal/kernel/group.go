@@ -1,8 +1,6 @@
 package kernel
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
@@ -177,7 +176,7 @@ func (c *Core) commitGroup(open *mark) {
 	a := c.Actor
 	c.Group = &Group{a: a}
 	if c.Refused {
-		failAll(g.results, Unavailable("an earlier commit of the actor failed"))
+		failAll(g.results, fault.Unavailable("an earlier commit of the actor failed"))
 		return
 	}
 	a.Pending.Add(1)
@@ -198,7 +197,7 @@ func (c *Core) commitGroup(open *mark) {
 		a.Pending.Add(-1)
 		c.Broken, c.Refused = true, true
 		a.Kernel.Metrics.refused.Inc()
-		failAll(g.results, a.Kernel.commitError(a, err))
+		failAll(g.results, a.Kernel.CommitError(a.Address, err))
 		return
 	}
 	a.Kernel.Metrics.commits.Inc()
@@ -257,12 +256,12 @@ func (g *Group) durable(err error) {
 	a := g.a
 	if err != nil || a.Kernel.Killed.Load() {
 		if err != nil {
-			a.Kernel.commitError(a, err)
+			a.Kernel.CommitError(a.Address, err)
 		}
 		// The batch may or may not be on disk, so nobody may be told that nothing was done.
 		e := host.Errorf(host.Unavailable, "the node failed before the commit was durable; whether it was kept is unknown")
 		if err != nil {
-			a.Gate.Fail(uncertain(a.Address))
+			a.Gate.Fail(fault.Uncertain(a.Address))
 		} else {
 			a.Gate.Fail(e)
 		}
@@ -297,26 +296,9 @@ func (g *Group) durable(err error) {
 	}
 }
 
-// commitError makes the error for callers of a commit that failed, and logs the cause, once a second.
-func (s *Kernel) commitError(a *Actor, err error) *host.Error {
-	e, _ := s.PublicError(err)
-	if errors.Is(err, engine.ErrUncertain) {
-		e = host.Errorf(host.Unavailable, "the disk failed during the commit; whether it was kept is unknown")
-	} else if e.Code == host.Internal {
-		e = Unavailable("the commit failed; nothing of it was kept")
-	}
-	if !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrFenced) {
-		id := e.Metadata["error_id"]
-		if left, ok := s.commitLog.Pass(err.Error()); ok || id != "" {
-			s.Logger.LogAttrs(s.Life, slog.LevelError, "commit failed", a.Attrs(slog.String("error_id", id), slog.Any("error", err), slog.Int("left_out", left))...)
-		}
-	}
-	return e
-}
-
 // Attrs returns the log attributes that name the actor, and more.
 func (a *Actor) Attrs(more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{slog.String("actor_type", a.Address.Type), slog.Any("actor_key", a.Address.Key)}, more...)
+	return append(fault.Attrs(a.Address), more...)
 }
 
 // Public makes the error that may leave the actor, and logs what may not.
@@ -325,18 +307,10 @@ func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
 	return e
 }
 
-// Explained is Public that also returns what operators read: the error itself, where callers are told its id only.
+// Explained is Public that also returns what operators read: the error itself, where callers learn its id only.
 func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
-	e, id := s.PublicError(err)
-	if id != "" {
-		reason = fmt.Sprintf("%s (error %s)", err, id)
-		t := w.Job.Traits(a)
-		s.Logger.LogAttrs(s.Life, slog.LevelError, "turn failed",
-			a.Attrs(slog.String("error_id", id), slog.String("work", t.Kind), slog.String("method", t.Name), slog.Any("error", err))...)
-	} else if e != nil {
-		reason = e.Message
-	}
-	return e, reason
+	t := w.Job.Traits(a)
+	return s.TurnError(a.Address, t.Kind, t.Name, err)
 }
 
 // TimeMS returns the time of ms Unix milliseconds; 0 is the zero time.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,11 +14,11 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/directory"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/rate"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
@@ -38,15 +37,12 @@ import (
 type Kernel struct {
 	Options Options
 	Store   *engine.Store
-	Logger  *slog.Logger
-	// commitLog bounds the lines about commits that fail.
-	commitLog rate.Lines
-	Types     map[string]*Type
-	with      Composition
-	Parts     []Part
-	// translators are asked in the order of parts.
-	translators []Translator
-	wakers      map[keyspace.WakeKind]Waker
+	// The errors that leave the node, and the log.
+	*fault.Reporter
+	Types  map[string]*Type
+	with   Composition
+	Parts  []Part
+	wakers map[keyspace.WakeKind]Waker
 	// Recoverers take up, at a start, what rows at 0 stand for.
 	Recoverers map[keyspace.WakeKind]Recoverer
 	// Router carries the calls of turns and queries, and those from outside.
@@ -124,7 +120,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Kernel{Options: o, Store: o.Store, Logger: o.Logger, Types: make(map[string]*Type), NoWaits: make(chan struct{}), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), Started: time.Now()}
+	s := &Kernel{Options: o, Store: o.Store, Reporter: &fault.Reporter{Logger: o.Logger}, Types: make(map[string]*Type), NoWaits: make(chan struct{}), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), Started: time.Now()}
 	s.Life, s.end = context.WithCancel(context.Background())
 	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
@@ -136,7 +132,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 				s.wakers[kind] = p
 			}
 		}
-		gather(&s.translators, p)
+		gather(&s.Translators, p)
 		if p, ok := p.(Recoverer); ok {
 			kind := p.StandsFor()
 			if kind >= maxWakeKinds || s.Recoverers[kind] != nil {
@@ -302,7 +298,7 @@ func (s *Kernel) abandonAll() []string {
 	s.Remains.Close()
 	var stuck []string
 	s.Each(func(a *Actor) {
-		if h := a.AbandonTurn(nil, Unavailable("the node is shutting down")); h != "" {
+		if h := a.AbandonTurn(nil, fault.Unavailable("the node is shutting down")); h != "" {
 			stuck = append(stuck, h)
 		}
 	})
@@ -317,7 +313,7 @@ func (s *Kernel) Identity(addr host.Address) engine.Identity {
 // Err returns why no turn can be committed now, as an *host.Error that may be shown to anyone, or nil.
 func (s *Kernel) Err() error {
 	if s.Draining.Load() {
-		return Unavailable("the node is shutting down")
+		return fault.Unavailable("the node is shutting down")
 	}
 	if err := s.Store.Writable(); err != nil {
 		e, _ := s.PublicError(err)

@@ -1,19 +1,13 @@
 package kernel
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
-
-// Overloaded makes the error for a bound that is reached, with the time after which another try may succeed.
-func Overloaded(limit int64, after time.Duration, format string, args ...any) *host.Error {
-	return host.Errorf(host.Overloaded, format, args...).Retry().
-		With("limit", strconv.FormatInt(limit, 10)).With("retry_at", time.Now().Add(after).UTC().Format(time.RFC3339Nano))
-}
 
 // The least and the most that a caller is told to wait for room in a mailbox.
 const (
@@ -57,7 +51,7 @@ func (s *Kernel) Admit(t *Type, r *host.Request) error {
 		return nil
 	}
 	t.metrics.overloaded.Inc()
-	return Overloaded(int64(limit.Burst), wait, "actor %s takes %s calls per second from outside, and %d at once",
+	return fault.Overloaded(int64(limit.Burst), wait, "actor %s takes %s calls per second from outside, and %d at once",
 		address.Format(r.Address), limit.PerSecond(), limit.Burst)
 }
 

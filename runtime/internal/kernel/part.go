@@ -219,12 +219,6 @@ type Session interface {
 	Stuck() (fault, what, where string)
 }
 
-// A Translator makes the public form of the part's own errors; nil for others. id is that under which the cause must be
-// logged, or "".
-type Translator interface {
-	Translate(err error) (e *host.Error, id string)
-}
-
 // A Consequence leaves the actor when the turn that caused it is durable.
 type Consequence interface {
 	// Durable lets it out. It does not block.

@@ -1,18 +1,17 @@
 package kernel
 
 import (
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // Respond holds a result until the group is durable.
 func (c *Core) Respond(w *Work, out []byte, err error) {
 	w.Leave()
 	if err == ErrAbandoned || c.Gone() {
-		w.Fail(Unavailable("the actor was restarted")) // if the abandonment came between two turns, and could not answer
+		w.Fail(fault.Unavailable("the actor was restarted")) // if the abandonment came between two turns, and could not answer
 		return
 	}
 	r := result{w: w, out: out, version: c.Group.version}
@@ -54,7 +53,7 @@ func (j *Call) Traits(a *Actor) Traits {
 // Run implements Job: an action, a creation or a built-in method.
 func (j *Call) Run(c *Core, w *Work) {
 	if w.Existing && !c.Exists {
-		c.Respond(w, nil, NotFound(c.Actor.Address))
+		c.Respond(w, nil, fault.NotFound(c.Actor.Address))
 		return
 	}
 	if w.idempotencyKey != "" && c.Exists {
@@ -134,7 +133,7 @@ func (c *Core) Exist(w *Work) error {
 		return nil
 	}
 	if w.Existing {
-		return NotFound(c.Actor.Address)
+		return fault.NotFound(c.Actor.Address)
 	}
 	item := &Work{Call: Call{Method: -1}, Ctx: w.Ctx, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}
 	item.Job = &item.Call
@@ -256,7 +255,7 @@ func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, e
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			out, crashed, err = nil, true, t.Actor.Kernel.Crashed(t.Actor, t.Handler, p)
+			out, crashed, err = nil, true, t.Actor.Kernel.Crashed(t.Actor.Address, t.Handler, p)
 		} else if !returned {
 			// runtime.Goexit cannot be stopped; the turn is undone by a goroutine of its own.
 			t.Close()
@@ -277,14 +276,6 @@ func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, e
 	}
 	returned = true
 	return out, false, err
-}
-
-// Crashed makes the error for a panic and logs the stack under its id.
-func (s *Kernel) Crashed(a *Actor, handler string, p any) *host.Error {
-	id := NewErrorID()
-	s.Logger.Error("handler panicked", "actor_type", a.Address.Type, "actor_key", a.Address.Key, "handler", handler,
-		"error_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	return host.Errorf(host.Crashed, "the handler crashed (error %s); nothing of the turn was kept", id).With("error_id", id)
 }
 
 // UpdatePace folds one run's time into the moving average.

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
 )
 
@@ -101,7 +102,7 @@ func (a *Actor) resume() {
 func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 	for w, ok := b.Next(); ok; w, ok = b.Next() {
 		if w.Ctx != nil && w.Ctx.Err() != nil {
-			w.Fail(ContextError(w.Ctx))
+			w.Fail(fault.Ended(w.Ctx))
 			continue
 		}
 		if c != nil && c.Quiet && !a.staysQuiet(w) {
@@ -118,7 +119,7 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 			c, err = a.rise(epoch, w)
 			a.Raised.CompareAndSwap(epoch+1, 0)
 			if err == ErrAbandoned {
-				w.Fail(Unavailable("the actor was restarted"))
+				w.Fail(fault.Unavailable("the actor was restarted"))
 				return false
 			} else if err != nil {
 				c = nil
@@ -132,9 +133,9 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 		}
 		switch {
 		case late:
-			w.Fail(ContextError(w.Ctx))
+			w.Fail(fault.Ended(w.Ctx))
 		case c.Broken:
-			w.Fail(Unavailable("an earlier commit of the actor failed"))
+			w.Fail(fault.Unavailable("an earlier commit of the actor failed"))
 		default:
 			a.sleepSoon = false
 			if err := a.contain("Run", w.Job, func() { w.Job.Run(c, w) }); err != nil {

@@ -21,9 +21,9 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 		if p := recover(); p == nil {
 			return
 		} else if saving {
-			err = c.Actor.Kernel.Crashed(c.Actor, c.Actor.Type.Type+".Save", p)
+			err = c.Actor.Kernel.Crashed(c.Actor.Address, c.Actor.Type.Type+".Save", p)
 		} else {
-			crashed, err = true, c.Actor.Kernel.Crashed(c.Actor, t.Handler, p)
+			crashed, err = true, c.Actor.Kernel.Crashed(c.Actor.Address, t.Handler, p)
 		}
 	}()
 	if t.Ends {
@@ -108,7 +108,7 @@ func (c *Core) saveState(t *Turn, saving *bool) error {
 // shield turns a panic of code that runs outside turns, the actor's or a part's, into an error.
 func (c *Core) shield(what string, err *error) {
 	if p := recover(); p != nil {
-		*err = c.Actor.Kernel.Crashed(c.Actor, c.Actor.Type.Type+"."+what, p)
+		*err = c.Actor.Kernel.Crashed(c.Actor.Address, c.Actor.Type.Type+"."+what, p)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // Idle notes that an actor has nothing to do: it may fall asleep after a while.
@@ -143,7 +145,7 @@ func (a *Actor) askHook() {
 // Retire puts an actor with a company to sleep: it is asked to return first. The channel is closed when it has, or its time
 // is over.
 func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
-	gone := k.Ask(Unavailable(cause))
+	gone := k.Ask(fault.Unavailable(cause))
 	if !k.Retire() {
 		return gone
 	}
@@ -185,7 +187,7 @@ func (s *Kernel) sleepAll(ctx context.Context) error {
 			left++
 			sample = a.String()
 			if k := a.CurrentCompany(); SizeOf(k) > 0 {
-				k.Ask(Unavailable(CauseShutdown))
+				k.Ask(fault.Unavailable(CauseShutdown))
 				return
 			}
 			if !resting {
@@ -252,7 +254,7 @@ func (force Sleeping) Run(c *Core, w *Work) {
 // tellSlept ends a sleep that somebody asked for.
 func (a *Actor) tellSlept(c *Core, w *Work) {
 	if c.Refused {
-		w.Fail(Unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))
+		w.Fail(fault.Unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))
 		return
 	}
 	if !c.Ended {

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // TurnKey finds the turn or query that a context belongs to.
@@ -149,7 +150,7 @@ func (t *Turn) Enter() error {
 	t.Mu.Lock()
 	if t.Closed {
 		t.Mu.Unlock()
-		return TurnOver()
+		return fault.TurnOver()
 	}
 	return nil
 }
@@ -168,16 +169,6 @@ func (t *Turn) ID() keyspace.ActorID { return t.Core.ID }
 
 // Type implements call.Scope.
 func (t *Turn) Type() *Type { return t.Actor.Type }
-
-// QueryWrites returns the error for a query that tries to write.
-func QueryWrites() error {
-	return host.Errorf(host.ReadOnly, "a query and its calls cannot change anything")
-}
-
-// TurnOver returns the error for a use of a turn whose handler has returned.
-func TurnOver() error {
-	return host.Errorf(host.FailedPrecondition, "the turn is over: a handler's context must not be used after it returned")
-}
 
 // Notify gives a signal to the waiters for a topic of the actor, once the turn is durable.
 func (t *Turn) Notify(topic string) {
@@ -336,15 +327,6 @@ func (t *Turn) Logger() *slog.Logger {
 func (a *Actor) Logger(id keyspace.ActorID, version uint64) *slog.Logger {
 	return a.Kernel.Logger.With(slog.String("actor_type", a.Address.Type), slog.Any("actor_key", a.Address.Key),
 		slog.String("actor_id", id.String()), slog.Uint64("version", version))
-}
-
-// LimitFault gives an error of the keyspace about a limit the code that a handler can tell it by.
-func LimitFault(err error) error {
-	if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
-		e, _ := PublicError(err, nil)
-		return e
-	}
-	return err
 }
 
 // DestroySelf implements host.Turn.

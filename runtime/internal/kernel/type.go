@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
@@ -32,7 +33,7 @@ type Type struct {
 func (s *Kernel) TypeOf(addr host.Address) (*Type, error) {
 	t, err := s.StoredTypeOf(addr)
 	if err == nil && t.Retired {
-		return nil, UnknownType(addr.Type)
+		return nil, fault.UnknownType(addr.Type)
 	}
 	return t, err
 }
@@ -41,7 +42,7 @@ func (s *Kernel) TypeOf(addr host.Address) (*Type, error) {
 func (s *Kernel) StoredTypeOf(addr host.Address) (*Type, error) {
 	t := s.Types[addr.Type]
 	if t == nil {
-		return nil, UnknownType(addr.Type)
+		return nil, fault.UnknownType(addr.Type)
 	}
 	if err := address.Check(addr.Key); err != nil {
 		return nil, err
@@ -55,11 +56,6 @@ func (s *Kernel) hosted(name string) *Type {
 		return t
 	}
 	return nil
-}
-
-// UnknownType returns the error for a type that the node does not host.
-func UnknownType(name string) *host.Error {
-	return host.Errorf(host.UnknownType, "this node hosts no actor type %q", name).With("type", name)
 }
 
 // retiredTypes makes the types of which the store has actors and the program knows nothing.

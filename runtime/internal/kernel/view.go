@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A View is one applied commit of an actor, as queries read it.
@@ -64,7 +65,7 @@ func (a *Actor) SnapshotOf(v *View) (*engine.Snapshot, error) {
 		return v.snapshot, nil
 	}
 	if a.view != v {
-		return nil, Unavailable("the actor was restarted during the query")
+		return nil, fault.Unavailable("the actor was restarted during the query")
 	}
 	v.snapshot = a.Kernel.Store.Snapshot(v.ID)
 	return v.snapshot, nil
@@ -108,7 +109,7 @@ func (s *Kernel) Durable(ctx context.Context, addr host.Address) (*engine.Snapsh
 	if ok {
 		snap = s.Store.Snapshot(id)
 	} else {
-		err = NotFound(addr)
+		err = fault.NotFound(addr)
 	}
 	if perr := s.Seen(ctx, addr); perr != nil {
 		err = perr
@@ -141,7 +142,7 @@ func (a *Actor) Seen(ctx context.Context) error {
 func (a *Actor) Pass(ctx context.Context, commit uint64) error {
 	err := a.Gate.Pass(ctx, commit)
 	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
-		return ContextError(ctx)
+		return fault.Ended(ctx)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // wake brings the actor into memory for w: its directory entry, its head and its state are read; nothing else is until
@@ -17,7 +18,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		if a.Left() {
 			return a.wakeBare(epoch, w) // there is no code to load
 		}
-		err = UnknownType(a.Type.Type)
+		err = fault.UnknownType(a.Type.Type)
 	}
 	if err != nil {
 		if w.destroys() {
@@ -30,7 +31,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 	if err != nil {
 		if _, ok := errors.AsType[*host.Error](err); !ok || fatalToWake(err) {
 			e := a.Kernel.Public(a, w, err)
-			if e.Code != host.Unavailable || damage(err) {
+			if e.Code != host.Unavailable || fault.Damage(err) {
 				a.failed(e, err)
 				if w.destroys() {
 					return a.wakeBare(epoch, w)
@@ -67,7 +68,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 			return nil, err
 		}
 		a.teardown(c)
-		if a.Kernel.full(err) {
+		if a.Kernel.Full(err) {
 			return nil, a.Kernel.Public(a, w, err) // the node is busy, the actor is well
 		}
 		a.failed(a.Kernel.Public(a, w, err), err)
@@ -170,7 +171,7 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 	}
 	if !ok {
 		if w.Existing || !w.Job.Traits(a).Creates {
-			return nil, NotFound(a.Address)
+			return nil, fault.NotFound(a.Address)
 		}
 		if j, ok := w.Job.(identified); !ok {
 			c.ID = s.NewID(a.Address)
@@ -180,7 +181,7 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 	}
 	if c.space, err = s.Store.OpenSpace(c.ID); err != nil {
 		if a.Left() && errors.Is(err, engine.ErrDestroyed) {
-			err = NotFound(a.Address) // nothing remains
+			err = fault.NotFound(a.Address) // nothing remains
 		}
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -150,7 +150,7 @@ func TestDamageIsSaidWhateverCameAcrossIt(t *testing.T) {
 		&engine.CorruptError{Reason: "a chunk of the value is missing"},
 		&engine.DamageError{File: "000005.sst", Reason: "checksum mismatch"},
 	} {
-		e, id := kernel.PublicError(err, []kernel.Translator{(*sqlite.Part)(nil)})
+		e, id := fault.Public(err, []fault.Translator{(*sqlite.Part)(nil)})
 		if wantDamage(t, e, host.Unavailable) != id {
 			t.Error(id)
 		}

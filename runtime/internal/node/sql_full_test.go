@@ -9,7 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
 	"github.com/cairn-run/cairn/sqlitevfs"
@@ -135,7 +135,7 @@ func TestEveryErrorOfABoundNamesIt(t *testing.T) {
 		&sqlitevfs.Error{Err: &sqlitevfs.LimitError{Err: sqlitevfs.ErrMemory, What: "thing", Limit: 10, Actual: 11}},
 		&workflow.TooLargeError{What: "thing", Limit: 10, Size: 11},
 	} {
-		e, id := kernel.PublicError(fmt.Errorf("wrapped: %w", err), []kernel.Translator{(*sqlite.Part)(nil), (*run.Part)(nil)})
+		e, id := fault.Public(fmt.Errorf("wrapped: %w", err), []fault.Translator{(*sqlite.Part)(nil), (*run.Part)(nil)})
 		wantLimit(t, e, "thing", "10")
 		if id != "" || e.Metadata["actual"] != "11" {
 			t.Errorf("%T: %v %v", err, id, e.Metadata)

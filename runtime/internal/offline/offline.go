@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -35,7 +36,7 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
 	}
 	if s.Types[addr.Type] == nil {
-		return kernel.NotFound(addr)
+		return fault.NotFound(addr)
 	}
 	input, err := wire.Output.Marshal(&host.WorkflowControlInput{Reason: in.Reason, Entry: in.Entry, Run: in.Run})
 	if err != nil {

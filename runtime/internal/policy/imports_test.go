@@ -74,6 +74,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/kernel/patrol", never: []string{"net", "os"}, why: "a noun of the kernel: a goroutine that looks while there is something to look at"},
 	{pkg: "runtime/internal/kernel/memory", never: []string{"net", "os"}, why: "a noun of the kernel: what awake actors take"},
 	{pkg: "runtime/internal/kernel/stacks", never: []string{"net", "os"}, why: "a noun of the kernel: where goroutines are"},
+	{pkg: "runtime/internal/kernel/fault", uses: []string{"actor/host", "engine", "runtime/internal/kernel/address", "runtime/internal/kernel/rate"}, never: []string{"net/http"}, why: "a noun of the kernel: errors that leave the node"},
 	{pkg: "runtime/internal/kernel/spawn", never: []string{"net", "os"}, why: "a noun of the kernel: goroutines that can be waited for"},
 	{pkg: "runtime/internal/kernel/worker", uses: []string{"runtime/internal/kernel/spawn"}, never: []string{"net", "os"}, why: "a noun of the kernel: the goroutines that run actors"},
 	{pkg: "runtime/internal/kernel/wire", uses: []string{"actor/host"}, libs: []string{cbor}, never: []string{"os"}, why: "a noun of the kernel: the encoding of inputs and outputs"},

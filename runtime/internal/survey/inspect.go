@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // Inspect reads an actor's raw keyspace. It returns when what it read is durable, as [Lookup] does.
@@ -33,7 +34,7 @@ func StoredKeys(store *engine.Store, namespace string, addr host.Address, q host
 	}
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
-		err = kernel.NotFound(addr)
+		err = fault.NotFound(addr)
 	}
 	if err != nil {
 		return host.InspectPage{}, err

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // Lookup describes an actor. It reads the store and the directory of awake actors, and returns when what it read is durable.
@@ -84,7 +85,7 @@ func StoredStatus(parts []kernel.Part, store *engine.Store, namespace string, ad
 		return host.Status{}, err
 	}
 	if !ok {
-		return host.Status{}, kernel.NotFound(addr)
+		return host.Status{}, fault.NotFound(addr)
 	}
 	snap := store.Snapshot(id)
 	defer snap.Close()

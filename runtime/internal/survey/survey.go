@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A Reporter adds to what is said of an actor what its rows say, on a node and without one.
@@ -48,7 +49,7 @@ func AllSeen(s *kernel.Kernel, ctx context.Context, of func(*kernel.Type) bool) 
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return nil, kernel.ContextError(ctx)
+			return nil, fault.Ended(ctx)
 		case s.Killed.Load():
 			return nil, err
 		default:

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin/control"
@@ -196,7 +197,7 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 		select {
 		case <-a.Retire(k, kernel.CauseSleep):
 		case <-ctx.Done():
-			return method.None{}, kernel.ContextError(ctx)
+			return method.None{}, fault.Ended(ctx)
 		}
 	}
 	return method.None{}, s.Ask(ctx, on, kernel.Sleeping(true))
@@ -206,7 +207,7 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 // it at once.
 func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *method.None) (host.CountOutput, error) {
 	if from := on.From; from != nil && from.Kind == kernel.FromQuery {
-		return host.CountOutput{}, kernel.QueryWrites()
+		return host.CountOutput{}, fault.QueryWrites()
 	}
 	id, ok, err := s.Store.Lookup(s.Identity(on.Addr))
 	if err != nil {
@@ -214,7 +215,7 @@ func retryActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 	}
 	had := s.Recovered(string(address.Append(nil, on.Addr)))
 	if !ok && !had {
-		return host.CountOutput{}, kernel.NotFound(on.Addr)
+		return host.CountOutput{}, fault.NotFound(on.Addr)
 	}
 	s.Clock.Retry(id)
 	if !had {

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -203,7 +204,7 @@ func (l *LiveConnection) update(
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return kernel.ContextError(ctx)
+		return fault.Ended(ctx)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
@@ -95,9 +96,9 @@ func tendAndWait(s *kernel.Kernel, ctx context.Context, t *kernel.Type, addr hos
 	case err := <-durable:
 		return err
 	case <-ctx.Done():
-		return kernel.ContextError(ctx)
+		return fault.Ended(ctx)
 	case <-s.Life.Done():
-		return kernel.Unavailable("the node is shutting down")
+		return fault.Unavailable("the node is shutting down")
 	}
 }
 
@@ -188,7 +189,7 @@ func connectionDue(c *kernel.Core, w *kernel.Work, d *tending) error {
 	if !ok || rec.Due != row.Due {
 		return kernel.ErrLeftover // the client came back, or the connection ended
 	}
-	_, err = endConnection(c, w, row.Name, kernel.Unavailable("the client did not come back"), d.bare, nil)
+	_, err = endConnection(c, w, row.Name, fault.Unavailable("the client did not come back"), d.bare, nil)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -144,7 +145,7 @@ func (l *LiveConnection) Finish(err *host.Error) {
 
 // Replaced implements event.recipient.
 func (l *LiveConnection) Replaced() {
-	l.Finish(kernel.Unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
+	l.Finish(fault.Unavailable("the connection was taken over: its token was used again").With("reason", "taken_over"))
 }
 
 // Ended implements event.recipient.
@@ -200,7 +201,7 @@ func (l *LiveConnection) Next(ctx context.Context) (host.Delivery, error) {
 		select {
 		case <-l.Signal:
 		case <-ctx.Done():
-			return host.Delivery{}, kernel.ContextError(ctx)
+			return host.Delivery{}, fault.Ended(ctx)
 		}
 	}
 }
@@ -282,7 +283,7 @@ func (l *LiveConnection) catchUp(ctx context.Context, after uint64) (d host.Deli
 		return d, err
 	}
 	if page.ID != l.incarnation {
-		l.stop(kernel.ErrDestroyed())
+		l.stop(fault.Destroyed())
 		return d, nil
 	}
 	d.Reset, l.reset = l.reset, false

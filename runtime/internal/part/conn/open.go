@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 )
 
@@ -53,7 +54,7 @@ func Connect(s *kernel.Kernel, ctx context.Context, addr host.Address, r host.Co
 	case err = <-l.settled:
 	case <-ctx.Done():
 		if l.fate.CompareAndSwap(0, fateGivenUp) {
-			return nil, kernel.ContextError(ctx)
+			return nil, fault.Ended(ctx)
 		}
 		err = <-l.settled
 	}
@@ -69,7 +70,7 @@ func outside(s *kernel.Kernel, ctx context.Context) error {
 		return host.Errorf(host.FailedPrecondition, "connections are for clients, not for turns and queries")
 	}
 	if s.Draining.Load() {
-		return kernel.Unavailable("the node is shutting down")
+		return fault.Unavailable("the node is shutting down")
 	}
 	return nil
 }
@@ -140,7 +141,7 @@ func (l *LiveConnection) settle(err error) {
 		kernel.PartOf[*Part](s).resumed.Add(1)
 	}
 	if !l.Hub.Promote(l.Key, l) {
-		l.Finish(kernel.Unavailable("the node is shutting down"))
+		l.Finish(fault.Unavailable("the node is shutting down"))
 		tend(s, l.t, l.addr, &tending{id: l.ID}, nil) // unless the actor has ended it, it is lost already
 	}
 	if !l.fate.CompareAndSwap(0, fateJoined) {

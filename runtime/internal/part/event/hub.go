@@ -7,8 +7,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A Hub passes the events of durable commits to the subscriptions and live connections of their
@@ -255,7 +255,7 @@ func (h *Hub) end(key string, id keyspace.ActorID) {
 	if au == nil {
 		return
 	}
-	gone := kernel.ErrDestroyed()
+	gone := fault.Destroyed()
 	for s := range au.subscriptions {
 		s.finish(gone)
 	}
@@ -281,7 +281,7 @@ func (h *Hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	down := kernel.Unavailable("the node is shutting down")
+	down := fault.Unavailable("the node is shutting down")
 	for key, au := range h.Audiences {
 		for s := range au.subscriptions {
 			s.finish(down)
@@ -304,7 +304,7 @@ func (h *Hub) Join(key string, l recipient) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return kernel.Unavailable("the node is shutting down")
+		return fault.Unavailable("the node is shutting down")
 	}
 	h.audience(key).joining[l] = true
 	return nil
@@ -428,7 +428,7 @@ func (h *Hub) Add(s *Subscription) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return kernel.Unavailable("the node is shutting down")
+		return fault.Unavailable("the node is shutting down")
 	}
 	h.audience(s.Key).subscriptions[s] = true
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // A Subscription is one subscriber's end of it, as host.EventStream.
@@ -247,7 +248,7 @@ func (s *Subscription) Next(ctx context.Context) (host.Delivery, error) {
 		select {
 		case <-s.Signal:
 		case <-ctx.Done():
-			return host.Delivery{}, kernel.ContextError(ctx)
+			return host.Delivery{}, fault.Ended(ctx)
 		}
 	}
 }
@@ -293,7 +294,7 @@ func (s *Subscription) catchUp(ctx context.Context) (d host.Delivery, more bool,
 		return d, false, nil // what was read may be a successor's
 	}
 	if page.ID != life && !life.IsZero() && (page.ID.IsZero() || !s.adopting) {
-		s.finish(kernel.ErrDestroyed()) // what was kept of its events is gone, too
+		s.finish(fault.Destroyed()) // what was kept of its events is gone, too
 		return d, false, nil
 	}
 	if page.ID.IsZero() {

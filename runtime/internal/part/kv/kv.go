@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // Part is the part for the key-value store.
@@ -103,7 +104,7 @@ func (h *Turn) KVPut(key, value []byte, expire time.Time) error {
 		}
 	}
 	if err := t.Core.Rows.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
-		return kernel.LimitFault(err)
+		return fault.Limit(err)
 	}
 	if o.ExpireAt != 0 {
 		t.ExpireAt(o.ExpireAt)
@@ -123,7 +124,7 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 	if ok && err == nil {
 		h.change("delete", key, nil)
 	}
-	return ok, kernel.LimitFault(err)
+	return ok, fault.Limit(err)
 }
 
 // KVDeleteRange implements host.Turn.
@@ -138,7 +139,7 @@ func (h *Turn) KVDeleteRange(start, end []byte) (int64, error) {
 	if n > 0 && err == nil {
 		rangeChange(t, start, end, n)
 	}
-	return n, kernel.LimitFault(err)
+	return n, fault.Limit(err)
 }
 
 // KVGet implements host.Reader.

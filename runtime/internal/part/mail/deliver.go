@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -35,7 +36,7 @@ const (
 func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 	ch, s, sup := b.channel, b.sender, c.Actor.Kernel
 	if c.ID != s.id {
-		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
+		c.Respond(w, nil, fault.DestroyedAt(c.Actor.Address))
 		return
 	}
 	if b.bound == 0 {
@@ -94,7 +95,7 @@ func (*settlement) Traits(*kernel.Actor) kernel.Traits {
 // cannot be handled.
 func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 	if c.ID != set.sender.id { // the rows belong to what is left of the incarnation that sent them
-		c.Respond(w, nil, kernel.DestroyedError(c.Actor.Address))
+		c.Respond(w, nil, fault.DestroyedAt(c.Actor.Address))
 		return
 	}
 	err := c.System(w, "settle", func(h *kernel.Turn) error {
@@ -218,7 +219,7 @@ func (d *Delivery) Run(c *kernel.Core, w *kernel.Work) {
 		if _, dead, err := c.Actor.Kernel.Store.Tombstone(d.target); err != nil {
 			d.err = err
 		} else if dead {
-			d.err = kernel.DestroyedError(c.Actor.Address)
+			d.err = fault.DestroyedAt(c.Actor.Address)
 		} else {
 			d.err = errRepin
 		}
@@ -264,7 +265,7 @@ func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
 	}
 	i, ok := t.ByName[m.Record.Method]
 	if !ok || t.Methods[i].Kind != host.Action {
-		return kernel.UnknownMethod(t.Type, m.Record.Method)
+		return fault.UnknownMethod(t.Type, m.Record.Method)
 	}
 	return c.Together(func() error {
 		if err := c.Exist(w); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -145,7 +146,7 @@ func creatable(s *kernel.Kernel, id keyspace.ActorID, addr host.Address) (keyspa
 		return id, err
 	}
 	if dead {
-		return id, kernel.DestroyedError(addr)
+		return id, fault.DestroyedAt(addr)
 	}
 	return id, nil
 }
@@ -171,7 +172,7 @@ func (h *Turn) Send(m *host.Message) error {
 	}
 	check := kernel.PartOf[*Part](t.Actor.Kernel).handlers[m.Method].Check
 	if check == nil {
-		return kernel.UnknownMethod(m.Type, m.Method)
+		return fault.UnknownMethod(m.Type, m.Method)
 	}
 	if err := check(target, m.Input); err != nil {
 		return err

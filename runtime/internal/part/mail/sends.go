@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
@@ -499,7 +500,7 @@ func (s *sender) settle(set *settlement) {
 			return
 		case set.settled == nil:
 		case w.Err != nil:
-			set.settled(kernel.DestroyedError(s.owner.Address))
+			set.settled(fault.DestroyedAt(s.owner.Address))
 		default:
 			set.settled(nil)
 		}

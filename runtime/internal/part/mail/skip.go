@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
 // Busy reports whether the sender must stay in memory: messages are on their way, or wait for their
@@ -117,9 +118,9 @@ func skipSend(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.
 		}
 		return host.CountOutput{Count: 1}, nil
 	case <-ctx.Done():
-		return host.CountOutput{}, kernel.ContextError(ctx)
+		return host.CountOutput{}, fault.Ended(ctx)
 	case <-s.Life.Done():
-		return host.CountOutput{}, kernel.Unavailable(kernel.CauseShutdown)
+		return host.CountOutput{}, fault.Unavailable(kernel.CauseShutdown)
 	}
 }
 

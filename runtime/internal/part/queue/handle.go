@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
@@ -90,7 +91,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 		own.Begin() // a message that is sent from here on asks again
 	}
 	if !c.Exists {
-		c.Respond(w, nil, kernel.NotFound(a.Address))
+		c.Respond(w, nil, fault.NotFound(a.Address))
 		return
 	}
 	if j.failed != nil {

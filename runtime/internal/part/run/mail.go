@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -30,7 +31,7 @@ func HandleMessages(p *mail.Part) {
 	// These messages are never moved aside: otherwise another run, or its caller, would wait for
 	// ever because a target did not wake for a while.
 	p.Handle(runAsk, mail.MessageHandler{
-		Missing: func(c *kernel.Core) (bool, error) { return false, kernel.DestroyedError(c.Actor.Address) },
+		Missing: func(c *kernel.Core) (bool, error) { return false, fault.DestroyedAt(c.Actor.Address) },
 		Handle:  receive,
 		Lasts:   true,
 		Undeliverable: func(t *kernel.Turn, m *mail.MessageRecord, e *host.Error) (bool, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -51,7 +52,7 @@ var _ interface {
 	kernel.Riser
 	kernel.Runner
 	call.Server
-	kernel.Translator
+	fault.Translator
 	kernel.Waker
 	kernel.Watcher
 } = (*Part)(nil)
@@ -80,7 +81,7 @@ func New() *Part {
 // Name implements kernel.Part.
 func (*Part) Name() string { return "run" }
 
-// Translate implements kernel.Translator.
+// Translate implements fault.Translator.
 func (*Part) Translate(err error) (*host.Error, string) {
 	if large, ok := errors.AsType[*workflow.TooLargeError](err); ok {
 		return host.OverLimit(large.What, large.Limit, large.Size), ""

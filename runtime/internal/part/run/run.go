@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -88,11 +89,11 @@ func fireRun(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
 	err := advanceAll(c, w)
 	if err == nil && f.live && f.rec.Due == row.Due && f.enter != nil && f.enter.asked {
-		err = kernel.Unavailable("the run goes on as soon as it is durable that it does")
+		err = fault.Unavailable("the run goes on as soon as it is durable that it does")
 	} else if err == nil && f.live && f.rec.Due == row.Due {
 		// It waits for attempts of the run that was, or for the actor's sleep. The row is tried
 		// again later, not at once.
-		err = kernel.Unavailable("the run has not taken notice of the time")
+		err = fault.Unavailable("the run has not taken notice of the time")
 	}
 	return err
 }

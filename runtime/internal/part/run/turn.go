@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/workflow"
@@ -325,7 +326,7 @@ func childLives(s *kernel.Kernel, addr host.Address, m *workflow.Outgoing) (bool
 func (h *Turn) StartRun(s host.RunStart) (host.RunStarted, error) {
 	t := h.K
 	if t.Returned() {
-		return host.RunStarted{}, kernel.TurnOver()
+		return host.RunStarted{}, fault.TurnOver()
 	}
 	return startRun(t.Core, t, s)
 }
@@ -334,7 +335,7 @@ func (h *Turn) StartRun(s host.RunStart) (host.RunStarted, error) {
 func (h *Turn) ControlRun(c host.RunControl) error {
 	t := h.K
 	if t.Returned() {
-		return kernel.TurnOver()
+		return fault.TurnOver()
 	}
 	return controlRun(t.Core, t, c)
 }

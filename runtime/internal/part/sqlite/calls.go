@@ -19,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -91,7 +92,7 @@ func sqlFault(err error) error {
 		return err
 	}
 	if host.CodeOf(err) == host.Internal {
-		if e, id := kernel.PublicError(err, []kernel.Translator{(*Part)(nil)}); id == "" { // or else it is logged under that id
+		if e, id := fault.Public(err, []fault.Translator{(*Part)(nil)}); id == "" { // or else it is logged under that id
 			return withSQLMember(e, err)
 		}
 		var said *sqlitevfs.Error

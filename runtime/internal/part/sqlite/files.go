@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -44,7 +45,7 @@ func exportError(s *kernel.Kernel, err error) error {
 func StoredSQL(ctx context.Context, store *engine.Store, namespace string, addr host.Address, w io.Writer) error {
 	id, ok, err := store.Lookup(engine.Identity{Namespace: namespace, Type: addr.Type, Key: addr.Key})
 	if err == nil && !ok {
-		err = kernel.NotFound(addr)
+		err = fault.NotFound(addr)
 	}
 	if err != nil {
 		return err
@@ -107,7 +108,7 @@ func (p *Part) ImportSQL(ctx context.Context, s *kernel.Kernel, addr host.Addres
 	case len(reason) > park.MaxReason:
 		return out, host.OverLimit("bytes of the reason", park.MaxReason, int64(len(reason))).With("field", "reason")
 	case from == nil && s.Draining.Load():
-		return out, kernel.Unavailable("the node is shutting down")
+		return out, fault.Unavailable("the node is shutting down")
 	}
 	limit := int64(s.LimitsOf(t, address.Append(nil, addr)).Storage.MaxWriteSet)
 	if f, ok := file.(interface{ Len() int }); ok && int64(f.Len()) > limit {
@@ -170,7 +171,7 @@ func (p *Part) replace(t *kernel.Turn, file *sqlitevfs.File) (host.SQLStatusOutp
 	b := DatabaseOf(&c.Attached)
 	d := b.Get(t.Actor)
 	if d == nil {
-		return host.SQLStatusOutput{}, kernel.Unavailable("the actor was restarted")
+		return host.SQLStatusOutput{}, fault.Unavailable("the actor was restarted")
 	}
 	w := &sqlTurn{Context: t, t: t, b: b}
 	b.published = c.Rows.Version() // even if it fails half way

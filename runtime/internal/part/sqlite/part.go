@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -139,7 +140,7 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 	}
 }
 
-// Translate implements kernel.Translator.
+// Translate implements fault.Translator.
 func (*Part) Translate(err error) (e *host.Error, id string) {
 	var (
 		passed    *sqlitevfs.LimitError
@@ -163,7 +164,7 @@ func (*Part) Translate(err error) (e *host.Error, id string) {
 	case errors.Is(err, sqlitevfs.ErrInterrupted):
 		return host.Errorf(host.Canceled, "the call was canceled"), ""
 	case errors.As(err, &migration):
-		id = kernel.NewErrorID()
+		id = fault.NewID()
 		return host.Errorf(host.Internal, "the migration %q of the actor's database failed (error %s); the node's log has the cause", migration.Name, id).
 			With("error_id", id).With("migration", migration.Name), id
 	}

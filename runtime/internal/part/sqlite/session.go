@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -178,7 +179,7 @@ func (h *Turn) write() (*sqlTurn, error) {
 		b := DatabaseOf(&t.Core.Attached)
 		d := b.Get(t.Actor)
 		if d == nil {
-			return nil, kernel.Unavailable("the actor was restarted")
+			return nil, fault.Unavailable("the actor was restarted")
 		}
 		s := &sqlTurn{Context: t, t: t, b: b}
 		s.session = d.Write(s, s)

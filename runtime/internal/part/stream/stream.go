@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	streamrows "github.com/cairn-run/cairn/runtime/internal/part/stream/rows"
 )
@@ -251,7 +252,7 @@ func streamGone(req *host.Request, notFound error) error {
 	if err := host.CheckLife(in.Life); err != nil {
 		return err
 	}
-	return kernel.ErrDestroyed()
+	return fault.Destroyed()
 }
 
 // noItems reports whether a reader is up to date: nothing follows its position, which is one in

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow/lazy"
@@ -126,7 +127,7 @@ func (h *Turn) Go(name string, f func(host.Task) error) error {
 	}
 	k := NeedCrew(t.Core)
 	if n := k.started.n + h.asked - k.finished.Load(); n >= MaxTasks {
-		return kernel.Overloaded(MaxTasks, taskRetry, "actor %s has %d tasks, which is the most it may have", t.Actor, n)
+		return fault.Overloaded(MaxTasks, taskRetry, "actor %s has %d tasks, which is the most it may have", t.Actor, n)
 	}
 	if h.asked == 0 {
 		t.Enlist(h)
@@ -171,10 +172,10 @@ func (t *Task) report(returned bool, p any, err error) {
 	attrs := t.Crew.a.Attrs(slog.String("task", t.Name))
 	switch {
 	case p != nil:
-		attrs = append(attrs, slog.String("error_id", kernel.NewErrorID()), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		attrs = append(attrs, slog.String("error_id", fault.NewID()), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 		sup.Logger.LogAttrs(context.Background(), slog.LevelError, "task panicked", attrs...)
 	case !returned:
-		attrs = append(attrs, slog.String("error_id", kernel.NewErrorID()))
+		attrs = append(attrs, slog.String("error_id", fault.NewID()))
 		sup.Logger.LogAttrs(context.Background(), slog.LevelError, "task ended its goroutine", attrs...)
 	case t.Err() != nil && (errors.Is(err, t.Err()) || errors.Is(err, context.Cause(t))):
 		return // it did as it was told
@@ -335,7 +336,7 @@ func (t *Task) stale() error {
 	if err := t.Crew.refusal(); err != nil {
 		return err
 	}
-	return kernel.Unavailable("the actor was restarted since the task " + strconv.Quote(t.Name) + " began")
+	return fault.Unavailable("the actor was restarted since the task " + strconv.Quote(t.Name) + " began")
 }
 
 // ended is the error for a turn that was not entered before ctx ended.
@@ -343,7 +344,7 @@ func (t *Task) ended(ctx context.Context) error {
 	if err := t.Crew.refusal(); err != nil {
 		return err
 	}
-	return kernel.ContextError(ctx)
+	return fault.Ended(ctx)
 }
 
 // Traits implements kernel.Job.
