@@ -20,7 +20,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/gateway"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/natspub"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/part/sqlite"
@@ -156,7 +156,7 @@ func (r *Runtime) startNATS(ctx context.Context) error {
 func (r *Runtime) startNode() error {
 	o := &r.options
 	s := node.Options{
-		Options: kernel.Options{
+		Options: options.Options{
 			Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, TypeLimits: o.TypeLimits, MaxAwake: o.MaxAwake,
 			MaxAwakeBytes: o.MaxAwakeBytes, MaxMailboxBytes: o.MaxMailboxBytes, MaxEventBytes: o.MaxEventBytes,
 			TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/run"
 )
 
@@ -62,7 +62,7 @@ func Verify(ctx context.Context, o Options) (v Verification, err error) {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	s := kernel.Options{Namespace: o.Namespace}
+	s := options.Options{Namespace: o.Namespace}
 	for _, d := range o.Actors {
 		s.Behaviors = append(s.Behaviors, d.Behavior())
 	}

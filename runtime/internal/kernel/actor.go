@@ -94,7 +94,7 @@ func (a *Actor) Post(w *Work) (job Assignment, err error) {
 	}
 	if t.Bounded {
 		if err := a.refuse(w, bytes); err != nil {
-			a.Type.metrics.overloaded.Inc()
+			a.Type.metrics.Overloaded.Inc()
 			return job, err
 		}
 	}

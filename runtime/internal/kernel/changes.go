@@ -1,49 +1,44 @@
 package kernel
 
 import (
-	"encoding/json"
-
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 )
 
 // Change notes a change to publish. data is called only if somebody wants it.
 func (t *Turn) Change(kind engine.ChangeKind, name string, data func() any) {
-	if t.Actor.Kernel.Options.Changes == nil {
-		return
-	}
-	t.Changes = append(t.Changes, engine.Change{Kind: kind, Name: name, Data: changeData(kind, t.AsOf, data())})
+	t.Actor.Kernel.changes.Add(&t.Changes, kind, name, t.AsOf, data)
 }
 
-// changeData makes the JSON of a change: what it says, with the version and kind added.
-func changeData(kind engine.ChangeKind, version engine.Version, data any) []byte {
-	m, ok := data.(map[string]any)
-	if !ok {
-		m = map[string]any{"data": data}
+// LifeChange notes a transition that has a commit.
+func (t *Turn) LifeChange(transition, reason string) {
+	t.Change(engine.ChangeLife, transition, func() any {
+		return change.Transition(transition, t.Core.space.Head().Generation, reason)
+	})
+}
+
+// set returns an empty change set of the actor as of a version.
+func (c *Core) set(version engine.Version) engine.ChangeSet {
+	return engine.ChangeSet{
+		ID: c.ID, Identity: c.Actor.Kernel.Identity(c.Actor.Address), Generation: c.space.Head().Generation, Version: version,
 	}
-	m["version"], m["kind"] = version, kind.String()
-	b, err := json.Marshal(m)
-	if err != nil {
-		return []byte(`{}`) // the maps above hold only strings, numbers, times and bytes
-	}
-	return b
 }
 
 // writeChanges puts what is to be published into the outbox.
 func (c *Core) writeChanges(t *Turn) error {
-	if c.Actor.Kernel.Options.Changes == nil {
+	if len(t.Changes) == 0 {
 		return nil
 	}
-	set := &engine.ChangeSet{
-		ID: c.ID, Identity: c.Actor.Kernel.Identity(c.Actor.Address), Generation: c.space.Head().Generation, Version: t.AsOf,
-		TimeMS: t.Start.UnixMilli(), Traceparent: t.From.Traceparent, Changes: t.Changes,
+	set := c.set(t.AsOf)
+	set.TimeMS, set.Traceparent, set.Changes = t.Start.UnixMilli(), t.From.Traceparent, t.Changes
+	p, err := change.Write(c.Rows, &set)
+	if err == nil {
+		c.Group.changes = append(c.Group.changes, p)
 	}
-	if len(set.Changes) == 0 {
-		return nil
-	}
-	p := &pendingChange{set: set}
-	if err := c.Rows.Outbox(set.Append(nil), &p.seq); err != nil {
-		return err
-	}
-	c.Group.changes = append(c.Group.changes, p)
-	return nil
+	return err
+}
+
+// published publishes a transition that has no commit, best effort.
+func (c *Core) published(transition, reason string) {
+	c.Actor.Kernel.changes.Life(c.set(c.space.Head().Version), transition, reason)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 func TestRowThatNoPartHasIsNotPosted(t *testing.T) {
@@ -17,7 +18,7 @@ func TestRowThatNoPartHasIsNotPosted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		k, err := New(Options{Store: store, Behaviors: []*host.Behavior{{Type: "p"}}}, Composition{})
+		k, err := New(options.Options{Store: store, Behaviors: []*host.Behavior{{Type: "p"}}}, Composition{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
@@ -39,7 +40,7 @@ type Group struct {
 	version engine.Version
 	Commit  uint64 // its number among the Actor's commits, if changed
 	After   []Consequence
-	changes []*pendingChange
+	changes []*change.Pending
 	// destroyed: the actor ends with this commit.
 	destroyed bool
 }
@@ -124,12 +125,6 @@ func failAll(results []result, err *host.Error) {
 	}
 }
 
-// pendingChange is a change set with its row in the outbox.
-type pendingChange struct {
-	seq uint64
-	set *engine.ChangeSet
-}
-
 // mark is a point to which a core returns when a turn fails.
 type mark struct {
 	at              engine.Savepoint
@@ -196,12 +191,12 @@ func (c *Core) commitGroup(open *mark) {
 	if err != nil {
 		a.Pending.Add(-1)
 		c.Broken, c.Refused = true, true
-		a.Kernel.Metrics.refused.Inc()
+		a.Kernel.Metrics.Refused.Inc()
 		failAll(g.results, a.Kernel.CommitError(a.Address, err))
 		return
 	}
-	a.Kernel.Metrics.commits.Inc()
-	a.Kernel.Metrics.shared.Add(float64(g.Turns))
+	a.Kernel.Metrics.Commits.Inc()
+	a.Kernel.Metrics.Shared.Add(float64(g.Turns))
 	if wake != 0 {
 		a.Kernel.Clock.Poke(wake)
 	}
@@ -275,11 +270,7 @@ func (g *Group) durable(err error) {
 	if g.destroyed {
 		a.Kernel.Destroys.Add(1) // before anybody learns of it, and could send to the successor
 	}
-	if sink := a.Kernel.Options.Changes; sink != nil {
-		for _, c := range g.changes {
-			sink.Committed(c.seq, c.set)
-		}
-	}
+	a.Kernel.changes.Committed(g.changes)
 	for _, f := range g.After {
 		_ = a.contain("Durable", f, f.Durable) // one that panics stops no other
 	}

@@ -12,11 +12,14 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/directory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/metrics"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
@@ -35,7 +38,7 @@ import (
 //  4. Every goroutine that the kernel starts is waited for by Close, but for handlers that ignore their deadline;
 //     those are named in the log.
 type Kernel struct {
-	Options Options
+	Options options.Options
 	Store   *engine.Store
 	// The errors that leave the node, and the log.
 	*fault.Reporter
@@ -70,7 +73,8 @@ type Kernel struct {
 	sweeper *patrol.Patrol
 	// Watchdog abandons turns that do not end.
 	Watchdog *patrol.Patrol
-	Metrics  *metrics
+	Metrics  *metrics.Set
+	changes  change.Feed
 
 	// Destroys counts destructions, so that a cached incarnation is known to be current.
 	Destroys atomic.Uint64
@@ -104,7 +108,7 @@ type Composition struct {
 }
 
 // New makes a Kernel with the parts given. Start begins to fire alarms and recovers pending messages.
-func New(o Options, with Composition) (*Kernel, error) {
+func New(o options.Options, with Composition) (*Kernel, error) {
 	o.EnsureDefaults()
 	faults := []error{o.Validate()}
 	for _, p := range with.Parts {
@@ -141,7 +145,8 @@ func New(o Options, with Composition) (*Kernel, error) {
 			s.Recoverers[kind] = p
 		}
 	}
-	s.Metrics = newMetrics(s)
+	s.Metrics = metrics.New(s.Memory.Awake.Load, s.Memory.Bytes.Load, func() int64 { return int64(s.Pauses.Len()) }, s.Busy.Load)
+	s.changes = change.Feed{Sink: o.Changes}
 	retired, err := s.retiredTypes()
 	if err != nil {
 		return nil, err
@@ -151,7 +156,7 @@ func New(o Options, with Composition) (*Kernel, error) {
 			Retired:  i >= len(o.Behaviors),
 			Behavior: b, ByName: make(map[string]int),
 			idle: b.IdleTimeout, Pace: make([]atomic.Int64, len(b.Methods)),
-			metrics: s.Metrics.forType(b),
+			metrics: s.Metrics.Of(b.Type),
 		}
 		for _, p := range s.Parts {
 			t.Hooks.Add(p)
@@ -190,7 +195,14 @@ func New(o Options, with Composition) (*Kernel, error) {
 		}
 	}
 	if o.Registerer != nil {
-		if err := s.Metrics.register(s, o.Registerer); err != nil {
+		all := s.Metrics.Collectors()
+		for p := range PartsAs[Meter](s.Parts) {
+			all = append(all, p.Collectors(s)...)
+		}
+		for _, c := range all {
+			faults = append(faults, o.Registerer.Register(c))
+		}
+		if err := errors.Join(faults...); err != nil {
 			return nil, fmt.Errorf("kernel: register metrics: %w", err)
 		}
 	}

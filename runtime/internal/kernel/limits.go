@@ -50,7 +50,7 @@ func (s *Kernel) Admit(t *Type, r *host.Request) error {
 	if ok {
 		return nil
 	}
-	t.metrics.overloaded.Inc()
+	t.metrics.Overloaded.Inc()
 	return fault.Overloaded(int64(limit.Burst), wait, "actor %s takes %s calls per second from outside, and %d at once",
 		address.Format(r.Address), limit.PerSecond(), limit.Burst)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // A Part is one capability of actors. There is one value of each per node. It owns some kinds of keys and some kinds of
@@ -28,7 +29,7 @@ type Declarer interface {
 
 // A Checker refuses options that it cannot serve, before anything is made of them.
 type Checker interface {
-	Check(o *Options) error
+	Check(o *options.Options) error
 }
 
 // A Limiter checks limits of actors that are its own. The error is a *limit.Error.

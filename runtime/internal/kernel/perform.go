@@ -225,11 +225,11 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 				a.crashes = 0
 				a.Kernel.Recovered(a.Key)
 			}
-			a.Type.metrics.turn(took, nil)
+			a.Type.metrics.Turn(took, nil)
 			return out, nil
 		}
 	}
-	a.Type.metrics.turn(took, err)
+	a.Type.metrics.Turn(took, err)
 	t.dropSession()
 	c.undo(&t.mark)
 	if !instance || t.Untouched && !crashed {
@@ -241,7 +241,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		if c.Exists && c.joint != creating && !w.wakes() {
 			a.crashed(err)
 		}
-		a.Kernel.publishLife(a, c, "crashed", err.Error())
+		c.published("crashed", err.Error())
 		return nil, err
 	}
 	if lerr := c.reload(); lerr != nil {

@@ -163,8 +163,8 @@ func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
 }
 
 func (a *Actor) slept(c *Core) {
-	a.Kernel.Metrics.sleeps.Inc()
-	a.Kernel.publishLife(a, c, "slept", "")
+	a.Kernel.Metrics.Sleeps.Inc()
+	c.published("slept", "")
 }
 
 // Touch notes that the actor was used.

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/metrics"
 )
 
 // A Type is a behavior with what the kernel derives from it once.
@@ -26,7 +27,7 @@ type Type struct {
 	idle    time.Duration // 0 for never
 	// Pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
 	Pace    []atomic.Int64
-	metrics typeMetrics
+	metrics metrics.Type
 }
 
 // TypeOf returns the hosted type of an address, after checking the address.

@@ -84,7 +84,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 	if a.crashes == 0 {
 		a.Kernel.Recovered(a.Key)
 	} // else a turn has to succeed first
-	a.Kernel.publishLife(a, c, "woke", "")
+	c.published("woke", "")
 	return c, nil
 }
 
@@ -109,7 +109,7 @@ func (a *Actor) adopt(epoch uint64, c *Core) bool {
 	}
 	a.Core = c
 	a.Weight.Wake(&a.Kernel.Memory, len(c.stored))
-	a.Kernel.Metrics.wakes.Inc()
+	a.Kernel.Metrics.Wakes.Inc()
 	if a.Kernel.Memory.Over() {
 		a.Kernel.sweeper.Poke()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 var (
@@ -32,7 +33,7 @@ func TestTurnIsNotCommittedOnceItsAbandonmentHasBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	s, err := New(Options{Options: kernel.Options{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler)}})
+	s, err := New(Options{Options: options.Options{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // A lodger is a resident that a test makes busy. It would leave at any time: only Busy keeps its actor.
@@ -86,7 +87,7 @@ func TestActorWithABusyResidentStaysThoughItsCoreIsLost(t *testing.T) {
 		stuck := make(chan struct{})
 		defer close(stuck)
 		wantCode(t, g.do("a", func(*puppet, host.Turn) error { <-stuck; return nil }), host.DeadlineExceeded)
-		time.Sleep(kernel.DefaultTurnGrace + time.Second) // the turn is abandoned
+		time.Sleep(options.DefaultTurnGrace + time.Second) // the turn is abandoned
 		synctest.Wait()
 		if g.Find(pAddr("a")) != a || g.Memory.Awake.Load() != 0 {
 			t.Errorf("it left memory, or its core is not lost: %d are awake", g.Memory.Awake.Load())

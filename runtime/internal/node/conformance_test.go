@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/kerneltest"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -22,7 +23,7 @@ func TestPartsConform(t *testing.T) {
 	var names []string
 	for _, s := range conforming() {
 		names = append(names, s.Part)
-		s.New = func(o kernel.Options) (*kernel.Kernel, error) {
+		s.New = func(o options.Options) (*kernel.Kernel, error) {
 			n, err := New(Options{Options: o})
 			if err != nil {
 				return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 )
 
@@ -108,7 +109,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	s, err := New(Options{Options: kernel.Options{Store: store, Behaviors: []*host.Behavior{(&puppetType{name: "p"}).behavior()}, Logger: slog.New(slog.DiscardHandler)}})
+	s, err := New(Options{Options: options.Options{Store: store, Behaviors: []*host.Behavior{(&puppetType{name: "p"}).behavior()}, Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}

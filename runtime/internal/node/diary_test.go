@@ -16,7 +16,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // A diary is an actor whose behavior is made by hand: what its handlers do is up to each test, and its state is a list of
@@ -154,7 +155,7 @@ type diaryNode struct {
 	t     *testing.T
 	hooks diaryHooks
 	disk  *engine.Disk
-	sink  kernel.ChangeSink
+	sink  change.Sink
 }
 
 func withDiaries(t *testing.T, f func(t *testing.T, n *diaryNode)) {
@@ -177,7 +178,7 @@ func (n *diaryNode) open() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.Node, err = New(Options{Options: kernel.Options{
+	n.Node, err = New(Options{Options: options.Options{
 		Store: store, Behaviors: []*host.Behavior{diaryBehavior(&n.hooks)}, Logger: slog.New(slog.DiscardHandler), Changes: n.sink,
 		IdleTimeout: time.Minute,
 	}})
@@ -300,7 +301,7 @@ func newBenchNode(b *testing.B, hooks *diaryHooks) *Node {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := New(Options{Options: kernel.Options{Store: store, Behaviors: []*host.Behavior{diaryBehavior(hooks)}, Logger: slog.New(slog.DiscardHandler)}})
+	s, err := New(Options{Options: options.Options{Store: store, Behaviors: []*host.Behavior{diaryBehavior(hooks)}, Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		b.Fatal(err)
 	}

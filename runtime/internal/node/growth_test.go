@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 type unit struct{ N int }
@@ -47,7 +48,7 @@ func newTest(t *testing.T) *Node {
 		t.Fatal(err)
 	}
 	def := actor.Define(units, actor.Spec[unit]{}, actor.On(step, (*unit).step), actor.OnQuery(value, unit.value))
-	s, err := New(Options{Options: kernel.Options{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler), IdleTimeout: time.Minute}})
+	s, err := New(Options{Options: options.Options{Store: store, Behaviors: []*host.Behavior{def.Behavior()}, Logger: slog.New(slog.DiscardHandler), IdleTimeout: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
@@ -98,7 +99,7 @@ func TestLimitsThatCannotWorkAreRefused(t *testing.T) {
 		{CallRate: math.SmallestNonzeroFloat64}, {CallRate: 1, CallBurst: math.MaxInt}, {TaskGrace: -1},
 		{SQLMemoryBytes: 1}, {SQLTemporaryBytes: -1}, {SQLTurnBytes: 4096}, {SQLValueBytes: 10}} {
 		g := newStage(t, nil)
-		for name, o := range map[string]kernel.Options{
+		for name, o := range map[string]options.Options{
 			"node": {Store: g.store, Limits: l},
 			"type": {Store: g.store, Behaviors: []*host.Behavior{(&puppetType{name: "x", limits: l}).behavior()}},
 		} {

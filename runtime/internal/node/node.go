@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/admin"
 	"github.com/cairn-run/cairn/runtime/internal/part/alarm"
 	"github.com/cairn-run/cairn/runtime/internal/part/conn"
@@ -25,7 +26,7 @@ import (
 
 // Options configure a node: its kernel, and its parts.
 type Options struct {
-	kernel.Options
+	options.Options
 	// SQL bounds the connections of the actors' SQLite databases.
 	SQL sqlite.Options
 	// Parts are additional to the parts of every node.

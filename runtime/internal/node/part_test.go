@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -200,7 +201,7 @@ func (b *bench) start() {
 		Decode: func(uint64, []byte) (any, error) { return nil, nil },
 	}
 	b.Node, err = node.New(node.Options{Parts: []kernel.Part{b.p},
-		Options: kernel.Options{Store: b.store, Logger: quiet, Behaviors: []*host.Behavior{behavior}}})
+		Options: options.Options{Store: b.store, Logger: quiet, Behaviors: []*host.Behavior{behavior}}})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -447,7 +448,7 @@ func TestTwoPartsOfOneKindAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := node.New(node.Options{Parts: []kernel.Part{new(probe), new(probe)}, Options: kernel.Options{Store: store}}); err == nil || !strings.Contains(err.Error(), "probe") {
+	if _, err := node.New(node.Options{Parts: []kernel.Part{new(probe), new(probe)}, Options: options.Options{Store: store}}); err == nil || !strings.Contains(err.Error(), "probe") {
 		t.Error(err)
 	}
 }

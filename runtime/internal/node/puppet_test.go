@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // A puppet is an actor that does what the test tells it to: its methods run closures, which the input names.
@@ -178,7 +179,7 @@ func (g *stage) start() {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	o := Options{Options: kernel.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}}
+	o := Options{Options: options.Options{Store: store, Logger: eo.Logger, IdleTimeout: time.Minute}}
 	for _, d := range g.types {
 		o.Behaviors = append(o.Behaviors, d.behavior())
 	}

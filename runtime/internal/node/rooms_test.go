@@ -13,7 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // rooms are actors that do what a test says, as a hand-made behavior with the events said, private, which has a subscribe
@@ -154,7 +154,7 @@ func (h *hotel) open() {
 	}
 	b := h.rooms.behavior()
 	b.Limits, b.IdleTimeout = h.limits, 10*time.Second
-	o := Options{Options: kernel.Options{Store: h.store, Behaviors: []*host.Behavior{b}, Logger: slog.New(slog.DiscardHandler)}}
+	o := Options{Options: options.Options{Store: h.store, Behaviors: []*host.Behavior{b}, Logger: slog.New(slog.DiscardHandler)}}
 	if h.s, err = New(o); err != nil {
 		h.t.Fatal(err)
 	}

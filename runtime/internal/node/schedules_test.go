@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/part/schedule"
 )
 
@@ -107,7 +108,7 @@ func TestRecurringRunThatFailsInAnyWayIsRecordedAndWaitsForItsNextTick(t *testin
 		"secret": func(host.Turn) error { return errors.New("password") },
 		"panic":  func(host.Turn) error { panic("boom") },
 		"ignores its deadline": func(host.Turn) error {
-			time.Sleep(limit.DefaultTurnTimeout + kernel.DefaultTurnGrace + 5*time.Second)
+			time.Sleep(limit.DefaultTurnTimeout + options.DefaultTurnGrace + 5*time.Second)
 			return nil
 		},
 	} {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // The goroutine of a handler that was abandoned still holds the item of the mailbox, which must not
@@ -29,7 +29,7 @@ func TestTurnOfATaskThatIsAbandonedAnswersNobodyElse(t *testing.T) {
 			}
 			return nil
 		}))
-		time.Sleep(kernel.DefaultTurnGrace + 1500*time.Millisecond)
+		time.Sleep(options.DefaultTurnGrace + 1500*time.Millisecond)
 		synctest.Wait()
 		close(stuck)
 		synctest.Wait()

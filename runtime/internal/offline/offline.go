@@ -7,8 +7,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/node"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -26,7 +26,7 @@ func StoredStatus(store *engine.Store, namespace string, addr host.Address) (hos
 func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string, addr host.Address, in host.RunControl) error {
 	// The kernel is not started: it fires nothing, takes nothing up, and does not note in the
 	// store that a node runs or has stopped. Without behaviors every type is one without code.
-	s, err := node.New(node.Options{Options: kernel.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
+	s, err := node.New(node.Options{Options: options.Options{Store: store, Namespace: namespace, Logger: slog.New(errorsOnly{slog.Default().Handler()})}})
 	if err != nil {
 		return err
 	}

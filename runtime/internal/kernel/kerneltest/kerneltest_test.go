@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key, counts
@@ -373,7 +374,7 @@ func probed(broken string) *Subject {
 			t := kernel.CallerOf(h).Waiter
 			return kernel.PartOf[*probe](t.Actor.Kernel).use(t, n)
 		},
-		New: func(o kernel.Options) (*kernel.Kernel, error) {
+		New: func(o options.Options) (*kernel.Kernel, error) {
 			p := &probe{broken: broken}
 			router, err := call.New([]kernel.Part{operator{}}, func() *call.Query {
 				h := new(handlerQuery)

@@ -31,6 +31,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // A Subject is a part under test.
@@ -38,7 +39,7 @@ type Subject struct {
 	// Part is the name of the part.
 	Part string
 	// New makes a node with the part.
-	New func(kernel.Options) (*kernel.Kernel, error)
+	New func(options.Options) (*kernel.Kernel, error)
 	// Declare adds to the behavior what the part needs. It may be nil. The handlers of alarms, messages,
 	// schedules and lost connections note the number in their payload as ended.
 	Declare func(*host.Behavior)

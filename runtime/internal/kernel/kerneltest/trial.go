@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/duty"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 )
 
 // idle is how long an actor stays in memory unused.
@@ -135,7 +136,7 @@ func (x *trial) start() {
 	if x.store, err = engine.Open(context.Background(), engine.Options{Dir: "store", Disk: x.disk, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		x.fatalf("the store does not open: %v", err)
 	}
-	k, err := x.s.New(kernel.Options{
+	k, err := x.s.New(options.Options{
 		Store: x.store, Namespace: namespace, Logger: log, Behaviors: []*host.Behavior{x.behavior()}, Changes: (*sink)(x), IdleTimeout: idle,
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
 
@@ -56,7 +57,7 @@ func (*Part) Name() string { return "sqlite" }
 func SQLiteIn(s *kernel.Kernel) *Part { return kernel.PartOf[*Part](s) }
 
 // Check implements kernel.Checker.
-func (*Part) Check(o *kernel.Options) error {
+func (*Part) Check(o *options.Options) error {
 	var faults []error
 	for _, b := range o.Behaviors {
 		if err := sqlitevfs.ValidateMigrations(migrations(b)); err != nil {

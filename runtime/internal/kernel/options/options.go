@@ -1,4 +1,5 @@
-package kernel
+// Package options has the options of a kernel.
+package options
 
 import (
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
@@ -34,8 +36,8 @@ type Options struct {
 	Namespace string
 	// Behaviors are the actor types to host, with distinct type names.
 	Behaviors []*host.Behavior
-	// Changes receives what is to be published; nil publishes nothing and writes no outbox.
-	Changes ChangeSink
+	// Changes receives what the node publishes; nil publishes nothing and writes no outbox.
+	Changes change.Sink
 	// IdleTimeout is for types that set none.
 	IdleTimeout time.Duration
 	// Limits are for types that set none.
@@ -124,15 +126,4 @@ func def[T comparable](p *T, v T) {
 	if *p == zero {
 		*p = v
 	}
-}
-
-// A ChangeSink publishes what actors' commits changed.
-type ChangeSink interface {
-	// Committed hands over a change set that is durable and stands in the outbox under seq. It is called in version order
-	// per actor and must not block.
-	Committed(seq uint64, cs *engine.ChangeSet)
-	// Life hands over a change that has no commit, best effort. It must not block.
-	Life(cs *engine.ChangeSet)
-	// Refuse returns an *host.Error while commits with durable events must be refused, else nil.
-	Refuse() error
 }

@@ -1,0 +1,95 @@
+// Package change makes what a node publishes of its actors: the changes of a commit, in an outbox that is written with it, and
+// transitions that have no commit.
+package change
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/engine"
+)
+
+// A Sink publishes what actors' commits changed.
+type Sink interface {
+	// Committed hands over a change set that is durable and stands in the outbox under seq. It is called in version order
+	// per actor and must not block.
+	Committed(seq uint64, cs *engine.ChangeSet)
+	// Life hands over a change that has no commit, best effort. It must not block.
+	Life(cs *engine.ChangeSet)
+	// Refuse returns an *host.Error while commits with durable events must be refused, else nil.
+	Refuse() error
+}
+
+// A Feed hands what it is told to a Sink. With a nil Sink it publishes nothing and writes no outbox.
+type Feed struct{ Sink Sink }
+
+// Add appends a change to list. With a nil Sink it does not call data. If the data is no map, it becomes the
+// member "data" of one; the version and the kind are added.
+func (f Feed) Add(list *[]engine.Change, kind engine.ChangeKind, name string, version engine.Version, data func() any) {
+	if f.Sink != nil {
+		*list = append(*list, of(kind, name, version, data()))
+	}
+}
+
+func of(kind engine.ChangeKind, name string, version engine.Version, data any) engine.Change {
+	m, ok := data.(map[string]any)
+	if !ok {
+		m = map[string]any{"data": data}
+	}
+	m["version"], m["kind"] = version, kind.String()
+	b, err := json.Marshal(m)
+	if err != nil {
+		b = []byte(`{}`) // the maps hold only strings, numbers, times and bytes
+	}
+	return engine.Change{Kind: kind, Name: name, Data: b}
+}
+
+// Transition is the data of a change of an actor's life.
+func Transition(name string, generation engine.Generation, reason string) map[string]any {
+	m := map[string]any{"transition": name, "generation": generation}
+	if reason != "" {
+		m["reason"] = reason
+	}
+	return m
+}
+
+// A Pending is a change set whose row in the outbox is not durable yet.
+type Pending struct {
+	seq uint64 // set by the commit
+	set *engine.ChangeSet
+}
+
+// Write puts a change set into the outbox.
+func Write(rows *engine.WriteSet, set *engine.ChangeSet) (*Pending, error) {
+	p := &Pending{set: set}
+	return p, rows.Outbox(set.Append(nil), &p.seq)
+}
+
+// Committed hands over change sets whose commit is durable.
+func (f Feed) Committed(list []*Pending) {
+	if f.Sink == nil {
+		return
+	}
+	for _, p := range list {
+		f.Sink.Committed(p.seq, p.set)
+	}
+}
+
+// Life publishes a transition that has no commit. set says of which actor and version.
+func (f Feed) Life(set engine.ChangeSet, name, reason string) {
+	f.life(set, name, Transition(name, set.Generation, reason))
+}
+
+// Failed publishes that an actor does not run.
+func (f Feed) Failed(identity engine.Identity, of *host.Failure) {
+	f.life(engine.ChangeSet{Identity: identity}, "failed", map[string]any{"transition": "failed", "reason": of.Public, "retry_at": of.RetryAt})
+}
+
+func (f Feed) life(set engine.ChangeSet, name string, data any) {
+	if f.Sink == nil {
+		return
+	}
+	set.TimeMS, set.Changes = time.Now().UnixMilli(), []engine.Change{of(engine.ChangeLife, name, set.Version, data)}
+	f.Sink.Life(&set)
+}

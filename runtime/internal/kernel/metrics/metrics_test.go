@@ -1,0 +1,42 @@
+package metrics
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestTurnsAreCountedByTypeAndResult(t *testing.T) {
+	m := New(func() int64 { return 1 }, func() int64 { return 2 }, func() int64 { return 3 }, func() int64 { return 4 })
+	room := m.Of("room")
+	room.Turn(time.Millisecond, nil)
+	room.Turn(time.Millisecond, errors.New("no"))
+	room.Overloaded.Inc()
+	m.Commits.Inc()
+	r := prometheus.NewPedanticRegistry()
+	for _, c := range m.Collectors() {
+		if err := r.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			got[f.GetName()] += s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{
+		"cairn_turns_total": 2, "cairn_turn_seconds": 2, "cairn_overloaded_total": 1, "cairn_commits_total": 1, "cairn_wakes_total": 0,
+		"cairn_actors_awake": 1, "cairn_actors_awake_bytes": 2, "cairn_actors_paused": 3, "cairn_actors_running": 4,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v, want %v", name, v, want)
+		}
+	}
+}
