@@ -5,6 +5,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/deadline"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 )
 
@@ -43,7 +44,7 @@ type Core struct {
 	// streak counts the work done since the actor last rested for a while, or let others run.
 	streak int
 	// timer ends the contexts of turns.
-	timer turnTimer
+	timer deadline.Timer
 	// slept is who asked the actor to sleep whatever waits.
 	slept *Work
 }

@@ -184,14 +184,9 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		return nil, err
 	}
 	t := a.Kernel.with.Turn()
-	t.Core, t.Actor, t.Work, t.Handler, t.Start, t.mark = c, a, w, handler, time.Now(), c.mark()
+	t.Core, t.Actor, t.Work, t.Handler, t.mark = c, a, w, handler, c.mark()
+	t.Begin(w.Ctx, time.Now(), a.Type.Base.TurnTimeout)
 	t.AsOf = c.Rows.Advance(t.Start.UnixMilli())
-	t.limit = a.Type.Base.TurnTimeout
-	if w.Ctx != nil {
-		if d, ok := w.Ctx.Deadline(); ok {
-			t.limit = min(t.limit, d.Sub(t.Start))
-		}
-	}
 	t.From = Caller{Waiter: t, Kind: FromTurn, Depth: w.Chain, Traceparent: w.Traceparent}
 	a.Turn.Store(t)
 	a.Kernel.Watchdog.Start()

@@ -2,14 +2,13 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/deadline"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
@@ -47,31 +46,24 @@ func CallerOf(ctx context.Context) *Caller {
 // afterwards they fail.
 //
 // As a context it ends with the caller's context, at the turn's deadline, or when the handler has returned. It carries
-// no values of the caller's. The timer behind Done is set when Done is first asked for, because most turns never block;
-// asking also flushes the turns before this one, because a handler that asks is about to block.
+// no values of the caller's. Its Mu guards what operations of the handler change.
 type Turn struct {
+	deadline.Context
 	Host    host.Turn // what the handler is handed
 	Core    *Core
 	Actor   *Actor
 	Work    *Work
 	Handler string
-	Start   time.Time
 	AsOf    engine.Version
 	mark    mark
 	From    Caller
 
-	Mu     sync.Mutex
-	done   chan struct{} // nil until it is asked for
-	unlink func() bool   // from the caller's context, if that can end
-	limit  time.Duration // how long after Start the context ends
 	logger *slog.Logger
 
 	// What the handler did, applied when it succeeds.
 	Ends      bool
-	Untouched bool   // the handler has not been given the instance, so there is nothing of it to save or to put back
-	Closed    bool   // no method works any more; guarded by mu
-	ended     ending // why done is closed
-	Lasting   int32  // how many of the changes, the first ones, are published also when the turn destroys the actor
+	Untouched bool  // the handler has not been given the instance, so there is nothing of it to save or to put back
+	Lasting   int32 // how many of the changes, the first ones, are published also when the turn destroys the actor
 	Changes   []engine.Change
 	After     []Consequence
 	parts     []Participant
@@ -83,49 +75,12 @@ type Turn struct {
 func (t *Turn) Close() {
 	t.Mu.Lock()
 	t.Closed = true
-	asked, session := t.done != nil, t.Session
+	session := t.Session
 	t.Mu.Unlock()
 	if session != nil {
 		session.Shut() // before the context ends, which what uses it may be waiting for
 	}
-	if asked {
-		t.end(canceled)
-		t.Core.timer.stop(t)
-	}
-}
-
-// An ending is why the context of a turn has ended.
-type ending uint8
-
-const (
-	going ending = iota
-	canceled
-	expired
-)
-
-// endingOf returns the ending that the error of a context stands for.
-func endingOf(err error) ending {
-	switch {
-	case err == nil:
-		return going
-	case errors.Is(err, context.DeadlineExceeded):
-		return expired
-	}
-	return canceled
-}
-
-// end closes done, which was asked for.
-func (t *Turn) end(why ending) {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	if t.ended != going {
-		return
-	}
-	t.ended = why
-	close(t.done)
-	if t.unlink != nil {
-		t.unlink()
-	}
+	t.Cancel(&t.Core.timer)
 }
 
 // Returned reports that the handler has returned.
@@ -231,26 +186,17 @@ func (t *Turn) Flush() error {
 }
 
 // Deadline implements context.Context: the earlier of the turn's own limit and the caller's deadline.
-func (t *Turn) Deadline() (time.Time, bool) { return t.Start.Add(t.limit), true }
+func (t *Turn) Deadline() (time.Time, bool) { return t.End(), true }
 
-// Done implements context.Context.
+// Done implements context.Context. The first that asks is about to block, so the turns before this one are committed.
 func (t *Turn) Done() <-chan struct{} {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	if t.done == nil {
-		t.ended = t.over()
-		t.done = make(chan struct{})
-		if t.ended != going {
-			close(t.done)
-			return t.done
-		}
-		if from := t.Work.Ctx; from != nil && from.Done() != nil {
-			t.unlink = context.AfterFunc(from, func() { t.end(endingOf(from.Err())) })
-		}
-		t.Core.timer.start(t)
+	done, first := t.Wait(t.Work.Ctx, &t.Core.timer)
+	if first {
 		t.Core.flush(&t.mark)
 	}
-	return t.done
+	return done
 }
 
 // Err implements context.Context.
@@ -261,37 +207,7 @@ func (t *Turn) Err() error {
 }
 
 // ErrLocked is Err. REQUIRES: t.Mu
-func (t *Turn) ErrLocked() error {
-	why := t.ended
-	if t.done == nil {
-		why = t.over()
-	}
-	switch why {
-	case canceled:
-		return context.Canceled
-	case expired:
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-// over returns why the context has ended, as far as can be told without Done.
-//
-// REQUIRES: t.Mu
-func (t *Turn) over() ending {
-	if t.Closed { // the work may be somebody else's by now
-		return canceled
-	}
-	if ctx := t.Work.Ctx; ctx != nil {
-		if why := endingOf(ctx.Err()); why != going {
-			return why
-		}
-	}
-	if time.Since(t.Start) >= t.limit {
-		return expired
-	}
-	return going
-}
+func (t *Turn) ErrLocked() error { return t.Cause(t.Work.Ctx) }
 
 // Value implements context.Context.
 func (t *Turn) Value(key any) any {

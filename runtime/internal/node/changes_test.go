@@ -141,7 +141,7 @@ func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 		t.Errorf("docs/nats.md lists the kinds %q, there are %q", listed, kinds)
 	}
 	var files []string
-	for _, pattern := range []string{"../kernel/*.go", "../part/*/*.go"} {
+	for _, pattern := range []string{"../kernel/*.go", "../kernel/change/*.go", "../part/*/*.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestEveryKindOfChangeIsInTheDocumentation(t *testing.T) {
 	}
 	_, life, _ := strings.Cut(string(page), "| `cairn.<ns>.life.")
 	life, _, _ = strings.Cut(life, "\n")
-	calls := regexp.MustCompile(`(?i:lifeChange\(|publishLife\(a, c, |Kind: engine\.ChangeLife, Name: )"(\w+)"`)
+	calls := regexp.MustCompile(`(?i:lifeChange\(|published\(|Identity: identity\}, )"(\w+)"`)
 	found := 0
 	for _, name := range files {
 		source, err := os.ReadFile(name)

@@ -78,6 +78,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/kernel/change", uses: []string{"actor/host", "engine"}, never: []string{"net/http", nats}, why: "a noun of the kernel: what is published of actors"},
 	{pkg: "runtime/internal/kernel/options", uses: []string{"actor/host", "engine", "runtime/internal/kernel/change", "runtime/internal/kernel/limit"}, libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a noun of the kernel: its options"},
 	{pkg: "runtime/internal/kernel/metrics", libs: []string{prometheus}, never: []string{"net/http", nats}, why: "a noun of the kernel: its counters"},
+	{pkg: "runtime/internal/kernel/deadline", never: []string{"net", "os"}, why: "a noun of the kernel: contexts that end"},
 	{pkg: "runtime/internal/kernel/spawn", never: []string{"net", "os"}, why: "a noun of the kernel: goroutines that can be waited for"},
 	{pkg: "runtime/internal/kernel/worker", uses: []string{"runtime/internal/kernel/spawn"}, never: []string{"net", "os"}, why: "a noun of the kernel: the goroutines that run actors"},
 	{pkg: "runtime/internal/kernel/wire", uses: []string{"actor/host"}, libs: []string{cbor}, never: []string{"os"}, why: "a noun of the kernel: the encoding of inputs and outputs"},

@@ -193,7 +193,6 @@ type Turn struct {
 	K *kernel.Turn
 	// run is the workflow run that advances in the turn, while it does.
 	run   atomic.Pointer[advancing]
-	wrote bool     // rows of the run were written, which is published already; guarded by Turn.Mu
 	early []func() // run as soon as the turn has succeeded
 	room  [1]kernel.Consequence
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -166,11 +167,8 @@ func (t *RunRows) DeleteRange(start, end []byte) error {
 //
 // REQUIRES: t.h.mu
 func (t *RunRows) wrote(changed bool) {
-	if !changed {
-		return
-	}
-	if h := runTurnOf(t.H); !h.wrote {
-		h.wrote = true
+	known := func(c engine.Change) bool { return c.Kind == engine.ChangeWorkflow }
+	if changed && !slices.ContainsFunc(t.H.Changes, known) {
 		t.H.Change(engine.ChangeWorkflow, "", func() any { return map[string]any{"op": "write"} })
 	}
 }

@@ -1,0 +1,147 @@
+package deadline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An owner keeps what a Context does not, as a turn does.
+type owner struct {
+	Context
+	parent context.Context
+	timer  *Timer
+}
+
+func begin(parent context.Context, limit time.Duration, timer *Timer) *owner {
+	c := &owner{parent: parent, timer: timer}
+	c.Begin(parent, time.Now(), limit)
+	return c
+}
+
+func (c *owner) wait() (done <-chan struct{}, first bool) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.Wait(c.parent, c.timer)
+}
+
+func (c *owner) done() <-chan struct{} { done, _ := c.wait(); return done }
+
+func (c *owner) err() error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.Cause(c.parent)
+}
+
+func (c *owner) close() {
+	c.Mu.Lock()
+	c.Closed = true
+	c.Mu.Unlock()
+	c.Cancel(c.timer)
+}
+
+// TestTimerEndsEachContextAtItsDeadline uses one timer for contexts that end before their deadline, at it, and after it.
+func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var timer Timer
+		for range 3 {
+			early := begin(nil, time.Second, &timer)
+			early.done()
+			time.Sleep(time.Second / 2)
+			early.close()
+			if <-early.done(); early.err() != context.Canceled {
+				t.Errorf("a context that was canceled has ended with %v", early.err())
+			}
+
+			late := begin(nil, 2*time.Second, &timer)
+			late.done()
+			time.Sleep(2*time.Second - 1)
+			if late.err() != nil {
+				t.Errorf("the context ended before its deadline with %v", late.err())
+			}
+			<-late.done()
+			if !time.Now().Equal(late.End()) || late.err() != context.DeadlineExceeded {
+				t.Errorf("it ended at %v with %v, its deadline is %v", time.Now(), late.err(), late.End())
+			}
+			late.close()
+			if late.err() != context.DeadlineExceeded {
+				t.Errorf("its error has become %v", late.err())
+			}
+		}
+	})
+}
+
+// TestTimerThatFiresLate is for a timer that was set for a context and fires when there is another one.
+func TestTimerThatFiresLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var timer Timer
+		now := begin(nil, time.Minute, &timer)
+		now.done()
+		timer.fire()
+		if now.err() != nil {
+			t.Fatalf("the context was ended before its deadline with %v", now.err())
+		}
+		if <-now.done(); !time.Now().Equal(now.End()) {
+			t.Errorf("it ended at %v, its deadline is %v", time.Now(), now.End())
+		}
+		timer.fire() // nothing waits
+	})
+}
+
+// TestContextEndsWithItsParent has a parent that has ended, one that ends, and none.
+func TestContextEndsWithItsParent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var timer Timer
+		parent, leave := context.WithCancel(context.Background())
+		waiting := begin(parent, time.Hour, &timer)
+		if _, first := waiting.wait(); !first {
+			t.Error("the first who asks is not the first")
+		}
+		if _, first := waiting.wait(); first {
+			t.Error("the second who asks is the first")
+		}
+		leave()
+		if <-waiting.done(); waiting.err() != context.Canceled {
+			t.Errorf("it ended with %v", waiting.err())
+		}
+		gone := begin(parent, time.Hour, &timer)
+		if _, first := gone.wait(); first || gone.err() != context.Canceled {
+			t.Errorf("with a parent that had ended it ended with %v", gone.err())
+		}
+		passed := begin(nil, 0, &timer)
+		if _, first := passed.wait(); first || passed.err() != context.DeadlineExceeded {
+			t.Errorf("after its deadline it ended with %v", passed.err())
+		}
+		closed := begin(nil, time.Hour, &timer)
+		closed.close()
+		if <-closed.done(); closed.err() != context.Canceled {
+			t.Errorf("after its end it ended with %v", closed.err())
+		}
+		soon, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("why"))
+		defer cancel()
+		short := begin(soon, time.Hour, &timer)
+		if d := short.End(); !d.Equal(time.Now().Add(time.Minute)) {
+			t.Errorf("its deadline is %v, that of its parent %v", d, time.Now().Add(time.Minute))
+		}
+		if <-short.done(); short.err() != context.DeadlineExceeded {
+			t.Errorf("with a parent whose time was over it ended with %v", short.err())
+		}
+	})
+}
+
+func TestContextThatNobodyWaitsForSetsNoTimer(t *testing.T) {
+	var timer Timer
+	c := begin(context.Background(), time.Hour, &timer)
+	if c.err() != nil || timer.timer != nil {
+		t.Error("asking for the error has set a timer")
+	}
+	c.close()
+	if timer.timer != nil || c.Context.done != nil {
+		t.Error("the end of a context that nobody waited for has made a channel or a timer")
+	}
+}
