@@ -74,7 +74,8 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 		t.Work.Fail(err)
 	}
 	if c != nil {
-		c.Held.abandon(fault.Unavailable("the actor was restarted")) // turns before this one, which can no longer be committed
+		restarted := fault.Unavailable("the actor was restarted")
+		failAll(c.Held.Abandon(restarted), restarted) // turns before this one, which can no longer be committed
 		c.Attached.Ended.Store(true)
 		attach.Each(&c.Attached, func(f Facet) { _ = a.contain("Abandon", f, func() { f.Abandon(c) }) })
 		c.space.Fence()

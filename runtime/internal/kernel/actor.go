@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
 // An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
@@ -115,7 +116,7 @@ func (a *Actor) refuse(w *Work, bytes int64) error {
 	case mailbox.FullBytes:
 		return fault.Overloaded(l.MailboxBytes, a.Drains(w, n), "the mailbox of %s is full: %d bytes wait", a, box.Bytes())
 	case mailbox.FullNode:
-		return fault.Overloaded(node, MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", node)
+		return fault.Overloaded(node, pace.MaxDrain, "the mailboxes of the node are full: the calls that wait take all of %d bytes", node)
 	}
 	return nil
 }

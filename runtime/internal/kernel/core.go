@@ -6,7 +6,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/deadline"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/ledger"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 )
 
 // Core is what an awake actor consists of.
@@ -25,11 +27,12 @@ type Core struct {
 	// joint says which turns stand or fall with the one under way.
 	joint joint
 	// stored is the state's value as of the last turn that succeeded; nil for an actor without one.
-	stored   []byte
-	Standing standing
+	stored []byte
+	// Standing is what is known of the actor's rows at 0 of the wake index.
+	Standing standing.Set
 	Attached attach.List // facets
 	Group    *Group
-	Held     ledger
+	Held     ledger.Ledger[result, *host.Error]
 	Identity host.Identity
 	// Broken: the core must not be used any more; the actor is rebuilt from the store.
 	Broken bool

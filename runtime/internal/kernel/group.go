@@ -2,14 +2,14 @@ package kernel
 
 import (
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 )
 
 // A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
@@ -18,15 +18,7 @@ const (
 	MaxGroupTurns = 256
 	MaxGroupBytes = 1 << 20
 	MaxGroupTime  = 5 * time.Millisecond
-	// QuickTurn is how long a turn may usually take to share a commit with the turns before it.
-	QuickTurn = 500 * time.Microsecond
 )
-
-// Fast reports whether what has run at this pace may share a commit.
-func Fast(pace *atomic.Int64) bool {
-	p := pace.Load()
-	return p > 0 && p < int64(QuickTurn)
-}
 
 // A Group is the turns that share one commit, and what leaves the actor when that commit is durable.
 type Group struct {
@@ -60,63 +52,11 @@ type result struct {
 	replayed bool
 }
 
-// ledger holds the results of the turns that are not committed yet. It alone is shared between the goroutine that runs
-// the actor and one that takes the actor away from it.
-type ledger struct {
-	mu      sync.Mutex
-	results []result
-	gone    *host.Error // why the core was abandoned
-}
-
-// add holds a result until the commit of its turn.
-func (l *ledger) add(r result) {
-	l.mu.Lock()
-	gone := l.gone
-	if gone == nil {
-		l.results = append(l.results, r)
-	}
-	l.mu.Unlock()
-	if gone != nil {
+// hold holds a result until the commit of its turn.
+func (c *Core) hold(r result) {
+	if gone := c.Held.Add(r); gone != nil {
 		r.w.Fail(gone)
 	}
-}
-
-// take hands the results over to a commit.
-func (l *ledger) take() []result {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.results
-	l.results = nil
-	return r
-}
-
-// give takes results back from a commit that was not made.
-func (l *ledger) give(results []result) {
-	l.mu.Lock()
-	gone := l.gone
-	if gone == nil {
-		l.results = append(results, l.results...)
-	}
-	l.mu.Unlock()
-	if gone != nil {
-		failAll(results, gone)
-	}
-}
-
-// Empty reports whether no result is held.
-func (l *ledger) Empty() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.results) == 0
-}
-
-// abandon answers everything that is held, and whatever comes later.
-func (l *ledger) abandon(err *host.Error) {
-	l.mu.Lock()
-	results := l.results
-	l.results, l.gone = nil, err
-	l.mu.Unlock()
-	failAll(results, err)
 }
 
 func failAll(results []result, err *host.Error) {
@@ -130,7 +70,7 @@ type mark struct {
 	at              engine.Savepoint
 	stored          []byte
 	changes, after  int32
-	standing        standing
+	standing        standing.Set
 	changed, exists bool
 }
 
@@ -157,6 +97,17 @@ func (c *Core) undo(m *mark) {
 	c.forget()
 }
 
+// forget has everything that remembers rows of the actor drop what was undone. If something panics, it may remember what is
+// not so: the actor is rebuilt.
+func (c *Core) forget() {
+	now := c.Rows.Version()
+	attach.Each(&c.Attached, func(f Facet) {
+		if c.Actor.contain("Forget", f, func() { f.Forget(c, now) }) != nil {
+			c.Broken = true
+		}
+	})
+}
+
 // Commit commits the group and begins a new one. Results leave when the commit is durable.
 func (c *Core) Commit() { c.commitGroup(nil) }
 
@@ -164,7 +115,7 @@ func (c *Core) Commit() { c.commitGroup(nil) }
 // group. The store may decline to divide the write set there, which leaves the group as it is.
 func (c *Core) commitGroup(open *mark) {
 	g := c.Group
-	g.results = c.Held.take()
+	g.results = c.Held.Take()
 	if len(g.results) == 0 && !g.Changed && len(g.After) == 0 {
 		return
 	}
@@ -184,7 +135,9 @@ func (c *Core) commitGroup(open *mark) {
 	if err == nil && !ok {
 		a.Pending.Add(-1)
 		c.Group = g
-		c.Held.give(g.results)
+		if gone := c.Held.Give(g.results); gone != nil {
+			failAll(g.results, gone)
+		}
 		g.results = nil
 		return
 	}

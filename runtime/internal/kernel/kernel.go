@@ -20,11 +20,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/metrics"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/waitgraph"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/worker"
 )
@@ -130,8 +132,8 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 	for _, p := range s.Parts {
 		if p, ok := p.(Waker); ok {
 			for _, kind := range p.Kinds() {
-				if kind >= maxWakeKinds || s.wakers[kind] != nil {
-					return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), maxWakeKinds)
+				if kind >= standing.Kinds || s.wakers[kind] != nil {
+					return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), standing.Kinds)
 				}
 				s.wakers[kind] = p
 			}
@@ -139,8 +141,8 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 		gather(&s.Translators, p)
 		if p, ok := p.(Recoverer); ok {
 			kind := p.StandsFor()
-			if kind >= maxWakeKinds || s.Recoverers[kind] != nil {
-				return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), maxWakeKinds)
+			if kind >= standing.Kinds || s.Recoverers[kind] != nil {
+				return nil, fmt.Errorf("kernel: the wake kind %d of part %s is not below %d, or another part has it", kind, p.(Part).Name(), standing.Kinds)
 			}
 			s.Recoverers[kind] = p
 		}
@@ -155,7 +157,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 		t := &Type{
 			Retired:  i >= len(o.Behaviors),
 			Behavior: b, ByName: make(map[string]int),
-			idle: b.IdleTimeout, Pace: make([]atomic.Int64, len(b.Methods)),
+			idle: b.IdleTimeout, Pace: make([]pace.Average, len(b.Methods)),
 			metrics: s.Metrics.Of(b.Type),
 		}
 		for _, p := range s.Parts {

@@ -7,32 +7,16 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
-// The least and the most that a caller is told to wait for room in a mailbox.
-const (
-	MinDrain = 10 * time.Millisecond
-	MaxDrain = time.Second
-)
-
-// Drains estimates when half of a full mailbox of n calls is worked off, by how long the type's methods usually take.
+// Drains estimates when half of a full mailbox of n calls is worked off.
 func (a *Actor) Drains(w *Work, n int64) time.Duration {
-	var pace, known int64
+	var next *pace.Average
 	if j, ok := w.Job.(*Call); ok && j.Method >= 0 {
-		pace, known = a.Type.Pace[j.Method].Load(), 1
+		next = &a.Type.Pace[j.Method]
 	}
-	if pace == 0 {
-		known = 0
-		for i := range a.Type.Pace {
-			if p := a.Type.Pace[i].Load(); p > 0 {
-				pace, known = pace+p, known+1
-			}
-		}
-	}
-	if known == 0 {
-		return MinDrain
-	}
-	return min(max(time.Duration(pace/known*(n/2)), MinDrain), MaxDrain)
+	return pace.Drain(next, a.Type.Pace, n)
 }
 
 // Admit takes a call from outside out of the actor's bucket, if it has a rate.

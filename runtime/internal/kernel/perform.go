@@ -21,7 +21,7 @@ func (c *Core) Respond(w *Work, out []byte, err error) {
 	if err != nil {
 		r.err = c.Actor.Kernel.Public(c.Actor, w, err)
 	}
-	c.Held.add(r)
+	c.hold(r)
 }
 
 // Gone reports that the Actor was taken away from the goroutine that runs c.
@@ -29,7 +29,7 @@ func (c *Core) Gone() bool { return c.Actor.Epoch.Load() != c.epoch }
 
 // drop answers what the core's group holds and forgets its writes.
 func (c *Core) drop(err *host.Error) {
-	failAll(c.Held.take(), err)
+	failAll(c.Held.Take(), err)
 	c.Group = &Group{a: c.Actor}
 }
 
@@ -41,11 +41,11 @@ func (j *Call) Traits(a *Actor) Traits {
 		t.Name, t.bare, t.Bounded = b.Row.Name, b.Bare, !b.Bare // or nobody could pause an actor whose mailbox is full, or raise its limits
 		t.Code = b.Instance && !b.Operates
 		if t.Quick = !b.Instance; b.Pace != nil {
-			t.Quick = Fast(b.Pace)
+			t.Quick = b.Pace.Quick(1)
 		}
 		t.Sturdy = b.Operates || b.operators(a.Type)
 	case j.Method >= 0:
-		t.Name, t.Quick = a.Type.Methods[j.Method].Name, Fast(&a.Type.Pace[j.Method])
+		t.Name, t.Quick = a.Type.Methods[j.Method].Name, a.Type.Pace[j.Method].Quick(1)
 	}
 	return t
 }
@@ -62,7 +62,7 @@ func (j *Call) Run(c *Core, w *Work) {
 			return
 		} else if replay {
 			w.Leave()
-			c.Held.add(r)
+			c.hold(r)
 			return
 		}
 	}
@@ -208,9 +208,9 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 	}
 	if j, ok := w.Job.(*Call); !ok {
 	} else if b := j.Builtin; b != nil && b.Pace != nil {
-		UpdatePace(b.Pace, took)
+		b.Pace.Add(took)
 	} else if j.Method >= 0 {
-		UpdatePace(&a.Type.Pace[j.Method], took)
+		a.Type.Pace[j.Method].Add(took)
 	}
 	if err == nil {
 		if crashed, err = c.seal(t, instance && !t.Untouched, out); err == nil {
@@ -271,16 +271,4 @@ func guard(t *Turn, fn func(*Turn) ([]byte, error)) (out []byte, crashed bool, e
 	}
 	returned = true
 	return out, false, err
-}
-
-// UpdatePace folds one run's time into the moving average.
-func UpdatePace(p interface {
-	Load() int64
-	Store(int64)
-}, took time.Duration) {
-	n := max(int64(took), 1)
-	if old := p.Load(); old > 0 {
-		n = old + (n-old)/8
-	}
-	p.Store(n)
 }

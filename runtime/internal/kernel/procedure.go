@@ -1,9 +1,8 @@
 package kernel
 
 import (
-	"sync/atomic"
-
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
 // A Procedure is what a part does in turns of an actor when somebody asks: a built-in method that writes, or what no call can name.
@@ -17,8 +16,8 @@ type Procedure struct {
 	Bare bool
 	// Operates: it runs though the actor is paused, and on an actor that does not wake.
 	Operates bool
-	// Pace is a moving average of the time that its turns take, like Type.Pace; nil if that is not known.
-	Pace *atomic.Int64
+	// Pace is the time that its turns take; nil if that is not known.
+	Pace *pace.Average
 }
 
 // NewProcedure makes a procedure that no call can name, which may use the instance.

@@ -5,43 +5,18 @@ import (
 
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 )
-
-// standing is what a core knows of its actor's rows at 0 of the wake index: two bits for each kind. A start of the node finds such
-// a row: it says that work of the actor is under way that nothing else would take up again.
-type standing uint32
-
-// maxWakeKinds bounds the kinds of rows of the wake index. There is room for kinds that a part from outside adds.
-const maxWakeKinds = 16
-
-// A tristate is what is known of a row at 0.
-type tristate uint8
-
-const (
-	// Unsure: the row may stand or not.
-	Unsure tristate = iota
-	disarmed
-	// Armed: the row stands.
-	Armed
-)
-
-// Of returns what is known of the row of a kind.
-func (s standing) Of(kind keyspace.WakeKind) tristate { return tristate(s >> (2 * kind) & 3) }
-
-// Note notes what is known of the row of a kind.
-func (s *standing) Note(kind keyspace.WakeKind, is tristate) {
-	*s = *s&^(3<<(2*kind)) | standing(is)<<(2*kind)
-}
 
 // Arm sets or clears the actor's row at 0 of a kind.
 func (c *Core) Arm(kind keyspace.WakeKind, on bool) {
 	switch is := c.Standing.Of(kind); {
-	case on && is != Armed:
+	case on && is != standing.Armed:
 		c.Rows.SetWake(0, kind, "", "")
-		c.Standing.Note(kind, Armed)
-	case !on && is != disarmed:
+		c.Standing.Note(kind, standing.Armed)
+	case !on && is != standing.Disarmed:
 		c.Rows.ClearWake(0, kind, "", "")
-		c.Standing.Note(kind, disarmed)
+		c.Standing.Note(kind, standing.Disarmed)
 	}
 }
 

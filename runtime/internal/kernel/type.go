@@ -3,7 +3,6 @@ package kernel
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -12,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/metrics"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
 // A Type is a behavior with what the kernel derives from it once.
@@ -25,8 +25,8 @@ type Type struct {
 	ByName  map[string]int
 	Base    *limit.Set    // of the type; actors may have others
 	idle    time.Duration // 0 for never
-	// Pace holds a moving average of the time that each method takes, in nanoseconds; 0 for never run.
-	Pace    []atomic.Int64
+	// Pace is the time that each method takes.
+	Pace    []pace.Average
 	metrics metrics.Type
 }
 

@@ -14,11 +14,12 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
 func TestReplyDoesNotWaitForManyTurnsThatAreQuickOneByOne(t *testing.T) {
 	bubble(t, nil, nil, func(t *testing.T, g *stage) {
-		const each = kernel.QuickTurn - time.Microsecond
+		const each = pace.QuickTurn - time.Microsecond
 		brief := func(p *puppet, _ host.Turn) error { p.s.N++; time.Sleep(each); return nil }
 		for range 20 {
 			g.must("a", brief) // the type's pace is known
@@ -39,7 +40,7 @@ func TestReplyDoesNotWaitForManyTurnsThatAreQuickOneByOne(t *testing.T) {
 		}
 		wg.Wait()
 		// The first turn begins alone; the others share commits.
-		if w := waits[1]; w > kernel.QuickTurn+kernel.MaxGroupTime+kernel.QuickTurn {
+		if w := waits[1]; w > pace.QuickTurn+kernel.MaxGroupTime+pace.QuickTurn {
 			t.Fatalf("the second reply came after %s; the turns take %s each", w, each)
 		}
 		if n := g.Find(pAddr("a")).Applied.Load(); n > 20+1+200*uint64(each)/uint64(kernel.MaxGroupTime)+2 {

@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
 )
 
@@ -130,7 +131,7 @@ func TestFullMailboxSaysWhenToTryAgain(t *testing.T) {
 					t.Fatal("all calls were taken")
 				}
 				for range len(errs) {
-					if wait := time.Until(retryAt(t, <-errs)); wait != kernel.MaxDrain {
+					if wait := time.Until(retryAt(t, <-errs)); wait != pace.MaxDrain {
 						t.Errorf("try again in %s", wait)
 					}
 				}
@@ -140,7 +141,7 @@ func TestFullMailboxSaysWhenToTryAgain(t *testing.T) {
 		})
 	}
 	a := &kernel.Actor{Type: &kernel.Type{}}
-	if d := a.Drains(&kernel.Work{Job: &mail.Delivery{}}, 1000); d != kernel.MinDrain {
+	if d := a.Drains(&kernel.Work{Job: &mail.Delivery{}}, 1000); d != pace.MinDrain {
 		t.Errorf("a mailbox of a type that never ran drains in %s", d)
 	}
 }

@@ -18,7 +18,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 )
 
 // A probe is a part like the real ones, of which each claim of the suite holds: a use writes a key, counts
@@ -61,7 +63,7 @@ func each(rows engine.Reader, kind byte, f func(n int, value []byte)) error {
 // counted is what the probe remembers of an awake actor: how many uses have work under way.
 type counted struct {
 	p    *probe
-	open kernel.Cached[int]
+	open cached.Value[int]
 }
 
 func (p *probe) countedOf(c *kernel.Core) *counted {
@@ -251,7 +253,7 @@ func (j *probeJob) Run(c *kernel.Core, w *kernel.Work) {
 	}
 	if j.row == nil {
 		err := c.System(w, "take up", func(*kernel.Turn) error {
-			c.Standing.Note(probeWake, kernel.Armed)
+			c.Standing.Note(probeWake, standing.Armed)
 			c.Arm(probeWake, open > 0)
 			return nil
 		})

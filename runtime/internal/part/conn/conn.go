@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/part/event"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -51,9 +52,8 @@ func (*Part) Present(s *kernel.Kernel, _ *kernel.Actor, st *host.Status) {
 	st.Connections = event.HubOf(s).Count(host.Address{Type: st.Type, Key: st.Key})
 }
 
-// connType holds moving averages, like kernel.Type.Pace: one of the turns that open, resume and
-// change connections, and one of the turns that end them.
-type connType struct{ join, leave atomic.Int64 }
+// connType is how long turns take: join opens, resumes and changes connections, and leave ends them.
+type connType struct{ join, leave pace.Average }
 
 func connTypeOf(t *kernel.Type) *connType {
 	return attach.Make(&t.Attached, func() *connType { return new(connType) })

@@ -43,7 +43,7 @@ const SweepPage = 256
 // Traits implements kernel.Job. Only the end of a connection runs the disconnect hook.
 func (d *tending) Traits(a *kernel.Actor) kernel.Traits {
 	hook := !d.bare && (d.end || d.row != nil)
-	return kernel.Traits{Kind: "connection", Name: d.id, Code: hook, Quick: !hook || a.Type.Behavior.Connections.Disconnect == "" || kernel.Fast(&connTypeOf(a.Type).leave)}
+	return kernel.Traits{Kind: "connection", Name: d.id, Code: hook, Quick: !hook || a.Type.Behavior.Connections.Disconnect == "" || connTypeOf(a.Type).leave.Quick(1)}
 }
 
 // Run implements kernel.Job.
@@ -216,7 +216,7 @@ func endConnection(c *kernel.Core,
 			}
 			return reply(found)
 		})
-		kernel.UpdatePace(&connTypeOf(c.Actor.Type).leave, time.Since(begun))
+		connTypeOf(c.Actor.Type).leave.Add(time.Since(begun))
 		if err == nil || err == kernel.ErrAbandoned || c.Broken || c.Gone() {
 			return out, err
 		}

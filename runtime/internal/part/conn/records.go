@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -237,7 +238,7 @@ func countConnections(c *kernel.Core) (int, error) {
 }
 
 // connCore is what an awake actor remembers of its connections.
-type connCore struct{ count kernel.Cached[int] }
+type connCore struct{ count cached.Value[int] }
 
 func connCoreOf(c *kernel.Core) *connCore {
 	return attach.Make(&c.Attached, func() *connCore { return new(connCore) })

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -195,7 +196,7 @@ func (p *Part) Destroy(t *kernel.Turn) error {
 }
 
 // eventCore is what an awake actor remembers of its events.
-type eventCore struct{ last kernel.Cached[uint64] }
+type eventCore struct{ last cached.Value[uint64] }
 
 func eventCoreOf(c *kernel.Core) *eventCore {
 	return attach.Make(&c.Attached, func() *eventCore { return new(eventCore) })

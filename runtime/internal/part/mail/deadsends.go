@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
@@ -134,7 +135,7 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, agai
 		}
 	}
 	if out.Count > 0 {
-		Post(c).Dead = kernel.Cached[int]{}
+		Post(c).Dead = cached.Value[int]{}
 	}
 	return out, nil
 }

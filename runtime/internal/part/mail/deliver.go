@@ -197,8 +197,7 @@ func (d *Delivery) Traits(a *kernel.Actor) kernel.Traits {
 	}
 	if len(d.messages) > 0 {
 		if m, ok := a.Type.ByName[d.messages[0].Record.Method]; ok {
-			p := a.Type.Pace[m].Load()
-			t.Quick = p > 0 && p*int64(len(d.messages)) < int64(kernel.QuickTurn)
+			t.Quick = a.Type.Pace[m].Quick(len(d.messages))
 		}
 	}
 	return t

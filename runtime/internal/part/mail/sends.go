@@ -14,8 +14,10 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -125,9 +127,9 @@ func Mail(a *kernel.Actor) *sender {
 // A postbox is a core's memory of its actor's messages.
 type postbox struct {
 	// waiting counts the rows of messages that wait.
-	waiting kernel.Cached[int]
+	waiting cached.Value[int]
 	// Dead counts the messages that were given up.
-	Dead kernel.Cached[int]
+	Dead cached.Value[int]
 	// counted is when they were counted, in Unix milliseconds. Messages that expired later are
 	// still in the count.
 	counted int64
@@ -265,7 +267,7 @@ func (s *sender) load(c *kernel.Core) error {
 	}
 	Post(c).waiting.Set(c.Rows, len(found))
 	if len(found) > 0 {
-		c.Standing.Note(keyspace.WakeSends, kernel.Armed)
+		c.Standing.Note(keyspace.WakeSends, standing.Armed)
 		s.add(found)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 )
 
@@ -101,7 +102,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 		}
 	}
 	if j.recovered {
-		c.Standing.Note(keyspace.WakeQueue, kernel.Armed)
+		c.Standing.Note(keyspace.WakeQueue, standing.Armed)
 	}
 	names, err := readyQueues(c)
 	if err != nil {
@@ -140,7 +141,7 @@ func handleQueues(c *kernel.Core, w *kernel.Work, j *queueJob) {
 			}
 		}
 	}
-	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == kernel.Armed && !own.Posted.Load() && !c.Broken {
+	if len(names) == 0 && err == nil && c.Standing.Of(keyspace.WakeQueue) == standing.Armed && !own.Posted.Load() && !c.Broken {
 		err = disarmQueues(c, w)
 	}
 	c.Respond(w, nil, err)
@@ -185,15 +186,14 @@ func quickQueue(a *kernel.Actor, name string) bool {
 	if i < 0 {
 		return false
 	}
-	p := Queueing(a.Type).pace[i].Load()
-	return p > 0 && p < int64(kernel.QuickTurn)
+	return Queueing(a.Type).pace[i].Quick(1)
 }
 
 // quickQueues reports whether all handlers of the actor's queues are quick.
 func quickQueues(a *kernel.Actor) bool {
 	pace := Queueing(a.Type).pace
 	for i := range pace {
-		if p := pace[i].Load(); a.Type.Queues[i].Handler != "" && (p == 0 || p >= int64(kernel.QuickTurn)) {
+		if a.Type.Queues[i].Handler != "" && !pace[i].Quick(1) {
 			return false
 		}
 	}
@@ -234,7 +234,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 		return nil, err
 	})
 	if found {
-		kernel.UpdatePace(&own.pace[i], time.Since(start))
+		own.pace[i].Add(time.Since(start))
 	}
 	switch {
 	case err == nil:

@@ -5,7 +5,6 @@ package queue
 import (
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	queuerows "github.com/cairn-run/cairn/runtime/internal/part/queue/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -78,9 +78,8 @@ type queueType struct {
 	*Part
 	// settings are the behavior's queues with their defaults.
 	settings []host.Queue
-	// pace holds a moving average of the time that the handler of each takes, in nanoseconds; 0 for
-	// never run.
-	pace []atomic.Int64
+	// pace is the time that the handler of each takes.
+	pace []pace.Average
 }
 
 // Queueing returns the part's data of the type.
@@ -88,7 +87,7 @@ func Queueing(t *kernel.Type) *queueType { return attach.Get[*queueType](&t.Atta
 
 // Declare implements kernel.Declarer.
 func (p *Part) Declare(t *kernel.Type) error {
-	own := &queueType{Part: p, settings: slices.Clone(t.Queues), pace: make([]atomic.Int64, len(t.Queues))}
+	own := &queueType{Part: p, settings: slices.Clone(t.Queues), pace: make([]pace.Average, len(t.Queues))}
 	for i := range own.settings {
 		own.settings[i].EnsureDefaults()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -113,7 +114,7 @@ func (f *flow) Forget(c *kernel.Core, version engine.Version) {
 	}
 	if f.armedAsOf > version {
 		f.armedAsOf = version
-		RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == kernel.Armed)
+		RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == standing.Armed)
 	}
 	if f.asOf <= version {
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -144,14 +145,14 @@ func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 
 // A runType is the part's data of an actor type.
 type runType struct {
-	// pace is like kernel.Type.Pace, of the turns of runs.
-	pace atomic.Int64
+	// pace is the time that the turns of runs take.
+	pace pace.Average
 }
 
 func newRunType() *runType { return new(runType) }
 
 // runPace returns the moving average of the time that turns of the type's runs take.
-func runPace(t *kernel.Type) *atomic.Int64 { return &attach.Get[*runType](&t.Attached).pace }
+func runPace(t *kernel.Type) *pace.Average { return &attach.Get[*runType](&t.Attached).pace }
 
 // A runActor is the part's data of an actor with a run: the duty to advance it.
 type runActor struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
 	"github.com/cairn-run/cairn/runtime/internal/part/task"
 	"github.com/cairn-run/cairn/runtime/internal/record"
@@ -68,7 +69,7 @@ type runDue engine.Wake
 
 // Traits implements kernel.Job.
 func (*runDue) Traits(a *kernel.Actor) kernel.Traits {
-	return kernel.Traits{Kind: "workflow due", Code: true, Quick: kernel.Fast(runPace(a.Type))}
+	return kernel.Traits{Kind: "workflow due", Code: true, Quick: runPace(a.Type).Quick(1)}
 }
 
 // Run implements kernel.Job.
@@ -115,7 +116,7 @@ func newRunJob(recovered bool) kernel.Job {
 
 // Traits implements kernel.Job.
 func (runJob) Traits(a *kernel.Actor) kernel.Traits {
-	return kernel.Traits{Kind: "workflow", Code: true, Quick: kernel.Fast(runPace(a.Type))}
+	return kernel.Traits{Kind: "workflow", Code: true, Quick: runPace(a.Type).Quick(1)}
 }
 
 // Run implements kernel.Job.
@@ -125,8 +126,8 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 		if j&runHurried != 0 {
 			hurryRun(c)
 		}
-		if j&runRecovered != 0 && c.Standing.Of(keyspace.WakeRun) == kernel.Unsure {
-			c.Standing.Note(keyspace.WakeRun, kernel.Armed)
+		if j&runRecovered != 0 && c.Standing.Of(keyspace.WakeRun) == standing.Unsure {
+			c.Standing.Note(keyspace.WakeRun, standing.Armed)
 			flowOf(c).retiring = true
 		}
 		err = advanceAll(c, w)
@@ -145,7 +146,7 @@ func (*Part) Follow(c *kernel.Core) {
 		RunOf(a).Ask() // it is parked on its way, or wakes the actor
 		return
 	}
-	if (c.Group.Changed || !c.Held.Empty()) && !kernel.Fast(runPace(a.Type)) {
+	if (c.Group.Changed || !c.Held.Empty()) && !runPace(a.Type).Quick(1) {
 		if c.Commit(); c.Broken {
 			return // the next core finds the row at 0
 		}
@@ -304,7 +305,7 @@ func advance(c *kernel.Core, w *kernel.Work) (again bool, err error) {
 	if f.enter.asked {
 		f.enter = new(entering)
 	}
-	kernel.UpdatePace(runPace(a.Type), time.Since(begun))
+	runPace(a.Type).Add(time.Since(begun))
 	if out.Paused {
 		p.pauses.Inc()
 	}
@@ -415,11 +416,11 @@ func keepRun(c *kernel.Core, h *kernel.Turn, rec runRecord) error {
 
 // armRun sets or clears the row that a restart finds.
 func armRun(c *kernel.Core, h *kernel.Turn, on bool) {
-	if on || c.Standing.Of(keyspace.WakeRun) == kernel.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
+	if on || c.Standing.Of(keyspace.WakeRun) == standing.Armed || h.Changed() { // a turn that changes nothing else is not made for a row that is hardly there
 		c.Arm(keyspace.WakeRun, on)
 	}
 	flowOf(c).armedAsOf = c.Rows.Version()
-	RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == kernel.Armed)
+	RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == standing.Armed)
 }
 
 // runEnded removes the rows of a run that is over.

@@ -11,7 +11,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -20,6 +19,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/sqlitevfs"
 )
@@ -44,7 +44,7 @@ const maxLoggedSQL = 200
 // callers that the type allows.
 func (p *Part) Methods() []*call.Method {
 	exec := call.Act(method.SQLExec, execSQL)
-	exec.Pace, exec.Fault = new(atomic.Int64), sqlFault
+	exec.Pace, exec.Fault = new(pace.Average), sqlFault
 	query := call.Ask(method.SQLQuery, func(r *call.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
 		out, err := runSQL(r, r.Host.SQL(), codec, in)
 		return out, sqlFault(err)

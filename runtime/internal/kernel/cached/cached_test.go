@@ -1,0 +1,58 @@
+package cached
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
+)
+
+func TestValueIsReadOnceUntilItIsForgotten(t *testing.T) {
+	s, err := engine.Open(t.Context(), engine.Options{Dir: "store", Disk: engine.NewDisk()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id := s.NewActorID(engine.Identity{Namespace: "n", Type: "t", Key: []string{"k"}})
+	space, err := s.OpenSpace(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer space.Close()
+	rows := space.Writes()
+	var v Value[int]
+	reads := 0
+	get := func() int {
+		t.Helper()
+		n, err := v.Get(rows, func() (int, error) { reads++; return 10 * reads, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if get() != 10 || get() != 10 {
+		t.Error("read again")
+	}
+	before := rows.Savepoint()
+	at := rows.Version()
+	rows.Advance(1)
+	if err := rows.Put(keyspace.AppendPersisted(nil), []byte("x"), engine.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	v.Set(rows, 5)
+	if get() != 5 {
+		t.Error("not what was set")
+	}
+	rows.Rollback(before)
+	if v.Forget(at); get() != 20 {
+		t.Error("what was rolled back is remembered")
+	}
+	if v.Forget(rows.Version()); get() != 20 {
+		t.Error("what still holds was forgotten")
+	}
+	var none Value[int]
+	if _, err := none.Get(rows, func() (int, error) { return 0, errors.New("no") }); err == nil || none.Known {
+		t.Error("a failed read is remembered")
+	}
+}
