@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
 // A Query is one query's run: while its caller waits, beside the actor's turns, on the state of
@@ -26,7 +27,7 @@ type Query struct {
 	limit           time.Duration                // when it ends, since Kernel.Started
 	timed           atomic.Pointer[timedContext] // nil until something asks for Done
 	Actor           *kernel.Actor
-	View            *kernel.View
+	View            *view.View
 	from            kernel.Caller
 	Over            string // the connection that the query came over
 
@@ -208,7 +209,7 @@ func (p *Router) newReader(ctx context.Context, t *kernel.Type, req *host.Reques
 		return nil, err
 	}
 	a := p.k.Find(req.Address)
-	var v *kernel.View
+	var v *view.View
 	if a != nil {
 		v = a.AcquireView()
 	}
@@ -225,7 +226,7 @@ func (p *Router) newReader(ctx context.Context, t *kernel.Type, req *host.Reques
 }
 
 // readerOf makes the reader of a query that reads a view, which it releases.
-func (p *Router) readerOf(ctx context.Context, a *kernel.Actor, v *kernel.View, req *host.Request, from *kernel.Caller) *Query {
+func (p *Router) readerOf(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller) *Query {
 	now := time.Now()
 	a.Touch(now)
 	r := p.newQuery()

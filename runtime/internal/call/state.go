@@ -3,13 +3,14 @@ package call
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
 // errDecoder is made once, because the first query of each view begins with it.
 var errDecoder = host.Errorf(host.Crashed, "the state's decoder did not return")
 
 // stateOf returns the decoded state of a view for a query of type t.
-func stateOf(v *kernel.View, t *kernel.Type) (any, error) {
+func stateOf(v *view.View, t *kernel.Type) (any, error) {
 	if !t.SharedState {
 		return decodeState(t, v.Stored)
 	}

@@ -19,7 +19,7 @@ func (a *Actor) teardown(c *Core) {
 	a.Mu.Unlock()
 	c.close()
 	if own {
-		a.dropView()
+		a.DropView()
 	}
 	if own && !c.Ended {
 		a.Lost()
@@ -80,7 +80,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 		attach.Each(&c.Attached, func(f Facet) { _ = a.contain("Abandon", f, func() { f.Abandon(c) }) })
 		c.space.Fence()
 	}
-	a.dropView()
+	a.DropView()
 	for _, w := range rest {
 		w.Fail(err)
 	}

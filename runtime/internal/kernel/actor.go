@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
 // An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is
@@ -51,13 +52,11 @@ type Actor struct {
 	Turn     atomic.Pointer[Turn]
 	Raised   atomic.Uint64 // 1 + the epoch whose goroutine is getting the actor into memory; 0 while none is
 
-	viewMu sync.Mutex
-	view   *View
+	view.Box // what queries read
 
-	Pending atomic.Int64  // commits that are not durable yet
-	Applied atomic.Uint64 // counts the commits that were applied; changed under viewMu
-	Gate    gate.Gate     // how many of them are durable
-	Vacant  atomic.Bool   // nothing is awake, or wants to be; only commits that are not durable keep the Actor
+	Pending atomic.Int64 // commits that are not durable yet
+	Gate    gate.Gate    // how many of them are durable
+	Vacant  atomic.Bool  // nothing is awake, or wants to be; only commits that are not durable keep the Actor
 }
 
 func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
@@ -140,7 +139,7 @@ func (a *Actor) Leave() bool {
 		a.Core = nil
 		a.Weight.Sleep(&a.Kernel.Memory)
 	}
-	a.dropView()
+	a.DropView()
 	a.Kernel.forget(a)
 	return true
 }

@@ -23,7 +23,7 @@
 //
 // # Lock order
 //
-// patrol.Patrol.mu, Actor.Mu, task.crew.mu, directory.shard.mu, Actor.viewMu, mail.sender.mu, event.Hub.mu, then event.Subscription.Mu or
+// patrol.Patrol.mu, Actor.Mu, task.crew.mu, directory.shard.mu, view.Box.mu, mail.sender.mu, event.Hub.mu, then event.Subscription.Mu or
 // conn.LiveConnection.mu, waitgraph.Graph.mu, park.Lot.mu. A goroutine that holds one of them takes only locks to the right
 // of it. Turn.Mu is taken by handlers' goroutines and may be held while any of the others is taken. Gate callbacks take any
 // of them but hold none on entry, and never block on anything else.

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
 // A commit is shared by at most so many turns, about so many bytes and turns that took about so long, which bounds how
@@ -157,30 +158,22 @@ func (c *Core) commitGroup(open *mark) {
 
 // apply commits a group and publishes the view of it. ok is false if the store declined.
 func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
-	a := c.Actor
-	a.viewMu.Lock()
-	defer a.viewMu.Unlock()
-	a.pinView()
-	if g.Changed {
-		g.Commit = a.Applied.Add(1) // before the commit, which may tell the gate at once
-	}
-	stored := c.stored
-	if open == nil {
-		ok = true
-		_, err = c.space.Commit(g.durable)
-	} else {
-		stored = open.stored
-		open.at, ok, err = c.space.CommitBefore(open.at, g.durable)
-	}
-	switch {
-	case !g.Changed:
-	case err != nil || !ok:
-		a.Applied.Add(^uint64(0)) // nobody has seen it
-	case g.destroyed || c.Bare:
-		a.view = nil // whoever learns that the actor is gone must not find it in memory
-	default:
-		a.view = &View{Version: g.version, Commit: g.Commit, Stored: stored, ID: c.ID, Of: &c.Attached}
-	}
+	c.Actor.Apply(g.Changed, func(number uint64) (next *view.View, made bool) {
+		g.Commit = number // before the commit, which may tell the gate at once
+		stored := c.stored
+		if open == nil {
+			ok = true
+			_, err = c.space.Commit(g.durable)
+		} else {
+			stored = open.stored
+			open.at, ok, err = c.space.CommitBefore(open.at, g.durable)
+		}
+		made = ok && err == nil
+		if made && g.Changed && !g.destroyed && !c.Bare { // else nobody who learns that the actor is gone may find it in memory
+			next = c.view(g.version, number, stored)
+		}
+		return next, made
+	})
 	return ok, err
 }
 

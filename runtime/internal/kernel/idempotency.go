@@ -1,71 +1,17 @@
 package kernel
 
 import (
-	"bytes"
-	"encoding/binary"
-	"time"
-
-	"github.com/zeebo/xxh3"
-
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/keyspace"
-	"github.com/cairn-run/cairn/runtime/internal/record"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/reply"
 )
 
-// replyRecord is the value of KindIdempotency, a record of package record.
-type replyRecord struct {
-	_           struct{} `cbor:",toarray"`
-	Fingerprint []byte   // 16 bytes: xxh3-128 over method, codec and input
-	Codec       uint8
-	Version     uint64
-	Output      []byte
-}
-
-// fingerprint tells requests apart that come with the same idempotency key.
-func (w *Work) fingerprint(method string) []byte {
-	h := xxh3.New()
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(method)))
-	h.Write(n[:])
-	h.WriteString(method)
-	h.Write([]byte{byte(w.Codec)})
-	h.Write(w.Input)
-	s := h.Sum128().Bytes()
-	return s[:]
-}
-
-// replay returns the stored reply of an earlier request with the same idempotency key.
-func (c *Core) replay(w *Work) (result, bool, error) {
-	at := c.Rows.Savepoint()
-	c.Rows.Advance(time.Now().UnixMilli()) // an expired reply reads as absent from now on
-	e, ok, err := c.Rows.Get(keyspace.AppendIdempotency(nil, w.idempotencyKey))
-	c.Rows.Rollback(at)
-	if err != nil || !ok {
-		return result{}, false, err
-	}
-	if e.Expire != 0 && e.Expire <= time.Now().UnixMilli() {
-		return result{}, false, nil // the write set's clock still stands at the last turn
-	}
-	var r replyRecord
-	if err := record.Decode(e.Value, &r); err != nil {
-		return result{}, false, err
-	}
-	if !bytes.Equal(r.Fingerprint, w.fingerprint(w.Call.Traits(c.Actor).Name)) {
-		return result{}, false, host.Errorf(host.IdempotencyMismatch,
-			"the idempotency key was used before with another method or input")
-	}
-	return result{w: w, out: r.Output, version: engine.Version(r.Version), replayed: true}, true, nil
+// keyed returns what tells a call with an idempotency key apart.
+func (w *Work) keyed(a *Actor) reply.Request {
+	return reply.Request{Key: w.idempotencyKey, Method: w.Call.Traits(a).Name, Codec: w.Codec, Input: w.Input}
 }
 
 // remember stores a reply in the turn that made it.
-func (c *Core) remember(t *Turn, key string, out []byte) error {
-	rec, err := record.Encode(&replyRecord{
-		Fingerprint: t.Work.fingerprint(t.Work.Call.Traits(c.Actor).Name), Codec: uint8(t.Work.Codec), Version: uint64(t.AsOf), Output: out,
-	})
-	if err != nil {
-		return err
-	}
+func (c *Core) remember(t *Turn, out []byte) error {
 	expire := t.Start.Add(c.Actor.Kernel.Options.ReplyRetention).UnixMilli()
 	switch {
 	case t.Work.GoodFor < 0:
@@ -73,12 +19,8 @@ func (c *Core) remember(t *Turn, key string, out []byte) error {
 	case t.Work.GoodFor > 0:
 		expire = max(min(expire, t.Work.GoodFor), t.Start.UnixMilli()+1)
 	}
-	o := engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)}
-	if err := c.Rows.Put(keyspace.AppendIdempotency(nil, key), rec, o); err != nil {
-		return err
-	}
 	t.ExpireAt(expire)
-	return nil
+	return reply.Keep(c.Rows, t.Work.keyed(c.Actor), reply.Reply{Version: t.AsOf, Output: out}, engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)})
 }
 
 // unburdens reports whether the reply of a turn is kept though the actor's quota is used up: the turn is an operator's verb,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/reply"
 )
 
 // Respond holds a result until the group is durable.
@@ -57,12 +58,12 @@ func (j *Call) Run(c *Core, w *Work) {
 		return
 	}
 	if w.idempotencyKey != "" && c.Exists {
-		if r, replay, err := c.replay(w); err != nil {
+		if r, replay, err := reply.Find(c.Rows, w.keyed(c.Actor)); err != nil {
 			c.Respond(w, nil, err)
 			return
 		} else if replay {
 			w.Leave()
-			c.hold(r)
+			c.hold(result{w: w, out: r.Output, version: r.Version, replayed: true})
 			return
 		}
 	}

@@ -48,8 +48,8 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 			return false, nil
 		}
 	}
-	if key := t.Work.idempotencyKey; key != "" {
-		if err := c.remember(t, key, out); err != nil {
+	if t.Work.idempotencyKey != "" {
+		if err := c.remember(t, out); err != nil {
 			return false, err
 		}
 	}

@@ -54,7 +54,7 @@ func (a *Actor) wake(epoch uint64, w *Work) (*Core, error) {
 		stale, err = c.stale()
 	}
 	if err == nil && !stale { // else queries wait for the commit of what prepares it
-		a.ensureView(c)
+		c.ensureView()
 	}
 	if c.Quiet {
 		return c, nil
@@ -280,7 +280,7 @@ func (Waking) Traits(*Actor) Traits { return Traits{Kind: "wake", Creates: true}
 func (Waking) Run(c *Core, w *Work) {
 	err := c.Exist(w)
 	if err == nil && !c.Group.Changed {
-		c.Actor.ensureView(c)
+		c.ensureView()
 	}
 	c.Respond(w, nil, err)
 }

@@ -83,6 +83,8 @@ var policy = []rule{
 	{pkg: "runtime/internal/kernel/cached", uses: []string{"engine", "keyspace"}, never: []string{"net"}, why: "a noun of the kernel: what is remembered of rows"},
 	{pkg: "runtime/internal/kernel/standing", uses: []string{"keyspace"}, never: []string{"net"}, why: "a noun of the kernel: which rows at 0 an actor has"},
 	{pkg: "runtime/internal/kernel/ledger", never: []string{"net", "os"}, why: "a noun of the kernel: results that wait for a commit"},
+	{pkg: "runtime/internal/kernel/view", uses: []string{"engine", "keyspace", "runtime/internal/kernel/attach", "runtime/internal/kernel/fault"}, never: []string{"net/http"}, why: "a noun of the kernel: what queries read"},
+	{pkg: "runtime/internal/kernel/reply", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{xxh3}, never: []string{"net/http"}, why: "a noun of the kernel: replies to calls with an idempotency key"},
 	{pkg: "runtime/internal/kernel/spawn", never: []string{"net", "os"}, why: "a noun of the kernel: goroutines that can be waited for"},
 	{pkg: "runtime/internal/kernel/worker", uses: []string{"runtime/internal/kernel/spawn"}, never: []string{"net", "os"}, why: "a noun of the kernel: the goroutines that run actors"},
 	{pkg: "runtime/internal/kernel/wire", uses: []string{"actor/host"}, libs: []string{cbor}, never: []string{"os"}, why: "a noun of the kernel: the encoding of inputs and outputs"},
