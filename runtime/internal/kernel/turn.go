@@ -192,7 +192,7 @@ func (t *Turn) Deadline() (time.Time, bool) { return t.End(), true }
 func (t *Turn) Done() <-chan struct{} {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	done, first := t.Wait(t.Work.Ctx, &t.Core.timer)
+	done, first := t.Wait(t.caller(), &t.Core.timer)
 	if first {
 		t.Core.flush(&t.mark)
 	}
@@ -207,7 +207,17 @@ func (t *Turn) Err() error {
 }
 
 // ErrLocked is Err. REQUIRES: t.Mu
-func (t *Turn) ErrLocked() error { return t.Cause(t.Work.Ctx) }
+func (t *Turn) ErrLocked() error { return t.Cause(t.caller()) }
+
+// caller returns the caller's context; nil if there is none, or the handler has returned: the work may belong to another call then.
+//
+// REQUIRES: t.Mu
+func (t *Turn) caller() context.Context {
+	if t.Closed {
+		return nil
+	}
+	return t.Work.Ctx
+}
 
 // Value implements context.Context.
 func (t *Turn) Value(key any) any {
