@@ -75,6 +75,10 @@ browser: go ## connections from a page in Chromium, which is installed if it is 
 		$$sudo apt-get update -q && $$sudo apt-get install -qy --no-install-recommends chromium; }
 	$(GO) test -count=1 -tags browser -run Browser -v ./docs/guides
 
+.PHONY: calls
+calls: go ## count the functions that an HTTP action runs through, and list them
+	$(GO) run ./runtime/internal/policy/calls
+
 .PHONY: breaks
 breaks: go ## break the code on purpose, one place at a time, and show that the tests find each (ARGS='-only name,name'; takes about twenty minutes)
 	$(GO) run ./runtime/internal/policy/breaks $(ARGS)

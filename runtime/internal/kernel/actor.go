@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,13 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/memory"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
+)
+
+var (
+	// errGone: the Actor has left memory; look the actor up again.
+	errGone = errors.New("kernel: activation is gone")
+	// ErrAbandoned: the turn outlived its deadline and grace, and its Actor was given up.
+	ErrAbandoned = errors.New("kernel: turn was abandoned")
 )
 
 // An Actor is an actor's place in memory: its mailbox, what queries read, and, while it is awake, its core. It is

@@ -177,6 +177,14 @@ func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
 	return ok, err
 }
 
+// view returns the view of a commit that leaves a version.
+func (c *Core) view(version engine.Version, commit uint64, stored []byte) *view.View {
+	return &view.View{Version: version, Commit: commit, Stored: stored, ID: c.ID, Of: &c.Attached, Store: c.Actor.Kernel.Store}
+}
+
+// ensureView gives queries a view of an awake actor that lost it when an earlier goroutine gave the actor up.
+func (c *Core) ensureView() { c.Actor.EnsureView(c.view(c.space.Head().Version, 0, c.stored)) }
+
 // flush commits the turns before the open one, which began at open.
 // Turns collect what they emit and send in themselves until they succeed, so the group holds nothing of the open one.
 // The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it; so

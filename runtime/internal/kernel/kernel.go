@@ -161,7 +161,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 			metrics: s.Metrics.Of(b.Type),
 		}
 		for _, p := range s.Parts {
-			t.Hooks.Add(p)
+			t.Hooks.Add(p, t)
 		}
 		var err error
 		if t.Base, err = limit.New(limit.Resolve(o.TypeLimits[b.Type], limit.Resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {

@@ -132,11 +132,11 @@ type Preparer interface {
 // A Riser is told of an actor that has been woken.
 type Riser interface{ Risen(c *Core) error }
 
-// A Watcher is told, in the turn, that the state changes.
-type Watcher interface{ StateChanged(t *Turn) error }
-
-// A Follower goes on, in the same commit if it can, with what the work before it has made necessary.
-type Follower interface{ Follow(c *Core) }
+// A Watcher is told, in the turn, that the state changes of an actor whose type it watches.
+type Watcher interface {
+	Watches(t *Type) bool
+	StateChanged(t *Turn) error
+}
 
 // A Destroyer has something to do in the turn that destroys an actor. Its rows go without it.
 type Destroyer interface{ Destroy(t *Turn) error }
@@ -158,6 +158,12 @@ type Facet interface {
 	Close(c *Core)
 	// Abandon is Close while a goroutine that will not return may be using the facet. It does not block.
 	Abandon(c *Core)
+}
+
+// A Follower is a facet that goes on, in the same commit if it can, with what the work before it has made necessary.
+type Follower interface {
+	Facet
+	Follow(c *Core)
 }
 
 // A Company is a facet with goroutines beside the actor, which keep it awake. An actor has one at most. All methods but
@@ -237,18 +243,18 @@ type Hooks struct {
 	preparers  []Preparer
 	risers     []Riser
 	watchers   []Watcher
-	followers  []Follower
 	Destroyers []Destroyer
 	remainders []Remainder
 	Limiters   []Limiter
 }
 
-// Add notes what a part does.
-func (h *Hooks) Add(p Part) {
+// Add notes what a part does with actors of a type.
+func (h *Hooks) Add(p Part, t *Type) {
 	gather(&h.preparers, p)
 	gather(&h.risers, p)
-	gather(&h.watchers, p)
-	gather(&h.followers, p)
+	if w, ok := p.(Watcher); ok && w.Watches(t) {
+		h.watchers = append(h.watchers, w)
+	}
 	gather(&h.Destroyers, p)
 	gather(&h.remainders, p)
 	gather(&h.Limiters, p)

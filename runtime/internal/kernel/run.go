@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
 )
@@ -77,6 +78,13 @@ func (a *Actor) rest() {
 	}
 }
 
+// Idle notes that an actor has nothing to do: it may fall asleep after a while.
+func (a *Actor) Idle() {
+	if s := a.Kernel; a.Type.idle != 0 || s.Memory.Over() {
+		s.sweeper.Start()
+	}
+}
+
 // resume runs an Actor that was abandoned if something waits. Otherwise it leaves memory.
 func (a *Actor) resume() {
 	a.Mu.Lock()
@@ -142,14 +150,11 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 				c.lose(w, err)
 			}
 		}
-		if !c.Broken {
-			for _, p := range a.Type.Hooks.followers {
-				if a.contain("Follow", p, func() { p.Follow(c) }) != nil { // if late, with what the wake hook has done
-					c.Broken = true
-					break
-				}
+		attach.Each(&c.Attached, func(f Follower) { // if late, with what the wake hook has done
+			if !c.Broken && a.contain("Follow", f, func() { f.Follow(c) }) != nil {
+				c.Broken = true
 			}
-		}
+		})
 		if c.Gone() {
 			c.close()
 			return false
@@ -177,4 +182,25 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 		}
 	}
 	return true
+}
+
+// contain calls f, which calls a hook of a part or of its value. The error says that it panicked.
+func (a *Actor) contain(hook string, part any, f func()) (err error) {
+	defer a.Kernel.Contain(a.Address, hook, part, &err)
+	f()
+	return nil
+}
+
+// lose gives up a core whose job has panicked. A turn may be open, so only what is committed is kept.
+func (c *Core) lose(w *Work, err error) {
+	a := c.Actor
+	c.Refused, c.Broken = true, true
+	c.Ended = false // a turn of the job may have destroyed the actor, which is not committed
+	a.Mu.Lock()
+	if !c.Gone() {
+		a.Turn.Store(nil)
+	}
+	a.Mu.Unlock()
+	c.drop(fault.Unavailable("the actor was restarted"))
+	w.Fail(err)
 }

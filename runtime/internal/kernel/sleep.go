@@ -10,13 +10,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
-// Idle notes that an actor has nothing to do: it may fall asleep after a while.
-func (a *Actor) Idle() {
-	if s := a.Kernel; a.Type.idle != 0 || s.Memory.Over() {
-		s.sweeper.Start()
-	}
-}
-
 // A candidate is an idle actor that may be put to sleep.
 type candidate struct {
 	a    *Actor

@@ -57,11 +57,7 @@ func (n *Node) Start() {
 // CheckLimits returns what is wrong with limits, of which zero ones have their defaults. The error
 // is a *limit.Error.
 func CheckLimits(l host.Limits) error {
-	var h kernel.Hooks
-	for _, p := range Parts(new(Options)) {
-		h.Add(p)
-	}
-	_, err := limit.New(l, h.Limiters)
+	_, err := limit.New(l, slices.Collect(kernel.PartsAs[kernel.Limiter](Parts(new(Options)))))
 	return err
 }
 

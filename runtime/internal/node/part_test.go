@@ -56,6 +56,7 @@ func (*probe) StandsFor() keyspace.WakeKind                          { return pr
 func (p *probe) Stale(*kernel.Core) (bool, error)                    { return true, p.hook("Stale") }
 func (p *probe) Prepare(*kernel.Turn) error                          { return p.hook("Prepare") }
 func (p *probe) Risen(*kernel.Core) error                            { return p.hook("Risen") }
+func (*probe) Watches(*kernel.Type) bool                             { return true }
 func (p *probe) StateChanged(*kernel.Turn) error                     { return p.hook("StateChanged") }
 func (p *probe) Seal(*kernel.Turn) error                             { return p.hook("Seal") }
 func (p *probe) Succeeded(*kernel.Turn)                              { _ = p.hook("Succeeded") }

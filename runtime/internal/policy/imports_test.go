@@ -116,6 +116,8 @@ var policy = []rule{
 	{pkg: "runtime/cell", uses: []string{"actor", "keyspace/tuple"}, libs: []string{cbor}, never: []string{pebble, nats, prometheus, sqlite}, why: "an actor type like any user's: its contract and its handlers"},
 	{pkg: "runtime/client", uses: []string{"actor/host"}, libs: []string{websocket}, never: []string{pebble, nats, prometheus}, why: "a remote caller links no database"},
 	{pkg: "runtime/internal/policy", why: "tests only"},
+	{pkg: "runtime/internal/policy/calls", why: "a program about the sources: standard library only"},
+	{pkg: "runtime/internal/policy/calls/probe", uses: []string{"actor", "runtime"}, why: "a program that is measured"},
 	{pkg: "runtime/internal/policy/breaks", why: "a program about the sources: standard library only"},
 	{pkg: "runtime", uses: []string{"actor", "engine", "keyspace", "workflow", "runtime/internal", "runtime/localnats"}, libs: []string{nats, prometheus, "github.com/BurntSushi/toml"}, why: "wires the floors below"},
 	{pkg: "actor/actortest", uses: []string{"actor", "engine", "runtime", "workflow"}, why: "the runtime on a memory disk in virtual time"},

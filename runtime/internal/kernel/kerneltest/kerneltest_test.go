@@ -198,7 +198,7 @@ func (u *probeTurn) tell() {
 	got(u.n)
 }
 
-func (p *probe) Follow(*kernel.Core) { p.panicIf("Follow") }
+func (c *counted) Follow(*kernel.Core) { c.p.panicIf("Follow") }
 
 func (p *probe) Destroy(t *kernel.Turn) error {
 	p.panicIf("Destroy")

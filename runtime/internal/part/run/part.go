@@ -44,7 +44,6 @@ var _ interface {
 	kernel.Declarer
 	kernel.Destroyer
 	survey.Explainer
-	kernel.Follower
 	survey.ListReporter
 	kernel.Meter
 	kernel.Recoverer

@@ -9,7 +9,6 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
-	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
@@ -137,9 +136,9 @@ func (j runJob) Run(c *kernel.Core, w *kernel.Work) {
 
 // Follow implements kernel.Follower: it advances the run in the group of the work that made that
 // necessary.
-func (*Part) Follow(c *kernel.Core) {
-	a, f := c.Actor, attach.Get[*flow](&c.Attached)
-	if f == nil || !f.pending || c.Bare || c.Broken || c.Ended || c.Refused || c.Gone() || !c.Exists {
+func (f *flow) Follow(c *kernel.Core) {
+	a := c.Actor
+	if !f.pending || c.Bare || c.Broken || c.Ended || c.Refused || c.Gone() || !c.Exists {
 		return
 	}
 	if c.Quiet || a.Kernel.Pauses.Of(a.Key) != nil {
@@ -473,10 +472,13 @@ func runNews(c *kernel.Core, h *kernel.Turn) {
 	}
 }
 
+// Watches implements kernel.Watcher.
+func (*Part) Watches(t *kernel.Type) bool { return len(t.Workflows) > 0 }
+
 // StateChanged implements kernel.Watcher: it is runNews for a state that has changed.
 func (*Part) StateChanged(h *kernel.Turn) error {
 	c := h.Core
-	if len(c.Actor.Type.Workflows) == 0 || flowOf(c).advancing {
+	if flowOf(c).advancing {
 		return nil
 	}
 	if err := flowKnown(c); err != nil {

@@ -12,14 +12,6 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/view"
 )
 
-// view returns the view of a commit that leaves a version.
-func (c *Core) view(version engine.Version, commit uint64, stored []byte) *view.View {
-	return &view.View{Version: version, Commit: commit, Stored: stored, ID: c.ID, Of: &c.Attached, Store: c.Actor.Kernel.Store}
-}
-
-// ensureView gives queries a view of an awake actor that lost it when an earlier goroutine gave the actor up.
-func (c *Core) ensureView() { c.Actor.EnsureView(c.view(c.space.Head().Version, 0, c.stored)) }
-
 // Durable returns a snapshot of an actor, awake or not, all of which is durable, and the id of its life. It is the one way
 // to read rows outside a turn: a reader of anything else shows what a power cut could take back. The error is an *Error:
 // NotFound if there is no such actor, which is durable then too.
