@@ -29,7 +29,7 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	for _, name := range []string{"pipelined", "plain"} {
 		t.Run(name, func(t *testing.T) {
 			n, done := int64(0), false
-			for ; !done; n += stride() {
+			for ; !done; n += stride(4) {
 				done = faultRun(t, modes()[name], n)
 				if n > 2000 {
 					t.Fatal("no end of faults")
@@ -43,13 +43,13 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 	}
 }
 
-// stride is the step, in operations of the disk, of a test that breaks each of them in turn: one in the long form
-// (`make soak`), else a random small one, so that each operation is broken once in a few runs.
-func stride() int64 {
+// stride is the step of a test that breaks each operation of a disk, or each byte of a file, in turn: one in the long form
+// (`make soak`), else a random one of most at most, so that each is broken once in a few runs.
+func stride(most int64) int64 {
 	if os.Getenv("CAIRN_LONG") != "" {
 		return 1
 	}
-	return rand.Int64N(4) + 1
+	return rand.Int64N(most) + 1
 }
 
 // history is what an actor's states were, by version, and which version was the
