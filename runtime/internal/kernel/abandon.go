@@ -93,7 +93,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	return handler
 }
 
-// answer reports why the actor could not be woken to whoever waits for w. That it is not there is news as well, which
+// answer reports why the actor could not be woken to the caller that waits for w. That it is not there is news as well, which
 // waits at the gate for the commit that removed it.
 func (a *Actor) answer(w *Work, err error) { a.tell(w, a.Kernel.Public(a, w, err)) }
 

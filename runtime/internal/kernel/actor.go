@@ -75,7 +75,7 @@ func newActor(s *Kernel, t *Type, addr host.Address, key string) *Actor {
 	return a
 }
 
-// Left reports that the Actor is of what is left of a destroyed actor.
+// Left reports whether the Actor is of what is left of a destroyed actor.
 func (a *Actor) Left() bool { return !a.Remains.IsZero() }
 
 // String names the actor: type/part/part.
@@ -161,7 +161,7 @@ func (a *Actor) yields() bool {
 	return ok
 }
 
-// Busy reports that something attached keeps the actor awake.
+// Busy reports whether something attached keeps the actor awake.
 //
 // REQUIRES: a.mu
 func (a *Actor) Busy() (busy bool) {
@@ -179,7 +179,7 @@ func (a *Actor) company() Company {
 	return attach.Get[Company](&a.Core.Attached)
 }
 
-// CurrentCompany is company for those who do not hold mu.
+// CurrentCompany is company for callers that do not hold mu.
 func (a *Actor) CurrentCompany() Company {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()

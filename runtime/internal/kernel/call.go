@@ -141,7 +141,7 @@ func (s *Kernel) Rouse(ctx context.Context, t *Type, r *host.Request, from *Call
 	return s.do(ctx, t, r.Address, w, from)
 }
 
-// A Target is the actor that a verb is about, and who asks.
+// A Target is the actor that a verb is about, with its caller.
 type Target struct {
 	Typ  *Type
 	Addr host.Address

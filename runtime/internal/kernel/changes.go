@@ -5,7 +5,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/change"
 )
 
-// Change notes a change to publish. data is called only if somebody wants it.
+// Change notes a change to publish. data is called only if the change is published.
 func (t *Turn) Change(kind engine.ChangeKind, name string, data func() any) {
 	t.Actor.Kernel.changes.Add(&t.Changes, kind, name, t.AsOf, data)
 }
@@ -24,7 +24,7 @@ func (c *Core) set(version engine.Version) engine.ChangeSet {
 	}
 }
 
-// writeChanges puts what is to be published into the outbox.
+// writeChanges puts the changes of the turn into the outbox.
 func (c *Core) writeChanges(t *Turn) error {
 	if len(t.Changes) == 0 {
 		return nil

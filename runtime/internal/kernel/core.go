@@ -34,7 +34,7 @@ type Core struct {
 	Group    *Group
 	Held     ledger.Ledger[result, *host.Error]
 	Identity host.Identity
-	// Broken: the core must not be used any more; the actor is rebuilt from the store.
+	// Broken: the core must not be used; the actor is rebuilt from the store.
 	Broken bool
 	// Refused: a commit failed; what the write set holds was answered as undone and must never be committed.
 	Refused bool
@@ -48,7 +48,7 @@ type Core struct {
 	streak int
 	// timer ends the contexts of turns.
 	timer deadline.Timer
-	// slept is who asked the actor to sleep whatever waits.
+	// slept is the order to sleep whatever waits; nil if there is none.
 	slept *Work
 }
 

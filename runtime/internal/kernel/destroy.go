@@ -12,7 +12,7 @@ type destroying struct{}
 // Traits implements Job.
 func (destroying) Traits(*Actor) Traits { return Traits{Kind: "destroy"} }
 
-// destroys reports that w is to remove the actor.
+// destroys reports whether w is to remove the actor.
 func (w *Work) destroys() bool {
 	_, ok := w.Job.(destroying)
 	return ok

@@ -13,7 +13,7 @@
 //
 // Turns that wait together share a batch. Each keeps its own version and can be dropped alone until the batch is applied.
 // A turn that is about to block (it calls another actor, or asks its context for a Done channel) first commits the turns
-// before it, so that nobody's reply waits for somebody else's slow turn, and so that a call chain can never wait for its
+// before it, so that no reply waits for the slow turn of another caller, and so that a call chain can never wait for its
 // own uncommitted reply.
 //
 // # Beside the turns

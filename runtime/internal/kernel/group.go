@@ -41,7 +41,7 @@ type Group struct {
 // Then has f run when the commit is durable. f must not block.
 func (g *Group) Then(f func()) { g.After = append(g.After, consequenceFunc(f)) }
 
-// Full reports that the turns so far are to be committed before another one runs.
+// Full reports whether the turns so far must be committed before another one runs.
 func (g *Group) Full() bool { return g.Turns >= MaxGroupTurns || g.took >= MaxGroupTime }
 
 // A result is what a turn answers, held until the gate opens.
@@ -169,7 +169,7 @@ func (c *Core) apply(g *Group, open *mark) (ok bool, err error) {
 			open.at, ok, err = c.space.CommitBefore(open.at, g.durable)
 		}
 		made = ok && err == nil
-		if made && g.Changed && !g.destroyed && !c.Bare { // else nobody who learns that the actor is gone may find it in memory
+		if made && g.Changed && !g.destroyed && !c.Bare { // once a caller knows that the actor is gone, no query may find it in memory
 			next = c.view(g.version, number, stored)
 		}
 		return next, made
@@ -222,7 +222,7 @@ func (g *Group) durable(err error) {
 		a.Gate.Advance(g.Commit)
 	}
 	if g.destroyed {
-		a.Kernel.Destroys.Add(1) // before anybody learns of it, and could send to the successor
+		a.Kernel.Destroys.Add(1) // before the callers know, which could send to the successor
 	}
 	a.Kernel.changes.Committed(g.changes)
 	for _, f := range g.After {

@@ -37,7 +37,7 @@ import (
 //  1. Per address there is at most one live Actor, and per Actor at most one goroutine runs handlers.
 //  2. Nothing that a turn caused leaves before the commit of that turn is durable: replies, events, messages, changes.
 //  3. A turn that fails leaves no trace in the store, in memory, or outside.
-//  4. Every goroutine that the kernel starts is waited for by Close, but for handlers that ignore their deadline;
+//  4. Every goroutine that the kernel starts is waited for by Close, except handlers that ignore their deadline;
 //     those are named in the log.
 type Kernel struct {
 	Options options.Options
@@ -275,7 +275,7 @@ func (s *Kernel) endBroadcasts() {
 // before the gateways are closed, which wait for their calls.
 func (s *Kernel) EndWaits() { s.waitsOnce.Do(func() { close(s.NoWaits) }) }
 
-// Halt lets nothing be acknowledged any more: what is not durable by now has no taker. Kill must follow.
+// Halt lets nothing be acknowledged from now on: what is not durable by now has no taker. Kill must follow.
 func (s *Kernel) Halt() {
 	s.EndWaits()
 	s.Draining.Store(true)

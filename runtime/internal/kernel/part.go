@@ -39,7 +39,7 @@ type Limiter interface {
 
 // A Runner has something to do for the node as a whole.
 type Runner interface {
-	// Start is called before any actor runs, and Stop when none does any more. Both return soon.
+	// Start is called before any actor runs, and Stop when none runs. Both return soon.
 	Start(s *Kernel)
 	Stop(s *Kernel)
 }
@@ -48,7 +48,7 @@ type Runner interface {
 type Opener interface {
 	// Open is called when the node is made.
 	Open(s *Kernel) error
-	// Close is called when neither turns nor queries run any more, but for those that do not return. It does not wait
+	// Close is called when neither turns nor queries run, except some that do not return. It does not wait
 	// longer for them than the grace of a turn. The error says what was left behind.
 	Close(s *Kernel) error
 }
@@ -85,10 +85,10 @@ type Meter interface {
 type Waker interface {
 	Kinds() []keyspace.WakeKind
 	// Due makes the work for a row whose time has come, of an actor that is not paused. The row stands until a turn of that
-	// work clears it. The work tells done what became of it, as its finish, which is the default, or at the end of its
-	// finish. A row that stands is tried again after a while if the work has an error, and else at once.
+	// work clears it. The work calls done when it has its result: as its finish, which is the default, or at the end of that.
+	// A row that stands is tried again after a while if the work has an error, and else at once.
 	Due(s *Kernel, t *Type, addr host.Address, row *engine.Wake, done func(*Work)) *Work
-	// Wakes lists the rows that an actor's records call for, but those at 0.
+	// Wakes lists the rows that an actor's records call for, except those at 0.
 	Wakes(rows engine.Reader) ([]engine.Wake, error)
 }
 
@@ -102,7 +102,7 @@ type Purger interface {
 // A Recoverer has rows at 0 in the wake index, which a start of the node finds.
 type Recoverer interface {
 	StandsFor() keyspace.WakeKind
-	// TakeUp makes the work that goes on with what was under way. Its finish is called with what became of it.
+	// TakeUp makes the work that goes on with what was under way. Its finish is called with its result.
 	TakeUp(a *Actor) *Work
 }
 
@@ -153,7 +153,7 @@ type Resumer interface{ Resumed(t *Turn) error }
 type Facet interface {
 	// Forget drops what was remembered of rows since a version, to which the write set was rolled back.
 	Forget(c *Core, version engine.Version)
-	// Close gives up what the facet holds: the core is used no more. It is called once, by the goroutine that runs the actor
+	// Close gives up what the facet holds: the core is not used again. It is called once, by the goroutine that runs the actor
 	// or while none does.
 	Close(c *Core)
 	// Abandon is Close while a goroutine that will not return may be using the facet. It does not block.
@@ -184,7 +184,7 @@ type Company interface {
 //
 // REQUIRES: for all methods, Actor.Mu
 type Resident interface {
-	// Busy reports that the actor must not fall asleep.
+	// Busy reports whether the actor must not fall asleep.
 	Busy() bool
 	// Leave lets the actor leave memory; false if it must not.
 	Leave() bool
@@ -202,7 +202,7 @@ type Participant interface {
 // A Finisher is a participant that is told that its turn has succeeded. A turn that destroys its actor does not tell.
 type Finisher interface {
 	Participant
-	// Succeeded is called when nothing of the turn can fail any more. The write set has the version that the turn leaves,
+	// Succeeded is called when nothing of the turn can fail. The write set has the version that the turn leaves,
 	// to which the turn may still be undone together with those around it.
 	Succeeded(t *Turn)
 }
@@ -218,7 +218,7 @@ type Observer interface {
 
 // A Session is what goroutines of a handler may still use when the handler has returned.
 type Session interface {
-	// Shut lets no more of them begin. Wait waits for those that have begun. Drop undoes what they did.
+	// Shut lets no more of them begin. Wait waits until all that have begun are over. Drop undoes what they did.
 	Shut()
 	Wait()
 	Drop()

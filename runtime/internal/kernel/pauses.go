@@ -15,7 +15,7 @@ func (s *Kernel) Unpause(key string) {
 	}
 }
 
-// staysQuiet reports that an actor is not to be woken with its hook for w, because it is paused.
+// staysQuiet reports whether an actor is not to be woken with its hook for w, because it is paused.
 func (a *Actor) staysQuiet(w *Work) bool {
 	return !w.destroys() && a.Kernel.Pauses.Of(a.Key) != nil
 }

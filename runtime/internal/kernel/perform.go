@@ -25,7 +25,7 @@ func (c *Core) Respond(w *Work, out []byte, err error) {
 	c.hold(r)
 }
 
-// Gone reports that the Actor was taken away from the goroutine that runs c.
+// Gone reports whether the Actor was taken away from the goroutine that runs c.
 func (c *Core) Gone() bool { return c.Actor.Epoch.Load() != c.epoch }
 
 // drop answers what the core's group holds and forgets its writes.
@@ -178,7 +178,7 @@ func (c *Core) System(w *Work, name string, fn func(*Turn) error) error {
 
 // RunTurn runs fn as one turn: its writes join the group if it succeeds and vanish otherwise. instance: fn may use the
 // instance, so its state is saved, or put back if the turn fails. The error is ErrAbandoned if the turn outlived its Actor;
-// then nothing of the core may be touched any more.
+// then nothing of the core may be touched.
 func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([]byte, error)) ([]byte, error) {
 	a := c.Actor
 	if err := c.adoptLimits(w); err != nil {
@@ -198,7 +198,7 @@ func (c *Core) RunTurn(w *Work, handler string, instance bool, fn func(*Turn) ([
 		t.Session.Wait()
 	}
 	if !a.Turn.CompareAndSwap(t, nil) {
-		// Somebody is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
+		// Another goroutine is abandoning the turn, under mu: from the end of that on, gone tells. Until then the turn could be
 		// committed although its caller is told that it was not.
 		a.Mu.Lock()
 		a.Mu.Unlock() //nolint:staticcheck // only waited for

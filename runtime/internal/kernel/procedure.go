@@ -5,7 +5,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 )
 
-// A Procedure is what a part does in turns of an actor when somebody asks: a built-in method that writes, or what no call can name.
+// A Procedure is what a part does in turns of an actor when asked to: a built-in method that writes, or what no call can name.
 type Procedure struct {
 	Row method.Row
 	// Run runs the turns that it needs, in an actor that exists.
@@ -28,5 +28,5 @@ func NewProcedure(name string, run func(c *Core, w *Work) error) *Procedure {
 	}
 }
 
-// operators reports that only operators may run it on actors of a type.
+// operators reports whether only operators may run it on actors of a type.
 func (p *Procedure) operators(t *Type) bool { return p.Row.By(t.OpenSQL) == method.Operators }

@@ -29,7 +29,7 @@ func (c *Core) Due(w *Work, row *engine.Wake, do func() error) {
 	c.Respond(w, nil, c.DueRow(w, row, do))
 }
 
-// DueRow is due for one who answers.
+// DueRow is Due for a caller that answers w itself.
 func (c *Core) DueRow(w *Work, row *engine.Wake, do func() error) error {
 	if row.ID != c.ID {
 		return c.Actor.Kernel.Store.DropWakes([][]byte{row.Row})

@@ -81,7 +81,7 @@ func (s *Kernel) relieve(all []candidate, put func(*Actor)) {
 	}
 }
 
-// rests reports that the actor is awake and nobody runs it, and returns its company.
+// rests reports whether the actor is awake and nobody runs it, and returns its company.
 func (a *Actor) rests() (bool, Company) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -127,7 +127,7 @@ func (a *Actor) askToSleep() bool {
 	return true
 }
 
-// hooked reports that the actor has a sleep hook. What is left of a destroyed one has none.
+// hooked reports whether the actor has a sleep hook. What is left of a destroyed one has none.
 func (a *Actor) hooked() bool { return a.Type.HasSleep && !a.Left() }
 
 // askHook has an actor run its sleep hook, and leave memory if it can.
@@ -244,7 +244,7 @@ func (force Sleeping) Run(c *Core, w *Work) {
 	c.Respond(w, nil, nil)
 }
 
-// tellSlept ends a sleep that somebody asked for.
+// tellSlept ends a sleep that was asked for.
 func (a *Actor) tellSlept(c *Core, w *Work) {
 	if c.Refused {
 		w.Fail(fault.Unavailable("the commit of the sleep hook failed; the actor sleeps all the same"))

@@ -15,7 +15,7 @@ import (
 // TurnKey finds the turn or query that a context belongs to.
 type TurnKey struct{}
 
-// Caller is what a call learns from the context that it comes with: the turn or query that makes it.
+// Caller is what a call takes from the context that it comes with: the turn or query that makes it.
 type Caller struct {
 	Waiter      *Turn // the turn that waits for this turn or query to end: itself, or the one that asked the query; may be nil
 	Kind        CallerKind
@@ -83,7 +83,7 @@ func (t *Turn) Close() {
 	t.Cancel(&t.Core.timer)
 }
 
-// Returned reports that the handler has returned.
+// Returned reports whether the handler has returned.
 func (t *Turn) Returned() bool {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -144,7 +144,7 @@ func (t *Turn) Enlist(p Participant) {
 	t.parts = append(t.parts, p)
 }
 
-// succeeded tells the participants that nothing of the turn can fail any more.
+// succeeded tells the participants that nothing of the turn can fail.
 func (t *Turn) succeeded() {
 	for _, p := range t.parts {
 		if p, ok := p.(Finisher); ok {
@@ -175,7 +175,7 @@ func (t *Turn) Atomically(operation func() error) error {
 	return err
 }
 
-// Flush commits the turns before this one, because this one is about to wait for somebody else.
+// Flush commits the turns before this one, because this one is about to wait for another actor.
 func (t *Turn) Flush() error {
 	if err := t.Enter(); err != nil {
 		return err
@@ -274,7 +274,7 @@ func (t *Turn) Destroy(ctx context.Context, a host.Address) error {
 	return t.Actor.Kernel.DestroyFrom(ctx, a, &t.From)
 }
 
-// Operates reports that an operation of the turn goes on. What it takes is the store's time: no function can help that.
+// Operates reports whether an operation of the turn goes on. What it takes is the store's time: no function can help that.
 func (t *Turn) Operates() bool {
 	if t.Mu.TryLock() {
 		t.Leave()

@@ -149,7 +149,7 @@ func (a *Actor) wakeBare(epoch uint64, w *Work) (*Core, error) {
 	return c, nil
 }
 
-// fatalToWake reports that err says that the actor's data and its code do not fit, rather than that w was wrong.
+// fatalToWake reports whether err says that the actor's data and its code do not fit, rather than that w was wrong.
 func fatalToWake(err error) bool {
 	switch host.CodeOf(err) {
 	case host.NotFound, host.Destroyed, host.Canceled, host.DeadlineExceeded:
@@ -220,7 +220,7 @@ func (c *Core) load(exists bool) error {
 	return nil
 }
 
-// stale reports that a part has to prepare the actor before its wake hook runs.
+// stale reports whether a part has to prepare the actor before its wake hook runs.
 func (c *Core) stale() (stale bool, err error) {
 	defer c.shield("Stale", &err)
 	for _, p := range c.Actor.Type.Hooks.preparers {
@@ -263,7 +263,7 @@ func (c *Core) rouse(w *Work, stale bool) error {
 
 // wakeHook runs OnWake, and saves a state that was migrated, in one turn.
 func (c *Core) wakeHook(w *Work) error {
-	// Not under the caller's deadline: the actor wakes for everybody who waits, and for those to come.
+	// Not under the caller's deadline: the actor wakes for all callers, also for later ones.
 	_, err := c.RunTurn(&Work{Job: Waking{}, Traceparent: w.Traceparent, Chain: w.Chain, Of: w}, "OnWake", true, func(h *Turn) ([]byte, error) {
 		return nil, c.Instance.Wake(h.Host)
 	})
@@ -285,7 +285,7 @@ func (Waking) Run(c *Core, w *Work) {
 	c.Respond(w, nil, err)
 }
 
-// wakes reports that a turn is part of waking the actor.
+// wakes reports whether a turn is part of waking the actor.
 func (w *Work) wakes() bool {
 	_, ok := w.Job.(Waking)
 	return ok

@@ -58,7 +58,7 @@ type Call struct {
 }
 
 // Work is one item of a mailbox. The sender fills it in; the goroutine that runs the actor owns it from the moment it
-// is taken; whoever wins settled reports the result.
+// is taken; the goroutine that wins settled reports the result.
 type Work struct {
 	Job         Job
 	Call                        // the job, if it is a call, so that a call is one allocation
