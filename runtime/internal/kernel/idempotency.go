@@ -19,8 +19,10 @@ func (c *Core) remember(t *Turn, out []byte) error {
 	case t.Work.GoodFor > 0:
 		expire = max(min(expire, t.Work.GoodFor), t.Start.UnixMilli()+1)
 	}
-	t.ExpireAt(expire)
-	return reply.Keep(c.Rows, t.Work.keyed(c.Actor), reply.Reply{Version: t.AsOf, Output: out}, engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)})
+	o := engine.PutOptions{ExpireAt: expire, Exempt: c.unburdens(t)}
+	err := reply.Keep(c.Rows, t.Work.keyed(c.Actor), reply.Reply{Version: t.AsOf, Output: out}, o)
+	t.ExpireAt(expire) // after the reply, whose room it would take
+	return err
 }
 
 // unburdens reports whether the reply of a turn is kept though the actor's quota is used up: the turn is an operator's verb,

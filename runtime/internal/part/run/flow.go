@@ -80,6 +80,8 @@ type flowRows struct {
 // none.
 func flowOf(c *kernel.Core) *flow { return attach.Make(&c.Attached, newFlow) }
 
+var _ kernel.Follower = (*flow)(nil)
+
 func newFlow() *flow { return new(flow) }
 
 // flowKnown reads whether the actor has a run, once.
