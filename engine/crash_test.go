@@ -46,11 +46,14 @@ func TestEveryWriteFaultLeavesAcknowledgedState(t *testing.T) {
 // stride is the step of a test that breaks each operation of a disk, or each byte of a file, in turn: one in the long form
 // (`make soak`), else a random one of most at most, so that each is broken once in a few runs.
 func stride(most int64) int64 {
-	if os.Getenv("CAIRN_LONG") != "" {
+	if long() {
 		return 1
 	}
 	return rand.Int64N(most) + 1
 }
+
+// long reports whether tests run in their long form.
+func long() bool { return os.Getenv("CAIRN_LONG") != "" }
 
 // history is what an actor's states were, by version, and which version was the
 // last to be told durable.

@@ -54,7 +54,7 @@ func (p *Router) builtin(ctx context.Context, t *kernel.Type, b *Method, r *host
 			return reply, nil
 		case <-ctx.Done():
 			return host.Reply{}, fault.Ended(ctx)
-		case <-p.k.NoWaits:
+		case <-p.k.NoWaits():
 			return host.Reply{}, fault.Unavailable("the node is shutting down")
 		}
 	}

@@ -26,7 +26,7 @@ type Method struct {
 	// is nothing yet.
 	wait  func(req *host.Request) (in any, topic string, d time.Duration, err error)
 	empty func(in any, codec host.Codec, out []byte) bool
-	// OfLife: what the caller waits for is of the actor as it is, not of one that is made under its address after it.
+	// OfLife: the caller waits for something of this life of the actor. When the actor is destroyed, the wait ends.
 	OfLife bool
 	// Missing says what a query answers of an actor that is not there; nil for NotFound.
 	Missing func(req *host.Request, notFound error) error

@@ -75,7 +75,7 @@ func (a *Actor) AbandonTurn(only *Turn, err *host.Error) string {
 	}
 	if c != nil {
 		restarted := fault.Unavailable("the actor was restarted")
-		failAll(c.Held.Abandon(restarted), restarted) // turns before this one, which can no longer be committed
+		failAll(c.held.Abandon(restarted), restarted) // turns before this one, which can no longer be committed
 		c.Attached.Ended.Store(true)
 		attach.Each(&c.Attached, func(f Facet) { _ = a.contain("Abandon", f, func() { f.Abandon(c) }) })
 		c.space.Fence()

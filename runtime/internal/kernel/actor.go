@@ -33,7 +33,7 @@ var (
 //  1. The core is used only by the goroutine that runs the actor, which is the one whose epoch is current. An Actor
 //     that is abandoned gets a new epoch, so that the goroutine of a handler that will not return finds that it owns
 //     nothing.
-//  2. view is the last commit that was applied. It may be ahead of the disk; the gate says how far the disk is. Both are
+//  2. The current view is the last commit that was applied. It may be ahead of the disk; the gate says how far the disk is. Both are
 //     counted in commits and not in versions, because versions begin anew when the actor is destroyed and made again.
 //  3. gone is set once, with an empty mailbox and no commit pending; from then on enqueue refuses.
 type Actor struct {

@@ -40,5 +40,7 @@ func (c *Core) writeChanges(t *Turn) error {
 
 // published publishes a transition that has no commit, best effort.
 func (c *Core) published(transition, reason string) {
-	c.Actor.Kernel.changes.Life(c.set(c.space.Head().Version), transition, reason)
+	if f := c.Actor.Kernel.changes; f.Sink != nil {
+		f.Life(c.set(c.space.Head().Version), transition, reason)
+	}
 }

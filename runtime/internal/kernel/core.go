@@ -32,7 +32,7 @@ type Core struct {
 	Standing standing.Set
 	Attached attach.List // facets
 	Group    *Group
-	Held     ledger.Ledger[result, *host.Error]
+	held     ledger.Ledger[result, *host.Error]
 	Identity host.Identity
 	// Broken: the core must not be used; the actor is rebuilt from the store.
 	Broken bool

@@ -12,8 +12,8 @@ func (s *Kernel) Find(a host.Address) *Actor {
 	return s.actors.Find(address.Append(buf[:0], a))
 }
 
-// ActorAt returns the Actor of an address. If none is in memory, it makes one that is not awake. It returns nil if the
-// kernel has closed.
+// ActorAt returns the Actor of an address. If the Actor is not in memory, ActorAt makes it, not awake. The result is nil
+// after the kernel has closed.
 //
 // REQUIRES: the address was checked.
 func (s *Kernel) ActorAt(t *Type, addr host.Address) *Actor {

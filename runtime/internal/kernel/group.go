@@ -53,9 +53,12 @@ type result struct {
 	replayed bool
 }
 
+// Holds reports whether a result waits for the next commit.
+func (c *Core) Holds() bool { return !c.held.Empty() }
+
 // hold holds a result until the commit of its turn.
 func (c *Core) hold(r result) {
-	if gone := c.Held.Add(r); gone != nil {
+	if gone := c.held.Add(r); gone != nil {
 		r.w.Fail(gone)
 	}
 }
@@ -116,7 +119,7 @@ func (c *Core) Commit() { c.commitGroup(nil) }
 // group. The store may decline to divide the write set there, which leaves the group as it is.
 func (c *Core) commitGroup(open *mark) {
 	g := c.Group
-	g.results = c.Held.Take()
+	g.results = c.held.Take()
 	if len(g.results) == 0 && !g.Changed && len(g.After) == 0 {
 		return
 	}
@@ -136,7 +139,7 @@ func (c *Core) commitGroup(open *mark) {
 	if err == nil && !ok {
 		a.Pending.Add(-1)
 		c.Group = g
-		if gone := c.Held.Give(g.results); gone != nil {
+		if gone := c.held.Give(g.results); gone != nil {
 			failAll(g.results, gone)
 		}
 		g.results = nil
@@ -190,7 +193,7 @@ func (c *Core) ensureView() { c.Actor.EnsureView(c.view(c.space.Head().Version, 
 // The turn that creates an actor has no turns before it, and must stay undoable together with the call that caused it; so
 // has and must the one that migrates it, together with its wake hook.
 func (c *Core) flush(open *mark) {
-	if c.joint != single || c.Held.Empty() && !open.changed {
+	if c.joint != single || !c.Holds() && !open.changed {
 		return
 	}
 	before := c.Group
@@ -226,7 +229,7 @@ func (g *Group) durable(err error) {
 	}
 	a.Kernel.changes.Committed(g.changes)
 	for _, f := range g.After {
-		_ = a.contain("Durable", f, f.Durable) // one that panics stops no other
+		_ = a.contain("Durable", f, f.Durable) // a panic stops only this one
 	}
 	if g.destroyed {
 		a.Kernel.Signals.End(a.Key)
@@ -256,12 +259,4 @@ func (s *Kernel) Public(a *Actor, w *Work, err error) *host.Error {
 func (s *Kernel) Explained(a *Actor, w *Work, err error) (e *host.Error, reason string) {
 	t := w.Job.Traits(a)
 	return s.TurnError(a.Address, t.Kind, t.Name, err)
-}
-
-// TimeMS returns the time of ms Unix milliseconds; 0 is the zero time.
-func TimeMS(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
 }

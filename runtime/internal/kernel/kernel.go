@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,9 +53,9 @@ type Kernel struct {
 	Router Router
 	// Signals wakes the calls that wait for something to appear in an actor.
 	Signals signal.Topics
-	// NoWaits is closed when calls that wait for something must come to an end.
-	NoWaits   chan struct{}
-	waitsOnce sync.Once
+	// waits ends when calls that wait for something must come to an end.
+	waits     context.Context
+	endWaits  context.CancelFunc
 	Pauses    park.Lot
 	Overrides limit.Overrides
 
@@ -126,8 +125,9 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Kernel{Options: o, Store: o.Store, Reporter: &fault.Reporter{Logger: o.Logger}, Types: make(map[string]*Type), NoWaits: make(chan struct{}), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), Started: time.Now()}
+	s := &Kernel{Options: o, Store: o.Store, Reporter: &fault.Reporter{Logger: o.Logger}, Types: make(map[string]*Type), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), Started: time.Now()}
 	s.Life, s.end = context.WithCancel(context.Background())
+	s.waits, s.endWaits = context.WithCancel(s.Life)
 	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
 	for _, p := range s.Parts {
 		if p, ok := p.(Waker); ok {
@@ -271,9 +271,12 @@ func (s *Kernel) endBroadcasts() {
 	}
 }
 
-// EndWaits ends the calls that wait for a message, a reply or an item, and lets no more wait. It is the first thing to do
+// EndWaits ends the calls that wait for a message, a reply or an item; later calls do not wait. It is the first thing to do
 // before the gateways are closed, which wait for their calls.
-func (s *Kernel) EndWaits() { s.waitsOnce.Do(func() { close(s.NoWaits) }) }
+func (s *Kernel) EndWaits() { s.endWaits() }
+
+// NoWaits is closed when calls must not wait.
+func (s *Kernel) NoWaits() <-chan struct{} { return s.waits.Done() }
 
 // Halt lets nothing be acknowledged from now on: what is not durable by now has no taker. Kill must follow.
 func (s *Kernel) Halt() {

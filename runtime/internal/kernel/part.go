@@ -14,7 +14,7 @@ import (
 
 // A Part is one capability of actors. There is one value of each per node. It owns some kinds of keys and some kinds of
 // rows of the wake index, which no other part reads or writes. What it does besides, it says by implementing some of the
-// interfaces below; the kernel asks for them once, when the node starts.
+// interfaces below; the kernel asks for them once, when the node starts. What it attaches may implement others.
 //
 // What a part keeps with a type, an actor, an awake actor or a turn it attaches to that: see package attach.
 type Part interface {
@@ -218,7 +218,7 @@ type Observer interface {
 
 // A Session is what goroutines of a handler may still use when the handler has returned.
 type Session interface {
-	// Shut lets no more of them begin. Wait waits until all that have begun are over. Drop undoes what they did.
+	// After Shut none of them begins. Wait waits until all that have begun are over. Drop undoes what they did.
 	Shut()
 	Wait()
 	Drop()

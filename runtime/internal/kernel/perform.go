@@ -30,7 +30,7 @@ func (c *Core) Gone() bool { return c.Actor.Epoch.Load() != c.epoch }
 
 // drop answers what the core's group holds and forgets its writes.
 func (c *Core) drop(err *host.Error) {
-	failAll(c.Held.Take(), err)
+	failAll(c.held.Take(), err)
 	c.Group = &Group{a: c.Actor}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/mailbox"
 )
 
-// An actor that has done so much work without a respite, in milliseconds, lets every goroutine run that is ready before it
-// goes on. Otherwise a busy actor and its callers hand one processor to each other for as long as the scheduler lets them,
-// 10 milliseconds at a time, while the other callers and all other actors wait. Callers that come together share commits.
+// An actor that has done so much work without a respite, in milliseconds, first gives way to every goroutine that is ready.
+// Otherwise a busy actor and its callers hand one processor to each other as long as the scheduler allows it, 10 milliseconds
+// at a time, while the other callers and all other actors wait. Callers that come together share commits.
 const (
 	maxStreak = 16
 	respite   = 5
@@ -136,7 +136,7 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 			}
 			late = w.Ctx != nil && w.Ctx.Err() != nil // waking took longer than the caller waits
 		}
-		if !late && (c.Group.Changed || !c.Held.Empty()) && (!c.Exists || !w.Job.Traits(a).Quick) {
+		if !late && (c.Group.Changed || c.Holds()) && (!c.Exists || !w.Job.Traits(a).Quick) {
 			c.Commit()
 		}
 		switch {

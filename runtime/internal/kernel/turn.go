@@ -186,7 +186,7 @@ func (t *Turn) Flush() error {
 }
 
 // Deadline implements context.Context: the earlier of the turn's own limit and the caller's deadline.
-func (t *Turn) Deadline() (time.Time, bool) { return t.End(), true }
+func (t *Turn) Deadline() (time.Time, bool) { return t.Latest(), true }
 
 // Done implements context.Context. The first that asks is about to block, so the turns before this one are committed.
 func (t *Turn) Done() <-chan struct{} {

@@ -175,7 +175,7 @@ func conforming() []kerneltest.Subject {
 			},
 			Use: func(host.Turn, int) error { return nil }, // the turn that connects uses the part
 			Call: func(k *kernel.Kernel, a host.Address, input []byte) error {
-				l, err := (&Node{Kernel: k}).Connect(context.Background(), a, host.ConnectRequest{Params: input})
+				l, err := (&Node{k}).Connect(context.Background(), a, host.ConnectRequest{Params: input})
 				if err == nil {
 					time.AfterFunc(workTime, func() { _ = l.Close(context.Background(), true) }) // the client is lost
 				}
@@ -288,7 +288,7 @@ func conforming() []kerneltest.Subject {
 				return err
 			},
 			Show: func(k *kernel.Kernel, a host.Address) ([]int, error) {
-				st, err := (&Node{Kernel: k}).Lookup(context.Background(), a)
+				st, err := (&Node{k}).Lookup(context.Background(), a)
 				if err != nil || st.Limits == nil {
 					return nil, err
 				}
@@ -339,7 +339,7 @@ func asked(k *kernel.Kernel, a host.Address, method string, in, out any) error {
 
 // follow hands events to got: the history, or all events from now on until the subscription ends.
 func follow(k *kernel.Kernel, a host.Address, kept bool, got func(int)) error {
-	s, err := (&Node{Kernel: k}).Subscribe(context.Background(), a, host.Subscription{Resume: kept})
+	s, err := (&Node{k}).Subscribe(context.Background(), a, host.Subscription{Resume: kept})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 )
 
@@ -94,7 +96,7 @@ func TestTheFieldOfAnErrorIsTheMemberOfTheInput(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p", queues: []host.Queue{{Name: "jobs"}}, outside: true})
 	g.must("a", add(1))
-	for method := range g.Router.Methods {
+	for method := range kernel.PartOf[*call.Router](g.Kernel).Methods {
 		if faultyInputs[method] == nil && !slices.Contains(faultless, method) {
 			t.Errorf("%s has no faulty input here", method)
 		}

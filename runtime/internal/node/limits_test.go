@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
@@ -209,7 +210,7 @@ func TestBuiltinMethodsCountAgainstTheRateUnlessTheyAreForOperators(t *testing.T
 		counted[host.SQLQuery], counted[host.SQLExec] = open, open
 		types := []*puppetType{{name: "p", limits: host.Limits{CallRate: 1, CallBurst: 1}, openSQL: open}}
 		bubble(t, nil, types, func(t *testing.T, g *stage) {
-			for name := range g.Router.Methods {
+			for name := range kernel.PartOf[*call.Router](g.Kernel).Methods {
 				key := name // each has a bucket of its own
 				g.must(key, add(1))
 				err := g.verb(key, name, nil, nil)

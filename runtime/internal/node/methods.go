@@ -20,10 +20,7 @@ import (
 
 // A Node hosts actors over one store: the kernel, and what its parts offer to gateways and
 // programs.
-type Node struct {
-	*kernel.Kernel
-	Router *call.Router
-}
+type Node struct{ *kernel.Kernel }
 
 var (
 	_ host.Node        = (*Node)(nil)
@@ -44,7 +41,7 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{k, router}, nil
+	return &Node{k}, nil
 }
 
 // Start begins to fire alarms and to take up what was under way when the store was last open. No call may come before it

@@ -5,6 +5,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 )
 
 // A part that binds a method without a row keeps the node from starting, or does not compile.
@@ -12,7 +14,7 @@ func TestEachRowOfTheTableIsBound(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"})
 	for _, r := range method.All() {
-		if g.Router.Methods[r.Name] == nil {
+		if kernel.PartOf[*call.Router](g.Kernel).Methods[r.Name] == nil {
 			t.Errorf("no part has the built-in method %s", r.Name)
 		}
 	}
@@ -21,9 +23,9 @@ func TestEachRowOfTheTableIsBound(t *testing.T) {
 func TestAStoreWithoutANodeHasTheOfflineMethods(t *testing.T) {
 	t.Parallel()
 	g := newStage(t, nil, &puppetType{name: "p"})
-	g.Router.GoOffline()
+	kernel.PartOf[*call.Router](g.Kernel).GoOffline()
 	for _, r := range method.All() {
-		if (g.Router.Methods[r.Name] != nil) != r.Offline {
+		if (kernel.PartOf[*call.Router](g.Kernel).Methods[r.Name] != nil) != r.Offline {
 			t.Errorf("%s works on a store without a node: %v, want %v", r.Name, !r.Offline, r.Offline)
 		}
 	}

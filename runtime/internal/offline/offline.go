@@ -7,6 +7,8 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/runtime/internal/call"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/options"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
@@ -31,8 +33,9 @@ func ControlStoredRun(ctx context.Context, store *engine.Store, namespace string
 		return err
 	}
 	defer s.Kill() // nothing is left to drain: what the verb did is durable
-	s.Router.GoOffline()
-	if s.Router.Methods[in.Verb] == nil {
+	router := kernel.PartOf[*call.Router](s.Kernel)
+	router.GoOffline()
+	if router.Methods[in.Verb] == nil {
 		return host.Errorf(host.InvalidArgument, "the verb is %q; without a node it is %q or %q", in.Verb, host.WorkflowPause, host.WorkflowTerminate)
 	}
 	if s.Types[addr.Type] == nil {

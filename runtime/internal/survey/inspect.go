@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
@@ -49,7 +50,7 @@ func StoredKeys(store *engine.Store, namespace string, addr host.Address, q host
 	for i, e := range page.Entries {
 		out.Keys[i] = host.StoredKey{
 			Key: e.Key, Text: keyspace.Format(e.Key), Size: e.Size, Version: uint64(e.Version),
-			Created: kernel.TimeMS(e.Created).UTC(), Updated: kernel.TimeMS(e.Updated).UTC(), Value: e.Value[:min(len(e.Value), q.ValueBytes)],
+			Created: clock.TimeMS(e.Created).UTC(), Updated: clock.TimeMS(e.Updated).UTC(), Value: e.Value[:min(len(e.Value), q.ValueBytes)],
 		}
 	}
 	return out, nil

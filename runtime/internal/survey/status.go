@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
@@ -111,7 +112,7 @@ func EntryStatus(e engine.ActorEntry) host.Status {
 	return host.Status{
 		ID: e.ID.String(), Type: e.Identity.Type, Key: key, State: host.Asleep,
 		Version: uint64(e.Head.Version), Generation: uint64(e.Head.Generation), Keys: e.Head.Keys, Bytes: e.Head.Bytes,
-		Created: kernel.TimeMS(e.Head.Created).UTC(), Updated: kernel.TimeMS(e.Head.Updated).UTC(),
+		Created: clock.TimeMS(e.Head.Created).UTC(), Updated: clock.TimeMS(e.Head.Updated).UTC(),
 	}
 }
 

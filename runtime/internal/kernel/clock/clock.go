@@ -291,3 +291,11 @@ func (f *Firing) finish(err error) time.Time {
 	k.inFlight[id] = at
 	return at
 }
+
+// TimeMS returns the time of ms Unix milliseconds; 0 is the zero time.
+func TimeMS(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -62,8 +62,8 @@ func (c *Context) Begin(parent context.Context, start time.Time, limit time.Dura
 	c.Start, c.limit = start, limit
 }
 
-// End returns when the context ends at the latest.
-func (c *Context) End() time.Time { return c.Start.Add(c.limit) }
+// Latest returns when the context ends at the latest.
+func (c *Context) Latest() time.Time { return c.Start.Add(c.limit) }
 
 // Wait returns the channel that is closed when the context ends. first: nobody had asked for it, and the context goes on.
 //

@@ -63,8 +63,8 @@ func TestTimerEndsEachContextAtItsDeadline(t *testing.T) {
 				t.Errorf("the context ended before its deadline with %v", late.err())
 			}
 			<-late.done()
-			if !time.Now().Equal(late.End()) || late.err() != context.DeadlineExceeded {
-				t.Errorf("it ended at %v with %v, its deadline is %v", time.Now(), late.err(), late.End())
+			if !time.Now().Equal(late.Latest()) || late.err() != context.DeadlineExceeded {
+				t.Errorf("it ended at %v with %v, its deadline is %v", time.Now(), late.err(), late.Latest())
 			}
 			late.close()
 			if late.err() != context.DeadlineExceeded {
@@ -85,14 +85,14 @@ func TestTimerThatFiresLate(t *testing.T) {
 		if now.err() != nil {
 			t.Fatalf("the context was ended before its deadline with %v", now.err())
 		}
-		if <-now.done(); !time.Now().Equal(now.End()) {
-			t.Errorf("it ended at %v, its deadline is %v", time.Now(), now.End())
+		if <-now.done(); !time.Now().Equal(now.Latest()) {
+			t.Errorf("it ended at %v, its deadline is %v", time.Now(), now.Latest())
 		}
 		timer.fire() // nothing waits
 	})
 }
 
-// TestContextEndsWithItsParent has a parent that has ended, one that ends, and none.
+// TestContextEndsWithItsParent has a parent that ended before, a parent that ends later, and no parent.
 func TestContextEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestContextEndsWithItsParent(t *testing.T) {
 		soon, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("why"))
 		defer cancel()
 		short := begin(soon, time.Hour, &timer)
-		if d := short.End(); !d.Equal(time.Now().Add(time.Minute)) {
+		if d := short.Latest(); !d.Equal(time.Now().Add(time.Minute)) {
 			t.Errorf("its deadline is %v, that of its parent %v", d, time.Now().Add(time.Minute))
 		}
 		if <-short.done(); short.err() != context.DeadlineExceeded {

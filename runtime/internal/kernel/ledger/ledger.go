@@ -3,8 +3,8 @@ package ledger
 
 import "sync"
 
-// A Ledger holds the results of turns that are not committed yet. The goroutine that runs an actor shares it with one that takes the
-// actor away from it. R is a result, and E says why the results were given up. Safe for concurrent use.
+// A Ledger holds the results of turns that are not committed yet. Two goroutines may share it: the one that runs an actor, and one that abandons
+// the actor. R is a result, and E says why the results were given up. Safe for concurrent use.
 type Ledger[R any, E comparable] struct {
 	mu   sync.Mutex
 	held []R

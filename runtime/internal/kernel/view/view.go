@@ -27,7 +27,7 @@ type View struct {
 	snapshot *engine.Snapshot // guarded by Box.mu
 	refs     int32            // guarded by Box.mu
 
-	// What all queries of the view share, if the type lets them.
+	// All queries of the view share these, if the type allows it.
 	Once    sync.Once
 	Decoded any
 	Err     error
@@ -40,7 +40,7 @@ func Held(id keyspace.ActorID, version engine.Version, snapshot *engine.Snapshot
 
 // A Box has the current view of an actor, if it is awake. The zero Box has none. Safe for concurrent use.
 type Box struct {
-	// Applied counts the commits that were applied. It counts one that is under way and may still fail: see Last.
+	// Applied counts the commits that were applied. It includes a commit that goes on and may fail: see Last.
 	Applied atomic.Uint64
 	mu      sync.Mutex
 	current *View

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
@@ -54,7 +55,7 @@ func pauseActor(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.PauseInpu
 	if n := len(in.Reason); n > park.MaxReason {
 		return host.Pause{}, host.OverLimit("bytes of the reason", park.MaxReason, int64(n)).With("field", "reason")
 	}
-	pause := host.Pause{Reason: in.Reason, Since: kernel.TimeMS(h.Start.UnixMilli()).UTC()}
+	pause := host.Pause{Reason: in.Reason, Since: clock.TimeMS(h.Start.UnixMilli()).UTC()}
 	rec, err := control.Read(c.Rows)
 	if err != nil {
 		return host.Pause{}, err

@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -163,7 +164,7 @@ func listAlarms(l call.Lister, name string) ([]host.Alarm, error) {
 			if err := record.Decode(e.Value, &r); err != nil {
 				return nil, err
 			}
-			out = append(out, host.Alarm{Name: k.Name, Instance: k.Instance, Due: kernel.TimeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})
+			out = append(out, host.Alarm{Name: k.Name, Instance: k.Instance, Due: clock.TimeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})
 		}
 		if after = page.Next; after == nil {
 			return out, nil
@@ -200,7 +201,7 @@ func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if i < 0 {
 		cause = host.Errorf(host.UnknownMethod, "actor type %q has no alarm %q", c.Actor.Address.Type, row.Name)
 	} else {
-		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
+		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(clock.TimeMS(row.Due)).Seconds())
 		_, cause = c.RunTurn(w, c.Actor.Type.Alarms[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if _, err := clearAlarm(c, row.Name, row.Instance); err != nil {
 				return nil, err
@@ -246,7 +247,7 @@ func (h Turn) SetAlarm(al host.Alarm) error {
 		return err
 	}
 	t.Change(engine.ChangeAlarm, al.Name, func() any {
-		return map[string]any{"op": "set", "name": al.Name, "instance": al.Instance, "due": kernel.TimeMS(due).UTC()}
+		return map[string]any{"op": "set", "name": al.Name, "instance": al.Instance, "due": clock.TimeMS(due).UTC()}
 	})
 	return nil
 }

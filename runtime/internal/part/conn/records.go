@@ -16,6 +16,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -95,7 +96,7 @@ func utcMS(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
-	return kernel.TimeMS(ms).UTC()
+	return clock.TimeMS(ms).UTC()
 }
 
 func noConnection(id string) *host.Error {

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -99,7 +100,7 @@ func (h *Turn) Collect(event int, data []byte, to string, except []string) error
 		t.Enlist(h)
 	}
 	h.events = append(h.events, PublishedEvent{EmittedEvent: host.EmittedEvent{
-		Version: uint64(t.AsOf), Name: e.Name, Time: kernel.TimeMS(t.Start.UnixMilli()), Data: data, To: to, Except: except,
+		Version: uint64(t.AsOf), Name: e.Name, Time: clock.TimeMS(t.Start.UnixMilli()), Data: data, To: to, Except: except,
 	}})
 	return nil
 }

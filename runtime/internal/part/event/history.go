@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
@@ -87,7 +88,7 @@ func decodeEvent(e engine.Entry) (host.EmittedEvent, error) {
 		return host.EmittedEvent{}, err
 	}
 	return host.EmittedEvent{
-		Sequence: seq, Version: r.Version, Name: r.Name, Time: kernel.TimeMS(r.Time).UTC(), Data: r.Data, To: r.To, Except: r.Except,
+		Sequence: seq, Version: r.Version, Name: r.Name, Time: clock.TimeMS(r.Time).UTC(), Data: r.Data, To: r.To, Except: r.Except,
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 )
 
@@ -34,7 +35,7 @@ type Reads[S call.Scope] struct{ K S }
 
 func kvEntry(e engine.Entry) host.KVEntry {
 	k := host.KVEntry{
-		Value: e.Value, Version: uint64(e.Version), Created: kernel.TimeMS(e.Created), Updated: kernel.TimeMS(e.Updated), Expire: kernel.TimeMS(e.Expire),
+		Value: e.Value, Version: uint64(e.Version), Created: clock.TimeMS(e.Created), Updated: clock.TimeMS(e.Updated), Expire: clock.TimeMS(e.Expire),
 	}
 	if len(e.Key) > 0 {
 		k.Key = e.Key[1:]

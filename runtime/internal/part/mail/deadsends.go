@@ -14,6 +14,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/cached"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
@@ -218,10 +219,10 @@ func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error 
 	}
 	*m = host.DeadMessage{
 		ID: seq, Type: f.Message.Type, Key: key, Method: f.Message.Method, Attempts: f.Attempts,
-		Sent: kernel.TimeMS(f.Message.Sent).UTC(), Died: kernel.TimeMS(f.Failed).UTC(), Code: host.Code(f.Code), Error: f.Reason,
+		Sent: clock.TimeMS(f.Message.Sent).UTC(), Died: clock.TimeMS(f.Failed).UTC(), Code: host.Code(f.Code), Error: f.Reason,
 	}
 	if e.Expire != 0 {
-		at := kernel.TimeMS(e.Expire).UTC()
+		at := clock.TimeMS(e.Expire).UTC()
 		m.Expires = &at
 	}
 	switch in := f.Message.Input; {

@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/address"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
 
@@ -93,7 +94,7 @@ func (s *sender) outstanding() []pendingSend {
 		}
 		all = append(all, pendingSend{
 			target: ch.addr, first: ch.queue[0].seq, messages: len(ch.queue), attempts: ch.attempts, held: ch.held, next: ch.next,
-			sent: kernel.TimeMS(ch.queue[0].Record.Sent).UTC(), cause: ch.cause, reason: ch.reason,
+			sent: clock.TimeMS(ch.queue[0].Record.Sent).UTC(), cause: ch.cause, reason: ch.reason,
 		})
 	}
 	slices.SortFunc(all, func(x, y pendingSend) int {
@@ -123,7 +124,7 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 			return nil
 		}
 		// They are in the store only: their target is paused, or the node has just started.
-		all = []pendingSend{{target: oldest.Address(), messages: q.Status.PendingSends, sent: kernel.TimeMS(oldest.Sent).UTC(),
+		all = []pendingSend{{target: oldest.Address(), messages: q.Status.PendingSends, sent: clock.TimeMS(oldest.Sent).UTC(),
 			held: q.S.Pauses.At(oldest.Address()) != nil}}
 	}
 	p := all[0]

@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/standing"
 	"github.com/cairn-run/cairn/runtime/internal/part/queue"
@@ -86,7 +87,7 @@ func fireRun(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	if !f.live || f.rec.Due != row.Due {
 		return kernel.ErrLeftover // the run has ended or waits for another time
 	}
-	kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
+	kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(clock.TimeMS(row.Due)).Seconds())
 	err := advanceAll(c, w)
 	if err == nil && f.live && f.rec.Due == row.Due && f.enter != nil && f.enter.asked {
 		err = fault.Unavailable("the run goes on as soon as it is durable that it does")
@@ -145,7 +146,7 @@ func (f *flow) Follow(c *kernel.Core) {
 		RunOf(a).Ask() // it is parked on its way, or wakes the actor
 		return
 	}
-	if (c.Group.Changed || !c.Held.Empty()) && !runPace(a.Type).Quick(1) {
+	if (c.Group.Changed || c.Holds()) && !runPace(a.Type).Quick(1) {
 		if c.Commit(); c.Broken {
 			return // the next core finds the row at 0
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/call"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/wire"
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
@@ -208,7 +209,7 @@ func runSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring, f *schedule
 	row, started := on.row, time.Now()
 	i, cause := scheduleOf(c.Actor.Type, row.Name)
 	if cause == nil {
-		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(kernel.TimeMS(row.Due)).Seconds())
+		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(clock.TimeMS(row.Due)).Seconds())
 		_, cause = c.RunTurn(w, c.Actor.Type.Schedules[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			on.began.Store(h.Start.UnixMilli())
 			return nil, tick(c, h, i, f)
@@ -265,7 +266,7 @@ func (p *Part) finished(f *scheduleFiring, w *kernel.Work) {
 		// Unavailable is the node's and not the handler's: a commit that failed. The tick is run
 		// again.
 		if e, ok := w.Err.(*host.Error); ok && e.Code != host.Unavailable {
-			p.keepFailed(id, &failedRun{cause: e, started: kernel.TimeMS(began), finished: time.Now()})
+			p.keepFailed(id, &failedRun{cause: e, started: clock.TimeMS(began), finished: time.Now()})
 			w.Err = nil // the row is tried again at once
 		}
 	}

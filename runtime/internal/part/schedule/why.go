@@ -3,7 +3,7 @@ package schedule
 import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
-	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/clock"
 	schedulerows "github.com/cairn-run/cairn/runtime/internal/part/schedule/rows"
 	"github.com/cairn-run/cairn/runtime/internal/survey"
 )
@@ -13,7 +13,7 @@ func (*Part) Report(rows *engine.Snapshot, st *host.Status) error {
 	wakes, err := schedulerows.Wakes(rows)
 	st.Alarms += len(wakes)
 	for _, w := range wakes {
-		if due := kernel.TimeMS(w.Due).UTC(); st.NextAlarm == nil || due.Before(*st.NextAlarm) {
+		if due := clock.TimeMS(w.Due).UTC(); st.NextAlarm == nil || due.Before(*st.NextAlarm) {
 			st.NextAlarm = &due
 		}
 	}
