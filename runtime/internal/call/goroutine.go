@@ -13,9 +13,8 @@ import (
 type goroutine struct {
 	begin, end chan struct{}
 	// What runs between begin and end, and its result.
-	r      *Query
+	r      Reader
 	method int
-	req    *host.Request
 	out    []byte
 	err    error
 	over   bool      // the handler has ended the goroutine
@@ -31,13 +30,13 @@ type runs struct {
 }
 
 // run runs the handler of a query and turns a panic, or one that ends its goroutine, into an error.
-func (p *runs) run(r *Query, method int, req *host.Request) ([]byte, error) {
+func (p *runs) run(r Reader, method int) ([]byte, error) {
 	q := p.take()
-	q.r, q.method, q.req = r, method, req
+	q.r, q.method = r, method
 	q.begin <- struct{}{}
 	<-q.end
 	out, err := q.out, q.err
-	q.r, q.req, q.out, q.err = nil, nil, nil, nil
+	q.r, q.out, q.err = nil, nil, nil
 	if q.over {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func (q *goroutine) serve() {
 }
 
 func (q *goroutine) run() {
-	r, returned := q.r, false
+	r, returned := q.r.query(), false
 	t := r.Actor.Type
 	defer func() {
 		name := t.Methods[q.method].Name
@@ -119,7 +118,7 @@ func (q *goroutine) run() {
 	}()
 	state, err := stateOf(r.View, t)
 	if err == nil {
-		q.out, q.err = t.Query(r.Host, q.method, state, q.req.Codec, q.req.Input, q.buffer[:0])
+		q.out, q.err = t.Query(q.r, q.method, state, r.Request.Codec, r.Request.Input, q.buffer[:0])
 	} else {
 		q.err = err
 	}

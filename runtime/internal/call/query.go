@@ -23,13 +23,12 @@ import (
 // waits for Done.
 type Query struct {
 	context.Context                              // the caller's
-	Host            host.Reader                  // what the handler is handed
 	limit           time.Duration                // when it ends, since Kernel.Started
 	timed           atomic.Pointer[timedContext] // nil until something asks for Done
 	Actor           *kernel.Actor
 	View            *view.View
 	from            kernel.Caller
-	Over            string // the connection that the query came over
+	Request         *host.Request
 
 	mu      sync.Mutex
 	Closed  bool
@@ -169,26 +168,36 @@ func (r *Query) Destroy(context.Context, host.Address) error { return fault.Quer
 // A Session is what goroutines of a query may still use when its handler has returned. End waits for them.
 type Session interface{ End() }
 
+// A Reader is a query as its handler sees it.
+type Reader interface {
+	host.Reader
+	query() *Query
+}
+
+func (r *Query) query() *Query { return r }
+
 // query answers a query while its caller waits, without a turn.
 func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request, from *kernel.Caller) (host.Reply, error) {
-	r, err := p.newReader(ctx, t, req, from)
-	if err != nil {
+	h := p.newReader()
+	r := h.query()
+	if err := p.open(ctx, r, t, req, from); err != nil {
 		return host.Reply{}, err
 	}
-	out, err := p.runs.run(r, method, req)
+	out, err := p.runs.run(h, method)
 	return r.answer(t.Methods[method].Name, out, err)
 }
 
 // queryBuiltin answers a built-in query by a function, also of an actor that does not wake: such a query runs no code of it.
 func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller, name string, f func(*Query) ([]byte, error)) (host.Reply, error) {
-	r, err := p.newReader(ctx, t, req, from)
+	r := new(Query)
+	err := p.open(ctx, r, t, req, from)
 	if host.CodeOf(err) == host.ActorFailed {
 		a, v, serr := p.k.StandIn(ctx, t, req.Address)
 		if host.CodeOf(serr) == host.NotFound {
 			return host.Reply{}, err
 		}
-		if r, err = nil, serr; err == nil {
-			r = p.readerOf(ctx, a, v, req, nil)
+		if err = serr; err == nil {
+			r.init(ctx, a, v, req, nil)
 		}
 	}
 	if err != nil {
@@ -198,15 +207,15 @@ func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Req
 	return r.answer(name, out, err)
 }
 
-// newReader makes the reader of a query that reads the last commit. Its answer releases it.
-func (p *Router) newReader(ctx context.Context, t *kernel.Type, req *host.Request, from *kernel.Caller) (*Query, error) {
+// open makes r a query that reads the last commit. Its answer releases it.
+func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller) error {
 	if from != nil && from.Kind == kernel.FromTurn {
 		if err := from.Waiter.Flush(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := inOrder(ctx, req); err != nil {
-		return nil, err
+		return err
 	}
 	a := p.k.Find(req.Address)
 	var v *view.View
@@ -217,20 +226,20 @@ func (p *Router) newReader(ctx context.Context, t *kernel.Type, req *host.Reques
 		// The actor sleeps, or does not exist yet: one turn brings it up, then the query reads what that turn committed.
 		var err error
 		if a, err = p.k.Rouse(ctx, t, req, from); err != nil {
-			return nil, err
+			return err
 		}
 		v = a.AcquireView()
 	}
 	placed(req)
-	return p.readerOf(ctx, a, v, req, from), nil
+	r.init(ctx, a, v, req, from)
+	return nil
 }
 
-// readerOf makes the reader of a query that reads a view, which it releases.
-func (p *Router) readerOf(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller) *Query {
+// init makes r a query that reads a view, which it releases.
+func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller) {
 	now := time.Now()
 	a.Touch(now)
-	r := p.newQuery()
-	r.Context, r.Actor, r.View, r.Over = ctx, a, v, req.Connection
+	r.Context, r.Actor, r.View, r.Request = ctx, a, v, req
 	r.limit = now.Sub(a.Kernel.Started)
 	r.limit += min(a.Type.Base.QueryTimeout, math.MaxInt64-r.limit)
 	r.from = kernel.Caller{Kind: kernel.FromQuery, Traceparent: req.Traceparent}
@@ -240,7 +249,6 @@ func (p *Router) readerOf(ctx context.Context, a *kernel.Actor, v *view.View, re
 			r.from.Traceparent = from.Traceparent
 		}
 	}
-	return r
 }
 
 // answer ends a query: its output leaves when what it has read is durable.

@@ -135,12 +135,10 @@ func (h *handlerQuery) List(ctx context.Context, q host.ListQuery) (host.ListPag
 	return survey.List(h.Actor.Kernel, ctx, q)
 }
 
-// newQuery makes a query with the view of it that handlers get.
-func newQuery() *call.Query {
+// newReader makes a query as its handler sees it.
+func newReader() call.Reader {
 	h := new(handlerQuery)
 	q := &h.Query
-	q.Host = h
-	h.kvQuery.K, h.scheduleQuery.K, h.streamQuery.K, h.connQuery.K = q, q, q, q
-	h.queueQuery.K, h.sqliteQuery.K = q, q
-	return q
+	h.kvQuery.K, h.scheduleQuery.K, h.streamQuery.K, h.connQuery.K, h.queueQuery.K, h.sqliteQuery.K = q, q, q, q, q, q
+	return h
 }

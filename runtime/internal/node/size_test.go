@@ -11,7 +11,7 @@ func TestTurnsAndQueriesFitTheirSizeClasses(t *testing.T) {
 	if n := unsafe.Sizeof(handlerTurn{}); n > 704 {
 		t.Errorf("a turn takes %d bytes", n)
 	}
-	if n := unsafe.Sizeof(handlerQuery{}); n > 208 {
+	if n := unsafe.Sizeof(handlerQuery{}); n > 176 {
 		t.Errorf("a query takes %d bytes", n)
 	}
 }

@@ -378,11 +378,7 @@ func probed(broken string) *Subject {
 		},
 		New: func(o options.Options) (*kernel.Kernel, error) {
 			p := &probe{broken: broken}
-			router, err := call.New([]kernel.Part{operator{}}, func() *call.Query {
-				h := new(handlerQuery)
-				h.Query.Host = h
-				return &h.Query
-			})
+			router, err := call.New([]kernel.Part{operator{}}, func() call.Reader { return new(handlerQuery) })
 			if err != nil {
 				return nil, err
 			}

@@ -78,7 +78,7 @@ const maxCloseReason = 1024
 func (h Turn) Caller() string { return h.K.Work.Connection }
 
 // Caller implements host.Reader.
-func (h Query) Caller() string { return h.K.Over }
+func (h Query) Caller() string { return h.K.Request.Connection }
 
 // EmitTo implements host.Turn.
 func (h Turn) EmitTo(index int, data []byte, to string, except []string) error {

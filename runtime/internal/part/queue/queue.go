@@ -144,8 +144,6 @@ func queuesOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asQueue() *Turn 
 // Query is the view of query handlers on queues.
 type Query struct{ K *call.Query }
 
-// Package queuerows has the rows of queues. This file ties them to turns, and notifies receivers.
-
 // queueOf returns a queue by name: its place among the behavior's queues, and its settings.
 func queueOf(t *kernel.Type, name string) (int, host.Queue, error) {
 	i := queueIndex(t, name)

@@ -46,7 +46,7 @@ func (p *Part) Methods() []*call.Method {
 	exec := call.Act(method.SQLExec, execSQL)
 	exec.Pace, exec.Fault = new(pace.Average), sqlFault
 	query := call.Ask(method.SQLQuery, func(r *call.Query, codec host.Codec, in *host.SQLInput) (host.SQLOutput, error) {
-		out, err := runSQL(r, r.Host.SQL(), codec, in)
+		out, err := runSQL(r, Query{r}.SQL(), codec, in)
 		return out, sqlFault(err)
 	})
 	return []*call.Method{exec, query, call.Serve(method.SQLMigrate, p.migrateSQL), call.Serve(method.SQLStatus, p.statusSQL)}

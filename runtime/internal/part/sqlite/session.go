@@ -31,10 +31,7 @@ func (h *Turn) asSQLite() *Turn { return h }
 func sqliteOf(t *kernel.Turn) *Turn { return t.Host.(interface{ asSQLite() *Turn }).asSQLite() }
 
 // Query is what handlers of queries may read of the SQLite database.
-type Query struct {
-	K   *call.Query
-	sql *sqlQuery // nil until it is asked for; guarded by Query.mu
-}
+type Query struct{ K *call.Query }
 
 // A Database is the SQLite database of one core: of one actor, for as long as it is awake. It is a
 // facet, made by the first turn or query that uses it. None of its connections outlives the core,
@@ -325,15 +322,16 @@ type sqlQuery struct {
 }
 
 // SQL implements host.Reader.
-func (h *Query) SQL() *sql.DB {
+func (h Query) SQL() *sql.DB {
 	r := h.K
 	r.Lock()
 	defer r.Leave()
 	if r.Closed {
 		return closedDB()
 	}
-	if h.sql == nil {
-		q := &sqlQuery{Context: r, r: r}
+	q, ok := r.Session.(*sqlQuery)
+	if !ok {
+		q = &sqlQuery{Context: r, r: r}
 		if r.View.Of != nil {
 			q.session = DatabaseOf(r.View.Of).Read(q, r.Actor, q)
 		}
@@ -341,9 +339,9 @@ func (h *Query) SQL() *sql.DB {
 			q.own = SQLiteIn(r.Actor.Kernel).database(r.Actor.Type, r.Actor.String(), r.Actor.Limits.Load())
 			q.session = q.own.Read(q, q)
 		}
-		h.sql, r.Session = q, q
+		r.Session = q
 	}
-	return h.sql.session.DB()
+	return q.session.DB()
 }
 
 // Err implements context.Context.
