@@ -111,17 +111,6 @@ func group(use string, cmds ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// duration checks a flag that a request carries in milliseconds.
-func duration(flag string, d time.Duration) error {
-	switch {
-	case d < 0:
-		return usagef("--%s %s: must not be negative", flag, d)
-	case d%time.Millisecond != 0:
-		return usagef("--%s %s: whole milliseconds are needed", flag, d)
-	}
-	return nil
-}
-
 // completions list the names that an argument of a command may be.
 var completions = map[string]func(context.Context, *target) []string{
 	"QUEUE":      named(method.QueueStats, func(o *host.QueueStatsOutput) []host.QueueStats { return o.Queues }, func(q *host.QueueStats) string { return q.Queue }),

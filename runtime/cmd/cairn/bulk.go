@@ -7,25 +7,18 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/many"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
-const (
-	// maxConcurrency bounds --concurrency.
-	maxConcurrency = 1024
-	// maxReported is how many failures are shown one by one. With --json all are.
-	maxReported = 20
-	// progressPeriod is how often progress is shown on a terminal.
-	progressPeriod = 250 * time.Millisecond
-)
+// maxConcurrency bounds --concurrency.
+const maxConcurrency = 1024
 
 // A bulk is something that is done to the actors that the command line names or selects.
 type bulk struct {
@@ -59,10 +52,10 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	many := b.selection.given() || len(actors) > 1
+	several := b.selection.given() || len(actors) > 1
 	if !b.dryRun && !b.yes && !terminal(b.stdin) {
 		switch {
-		case many:
+		case several:
 			return usagef("%s of many actors must be confirmed: with --yes, after a look with --dry-run", b.name)
 		case b.grave:
 			return usagef("destroying %s cannot be undone: confirm with --yes", args[0])
@@ -82,7 +75,7 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if err := b.consent(ctx, n, actors); err != nil {
 		return err
 	}
-	if !many {
+	if !several {
 		return b.one(ctx, &target{b.cli, n, actors[0]})
 	}
 	return b.all(ctx, n, actors)
@@ -206,73 +199,31 @@ func (b *bulk) question(n int, noun string) string {
 	return fmt.Sprintf("%s%s %s?", strings.ToUpper(b.name[:1]), b.name[1:], table.Plural(n, noun))
 }
 
-// each calls f for every actor, a few at a time, until ctx ends.
-func (b *bulk) each(ctx context.Context, n *client.Client, actors []host.Address, f func(*target)) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(b.concurrency, len(actors)) {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := next.Add(1) - 1
-				if i >= int64(len(actors)) {
-					return
-				}
-				f(&target{b.cli, n, actors[i]})
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// outcome is the error of a command that did something to done of total actors and failed with some.
-func outcome(total int, done, failed int64) error {
-	switch left := int64(total) - done - failed; {
-	case left > 0:
-		return fmt.Errorf("interrupted: %s not tried or not known to be done, %s failed", table.Count(left), table.Count(failed))
-	case failed > 0:
-		return fmt.Errorf("%s of %s failed", table.Count(failed), table.Plural(total, "actor"))
-	}
-	return nil
-}
-
 // all does the verb to many actors, a few at a time.
 func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address) error {
-	var done, failed atomic.Int64
+	tally := many.Tally{Total: len(actors), Did: b.done, Notes: b.stderr, Terminal: terminal(b.stderr)}
+	if b.json {
+		tally.Notes, tally.Terminal = nil, false
+	}
 	var printing sync.Mutex
-	stopProgress := b.progress(&done, &failed, len(actors))
-	b.each(ctx, n, actors, func(t *target) {
+	stopProgress := tally.Progress()
+	many.Each(ctx, b.concurrency, actors, func(a host.Address) {
+		t := &target{b.cli, n, a}
 		did, err := b.do(ctx, t)
 		if err != nil && ctx.Err() != nil {
 			return // it was interrupted
 		}
-		if err == nil {
-			done.Add(1)
+		if tally.Add(t, err); b.json {
+			printing.Lock()
+			defer printing.Unlock()
+			_ = b.printDone(a, did && err == nil, err) // what cannot be printed is done all the same
 		}
-		printing.Lock()
-		defer printing.Unlock()
-		b.report(t, did, err, &failed)
 	})
 	stopProgress()
 	if !b.json {
-		fmt.Fprintf(b.stdout, "%s %s of %s\n", b.done, table.Count(done.Load()), table.Plural(len(actors), "actor"))
+		fmt.Fprintln(b.stdout, &tally)
 	}
-	return outcome(len(actors), done.Load(), failed.Load())
-}
-
-// report prints the result for one actor of many.
-func (b *bulk) report(t *target, did bool, err error, failed *atomic.Int64) {
-	nth := int64(0)
-	if err != nil {
-		nth = failed.Add(1)
-	}
-	switch {
-	case b.json:
-		_ = b.printDone(t.a, did && err == nil, err) // what cannot be printed is done all the same
-	case nth > 0 && nth <= maxReported:
-		b.note("%s%s: %s", b.clearLine(), t, table.OneLine(err.Error()))
-	case nth == maxReported+1:
-		b.note("%smore failures are counted, not shown; --json shows them all", b.clearLine())
-	}
+	return tally.Err()
 }
 
 // printDone prints the JSON line of an actor.
@@ -291,38 +242,4 @@ func (b *bulk) printDone(a host.Address, did bool, err error) error {
 	}
 	_, err = fmt.Fprintf(b.stdout, "{%q:%t,%s\n", b.field, did, rest[1:])
 	return err
-}
-
-// progress shows on a terminal how far it is. The result ends it.
-func (b *bulk) progress(done, failed *atomic.Int64, total int) (stop func()) {
-	if b.json || !terminal(b.stderr) {
-		return func() {}
-	}
-	ended := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(progressPeriod)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				fmt.Fprintf(b.stderr, "%s%s %s of %s, %s failed", b.clearLine(), b.done, table.Count(done.Load()), table.Count(total), table.Count(failed.Load()))
-			case <-ended:
-				fmt.Fprint(b.stderr, b.clearLine())
-				return
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		wg.Wait()
-	}
-}
-
-// clearLine is what removes the progress from the line that it stands on.
-func (b *bulk) clearLine() string {
-	if !terminal(b.stderr) {
-		return ""
-	}
-	return "\r\x1b[K"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
@@ -33,7 +34,7 @@ func (c *cli) connectionsCommand() *cobra.Command {
 		row[host.ConnectionCloseInput, host.CountOutput]{
 			use:    "close TYPE/KEY... CONNECTION",
 			method: method.ConnectionClose,
-			flags:  []option{{member: "reason", usage: "what the client is told"}},
+			flags:  []bind.Flag{{Member: "reason", Usage: "what the client is told"}},
 			print: func(t *target, in *host.ConnectionCloseInput, out *host.CountOutput) error {
 				if out.Count == 0 {
 					return host.Errorf(host.NotFound, "%s has no connection %s", t, in.Connection)

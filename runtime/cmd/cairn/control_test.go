@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/many"
 )
 
 // respond makes a fake node answer the methods that every actor has: with JSON by method, or an error.
@@ -147,7 +148,7 @@ func TestManyFailuresAreCounted(t *testing.T) {
 	n.respond(map[string]any{host.ActorWake: host.Errorf(host.Crashed, "it fell\nover")})
 	url := n.serve(t, "")
 	r := at(t, url, "wake", "--type=cell", "-y", "--concurrency=64")
-	if r.status != 1 || strings.Count(r.stderr, `it fell\nover`) != maxReported || !strings.Contains(r.stderr, "2,500 of 2,500 actors failed") {
+	if r.status != 1 || strings.Count(r.stderr, `it fell\nover`) != many.Shown || !strings.Contains(r.stderr, "2,500 of 2,500 actors failed") {
 		t.Errorf("%+v", r)
 	}
 }

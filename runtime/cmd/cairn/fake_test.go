@@ -35,7 +35,7 @@ type fakeNode struct {
 	connect func(host.ConnectRequest) (host.LiveConnection, error)
 	// gone ends every stream that has delivered everything.
 	gone bool
-	// database is what the SQLite file of every actor holds; imported says to whom and why it was given.
+	// database is what the SQLite file of every actor holds; imported says which actor was given it, and why.
 	database []byte
 	imported string
 	// runs are the workflow runs that are listed; runQueries what was asked for.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
@@ -43,10 +44,10 @@ func (c *cli) queueCommand() *cobra.Command {
 		row[host.QueueReceiveInput, host.QueueReceiveOutput]{
 			use:    "receive TYPE/KEY... QUEUE",
 			method: method.QueueReceive,
-			flags: []option{
-				{member: "limit", usage: "how many messages to receive", initial: 1},
-				{member: "lock_ms", usage: "how long they are locked; 0 is as long as the queue says"},
-				{member: "wait_ms", usage: "how long to wait for the first"},
+			flags: []bind.Flag{
+				{Member: "limit", Usage: "how many messages to receive", Initial: 1},
+				{Member: "lock_ms", Usage: "how long they are locked; 0 is as long as the queue says"},
+				{Member: "wait_ms", Usage: "how long to wait for the first"},
 			},
 			list: listed("ID,ATTEMPT,SENT,LOCKED UNTIL,RECEIPT,BODY",
 				func(o *host.QueueReceiveOutput) []host.ReceivedMessage { return o.Messages },
@@ -61,16 +62,16 @@ func (c *cli) queueCommand() *cobra.Command {
 		row[host.QueueAckInput, host.QueueSettleOutput]{
 			use:    "ack TYPE/KEY... QUEUE RECEIPT...",
 			method: method.QueueAck,
-			flags:  []option{{member: "reply", usage: "the answer for a sender that waits for one: JSON, - or @FILE", document: true}},
+			flags:  []bind.Flag{{Member: "reply", Usage: "the answer for a sender that waits for one: JSON, - or @FILE", Document: true}},
 			print:  settled[host.QueueAckInput]("acknowledged"),
 		}.command(c),
 		row[host.QueueNackInput, host.QueueSettleOutput]{
 			use:    "nack TYPE/KEY... QUEUE RECEIPT...",
 			method: method.QueueNack,
-			flags: []option{
-				{member: "delay_ms", usage: "the pause before the next attempt, instead of the queue's"},
-				{member: "error", usage: "why, kept with the message; at most 1,024 bytes"},
-				{member: "dead", usage: "make them dead letters at once"},
+			flags: []bind.Flag{
+				{Member: "delay_ms", Usage: "the pause before the next attempt, instead of the queue's"},
+				{Member: "error", Usage: "why, kept with the message; at most 1,024 bytes"},
+				{Member: "dead", Usage: "make them dead letters at once"},
 			},
 			print: settled[host.QueueNackInput]("gave back"),
 		}.command(c),
@@ -110,11 +111,11 @@ func (c *cli) queueCommand() *cobra.Command {
 
 // listFlags are the flags of what lists messages, and allFlag is that of what can be done to all.
 var (
-	listFlags = []option{
-		{member: "limit", usage: "how many messages to print; 0 prints all", initial: 100},
-		{member: "after", usage: "begin after the message with this id"},
+	listFlags = []bind.Flag{
+		{Member: "limit", Usage: "how many messages to print; 0 prints all", Initial: 100},
+		{Member: "after", Usage: "begin after the message with this id"},
 	}
-	allFlag = []option{{member: "all", usage: "all of them"}}
+	allFlag = []bind.Flag{{Member: "all", Usage: "all of them"}}
 )
 
 func messagesOf(o *host.QueueListOutput) []host.ListedMessage { return o.Messages }
@@ -169,12 +170,6 @@ func settled[In any](did string) func(*target, *In, *host.QueueSettleOutput) err
 	}
 }
 
-// receive receives messages, waiting for the first.
-func (t *target) receive(ctx context.Context, queue string, limit int, lock, wait time.Duration) (host.QueueReceiveOutput, error) {
-	in := host.QueueReceiveInput{Queue: queue, Limit: limit, LockMS: lock.Milliseconds(), WaitMS: wait.Milliseconds()}
-	return ask(ctx, t, method.QueueReceive, &in, askOptions{wait: wait})
-}
-
 func (c *cli) queueSendCommand() *cobra.Command {
 	var m host.QueueMessageInput
 	var delay, ttl, wait time.Duration
@@ -185,8 +180,8 @@ func (c *cli) queueSendCommand() *cobra.Command {
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: c.completeNamed(completions["QUEUE"]),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(duration("delay", delay), duration("ttl", ttl), duration("wait", wait)); err != nil {
-				return err
+			if err := cmp.Or(bind.Duration("delay", delay), bind.Duration("ttl", ttl), bind.Duration("wait", wait)); err != nil {
+				return usageError{err}
 			}
 			if lines == (len(args) > 2) {
 				return usagef("give the bodies as arguments, or with --lines as lines of standard input")

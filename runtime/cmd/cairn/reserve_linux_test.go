@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// reserve returns an address on which nothing listens, and which nobody is given who asks for any free port: a node that is
+// reserve returns an address on which nothing listens, and which the system gives to nothing that asks for any free port: a node that is
 // started there again finds it free. It is bound for as long as the test runs, in a way that does not keep a listener away.
 func reserve(t *testing.T) string {
 	t.Helper()

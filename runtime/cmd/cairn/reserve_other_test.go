@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// reserve returns an address on which nothing listens. Somebody else may be given it.
+// reserve returns an address on which nothing listens. Another process may be given it.
 func reserve(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

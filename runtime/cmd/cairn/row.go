@@ -1,34 +1,32 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
 // A row is a command that calls one built-in method of an actor and prints its output.
 //
-//  1. The arguments after the actor are members of the method's input, by their names in JSON: QUEUE is queue, and [ID...]
-//     is the list ids. The input has no such member if the row's check reads the argument.
-//  2. Flags are members of the input too, and have their types.
+//  1. The arguments after the actor are members of the method's input, by their names in JSON; see package bind. The input
+//     has no such member if the row's check reads the argument.
+//  2. Flags are members of the input too. A flag limit of a row with pages bounds the items of all pages.
 //  3. A method that counts is called again as long as there is more to do; see ask.
 //  4. A method that waits is asked until it lists something, or for as long as --wait says.
 //  5. A call creates the actor only if the method's row says so.
 type row[In, Out any] struct {
 	use    string
 	method method.Typed[In, Out]
-	flags  []option
+	flags  []bind.Flag
 	// check, if set, completes the input, or refuses it before anything is sent. The input has no documents yet.
 	check func(l line, in *In) error
 	// grave, if set, says what cannot be undone, "" for nothing. It needs consent.
@@ -51,15 +49,6 @@ type line struct {
 	given func(flag string) bool
 }
 
-// An option is a member of an input that is a flag: dedup_id is --dedup-id, and wait_ms is --wait with a duration. A flag
-// limit of a row with pages bounds the items of all pages.
-type option struct {
-	member, usage string
-	initial       int
-	// document: the value must be JSON if the flag is given, also if it is "". Otherwise "" is no value.
-	document bool
-}
-
 // maxPage is the largest page of a listing that a node gives.
 const maxPage = 1000
 
@@ -67,7 +56,7 @@ const maxPage = 1000
 func (r row[In, Out]) command(c *cli) *cobra.Command {
 	cmd := &cobra.Command{Use: r.use}
 	in := new(In)
-	arguments, least, most := argumentsOf(r.use)
+	arguments, least, most := bind.Arguments(r.use)
 	switch {
 	case most < 0:
 		cmd.Args = cobra.MinimumNArgs(least)
@@ -84,19 +73,11 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 	}
 	limit, yes := 0, false
 	flags := slices.Clone(r.flags)
-	if i := slices.IndexFunc(flags, func(f option) bool { return f.member == "limit" && r.next != nil }); i >= 0 {
-		cmd.Flags().IntVar(&limit, "limit", flags[i].initial, flags[i].usage)
+	if i := slices.IndexFunc(flags, func(f bind.Flag) bool { return f.Member == "limit" && r.next != nil }); i >= 0 {
+		cmd.Flags().IntVar(&limit, "limit", flags[i].Initial, flags[i].Usage)
 		flags = slices.Delete(flags, i, i+1)
 	}
-	var plain, documents []option
-	for _, f := range flags {
-		if to, _ := member(in, f.member); to.Type() == reflect.TypeFor[host.Raw]() {
-			documents = append(documents, f)
-		} else {
-			plain = append(plain, f)
-		}
-	}
-	read, readDocuments := bindAll(c, cmd.Flags(), plain, in), bindAll(c, cmd.Flags(), documents, in)
+	check, readDocuments := bind.Flags(cmd.Flags(), flags, in, c.input)
 	if r.grave != nil {
 		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	}
@@ -104,11 +85,8 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 		if limit < 0 {
 			return usagef("--limit %d: at least 1, or 0 for all", limit)
 		}
-		if err := read(); err != nil {
-			return err
-		}
-		if err := setArguments(in, arguments, args[1:]); err != nil {
-			return err
+		if err := cmp.Or(check(), bind.SetArguments(in, arguments, args[1:])); err != nil {
+			return usageError{err}
 		}
 		if _, err := parseAddress(args[0]); err != nil {
 			return usageError{err}
@@ -138,7 +116,7 @@ func (r row[In, Out]) command(c *cli) *cobra.Command {
 func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) error {
 	p := &page{target: t, table: t.c.table(), whole: r.whole}
 	span := time.Duration(0)
-	wait, _ := member(in, "wait_ms")
+	wait := bind.Member(in, "wait_ms")
 	if r.method.Waits {
 		span = time.Duration(wait.Int()) * time.Millisecond
 	}
@@ -148,7 +126,7 @@ func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) err
 			if limit > 0 {
 				size = min(maxPage, limit-p.printed)
 			}
-			of, _ := member(in, "limit")
+			of := bind.Member(in, "limit")
 			of.SetInt(int64(size))
 		}
 		var out Out
@@ -176,7 +154,7 @@ func (r row[In, Out]) run(ctx context.Context, t *target, in *In, limit int) err
 		}
 		if limit > 0 && p.printed >= limit {
 			if !t.c.json {
-				last, _ := member(in, "after")
+				last := bind.Member(in, "after")
 				t.c.note("there are more: --after %v or --limit 0 lists them", last)
 			}
 			break
@@ -222,159 +200,4 @@ func (t *target) result(out any, format string, args ...any) error {
 	}
 	_, err := fmt.Fprintf(t.c.stdout, format, args...)
 	return err
-}
-
-// argumentsOf returns the arguments after the actor that a use line has, and how many arguments there are in all: at least,
-// and at most, or -1 for any number.
-func argumentsOf(use string) (arguments []string, least, most int) {
-	words := strings.Fields(use)[1:]
-	for i, word := range words {
-		if strings.HasPrefix(word, "-") {
-			break
-		}
-		if i > 0 {
-			arguments = append(arguments, word)
-		}
-		if most++; word[0] != '[' {
-			least = most
-		}
-	}
-	if n := len(arguments); n > 0 && strings.Contains(arguments[n-1], "...") {
-		most = -1
-	}
-	return arguments, least, most
-}
-
-// setArguments sets the members of an input that arguments are.
-func setArguments(in any, arguments, args []string) error {
-	for i, argument := range arguments {
-		name := strings.ToLower(strings.Trim(argument, "[]"))
-		name, many := strings.CutSuffix(name, "...")
-		if many {
-			name += "s"
-		}
-		to, _ := member(in, name)
-		if !to.IsValid() || i >= len(args) {
-			continue
-		}
-		switch p := to.Addr().Interface().(type) {
-		case *string:
-			*p = args[i]
-		case *[]string:
-			*p = args[i:]
-		case *[]uint64:
-			var err error
-			if *p, err = messageIDs(args[i:]); err != nil {
-				return err
-			}
-		default:
-			panic("the argument " + argument + " has no type of an argument")
-		}
-	}
-	return nil
-}
-
-// messageIDs reads ids of messages.
-func messageIDs(args []string) ([]uint64, error) {
-	var ids []uint64
-	for _, arg := range args {
-		id, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil || id == 0 {
-			return nil, usagef("%q is not the id of a message, which is a number", arg)
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
-// member returns the member of a struct that has a name in JSON, and its tag; the zero Value if there is none.
-func member(in any, name string) (reflect.Value, reflect.StructTag) {
-	v := reflect.ValueOf(in).Elem()
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		if n, _, _ := strings.Cut(tag.Get("json"), ","); n == name {
-			return v.Field(i), tag
-		}
-	}
-	return reflect.Value{}, ""
-}
-
-// bindAll adds flags that are members of in. The function that it returns checks their values and sets the members.
-func bindAll(c *cli, flags *pflag.FlagSet, all []option, in any) func() error {
-	var read []func() error
-	for _, f := range all {
-		read = append(read, f.bind(c, flags, in))
-	}
-	return func() error {
-		for _, f := range read {
-			if err := f(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// bind adds a flag. The function that it returns checks the flag's value and sets the member.
-func (f option) bind(c *cli, flags *pflag.FlagSet, in any) func() error {
-	to, tag := member(in, f.member)
-	name, isSpan := strings.CutSuffix(f.member, "_ms")
-	name = strings.ReplaceAll(name, "_", "-")
-	if isSpan {
-		d := flags.Duration(name, 0, f.usage)
-		return func() error {
-			if err := duration(name, *d); err != nil {
-				return err
-			}
-			if ms := d.Milliseconds(); to.Kind() != reflect.Pointer {
-				to.SetInt(ms)
-			} else if flags.Changed(name) {
-				to.Set(reflect.ValueOf(&ms))
-			}
-			return nil
-		}
-	}
-	switch p := to.Addr().Interface().(type) {
-	case *bool:
-		flags.BoolVar(p, name, false, f.usage)
-	case *uint64:
-		flags.Uint64Var(p, name, 0, f.usage)
-	case *int:
-		flags.IntVar(p, name, f.initial, f.usage)
-		return func() error {
-			var least, most int
-			if n, _ := fmt.Sscanf(tag.Get("range"), "%d,%d", &least, &most); n == 2 && (*p < least || *p > most) {
-				return usagef("--%s %d: %d to %d", name, *p, least, most)
-			}
-			return nil
-		}
-	case **time.Time:
-		s := flags.String(name, "", f.usage)
-		return func() error {
-			at, err := time.Parse(time.RFC3339, *s)
-			switch {
-			case *s == "":
-			case err != nil:
-				return usagef("--%s %q: a time such as 2027-01-01T00:00:00Z is needed", name, *s)
-			default:
-				*p = &at
-			}
-			return nil
-		}
-	case *host.Raw:
-		s := flags.String(name, "", f.usage)
-		return func() (err error) {
-			if *s != "" || f.document && flags.Changed(name) {
-				*p, err = c.input(*s)
-			}
-			return err
-		}
-	default:
-		s := flags.String(name, "", f.usage)
-		return func() error {
-			to.SetString(*s)
-			return nil
-		}
-	}
-	return func() error { return nil }
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
@@ -18,16 +19,16 @@ func (c *cli) scheduleCommand() *cobra.Command {
 		row[host.Schedule, host.Schedule]{
 			use:    "set TYPE/KEY... NAME --cron EXPR | --every DURATION | --at TIME",
 			method: method.ScheduleSet,
-			flags: []option{
-				{member: "cron", usage: "a cron expression"},
-				{member: "zone", usage: "its time zone, such as Europe/Zurich; UTC if not given"},
-				{member: "every_ms", usage: "an interval, counted from now; at least 1s"},
-				{member: "at", usage: "one moment, such as 2027-01-01T00:00:00Z"},
-				{member: "instance", usage: "tells schedules of one name apart"},
-				{member: "payload", usage: "what the handler gets: JSON, - or @FILE"},
-				{member: "missed", usage: "what to do about ticks that were missed: once (the default), all or none"},
-				{member: "catch_up", usage: "how many missed ticks to make up for at most, with --missed all; 100 if not given"},
-				{member: "keep_runs", usage: "how many runs the history keeps: 100 if not given, negative for none"},
+			flags: []bind.Flag{
+				{Member: "cron", Usage: "a cron expression"},
+				{Member: "zone", Usage: "its time zone, such as Europe/Zurich; UTC if not given"},
+				{Member: "every_ms", Usage: "an interval, counted from now; at least 1s"},
+				{Member: "at", Usage: "one moment, such as 2027-01-01T00:00:00Z"},
+				{Member: "instance", Usage: "tells schedules of one name apart"},
+				{Member: "payload", Usage: "what the handler gets: JSON, - or @FILE"},
+				{Member: "missed", Usage: "what to do about ticks that were missed: once (the default), all or none"},
+				{Member: "catch_up", Usage: "how many missed ticks to make up for at most, with --missed all; 100 if not given"},
+				{Member: "keep_runs", Usage: "how many runs the history keeps: 100 if not given, negative for none"},
 			},
 			check: func(l line, s *host.Schedule) error {
 				rules := 0
@@ -83,7 +84,7 @@ func (c *cli) scheduleCommand() *cobra.Command {
 		}.command(c))
 }
 
-var instanceFlag = []option{{member: "instance", usage: "which of the schedules of that name"}}
+var instanceFlag = []bind.Flag{{Member: "instance", Usage: "which of the schedules of that name"}}
 
 const scheduleHeadings = "SCHEDULE,RULE,NEXT,RUNS,SKIPPED,LAST"
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
 	"github.com/cairn-run/cairn/runtime/client"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/many"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
@@ -39,8 +40,8 @@ func (m *sqlMigration) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	many := m.selection.given() || len(actors) > 1
-	if many && !m.dryRun && !m.yes && !terminal(m.stdin) {
+	several := m.selection.given() || len(actors) > 1
+	if several && !m.dryRun && !m.yes && !terminal(m.stdin) {
 		return usagef("the migration of many actors must be confirmed: with --yes, after a try with --dry-run")
 	}
 	n, err := m.connect(client.Options{})
@@ -54,7 +55,8 @@ func (m *sqlMigration) run(cmd *cobra.Command, args []string) error {
 	if !m.dryRun && !m.yes && len(actors) > 1 && !m.confirm(m.question(len(actors), "actor")) {
 		return errors.New("not confirmed: everything is left as it is")
 	}
-	m.each(ctx, n, actors, func(t *target) {
+	many.Each(ctx, m.concurrency, actors, func(a host.Address) {
+		t := &target{m.cli, n, a}
 		out, err := ask(ctx, t, method.SQLMigrate, &host.SQLMigrateInput{DryRun: m.dryRun}, askOptions{})
 		if err != nil && ctx.Err() != nil {
 			return // it was interrupted
@@ -72,7 +74,7 @@ func (m *sqlMigration) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(m.stdout, "%s: %s %s, %s up to date, %s failed\n", table.Plural(len(actors), "actor"),
 			table.Count(m.migrated), did, table.Count(m.current), table.Count(m.failing))
 	}
-	return outcome(len(actors), m.migrated+m.current, m.failing)
+	return many.Outcome(len(actors), m.migrated+m.current, m.failing)
 }
 
 // report prints the result for one actor, unless there was nothing to do.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/retry"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 )
 
@@ -214,7 +215,7 @@ func (f *follower) print(out *host.StreamReadOutput) error {
 
 // follow prints what comes until the stream is closed, enough is printed or ctx ends. It waits for a node that is away.
 func (f *follower) follow(ctx context.Context) error {
-	pause := workRetry
+	var away retry.Backoff
 	for {
 		_, err := f.page(ctx, waitPiece)
 		switch {
@@ -230,18 +231,12 @@ func (f *follower) follow(ctx context.Context) error {
 		case errors.Is(err, &host.Error{Code: host.Destroyed}):
 			f.c.note("%s was destroyed", f)
 			return nil
-		case err != nil && !(f.opened && passes(err)):
+		case err != nil && !(f.opened && retry.Passes(err)):
 			return err // at first an error is an answer; later it may be an outage
 		case err != nil:
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-			}
-			pause = min(2*pause, maxWorkRetry)
+			away.Wait(ctx)
 		default:
-			pause = workRetry
+			away.Reset()
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/file"
 	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/table"
 	"github.com/cairn-run/cairn/workflow"
@@ -34,7 +35,7 @@ func (c *cli) workflowCommand() *cobra.Command {
 		row[host.WorkflowHistoryInput, host.WorkflowHistoryOutput]{
 			use:    "history TYPE/KEY...",
 			method: method.WorkflowHistory,
-			flags:  []option{{member: "under", usage: "only an `entry`, by its id, and what it encloses"}},
+			flags:  []bind.Flag{{Member: "under", Usage: "only an `entry`, by its id, and what it encloses"}},
 			list: listed("ID,PATH,KIND,STATUS,ENDED,ATTEMPTS,OUTPUT,FAILURE",
 				func(o *host.WorkflowHistoryOutput) []workflow.HistoryEntry { return o.Entries }, entryCells),
 			next: func(in *host.WorkflowHistoryInput, out *host.WorkflowHistoryOutput) bool {

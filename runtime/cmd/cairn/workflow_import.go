@@ -9,12 +9,13 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/actor/host/method"
+	"github.com/cairn-run/cairn/runtime/cmd/cairn/internal/bind"
 )
 
 // forkFlags are the flags of the commands that make a run of a recording.
-var forkFlags = []option{
-	{member: "up_to", usage: "the last `entry` of the history that the new run has, by its id"},
-	{member: "replace", usage: "replace a run of the actor that has ended"},
+var forkFlags = []bind.Flag{
+	{Member: "up_to", Usage: "the last `entry` of the history that the new run has, by its id"},
+	{Member: "replace", Usage: "replace a run of the actor that has ended"},
 }
 
 // started prints the run that was made of a recording.
@@ -36,14 +37,14 @@ func (c *cli) workflowForkCommand() *cobra.Command {
 		Use:  "fork TYPE/KEY... TYPE/KEY...",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress,
 	}
-	read := bindAll(c, cmd.Flags(), forkFlags, &in)
+	check, _ := bind.Flags(cmd.Flags(), forkFlags, &in, c.input)
 	cmd.RunE = c.on(func(ctx context.Context, t *target, args []string) error {
 		a, err := parseAddress(args[0])
 		if err != nil {
 			return usageError{err}
 		}
-		if err := read(); err != nil {
-			return err
+		if err := check(); err != nil {
+			return usageError{err}
 		}
 		recorded, err := ask(ctx, t, method.WorkflowExport, nil, askOptions{})
 		if err != nil {

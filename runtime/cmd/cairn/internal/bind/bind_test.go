@@ -1,0 +1,107 @@
+package bind
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+type input struct {
+	Queue    string     `json:"queue"`
+	IDs      []uint64   `json:"ids,omitempty"`
+	Names    []string   `json:"names,omitempty"`
+	WaitMS   int64      `json:"wait_ms,omitempty"`
+	DelayMS  *int64     `json:"delay_ms,omitempty"`
+	DedupID  string     `json:"dedup_id,omitempty"`
+	Priority int        `json:"priority,omitempty" range:"-10,10"`
+	Dead     bool       `json:"dead,omitempty"`
+	After    uint64     `json:"after,omitempty"`
+	At       *time.Time `json:"at,omitempty"`
+	Reply    host.Raw   `json:"reply,omitempty"`
+}
+
+func TestArgumentsAreWhatAUseLineSays(t *testing.T) {
+	for use, want := range map[string]struct {
+		names       []string
+		least, most int
+	}{
+		"why TYPE/KEY...":                           {nil, 1, 1},
+		"peek TYPE/KEY... QUEUE [ID...]":            {[]string{"QUEUE", "[ID...]"}, 2, -1},
+		"stats TYPE/KEY... [QUEUE]":                 {[]string{"[QUEUE]"}, 1, 2},
+		"ack TYPE/KEY... QUEUE RECEIPT...":          {[]string{"QUEUE", "RECEIPT..."}, 3, -1},
+		"set TYPE/KEY... NAME --cron EXPR | --at T": {[]string{"NAME"}, 2, 2},
+	} {
+		names, least, most := Arguments(use)
+		if !slices.Equal(names, want.names) || least != want.least || most != want.most {
+			t.Errorf("%s: %q, %d to %d arguments", use, names, least, most)
+		}
+	}
+}
+
+func TestArgumentsAreMembersOfAnInput(t *testing.T) {
+	var in input
+	if err := SetArguments(&in, []string{"QUEUE", "OTHER", "[ID...]"}, []string{"mail", "left alone", "7", "9"}); err != nil {
+		t.Fatal(err)
+	}
+	if in.Queue != "mail" || !slices.Equal(in.IDs, []uint64{7, 9}) {
+		t.Errorf("the input is %+v", in)
+	}
+	if err := SetArguments(&in, []string{"NAME..."}, []string{"a", "b"}); err != nil || !slices.Equal(in.Names, []string{"a", "b"}) {
+		t.Errorf("the input is %+v, %v", in, err)
+	}
+	for _, id := range []string{"0", "-1", "x", ""} {
+		if err := SetArguments(new(input), []string{"ID..."}, []string{id}); err == nil || !strings.Contains(err.Error(), "is not the id of a message") {
+			t.Errorf("the id %q: %v", id, err)
+		}
+	}
+}
+
+func TestFlagsAreMembersOfAnInput(t *testing.T) {
+	flags := []Flag{
+		{Member: "wait_ms"}, {Member: "delay_ms"}, {Member: "dedup_id"}, {Member: "priority", Initial: 3}, {Member: "dead"}, {Member: "after"},
+		{Member: "at"}, {Member: "reply", Document: true},
+	}
+	document := func(s string) ([]byte, error) {
+		if s == "bad" {
+			return nil, errors.New("no document")
+		}
+		return []byte(s), nil
+	}
+	for _, c := range []struct{ line, want, err string }{
+		{"", `{"queue":"","priority":3}`, ""},
+		{"--wait=2s --delay=0s --dedup-id=x --priority=-10 --dead --after=7 --at=2027-01-01T00:00:00Z --reply=7",
+			`{"queue":"","wait_ms":2000,"delay_ms":0,"dedup_id":"x","priority":-10,"dead":true,"after":7,"at":"2027-01-01T00:00:00Z","reply":7}`, ""},
+		{"--wait=-1s", "", "--wait -1s: must not be negative"},
+		{"--delay=1us", "", "--delay 1µs: whole milliseconds are needed"},
+		{"--priority=11", "", "--priority 11: -10 to 10"},
+		{"--at=tomorrow", "", `--at "tomorrow": a time such as 2027-01-01T00:00:00Z is needed`},
+		{"--reply=bad", "", "no document"},
+	} {
+		var in input
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		check, read := Flags(set, flags, &in, document)
+		if err := set.Parse(strings.Fields(c.line)); err != nil {
+			t.Fatal(err)
+		}
+		err := check()
+		if err == nil {
+			err = read()
+		}
+		if err != nil || c.err != "" {
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%s: the error is %v, want %q", c.line, err, c.err)
+			}
+			continue
+		}
+		if got, err := json.Marshal(in); err != nil || string(got) != c.want {
+			t.Errorf("%s: %s, %v; want %s", c.line, got, err, c.want)
+		}
+	}
+}
