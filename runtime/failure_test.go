@@ -347,7 +347,7 @@ func memoryOfAwakeIdleActor(t *testing.T) int64 {
 	n := newNode(t)
 	rt := n.open(t, func(o *runtime.Options) { o.NoSync = true })
 	defer func() { rt.Close() }()
-	const actors = 10_000
+	const actors = 5_000
 	one := named(add(1))
 	call := func(i int) {
 		if _, err := run.Call(t.Context(), bots.Ref(rt, "m", fmt.Sprint(i)), one); err != nil {

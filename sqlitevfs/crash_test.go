@@ -32,7 +32,7 @@ import (
 // rows, the index on them, the counts in a second table and a key outside the database agree, and that nothing is missing
 // that was acknowledged.
 func TestPowerLossLosesNothingAcknowledgedAndTearsNothing(t *testing.T) {
-	rounds, cuts := 5, 126
+	rounds, cuts := 3, 126
 	if os.Getenv("CAIRN_LONG") != "" { // `make soak`
 		rounds = 200
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -153,8 +155,12 @@ func TestEveryFunctionEndsWithItsContext(t *testing.T) {
 		{int64(1) << 40, int64(1) << 40, int64(1) << 40, int64(1) << 40, int64(1) << 40},
 		{strings.Repeat("00", size/2), strings.Repeat("-", size), []byte(digits), []byte(digits), []byte(digits)},
 	}
-	for _, values := range large {
-		for _, call := range calls {
+	skipped := rand.IntN(len(large)) // in its short form the test leaves out half
+	for i, values := range large {
+		for j, call := range calls {
+			if (i+j+skipped)%2 == 0 && os.Getenv("CAIRN_LONG") == "" {
+				continue
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			s := r.db.Read(context.Background(), r.store.snapshot())
 			rows, err := s.DB().QueryContext(ctx, "WITH large (a, b, c, d, e) AS (VALUES (?, ?, ?, ?, ?)) "+call, values[:]...)

@@ -465,7 +465,7 @@ func steady(w *world) string {
 
 // Random programs come to what they come to when they are executed directly, wherever the process dies.
 func TestRandomPrograms(t *testing.T) {
-	seeds := 60
+	seeds := 30
 	if os.Getenv("CAIRN_LONG") != "" {
 		seeds = 600
 	}

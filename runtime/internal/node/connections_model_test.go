@@ -42,8 +42,12 @@ type world struct {
 // restarts and crashes: each gets every event that is for it once and in order, or is told of a gap; none that was not
 // durable, and none that is for others.
 func TestRandomConnectionsAgreeWithTheModel(t *testing.T) {
+	seeds := uint64(2)
+	if long() {
+		seeds = 20
+	}
 	for _, history := range []int{10_000, 8} {
-		for seed := range uint64(6) {
+		for seed := range seeds {
 			t.Run(fmt.Sprintf("history %d, seed %d", history, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := newHotel(t, &rooms{}, host.Limits{EventHistory: history, ConnectionBytes: 1500, ConnectionGrace: time.Hour})

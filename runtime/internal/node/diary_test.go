@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"reflect"
 	"slices"
 	"sync"
@@ -157,6 +158,9 @@ type diaryNode struct {
 	disk  *engine.Disk
 	sink  change.Sink
 }
+
+// long reports whether the tests run in their long form, as in `make soak`.
+func long() bool { return os.Getenv("CAIRN_LONG") != "" }
 
 func withDiaries(t *testing.T, f func(t *testing.T, n *diaryNode)) {
 	t.Helper()

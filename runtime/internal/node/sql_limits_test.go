@@ -285,9 +285,14 @@ func TestALargeValueGoesInAndOutInParts(t *testing.T) {
 	encoded := map[string]any{"base64": base64.StdEncoding.EncodeToString(part)}
 	exec("CREATE TABLE file (id INTEGER PRIMARY KEY, v)")
 	exec("INSERT INTO file VALUES (1, ?)", encoded)
-	const parts = 14
-	for range parts - 1 {
+	parts := 1
+	for range 2 {
 		exec("UPDATE file SET v = CAST(v || ? AS BLOB) WHERE id = 1", encoded)
+		parts++
+	}
+	for parts*len(part) <= 8<<20 { // as much as one call returns
+		exec("UPDATE file SET v = CAST(v || v AS BLOB) WHERE id = 1")
+		parts *= 2
 	}
 	wantCode(t, g.verb("a", host.SQLQuery, host.SQLInput{SQL: "SELECT v FROM file"}, &host.SQLOutput{}), host.TooLarge)
 	var got []byte
