@@ -201,9 +201,9 @@ func (b *bulk) question(n int, noun string) string {
 
 // all does the verb to many actors, a few at a time.
 func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address) error {
-	tally := many.Tally{Total: len(actors), Did: b.done, Notes: b.stderr, Terminal: terminal(b.stderr)}
-	if b.json {
-		tally.Notes, tally.Terminal = nil, false
+	tally := many.Tally{Total: len(actors), Did: b.done}
+	if !b.json {
+		tally.Notes, tally.Terminal = b.stderr, terminal(b.stderr)
 	}
 	var printing sync.Mutex
 	stopProgress := tally.Progress()
@@ -213,7 +213,8 @@ func (b *bulk) all(ctx context.Context, n *client.Client, actors []host.Address)
 		if err != nil && ctx.Err() != nil {
 			return // it was interrupted
 		}
-		if tally.Add(t, err); b.json {
+		tally.Add(t, err)
+		if b.json {
 			printing.Lock()
 			defer printing.Unlock()
 			_ = b.printDone(a, did && err == nil, err) // what cannot be printed is done all the same

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// reserve returns an address on which nothing listens, and which the system gives to nothing that asks for any free port: a node that is
-// started there again finds it free. It is bound for as long as the test runs, in a way that does not keep a listener away.
+// reserve returns an address on which nothing listens, and which the system gives to nothing that asks for any free port: a
+// node that is started there again finds it free. It is bound for as long as the test runs, in a way that does not keep a
+// listener away.
 func reserve(t *testing.T) string {
 	t.Helper()
 	s, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -73,28 +73,31 @@ func (t *target) work(ctx context.Context, w *work.Worker, queue string, command
 
 // A remoteQueue is a queue of a node.
 type remoteQueue struct {
-	*target
+	t    *target
 	name string
 }
 
 // Receive implements [work.Queue], as do Ack, Nack and Extend.
-func (q remoteQueue) Receive(ctx context.Context, lock, wait time.Duration) ([]host.ReceivedMessage, error) {
+func (q remoteQueue) Receive(ctx context.Context, lock, wait time.Duration) (*host.ReceivedMessage, error) {
 	in := host.QueueReceiveInput{Queue: q.name, Limit: 1, LockMS: lock.Milliseconds(), WaitMS: wait.Milliseconds()}
-	out, err := ask(ctx, q.target, method.QueueReceive, &in, askOptions{wait: wait})
-	return out.Messages, err
+	out, err := ask(ctx, q.t, method.QueueReceive, &in, askOptions{wait: wait})
+	if err != nil || len(out.Messages) == 0 {
+		return nil, err
+	}
+	return &out.Messages[0], nil
 }
 
 func (q remoteQueue) Ack(ctx context.Context, receipt string, reply host.Raw) (bool, error) {
-	return lost(ask(ctx, q.target, method.QueueAck, &host.QueueAckInput{Queue: q.name, Receipts: []string{receipt}, Reply: reply}, askOptions{}))
+	return lost(ask(ctx, q.t, method.QueueAck, &host.QueueAckInput{Queue: q.name, Receipts: []string{receipt}, Reply: reply}, askOptions{}))
 }
 
 func (q remoteQueue) Nack(ctx context.Context, receipt, cause string) (bool, error) {
-	return lost(ask(ctx, q.target, method.QueueNack, &host.QueueNackInput{Queue: q.name, Receipts: []string{receipt}, Error: cause}, askOptions{}))
+	return lost(ask(ctx, q.t, method.QueueNack, &host.QueueNackInput{Queue: q.name, Receipts: []string{receipt}, Error: cause}, askOptions{}))
 }
 
 func (q remoteQueue) Extend(ctx context.Context, receipt string, lock time.Duration) (bool, error) {
 	in := host.QueueExtendInput{Queue: q.name, Receipts: []string{receipt}, LockMS: lock.Milliseconds()}
-	out, err := ask(ctx, q.target, method.QueueExtend, &in, askOptions{})
+	out, err := ask(ctx, q.t, method.QueueExtend, &in, askOptions{})
 	return len(out.Lost) > 0, err
 }
 

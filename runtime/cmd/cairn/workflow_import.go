@@ -37,7 +37,7 @@ func (c *cli) workflowForkCommand() *cobra.Command {
 		Use:  "fork TYPE/KEY... TYPE/KEY...",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: c.completeAddress,
 	}
-	check, _ := bind.Flags(cmd.Flags(), forkFlags, &in, c.input)
+	check, read := bind.Flags(cmd.Flags(), forkFlags, &in, c.input)
 	cmd.RunE = c.on(func(ctx context.Context, t *target, args []string) error {
 		a, err := parseAddress(args[0])
 		if err != nil {
@@ -45,6 +45,9 @@ func (c *cli) workflowForkCommand() *cobra.Command {
 		}
 		if err := check(); err != nil {
 			return usageError{err}
+		}
+		if err := read(); err != nil {
+			return err
 		}
 		recorded, err := ask(ctx, t, method.WorkflowExport, nil, askOptions{})
 		if err != nil {

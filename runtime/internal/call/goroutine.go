@@ -13,7 +13,7 @@ import (
 type goroutine struct {
 	begin, end chan struct{}
 	// What runs between begin and end, and its result.
-	r      Reader
+	r      HandlerQuery
 	method int
 	out    []byte
 	err    error
@@ -30,7 +30,7 @@ type runs struct {
 }
 
 // run runs the handler of a query and turns a panic, or one that ends its goroutine, into an error.
-func (p *runs) run(r Reader, method int) ([]byte, error) {
+func (p *runs) run(r HandlerQuery, method int) ([]byte, error) {
 	q := p.take()
 	q.r, q.method = r, method
 	q.begin <- struct{}{}

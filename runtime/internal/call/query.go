@@ -28,12 +28,12 @@ type Query struct {
 	Actor           *kernel.Actor
 	View            *view.View
 	from            kernel.Caller
-	Request         *host.Request
+	Request         *host.Request // what was asked; the caller must not change it while the query runs
 
 	mu      sync.Mutex
 	Closed  bool
 	snap    *engine.Snapshot
-	Session Session // what goroutines of the handler may still use when it has returned; nil if there is none
+	Session Session // the database's, which goroutines of the handler may still use when it has returned; nil if there is none
 }
 
 // Enter locks the query for one operation of the handler.
@@ -168,8 +168,8 @@ func (r *Query) Destroy(context.Context, host.Address) error { return fault.Quer
 // A Session is what goroutines of a query may still use when its handler has returned. End waits for them.
 type Session interface{ End() }
 
-// A Reader is a query as its handler sees it.
-type Reader interface {
+// A HandlerQuery is a query as its handler sees it.
+type HandlerQuery interface {
 	host.Reader
 	query() *Query
 }
@@ -178,7 +178,7 @@ func (r *Query) query() *Query { return r }
 
 // query answers a query while its caller waits, without a turn.
 func (p *Router) query(ctx context.Context, t *kernel.Type, method int, req *host.Request, from *kernel.Caller) (host.Reply, error) {
-	h := p.newReader()
+	h := p.newQuery()
 	r := h.query()
 	if err := p.open(ctx, r, t, req, from); err != nil {
 		return host.Reply{}, err
@@ -207,7 +207,7 @@ func (p *Router) queryBuiltin(ctx context.Context, t *kernel.Type, req *host.Req
 	return r.answer(name, out, err)
 }
 
-// open makes r a query that reads the last commit. Its answer releases it.
+// open makes r a query that reads the last commit, until it is answered.
 func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.Request, from *kernel.Caller) error {
 	if from != nil && from.Kind == kernel.FromTurn {
 		if err := from.Waiter.Flush(); err != nil {
@@ -235,7 +235,7 @@ func (p *Router) open(ctx context.Context, r *Query, t *kernel.Type, req *host.R
 	return nil
 }
 
-// init makes r a query that reads a view, which it releases.
+// init makes r a query that reads a view, until it is answered.
 func (r *Query) init(ctx context.Context, a *kernel.Actor, v *view.View, req *host.Request, from *kernel.Caller) {
 	now := time.Now()
 	a.Touch(now)

@@ -23,11 +23,11 @@ type Server interface {
 // A Router carries requests to the actors of a kernel, of which it is a part.
 type Router struct {
 	// Methods are the methods that every actor has, by name.
-	Methods   map[string]*Method
-	k         *kernel.Kernel
-	newReader func() Reader
-	runs      runs
-	queries   *prometheus.CounterVec
+	Methods  map[string]*Method
+	k        *kernel.Kernel
+	newQuery func() HandlerQuery
+	runs     runs
+	queries  *prometheus.CounterVec
 }
 
 var (
@@ -37,9 +37,9 @@ var (
 	_ kernel.Meter    = (*Router)(nil)
 )
 
-// New makes a Router with the built-in methods of parts. reader makes a query as its handler sees it.
-func New(parts []kernel.Part, reader func() Reader) (*Router, error) {
-	p := &Router{Methods: make(map[string]*Method), newReader: reader, queries: prometheus.NewCounterVec(
+// New makes a Router with the built-in methods of parts. query makes a query as its handler sees it.
+func New(parts []kernel.Part, query func() HandlerQuery) (*Router, error) {
+	p := &Router{Methods: make(map[string]*Method), newQuery: query, queries: prometheus.NewCounterVec(
 		prometheus.CounterOpts{Name: "cairn_queries_total", Help: "Queries answered, by result: ok or error."}, []string{"type", "result"})}
 	for server := range kernel.PartsAs[Server](parts) {
 		if err := p.bind(server.Methods()); err != nil {

@@ -33,7 +33,7 @@ var (
 // is wrong with the options.
 func New(o Options) (*Node, error) {
 	parts := Parts(&o)
-	router, err := call.New(parts, newReader)
+	router, err := call.New(parts, newQuery)
 	if err != nil {
 		return nil, err
 	}

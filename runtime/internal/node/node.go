@@ -135,8 +135,8 @@ func (h *handlerQuery) List(ctx context.Context, q host.ListQuery) (host.ListPag
 	return survey.List(h.Actor.Kernel, ctx, q)
 }
 
-// newReader makes a query as its handler sees it.
-func newReader() call.Reader {
+// newQuery makes a query as its handler sees it.
+func newQuery() call.HandlerQuery {
 	h := new(handlerQuery)
 	q := &h.Query
 	h.kvQuery.K, h.scheduleQuery.K, h.streamQuery.K, h.connQuery.K, h.queueQuery.K, h.sqliteQuery.K = q, q, q, q, q, q

@@ -127,7 +127,7 @@ var policy = []rule{
 	{pkg: "runtime/cmd/cairn/internal/load", uses: []string{"actor/host", "runtime/cell"}, never: []string{"github.com/spf13", module + "/runtime/client"}, why: "measures any host.Node: knows no command line and no store"},
 	{pkg: "runtime/cmd/cairn/internal/retry", uses: []string{"actor/host"}, never: []string{"github.com/spf13", module + "/runtime/client"}, why: "errors that go away: knows no command line and no node"},
 	{pkg: "runtime/cmd/cairn/internal/bind", uses: []string{"actor/host"}, libs: []string{"github.com/spf13/pflag"}, never: []string{module + "/runtime/client"}, why: "command lines and inputs: knows no node"},
-	{pkg: "runtime/cmd/cairn/internal/many", uses: []string{"runtime/cmd/cairn/internal/table"}, never: []string{"net", "os"}, why: "counts and shows: standard library only"},
+	{pkg: "runtime/cmd/cairn/internal/many", uses: []string{"runtime/cmd/cairn/internal/table"}, never: []string{"net", "os"}, why: "counts and shows: knows no node"},
 	{pkg: "runtime/cmd/cairn/internal/work", uses: []string{"actor/host", "runtime/cmd/cairn/internal/table", "runtime/cmd/cairn/internal/retry"}, never: []string{"github.com/spf13", module + "/runtime/client"}, why: "runs a command for each message: knows no command line and no node"},
 	{pkg: "runtime/cmd/cairn/internal/shell", uses: []string{"runtime/cmd/cairn/internal"}, libs: []string{"golang.org/x/term"}, never: []string{"net", "github.com/spf13", module + "/actor", module + "/runtime/client"}, why: "a shell for SQL: knows no node, no actor and no command line"},
 	{pkg: "runtime/cmd/...", uses: []string{"actor", "keyspace", "runtime", "workflow"}, libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", cbor}, why: "the command"},

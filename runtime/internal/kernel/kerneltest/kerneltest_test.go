@@ -378,7 +378,7 @@ func probed(broken string) *Subject {
 		},
 		New: func(o options.Options) (*kernel.Kernel, error) {
 			p := &probe{broken: broken}
-			router, err := call.New([]kernel.Part{operator{}}, func() call.Reader { return new(handlerQuery) })
+			router, err := call.New([]kernel.Part{operator{}}, func() call.HandlerQuery { return new(handlerQuery) })
 			if err != nil {
 				return nil, err
 			}

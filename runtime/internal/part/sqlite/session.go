@@ -384,7 +384,7 @@ func (q *sqlQuery) Scan(start, end []byte, f func(key, value []byte) bool) error
 	return s.Scan(start, end, f)
 }
 
-// End implements kernel.QuerySession. It interrupts statements that goroutines of the query run,
+// End implements call.Session. It interrupts statements that goroutines of the query run,
 // and waits for them.
 func (q *sqlQuery) End() {
 	q.over.Store(true)

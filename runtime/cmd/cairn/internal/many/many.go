@@ -68,6 +68,8 @@ func (t *Tally) Add(actor fmt.Stringer, err error) {
 		t.done.Add(1)
 		return
 	}
+	t.printing.Lock()
+	defer t.printing.Unlock()
 	switch nth := t.failed.Add(1); {
 	case nth <= Shown:
 		t.note("%s: %s\n", actor, table.OneLine(err.Error()))
@@ -97,9 +99,9 @@ func (t *Tally) Progress() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				t.note("%s %s of %s, %s failed", t.Did, table.Count(t.done.Load()), table.Count(t.Total), table.Count(t.failed.Load()))
+				t.progress("%s %s of %s, %s failed", t.Did, table.Count(t.done.Load()), table.Count(t.Total), table.Count(t.failed.Load()))
 			case <-ended:
-				t.note("")
+				t.progress("")
 				return
 			}
 		}
@@ -110,13 +112,19 @@ func (t *Tally) Progress() (stop func()) {
 	}
 }
 
+func (t *Tally) progress(format string, args ...any) {
+	t.printing.Lock()
+	defer t.printing.Unlock()
+	t.note(format, args...)
+}
+
 // note prints a note in the place of the progress.
+//
+// REQUIRES: t.printing
 func (t *Tally) note(format string, args ...any) {
 	if t.Notes == nil {
 		return
 	}
-	t.printing.Lock()
-	defer t.printing.Unlock()
 	if t.Terminal {
 		format = clearLine + format
 	}

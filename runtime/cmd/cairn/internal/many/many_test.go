@@ -73,3 +73,14 @@ func TestATallyShowsProgressOnATerminalAndRemovesIt(t *testing.T) {
 		}
 	})
 }
+
+func TestNoFailureIsShownAfterTheNoteThatTheRestIsCounted(t *testing.T) {
+	for range 200 {
+		var notes strings.Builder
+		tally := Tally{Total: 60, Notes: &notes}
+		Each(t.Context(), 60, make([]int, 60), func(int) { tally.Add(name("cell/a"), errors.New("it fell")) })
+		if lines := strings.Split(strings.TrimSpace(notes.String()), "\n"); len(lines) != Shown+1 || !strings.HasPrefix(lines[Shown], "more failures") {
+			t.Fatalf("the notes are:\n%s", &notes)
+		}
+	}
+}

@@ -68,12 +68,12 @@ func (w *Worker) execute(ctx context.Context, m *host.ReceivedMessage) (host.Raw
 
 // A shared writer lets several commands write to one stream, a piece at a time.
 type shared struct {
-	*Worker
+	w  *Worker
 	to io.Writer
 }
 
 func (s *shared) Write(b []byte) (n int, err error) {
-	s.one(func() { n, err = s.to.Write(b) })
+	s.w.one(func() { n, err = s.to.Write(b) })
 	return n, err
 }
 

@@ -19,10 +19,10 @@ import (
 const settleFor = time.Minute
 
 // A Queue is where messages come from. A receipt names a message that is locked; what is done with one reports whether the
-// lock was lost, so that nothing was done.
+// lock was lost, so that nothing was done. Its methods are called by several goroutines at a time.
 type Queue interface {
-	// Receive waits for a message and locks it. There is none if it waited in vain.
-	Receive(ctx context.Context, lock, wait time.Duration) ([]host.ReceivedMessage, error)
+	// Receive waits for a message and locks it; nil if there is none.
+	Receive(ctx context.Context, lock, wait time.Duration) (*host.ReceivedMessage, error)
 	// Ack removes a message that was handled. The reply, nil for none, is for a sender that waits for one.
 	Ack(ctx context.Context, receipt string, reply host.Raw) (lost bool, err error)
 	// Nack gives a message back, which may be tried again.
@@ -31,7 +31,7 @@ type Queue interface {
 	Extend(ctx context.Context, receipt string, lock time.Duration) (lost bool, err error)
 }
 
-// A Worker runs a command for each message of a queue. It calls what it has to call one at a time.
+// A Worker runs a command for each message of a queue.
 type Worker struct {
 	Queue   Queue
 	Command []string      // the command and its arguments
@@ -41,11 +41,11 @@ type Worker struct {
 	Wait    time.Duration // how long one request waits for a message
 	Reply   bool          // what the command writes is the reply, in JSON
 	Drain   bool          // end when the queue is empty
-	// Stdout and Stderr get what commands write.
+	// Stdout and Stderr get what commands write, Note lines for the terminal, and Report the result for each attempt; all of
+	// them one at a time.
 	Stdout, Stderr io.Writer
-	// Note gets lines for the terminal, and Report the result for each attempt.
-	Note   func(text string)
-	Report func(Result)
+	Note           func(text string)
+	Report         func(Result)
 
 	printing     sync.Mutex // one of Stdout, Stderr, Note and Report at a time
 	done, failed atomic.Int64
@@ -60,7 +60,7 @@ type Result struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Run works until ctx ends or, with Drain, the queue is empty. It returns how many messages were done and how many attempts
+// Run works, once, until ctx ends or, with Drain, the queue is empty. It returns how many messages were done and how many attempts
 // failed, and the error that waiting does not mend, or that of a queue that was emptied without one success.
 func (w *Worker) Run(ctx context.Context) (done, failed int64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -93,7 +93,7 @@ func (w *Worker) loop(ctx context.Context) error {
 	}
 	var away retry.Backoff
 	for ctx.Err() == nil {
-		messages, err := w.Queue.Receive(ctx, w.Lock, wait)
+		m, err := w.Queue.Receive(ctx, w.Lock, wait)
 		switch {
 		case ctx.Err() != nil:
 			return nil // a message that was received just now is back when its lock ends
@@ -105,12 +105,12 @@ func (w *Worker) loop(ctx context.Context) error {
 			}
 			away.Wait(ctx)
 			continue
-		case len(messages) == 0 && w.Drain:
+		case m == nil && w.Drain:
 			return nil
 		}
 		away.Reset()
-		for i := range messages {
-			w.handle(context.WithoutCancel(ctx), &messages[i])
+		if m != nil {
+			w.handle(context.WithoutCancel(ctx), m)
 		}
 	}
 	return nil
