@@ -39,16 +39,16 @@ type Request struct {
 	// Create demands that the actor does not exist yet, Existing that it does. Otherwise a missing
 	// actor is created.
 	Create, Existing bool
-	// Traceparent is the W3C trace context of a caller that is not an actor.
-	Traceparent string
-	// Connection is the id of the connection that the call comes over, set by the runtime.
-	Connection string
 	// Continues: the request goes on with an earlier one of the same client, such as the next page
 	// of a stream that it follows. Limits.CallRate counted the first.
 	Continues bool
 	// Veiled: the caller may not operate the actor. What is shown of its workflow run leaves out
 	// the texts of errors without a code, and of pauses.
 	Veiled bool
+	// Traceparent is the W3C trace context of a caller that is not an actor.
+	Traceparent string
+	// Connection is the id of the connection that the call comes over, set by the runtime.
+	Connection string
 	// Order, if not nil, places the request among others of the same client.
 	Order Order
 }
