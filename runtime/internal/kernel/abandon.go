@@ -99,8 +99,9 @@ func (a *Actor) answer(w *Work, err error) { a.tell(w, a.Kernel.Public(a, w, err
 
 // tell ends work without a turn of its own, when the commits before it are durable.
 func (a *Actor) tell(w *Work, result error) {
-	if a.Gate.Durable.Load() == a.Applied.Load() || !a.Kernel.Go(func() {
-		if err := a.Pass(a.Kernel.Life, a.Applied.Load()); err != nil {
+	last := a.Last() // and not a commit under way, which may be declined
+	if a.Gate.Durable.Load() == last || !a.Kernel.Go(func() {
+		if err := a.Pass(a.Kernel.Life, last); err != nil {
 			w.Fail(err)
 			return
 		}
