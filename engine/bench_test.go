@@ -50,29 +50,22 @@ func rawPebble(b *testing.B) *pebble.DB {
 
 // rawActor holds the rows that a commit of a state writes.
 type rawActor struct {
-	data, meta, head    []byte
-	value, mvalue, hval []byte
+	root, value []byte
 }
 
 func newRawActor(n int) *rawActor {
 	id := testID(n)
-	m := metadata{version: 1000, created: 1_700_000_000_000, updated: 1_700_000_000_100, size: benchState, chunks: 1}
+	m := metadata{version: 1000, created: 1_700_000_000_000, updated: 1_700_000_000_100, size: benchState}
 	h := head{Head: Head{Generation: 1, Version: 1000, Keys: 1, Bytes: benchState + 1, Created: m.created, Updated: m.updated}}
 	return &rawActor{
-		data:   keyspace.AppendDataRow(nil, id, []byte{1}, 0),
-		meta:   keyspace.AppendMetadataRow(nil, id, []byte{1}),
-		head:   keyspace.AppendHeadRow(nil, id),
-		value:  make([]byte, benchState),
-		mvalue: m.append(nil),
-		hval:   h.append(nil),
+		root:  keyspace.AppendMetadataRow(nil, id, stateKey()),
+		value: h.appendRoot(nil, &stateCache{exists: true, meta: m, value: make([]byte, benchState)}),
 	}
 }
 
 func (a *rawActor) batch(db *pebble.DB) *pebble.Batch {
 	batch := db.NewBatch()
-	batch.Set(a.data, a.value, nil)
-	batch.Set(a.meta, a.mvalue, nil)
-	batch.Set(a.head, a.hval, nil)
+	batch.Set(a.root, a.value, nil)
 	return batch
 }
 

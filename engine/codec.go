@@ -62,6 +62,15 @@ func (d *decoder) bytes() []byte {
 		d.fail("bad length")
 		return nil
 	}
+	return d.take(int(n))
+}
+
+// take reads n bytes, which alias the value.
+func (d *decoder) take(n int) []byte {
+	if n > len(d.b) {
+		d.fail("value ends too early")
+		return nil
+	}
 	v := d.b[:n:n]
 	d.b = d.b[n:]
 	return v

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"reflect"
 	"testing"
@@ -21,20 +22,23 @@ type codec struct {
 func codecs() []codec {
 	identity := Identity{"ns", "tenant", []string{"acme", "", "a\x00b"}}
 	m := metadata{version: 300, created: 1_700_000_000_000, updated: 1_700_000_000_005, expire: 1_800_000_000_000, size: 25000, chunks: 3}
+	small := metadata{version: 300, created: 1_700_000_000_000, updated: 1_700_000_000_005, size: 5}
 	h := head{Head{Generation: 3, Version: 500, Keys: 7, Bytes: 12345, Created: 5, Updated: 6, Destroyed: true}, "\x14\x15"}
 	tomb := Tombstone{identity, 99, 500}
 	set := ChangeSet{ID: testID(1), Identity: identity, Generation: 3, Version: 500, TimeMS: 7, Traceparent: "00-ab-cd-01", Changes: []Change{
 		{ChangeEvent, "added", []byte(`{"a":1}`), true}, {ChangeState, "", nil, false},
 	}}
 	return []codec{
-		{"metadata", m.append(nil), func(b []byte) (func() []byte, error) {
-			v, err := parseMetadata(b)
-			return func() []byte { return v.append(nil) }, err
-		}},
-		{"head", h.append(nil), func(b []byte) (func() []byte, error) {
+		{"metadata of a long value", m.append(nil), decodeMetadata},
+		{"metadata and value", append(small.append(nil), "value"...), decodeMetadata},
+		{"metadata of format 1", chunkedMetadata(&m), decodeMetadata},
+		{"head", h.append([]byte{headFormat}, 0), func(b []byte) (func() []byte, error) {
 			v, err := parseHead(b)
-			return func() []byte { return v.append(nil) }, err
+			return func() []byte { return v.append([]byte{headFormat}, 0) }, err
 		}},
+		{"root without a state", h.appendRoot(nil, &stateCache{}), decodeRoot},
+		{"root with a long state", h.appendRoot(nil, &stateCache{exists: true, meta: m}), decodeRoot},
+		{"root and state", h.appendRoot(nil, &stateCache{exists: true, meta: small, value: []byte("state")}), decodeRoot},
 		{"identity", appendIdentity(nil, identity, 42), func(b []byte) (func() []byte, error) {
 			v, created, err := parseIdentity(b)
 			return func() []byte { return appendIdentity(nil, v, created) }, err
@@ -54,6 +58,27 @@ func codecs() []codec {
 	}
 }
 
+func decodeMetadata(b []byte) (func() []byte, error) {
+	m, value, err := parseMetadata(b)
+	if err == nil && b[0] == chunkedFormat {
+		return func() []byte { return chunkedMetadata(&m) }, nil
+	}
+	return func() []byte { return append(m.append(nil), value...) }, err
+}
+
+// chunkedMetadata is a metadata row as format 1 has it.
+func chunkedMetadata(m *metadata) []byte {
+	b := binary.AppendUvarint([]byte{chunkedFormat}, uint64(m.version))
+	b = binary.AppendVarint(binary.AppendVarint(b, m.created), m.updated-m.created)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.size)), uint64(chunksOf(int(m.size))))
+	return binary.AppendVarint(b, m.expire)
+}
+
+func decodeRoot(b []byte) (func() []byte, error) {
+	r, err := parseRoot(b)
+	return func() []byte { return r.appendRoot(nil, &r.state) }, err
+}
+
 func TestValuesOfRowsDecodeToWhatWasEncoded(t *testing.T) {
 	for _, c := range codecs() {
 		encode, err := c.decode(c.example)
@@ -69,7 +94,7 @@ func TestValuesOfRowsDecodeToWhatWasEncoded(t *testing.T) {
 			t.Errorf("%s: with a byte more: %v", c.name, err)
 		}
 		newer := bytes.Clone(c.example)
-		newer[0]++
+		newer[0] += rootFormat
 		if _, err := c.decode(newer); !errors.Is(err, &CorruptError{}) {
 			t.Errorf("%s: of a newer format: %v", c.name, err)
 		}
@@ -112,6 +137,7 @@ func TestChangeSetKeepsEverything(t *testing.T) {
 func FuzzCursor(f *testing.F) {
 	f.Add([]byte{0x15, 0x04, 0x14}, []byte("x"))
 	f.Add([]byte{0x15, 0x2C}, []byte{1, 1, 2, 3, 4, 5, 6})
+	f.Add([]byte{0x15, 0x2C}, []byte{2, 1, 2, 3, 0, 1, 7})
 	f.Add([]byte{0x15, 0x04, 0x18, 1, 2, 3, 4}, []byte{})
 	f.Add([]byte{}, []byte{})
 	s, err := Open(f.Context(), small(Options{}))
@@ -122,10 +148,10 @@ func FuzzCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, suffix, value []byte) {
 		id := testID(1)
 		row := append(keyspace.AppendKeyPrefix(nil, id, kv("k")), suffix...)
-		whole := keyspace.AppendHeadRow(nil, id)
+		whole := keyspace.AppendMetadataRow(nil, id, stateKey())
 		h := head{Head: Head{Version: 1, Keys: 1}}
 		s.db.Set(row, value, pebble.NoSync)
-		s.db.Set(whole, h.append(nil), pebble.NoSync)
+		s.db.Set(whole, h.appendRoot(nil, &stateCache{}), pebble.NoSync)
 		sp := openSpace(t, s, 1)
 		for _, q := range []ListQuery{{}, {Reverse: true}, {KeysOnly: true}, {KeysOnly: true, Reverse: true}} {
 			if _, err := sp.Writes().List(q); err != nil && !errors.Is(err, &CorruptError{}) {

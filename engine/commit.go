@@ -117,7 +117,7 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	s.metrics.commits.Add(1)
 	s.metrics.commitBytes.Add(uint64(size))
 	s.free.wrote(size)
-	sp.head = next
+	sp.head, sp.oldHead = next, false
 	w.committed()
 	s.gate.add(ticket{batch: batch, space: sp, notify: onDurable, upTo: next.Version, outbox: span})
 	return next.Version, nil
@@ -256,9 +256,22 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 					}
 				}
 			}
+			if isState(sl.key) {
+				continue // it is in the root
+			}
 			if sl.live {
 				row.b = keyspace.AppendMetadataRow(row.b[:0], id, sl.key)
-				set(row.b, sl.meta.append(value[:0]))
+				meta := sl.meta.append(value[:0])
+				if kept > 0 {
+					set(row.b, meta)
+					continue
+				}
+				d := b.SetDeferred(len(row.b), len(meta)+len(sl.value))
+				copy(d.Key, row.b)
+				copy(d.Value[copy(d.Value, meta):], sl.value)
+				if err == nil {
+					err = d.Finish()
+				}
 			} else if sl.stored {
 				row.b = keyspace.AppendMetadataRow(row.b[:0], id, sl.key)
 				clear(row.b)
@@ -276,11 +289,16 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 			set(row.b, record.data)
 		}
 	}
-	row.b = keyspace.AppendHeadRow(row.b[:0], id)
+	if w.space.oldHead {
+		row.b = keyspace.AppendHeadRow(row.b[:0], id)
+		clear(row.b)
+	}
+	row.b = keyspace.AppendMetadataRow(row.b[:0], id, stateKey())
 	if next.Destroyed && next.Keys == 0 {
 		clear(row.b)
 	} else {
-		row.value = next.append(row.value[:0])
+		state := w.nextState()
+		row.value = next.appendRoot(row.value[:0], &state)
 		set(row.b, row.value)
 	}
 	return b.Len(), err

@@ -35,7 +35,7 @@ type cursor struct {
 	value   []byte // chunks put together
 	seek    []byte
 	first   bool // in reverse: the iterator is on the first row of the key
-	last    bool // forward: the iterator is on the last row of the key
+	last    bool // forward: the iterator is on the last row of the key, its metadata
 	brief   bool // forward: the iterator is on the only data row of the key
 }
 
@@ -79,6 +79,19 @@ func (c *cursor) stand(ok bool) error {
 	}
 	c.prefix = append(c.prefix[:0], row[:n]...)
 	c.key = unescape(c.key[:0], row[actorPrefix+2:n-2])
+	if isState(c.key) && string(row[n:]) == metadataSuffix {
+		value, err := c.it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if _, _, exists, err := parseEntry(value); err != nil || exists {
+			return at(row, err)
+		}
+		if c.reverse {
+			return c.stand(c.it.Prev())
+		}
+		return c.stand(c.it.Next())
+	}
 	return nil
 }
 
@@ -141,6 +154,8 @@ func (c *cursor) skip() error {
 		if err := c.pass(); err != nil {
 			return err
 		}
+		return c.stand(c.it.Next())
+	case string(c.it.Key()[len(c.prefix):]) == metadataSuffix:
 		return c.stand(c.it.Next())
 	default:
 		return c.stand(c.it.NextPrefix())
@@ -211,10 +226,12 @@ func (c *cursor) loadForward(values bool) (m metadata, err error) {
 			return m, &CorruptError{Row: clone(c.prefix), Reason: "a key has no metadata"}
 		}
 	}
-	if m, err = c.metadata(); err != nil {
+	m, inline, err := c.metadata()
+	if err != nil {
 		return m, err
 	}
 	if values {
+		c.value = append(c.value, inline...)
 		if n != int(m.chunks) || len(c.value) != int(m.size) {
 			return m, c.corrupt("the value has not the size that the metadata tells")
 		}
@@ -224,14 +241,22 @@ func (c *cursor) loadForward(values bool) (m metadata, err error) {
 }
 
 // peek returns the value of the key that it stands on, going forward; it is valid
-// until skip. A value of one chunk is not copied: the iterator stays on it, before
-// its metadata, which only skip comes to.
+// until skip. A value that is in one row is not copied; if it is a data row, the
+// iterator stays on it, before its metadata, which only skip comes to.
 func (c *cursor) peek() ([]byte, error) {
 	isMetadata, chunk, err := c.rowKind()
 	if err != nil {
 		return nil, err
 	}
-	if !isMetadata && chunk == 0 {
+	if isMetadata {
+		m, inline, err := c.metadata()
+		if err == nil && m.chunks > 0 {
+			err = c.corrupt("the value has not the size that the metadata tells")
+		}
+		c.last = err == nil
+		return inline, err
+	}
+	if chunk == 0 {
 		data, err := c.it.ValueAndErr()
 		if c.brief = err == nil && len(data) < ChunkSize; c.brief || err != nil {
 			return data, err
@@ -257,13 +282,17 @@ func (c *cursor) pass() error {
 	return err
 }
 
-func (c *cursor) metadata() (metadata, error) {
+// metadata reads the metadata row that the iterator is on. The value, if it lies there, is valid while the iterator is.
+func (c *cursor) metadata() (m metadata, value []byte, err error) {
 	data, err := c.it.ValueAndErr()
 	if err != nil {
-		return metadata{}, err
+		return m, nil, err
 	}
-	m, err := parseMetadata(data)
-	return m, at(c.it.Key(), err)
+	m, value, ok, err := parseEntry(data)
+	if err == nil && !ok {
+		return m, nil, c.corrupt("data rows of a state that is not there")
+	}
+	return m, value, at(c.it.Key(), err)
 }
 
 func (c *cursor) loadReverse(mem *arena) (m metadata, value []byte, err error) {
@@ -274,9 +303,12 @@ func (c *cursor) loadReverse(mem *arena) (m metadata, value []byte, err error) {
 	if !isMetadata {
 		return m, nil, c.corrupt("a key has no metadata")
 	}
-	if m, err = c.metadata(); err != nil || mem == nil {
-		c.first = m.chunks == 0
-		return m, nil, err
+	m, inline, err := c.metadata()
+	if err != nil || mem == nil || m.chunks == 0 {
+		if c.first = m.chunks == 0; inline != nil && mem != nil {
+			value = mem.copy(inline)
+		}
+		return m, value, err
 	}
 	value = mem.alloc(int(m.size))
 	for chunk := int(m.chunks) - 1; chunk >= 0; chunk-- {

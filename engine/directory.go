@@ -220,20 +220,37 @@ func actorEntry(r reader, it *iterator) (e ActorEntry, err error) {
 	if e.ID, err = parseDirectory(value); err != nil {
 		return e, at(it.Key(), err)
 	}
-	h, _, err := readHead(r, e.ID)
-	e.Head = h.Head
+	a, _, err := readRoot(r, e.ID)
+	e.Head = a.Head
 	return e, err
 }
 
-func readHead(r reader, id keyspace.ActorID) (h head, ok bool, err error) {
+// readRoot returns the head of an actor and its state as far as it lies in the root; ok is false for an actor of which the
+// store has no head.
+func readRoot(r reader, id keyspace.ActorID) (a root, ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()
-	row.b = keyspace.AppendHeadRow(row.b[:0], id)
-	ok, err = get(r, row.b, func(value []byte) (err error) {
-		h, err = parseHead(value)
+	row.b = keyspace.AppendMetadataRow(row.b[:0], id, stateKey())
+	_, err = get(r, row.b, func(b []byte) (err error) {
+		if ok = len(b) > 0 && b[0] == rootFormat; ok {
+			if a, err = parseRoot(b); err == nil {
+				a.state.value = clone(a.state.value)
+			}
+			return err
+		}
+		a.state.exists = true
+		a.state.meta, _, err = parseMetadata(b)
 		return err
 	})
-	return h, ok, err
+	if ok || err != nil {
+		return a, ok && err == nil, err
+	}
+	row.b = keyspace.AppendHeadRow(row.b[:0], id)
+	a.old, err = get(r, row.b, func(b []byte) (err error) {
+		a.head, err = parseHead(b)
+		return err
+	})
+	return a, a.old, err
 }
 
 // takeName makes sure that the name a write set creates is free, and keeps it

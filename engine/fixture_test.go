@@ -138,3 +138,57 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 		})
 	}
 }
+
+func TestRowsOfFormat1AreRewrittenAsTheyAreUsed(t *testing.T) {
+	dir := t.TempDir()
+	copyDir(t, fixtureDir(1), dir)
+	for start := range 3 { // the store is one of the current format from the first start on
+		s := mustOpen(t, small(Options{Dir: dir}))
+		if format, _, err := s.number(keyspace.AppendMetaRow(nil, "format")); err != nil || format != StoreFormat || !s.chunked {
+			t.Fatalf("start %d: format %d, chunked %v, error %v", start, format, s.chunked, err)
+		}
+		sp := openSpace(t, s, 1)
+		if before := sp.oldHead; before != (start == 0) {
+			t.Fatalf("start %d: the head is a row of its own: %v", start, before)
+		}
+		w := sp.Writes()
+		w.Advance(1_700_000_000_001 + int64(start))
+		long := []byte("\x04\x01\xFF\xFF\x00")
+		switch start {
+		case 0: // the state stays where it is
+			put(t, w, kv("new"), "small")
+			if err := w.Put(kv("expires"), []byte("y"), PutOptions{Known: true, Old: 1, ExpireAt: 1_800_000_000_000}); err != nil {
+				t.Fatal(err)
+			}
+			put(t, w, long, "short")
+		case 1:
+			put(t, w, []byte("\x01"), "another state")
+			if _, err := w.Delete([]byte("\x09\x00\x00")); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			wantValue(t, w, []byte("\x01"), "another state")
+			wantValue(t, w, kv("expires"), "y")
+			wantValue(t, w, long, "short")
+			page, err := w.List(ListQuery{Reverse: true})
+			if err != nil || len(page.Entries) != 6 { // with the index of what expires
+				t.Fatalf("%d entries, error %v", len(page.Entries), err)
+			}
+		}
+		commit(t, sp)
+		checkRows(t, s)
+		if start == 2 {
+			if err := w.Destroy(); err != nil {
+				t.Fatal(err)
+			}
+			commit(t, sp)
+			checkRows(t, s)
+			if a, ok, err := readRoot(s.db, sp.id); ok || err != nil {
+				t.Fatalf("the head of a destroyed actor: %+v, %v", a, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -245,7 +245,7 @@ func (w *WriteSet) rememberPage(page *Page) {
 			continue
 		}
 		m := metadata{version: e.Version, created: e.Created, updated: e.Updated, expire: e.Expire}
-		m.size, m.chunks = uint32(e.Size), uint32(chunksOf(e.Size))
+		m.size, m.chunks = uint32(e.Size), e.chunks
 		w.space.remember(e.Key, &m, true)
 	}
 }

@@ -7,59 +7,123 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// metadata is the value of the metadata row of a logical key, which exists if
-// and only if the key does:
+// metadata is what a logical key has beside its value. The metadata row of a key, which exists if and only if the key does,
+// is
 //
-//	format 01 | version uvarint | created varint | updated - created varint |
-//	size uvarint | chunks uvarint | expire varint
+//	format 02 | version uvarint | created varint | updated - created varint | expire varint | size uvarint | value
 //
-// Times are Unix milliseconds, expire 0 means never. chunks follows from size;
-// it is stored so that a reader can tell a damaged row.
+// where a value of more than ChunkSize bytes is left out: it lies in data rows. So most keys are one row, which one read
+// finds. Times are Unix milliseconds, expire 0 means never.
+//
+// Format 01, which is read, has all values in data rows, and says how many there are:
+//
+//	format 01 | version | created | updated - created | size | chunks uvarint | expire
+//
+// The state of an actor has no such row: it is in the root.
 type metadata struct {
 	version Version
 	created int64
 	updated int64
 	expire  int64
 	size    uint32
-	chunks  uint32
+	chunks  uint32 // data rows; 0 for a value that is in the row of its metadata
 }
 
-const metadataFormat = 1
+const (
+	chunkedFormat  = 1
+	metadataFormat = 2
+	rootFormat     = 3
+)
 
-// maxMetadata is more than a metadata row can take.
-const maxMetadata = 1 + 6*binary.MaxVarintLen64
+// maxMetadata is more than the metadata of a key can take.
+const maxMetadata = 1 + 5*binary.MaxVarintLen64
 
-// chunksOf returns the number of data rows of a value.
+// inlineState is the size of the largest state that lies in the root. Each commit writes the root, also one that does not
+// change the state.
+const inlineState = 512
+
+// dataRows returns the number of data rows of a value.
+func dataRows(key []byte, size int) int {
+	if size <= ChunkSize && (size <= inlineState || !isState(key)) {
+		return 0
+	}
+	return chunksOf(size)
+}
+
+// chunksOf returns how many data rows hold so many bytes.
 func chunksOf(size int) int { return (size + ChunkSize - 1) / ChunkSize }
 
 // expired reports whether the key reads as absent at now.
 func (m *metadata) expired(now int64) bool { return m.expire != 0 && m.expire <= now }
 
-func (m *metadata) append(dst []byte) []byte {
-	dst = append(dst, metadataFormat)
+// append appends the metadata row of a key, without the value.
+func (m *metadata) append(dst []byte) []byte { return m.appendFields(append(dst, metadataFormat)) }
+
+func (m *metadata) appendFields(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(m.version))
 	dst = binary.AppendVarint(dst, m.created)
 	dst = binary.AppendVarint(dst, m.updated-m.created)
-	dst = binary.AppendUvarint(dst, uint64(m.size))
-	dst = binary.AppendUvarint(dst, uint64(m.chunks))
-	return binary.AppendVarint(dst, m.expire)
+	dst = binary.AppendVarint(dst, m.expire)
+	return binary.AppendUvarint(dst, uint64(m.size))
 }
 
-func parseMetadata(b []byte) (metadata, error) {
-	d := decoder{b: b}
-	d.format(metadataFormat)
-	m := metadata{version: Version(d.uvarint()), created: d.varint()}
+// fields reads what appendFields writes.
+func (m *metadata) fields(d *decoder) {
+	m.version, m.created = Version(d.uvarint()), d.varint()
 	m.updated = m.created + d.varint()
-	size, chunks := d.uvarint(), d.uvarint()
 	m.expire = d.varint()
+	m.setSize(d)
+}
+
+func (m *metadata) setSize(d *decoder) {
+	size := d.uvarint()
+	if size > math.MaxInt32 {
+		d.fail("size of a value is out of range")
+		return
+	}
+	m.size = uint32(size)
+}
+
+// parseMetadata reads a metadata row. The value aliases b; it is nil if there are data rows, or b is none.
+func parseMetadata(b []byte) (m metadata, value []byte, err error) {
+	d := decoder{b: b}
+	switch format := d.byte(); format {
+	case metadataFormat:
+		m.fields(&d)
+		if m.size > ChunkSize {
+			m.chunks = uint32(chunksOf(int(m.size)))
+		} else {
+			value = d.take(int(m.size))
+		}
+	case chunkedFormat:
+		m.version, m.created = Version(d.uvarint()), d.varint()
+		m.updated = m.created + d.varint()
+		m.setSize(&d)
+		m.chunks = uint32(chunksOf(int(m.size)))
+		if chunks := d.uvarint(); chunks != uint64(m.chunks) {
+			d.fail("size and chunks do not agree")
+		}
+		m.expire = d.varint()
+		if m.chunks == 0 {
+			value = []byte{}
+		}
+	default:
+		d.fail("unknown format of the value")
+	}
 	if err := d.end(); err != nil {
-		return metadata{}, err
+		return metadata{}, nil, err
 	}
-	if size > math.MaxInt32 || chunks != uint64(chunksOf(int(size))) {
-		return metadata{}, &CorruptError{Reason: "size and chunks do not agree"}
+	return m, value, nil
+}
+
+// parseEntry reads the metadata row of any key, or a root; ok is false for a root without a state.
+func parseEntry(b []byte) (m metadata, value []byte, ok bool, err error) {
+	if len(b) > 0 && b[0] == rootFormat {
+		r, err := parseRoot(b)
+		return r.state.meta, r.state.value, r.state.exists, err
 	}
-	m.size, m.chunks = uint32(size), uint32(chunks)
-	return m, nil
+	m, value, err = parseMetadata(b)
+	return m, value, err == nil, err
 }
 
 // Version counts the turns of an actor. It only grows; each turn has its own.
@@ -82,26 +146,60 @@ type Head struct {
 	Destroyed  bool
 }
 
-// head is Head with the kinds that outlive the actor:
-//
-//	format 01 | flags | generation uvarint | version uvarint | keys uvarint |
-//	bytes uvarint | created varint | updated varint | kept kinds length, bytes
+// head is Head with the kinds that outlive the actor.
 type head struct {
 	Head
 	kept string // kinds, one byte each; only if Destroyed
 }
 
+// root is what every commit of an actor writes: its head, and its state if that is small. It is the metadata row of the
+// state, which is there as long as the actor is, whether it has a state or not:
+//
+//	format 03 | flags | generation uvarint | version uvarint | keys uvarint | bytes uvarint | created varint |
+//	updated varint | kept kinds length, bytes | if there is a state: version, created, updated - created, expire and
+//	size as in the metadata of a key | if it lies here: the state
+//
+// Format 1 of the store has the head in a row of its own, in the form of the root up to the kept kinds and with format 01,
+// and the metadata of the state as that of any key. A commit of such an actor writes its root and removes that row.
+type root struct {
+	head
+	state stateCache
+	old   bool // the head was in a row of its own
+}
+
 const (
-	headFormat    = 1
-	headDestroyed = 1 << 0
+	headFormat = 1
+
+	rootDestroyed = 1 << 0
+	rootState     = 1 << 1
+	rootInline    = 1 << 2
 )
 
-func (h *head) append(dst []byte) []byte {
+// appendRoot appends the row of an actor with this head. The state's value is left out unless it lies here.
+func (h *head) appendRoot(dst []byte, s *stateCache) []byte {
 	var flags byte
-	if h.Destroyed {
-		flags |= headDestroyed
+	if s.exists {
+		flags |= rootState
+		if s.meta.chunks == 0 {
+			flags |= rootInline
+		}
 	}
-	dst = append(dst, headFormat, flags)
+	dst = h.append(append(dst, rootFormat), flags)
+	if s.exists {
+		dst = s.meta.appendFields(dst)
+	}
+	if flags&rootInline != 0 {
+		dst = append(dst, s.value...)
+	}
+	return dst
+}
+
+// append appends the head, after its format.
+func (h *head) append(dst []byte, flags byte) []byte {
+	if h.Destroyed {
+		flags |= rootDestroyed
+	}
+	dst = append(dst, flags)
 	dst = binary.AppendUvarint(dst, uint64(h.Generation))
 	dst = binary.AppendUvarint(dst, uint64(h.Version))
 	dst = binary.AppendUvarint(dst, uint64(h.Keys))
@@ -111,12 +209,48 @@ func (h *head) append(dst []byte) []byte {
 	return appendString(dst, h.kept)
 }
 
-func parseHead(b []byte) (head, error) {
+// parseRoot reads a root. The state's value aliases b.
+func parseRoot(b []byte) (r root, err error) {
+	d := decoder{b: b}
+	if d.byte() != rootFormat {
+		d.fail("unknown format of the value")
+	}
+	flags := d.head(&r.head)
+	if r.state.exists = flags&rootState != 0; r.state.exists {
+		r.state.meta.fields(&d)
+	}
+	inline := flags&rootInline != 0
+	if flags&^(rootDestroyed|rootState|rootInline) != 0 || inline && !r.state.exists {
+		d.fail("unknown flags of a head")
+	}
+	if inline {
+		r.state.value = d.take(int(r.state.meta.size))
+	} else {
+		r.state.meta.chunks = uint32(chunksOf(int(r.state.meta.size)))
+	}
+	if err := d.end(); err != nil {
+		return root{}, err
+	}
+	return r, nil
+}
+
+// parseHead reads a head that is a row of its own.
+func parseHead(b []byte) (h head, err error) {
 	d := decoder{b: b}
 	d.format(headFormat)
-	flags := d.byte()
-	var h head
-	h.Destroyed = flags&headDestroyed != 0
+	if d.head(&h)&^rootDestroyed != 0 {
+		d.fail("unknown flags of a head")
+	}
+	if err := d.end(); err != nil {
+		return head{}, err
+	}
+	return h, nil
+}
+
+// head reads what head.append writes, and returns the flags.
+func (d *decoder) head(h *head) (flags byte) {
+	flags = d.byte()
+	h.Destroyed = flags&rootDestroyed != 0
 	h.Generation = Generation(d.uvarint())
 	h.Version = Version(d.uvarint())
 	h.Keys = int64(d.uvarint())
@@ -124,16 +258,10 @@ func parseHead(b []byte) (head, error) {
 	h.Created = d.varint()
 	h.Updated = d.varint()
 	h.kept = d.string()
-	if err := d.end(); err != nil {
-		return head{}, err
-	}
-	if flags&^headDestroyed != 0 {
-		return head{}, &CorruptError{Reason: "unknown flags of a head"}
-	}
 	if h.Keys < 0 || h.Bytes < 0 {
-		return head{}, &CorruptError{Reason: "counts of a head are out of range"}
+		d.fail("counts of a head are out of range")
 	}
-	return h, nil
+	return flags
 }
 
 // Identity is the name of an actor: the namespace and type that it belongs to,

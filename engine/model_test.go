@@ -518,10 +518,25 @@ func checkRows(t testing.TB, s *Store) {
 	defer it.Close()
 	var keys, bytes int64
 	chunks, size := 0, 0
+	var of keyspace.ActorID // whose rows come
+	var heads int
+	var want head
+	check := func(next keyspace.ActorID) {
+		if !of.IsZero() && heads != 1 || want.Keys != keys || want.Bytes != bytes || chunks > 0 {
+			t.Fatalf("%d heads of %v, %+v; there are %d keys of %d bytes, and %d chunks", heads, of, want, keys, bytes, chunks)
+		}
+		of, heads, keys, bytes, want = next, 0, 0, 0, head{}
+	}
 	for ok := it.First(); ok; ok = it.Next() {
 		row, err := keyspace.ParseRow(it.Key())
 		if err != nil {
 			t.Fatal(err)
+		}
+		switch row.Type {
+		case keyspace.RowData, keyspace.RowMetadata, keyspace.RowHead:
+			if row.ID != of {
+				check(row.ID)
+			}
 		}
 		switch row.Type {
 		case keyspace.RowData:
@@ -531,29 +546,32 @@ func checkRows(t testing.TB, s *Store) {
 			chunks++
 			size += len(it.Value())
 		case keyspace.RowMetadata:
-			m, err := parseMetadata(it.Value())
-			if err != nil || int(m.chunks) != chunks || int(m.size) != size {
+			m, value, ok, err := parseEntry(it.Value())
+			if size += len(value); err != nil || int(m.chunks) != chunks || int(m.size) != size {
 				t.Fatalf("key %x: %d chunks of %d bytes, metadata %+v, error %v", row.Key, chunks, size, m, err)
 			}
-			if keyspace.Kind(row.Key[0]) != keyspace.KindExpiry {
+			chunks = 0
+			if it.Value()[0] == rootFormat {
+				r, _ := parseRoot(it.Value())
+				want = r.head
+				heads++
+			}
+			if ok && keyspace.Kind(row.Key[0]) != keyspace.KindExpiry {
 				keys++
 				bytes += int64(len(row.Key) + size)
 			}
-			chunks, size = 0, 0
+			size = 0
 		case keyspace.RowHead:
-			h, err := parseHead(it.Value())
-			if err != nil || h.Keys != keys || h.Bytes != bytes {
-				t.Fatalf("head %+v, error %v; there are %d keys of %d bytes", h, err, keys, bytes)
+			if want, err = parseHead(it.Value()); err != nil {
+				t.Fatal(err)
 			}
-			keys, bytes = 0, 0
+			heads++
 		}
 	}
 	if err := it.Error(); err != nil {
 		t.Fatal(err)
 	}
-	if keys != 0 || chunks != 0 {
-		t.Fatalf("%d keys and %d chunks without a head", keys, chunks)
-	}
+	check(keyspace.ActorID{})
 }
 
 const crashActors = 5

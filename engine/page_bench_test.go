@@ -65,7 +65,7 @@ func BenchmarkPageRead(b *testing.B) {
 		var page []byte
 		var rows [][]byte
 		for _, key := range keys {
-			rows = append(rows, keyspace.AppendDataRow(nil, sp.id, key, 0))
+			rows = append(rows, keyspace.AppendMetadataRow(nil, sp.id, key))
 		}
 		for _, way := range []struct {
 			name string

@@ -19,12 +19,13 @@ type Entry struct {
 	Updated int64 // Unix ms
 	Expire  int64 // Unix ms; 0 is never
 	Size    int   // bytes of the value
-	Found   bool  // false in a result of GetMany for a key that is absent
+	chunks  uint32
+	Found   bool // false in a result of GetMany for a key that is absent
 }
 
 func (e *Entry) describe(m *metadata) {
 	e.Version, e.Created, e.Updated, e.Expire = m.version, m.created, m.updated, m.expire
-	e.Size, e.Found = int(m.size), true
+	e.Size, e.Found, e.chunks = int(m.size), true, m.chunks
 }
 
 // readMetadata returns the metadata of a key in the store.
@@ -32,19 +33,17 @@ func readMetadata(r reader, id keyspace.ActorID, key []byte) (m metadata, ok boo
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendMetadataRow(row.b[:0], id, key)
-	ok, err = get(r, row.b, func(value []byte) (err error) {
-		m, err = parseMetadata(value)
+	found := false
+	_, err = get(r, row.b, func(value []byte) (err error) {
+		m, _, found, err = parseEntry(value)
 		return err
 	})
-	return m, ok, err
+	return m, found && err == nil, err
 }
 
-// readValue appends the value of a key in the store whose metadata is m to dst.
-// The result is not nil.
+// readValue appends the value of a key in the store whose metadata is m to dst;
+// it lies in data rows.
 func readValue(dst []byte, r reader, id keyspace.ActorID, key []byte, m *metadata) ([]byte, error) {
-	if dst == nil {
-		dst = make([]byte, 0, m.size)
-	}
 	dst = slices.Grow(dst, int(m.size))[:len(dst)+int(m.size)]
 	value := dst[len(dst)-int(m.size):]
 	row := rowBuffer()
@@ -109,13 +108,25 @@ func fillChunk(part, data []byte) error {
 
 // readEntry returns a key of the store, as of now.
 func readEntry(r reader, id keyspace.ActorID, key []byte, now int64) (e Entry, m metadata, ok bool, err error) {
-	m, ok, err = readMetadata(r, id, key)
+	row := rowBuffer()
+	defer row.free()
+	row.b = keyspace.AppendMetadataRow(row.b[:0], id, key)
+	_, err = get(r, row.b, func(b []byte) (err error) {
+		var value []byte
+		m, value, ok, err = parseEntry(b)
+		if ok && m.chunks == 0 && !m.expired(now) {
+			e.Value = append([]byte{}, value...)
+		}
+		return err
+	})
 	if err != nil || !ok || m.expired(now) {
 		return Entry{}, m, false, err
 	}
 	e.Key = key
 	e.describe(&m)
-	e.Value, err = readValue(nil, r, id, key, &m)
+	if m.chunks > 0 {
+		e.Value, err = readValue(nil, r, id, key, &m)
+	}
 	return e, m, err == nil, err
 }
 
@@ -152,6 +163,11 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 		return Entry{}, false, err
 	}
 	defer sp.store.leave()
+	if isState(key) && m.chunks == 0 {
+		e := Entry{Key: key, Value: append([]byte{}, sp.state.value...)}
+		e.describe(&m)
+		return e, true, nil
+	}
 	e, m, ok, err := readEntry(sp.store.db, sp.id, key, now)
 	if err != nil {
 		return Entry{}, false, err

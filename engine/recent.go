@@ -73,7 +73,7 @@ func (r *recent) add(key []byte, m *metadata, ok bool) {
 // remembered.
 func (sp *Space) recall(key []byte) (m metadata, ok, known bool) {
 	if isState(key) {
-		return sp.state.meta, sp.state.exists, sp.state.known
+		return sp.state.meta, sp.state.exists, true
 	}
 	if k := sp.recent.find(key); k != nil {
 		return k.meta, k.ok, true
@@ -84,10 +84,6 @@ func (sp *Space) recall(key []byte) (m metadata, ok, known bool) {
 // remember keeps what the store was found to have under a key that recall does
 // not know.
 func (sp *Space) remember(key []byte, m *metadata, ok bool) {
-	if isState(key) {
-		sp.state = stateCache{known: true, exists: ok, meta: *m}
-		return
-	}
 	if len(key) > recentLength {
 		return
 	}

@@ -6,26 +6,22 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// appendStored appends the value of a key in the store to dst. The data row says
-// all there is to say about a value that is shorter than a chunk, so only values
-// that are longer, empty or absent need the metadata.
+// appendStored appends the value of a key in the store to dst.
 func appendStored(dst []byte, r reader, id keyspace.ActorID, key []byte) ([]byte, bool, error) {
 	row := rowBuffer()
 	defer row.free()
-	row.b = keyspace.AppendDataRow(row.b[:0], id, key, 0)
-	whole := false
-	_, err := get(r, row.b, func(data []byte) error {
-		if whole = 0 < len(data) && len(data) < ChunkSize; whole {
-			dst = append(dst, data...)
+	row.b = keyspace.AppendMetadataRow(row.b[:0], id, key)
+	var m metadata
+	ok := false
+	_, err := get(r, row.b, func(b []byte) (err error) {
+		var value []byte
+		if m, value, ok, err = parseEntry(b); ok {
+			dst = append(dst, value...)
 		}
-		return nil
+		return err
 	})
-	if whole || err != nil {
-		return dst, whole, err
-	}
-	m, ok, err := readMetadata(r, id, key)
-	if !ok || err != nil {
-		return dst, false, err
+	if !ok || err != nil || m.chunks == 0 {
+		return dst, ok && err == nil, err
 	}
 	value, err := readValue(dst, r, id, key, &m)
 	if err != nil {
@@ -35,9 +31,7 @@ func appendStored(dst []byte, r reader, id keyspace.ActorID, key []byte) ([]byte
 }
 
 // AppendValue appends the value of a key to dst and returns the result, or dst
-// and false if the key is absent. It is for values that are read often and known
-// to be short: one that is shorter than ChunkSize and not empty costs one lookup
-// in the store and one copy. Anything else costs what Get does and a lookup more.
+// and false if the key is absent: Get without an Entry.
 //
 // It does not look at the time: a key that has expired is found until it is
 // deleted.
@@ -73,10 +67,9 @@ func (sn *Snapshot) AppendValue(dst, key []byte) ([]byte, bool, error) {
 // Scan calls f for the keys in start <= key < end in their order, this set's
 // changes included, until f returns false; a nil end has no bound. It is for
 // long reads: it has no limit, allocates nothing for an entry, and copies only
-// values of ChunkSize or more.
+// values of more than ChunkSize.
 //
-// Like AppendValue, it ignores expiry: f gets expired keys too. (In the store the
-// time stands behind the value, so a check would have to copy each value first.)
+// Like AppendValue, it ignores expiry: f gets expired keys too.
 // Scan may have called f for some keys when it returns an error.
 //
 // Key and value are valid during the call of f, and must not be changed. The

@@ -207,7 +207,7 @@ func TestScanAndAppendValueReportDamage(t *testing.T) {
 	s := openTest(t, Options{})
 	sp := openSpace(t, s, 1)
 	for _, key := range []string{"a", "b"} {
-		put(t, sp.Writes(), kv(key), "value")
+		put(t, sp.Writes(), kv(key), strings.Repeat("v", ChunkSize+1))
 		put(t, sp.Writes(), kv(key+" long"), strings.Repeat("v", 3*ChunkSize))
 	}
 	commit(t, sp)

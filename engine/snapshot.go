@@ -67,8 +67,8 @@ func (sn *Snapshot) Head() (Head, error) {
 		return Head{}, err
 	}
 	defer sn.store.leave()
-	h, _, err := readHead(sn.snap, sn.id)
-	return h.Head, err
+	a, _, err := readRoot(sn.snap, sn.id)
+	return a.Head, err
 }
 
 // Get returns the entry of a key, and false if it is absent or has expired.

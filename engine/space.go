@@ -12,9 +12,9 @@ import (
 //
 //  1. It is the only space of the actor that can commit, until the actor is
 //     opened again; then its commits return ErrFenced.
-//  2. head is what the last commit wrote; nothing else changes the actor's rows,
-//     so it, the cached metadata of the state and what is remembered of keys
-//     that were read are always right.
+//  2. head and state are what the last commit wrote; nothing else changes the
+//     actor's rows, so they and what is remembered of keys that were read are
+//     always right.
 //  3. Idle, it holds no buffers: those of a write set are given back with its
 //     commit.
 //
@@ -31,18 +31,19 @@ type Space struct {
 	closed bool
 
 	head    head
+	oldHead bool // the store has the head in a row of its own
 	state   stateCache
 	recent  *recent // nil while nothing is remembered
 	durable atomic.Uint64
 	set     WriteSet
 }
 
-// stateCache is the metadata of the state key, so that a turn which rewrites the
-// state reads nothing.
+// stateCache is what the store has under the key of the state, so that neither waking an actor nor a turn that rewrites
+// the state reads anything else.
 type stateCache struct {
-	known  bool
 	exists bool
 	meta   metadata
+	value  []byte // if it has no data rows
 }
 
 // OpenSpace opens the space of an actor, which may not exist yet. A space of the
@@ -52,6 +53,16 @@ type stateCache struct {
 // It returns ErrDestroyed for an actor of which only a tombstone is left; one
 // that was destroyed but kept keys can be opened.
 func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
+	return s.openSpace(id, (*Space).load)
+}
+
+// NewSpace opens the space of an actor that the store has nothing of, as OpenSpace does, and reads nothing. The id must come
+// from NewActorID: if the store has rows of it, its counts are wrong from then on.
+func (s *Store) NewSpace(id keyspace.ActorID) (*Space, error) {
+	return s.openSpace(id, (*Space).begin)
+}
+
+func (s *Store) openSpace(id keyspace.ActorID, load func(*Space) error) (*Space, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
@@ -75,16 +86,16 @@ func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
 		sp.generation = before.generation
 		before.mu.Unlock()
 	}
-	if err := sp.load(); err != nil {
+	if err := load(sp); err != nil {
 		s.forget(sp)
 		return nil, err
 	}
 	return sp, nil
 }
 
-// load reads the head. REQUIRES: sp.mu.
+// load reads the root. REQUIRES: sp.mu.
 func (sp *Space) load() error {
-	h, ok, err := readHead(sp.store.db, sp.id)
+	a, ok, err := readRoot(sp.store.db, sp.id)
 	if err != nil {
 		return err
 	}
@@ -95,8 +106,13 @@ func (sp *Space) load() error {
 			return ErrDestroyed
 		}
 	}
-	sp.head = h
-	sp.generation = max(sp.generation, h.Generation) + 1
+	sp.head, sp.oldHead, sp.state = a.head, a.old, a.state
+	return sp.begin()
+}
+
+// begin counts the activation. REQUIRES: sp.mu.
+func (sp *Space) begin() error {
+	sp.generation = max(sp.generation, sp.head.Generation) + 1
 	sp.set.reset()
 	return nil
 }

@@ -45,6 +45,7 @@ type Store struct {
 	free    freeSpace
 	outbox  outbox
 	writing writeMemory
+	chunked bool // rows of format 1 may be left, whose small values have data rows
 
 	life   sync.RWMutex // held for reading by every call that uses db
 	closed bool
@@ -76,7 +77,10 @@ type failure struct {
 
 // StoreFormat is the version of everything that a store keeps outside of
 // versioned values: which rows there are and what they mean. It only grows.
-const StoreFormat = 1
+//
+// Format 2 has small values in the rows of their metadata, and the head with the state; see metadata and root. A store of
+// format 1 is one of format 2 once it was opened. Its rows are rewritten as they are used.
+const StoreFormat = 2
 
 // Open opens the store in Options.Dir and creates it if it does not exist. ctx
 // bounds nothing but the wait before the work begins: recovery is not cancelled.
@@ -278,22 +282,23 @@ func (s *Store) unlock() error {
 
 // checkFormat reads the format row, or writes it into a store without rows.
 func (s *Store) checkFormat() error {
-	row := keyspace.AppendMetaRow(nil, "format")
-	value, closer, err := s.db.Get(row)
-	if err == nil {
-		d := decoder{b: value}
-		format := d.uvarint()
-		err := at(row, d.end())
-		if failed := closer.Close(); failed != nil {
-			err = damaged(failed)
-		}
-		if err == nil && format > StoreFormat {
-			err = fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
-		}
+	row, made := keyspace.AppendMetaRow(nil, "format"), keyspace.AppendMetaRow(nil, "made-with-format")
+	format, found, err := s.number(row)
+	switch {
+	case err != nil:
 		return err
-	}
-	if !errors.Is(err, pebble.ErrNotFound) {
-		return damaged(err)
+	case found && format > StoreFormat:
+		return fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
+	case found && format < StoreFormat:
+		s.chunked = true
+		b := s.db.NewBatch()
+		defer b.Close()
+		return errors.Join(b.Set(made, binary.AppendUvarint(nil, format), nil),
+			b.Set(row, binary.AppendUvarint(nil, StoreFormat), nil), b.Commit(pebble.Sync))
+	case found:
+		first, older, err := s.number(made)
+		s.chunked = older && first < 2
+		return err
 	}
 	it, err := newIter(s.db, nil)
 	if err != nil {
@@ -307,6 +312,16 @@ func (s *Store) checkFormat() error {
 		return &CorruptError{Row: row, Reason: "no format in a store that has rows"}
 	}
 	return s.db.Set(row, binary.AppendUvarint(nil, StoreFormat), pebble.Sync)
+}
+
+// number reads a row that holds a number.
+func (s *Store) number(row []byte) (n uint64, ok bool, err error) {
+	ok, err = get(s.db, row, func(b []byte) error {
+		d := decoder{b: b}
+		n = d.uvarint()
+		return d.end()
+	})
+	return n, ok, err
 }
 
 // Close waits for the commits that were applied to become durable, tells them,

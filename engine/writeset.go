@@ -101,14 +101,25 @@ func (w *WriteSet) drop() {
 // committed empties the set after its batch was applied. REQUIRES: the space's
 // head is the new one.
 func (w *WriteSet) committed() {
-	sp := w.space
-	if i := w.overlay.find(stateKey()); i >= 0 {
-		sl := &w.overlay.slots[i]
-		sp.state = stateCache{known: true, exists: sl.live, meta: sl.meta}
-	} else if w.hidden(stateKey()) {
-		sp.state = stateCache{known: true}
-	}
+	s := &w.space.state
+	next := w.nextState()
+	s.exists, s.meta, s.value = next.exists, next.meta, append(s.value[:0], next.value...)
 	w.drop()
+}
+
+// nextState returns the state as it will be after the commit of the write set. A value that has data rows is left out.
+func (w *WriteSet) nextState() (s stateCache) {
+	i := w.overlay.find(stateKey())
+	switch {
+	case i >= 0:
+		sl := &w.overlay.slots[i]
+		if s.exists, s.meta = sl.live, sl.meta; s.exists && s.meta.chunks == 0 {
+			s.value = sl.value
+		}
+	case !w.hidden(stateKey()):
+		s = w.space.state
+	}
+	return s
 }
 
 func stateKey() []byte { return []byte{byte(keyspace.KindPersisted)} }
@@ -386,7 +397,7 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 		updated: w.now,
 		expire:  o.ExpireAt,
 		size:    uint32(len(value)),
-		chunks:  uint32(chunksOf(len(value))),
+		chunks:  uint32(dataRows(key, len(value))),
 	}
 	if exists && !unread && !was.expired(w.now) {
 		sl.meta.created = was.created
@@ -402,7 +413,11 @@ func (w *WriteSet) before(key []byte, o *PutOptions) (metadata, bool, error) {
 	case o.New || o.Known && (o.Old < 0 || w.space.head.Keys == 0 || w.hidden(key)):
 		return metadata{}, false, nil
 	case o.Known:
-		return metadata{size: uint32(o.Old), chunks: uint32(chunksOf(o.Old))}, true, nil
+		m := metadata{size: uint32(o.Old), chunks: uint32(dataRows(key, o.Old))}
+		if w.space.store.chunked {
+			m.chunks = uint32(chunksOf(o.Old)) // perhaps: to delete a row that is not there does no harm
+		}
+		return m, true, nil
 	}
 	return w.lookup(key)
 }
@@ -472,14 +487,7 @@ func (w *WriteSet) read(key []byte) (metadata, bool, error) {
 	if w.hidden(key) {
 		return metadata{}, false, nil
 	}
-	m, ok, err := readMetadata(sp.store.db, sp.id, key)
-	if err != nil {
-		return metadata{}, false, err
-	}
-	if isState(key) {
-		sp.state = stateCache{known: true, exists: ok, meta: m}
-	}
-	return m, ok, nil
+	return readMetadata(sp.store.db, sp.id, key)
 }
 
 func isState(key []byte) bool {

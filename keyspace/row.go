@@ -8,8 +8,8 @@ import (
 )
 
 // ChunkSize is how many bytes of a value one data row holds. A value of n bytes
-// has ceil(n/ChunkSize) data rows, numbered from 0; an empty value has none,
-// and its metadata row alone says that it exists.
+// that is longer has ceil(n/ChunkSize) data rows, numbered from 0; one that is
+// not has none, and lies in its metadata row.
 const ChunkSize = 10_000
 
 // The element of an actor's row that says what the row is. Wrapped keys come
@@ -81,8 +81,9 @@ func AppendMetadataRow(dst []byte, id ActorID, key []byte) []byte {
 	return append(dst, 0x15, tagMetadata)
 }
 
-// AppendHeadRow appends the row of an actor's head: generation, version, counts;
-// rewritten by each commit. It sorts after all rows of logical keys.
+// AppendHeadRow appends the row of an actor's head in a store of format 1. Since
+// then the head is in the metadata row of the key of the state, and each commit
+// of the actor removes this row if it is there.
 func AppendHeadRow(dst []byte, id ActorID) []byte {
 	return append(AppendActorPrefix(dst, id), 0x14)
 }

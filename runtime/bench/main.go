@@ -1,8 +1,8 @@
 // Command bench measures a node beside raw Pebble writing the same rows, and beside bare servers and publishers, in one run.
 //
 // Each measurement of Cairn runs in a pair with its twin, in turn, several times over; what counts is the median of the
-// pairs' ratios, because the speed of a shared machine drifts. The twin of a durable action writes exactly its rows: the
-// state's data row, its metadata row and the actor's head row. Those of messages and alarms write the rows that stand in
+// pairs' ratios, because the speed of a shared machine drifts. The twin of a durable action writes exactly what it writes: the
+// root of the actor, which has its head and its state. Those of messages and alarms write the rows that stand in
 // the log of a real run; those of events send the bytes that a node sends.
 package main
 

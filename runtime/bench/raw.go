@@ -10,27 +10,17 @@ import (
 	"github.com/cairn-run/cairn/keyspace"
 )
 
-// rows of a durable action, with the sizes that the meter's have.
-type actorRows struct {
-	data, meta, head []byte
-}
+// rows of a durable action, with the size that the meter's has.
+type actorRows struct{ root []byte }
 
-var (
-	stateValue = make([]byte, 55)
-	metaValue  = make([]byte, 14)
-	headValue  = make([]byte, 20)
-)
+// rootValue has the state, of 55 bytes, what is known of it, and the head.
+var rootValue = make([]byte, 55+37)
 
 func rowsFor(i int) actorRows {
 	var random [10]byte
 	random[9], random[8] = byte(i), byte(i>>8)
 	id := keyspace.NewActorID(uint16(i*7%keyspace.Slots), 1, random)
-	key := keyspace.AppendPersisted(nil)
-	return actorRows{
-		data: keyspace.AppendDataRow(nil, id, key, 0),
-		meta: keyspace.AppendMetadataRow(nil, id, key),
-		head: keyspace.AppendHeadRow(nil, id),
-	}
+	return actorRows{root: keyspace.AppendMetadataRow(nil, id, keyspace.AppendPersisted(nil))}
 }
 
 // pebbleDB runs f with a database that has the options of a store.
@@ -59,9 +49,7 @@ func (quiet) Fatalf(string, ...any) {}
 
 func put(db *pebble.DB, r *actorRows) *pebble.Batch {
 	batch := db.NewBatch()
-	check(batch.Set(r.data, stateValue, nil))
-	check(batch.Set(r.meta, metaValue, nil))
-	check(batch.Set(r.head, headValue, nil))
+	check(batch.Set(r.root, rootValue, nil))
 	return batch
 }
 

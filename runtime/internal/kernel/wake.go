@@ -169,17 +169,18 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 	} else if c.ID, ok, err = s.Store.Lookup(s.Identity(a.Address)); err != nil {
 		return nil, err
 	}
+	open := s.Store.OpenSpace
 	if !ok {
 		if w.Existing || !w.Job.Traits(a).Creates {
 			return nil, fault.NotFound(a.Address)
 		}
 		if j, ok := w.Job.(identified); !ok {
-			c.ID = s.NewID(a.Address)
+			c.ID, open = s.NewID(a.Address), s.Store.NewSpace // the store has nothing of it
 		} else if c.ID, err = j.NewID(a); err != nil {
 			return nil, err
 		}
 	}
-	if c.space, err = s.Store.OpenSpace(c.ID); err != nil {
+	if c.space, err = open(c.ID); err != nil {
 		if a.Left() && errors.Is(err, engine.ErrDestroyed) {
 			err = fault.NotFound(a.Address) // nothing remains
 		}
@@ -191,11 +192,10 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 		return nil, err
 	}
 	c.Identity = host.Identity{Type: a.Address.Type, Key: a.Address.Key, ID: c.ID.String()}
-	if c.Bare = bare; bare {
-		c.Exists = ok
+	if c.Bare, c.Exists = bare, ok; bare {
 		return c, nil
 	}
-	if err := c.load(ok); err != nil {
+	if err := c.load(); err != nil {
 		c.space.Close()
 		return nil, err
 	}
@@ -203,9 +203,8 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 }
 
 // load reads the state into the instance.
-func (c *Core) load(exists bool) error {
-	c.Exists = exists
-	if exists && !c.Actor.Left() {
+func (c *Core) load() error {
+	if c.Exists && !c.Actor.Left() {
 		e, found, err := c.Rows.Get(stateKey)
 		if err != nil {
 			return err
