@@ -67,7 +67,7 @@ func (b *bench) alarms(n, due int) alarmFigures {
 		b.node(runtime.Options{Actors: definition}, func(rt *runtime.Runtime) {
 			refs := clockRefs(rt, due)
 			later := time.Now().Add(time.Hour)
-			begin := time.Now()
+			begin, spent := time.Now(), processor()
 			arm(refs, n-due, func(int) time.Time { return later })
 			took := time.Since(begin)
 			second := time.Now().Add(time.Second + took*time.Duration(due)/time.Duration(n-due)*2)
@@ -78,6 +78,7 @@ func (b *bench) alarms(n, due int) alarmFigures {
 				fatal(fmt.Errorf("alarms fell due before all were armed"))
 			}
 			v.armed = float64(n) / took.Seconds()
+			b.spend(spent, n)
 			for rung.Load() < int64(due) {
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -136,13 +137,14 @@ func (b *bench) armsLogged(n int) []commit {
 func (b *bench) rawArms(n int) (v float64) {
 	commits := b.armsLogged(min(n, loggedAlarms))
 	b.pebbleDB(func(db *pebble.DB) {
-		begin := time.Now()
+		begin, spent := time.Now(), processor()
 		rateOnce(64, n, func(i int) {
 			batch := commits[i%len(commits)].batch(db)
 			check(batch.Commit(pebble.Sync))
 			batch.Close()
 		})
 		v = float64(n) / time.Since(begin).Seconds()
+		b.spend(spent, n)
 	})
 	return v
 }

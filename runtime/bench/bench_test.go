@@ -11,7 +11,9 @@ func BenchmarkMeasurements(b *testing.B) {
 		b.Run(r.name, func(b *testing.B) {
 			x := &bench{dir: b.TempDir(), time: 3 * time.Second}
 			for x.round = range b.N {
-				b.ReportMetric(r.ours(x), "cairn")
+				f := x.figure(r.ours)
+				b.ReportMetric(f.v, "cairn")
+				b.ReportMetric(f.cpu*1e6, "cpu-us/op")
 			}
 		})
 	}

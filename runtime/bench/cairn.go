@@ -71,7 +71,7 @@ func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 	var done atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
-	begin := time.Now()
+	begin, spent := time.Now(), processor()
 	for w := range n {
 		wg.Go(func() {
 			i := 0
@@ -85,21 +85,29 @@ func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 	stop.Store(true)
 	wg.Wait()
 	last()
-	return float64(done.Load()) / time.Since(begin).Seconds()
+	took := time.Since(begin).Seconds()
+	b.spend(spent, int(done.Load()))
+	return float64(done.Load()) / took
 }
 
 // p50 returns the median time of op in seconds.
-func (b *bench) p50(op func(i int)) float64 { return b.p50Before(op, func() {}) }
+func (b *bench) p50(op func(i int)) float64 { return b.p50Before(op, nil) }
 
-// p50Before is p50 with something to do after each op, whose time does not count.
+// p50Before is p50 with something to do after each op, unless after is nil. Its time does not count.
 func (b *bench) p50Before(op func(i int), after func()) float64 {
 	var times []float64
+	spent := processor()
 	for i, end := 0, time.Now().Add(b.time); i == 0 || time.Now().Before(end); i++ {
 		t := time.Now()
 		op(i)
 		times = append(times, time.Since(t).Seconds())
-		after()
+		if after != nil {
+			before := processor()
+			after()
+			spent += processor() - before
+		}
 	}
+	b.spend(spent, len(times))
 	return median(times)
 }
 
@@ -168,12 +176,14 @@ func (b *bench) wakes() (v float64) {
 		}
 		order := rand.Perm(n)
 		times := make([]float64, n)
+		spent := processor()
 		for i, k := range order {
 			t := time.Now()
 			_, err := read.Call(ctx, refs[k], actor.None{})
 			check(err)
 			times[i] = time.Since(t).Seconds()
 		}
+		b.spend(spent, n)
 		v = median(times)
 	})
 	return v

@@ -61,7 +61,7 @@ func (b *bench) fanOut(n int, sockets bool) fanFigures {
 				path += stageEvent
 			}
 			au.enter(n, func() *listener { return listen(rt.Addr(), path, stageHello, sockets) })
-			v = au.measure(b.time, func(n int) {
+			v = au.measure(b, func(n int) {
 				_, err := say.Call(context.Background(), ref, line{n, lineText})
 				check(err)
 			})
@@ -143,21 +143,22 @@ func (a *audience) await(n int) {
 
 // measure has messages said: for half of the time one after the other, each when the one before was heard by all, which
 // gives the times; then as fast as they are heard.
-func (a *audience) measure(d time.Duration, say func(n int)) (v fanFigures) {
-	n := 0
+func (a *audience) measure(b *bench, say func(n int)) (v fanFigures) {
+	n, d := 0, b.time
 	a.timed.Store(true)
 	for end := time.Now().Add(d / 2); n == 0 || time.Now().Before(end); n++ {
 		say(n)
 		a.await(n + 1)
 	}
 	a.timed.Store(false)
-	first, begin := n, time.Now()
+	first, begin, spent := n, time.Now(), processor()
 	for end := begin.Add(d / 2); n == first || time.Now().Before(end); n++ {
 		say(n)
 		a.await(n + 1 - window)
 	}
 	a.await(n)
 	v.rate = float64((n-first)*len(a.listeners)) / time.Since(begin).Seconds()
+	b.spend(spent, (n-first)*len(a.listeners))
 	if heard := a.heard.Load(); heard != int64(n*len(a.listeners)) {
 		fatal(fmt.Errorf("%d messages were said to %d listeners, who heard %d in all", n, len(a.listeners), heard))
 	}

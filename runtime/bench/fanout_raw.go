@@ -28,7 +28,7 @@ func (b *bench) rawFanOut(n int, sockets bool) fanFigures {
 		}
 		serve(handler, func(addr string) {
 			au.enter(n, func() *listener { return listen(addr, "/", stageHello, sockets) })
-			v = au.measure(b.time, func(i int) {
+			v = au.measure(b, func(i int) {
 				au.emits(i)
 				h.write(message(i, n))
 			})

@@ -44,22 +44,31 @@ type twin struct {
 type bench struct {
 	dir  string
 	time time.Duration
+	// cpu is the processor time of an operation that the last measurement noted, in seconds; 0 if it noted none.
+	cpu float64
 	// round is the number of the pair that is measured, and kept what once has measured in it.
 	round int
-	kept  map[string]any
+	kept  map[string]kept
+}
+
+// A kept is a measurement of once, with its processor time.
+type kept struct {
+	v   any
+	cpu float64
 }
 
 // once returns what f measures, which is done once in a round: rows that look at one measurement from two sides share it.
 func once[T any](b *bench, name string, f func() T) T {
 	name = fmt.Sprint(name, "/", b.round)
-	if v, ok := b.kept[name]; ok {
-		return v.(T)
+	if k, ok := b.kept[name]; ok {
+		b.cpu = k.cpu
+		return k.v.(T)
 	}
 	v := f()
 	if b.kept == nil {
-		b.kept = make(map[string]any)
+		b.kept = make(map[string]kept)
 	}
-	b.kept[name] = v
+	b.kept[name] = kept{v, b.cpu}
 	return v
 }
 
@@ -86,7 +95,8 @@ func main() {
 	}
 	b := &bench{dir: *dir, time: *span}
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "measurement\tCairn\ttwin\tratio (median of pairs)\tmin..max\tto reach")
+	fmt.Printf("one raw synced commit of three rows, p50: %s\n\n", latency(b.rawAlone()))
+	fmt.Fprintln(w, "measurement\tCairn\tits processor time\ttwin\tits processor time\tratio (median of pairs)\tmin..max\tprocessor ratio (median)\tto reach")
 	for _, r := range rows() {
 		if !strings.Contains(r.name, *only) || r.long && !*long {
 			continue
@@ -95,12 +105,12 @@ func main() {
 		if r.raw != nil {
 			twins = slices.Insert(slices.Clone(twins), 0, twin{r.name, r.raw})
 		}
-		var ours []float64
-		theirs := make([][]float64, len(twins))
+		var ours []figure
+		theirs := make([][]figure, len(twins))
 		for b.round = range *rounds {
-			ours = append(ours, r.ours(b))
+			ours = append(ours, b.figure(r.ours))
 			for i, t := range twins {
-				theirs[i] = append(theirs[i], t.measure(b))
+				theirs[i] = append(theirs[i], b.figure(t.measure))
 			}
 		}
 		r.print(w, ours, twins, theirs)
@@ -109,7 +119,7 @@ func main() {
 }
 
 // print writes the line of a row, and one more for each further twin.
-func (r *row) print(w io.Writer, ours []float64, twins []twin, theirs [][]float64) {
+func (r *row) print(w io.Writer, ours []figure, twins []twin, theirs [][]figure) {
 	format := rate
 	if r.latency {
 		format = latency
@@ -117,20 +127,19 @@ func (r *row) print(w io.Writer, ours []float64, twins []twin, theirs [][]float6
 	if r.bytes {
 		format = func(v float64) string { return fmt.Sprintf("%.0f B", v) }
 	}
+	own, cpu, target := format(median(values(ours))), spentOf(ours), r.target
 	if len(twins) == 0 {
-		fmt.Fprintf(w, "%s\t%s\t\t\t\t%s\n", r.name, format(median(ours)), r.target)
+		fmt.Fprintf(w, "%s\t%s\t%s\t\t\t\t\t\t%s\n", r.name, own, cpu, target)
 	}
 	for i, t := range twins {
 		ratios := make([]float64, len(ours))
 		for k := range ours {
-			ratios[k] = ours[k] / theirs[i][k]
+			ratios[k] = ours[k].v / theirs[i][k].v
 		}
-		own, target := format(median(ours)), r.target
-		if i > 0 {
-			own, target = "", ""
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%.2f..%.2f\t%s\n",
-			t.name, own, format(median(theirs[i])), median(ratios), slices.Min(ratios), slices.Max(ratios), target)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f..%.2f\t%s\t%s\n",
+			t.name, own, cpu, format(median(values(theirs[i]))), spentOf(theirs[i]),
+			median(ratios), slices.Min(ratios), slices.Max(ratios), spentRatio(ours, theirs[i]), target)
+		own, cpu, target = "", "", ""
 	}
 }
 

@@ -24,6 +24,7 @@ type post struct {
 	n      int64      // how many messages are awaited
 	came   atomic.Int64
 	first  time.Time
+	spent  float64       // processor time until then
 	all    chan struct{} // closed when n messages came
 }
 
@@ -41,7 +42,7 @@ func withPost(n int, see func(*nats.Msg), f func(*post)) {
 		see(m)
 		switch p.came.Add(1) {
 		case 1:
-			p.first = time.Now()
+			p.first, p.spent = time.Now(), processor()
 		case p.n:
 			close(p.all)
 		}
@@ -53,9 +54,11 @@ func withPost(n int, see func(*nats.Msg), f func(*post)) {
 }
 
 // rate returns messages a second from the first to the last, at whose arrival everything is published.
-func (p *post) rate() float64 {
+func (p *post) rate(b *bench) float64 {
 	<-p.all
-	return float64(p.n-1) / time.Since(p.first).Seconds()
+	took := time.Since(p.first).Seconds()
+	b.spend(p.spent, int(p.n-1))
+	return float64(p.n-1) / took
 }
 
 // published returns how many events a second a node publishes that wait in its outbox, from the first that arrives until
@@ -70,7 +73,7 @@ func (b *bench) published(n int, see func(*nats.Msg)) (v float64) {
 	withPost(n, see, func(p *post) {
 		o.NATSURL, o.NATSConn = "", p.nc
 		b.node(o, func(rt *runtime.Runtime) {
-			v = p.rate()
+			v = p.rate(b)
 			for end := time.Now().Add(10 * time.Second); gauge(rt, "cairn_outbox_rows") > 0; {
 				if time.Now().After(end) {
 					fatal(fmt.Errorf("%v events are published, and still in the outbox", gauge(rt, "cairn_outbox_rows")))
@@ -104,7 +107,7 @@ func (b *bench) rawPublished(n int) (v float64) {
 			check(nc.PublishMsg(messages[i%len(messages)]))
 		}
 		check(nc.Flush())
-		v = p.rate()
+		v = p.rate(b)
 	})
 	return v
 }

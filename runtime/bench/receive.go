@@ -21,8 +21,22 @@ const (
 )
 
 // receiveTimes are the median times, in seconds, of receiving one message and acknowledging it, and of doing so with a
-// batch of messages in two calls.
-type receiveTimes struct{ one, batch float64 }
+// batch of messages in two calls, and the processor time of each.
+type receiveTimes struct{ one, batch, oneCPU, batchCPU float64 }
+
+// receivedOne returns the median time of receiving and acknowledging one message.
+func (b *bench) receivedOne(n int) float64 {
+	v := b.received(n)
+	b.cpu = v.oneCPU
+	return v.one
+}
+
+// receivedBatch returns the median time of receiving and acknowledging a batch.
+func (b *bench) receivedBatch(n int) float64 {
+	v := b.received(n)
+	b.cpu = v.batchCPU
+	return v.batch
+}
 
 // received measures a worker at a queue that holds n messages throughout: each that is taken out is replaced before the
 // next measurement. The store is closed and opened after the queue was filled, and has come to rest. Commits do not wait
@@ -31,24 +45,14 @@ func (b *bench) received(n int) receiveTimes {
 	return once(b, fmt.Sprint("receive ", n), func() (v receiveTimes) {
 		b.filled(n, func(ref actor.Ref[depot], rt *runtime.Runtime) {
 			half := &bench{time: b.time / 2}
-			v.one = half.worker(ref, 1, func() { takeOne(ref) })
-			v.batch = half.worker(ref, receiveBatch, func() { takeBatch(rt, ref.Key(), receiveBatch) })
+			v.one = half.p50Before(func(int) { takeOne(ref) }, func() { stock(ref, 1) })
+			v.oneCPU = half.cpu
+			v.batch = half.p50Before(func(int) { takeBatch(rt, ref.Key(), receiveBatch) }, func() { stock(ref, receiveBatch) })
+			v.batchCPU = half.cpu
 			holds(ref, n)
 		})
 		return v
 	})
-}
-
-// worker returns the median time of take, which takes so many messages out of the queue.
-func (b *bench) worker(ref actor.Ref[depot], size int, take func()) float64 {
-	var times []float64
-	for end := time.Now().Add(b.time); times == nil || time.Now().Before(end); {
-		t := time.Now()
-		take()
-		times = append(times, time.Since(t).Seconds())
-		stock(ref, size)
-	}
-	return median(times)
 }
 
 func takeOne(ref actor.Ref[depot]) {

@@ -86,6 +86,7 @@ func (b *bench) sqlPoints(atOnce int) (v float64) {
 			_, err := sqlPointN.Call(context.Background(), shops.Ref(s, "one"), atOnce)
 			check(err)
 		})
+		b.cpu /= float64(atOnce)
 	})
 	return v
 }
@@ -93,9 +94,10 @@ func (b *bench) sqlPoints(atOnce int) (v float64) {
 func (b *bench) sqlBulk() (v float64) {
 	b.shop(runtime.Options{}, func(s shopNode) {
 		s.call(sqlInsertN, "one", 0) // creates it
-		begin := time.Now()
+		begin, spent := time.Now(), processor()
 		s.call(sqlInsertN, "one", sqlTable)
 		v = sqlTable / time.Since(begin).Seconds()
+		b.spend(spent, sqlTable)
 	})
 	return v
 }
@@ -109,6 +111,7 @@ func (b *bench) sqlScans() (v float64) {
 		}
 		scan(0)
 		v = sqlTable / b.p50(scan)
+		b.cpu /= sqlTable
 	})
 	return v
 }
@@ -156,11 +159,13 @@ func (b *bench) sqlWakes() (v float64) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		times := make([]float64, n)
+		spent := processor()
 		for i, k := range rand.Perm(n) {
 			begin := time.Now()
 			s.point(shopKey(k), 1+i%smallTable)
 			times[i] = time.Since(begin).Seconds()
 		}
+		b.spend(spent, n)
 		v = median(times)
 	})
 	return v

@@ -123,6 +123,7 @@ func (b *bench) engineScansCold() (v float64) {
 			_, err := sqlScanOf(db)
 			check(err)
 		})
+		b.cpu /= sqlTable
 	})
 	return v
 }

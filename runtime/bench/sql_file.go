@@ -146,9 +146,10 @@ func (b *bench) filePoints(l library) (v float64) {
 
 func (b *bench) fileBulk(l library) (v float64) {
 	b.file(l, 0, func(_ string, db *sql.DB) {
-		begin := time.Now()
+		begin, spent := time.Now(), processor()
 		fillFile(db, sqlTable)
 		v = sqlTable / time.Since(begin).Seconds()
+		b.spend(spent, sqlTable)
 	})
 	return v
 }
@@ -170,6 +171,7 @@ func (b *bench) fileScans(l library, cold bool) (v float64) {
 				check(again.Close())
 			}
 		})
+		b.cpu /= sqlTable
 	})
 	return v
 }

@@ -54,7 +54,7 @@ func (b *bench) streamed(size int) (v float64) {
 		defer remote.Close()
 		ctx := context.Background()
 		check(models.Ref(rt, "one").Create(ctx))
-		begin := time.Now()
+		begin, spent := time.Now(), processor()
 		_, err = run.Call(ctx, models.Ref(rt, "one"), actor.None{})
 		check(err)
 		read := uint64(0)
@@ -68,6 +68,7 @@ func (b *bench) streamed(size int) (v float64) {
 			}
 		}
 		v = float64(read) / time.Since(begin).Seconds()
+		b.spend(spent, int(read))
 	})
 	return v
 }
