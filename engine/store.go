@@ -220,7 +220,8 @@ func (s *Store) open() (err error) {
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
-	if err := s.checkFormat(); err != nil {
+	older, err := s.checkFormat()
+	if err != nil {
 		return err
 	}
 	if err := s.outbox.load(s.db); err != nil {
@@ -228,6 +229,11 @@ func (s *Store) open() (err error) {
 	}
 	if err := s.Err(); err != nil && !s.opts.AcceptDataLoss {
 		return err
+	}
+	if older != 0 {
+		if err := s.upgrade(older); err != nil {
+			return err
+		}
 	}
 	s.commits.db = s.db
 	switch {
@@ -280,26 +286,43 @@ func (s *Store) unlock() error {
 	return errors.Join(s.dirLock.Close(), s.lock.Close())
 }
 
-// checkFormat reads the format row, or writes it into a store without rows.
-func (s *Store) checkFormat() error {
-	row, made := keyspace.AppendMetaRow(nil, "format"), keyspace.AppendMetaRow(nil, "made-with-format")
+// The rows of the store that say its format: the one that it has, and, if it was upgraded, the first one that it had.
+const (
+	formatRow      = "format"
+	firstFormatRow = "made-with-format"
+)
+
+// checkFormat reads the format row, or writes it into a store without rows. It returns the format of a store that needs an
+// upgrade, else 0.
+func (s *Store) checkFormat() (older uint64, err error) {
+	row := keyspace.AppendMetaRow(nil, formatRow)
 	format, found, err := s.number(row)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case found && format > StoreFormat:
-		return fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
+		return 0, fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
 	case found && format < StoreFormat:
-		s.chunked = true
-		b := s.db.NewBatch()
-		defer b.Close()
-		return errors.Join(b.Set(made, binary.AppendUvarint(nil, format), nil),
-			b.Set(row, binary.AppendUvarint(nil, StoreFormat), nil), b.Commit(pebble.Sync))
+		return format, nil
 	case found:
-		first, older, err := s.number(made)
-		s.chunked = older && first < 2
-		return err
+		first, upgraded, err := s.number(keyspace.AppendMetaRow(nil, firstFormatRow))
+		s.chunked = upgraded && first < 2
+		return 0, err
 	}
+	return 0, s.initFormat(row)
+}
+
+// upgrade makes a store of an older format one of the current format.
+func (s *Store) upgrade(from uint64) error {
+	s.chunked = true
+	b := s.db.NewBatch()
+	defer b.Close()
+	return errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, from), nil),
+		b.Set(keyspace.AppendMetaRow(nil, formatRow), binary.AppendUvarint(nil, StoreFormat), nil), b.Commit(pebble.Sync))
+}
+
+// initFormat writes the format row of a store that has no rows yet.
+func (s *Store) initFormat(row []byte) error {
 	it, err := newIter(s.db, nil)
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func main() {
 	}
 	b := &bench{dir: *dir, time: *span}
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Printf("one raw synced commit of three rows, p50: %s\n\n", latency(b.rawAlone()))
+	fmt.Printf("one synced commit of the rows of a call, raw Pebble, p50: %s\n\n", latency(b.rawAlone()))
 	fmt.Fprintln(w, "measurement\tCairn\tits processor time\ttwin\tits processor time\tratio (median of pairs)\tmin..max\tprocessor ratio (median)\tto reach")
 	for _, r := range rows() {
 		if !strings.Contains(r.name, *only) || r.long && !*long {
