@@ -16,6 +16,9 @@ FUZZTIME    ?= 30s
 KILLS       ?= 100
 ROUNDS      ?= 5
 
+# How many actors `make bench-growth` puts into its stores.
+ACTORS      ?= 1000000
+
 GO ?= go
 
 # Modules of their own: what is measured beside other libraries, and examples with dependencies that nobody else should have.
@@ -26,7 +29,7 @@ MATTN := -tags mattn -ldflags '-X github.com/ncruces/go-sqlite3/driver.driverNam
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## replay 20,000 flights through durable actors, print a table, keep serving (ONCE=1 DATA=dir LISTEN=addr NATS_LISTEN=addr, empty for none)
@@ -47,6 +50,10 @@ test: go cc tools ## go vet and all tests with the race detector
 bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
 	cd runtime/bench && $(GO) run $(MATTN) . -rounds '$(ROUNDS)'
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor ./sqlitevfs ./workflow
+
+.PHONY: bench-growth
+bench-growth: go ## measure a node whose store has many actors beside raw Pebble (ACTORS=1000000 ROUNDS=5 ARGS='-soak 20m')
+	cd runtime/bench && $(GO) run ./growth -actors '$(ACTORS)' -rounds '$(ROUNDS)' $(ARGS)
 
 .PHONY: fuzz
 fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)
