@@ -14,9 +14,9 @@
 // ([Store.Outbox]). Their bytes, like those of all rows, are in package
 // keyspace.
 //
-// The cost model, for rows in the cache: a commit of a state is three rows and
-// reads nothing; a Put of another key reads its metadata row first, unless the
-// caller knows that it is new; a Get is one read for the metadata and one for
-// each of up to two chunks of 10,000 bytes, an iterator for more; a list is one
-// iterator.
+// The cost model, for rows in the cache: opening a space is one read; a commit
+// of a small state is one row and reads nothing; a Put of another key is one row
+// more and reads it first, unless the caller knows that it is new; a Get is one
+// read, and for a value of more than 10,000 bytes one for each of up to two
+// chunks, or an iterator; a list is one iterator.
 package engine

@@ -19,8 +19,9 @@ type Entry struct {
 	Updated int64 // Unix ms
 	Expire  int64 // Unix ms; 0 is never
 	Size    int   // bytes of the value
-	chunks  uint32
-	Found   bool // false in a result of GetMany for a key that is absent
+	Found   bool  // false in a result of GetMany for a key that is absent
+
+	chunks uint32 // data rows of the value in the store
 }
 
 func (e *Entry) describe(m *metadata) {

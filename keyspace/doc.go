@@ -9,8 +9,8 @@
 //     [SQLiteChunk], ...) that implements [Key], an Append function for the hot
 //     path, and a Parse function. [Parse] and [Format] take any key.
 //   - A row is a key of the store. Its [Space] says what the store keeps there;
-//     [SpaceActors] holds the actors' own rows: for each logical key data rows
-//     and a metadata row, and for each actor a head row and an identity row.
+//     [SpaceActors] holds the actors' own rows: for each logical key a metadata
+//     row, with data rows if the value is long, and for each actor an identity row.
 //     [Row] describes any row, [ParseRow] reads it, [FormatRow] prints it.
 //
 // An [ActorID] ties them together. It begins with the actor's hash slot, so
