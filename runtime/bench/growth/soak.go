@@ -42,7 +42,7 @@ func soak(j job, say func(result)) {
 	}
 	bytes, handed := s.logical(), written()
 	for end := time.Now().Add(j.Time); time.Now().Before(end); {
-		time.Sleep(j.Interval)
+		time.Sleep(min(j.Interval, time.Until(end)))
 		mu.Lock()
 		r := m.result()
 		m = startMeter()
@@ -81,9 +81,9 @@ func (g *growth) printSoak(w io.Writer) {
 	for _, name := range []string{cairnSide, rawSide} {
 		at := time.Duration(0)
 		start(job{What: "soak", Side: name, Dir: g.store(name, ""), Actors: g.actors, Callers: 64, Time: g.soak, Interval: interval, Seed: 1}, false, func(r result) {
-			at += interval
+			at += time.Duration(r.Took * float64(time.Second))
 			fmt.Fprintf(w, "  %-6s %6v  %9.0f/s  p50 %s  p99 %s  p99.9 %s  longest %s  processor %s  memory %s  disk %s  write amplification %.1f\n",
-				name, at, r.Rate, span(r.P50), span(r.P99), span(r.P999), span(r.Max), span(r.CPU), size(r.Memory), size(r.Disk), r.WriteAmp)
+				name, at.Round(time.Second/10), r.Rate, span(r.P50), span(r.P99), span(r.P999), span(r.Max), span(r.CPU), size(r.Memory), size(r.Disk), r.WriteAmp)
 			g.soaked = append(g.soaked, r)
 		})
 	}
