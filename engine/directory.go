@@ -220,21 +220,29 @@ func actorEntry(r reader, it *iterator) (e ActorEntry, err error) {
 	if e.ID, err = parseDirectory(value); err != nil {
 		return e, at(it.Key(), err)
 	}
-	a, _, err := readRoot(r, e.ID)
-	e.Head = a.Head
+	e.Head, err = readHead(r, e.ID)
 	return e, err
 }
 
-// readRoot returns the head of an actor and its state as far as it lies in the root; ok is false for an actor of which the
-// store has no head.
-func readRoot(r reader, id keyspace.ActorID) (a root, ok bool, err error) {
+// readHead returns the head of an actor; the zero Head if it has none.
+func readHead(r reader, id keyspace.ActorID) (Head, error) {
+	a, _, err := readRoot(r, id, nil)
+	return a.Head, err
+}
+
+// readRoot returns the head of an actor and what is known of its state; ok is false for an actor of which the store has no
+// head. A state that lies in the root is appended to dst, unless that is nil.
+func readRoot(r reader, id keyspace.ActorID, dst []byte) (a root, ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendMetadataRow(row.b[:0], id, stateKey())
 	_, err = get(r, row.b, func(b []byte) (err error) {
 		if ok = len(b) > 0 && b[0] == rootFormat; ok {
-			if a, err = parseRoot(b); err == nil {
-				a.state.value = clone(a.state.value)
+			a, err = parseRoot(b)
+			if value := a.state.value; dst != nil {
+				a.state.value = append(dst, value...)
+			} else {
+				a.state.value = nil // it is valid in here only
 			}
 			return err
 		}

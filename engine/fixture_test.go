@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/cairn-run/cairn/keyspace"
 )
@@ -183,12 +186,78 @@ func TestRowsOfFormat1AreRewrittenAsTheyAreUsed(t *testing.T) {
 			}
 			commit(t, sp)
 			checkRows(t, s)
-			if a, ok, err := readRoot(s.db, sp.id); ok || err != nil {
+			if a, ok, err := readRoot(s.db, sp.id, nil); ok || err != nil {
 				t.Fatalf("the head of a destroyed actor: %+v, %v", a, err)
 			}
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestUpgradeThatFailsLeavesAStoreThatOpens(t *testing.T) {
+	refused := 0
+	for n := range 30 {
+		o := small(Options{})
+		s := mustOpen(t, o)
+		sp := openSpace(t, s, 1)
+		put(t, sp.Writes(), kv("a"), "value")
+		commit(t, sp)
+		if err := s.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		left := n
+		o.Disk.Fail(func(op, path string) error {
+			if op != "write" && op != "sync" || !strings.HasSuffix(path, ".log") {
+				return nil // Pebble itself waits in Open while it cannot write a table
+			}
+			if left--; left < 0 {
+				return errFault
+			}
+			return nil
+		})
+		s, err := Open(t.Context(), o)
+		if err == nil {
+			s.Close()
+		} else if refused++; !errors.Is(err, errFault) {
+			t.Fatalf("fault %d: %v", n, err)
+		}
+		o.Disk.Fail(nil)
+		s = mustOpen(t, o)
+		if !s.chunked {
+			t.Fatalf("fault %d: the store does not know that it was upgraded", n)
+		}
+		wantValue(t, openSpace(t, s, 1).Writes(), kv("a"), "value")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused == 0 || refused == 30 {
+		t.Errorf("%d of 30 faults kept the store from opening", refused)
+	}
+}
+
+func TestNewSpaceIsTheOnlyOneThatCommits(t *testing.T) {
+	s := openTest(t, Options{})
+	before := openSpace(t, s, 1)
+	sp, err := s.NewSpace(testID(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, before.Writes(), kv("a"), "old")
+	if _, err := before.Commit(nil); !errors.Is(err, ErrFenced) {
+		t.Errorf("the space before: %v", err)
+	}
+	put(t, sp.Writes(), kv("a"), "new")
+	commit(t, sp)
+	checkRows(t, s)
+	again := openSpace(t, s, 1)
+	wantValue(t, again.Writes(), kv("a"), "new")
+	if again.Head().Generation <= sp.Head().Generation || again.Head().Keys != 1 {
+		t.Errorf("%+v after %+v", again.Head(), sp.Head())
 	}
 }

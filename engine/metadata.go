@@ -38,8 +38,8 @@ const (
 // maxMetadata is more than the metadata of a key can take.
 const maxMetadata = 1 + 5*binary.MaxVarintLen64
 
-// inlineState is the size of the largest state that lies in the root. Each commit writes the root, also one that does not
-// change the state.
+// inlineState bounds the state that lies in the root, in bytes. Every commit writes the root, so a larger state would be
+// written by commits that do not change it.
 const inlineState = 512
 
 // dataRows returns the number of data rows of a value.

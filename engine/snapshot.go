@@ -67,8 +67,7 @@ func (sn *Snapshot) Head() (Head, error) {
 		return Head{}, err
 	}
 	defer sn.store.leave()
-	a, _, err := readRoot(sn.snap, sn.id)
-	return a.Head, err
+	return readHead(sn.snap, sn.id)
 }
 
 // Get returns the entry of a key, and false if it is absent or has expired.

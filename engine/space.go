@@ -95,7 +95,7 @@ func (s *Store) openSpace(id keyspace.ActorID, load func(*Space) error) (*Space,
 
 // load reads the root. REQUIRES: sp.mu.
 func (sp *Space) load() error {
-	a, ok, err := readRoot(sp.store.db, sp.id)
+	a, ok, err := readRoot(sp.store.db, sp.id, []byte{})
 	if err != nil {
 		return err
 	}

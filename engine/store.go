@@ -286,10 +286,9 @@ func (s *Store) unlock() error {
 	return errors.Join(s.dirLock.Close(), s.lock.Close())
 }
 
-// The rows of the store that say its format: the one that it has, and, if it was upgraded, the first one that it had.
 const (
-	formatRow      = "format"
-	firstFormatRow = "made-with-format"
+	formatRow      = "format"           // the format of the store
+	firstFormatRow = "made-with-format" // the format before the first upgrade
 )
 
 // checkFormat reads the format row, or writes it into a store without rows. It returns the format of a store that needs an
@@ -315,10 +314,15 @@ func (s *Store) checkFormat() (older uint64, err error) {
 // upgrade makes a store of an older format one of the current format.
 func (s *Store) upgrade(from uint64) error {
 	s.chunked = true
+	before := s.failure.Load() // there is one if a damage is accepted
 	b := s.db.NewBatch()
 	defer b.Close()
-	return errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, from), nil),
+	err := errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, from), nil),
 		b.Set(keyspace.AppendMetaRow(nil, formatRow), binary.AppendUvarint(nil, StoreFormat), nil), b.Commit(pebble.Sync))
+	if f := s.failure.Load(); f != before {
+		return f.cause // Pebble's commit returns nil where it gave up
+	}
+	return err
 }
 
 // initFormat writes the format row of a store that has no rows yet.

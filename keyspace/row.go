@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// ChunkSize is how many bytes of a value one data row holds. A value of n bytes
-// that is longer has ceil(n/ChunkSize) data rows, numbered from 0; one that is
-// not has none, and lies in its metadata row.
+// ChunkSize is how many bytes of a value one data row holds. A longer value of n
+// bytes has ceil(n/ChunkSize) data rows, numbered from 0. A value of at most so
+// many bytes is in its metadata row.
 const ChunkSize = 10_000
 
 // The element of an actor's row that says what the row is. Wrapped keys come

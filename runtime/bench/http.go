@@ -11,8 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cairn-run/cairn/runtime"
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/cairn-run/cairn/runtime"
 )
 
 // A caller is one keep-alive HTTP/1.1 connection that sends prepared requests. It does as little as a client can, so that

@@ -5,9 +5,9 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/bench/internal/rawpebble"
 )
 
 // rows of a durable action, with the size that the meter's has.
@@ -28,24 +28,11 @@ func (b *bench) pebbleDB(f func(*pebble.DB)) {
 	dir, err := os.MkdirTemp(b.dir, "raw-")
 	check(err)
 	defer os.RemoveAll(dir)
-	cache := pebble.NewCache(256 << 20)
-	defer cache.Unref()
-	o := &pebble.Options{Cache: cache, MemTableSize: 64 << 20, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest}
-	o.EnsureDefaults()
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	db, err := pebble.Open(dir, o)
+	db, err := rawpebble.Open(dir)
 	check(err)
 	f(db)
 	check(db.Close())
 }
-
-type quiet struct{}
-
-func (quiet) Infof(string, ...any)  {}
-func (quiet) Errorf(string, ...any) {}
-func (quiet) Fatalf(string, ...any) {}
 
 func put(db *pebble.DB, r *actorRows) *pebble.Batch {
 	batch := db.NewBatch()

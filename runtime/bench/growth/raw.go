@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/bench/internal/rawpebble"
 )
 
 // A raw is the side of raw Pebble: one row for each value, under the keys that Cairn's data rows have.
@@ -32,23 +32,10 @@ type expiring struct {
 }
 
 func openRaw(dir string) *raw {
-	cache := pebble.NewCache(cacheBytes)
-	defer cache.Unref()
-	o := &pebble.Options{Cache: cache, MemTableSize: 64 << 20, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest}
-	o.EnsureDefaults()
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	db, err := pebble.Open(dir, o)
+	db, err := rawpebble.Open(dir)
 	check(err)
 	return &raw{db: db}
 }
-
-type quiet struct{}
-
-func (quiet) Infof(string, ...any)  {}
-func (quiet) Errorf(string, ...any) {}
-func (quiet) Fatalf(string, ...any) {}
 
 // idOf returns the id that actor i has. The slots are spread like those of Cairn.
 func idOf(i int) keyspace.ActorID {

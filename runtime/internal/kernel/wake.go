@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
@@ -210,7 +209,7 @@ func (c *Core) load() error {
 			return err
 		}
 		if found {
-			c.stored = bytes.Clone(e.Value)
+			c.stored = e.Value
 		}
 	}
 	if err := c.reload(); err != nil {
