@@ -106,7 +106,9 @@ func (q *goroutine) serve() {
 func (q *goroutine) run() {
 	r, returned := q.r.query(), false
 	t := r.Actor.Type
+	t.Profile.Enter("query", t.Methods[q.method].Name, true)
 	defer func() {
+		t.Profile.Leave() // a free goroutine belongs to no type
 		name := t.Methods[q.method].Name
 		switch p := recover(); {
 		case p != nil:

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/park"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/profile"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/retry"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/signal"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
@@ -125,7 +127,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	s := &Kernel{Options: o, Store: o.Store, Reporter: &fault.Reporter{Logger: o.Logger}, Types: make(map[string]*Type), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), Started: time.Now()}
+	s := &Kernel{Options: o, Store: o.Store, Reporter: &fault.Reporter{Logger: o.Logger}, Types: make(map[string]*Type), actors: directory.New[*Actor](), Remains: directory.New[*Actor](), changes: change.Feed{Sink: o.Changes}, Started: time.Now()}
 	s.Life, s.end = context.WithCancel(context.Background())
 	s.waits, s.endWaits = context.WithCancel(s.Life)
 	s.with, s.Parts, s.wakers, s.Recoverers = with, with.Parts, make(map[keyspace.WakeKind]Waker), make(map[keyspace.WakeKind]Recoverer)
@@ -148,7 +150,6 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 		}
 	}
 	s.Metrics = metrics.New(s.Memory.Awake.Load, s.Memory.Bytes.Load, func() int64 { return int64(s.Pauses.Len()) }, s.Busy.Load)
-	s.changes = change.Feed{Sink: o.Changes}
 	retired, err := s.retiredTypes()
 	if err != nil {
 		return nil, err
@@ -157,21 +158,14 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 		t := &Type{
 			Retired:  i >= len(o.Behaviors),
 			Behavior: b, ByName: make(map[string]int),
-			idle: b.IdleTimeout, Pace: make([]pace.Average, len(b.Methods)),
-			metrics: s.Metrics.Of(b.Type),
+			idle: max(cmp.Or(b.IdleTimeout, o.IdleTimeout), 0), Pace: make([]pace.Average, len(b.Methods)),
+			metrics: s.Metrics.Of(b.Type), Profile: profile.Of(o.Profile, b.Type),
 		}
 		for _, p := range s.Parts {
 			t.Hooks.Add(p, t)
 		}
-		var err error
 		if t.Base, err = limit.New(limit.Resolve(o.TypeLimits[b.Type], limit.Resolve(b.Limits, o.Limits)), t.Hooks.Limiters); err != nil {
 			return nil, fmt.Errorf("kernel: limits of actor type %q: %w", b.Type, err)
-		}
-		switch {
-		case t.idle == 0:
-			t.idle = o.IdleTimeout
-		case t.idle < 0:
-			t.idle = 0
 		}
 		for i, m := range b.Methods {
 			t.ByName[m.Name] = i
@@ -186,7 +180,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 	for p := range PartsAs[Broadcaster](s.Parts) {
 		p.Begin(s)
 	}
-	s.Workers = worker.New(&s.Goroutines, Assignment.run)
+	s.Workers = worker.New(&s.Goroutines, profile.Worker(o.Profile, Assignment.run))
 	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
 	s.Memory.Limit(o.MaxAwake, o.MaxAwakeBytes)
 	s.sweeper = patrol.New(s.Go, s.sweep, 0)
@@ -345,7 +339,7 @@ func (s *Kernel) NewID(addr host.Address) keyspace.ActorID {
 }
 
 // Go runs f in a goroutine that Close waits for; false means that the kernel has closed.
-func (s *Kernel) Go(f func()) bool { return s.Goroutines.Go(f) }
+func (s *Kernel) Go(f func()) bool { return s.Goroutines.Go(profile.Unlabelled(s.Options.Profile, f)) }
 
 // Later runs f after d unless the node stops first.
 func (s *Kernel) Later(d time.Duration, f func()) {

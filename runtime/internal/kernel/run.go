@@ -120,6 +120,10 @@ func (a *Actor) process(epoch uint64, c *Core, b *mailbox.Batch[*Work]) bool {
 		if a.turnedAway(c, w) {
 			continue
 		}
+		if p := a.Type.Profile; p != nil {
+			t := w.Job.Traits(a)
+			p.Enter(t.Kind, t.Name, t.Declared)
+		}
 		late := false
 		if c == nil {
 			var err error

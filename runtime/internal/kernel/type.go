@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/kernel/limit"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/metrics"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/pace"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/profile"
 )
 
 // A Type is a behavior with what the kernel derives from it once.
@@ -28,6 +29,7 @@ type Type struct {
 	// Pace is the time that each method takes.
 	Pace    []pace.Average
 	metrics metrics.Type
+	Profile *profile.Labels // of the goroutines that work for the type
 }
 
 // TypeOf returns the hosted type of an address, after checking the address.

@@ -23,6 +23,7 @@ type Job interface {
 type Traits struct {
 	// Kind and name say what it is, for logs: "alarm" and the alarm's name.
 	Kind, Name string
+	Declared   bool // the code declares Name, so that there are few such names
 	// Code: it runs code of the actor, which a paused actor does not.
 	Code bool
 	// Quick: it is known to take little time, so that the turns before it can wait for it.

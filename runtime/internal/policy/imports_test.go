@@ -86,6 +86,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/kernel/view", uses: []string{"engine", "keyspace", "runtime/internal/kernel/attach", "runtime/internal/kernel/fault"}, never: []string{"net/http"}, why: "a noun of the kernel: what queries read"},
 	{pkg: "runtime/internal/kernel/reply", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/record"}, libs: []string{xxh3}, never: []string{"net/http"}, why: "a noun of the kernel: replies to calls with an idempotency key"},
 	{pkg: "runtime/internal/kernel/spawn", never: []string{"net", "os"}, why: "a noun of the kernel: goroutines that can be waited for"},
+	{pkg: "runtime/internal/kernel/profile", never: []string{"net", "os"}, why: "a noun of the kernel: labels of goroutines"},
 	{pkg: "runtime/internal/kernel/worker", uses: []string{"runtime/internal/kernel/spawn"}, never: []string{"net", "os"}, why: "a noun of the kernel: the goroutines that run actors"},
 	{pkg: "runtime/internal/kernel/wire", uses: []string{"actor/host"}, libs: []string{cbor}, never: []string{"os"}, why: "a noun of the kernel: the encoding of inputs and outputs"},
 	{pkg: "runtime/internal/kernel", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats, sqlite, module + "/sqlitevfs", module + "/runtime/internal/part"}, why: "directory, mailbox, turn, commit, gate, life: knows no part"},

@@ -59,6 +59,8 @@ type Options struct {
 	AlarmConcurrency int
 	// ReplyRetention is how long replies to calls with an idempotency key are kept.
 	ReplyRetention time.Duration
+	// Profile labels goroutines with the actor type and the kind of work that they run.
+	Profile bool
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Registerer receives the metrics; nil registers none.

@@ -176,8 +176,8 @@ func listAlarms(l call.Lister, name string) ([]host.Alarm, error) {
 type alarmDue engine.Wake
 
 // Traits implements kernel.Job.
-func (d *alarmDue) Traits(*kernel.Actor) kernel.Traits {
-	return kernel.Traits{Kind: "alarm", Name: d.Name, Code: true}
+func (d *alarmDue) Traits(a *kernel.Actor) kernel.Traits {
+	return kernel.Traits{Kind: "alarm", Name: d.Name, Declared: alarmOf(a.Type, d.Name) >= 0, Code: true}
 }
 
 // Run implements kernel.Job.

@@ -271,6 +271,7 @@ func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
 			return err
 		}
 		item := &kernel.Work{Job: w.Job, Traceparent: m.Record.Traceparent, Of: w}
+		t.Profile.Enter("deliver", t.Methods[i].Name, true)
 		_, err := c.RunTurn(item, t.Methods[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			if err := c.Rows.Put(key, binary.BigEndian.AppendUint64(nil, m.seq), engine.PutOptions{}); err != nil {
 				return nil, err

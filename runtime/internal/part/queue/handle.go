@@ -210,6 +210,7 @@ func handleNext(c *kernel.Core, w *kernel.Work, j *queueJob, name string, last b
 	found, left, own := false, int64(0), Queueing(c.Actor.Type)
 	start := time.Now()
 	j.message.Store(nil)
+	c.Actor.Type.Profile.Enter("queue", c.Actor.Type.Queues[i].Name, true)
 	_, err = c.RunTurn(w, c.Actor.Type.Queues[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 		set := SetOf(h)
 		m, ok, err := set.Next(name)

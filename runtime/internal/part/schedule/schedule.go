@@ -210,6 +210,7 @@ func runSchedule(c *kernel.Core, w *kernel.Work, on *scheduleFiring, f *schedule
 	i, cause := scheduleOf(c.Actor.Type, row.Name)
 	if cause == nil {
 		kernel.PartOf[*Part](c.Actor.Kernel).lag.Observe(time.Since(clock.TimeMS(row.Due)).Seconds())
+		c.Actor.Type.Profile.Enter("schedule", c.Actor.Type.Schedules[i].Name, true)
 		_, cause = c.RunTurn(w, c.Actor.Type.Schedules[i].Handler, true, func(h *kernel.Turn) ([]byte, error) {
 			on.began.Store(h.Start.UnixMilli())
 			return nil, tick(c, h, i, f)

@@ -143,9 +143,15 @@ const taskRetry = time.Second
 // Run runs f, or the work of the task's owner, and counts the task off, however it ends.
 func (t *Task) Run(f func(host.Task) error) {
 	var err error
-	returned := false
+	returned, kind := false, "task"
+	if t.Owner != nil {
+		kind = "step"
+	}
+	labels := t.Crew.a.Type.Profile
+	labels.Enter(kind, t.Name, false)
 	defer func() {
 		p := recover()
+		labels.Leave()
 		t.over.Store(true)
 		t.report(returned, p, err)
 		t.Cancel(errTaskOver)
