@@ -20,6 +20,7 @@ import (
 // token.
 type config struct {
 	Listen         string   `toml:"listen"`
+	PprofListen    string   `toml:"pprof_listen"`
 	Data           string   `toml:"data"`
 	Namespace      string   `toml:"namespace"`
 	Token          string   `toml:"token"`
@@ -166,6 +167,7 @@ func checkNegative(path string, part reflect.Value) error {
 // apply puts what the file says into o.
 func (c *config) apply(o *Options) {
 	o.Listen, o.Dir = or(c.Listen, o.Listen), or(c.Data, o.Dir)
+	o.PprofListen = c.PprofListen
 	o.Namespace, o.Token, o.AllowedOrigins = c.Namespace, c.Token, c.AllowedOrigins
 	o.NATSListen, o.NATSURL, o.NATSCredentials = c.NATS.Listen, c.NATS.URL, c.NATS.Credentials
 	o.NATSJetStream, o.NATSRoot = c.NATS.JetStream, c.NATS.Root

@@ -91,6 +91,12 @@ type Options struct {
 	// Gateway bounds what one HTTP client can take.
 	Gateway GatewayLimits
 
+	// PprofListen is the TCP address, on loopback, of the profiles of net/http/pprof, under
+	// /debug/pprof/; "" serves none. An address beyond loopback is refused even if Token is set,
+	// because the profiles show code and timing of the process and are served without a token. It
+	// also labels the goroutines of actors with their type and work, for the profiles.
+	PprofListen string
+
 	// NATSListen, if not "", runs a NATS server in the process and opens its port there. An address
 	// beyond loopback is refused unless Token is set, which NATS clients then need too.
 	NATSListen string
@@ -239,6 +245,11 @@ func (o *Options) Validate() error {
 	}
 	if o.Listen != "" {
 		if err := exposed("listen", o.Listen, o.Token != "" || o.Authorize != nil, "a token (CAIRN_TOKEN) or Options.Authorize"); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if o.PprofListen != "" {
+		if err := checkPprof(o.PprofListen); err != nil {
 			faults = append(faults, err)
 		}
 	}

@@ -90,6 +90,7 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 //	--data DIR             of the data (./data)
 //	--nats-listen ADDRESS  runs a NATS server in the process
 //	--nats-url URL         uses this NATS server
+//	--pprof-listen ADDRESS serves Go's profiles, on loopback; see docs/operate/profile.md
 //	--config FILE          a TOML file; see docs/operate/configure.md
 //	--accept-data-loss     opens damaged data without what was lost; see docs/operate/damaged-store.md
 //
@@ -124,6 +125,9 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	}
 	if url := rt.NATSURL(); url != "" {
 		attrs = append(attrs, "nats", url)
+	}
+	if addr := rt.PprofAddr(); addr != "" {
+		attrs = append(attrs, "pprof", "http://"+addr+pprofPath)
 	}
 	o.Logger.Info("serving", attrs...)
 	var started chan error
@@ -161,6 +165,7 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 	fs.StringVar(&f.Dir, "data", or(p.Dir, DefaultDir), "`directory` of the data")
 	fs.StringVar(&f.NATSListen, "nats-listen", "", "run a NATS server in the process and listen on this `address`")
 	fs.StringVar(&f.NATSURL, "nats-url", "", "publish changes to, and take calls from, the NATS server at this `url`")
+	fs.StringVar(&f.PprofListen, "pprof-listen", "", "serve Go's profiles on this `address`, which must be on loopback")
 	fs.BoolVar(&f.AcceptDataLoss, "accept-data-loss", false, "open damaged data without what was lost")
 	path := fs.String("config", "", "TOML `file` with these and more settings")
 	if p.Flags != nil {
@@ -194,6 +199,8 @@ func (p Program) parse(args []string, stdout, stderr io.Writer) (Options, error)
 			o.Listen = f.Listen
 		case "data":
 			o.Dir = f.Dir
+		case "pprof-listen":
+			o.PprofListen = f.PprofListen
 		case "nats-listen":
 			o.NATSListen, o.NATSURL = f.NATSListen, ""
 		case "nats-url":

@@ -38,6 +38,7 @@ type Runtime struct {
 	local     *localnats.Server
 	publisher *natspub.Publisher
 	registry  *prometheus.Registry
+	pprof     *pprofServer // nil for none
 
 	listener net.Listener
 	server   *http.Server
@@ -69,6 +70,11 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	}
 	if r.store, err = openStore(ctx, &o); err != nil {
 		return nil, err
+	}
+	if o.PprofListen != "" { // early, because a slow start is worth a profile
+		if r.pprof, err = startPprof(ctx, o.PprofListen, o.Logger); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.startNATS(ctx); err != nil {
 		return nil, err
@@ -160,7 +166,7 @@ func (r *Runtime) startNode() error {
 			Store: r.store, Namespace: o.Namespace, IdleTimeout: o.IdleTimeout, Limits: o.Limits, TypeLimits: o.TypeLimits, MaxAwake: o.MaxAwake,
 			MaxAwakeBytes: o.MaxAwakeBytes, MaxMailboxBytes: o.MaxMailboxBytes, MaxEventBytes: o.MaxEventBytes,
 			TurnGrace: o.TurnGrace, AlarmConcurrency: o.AlarmConcurrency, Logger: o.Logger,
-			Registerer: r.registry,
+			Registerer: r.registry, Profile: o.PprofListen != "",
 		},
 		SQL: sqlite.Options{
 			MaxOpen: o.SQL.MaxOpen, MaxMemory: o.SQL.MaxMemory, ConnMemory: o.SQL.ConnMemory, CacheBytes: o.SQL.CacheBytes,
@@ -249,6 +255,7 @@ func (r *Runtime) abort() {
 	if r.local != nil {
 		r.local.Close()
 	}
+	r.pprof.stop()
 	if r.store != nil {
 		r.store.Close()
 	}
@@ -272,6 +279,7 @@ func (r *Runtime) Close() error {
 		if r.local != nil {
 			r.local.Close()
 		}
+		r.pprof.stop() // late, because a slow stop is worth a profile
 		faults = append(faults, r.store.Close())
 		r.closed = errors.Join(faults...)
 	})

@@ -226,7 +226,7 @@ func TestConfigurationOnThePageIsAccepted(t *testing.T) {
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0").Replace(config)
+	config = strings.NewReplacer("/etc/cairn/token", token, "127.0.0.1:4222", "127.0.0.1:0", "127.0.0.1:6060", "127.0.0.1:0").Replace(config)
 	file := filepath.Join(dir, "cairn.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

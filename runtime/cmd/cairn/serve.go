@@ -24,6 +24,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	flags.String("data", "./data", "directory of the store")
 	flags.String("nats-listen", "", "run a NATS server in the node and listen here")
 	flags.String("nats-url", "", "publish change events to, and take calls from, this NATS server")
+	flags.String("pprof-listen", "", "serve Go's profiles on this loopback address; see docs/operate/profile.md")
 	flags.String("config", "", "TOML file with these settings; flags go before it")
 	flags.Bool("accept-data-loss", false, "open damaged data without what was lost; see docs/operate/damaged-store.md")
 	_ = cmd.MarkFlagDirname("data")
@@ -44,7 +45,7 @@ func (c *cli) serveCommand() *cobra.Command {
 // file and the environment.
 func (c *cli) serve(ctx context.Context, flags *pflag.FlagSet) error {
 	var args []string
-	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "config", "accept-data-loss"} {
+	for _, name := range []string{"listen", "data", "nats-listen", "nats-url", "pprof-listen", "config", "accept-data-loss"} {
 		if f := flags.Lookup(name); f.Changed {
 			args = append(args, "--"+name+"="+f.Value.String())
 		}
