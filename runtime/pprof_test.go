@@ -150,15 +150,20 @@ func TestProfilesShowTheTypeAndTheWorkOfAGoroutine(t *testing.T) {
 	}
 
 	// A worker or a goroutine of queries that is free has no labels.
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		if _, body = fetch(t, base+"goroutine?debug=1"); !strings.Contains(body, `"actor_type"`) {
-			break
+	waitForGoroutines(t, rt, func(text string) bool { return !strings.Contains(text, `"actor_type"`) })
+}
+
+// waitForGoroutines waits until the profile of goroutines is as wanted.
+func waitForGoroutines(t *testing.T, rt *runtime.Runtime, wanted func(text string) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		_, body := fetch(t, "http://"+rt.PprofAddr()+"/debug/pprof/goroutine?debug=1")
+		if wanted(body) {
+			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("goroutines keep labels after their work:\n%s", body)
+			t.Fatalf("the goroutines are still:\n%s", body)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -193,7 +198,7 @@ func TestCloseEndsTheServerOfProfiles(t *testing.T) {
 		}
 		ended <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	waitForGoroutines(t, rt, func(text string) bool { return strings.Contains(text, "net/http/pprof.Profile") })
 	begun := time.Now()
 	if err := rt.Close(); err != nil {
 		t.Error(err)
