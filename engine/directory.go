@@ -98,6 +98,7 @@ type ActorsQuery struct {
 	Prefix    []string // first parts of the key; only with a Type
 	Limit     int      // 0: DefaultActors
 	Cursor    string   // of the page before
+	Brief     bool     // leaves out the heads, which are a read of each actor
 }
 
 // DefaultActors is how many actors a page has if the query sets no limit.
@@ -142,26 +143,38 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 		}
 		start = append(after, 0)
 	}
-	snapshot := s.db.NewSnapshot()
-	defer snapshot.Close()
-	it, err := newIter(snapshot, &pebble.IterOptions{LowerBound: start, UpperBound: end})
+	r := reader(s.db)
+	if !q.Brief { // else the iterator is all that is read
+		snapshot := s.db.NewSnapshot()
+		defer snapshot.Close()
+		r = snapshot
+	}
+	it, err := newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
 		return ActorsPage{}, err
 	}
-	var page ActorsPage
+	page := ActorsPage{Actors: make([]ActorEntry, 0, min(limit, 1024))}
 	var last []byte
+	known := 0
+	if q.Type != "" {
+		known = len(keyspace.AppendDirectoryPrefix(nil, q.Namespace, q.Type, nil))
+	}
 	err = func() error {
 		for ok := it.First(); ok; ok = it.Next() {
 			if len(page.Actors) == limit {
 				page.Cursor = base64.RawURLEncoding.EncodeToString(last)
 				return nil
 			}
-			e, err := actorEntry(snapshot, &it)
+			e, err := q.entry(&it, known)
+			if err == nil && !q.Brief {
+				e.Head, err = readHead(r, e.ID)
+			}
 			if err != nil {
 				return err
 			}
-			page.Actors = append(page.Actors, e)
-			last = append(last[:0], it.Key()...)
+			if page.Actors = append(page.Actors, e); len(page.Actors) == limit {
+				last = clone(it.Key())
+			}
 		}
 		return it.Error()
 	}()
@@ -208,20 +221,24 @@ func (s *Store) Types(namespace string) ([]string, error) {
 	return types, errors.Join(it.Error(), it.Close())
 }
 
-func actorEntry(r reader, it *iterator) (e ActorEntry, err error) {
+// entry returns the entry of a directory row, without the head. All rows begin with the same known bytes if the query has a type.
+func (q *ActorsQuery) entry(it *iterator, known int) (e ActorEntry, err error) {
 	i := &e.Identity
-	if i.Namespace, i.Type, i.Key, err = keyspace.ParseDirectoryRow(it.Key()); err != nil {
+	if known > 0 {
+		i.Namespace, i.Type = q.Namespace, q.Type
+		i.Key, err = keyspace.ParseDirectoryKey(it.Key(), known)
+	} else {
+		i.Namespace, i.Type, i.Key, err = keyspace.ParseDirectoryRow(it.Key())
+	}
+	if err != nil {
 		return e, &CorruptError{Row: clone(it.Key()), Reason: err.Error()}
 	}
 	value, err := it.ValueAndErr()
 	if err != nil {
 		return e, err
 	}
-	if e.ID, err = parseDirectory(value); err != nil {
-		return e, at(it.Key(), err)
-	}
-	e.Head, err = readHead(r, e.ID)
-	return e, err
+	e.ID, err = parseDirectory(value)
+	return e, at(it.Key(), err)
 }
 
 // readHead returns the head of an actor; the zero Head if it has none.

@@ -133,8 +133,11 @@ func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, a := range page.Actors {
-				if a.Head.Version != 1 {
+				if want := map[bool]Version{false: 1}[q.Brief]; a.Head.Version != want {
 					t.Fatalf("head %+v", a.Head)
+				}
+				if id, ok, err := s.Lookup(a.Identity); err != nil || !ok || id != a.ID {
+					t.Fatalf("%v has the id %v, the list says %v (%v)", a.Identity, id, a.ID, err)
 				}
 				if !slices.ContainsFunc(all, func(i Identity) bool { return reflect.DeepEqual(i, a.Identity) }) {
 					all = append(all, a.Identity)
@@ -152,11 +155,12 @@ func TestActorsAreListedByPrefixAndPage(t *testing.T) {
 			}
 		}
 	}
-	for limit := range 4 {
-		if got := fmt.Sprintf("%q", list(ActorsQuery{Limit: limit})); got != `["room/a" "room/a/1" "room/a/2" "room/a\x00b" "room/ab" "tenant/"]` {
+	for i := range 8 {
+		limit, brief := i%4, i >= 4
+		if got := fmt.Sprintf("%q", list(ActorsQuery{Limit: limit, Brief: brief})); got != `["room/a" "room/a/1" "room/a/2" "room/a\x00b" "room/ab" "tenant/"]` {
 			t.Errorf("all, limit %d: %s", limit, got)
 		}
-		if got := fmt.Sprintf("%q", list(ActorsQuery{Type: "room", Prefix: []string{"a"}, Limit: limit})); got != `["room/a" "room/a/1" "room/a/2"]` {
+		if got := fmt.Sprintf("%q", list(ActorsQuery{Type: "room", Prefix: []string{"a"}, Limit: limit, Brief: brief})); got != `["room/a" "room/a/1" "room/a/2"]` {
 			t.Errorf("by prefix, limit %d: %s", limit, got)
 		}
 	}

@@ -197,6 +197,15 @@ func TestTypedRowParsers(t *testing.T) {
 		if v.row.Type == RowDirectory != (err == nil) || namespace != v.row.Namespace || typ != v.row.ActorType || !slices.Equal(key, v.row.ActorKey) {
 			t.Errorf("ParseDirectoryRow(%s) = %q, %q, %q, %v", v.prints, namespace, typ, key, err)
 		}
+		if v.row.Type == RowDirectory {
+			prefix := len(AppendDirectoryPrefix(nil, namespace, typ, nil))
+			if rest, err := ParseDirectoryKey(row, prefix); err != nil || !slices.Equal(rest, key) {
+				t.Errorf("ParseDirectoryKey(%s) = %q, %v", v.prints, rest, err)
+			}
+			if _, err := ParseDirectoryKey(append(row, 0x05), prefix); err == nil { // a UUID that has no bytes
+				t.Errorf("ParseDirectoryKey takes %s with a piece of another element", v.prints)
+			}
+		}
 		if id, err := ParseTombstoneRow(row); v.row.Type == RowTombstone != (err == nil) || err == nil && id != v.row.ID {
 			t.Errorf("ParseTombstoneRow(%s) = %v, %v", v.prints, id, err)
 		}

@@ -199,14 +199,20 @@ func (r *Row) parseDirectory(d *tuple.Decoder) (err error) {
 	if r.ActorType, err = d.String(); err != nil {
 		return err
 	}
+	r.ActorKey, err = actorKey(d)
+	return err
+}
+
+// actorKey reads the parts of an actor's key, to the end.
+func actorKey(d *tuple.Decoder) (key []string, err error) {
 	for d.More() {
 		part, err := d.String()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r.ActorKey = append(r.ActorKey, part)
+		key = append(key, part)
 	}
-	return nil
+	return key, nil
 }
 
 func (r *Row) parseWake(d *tuple.Decoder) (err error) {
@@ -251,6 +257,15 @@ func parseAs(row []byte, want RowType) (Row, error) {
 func ParseDirectoryRow(row []byte) (namespace, typ string, key []string, err error) {
 	r, err := parseAs(row, RowDirectory)
 	return r.Namespace, r.ActorType, r.ActorKey, err
+}
+
+// ParseDirectoryKey returns the key of an actor whose directory row begins with
+// prefix bytes of [AppendDirectoryPrefix] for its namespace and type; it is nil
+// for a key without parts.
+func ParseDirectoryKey(row []byte, prefix int) ([]string, error) {
+	d := tuple.NewDecoder(row[prefix:])
+	key, err := actorKey(&d)
+	return key, within("row", prefix, err)
 }
 
 // ParseTombstoneRow returns the id of the destroyed actor.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	gort "runtime"
 	"slices"
 	"strings"
@@ -264,7 +265,13 @@ func TestListAndInspectPage(t *testing.T) {
 		if len(keys) != 25 || !slices.IsSorted(keys) {
 			t.Fatal(keys)
 		}
-		_, err := h.List(ctx, host.ListQuery{Limit: 1001})
+		q.Limit, q.Brief = 1, true
+		page, err := h.List(ctx, q)
+		if err != nil || len(page.Actors) != 1 || page.Actors[0].ID == "" ||
+			!reflect.DeepEqual(page.Actors[0], host.Status{ID: page.Actors[0].ID, Type: "bot", Key: []string{"eu", "00"}}) {
+			t.Fatalf("brief: %+v %v", page.Actors, err)
+		}
+		_, err = h.List(ctx, host.ListQuery{Limit: 1001})
 		wantCode(t, err, actor.InvalidArgument)
 		seen := 0
 		iq := host.InspectQuery{Limit: 7, ValueBytes: 1}

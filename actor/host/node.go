@@ -153,6 +153,9 @@ type ListQuery struct {
 	Limit int
 	// Cursor continues an earlier page.
 	Cursor string
+	// Brief leaves all fields of a Status but ID, Type and Key zero. It costs a small part of a full list, which reads rows of
+	// each actor.
+	Brief bool
 }
 
 // A ListPage is one page of actors. Cursor is "" at the end.

@@ -189,6 +189,9 @@ func (c *Client) List(ctx context.Context, q host.ListQuery) (host.ListPage, err
 	set(params, "type", q.Type)
 	set(params, "cursor", q.Cursor)
 	setNumber(params, "limit", q.Limit)
+	if q.Brief {
+		set(params, "brief", "true")
+	}
 	var p host.ListPage
 	return p, c.get(ctx, "/actors", params, &p)
 }

@@ -109,7 +109,7 @@ func (c cairn) get(i int) bool {
 }
 
 func (c cairn) list() (n int) {
-	q := host.ListQuery{Type: accounts.Name(), Limit: 1000}
+	q := host.ListQuery{Type: accounts.Name(), Limit: 1000, Brief: true}
 	for {
 		page, err := c.List(context.Background(), q)
 		check(err)

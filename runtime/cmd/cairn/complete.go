@@ -52,7 +52,7 @@ func (c *cli) completeAddress(cmd *cobra.Command, args []string, word string) ([
 
 	// What stands before the last slash is settled; the part after it may be unfinished.
 	settled := word[:strings.LastIndexByte(word, '/')]
-	q := host.ListQuery{Type: typ, Limit: maxPage}
+	q := host.ListQuery{Type: typ, Limit: maxPage, Brief: true}
 	if settled != typ {
 		a, err := parseAddress(settled)
 		if err != nil {

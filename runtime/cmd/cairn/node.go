@@ -95,7 +95,7 @@ func types(ctx context.Context, n reader) []string {
 	if err == nil || host.CodeOf(err) == host.NotFound {
 		types = append(types, cell.Type.Name())
 	}
-	q := host.ListQuery{Limit: maxPage}
+	q := host.ListQuery{Limit: maxPage, Brief: true}
 	for range typePages {
 		page, err := n.List(ctx, q)
 		if err != nil {

@@ -16,7 +16,7 @@ func TestTheFieldOfAnErrorIsTheParameterOrTheMember(t *testing.T) {
 	g := newGateway(t, setup{Node: &fakeNode{}, Databases: &fakeDatabases{}, Runs: fakeRuns{}})
 	const status, events, sqlite = "/actors/counter/a/-/", "/actors/counter/a/-/events", "/actors/counter/a/-/sqlite"
 	for _, c := range []struct{ method, path, body, field string }{
-		{"GET", "/actors?limit=x", "", "limit"}, {"GET", "/actors?max=1", "", "max"}, {"GET", "/actors?type=a&type=b", "", "type"}, {"GET", "/actors?prefix=%FF", "", "prefix"},
+		{"GET", "/actors?limit=x", "", "limit"}, {"GET", "/actors?max=1", "", "max"}, {"GET", "/actors?brief=", "", "brief"}, {"GET", "/actors?type=a&type=b", "", "type"}, {"GET", "/actors?prefix=%FF", "", "prefix"},
 		{"GET", "/actors?cursor=%FF", "", "cursor"}, {"GET", "/workflows?before=x", "", "before"}, {"GET", "/workflows?limit=0", "", "limit"}, {"GET", "/workflows?type=%FF", "", "type"},
 		{"GET", status + "?x=1", "", "x"}, {"GET", status + "keys?after=*", "", "after"}, {"GET", status + "keys?value_bytes=-1", "", "value_bytes"},
 		{"GET", events + "?names=a,,b", "", "names"}, {"GET", events + "?after=x", "", "after"}, {"GET", events + "?names=%FF", "", "names"},

@@ -115,11 +115,13 @@ func TestEveryRouteAndFaultHasItsAnswer(t *testing.T) {
 		{"options of all", "OPTIONS", "*", "", nil, want{status: 204}},
 
 		{"list", "GET", "/actors?type=counter&prefix=a&prefix=b%2F&limit=5&cursor=c", "", nil,
-			want{status: 200, body: `{"actors":[],"cursor":"{Type:counter Prefix:[a b/] Limit:5 Cursor:c}"}`}},
+			want{status: 200, body: `{"actors":[],"cursor":"{Type:counter Prefix:[a b/] Limit:5 Cursor:c Brief:false}"}`}},
+		{"brief list", "GET", "/actors?brief=true", "", nil, want{status: 200, body: "Brief:true"}},
+		{"list that is brief or not", "GET", "/actors?brief=1", "", nil, want{status: 400, body: "true or false"}},
 		{"list without parameters", "GET", "/actors", "", nil, want{status: 200}},
 		{"list with a large limit", "GET", "/actors?limit=1001", "", nil, want{status: 400, body: "limit"}},
 		{"list with a limit of 0", "GET", "/actors?limit=0", "", nil, want{status: 400, body: "limit"}},
-		{"list with a typing error", "GET", "/actors?tpye=counter", "", nil, want{status: 400, body: "known are: type, prefix, limit, cursor"}},
+		{"list with a typing error", "GET", "/actors?tpye=counter", "", nil, want{status: 400, body: "known are: type, prefix, limit, cursor, brief"}},
 		{"list with a bad query", "GET", "/actors?type=%zz", "", nil, want{status: 400, body: "malformed"}},
 		{"list by post", "POST", "/actors", "", nil, want{status: 405}},
 

@@ -93,6 +93,18 @@ func (p parameters) number(name string, lo, hi int) (int, *host.Error) {
 	return n, nil
 }
 
+// flag reads true or false: false if it is absent.
+func (p parameters) flag(name string) (bool, *host.Error) {
+	switch s, ok := p.one(name); {
+	case !ok, s == "false":
+		return false, nil
+	case s == "true":
+		return true, nil
+	default:
+		return false, wrong(name, "the parameter %s is %q; it must be true or false", name, s)
+	}
+}
+
 // names reads a list of names, separated by commas or as several parameters: nil if it is absent.
 func (p parameters) names(name string) ([]string, *host.Error) {
 	var names []string
@@ -173,11 +185,14 @@ func (x *exchange) list() {
 	fault := x.Authorize(ctx, serve.List, host.Address{Type: q.Type, Key: q.Prefix}, "")
 	var p parameters
 	if fault == nil {
-		p, fault = x.params("type", "prefix", "limit", "cursor")
+		p, fault = x.params("type", "prefix", "limit", "cursor", "brief")
 	}
 	q.Cursor, _ = p.one("cursor")
 	if fault == nil {
 		q.Limit, fault = p.number("limit", 1, maxPage)
+	}
+	if fault == nil {
+		q.Brief, fault = p.flag("brief")
 	}
 	if fault != nil {
 		x.Fail(fault)

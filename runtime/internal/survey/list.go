@@ -16,10 +16,12 @@ func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPag
 	if err != nil {
 		return host.ListPage{}, s.StoreError(err)
 	}
-	for i := range page.Actors {
-		present(s, &page.Actors[i])
-		if err := presentListed(s, &page.Actors[i]); err != nil {
-			return host.ListPage{}, s.StoreError(err)
+	if !q.Brief {
+		for i := range page.Actors {
+			present(s, &page.Actors[i])
+			if err := presentListed(s, &page.Actors[i]); err != nil {
+				return host.ListPage{}, s.StoreError(err)
+			}
 		}
 	}
 	lost, err := AllSeen(s, ctx, func(t *kernel.Type) bool { return q.Type == "" || t.Type == q.Type })
@@ -38,7 +40,7 @@ func List(s *kernel.Kernel, ctx context.Context, q host.ListQuery) (host.ListPag
 
 // actorsQuery is a query as the store takes it.
 func actorsQuery(namespace string, q host.ListQuery) engine.ActorsQuery {
-	return engine.ActorsQuery{Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit, Cursor: q.Cursor}
+	return engine.ActorsQuery{Namespace: namespace, Type: q.Type, Prefix: q.Prefix, Limit: q.Limit, Cursor: q.Cursor, Brief: q.Brief}
 }
 
 // presentListed adds to the status of an actor in a list what the parts say in lists.
@@ -84,7 +86,11 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 	}
 	out := host.ListPage{Actors: make([]host.Status, len(page.Actors)), Cursor: page.Cursor}
 	for i, e := range page.Actors {
-		out.Actors[i] = EntryStatus(e)
+		if st := &out.Actors[i]; q.Brief {
+			st.ID, st.Type, st.Key = e.ID.String(), e.Identity.Type, keyOf(e)
+		} else {
+			*st = EntryStatus(e)
+		}
 	}
 	return out, nil
 }

@@ -105,15 +105,19 @@ func StoredStatus(parts []kernel.Part, store *engine.Store, namespace string, ad
 
 // EntryStatus describes an actor by its entry in the store.
 func EntryStatus(e engine.ActorEntry) host.Status {
-	key := e.Identity.Key
-	if key == nil {
-		key = []string{}
-	}
 	return host.Status{
-		ID: e.ID.String(), Type: e.Identity.Type, Key: key, State: host.Asleep,
+		ID: e.ID.String(), Type: e.Identity.Type, Key: keyOf(e), State: host.Asleep,
 		Version: uint64(e.Head.Version), Generation: uint64(e.Head.Generation), Keys: e.Head.Keys, Bytes: e.Head.Bytes,
 		Created: clock.TimeMS(e.Head.Created).UTC(), Updated: clock.TimeMS(e.Head.Updated).UTC(),
 	}
+}
+
+// keyOf returns an actor's key, which is not nil: in JSON it is no null.
+func keyOf(e engine.ActorEntry) []string {
+	if e.Identity.Key == nil {
+		return []string{}
+	}
+	return e.Identity.Key
 }
 
 // CountKeys counts the keys of a kind, up to the limit of one listing.

@@ -102,6 +102,7 @@ func (d *document) nodePaths() {
 				object{"type": "array", "items": object{"type": "string"}}),
 			query("limit", "How many actors a page has at most; 100 by default.", between(1, d.node.MaxPage)),
 			query("cursor", "Continues an earlier page: its cursor.", object{"type": "string"}),
+			query("brief", "Sets only id, type and key of each actor, which is much cheaper.", object{"type": "boolean"}),
 		},
 		success: answer("A page.", shape.of(typeOf[host.ListPage]())),
 	})
