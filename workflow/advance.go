@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -669,5 +670,9 @@ func (r *Run) finishRun() (Outcome, error) {
 	}
 	r.ended = true
 	r.kill()
-	return Outcome{Ended: true}, nil
+	out := Outcome{Ended: true}
+	if state == StateCompleted {
+		out.Result = &RunStatus{ID: hex.EncodeToString(r.record.ID[:]), Workflow: r.program.name, State: state, Output: r.output}
+	}
+	return out, nil
 }

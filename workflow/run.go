@@ -133,7 +133,9 @@ type Outcome struct {
 	// Children: the run waits for children in other actors. A newly opened run asks them for their results, so advancing it
 	// when the actor wakes recovers a lost result.
 	Children bool
-	// Ended: the run is over, and nothing else is set. Paused: it goes on after Resume, or when Wake has come.
+	// Result is what [ReadOutcome] says of ID, Workflow, State and Output of a run that has completed, with Ended.
+	Result *RunStatus
+	// Ended: the run is over, and nothing else but Result is set. Paused: it goes on after Resume, or when Wake has come.
 	Ended, Paused bool
 	// Pause says why the run is paused; nil if it is not.
 	Pause *Pause

@@ -144,27 +144,21 @@ func showRun(codec host.Codec, st *workflow.RunStatus, entries []workflow.Histor
 }
 
 func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
+	if o := outcomeOf(s, on.Addr); o != nil {
+		return o.result(on)
+	}
 	err = ofRun(s, ctx, on, func(rows storedRun) error {
 		st, err := workflow.ReadOutcome(rows)
 		if err != nil {
 			return err
 		}
-		if _, _, live, err := readRun(rows.Snapshot); err != nil || live {
-			out.State, out.Run = workflow.StateRunning, st.ID
+		o := outcome{run: st.ID, workflow: st.Workflow, state: st.State, output: st.Output, failure: st.Failure}
+		if _, _, live, err := readRun(rows.Snapshot); err != nil {
 			return err
+		} else if live {
+			o = outcome{run: st.ID, state: workflow.StateRunning}
 		}
-		out = host.WorkflowResultOutput{State: st.State, Done: st.State.Over(), Run: st.ID, Failure: st.Failure}
-		if on.Veiled {
-			out.Failure = veil(out.Failure)
-		}
-		if st.State != workflow.StateCompleted {
-			return nil
-		}
-		i := workflowIndex(on.Typ, st.Workflow)
-		if i < 0 {
-			return host.Errorf(host.FailedPrecondition, "actor type %q no longer has the workflow %q, which can read the result", on.Typ.Type, st.Workflow)
-		}
-		out.Output, err = on.Typ.Workflows[i].Output(st.Output, on.Codec)
+		out, err = o.result(on)
 		return err
 	})
 	return out, err

@@ -31,7 +31,11 @@ func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted,
 	if !out.Started {
 		return started, nil
 	}
-	return started, runBegun(c, h)
+	if err := runBegun(c, h); err != nil {
+		return started, err
+	}
+	RunOf(c.Actor).known.began(h, out.ID)
+	return started, nil
 }
 
 // runBegun records a run that a turn has written.

@@ -160,7 +160,8 @@ type runActor struct {
 	// also of abandoned cores: until then a run does not begin the next one.
 	Attempts atomic.Int32
 	armed    atomic.Bool // the run has work that only a row at 0 of the wake index shows
-	news     func()      // ask; made once, because each step of a run hands it out
+	known    known
+	news     func() // ask; made once, because each step of a run hands it out
 }
 
 // RunOf returns the part's data of an actor.

@@ -355,6 +355,7 @@ func settleRun(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome, running in
 		runTurnOf(h).tellSteps()
 	}
 	if out.Ended {
+		RunOf(c.Actor).known.completed(h, out.Result) // before those are notified who wait for it
 		return runEnded(c, h)
 	}
 	rec := runRecord{Watching: out.Watching, Children: out.Children, Asked: flowOf(c).rec.Asked || flowOf(c).asked}
@@ -502,6 +503,7 @@ var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
 // Destroy implements kernel.Destroyer: it notifies waiters for the run of the destroyed actor.
 func (*Part) Destroy(t *kernel.Turn) error {
 	c := t.Core
+	RunOf(c.Actor).known.forget()
 	if err := flowKnown(c); err != nil {
 		return err
 	}

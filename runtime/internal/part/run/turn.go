@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"slices"
@@ -138,6 +139,9 @@ func (t *RunRows) put(key, value []byte, isNew bool) error {
 	}
 	defer t.H.Leave()
 	t.wrote(true)
+	if bytes.Equal(key, runStateKey) {
+		RunOf(t.H.Actor).known.wrote(workflow.State(value))
+	}
 	return t.H.Core.Rows.Put(key, value, engine.PutOptions{New: isNew, Exempt: t.exempt})
 }
 
@@ -149,6 +153,9 @@ func (t *RunRows) Delete(key []byte) error {
 	defer t.H.Leave()
 	ok, err := t.H.Core.Rows.Delete(key)
 	t.wrote(ok)
+	if bytes.Equal(key, runStateKey) {
+		RunOf(t.H.Actor).known.forget()
+	}
 	return err
 }
 
@@ -160,6 +167,9 @@ func (t *RunRows) DeleteRange(start, end []byte) error {
 	defer t.H.Leave()
 	n, err := t.H.Core.Rows.DeleteRange(start, end)
 	t.wrote(n > 0)
+	if bytes.Compare(start, runStateKey) <= 0 && bytes.Compare(runStateKey, end) < 0 {
+		RunOf(t.H.Actor).known.forget()
+	}
 	return err
 }
 

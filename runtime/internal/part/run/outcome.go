@@ -1,0 +1,107 @@
+package run
+
+import (
+	"bytes"
+	"sync"
+
+	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/runtime/internal/kernel"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
+	"github.com/cairn-run/cairn/workflow"
+)
+
+// maxOutcome is the largest output that is kept in memory, in bytes.
+const maxOutcome = 1 << 10
+
+// An outcome is what callers are told who ask for the result of a run. Immutable.
+type outcome struct {
+	run      string
+	workflow string
+	state    workflow.State
+	output   []byte
+	failure  *workflow.Failure
+}
+
+// result makes the answer for a caller.
+func (o *outcome) result(on kernel.Target) (out host.WorkflowResultOutput, err error) {
+	out = host.WorkflowResultOutput{State: o.state, Done: o.state.Over(), Run: o.run, Failure: o.failure}
+	if on.Veiled {
+		out.Failure = veil(out.Failure)
+	}
+	if o.state != workflow.StateCompleted {
+		return out, nil
+	}
+	i := workflowIndex(on.Typ, o.workflow)
+	if i < 0 {
+		return host.WorkflowResultOutput{}, host.Errorf(host.FailedPrecondition, "actor type %q no longer has the workflow %q, which can read the result", on.Typ.Type, o.workflow)
+	}
+	out.Output, err = on.Typ.Workflows[i].Output(o.output, on.Codec)
+	return out, err
+}
+
+// A known is the outcome of an actor's run in memory: who waits for a run asks twice, and then reads no row.
+//
+// Invariant: what it holds is durable, and no turn since has written that the run begins, ends, or goes on after its end.
+// So it forgets in a turn, before the commit of that, and it learns when a commit is durable.
+type known struct {
+	mu     sync.Mutex
+	of     *outcome
+	writes uint64 // turns of events of the run's life, to tell whether what was written is still so when it is durable
+	lives  bool   // the last of them began a run
+}
+
+// wrote notes that a turn writes the state of the run.
+func (k *known) wrote(s workflow.State) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lives && s != workflow.StatePending && !s.Over() {
+		return // it goes on
+	}
+	k.of, k.lives = nil, false
+	k.writes++
+}
+
+// forget notes that a turn removes rows of the run.
+func (k *known) forget() { k.wrote(workflow.StatePending) }
+
+// keep learns what a turn has made of the run when that is durable.
+func (k *known) keep(h *kernel.Turn, o *outcome) {
+	k.mu.Lock()
+	writes := k.writes
+	k.lives = !o.state.Over()
+	k.mu.Unlock()
+	h.Then(func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.writes == writes {
+			k.of = o
+		}
+	})
+}
+
+// began notes a run that a turn has written.
+func (k *known) began(h *kernel.Turn, id string) {
+	k.keep(h, &outcome{run: id, state: workflow.StateRunning})
+}
+
+// completed notes the result of a run that has come to its end.
+func (k *known) completed(h *kernel.Turn, st *workflow.RunStatus) {
+	if st != nil && len(st.Output) <= maxOutcome {
+		k.keep(h, &outcome{run: st.ID, workflow: st.Workflow, state: st.State, output: bytes.Clone(st.Output)})
+	}
+}
+
+// outcomeOf returns the outcome of an actor's run that is in memory; nil if none is.
+func outcomeOf(s *kernel.Kernel, addr host.Address) *outcome {
+	a := s.Find(addr)
+	if a == nil {
+		return nil
+	}
+	own := attach.Get[*runActor](&a.Attached)
+	if own == nil {
+		return nil
+	}
+	own.known.mu.Lock()
+	defer own.known.mu.Unlock()
+	return own.known.of
+}
