@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/actor/actortest"
 	"github.com/cairn-run/cairn/actor/host"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/keyspace/tuple"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -137,7 +138,43 @@ func limitedDesk(limits actor.Limits, opts ...workflow.Option) actor.Definition 
 
 func withDesk(t *testing.T, f func(t *testing.T, h *actortest.Harness, d actor.Ref[desk])) {
 	t.Helper()
-	actortest.Run(t, func(t *testing.T, h *actortest.Harness) { f(t, h, desks.Ref(h, "a")) }, deskDefinition())
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		f(t, h, desks.Ref(h, "a"))
+		h.Settle()
+		exactCounts(t, h)
+	}, deskDefinition())
+}
+
+// exactCounts compares the number of keys and bytes that each actor knows of itself with those that it has: its run tells the
+// store how large the old rows are that it writes over.
+func exactCounts(t *testing.T, h *actortest.Harness) {
+	t.Helper()
+	page, err := h.List(t.Context(), host.ListQuery{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range page.Actors {
+		var keys, bytes int64
+		for q := (host.InspectQuery{}); ; {
+			rows, err := h.Runtime().Inspect(t.Context(), host.Address{Type: st.Type, Key: st.Key}, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range rows.Keys {
+				if keyspace.Kind(k.Key[0]) == keyspace.KindExpiry {
+					continue // the index of keys that expire does not count
+				}
+				keys++
+				bytes += int64(len(k.Key) + k.Size)
+			}
+			if q.After = rows.Next; q.After == nil {
+				break
+			}
+		}
+		if st.Keys != keys || st.Bytes != bytes {
+			t.Errorf("actor %s%q says that it has %d keys and %d bytes; it has %d and %d", st.Type, st.Key, st.Keys, st.Bytes, keys, bytes)
+		}
+	}
 }
 
 func startClaim(t *testing.T, d actor.Ref[desk], c claim) {

@@ -25,6 +25,7 @@ import (
 //     commit.
 type flow struct {
 	flowRows
+	fields fields
 	// run is the run in memory; nil until it is needed. fresh: it has not advanced yet. The
 	// goroutine that runs the actor holds mu while it uses the run, so that Abandon can close the
 	// run after that; over is set then.
@@ -118,6 +119,7 @@ func (f *flow) Forget(c *kernel.Core, version engine.Version) {
 		f.armedAsOf = version
 		RunOf(c.Actor).armed.Store(c.Standing.Of(keyspace.WakeRun) == standing.Armed)
 	}
+	f.fields.forget(version)
 	if f.asOf <= version {
 		return
 	}

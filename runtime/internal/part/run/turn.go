@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/part/mail"
@@ -52,7 +53,19 @@ func (t *RunRows) Scan(start, end []byte, visit func(key, value []byte) error) e
 		return err
 	}
 	defer t.H.Leave()
-	return scanRows(t.H.Core.Rows, start, end, visit)
+	f := &flowOf(t.H.Core).fields
+	if !bytes.Equal(start, fieldsStart) || !bytes.Equal(end, fieldsEnd) {
+		return scanRows(t.H.Core.Rows, start, end, visit)
+	}
+	f.begin()
+	err := scanRows(t.H.Core.Rows, start, end, func(key, value []byte) error {
+		if field, ok := fieldOf(key); ok {
+			f.bytes[field] = int32(len(value))
+		}
+		return visit(key, value)
+	})
+	f.known = err == nil
+	return err
 }
 
 // A scanner visits rows in order: a write set or a snapshot.
@@ -139,10 +152,20 @@ func (t *RunRows) put(key, value []byte, isNew bool) error {
 	}
 	defer t.H.Leave()
 	t.wrote(true)
-	if bytes.Equal(key, runStateKey) {
+	o, rows := engine.PutOptions{New: isNew, Exempt: t.exempt}, t.H.Core.Rows
+	field, ok := fieldOf(key)
+	if !ok {
+		return rows.Put(key, value, o)
+	}
+	if field == keyspace.FieldState {
 		RunOf(t.H.Actor).known.wrote(workflow.State(value))
 	}
-	return t.H.Core.Rows.Put(key, value, engine.PutOptions{New: isNew, Exempt: t.exempt})
+	f := &flowOf(t.H.Core).fields
+	err := rows.Put(key, value, f.options(field, o))
+	if err == nil {
+		f.wrote(field, len(value), rows.Version())
+	}
+	return err
 }
 
 // Delete implements workflow.Journal.
@@ -151,9 +174,18 @@ func (t *RunRows) Delete(key []byte) error {
 		return err
 	}
 	defer t.H.Leave()
-	ok, err := t.H.Core.Rows.Delete(key)
+	rows := t.H.Core.Rows
+	field, isField := fieldOf(key)
+	f := &flowOf(t.H.Core).fields
+	if isField && f.known && f.bytes[field] < 0 {
+		return nil
+	}
+	ok, err := rows.Delete(key)
 	t.wrote(ok)
-	if bytes.Equal(key, runStateKey) {
+	if isField && err == nil {
+		f.wrote(field, -1, rows.Version())
+	}
+	if field == keyspace.FieldState {
 		RunOf(t.H.Actor).known.forget()
 	}
 	return err
@@ -167,6 +199,7 @@ func (t *RunRows) DeleteRange(start, end []byte) error {
 	defer t.H.Leave()
 	n, err := t.H.Core.Rows.DeleteRange(start, end)
 	t.wrote(n > 0)
+	flowOf(t.H.Core).fields.cleared(start, end)
 	if bytes.Compare(start, runStateKey) <= 0 && bytes.Compare(runStateKey, end) < 0 {
 		RunOf(t.H.Actor).known.forget()
 	}
