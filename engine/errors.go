@@ -14,8 +14,8 @@ var (
 	// for its actor. It can never commit again.
 	ErrFenced = errors.New("engine: fenced by a newer activation of the actor")
 
-	// ErrExists is returned when the name of an actor is taken, by Create or, if
-	// another space took it meanwhile, by Commit.
+	// ErrExists is returned by Commit when the name of an actor is taken, and by
+	// Create when the actor has a name.
 	ErrExists = errors.New("engine: an actor with this name exists")
 
 	// ErrDestroyed is returned for an actor that was destroyed.

@@ -9,8 +9,8 @@ import (
 )
 
 // Create gives the actor its name: with the commit, Lookup finds it. It returns
-// ErrExists if the name is taken or the actor has one. Another space may take
-// the name before this one commits; then Commit returns ErrExists.
+// ErrExists if the actor has one. If the name is taken, Commit returns ErrExists:
+// another space may take it until then.
 func (w *WriteSet) Create(i Identity) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {
@@ -29,14 +29,6 @@ func (w *WriteSet) Create(i Identity) error {
 		} else if ok {
 			return ErrExists
 		}
-	}
-	row := rowBuffer()
-	defer row.free()
-	row.b = keyspace.AppendDirectoryRow(row.b[:0], i.Namespace, i.Type, i.Key)
-	if _, ok, err := directoryEntry(s.db, row.b); err != nil {
-		return err
-	} else if ok {
-		return ErrExists
 	}
 	w.turn()
 	i.Key = slices.Clone(i.Key)

@@ -71,9 +71,6 @@ func TestOneOfTwoSpacesGetsAName(t *testing.T) {
 	}
 	wantValue(t, b.Writes(), []byte{1}, "kept")
 	b.Writes().Rollback(before)
-	if err := b.Writes().Create(i); !errors.Is(err, ErrExists) {
-		t.Fatalf("second create: %v", err)
-	}
 	if _, err := commitWait(b); err != nil {
 		t.Fatalf("commit after a rollback: %v", err)
 	}
