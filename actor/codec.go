@@ -87,6 +87,13 @@ func newCodec() *codec {
 
 // appendCBOR appends the encoded form of what v, a pointer, points to.
 func (c *codec) appendCBOR(dst []byte, v any) ([]byte, error) {
+	if out, ok := appendScalarCBOR(dst, v); ok {
+		return out, nil
+	}
+	return c.appendAnyCBOR(dst, v)
+}
+
+func (c *codec) appendAnyCBOR(dst []byte, v any) ([]byte, error) {
 	// The pooled buffer borrows dst, so that nothing is copied and nothing allocated if dst has
 	// room.
 	b := c.cbors.Get().(*bytes.Buffer)
@@ -103,6 +110,13 @@ func (c *codec) appendCBOR(dst []byte, v any) ([]byte, error) {
 
 // appendJSON appends the encoded form of what v, a pointer, points to.
 func (c *codec) appendJSON(dst []byte, v any) ([]byte, error) {
+	if out, ok := appendScalarJSON(dst, v); ok {
+		return out, nil
+	}
+	return c.appendAnyJSON(dst, v)
+}
+
+func (c *codec) appendAnyJSON(dst []byte, v any) ([]byte, error) {
 	j := c.jsons.Get().(*jsonBuffer)
 	j.buf.Reset()
 	err := j.enc.Encode(v)
@@ -120,6 +134,13 @@ func (c *codec) appendJSON(dst []byte, v any) ([]byte, error) {
 
 // decodeCBOR decodes data, one whole CBOR item, into what v points to.
 func (c *codec) decodeCBOR(data []byte, v any) error {
+	if decodeScalarCBOR(data, v) {
+		return nil
+	}
+	return c.decodeAnyCBOR(data, v)
+}
+
+func (c *codec) decodeAnyCBOR(data []byte, v any) error {
 	if err := c.dec.Unmarshal(data, v); err != nil {
 		return &ValueError{Reason: cborReason(err)}
 	}
@@ -128,6 +149,13 @@ func (c *codec) decodeCBOR(data []byte, v any) error {
 
 // decodeJSON decodes data into *v. It refuses more than one JSON value, and unknown fields.
 func (c *codec) decodeJSON(data []byte, v any) error {
+	if decodeScalarJSON(data, v) {
+		return nil
+	}
+	return c.decodeAnyJSON(data, v)
+}
+
+func (c *codec) decodeAnyJSON(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
