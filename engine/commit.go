@@ -90,7 +90,6 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 	}
 	w := &sp.set
 	if !w.turned {
-		sp.forgetRecent()
 		s.gate.add(ticket{space: sp, notify: onDurable, upTo: sp.head.Version})
 		return sp.head.Version, nil
 	}

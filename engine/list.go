@@ -230,24 +230,7 @@ func (w *WriteSet) List(q ListQuery) (Page, error) {
 		return Page{}, err
 	}
 	defer s.leave()
-	page, err := w.view().list(q, w.clock(), w.space.limits)
-	if err == nil && len(page.Entries) <= recentPage {
-		w.rememberPage(&page)
-	}
-	return page, err
-}
-
-// rememberPage remembers the metadata of the entries that come from the store.
-func (w *WriteSet) rememberPage(page *Page) {
-	for i := range page.Entries {
-		e := &page.Entries[i]
-		if _, _, known := w.space.recall(e.Key); known || w.overlay.find(e.Key) >= 0 {
-			continue
-		}
-		m := metadata{version: e.Version, created: e.Created, updated: e.Updated, expire: e.Expire}
-		m.size, m.chunks = uint32(e.Size), e.chunks
-		w.space.remember(e.Key, &m, true)
-	}
+	return w.view().list(q, w.clock(), w.space.limits)
 }
 
 // eachStored visits the keys in a range that the store has and no hidden range

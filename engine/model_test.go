@@ -303,7 +303,6 @@ func (w *walker) checkCounts() {
 	if set := w.space.Writes(); set.Keys() != keys || set.Size() != bytes {
 		w.t.Fatalf("%d keys of %d bytes, want %d of %d", set.Keys(), set.Size(), keys, bytes)
 	}
-	checkRecent(w.t, w.space)
 }
 
 // checkHeld checks that a read added nothing to the write set.

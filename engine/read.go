@@ -20,13 +20,11 @@ type Entry struct {
 	Expire  int64 // Unix ms; 0 is never
 	Size    int   // bytes of the value
 	Found   bool  // false in a result of GetMany for a key that is absent
-
-	chunks uint32 // data rows of the value in the store
 }
 
 func (e *Entry) describe(m *metadata) {
 	e.Version, e.Created, e.Updated, e.Expire = m.version, m.created, m.updated, m.expire
-	e.Size, e.Found, e.chunks = int(m.size), true, m.chunks
+	e.Size, e.Found = int(m.size), true
 }
 
 // readMetadata returns the metadata of a key in the store.
@@ -156,8 +154,8 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 	if sp.head.Keys == 0 || w.hidden(key) {
 		return Entry{}, false, nil
 	}
-	m, ok, known := sp.recall(key)
-	if known && (!ok || m.expired(now)) {
+	m := sp.state.meta
+	if isState(key) && (!sp.state.exists || m.expired(now)) {
 		return Entry{}, false, nil
 	}
 	if err := sp.store.enter(); err != nil {
@@ -169,12 +167,9 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 		e.describe(&m)
 		return e, true, nil
 	}
-	e, m, ok, err := readEntry(sp.store.db, sp.id, key, now)
+	e, _, ok, err := readEntry(sp.store.db, sp.id, key, now)
 	if err != nil {
 		return Entry{}, false, err
-	}
-	if !known {
-		sp.remember(key, &m, ok || m.expire != 0) // one that has expired is there all the same
 	}
 	return e, ok, nil
 }

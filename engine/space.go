@@ -13,8 +13,7 @@ import (
 //  1. It is the only space of the actor that can commit, until the actor is
 //     opened again; then its commits return ErrFenced.
 //  2. head and state are what the last commit wrote; nothing else changes the
-//     actor's rows, so they and what is remembered of keys that were read are
-//     always right.
+//     actor's rows, so they are always right.
 //  3. Idle, it holds no buffers: those of a write set are given back with its
 //     commit.
 //
@@ -33,7 +32,6 @@ type Space struct {
 	head    head
 	oldHead bool // the store has the head in a row of its own
 	state   stateCache
-	recent  *recent // nil while nothing is remembered
 	durable atomic.Uint64
 	set     WriteSet
 }

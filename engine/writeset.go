@@ -94,7 +94,6 @@ func (w *WriteSet) drop() {
 	if w.overlay != nil {
 		w.overlay.release()
 	}
-	w.space.forgetRecent()
 	w.reset()
 }
 
@@ -211,9 +210,6 @@ func (s *Savepoint) Size() int64 { return s.state.bytes }
 // done again for the same savepoint.
 func (w *WriteSet) Rollback(s Savepoint) {
 	epoch, o := w.epoch+1, w.overlay
-	if !s.held {
-		w.space.forgetRecent() // nothing may follow that would give the memory back
-	}
 	w.outline = s.state
 	w.epoch = epoch
 	if o == nil {
@@ -471,8 +467,8 @@ func (w *WriteSet) lookup(key []byte) (metadata, bool, error) {
 	if sp.head.Keys == 0 || w.hidden(key) {
 		return metadata{}, false, nil
 	}
-	if m, ok, known := sp.recall(key); known {
-		return m, ok, nil
+	if isState(key) {
+		return sp.state.meta, sp.state.exists, nil
 	}
 	if err := sp.store.enter(); err != nil {
 		return metadata{}, false, err

@@ -330,7 +330,7 @@ func TestIdleSpaceIsSmall(t *testing.T) {
 		put(t, sp.Writes(), kv(fmt.Sprint(i)), "x")
 	}
 	commit(t, sp)
-	if sp.set.overlay != nil || sp.set.ranges != nil || sp.recent != nil {
+	if sp.set.overlay != nil || sp.set.ranges != nil {
 		t.Fatal("a space without writes holds their buffers")
 	}
 }

@@ -145,7 +145,7 @@ func withDesk(t *testing.T, f func(t *testing.T, h *actortest.Harness, d actor.R
 	}, deskDefinition())
 }
 
-// exactCounts compares the number of keys and bytes that each actor knows of itself with those that it has: its run tells the
+// exactCounts compares the number of keys and bytes that each actor knows of itself with its rows: its run tells the
 // store how large the old rows are that it writes over.
 func exactCounts(t *testing.T, h *actortest.Harness) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 // maxOutcome is the largest output that is kept in memory, in bytes.
 const maxOutcome = 1 << 10
 
-// An outcome is what callers are told who ask for the result of a run. Immutable.
+// An outcome is the answer to callers that ask for the result of a run. Immutable.
 type outcome struct {
 	run      string
 	workflow string
@@ -39,10 +39,10 @@ func (o *outcome) result(on kernel.Target) (out host.WorkflowResultOutput, err e
 	return out, err
 }
 
-// A known is the outcome of an actor's run in memory: who waits for a run asks twice, and then reads no row.
+// A known is the outcome of an actor's run in memory: a caller that waits for a run asks twice, and then reads no row.
 //
-// Invariant: what it holds is durable, and no turn since has written that the run begins, ends, or goes on after its end.
-// So it forgets in a turn, before the commit of that, and it learns when a commit is durable.
+// Invariant: what it holds is durable, and no later turn has written that the run begins, ends, or goes on after its end.
+// So it is forgotten in a turn, before the commit of that, and set when a commit is durable.
 type known struct {
 	mu     sync.Mutex
 	of     *outcome
@@ -64,7 +64,7 @@ func (k *known) wrote(s workflow.State) {
 // forget notes that a turn removes rows of the run.
 func (k *known) forget() { k.wrote(workflow.StatePending) }
 
-// keep learns what a turn has made of the run when that is durable.
+// keep sets what a turn has made of the run when that is durable.
 func (k *known) keep(h *kernel.Turn, o *outcome) {
 	k.mu.Lock()
 	writes := k.writes

@@ -21,7 +21,7 @@ func TestOutcomeInMemoryIsThatOfTheLastRunOnceItIsDurable(t *testing.T) {
 		{"br", 2, "running 1"},
 		{"bre", 2, ""},            // its end is not durable yet
 		{"bre", 3, "completed 1"}, // nothing is read
-		{"breb", 3, ""},           // the second run is not durable yet, and the result of the first is none any more
+		{"breb", 3, ""},           // the second run is not durable yet, and the result of the first is gone
 		{"breb", 4, "running 2"},
 		{"brebre", 6, "completed 2"},
 		{"brew", 4, ""}, // it goes on
