@@ -78,12 +78,18 @@ func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowIm
 	return started, runBegun(c, h)
 }
 
+// flushFor commits the turns before the one that asks, which the run that it asks about may need.
+func flushFor(on kernel.Target) error {
+	if on.From != nil && on.From.Kind == kernel.FromTurn {
+		return on.From.Waiter.Flush()
+	}
+	return nil
+}
+
 // ofRun reads the rows of an actor's run as of one commit that is durable.
 func ofRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, read func(rows storedRun) error) error {
-	if on.From != nil && on.From.Kind == kernel.FromTurn {
-		if err := on.From.Waiter.Flush(); err != nil {
-			return err
-		}
+	if err := flushFor(on); err != nil {
+		return err
 	}
 	snap, _, err := s.Durable(ctx, on.Addr)
 	if err != nil {
@@ -144,6 +150,9 @@ func showRun(codec host.Codec, st *workflow.RunStatus, entries []workflow.Histor
 }
 
 func runResult(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowResultInput) (out host.WorkflowResultOutput, err error) {
+	if err := flushFor(on); err != nil {
+		return out, err
+	}
 	if o := outcomeOf(s, on.Addr); o != nil {
 		return o.result(on)
 	}

@@ -34,7 +34,7 @@ func startRun(c *kernel.Core, h *kernel.Turn, s host.RunStart) (host.RunStarted,
 	if err := runBegun(c, h); err != nil {
 		return started, err
 	}
-	RunOf(c.Actor).known.began(h, out.ID)
+	RunOf(c.Actor).known.began(h, out.ID, flowOf(c).writes)
 	return started, nil
 }
 

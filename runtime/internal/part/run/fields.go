@@ -52,9 +52,9 @@ func (f *fields) wrote(field keyspace.WorkflowField, bytes int, as engine.Versio
 }
 
 // cleared notes that a turn has deleted a range of keys.
-func (f *fields) cleared(start, end []byte) {
+func (f *fields) cleared(start, end []byte, as engine.Version) {
 	if bytes.Compare(start, fieldsEnd) < 0 && bytes.Compare(fieldsStart, end) < 0 {
-		f.known = false
+		f.known, f.asOf = false, as
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 type flow struct {
 	flowRows
 	fields fields
+	writes uint64 // the number in known of the last write of the state
 	// run is the run in memory; nil until it is needed. fresh: it has not advanced yet. The
 	// goroutine that runs the actor holds mu while it uses the run, so that Abandon can close the
 	// run after that; over is set then.

@@ -50,25 +50,28 @@ type known struct {
 	lives  bool   // the last of them began a run
 }
 
-// wrote notes that a turn writes the state of the run.
-func (k *known) wrote(s workflow.State) {
+// wrote notes that a turn writes the state of the run, and returns the number of that.
+func (k *known) wrote(s workflow.State) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lives && s != workflow.StatePending && !s.Over() {
-		return // it goes on
+		return k.writes // it goes on
 	}
 	k.of, k.lives = nil, false
 	k.writes++
+	return k.writes
 }
 
 // forget notes that a turn removes rows of the run.
 func (k *known) forget() { k.wrote(workflow.StatePending) }
 
-// keep sets what a turn has made of the run when that is durable.
-func (k *known) keep(h *kernel.Turn, o *outcome) {
+// keep sets what a turn has made of the run when that is durable. writes is the number of its write of the state: if another
+// one came since, the actor was taken away from the turn.
+func (k *known) keep(h *kernel.Turn, o *outcome, writes uint64) {
 	k.mu.Lock()
-	writes := k.writes
-	k.lives = !o.state.Over()
+	if k.writes == writes {
+		k.lives = !o.state.Over()
+	}
 	k.mu.Unlock()
 	h.Then(func() {
 		k.mu.Lock()
@@ -80,14 +83,14 @@ func (k *known) keep(h *kernel.Turn, o *outcome) {
 }
 
 // began notes a run that a turn has written.
-func (k *known) began(h *kernel.Turn, id string) {
-	k.keep(h, &outcome{run: id, state: workflow.StateRunning})
+func (k *known) began(h *kernel.Turn, id string, writes uint64) {
+	k.keep(h, &outcome{run: id, state: workflow.StateRunning}, writes)
 }
 
 // completed notes the result of a run that has come to its end.
-func (k *known) completed(h *kernel.Turn, st *workflow.RunStatus) {
+func (k *known) completed(h *kernel.Turn, st *workflow.RunStatus, writes uint64) {
 	if st != nil && len(st.Output) <= maxOutcome {
-		k.keep(h, &outcome{run: st.ID, workflow: st.Workflow, state: st.State, output: bytes.Clone(st.Output)})
+		k.keep(h, &outcome{run: st.ID, workflow: st.Workflow, state: st.State, output: bytes.Clone(st.Output)}, writes)
 	}
 }
 

@@ -3,6 +3,7 @@ package run
 import (
 	"testing"
 
+	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/internal/kernel"
 	"github.com/cairn-run/cairn/workflow"
 )
@@ -39,13 +40,11 @@ func TestOutcomeInMemoryIsThatOfTheLastRunOnceItIsDurable(t *testing.T) {
 			switch event {
 			case begin:
 				id = map[string]string{"": "1", "1": "2"}[id]
-				k.wrote(workflow.StatePending)
-				k.began(h, id)
+				k.began(h, id, k.wrote(workflow.StatePending))
 			case running, rewind:
 				k.wrote(workflow.StateRunning)
 			case end:
-				k.wrote(workflow.StateCompleted)
-				k.completed(h, &workflow.RunStatus{ID: id, State: workflow.StateCompleted})
+				k.completed(h, &workflow.RunStatus{ID: id, State: workflow.StateCompleted}, k.wrote(workflow.StateCompleted))
 			case remove:
 				k.forget()
 			}
@@ -70,11 +69,42 @@ func TestOutcomeInMemoryIsThatOfTheLastRunOnceItIsDurable(t *testing.T) {
 func TestLargeOutputsAreNotKeptInMemory(t *testing.T) {
 	var k known
 	h := new(kernel.Turn)
-	k.completed(h, &workflow.RunStatus{ID: "1", State: workflow.StateCompleted, Output: make([]byte, maxOutcome+1)})
+	k.completed(h, &workflow.RunStatus{ID: "1", State: workflow.StateCompleted, Output: make([]byte, maxOutcome+1)}, 0)
 	for _, c := range h.After {
 		c.Durable()
 	}
 	if k.of != nil {
 		t.Error("an output beyond the limit is in memory")
+	}
+}
+
+func TestTurnThatLostItsActorDoesNotHideLaterWrites(t *testing.T) {
+	var k known
+	begins := k.wrote(workflow.StatePending)
+	h := new(kernel.Turn) // the actor is taken away, and on the next core the run of before ends
+	k.completed(h, &workflow.RunStatus{ID: "1", State: workflow.StateCompleted}, k.wrote(workflow.StateCompleted))
+	for _, c := range h.After {
+		c.Durable()
+	}
+	k.began(new(kernel.Turn), "2", begins) // the lost turn goes on; it never commits
+	if k.of == nil || k.of.run != "1" {
+		t.Errorf("after the end of the run: %+v", k.of)
+	}
+	if k.wrote(workflow.StateRunning); k.of != nil {
+		t.Errorf("the run was rewound, and its result is still %+v", k.of)
+	}
+}
+
+func TestUndoneTurnThatClearedARunLeavesItsFieldsUnknown(t *testing.T) {
+	var f fields
+	f.begin()
+	f.known = true
+	f.wrote(keyspace.FieldState, 9, 5) // committed
+	start, end := keyspace.KindRange(keyspace.KindWorkflow)
+	f.cleared(start, end, 6)
+	f.begin() // a scan in the same turn finds nothing
+	f.known = true
+	if f.forget(5); f.known {
+		t.Error("the fields are known to be absent; the store has them")
 	}
 }

@@ -355,7 +355,7 @@ func settleRun(c *kernel.Core, h *kernel.Turn, out *workflow.Outcome, running in
 		runTurnOf(h).tellSteps()
 	}
 	if out.Ended {
-		RunOf(c.Actor).known.completed(h, out.Result) // before its waiters are notified
+		RunOf(c.Actor).known.completed(h, out.Result, flowOf(c).writes) // before its waiters are notified
 		return runEnded(c, h)
 	}
 	rec := runRecord{Watching: out.Watching, Children: out.Children, Asked: flowOf(c).rec.Asked || flowOf(c).asked}

@@ -158,7 +158,7 @@ func (t *RunRows) put(key, value []byte, isNew bool) error {
 		return rows.Put(key, value, o)
 	}
 	if field == keyspace.FieldState {
-		RunOf(t.H.Actor).known.wrote(workflow.State(value))
+		flowOf(t.H.Core).writes = RunOf(t.H.Actor).known.wrote(workflow.State(value))
 	}
 	f := &flowOf(t.H.Core).fields
 	err := rows.Put(key, value, f.options(field, o))
@@ -199,7 +199,7 @@ func (t *RunRows) DeleteRange(start, end []byte) error {
 	defer t.H.Leave()
 	n, err := t.H.Core.Rows.DeleteRange(start, end)
 	t.wrote(n > 0)
-	flowOf(t.H.Core).fields.cleared(start, end)
+	flowOf(t.H.Core).fields.cleared(start, end, t.H.Core.Rows.Version())
 	if bytes.Compare(start, runStateKey) <= 0 && bytes.Compare(runStateKey, end) < 0 {
 		RunOf(t.H.Actor).known.forget()
 	}
