@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -113,6 +114,9 @@ func (sp *Space) Commit(onDurable func(error)) (Version, error) {
 		s.fail(err)
 		return 0, fmt.Errorf("%w: %w", ErrUncertain, s.readOnly())
 	}
+	if older := s.older.Load(); older != 0 && s.older.CompareAndSwap(older, 0) {
+		s.opts.Logger.Info("the store has the format of this version from now on", "format", StoreFormat, "before", older)
+	}
 	s.metrics.commits.Add(1)
 	s.metrics.commitBytes.Add(uint64(size))
 	s.free.wrote(size)
@@ -217,6 +221,10 @@ func (w *WriteSet) encode(b *pebble.Batch, next *head, span outboxSpan) (int, er
 	var mark [maxCommitMark]byte
 	if synced := w.space.store.guard.mark.appendMark(mark[:0]); len(synced) > 0 {
 		err = b.LogData(synced, nil) // first, where it is found after a damage
+	}
+	if older := w.space.store.older.Load(); older != 0 { // in the first commits: no row of this format is in the store, or in what a crash leaves of it, without these
+		set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, older))
+		set(keyspace.AppendMetaRow(nil, formatRow), binary.AppendUvarint(nil, StoreFormat))
 	}
 	for _, r := range w.ranges {
 		start, end := rowRange(id, r.start, r.end)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -145,9 +146,9 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 func TestRowsOfFormat1AreRewrittenAsTheyAreUsed(t *testing.T) {
 	dir := t.TempDir()
 	copyDir(t, fixtureDir(1), dir)
-	for start := range 3 { // the store is one of the current format from the first start on
+	for start := range 3 { // the store is one of the current format from the first commit on
 		s := mustOpen(t, small(Options{Dir: dir}))
-		if format, _, err := s.number(keyspace.AppendMetaRow(nil, "format")); err != nil || format != StoreFormat || !s.chunked {
+		if format, _, err := s.number(keyspace.AppendMetaRow(nil, "format")); err != nil || (start > 0) != (format == StoreFormat) || !s.chunked {
 			t.Fatalf("start %d: format %d, chunked %v, error %v", start, format, s.chunked, err)
 		}
 		sp := openSpace(t, s, 1)
@@ -196,48 +197,102 @@ func TestRowsOfFormat1AreRewrittenAsTheyAreUsed(t *testing.T) {
 	}
 }
 
-func TestUpgradeThatFailsLeavesAStoreThatOpens(t *testing.T) {
-	refused := 0
-	for n := range 30 {
-		o := small(Options{})
+// older makes a store that an earlier version wrote, as far as its format says.
+func older(t *testing.T) Options {
+	t.Helper()
+	o := small(Options{})
+	s := mustOpen(t, o)
+	put(t, openSpace(t, s, 1).Writes(), kv("a"), "value")
+	commit(t, s.spaces.byID[testID(1)])
+	if err := errors.Join(s.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync),
+		s.db.Delete(keyspace.AppendMetaRow(nil, firstFormatRow), pebble.Sync), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// formatOf returns the format that the rows of an open store say.
+func formatOf(t *testing.T, s *Store) uint64 {
+	t.Helper()
+	format, ok, err := s.number(keyspace.AppendMetaRow(nil, formatRow))
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	return format
+}
+
+// A backup that is looked at with a newer version can still be restored for an older one.
+func TestReadingAnOlderStoreDoesNotChangeItsFormat(t *testing.T) {
+	o := older(t)
+	for range 2 {
 		s := mustOpen(t, o)
 		sp := openSpace(t, s, 1)
-		put(t, sp.Writes(), kv("a"), "value")
-		commit(t, sp)
-		if err := s.db.Set(keyspace.AppendMetaRow(nil, formatRow), []byte{1}, pebble.Sync); err != nil {
+		wantValue(t, sp.Writes(), kv("a"), "value")
+		if _, err := commitWait(sp); err != nil { // without changes
 			t.Fatal(err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
+		if format := formatOf(t, s); format != 1 || !s.chunked {
+			t.Fatalf("format %d, chunked %v", format, s.chunked)
 		}
-		left := n
-		o.Disk.Fail(func(op, path string) error {
-			if op != "write" && op != "sync" || !strings.HasSuffix(path, ".log") {
-				return nil // Pebble itself waits in Open while it cannot write a table
-			}
-			if left--; left < 0 {
-				return errFault
-			}
-			return nil
-		})
-		s, err := Open(t.Context(), o)
-		if err == nil {
-			s.Close()
-		} else if refused++; !errors.Is(err, errFault) {
-			t.Fatalf("fault %d: %v", n, err)
-		}
-		o.Disk.Fail(nil)
-		s = mustOpen(t, o)
-		if !s.chunked {
-			t.Fatalf("fault %d: the store does not know that it was upgraded", n)
-		}
-		wantValue(t, openSpace(t, s, 1).Writes(), kv("a"), "value")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		s.Close()
 	}
-	if refused == 0 || refused == 30 {
-		t.Errorf("%d of 30 faults kept the store from opening", refused)
+}
+
+// Whatever a power cut leaves of the first commits, rows of the current format come with the row that says so.
+func TestFirstCommitsOfAnOlderStoreCarryTheFormat(t *testing.T) {
+	kept := 0
+	for seed := range uint64(40) {
+		o := older(t)
+		s := mustOpen(t, o)
+		var all sync.WaitGroup
+		for n := range 4 { // at once: several find the old format
+			sp := openSpace(t, s, n+2)
+			put(t, sp.Writes(), kv("b"), "new")
+			all.Go(func() {
+				if _, err := sp.Commit(nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		o.Disk = o.Disk.Crash(seed, 50)
+		s.Close()
+		s = mustOpen(t, o)
+		format, rows := formatOf(t, s), 0
+		for n := range 4 {
+			if _, ok, err := openSpace(t, s, n+2).Writes().Get(kv("b")); err != nil {
+				t.Fatal(err)
+			} else if ok {
+				rows++
+			}
+		}
+		if rows > 0 && format != StoreFormat || !s.chunked {
+			t.Errorf("seed %d: %d commits were kept; format %d, chunked %v", seed, rows, format, s.chunked)
+		}
+		if rows > 0 {
+			kept++
+		}
+		put(t, openSpace(t, s, 9).Writes(), kv("c"), "more")
+		commit(t, s.spaces.byID[testID(9)])
+		s.Close()
+		if s = mustOpen(t, o); formatOf(t, s) != StoreFormat || !s.chunked {
+			t.Errorf("seed %d: format %d, chunked %v after a commit", seed, formatOf(t, s), s.chunked)
+		}
+		s.Close()
+	}
+	if kept == 0 {
+		t.Error("no power cut has kept a commit")
+	}
+}
+
+func TestNewStoreHasNoRowsOfAnOlderFormat(t *testing.T) {
+	o := small(Options{})
+	for range 2 {
+		s := mustOpen(t, o)
+		if s.chunked || formatOf(t, s) != StoreFormat {
+			t.Errorf("format %d, chunked %v", formatOf(t, s), s.chunked)
+		}
+		s.Close()
 	}
 }
 

@@ -45,7 +45,8 @@ type Store struct {
 	free    freeSpace
 	outbox  outbox
 	writing writeMemory
-	chunked bool // rows of format 1 may be left, whose small values have data rows
+	chunked bool          // rows of format 1 may be left, whose small values have data rows
+	older   atomic.Uint64 // the format that the store still has; 0 once a commit of this program was applied
 
 	life   sync.RWMutex // held for reading by every call that uses db
 	closed bool
@@ -230,11 +231,7 @@ func (s *Store) open() (err error) {
 	if err := s.Err(); err != nil && !s.opts.AcceptDataLoss {
 		return err
 	}
-	if older != 0 {
-		if err := s.upgrade(older); err != nil {
-			return err
-		}
-	}
+	s.older.Store(older)
 	s.commits.db = s.db
 	switch {
 	case s.opts.Durability == NoSync:
@@ -288,11 +285,11 @@ func (s *Store) unlock() error {
 
 const (
 	formatRow      = "format"           // the format of the store
-	firstFormatRow = "made-with-format" // the format before the first upgrade
+	firstFormatRow = "made-with-format" // the format that the store was made with; absent where an early version of format 2 made it
 )
 
-// checkFormat reads the format row, or writes it into a store without rows. It returns the format of a store that needs an
-// upgrade, else 0.
+// checkFormat reads the format row, or writes it into a store without rows. It returns the format of an older store, which the
+// first commit makes one of the current format, so that a program which only reads changes nothing; else 0.
 func (s *Store) checkFormat() (older uint64, err error) {
 	row := keyspace.AppendMetaRow(nil, formatRow)
 	format, found, err := s.number(row)
@@ -302,27 +299,14 @@ func (s *Store) checkFormat() (older uint64, err error) {
 	case found && format > StoreFormat:
 		return 0, fmt.Errorf("%w: %d, newest known is %d", ErrFormat, format, StoreFormat)
 	case found && format < StoreFormat:
+		s.chunked = true
 		return format, nil
 	case found:
-		first, upgraded, err := s.number(keyspace.AppendMetaRow(nil, firstFormatRow))
-		s.chunked = upgraded && first < 2
+		first, known, err := s.number(keyspace.AppendMetaRow(nil, firstFormatRow))
+		s.chunked = !known || first < 2
 		return 0, err
 	}
 	return 0, s.initFormat(row)
-}
-
-// upgrade makes a store of an older format one of the current format.
-func (s *Store) upgrade(from uint64) error {
-	s.chunked = true
-	before := s.failure.Load() // there is one if a damage is accepted
-	b := s.db.NewBatch()
-	defer b.Close()
-	err := errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), binary.AppendUvarint(nil, from), nil),
-		b.Set(keyspace.AppendMetaRow(nil, formatRow), binary.AppendUvarint(nil, StoreFormat), nil), b.Commit(pebble.Sync))
-	if f := s.failure.Load(); f != before {
-		return f.cause // Pebble's commit returns nil where it gave up
-	}
-	return err
 }
 
 // initFormat writes the format row of a store that has no rows yet.
@@ -338,7 +322,10 @@ func (s *Store) initFormat(row []byte) error {
 	if used {
 		return &CorruptError{Row: row, Reason: "no format in a store that has rows"}
 	}
-	return s.db.Set(row, binary.AppendUvarint(nil, StoreFormat), pebble.Sync)
+	b := s.db.NewBatch()
+	defer b.Close()
+	now := binary.AppendUvarint(nil, StoreFormat)
+	return errors.Join(b.Set(keyspace.AppendMetaRow(nil, firstFormatRow), now, nil), b.Set(row, now, nil), b.Commit(pebble.Sync))
 }
 
 // number reads a row that holds a number.

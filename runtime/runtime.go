@@ -109,7 +109,7 @@ func openStore(ctx context.Context, o *Options) (*engine.Store, error) {
 		return nil, fmt.Errorf("runtime: the data in %s is damaged, and nothing of it was changed; docs/operate/damaged-store.md says what to do: %w", o.Dir, err)
 	}
 	if errors.Is(err, engine.ErrFormat) {
-		return nil, fmt.Errorf("runtime: a newer version of the program wrote the data in %s, and nothing of it was changed; run that version, or see docs/operate/back-up.md#restore: %w", o.Dir, err)
+		return nil, fmt.Errorf("runtime: a newer version of the program wrote the data in %s, and nothing of it was lost; run that version, or see docs/operate/back-up.md#restore: %w", o.Dir, err)
 	}
 	if errors.Is(err, engine.ErrDiskFull) {
 		return nil, fmt.Errorf("runtime: open the data in %s; docs/operate/free-disk.md says how to make space: %w", o.Dir, err)
