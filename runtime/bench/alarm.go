@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A clock has alarms, armed by calls.
@@ -67,7 +68,7 @@ func (b *bench) alarms(n, due int) alarmFigures {
 		b.node(runtime.Options{Actors: definition}, func(rt *runtime.Runtime) {
 			refs := clockRefs(rt, due)
 			later := time.Now().Add(time.Hour)
-			begin, spent := time.Now(), processor()
+			begin, spent := time.Now(), usage.Processor()
 			arm(refs, n-due, func(int) time.Time { return later })
 			took := time.Since(begin)
 			second := time.Now().Add(time.Second + took*time.Duration(due)/time.Duration(n-due)*2)
@@ -137,7 +138,7 @@ func (b *bench) armsLogged(n int) []commit {
 func (b *bench) rawArms(n int) (v float64) {
 	commits := b.armsLogged(min(n, loggedAlarms))
 	b.pebbleDB(func(db *pebble.DB) {
-		begin, spent := time.Now(), processor()
+		begin, spent := time.Now(), usage.Processor()
 		rateOnce(64, n, func(i int) {
 			batch := commits[i%len(commits)].batch(db)
 			check(batch.Commit(pebble.Sync))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // The actor under test: a small state that every call changes.
@@ -71,7 +72,7 @@ func (b *bench) loadUntil(n int, op func(worker, i int), last func()) float64 {
 	var done atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
-	begin, spent := time.Now(), processor()
+	begin, spent := time.Now(), usage.Processor()
 	for w := range n {
 		wg.Go(func() {
 			i := 0
@@ -96,15 +97,15 @@ func (b *bench) p50(op func(i int)) float64 { return b.p50Before(op, nil) }
 // p50Before is p50 with something to do after each op, unless after is nil. Its time does not count.
 func (b *bench) p50Before(op func(i int), after func()) float64 {
 	var times []float64
-	spent := processor()
+	spent := usage.Processor()
 	for i, end := 0, time.Now().Add(b.time); i == 0 || time.Now().Before(end); i++ {
 		t := time.Now()
 		op(i)
 		times = append(times, time.Since(t).Seconds())
 		if after != nil {
-			before := processor()
+			before := usage.Processor()
 			after()
-			spent += processor() - before
+			spent += usage.Processor() - before
 		}
 	}
 	b.spend(spent, len(times))
@@ -176,7 +177,7 @@ func (b *bench) wakes() (v float64) {
 		}
 		order := rand.Perm(n)
 		times := make([]float64, n)
-		spent := processor()
+		spent := usage.Processor()
 		for i, k := range order {
 			t := time.Now()
 			_, err := read.Call(ctx, refs[k], actor.None{})

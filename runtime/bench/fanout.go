@@ -10,6 +10,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A stage says lines to its audience.
@@ -151,7 +152,7 @@ func (a *audience) measure(b *bench, say func(n int)) (v fanFigures) {
 		a.await(n + 1)
 	}
 	a.timed.Store(false)
-	first, begin, spent := n, time.Now(), processor()
+	first, begin, spent := n, time.Now(), usage.Processor()
 	for end := begin.Add(d / 2); n == first || time.Now().Before(end); n++ {
 		say(n)
 		a.await(n + 1 - window)

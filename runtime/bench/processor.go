@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"syscall"
-	"time"
+
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A figure is one measurement with the processor time of an operation in it, in seconds; 0 if none was noted.
@@ -16,18 +16,11 @@ func (b *bench) figure(measure func(*bench) float64) figure {
 	return figure{v, b.cpu}
 }
 
-// processor returns the processor time of this process so far in seconds, of user and system together.
-func processor() float64 {
-	var u syscall.Rusage
-	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
-// spend notes the processor time of each of n operations that began when processor returned since. The last note of a
+// spend notes the processor time of each of n operations that began when [usage.Processor] returned since. The last note of a
 // measurement counts.
 func (b *bench) spend(since float64, n int) {
 	if n > 0 {
-		b.cpu = (processor() - since) / float64(n)
+		b.cpu = (usage.Processor() - since) / float64(n)
 	}
 }
 

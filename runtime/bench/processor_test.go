@@ -4,11 +4,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // burn keeps a processor busy.
 func burn(d time.Duration) {
-	for begin := processor(); processor()-begin < d.Seconds(); {
+	for begin := usage.Processor(); usage.Processor()-begin < d.Seconds(); {
 	}
 }
 

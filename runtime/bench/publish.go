@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 	"github.com/cairn-run/cairn/runtime/localnats"
 )
 
@@ -42,7 +43,7 @@ func withPost(n int, see func(*nats.Msg), f func(*post)) {
 		see(m)
 		switch p.came.Add(1) {
 		case 1:
-			p.first, p.spent = time.Now(), processor()
+			p.first, p.spent = time.Now(), usage.Processor()
 		case p.n:
 			close(p.all)
 		}

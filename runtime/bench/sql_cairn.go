@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A shopNode is a node with shops.
@@ -94,7 +95,7 @@ func (b *bench) sqlPoints(atOnce int) (v float64) {
 func (b *bench) sqlBulk() (v float64) {
 	b.shop(runtime.Options{}, func(s shopNode) {
 		s.call(sqlInsertN, "one", 0) // creates it
-		begin, spent := time.Now(), processor()
+		begin, spent := time.Now(), usage.Processor()
 		s.call(sqlInsertN, "one", sqlTable)
 		v = sqlTable / time.Since(begin).Seconds()
 		b.spend(spent, sqlTable)
@@ -159,7 +160,7 @@ func (b *bench) sqlWakes() (v float64) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		times := make([]float64, n)
-		spent := processor()
+		spent := usage.Processor()
 		for i, k := range rand.Perm(n) {
 			begin := time.Now()
 			s.point(shopKey(k), 1+i%smallTable)

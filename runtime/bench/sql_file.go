@@ -10,6 +10,7 @@ import (
 	"github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A library keeps databases in files, in WAL mode, where each commit is synced.
@@ -146,7 +147,7 @@ func (b *bench) filePoints(l library) (v float64) {
 
 func (b *bench) fileBulk(l library) (v float64) {
 	b.file(l, 0, func(_ string, db *sql.DB) {
-		begin, spent := time.Now(), processor()
+		begin, spent := time.Now(), usage.Processor()
 		fillFile(db, sqlTable)
 		v = sqlTable / time.Since(begin).Seconds()
 		b.spend(spent, sqlTable)

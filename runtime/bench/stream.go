@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 	"github.com/cairn-run/cairn/runtime/client"
 )
 
@@ -54,7 +55,7 @@ func (b *bench) streamed(size int) (v float64) {
 		defer remote.Close()
 		ctx := context.Background()
 		check(models.Ref(rt, "one").Create(ctx))
-		begin, spent := time.Now(), processor()
+		begin, spent := time.Now(), usage.Processor()
 		_, err = run.Call(ctx, models.Ref(rt, "one"), actor.None{})
 		check(err)
 		read := uint64(0)

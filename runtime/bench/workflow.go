@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-run/cairn/actor"
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 	"github.com/cairn-run/cairn/workflow"
 )
 
@@ -93,7 +94,7 @@ func (b *bench) ground(what string, actors int) (v float64) {
 			_, err := grind.Start(ctx, mills.Ref(rt, fmt.Sprint(i)), what)
 			check(err)
 		}
-		from, begin, spent := q.done.Load(), time.Now(), processor()
+		from, begin, spent := q.done.Load(), time.Now(), usage.Processor()
 		time.Sleep(b.time)
 		done := q.done.Load() - from
 		v = float64(done) / time.Since(begin).Seconds()

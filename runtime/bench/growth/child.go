@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A job is what one process does to one store. Each job has a process of its own, so that it begins with
@@ -137,9 +138,9 @@ func loadUntilKilled(j job, say func(result)) {
 
 // reopen opens a store whose process was killed.
 func reopen(j job, say func(result)) {
-	begin, spent := time.Now(), processor()
+	begin, spent := time.Now(), usage.Processor()
 	s := open(j.Side, j.Dir)
-	say(result{Took: time.Since(begin).Seconds(), CPU: processor() - spent, Memory: resident()})
+	say(result{Took: time.Since(begin).Seconds(), CPU: usage.Processor() - spent, Memory: resident()})
 	s.close()
 }
 
@@ -159,13 +160,13 @@ func calls(j job, say func(result)) {
 
 func list(j job, say func(result)) {
 	s := open(j.Side, j.Dir)
-	begin, spent := time.Now(), processor()
+	begin, spent := time.Now(), usage.Processor()
 	n := s.list()
 	took := time.Since(begin).Seconds()
 	if n != j.Actors {
 		check(fmt.Errorf("%s: %d actors were listed of %d", j.Side, n, j.Actors))
 	}
-	say(result{Rate: float64(n) / took, Took: took / float64(n), CPU: (processor() - spent) / float64(n), Memory: resident()})
+	say(result{Rate: float64(n) / took, Took: took / float64(n), CPU: (usage.Processor() - spent) / float64(n), Memory: resident()})
 	s.close()
 }
 
@@ -181,12 +182,12 @@ func park(j job, say func(result)) {
 
 // parked opens a node whose runs wait, and asks one of their actors.
 func parked(j job, say func(result)) {
-	begin, spent := time.Now(), processor()
+	begin, spent := time.Now(), usage.Processor()
 	c := openCairn(j.Dir)
 	i := rand.New(rand.NewPCG(uint64(j.Seed), 0)).IntN(j.Actors)
 	_, err := answer.Call(context.Background(), sleepers.Ref(c, keyOf(i)), actor.None{}, actor.Existing())
 	check(err)
-	r := result{Took: time.Since(begin).Seconds(), CPU: processor() - spent}
+	r := result{Took: time.Since(begin).Seconds(), CPU: usage.Processor() - spent}
 	time.Sleep(j.Time) // what the node does after its start counts for its memory
 	r.Memory = resident()
 	say(r)

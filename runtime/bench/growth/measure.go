@@ -12,8 +12,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A result is what one process measured. Times are in seconds, sizes in bytes.
@@ -81,7 +82,7 @@ type meter struct {
 	spent float64
 }
 
-func startMeter() *meter { return &meter{begin: time.Now(), spent: processor()} }
+func startMeter() *meter { return &meter{begin: time.Now(), spent: usage.Processor()} }
 
 // note adds what one worker measured.
 func (m *meter) note(h *histogram) {
@@ -95,7 +96,7 @@ func (m *meter) result() (r result) {
 	n := float64(m.all.n)
 	return result{
 		Rate: n / took, P50: m.all.quantile(0.5), P99: m.all.quantile(0.99), P999: m.all.quantile(0.999), Max: m.all.max.Seconds(),
-		CPU: (processor() - m.spent) / max(n, 1), Took: took, Memory: resident(),
+		CPU: (usage.Processor() - m.spent) / max(n, 1), Took: took, Memory: resident(),
 	}
 }
 
@@ -144,13 +145,6 @@ func each(workers, n int, op func(i int)) result {
 	}
 	wg.Wait()
 	return m.result()
-}
-
-// processor returns the processor time of this process so far, in seconds.
-func processor() float64 {
-	var u syscall.Rusage
-	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // resident returns the resident memory of this process.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+
+	"github.com/cairn-run/cairn/runtime/bench/internal/sample"
 )
 
 // entriesOf is how many entries each actor has in its store.
@@ -16,23 +18,10 @@ type payload struct {
 	entries [entriesOf][]byte
 }
 
-// words are made up. A table's compression finds each again now and then, as in real text.
-var words = func() (w [1024]string) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range w {
-		word := make([]byte, 3+r.IntN(7))
-		for k := range word {
-			word[k] = byte('a' + r.IntN(26))
-		}
-		w[i] = string(word)
-	}
-	return w
-}()
-
 // payloadOf makes the payload of an actor: a text of 45 to 185 bytes, and entries of about 200 bytes.
 func payloadOf(i int) (p payload) {
 	r := rand.New(rand.NewPCG(uint64(i), 3))
-	p.text = string(appendWords(nil, r, 45+r.IntN(140)))
+	p.text = string(sample.AppendText(nil, r, 45+r.IntN(140)))
 	for k := range p.entries {
 		p.entries[k] = entry(r)
 	}
@@ -40,16 +29,8 @@ func payloadOf(i int) (p payload) {
 }
 
 func entry(r *rand.Rand) []byte {
-	b := fmt.Appendf(nil, `{"id":"%016x","n":%d,"owner":"%s","note":"`, r.Uint64(), r.IntN(1_000_000), words[r.IntN(len(words))])
-	return append(appendWords(b, r, 180+r.IntN(40)), `"}`...)
-}
-
-// appendWords appends words until there are size bytes.
-func appendWords(b []byte, r *rand.Rand, size int) []byte {
-	for len(b) < size {
-		b = append(append(b, words[r.IntN(len(words))]...), ' ')
-	}
-	return b[:size]
+	b := fmt.Appendf(nil, `{"id":"%016x","n":%d,"owner":"%s","note":"`, r.Uint64(), r.IntN(1_000_000), sample.Word(r))
+	return append(sample.AppendText(b, r, 180+r.IntN(40)), `"}`...)
 }
 
 // bytes returns the size of the payload.

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/keyspace"
 	"github.com/cairn-run/cairn/runtime/bench/internal/rawpebble"
+	"github.com/cairn-run/cairn/runtime/bench/internal/sample"
 )
 
 // A raw is the side of raw Pebble: one row for each value, under the keys that Cairn's data rows have.
@@ -35,14 +34,6 @@ func openRaw(dir string) *raw {
 	db, err := rawpebble.Open(dir)
 	check(err)
 	return &raw{db: db}
-}
-
-// idOf returns the id that actor i has. The slots are spread like those of Cairn.
-func idOf(i int) keyspace.ActorID {
-	r := rand.New(rand.NewPCG(uint64(i), 4))
-	var random [10]byte
-	binary.BigEndian.PutUint64(random[:], r.Uint64())
-	return keyspace.NewActorID(uint16(r.IntN(keyspace.Slots)), 1, random)
 }
 
 func directoryRow(i int) []byte {
@@ -73,7 +64,7 @@ func (w *raw) commit(b *pebble.Batch) {
 }
 
 func (w *raw) create(i int) {
-	p, id, b := payloadOf(i), idOf(i), w.db.NewBatch()
+	p, id, b := payloadOf(i), sample.ActorID(i), w.db.NewBatch()
 	check(b.Set(directoryRow(i), id[:], nil))
 	check(b.Set(stateRow(id), append(stateFrame[:len(stateFrame):len(stateFrame)], p.text...), nil))
 	for k, e := range p.entries {
@@ -106,7 +97,7 @@ func expiringRows(id keyspace.ActorID, at time.Time) []pair {
 }
 
 func (w *raw) call(i int, expires bool) bool {
-	id := idOf(i)
+	id := sample.ActorID(i)
 	state, closer, err := w.db.Get(stateRow(id))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return false
@@ -149,7 +140,7 @@ func (w *raw) expire(b *pebble.Batch) {
 }
 
 func (w *raw) get(i int) bool {
-	state, closer, err := w.db.Get(stateRow(idOf(i)))
+	state, closer, err := w.db.Get(stateRow(sample.ActorID(i)))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return false
 	}
@@ -173,7 +164,7 @@ func (w *raw) list() (n int) {
 }
 
 func (w *raw) destroy(i int) {
-	id, b := idOf(i), w.db.NewBatch()
+	id, b := sample.ActorID(i), w.db.NewBatch()
 	check(b.Delete(directoryRow(i), nil))
 	for _, r := range callRows(id, nil) {
 		check(b.Delete(r.row, nil))

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"io/fs"
-	"path/filepath"
-)
+import "github.com/cairn-run/cairn/runtime/bench/internal/usage"
 
 // A side is an open store with actors: a Cairn node, or raw Pebble with the same payload. Its methods may
 // be called by several goroutines, except close.
@@ -45,16 +42,7 @@ func compact(name, dir string) float64 {
 	} else {
 		compactRaw(dir)
 	}
-	size := 0.0
-	check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".sst" {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			size += float64(info.Size())
-		}
-		return err
-	}))
+	size, err := usage.Tables(dir)
+	check(err)
 	return size
 }

@@ -3,18 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/cairn-run/cairn/keyspace"
+	"github.com/cairn-run/cairn/runtime/bench/internal/sample"
+	"github.com/cairn-run/cairn/runtime/bench/internal/usage"
 )
 
 // A result is what one store showed. Times are processor time in seconds.
@@ -35,7 +34,7 @@ func (s *rows) measure(dir string, v variant, cache int64, span time.Duration) r
 	v.set(o)
 	db, err := pebble.Open(dir, o)
 	check(err)
-	begin, n, bytes := processor(), 0, 0
+	begin, n, bytes := usage.Processor(), 0, 0
 	for i := range s.actors {
 		b := db.NewBatch()
 		s.each(i, func(row, value []byte) {
@@ -50,7 +49,9 @@ func (s *rows) measure(dir string, v variant, cache int64, span time.Duration) r
 	check(db.Compact(context.Background(), nil, []byte{0xFF}, true))
 	s.bytes = bytes
 	check(db.Close()) // which removes what was compacted
-	r := result{size: tables(dir) / float64(bytes), build: (processor() - begin) / float64(n), spent: make(map[string]float64)}
+	size, err := usage.Tables(dir)
+	check(err)
+	r := result{size: size / float64(bytes), build: (usage.Processor() - begin) / float64(n), spent: make(map[string]float64)}
 
 	o = options(cache) // with an empty cache
 	v.set(o)
@@ -65,15 +66,15 @@ func (s *rows) measure(dir string, v variant, cache int64, span time.Duration) r
 		func(r *rand.Rand) { seek(db, entryRow(any(r), jsonOf+1), false) },
 		func(r *rand.Rand) { seek(db, entryRow(any(r), r.IntN(jsonOf)), true) },
 		func(r *rand.Rand) {
-			scan(db, keyspace.AppendActorPrefix(nil, idOf(any(r))), jsonOf+2)
+			scan(db, keyspace.AppendActorPrefix(nil, sample.ActorID(any(r))), jsonOf+2)
 		},
 	} {
 		r.spent[kinds[k]] = load(span, read)
 	}
-	before := processor()
+	before := usage.Processor()
 	prefix := keyspace.AppendDirectoryPrefix(nil, "default", "account", nil)
 	scan(db, prefix, s.actors)
-	r.spent[kinds[len(kinds)-1]] = (processor() - before) / float64(s.actors)
+	r.spent[kinds[len(kinds)-1]] = (usage.Processor() - before) / float64(s.actors)
 	check(db.Close())
 	return r
 }
@@ -124,7 +125,7 @@ func load(span time.Duration, op func(r *rand.Rand)) float64 {
 	var stop atomic.Bool
 	var n atomic.Int64
 	var wg sync.WaitGroup
-	begin := processor()
+	begin := usage.Processor()
 	for w := range 8 {
 		wg.Go(func() {
 			for r := rand.New(rand.NewPCG(7, uint64(w))); !stop.Load(); n.Add(1) {
@@ -135,27 +136,5 @@ func load(span time.Duration, op func(r *rand.Rand)) float64 {
 	time.Sleep(span)
 	stop.Store(true)
 	wg.Wait()
-	return (processor() - begin) / float64(n.Load())
-}
-
-// tables returns the bytes of all tables in a directory.
-func tables(dir string) (size float64) {
-	check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".sst" {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			size += float64(info.Size())
-		}
-		return err
-	}))
-	return size
-}
-
-// processor returns the processor time of this process so far, in seconds.
-func processor() float64 {
-	var u syscall.Rusage
-	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+	return (usage.Processor() - begin) / float64(n.Load())
 }
