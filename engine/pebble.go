@@ -29,18 +29,16 @@ const memTables = 4
 //   - A write stall is felt by every actor. So compaction out of level 0 starts
 //     at 4 files and writes stop only at 36.
 //   - Blocks of 8 KiB below level 0. To wake an actor that nobody used for long
-//     reads a block and takes it apart, which takes three times as long with 32
-//     KiB, whose files are a quarter smaller; 4 KiB are hardly faster and larger
-//     again. Level 0 keeps 4 KiB: it is read by point.
-//   - Snappy on every level. Zstd on the last one makes files a third smaller
-//     and reads a fifth slower, and each compaction into it takes half as long
-//     again, which is what a store that is written to does most. MinLZ is no
-//     better, and no store without its format could be opened by the build before.
+//     reads a block and takes it apart, which takes half as long again with 32
+//     KiB, and twice as long if rows are small; their files are a quarter
+//     smaller. Level 0 keeps 4 KiB: it is read by point.
+//   - Snappy on every level. Zstd on the last one makes files a third smaller,
+//     but compactions and wakes take half as long again, and pages twice as
+//     long. MinLZ is no better, and the build before could not read it.
 //   - A bloom filter on every level but the last, where Pebble's Get does not
 //     ask for it, and which has most of the rows. Splitting at the logical key
 //     makes one filter entry serve the metadata row and all chunks.
-//   - Value blocks, which Pebble always writes at this format, get nothing but
-//     chunks of large values: other keys have one row.
+//   - docs/benchmarks.md, "Tables of the store", has the figures.
 //   - The format version is pinned, so that a store can be opened again by the
 //     build before. Value separation into files of their own, experimental in this version of Pebble, is
 //     off.

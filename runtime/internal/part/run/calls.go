@@ -78,7 +78,7 @@ func importRun(c *kernel.Core, h *kernel.Turn, _ host.Codec, in *host.WorkflowIm
 	return started, runBegun(c, h)
 }
 
-// flushFor commits the turns before the one that asks, which the run that it asks about may need.
+// flushFor commits the earlier turns of the actor that asks: the run may wait for what they sent.
 func flushFor(on kernel.Target) error {
 	if on.From != nil && on.From.Kind == kernel.FromTurn {
 		return on.From.Waiter.Flush()
