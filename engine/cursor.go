@@ -36,7 +36,6 @@ type cursor struct {
 	seek    []byte
 	first   bool // in reverse: the iterator is on the first row of the key
 	last    bool // forward: the iterator is on the last row of the key, its metadata
-	brief   bool // forward: the iterator is on the only data row of the key
 }
 
 func newCursor(r reader, id keyspace.ActorID, start, end []byte, reverse bool) (*cursor, error) {
@@ -68,7 +67,7 @@ const actorPrefix = 22
 
 // stand reads the key at the iterator's position.
 func (c *cursor) stand(ok bool) error {
-	c.valid, c.first, c.last, c.brief = ok, false, false, false
+	c.valid, c.first, c.last = ok, false, false
 	if !ok {
 		return c.it.Error()
 	}
@@ -149,11 +148,6 @@ func (c *cursor) skip() error {
 		}
 		return c.stand(c.it.SeekLT(c.prefix))
 	case c.last:
-		return c.stand(c.it.Next())
-	case c.brief:
-		if err := c.pass(); err != nil {
-			return err
-		}
 		return c.stand(c.it.Next())
 	case string(c.it.Key()[len(c.prefix):]) == metadataSuffix:
 		return c.stand(c.it.Next())
@@ -241,45 +235,22 @@ func (c *cursor) loadForward(values bool) (m metadata, err error) {
 }
 
 // peek returns the value of the key that it stands on, going forward; it is valid
-// until skip. A value that is in one row is not copied; if it is a data row, the
-// iterator stays on it, before its metadata, which only skip comes to.
+// until skip. A value that lies with its metadata is not copied.
 func (c *cursor) peek() ([]byte, error) {
-	isMetadata, chunk, err := c.rowKind()
+	isMetadata, _, err := c.rowKind()
 	if err != nil {
 		return nil, err
 	}
-	if isMetadata {
-		m, inline, err := c.metadata()
-		if err == nil && m.chunks > 0 {
-			err = c.corrupt("the value has not the size that the metadata tells")
-		}
-		c.last = err == nil
-		return inline, err
+	if !isMetadata {
+		_, err = c.loadForward(true)
+		return c.value, err
 	}
-	if chunk == 0 {
-		data, err := c.it.ValueAndErr()
-		if c.brief = err == nil && len(data) < ChunkSize; c.brief || err != nil {
-			return data, err
-		}
+	m, inline, err := c.metadata()
+	if err == nil && m.chunks > 0 {
+		err = c.corrupt("the value has not the size that the metadata tells")
 	}
-	_, err = c.loadForward(true)
-	return c.value, err
-}
-
-// pass moves from the only data row of a key to its metadata, which has to be
-// the next row. A step is cheaper than the search for the next prefix.
-func (c *cursor) pass() error {
-	if !c.it.Next() {
-		if err := c.it.Error(); err != nil {
-			return err
-		}
-		return &CorruptError{Row: clone(c.prefix), Reason: "a key has no metadata"}
-	}
-	isMetadata, _, err := c.rowKind()
-	if err == nil && !isMetadata {
-		err = c.corrupt("more chunks of the value than its size allows")
-	}
-	return err
+	c.last = err == nil
+	return inline, err
 }
 
 // metadata reads the metadata row that the iterator is on. The value, if it lies there, is valid while the iterator is.

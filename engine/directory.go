@@ -243,23 +243,22 @@ func (q *ActorsQuery) entry(it *iterator, known int) (e ActorEntry, err error) {
 
 // readHead returns the head of an actor; the zero Head if it has none.
 func readHead(r reader, id keyspace.ActorID) (Head, error) {
-	a, _, err := readRoot(r, id, nil)
+	a, _, err := readRoot(r, id, false)
 	return a.Head, err
 }
 
 // readRoot returns the head of an actor and what is known of its state; ok is false for an actor of which the store has no
-// head. A state that lies in the root is appended to dst, unless that is nil.
-func readRoot(r reader, id keyspace.ActorID, dst []byte) (a root, ok bool, err error) {
+// head. value: it returns a state that lies in the root as well.
+func readRoot(r reader, id keyspace.ActorID, value bool) (a root, ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendMetadataRow(row.b[:0], id, stateKey())
 	_, err = get(r, row.b, func(b []byte) (err error) {
 		if ok = len(b) > 0 && b[0] == rootFormat; ok {
 			a, err = parseRoot(b)
-			if value := a.state.value; dst != nil {
-				a.state.value = append(dst, value...)
-			} else {
-				a.state.value = nil // it is valid in here only
+			inline := a.state.value // valid in here only
+			if a.state.value = nil; value {
+				a.state.value = append([]byte{}, inline...)
 			}
 			return err
 		}

@@ -32,6 +32,7 @@ type durableMark struct {
 	entries []markEntry
 	newest  [tableFile]atomic.Pointer[markEntry] // by kind, the file that was synced last; an entry is never changed
 	secret  markSecret
+	page    [markSize]byte // what is written
 }
 
 // markSecret is what a process puts into the marks that its commits carry. A stored value may hold the bytes of a commit
@@ -171,7 +172,8 @@ func (m *durableMark) write() {
 	if m.file == nil {
 		return
 	}
-	b := make([]byte, len(markMagic)+4, markSize)
+	clear(m.page[:])
+	b := m.page[:len(markMagic)+4]
 	copy(b, markMagic)
 	b = append(b, m.secret[:]...)
 	b = append(b, byte(len(m.entries)))

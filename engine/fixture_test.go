@@ -187,7 +187,7 @@ func TestRowsOfFormat1AreRewrittenAsTheyAreUsed(t *testing.T) {
 			}
 			commit(t, sp)
 			checkRows(t, s)
-			if a, ok, err := readRoot(s.db, sp.id, nil); ok || err != nil {
+			if a, ok, err := readRoot(s.db, sp.id, false); ok || err != nil {
 				t.Fatalf("the head of a destroyed actor: %+v, %v", a, err)
 			}
 		}

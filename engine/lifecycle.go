@@ -94,7 +94,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	if from != nil {
 		gaps = append(gaps, span{from, nil})
 	}
-	few := w.space.head.Keys <= pointDeletes
+	few := w.space.head.Keys <= pointDeletes && (w.space.head.Version > 0 || w.created != nil) // else what it has is not known
 	var stored []found
 	if few {
 		if stored, err = w.storedIn(gaps); err != nil {

@@ -27,17 +27,26 @@ func (e *Entry) describe(m *metadata) {
 	e.Size, e.Found = int(m.size), true
 }
 
-// readMetadata returns the metadata of a key in the store.
-func readMetadata(r reader, id keyspace.ActorID, key []byte) (m metadata, ok bool, err error) {
+// visit calls f with the metadata of a key in the store, and with the value if it
+// lies there, which is valid in f only.
+func visit(r reader, id keyspace.ActorID, key []byte, f func(m *metadata, inline []byte)) (ok bool, err error) {
 	row := rowBuffer()
 	defer row.free()
 	row.b = keyspace.AppendMetadataRow(row.b[:0], id, key)
-	found := false
-	_, err = get(r, row.b, func(value []byte) (err error) {
-		m, _, found, err = parseEntry(value)
+	_, err = get(r, row.b, func(b []byte) error {
+		m, inline, exists, err := parseEntry(b)
+		if ok = exists && err == nil; ok {
+			f(&m, inline)
+		}
 		return err
 	})
-	return m, found && err == nil, err
+	return ok && err == nil, err
+}
+
+// readMetadata returns the metadata of a key in the store.
+func readMetadata(r reader, id keyspace.ActorID, key []byte) (m metadata, ok bool, err error) {
+	ok, err = visit(r, id, key, func(found *metadata, _ []byte) { m = *found })
+	return m, ok, err
 }
 
 // readValue appends the value of a key in the store whose metadata is m to dst;
@@ -106,27 +115,24 @@ func fillChunk(part, data []byte) error {
 }
 
 // readEntry returns a key of the store, as of now.
-func readEntry(r reader, id keyspace.ActorID, key []byte, now int64) (e Entry, m metadata, ok bool, err error) {
-	row := rowBuffer()
-	defer row.free()
-	row.b = keyspace.AppendMetadataRow(row.b[:0], id, key)
-	_, err = get(r, row.b, func(b []byte) (err error) {
-		var value []byte
-		m, value, ok, err = parseEntry(b)
-		if ok && m.chunks == 0 && !m.expired(now) {
-			e.Value = append([]byte{}, value...)
+func readEntry(r reader, id keyspace.ActorID, key []byte, now int64) (e Entry, ok bool, err error) {
+	var m metadata
+	ok, err = visit(r, id, key, func(found *metadata, inline []byte) {
+		if m = *found; m.chunks == 0 && !m.expired(now) {
+			e.Value = append([]byte{}, inline...)
 		}
-		return err
 	})
-	if err != nil || !ok || m.expired(now) {
-		return Entry{}, m, false, err
+	if !ok || err != nil || m.expired(now) {
+		return Entry{}, false, err
+	}
+	if m.chunks > 0 {
+		if e.Value, err = readValue(nil, r, id, key, &m); err != nil {
+			return Entry{}, false, err
+		}
 	}
 	e.Key = key
 	e.describe(&m)
-	if m.chunks > 0 {
-		e.Value, err = readValue(nil, r, id, key, &m)
-	}
-	return e, m, err == nil, err
+	return e, true, nil
 }
 
 // clock returns the time that decides what has expired.
@@ -167,11 +173,7 @@ func (w *WriteSet) Get(key []byte) (Entry, bool, error) {
 		e.describe(&m)
 		return e, true, nil
 	}
-	e, _, ok, err := readEntry(sp.store.db, sp.id, key, now)
-	if err != nil {
-		return Entry{}, false, err
-	}
-	return e, ok, nil
+	return readEntry(sp.store.db, sp.id, key, now)
 }
 
 // GetMany returns the entries of the keys, in their order; Found tells which

@@ -8,20 +8,10 @@ import (
 
 // appendStored appends the value of a key in the store to dst.
 func appendStored(dst []byte, r reader, id keyspace.ActorID, key []byte) ([]byte, bool, error) {
-	row := rowBuffer()
-	defer row.free()
-	row.b = keyspace.AppendMetadataRow(row.b[:0], id, key)
 	var m metadata
-	ok := false
-	_, err := get(r, row.b, func(b []byte) (err error) {
-		var value []byte
-		if m, value, ok, err = parseEntry(b); ok {
-			dst = append(dst, value...)
-		}
-		return err
-	})
-	if !ok || err != nil || m.chunks == 0 {
-		return dst, ok && err == nil, err
+	ok, err := visit(r, id, key, func(found *metadata, inline []byte) { m, dst = *found, append(dst, inline...) })
+	if !ok || m.chunks == 0 {
+		return dst, ok, err
 	}
 	value, err := readValue(dst, r, id, key, &m)
 	if err != nil {

@@ -77,8 +77,7 @@ func (sn *Snapshot) Get(key []byte) (Entry, bool, error) {
 		return Entry{}, false, err
 	}
 	defer sn.store.leave()
-	e, _, ok, err := readEntry(sn.snap, sn.id, key, sn.now)
-	return e, ok, err
+	return readEntry(sn.snap, sn.id, key, sn.now)
 }
 
 // GetMany returns the entries of the keys, in their order; Found tells which

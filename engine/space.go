@@ -93,7 +93,7 @@ func (s *Store) openSpace(id keyspace.ActorID, load func(*Space) error) (*Space,
 
 // load reads the root. REQUIRES: sp.mu.
 func (sp *Space) load() error {
-	a, ok, err := readRoot(sp.store.db, sp.id, []byte{})
+	a, ok, err := readRoot(sp.store.db, sp.id, true)
 	if err != nil {
 		return err
 	}
@@ -102,6 +102,11 @@ func (sp *Space) load() error {
 			return err
 		} else if dead {
 			return ErrDestroyed
+		}
+		if _, _, named, err := sp.store.identity(sp.id); err != nil {
+			return err
+		} else if named || a.state.exists { // what else it has must not be taken for that of a new one
+			return &CorruptError{Row: keyspace.AppendMetadataRow(nil, sp.id, stateKey()), Reason: "the actor has no head"}
 		}
 	}
 	sp.head, sp.oldHead, sp.state = a.head, a.old, a.state

@@ -420,7 +420,15 @@ func (w *WriteSet) before(key []byte, o *PutOptions) (metadata, bool, error) {
 
 // Delete removes a key and reports whether it was there. A key that has expired
 // is removed too, but was not there.
-func (w *WriteSet) Delete(key []byte) (bool, error) {
+func (w *WriteSet) Delete(key []byte) (bool, error) { return w.delete(key, &PutOptions{}) }
+
+// DeleteKnown is Delete of a key that exists with a value of old bytes that does
+// not expire, which saves the lookup; see [PutOptions].Known.
+func (w *WriteSet) DeleteKnown(key []byte, old int) (bool, error) {
+	return w.delete(key, &PutOptions{Known: true, Old: old})
+}
+
+func (w *WriteSet) delete(key []byte, o *PutOptions) (bool, error) {
 	if err := w.checkKey(key); err != nil {
 		return false, err
 	}
@@ -434,7 +442,7 @@ func (w *WriteSet) Delete(key []byte) (bool, error) {
 	} else {
 		exists := false
 		var err error
-		if was, exists, err = w.lookup(key); err != nil || !exists {
+		if was, exists, err = w.before(key, o); err != nil || !exists {
 			return false, err
 		}
 		if err := w.checkRoom(len(key)); err != nil {

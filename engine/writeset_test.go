@@ -489,3 +489,31 @@ func TestEachKindOfWriteIsAChange(t *testing.T) {
 		})
 	}
 }
+
+func TestDeletingAKnownKeyCountsWithoutReading(t *testing.T) {
+	s := mustOpen(t, small(Options{Disk: NewDisk()}))
+	defer s.Close()
+	sp := openSpace(t, s, 1)
+	w := sp.Writes()
+	long := strings.Repeat("x", 3*ChunkSize)
+	put(t, w, kv("a"), long)
+	put(t, w, kv("b"), "short")
+	put(t, w, kv("c"), "stays")
+	commit(t, sp)
+	for key, old := range map[string]int{"a": len(long), "b": 5} {
+		if ok, err := w.DeleteKnown(kv(key), old); !ok || err != nil {
+			t.Fatal(key, ok, err)
+		}
+		if ok, err := w.DeleteKnown(kv(key), old); ok || err != nil {
+			t.Fatal(key, "again", ok, err)
+		}
+	}
+	if ok, err := w.DeleteKnown(kv("none"), -1); ok || err != nil {
+		t.Fatal("absent", ok, err)
+	}
+	commit(t, sp)
+	checkRows(t, s)
+	if h := sp.Head(); h.Keys != 1 || h.Bytes != int64(len(kv("c"))+5) {
+		t.Fatalf("%+v", h)
+	}
+}

@@ -179,7 +179,10 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 			return nil, err
 		}
 	}
-	if c.space, err = open(c.ID); err != nil {
+	if c.space, err = open(c.ID); bare && w.destroys() && errors.Is(err, &engine.CorruptError{}) {
+		c.space, err = s.Store.NewSpace(c.ID) // whatever it has goes
+	}
+	if err != nil {
 		if a.Left() && errors.Is(err, engine.ErrDestroyed) {
 			err = fault.NotFound(a.Address) // nothing remains
 		}
