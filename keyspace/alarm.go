@@ -30,7 +30,7 @@ func ParseAlarm(key []byte) (Alarm, error) {
 		return Alarm{}, err
 	}
 	k, err := parseAlarm(key[1:])
-	return k, within(what(KindAlarms), 1, err)
+	return k, within(KindAlarms, 1, err)
 }
 
 func parseAlarm(packed []byte) (k Alarm, err error) {

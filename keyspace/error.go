@@ -19,13 +19,20 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("keyspace: %s: byte %d: %s", e.What, e.Offset, e.Reason)
 }
 
-// within converts an error of the tuple decoder, which began at byte base.
-func within(what string, base int, err error) error {
+// within converts an error of the tuple decoder, which began at byte base of a key.
+func within(kind Kind, base int, err error) error {
+	if err == nil {
+		return nil // before a text is made
+	}
+	return inside(what(kind), base, err)
+}
+
+// inside converts an error of the tuple decoder.
+func inside(what string, base int, err error) error {
 	if err == nil {
 		return nil
 	}
-	var syntax *tuple.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*tuple.SyntaxError](err); ok {
 		return &SyntaxError{what, base + syntax.Offset, syntax.Reason}
 	}
 	return &SyntaxError{what, base, err.Error()}

@@ -31,7 +31,7 @@ func ParseExpiry(key []byte) (Expiry, error) {
 		return Expiry{}, err
 	}
 	k, err := parseExpiry(key[1:])
-	return k, within(what(KindExpiry), 1, err)
+	return k, within(KindExpiry, 1, err)
 }
 
 func parseExpiry(packed []byte) (k Expiry, err error) {

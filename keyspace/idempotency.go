@@ -26,7 +26,7 @@ func ParseIdempotency(key []byte) (string, error) {
 		err = d.End()
 	}
 	if err != nil {
-		return "", within(what(KindIdempotency), 1, err)
+		return "", within(KindIdempotency, 1, err)
 	}
 	return name, nil
 }

@@ -396,7 +396,7 @@ func parseNamed(key []byte, kind Kind, elements func(*tuple.Decoder) error) erro
 	if err == nil {
 		err = d.End()
 	}
-	return within(what(kind), 1, err)
+	return within(kind, 1, err)
 }
 
 // decodeTo is a step of firstError: it stores what a decoder's method returns.

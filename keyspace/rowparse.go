@@ -80,7 +80,7 @@ func (r *Row) Parse(row []byte) error {
 	if err != nil {
 		*r = Row{buf: buf}
 	}
-	return within("row", 0, err)
+	return inside("row", 0, err)
 }
 
 func (r *Row) parse(row []byte) error {
@@ -265,7 +265,7 @@ func ParseDirectoryRow(row []byte) (namespace, typ string, key []string, err err
 func ParseDirectoryKey(row []byte, prefix int) ([]string, error) {
 	d := tuple.NewDecoder(row[prefix:])
 	key, err := actorKey(&d)
-	return key, within("row", prefix, err)
+	return key, inside("row", prefix, err)
 }
 
 // ParseTombstoneRow returns the id of the destroyed actor.

@@ -40,7 +40,7 @@ func ParseTraceChunk(key []byte) (TraceChunk, error) {
 		return TraceChunk{}, err
 	}
 	k, err := parseTraceChunk(key[1:])
-	return k, within(what(KindTraces), 1, err)
+	return k, within(KindTraces, 1, err)
 }
 
 func parseTraceChunk(packed []byte) (k TraceChunk, err error) {

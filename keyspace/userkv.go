@@ -47,7 +47,7 @@ func ParseUserTuple(key []byte) (tuple.Tuple, error) {
 		return nil, err
 	}
 	t, err := tuple.Unpack(key[1:])
-	return t, within(what(KindUserKV), 1, err)
+	return t, within(KindUserKV, 1, err)
 }
 
 // Kind returns [KindUserKV].

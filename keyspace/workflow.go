@@ -35,7 +35,7 @@ func ParseWorkflow(key []byte) (Key, error) {
 		return nil, err
 	}
 	k, err := parseWorkflow(key[1:])
-	return asKey(k, within(what(KindWorkflow), 1, err))
+	return asKey(k, within(KindWorkflow, 1, err))
 }
 
 func parseWorkflow(packed []byte) (k Key, err error) {

@@ -38,8 +38,7 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 
 // corrupt makes a CorruptError about a row, whose key it copies. Errors that are one already are returned as they are.
 func corrupt(key []byte, err error) error {
-	var c *CorruptError
-	if err == nil || errors.As(err, &c) {
+	if _, is := errors.AsType[*CorruptError](err); err == nil || is {
 		return err
 	}
 	return &CorruptError{append([]byte(nil), key...), err}

@@ -436,11 +436,13 @@ func runEnded(c *kernel.Core, h *kernel.Turn) error {
 	f.asked = false
 	p := kernel.PartOf[*Part](c.Actor.Kernel)
 	p.blames.Delete(c.Actor.Key)
-	if _, err := c.Rows.Delete(runKey); err != nil {
-		return err
-	}
-	if f.live && f.rec.Due != 0 {
-		c.Rows.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
+	if f.live {
+		if _, err := c.Rows.DeleteKnown(runKey, int(f.size)); err != nil {
+			return err
+		}
+		if f.rec.Due != 0 {
+			c.Rows.ClearWake(f.rec.Due, keyspace.WakeRun, "", "")
+		}
 	}
 	f.known, f.live, f.rec, f.size, f.asOf = true, false, runRecord{}, 0, c.Rows.Version()
 	if err := retire(c, h); err != nil {

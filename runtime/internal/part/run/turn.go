@@ -86,6 +86,9 @@ func scanRows(rows scanner, start, end []byte, visit func(key, value []byte) err
 			if more = len(ends) >= 2*most || len(buf) >= mostBytes; more {
 				return false
 			}
+			if buf == nil {
+				buf, ends = make([]byte, 0, 512), make([]int, 0, 16)
+			}
 			buf = append(buf, key...)
 			ends = append(ends, len(buf))
 			buf = append(buf, value...)
@@ -180,7 +183,11 @@ func (t *RunRows) Delete(key []byte) error {
 	if isField && f.known && f.bytes[field] < 0 {
 		return nil
 	}
-	ok, err := rows.Delete(key)
+	remove := rows.Delete
+	if isField && f.known {
+		remove = func(key []byte) (bool, error) { return rows.DeleteKnown(key, int(f.bytes[field])) }
+	}
+	ok, err := remove(key)
 	t.wrote(ok)
 	if isField && err == nil {
 		f.wrote(field, -1, rows.Version())
