@@ -134,8 +134,7 @@ func TestTasksLeaveNoGoroutinesBehind(t *testing.T) {
 			g.mustVerb(key, host.ActorSleep, nil, nil)
 		}
 	}
-	spare := s.Workers.Spares() + 4 // workers that wait for the next actor, and what is about to return
-	soon(t, "the goroutines of the tasks end", func() bool { return running() <= before+spare })
+	soon(t, "the goroutines of the tasks end", func() bool { return running()-s.Workers.Free() <= before+4 }) // and what is about to return
 	if err := s.Close(context.Background()); err != nil {
 		t.Error(err)
 	}

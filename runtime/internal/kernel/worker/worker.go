@@ -2,28 +2,29 @@
 package worker
 
 import (
-	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cairn-run/cairn/runtime/internal/kernel/spawn"
 )
 
-// A Pool runs jobs. A job takes a worker that is free, or a new one. A worker that has nothing left takes the next job, and
-// a few stay around for it, because a goroutine that has run handlers before has the stack that they need. How many run at
-// once is not bounded: handlers may block.
+// A Pool runs jobs. A job takes the worker that became free last, or a new one. A worker that has nothing left stays for the
+// next job, because a goroutine that has run handlers before has the stack that they need, and the last one has it in the
+// processor's cache. How many run at once is not bounded: handlers may block.
 //
 // Invariant: a worker that runs a job counts in the group, and so does one that is free. A worker on an errand does not,
 // because the errand counts by itself.
 type Pool[Job any] struct {
-	run    func(Job)
-	group  *spawn.Group
-	ready  chan item[Job] // unbuffered: a send succeeds only if a worker is free
-	quit   chan struct{}
-	once   sync.Once
-	spare  atomic.Int64
-	spares int64
+	run   func(Job)
+	group *spawn.Group
+
+	mu     sync.Mutex
+	free   []chan item[Job] // one of each free worker, of capacity 1, so that a send does not block
+	closed bool
 }
+
+// spares is how many free workers stay around: what the actors of one sync of the log need. Their stacks shrink when they
+// are not used.
+const spares = 256
 
 // item is a job, or an errand that may end with one.
 type item[Job any] struct {
@@ -40,18 +41,13 @@ type Errand[Job any] interface {
 
 // New makes a pool whose workers count in a group. run runs a job.
 func New[Job any](group *spawn.Group, run func(Job)) *Pool[Job] {
-	return &Pool[Job]{run: run, group: group, ready: make(chan item[Job]), quit: make(chan struct{}), spares: int64(4 * runtime.GOMAXPROCS(0))}
+	return &Pool[Job]{run: run, group: group}
 }
 
 // Run starts a job. It does not block. It drops the job if the group is closed.
 func (p *Pool[Job]) Run(job Job) {
 	it := item[Job]{job: job}
-	select {
-	case p.ready <- it:
-		return
-	default:
-	}
-	if p.group.Begin() {
+	if !p.hand(it) && p.group.Begin() {
 		go p.work(it)
 	}
 }
@@ -59,11 +55,37 @@ func (p *Pool[Job]) Run(job Job) {
 // Send starts an errand, and then the job that the errand ends with. It does not block.
 func (p *Pool[Job]) Send(e Errand[Job]) {
 	it := item[Job]{errand: e}
-	select {
-	case p.ready <- it:
-	default:
+	if !p.hand(it) {
 		go p.work(it)
 	}
+}
+
+// hand gives an item to a free worker; false if there is none.
+func (p *Pool[Job]) hand(it item[Job]) bool {
+	p.mu.Lock()
+	last := len(p.free) - 1
+	if last < 0 {
+		p.mu.Unlock()
+		return false
+	}
+	next := p.free[last]
+	p.free = p.free[:last]
+	p.mu.Unlock()
+	next <- it
+	return true
+}
+
+// wait makes a worker free, until it gets an item; false if it is to end.
+func (p *Pool[Job]) wait(next chan item[Job]) (item[Job], bool) {
+	p.mu.Lock()
+	if p.closed || len(p.free) == spares {
+		p.mu.Unlock()
+		return item[Job]{}, false
+	}
+	p.free = append(p.free, next)
+	p.mu.Unlock()
+	it, ok := <-next
+	return it, ok
 }
 
 func (p *Pool[Job]) work(it item[Job]) {
@@ -73,6 +95,7 @@ func (p *Pool[Job]) work(it item[Job]) {
 			p.group.Done()
 		}
 	}()
+	next := make(chan item[Job], 1)
 	for {
 		ok := true
 		if e := it.errand; e != nil {
@@ -88,22 +111,26 @@ func (p *Pool[Job]) work(it item[Job]) {
 		if ok {
 			p.run(it.job)
 		}
-		it = item[Job]{}
-		if p.spare.Add(1) > p.spares {
-			p.spare.Add(-1)
-			return
-		}
-		select {
-		case it = <-p.ready:
-			p.spare.Add(-1)
-		case <-p.quit:
+		if it, ok = p.wait(next); !ok {
 			return
 		}
 	}
 }
 
-// Spares returns how many free workers stay around.
-func (p *Pool[Job]) Spares() int { return int(p.spares) }
+// Free returns how many workers wait for a job.
+func (p *Pool[Job]) Free() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.free)
+}
 
 // Close ends the workers that are free. A worker that runs a job ends with it.
-func (p *Pool[Job]) Close() { p.once.Do(func() { close(p.quit) }) }
+func (p *Pool[Job]) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, next := range p.free {
+		close(next)
+	}
+	p.free = nil
+}

@@ -19,7 +19,7 @@ func TestEveryJobRunsAtOnceAndAFewWorkersStay(t *testing.T) {
 			running.Add(-1)
 			ran.Add(1)
 		})
-		n := 3 * p.Spares()
+		n := 3 * spares
 		for range 5 {
 			for range n {
 				p.Run(time.Second)
@@ -30,8 +30,8 @@ func TestEveryJobRunsAtOnceAndAFewWorkersStay(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if group.Len() != p.Spares() {
-				t.Fatalf("%d workers stay, want %d", group.Len(), p.Spares())
+			if group.Len() != spares || p.Free() != spares {
+				t.Fatalf("%d workers stay, %d of them free, want %d", group.Len(), p.Free(), spares)
 			}
 		}
 		p.Run(time.Hour)
