@@ -207,13 +207,11 @@ func (a *Actor) open(epoch uint64, w *Work, bare bool) (*Core, error) {
 // load reads the state into the instance.
 func (c *Core) load() error {
 	if c.Exists && !c.Actor.Left() {
-		e, found, err := c.Rows.Get(stateKey)
+		e, _, err := c.Rows.Get(stateKey)
 		if err != nil {
 			return err
 		}
-		if found {
-			c.stored = e.Value
-		}
+		c.stored = e.Value
 	}
 	if err := c.reload(); err != nil {
 		return fmt.Errorf("load state: %w", err)
