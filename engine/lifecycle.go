@@ -66,6 +66,10 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 		return err
 	}
 	again := d.again || w.destroyed != nil
+	unread := w.space.head.Version == 0 && w.created == nil // what it has is not known, and goes
+	if unread {
+		keep = nil
+	}
 	keep = slices.Clone(keep)
 	slices.Sort(keep)
 	var keys, bytes int64
@@ -94,7 +98,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	if from != nil {
 		gaps = append(gaps, span{from, nil})
 	}
-	few := w.space.head.Keys <= pointDeletes && (w.space.head.Version > 0 || w.created != nil) // else what it has is not known
+	few := w.space.head.Keys <= pointDeletes && !unread
 	var stored []found
 	if few {
 		if stored, err = w.storedIn(gaps); err != nil {

@@ -109,6 +109,7 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, sp.Writes(), stateKey(), "old state")
+		put(t, sp.Writes(), kv("a"), "old value")
 		commit(t, sp)
 		sp.Close()
 		lost := keyspace.AppendMetadataRow(nil, testID(1), stateKey())
@@ -133,7 +134,7 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		sp.Writes().Advance(2000)
-		if err := sp.Writes().Destroy(); err != nil {
+		if err := sp.Writes().Destroy(keyspace.KindUserKV); err != nil {
 			t.Fatal(err)
 		}
 		commit(t, sp)
