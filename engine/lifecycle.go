@@ -55,6 +55,9 @@ type destruction struct {
 // ErrDestroyed. The head, which says Destroyed, goes with the last kept key. A
 // second Destroy removes the kept keys too, except those of kinds that both
 // calls keep.
+//
+// In a space from NewSpace it keeps nothing: it removes whatever the store has,
+// without reading it.
 func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	s := w.space.store
 	if err := s.enter(); err != nil {

@@ -49,13 +49,15 @@ type stateCache struct {
 // last activation; it becomes durable with the first commit.
 //
 // It returns ErrDestroyed for an actor of which only a tombstone is left; one
-// that was destroyed but kept keys can be opened.
+// that was destroyed but kept keys can be opened. A CorruptError says that the
+// head was lost, with accepted damage, or cannot be read.
 func (s *Store) OpenSpace(id keyspace.ActorID) (*Space, error) {
 	return s.openSpace(id, (*Space).load)
 }
 
 // NewSpace opens the space of an actor that the store has nothing of, as OpenSpace does, and reads nothing. The id must come
-// from NewActorID: if the store has rows of it, its counts are wrong from then on.
+// from NewActorID: if the store has rows of it, its counts are wrong from then on. The exception is an
+// actor that its caller destroys: its rows may be damaged.
 func (s *Store) NewSpace(id keyspace.ActorID) (*Space, error) {
 	return s.openSpace(id, (*Space).begin)
 }

@@ -183,11 +183,13 @@ func (t *RunRows) Delete(key []byte) error {
 	if isField && f.known && f.bytes[field] < 0 {
 		return nil
 	}
-	remove := rows.Delete
+	var ok bool
+	var err error
 	if isField && f.known {
-		remove = func(key []byte) (bool, error) { return rows.DeleteKnown(key, int(f.bytes[field])) }
+		ok, err = rows.DeleteKnown(key, int(f.bytes[field]))
+	} else {
+		ok, err = rows.Delete(key)
 	}
-	ok, err := remove(key)
 	t.wrote(ok)
 	if isField && err == nil {
 		f.wrote(field, -1, rows.Version())
