@@ -120,15 +120,26 @@ type ActorsPage struct {
 // Actors lists actors in the order of type and key, from one consistent state of
 // the store. An actor created or destroyed between two pages may be missed or
 // seen.
-func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
-	if err := s.enter(); err != nil {
+func (s *Store) Actors(q ActorsQuery) (page ActorsPage, err error) {
+	page.Cursor, err = s.EachActor(q, func(e *ActorEntry) {
+		if page.Actors == nil {
+			page.Actors = make([]ActorEntry, 0, min(q.limit(), 1024))
+		}
+		page.Actors = append(page.Actors, *e)
+	})
+	if err != nil {
 		return ActorsPage{}, err
 	}
-	defer s.leave()
-	limit := q.Limit
-	if limit <= 0 {
-		limit = DefaultActors
+	return page, nil
+}
+
+// EachActor calls visit for each entry of the page that Actors returns, and returns the page's cursor. The entry is valid
+// during the call, its strings and its key afterwards too. After an error the entries are not a page.
+func (s *Store) EachActor(q ActorsQuery, visit func(*ActorEntry)) (cursor string, err error) {
+	if err := s.enter(); err != nil {
+		return "", err
 	}
+	defer s.leave()
 	if q.Type == "" {
 		q.Prefix = nil
 	}
@@ -138,7 +149,7 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 		after, err := base64.RawURLEncoding.DecodeString(q.Cursor)
 		if err != nil || len(after) <= len(start) || string(after[:len(start)]) != string(start) {
 			if err != nil || string(after) != string(start) {
-				return ActorsPage{}, fmt.Errorf("%w: %q", ErrCursor, q.Cursor)
+				return "", fmt.Errorf("%w: %q", ErrCursor, q.Cursor)
 			}
 		}
 		start = append(after, 0)
@@ -151,37 +162,46 @@ func (s *Store) Actors(q ActorsQuery) (ActorsPage, error) {
 	}
 	it, err := newIter(r, &pebble.IterOptions{LowerBound: start, UpperBound: end})
 	if err != nil {
-		return ActorsPage{}, err
+		return "", err
 	}
-	page := ActorsPage{Actors: make([]ActorEntry, 0, min(limit, 1024))}
-	var last []byte
 	known := 0
 	if q.Type != "" {
 		known = len(keyspace.AppendDirectoryPrefix(nil, q.Namespace, q.Type, nil))
 	}
 	err = func() error {
+		var last []byte
+		var e ActorEntry
+		left := q.limit()
 		for ok := it.First(); ok; ok = it.Next() {
-			if len(page.Actors) == limit {
-				page.Cursor = base64.RawURLEncoding.EncodeToString(last)
+			if left == 0 {
+				cursor = base64.RawURLEncoding.EncodeToString(last)
 				return nil
 			}
-			e, err := q.entry(&it, known)
+			err := q.entry(&e, &it, known)
 			if err == nil && !q.Brief {
 				e.Head, err = readHead(r, e.ID)
 			}
 			if err != nil {
 				return err
 			}
-			if page.Actors = append(page.Actors, e); len(page.Actors) == limit {
+			visit(&e)
+			if left--; left == 0 {
 				last = clone(it.Key())
 			}
 		}
 		return it.Error()
 	}()
 	if err := errors.Join(err, it.Close()); err != nil {
-		return ActorsPage{}, err
+		return "", err
 	}
-	return page, nil
+	return cursor, nil
+}
+
+func (q *ActorsQuery) limit() int {
+	if q.Limit <= 0 {
+		return DefaultActors
+	}
+	return q.Limit
 }
 
 // Covers reports whether an actor, if it exists, is on the page of the query that ends with the cursor next.
@@ -221,8 +241,8 @@ func (s *Store) Types(namespace string) ([]string, error) {
 	return types, errors.Join(it.Error(), it.Close())
 }
 
-// entry returns the entry of a directory row, without the head. All rows begin with the same known bytes if the query has a type.
-func (q *ActorsQuery) entry(it *iterator, known int) (e ActorEntry, err error) {
+// entry reads a directory row into e, without the head. All rows begin with the same known bytes if the query has a type.
+func (q *ActorsQuery) entry(e *ActorEntry, it *iterator, known int) (err error) {
 	i := &e.Identity
 	if known > 0 {
 		i.Namespace, i.Type = q.Namespace, q.Type
@@ -231,14 +251,14 @@ func (q *ActorsQuery) entry(it *iterator, known int) (e ActorEntry, err error) {
 		i.Namespace, i.Type, i.Key, err = keyspace.ParseDirectoryRow(it.Key())
 	}
 	if err != nil {
-		return e, &CorruptError{Row: clone(it.Key()), Reason: err.Error()}
+		return &CorruptError{Row: clone(it.Key()), Reason: err.Error()}
 	}
 	value, err := it.ValueAndErr()
 	if err != nil {
-		return e, err
+		return err
 	}
 	e.ID, err = parseDirectory(value)
-	return e, at(it.Key(), err)
+	return at(it.Key(), err)
 }
 
 // readHead returns the head of an actor; the zero Head if it has none.

@@ -80,17 +80,17 @@ func StoredList(store *engine.Store, namespace string, q host.ListQuery) (host.L
 	case q.Limit == 0:
 		q.Limit = 100
 	}
-	page, err := store.Actors(actorsQuery(namespace, q))
+	out := host.ListPage{Actors: make([]host.Status, 0, q.Limit)}
+	var err error
+	out.Cursor, err = store.EachActor(actorsQuery(namespace, q), func(e *engine.ActorEntry) {
+		if q.Brief {
+			out.Actors = append(out.Actors, host.Status{ID: e.ID.String(), Type: e.Identity.Type, Key: keyOf(e)})
+		} else {
+			out.Actors = append(out.Actors, EntryStatus(e))
+		}
+	})
 	if err != nil {
 		return host.ListPage{}, err
-	}
-	out := host.ListPage{Actors: make([]host.Status, len(page.Actors)), Cursor: page.Cursor}
-	for i, e := range page.Actors {
-		if st := &out.Actors[i]; q.Brief {
-			st.ID, st.Type, st.Key = e.ID.String(), e.Identity.Type, keyOf(e)
-		} else {
-			*st = EntryStatus(e)
-		}
 	}
 	return out, nil
 }

@@ -94,7 +94,7 @@ func StoredStatus(parts []kernel.Part, store *engine.Store, namespace string, ad
 	if err != nil {
 		return host.Status{}, err
 	}
-	st := EntryStatus(engine.ActorEntry{ID: id, Identity: ident, Head: head})
+	st := EntryStatus(&engine.ActorEntry{ID: id, Identity: ident, Head: head})
 	for p := range kernel.PartsAs[Reporter](parts) {
 		if err := reportOf(p, snap, &st); err != nil {
 			return host.Status{}, err
@@ -104,7 +104,7 @@ func StoredStatus(parts []kernel.Part, store *engine.Store, namespace string, ad
 }
 
 // EntryStatus describes an actor by its entry in the store.
-func EntryStatus(e engine.ActorEntry) host.Status {
+func EntryStatus(e *engine.ActorEntry) host.Status {
 	return host.Status{
 		ID: e.ID.String(), Type: e.Identity.Type, Key: keyOf(e), State: host.Asleep,
 		Version: uint64(e.Head.Version), Generation: uint64(e.Head.Generation), Keys: e.Head.Keys, Bytes: e.Head.Bytes,
@@ -113,7 +113,7 @@ func EntryStatus(e engine.ActorEntry) host.Status {
 }
 
 // keyOf returns an actor's key, which is not nil: in JSON it is no null.
-func keyOf(e engine.ActorEntry) []string {
+func keyOf(e *engine.ActorEntry) []string {
 	if e.Identity.Key == nil {
 		return []string{}
 	}

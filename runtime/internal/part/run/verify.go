@@ -34,7 +34,7 @@ func VerifyRuns(ctx context.Context, store *engine.Store, namespace string, beha
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				addr := host.Address{Type: b.Type, Key: survey.EntryStatus(page.Actors[i]).Key} // which is not nil
+				addr := host.Address{Type: b.Type, Key: survey.EntryStatus(&page.Actors[i]).Key} // which is not nil
 				v, err := verify(t, store, namespace, addr)
 				if err != nil {
 					return err
