@@ -183,7 +183,7 @@ func New(o options.Options, with Composition) (*Kernel, error) {
 	s.Workers = worker.New(&s.Goroutines, profile.Worker(o.Profile, Assignment.run))
 	s.Clock = clock.New(clock.Options{Index: s.Store, Post: s.fire, Paused: &s.Pauses, Most: o.AlarmConcurrency, Logger: s.Logger})
 	s.Memory.Limit(o.MaxAwake, o.MaxAwakeBytes)
-	s.sweeper = patrol.New(s.Go, s.sweep, 0)
+	s.sweeper = s.newSweeper()
 	s.Watchdog = patrol.New(s.Go, s.watch, 3)
 	for p := range PartsAs[Opener](s.Parts) {
 		if err := p.Open(s); err != nil {

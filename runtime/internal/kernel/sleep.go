@@ -4,81 +4,36 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
+	"github.com/cairn-run/cairn/runtime/internal/kernel/sweep"
 )
 
-// A candidate is an idle actor that may be put to sleep.
-type candidate struct {
-	a    *Actor
-	used int64
-}
-
-// sweep puts actors to sleep that were idle for their type's time, and the least recently used idle ones first when there
-// are too many or they are too large. It returns how long to wait until the next sweep; more is false if no awake actor may
-// fall asleep.
-func (s *Kernel) sweep(begun time.Time) (wait time.Duration, more bool) {
-	now := begun.UnixMilli()
-	var next int64
-	again := func(at int64) {
-		if next == 0 || at < next {
-			next = at
+// newSweeper returns what puts actors to sleep.
+func (s *Kernel) newSweeper() *patrol.Patrol {
+	var shortest time.Duration
+	for _, t := range s.Types {
+		if t.idle > 0 && (shortest == 0 || t.idle < shortest) {
+			shortest = t.idle
 		}
 	}
-	var all, working []candidate
-	over := s.Memory.Over()
-	s.Each(func(a *Actor) {
-		rests, k := a.rests()
-		if a.Left() || !rests {
-			return
-		}
-		used := a.lastUsed.Load()
-		if SizeOf(k) > 0 { // its last task says when it may sleep
-			if over {
-				working = append(working, candidate{a, used})
+	return patrol.New(s.Go, (&sweep.Sweep[*Actor]{
+		Over: s.Memory.Over, Enough: s.Memory.Enough, Each: s.Each, Idle: shortest,
+		State: (*Actor).repose, Used: func(a *Actor) int64 { return a.lastUsed.Load() }, Sleep: (*Actor).askToSleep,
+		Retire: func(a *Actor) {
+			if k := a.CurrentCompany(); k != nil && s.Kept(a) == nil {
+				a.Retire(k, causeMemory)
 			}
-			return
-		}
-		if over {
-			all = append(all, candidate{a, used})
-		}
-		if a.Type.idle == 0 {
-			return
-		}
-		if due := used + a.Type.idle.Milliseconds(); due > now {
-			again(due)
-		} else if !a.askToSleep() {
-			again(now + 100)
-		}
-	})
-	if over {
-		s.relieve(all, func(a *Actor) { a.askToSleep() })
-		if len(all) == 0 { // else there are others, though some of them may need a moment
-			s.relieve(working, func(a *Actor) {
-				if k := a.CurrentCompany(); k != nil && s.Kept(a) == nil {
-					a.Retire(k, causeMemory)
-				}
-			})
-		}
-		if s.Memory.Over() {
-			again(now + 100)
-		}
-	}
-	// At most a twentieth of one core, however many actors.
-	return max(time.Until(time.UnixMilli(next)), time.Millisecond, 20*time.Since(begun)), next != 0
+		},
+	}).Look, 0)
 }
 
-// relieve puts actors to sleep until there is enough memory, the least recently used ones first.
-func (s *Kernel) relieve(all []candidate, put func(*Actor)) {
-	slices.SortFunc(all, func(x, y candidate) int { return cmp.Compare(x.used, y.used) })
-	for _, c := range all {
-		if s.Memory.Enough() {
-			return
-		}
-		put(c.a)
-	}
+// repose says whether the actor may fall asleep. What is left of a destroyed one ends by itself.
+func (a *Actor) repose() sweep.State {
+	rests, k := a.rests()
+	return sweep.State{Busy: a.Left() || !rests, Works: SizeOf(k) > 0, Idle: a.Type.idle}
 }
 
 // rests reports whether the actor is awake and nobody runs it, and returns its company.

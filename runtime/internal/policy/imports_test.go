@@ -89,6 +89,7 @@ var policy = []rule{
 	{pkg: "runtime/internal/kernel/profile", never: []string{"net", "os"}, why: "a noun of the kernel: labels of goroutines"},
 	{pkg: "runtime/internal/kernel/worker", uses: []string{"runtime/internal/kernel/spawn"}, never: []string{"net", "os"}, why: "a noun of the kernel: the goroutines that run actors"},
 	{pkg: "runtime/internal/kernel/wire", uses: []string{"actor/host"}, libs: []string{cbor}, never: []string{"os"}, why: "a noun of the kernel: the encoding of inputs and outputs"},
+	{pkg: "runtime/internal/kernel/sweep", never: []string{"net", "os"}, why: "a noun of the kernel: which actors fall asleep, and when"},
 	{pkg: "runtime/internal/kernel", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/record"}, libs: []string{cbor, prometheus, xxh3}, never: []string{"net/http", nats, sqlite, module + "/sqlitevfs", module + "/runtime/internal/part"}, why: "directory, mailbox, turn, commit, gate, life: knows no part"},
 	{pkg: "runtime/internal/call", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel"}, libs: []string{prometheus}, never: []string{"net/http", nats, module + "/runtime/internal/part"}, why: "built-in methods and queries: over the kernel, below the parts"},
 	{pkg: "runtime/internal/survey", uses: []string{"actor/host", "engine", "keyspace", "runtime/internal/kernel", "runtime/internal/call"}, never: []string{"net/http", nats}, why: "what is said of actors, on a node and without one: over the kernel, below the parts"},

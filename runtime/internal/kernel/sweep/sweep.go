@@ -1,0 +1,135 @@
+// Package sweep decides which of the values in memory go to sleep, and when.
+package sweep
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A Sweep puts values to sleep that were idle for their time, and the least recently used idle ones first while memory is short. Its fields
+// are set before Look is called, and all but Idle are needed.
+type Sweep[V any] struct {
+	Over   func() bool // whether memory is short
+	Enough func() bool // whether no more values need to sleep
+	Each   func(func(V))
+	State  func(V) State
+	Used   func(V) int64 // when the value was used last, Unix ms
+	Sleep  func(V) bool  // false if it must stay awake a little longer
+	Retire func(V)       // asks what works for the value to end, so that it can sleep
+	Idle   time.Duration // the shortest idle time of any value; 0 if none has one
+
+	// What the last walk over all values left:
+	idle []candidate[V] // if memory was short, the least recently used ones first; what is not in it was used later
+	next time.Time      // when the next walk is due
+	none time.Time      // there is no walk before: they take at most a twentieth of one core, however many values
+}
+
+// State says what a value does.
+type State struct {
+	Busy  bool          // it cannot sleep: it runs, or sleeps already
+	Works bool          // something works for it, and says itself when it has ended
+	Idle  time.Duration // after which it goes to sleep; 0 for never
+}
+
+type candidate[V any] struct {
+	value V
+	used  int64
+}
+
+// Look puts values to sleep. It returns how long to wait until the next look; more is false if no value may fall asleep. A look before its time
+// is for when memory is short: it costs little if it is not, or if the last walk found enough candidates.
+func (s *Sweep[V]) Look(now time.Time) (wait time.Duration, more bool) {
+	if now.Before(s.next) {
+		if !s.Over() || s.relieve() {
+			return until(s.next), true
+		}
+		if now.Before(s.none) {
+			return until(s.none), true
+		}
+	}
+	s.next = s.walk(now)
+	s.none = time.Now().Add(20 * time.Since(now))
+	if s.next.IsZero() {
+		return time.Hour, false
+	}
+	if at := now.Add(s.Idle); s.Idle > 0 && at.Before(s.next) { // a value may become idle that the walk saw busy, or not at all
+		s.next = at
+	}
+	if s.next.Before(s.none) {
+		s.next = s.none
+	}
+	return until(s.next), true
+}
+
+func until(at time.Time) time.Duration { return max(time.Until(at), time.Millisecond) }
+
+// walk looks at all values, and returns when one may fall asleep; the zero time for never.
+func (s *Sweep[V]) walk(now time.Time) (next time.Time) {
+	again := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	soon := now.Add(100 * time.Millisecond)
+	over := s.Over()
+	var idle, working []candidate[V]
+	s.Each(func(v V) {
+		state := s.State(v)
+		if state.Busy {
+			return
+		}
+		used := s.Used(v)
+		switch {
+		case over && state.Works:
+			working = append(working, candidate[V]{v, used})
+		case over:
+			idle = append(idle, candidate[V]{v, used})
+		}
+		if state.Works || state.Idle == 0 {
+			return
+		}
+		if due := time.UnixMilli(used).Add(state.Idle); due.After(now) {
+			again(due)
+		} else if !s.Sleep(v) {
+			again(soon)
+		}
+	})
+	s.idle = nil
+	if !over {
+		return next
+	}
+	byUse := func(x, y candidate[V]) int { return cmp.Compare(x.used, y.used) }
+	slices.SortFunc(idle, byUse)
+	if s.idle = idle; len(idle) == 0 { // else there are others, though some of them may need a moment
+		slices.SortFunc(working, byUse)
+		for _, c := range working {
+			if s.Enough() {
+				break
+			}
+			s.Retire(c.value)
+		}
+	}
+	s.relieve()
+	if s.Over() {
+		again(soon)
+	}
+	return next
+}
+
+// relieve puts candidates to sleep until there is enough memory. A candidate that was used since it was found stays awake. It returns false if
+// there are too few.
+func (s *Sweep[V]) relieve() bool {
+	for i, c := range s.idle {
+		if s.Enough() {
+			clear(s.idle[:i]) // so that they can be collected
+			s.idle = s.idle[i:]
+			return true
+		}
+		if s.Used(c.value) == c.used {
+			s.Sleep(c.value)
+		}
+	}
+	s.idle = nil
+	return !s.Over()
+}

@@ -1,0 +1,173 @@
+package sweep
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A sleeper is awake until it is put to sleep.
+type sleeper struct {
+	name    string
+	used    int64
+	state   State
+	restive bool // it must stay awake a little longer
+}
+
+// A house has sleepers, of which it can bear most awake, and is content with enough.
+type house struct {
+	Sweep[*sleeper]
+	all           []*sleeper
+	most, content int
+	walks         int
+	slept         []string
+	retired       []string
+}
+
+func newHouse(most, content int) *house {
+	h := &house{most: most, content: content}
+	h.Over = func() bool { return h.awake() > h.most }
+	h.Enough = func() bool { return h.awake() <= h.content }
+	h.Each = func(f func(*sleeper)) {
+		h.walks++
+		for _, v := range slices.Clone(h.all) {
+			f(v)
+		}
+	}
+	h.State = func(v *sleeper) State { return v.state }
+	h.Used = func(v *sleeper) int64 { return v.used }
+	h.Sleep = func(v *sleeper) bool {
+		if v.restive {
+			return false
+		}
+		if !v.state.Busy {
+			v.state.Busy = true
+			h.slept = append(h.slept, v.name)
+		}
+		return true
+	}
+	h.Retire = func(v *sleeper) {
+		v.state.Busy = true
+		h.retired = append(h.retired, v.name)
+	}
+	return h
+}
+
+func (h *house) awake() (n int) {
+	for _, v := range h.all {
+		if !v.state.Busy {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *house) wake(name string, s State) *sleeper {
+	v := &sleeper{name: name, used: time.Now().UnixMilli(), state: s}
+	h.all = append(h.all, v)
+	return v
+}
+
+// look looks once, and returns what was put to sleep.
+func (h *house) look() (slept []string, wait time.Duration, more bool) {
+	h.slept = nil
+	wait, more = h.Look(time.Now())
+	return h.slept, wait, more
+}
+
+func TestLeastRecentlyUsedSleepFirstAndOneWalkServesManyLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(6, 4)
+		add := func(names ...string) {
+			for _, name := range names {
+				time.Sleep(time.Second)
+				h.wake(name, State{Idle: time.Hour})
+			}
+		}
+		h.Idle = time.Hour
+		add("a", "b", "c", "d", "e", "f", "g")
+		h.all[1].used = time.Now().UnixMilli() + 1
+		want := func(names ...string) {
+			t.Helper()
+			if slept, _, more := h.look(); !slices.Equal(slept, names) || !more {
+				t.Fatalf("%v fell asleep, want %v; more %v", slept, names, more)
+			}
+		}
+		want("a", "c", "d")
+		want()
+		add("h", "i")
+		time.Sleep(time.Second)
+		h.all[4].used = time.Now().UnixMilli() // e, since the walk
+		want()
+		add("j")
+		want("f", "g", "b")
+		if h.walks != 1 {
+			t.Fatalf("%d walks", h.walks)
+		}
+		add("k", "l", "m") // of what the walk found nothing is left
+		want("h", "i", "e")
+		if h.walks != 2 {
+			t.Fatalf("%d walks", h.walks)
+		}
+	})
+}
+
+func TestValueWithAShortIdleTimeDoesNotWaitForOneWithALongTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(100, 90)
+		h.Idle = time.Second
+		h.wake("long", State{Idle: time.Hour})
+		_, wait, _ := h.look()
+		h.wake("short", State{Idle: time.Second})
+		time.Sleep(wait)
+		if slept, _, _ := h.look(); !slices.Equal(slept, []string{"short"}) {
+			t.Fatalf("after %v %v fell asleep", wait, slept)
+		}
+	})
+}
+
+func TestWhatWorksIsRetiredOnlyIfNothingElseCanSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(1, 1)
+		first := h.wake("first", State{Works: true})
+		h.wake("second", State{Works: true})
+		idle := h.wake("idle", State{})
+		idle.restive = true
+		if h.look(); h.retired != nil || len(h.slept) != 0 {
+			t.Fatal(h.retired, h.slept)
+		}
+		idle.restive = false
+		time.Sleep(time.Second)
+		if h.look(); h.retired != nil || !slices.Equal(h.slept, []string{"idle"}) {
+			t.Fatal(h.retired, h.slept)
+		}
+		first.used += 10
+		time.Sleep(time.Second)
+		if _, _, more := h.look(); !slices.Equal(h.retired, []string{"second"}) || more {
+			t.Fatal(h.retired, more)
+		}
+	})
+}
+
+func TestLooksThatFindNothingDoNotWalkAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(1, 1)
+		h.wake("a", State{Idle: time.Hour}).restive = true
+		h.wake("b", State{Idle: time.Hour}).restive = true
+		each := h.Each
+		h.Each = func(f func(*sleeper)) {
+			time.Sleep(10 * time.Millisecond) // a long walk
+			each(f)
+		}
+		for range 100 {
+			if _, _, more := h.look(); !more {
+				t.Fatal("it gave up")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if h.walks != 1 {
+			t.Fatalf("%d walks of 10 ms in a tenth of a second", h.walks)
+		}
+	})
+}
