@@ -172,6 +172,7 @@ func (d *definer[S]) compile(p *program[S]) *host.Behavior {
 		IdleTimeout:  p.spec.IdleTimeout,
 		Limits:       p.spec.Limits,
 		HasSleep:     p.spec.OnSleep != nil,
+		HasWake:      p.spec.OnWake != nil,
 		SharedState:  p.state.shape.flat,
 		Migrations:   slices.Clone(p.spec.Migrations),
 		OpenSQL:      p.spec.OpenSQL,

@@ -133,7 +133,7 @@ func TestBehaviorListsWhatIsDeclared(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := def.Behavior()
-	if b.Type != "counter" || b.StateVersion != 3 || b.IdleTimeout != time.Second || b.Limits.StateBytes != 9 || !b.HasSleep {
+	if b.Type != "counter" || b.StateVersion != 3 || b.IdleTimeout != time.Second || b.Limits.StateBytes != 9 || !b.HasSleep || b.HasWake {
 		t.Errorf("behavior: %+v", b)
 	}
 	const pkg = "github.com/cairn-run/cairn/actor_test."

@@ -152,6 +152,8 @@ type Behavior struct {
 	Limits      Limits
 	// HasSleep reports whether Instance.Sleep does something, so that going to sleep takes a turn.
 	HasSleep bool
+	// HasWake reports likewise whether Instance.Wake does something.
+	HasWake bool
 	// SharedState reports whether many queries may read one decoded state. A query handler then
 	// gets a copy that shares no changeable memory with it. Otherwise each query decodes its own.
 	SharedState bool

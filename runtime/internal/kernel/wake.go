@@ -245,6 +245,9 @@ func (t *Turn) prepare() error {
 // run stays as the code left it that last ran.
 func (c *Core) rouse(w *Work, stale bool) error {
 	if !stale {
+		if version, _, err := SplitState(c.stored); err == nil && version == c.Actor.Type.StateVersion && !c.Actor.Type.HasWake {
+			return nil // there is nothing to do
+		}
 		return c.wakeHook(w)
 	}
 	before := c.mark()

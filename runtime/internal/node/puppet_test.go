@@ -76,7 +76,7 @@ func (d *puppetType) behavior() *host.Behavior {
 		return s, json.Unmarshal(blob, s)
 	}
 	b := &host.Behavior{
-		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, Events: d.events, Queues: d.queues,
+		Type: d.name, StateVersion: 1, IdleTimeout: d.idle, Limits: d.limits, HasSleep: d.sleep != nil, HasWake: d.wake != nil, Events: d.events, Queues: d.queues,
 		Methods:    []host.Method{{Name: "do", Kind: host.Action, Handler: "puppet.do"}, {Name: "look", Kind: host.Query, Handler: "puppet.look"}},
 		Schedules:  []host.ScheduleMethod{{Name: "tick", Handler: "puppet.tick"}},
 		Alarms:     []host.AlarmMethod{{Name: "ring", Handler: "puppet.ring"}},
