@@ -134,6 +134,7 @@ func TestDivisionOfTheMemoryIsUsedLoggedAndShown(t *testing.T) {
 func TestProgramSetsTheMemoryLimitOfGoUnlessTheUserDid(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	t.Setenv("GOMEMLIMIT", "")
+	t.Setenv("GOGC", "off")
 	o := Options{Dir: "d", Memory: 512 << 20}
 	undo := o.limitGo()
 	if got := debug.SetMemoryLimit(-1); got < 128<<20 || got > 448<<20 {
@@ -147,6 +148,43 @@ func TestProgramSetsTheMemoryLimitOfGoUnlessTheUserDid(t *testing.T) {
 	o.limitGo()()
 	if got := debug.SetMemoryLimit(-1); got != before {
 		t.Errorf("the user's limit is changed to %d bytes", got)
+	}
+}
+
+func TestProgramLetsTheHeapGrowUnlessTheUserSaysHowFar(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	percent := func() int {
+		p := debug.SetGCPercent(100)
+		debug.SetGCPercent(p)
+		return p
+	}
+	before := percent()
+	for _, limit := range []string{"", "1GiB"} {
+		t.Setenv("GOMEMLIMIT", limit)
+		t.Setenv("GOGC", "")
+		o := Options{Dir: "d", Memory: 512 << 20}
+		undo := o.limitGo()
+		if got := percent(); got != gcPercent {
+			t.Errorf("GOMEMLIMIT=%q: the heap grows by %d %%", limit, got)
+		}
+		undo()
+		if got := percent(); got != before {
+			t.Errorf("GOMEMLIMIT=%q: afterwards the heap grows by %d %%, before by %d %%", limit, got, before)
+		}
+		t.Setenv("GOGC", "100")
+		undo = o.limitGo()
+		if got := percent(); got != 100 {
+			t.Errorf("GOMEMLIMIT=%q: what the user set is changed to %d %%", limit, got)
+		}
+		undo()
+		t.Setenv("GOGC", "")
+		debug.SetGCPercent(50)
+		undo = o.limitGo()
+		if got := percent(); got != 50 {
+			t.Errorf("GOMEMLIMIT=%q: what the program set is changed to %d %%", limit, got)
+		}
+		undo()
+		debug.SetGCPercent(100)
 	}
 }
 

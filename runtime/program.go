@@ -98,7 +98,7 @@ func (e *usageError) Is(target error) bool { return target == ErrUsage }
 // environment, and that before the file.
 //
 // Unless GOMEMLIMIT is set in the environment, Run sets Go's soft memory limit to what
-// Options.Memory leaves for Go.
+// Options.Memory leaves for Go. Unless GOGC is set, it sets that to 400.
 //
 // With the arguments "workflow verify" it does what [Verify] does, instead of running a node, and
 // lists the runs that do not fit the code; then its error matches ErrUnfit. The flags are --data
