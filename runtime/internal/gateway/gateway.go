@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/gateway/serve"
+	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
 
 // A Node is what a gateway serves.
@@ -256,12 +257,12 @@ func (x *exchange) serve() {
 }
 
 // limited bounds how long the node may take.
-func (x *exchange) limited() (context.Context, context.CancelFunc) {
+func (x *exchange) limited() (context.Context, func()) {
 	return x.g.limited(x.R.Context(), "")
 }
 
 // limited bounds how long the node may take to run a method.
-func (g *Gateway) limited(ctx context.Context, method string) (context.Context, context.CancelFunc) {
+func (g *Gateway) limited(ctx context.Context, method string) (context.Context, func()) {
 	d := g.front.Limits.CallTimeout
 	if d <= 0 {
 		return ctx, func() {}
@@ -269,5 +270,6 @@ func (g *Gateway) limited(ctx context.Context, method string) (context.Context, 
 	if waits(method) {
 		d += maxWait
 	}
-	return context.WithTimeout(ctx, d)
+	c := timed.Until(ctx, time.Now().Add(d)) // most calls never ask it for Done: the node has a timer for them
+	return c, c.Cancel
 }

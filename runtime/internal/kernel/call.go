@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
+	"github.com/cairn-run/cairn/runtime/internal/timed"
 )
 
 // maxIdempotencyKey bounds an idempotency key, in bytes.
@@ -88,20 +89,41 @@ func (s *Kernel) do(ctx context.Context, t *Type, addr host.Address, w *Work, fr
 	if err != nil {
 		return nil, err
 	}
-	if done := ctx.Done(); done != nil {
-		select {
-		case <-w.Done:
-		case <-done:
-			w.Leave()
-			if w.Claim() {
-				return a, fault.Ended(ctx) // the turn may still run; its result has no taker
-			}
-			<-w.Done
+	if !w.awaited(ctx) {
+		w.Leave()
+		if w.Claim() {
+			return a, fault.Ended(ctx) // the turn may still run; its result has no taker
 		}
-	} else {
 		<-w.Done
 	}
 	return a, w.Err
+}
+
+// awaited waits for the result of w. It returns false if ctx ends before.
+func (w *Work) awaited(ctx context.Context) bool {
+	if c, ok := ctx.(*timed.Context); ok {
+		if parent, at, ok := c.Unmade(); ok {
+			select {
+			case <-w.Done:
+				w.timer.Stop()
+				return true
+			case <-parent.Done():
+			case <-w.alarm(at):
+			}
+			w.timer.Stop()
+		}
+	}
+	done := ctx.Done()
+	if done == nil {
+		<-w.Done
+		return true
+	}
+	select {
+	case <-w.Done:
+		return true
+	case <-done:
+		return false
+	}
 }
 
 // Post puts work into an actor's mailbox, making the Actor if needed. from is the turn or query that waits for the work;

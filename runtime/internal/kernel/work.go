@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
@@ -52,9 +53,9 @@ type Call struct {
 	Method         int        // index of the method; -1 for a bare create and for built-in method
 	Builtin        *Procedure // instead of a method
 	Codec          host.Codec
+	Create         bool // the actor must not exist
 	Input          []byte
 	idempotencyKey string
-	Create         bool   // the actor must not exist
 	Connection     string // the connection that the call came over
 }
 
@@ -86,6 +87,7 @@ type Work struct {
 	settled atomic.Bool
 	Finish  func(*Work)   // called when the result may leave; nil means signal done
 	Done    chan struct{} // capacity 1
+	timer   *time.Timer   // of the caller's wait; nil before the first that needs one
 }
 
 // Wait records that the turn of an actor waits for w at another one, before w is in the mailbox of that. The error has
@@ -141,7 +143,17 @@ func (w *Work) Fail(err error) {
 	}
 }
 
-// workPool recycles the items of calls whose caller saw the result, with their channels.
+// alarm returns a channel that has a value from a time on, until the timer is stopped.
+func (w *Work) alarm(at time.Time) <-chan time.Time {
+	if w.timer == nil {
+		w.timer = time.NewTimer(time.Until(at))
+	} else {
+		w.timer.Reset(time.Until(at))
+	}
+	return w.timer.C
+}
+
+// workPool recycles the items of calls whose caller saw the result, with their channels and timers.
 type workPool struct{ p sync.Pool }
 
 // Get returns an empty item with its channel.
@@ -156,7 +168,6 @@ func (p *workPool) Get() *Work {
 //
 // REQUIRES: w was received from done, so that nobody else holds it.
 func (p *workPool) Put(w *Work) {
-	done := w.Done
-	*w = Work{Done: done}
+	*w = Work{Done: w.Done, timer: w.timer}
 	p.p.Put(w)
 }
