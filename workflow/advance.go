@@ -60,8 +60,10 @@ func (r *Run) Advance(t Turn) (out Outcome, err error) {
 
 // advance is Advance within its transaction.
 func (r *Run) advance() (Outcome, error) {
+	var known *fields
 	if r.changed || r.st == nil {
-		if err := r.readControl(); err != nil {
+		var err error
+		if known, err = r.readControl(); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -80,35 +82,35 @@ func (r *Run) advance() (Outcome, error) {
 		if r.drain(); len(r.inflight) > 0 {
 			return Outcome{Paused: true}, nil
 		}
-		if out, done, err := r.boot(); done || err != nil {
+		if out, done, err := r.boot(known); done || err != nil {
 			return out, err
 		}
 	}
 	return r.drive()
 }
 
-// readControl reads the fields of the run that others write.
-func (r *Run) readControl() error {
+// readControl reads the fields of the run, and takes what others write.
+func (r *Run) readControl() (*fields, error) {
 	r.changed = false
 	f, err := loadFields(r.turn)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case f.state == "":
-		return ErrNoRun
+		return nil, ErrNoRun
 	case f.state.Over() && !r.verifyEnded:
 		r.ended, r.state, r.record = true, f.state, f.run
 		r.stopAttempts()
 		r.kill()
-		return nil
+		return f, nil
 	}
 	r.pause = f.pause
 	if f.control != nil && (r.control == nil || r.control.Seq == 0) {
 		c := *f.control
 		r.control = &c
 	}
-	return nil
+	return f, nil
 }
 
 // stayPaused reports whether a run that is recorded as paused stays so, and with which outcome.
@@ -169,9 +171,9 @@ func (r *Run) writePause() (Outcome, error) {
 	return Outcome{Paused: true, Wake: p.Next}, nil
 }
 
-// boot loads what is recorded and spawns the root.
-func (r *Run) boot() (out Outcome, done bool, err error) {
-	im, err := loadImage(r.turn)
+// boot loads what is recorded and spawns the root. known are the fields, if they were loaded in this transaction.
+func (r *Run) boot(known *fields) (out Outcome, done bool, err error) {
+	im, err := loadImageWith(r.turn, known)
 	if err != nil {
 		var corrupted *CorruptError
 		if errors.As(err, &corrupted) {

@@ -53,12 +53,17 @@ var errStop = errors.New("stop")
 const recordPage = 512
 
 // loadImage reads all rows of a run except the large values. The image of no run has no state.
-func loadImage(r Reader) (*image, error) {
+func loadImage(r Reader) (*image, error) { return loadImageWith(r, nil) }
+
+// loadImageWith is loadImage for a caller that may have loaded the fields in the same transaction; known is nil if not.
+func loadImageWith(r Reader, known *fields) (*image, error) {
 	// There may be many records, and a slice that grows is copied over and over. So records are gathered in pages, and
 	// copied once when their number is known.
 	var pages [][]record
 	im := &image{metadatas: map[uint32]*Metadata{}, nextID: 1, reader: r}
-	im.form = form1
+	if im.form = form1; known != nil {
+		im.fields = *known
+	}
 	var arena arena
 	var list []string
 	var found []found1
@@ -75,6 +80,9 @@ func loadImage(r Reader) (*image, error) {
 		k, err := keyspace.ParseWorkflow(key)
 		if err != nil {
 			return corrupt(key, err)
+		}
+		if _, ok := k.(keyspace.WorkflowField); ok && known != nil {
+			return nil
 		}
 		value = bytes.Clone(value)
 		switch k := k.(type) {

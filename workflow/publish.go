@@ -25,8 +25,10 @@ func Publish[T any](ctx Context, v T) {
 func (r *Run) logger() *slog.Logger {
 	if r.log == nil {
 		h := slog.Handler(slog.DiscardHandler)
-		if r.options.Logger != nil {
-			h = &liveHandler{r.options.Logger.Handler(), r}
+		if f := r.options.Logger; f != nil {
+			if l := f(); l != nil {
+				h = &liveHandler{l.Handler(), r}
+			}
 		}
 		r.log = slog.New(h).With(slog.String("workflow", r.program.name), slog.String("run", r.id()))
 	}

@@ -133,7 +133,7 @@ func TestR07NowRandAndInfoReplay(t *testing.T) {
 		return "", workflow.Sleep(ctx, "end", time.Hour)
 	}, workflow.WithVersion("v7"))
 	h := started(t, d.Program(), none{})
-	h.Options.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	h.Options.Logger = func() *slog.Logger { return slog.New(slog.NewTextHandler(&lines, nil)) }
 	untilAsleep(t, h)
 	h.Close()
 	drive(t, h)

@@ -106,8 +106,9 @@ type RunOptions struct {
 	Self Destination
 	// NameOnly lets operations of a scope be found by name in any order. For prototypes.
 	NameOnly bool
-	// Logger receives the messages of [Context.Logger]; nil discards them.
-	Logger *slog.Logger
+	// Logger returns the receiver of the messages of [Context.Logger]. It is called when the function first logs. Without
+	// it, or if it returns nil, the messages are discarded.
+	Logger func() *slog.Logger
 	// MaxPayload bounds one result, state or message, in bytes; 0 means [DefaultMaxPayload].
 	MaxPayload int64
 }

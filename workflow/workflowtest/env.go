@@ -31,7 +31,7 @@ type options struct {
 	states   map[string]func() any // by type of actor; "" for all others
 	self     workflow.Destination
 	host     any
-	logger   *slog.Logger
+	logger   func() *slog.Logger
 	start    time.Time
 	tolerate func(want, got *Ending) bool
 	crashes  int
@@ -71,7 +71,9 @@ func WithSelf(d workflow.Destination) Option { return func(o *options) { o.self 
 func WithHost(v any) Option { return func(o *options) { o.host = v } }
 
 // WithLogger sets what the loggers of workflows write to. The default is nowhere.
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+func WithLogger(l *slog.Logger) Option {
+	return func(o *options) { o.logger = func() *slog.Logger { return l } }
+}
 
 // WithClock sets when the Env begins. The default is 9 o'clock UTC on the first of June 2026. In a bubble of testing/synctest
 // it has no effect.

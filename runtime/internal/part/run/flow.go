@@ -1,6 +1,7 @@
 package run
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -197,7 +198,9 @@ func reopenRun(c *kernel.Core) {
 	}
 	t := c.Actor.Type
 	run := workflow.Open(workflow.RunOptions{
-		Programs: func(a0 string) *workflow.Program { return program(t, a0) }, Self: workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key}, Logger: c.Actor.Logger(c.ID, 0),
+		Programs: func(name string) *workflow.Program { return program(t, name) },
+		Self:     workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key},
+		Logger:   func() *slog.Logger { return c.Actor.Logger(c.ID, 0) },
 	})
 	f.mu.Lock()
 	f.run = run
