@@ -20,10 +20,14 @@ type Sweep[V any] struct {
 	Idle   time.Duration // the shortest idle time of any value; 0 if none has one
 
 	// What the last walk over all values left:
-	idle []candidate[V] // if memory was short, the least recently used ones first; what is not in it was used later
-	next time.Time      // when the next walk is due
-	none time.Time      // there is no walk before: they take at most a twentieth of one core, however many values
+	idle  []candidate[V] // if memory was short, the least recently used ones first; what is not in it was used later, or could not sleep
+	short bool           // memory was short
+	next  time.Time      // when the next walk is due
+	none  time.Time      // a walk before follows only one that found enough memory: they take at most a twentieth of one core, however many values
 }
+
+// maxKept is how long the candidates of a walk are kept.
+const maxKept = time.Minute
 
 // State says what a value does.
 type State struct {
@@ -44,18 +48,26 @@ func (s *Sweep[V]) Look(now time.Time) (wait time.Duration, more bool) {
 		if !s.Over() || s.relieve() {
 			return until(s.next), true
 		}
-		if now.Before(s.none) {
+		if s.short && now.Before(s.none) {
 			return until(s.none), true
 		}
 	}
-	s.next = s.walk(now)
+	next := s.walk(now)
 	s.none = time.Now().Add(20 * time.Since(now))
-	if s.next.IsZero() {
+	if next.IsZero() && len(s.idle) == 0 {
+		s.next = next
 		return time.Hour, false
 	}
-	if at := now.Add(s.Idle); s.Idle > 0 && at.Before(s.next) { // a value may become idle that the walk saw busy, or not at all
-		s.next = at
+	wait = maxKept
+	if len(s.idle) == 0 {
+		wait = next.Sub(now)
+	} else if !next.IsZero() {
+		wait = min(wait, next.Sub(now))
 	}
+	if s.Idle > 0 {
+		wait = min(wait, s.Idle) // a value may become idle that the walk saw busy, or not at all
+	}
+	s.next = now.Add(wait) // whatever the wall clock does meanwhile
 	if s.next.Before(s.none) {
 		s.next = s.none
 	}
@@ -73,6 +85,7 @@ func (s *Sweep[V]) walk(now time.Time) (next time.Time) {
 	}
 	soon := now.Add(100 * time.Millisecond)
 	over := s.Over()
+	s.short = over
 	var idle, working []candidate[V]
 	s.Each(func(v V) {
 		state := s.State(v)

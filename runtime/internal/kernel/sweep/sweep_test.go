@@ -171,3 +171,45 @@ func TestLooksThatFindNothingDoNotWalkAgainAndAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestMemoryThatBecomesShortAfterAWalkIsRelievedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(2, 1)
+		h.Idle = time.Hour
+		each := h.Each
+		h.Each = func(f func(*sleeper)) {
+			time.Sleep(100 * time.Millisecond) // a long walk
+			each(f)
+		}
+		h.wake("a", State{Idle: time.Hour})
+		h.look()
+		h.wake("b", State{Idle: time.Hour})
+		h.wake("c", State{Idle: time.Hour})
+		if slept, _, _ := h.look(); !slices.Equal(slept, []string{"a", "b"}) {
+			t.Fatalf("%v fell asleep", slept)
+		}
+	})
+}
+
+func TestCandidatesOfValuesThatNeverSleepByThemselvesAreKeptForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(4, 3)
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			h.wake(name, State{})
+			time.Sleep(time.Second)
+		}
+		slept, wait, more := h.look()
+		if !slices.Equal(slept, []string{"a", "b"}) || !more {
+			t.Fatalf("%v fell asleep, more %v", slept, more)
+		}
+		h.wake("f", State{})
+		h.wake("g", State{})
+		if slept, _, _ := h.look(); !slices.Equal(slept, []string{"c", "d"}) || h.walks != 1 {
+			t.Fatalf("%v fell asleep after %d walks", slept, h.walks)
+		}
+		time.Sleep(wait)
+		if _, _, more := h.look(); more || h.idle != nil {
+			t.Fatalf("after %v the candidates are still kept", wait)
+		}
+	})
+}
