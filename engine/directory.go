@@ -134,7 +134,8 @@ func (s *Store) Actors(q ActorsQuery) (page ActorsPage, err error) {
 }
 
 // EachActor calls visit for each entry of the page that Actors returns, and returns the page's cursor. The entry is valid
-// during the call, its strings and its key afterwards too. After an error the entries are not a page.
+// during the call, its strings and its key afterwards too. After an error the entries are not a page. visit must not call the
+// store, which cannot be closed while it runs.
 func (s *Store) EachActor(q ActorsQuery, visit func(*ActorEntry)) (cursor string, err error) {
 	if err := s.enter(); err != nil {
 		return "", err

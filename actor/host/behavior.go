@@ -152,7 +152,8 @@ type Behavior struct {
 	Limits      Limits
 	// HasSleep reports whether Instance.Sleep does something, so that going to sleep takes a turn.
 	HasSleep bool
-	// HasWake reports likewise whether Instance.Wake does something.
+	// HasWake reports likewise whether Instance.Wake does something. If it is false, Wake is called only
+	// in a turn that creates the actor or migrates its state.
 	HasWake bool
 	// SharedState reports whether many queries may read one decoded state. A query handler then
 	// gets a copy that shares no changeable memory with it. Otherwise each query decodes its own.

@@ -245,8 +245,10 @@ func (t *Turn) prepare() error {
 // run stays as the code left it that last ran.
 func (c *Core) rouse(w *Work, stale bool) error {
 	if !stale {
-		if version, _, err := SplitState(c.stored); err == nil && version == c.Actor.Type.StateVersion && !c.Actor.Type.HasWake {
-			return nil // there is nothing to do
+		if !c.Actor.Type.HasWake {
+			if version, _, err := SplitState(c.stored); err == nil && version == c.Actor.Type.StateVersion {
+				return nil // the state, if it is encoded in another way now, is stored by the first turn
+			}
 		}
 		return c.wakeHook(w)
 	}
