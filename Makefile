@@ -48,12 +48,13 @@ test: go cc tools ## go vet and all tests with the race detector
 
 .PHONY: bench
 bench: go cc ## measure a node beside raw Pebble, bare HTTP handlers and SQLite files in one run (ROUNDS=5), then the packages' own benchmarks
-	cd runtime/bench && $(GO) run $(MATTN) . -rounds '$(ROUNDS)'
+	cd runtime/bench && CGO_ENABLED=0 $(GO) run . -rounds '$(ROUNDS)'
+	cd runtime/bench && $(GO) run $(MATTN) . -rounds '$(ROUNDS)' -run SQL
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./keyspace/... ./engine ./actor ./sqlitevfs ./workflow
 
 .PHONY: bench-growth
 bench-growth: go ## measure a node whose store has many actors beside raw Pebble (ACTORS=1000000 ROUNDS=5 ARGS='-soak 20m')
-	cd runtime/bench && $(GO) run ./growth -actors '$(ACTORS)' -rounds '$(ROUNDS)' $(ARGS)
+	cd runtime/bench && CGO_ENABLED=0 $(GO) run ./growth -actors '$(ACTORS)' -rounds '$(ROUNDS)' $(ARGS)
 
 .PHONY: fuzz
 fuzz: go ## run every fuzz test for a while (FUZZTIME=30s)

@@ -12,6 +12,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -83,8 +85,11 @@ func main() {
 	only := flag.String("run", "", "only measurements whose name contains this")
 	long := flag.Bool("long", false, "the rows too that take gigabytes of memory")
 	procs := flag.Int("procs", runtime.NumCPU()+1, "GOMAXPROCS, for Cairn and twins alike; one more than processors is what runtime.Main sets")
+	percent := flag.Int("gogc", 400, "GOGC, for Cairn and twins alike; this is what runtime.Main sets")
+	profile := flag.String("cpuprofile", "", "file for a CPU profile of Cairn's side, without the twins; it slows that side, and the last measurement stays in it")
 	flag.Parse()
 	runtime.GOMAXPROCS(*procs)
+	debug.SetGCPercent(*percent)
 	if *dir == "" {
 		d, err := os.MkdirTemp("", "cairn-bench-")
 		if err != nil {
@@ -108,7 +113,7 @@ func main() {
 		var ours []figure
 		theirs := make([][]figure, len(twins))
 		for b.round = range *rounds {
-			ours = append(ours, b.figure(r.ours))
+			ours = append(ours, profiled(*profile, func() figure { return b.figure(r.ours) }))
 			for i, t := range twins {
 				theirs[i] = append(theirs[i], b.figure(t.measure))
 			}
@@ -116,6 +121,20 @@ func main() {
 		r.print(w, ours, twins, theirs)
 		w.Flush()
 	}
+}
+
+// profiled measures, and writes a CPU profile of it unless file is empty. The last measurement stays in the file.
+func profiled(file string, measure func() figure) figure {
+	if file == "" {
+		return measure()
+	}
+	f, err := os.Create(file)
+	check(err)
+	check(pprof.StartCPUProfile(f))
+	v := measure()
+	pprof.StopCPUProfile()
+	check(f.Close())
+	return v
 }
 
 // print writes the line of a row, and one more for each further twin.

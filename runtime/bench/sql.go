@@ -71,7 +71,12 @@ func (*shop) insert(ctx *actor.Context, i int) (actor.None, error) {
 }
 
 func (*shop) insertN(ctx *actor.Context, n int) (actor.None, error) {
-	stmt, err := ctx.SQL().PrepareContext(ctx, sqlInsert)
+	conn, err := ctx.SQL().Conn(ctx) // else each statement asks the pool for it; that of the file is of a transaction
+	if err != nil {
+		return actor.None{}, err
+	}
+	defer conn.Close()
+	stmt, err := conn.PrepareContext(ctx, sqlInsert)
 	if err != nil {
 		return actor.None{}, err
 	}

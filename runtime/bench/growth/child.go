@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	goruntime "runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/cairn-run/cairn/actor"
@@ -46,6 +47,8 @@ func child(text string) {
 		os.Exit(1)
 	}()
 	goruntime.GOMAXPROCS(goruntime.NumCPU() + 1) // like runtime.Main
+	debug.SetGCPercent(400)                      // likewise, as far as the limit, which is that of a node with 4 GiB
+	debug.SetMemoryLimit(2816 << 20)
 	var j job
 	check(json.Unmarshal([]byte(text), &j))
 	out := json.NewEncoder(os.Stdout)
