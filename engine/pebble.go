@@ -38,6 +38,9 @@ const memTables = 4
 //   - A bloom filter on every level but the last, where Pebble's Get does not
 //     ask for it, and which has most of the rows. Splitting at the logical key
 //     makes one filter entry serve the metadata row and all chunks.
+//   - The cache is the caller's choice: a small one costs little where any actor
+//     may be next, and one that holds most of what is in use halves the time of
+//     pages and lists.
 //   - docs/benchmarks.md, "Tables of the store", has the figures.
 //   - The format version is pinned, so that a store can be opened again by the
 //     build before. Value separation into files of their own, experimental in this version of Pebble, is
