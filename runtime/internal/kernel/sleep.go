@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/sweep"
@@ -87,7 +88,7 @@ func (a *Actor) hooked() bool { return a.Type.HasSleep && !a.Left() }
 
 // askHook has an actor run its sleep hook, and leave memory if it can.
 func (a *Actor) askHook() {
-	a.Enqueue(&Work{Job: Sleeping(false), Existing: true, Finish: func(*Work) {}})
+	a.Enqueue(&Work{Job: Sleeping{}, Existing: true, Finish: func(*Work) {}})
 }
 
 // Retire puts an actor with a company to sleep: it is asked to return first. The channel is closed when it has, or its time
@@ -100,10 +101,7 @@ func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
 	a.Kernel.Go(func() {
 		select {
 		case <-gone:
-			if a.CurrentCompany() != k {
-				return // it was restarted meanwhile
-			}
-			a.Enqueue(&Work{Job: Sleeping(true), Existing: true, Finish: func(*Work) {}})
+			a.Enqueue(&Work{Job: Sleeping{Force: true, After: k}, Existing: true, Finish: func(*Work) {}})
 		case <-a.Kernel.Life.Done():
 		}
 	})
@@ -166,23 +164,28 @@ func (s *Kernel) sleepAll(ctx context.Context) error {
 	}
 }
 
-// Sleeping runs the sleep hook and leaves memory; if true, though more work waits, which wakes the actor again.
-type Sleeping bool
+// Sleeping runs the sleep hook and leaves memory.
+type Sleeping struct {
+	Force bool // though more work waits, which wakes the actor again
+	// After is the company that has left for it, or nil. An actor with another was awake again since: several wait for one
+	// company, and only the first puts the actor to sleep.
+	After Company
+}
 
 // Traits implements Job.
 func (Sleeping) Traits(*Actor) Traits { return Traits{Kind: "sleep"} }
 
 // TurnedAway implements early.
-func (Sleeping) TurnedAway(c *Core, w *Work) bool {
-	if c != nil {
+func (j Sleeping) TurnedAway(c *Core, w *Work) bool {
+	if c != nil && (j.After == nil || j.After == attach.Get[Company](&c.Attached)) {
 		return false
 	}
-	w.Fail(nil) // it sleeps
+	w.Fail(nil) // it sleeps, or did
 	return true
 }
 
 // Run implements Job.
-func (force Sleeping) Run(c *Core, w *Work) {
+func (j Sleeping) Run(c *Core, w *Work) {
 	if c.Exists && c.Actor.Type.HasSleep && !c.Quiet && !c.Bare {
 		if _, err := c.RunTurn(w, "OnSleep", true, func(h *Turn) ([]byte, error) { return nil, c.Instance.Sleep(h.Host) }); err != nil {
 			if err == ErrAbandoned {
@@ -191,7 +194,7 @@ func (force Sleeping) Run(c *Core, w *Work) {
 			c.Actor.Kernel.Public(c.Actor, w, err) // logged; the actor sleeps all the same
 		}
 	}
-	if force {
+	if j.Force {
 		c.slept, c.Broken = w, true // told when the core is gone
 		return
 	}
