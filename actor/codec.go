@@ -110,13 +110,6 @@ func (c *codec) appendAnyCBOR(dst []byte, v any) ([]byte, error) {
 
 // appendJSON appends the encoded form of what v, a pointer, points to.
 func (c *codec) appendJSON(dst []byte, v any) ([]byte, error) {
-	if out, ok := appendScalarJSON(dst, v); ok {
-		return out, nil
-	}
-	return c.appendAnyJSON(dst, v)
-}
-
-func (c *codec) appendAnyJSON(dst []byte, v any) ([]byte, error) {
 	j := c.jsons.Get().(*jsonBuffer)
 	j.buf.Reset()
 	err := j.enc.Encode(v)
@@ -149,13 +142,6 @@ func (c *codec) decodeAnyCBOR(data []byte, v any) error {
 
 // decodeJSON decodes data into *v. It refuses more than one JSON value, and unknown fields.
 func (c *codec) decodeJSON(data []byte, v any) error {
-	if decodeScalarJSON(data, v) {
-		return nil
-	}
-	return c.decodeAnyJSON(data, v)
-}
-
-func (c *codec) decodeAnyJSON(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {

@@ -1,12 +1,9 @@
 package actor
 
-import (
-	"encoding/binary"
-	"strconv"
-)
+import "encoding/binary"
 
-// The functions below encode and decode numbers, text and truth values without reflection, in the usual of their forms: such
-// values are the inputs and outputs of many methods. They leave everything else, errors included, to the libraries.
+// The functions below write and read the CBOR of numbers, text and truth values, which are the inputs and outputs of many
+// methods, without reflection. They leave everything else, errors included, to the library.
 
 // CBOR major types and simple values (RFC 8949, section 3).
 const (
@@ -125,80 +122,4 @@ func cborHead(data []byte) (major byte, arg uint64, rest []byte) {
 		arg = arg<<8 | uint64(c)
 	}
 	return major, arg, rest[size:]
-}
-
-// appendScalarJSON appends what v points to; ok is false if something else has to.
-func appendScalarJSON(dst []byte, v any) (_ []byte, ok bool) {
-	switch v := v.(type) {
-	case *int:
-		return strconv.AppendInt(dst, int64(*v), 10), true
-	case *int64:
-		return strconv.AppendInt(dst, *v, 10), true
-	case *uint64:
-		return strconv.AppendUint(dst, *v, 10), true
-	case *bool:
-		return strconv.AppendBool(dst, *v), true
-	}
-	return dst, false
-}
-
-// decodeScalarJSON decodes data into what v points to; ok is false if something else has to.
-func decodeScalarJSON(data []byte, v any) (ok bool) {
-	switch v := v.(type) {
-	case *int:
-		n, ok := jsonInt(data)
-		if ok && int64(int(n)) == n {
-			*v = int(n)
-			return true
-		}
-	case *int64:
-		if n, ok := jsonInt(data); ok {
-			*v = n
-			return true
-		}
-	case *uint64:
-		if n, ok := jsonInt(data); ok && data[0] != '-' {
-			*v = uint64(n)
-			return true
-		}
-	case *bool:
-		switch string(data) {
-		case "true", "false":
-			*v = data[0] == 't'
-			return true
-		}
-	case *string:
-		if len(data) < 2 || data[0] != '"' || data[len(data)-1] != '"' {
-			return false
-		}
-		for _, c := range data[1 : len(data)-1] {
-			if c < ' ' || c > '~' || c == '"' || c == '\\' {
-				return false
-			}
-		}
-		*v = string(data[1 : len(data)-1])
-		return true
-	}
-	return false
-}
-
-// jsonInt reads an integer of up to 18 digits.
-func jsonInt(data []byte) (n int64, ok bool) {
-	digits := data
-	if len(digits) > 0 && digits[0] == '-' {
-		digits = digits[1:]
-	}
-	if len(digits) == 0 || len(digits) > 18 || digits[0] == '0' && len(digits) > 1 {
-		return 0, false
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	if len(digits) < len(data) {
-		n = -n
-	}
-	return n, true
 }

@@ -13,8 +13,7 @@ func scalars() []any { return []any{new(int), new(int64), new(uint64), new(strin
 // FuzzScalar compares the encoding of scalars with the encoding of the libraries: what is accepted here must be what they say.
 func FuzzScalar(f *testing.F) {
 	for _, seed := range []string{"\x00", "\x17", "\x18\x18", "\x18\x05", "\x19\x01\x00", "\x1a\xff\xff\xff\xff", "\x1b\x7f\xff\xff\xff\xff\xff\xff\xff", "\x1b\x80\x00\x00\x00\x00\x00\x00\x00", "\x20", "\x3b\x7f\xff\xff\xff\xff\xff\xff\xff",
-		"\x61a", "\x78\x01a", "\x61\xff", "\x62a", "\xf4", "\xf5", "\xf6", "\xfb\x00", "\x7f\xff", "\x00\x00", "\x1c", "\x40",
-		"0", "-0", "-1", "01", "1.0", "1e3", "999999999999999999", "9999999999999999999", "true", "false", "tru", "null", `""`, `"a"`, `"\n"`, `"é"`, `"a"b"`, `"`, " 1", "1 ", ""} {
+		"\x61a", "\x78\x01a", "\x61\xff", "\x62a", "\xf4", "\xf5", "\xf6", "\xfb\x00", "\x7f\xff", "\x00\x00", "\x1c", "\x40", ""} {
 		f.Add([]byte(seed))
 	}
 	c := newCodec()
@@ -28,27 +27,16 @@ func FuzzScalar(f *testing.F) {
 			}
 			sameForms(t, c, got)
 		}
-		want = scalars()
-		for i, got := range scalars() {
-			if decodeScalarJSON(data, got) {
-				if err := c.decodeAnyJSON(data, want[i]); err != nil || !reflect.DeepEqual(got, want[i]) {
-					t.Errorf("JSON %q as %T: %v, the library says %v (%v)", data, got, reflect.ValueOf(got).Elem(), reflect.ValueOf(want[i]).Elem(), err)
-				}
-			}
-			sameForms(t, c, got)
-		}
 	})
 }
 
 // sameForms compares the forms of a value with the forms that the libraries make.
 func sameForms(t *testing.T, c *codec, v any) {
 	t.Helper()
-	for name, forms := range map[string][2]func([]byte, any) ([]byte, error){"CBOR": {c.appendCBOR, c.appendAnyCBOR}, "JSON": {c.appendJSON, c.appendAnyJSON}} {
-		got, err := forms[0](nil, v)
-		want, werr := forms[1](nil, v)
-		if err != nil || werr != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s of %v: %x, the library says %x (%v, %v)", name, reflect.ValueOf(v).Elem(), got, want, err, werr)
-		}
+	got, err := c.appendCBOR(nil, v)
+	want, werr := c.appendAnyCBOR(nil, v)
+	if err != nil || werr != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v: %x, the library says %x (%v, %v)", reflect.ValueOf(v).Elem(), got, want, err, werr)
 	}
 }
 

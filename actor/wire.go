@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"unsafe"
 
 	"github.com/cairn-run/cairn/actor/host"
 )
@@ -13,6 +14,7 @@ import (
 type wire[T any] struct {
 	codec *codec
 	shape *shape
+	json  *jsonForm // nil if encoding/json must write and read each value
 	uses  encodings
 	none  bool
 	// null reports whether JSON null is a value of the type rather than a missing one.
@@ -27,7 +29,7 @@ func newWire[T any](c *core, uses encodings) *wire[T] {
 		w.shape, w.uses = new(shape), cborValue|jsonValue
 		return w
 	}
-	w.shape = shapeOf(t, uses)
+	w.shape, w.json = shapeOf(t, uses), make(jsonForms).of(t)
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
 		w.null = true
@@ -43,6 +45,9 @@ func (w *wire[T]) faults() []string { return w.shape.faults }
 // append appends the encoded form of v to dst. Text of a value that has a form in JSON must be
 // UTF-8. The error is a *ValueError.
 func (w *wire[T]) append(as host.Codec, dst []byte, v *T) ([]byte, error) {
+	if out, ok := w.appendForm(as, dst, v); ok {
+		return out, nil
+	}
 	out, err := w.appendAny(as, dst, v)
 	if err != nil || w.none || !w.has(host.JSON) {
 		return out, err
@@ -53,12 +58,23 @@ func (w *wire[T]) append(as host.Codec, dst []byte, v *T) ([]byte, error) {
 	return out, nil
 }
 
+// appendForm appends the encoded form of v if the type's JSON has one for it.
+func (w *wire[T]) appendForm(as host.Codec, dst []byte, v *T) ([]byte, bool) {
+	if as != host.JSON || w.json == nil {
+		return dst, false
+	}
+	return w.json.append(dst, unsafe.Pointer(v))
+}
+
 // appendAny is append that takes any text, as what was stored by an earlier version may hold.
 func (w *wire[T]) appendAny(as host.Codec, dst []byte, v *T) ([]byte, error) {
 	if w.none {
 		return dst, nil
 	}
 	if as == host.JSON {
+		if out, ok := w.appendForm(as, dst, v); ok {
+			return out, nil
+		}
 		return w.codec.appendJSON(dst, v)
 	}
 	if w.shape.check != nil {
@@ -90,6 +106,12 @@ func (w *wire[T]) decodeJSON(data []byte, v *T) error {
 	}
 	if !w.null && string(trimmed) == "null" {
 		return &ValueError{Reason: "is null; " + jsonNoun(reflect.TypeFor[T]()) + " is expected"}
+	}
+	if w.json != nil {
+		if w.json.decode(data, unsafe.Pointer(v)) {
+			return nil
+		}
+		*v = *new(T)
 	}
 	return w.codec.decodeJSON(data, v)
 }

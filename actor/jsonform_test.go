@@ -1,0 +1,192 @@
+package actor
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+	"unsafe"
+
+	"github.com/cairn-run/cairn/actor/host"
+)
+
+// seat and booking have one of everything that has a form.
+type seat struct {
+	Row    uint8
+	Letter string `json:"letter,omitempty"`
+	hidden int
+}
+
+type booking struct {
+	Flight string  `json:"flight"`
+	Price  float64 `json:"price,omitempty"`
+	Weight float32
+	Seats  []seat  `json:"seats"`
+	Note   *string `json:"note,omitempty"`
+	Paid   bool    `json:"paid,omitempty"`
+	Small  int8    `json:"small,omitempty"`
+	Count  uint64
+	Left   int64
+	Deep   [][]int  `json:"deep,omitempty"`
+	To     **seat   `json:"to"`
+	Secret string   `json:"-"`
+	Dash   string   `json:"-,"`
+	Tags   []string `json:"tags,omitempty"`
+}
+
+// checkJSONForm compares what a type's form makes of data, and of the value that data is, with what encoding/json makes.
+func checkJSONForm[T any](t *testing.T, data []byte) (taken bool) {
+	t.Helper()
+	form := make(jsonForms).of(reflect.TypeFor[T]())
+	if form == nil {
+		t.Fatalf("%T has no form", *new(T))
+	}
+	c := newCodec()
+	var got, want T
+	err := c.decodeJSON(data, &want)
+	if taken = form.decode(data, unsafe.Pointer(&got)); taken && (err != nil || !reflect.DeepEqual(got, want)) {
+		t.Fatalf("%T of %q: %+v, the library says %+v (%v)", got, data, got, want, err)
+	}
+	if err != nil {
+		return taken
+	}
+	text, err := c.appendJSON(nil, &want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, ok := form.append([]byte("before"), unsafe.Pointer(&want)); ok && string(own) != "before"+string(text) {
+		t.Fatalf("%+v is %q, the library says %q", want, own, text)
+	}
+	return taken
+}
+
+func FuzzJSONForm(f *testing.F) {
+	for _, seed := range []string{
+		`{"flight":"AA1","price":12.5,"Weight":1,"seats":[{"Row":12,"letter":"A"},{"Row":0}],"note":"é","paid":true,"Count":7,"Left":-9,"deep":[[1],[],null],"to":{"Row":1},"-":"x","tags":["a","b"]}`,
+		`{"Left":1,"flight":"a"}`, `{"flight":"a","flight":"b"}`, `{"FLIGHT":"a"}`, `{"flight":null}`, `{"seats":null}`, `{"seats":[]}`, `{"seats":[ ]}`, `{"seats":[,]}`,
+		`{"flight":"a\n"}`, `{"flight":"\u2028"}`, "{\"flight\":\"\u2028\"}", "{\"flight\":\"\xff\"}", `{"price":1e3}`, `{"price":-0}`, `{"price":1e-7}`, `{"price":0.0000001}`, `{"price":1.}`, `{"price":.5}`, `{"price":01}`, `{"price":1.5.5}`,
+		`{"Weight":16777217}`, `{"Weight":3.5e38}`, `{"Weight":400000000000000000000000000000000000000}`, `{"price":1-2}`, `{"small":128}`, `{"small":-128}`, `{"Count":-1}`, `{"Count":18446744073709551615}`, `{"paid":truey}`, `{"paid":true,}`,
+		`{"other":1}`, `{}`, ` { } `, `{} {}`, `{"to":null}`, `{"deep":[[1,2],[3]]}`, `[1,2,3]`, `[]`, `null`, `1`, `-1`, `-0`, `-`, `1.5`, `true`, `false`, `"a"`, `""`, `"a`, `"a"b`, ``, `nul`, `nullx`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		checkJSONForm[booking](t, data)
+		checkJSONForm[[]*int](t, data)
+		checkJSONForm[[]float32](t, data)
+		checkJSONForm[int](t, data)
+		checkJSONForm[int16](t, data)
+		checkJSONForm[uint64](t, data)
+		checkJSONForm[float64](t, data)
+		checkJSONForm[bool](t, data)
+		checkJSONForm[string](t, data)
+		checkJSONForm[struct{}](t, data)
+	})
+}
+
+func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
+	for _, data := range []string{
+		`{"flight":"Zürich","price":12.5,"Weight":1,"seats":[{"Row":12,"letter":"A"},{"Row":0}],"note":"a","paid":true,"small":-1,"Count":7,"Left":-9,"deep":[[1],[]],"to":{"Row":1},"-":"x","tags":["a"]}`,
+		" {\n\t\"Left\" : 1 , \"flight\":\"a\",\r\"seats\" : [ ] }\n", `{}`,
+	} {
+		if !checkJSONForm[booking](t, []byte(data)) {
+			t.Errorf("%s is not taken", data)
+		}
+	}
+	for _, n := range []float64{0, math.Copysign(0, -1), 1, -1.5, 1e-6, 9.99e-7, 1e20, 1e21, 0.1, math.MaxFloat64, math.SmallestNonzeroFloat64, 1 << 53} {
+		data, err := json.Marshal(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkJSONForm[float64](t, data)
+		checkJSONForm[[]float32](t, append(append([]byte("["), data...), ']'))
+	}
+	for _, b := range []booking{{}, {Seats: []seat{}, Deep: [][]int{nil}, Tags: []string{"<&>\x7f"}}, {Price: 1, Weight: -1.25, Small: math.MinInt8, Count: math.MaxUint64, Left: math.MinInt64}} {
+		form, c := make(jsonForms).of(reflect.TypeFor[booking]()), newCodec()
+		got, ok := form.append(nil, unsafe.Pointer(&b))
+		want, err := c.appendJSON(nil, &b)
+		if !ok || err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%+v: %s (%v), the library says %s (%v)", b, got, ok, want, err)
+		}
+	}
+	for _, s := range []string{"a\"b", "a\\b", "a\nb", "\xff", "\u2028", "\u2029"} {
+		if got, ok := textForm.append(nil, unsafe.Pointer(&s)); ok {
+			t.Errorf("%q is written as %s", s, got)
+		}
+	}
+	for _, n := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e21, 1e-7} {
+		if got, ok := floatForm[float64](64).append(nil, unsafe.Pointer(&n)); ok {
+			t.Errorf("%v is written as %s", n, got)
+		}
+	}
+}
+
+// A tree contains itself.
+type tree struct {
+	Name  string
+	Nodes []tree
+	Next  *tree
+}
+
+func TestTypesThatHaveNoJSONForm(t *testing.T) {
+	for _, v := range []any{
+		tree{}, struct{ booking }{}, map[string]int(nil), []byte(nil), json.Number(""), json.RawMessage(nil), [2]int{}, struct{ V any }{},
+		struct {
+			N int `json:",string"`
+		}{},
+		struct {
+			N int `json:"a b"`
+		}{},
+		struct {
+			N int `json:",omitzero"`
+		}{},
+		struct {
+			A int `json:"b"`
+			B int
+		}{},
+	} {
+		if form := make(jsonForms).of(reflect.TypeOf(v)); form != nil {
+			t.Errorf("%T has a form", v)
+		}
+	}
+}
+
+func TestWhatTheFormLeavesIsDecodedFromTheBeginning(t *testing.T) {
+	w := newWire[booking](&core{codec: newCodec()}, cborValue|jsonValue)
+	var b booking
+	if err := w.decode(host.JSON, []byte(`{"seats":[{"Row":1}],"tags":["a"],"flight":"a\tb"}`), &b); err != nil || b.Flight != "a\tb" || len(b.Seats) != 1 || len(b.Tags) != 1 {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+func BenchmarkJSONOfAStruct(b *testing.B) {
+	data := []byte(`{"flight":"AA100","price":129.5,"Weight":20.5,"seats":[{"Row":12,"letter":"A"}],"paid":true,"Count":7,"Left":-9}`)
+	c := newCodec()
+	form := make(jsonForms).of(reflect.TypeFor[booking]())
+	var out []byte
+	run := func(name string, f func() error) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	var v booking
+	if err := c.decodeJSON(data, &v); err != nil {
+		b.Fatal(err)
+	}
+	run("read by its form", func() error {
+		v := new(booking)
+		if !form.decode(data, unsafe.Pointer(v)) {
+			b.Fatal("not taken")
+		}
+		return nil
+	})
+	run("read by encoding/json", func() error { return c.decodeJSON(data, new(booking)) })
+	run("written by its form", func() error { out, _ = form.append(out[:0], unsafe.Pointer(&v)); return nil })
+	run("written by encoding/json", func() (err error) { out, err = c.appendJSON(out[:0], &v); return err })
+}
