@@ -5,14 +5,97 @@ import (
 	"iter"
 	"runtime"
 	"runtime/debug"
+	"sync"
 )
+
+// Coroutines keeps the coroutines of runs that have ended for other runs: their stacks have the size that the functions need.
+// The zero value is ready. A nil *Coroutines keeps none. Safe for concurrent use.
+type Coroutines struct {
+	// Begin is called on the goroutine of each new coroutine; nil for nothing.
+	Begin func()
+
+	mu     sync.Mutex
+	free   []*strand
+	closed bool
+}
+
+// maxFree is how many coroutines are kept: what the runs of one sync of the log need.
+const maxFree = 256
+
+// A strand is the goroutine of one coroutine after another.
+type strand struct {
+	next  func() (struct{}, bool)
+	stop  func()
+	yield func(struct{}) bool
+	runs  *coroutine
+}
+
+// get returns a strand that runs c from the first next on.
+func (s *Coroutines) get(c *coroutine) *strand {
+	var t *strand
+	if s != nil {
+		s.mu.Lock()
+		if last := len(s.free) - 1; last >= 0 {
+			t, s.free[last] = s.free[last], nil
+			s.free = s.free[:last]
+		}
+		s.mu.Unlock()
+	}
+	if t == nil {
+		t = s.make()
+	}
+	t.runs = c
+	return t
+}
+
+func (s *Coroutines) make() *strand {
+	t := new(strand)
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		if s != nil && s.Begin != nil {
+			s.Begin()
+		}
+		t.yield = yield
+		for more := true; more; more = yield(struct{}{}) {
+			t.runs.main()
+			t.runs = nil
+		}
+	})
+	return t
+}
+
+// put takes a strand back whose body has returned.
+func (s *Coroutines) put(t *strand) {
+	if s == nil || !s.keep(t) {
+		t.stop()
+	}
+}
+
+func (s *Coroutines) keep(t *strand) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.free) == maxFree {
+		return false
+	}
+	s.free = append(s.free, t)
+	return true
+}
+
+// Close ends the coroutines that are kept, and keeps no others.
+func (s *Coroutines) Close() {
+	s.mu.Lock()
+	free := s.free
+	s.free, s.closed = nil, true
+	s.mu.Unlock()
+	for _, t := range free {
+		t.stop()
+	}
+}
 
 // A coroutine runs one strand of a workflow function: the root, or one branch. One of a run executes at a time.
 type coroutine struct {
 	run    *Run
-	next   func() (struct{}, bool)
-	stop   func()
-	yield  func(struct{}) bool
+	body   func(c *coroutine)
+	strand *strand
 	queued bool // stands in Run.runnable
 	over   bool
 	index  int // in Run.coroutines
@@ -22,11 +105,8 @@ type coroutine struct {
 
 // spawn makes a coroutine that will run body. It is runnable at once, after the other runnable coroutines.
 func (r *Run) spawn(body func(c *coroutine)) *coroutine {
-	c := &coroutine{run: r, index: len(r.coroutines)}
-	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
-		c.yield = yield
-		c.main(body)
-	})
+	c := &coroutine{run: r, body: body, index: len(r.coroutines)}
+	c.strand = r.options.Coroutines.get(c)
 	r.coroutines = append(r.coroutines, c)
 	r.ready(c)
 	return c
@@ -35,7 +115,7 @@ func (r *Run) spawn(body func(c *coroutine)) *coroutine {
 // main runs the body of the coroutine. Run.Stack finds it by its name in the stacks of goroutines.
 //
 //go:noinline
-func (c *coroutine) main(body func(c *coroutine)) {
+func (c *coroutine) main() {
 	r := c.run
 	returned := false
 	defer func() {
@@ -46,12 +126,12 @@ func (c *coroutine) main(body func(c *coroutine)) {
 				// The function called runtime.Goexit. Let through, it would end the goroutine that drives the run; so the
 				// coroutine stays here until it is killed.
 				r.fail(PausedPanicked, "the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
-				c.yield(struct{}{})
+				c.strand.yield(struct{}{})
 			}
 		}
 		c.over = true
 	}()
-	body(c)
+	c.body(c)
 	returned = true
 }
 
@@ -61,10 +141,11 @@ func (c *coroutine) main(body func(c *coroutine)) {
 func (r *Run) step(c *coroutine) {
 	r.current.Store(c)
 	r.moves.enter()
-	c.next()
+	c.strand.next()
 	r.moves.leave()
 	r.current.Store(nil)
 	if c.over {
+		r.options.Coroutines.put(c.strand)
 		last := len(r.coroutines) - 1
 		r.coroutines[c.index], r.coroutines[last].index = r.coroutines[last], c.index
 		r.coroutines[last] = nil
@@ -85,7 +166,7 @@ func (r *Run) ready(c *coroutine) {
 //
 // REQUIRES: called on the coroutine.
 func (c *coroutine) park() {
-	if c.run.gone || !c.yield(struct{}{}) {
+	if c.run.gone || !c.strand.yield(struct{}{}) {
 		runtime.Goexit()
 	}
 }
@@ -101,7 +182,7 @@ func (c *coroutine) kill() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.stop()
+		c.strand.stop()
 	}()
 	<-done
 	c.over = true

@@ -198,9 +198,10 @@ func reopenRun(c *kernel.Core) {
 	}
 	t := c.Actor.Type
 	run := workflow.Open(workflow.RunOptions{
-		Programs: func(name string) *workflow.Program { return program(t, name) },
-		Self:     workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key},
-		Logger:   func() *slog.Logger { return c.Actor.Logger(c.ID, 0) },
+		Programs:   func(name string) *workflow.Program { return program(t, name) },
+		Self:       workflow.Destination{Type: c.Actor.Address.Type, Key: c.Actor.Address.Key},
+		Logger:     func() *slog.Logger { return c.Actor.Logger(c.ID, 0) },
+		Coroutines: &runTypeOf(t).coroutines,
 	})
 	f.mu.Lock()
 	f.run = run

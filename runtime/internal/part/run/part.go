@@ -96,7 +96,13 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 
 // Declare implements kernel.Declarer.
 func (*Part) Declare(t *kernel.Type) error {
-	attach.Make(&t.Attached, newRunType)
+	attach.Make(&t.Attached, func() *runType {
+		r := new(runType)
+		if t.Profile != nil {
+			r.coroutines.Begin = func() { t.Profile.Enter("workflow", "", false) }
+		}
+		return r
+	})
 	return nil
 }
 
@@ -106,8 +112,12 @@ func (p *Part) Start(s *kernel.Kernel) {
 	p.countPaused(s)
 }
 
-// Stop implements kernel.Runner: a crash leaves in the store that the node runs.
-func (*Part) Stop(*kernel.Kernel) {}
+// Stop implements kernel.Runner. A crash leaves in the store that the node runs.
+func (*Part) Stop(s *kernel.Kernel) {
+	for _, t := range s.Types {
+		runTypeOf(t).coroutines.Close()
+	}
+}
 
 // Stopped implements kernel.Closer.
 func (p *Part) Stopped(s *kernel.Kernel) { p.markStopped(s) }
@@ -145,13 +155,14 @@ func (*Part) TakeUp(a *kernel.Actor) *kernel.Work { return RunOf(a).Item(true) }
 // A runType is the part's data of an actor type.
 type runType struct {
 	// pace is the time that the turns of runs take.
-	pace pace.Average
+	pace       pace.Average
+	coroutines workflow.Coroutines
 }
 
-func newRunType() *runType { return new(runType) }
+func runTypeOf(t *kernel.Type) *runType { return attach.Get[*runType](&t.Attached) }
 
 // runPace returns the moving average of the time that turns of the type's runs take.
-func runPace(t *kernel.Type) *pace.Average { return &attach.Get[*runType](&t.Attached).pace }
+func runPace(t *kernel.Type) *pace.Average { return &runTypeOf(t).pace }
 
 // A runActor is the part's data of an actor with a run: the duty to advance it.
 type runActor struct {
