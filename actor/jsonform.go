@@ -110,23 +110,35 @@ var textForm = &jsonForm{
 	empty: func(p unsafe.Pointer) bool { return *(*string)(p) == "" },
 }
 
-// appendPlainText appends text that needs no escapes.
+// appendPlainText appends text whose escapes, if it needs any, are the short ones.
 func appendPlainText(dst []byte, s string) ([]byte, bool) {
-	ascii := true
+	dst = append(dst, '"')
+	ascii, done := true, 0
 	for i := range len(s) {
 		c := s[i]
-		if c < ' ' || c == '"' || c == '\\' {
+		if c >= ' ' && c != '"' && c != '\\' {
+			ascii = ascii && c < utf8.RuneSelf
+			continue
+		}
+		switch c {
+		case '\n':
+			c = 'n'
+		case '\r':
+			c = 'r'
+		case '\t':
+			c = 't'
+		case '"', '\\':
+		default:
 			return dst, false
 		}
-		ascii = ascii && c < utf8.RuneSelf
+		dst = append(append(dst, s[done:i]...), '\\', c)
+		done = i + 1
 	}
 	// encoding/json escapes the separators of lines and paragraphs, which JavaScript once took for ends of lines.
 	if !ascii && (!utf8.ValidString(s) || strings.ContainsAny(s, "\u2028\u2029")) {
 		return dst, false
 	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"'), true
+	return append(append(dst, s[done:]...), '"'), true
 }
 
 type integer interface {
@@ -137,11 +149,10 @@ func intForm[T integer]() *jsonForm {
 	signed := ^T(0) < 0
 	return &jsonForm{
 		append: func(dst []byte, p unsafe.Pointer) ([]byte, bool) {
-			if n := *(*T)(p); signed {
-				return strconv.AppendInt(dst, int64(n), 10), true
-			} else {
-				return strconv.AppendUint(dst, uint64(n), 10), true
+			if signed {
+				return strconv.AppendInt(dst, int64(*(*T)(p)), 10), true
 			}
+			return strconv.AppendUint(dst, uint64(*(*T)(p)), 10), true
 		},
 		read: func(r *jsonReader, p unsafe.Pointer) bool {
 			data := r.number()
@@ -185,7 +196,7 @@ func floatForm[T float32 | float64](bits int) *jsonForm {
 		},
 		read: func(r *jsonReader, p unsafe.Pointer) bool {
 			data := r.number()
-			if !isJSONNumber(data) {
+			if !isPlainNumber(data) {
 				return false
 			}
 			n, err := strconv.ParseFloat(string(data), bits)
@@ -196,8 +207,8 @@ func floatForm[T float32 | float64](bits int) *jsonForm {
 	}
 }
 
-// isJSONNumber reports whether data is a number without an exponent.
-func isJSONNumber(data []byte) bool {
+// isPlainNumber reports whether data is a JSON number without an exponent.
+func isPlainNumber(data []byte) bool {
 	whole, fraction, ok := strings.Cut(string(data), ".")
 	if whole = strings.TrimPrefix(whole, "-"); whole == "" || whole[0] == '0' && len(whole) > 1 || ok && fraction == "" {
 		return false
@@ -398,24 +409,31 @@ func (r *jsonReader) number() []byte {
 	return r.data[start:r.at]
 }
 
-// text reads a string without escapes, and returns what is between its quotes.
+// text reads a string, and returns the text of it.
 func (r *jsonReader) text() ([]byte, bool) {
 	if r.next() != '"' {
 		return nil, false
 	}
-	r.at++
-	start, ascii := r.at, true
-	for ; r.at < len(r.data); r.at++ {
-		c := r.data[r.at]
-		if c == '"' {
-			s := r.data[start:r.at]
+	start, plain, ascii := r.at, true, true
+	for r.at++; r.at < len(r.data); r.at++ {
+		switch c := r.data[r.at]; {
+		case c == '"':
 			r.at++
-			return s, ascii || utf8.Valid(s)
-		}
-		if c < ' ' || c == '\\' {
+			s := r.data[start:r.at]
+			if plain && (ascii || utf8.Valid(s)) {
+				return s[1 : len(s)-1], true
+			}
+			var text string
+			err := json.Unmarshal(s, &text)
+			return []byte(text), err == nil
+		case c == '\\':
+			plain = false
+			r.at++
+		case c < ' ':
 			return nil, false
+		case c >= utf8.RuneSelf:
+			ascii = false
 		}
-		ascii = ascii && c < utf8.RuneSelf
 	}
 	return nil, false
 }

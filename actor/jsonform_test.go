@@ -3,9 +3,12 @@ package actor
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/cairn-run/cairn/actor/host"
@@ -65,7 +68,7 @@ func FuzzJSONForm(f *testing.F) {
 	for _, seed := range []string{
 		`{"flight":"AA1","price":12.5,"Weight":1,"seats":[{"Row":12,"letter":"A"},{"Row":0}],"note":"é","paid":true,"Count":7,"Left":-9,"deep":[[1],[],null],"to":{"Row":1},"-":"x","tags":["a","b"]}`,
 		`{"Left":1,"flight":"a"}`, `{"flight":"a","flight":"b"}`, `{"FLIGHT":"a"}`, `{"flight":null}`, `{"seats":null}`, `{"seats":[]}`, `{"seats":[ ]}`, `{"seats":[,]}`,
-		`{"flight":"a\n"}`, `{"flight":"\u2028"}`, "{\"flight\":\"\u2028\"}", "{\"flight\":\"\xff\"}", `{"price":1e3}`, `{"price":-0}`, `{"price":1e-7}`, `{"price":0.0000001}`, `{"price":1.}`, `{"price":.5}`, `{"price":01}`, `{"price":1.5.5}`,
+		`{"flight":"a\n\r\t\"\\\/\b\f\u0001"}`, `{"flight":"\ud83d\ude00\ud800"}`, `{"fl\u0069ght":"a"}`, `{"flight":"a","fl\u0069ght":"b"}`, `{"flight":"\x"}`, `{"flight":"\`, `{"flight":"\"}`, `{"flight":"\u2028"}`, "{\"flight\":\"\u2028\"}", "{\"flight\":\"\xff\"}", `{"price":1e3}`, `{"price":-0}`, `{"price":1e-7}`, `{"price":0.0000001}`, `{"price":1.}`, `{"price":.5}`, `{"price":01}`, `{"price":1.5.5}`,
 		`{"Weight":16777217}`, `{"Weight":3.5e38}`, `{"Weight":400000000000000000000000000000000000000}`, `{"price":1-2}`, `{"small":128}`, `{"small":-128}`, `{"Count":-1}`, `{"Count":18446744073709551615}`, `{"paid":truey}`, `{"paid":true,}`,
 		`{"other":1}`, `{}`, ` { } `, `{} {}`, `{"to":null}`, `{"deep":[[1,2],[3]]}`, `[1,2,3]`, `[]`, `null`, `1`, `-1`, `-0`, `-`, `1.5`, `true`, `false`, `"a"`, `""`, `"a`, `"a"b`, ``, `nul`, `nullx`,
 	} {
@@ -88,6 +91,7 @@ func FuzzJSONForm(f *testing.F) {
 func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 	for _, data := range []string{
 		`{"flight":"Zürich","price":12.5,"Weight":1,"seats":[{"Row":12,"letter":"A"},{"Row":0}],"note":"a","paid":true,"small":-1,"Count":7,"Left":-9,"deep":[[1],[]],"to":{"Row":1},"-":"x","tags":["a"]}`,
+		`{"fl\u0069ght":"Z\u00fcrich \"ZRH\"\n"}`,
 		" {\n\t\"Left\" : 1 , \"flight\":\"a\",\r\"seats\" : [ ] }\n", `{}`,
 	} {
 		if !checkJSONForm[booking](t, []byte(data)) {
@@ -110,7 +114,13 @@ func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 			t.Errorf("%+v: %s (%v), the library says %s (%v)", b, got, ok, want, err)
 		}
 	}
-	for _, s := range []string{"a\"b", "a\\b", "a\nb", "\xff", "\u2028", "\u2029"} {
+	for _, s := range []string{"", "\"", "a\\", "\na\r\tb\"c", "<&>\x7f", "Zürich\n"} {
+		got, ok := textForm.append(nil, unsafe.Pointer(&s))
+		if want, err := newCodec().appendJSON(nil, &s); !ok || err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%q: %s (%v), the library says %s (%v)", s, got, ok, want, err)
+		}
+	}
+	for _, s := range []string{"\x00", "\b", "\x1f", "\xff", "\n\xff", "\u2028", "\u2029"} {
 		if got, ok := textForm.append(nil, unsafe.Pointer(&s)); ok {
 			t.Errorf("%q is written as %s", s, got)
 		}
@@ -122,16 +132,29 @@ func TestUsualJSONIsReadAndWrittenByItsForm(t *testing.T) {
 	}
 }
 
-// A tree contains itself.
-type tree struct {
-	Name  string
-	Nodes []tree
-	Next  *tree
-}
+// A tree contains itself, and trunk and branch contain each other.
+type (
+	tree struct {
+		Name  string
+		Nodes []tree
+	}
+	trunk  struct{ To *branch }
+	branch struct{ From []trunk }
+)
+
+// A code has a form of its own, which its pointer makes.
+type code int
+
+func (c *code) UnmarshalJSON([]byte) error { *c = 1; return nil }
 
 func TestTypesThatHaveNoJSONForm(t *testing.T) {
+	var fields []reflect.StructField
+	for i := range 65 {
+		fields = append(fields, reflect.StructField{Name: fmt.Sprint("F", i), Type: reflect.TypeFor[int]()})
+	}
+	many := reflect.New(reflect.StructOf(fields)).Elem()
 	for _, v := range []any{
-		tree{}, struct{ booking }{}, map[string]int(nil), []byte(nil), json.Number(""), json.RawMessage(nil), [2]int{}, struct{ V any }{},
+		tree{}, trunk{}, branch{}, []code(nil), struct{ C code }{}, struct{ C *code }{}, struct{ T time.Time }{}, many.Interface(), struct{ booking }{}, map[string]int(nil), []byte(nil), json.Number(""), json.RawMessage(nil), [2]int{}, struct{ V any }{},
 		struct {
 			N int `json:",string"`
 		}{},
@@ -145,6 +168,10 @@ func TestTypesThatHaveNoJSONForm(t *testing.T) {
 			A int `json:"b"`
 			B int
 		}{},
+		struct {
+			A int `json:"K"`
+			B int `json:"\u212a"`
+		}{},
 	} {
 		if form := make(jsonForms).of(reflect.TypeOf(v)); form != nil {
 			t.Errorf("%T has a form", v)
@@ -157,6 +184,17 @@ func TestWhatTheFormLeavesIsDecodedFromTheBeginning(t *testing.T) {
 	var b booking
 	if err := w.decode(host.JSON, []byte(`{"seats":[{"Row":1}],"tags":["a"],"flight":"a\tb"}`), &b); err != nil || b.Flight != "a\tb" || len(b.Seats) != 1 || len(b.Tags) != 1 {
 		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+func TestTextThatTheFormLeavesIsWrittenOrRefused(t *testing.T) {
+	w := newWire[booking](&core{codec: newCodec()}, cborValue|jsonValue)
+	out, err := w.append(host.JSON, []byte("x"), &booking{Flight: "a\u2028b\x01"})
+	if want := `x{"flight":"a\u2028b\u0001",`; err != nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("%s, %v", out, err)
+	}
+	if out, err := w.append(host.JSON, []byte("x"), &booking{Flight: "\xff"}); err == nil || string(out) != "x" {
+		t.Errorf("%q, %v", out, err)
 	}
 }
 

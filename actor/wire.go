@@ -29,7 +29,10 @@ func newWire[T any](c *core, uses encodings) *wire[T] {
 		w.shape, w.uses = new(shape), cborValue|jsonValue
 		return w
 	}
-	w.shape, w.json = shapeOf(t, uses), make(jsonForms).of(t)
+	w.shape = shapeOf(t, uses)
+	if uses&jsonValue != 0 {
+		w.json = make(jsonForms).of(t)
+	}
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
 		w.null = true
@@ -48,7 +51,7 @@ func (w *wire[T]) append(as host.Codec, dst []byte, v *T) ([]byte, error) {
 	if out, ok := w.appendForm(as, dst, v); ok {
 		return out, nil
 	}
-	out, err := w.appendAny(as, dst, v)
+	out, err := w.appendByLibrary(as, dst, v)
 	if err != nil || w.none || !w.has(host.JSON) {
 		return out, err
 	}
@@ -66,15 +69,11 @@ func (w *wire[T]) appendForm(as host.Codec, dst []byte, v *T) ([]byte, bool) {
 	return w.json.append(dst, unsafe.Pointer(v))
 }
 
-// appendAny is append that takes any text, as what was stored by an earlier version may hold.
-func (w *wire[T]) appendAny(as host.Codec, dst []byte, v *T) ([]byte, error) {
+func (w *wire[T]) appendByLibrary(as host.Codec, dst []byte, v *T) ([]byte, error) {
 	if w.none {
 		return dst, nil
 	}
 	if as == host.JSON {
-		if out, ok := w.appendForm(as, dst, v); ok {
-			return out, nil
-		}
 		return w.codec.appendJSON(dst, v)
 	}
 	if w.shape.check != nil {
@@ -83,6 +82,14 @@ func (w *wire[T]) appendAny(as host.Codec, dst []byte, v *T) ([]byte, error) {
 		}
 	}
 	return w.codec.appendCBOR(dst, v)
+}
+
+// appendAny is append that takes any text, as what was stored by an earlier version may hold.
+func (w *wire[T]) appendAny(as host.Codec, dst []byte, v *T) ([]byte, error) {
+	if out, ok := w.appendForm(as, dst, v); ok {
+		return out, nil
+	}
+	return w.appendByLibrary(as, dst, v)
 }
 
 // decode decodes data into v, which must be zero. The error is a *ValueError.

@@ -544,6 +544,55 @@ func TestWorkflowStepIsRepeatedAfterARestart(t *testing.T) {
 	})
 }
 
+// The first commit creates the actor, starts the run and requests its first step; each other one has the result of a step
+// and requests the next one, or ends the run.
+func TestWorkflowOfFiveStepsTakesSixCommits(t *testing.T) {
+	does("five", func(ctx workflow.Context, c claim) (string, error) {
+		for i := range 5 {
+			name := fmt.Sprint("step ", i)
+			if _, err := workflow.Step(ctx, name, func(*workflow.StepCtx) (string, error) { return name, nil }); err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	})
+	actortest.Run(t, func(t *testing.T, h *actortest.Harness) {
+		commits := func(key string) float64 {
+			before := nodeCounter(t, h, "cairn_commits_total")
+			d := desks.Ref(h, key)
+			startClaim(t, d, claim{"five", 1})
+			if got := claimResult(t, d); got != "done" {
+				t.Fatal(got)
+			}
+			h.Settle()
+			return nodeCounter(t, h, "cairn_commits_total") - before
+		}
+		for range 20 { // until the turns of runs are known to be quick, so that they may share a commit
+			commits(fmt.Sprint("before ", nodeCounter(t, h, "cairn_commits_total")))
+		}
+		if n := commits("a"); n != 6 {
+			t.Errorf("%v commits", n)
+		}
+	}, deskDefinition())
+}
+
+// nodeCounter returns the value of a counter of the node.
+func nodeCounter(t *testing.T, h *actortest.Harness, name string) (sum float64) {
+	t.Helper()
+	families, err := h.Runtime().Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.Metric {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 func TestWorkflowThatDivergedGoesOnWithFixedCode(t *testing.T) {
 	good := func(ctx workflow.Context, c claim) (string, error) {
 		if _, err := workflow.Step(ctx, "first", func(*workflow.StepCtx) (int, error) { return 1, nil }); err != nil {

@@ -8,31 +8,33 @@ import (
 	"sync"
 )
 
-// Coroutines keeps the coroutines of runs that have ended for other runs: their stacks have the size that the functions need.
-// The zero value is ready. A nil *Coroutines keeps none. Safe for concurrent use.
+// Coroutines keeps the goroutines of coroutines that have ended for the next ones of any run, so that their stacks need not
+// grow again. The zero value is ready. A nil *Coroutines keeps none. Safe for concurrent use. Its owner must call Close.
+//
+// A function that leaves its goroutine locked to a thread ends the process, as Go's coroutines do.
 type Coroutines struct {
-	// Begin is called on the goroutine of each new coroutine; nil for nothing.
+	// Begin is called on the goroutine of each coroutine before it runs; nil for nothing.
 	Begin func()
 
 	mu     sync.Mutex
-	free   []*strand
+	free   []*carrier
 	closed bool
 }
 
-// maxFree is how many coroutines are kept: what the runs of one sync of the log need.
+// maxFree is how many goroutines are kept: what the runs of one sync of the log need.
 const maxFree = 256
 
-// A strand is the goroutine of one coroutine after another.
-type strand struct {
+// A carrier is the goroutine of one coroutine after another.
+type carrier struct {
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
-	runs  *coroutine
+	of    *coroutine // the present one
 }
 
-// get returns a strand that runs c from the first next on.
-func (s *Coroutines) get(c *coroutine) *strand {
-	var t *strand
+// get returns a carrier that runs c from the first next on.
+func (s *Coroutines) get(c *coroutine) *carrier {
+	var t *carrier
 	if s != nil {
 		s.mu.Lock()
 		if last := len(s.free) - 1; last >= 0 {
@@ -44,33 +46,33 @@ func (s *Coroutines) get(c *coroutine) *strand {
 	if t == nil {
 		t = s.make()
 	}
-	t.runs = c
+	t.of = c
 	return t
 }
 
-func (s *Coroutines) make() *strand {
-	t := new(strand)
+func (s *Coroutines) make() *carrier {
+	t := new(carrier)
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
-		if s != nil && s.Begin != nil {
-			s.Begin()
-		}
 		t.yield = yield
 		for more := true; more; more = yield(struct{}{}) {
-			t.runs.main()
-			t.runs = nil
+			if s != nil && s.Begin != nil {
+				s.Begin()
+			}
+			t.of.main()
+			t.of = nil
 		}
 	})
 	return t
 }
 
-// put takes a strand back whose body has returned.
-func (s *Coroutines) put(t *strand) {
+// put takes a carrier back whose coroutine has ended.
+func (s *Coroutines) put(t *carrier) {
 	if s == nil || !s.keep(t) {
 		t.stop()
 	}
 }
 
-func (s *Coroutines) keep(t *strand) bool {
+func (s *Coroutines) keep(t *carrier) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.free) == maxFree {
@@ -80,7 +82,7 @@ func (s *Coroutines) keep(t *strand) bool {
 	return true
 }
 
-// Close ends the coroutines that are kept, and keeps no others.
+// Close ends the goroutines that are kept. Runs may go on; theirs end with their coroutines.
 func (s *Coroutines) Close() {
 	s.mu.Lock()
 	free := s.free
@@ -93,12 +95,12 @@ func (s *Coroutines) Close() {
 
 // A coroutine runs one strand of a workflow function: the root, or one branch. One of a run executes at a time.
 type coroutine struct {
-	run    *Run
-	body   func(c *coroutine)
-	strand *strand
-	queued bool // stands in Run.runnable
-	over   bool
-	index  int // in Run.coroutines
+	run     *Run
+	body    func(c *coroutine)
+	carrier *carrier
+	queued  bool // stands in Run.runnable
+	over    bool
+	index   int // in Run.coroutines
 	// waits is the op that it is parked for, which Stack and status show; nil while it runs.
 	waits *op
 }
@@ -106,7 +108,7 @@ type coroutine struct {
 // spawn makes a coroutine that will run body. It is runnable at once, after the other runnable coroutines.
 func (r *Run) spawn(body func(c *coroutine)) *coroutine {
 	c := &coroutine{run: r, body: body, index: len(r.coroutines)}
-	c.strand = r.options.Coroutines.get(c)
+	c.carrier = r.options.Coroutines.get(c)
 	r.coroutines = append(r.coroutines, c)
 	r.ready(c)
 	return c
@@ -126,7 +128,7 @@ func (c *coroutine) main() {
 				// The function called runtime.Goexit. Let through, it would end the goroutine that drives the run; so the
 				// coroutine stays here until it is killed.
 				r.fail(PausedPanicked, "the function called runtime.Goexit (a failed assertion of a test does)\n\n"+string(debug.Stack()))
-				c.strand.yield(struct{}{})
+				c.carrier.yield(struct{}{})
 			}
 		}
 		c.over = true
@@ -141,11 +143,11 @@ func (c *coroutine) main() {
 func (r *Run) step(c *coroutine) {
 	r.current.Store(c)
 	r.moves.enter()
-	c.strand.next()
+	c.carrier.next()
 	r.moves.leave()
 	r.current.Store(nil)
 	if c.over {
-		r.options.Coroutines.put(c.strand)
+		r.options.Coroutines.put(c.carrier)
 		last := len(r.coroutines) - 1
 		r.coroutines[c.index], r.coroutines[last].index = r.coroutines[last], c.index
 		r.coroutines[last] = nil
@@ -166,7 +168,7 @@ func (r *Run) ready(c *coroutine) {
 //
 // REQUIRES: called on the coroutine.
 func (c *coroutine) park() {
-	if c.run.gone || !c.strand.yield(struct{}{}) {
+	if c.run.gone || c.over || !c.carrier.yield(struct{}{}) {
 		runtime.Goexit()
 	}
 }
@@ -182,7 +184,7 @@ func (c *coroutine) kill() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.strand.stop()
+		c.carrier.stop()
 	}()
 	<-done
 	c.over = true

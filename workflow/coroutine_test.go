@@ -2,7 +2,7 @@ package workflow
 
 import "testing"
 
-func TestCoroutinesServeOneRunAfterAnother(t *testing.T) {
+func TestOneCoroutineAfterAnotherHasTheSameGoroutine(t *testing.T) {
 	begun := 0
 	all := &Coroutines{Begin: func() { begun++ }}
 	run := func(park bool) (*Run, *coroutine) {
@@ -15,15 +15,19 @@ func TestCoroutinesServeOneRunAfterAnother(t *testing.T) {
 		r.step(c)
 		return r, c
 	}
+	_, first := run(false)
 	for range 3 {
-		if _, c := run(false); !c.over || begun != 1 || len(all.free) != 1 {
-			t.Fatalf("over: %v, %d coroutines begun, %d free", c.over, begun, len(all.free))
+		if _, c := run(false); !c.over || c.carrier != first.carrier || len(all.free) != 1 {
+			t.Fatalf("over: %v, on the same goroutine: %v, %d free", c.over, c.carrier == first.carrier, len(all.free))
 		}
 	}
-	// One that is parked serves its run alone, and ends with it.
+	if begun != 4 {
+		t.Fatalf("Begin was called %d times", begun)
+	}
+	// One that is parked has its goroutine for itself, and ends with its run.
 	r, parked := run(true)
-	if run(false); begun != 2 || parked.over || len(all.free) != 1 {
-		t.Fatalf("%d coroutines begun, %d free", begun, len(all.free))
+	if _, c := run(false); c.carrier == parked.carrier || parked.over || len(all.free) != 1 {
+		t.Fatalf("on the same goroutine: %v, over: %v, %d free", c.carrier == parked.carrier, parked.over, len(all.free))
 	}
 	if r.Close(); !parked.over || len(all.free) != 1 {
 		t.Fatalf("over: %v, %d free", parked.over, len(all.free))
@@ -38,18 +42,18 @@ func TestCoroutinesServeOneRunAfterAnother(t *testing.T) {
 	free := all.free[0]
 	all.Close()
 	if _, ok := free.next(); ok || len(all.free) != 0 {
-		t.Error("a free coroutine has not ended")
+		t.Error("a free goroutine has not ended")
 	}
 	late.ready(c)
 	if late.step(c); !c.over || len(all.free) != 0 {
-		t.Error("a coroutine is kept after the end")
+		t.Error("a goroutine is kept after the end")
 	}
-	if _, ok := c.strand.next(); ok {
-		t.Error("a coroutine has not ended")
+	if _, ok := c.carrier.next(); ok {
+		t.Error("a goroutine has not ended")
 	}
 }
 
-func TestOnlySoManyCoroutinesAreKept(t *testing.T) {
+func TestOnlySoManyGoroutinesOfCoroutinesAreKept(t *testing.T) {
 	all := new(Coroutines)
 	defer all.Close()
 	r := Open(RunOptions{Coroutines: all})
@@ -60,6 +64,6 @@ func TestOnlySoManyCoroutinesAreKept(t *testing.T) {
 		r.step(r.coroutines[0])
 	}
 	if len(all.free) != maxFree {
-		t.Errorf("%d coroutines are kept, want %d", len(all.free), maxFree)
+		t.Errorf("%d goroutines are kept, want %d", len(all.free), maxFree)
 	}
 }

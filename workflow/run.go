@@ -109,7 +109,7 @@ type RunOptions struct {
 	// Logger returns the receiver of the messages of [Context.Logger]. It is called when the function first logs. Without
 	// it, or if it returns nil, the messages are discarded.
 	Logger func() *slog.Logger
-	// Coroutines are shared with other runs; nil for coroutines of its own.
+	// Coroutines are shared with other runs; nil for none.
 	Coroutines *Coroutines
 	// MaxPayload bounds one result, state or message, in bytes; 0 means [DefaultMaxPayload].
 	MaxPayload int64

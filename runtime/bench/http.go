@@ -113,7 +113,7 @@ func serve(h http.HandlerFunc, f func(addr string)) {
 	<-done
 }
 
-// handler answers as a call does. It reads the request before it does something, because it could not do it otherwise.
+// handler answers as a call does. It reads the request first, as a handler that needs its input must.
 func handler(do func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

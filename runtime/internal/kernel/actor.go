@@ -132,7 +132,7 @@ func (a *Actor) refuse(w *Work, bytes int64) error {
 //
 // REQUIRES: a.mu, !a.running
 func (a *Actor) Leave() bool {
-	if a.gone || !a.Mailbox.Empty() || a.Pending.Load() > 0 || SizeOf(a.company()) > 0 || a.Busy() {
+	if a.gone || !a.Mailbox.Empty() || a.Pending.Load() > 0 || SizeOf(a.Core.Company()) > 0 || a.Busy() {
 		return false
 	}
 	if a.Gate.Durable.Load() < a.Applied.Load() {
@@ -169,21 +169,11 @@ func (a *Actor) Busy() (busy bool) {
 	return busy
 }
 
-// company returns what runs beside the actor as it is awake, or nil.
-//
-// REQUIRES: a.mu
-func (a *Actor) company() Company {
-	if a.Core == nil {
-		return nil
-	}
-	return attach.Get[Company](&a.Core.Attached)
-}
-
-// CurrentCompany is company for callers that do not hold mu.
-func (a *Actor) CurrentCompany() Company {
+// Waking returns the core of an actor that is awake, or nil.
+func (a *Actor) Waking() *Core {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
-	return a.company()
+	return a.Core
 }
 
 // SizeOf returns the size of a company, which may be nil.

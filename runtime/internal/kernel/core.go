@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"sync/atomic"
+
 	"github.com/cairn-run/cairn/actor/host"
 	"github.com/cairn-run/cairn/engine"
 	"github.com/cairn-run/cairn/keyspace"
@@ -49,7 +51,16 @@ type Core struct {
 	// timer ends the contexts of turns.
 	timer deadline.Timer
 	// slept is the order to sleep whatever waits; nil if there is none.
-	slept *Work
+	slept  *Work
+	asleep atomic.Bool // the actor has left memory in order, and not in a crash
+}
+
+// Company returns what runs beside the actor; nil if there is none, or no core.
+func (c *Core) Company() Company {
+	if c == nil {
+		return nil
+	}
+	return attach.Get[Company](&c.Attached)
 }
 
 // close gives up what the core holds. It is called once, by the goroutine that runs the actor or while none does.

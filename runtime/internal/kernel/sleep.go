@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cairn-run/cairn/runtime/internal/kernel/attach"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/fault"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/patrol"
 	"github.com/cairn-run/cairn/runtime/internal/kernel/sweep"
@@ -24,8 +23,8 @@ func (s *Kernel) newSweeper() *patrol.Patrol {
 		Over: s.Memory.Over, Enough: s.Memory.Enough, Each: s.Each, Idle: shortest,
 		State: (*Actor).repose, Used: func(a *Actor) int64 { return a.lastUsed.Load() }, Sleep: (*Actor).askToSleep,
 		Retire: func(a *Actor) {
-			if k := a.CurrentCompany(); k != nil && s.Kept(a) == nil {
-				a.Retire(k, causeMemory)
+			if c := a.Waking(); c.Company() != nil && s.Kept(a) == nil {
+				a.Retire(c, causeMemory)
 			}
 		},
 	}).Look, 0)
@@ -41,7 +40,7 @@ func (a *Actor) repose() sweep.State {
 func (a *Actor) rests() (bool, Company) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
-	return !a.Running && !a.gone && a.Core != nil, a.company()
+	return !a.Running && !a.gone && a.Core != nil, a.Core.Company()
 }
 
 // Kept returns why an actor that is awake cannot be put to sleep though its company would leave it; nil if it can. A part
@@ -65,7 +64,7 @@ func (a *Actor) askToSleep() bool {
 		a.Mu.Unlock()
 		return true // it is in use, or asleep already
 	}
-	if a.Pending.Load() > 0 || a.Busy() || SizeOf(a.company()) > 0 {
+	if a.Pending.Load() > 0 || a.Busy() || SizeOf(a.Core.Company()) > 0 {
 		a.Mu.Unlock()
 		return false
 	}
@@ -91,9 +90,10 @@ func (a *Actor) askHook() {
 	a.Enqueue(&Work{Job: Sleeping{}, Existing: true, Finish: func(*Work) {}})
 }
 
-// Retire puts an actor with a company to sleep: it is asked to return first. The channel is closed when it has, or its time
-// is over.
-func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
+// Retire puts an actor to sleep whose core has a company: it is asked to return first. The channel is closed when it has, or
+// its time is over.
+func (a *Actor) Retire(c *Core, cause string) <-chan struct{} {
+	k := c.Company()
 	gone := k.Ask(fault.Unavailable(cause))
 	if !k.Retire() {
 		return gone
@@ -101,7 +101,10 @@ func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
 	a.Kernel.Go(func() {
 		select {
 		case <-gone:
-			a.Enqueue(&Work{Job: Sleeping{Force: true, After: k}, Existing: true, Finish: func(*Work) {}})
+			if a.Waking() != c {
+				return // it was restarted meanwhile
+			}
+			a.Enqueue(&Work{Job: Sleeping{Force: true, Waking: c}, Existing: true, Finish: func(*Work) {}})
 		case <-a.Kernel.Life.Done():
 		}
 	})
@@ -109,6 +112,7 @@ func (a *Actor) Retire(k Company, cause string) <-chan struct{} {
 }
 
 func (a *Actor) slept(c *Core) {
+	c.asleep.Store(true)
 	a.Kernel.Metrics.Sleeps.Inc()
 	c.published("slept", "")
 }
@@ -132,7 +136,7 @@ func (s *Kernel) sleepAll(ctx context.Context) error {
 			}
 			left++
 			sample = a.String()
-			if k := a.CurrentCompany(); SizeOf(k) > 0 {
+			if k := a.Waking().Company(); SizeOf(k) > 0 {
 				k.Ask(fault.Unavailable(CauseShutdown))
 				return
 			}
@@ -166,10 +170,8 @@ func (s *Kernel) sleepAll(ctx context.Context) error {
 
 // Sleeping runs the sleep hook and leaves memory.
 type Sleeping struct {
-	Force bool // though more work waits, which wakes the actor again
-	// After is the company that has left for it, or nil. An actor with another was awake again since: several wait for one
-	// company, and only the first puts the actor to sleep.
-	After Company
+	Force  bool  // though more work waits, which wakes the actor again
+	Waking *Core // what is to end, or nil for any; if it slept, the actor was woken since: several may ask for one sleep
 }
 
 // Traits implements Job.
@@ -177,7 +179,7 @@ func (Sleeping) Traits(*Actor) Traits { return Traits{Kind: "sleep"} }
 
 // TurnedAway implements early.
 func (j Sleeping) TurnedAway(c *Core, w *Work) bool {
-	if c != nil && (j.After == nil || j.After == attach.Get[Company](&c.Attached)) {
+	if c != nil && (j.Waking == nil || j.Waking == c || !j.Waking.asleep.Load()) {
 		return false
 	}
 	w.Fail(nil) // it sleeps, or did

@@ -192,18 +192,17 @@ func sleepActor(s *kernel.Kernel, ctx context.Context, on kernel.Target, _ *meth
 	if err := s.Kept(a); err != nil {
 		return method.None{}, err
 	}
-	sleeping := kernel.Sleeping{Force: true}
-	if k := a.CurrentCompany(); kernel.SizeOf(k) > 0 {
+	c := a.Waking()
+	if kernel.SizeOf(c.Company()) > 0 {
 		// From here on it sleeps, whether the caller waits or not: without its tasks it must not
 		// stay awake.
-		sleeping.After = k
 		select {
-		case <-a.Retire(k, kernel.CauseSleep):
+		case <-a.Retire(c, kernel.CauseSleep):
 		case <-ctx.Done():
 			return method.None{}, fault.Ended(ctx)
 		}
 	}
-	return method.None{}, s.Ask(ctx, on, sleeping)
+	return method.None{}, s.Ask(ctx, on, kernel.Sleeping{Force: true, Waking: c})
 }
 
 // retryActor forgets that an actor has failed, so that the next call, or an alarm that waits, tries

@@ -98,8 +98,8 @@ func (p *Part) Collectors(*kernel.Kernel) []prometheus.Collector {
 func (*Part) Declare(t *kernel.Type) error {
 	attach.Make(&t.Attached, func() *runType {
 		r := new(runType)
-		if t.Profile != nil {
-			r.coroutines.Begin = func() { t.Profile.Enter("workflow", "", false) }
+		if t.Profile != nil { // else nothing is called
+			r.coroutines.Begin = func() { t.Profile.Enter(workKind, "", false) }
 		}
 		return r
 	})

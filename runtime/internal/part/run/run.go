@@ -107,6 +107,9 @@ const (
 	runHurried                      // at once, although it is paused until later
 )
 
+// workKind is the kind of work that a run is, for profiles and metrics.
+const workKind = "workflow"
+
 func newRunJob(recovered bool) kernel.Job {
 	if recovered {
 		return runRecovered
@@ -116,7 +119,7 @@ func newRunJob(recovered bool) kernel.Job {
 
 // Traits implements kernel.Job.
 func (runJob) Traits(a *kernel.Actor) kernel.Traits {
-	return kernel.Traits{Kind: "workflow", Code: true, Quick: runPace(a.Type).Quick(1)}
+	return kernel.Traits{Kind: workKind, Code: true, Quick: runPace(a.Type).Quick(1)}
 }
 
 // Run implements kernel.Job.

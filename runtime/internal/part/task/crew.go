@@ -63,7 +63,7 @@ func CrewOf(c *kernel.Core) *crew { return attach.Get[*crew](&c.Attached) }
 
 // currentCrew returns the tasks of an actor; nil if it has none.
 func currentCrew(a *kernel.Actor) *crew {
-	k, _ := a.CurrentCompany().(*crew)
+	k, _ := a.Waking().Company().(*crew)
 	return k
 }
 
