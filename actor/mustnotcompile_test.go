@@ -11,47 +11,56 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 )
 
-// Each program in testdata/mustnotcompile is wrong in one way that the API promises to catch at compile time. Its first
-// line holds a part of the compiler's message. control.go is a program without a mistake. All use the contract in the
-// folder of that name.
+// Each program in testdata/mistakes.txtar is wrong in one way that the API promises to catch at compile time.
 func TestMistakesDoNotCompile(t *testing.T) {
-	files, err := filepath.Glob("testdata/mustnotcompile/*.go")
-	if err != nil || len(files) < 60 {
-		t.Fatalf("%d programs, %v", len(files), err)
+	archive, err := txtar.ParseFile("testdata/mistakes.txtar")
+	if err != nil || len(archive.Files) < 60 {
+		t.Fatalf("%d programs, %v", len(archive.Files), err)
 	}
 	fset := token.NewFileSet()
 	imports := compiledImports(t, fset)
-	contract, err := parser.ParseFile(fset, "testdata/mustnotcompile/contract/contract.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
+	parse := func(f txtar.File, header string) *ast.File {
+		parsed, err := parser.ParseFile(fset, f.Name, header+string(f.Data), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
 	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".go"), func(t *testing.T) {
-			parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
+	contract := parse(archive.Files[0], "")
+	for _, f := range archive.Files[1:] {
+		t.Run(f.Name, func(t *testing.T) {
+			first, code, _ := strings.Cut(string(f.Data), "\n")
+			want, ok := strings.CutPrefix(first, "// want: ")
+			if !ok {
+				code = string(f.Data)
 			}
-			if len(parsed.Comments) == 0 {
-				t.Fatal("the first line is not a comment with what the compiler says")
-			}
-			want, ok := strings.CutPrefix(parsed.Comments[0].List[0].Text, "// want:")
-			if want = strings.TrimSpace(want); !ok || (want == "") != (filepath.Base(file) == "control.go") {
+			if ok == (f.Name == "control") {
 				t.Fatal("the first line does not say what the compiler says")
+			}
+			header := "package mustnotcompile\n"
+			for _, path := range []string{"context", "time", "github.com/cairn-run/cairn/actor"} {
+				if strings.Contains(code, filepath.Base(path)+".") {
+					header += "import " + strconv.Quote(path) + "\n"
+				}
 			}
 			var got []error
 			conf := types.Config{Importer: imports, Error: func(err error) { got = append(got, err) }}
-			conf.Check("mustnotcompile", fset, []*ast.File{contract, parsed}, nil)
+			conf.Check("mustnotcompile", fset, []*ast.File{contract, parse(f, header)}, nil)
 			message := strings.Join(strings.Fields(errorText(got)), " ")
 			switch {
-			case want == "" && len(got) > 0:
+			case !ok && len(got) > 0:
 				t.Errorf("does not compile: %s", message)
-			case want != "" && len(got) != 1:
+			case ok && len(got) != 1:
 				t.Errorf("%d mistakes, want one: %s", len(got), message)
-			case !strings.Contains(message, want):
+			case !ok:
+			case want == "" || !strings.Contains(message, want):
 				t.Errorf("the compiler says\n%s\nwant\n%s", message, want)
 			}
 		})

@@ -1,7 +1,0 @@
-// want: cannot use ctx (variable of type *actor.ReadContext) as *actor.Context value in argument to
-// jobs.Put
-package mustnotcompile
-
-import "github.com/cairn-run/cairn/actor"
-
-func _(ctx *actor.ReadContext) { jobs.Put(ctx, "x") }
