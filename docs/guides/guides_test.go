@@ -1,6 +1,7 @@
 package guides_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +31,42 @@ func TestSnippetsStandInTestsThatRun(t *testing.T) {
 				t.Errorf("%s: this is not in its test:\n%s", page, snippet)
 			}
 		}
+	}
+}
+
+// TestSnippetsOfOtherPagesStandInCode holds the snippets of the pages beside the guides to code that is compiled: that of
+// the examples and of the tests here.
+func TestSnippetsOfOtherPagesStandInCode(t *testing.T) {
+	var code strings.Builder
+	err := filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		code.WriteString(flat(string(text)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := []string{"../../README.md"}
+	for _, pattern := range []string{"../*.md", "../operate/*.md", "../errors/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	n := 0
+	for _, page := range pages {
+		for _, snippet := range goBlocks(t, page) {
+			if n++; !strings.Contains(code.String(), flat(snippet)) {
+				t.Errorf("%s: this is in no Go file below docs:\n%s", page, snippet)
+			}
+		}
+	}
+	if n < 8 {
+		t.Errorf("only %d snippets were found", n)
 	}
 }
 

@@ -52,11 +52,10 @@ func TestGuaranteesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestLinksInDocsResolve checks the relative links of every page.
+// TestLinksInDocsResolve checks the relative links of every page, and that docs/index.md leads to each page of docs.
 func TestLinksInDocsResolve(t *testing.T) {
 	top := root(t)
-	code := regexp.MustCompile("(?s)```.*?```|`[^`]*`")
-	link := regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	pages := make(map[string][]string) // the files that a page links to
 	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -64,21 +63,78 @@ func TestLinksInDocsResolve(t *testing.T) {
 		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && file != top {
 			return filepath.SkipDir
 		}
-		if !strings.HasSuffix(file, ".md") {
-			return nil
+		if strings.HasSuffix(file, ".md") {
+			pages[file] = linksOf(t, file)
 		}
-		page, err := os.ReadFile(file)
-		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(page), ""), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
-				t.Errorf("%s links to %s, which does not exist", file, m[1])
-			}
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	index := filepath.Join(top, "docs", "index.md")
+	reached, next := map[string]bool{index: true}, []string{index}
+	for len(next) > 0 {
+		page := next[0]
+		next = next[1:]
+		for _, to := range pages[page] {
+			if !reached[to] {
+				reached[to] = true
+				next = append(next, to)
+			}
+		}
+	}
+	for page := range pages {
+		if strings.HasPrefix(page, filepath.Dir(index)) && !reached[page] {
+			t.Errorf("no links lead from docs/index.md to %s", page)
+		}
+	}
+}
+
+var (
+	codeInPage = regexp.MustCompile("(?s)```.*?```|`[^`]*`")
+	linkInPage = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)]*))?\)`)
+	headline   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// linksOf returns the files that a page links to. It reports links to files and headlines that do not exist.
+func linksOf(t *testing.T, page string) (files []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range linkInPage.FindAllStringSubmatch(codeInPage.ReplaceAllString(string(text), ""), -1) {
+		if strings.Contains(m[1], "://") {
+			continue
+		}
+		file := page
+		if m[1] != "" {
+			file = filepath.Join(filepath.Dir(page), m[1])
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("%s links to %s, which does not exist", page, m[1])
+			continue
+		}
+		if m[2] != "" && strings.HasSuffix(file, ".md") && !hasHeadline(t, file, m[2]) {
+			t.Errorf("%s links to %s#%s, which has no such headline", page, m[1], m[2])
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// hasHeadline reports whether a page has a headline with an anchor, as GitHub makes it of the text.
+func hasHeadline(t *testing.T, page, anchor string) bool {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range headline.FindAllStringSubmatch(string(text), -1) {
+		if strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
 }
