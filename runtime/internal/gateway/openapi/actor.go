@@ -217,7 +217,7 @@ func (t *typeDocument) call(name string, writes bool, input, output any, o opera
 	}
 	o.success = object{}
 	if output != nil {
-		o.success["200"] = object{"description": "The output.", "content": either(output), "headers": replied()}
+		o.success["200"] = object{"description": "The output.", "content": inJSON(output), "headers": replied()}
 	}
 	if output == nil || t.b.Schema == nil {
 		o.success["204"] = object{"description": "Done; there is no output.", "headers": replied()}
@@ -226,16 +226,9 @@ func (t *typeDocument) call(name string, writes bool, input, output any, o opera
 	t.add("call/"+name, http.MethodPost, "call."+name, o)
 }
 
-// body is a request body in either encoding.
+// body is a request body in JSON.
 func body(schema any, required bool) object {
-	return object{"required": required, "content": either(schema)}
-}
-
-// either is content in JSON, which the schema describes, or the same in CBOR.
-func either(schema any) object {
-	c := inJSON(schema)
-	c["application/cbor"] = object{}
-	return c
+	return object{"required": required, "content": inJSON(schema)}
 }
 
 func headers(names ...string) object {

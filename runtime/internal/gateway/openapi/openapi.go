@@ -54,7 +54,8 @@ func Document(n Node) ([]byte, error) {
 			"title":   "Cairn node",
 			"version": buildVersion(),
 			"description": "The actors of one node over HTTP. An actor is named by its type and key, comes into being with the " +
-				"first call to it, and a reply means that everything the call did is durable.",
+				"first call to it, and a reply means that everything the call did is durable. A call may send CBOR " +
+				"(application/cbor) in place of JSON, with the same members; its output is then CBOR as well.",
 			"license": object{"name": "Apache 2.0", "identifier": "Apache-2.0"},
 		},
 		"servers":    []object{{"url": "/", "description": "The node that serves this document."}},
@@ -139,7 +140,7 @@ func (d *document) nodePaths() {
 	})
 	d.path("/openapi.json", http.MethodGet, operation{
 		id: "openapi", tag: tag, summary: "This document.",
-		success: answer("The document.", object{"type": "object"}),
+		success: answer("The document.", object{"type": "object", "additionalProperties": true}),
 	})
 }
 

@@ -377,6 +377,31 @@ func TestValuesStandUnderTheNamesThatTheyBelongTo(t *testing.T) {
 	}
 }
 
+// Generators of clients take one body for each operation, with its schema: an encoding beside JSON
+// without a schema would make each body unknown to them.
+func TestEveryBodyOfACallIsJSONWithASchema(t *testing.T) {
+	calls := 0
+	parseDocument(t, Node{Behaviors: described()}).each(func(path, _ string, op map[string]any) {
+		if !strings.Contains(path, "/-/call/") {
+			return
+		}
+		calls++
+		walk("", op, func(pointer string, o map[string]any) {
+			content, ok := o["content"].(map[string]any)
+			if !ok {
+				return
+			}
+			body, _ := content["application/json"].(map[string]any)
+			if body["schema"] == nil || len(content) != 1 {
+				t.Errorf("%s%s has %v", path, pointer, content)
+			}
+		})
+	})
+	if calls < 20 {
+		t.Errorf("only %d calls were found", calls)
+	}
+}
+
 func TestEqualNodesHaveEqualDocuments(t *testing.T) {
 	n := Node{Behaviors: described()}
 	first, err := Document(n)

@@ -2,7 +2,9 @@ package openapi
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -64,6 +66,9 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 	case typeOf[host.Code]():
 		return object{"type": "string", "enum": host.Codes()}
 	}
+	if t.Implements(typeOf[encoding.TextMarshaler]()) {
+		return object{"type": "string"}
+	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return object{"type": "boolean"}
@@ -74,6 +79,10 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 		return object{"type": "string"}
 	case reflect.Int, reflect.Int64:
 		return object{"type": "integer", "format": "int64"}
+	case reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Uint8, reflect.Uint32:
+		return object{"type": "integer", "minimum": 0, "maximum": uint64(1)<<t.Bits() - 1}
 	case reflect.Uint64:
 		return object{"type": "integer", "format": "uint64", "minimum": 0}
 	case reflect.Pointer:
@@ -88,7 +97,7 @@ func (s shaper) member(t reflect.Type, name string, fixed int) any {
 	case reflect.Struct:
 		return s.object(t, fixed)
 	}
-	return object{}
+	panic(fmt.Sprintf("openapi: no schema for %s", t))
 }
 
 // sqlValue is the schema of a value of a database.
