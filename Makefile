@@ -41,7 +41,7 @@ build: go ## build bin/cairn and bin/flights
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./runtime/cmd/cairn ./docs/examples/flights
 
 .PHONY: test
-test: go cc tools ## go vet and all tests with the race detector
+test: go cc tools node ## go vet and all tests with the race detector
 	$(GO) vet ./...
 	$(GO) test -race ./...
 	@for module in $(MODULES); do echo "cd $$module"; (cd $$module && $(GO) vet ./... && $(GO) test -race ./...); done
@@ -129,7 +129,7 @@ tools:
 			echo 'Install curl (7.82 or newer), jq and sqlite3 first.' >&2; exit 1; \
 		fi; }
 
-# Restate's server comes from npm.
+# The client in TypeScript is compiled with packages of npm, and Restate's server comes from there.
 node:
 	@command -v npm >/dev/null || { \
 		echo 'npm is missing: installing it.'; \

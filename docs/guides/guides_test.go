@@ -73,12 +73,18 @@ func TestSnippetsOfOtherPagesStandInCode(t *testing.T) {
 // goBlocks returns the Go snippets of a page.
 func goBlocks(t *testing.T, page string) []string {
 	t.Helper()
+	return blocks(t, page, "go")
+}
+
+// blocks returns the snippets of a page in a language.
+func blocks(t *testing.T, page, language string) []string {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []string
-	for _, rest := range strings.Split("\n"+string(text), "\n```go\n")[1:] {
+	for _, rest := range strings.Split("\n"+string(text), "\n```"+language+"\n")[1:] {
 		block, _, ok := strings.Cut(rest, "```")
 		if !ok {
 			t.Fatalf("%s: a block does not end", page)
