@@ -147,7 +147,8 @@ func FuzzCursor(f *testing.F) {
 	f.Cleanup(func() { s.Close() })
 	f.Fuzz(func(t *testing.T, suffix, value []byte) {
 		id := testID(1)
-		row := append(keyspace.AppendKeyPrefix(nil, id, kv("k")), suffix...)
+		row := keyspace.AppendMetadataRow(nil, id, kv("k"))
+		row = append(row[:keyspace.SplitRow(row)], suffix...)
 		whole := keyspace.AppendMetadataRow(nil, id, stateKey())
 		h := head{Head: Head{Version: 1, Keys: 1}}
 		s.db.Set(row, value, pebble.NoSync)

@@ -17,7 +17,7 @@ func (w *WriteSet) DeleteRange(start, end []byte) (int64, error) {
 	if err := w.deletable(start, end); err != nil {
 		return 0, err
 	}
-	before, after := keyspace.KindRange(keyspace.KindExpiry)
+	before, after := keyspace.Expiry.Range()
 	parts := make([]span, 0, 2)
 	for _, r := range []span{{start, before}, {after, end}} {
 		if r.end == nil || (end != nil && bytes.Compare(end, r.end) < 0) {
@@ -61,7 +61,7 @@ func (w *WriteSet) deletable(start, end []byte) error {
 	if err := w.writable(start); err != nil {
 		return err
 	}
-	if _, limit := keyspace.KindRange(keyspace.Kind(start[0])); limit != nil && (end == nil || bytes.Compare(end, limit) > 0) {
+	if _, limit := keyspace.Kind(start[0]).Range(); limit != nil && (end == nil || bytes.Compare(end, limit) > 0) {
 		return ErrDestroyed
 	}
 	return nil

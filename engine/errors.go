@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+
+	"github.com/cairn-run/cairn/keyspace"
 )
 
 // Errors of a store. Test for them with errors.Is.
@@ -51,7 +53,7 @@ var (
 	ErrCursor = errors.New("engine: the cursor does not belong to this query")
 
 	// ErrReserved is returned for a write to a key that the engine maintains
-	// itself (keyspace.KindExpiry), and for an empty key.
+	// itself (keyspace.Expiry.Kind), and for an empty key.
 	ErrReserved = errors.New("engine: the key is reserved")
 )
 
@@ -110,7 +112,7 @@ func (e *CorruptError) Error() string {
 	if e.Row == nil {
 		return "engine: corrupt row: " + e.Reason
 	}
-	return fmt.Sprintf("engine: corrupt row %x: %s", e.Row, e.Reason)
+	return fmt.Sprintf("engine: corrupt row %s: %s", keyspace.FormatRow(e.Row), e.Reason)
 }
 
 // Is reports whether target is a CorruptError.

@@ -20,11 +20,11 @@ func (w *WriteSet) reindex(key []byte, from, to int64) {
 	row := rowBuffer()
 	defer row.free()
 	if from != 0 {
-		row.b = keyspace.AppendExpiry(row.b[:0], from, key)
+		row.b = keyspace.Expiry.Append(row.b[:0], from, key)
 		w.setIndex(row.b, false)
 	}
 	if to != 0 {
-		row.b = keyspace.AppendExpiry(row.b[:0], to, key)
+		row.b = keyspace.Expiry.Append(row.b[:0], to, key)
 		w.setIndex(row.b, true)
 	}
 }
@@ -53,8 +53,8 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 		return nil, err
 	}
 	defer s.leave()
-	start, _ := keyspace.KindRange(keyspace.KindExpiry)
-	m, err := w.view().merge(start, keyspace.AppendExpiryTime(nil, nowMS+1), false)
+	start, _ := keyspace.Expiry.Range()
+	m, err := w.view().merge(start, keyspace.Expiry.Prefix(nil, nowMS+1), false)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +65,16 @@ func (w *WriteSet) Expired(nowMS int64, limit int) ([][]byte, error) {
 			if !ok || err != nil {
 				return err
 			}
-			entry, err := keyspace.ParseExpiry(m.key)
+			at, key, err := keyspace.Expiry.Parse(m.key)
 			if err != nil {
 				return &CorruptError{Row: keyspace.AppendMetadataRow(nil, w.space.id, m.key), Reason: err.Error()}
 			}
-			has, err := w.expiryOf(entry.Key)
+			has, err := w.expiryOf(key)
 			if err != nil {
 				return err
 			}
-			if has == entry.At {
-				due = append(due, clone(entry.Key))
+			if has == at {
+				due = append(due, key)
 			} else {
 				stale = append(stale, clone(m.key))
 			}

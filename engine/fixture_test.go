@@ -60,8 +60,8 @@ func writeFixture(t *testing.T, dir string) {
 	}
 	w := gone.Writes()
 	w.Advance(1_700_000_000_500)
-	put(t, w, []byte{byte(keyspace.KindOutgoing), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
-	if err := w.Destroy(keyspace.KindOutgoing); err != nil {
+	put(t, w, []byte{byte(keyspace.Outgoing.Kind), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
+	if err := w.Destroy(keyspace.Outgoing.Kind); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, gone)
@@ -128,7 +128,7 @@ func TestStoresOfEveryFormatOpen(t *testing.T) {
 			if err != nil || !ok || tomb.Identity.Key[1] != "1" || tomb.Destroyed != 1_700_000_000_500 {
 				t.Fatalf("tombstone %+v %v %v", tomb, ok, err)
 			}
-			wantValue(t, openSpace(t, s, 2).Writes(), []byte{byte(keyspace.KindOutgoing), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
+			wantValue(t, openSpace(t, s, 2).Writes(), []byte{byte(keyspace.Outgoing.Kind), 0, 0, 0, 0, 0, 0, 0, 1}, "message")
 			if wakes, err := s.Wakes(nil, 1<<60, 9); err != nil || len(wakes) != 2 || wakes[0].Name != "remind" {
 				t.Fatalf("wakes: %+v %v", wakes, err)
 			}

@@ -81,7 +81,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 			continue
 		}
 		d.kept += string([]byte{byte(kind)})
-		start, end := keyspace.KindRange(kind)
+		start, end := kind.Range()
 		n, size, err := w.measure(start, end)
 		if err != nil {
 			return err
@@ -92,7 +92,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	var gaps []span // between the kinds that are kept
 	from := []byte{}
 	for i := range len(d.kept) {
-		start, end := keyspace.KindRange(keyspace.Kind(d.kept[i]))
+		start, end := keyspace.Kind(d.kept[i]).Range()
 		gaps = append(gaps, span{from, start})
 		if from = end; from == nil {
 			break
@@ -122,7 +122,7 @@ func (w *WriteSet) Destroy(keep ...keyspace.Kind) error {
 	}
 	for _, f := range stored {
 		sl := w.change(w.newSlot(f.key, f.meta, true))
-		sl.index = keyspace.Kind(f.key[0]) == keyspace.KindExpiry
+		sl.index = keyspace.Kind(f.key[0]) == keyspace.Expiry.Kind
 	}
 	w.keys, w.bytes = keys, bytes
 	w.created, w.destroyed = nil, &d

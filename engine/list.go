@@ -270,7 +270,7 @@ func (v view) each(start, end []byte, visit func(key []byte, m *metadata) error)
 // measure counts the keys of a range as they count for the actor.
 func (w *WriteSet) measure(start, end []byte) (keys, bytes int64, err error) {
 	err = w.view().each(start, end, func(key []byte, m *metadata) error {
-		if keyspace.Kind(key[0]) != keyspace.KindExpiry {
+		if keyspace.Kind(key[0]) != keyspace.Expiry.Kind {
 			keys++
 			bytes += int64(len(key)) + int64(m.size)
 		}

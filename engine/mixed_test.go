@@ -134,7 +134,7 @@ func TestAnActorWithoutItsHeadIsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		sp.Writes().Advance(2000)
-		if err := sp.Writes().Destroy(keyspace.KindUserKV); err != nil {
+		if err := sp.Writes().Destroy(keyspace.UserKV.Kind); err != nil {
 			t.Fatal(err)
 		}
 		commit(t, sp)

@@ -114,7 +114,7 @@ func (w *walker) randomKey() []byte {
 }
 
 func (w *walker) drawKey() []byte {
-	kinds := []keyspace.Kind{keyspace.KindPersisted, keyspace.KindUserKV, keyspace.KindUserKV, keyspace.KindQueueMessages, keyspace.KindSQLite, keyspace.KindOutgoing, 0xFF}
+	kinds := []keyspace.Kind{keyspace.Persisted.Kind, keyspace.UserKV.Kind, keyspace.UserKV.Kind, keyspace.QueueMessage.Kind, keyspace.KindSQLite, keyspace.Outgoing.Kind, 0xFF}
 	key := []byte{byte(kinds[w.rnd.IntN(len(kinds))])}
 	for range w.rnd.IntN(4) {
 		key = append(key, []byte{0x00, 0x01, 0x7F, 0xFE, 0xFF}[w.rnd.IntN(5)])
@@ -159,7 +159,7 @@ func (w *walker) randomRange() (start, end []byte) {
 // fill puts many keys, so that ranges of many are deleted too.
 func (w *walker) fill() {
 	for i := range 150 {
-		key := fmt.Appendf([]byte{byte(keyspace.KindUserKV)}, "fill %03d", i)
+		key := fmt.Appendf([]byte{byte(keyspace.UserKV.Kind)}, "fill %03d", i)
 		w.put(key, key, 0)
 	}
 }
@@ -356,7 +356,7 @@ func (w *walker) checkList(l lister) {
 		}
 		size := 0
 		for i, e := range page.Entries {
-			if e.Key[0] == byte(keyspace.KindExpiry) {
+			if e.Key[0] == byte(keyspace.Expiry.Kind) {
 				continue // the index is the engine's business
 			}
 			if len(want) == 0 || string(e.Key) != want[0] {
@@ -433,7 +433,7 @@ func (w *walker) checkAll(r interface {
 	}
 	want := w.model.list(nil, nil, false)
 	for _, e := range page.Entries {
-		if e.Key[0] == byte(keyspace.KindExpiry) {
+		if e.Key[0] == byte(keyspace.Expiry.Kind) {
 			continue
 		}
 		if len(want) == 0 || string(e.Key) != want[0] {
@@ -555,7 +555,7 @@ func checkRows(t testing.TB, s *Store) {
 				want = r.head
 				heads++
 			}
-			if ok && keyspace.Kind(row.Key[0]) != keyspace.KindExpiry {
+			if ok && keyspace.Kind(row.Key[0]) != keyspace.Expiry.Kind {
 				keys++
 				bytes += int64(len(row.Key) + size)
 			}

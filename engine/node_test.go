@@ -242,12 +242,12 @@ func TestKeptKindsOutliveTheActorUntilTheyAreDeleted(t *testing.T) {
 	s := mustOpen(t, o)
 	sp := openSpace(t, s, 1)
 	create(t, sp, "t", "k")
-	out := func(n byte) []byte { return []byte{byte(keyspace.KindOutgoing), 0, 0, 0, 0, 0, 0, 0, n} }
+	out := func(n byte) []byte { return []byte{byte(keyspace.Outgoing.Kind), 0, 0, 0, 0, 0, 0, 0, n} }
 	put(t, sp.Writes(), []byte{1}, "state")
 	put(t, sp.Writes(), out(1), "stored")
 	commit(t, sp)
 	put(t, sp.Writes(), out(2), "pending")
-	if err := sp.Writes().Destroy(keyspace.KindOutgoing, keyspace.KindFailedSends); err != nil {
+	if err := sp.Writes().Destroy(keyspace.Outgoing.Kind, keyspace.FailedSend.Kind); err != nil {
 		t.Fatal(err)
 	}
 	put(t, sp.Writes(), out(3), "after")
@@ -268,13 +268,13 @@ func TestKeptKindsOutliveTheActorUntilTheyAreDeleted(t *testing.T) {
 		t.Fatalf("put: %v", err)
 	}
 	wantValue(t, w, out(2), "pending")
-	put(t, w, []byte{byte(keyspace.KindFailedSends), 1}, "moved aside")
-	start, end := keyspace.KindRange(keyspace.KindOutgoing)
+	put(t, w, []byte{byte(keyspace.FailedSend.Kind), 1}, "moved aside")
+	start, end := keyspace.Outgoing.Range()
 	if n, err := w.DeleteRange(start, end); n != 3 || err != nil {
 		t.Fatal(n, err)
 	}
 	commit(t, sp)
-	if ok, err := w.Delete([]byte{byte(keyspace.KindFailedSends), 1}); !ok || err != nil {
+	if ok, err := w.Delete([]byte{byte(keyspace.FailedSend.Kind), 1}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	commit(t, sp)
@@ -289,19 +289,19 @@ func TestAnotherDestroyRemovesWhatWasKept(t *testing.T) {
 	s := openTest(t, Options{})
 	sp := openSpace(t, s, 1)
 	create(t, sp, "t", "k")
-	key := []byte{byte(keyspace.KindOutgoing), 1}
+	key := []byte{byte(keyspace.Outgoing.Kind), 1}
 	put(t, sp.Writes(), key, "message")
-	if err := sp.Writes().Destroy(keyspace.KindOutgoing); err != nil {
+	if err := sp.Writes().Destroy(keyspace.Outgoing.Kind); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, sp)
 	before, _, _ := s.Tombstone(testID(1))
 	// The name may have a new owner by now.
 	create(t, openSpace(t, s, 2), "t", "k")
-	if err := sp.Writes().Destroy(keyspace.KindAlarms); err != nil {
+	if err := sp.Writes().Destroy(keyspace.Alarm.Kind); err != nil {
 		t.Fatal(err)
 	}
-	if err := sp.Writes().Put([]byte{byte(keyspace.KindAlarms)}, nil, PutOptions{}); !errors.Is(err, ErrDestroyed) {
+	if err := sp.Writes().Put([]byte{byte(keyspace.Alarm.Kind)}, nil, PutOptions{}); !errors.Is(err, ErrDestroyed) {
 		t.Fatalf("put of a kind that was not kept the first time: %v", err)
 	}
 	commit(t, sp)

@@ -58,7 +58,7 @@ func (d Durability) String() string {
 // Limits bounds what one actor may write. A zero field means its default.
 type Limits struct {
 	MaxKey      int   // bytes of a logical key after its first byte, the kind
-	MaxValue    int   // bytes of a value under keyspace.KindUserKV; values of other kinds may have MaxValueCap
+	MaxValue    int   // bytes of a value under keyspace.UserKV.Kind; values of other kinds may have MaxValueCap
 	MaxWriteSet int   // bytes that one turn may add to a write set, savepoints included
 	Quota       int64 // bytes of all keys and values of an actor
 	ListEntries int   // entries of a list that asks for no limit

@@ -60,8 +60,7 @@ func (o *outbox) load(db *pebble.DB) error {
 
 // outboxIter iterates over the rows with sequence numbers greater than after.
 func outboxIter(r reader, after uint64) (iterator, error) {
-	start := keyspace.AppendSpacePrefix(nil, keyspace.SpaceOutbox)
-	end := keyspace.Successor(start)
+	start, end := keyspace.OutboxRange()
 	if after > 0 {
 		start = append(keyspace.AppendOutboxRow(nil, after), 0)
 	}

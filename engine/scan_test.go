@@ -48,7 +48,7 @@ func (w *walker) checkScanOf(s scanner, start, end []byte, limit int) {
 		want = append(want, "") // the end
 	}
 	err := s.Scan(start, end, func(key, value []byte) bool {
-		if key[0] == byte(keyspace.KindExpiry) {
+		if key[0] == byte(keyspace.Expiry.Kind) {
 			return true // the index is the engine's business
 		}
 		if len(want) == 0 || string(key) != want[0] || string(value) != w.model.entries[want[0]].value {

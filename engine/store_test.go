@@ -79,7 +79,7 @@ func openSpace(t testing.TB, s *Store, n int) *Space {
 	return sp
 }
 
-func kv(name string) []byte { return append([]byte{byte(keyspace.KindUserKV)}, name...) }
+func kv(name string) []byte { return append([]byte{byte(keyspace.UserKV.Kind)}, name...) }
 
 func put(t testing.TB, w *WriteSet, key []byte, value string) {
 	t.Helper()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -39,7 +40,7 @@ func (s *Store) scanWakes(after []byte, dueMS int64, visit func(keyspace.WakeRow
 		return err
 	}
 	defer s.leave()
-	start := keyspace.AppendSpacePrefix(nil, keyspace.SpaceWakes)
+	start := keyspace.AppendWakeTime(nil, math.MinInt64)
 	end := keyspace.AppendWakeTime(nil, dueMS+1)
 	if after != nil {
 		start = append(clone(after), 0)

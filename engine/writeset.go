@@ -121,7 +121,7 @@ func (w *WriteSet) nextState() (s stateCache) {
 	return s
 }
 
-func stateKey() []byte { return []byte{byte(keyspace.KindPersisted)} }
+func stateKey() []byte { return []byte{byte(keyspace.Persisted.Kind)} }
 
 // own returns the overlay, which it makes if there is none.
 func (w *WriteSet) own() *overlay {
@@ -264,7 +264,7 @@ func (w *WriteSet) newSlot(key []byte, base metadata, stored bool) int {
 // checkKey returns why a key cannot be written.
 func (w *WriteSet) checkKey(key []byte) error {
 	switch limit := w.space.limits.MaxKey; {
-	case len(key) == 0 || keyspace.Kind(key[0]) == keyspace.KindExpiry:
+	case len(key) == 0 || keyspace.Kind(key[0]) == keyspace.Expiry.Kind:
 		return ErrReserved
 	case len(key)-1 > limit:
 		return &LimitError{LimitKey, int64(limit), int64(len(key) - 1)}
@@ -331,7 +331,7 @@ func (w *WriteSet) Put(key, value []byte, o PutOptions) error {
 	}
 	limits := w.space.limits
 	maxValue := MaxValueCap
-	if keyspace.Kind(key[0]) == keyspace.KindUserKV {
+	if keyspace.Kind(key[0]) == keyspace.UserKV.Kind {
 		maxValue = limits.MaxValue
 	}
 	if len(value) > maxValue {
@@ -495,7 +495,7 @@ func (w *WriteSet) read(key []byte) (metadata, bool, error) {
 }
 
 func isState(key []byte) bool {
-	return len(key) == 1 && keyspace.Kind(key[0]) == keyspace.KindPersisted
+	return len(key) == 1 && keyspace.Kind(key[0]) == keyspace.Persisted.Kind
 }
 
 // Outbox appends a record to the outbox of the node, to be published when the

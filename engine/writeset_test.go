@@ -154,7 +154,7 @@ func TestLimitsAreTypedErrorsThatChangeNothing(t *testing.T) {
 	if w.Keys() != 1 || w.Bytes() != 4001 {
 		t.Fatalf("%d keys, %d bytes held", w.Keys(), w.Bytes())
 	}
-	for _, key := range [][]byte{nil, {byte(keyspace.KindExpiry), 1}} {
+	for _, key := range [][]byte{nil, {byte(keyspace.Expiry.Kind), 1}} {
 		if err := w.Put(key, nil, PutOptions{}); !errors.Is(err, ErrReserved) {
 			t.Errorf("put %x: %v", key, err)
 		}
@@ -419,7 +419,7 @@ func TestIndexEntriesOfARangeThatWasDeletedGoWhenTheyComeUp(t *testing.T) {
 		t.Fatalf("expired: %q, %v", due, err)
 	}
 	commit(t, sp)
-	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.KindExpiry)}})
+	page, err := w.List(ListQuery{Prefix: []byte{byte(keyspace.Expiry.Kind)}})
 	if err != nil || len(page.Entries) != 1 {
 		t.Fatalf("%d entries in the index: %v", len(page.Entries), err)
 	}

@@ -77,20 +77,26 @@ func TestScanBoundsSelectTheRowsOfTheRightKeys(t *testing.T) {
 	}
 }
 
-func TestKindRangeHoldsTheKindAndNoOther(t *testing.T) {
-	for _, info := range Kinds() {
-		start, end := KindRange(info.Kind)
+func TestRangeHoldsTheKeysOfALayoutAndNoOthers(t *testing.T) {
+	for _, l := range layouts {
+		start, end := l.Range()
+		from, to := l.Kind.Range()
 		for _, v := range keyVectors {
 			key := unhex(t, v.hex)
-			if got, want := in(key, start, end), v.key.Kind() == info.Kind; got != want {
-				t.Errorf("%s in the range of %v: %v", v.prints, info.Kind, got)
+			if got, want := in(key, start, end), l.Has(key); got != want {
+				t.Errorf("%s in the range of %s: %v", v.prints, l.prints, got)
+			}
+			if got, want := in(key, from, to), key[0] == byte(l.Kind); got != want {
+				t.Errorf("%s in the range of %v: %v", v.prints, l.Kind, got)
 			}
 		}
-		if !in([]byte{byte(info.Kind), 0xFF, 0xFF}, start, end) {
-			t.Errorf("the range of %v ends too early", info.Kind)
+		for _, c := range []struct{ key, start, end []byte }{{[]byte{byte(l.Kind), 0xFF, 0xFF}, from, to}, {append(l.lead(nil), 0xFF, 0xFF), start, end}} {
+			if !in(c.key, c.start, c.end) {
+				t.Errorf("the range of %s ends before %x", l.prints, c.key)
+			}
 		}
 	}
-	if start, end := KindRange(0xFF); !bytes.Equal(start, []byte{0xFF}) || end != nil {
+	if start, end := Kind(0xFF).Range(); !bytes.Equal(start, []byte{0xFF}) || end != nil {
 		t.Errorf("range of the last kind: [%x, %x)", start, end)
 	}
 }
@@ -123,47 +129,51 @@ func TestTupleEndBoundsExactlyTheTuplesWithTheElements(t *testing.T) {
 }
 
 func TestRangesInsideAKind(t *testing.T) {
-	loop := func(name, iteration uint32) Segment { return Segment{Name: name, Loop: true, Iteration: iteration} }
-	history := func(location ...Segment) []byte { return AppendWorkflowHistory(nil, location) }
 	for name, c := range map[string]struct {
 		start, end      []byte
 		inside, outside [][]byte
 	}{
-		"workflow history of a loop iteration": {
-			start:   history(Segment{Name: 3}, loop(3, 7)),
-			end:     TupleEnd(history(Segment{Name: 3}, loop(3, 7))),
-			inside:  [][]byte{history(Segment{Name: 3}, loop(3, 7)), history(Segment{Name: 3}, loop(3, 7), Segment{Name: 5}), history(Segment{Name: 3}, loop(3, 7), loop(4, 1))},
-			outside: [][]byte{history(Segment{Name: 3}), history(Segment{Name: 3}, loop(3, 6)), history(Segment{Name: 3}, loop(3, 8)), history(Segment{Name: 3}, loop(3, 7*256)), history(Segment{Name: 4})},
-		},
 		"workflow family": {
-			start:   AppendWorkflowFamily(nil, WorkflowNames),
-			end:     TupleEnd(AppendWorkflowFamily(nil, WorkflowNames)),
-			inside:  [][]byte{AppendWorkflowName(nil, 0), AppendWorkflowName(nil, 1<<32-1)},
-			outside: [][]byte{history(Segment{}), AppendTraceChunk(nil, 0, 0)},
+			start:   WorkflowName.lead(nil),
+			end:     Successor(WorkflowName.lead(nil)),
+			inside:  [][]byte{WorkflowName.Append(nil, 0), WorkflowName.Append(nil, 1<<32-1)},
+			outside: [][]byte{WorkflowHistory.lead(nil), traceChunk.lead(nil)},
 		},
-		"trace buckets": {
-			start:   AppendTraceBucket(nil, 3600),
-			end:     AppendTraceBucket(nil, 7200),
-			inside:  [][]byte{AppendTraceChunk(nil, 3600, 0), AppendTraceChunk(nil, 3600, 1<<63)},
-			outside: [][]byte{AppendTraceChunk(nil, 0, 9), AppendTraceChunk(nil, 7200, 0)},
+		"parts of a large value": {
+			start:   WorkflowBlob.Append(nil, &WorkflowHash{}, 1),
+			end:     TupleEnd(WorkflowBlob.Append(nil, &WorkflowHash{}, 0)),
+			inside:  [][]byte{WorkflowBlob.Append(nil, &WorkflowHash{}, 1), WorkflowBlob.Append(nil, &WorkflowHash{}, 1<<32-1)},
+			outside: [][]byte{WorkflowBlob.Append(nil, &WorkflowHash{}, 0), WorkflowBlob.Append(nil, &WorkflowHash{31: 1}, 1)},
+		},
+		"runs of a schedule": {
+			start:   ScheduleRun.Prefix(nil, "nightly", ""),
+			end:     TupleEnd(ScheduleRun.Prefix(nil, "nightly", "")),
+			inside:  [][]byte{ScheduleRun.Append(nil, "nightly", "", 1), ScheduleRun.Append(nil, "nightly", "", 1<<63)},
+			outside: [][]byte{ScheduleRun.Append(nil, "nightly", "\x00", 1), ScheduleRun.Append(nil, "night", "ly", 1)},
+		},
+		"dead letters of a queue": {
+			start:   DeadLetter.Prefix(nil, "jobs"),
+			end:     TupleEnd(DeadLetter.Prefix(nil, "jobs")),
+			inside:  [][]byte{DeadLetter.Append(nil, "jobs", 0), DeadLetter.Append(nil, "jobs", 1<<63)},
+			outside: [][]byte{DeadLetter.Append(nil, "jobs\x00", 1), DeadLetter.Append(nil, "job", 1)},
 		},
 		"sqlite pages": {
-			start:   AppendSQLiteChunks(nil, SQLiteMain),
-			end:     Successor(AppendSQLiteChunks(nil, SQLiteMain)),
-			inside:  [][]byte{AppendSQLiteChunk(nil, SQLiteMain, 0), AppendSQLiteChunk(nil, SQLiteMain, 1<<32-1)},
-			outside: [][]byte{AppendSQLiteMetadata(nil, SQLiteMain), AppendSQLiteChunk(nil, SQLiteJournal, 0)},
+			start:   SQLiteChunk.Prefix(nil, SQLiteMain),
+			end:     Successor(SQLiteChunk.Prefix(nil, SQLiteMain)),
+			inside:  [][]byte{SQLiteChunk.Append(nil, SQLiteMain, 0), SQLiteChunk.Append(nil, SQLiteMain, 1<<32-1)},
+			outside: [][]byte{SQLiteMetadata.Append(nil, SQLiteMain), SQLiteChunk.Append(nil, SQLiteJournal, 0)},
 		},
 		"alarms of a name": {
-			start:   AppendAlarmName(nil, "remind"),
-			end:     TupleEnd(AppendAlarmName(nil, "remind")),
-			inside:  [][]byte{AppendAlarm(nil, "remind", ""), AppendAlarm(nil, "remind", "\xFF")},
-			outside: [][]byte{AppendAlarm(nil, "remind\x00", ""), AppendAlarm(nil, "reminder", ""), AppendAlarm(nil, "remin", "")},
+			start:   Alarm.Prefix(nil, "remind"),
+			end:     TupleEnd(Alarm.Prefix(nil, "remind")),
+			inside:  [][]byte{Alarm.Append(nil, "remind", ""), Alarm.Append(nil, "remind", "\xFF")},
+			outside: [][]byte{Alarm.Append(nil, "remind\x00", ""), Alarm.Append(nil, "reminder", ""), Alarm.Append(nil, "remin", "")},
 		},
 		"keys expired before 2000": {
-			start:   []byte{byte(KindExpiry)},
-			end:     AppendExpiryTime(nil, 2000),
-			inside:  [][]byte{AppendExpiry(nil, -1, []byte{1}), AppendExpiry(nil, 1999, []byte{0xFF})},
-			outside: [][]byte{AppendExpiry(nil, 2000, []byte{0}), AppendExpiry(nil, 1<<40, []byte{1})},
+			start:   Expiry.lead(nil),
+			end:     Expiry.Prefix(nil, 2000),
+			inside:  [][]byte{Expiry.Append(nil, -1, []byte{1}), Expiry.Append(nil, 1999, []byte{0xFF})},
+			outside: [][]byte{Expiry.Append(nil, 2000, []byte{0}), Expiry.Append(nil, 1<<40, []byte{1})},
 		},
 	} {
 		for _, key := range c.inside {

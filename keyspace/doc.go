@@ -1,34 +1,29 @@
-// Package keyspace is the map of everything that Cairn stores: which keys an
-// actor has, and which rows of the node's store they become. It knows bytes and
-// nothing else: no values, no input or output.
+// Package keyspace is the map of everything that Cairn stores: the keys of an actor, and the rows that
+// they become in the store of a node. It has bytes only: no values, no input or output.
 //
-// There are two layers, and the nouns follow them:
+// There are two layers:
 //
-//   - A logical key belongs to one actor. Its first byte is its [Kind]; what
-//     follows is fixed by the kind. Each form of key has a type ([QueueMessage],
-//     [SQLiteChunk], ...) that implements [Key], an Append function for the hot
-//     path, and a Parse function. [Parse] and [Format] take any key.
-//   - A row is a key of the store. Its [Space] says what the store keeps there;
-//     [SpaceActors] holds the actors' own rows: for each logical key a metadata
-//     row, with data rows if the value is long, and for each actor an identity row.
-//     [Row] describes any row, [ParseRow] reads it, [FormatRow] prints it.
+//   - A logical key belongs to one actor. Its first byte is its [Kind]. The variables of the package,
+//     such as [QueueMessage] and [SQLiteChunk], are the table of layouts: each states the bytes of a
+//     key once, and its methods append and take apart keys. [Format] prints any key.
+//   - A row is a key of the store: for each logical key a metadata row, with data rows if the value is
+//     long; for each actor an identity row; and the rows of the node. [ParseRow] takes any row apart,
+//     and [FormatRow] prints it.
 //
-// An [ActorID] ties them together. It begins with the actor's hash slot, so
-// that the rows of a range of slots are contiguous.
+// An [ActorID] ties them together. It begins with the actor's hash slot, so the rows of a range of
+// slots are contiguous.
 //
 // # Ranges
 //
 // Two ends of ranges look alike and differ:
 //
 //   - Every key that begins with some bytes: [Successor] of these bytes.
-//   - Every key whose tuple begins with some elements: [TupleEnd] of the packed
-//     elements. Bytes alone would not do: ("a") packs to 02 61 00, which is also
-//     how ("a\x00b") begins.
+//   - Every key whose tuple begins with some elements: [TupleEnd] of the packed elements. Bytes alone
+//     would not do: ("a") packs to 02 61 00, which also begins ("a\x00b").
 //
-// Appending functions return dst, allocate nothing if it has room, and trust
-// their arguments; parsing functions trust nothing, never panic, and return a
-// [*SyntaxError] with the offset of the byte at fault.
+// Functions that append return dst, allocate nothing if it has room, and trust their arguments.
+// Functions that parse trust nothing, never panic, and return a [*SyntaxError] with the offset of the
+// byte at fault.
 //
-// The layout is documented, with examples, in docs/keyspace.md; a test checks
-// that page against this package.
+// docs/keyspace.md is the reference, with examples. A test checks that page against this package.
 package keyspace

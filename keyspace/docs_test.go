@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"bytes"
+	"encoding/hex"
 	"os"
 	"strconv"
 	"strings"
@@ -78,101 +79,118 @@ func docRows(t *testing.T, section, column string) []map[string]string {
 	return nil
 }
 
-func TestDocsListExactlyTheKinds(t *testing.T) {
-	rows := docRows(t, "Kinds", "byte")
-	if len(rows) != len(Kinds()) {
-		t.Fatalf("the page lists %d kinds, the package has %d", len(rows), len(Kinds()))
+// docForm returns the bytes of a layout after its kind, in the notation of the page.
+func docForm(l *layout) string {
+	if len(l.fields) == 0 {
+		return ""
 	}
-	for i, info := range Kinds() {
-		row := rows[i]
-		for column, want := range map[string]string{
-			"byte": string(appendHexByte(nil, byte(info.Kind))), "kind": info.Name, "owner": info.Owner, "after the byte": info.Form, "value": info.Value,
-		} {
-			if row[column] != want {
-				t.Errorf("%v: the page says %s %q, the package %q", info.Kind, column, row[column], want)
-			}
+	raw := l.fields[0].as < asString
+	var parts []string
+	switch {
+	case l.family != "" && raw:
+		parts = append(parts, hex.EncodeToString([]byte(l.family)))
+	case l.family != "":
+		parts = append(parts, strconv.Itoa(int(l.family[1])))
+	}
+	for _, f := range l.fields {
+		words := map[encoding]string{asU64: "u64 ", asU64From1: "u64 ", asU32: "u32 ", asActor: "16 bytes ", asUTF8: "UTF-8 "}
+		parts = append(parts, words[f.as]+f.name)
+	}
+	if raw {
+		return strings.Join(parts, " ")
+	}
+	return "tuple(" + strings.Join(parts, ", ") + ")"
+}
+
+// checkRow compares cells of a row with what the package says.
+func checkRow(t *testing.T, what string, row map[string]string, want map[string]string) {
+	t.Helper()
+	for column, value := range want {
+		if row[column] != value {
+			t.Errorf("%s: the page says %s %q, the package %q", what, column, row[column], value)
 		}
+	}
+}
+
+func TestDocsListExactlyTheKeys(t *testing.T) {
+	kinds, families := docRows(t, "Kinds", "byte"), docRows(t, "Workflow families", "tuple")
+	for i := 0; i < len(layouts); {
+		first := layouts[i]
+		forms, values := docForm(first), first.value
+		for i++; i < len(layouts) && layouts[i].Kind == first.Kind; i++ {
+			forms, values = forms+" | "+docForm(layouts[i]), values+"; "+layouts[i].value
+		}
+		if first.Kind == KindWorkflow {
+			forms, values = "tuple(family, ...)", "names, history, fields, metadata, large values"
+		}
+		if len(kinds) == 0 {
+			t.Fatalf("the page does not list %v", first.Kind)
+		}
+		row := kinds[0]
+		kinds = kinds[1:]
+		checkRow(t, first.name(), row, map[string]string{
+			"byte": hex.EncodeToString([]byte{byte(first.Kind)}), "kind": first.name(), "owner": first.owner, "after the byte": forms, "value": values,
+			"prints": Format(unhex(t, row["example"])),
+		})
+		if example := unhex(t, row["example"]); first.Kind.Check(example) != nil {
+			t.Errorf("the example of %v is %s", first.Kind, Format(example))
+		}
+	}
+	for _, l := range layouts {
+		if l.Kind != KindWorkflow {
+			continue
+		}
+		if len(families) == 0 {
+			t.Fatalf("the page does not list %s", l.prints)
+		}
+		row := families[0]
+		families = families[1:]
 		example := unhex(t, row["example"])
-		key, err := Parse(example)
-		if err != nil || key.Kind() != info.Kind || key.String() != row["prints"] {
-			t.Errorf("%v: the example %x is %v (%v), the page says %s", info.Kind, example, key, err, row["prints"])
+		checkRow(t, l.prints, row, map[string]string{"tuple": strings.TrimPrefix(docForm(l), "tuple"), "value": l.value, "prints": Format(example)})
+		if found, _, bad := find(example); bad != nil || found != l {
+			t.Errorf("the example of %s is %s", l.prints, Format(example))
 		}
+	}
+	if len(kinds)+len(families) > 0 {
+		t.Errorf("the page lists unknown keys: %v %v", kinds, families)
 	}
 }
 
 func TestDocsListExactlyTheSpaces(t *testing.T) {
 	rows := docRows(t, "Spaces", "number")
-	if len(rows) != len(Spaces()) {
-		t.Fatalf("the page lists %d spaces, the package has %d", len(rows), len(Spaces()))
+	if len(rows) != len(spaces) {
+		t.Fatalf("the page lists %d spaces, the package has %d", len(rows), len(spaces))
 	}
-	for i, info := range Spaces() {
-		row := rows[i]
-		for column, want := range map[string]string{
-			"number": strconv.Itoa(int(info.Space)), "space": info.Name, "elements after it": info.Form, "value": info.Value,
-		} {
-			if row[column] != want {
-				t.Errorf("%v: the page says %s %q, the package %q", info.Space, column, row[column], want)
-			}
-		}
-		example := unhex(t, row["example"])
-		parsed, err := ParseRow(example)
-		if err != nil || parsed.Space != info.Space || parsed.String() != row["prints"] {
-			t.Errorf("%v: the example %x is %v (%v), the page says %s", info.Space, example, parsed, err, row["prints"])
+	for i, s := range spaces {
+		example := unhex(t, rows[i]["example"])
+		checkRow(t, s.name, rows[i], map[string]string{
+			"number": strconv.Itoa(int(s.space)), "space": s.name, "elements after it": s.fields, "value": s.value, "prints": FormatRow(example),
+		})
+		if _, err := ParseRow(example); err != nil || !bytes.HasPrefix(example, appendSpace(nil, s.space)) || !strings.HasPrefix(rows[i]["prints"], s.name) {
+			t.Errorf("the example of %s is %s (%v)", s.name, FormatRow(example), err)
 		}
 	}
 }
 
 func TestDocsNumbersMatch(t *testing.T) {
-	fields := docRows(t, "Workflow fields", "field")
-	for i, row := range fields {
-		want := strings.TrimPrefix(WorkflowField(i+1).String(), "workflow/")
-		if row["number"] != strconv.Itoa(i+1) || row["field"] != want {
-			t.Errorf("field %d is %s, the page says %v", i+1, want, row)
-		}
-	}
-	if WorkflowField(len(fields)) != FieldPause {
-		t.Errorf("the page lists %d fields", len(fields))
-	}
-	files := docRows(t, "SQLite files", "file")
-	for i, row := range files {
-		if want := SQLiteFile(i).String(); row["number"] != strconv.Itoa(i) || row["file"] != want {
-			t.Errorf("file %d is %s, the page says %v", i, want, row)
-		}
-	}
-	if SQLiteFile(len(files)-1) != SQLiteSHM {
-		t.Errorf("the page lists %d files", len(files))
-	}
-	wakes := docRows(t, "Wake kinds", "kind")
-	for i, row := range wakes {
-		if want := WakeKind(i + 1).String(); row["number"] != strconv.Itoa(i+1) || row["kind"] != want {
-			t.Errorf("wake kind %d is %s, the page says %v", i+1, want, row)
-		}
-	}
-	if WakeKind(len(wakes)) != WakeListed {
-		t.Errorf("the page lists %d wake kinds", len(wakes))
-	}
-	families := []struct {
-		family WorkflowFamily
-		name   string
+	for _, c := range []struct {
+		section, column string
+		first           int
+		names           []string
 	}{
-		{WorkflowNames, "names"}, {WorkflowRecords, "history"}, {WorkflowFields, "fields"}, {WorkflowEntries, "entry metadata"},
-		{WorkflowUndos, "undo obligations"}, {WorkflowInbox, "inbox"}, {WorkflowBlobs, "large values"},
-	}
-	listed := docRows(t, "Workflow families", "family")
-	if len(listed) != len(families) {
-		t.Fatalf("the page lists %d families, want %d", len(listed), len(families))
-	}
-	for i, row := range listed {
-		if row["number"] != strconv.Itoa(int(families[i].family)) || row["family"] != families[i].name {
-			t.Errorf("family %d is %s, the page says %v", families[i].family, families[i].name, row)
+		{"Workflow fields", "field", 1, fieldNames[1:]},
+		{"SQLite files", "file", 0, fileNames[:]},
+		{"Wake kinds", "kind", 1, wakeNames[1:]},
+	} {
+		rows := docRows(t, c.section, c.column)
+		if len(rows) != len(c.names) {
+			t.Fatalf("%s: the page lists %d, the package has %d", c.section, len(rows), len(c.names))
 		}
-		example := unhex(t, row["example"])
-		key, err := Parse(example)
-		if err != nil || key.String() != row["prints"] || !bytes.HasPrefix(example, AppendWorkflowFamily(nil, families[i].family)) {
-			t.Errorf("the example of family %s is %v (%v), the page says %s", families[i].name, key, err, row["prints"])
+		for i, name := range c.names {
+			checkRow(t, c.section, rows[i], map[string]string{"number": strconv.Itoa(i + c.first), c.column: name})
 		}
 	}
-	constants := map[string]int{"ChunkSize": ChunkSize, "Slots": Slots, "MaxDepth": tuple.MaxDepth, "TraceBucketSeconds": TraceBucketSeconds}
+	constants := map[string]int{"ChunkSize": ChunkSize, "Slots": Slots, "MaxDepth": tuple.MaxDepth}
 	rows := docRows(t, "Constants", "name")
 	for _, row := range rows {
 		if want, ok := constants[row["name"]]; !ok || row["value"] != strconv.Itoa(want) {

@@ -24,16 +24,16 @@ func FuzzParse(f *testing.F) {
 		if Format(key) == "" {
 			t.Fatalf("%x prints nothing", key)
 		}
-		k, err := Parse(key)
-		if err != nil {
-			checkOffset(t, key, err)
+		l, v, bad := find(key)
+		if bad != nil {
+			checkOffset(t, key, bad)
 			return
 		}
-		if again := k.Append(nil); !bytes.Equal(again, key) {
-			t.Fatalf("%x parses to %v, which appends %x", key, k, again)
+		if again := appendKey(t, l, &v, key); !bytes.Equal(again, key) {
+			t.Fatalf("%x parses to %+v, which appends %x", key, v, again)
 		}
-		if start, end := KindRange(k.Kind()); !in(key, start, end) {
-			t.Fatalf("%x is outside the range of %v", key, k.Kind())
+		if start, end := l.Range(); !in(key, start, end) || Kind(key[0]) != l.Kind || l.Kind.Check(key) != nil {
+			t.Fatalf("%x is outside the range of %s", key, l.prints)
 		}
 	})
 }
@@ -52,11 +52,11 @@ func FuzzParseRow(f *testing.F) {
 			checkOffset(t, row, err)
 			return
 		}
-		if again := r.Append(nil); !bytes.Equal(again, row) {
-			t.Fatalf("%x parses to %v, which appends %x", row, r, again)
+		if again := appendRow(nil, r); !bytes.Equal(again, row) {
+			t.Fatalf("%x parses to %+v, which appends %x", row, r, again)
 		}
 		if r.Type == RowData || r.Type == RowMetadata {
-			if want := len(AppendKeyPrefix(nil, r.ID, r.Key)); split != want {
+			if want := len(appendKeyPrefix(nil, r.ID, r.Key)); split != want {
 				t.Fatalf("%x splits at %d, want %d", row, split, want)
 			}
 		} else if split != len(row) {

@@ -2,10 +2,50 @@ package keyspace
 
 import (
 	"bytes"
-	"strconv"
 
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
+
+// The first two elements of every row's tuple.
+const (
+	rootFirst  = 0
+	rootSecond = 3
+)
+
+// space is the third element of every row's tuple: what the store keeps there. Like the kinds, the
+// table of spaces may only grow.
+type space int
+
+const (
+	spaceDirectory  space = 70
+	spaceTombstones space = 71
+	spaceActors     space = 72
+	spaceWakes      space = 73
+	spaceOutbox     space = 74
+	spaceStore      space = 75
+)
+
+// spaces is the table of spaces. A test holds docs/keyspace.md to it.
+var spaces = [...]struct {
+	space  space
+	name   string
+	fields string // the elements after the space
+	value  string // what is stored there
+}{
+	{spaceDirectory, "directory", "namespace, type, key part...", "actor id"},
+	{spaceTombstones, "tombstone", "actor id", "identity of a destroyed actor, and when"},
+	{spaceActors, "actor", "actor id, row", "rows of the actors"},
+	{spaceWakes, "wake", "due Unix ms, actor id, wake kind, name, instance", "empty; index of what wakes an actor"},
+	{spaceOutbox, "outbox", "sequence", "change record to publish"},
+	{spaceStore, "store", "name", "metadata of the store, such as its format version"},
+}
+
+// appendSpace appends the bytes that every row of a space begins with.
+func appendSpace(dst []byte, s space) []byte {
+	dst = tuple.AppendInt(dst, rootFirst)
+	dst = tuple.AppendInt(dst, rootSecond)
+	return tuple.AppendInt(dst, int64(s))
+}
 
 // ChunkSize is how many bytes of a value one data row holds. A longer value of n
 // bytes has ceil(n/ChunkSize) data rows, numbered from 0. A value of at most so
@@ -44,32 +84,24 @@ func AppendActorPrefix(dst []byte, id ActorID) []byte {
 	return append(dst, id[:]...)
 }
 
-// AppendSlotPrefix appends the bytes that the rows of all actors of a slot begin
-// with. The rows of the slots [a, b) are the range from the prefix of a to the
-// prefix of b; with b = [Slots] they end where the space does.
-func AppendSlotPrefix(dst []byte, slot uint16) []byte {
-	dst = append(dst, actorRows...)
-	return append(dst, byte(slot>>8), byte(slot))
-}
-
-// AppendWrapper appends KeyWrapper(key): 05 01, the key with each 00 as 00 FF,
+// appendWrapper appends KeyWrapper(key): 05 01, the key with each 00 as 00 FF,
 // 00 00. No wrapper is a prefix of another, and wrappers order as the keys do.
-func AppendWrapper(dst, key []byte) []byte {
+func appendWrapper(dst, key []byte) []byte {
 	dst = append(dst, wrapperBegin...)
 	dst = tuple.AppendEscaped(dst, key)
 	return append(dst, wrapperEnd...)
 }
 
-// AppendKeyPrefix appends S | KeyWrapper(key): what the rows of one logical key
-// begin with and no other row; it is what [SplitRow] splits off.
-func AppendKeyPrefix(dst []byte, id ActorID, key []byte) []byte {
-	return AppendWrapper(AppendActorPrefix(dst, id), key)
+// appendKeyPrefix appends S | KeyWrapper(key): what the rows of one logical key begin with and no
+// other row. [SplitRow] splits it off.
+func appendKeyPrefix(dst []byte, id ActorID, key []byte) []byte {
+	return appendWrapper(AppendActorPrefix(dst, id), key)
 }
 
 // AppendDataRow appends the row of one chunk of a value; chunk counts from 0 and
 // is not negative.
 func AppendDataRow(dst []byte, id ActorID, key []byte, chunk int) []byte {
-	dst = AppendKeyPrefix(dst, id, key)
+	dst = appendKeyPrefix(dst, id, key)
 	dst = append(dst, 0x15, tagData)
 	return tuple.AppendInt(dst, int64(chunk))
 }
@@ -77,7 +109,7 @@ func AppendDataRow(dst []byte, id ActorID, key []byte, chunk int) []byte {
 // AppendMetadataRow appends the row of a logical key's metadata, which exists if
 // and only if the key does.
 func AppendMetadataRow(dst []byte, id ActorID, key []byte) []byte {
-	dst = AppendKeyPrefix(dst, id, key)
+	dst = appendKeyPrefix(dst, id, key)
 	return append(dst, 0x15, tagMetadata)
 }
 
@@ -168,7 +200,7 @@ func AppendSplitSuccessor(dst, prefix []byte) []byte {
 
 // AppendDirectoryRow appends the row that finds an actor by its name.
 func AppendDirectoryRow(dst []byte, namespace, typ string, key []string) []byte {
-	dst = AppendSpacePrefix(dst, SpaceDirectory)
+	dst = appendSpace(dst, spaceDirectory)
 	dst = tuple.AppendString(dst, namespace)
 	dst = tuple.AppendString(dst, typ)
 	for _, part := range key {
@@ -184,7 +216,7 @@ func AppendDirectoryRow(dst []byte, namespace, typ string, key []string) []byte 
 // namespace.
 func AppendDirectoryPrefix(dst []byte, namespace, typ string, keyPrefix []string) []byte {
 	if typ == "" && len(keyPrefix) == 0 {
-		dst = AppendSpacePrefix(dst, SpaceDirectory)
+		dst = appendSpace(dst, spaceDirectory)
 		return tuple.AppendString(dst, namespace)
 	}
 	return AppendDirectoryRow(dst, namespace, typ, keyPrefix)
@@ -192,56 +224,7 @@ func AppendDirectoryPrefix(dst []byte, namespace, typ string, keyPrefix []string
 
 // AppendTombstoneRow appends the row that remembers a destroyed actor.
 func AppendTombstoneRow(dst []byte, id ActorID) []byte {
-	dst = AppendSpacePrefix(dst, SpaceTombstones)
-	return tuple.AppendUUID(dst, tuple.UUID(id))
-}
-
-// WakeKind says what will be done when a row of the wake index is due.
-type WakeKind uint8
-
-const (
-	WakeAlarm       WakeKind = 1 // an alarm of the actor, named by name and instance
-	WakeSends       WakeKind = 2 // messages to other actors to deliver or to retry
-	WakeExpiry      WakeKind = 3 // keys of the actor that expire
-	WakeQueue       WakeKind = 4 // a queue, by name, whose next delayed or locked message is due; at 0: messages for the actor's own handlers
-	WakeSchedule    WakeKind = 5 // a schedule of the actor, named by name and instance
-	WakeConnections WakeKind = 6 // a connection, by name, that was lost and has not come back; at 0: connections that a restart loses
-	WakePaused      WakeKind = 7 // at 0 only: the actor is paused
-	WakeRun         WakeKind = 8 // a workflow run that waits for a time; at 0: one that a restart has to take up
-	WakeListed      WakeKind = 9 // at PausedRunsDue and FailedRunsDue only: a workflow run of the type name, listed with the reason instance
-)
-
-// The times of rows that are never due. They keep lists of workflow runs in the wake index, which a commit of the actor
-// changes and a node reads without a look at the actors: the runs that are paused or have failed.
-const (
-	PausedRunsDue int64 = 1 << 61
-	FailedRunsDue int64 = 1<<61 + 1
-)
-
-// String returns the name of the kind, such as "alarm", or "wake kind N".
-func (k WakeKind) String() string {
-	switch k {
-	case WakeAlarm:
-		return "alarm"
-	case WakeSends:
-		return "sends"
-	case WakeExpiry:
-		return "expiry"
-	case WakeQueue:
-		return "queue"
-	case WakeSchedule:
-		return "schedule"
-	case WakeConnections:
-		return "connections"
-	case WakePaused:
-		return "paused"
-	case WakeRun:
-		return "run"
-	case WakeListed:
-		return "listed run"
-	default:
-		return "wake kind " + strconv.Itoa(int(k))
-	}
+	return tuple.AppendUUID(appendSpace(dst, spaceTombstones), tuple.UUID(id))
 }
 
 // AppendWakeRow appends a row of the wake index. Rows order by due time (Unix
@@ -257,18 +240,21 @@ func AppendWakeRow(dst []byte, dueMS int64, id ActorID, kind WakeKind, name, ins
 // AppendWakeTime appends what the wake rows due at one millisecond begin with.
 // As the end of a range it excludes that millisecond and all later ones.
 func AppendWakeTime(dst []byte, dueMS int64) []byte {
-	dst = AppendSpacePrefix(dst, SpaceWakes)
-	return tuple.AppendInt(dst, dueMS)
+	return tuple.AppendInt(appendSpace(dst, spaceWakes), dueMS)
 }
 
 // AppendOutboxRow appends the row of one change record.
 func AppendOutboxRow(dst []byte, seq uint64) []byte {
-	dst = AppendSpacePrefix(dst, SpaceOutbox)
-	return tuple.AppendUint(dst, seq)
+	return tuple.AppendUint(appendSpace(dst, spaceOutbox), seq)
+}
+
+// OutboxRange returns the bounds of the rows of all change records.
+func OutboxRange() (start, end []byte) {
+	start = appendSpace(nil, spaceOutbox)
+	return start, Successor(start)
 }
 
 // AppendMetaRow appends the row of one named piece of the store's metadata.
 func AppendMetaRow(dst []byte, name string) []byte {
-	dst = AppendSpacePrefix(dst, SpaceStore)
-	return tuple.AppendString(dst, name)
+	return tuple.AppendString(appendSpace(dst, spaceStore), name)
 }

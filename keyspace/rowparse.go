@@ -7,80 +7,46 @@ import (
 	"github.com/cairn-run/cairn/keyspace/tuple"
 )
 
-// RowType says which of the known rows a [Row] is.
+// RowType is the type of a [Row]. Other packages look for a few types only.
 type RowType uint8
 
 const (
 	RowData      RowType = 1 + iota // a chunk of a value: ID, Key, Chunk
 	RowMetadata                     // metadata of a logical key: ID, Key
 	RowHead                         // head of an actor: ID
-	RowIdentity                     // identity of an actor: ID
-	RowDirectory                    // name of an actor: Namespace, ActorType, ActorKey
+	rowIdentity                     // identity of an actor: ID
+	rowDirectory                    // name of an actor: namespace, actorType, actorKey
 	RowTombstone                    // destroyed actor: ID
-	RowWake                         // entry of the wake index: ID, Wake
-	RowOutbox                       // change record: Seq
-	RowMeta                         // metadata of the store: Name
+	RowWake                         // entry of the wake index: ID, wake
+	rowOutbox                       // change record: seq
+	rowMeta                         // metadata of the store: name
 )
 
-// String returns the name of the row type in lower case.
-func (t RowType) String() string {
-	names := [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone", "wake", "outbox", "meta"}
-	if int(t) < len(names) {
-		return names[t]
-	}
-	return "row type " + strconv.Itoa(int(t))
-}
+var rowNames = [...]string{"none", "data", "metadata", "head", "identity", "directory", "tombstone", "wake", "outbox", "meta"}
 
-// Row is a row of the store, taken apart. Type says which of the fields mean
-// something; the others are zero.
+// Row is a row of the store, taken apart. Type says which of the fields mean something. The others
+// are zero.
 type Row struct {
-	Space Space
 	Type  RowType
 	ID    ActorID
-	Key   []byte // logical key, unescaped
+	Key   []byte // logical key, unescaped; not nil in a row that has one
 	Chunk int    // from 0
 
-	Namespace string
-	ActorType string
-	ActorKey  []string
-
-	Wake WakeRow
-	Seq  uint64
-	Name string
-
-	buf []byte // backs Key; reused by Parse
+	namespace, actorType string
+	actorKey             []string
+	wake                 WakeRow
+	seq                  uint64
+	name                 string
 }
 
-// WakeRow is an entry of the wake index: at Due (Unix milliseconds) the actor must wake for the
-// reason Kind. Name and Instance are those of an alarm and empty for other kinds.
-type WakeRow struct {
-	Due      int64
-	ID       ActorID
-	Kind     WakeKind
-	Name     string
-	Instance string
-}
-
-// ParseRow takes a row apart. It accepts exactly the rows that the Append
-// functions make; the error is a [*SyntaxError]. The result shares no memory
-// with row. To parse many rows without allocating, use [Row.Parse].
+// ParseRow takes a row apart. It accepts exactly the rows that the Append functions make. The error
+// is a [*SyntaxError]. The result shares no memory with row.
 func ParseRow(row []byte) (Row, error) {
 	var r Row
-	err := r.Parse(row)
-	return r, err
-}
-
-// Parse is [ParseRow] into an existing Row, whose memory it reuses: Key is valid until the next
-// Parse. For rows of [SpaceActors] it does not allocate once its buffer has grown to the longest
-// key. On error the Row is zero, except its buffer.
-func (r *Row) Parse(row []byte) error {
-	buf := r.buf[:0]
-	*r = Row{buf: buf}
-	err := r.parse(row)
-	if err != nil {
-		*r = Row{buf: buf}
+	if err := r.parse(row); err != nil {
+		return Row{}, inside("row", 0, err)
 	}
-	return inside("row", 0, err)
+	return r, nil
 }
 
 func (r *Row) parse(row []byte) error {
@@ -89,25 +55,24 @@ func (r *Row) parse(row []byte) error {
 	if err != nil {
 		return err
 	}
-	r.Space = space
 	switch space {
-	case SpaceDirectory:
-		r.Type = RowDirectory
+	case spaceDirectory:
+		r.Type = rowDirectory
 		err = r.parseDirectory(&d)
-	case SpaceTombstones:
+	case spaceTombstones:
 		r.Type = RowTombstone
 		r.ID, err = actorElement(&d)
-	case SpaceActors:
+	case spaceActors:
 		err = r.parseActor(&d)
-	case SpaceWakes:
+	case spaceWakes:
 		r.Type = RowWake
 		err = r.parseWake(&d)
-	case SpaceOutbox:
-		r.Type = RowOutbox
-		r.Seq, err = d.Uint()
-	case SpaceStore:
-		r.Type = RowMeta
-		r.Name, err = d.String()
+	case spaceOutbox:
+		r.Type = rowOutbox
+		r.seq, err = d.Uint()
+	case spaceStore:
+		r.Type = rowMeta
+		r.name, err = d.String()
 	}
 	if err != nil {
 		return err
@@ -116,7 +81,7 @@ func (r *Row) parse(row []byte) error {
 }
 
 // root reads the root and the space.
-func root(d *tuple.Decoder) (Space, error) {
+func root(d *tuple.Decoder) (space, error) {
 	for _, want := range [...]int64{rootFirst, rootSecond} {
 		at := d.Offset()
 		got, err := d.Int()
@@ -128,14 +93,14 @@ func root(d *tuple.Decoder) (Space, error) {
 		}
 	}
 	at := d.Offset()
-	space, err := d.Int()
+	n, err := d.Int()
 	if err != nil {
 		return 0, err
 	}
-	if space < int64(SpaceDirectory) || space > int64(SpaceStore) {
-		return 0, &tuple.SyntaxError{Offset: at, Reason: "unknown space " + strconv.FormatInt(space, 10)}
+	if n < int64(spaceDirectory) || n > int64(spaceStore) {
+		return 0, &tuple.SyntaxError{Offset: at, Reason: "unknown space " + strconv.FormatInt(n, 10)}
 	}
-	return Space(space), nil
+	return space(n), nil
 }
 
 func actorElement(d *tuple.Decoder) (ActorID, error) {
@@ -152,15 +117,11 @@ func (r *Row) parseActor(d *tuple.Decoder) (err error) {
 		if err := d.Nested(); err != nil {
 			return err
 		}
-		if r.buf, err = d.AppendBytes(r.buf); err != nil {
+		if r.Key, err = d.AppendBytes([]byte{}); err != nil {
 			return err
 		}
 		if err := d.EndNested(); err != nil {
 			return err
-		}
-		r.Key = r.buf[:len(r.buf):len(r.buf)]
-		if r.Key == nil {
-			r.Key = []byte{}
 		}
 	}
 	at := d.Offset()
@@ -185,7 +146,7 @@ func (r *Row) parseActor(d *tuple.Decoder) (err error) {
 	case !wrapped && tag == tagHead:
 		r.Type = RowHead
 	case !wrapped && tag == tagIdentity:
-		r.Type = RowIdentity
+		r.Type = rowIdentity
 	default:
 		return &tuple.SyntaxError{Offset: at, Reason: "unknown row " + strconv.FormatInt(tag, 10)}
 	}
@@ -193,13 +154,13 @@ func (r *Row) parseActor(d *tuple.Decoder) (err error) {
 }
 
 func (r *Row) parseDirectory(d *tuple.Decoder) (err error) {
-	if r.Namespace, err = d.String(); err != nil {
+	if r.namespace, err = d.String(); err != nil {
 		return err
 	}
-	if r.ActorType, err = d.String(); err != nil {
+	if r.actorType, err = d.String(); err != nil {
 		return err
 	}
-	r.ActorKey, err = actorKey(d)
+	r.actorKey, err = actorKey(d)
 	return err
 }
 
@@ -216,7 +177,7 @@ func actorKey(d *tuple.Decoder) (key []string, err error) {
 }
 
 func (r *Row) parseWake(d *tuple.Decoder) (err error) {
-	w := &r.Wake
+	w := &r.wake
 	if w.Due, err = d.Int(); err != nil {
 		return err
 	}
@@ -244,7 +205,7 @@ func (r *Row) parseWake(d *tuple.Decoder) (err error) {
 func parseAs(row []byte, want RowType) (Row, error) {
 	r, err := ParseRow(row)
 	if err == nil && r.Type != want {
-		err = &SyntaxError{"row", 0, "want a " + want.String() + " row, found " + r.Type.String()}
+		err = &SyntaxError{"row", 0, "want a " + rowNames[want] + " row, found " + rowNames[r.Type]}
 	}
 	if err != nil {
 		return Row{}, err
@@ -255,8 +216,8 @@ func parseAs(row []byte, want RowType) (Row, error) {
 // ParseDirectoryRow takes a directory row apart; key is nil for an actor whose
 // key has no parts.
 func ParseDirectoryRow(row []byte) (namespace, typ string, key []string, err error) {
-	r, err := parseAs(row, RowDirectory)
-	return r.Namespace, r.ActorType, r.ActorKey, err
+	r, err := parseAs(row, rowDirectory)
+	return r.namespace, r.actorType, r.actorKey, err
 }
 
 // ParseDirectoryKey returns the key of an actor whose directory row begins with
@@ -265,57 +226,70 @@ func ParseDirectoryRow(row []byte) (namespace, typ string, key []string, err err
 func ParseDirectoryKey(row []byte, prefix int) ([]string, error) {
 	d := tuple.NewDecoder(row[prefix:])
 	key, err := actorKey(&d)
-	return key, inside("row", prefix, err)
-}
-
-// ParseTombstoneRow returns the id of the destroyed actor.
-func ParseTombstoneRow(row []byte) (ActorID, error) {
-	r, err := parseAs(row, RowTombstone)
-	return r.ID, err
+	if err != nil {
+		return nil, inside("row", prefix, err)
+	}
+	return key, nil
 }
 
 // ParseWakeRow takes a row of the wake index apart.
 func ParseWakeRow(row []byte) (WakeRow, error) {
 	r, err := parseAs(row, RowWake)
-	return r.Wake, err
+	return r.wake, err
 }
 
 // ParseOutboxRow returns the sequence number of a change record.
 func ParseOutboxRow(row []byte) (uint64, error) {
-	r, err := parseAs(row, RowOutbox)
-	return r.Seq, err
+	r, err := parseAs(row, rowOutbox)
+	return r.seq, err
 }
 
-// ParseMetaRow returns the name of a piece of the store's metadata.
-func ParseMetaRow(row []byte) (string, error) {
-	r, err := parseAs(row, RowMeta)
-	return r.Name, err
-}
-
-// Append appends the row that r describes: the inverse of [ParseRow]. A Row of
-// no known type appends nothing.
-func (r Row) Append(dst []byte) []byte {
-	switch r.Type {
-	case RowData:
-		return AppendDataRow(dst, r.ID, r.Key, r.Chunk)
-	case RowMetadata:
-		return AppendMetadataRow(dst, r.ID, r.Key)
-	case RowHead:
-		return AppendHeadRow(dst, r.ID)
-	case RowIdentity:
-		return AppendIdentityRow(dst, r.ID)
-	case RowDirectory:
-		return AppendDirectoryRow(dst, r.Namespace, r.ActorType, r.ActorKey)
-	case RowTombstone:
-		return AppendTombstoneRow(dst, r.ID)
-	case RowWake:
-		w := r.Wake
-		return AppendWakeRow(dst, w.Due, w.ID, w.Kind, w.Name, w.Instance)
-	case RowOutbox:
-		return AppendOutboxRow(dst, r.Seq)
-	case RowMeta:
-		return AppendMetaRow(dst, r.Name)
-	default:
-		return dst
+// FormatRow prints a row for people, the logical key in it as [Format] does:
+// actor/<actor id>/kv("users", 42)/data 0. Bytes that are not a row print as a question mark and all
+// bytes in hexadecimal. It never panics.
+func FormatRow(row []byte) string {
+	r, err := ParseRow(row)
+	if err != nil {
+		return string(appendHex([]byte("?"), row))
 	}
+	var dst []byte
+	switch r.Type {
+	case rowDirectory:
+		dst = append(dst, "directory("...)
+		dst = appendQuoted(dst, append([]string{r.namespace, r.actorType}, r.actorKey...))
+		dst = append(dst, ')')
+	case RowTombstone:
+		dst = r.ID.AppendString(append(dst, "tombstone/"...))
+	case RowWake:
+		dst = strconv.AppendInt(append(dst, "wake("...), r.wake.Due, 10)
+		dst = r.wake.ID.AppendString(append(dst, ", "...))
+		dst = append(append(dst, ", "...), r.wake.Kind.String()...)
+		dst = appendQuoted(append(dst, ", "...), []string{r.wake.Name, r.wake.Instance})
+		dst = append(dst, ')')
+	case rowOutbox:
+		dst = strconv.AppendUint(append(dst, "outbox/"...), r.seq, 10)
+	case rowMeta:
+		dst = append(strconv.AppendQuote(append(dst, "store("...), r.name), ')')
+	default: // a row of an actor
+		dst = append(r.ID.AppendString(append(dst, "actor/"...)), '/')
+		if r.Key != nil {
+			dst = append(append(dst, Format(r.Key)...), '/')
+		}
+		dst = append(dst, rowNames[r.Type]...)
+		if r.Type == RowData {
+			dst = strconv.AppendInt(append(dst, ' '), int64(r.Chunk), 10)
+		}
+	}
+	return string(dst)
+}
+
+// appendQuoted appends the parts in quotes, with ", " between.
+func appendQuoted(dst []byte, parts []string) []byte {
+	for i, part := range parts {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = strconv.AppendQuote(dst, part)
+	}
+	return dst
 }

@@ -17,7 +17,7 @@ func splitCases() [][]byte {
 				AppendDataRow(nil, id, key, 0),
 				AppendDataRow(nil, id, key, 256),
 				AppendMetadataRow(nil, id, key),
-				AppendKeyPrefix(nil, id, key),
+				appendKeyPrefix(nil, id, key),
 				AppendScanPrefix(nil, id, key))
 		}
 	}
@@ -25,25 +25,25 @@ func splitCases() [][]byte {
 	for n := range whole {
 		out = append(out, whole[:n])
 	}
-	wrapped := AppendKeyPrefix(nil, testID, []byte{0x61})
+	wrapped := appendKeyPrefix(nil, testID, []byte{0x61})
 	for _, tail := range [][]byte{{0x00}, {0x01}, {0xFF}, {0xFF, 0x00, 0x00}, {0x00, 0x00}} {
 		out = append(out, append(bytes.Clone(wrapped), tail...))                  // after the end of a wrapper
 		out = append(out, append(bytes.Clone(wrapped[:len(wrapped)-1]), tail...)) // instead of its last byte
 		out = append(out, append(bytes.Clone(wrapped[:len(wrapped)-2]), tail...))
 	}
 	for _, row := range rowVectors {
-		out = append(out, row.row.Append(nil))
+		out = append(out, appendRow(nil, row.row))
 	}
 	out = append(out, nil, []byte{0}, []byte("\x05\x01a\x00\x00\x15\x2C"), bytes.Repeat([]byte{0xFF}, 30), AppendWakeTime(nil, 0))
 	// The same bytes under another space are no wrapper.
-	return append(out, append(append(AppendSpacePrefix(nil, SpaceTombstones), 0x30), whole[6:]...))
+	return append(out, append(append(appendSpace(nil, spaceTombstones), 0x30), whole[6:]...))
 }
 
 func TestSplitRowIsTheEndOfTheWrapper(t *testing.T) {
 	for _, key := range words(3) {
-		want := len(AppendKeyPrefix(nil, testID, key))
+		want := len(appendKeyPrefix(nil, testID, key))
 		for _, row := range [][]byte{
-			AppendDataRow(nil, testID, key, 0), AppendDataRow(nil, testID, key, 1677), AppendMetadataRow(nil, testID, key), AppendKeyPrefix(nil, testID, key),
+			AppendDataRow(nil, testID, key, 0), AppendDataRow(nil, testID, key, 1677), AppendMetadataRow(nil, testID, key), appendKeyPrefix(nil, testID, key),
 		} {
 			if got := SplitRow(row); got != want {
 				t.Fatalf("%x splits at %d, want %d", row, got, want)
@@ -54,7 +54,7 @@ func TestSplitRowIsTheEndOfTheWrapper(t *testing.T) {
 		}
 	}
 	for _, v := range rowVectors {
-		row := v.row.Append(nil)
+		row := appendRow(nil, v.row)
 		if wrapped := v.row.Type == RowData || v.row.Type == RowMetadata; !wrapped && SplitRow(row) != len(row) {
 			t.Errorf("%s splits at %d of %d", v.prints, SplitRow(row), len(row))
 		}
@@ -115,7 +115,7 @@ func TestWrappersAreOrderedAndPrefixFree(t *testing.T) {
 	slices.SortFunc(keys, bytes.Compare)
 	wrappers := make([][]byte, len(keys))
 	for i, key := range keys {
-		wrappers[i] = AppendWrapper(nil, key)
+		wrappers[i] = appendWrapper(nil, key)
 	}
 	for i := 1; i < len(wrappers); i++ {
 		if bytes.Compare(wrappers[i-1], wrappers[i]) >= 0 {

@@ -171,7 +171,7 @@ func BenchmarkWorkflowRawCommits(b *testing.B) {
 	b.ResetTimer()
 	for i := range b.N {
 		ws.Advance(time.Now().UnixMilli())
-		key := keyspace.AppendQueueMessage(nil, uint64(i+1))
+		key := keyspace.QueueMessage.Append(nil, uint64(i+1))
 		if err := ws.Put(key, value, engine.PutOptions{New: true}); err != nil {
 			b.Fatal(err)
 		}

@@ -161,7 +161,7 @@ func exactCounts(t *testing.T, h *actortest.Harness) {
 				t.Fatal(err)
 			}
 			for _, k := range rows.Keys {
-				if keyspace.Kind(k.Key[0]) == keyspace.KindExpiry {
+				if keyspace.Kind(k.Key[0]) == keyspace.Expiry.Kind {
 					continue // the index of keys that expire does not count
 				}
 				keys++

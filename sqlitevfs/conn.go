@@ -155,7 +155,7 @@ func (c *conn) stain(why string) {
 
 // refuseJournal refuses a database that was not closed cleanly by what had it before, which must have been something else.
 func refuseJournal(r Reader) error {
-	key := keyspace.AppendSQLiteMetadata(make([]byte, 0, 64), keyspace.SQLiteJournal)
+	key := keyspace.SQLiteMetadata.Append(make([]byte, 0, 64), keyspace.SQLiteJournal)
 	_, ok, err := r.Get(key[len(key):], key)
 	switch {
 	case err != nil:

@@ -274,7 +274,7 @@ func (f *file) get(p []byte, n uint32) error {
 }
 
 func (f *file) pageKey(dst []byte, n uint32) []byte {
-	return keyspace.AppendSQLiteChunk(dst, keyspace.SQLiteMain, n)
+	return keyspace.SQLiteChunk.Append(dst, keyspace.SQLiteMain, n)
 }
 
 // WriteAt writes a page into the overlay. p is SQLite's and is copied.
@@ -556,7 +556,7 @@ func (f *file) putMetadata(m Metadata) error {
 	f.published = true
 	v := m.appendWith(f.value[:0], f.patches)
 	f.value = v[:0]
-	if err := f.w.Put(keyspace.AppendSQLiteMetadata(f.key[:0], keyspace.SQLiteMain), v, f.metaLength); err != nil {
+	if err := f.w.Put(keyspace.SQLiteMetadata.Append(f.key[:0], keyspace.SQLiteMain), v, f.metaLength); err != nil {
 		return fmt.Errorf("write the metadata of the database: %w", err)
 	}
 	f.meta, f.metaLength = m, len(v)

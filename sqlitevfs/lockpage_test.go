@@ -26,7 +26,7 @@ func newMadeUp(without uint32) *madeUp {
 }
 
 func (m *madeUp) Get(dst, key []byte) ([]byte, bool, error) {
-	if string(key) != string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain)) {
+	if string(key) != string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain)) {
 		return dst, false, fmt.Errorf("a lookup of %x", key)
 	}
 	return Metadata{Pages: beyondLock, Sequence: 1}.append(dst), true, nil
@@ -44,7 +44,7 @@ func (m *madeUp) Scan(start, end []byte, f func(key, value []byte) bool) error {
 		if n == 0 {
 			b = &m.first
 		}
-		if n != m.without && !f(keyspace.AppendSQLiteChunk(key, keyspace.SQLiteMain, n), b[:]) {
+		if n != m.without && !f(keyspace.SQLiteChunk.Append(key, keyspace.SQLiteMain, n), b[:]) {
 			break
 		}
 	}

@@ -72,7 +72,7 @@ func ReadMetadata(r Reader) (Metadata, bool, error) {
 
 // readMetadata also returns the value, or nil if there is none. It uses scratch for the key and the value.
 func readMetadata(r Reader, scratch []byte) (m Metadata, value []byte, err error) {
-	key := keyspace.AppendSQLiteMetadata(scratch[:0], keyspace.SQLiteMain)
+	key := keyspace.SQLiteMetadata.Append(scratch[:0], keyspace.SQLiteMain)
 	v, ok, err := r.Get(key[len(key):], key)
 	if err != nil {
 		return m, nil, fmt.Errorf("read the metadata of the database: %w", err)

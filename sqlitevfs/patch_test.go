@@ -223,7 +223,7 @@ func patched(t *testing.T, r Reader) (Metadata, patches) {
 
 // pagesPut returns how many pages a writer has that a reader has not, or others of.
 func pagesPut(w *mapWriter, before *mapReader) (n int) {
-	start := string(keyspace.AppendSQLiteChunks(nil, keyspace.SQLiteMain))
+	start := string(keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain))
 	for key, v := range w.keys {
 		if old, ok := before.keys[key]; strings.HasPrefix(key, start) && (!ok || !bytes.Equal(old, v)) {
 			n++
@@ -394,7 +394,7 @@ func TestADamagedPatchIsCorruption(t *testing.T) {
 	r.exec("INSERT INTO t VALUES(1)")
 	r.exec("INSERT INTO t VALUES(2)")
 	w := r.writer()
-	key := string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain))
+	key := string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain))
 	v := w.keys[key]
 	if v[0] != formatPatched {
 		t.Fatalf("there is no patch in %x", v)

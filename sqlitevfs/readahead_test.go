@@ -18,7 +18,7 @@ func numberedPages(n uint32) *mapReader {
 	for i := range n {
 		b := make([]byte, PageSize)
 		binary.BigEndian.PutUint32(b, i)
-		r.keys[string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, i))] = b
+		r.keys[string(keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, i))] = b
 	}
 	return r
 }
@@ -81,7 +81,7 @@ func TestReadAheadFindsHoles(t *testing.T) {
 	t.Parallel()
 	for hole := uint32(1); hole < 120; hole += 7 {
 		r := numberedPages(150)
-		delete(r.keys, string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, hole)))
+		delete(r.keys, string(keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, hole)))
 		f := &file{stop: new(stopper), buffers: new(buffers)}
 		f.begin(r, nil, Metadata{Pages: 150}, 10)
 		for n := range uint32(150) {

@@ -363,7 +363,7 @@ func TestMissingAndShortPagesAreCorruption(t *testing.T) {
 	for n := range pages.Pages {
 		for _, broken := range [][]byte{nil, make([]byte, PageSize-1), {}} {
 			r := &mapReader{keys: maps.Clone(m.snapshot().keys)}
-			key := string(keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, n))
+			key := string(keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, n))
 			if broken == nil {
 				delete(r.keys, key)
 			} else {
@@ -384,7 +384,7 @@ func TestDatabaseWithAJournalIsRefused(t *testing.T) {
 	writeStore(t, m, d, "CREATE TABLE t (v)")
 	d.Close()
 	w := m.writer()
-	w.keys[string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteJournal))] = []byte{1}
+	w.keys[string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteJournal))] = []byte{1}
 	d = d.pool.Database("test")
 	for _, s := range []*Session{d.Read(context.Background(), w), d.Write(context.Background(), w)} {
 		if err := execNative(s, "SELECT * FROM t"); !errors.Is(err, ErrCorrupt) {
@@ -398,7 +398,7 @@ func TestForeignMetadataIsRefused(t *testing.T) {
 	t.Parallel()
 	m, d := newMapStore(), newTestPool(t, Options{}).Database("test")
 	w := m.writer()
-	w.keys[string(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain))] = []byte{2, 0, 0}
+	w.keys[string(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain))] = []byte{2, 0, 0}
 	s := d.Write(context.Background(), w)
 	if err := execNative(s, "CREATE TABLE t (v)"); !errors.Is(err, ErrCorrupt) {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) {
 	}
 	var written int64
 	buf := make([]byte, 0, exportPages*PageSize)
-	end := keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, m.Pages)
+	end := keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, m.Pages)
 	for next := uint32(0); next < m.Pages; {
 		if ctx.Err() != nil {
 			return written, interrupted(ctx)
@@ -58,12 +58,12 @@ func Export(ctx context.Context, w io.Writer, r Reader) (int64, error) {
 			next++
 		}
 		var damage error
-		start := keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, next)
+		start := keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, next)
 		err := r.Scan(start, end, func(key, page []byte) bool {
 			if next == lockPage {
 				return false
 			}
-			_, at, err := keyspace.ParseSQLiteChunk(key)
+			_, at, err := keyspace.SQLiteChunk.Parse(key)
 			switch {
 			case err != nil:
 				damage = err
@@ -186,7 +186,7 @@ func emptyFile() []byte {
 
 // pageRange returns the keys before and after all pages of the database.
 func pageRange() (start, end []byte) {
-	start = keyspace.AppendSQLiteChunks(nil, keyspace.SQLiteMain)
+	start = keyspace.SQLiteChunk.Prefix(nil, keyspace.SQLiteMain)
 	return start, keyspace.Successor(start)
 }
 
@@ -359,12 +359,12 @@ func putImage(ctx context.Context, w Writer, m *image, meta Metadata) error {
 		if i == lockPage {
 			continue
 		}
-		key = keyspace.AppendSQLiteChunk(key[:0], keyspace.SQLiteMain, i)
+		key = keyspace.SQLiteChunk.Append(key[:0], keyspace.SQLiteMain, i)
 		if err := w.Put(key, m.page(i), -1); err != nil {
 			return err
 		}
 	}
-	return w.Put(keyspace.AppendSQLiteMetadata(nil, keyspace.SQLiteMain), meta.append(nil), -1)
+	return w.Put(keyspace.SQLiteMetadata.Append(nil, keyspace.SQLiteMain), meta.append(nil), -1)
 }
 
 // An importer checks and converts files on connections of their own, which know nothing but the file.

@@ -48,7 +48,7 @@ func addBlob(j Journal, hash *keyspace.WorkflowHash, payload []byte) error {
 	if refs == 0 {
 		for chunk := uint32(1); len(payload) > 0; chunk++ {
 			n := min(len(payload), blobChunk)
-			if err := j.Put(keyspace.AppendWorkflowBlob(nil, hash, chunk), payload[:n]); err != nil {
+			if err := j.Put(keyspace.WorkflowBlob.Append(nil, hash, chunk), payload[:n]); err != nil {
 				return err
 			}
 			size, payload = size+uint64(n), payload[n:]
@@ -64,7 +64,7 @@ func shareBlob(j Journal, hash *keyspace.WorkflowHash) error {
 		return err
 	}
 	if refs == 0 {
-		return corrupt(keyspace.AppendWorkflowBlob(nil, hash, 0), errors.New("missing"))
+		return corrupt(keyspace.WorkflowBlob.Append(nil, hash, 0), errors.New("missing"))
 	}
 	return putBlobHead(j, hash, refs+1, size)
 }
@@ -78,18 +78,18 @@ func dropBlob(j Journal, hash *keyspace.WorkflowHash) error {
 	case refs > 1:
 		return putBlobHead(j, hash, refs-1, size)
 	}
-	start := keyspace.AppendWorkflowBlob(nil, hash, 0)
+	start := keyspace.WorkflowBlob.Append(nil, hash, 0)
 	return j.DeleteRange(start, keyspace.TupleEnd(start))
 }
 
 func putBlobHead(j Journal, hash *keyspace.WorkflowHash, refs, size uint64) error {
 	value := binary.AppendUvarint(binary.AppendUvarint([]byte{form2, 0}, refs), size)
-	return j.Put(keyspace.AppendWorkflowBlob(nil, hash, 0), value)
+	return j.Put(keyspace.WorkflowBlob.Append(nil, hash, 0), value)
 }
 
 // blobHead returns how many refer to a payload, 0 if it is not stored, and how long it is.
 func blobHead(r Reader, hash *keyspace.WorkflowHash) (refs, size uint64, err error) {
-	key := keyspace.AppendWorkflowBlob(nil, hash, 0)
+	key := keyspace.WorkflowBlob.Append(nil, hash, 0)
 	value, ok, err := r.Get(key)
 	if err != nil || !ok {
 		return 0, 0, err
@@ -111,8 +111,8 @@ func blobHead(r Reader, hash *keyspace.WorkflowHash) (refs, size uint64, err err
 
 // readBlob reads a payload.
 func readBlob(r Reader, ref *largeRef) ([]byte, error) {
-	start := keyspace.AppendWorkflowBlob(nil, &ref.hash, 1)
-	end := keyspace.TupleEnd(keyspace.AppendWorkflowBlob(nil, &ref.hash, 0))
+	start := keyspace.WorkflowBlob.Append(nil, &ref.hash, 1)
+	end := keyspace.TupleEnd(keyspace.WorkflowBlob.Append(nil, &ref.hash, 0))
 	var payload []byte
 	err := r.Scan(start, end, func(_, value []byte) error {
 		if payload == nil {

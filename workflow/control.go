@@ -79,7 +79,7 @@ func start(t Turn, name, version string, codec uint8, input []byte, o StartOptio
 
 // eraseRun removes all rows of a run.
 func eraseRun(j Journal) error {
-	start, end := keyspace.KindRange(keyspace.KindWorkflow)
+	start, end := keyspace.KindWorkflow.Range()
 	return j.DeleteRange(start, end)
 }
 

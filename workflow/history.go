@@ -334,21 +334,19 @@ func Changed(r Reader, keys [][]byte) (Delta, error) {
 	places := map[string]bool{}
 	metadata := map[uint32]bool{}
 	for _, key := range keys {
-		k, err := keyspace.ParseWorkflow(key)
-		if err != nil {
+		if keyspace.KindWorkflow.Check(key) != nil {
 			continue
 		}
 		d.Status = true
-		switch k := k.(type) {
-		case keyspace.WorkflowHistory:
+		if keyspace.WorkflowHistory.Has(key) {
 			places[string(key[len(historyPrefix):])] = true
-		case keyspace.WorkflowMetadata:
-			metadata[k.Number] = true
+		} else if number, err := keyspace.WorkflowMetadata.Parse(key); err == nil {
+			metadata[number] = true
 		}
 	}
 	if len(metadata) > 0 {
 		// A row of metadata does not say whose it is.
-		start, end := familyRange(keyspace.WorkflowRecords)
+		start, end := keyspace.WorkflowHistory.Range()
 		err := r.Scan(start, end, func(key, value []byte) error {
 			if p, ok := peekEntry(value); !ok || p.flags&flagID == 0 {
 				return nil

@@ -68,7 +68,7 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 	var list []string
 	var found []found1
 	start := []byte{byte(keyspace.KindWorkflow)}
-	blobs, _ := familyRange(keyspace.WorkflowBlobs)
+	blobs, _ := keyspace.WorkflowBlob.Range()
 	err := r.Scan(start, blobs, func(key, value []byte) error {
 		if len(key) > len(historyPrefix) && string(key[:len(historyPrefix)]) == historyPrefix {
 			if len(im.records) == cap(im.records) {
@@ -77,42 +77,50 @@ func loadImageWith(r Reader, known *fields) (*image, error) {
 			}
 			return im.add(key, arena.copy(key[len(historyPrefix):]), arena.copy(value))
 		}
-		k, err := keyspace.ParseWorkflow(key)
-		if err != nil {
-			return corrupt(key, err)
-		}
-		if _, ok := k.(keyspace.WorkflowField); ok && known != nil {
+		if known != nil && keyspace.WorkflowField.Has(key) {
 			return nil
 		}
 		value = bytes.Clone(value)
-		switch k := k.(type) {
-		case keyspace.WorkflowName:
-			if int(k.Index) != len(list) {
-				return corrupt(key, &SyntaxError{"name", 0, "names are missing before it"})
+		switch {
+		case keyspace.WorkflowName.Has(key):
+			index, err := keyspace.WorkflowName.Parse(key)
+			if err == nil && int(index) != len(list) {
+				err = &SyntaxError{"name", 0, "names are missing before it"}
 			}
 			list = append(list, string(value))
-			return nil
-		case keyspace.WorkflowField:
-			return im.set(key, value)
-		case keyspace.WorkflowMetadata:
-			m, err := decodeMetadata(key, value)
-			im.metadatas[k.Number] = &m
-			im.nextID = max(im.nextID, k.Number+1)
-			im.bytes += int64(len(key) + len(value))
-			return err
-		case keyspace.WorkflowEntry:
-			m, err := decodeMetadata1(value)
-			found = append(found, found1{k.ID, &m})
-			im.bytes += int64(len(key) + len(value))
 			return corrupt(key, err)
-		case keyspace.WorkflowUndo:
-			im.obligations = append(im.obligations, numbered{k.Number, value})
-			return nil
-		case keyspace.WorkflowMessage:
-			im.inbox = append(im.inbox, numbered{k.Number, value})
-			return nil
+		case keyspace.WorkflowField.Has(key):
+			return im.set(key, value)
+		case keyspace.WorkflowMetadata.Has(key):
+			im.bytes += int64(len(key) + len(value))
+			number, bad := keyspace.WorkflowMetadata.Parse(key)
+			if bad != nil {
+				id, err := keyspace.WorkflowEntry.Parse(key)
+				if err != nil {
+					return corrupt(key, bad)
+				}
+				m, err := decodeMetadata1(value)
+				found = append(found, found1{id, &m})
+				return corrupt(key, err)
+			}
+			m, err := decodeMetadata(key, value)
+			im.metadatas[number] = &m
+			im.nextID = max(im.nextID, number+1)
+			return err
+		case keyspace.WorkflowUndo.Has(key):
+			number, err := keyspace.WorkflowUndo.Parse(key)
+			im.obligations = append(im.obligations, numbered{number, value})
+			return corrupt(key, err)
+		case keyspace.WorkflowMessage.Has(key):
+			number, err := keyspace.WorkflowMessage.Parse(key)
+			im.inbox = append(im.inbox, numbered{number, value})
+			return corrupt(key, err)
 		}
-		return corrupt(key, &SyntaxError{"key", 0, "out of order"})
+		err := keyspace.KindWorkflow.Check(key)
+		if err == nil {
+			err = &SyntaxError{"key", 0, "out of order"}
+		}
+		return corrupt(key, err)
 	})
 	if err != nil {
 		return nil, err

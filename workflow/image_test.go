@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/cairn-run/cairn/keyspace"
 )
 
 // history writes n entries: a loop of 100 iterations, with a join in each, and plain steps for the rest.
@@ -213,7 +211,7 @@ func TestImageOfRowsThatAreNone(t *testing.T) {
 		}
 	}
 	j := newRows()
-	j.Put(keyspace.AppendWorkflowHistory(nil, keyspace.Location{{Name: 0}}), unhex(t, "02 00 00 02 00"))
+	j.Put(historyKey(nil, childName(nil, nil, 0)), unhex(t, "02 00 00 02 00"))
 	im, err := loadImage(j)
 	if err == nil {
 		_, err = im.records[0].decode()

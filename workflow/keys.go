@@ -12,7 +12,10 @@ import (
 type location []byte
 
 // historyPrefix is what the keys of all entries begin with.
-const historyPrefix = "\x07\x15\x02"
+var historyPrefix = func() string {
+	start, _ := keyspace.WorkflowHistory.Range()
+	return string(start)
+}()
 
 // historyKey appends the key of an entry.
 func historyKey(dst []byte, loc location) []byte {
@@ -38,20 +41,14 @@ func childIteration(dst []byte, loc location, name, i uint32) location {
 }
 
 // metadataKey appends the key of an entry's metadata.
-func metadataKey(dst []byte, id uint32) []byte { return keyspace.AppendWorkflowMetadata(dst, id) }
+func metadataKey(dst []byte, id uint32) []byte { return keyspace.WorkflowMetadata.Append(dst, id) }
 
 // nameKey appends the key of a name.
-func nameKey(dst []byte, index uint32) []byte { return keyspace.AppendWorkflowName(dst, index) }
+func nameKey(dst []byte, index uint32) []byte { return keyspace.WorkflowName.Append(dst, index) }
 
 // fieldKey appends the key of a field of the run.
-func fieldKey(dst []byte, f keyspace.WorkflowField) []byte {
-	return keyspace.AppendWorkflowField(dst, f)
-}
-
-// familyRange returns the bounds of all keys of a family.
-func familyRange(f keyspace.WorkflowFamily) (start, end []byte) {
-	start = keyspace.AppendWorkflowFamily(nil, f)
-	return start, keyspace.TupleEnd(start)
+func fieldKey(dst []byte, f keyspace.Field) []byte {
+	return keyspace.WorkflowField.Append(dst, f)
 }
 
 // elementEnd returns how long the first element of loc is: 0 if it is empty or no location.
@@ -118,5 +115,5 @@ func (loc location) segments() (keyspace.Location, error) {
 	if len(loc) == 0 {
 		return nil, nil
 	}
-	return keyspace.ParseWorkflowHistory(historyKey(nil, loc))
+	return keyspace.WorkflowHistory.Parse(historyKey(nil, loc))
 }

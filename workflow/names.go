@@ -55,9 +55,9 @@ func newNames(list []string) *names {
 // loadNames reads the registry.
 func loadNames(r Reader) (*names, error) {
 	var list []string
-	start, end := familyRange(keyspace.WorkflowNames)
+	start, end := keyspace.WorkflowName.Range()
 	err := r.Scan(start, end, func(key, value []byte) error {
-		index, err := keyspace.ParseWorkflowName(key)
+		index, err := keyspace.WorkflowName.Parse(key)
 		if err != nil {
 			return corrupt(key, err)
 		}

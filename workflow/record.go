@@ -228,17 +228,17 @@ func sixteen(key, b []byte) (id [16]byte, err error) {
 	return [16]byte(b), nil
 }
 
-func putField(j Journal, f keyspace.WorkflowField, value []byte) error {
+func putField(j Journal, f keyspace.Field, value []byte) error {
 	var key [8]byte
 	return j.Put(fieldKey(key[:0], f), value)
 }
 
-func deleteField(j Journal, f keyspace.WorkflowField) error {
+func deleteField(j Journal, f keyspace.Field) error {
 	var key [8]byte
 	return j.Delete(fieldKey(key[:0], f))
 }
 
-func putFieldRow(j Journal, f keyspace.WorkflowField, row any) error {
+func putFieldRow(j Journal, f keyspace.Field, row any) error {
 	value, err := appendRow(nil, row)
 	if err != nil {
 		return err
@@ -327,16 +327,16 @@ func decodePause(key, value []byte) (*Pause, error) {
 }
 
 // obligationKey appends the key of an undo obligation.
-func obligationKey(dst []byte, n uint64) []byte { return keyspace.AppendWorkflowUndo(dst, n) }
+func obligationKey(dst []byte, n uint64) []byte { return keyspace.WorkflowUndo.Append(dst, n) }
 
 // inboxKey appends the key of a message in the inbox.
-func inboxKey(dst []byte, n uint64) []byte { return keyspace.AppendWorkflowMessage(dst, n) }
+func inboxKey(dst []byte, n uint64) []byte { return keyspace.WorkflowMessage.Append(dst, n) }
 
 // loadInbox reads the messages that wait, by number.
 func loadInbox(r Reader) (list []numbered, err error) {
-	start, end := familyRange(keyspace.WorkflowInbox)
+	start, end := keyspace.WorkflowMessage.Range()
 	err = r.Scan(start, end, func(key, value []byte) error {
-		n, err := keyspace.ParseWorkflowMessage(key)
+		n, err := keyspace.WorkflowMessage.Parse(key)
 		list = append(list, numbered{n, bytes.Clone(value)})
 		return corrupt(key, err)
 	})
@@ -345,7 +345,7 @@ func loadInbox(r Reader) (list []numbered, err error) {
 
 // set takes one row of the family of fields. Values are kept.
 func (f *fields) set(key, value []byte) (err error) {
-	field, err := keyspace.ParseWorkflowField(key)
+	field, err := keyspace.WorkflowField.Parse(key)
 	if err != nil {
 		return corrupt(key, err)
 	}
@@ -398,7 +398,7 @@ func decodeRunFailure(value []byte) (*Failure, error) {
 // loadFields reads what the run's rows say beside the history.
 func loadFields(r Reader) (*fields, error) {
 	f := &fields{form: form1}
-	start, end := familyRange(keyspace.WorkflowFields)
+	start, end := keyspace.WorkflowField.Range()
 	err := r.Scan(start, end, func(key, value []byte) error { return f.set(key, append([]byte(nil), value...)) })
 	if err != nil {
 		return nil, err

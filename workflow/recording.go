@@ -60,7 +60,7 @@ func Export(r Reader) (*Recording, error) {
 	if f.form == form2 {
 		rec.Manifest.Run = hex.EncodeToString(f.run.ID[:])
 	}
-	start, end := keyspace.KindRange(keyspace.KindWorkflow)
+	start, end := keyspace.KindWorkflow.Range()
 	size := 0
 	err = r.Scan(start, end, func(key, value []byte) error {
 		if size += 2*len(key) + len(value)*4/3; size > MaxRecording {
@@ -196,7 +196,7 @@ func (d *recordingDecoder) line(line []byte) error {
 		if err != nil {
 			return d.fail("key: " + err.Error())
 		}
-		if _, err := keyspace.ParseWorkflow(key); err != nil {
+		if err := keyspace.KindWorkflow.Check(key); err != nil {
 			return d.fail(err.Error())
 		}
 		value, err := base64.StdEncoding.Strict().DecodeString(row.Value)
@@ -298,8 +298,8 @@ func (r runRecord) fork(t Turn, o StartOptions) (runRecord, error) {
 // disown removes from the rows of a run what concerns only the one that was recorded.
 func disown(t Turn, im *image) error {
 	var errs []error
-	for _, family := range []keyspace.WorkflowFamily{keyspace.WorkflowUndos, keyspace.WorkflowInbox} {
-		start, end := familyRange(family)
+	for _, family := range []func() (start, end []byte){keyspace.WorkflowUndo.Range, keyspace.WorkflowMessage.Range} {
+		start, end := family()
 		errs = append(errs, t.DeleteRange(start, end))
 	}
 	errs = append(errs, deletePause(t))

@@ -34,8 +34,10 @@ func (r *Run) restart(to *restartError) (Outcome, error) {
 	if err := r.flush(); err != nil {
 		return Outcome{}, err
 	}
-	for _, f := range []keyspace.WorkflowFamily{keyspace.WorkflowNames, keyspace.WorkflowRecords, keyspace.WorkflowEntries, keyspace.WorkflowUndos, keyspace.WorkflowBlobs} {
-		start, end := familyRange(f)
+	for _, family := range []func() (start, end []byte){
+		keyspace.WorkflowName.Range, keyspace.WorkflowHistory.Range, keyspace.WorkflowMetadata.Range, keyspace.WorkflowUndo.Range, keyspace.WorkflowBlob.Range,
+	} {
+		start, end := family()
 		if err := r.turn.DeleteRange(start, end); err != nil {
 			return Outcome{}, err
 		}

@@ -157,11 +157,11 @@ func ReadStatus(r Reader) (RunStatus, error) {
 		}
 	}
 	st.Names, st.Crowded = w.names.len(), w.names.crowded()
-	start, end := familyRange(keyspace.WorkflowEntries)
+	start, end := keyspace.WorkflowMetadata.Range()
 	if err := r.Scan(start, end, func(key, value []byte) error { st.Bytes += int64(len(key) + len(value)); return nil }); err != nil {
 		return RunStatus{}, err
 	}
-	start, end = familyRange(keyspace.WorkflowUndos)
+	start, end = keyspace.WorkflowUndo.Range()
 	if err := r.Scan(start, end, func(_, _ []byte) error { st.Undo++; return nil }); err != nil {
 		return RunStatus{}, err
 	}

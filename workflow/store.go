@@ -181,7 +181,7 @@ func (st *store) forget(j Journal, s side) error {
 		}
 	}
 	if s.id1 != "" {
-		if err := j.Delete(keyspace.AppendWorkflowEntry(nil, s.id1)); err != nil {
+		if err := j.Delete(keyspace.WorkflowEntry.Append(nil, s.id1)); err != nil {
 			return err
 		}
 	}

@@ -138,13 +138,15 @@ func TestLargePayloadsThatAreDamaged(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), 70_000)
 	hash := hashOf(large)
 	for what, damage := range map[string]func(j *rows){
-		"head missing":   func(j *rows) { j.Delete(keyspace.AppendWorkflowBlob(nil, &hash, 0)) },
-		"head garbage":   func(j *rows) { j.Put(keyspace.AppendWorkflowBlob(nil, &hash, 0), []byte{2}) },
-		"head unused":    func(j *rows) { j.Put(keyspace.AppendWorkflowBlob(nil, &hash, 0), []byte{2, 0, 0, 1}) },
-		"head newer":     func(j *rows) { j.Put(keyspace.AppendWorkflowBlob(nil, &hash, 0), []byte{3, 0, 0, 1}) },
-		"part missing":   func(j *rows) { j.Delete(keyspace.AppendWorkflowBlob(nil, &hash, 2)) },
-		"part another":   func(j *rows) { j.Put(keyspace.AppendWorkflowBlob(nil, &hash, 1), bytes.Repeat([]byte("y"), blobChunk)) },
-		"parts too many": func(j *rows) { j.Put(keyspace.AppendWorkflowBlob(nil, &hash, 3), []byte("z")) },
+		"head missing": func(j *rows) { j.Delete(keyspace.WorkflowBlob.Append(nil, &hash, 0)) },
+		"head garbage": func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{2}) },
+		"head unused":  func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{2, 0, 0, 1}) },
+		"head newer":   func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 0), []byte{3, 0, 0, 1}) },
+		"part missing": func(j *rows) { j.Delete(keyspace.WorkflowBlob.Append(nil, &hash, 2)) },
+		"part another": func(j *rows) {
+			j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 1), bytes.Repeat([]byte("y"), blobChunk))
+		},
+		"parts too many": func(j *rows) { j.Put(keyspace.WorkflowBlob.Append(nil, &hash, 3), []byte("z")) },
 	} {
 		j := newRows()
 		st := openStore(t, j)

@@ -29,7 +29,7 @@ func Terminate(t Turn, reason string) error {
 	if err := closeChildren(t, &f.run); err != nil {
 		return err
 	}
-	start, end := familyRange(keyspace.WorkflowInbox)
+	start, end := keyspace.WorkflowMessage.Range()
 	failure := &Failure{Message: reason, Reason: "terminated"}
 	if err := errors.Join(putState(t, StateTerminated), putFailure(t, failure), deletePause(t), t.DeleteRange(start, end)); err != nil {
 		return err

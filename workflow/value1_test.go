@@ -168,7 +168,7 @@ func (r *form1Run) entry(l location, kind, metadata string) {
 	}
 	r.Put(historyKey(nil, l), append(value, unhex(r.t, kind)...))
 	if metadata != "" {
-		r.Put(keyspace.AppendWorkflowEntry(nil, id), unhex(r.t, metadata))
+		r.Put(keyspace.WorkflowEntry.Append(nil, id), unhex(r.t, metadata))
 	}
 }
 
@@ -317,7 +317,7 @@ func TestARunOfForm1GoesOnInForm2(t *testing.T) {
 func TestARunOfForm1ThatIsDamaged(t *testing.T) {
 	for what, damage := range map[string]func(r *form1Run){
 		"another location": func(r *form1Run) { v := r.m[string(historyKey(nil, loc(0)))]; r.Put(historyKey(nil, loc(15, 1)), v) },
-		"metadata":         func(r *form1Run) { r.Put(keyspace.AppendWorkflowEntry(nil, "x"), []byte{1, 0, 9}) },
+		"metadata":         func(r *form1Run) { r.Put(keyspace.WorkflowEntry.Append(nil, "x"), []byte{1, 0, 9}) },
 		"entry":            func(r *form1Run) { r.Put(historyKey(nil, loc(0)), []byte{1, 0, 9}) },
 		"state":            func(r *form1Run) { r.Put(fieldKey(nil, keyspace.FieldState), []byte("dancing")) },
 		"error":            func(r *form1Run) { r.Put(fieldKey(nil, keyspace.FieldError), []byte("?")) },

@@ -124,7 +124,7 @@ func (b *bench) armsLogged(n int) []commit {
 		later := time.Now().Add(time.Hour)
 		arm(clockRefs(rt, min(n, dueAlarms)), n, func(int) time.Time { return later })
 	}) {
-		if c.has(keyspace.KindAlarms, false) {
+		if c.has(keyspace.Alarm.Kind, false) {
 			armed = append(armed, c)
 		}
 	}

@@ -32,9 +32,9 @@ func (b *bench) messagesLogged(n int) []messageCommits {
 	var sent commit
 	for _, c := range commits {
 		switch {
-		case c.has(keyspace.KindQueueMessages, false):
+		case c.has(keyspace.QueueMessage.Kind, false):
 			sent = c
-		case c.has(keyspace.KindQueueMessages, true):
+		case c.has(keyspace.QueueMessage.Kind, true):
 			messages = append(messages, messageCommits{sent, c})
 		}
 	}

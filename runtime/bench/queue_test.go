@@ -47,9 +47,9 @@ func TestTwinWritesWhatAMessageWrites(t *testing.T) {
 	}
 	for i, m := range messages {
 		for kind, is := range map[keyspace.Kind]bool{
-			keyspace.KindQueueReady: m.enqueue.has(keyspace.KindQueueReady, false) && m.handle.has(keyspace.KindQueueReady, true),
-			keyspace.KindQueueStats: m.enqueue.has(keyspace.KindQueueStats, false) && m.handle.has(keyspace.KindQueueStats, false),
-			keyspace.KindPersisted:  m.handle.has(keyspace.KindPersisted, false),
+			keyspace.QueueReady.Kind: m.enqueue.has(keyspace.QueueReady.Kind, false) && m.handle.has(keyspace.QueueReady.Kind, true),
+			keyspace.QueueStats.Kind: m.enqueue.has(keyspace.QueueStats.Kind, false) && m.handle.has(keyspace.QueueStats.Kind, false),
+			keyspace.Persisted.Kind:  m.handle.has(keyspace.Persisted.Kind, false),
 		} {
 			if !is {
 				t.Fatalf("the rows of kind %v are missing from the commits of message %d", kind, i)

@@ -20,7 +20,7 @@ func rowsFor(i int) actorRows {
 	var random [10]byte
 	random[9], random[8] = byte(i), byte(i>>8)
 	id := keyspace.NewActorID(uint16(i*7%keyspace.Slots), 1, random)
-	return actorRows{root: keyspace.AppendMetadataRow(nil, id, keyspace.AppendPersisted(nil))}
+	return actorRows{root: keyspace.AppendMetadataRow(nil, id, keyspace.Persisted.Append(nil))}
 }
 
 // pebbleDB runs f with a database that has the options of a store.

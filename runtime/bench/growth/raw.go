@@ -41,13 +41,13 @@ func directoryRow(i int) []byte {
 }
 
 func stateRow(id keyspace.ActorID) []byte {
-	return keyspace.AppendMetadataRow(nil, id, keyspace.AppendPersisted(nil))
+	return keyspace.AppendMetadataRow(nil, id, keyspace.Persisted.Append(nil))
 }
 
 func entryKeyspace(k int) []byte {
-	key, err := keyspace.AppendUserTuple(nil, entryKey(k))
+	packed, err := entryKey(k).Pack()
 	check(err)
-	return key
+	return keyspace.UserKV.Append(nil, packed)
 }
 
 // What Cairn has in a row beside a value, by its size.
@@ -92,7 +92,7 @@ func expiringRows(id keyspace.ActorID, at time.Time) []pair {
 	key := entryKeyspace(entriesOf)
 	return []pair{
 		{keyspace.AppendMetadataRow(nil, id, key), append(slices.Clip(metadataValue), expiringEntry...)},
-		{keyspace.AppendMetadataRow(nil, id, keyspace.AppendExpiry(nil, at.UnixMilli(), key)), metadataValue},
+		{keyspace.AppendMetadataRow(nil, id, keyspace.Expiry.Append(nil, at.UnixMilli(), key)), metadataValue},
 	}
 }
 

@@ -63,17 +63,17 @@ func directoryRow(i int) []byte {
 }
 
 func rootRow(i int) []byte {
-	return keyspace.AppendMetadataRow(nil, sample.ActorID(i), keyspace.AppendPersisted(nil))
+	return keyspace.AppendMetadataRow(nil, sample.ActorID(i), keyspace.Persisted.Append(nil))
 }
 
 func entryRow(i, k int) []byte {
-	key, err := keyspace.AppendUserTuple(nil, tuple.Tuple{"entry", k})
+	packed, err := tuple.Tuple{"entry", k}.Pack()
 	check(err)
-	return keyspace.AppendMetadataRow(nil, sample.ActorID(i), key)
+	return keyspace.AppendMetadataRow(nil, sample.ActorID(i), keyspace.UserKV.Append(nil, packed))
 }
 
 func pageRow(i, k int) []byte {
-	return keyspace.AppendMetadataRow(nil, sample.ActorID(i), keyspace.AppendSQLiteChunk(nil, keyspace.SQLiteMain, uint32(k)))
+	return keyspace.AppendMetadataRow(nil, sample.ActorID(i), keyspace.SQLiteChunk.Append(nil, keyspace.SQLiteMain, uint32(k)))
 }
 
 // each calls f with every row of an actor.

@@ -35,7 +35,7 @@ func newDescriber() (describer, error) {
 // Few bytes may be valid in two forms: the byte 37 is the JSON document 7, and -24 in CBOR. JSON comes first, because
 // hardly any CBOR looks like it.
 func (d describer) describe(key, value []byte, whole bool) string {
-	if whole && len(key) > 0 && keyspace.Kind(key[0]) != keyspace.KindUserKV {
+	if whole && len(key) > 0 && keyspace.Kind(key[0]) != keyspace.UserKV.Kind {
 		if version, n := binary.Uvarint(value); n > 0 && n < len(value) {
 			if text, err := d.cbor.Diagnose(value[n:]); err == nil {
 				return fmt.Sprintf("v%d %s", version, text)

@@ -67,7 +67,7 @@ func (c *Core) seal(t *Turn, instance bool, out []byte) (crashed bool, err error
 var states sync.Pool
 
 // stateKey is the logical key of the state.
-var stateKey = keyspace.AppendPersisted(nil)
+var stateKey = keyspace.Persisted.Append(nil)
 
 // saveState writes the state if it differs from what is stored. saving is true while the actor's own code runs.
 func (c *Core) saveState(t *Turn, saving *bool) error {

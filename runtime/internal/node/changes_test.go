@@ -84,7 +84,7 @@ func TestAWrittenDatabaseIsPublishedOncePerTurn(t *testing.T) {
 func TestAWrittenRunIsPublishedOncePerTurn(t *testing.T) {
 	var log kindLog
 	bubble(t, func(o *Options) { o.Changes = &log }, nil, func(t *testing.T, g *stage) {
-		start, _ := keyspace.KindRange(keyspace.KindWorkflow)
+		start, _ := keyspace.KindWorkflow.Range()
 		keys := [][]byte{append(start[:len(start):len(start)], 'a'), append(start[:len(start):len(start)], 'b')}
 		g.must("a", func(_ *puppet, h host.Turn) error {
 			rows := &run.RunRows{H: kernelTurn(h)}

@@ -197,7 +197,7 @@ func (g *stage) unbound(key string) (n int) {
 	snap := g.store.Snapshot(id)
 	defer snap.Close()
 	var q engine.ListQuery
-	q.Start, q.End = keyspace.KindRange(keyspace.KindOutgoing)
+	q.Start, q.End = keyspace.Outgoing.Range()
 	for {
 		page, err := snap.List(q)
 		if err != nil {
@@ -236,7 +236,7 @@ func (g *stage) bound() (n int) {
 	}
 	defer space.Close()
 	q := engine.ListQuery{}
-	q.Start, q.End = keyspace.KindRange(keyspace.KindOutgoing)
+	q.Start, q.End = keyspace.Outgoing.Range()
 	for {
 		page, err := space.Writes().List(q)
 		if err != nil {

@@ -244,7 +244,7 @@ func TestItemsThatAreTooOldAreRemovedWithoutAnotherAppend(t *testing.T) {
 			}
 			snap := n.Store.Snapshot(id)
 			defer snap.Close()
-			k, err := survey.CountKeys(snap, keyspace.KindStreamItems)
+			k, err := survey.CountKeys(snap, keyspace.StreamItem.Kind)
 			if err != nil {
 				t.Fatal(err)
 			}

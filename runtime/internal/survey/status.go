@@ -122,7 +122,7 @@ func keyOf(e *engine.ActorEntry) []string {
 
 // CountKeys counts the keys of a kind, up to the limit of one listing.
 func CountKeys(l call.Lister, kind keyspace.Kind) (int, error) {
-	start, end := keyspace.KindRange(kind)
+	start, end := kind.Range()
 	page, err := l.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
 	return len(page.Entries), err
 }

@@ -37,7 +37,7 @@ func TestValueIsReadOnceUntilItIsForgotten(t *testing.T) {
 	before := rows.Savepoint()
 	at := rows.Version()
 	rows.Advance(1)
-	if err := rows.Put(keyspace.AppendPersisted(nil), []byte("x"), engine.PutOptions{}); err != nil {
+	if err := rows.Put(keyspace.Persisted.Append(nil), []byte("x"), engine.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	v.Set(rows, 5)

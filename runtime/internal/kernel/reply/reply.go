@@ -54,7 +54,7 @@ func (r *Request) fingerprint() []byte {
 func Find(rows *engine.WriteSet, r Request) (found Reply, ok bool, err error) {
 	at := rows.Savepoint()
 	rows.Advance(time.Now().UnixMilli()) // an expired reply reads as absent from now on
-	e, ok, err := rows.Get(keyspace.AppendIdempotency(nil, r.Key))
+	e, ok, err := rows.Get(keyspace.Idempotency.Append(nil, r.Key))
 	rows.Rollback(at)
 	if err != nil || !ok {
 		return found, false, err
@@ -78,5 +78,5 @@ func Keep(rows *engine.WriteSet, r Request, is Reply, o engine.PutOptions) error
 	if err != nil {
 		return err
 	}
-	return rows.Put(keyspace.AppendIdempotency(nil, r.Key), rec, o)
+	return rows.Put(keyspace.Idempotency.Append(nil, r.Key), rec, o)
 }

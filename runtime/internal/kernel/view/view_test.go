@@ -30,7 +30,7 @@ func newSubject(t *testing.T) *subject {
 	return x
 }
 
-var key = keyspace.AppendPersisted(nil)
+var key = keyspace.Persisted.Append(nil)
 
 // put commits a value, unless made is false, and publishes its view.
 func (x *subject) put(value string, made bool) {

@@ -105,7 +105,7 @@ type Turn struct{ K *kernel.Turn }
 
 // setAlarm arms an alarm, replacing one of the same name and instance.
 func setAlarm(c *kernel.Core, name, instance string, r alarmRecord, o engine.PutOptions) error {
-	key := keyspace.AppendAlarm(nil, name, instance)
+	key := keyspace.Alarm.Append(nil, name, instance)
 	if old, ok, err := readAlarm(c, key); err != nil {
 		return err
 	} else if ok {
@@ -124,7 +124,7 @@ func setAlarm(c *kernel.Core, name, instance string, r alarmRecord, o engine.Put
 
 // clearAlarm disarms an alarm and reports whether it was armed.
 func clearAlarm(c *kernel.Core, name, instance string) (bool, error) {
-	key := keyspace.AppendAlarm(nil, name, instance)
+	key := keyspace.Alarm.Append(nil, name, instance)
 	old, ok, err := readAlarm(c, key)
 	if err != nil || !ok {
 		return false, err
@@ -143,9 +143,9 @@ func readAlarm(c *kernel.Core, key []byte) (r alarmRecord, ok bool, err error) {
 
 // listAlarms lists the armed alarms of a name, or all.
 func listAlarms(l call.Lister, name string) ([]host.Alarm, error) {
-	start, end := keyspace.KindRange(keyspace.KindAlarms)
+	start, end := keyspace.Alarm.Range()
 	if name != "" {
-		start = keyspace.AppendAlarmName(nil, name)
+		start = keyspace.Alarm.Prefix(nil, name)
 		end = keyspace.TupleEnd(start)
 	}
 	var out []host.Alarm
@@ -156,7 +156,7 @@ func listAlarms(l call.Lister, name string) ([]host.Alarm, error) {
 			return nil, err
 		}
 		for _, e := range page.Entries {
-			k, err := keyspace.ParseAlarm(e.Key)
+			name, instance, err := keyspace.Alarm.Parse(e.Key)
 			if err != nil {
 				return nil, err
 			}
@@ -164,7 +164,7 @@ func listAlarms(l call.Lister, name string) ([]host.Alarm, error) {
 			if err := record.Decode(e.Value, &r); err != nil {
 				return nil, err
 			}
-			out = append(out, host.Alarm{Name: k.Name, Instance: k.Instance, Due: clock.TimeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})
+			out = append(out, host.Alarm{Name: name, Instance: instance, Due: clock.TimeMS(r.Due), Payload: r.Payload, Attempts: r.Attempts})
 		}
 		if after = page.Next; after == nil {
 			return out, nil
@@ -190,7 +190,7 @@ func (d *alarmDue) Run(c *kernel.Core, w *kernel.Work) {
 // own handler and by nothing else; if the handler fails, the alarm is put off.
 func fireAlarm(c *kernel.Core, w *kernel.Work, row *engine.Wake) error {
 	var cause error
-	rec, ok, err := readAlarm(c, keyspace.AppendAlarm(nil, row.Name, row.Instance))
+	rec, ok, err := readAlarm(c, keyspace.Alarm.Append(nil, row.Name, row.Instance))
 	switch {
 	case err != nil:
 		return err

@@ -107,7 +107,7 @@ func readConnection(r engine.Reader, id string) (rec connectionRecord, ok bool, 
 	if id == "" {
 		return rec, false, nil
 	}
-	e, ok, err := r.Get(keyspace.AppendConnection(nil, id))
+	e, ok, err := r.Get(keyspace.Connection.Append(nil, id))
 	if err != nil || !ok {
 		return rec, false, err
 	}
@@ -123,9 +123,9 @@ type connectionEntry struct {
 // listConnections reads a page of connections in the order of their ids, at most limit and about 1
 // MiB.
 func listConnections(l call.Lister, after string, limit int) (out []connectionEntry, more bool, err error) {
-	start, end := keyspace.KindRange(keyspace.KindConnections)
+	start, end := keyspace.Connection.Range()
 	if after != "" {
-		start = append(keyspace.AppendConnection(nil, after), 0)
+		start = append(keyspace.Connection.Append(nil, after), 0)
 	}
 	page, err := l.List(engine.ListQuery{Start: start, End: end, Limit: limit, MaxBytes: 1 << 20})
 	if err != nil {
@@ -133,7 +133,7 @@ func listConnections(l call.Lister, after string, limit int) (out []connectionEn
 	}
 	for _, e := range page.Entries {
 		c := connectionEntry{}
-		if c.id, err = keyspace.ParseConnection(e.Key); err != nil {
+		if c.id, err = keyspace.Connection.Parse(e.Key); err != nil {
 			return nil, false, err
 		}
 		if err := record.Decode(e.Value, &c.rec); err != nil {
@@ -183,7 +183,7 @@ func writeConnection(c *kernel.Core, id string, rec *connectionRecord, o engine.
 	if err != nil {
 		return err
 	}
-	return c.Rows.Put(keyspace.AppendConnection(nil, id), b, o)
+	return c.Rows.Put(keyspace.Connection.Append(nil, id), b, o)
 }
 
 // addConnection writes a new record.
@@ -206,7 +206,7 @@ func removeConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.Rows.Delete(keyspace.AppendConnection(nil, id)); err != nil {
+	if _, err := c.Rows.Delete(keyspace.Connection.Append(nil, id)); err != nil {
 		return err
 	}
 	if rec.Due != 0 {
@@ -222,7 +222,7 @@ func removeConnection(c *kernel.Core, id string, rec *connectionRecord) error {
 // countConnections returns the number of connections of the actor, lost ones included.
 func countConnections(c *kernel.Core) (int, error) {
 	return connCoreOf(c).count.Get(c.Rows, func() (int, error) {
-		start, end := keyspace.KindRange(keyspace.KindConnections)
+		start, end := keyspace.Connection.Range()
 		n := 0
 		var after []byte
 		for {

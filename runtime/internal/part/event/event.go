@@ -130,11 +130,11 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 		if err != nil {
 			return err
 		}
-		if err := c.Rows.Put(keyspace.AppendEvent(nil, ev.Sequence), rec, engine.PutOptions{New: true}); err != nil {
+		if err := c.Rows.Put(keyspace.Event.Append(nil, ev.Sequence), rec, engine.PutOptions{New: true}); err != nil {
 			return err
 		}
 		if ev.Sequence > keep {
-			if _, err := c.Rows.Delete(keyspace.AppendEvent(nil, ev.Sequence-keep)); err != nil {
+			if _, err := c.Rows.Delete(keyspace.Event.Append(nil, ev.Sequence-keep)); err != nil {
 				return err
 			}
 		}

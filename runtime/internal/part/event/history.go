@@ -57,9 +57,9 @@ func readHistory(l call.Lister, id, life keyspace.ActorID, after uint64, most in
 	if after > last || !life.IsZero() && life != id {
 		p.after, p.reset = 0, true
 	}
-	_, end := keyspace.KindRange(keyspace.KindEventHistory)
+	_, end := keyspace.Event.Range()
 	page, err := l.List(engine.ListQuery{
-		Start: keyspace.AppendEvent(nil, p.after+1), End: end, Limit: MaxBuffered, MaxBytes: most,
+		Start: keyspace.Event.Append(nil, p.after+1), End: end, Limit: MaxBuffered, MaxBytes: most,
 	})
 	if err != nil {
 		return p, err
@@ -79,7 +79,7 @@ func readHistory(l call.Lister, id, life keyspace.ActorID, after uint64, most in
 }
 
 func decodeEvent(e engine.Entry) (host.EmittedEvent, error) {
-	seq, err := keyspace.ParseEvent(e.Key)
+	seq, err := keyspace.Event.Parse(e.Key)
 	if err != nil {
 		return host.EmittedEvent{}, err
 	}
@@ -94,12 +94,12 @@ func decodeEvent(e engine.Entry) (host.EmittedEvent, error) {
 
 // lastEvent returns the sequence of the actor's last event; 0 if it has emitted none.
 func lastEvent(l call.Lister) (uint64, error) {
-	start, end := keyspace.KindRange(keyspace.KindEventHistory)
+	start, end := keyspace.Event.Range()
 	page, err := l.List(engine.ListQuery{Start: start, End: end, Reverse: true, Limit: 1, KeysOnly: true})
 	if err != nil || len(page.Entries) == 0 {
 		return 0, err
 	}
-	return keyspace.ParseEvent(page.Entries[0].Key)
+	return keyspace.Event.Parse(page.Entries[0].Key)
 }
 
 // Event returns the index of an event by its name. The error has the code InvalidArgument.

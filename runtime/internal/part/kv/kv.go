@@ -45,13 +45,13 @@ func kvEntry(e engine.Entry) host.KVEntry {
 
 // kvBounds turns bounds of user keys into bounds of logical keys.
 func kvBounds(start, end []byte) (from, to []byte) {
-	first, last := keyspace.KindRange(keyspace.KindUserKV)
+	first, last := keyspace.UserKV.Range()
 	from, to = first, last
 	if start != nil {
-		from = keyspace.AppendUserKV(nil, start)
+		from = keyspace.UserKV.Append(nil, start)
 	}
 	if end != nil {
-		to = keyspace.AppendUserKV(nil, end)
+		to = keyspace.UserKV.Append(nil, end)
 	}
 	return from, to
 }
@@ -104,7 +104,7 @@ func (h *Turn) KVPut(key, value []byte, expire time.Time) error {
 			return host.Errorf(host.InvalidArgument, "the entry would expire at %s, which is not in the future", expire.Format(time.RFC3339))
 		}
 	}
-	if err := t.Core.Rows.Put(keyspace.AppendUserKV(nil, key), value, o); err != nil {
+	if err := t.Core.Rows.Put(keyspace.UserKV.Append(nil, key), value, o); err != nil {
 		return fault.Limit(err)
 	}
 	if o.ExpireAt != 0 {
@@ -121,7 +121,7 @@ func (h *Turn) KVDelete(key []byte) (bool, error) {
 		return false, err
 	}
 	defer t.Leave()
-	ok, err := t.Core.Rows.Delete(keyspace.AppendUserKV(nil, key))
+	ok, err := t.Core.Rows.Delete(keyspace.UserKV.Append(nil, key))
 	if ok && err == nil {
 		h.change("delete", key, nil)
 	}
@@ -148,7 +148,7 @@ func (h Reads[S]) KVGet(key []byte) (e host.KVEntry, ok bool, err error) {
 	r := h.K
 	e, err = call.Reading(r, func(rows engine.Reader) (host.KVEntry, error) {
 		var stored engine.Entry
-		stored, ok, err = rows.Get(keyspace.AppendUserKV(nil, key))
+		stored, ok, err = rows.Get(keyspace.UserKV.Append(nil, key))
 		return kvEntry(stored), err
 	})
 	return e, ok, err

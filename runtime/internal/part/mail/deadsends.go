@@ -44,7 +44,7 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 	now := h.Start.UnixMilli()
 	box := Post(c)
 	if !box.Dead.Known || box.Dead.Value >= MaxDeadSends && now-box.counted >= deadCountFor.Milliseconds() {
-		n, err := countRows(c, keyspace.KindFailedSends)
+		n, err := countRows(c, keyspace.FailedSend.Kind)
 		if err != nil {
 			return err
 		}
@@ -53,13 +53,13 @@ func KeepDeadSend(c *kernel.Core, h *kernel.Turn, seq uint64, f *FailedRecord) e
 	}
 	expire := f.Failed + deadSendFor.Milliseconds()
 	o := engine.PutOptions{Exempt: true, ExpireAt: expire} // it takes the message's room
-	if err := c.Rows.Put(keyspace.AppendFailedSend(nil, seq), rec, o); err != nil {
+	if err := c.Rows.Put(keyspace.FailedSend.Append(nil, seq), rec, o); err != nil {
 		return err
 	}
 	h.ExpireAt(expire)
 	n := box.Dead.Value + 1
 	if over := n - MaxDeadSends; over > 0 {
-		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		start, end := keyspace.FailedSend.Range()
 		page, err := c.Rows.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Limit: min(over, 100)})
 		if err != nil {
 			return err
@@ -105,7 +105,7 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, agai
 		return nil
 	}
 	if in.All {
-		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		start, end := keyspace.FailedSend.Range()
 		q := engine.ListQuery{Start: start, End: end, Limit: host.MaxQueueBatch, MaxBytes: MaxRequeuedBytes, KeysOnly: !again}
 		for more := true; more && size < MaxRequeuedBytes; more = q.After != nil {
 			page, err := c.Rows.List(q)
@@ -122,13 +122,13 @@ func eachDeadSend(c *kernel.Core, h *kernel.Turn, in *host.SendSelectInput, agai
 		out.More = q.After != nil
 	}
 	for _, id := range in.IDs {
-		e, ok, err := c.Rows.Get(keyspace.AppendFailedSend(nil, id))
+		e, ok, err := c.Rows.Get(keyspace.FailedSend.Append(nil, id))
 		if err == nil && ok {
 			if size >= MaxRequeuedBytes {
 				out.More = true
 				break
 			}
-			e.Key = keyspace.AppendFailedSend(nil, id)
+			e.Key = keyspace.FailedSend.Append(nil, id)
 			err = visit(&e)
 		}
 		if err != nil {
@@ -170,7 +170,7 @@ func listDeadSends(r *call.Query, codec host.Codec, in *host.SendListInput) (out
 	var entries []engine.Entry
 	if len(in.IDs) > 0 {
 		for _, id := range in.IDs {
-			key := keyspace.AppendFailedSend(nil, id)
+			key := keyspace.FailedSend.Append(nil, id)
 			e, ok, err := rows.Get(key)
 			if err != nil {
 				return out, err
@@ -180,10 +180,10 @@ func listDeadSends(r *call.Query, codec host.Codec, in *host.SendListInput) (out
 			}
 		}
 	} else {
-		start, end := keyspace.KindRange(keyspace.KindFailedSends)
+		start, end := keyspace.FailedSend.Range()
 		q := engine.ListQuery{Start: start, End: end, Limit: limit, MaxBytes: maxListedBytes}
 		if in.After > 0 {
-			q.After = keyspace.AppendFailedSend(nil, in.After)
+			q.After = keyspace.FailedSend.Append(nil, in.After)
 		}
 		page, err := rows.List(q)
 		if err != nil {
@@ -205,7 +205,7 @@ const maxListedBytes = 4 << 20
 
 // showDeadSend describes a message that was given up.
 func showDeadSend(e *engine.Entry, codec host.Codec, m *host.DeadMessage) error {
-	seq, err := keyspace.ParseFailedSend(e.Key)
+	seq, err := keyspace.FailedSend.Parse(e.Key)
 	if err != nil {
 		return err
 	}

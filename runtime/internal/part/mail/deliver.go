@@ -72,7 +72,7 @@ func (b *binding) Run(c *kernel.Core, w *kernel.Work) {
 			if err != nil {
 				return err
 			}
-			if err := c.Rows.Put(keyspace.AppendOutgoing(nil, m.seq), rec, engine.PutOptions{Exempt: true}); err != nil {
+			if err := c.Rows.Put(keyspace.Outgoing.Append(nil, m.seq), rec, engine.PutOptions{Exempt: true}); err != nil {
 				return err
 			}
 		}
@@ -105,7 +105,7 @@ func (set *settlement) Run(c *kernel.Core, w *kernel.Work) {
 		}
 		before := left
 		remove := func(seq uint64) error {
-			was, err := c.Rows.Delete(keyspace.AppendOutgoing(nil, seq))
+			was, err := c.Rows.Delete(keyspace.Outgoing.Append(nil, seq))
 			if was {
 				left--
 			}
@@ -243,7 +243,7 @@ func (d *Delivery) Run(c *kernel.Core, w *kernel.Work) {
 
 // handle runs one message in one turn, whose commit also records that it was handled.
 func handle(c *kernel.Core, w *kernel.Work, d *Delivery, m *outgoing) error {
-	key := keyspace.AppendReceived(nil, d.from)
+	key := keyspace.Received.Append(nil, d.from)
 	if c.Exists {
 		e, ok, err := c.Rows.Get(key)
 		if err != nil {

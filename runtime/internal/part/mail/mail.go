@@ -117,7 +117,7 @@ func (*Part) Remains(t *kernel.Turn) ([]keyspace.Kind, error) {
 	if err != nil || n+len(MailOf(t).messages) == 0 {
 		return nil, err
 	}
-	return []keyspace.Kind{keyspace.KindOutgoing}, nil
+	return []keyspace.Kind{keyspace.Outgoing.Kind}, nil
 }
 
 // Bequeath implements kernel.Remainder.
@@ -227,7 +227,7 @@ func (h *Turn) Seal(t *kernel.Turn) error {
 		if n := len(rec); n > MaxMessageBytes {
 			return host.OverLimit("bytes of a message", MaxMessageBytes, int64(n))
 		}
-		if err := c.Rows.Put(keyspace.AppendOutgoing(nil, m.seq), rec, engine.PutOptions{New: true, Exempt: h.again}); err != nil {
+		if err := c.Rows.Put(keyspace.Outgoing.Append(nil, m.seq), rec, engine.PutOptions{New: true, Exempt: h.again}); err != nil {
 			return err
 		}
 	}

@@ -158,11 +158,11 @@ func (*postbox) Abandon(*kernel.Core) {}
 func countOutgoing(c *kernel.Core, enough int) (int, error) {
 	b := Post(c)
 	if c.Bare && !b.waiting.Known {
-		start, end := keyspace.KindRange(keyspace.KindOutgoing)
+		start, end := keyspace.Outgoing.Range()
 		page, err := c.Rows.List(engine.ListQuery{Start: start, End: end, KeysOnly: true, Limit: enough + 1})
 		return len(page.Entries), err
 	}
-	return b.waiting.Get(c.Rows, func() (int, error) { return countRows(c, keyspace.KindOutgoing) })
+	return b.waiting.Get(c.Rows, func() (int, error) { return countRows(c, keyspace.Outgoing.Kind) })
 }
 
 // wait counts messages whose rows a turn has written, or, if negative, removed.
@@ -174,7 +174,7 @@ func (b *postbox) wait(c *kernel.Core, n int) {
 
 // countRows counts the actor's keys of a kind.
 func countRows(c *kernel.Core, kind keyspace.Kind) (n int, err error) {
-	start, end := keyspace.KindRange(kind)
+	start, end := kind.Range()
 	q := engine.ListQuery{Start: start, End: end, KeysOnly: true}
 	for {
 		page, err := c.Rows.List(q)
@@ -247,7 +247,7 @@ func (s *sender) load(c *kernel.Core) error {
 	if loaded {
 		return nil
 	}
-	start, end := keyspace.KindRange(keyspace.KindOutgoing)
+	start, end := keyspace.Outgoing.Range()
 	var found []outgoing
 	var after []byte
 	for {
@@ -276,7 +276,7 @@ func (s *sender) load(c *kernel.Core) error {
 // AppendOutgoing appends the messages that entries of kind outgoing hold.
 func AppendOutgoing(dst []outgoing, entries []engine.Entry) ([]outgoing, error) {
 	for _, e := range entries {
-		seq, err := keyspace.ParseOutgoing(e.Key)
+		seq, err := keyspace.Outgoing.Parse(e.Key)
 		if err != nil {
 			return dst, err
 		}

@@ -19,10 +19,10 @@ import (
 
 // Report implements survey.Reporter.
 func (*Part) Report(rows *engine.Snapshot, st *host.Status) (err error) {
-	if st.PendingSends, err = survey.CountKeys(rows, keyspace.KindOutgoing); err != nil {
+	if st.PendingSends, err = survey.CountKeys(rows, keyspace.Outgoing.Kind); err != nil {
 		return err
 	}
-	st.FailedSends, err = survey.CountKeys(rows, keyspace.KindFailedSends)
+	st.FailedSends, err = survey.CountKeys(rows, keyspace.FailedSend.Kind)
 	return err
 }
 
@@ -58,7 +58,7 @@ func oldestSend(pending int, rows *engine.Snapshot) (*MessageRecord, error) {
 	if pending == 0 {
 		return nil, nil
 	}
-	start, end := keyspace.KindRange(keyspace.KindOutgoing)
+	start, end := keyspace.Outgoing.Range()
 	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func ExplainSends(q *survey.Inquiry, oldest *MessageRecord) *host.Explanation {
 
 // oldestDead reads about the oldest message that was given up; nil if there is none.
 func oldestDead(rows *engine.Snapshot) (*host.DeadMessage, error) {
-	start, end := keyspace.KindRange(keyspace.KindFailedSends)
+	start, end := keyspace.FailedSend.Range()
 	page, err := rows.List(engine.ListQuery{Start: start, End: end, Limit: 1})
 	if err != nil || len(page.Entries) == 0 {
 		return nil, err

@@ -201,8 +201,8 @@ const maxChanges = 1000
 func watchRun(s *kernel.Kernel, ctx context.Context, on kernel.Target, in *host.WorkflowWatchInput) (out host.WorkflowWatchOutput, err error) {
 	err = ofRun(s, ctx, on, func(rows storedRun) (err error) {
 		changed := make(map[string]bool)
-		start, end := keyspace.KindRange(keyspace.KindWorkflow)
-		prefix := keyspace.AppendWorkflowFamily(nil, keyspace.WorkflowRecords)
+		start, end := keyspace.KindWorkflow.Range()
+		prefix, _ := keyspace.WorkflowHistory.Range()
 		news := false
 		var after []byte
 		for {

@@ -16,19 +16,15 @@ type fields struct {
 }
 
 // The range of the fields of a run.
-var (
-	fieldsStart = keyspace.AppendWorkflowFamily(nil, keyspace.WorkflowFields)
-	fieldsEnd   = keyspace.TupleEnd(fieldsStart)
-)
+var fieldsStart, fieldsEnd = keyspace.WorkflowField.Range()
 
 // fieldOf returns the field that a key of a run is; ok is false for others.
-func fieldOf(key []byte) (f keyspace.WorkflowField, ok bool) {
-	if !bytes.HasPrefix(key, fieldsStart) {
+func fieldOf(key []byte) (f keyspace.Field, ok bool) {
+	if !keyspace.WorkflowField.Has(key) {
 		return 0, false
 	}
-	k, err := keyspace.ParseWorkflow(key)
-	f, ok = k.(keyspace.WorkflowField)
-	return f, ok && err == nil
+	f, err := keyspace.WorkflowField.Parse(key)
+	return f, err == nil
 }
 
 // begin notes that a scan of all fields begins: fields without a row are absent.
@@ -39,7 +35,7 @@ func (f *fields) begin() {
 }
 
 // options adds what is known of a field to the options of a Put.
-func (f *fields) options(field keyspace.WorkflowField, o engine.PutOptions) engine.PutOptions {
+func (f *fields) options(field keyspace.Field, o engine.PutOptions) engine.PutOptions {
 	if f.known {
 		o.Known, o.Old = true, int(f.bytes[field])
 	}
@@ -47,7 +43,7 @@ func (f *fields) options(field keyspace.WorkflowField, o engine.PutOptions) engi
 }
 
 // wrote notes that a turn has written a field of so many bytes, or deleted it.
-func (f *fields) wrote(field keyspace.WorkflowField, bytes int, as engine.Version) {
+func (f *fields) wrote(field keyspace.Field, bytes int, as engine.Version) {
 	f.bytes[field], f.asOf = int32(bytes), as
 }
 

@@ -100,7 +100,7 @@ func TestUndoneTurnThatClearedARunLeavesItsFieldsUnknown(t *testing.T) {
 	f.begin()
 	f.known = true
 	f.wrote(keyspace.FieldState, 9, 5) // committed
-	start, end := keyspace.KindRange(keyspace.KindWorkflow)
+	start, end := keyspace.KindWorkflow.Range()
 	f.cleared(start, end, 6)
 	f.begin() // a scan in the same turn finds nothing
 	f.known = true

@@ -35,7 +35,7 @@ type runRecord struct {
 }
 
 // runKey is the logical key of the record.
-var runKey = keyspace.AppendRun(nil)
+var runKey = keyspace.Run.Append(nil)
 
 // A run that cannot advance is tried again after 1 second, doubling up to 5 minutes.
 const (
@@ -503,7 +503,7 @@ func runState(r workflow.Reader) (workflow.State, error) {
 	return workflow.State(value), err
 }
 
-var runStateKey = keyspace.AppendWorkflowField(nil, keyspace.FieldState)
+var runStateKey = keyspace.WorkflowField.Append(nil, keyspace.FieldState)
 
 // Destroy implements kernel.Destroyer: it notifies waiters for the run of the destroyed actor.
 func (*Part) Destroy(t *kernel.Turn) error {

@@ -29,7 +29,7 @@ type Limit struct {
 }
 
 // key is the logical key of the record.
-var key = keyspace.AppendControl(nil)
+var key = keyspace.Control.Append(nil)
 
 // Read reads the record of an actor; the zero record if it has none.
 func Read(rows engine.Reader) (r Record, err error) {

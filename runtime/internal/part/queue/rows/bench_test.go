@@ -78,8 +78,8 @@ func BenchmarkRawSendAndHandle(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		id++
-		stats, meta := keyspace.AppendQueueStats(nil, "jobs"), keyspace.AppendQueueMetadata(nil)
-		msg, ready := keyspace.AppendQueueMessage(nil, id), keyspace.AppendQueueReady(nil, "jobs", 0, id)
+		stats, meta := keyspace.QueueStats.Append(nil, "jobs"), keyspace.QueueMetadata.Append(nil)
+		msg, ready := keyspace.QueueMessage.Append(nil, id), appendPlace(nil, keyspace.QueueReady.Prefix(nil, "jobs"), place{id: id})
 		ws.Advance(start.UnixMilli())
 		put(msg, value, true)
 		put(ready, nil, true)

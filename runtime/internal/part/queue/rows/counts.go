@@ -29,9 +29,9 @@ var suffixes = [indexes]string{lockedIndex: "/locked", ttlIndex: "/ttl", deadInd
 // appendIndex appends what the keys of an index of a queue begin with.
 func appendIndex(b []byte, ix index, queue string) []byte {
 	if ix == readyIndex {
-		return keyspace.AppendQueueReadyName(b, queue)
+		return keyspace.QueueReady.Prefix(b, queue)
 	}
-	b = keyspace.AppendQueueDelayedName(b, queue)
+	b = keyspace.QueueDelayed.Prefix(b, queue)
 	end := b[len(b)-1]
 	return append(append(b[:len(b)-1], suffixes[ix]...), end)
 }
@@ -94,7 +94,7 @@ func (c *counts) decode(queue string, b []byte) error {
 // readCounts reads the counts of a queue, which are zero if it was never used.
 func readCounts(rows engine.Reader, queue string, c *counts) error {
 	c.fronts[readyIndex].ranked = true
-	e, ok, err := rows.Get(keyspace.AppendQueueStats(nil, queue))
+	e, ok, err := rows.Get(keyspace.QueueStats.Append(nil, queue))
 	if err != nil || !ok {
 		return err
 	}

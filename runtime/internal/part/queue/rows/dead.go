@@ -29,7 +29,7 @@ func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	m.state, m.died, m.due = dead, s.now, s.now+milliseconds(l.cfg.DeadFor)
 	m.code, m.cause = []byte(told.Code), []byte(cause)
 	err := m.eachKey(func(packed []byte) error {
-		s.key = append(append(s.key[:0], byte(keyspace.KindUserKV)), packed...)
+		s.key = append(append(s.key[:0], byte(keyspace.UserKV.Kind)), packed...)
 		err := s.rows.Put(s.key, m.body, engine.PutOptions{})
 		if errors.Is(err, &engine.LimitError{}) || errors.Is(err, &engine.QuotaError{}) {
 			// The body is in the dead letter all the same. Failing here would bring the message
@@ -43,7 +43,7 @@ func (s *Set) bury(l *line, m *message, cause string, told *host.Error) error {
 	if err != nil {
 		return s.fail(err)
 	}
-	s.key = keyspace.AppendDeadLetter(s.key[:0], l.name, m.id)
+	s.key = keyspace.DeadLetter.Append(s.key[:0], l.name, m.id)
 	if err := s.putText(s.key, m, engine.PutOptions{New: true}); err != nil {
 		return s.fail(err)
 	}
@@ -81,7 +81,7 @@ func (s *Set) trim(l *line, left *int) error {
 
 // forget removes the dead letter that stands at a place of its index.
 func (s *Set) forget(l *line, p place) error {
-	s.key = keyspace.AppendDeadLetter(s.key[:0], l.name, p.id)
+	s.key = keyspace.DeadLetter.Append(s.key[:0], l.name, p.id)
 	if _, err := s.rows.Delete(s.key); err != nil {
 		return s.fail(err)
 	}
@@ -90,7 +90,7 @@ func (s *Set) forget(l *line, p place) error {
 
 // readDead reads a dead letter of the queue.
 func (s *Set) readDead(l *line, id uint64, m *message) (bool, error) {
-	s.key = keyspace.AppendDeadLetter(s.key[:0], l.name, id)
+	s.key = keyspace.DeadLetter.Append(s.key[:0], l.name, id)
 	e, ok, err := s.rows.Get(s.key)
 	if err == nil && ok {
 		err = m.decodeDead(id, e.Value)
@@ -151,7 +151,7 @@ func (s *Set) requeue(l *line, m *message) error {
 	meta.count++
 	l.bytes += int64(len(m.body))
 	if m.wantsReply() {
-		s.key = keyspace.AppendQueueReply(s.key[:0], m.id)
+		s.key = keyspace.QueueReply.Append(s.key[:0], m.id)
 		if _, err := s.rows.Delete(s.key); err != nil {
 			return s.fail(err)
 		}
@@ -169,7 +169,7 @@ func (s *Set) DeleteDead(queue string, ids []uint64, all bool) (int64, error) {
 		return s.eachDead(l, ids, false, func(m *message) error { return s.forget(l, m.place()) })
 	}
 	n := l.fronts[deadIndex].n
-	letters := keyspace.AppendDeadLetterName(nil, l.name)
+	letters := keyspace.DeadLetter.Prefix(nil, l.name)
 	if _, err := s.rows.DeleteRange(letters, keyspace.TupleEnd(letters)); err != nil {
 		return 0, s.fail(err)
 	}
@@ -214,7 +214,7 @@ func (s *Set) eachDead(l *line, ids []uint64, all bool, visit func(*message) err
 		}
 		return n, nil
 	}
-	prefix := keyspace.AppendDeadLetterName(nil, l.name)
+	prefix := keyspace.DeadLetter.Prefix(nil, l.name)
 	q := engine.ListQuery{Start: prefix, End: keyspace.TupleEnd(prefix), Limit: 1_000, MaxBytes: maxReceiveBytes}
 	most := s.share(maxOperateBytes)
 	for bytes := 0; n < maxOperate && bytes < most; {
@@ -224,9 +224,9 @@ func (s *Set) eachDead(l *line, ids []uint64, all bool, visit func(*message) err
 		}
 		for i := range page.Entries {
 			e := &page.Entries[i]
-			k, err := keyspace.ParseDeadLetter(e.Key)
+			_, id, err := keyspace.DeadLetter.Parse(e.Key)
 			if err == nil {
-				err = m.decodeDead(k.ID, e.Value)
+				err = m.decodeDead(id, e.Value)
 			}
 			if err != nil {
 				return n, s.fail(err)

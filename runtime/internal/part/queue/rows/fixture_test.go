@@ -219,7 +219,7 @@ func (w *world) verify() {
 	w.t.Helper()
 	rows := w.space.Writes()
 	all := func(kind keyspace.Kind) []engine.Entry {
-		from, to := keyspace.KindRange(kind)
+		from, to := kind.Range()
 		page, err := rows.List(engine.ListQuery{Start: from, End: to, Limit: 1 << 20, MaxBytes: 1 << 29})
 		if err != nil {
 			w.t.Fatal(err)
@@ -247,10 +247,10 @@ func (w *world) verify() {
 		}
 		c.n[ix]++
 	}
-	messages := all(keyspace.KindQueueMessages)
+	messages := all(keyspace.QueueMessage.Kind)
 	for _, e := range messages {
 		var m message
-		id, err := keyspace.ParseQueueMessage(e.Key)
+		id, err := keyspace.QueueMessage.Parse(e.Key)
 		if err == nil {
 			err = m.decode(id, e.Value)
 		}
@@ -273,18 +273,18 @@ func (w *world) verify() {
 			w.t.Fatalf("message %d is %v", id, m.state)
 		}
 	}
-	for _, e := range all(keyspace.KindDeadLetters) {
+	for _, e := range all(keyspace.DeadLetter.Kind) {
 		var m message
-		k, err := keyspace.ParseDeadLetter(e.Key)
+		queue, id, err := keyspace.DeadLetter.Parse(e.Key)
 		if err == nil {
-			err = m.decodeDead(k.ID, e.Value)
+			err = m.decodeDead(id, e.Value)
 		}
-		if err != nil || k.Queue != string(m.queue) {
-			w.t.Fatalf("dead letter %+v: %v", k, err)
+		if err != nil || queue != string(m.queue) {
+			w.t.Fatalf("dead letter %d of %q: %v", id, queue, err)
 		}
-		entry(k.Queue, deadIndex, m.place())
+		entry(queue, deadIndex, m.place())
 	}
-	for _, kind := range []keyspace.Kind{keyspace.KindQueueReady, keyspace.KindQueueDelayed} {
+	for _, kind := range []keyspace.Kind{keyspace.QueueReady.Kind, keyspace.QueueDelayed.Kind} {
 		for _, e := range all(kind) {
 			if !entries[string(e.Key)] {
 				w.t.Fatalf("leaked index entry %x", e.Key)
@@ -296,45 +296,45 @@ func (w *world) verify() {
 		w.t.Fatalf("%d index entries are missing", len(entries))
 	}
 	wakes := w.wakes()
-	for _, e := range all(keyspace.KindQueueStats) {
-		k, err := keyspace.ParseQueueStats(e.Key)
+	for _, e := range all(keyspace.QueueStats.Kind) {
+		queue, err := keyspace.QueueStats.Parse(e.Key)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		var c counts
-		if err := c.decode(k.Queue, e.Value); err != nil {
+		if err := c.decode(queue, e.Value); err != nil {
 			w.t.Fatal(err)
 		}
-		want := count(k.Queue)
+		want := count(queue)
 		wake := int64(0)
 		for ix := range indexes {
 			f := &c.fronts[ix]
 			if f.n != want.n[ix] {
-				w.t.Fatalf("queue %q index %d: counted %d, has %d", k.Queue, ix, f.n, want.n[ix])
+				w.t.Fatalf("queue %q index %d: counted %d, has %d", queue, ix, f.n, want.n[ix])
 			}
 			if f.n > 0 && want.first[ix].before(f.runs[0].from) {
-				w.t.Fatalf("queue %q index %d begins at %+v, counts say %+v", k.Queue, ix, want.first[ix], f.runs[0].from)
+				w.t.Fatalf("queue %q index %d begins at %+v, counts say %+v", queue, ix, want.first[ix], f.runs[0].from)
 			}
 			if f.n > 0 && f.runs[0].exact && want.first[ix] != f.runs[0].from {
-				w.t.Fatalf("queue %q index %d begins at %+v, counts say exactly %+v", k.Queue, ix, want.first[ix], f.runs[0].from)
+				w.t.Fatalf("queue %q index %d begins at %+v, counts say exactly %+v", queue, ix, want.first[ix], f.runs[0].from)
 			}
 			if at := want.first[ix].at; ix != readyIndex && f.n > 0 && (wake == 0 || at < wake) {
 				wake = at
 			}
 		}
 		if c.bytes != want.bytes {
-			w.t.Fatalf("queue %q: counted %d bytes, has %d", k.Queue, c.bytes, want.bytes)
+			w.t.Fatalf("queue %q: counted %d bytes, has %d", queue, c.bytes, want.bytes)
 		}
-		if c.wake != wake || wakes[k.Queue] != wake {
-			w.t.Fatalf("queue %q: wake row at %d, counts say %d, first due %d", k.Queue, wakes[k.Queue], c.wake, wake)
+		if c.wake != wake || wakes[queue] != wake {
+			w.t.Fatalf("queue %q: wake row at %d, counts say %d, first due %d", queue, wakes[queue], c.wake, wake)
 		}
-		delete(wakes, k.Queue)
-		delete(queues, k.Queue)
+		delete(wakes, queue)
+		delete(queues, queue)
 	}
 	if len(queues) > 0 || len(wakes) > 0 {
 		w.t.Fatalf("queues without counts: %v, wakes %v", queues, wakes)
 	}
-	if meta := all(keyspace.KindQueueMetadata); len(meta) > 0 {
+	if meta := all(keyspace.QueueMetadata.Kind); len(meta) > 0 {
 		var m metadata
 		if err := m.decode(meta[0].Value); err != nil || m.count != int64(len(messages)) {
 			w.t.Fatalf("metadata %+v %v, there are %d messages", m, err, len(messages))

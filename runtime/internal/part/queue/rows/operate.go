@@ -126,7 +126,7 @@ func (s *Set) purgeAll(l *line, meta *metadata) error {
 	if err := s.replyTo(l); err != nil {
 		return err
 	}
-	start, end := keyspace.KindRange(keyspace.KindQueueMessages)
+	start, end := keyspace.QueueMessage.Range()
 	if _, err := s.rows.DeleteRange(start, end); err != nil {
 		return s.fail(err)
 	}
@@ -142,7 +142,7 @@ func (s *Set) purgeAll(l *line, meta *metadata) error {
 // replyTo notes the first messages whose senders may wait for a reply, up to one page; the others
 // find it with their next request.
 func (s *Set) replyTo(l *line) error {
-	start, end := keyspace.KindRange(keyspace.KindQueueMessages)
+	start, end := keyspace.QueueMessage.Range()
 	page, err := s.rows.List(engine.ListQuery{Start: start, End: end, Limit: 1_000, MaxBytes: maxReceiveBytes})
 	if err != nil {
 		return s.fail(err)
@@ -152,7 +152,7 @@ func (s *Set) replyTo(l *line) error {
 		if err := m.decode(math.MaxUint64, page.Entries[i].Value); err != nil || !m.wantsReply() {
 			continue // purging is also how one gets rid of a row that cannot be read
 		}
-		if id, err := keyspace.ParseQueueMessage(page.Entries[i].Key); err == nil {
+		if id, err := keyspace.QueueMessage.Parse(page.Entries[i].Key); err == nil {
 			s.Replied = append(s.Replied, id)
 		}
 	}

@@ -173,11 +173,11 @@ func TestCorruptRowsAreErrors(t *testing.T) {
 		return func(ws *engine.WriteSet) error { return ws.Put(key, value, engine.PutOptions{}) }
 	}
 	for name, damage := range map[string]func(*engine.WriteSet) error{
-		"message":  put(keyspace.AppendQueueMessage(nil, 1), []byte{1, 2}),
-		"counts":   put(keyspace.AppendQueueStats(nil, "jobs"), []byte{9}),
-		"metadata": put(keyspace.AppendQueueMetadata(nil), nil),
+		"message":  put(keyspace.QueueMessage.Append(nil, 1), []byte{1, 2}),
+		"counts":   put(keyspace.QueueStats.Append(nil, "jobs"), []byte{9}),
+		"metadata": put(keyspace.QueueMetadata.Append(nil), nil),
 		"missing message": func(ws *engine.WriteSet) error {
-			_, err := ws.Delete(keyspace.AppendQueueMessage(nil, 1))
+			_, err := ws.Delete(keyspace.QueueMessage.Append(nil, 1))
 			return err
 		},
 	} {

@@ -417,7 +417,7 @@ func (p *player) compare() {
 		}
 	}
 	for key, value := range p.model.kv {
-		e, ok, err := rows.Get(append([]byte{byte(keyspace.KindUserKV)}, key...))
+		e, ok, err := rows.Get(append([]byte{byte(keyspace.UserKV.Kind)}, key...))
 		if err != nil || !ok || string(e.Value) != value {
 			p.fatal("key %q: %q %v %v, want %q", key, e.Value, ok, err, value)
 		}

@@ -53,7 +53,7 @@ func Wakes(rows engine.Reader) ([]Wake, error) {
 // each calls f with the counts of each queue that was ever used, in the order of their names, until
 // it fails.
 func each(rows engine.Reader, f func(queue string, c *counts) error) error {
-	start, end := keyspace.KindRange(keyspace.KindQueueStats)
+	start, end := keyspace.QueueStats.Range()
 	q := engine.ListQuery{Start: start, End: end, Limit: 1_000}
 	for {
 		page, err := rows.List(q)
@@ -61,15 +61,15 @@ func each(rows engine.Reader, f func(queue string, c *counts) error) error {
 			return err
 		}
 		for i := range page.Entries {
-			k, err := keyspace.ParseQueueStats(page.Entries[i].Key)
+			queue, err := keyspace.QueueStats.Parse(page.Entries[i].Key)
 			if err != nil {
 				return corrupt("%v", err)
 			}
 			var c counts
-			if err := c.decode(k.Queue, page.Entries[i].Value); err != nil {
+			if err := c.decode(queue, page.Entries[i].Value); err != nil {
 				return err
 			}
-			if err := f(k.Queue, &c); err != nil {
+			if err := f(queue, &c); err != nil {
 				return err
 			}
 		}
@@ -153,7 +153,7 @@ type Result struct {
 // ResultOf returns the result of a message. known is false if the queue has no such message with a
 // wanted reply, or if the reply is no longer kept at now.
 func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res Result, known bool, err error) {
-	e, ok, err := rows.Get(keyspace.AppendQueueReply(nil, id))
+	e, ok, err := rows.Get(keyspace.QueueReply.Append(nil, id))
 	if err != nil {
 		return Result{}, false, err
 	}
@@ -182,12 +182,12 @@ func ResultOf(rows engine.Reader, queue string, id uint64, now time.Time) (res R
 // whether there are more. Limit 0 is 100; a page with large bodies ends before it. It passes over
 // messages of other queues between them, so with many of those it takes long.
 func Peek(rows engine.Reader, in *host.QueueListInput) ([]host.ListedMessage, bool, error) {
-	_, end := keyspace.KindRange(keyspace.KindQueueMessages)
+	_, end := keyspace.QueueMessage.Range()
 	return list(rows, in, listing{
-		key: func(id uint64) []byte { return keyspace.AppendQueueMessage(nil, id) },
+		key: func(id uint64) []byte { return keyspace.QueueMessage.Append(nil, id) },
 		end: end,
 		parse: func(m *message, e *engine.Entry) error {
-			id, err := keyspace.ParseQueueMessage(e.Key)
+			id, err := keyspace.QueueMessage.Parse(e.Key)
 			if err != nil {
 				return corrupt("%v", err)
 			}
@@ -199,14 +199,14 @@ func Peek(rows engine.Reader, in *host.QueueListInput) ([]host.ListedMessage, bo
 // DeadList lists dead letters of a queue like Peek.
 func DeadList(rows engine.Reader, in *host.QueueListInput) ([]host.ListedMessage, bool, error) {
 	return list(rows, in, listing{
-		key: func(id uint64) []byte { return keyspace.AppendDeadLetter(nil, in.Queue, id) },
-		end: keyspace.TupleEnd(keyspace.AppendDeadLetterName(nil, in.Queue)),
+		key: func(id uint64) []byte { return keyspace.DeadLetter.Append(nil, in.Queue, id) },
+		end: keyspace.TupleEnd(keyspace.DeadLetter.Prefix(nil, in.Queue)),
 		parse: func(m *message, e *engine.Entry) error {
-			k, err := keyspace.ParseDeadLetter(e.Key)
+			_, id, err := keyspace.DeadLetter.Parse(e.Key)
 			if err != nil {
 				return corrupt("%v", err)
 			}
-			return m.decodeDead(k.ID, e.Value)
+			return m.decodeDead(id, e.Value)
 		},
 	})
 }

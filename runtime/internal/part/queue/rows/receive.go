@@ -118,7 +118,7 @@ func (s *Set) done(l *line, m *message, value []byte) error {
 // reply keeps the result of a message for its sender.
 func (s *Set) reply(l *line, m *message, r *reply) error {
 	at := s.now + milliseconds(l.cfg.ReplyFor)
-	s.key = keyspace.AppendQueueReply(s.key[:0], m.id)
+	s.key = keyspace.QueueReply.Append(s.key[:0], m.id)
 	s.value = r.append(s.value[:0])
 	// A reply that is no larger than the message takes its room.
 	o := engine.PutOptions{ExpireAt: at, Exempt: r.failure != nil || len(r.value) <= len(m.body)}
@@ -246,7 +246,7 @@ func (s *Set) each(places []place, visit func(*message) (bool, error)) error {
 			continue
 		}
 		page, err := s.rows.List(engine.ListQuery{
-			Start: keyspace.AppendQueueMessage(nil, places[0].id), End: keyspace.AppendQueueMessage(nil, places[n-1].id+1),
+			Start: keyspace.QueueMessage.Append(nil, places[0].id), End: keyspace.QueueMessage.Append(nil, places[n-1].id+1),
 			MaxBytes: maxReceiveBytes, Limit: 2 * n,
 		})
 		if err != nil {
@@ -254,7 +254,7 @@ func (s *Set) each(places []place, visit func(*message) (bool, error)) error {
 		}
 		next := 0
 		for i := range page.Entries {
-			id, err := keyspace.ParseQueueMessage(page.Entries[i].Key)
+			id, err := keyspace.QueueMessage.Parse(page.Entries[i].Key)
 			if err != nil {
 				return corrupt("%v", err)
 			}

@@ -175,7 +175,7 @@ func (s *Set) duplicates(l *line, messages []host.Enqueue, sent []host.Sent) (in
 			sent[i].Duplicate = true
 			continue
 		}
-		s.key = keyspace.AppendQueueDedup(s.key[:0], l.name, id)
+		s.key = keyspace.QueueDedup.Append(s.key[:0], l.name, id)
 		e, ok, err := s.rows.Get(s.key)
 		if err == nil && ok {
 			sent[i].Duplicate = true
@@ -230,7 +230,7 @@ func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
 	if e.Delay > 0 {
 		m.state, m.due = delayed, s.now+milliseconds(e.Delay)
 	}
-	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
+	s.key = keyspace.QueueMessage.Append(s.key[:0], m.id)
 	s.value = m.append(s.value[:0])
 	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{New: true}))
 	m.body = nil // it is the caller's
@@ -246,7 +246,7 @@ func (s *Set) sendOne(l *line, e *host.Enqueue) (uint64, error) {
 	}
 	if e.DedupID != "" {
 		at := s.now + milliseconds(l.cfg.DedupWindow)
-		s.key = keyspace.AppendQueueDedup(s.key[:0], l.name, e.DedupID)
+		s.key = keyspace.QueueDedup.Append(s.key[:0], l.name, e.DedupID)
 		s.value = appendDedup(s.value[:0], m.id)
 		if err := s.rows.Put(s.key, s.value, engine.PutOptions{ExpireAt: at}); err != nil {
 			return 0, s.fail(err)

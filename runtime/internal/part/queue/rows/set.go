@@ -130,7 +130,7 @@ func (s *Set) load(queue string, cfg host.Queue) (*line, error) {
 	for i := range l.fronts {
 		l.fronts[i].runs = l.runs[i][:0]
 	}
-	s.key = keyspace.AppendQueueStats(s.key[:0], queue)
+	s.key = keyspace.QueueStats.Append(s.key[:0], queue)
 	e, ok, err := s.rows.Get(s.key)
 	if err == nil && ok {
 		err = l.decode(queue, e.Value)
@@ -158,7 +158,7 @@ func (s *Set) fail(err error) error {
 func (s *Set) metadata() (*metadata, error) {
 	if !s.metaKnown {
 		s.meta = metadata{next: 1}
-		s.key = keyspace.AppendQueueMetadata(s.key[:0])
+		s.key = keyspace.QueueMetadata.Append(s.key[:0])
 		e, ok, err := s.rows.Get(s.key)
 		if err == nil && ok {
 			err = s.meta.decode(e.Value)
@@ -189,7 +189,7 @@ func (s *Set) Flush() error {
 		}
 	}
 	if s.metaDirty {
-		s.key = keyspace.AppendQueueMetadata(s.key[:0])
+		s.key = keyspace.QueueMetadata.Append(s.key[:0])
 		s.value = s.meta.append(s.value[:0])
 		if err := s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true}); err != nil {
 			return s.fail(err)
@@ -227,7 +227,7 @@ func (s *Set) flush(l *line) error {
 		}
 		l.wake = wake
 	}
-	s.key = keyspace.AppendQueueStats(s.key[:0], l.name)
+	s.key = keyspace.QueueStats.Append(s.key[:0], l.name)
 	s.value = l.append(s.value[:0])
 	if err := s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true}); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (s *Set) scratch() *message {
 
 // put writes the record of a message that is there already, and is not dead after this.
 func (s *Set) put(m *message, isNew bool) error {
-	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
+	s.key = keyspace.QueueMessage.Append(s.key[:0], m.id)
 	return s.fail(s.putText(s.key, m, engine.PutOptions{New: isNew}))
 }
 
@@ -269,7 +269,7 @@ func (s *Set) putText(key []byte, m *message, o engine.PutOptions) error {
 
 // remove deletes the record of a message that is not dead.
 func (s *Set) remove(l *line, m *message) error {
-	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
+	s.key = keyspace.QueueMessage.Append(s.key[:0], m.id)
 	if _, err := s.rows.Delete(s.key); err != nil {
 		return s.fail(err)
 	}

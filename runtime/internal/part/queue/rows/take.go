@@ -48,7 +48,7 @@ func (s *Set) Take(queue string) (*host.Received, bool, error) {
 // replyLater puts the row that stands for a reply to come.
 func (s *Set) replyLater(m *message) error {
 	at := s.now + milliseconds(host.MaxQueueDelay)
-	s.key = keyspace.AppendQueueReply(s.key[:0], m.id)
+	s.key = keyspace.QueueReply.Append(s.key[:0], m.id)
 	s.value = (&reply{open: true, queue: m.queue}).append(s.value[:0])
 	// It takes the message's room.
 	if err := s.rows.Put(s.key, s.value, engine.PutOptions{ExpireAt: at, Exempt: true}); err != nil {
@@ -94,7 +94,7 @@ func (s *Set) Return(r *host.Received) error {
 			}
 		} // else it was answered, and has no waiter
 	}
-	s.key = keyspace.AppendQueueMessage(s.key[:0], m.id)
+	s.key = keyspace.QueueMessage.Append(s.key[:0], m.id)
 	s.value = m.append(s.value[:0])
 	err = s.fail(s.rows.Put(s.key, s.value, engine.PutOptions{Exempt: true})) // it was there before, and is no longer in the history
 	m.body = nil                                                              // it is the caller's
@@ -111,7 +111,7 @@ func (s *Set) Return(r *host.Received) error {
 // openRequest reports whether a message was taken whose sender waits for a reply, and leaves the
 // key of the reply in s.key.
 func (s *Set) openRequest(queue string, id uint64) (bool, error) {
-	s.key = keyspace.AppendQueueReply(s.key[:0], id)
+	s.key = keyspace.QueueReply.Append(s.key[:0], id)
 	e, ok, err := s.rows.Get(s.key)
 	if err != nil || !ok {
 		return false, s.fail(err)
@@ -126,7 +126,7 @@ func (s *Set) openRequest(queue string, id uint64) (bool, error) {
 // AnswerRest answers the messages that Take returned, of any queue, whose senders still wait. It
 // reads all replies that are kept.
 func (s *Set) AnswerRest(failure *host.Error) error {
-	start, end := keyspace.KindRange(keyspace.KindQueueReplies)
+	start, end := keyspace.QueueReply.Range()
 	type request struct {
 		queue string
 		id    uint64
@@ -139,7 +139,7 @@ func (s *Set) AnswerRest(failure *host.Error) error {
 			return s.fail(err)
 		}
 		for i := range page.Entries {
-			id, err := keyspace.ParseQueueReply(page.Entries[i].Key)
+			id, err := keyspace.QueueReply.Parse(page.Entries[i].Key)
 			if err != nil {
 				return s.fail(err)
 			}

@@ -111,7 +111,7 @@ func parsePlace(prefix, key []byte) (p place, err error) {
 // readMessage reads a message, of any queue. It returns false if there is none. key is memory that
 // it may use.
 func readMessage(rows engine.Reader, key []byte, id uint64, m *message) (bool, error) {
-	e, ok, err := rows.Get(keyspace.AppendQueueMessage(key[:0], id))
+	e, ok, err := rows.Get(keyspace.QueueMessage.Append(key[:0], id))
 	if err != nil || !ok {
 		return false, err
 	}

@@ -56,7 +56,7 @@ func (b *Book) Set(s host.Schedule) (host.Schedule, bool, error) {
 	changed, err := b.put(s.Name, s.Instance, &r, engine.PutOptions{})
 	if err == nil && !found {
 		if err = b.count(1); err != nil {
-			b.rows.Delete(keyspace.AppendSchedule(nil, s.Name, s.Instance)) // a row of this turn: it cannot fail
+			b.rows.Delete(keyspace.Schedule.Append(nil, s.Name, s.Instance)) // a row of this turn: it cannot fail
 			b.clearWake(r.Wake, s.Name, s.Instance)
 		}
 	}
@@ -136,7 +136,7 @@ func (b *Book) check(s *host.Schedule) (r scheduleRecord, c *clock, err error) {
 
 // count counts a schedule more or less.
 func (b *Book) count(by int) error {
-	key := keyspace.AppendSchedule(nil, "", "")
+	key := keyspace.Schedule.Append(nil, "", "")
 	var c countRecord
 	e, found, err := b.rows.Get(key)
 	if err != nil {
@@ -160,7 +160,7 @@ func (b *Book) count(by int) error {
 
 // put writes a record, moves its row in the wake index, and reports whether the record changed.
 func (b *Book) put(name, instance string, r *scheduleRecord, o engine.PutOptions) (bool, error) {
-	key := keyspace.AppendSchedule(nil, name, instance)
+	key := keyspace.Schedule.Append(nil, name, instance)
 	was := r.Wake
 	r.Wake = r.tryAt()
 	if len(r.Triggers) > 0 && (r.Wake == 0 || r.Triggers[0] < r.Wake) {
@@ -205,12 +205,12 @@ func (b *Book) Cancel(name, instance string) (bool, error) {
 }
 
 func (b *Book) remove(name, instance string, r *scheduleRecord) error {
-	if runs := keyspace.AppendScheduleRuns(nil, name, instance); r.Ran {
-		if _, err := b.rows.DeleteRange(keyspace.AppendScheduleRun(nil, name, instance, r.First), keyspace.TupleEnd(runs)); err != nil {
+	if runs := keyspace.ScheduleRun.Prefix(nil, name, instance); r.Ran {
+		if _, err := b.rows.DeleteRange(keyspace.ScheduleRun.Append(nil, name, instance, r.First), keyspace.TupleEnd(runs)); err != nil {
 			return err
 		}
 	}
-	if _, err := b.rows.Delete(keyspace.AppendSchedule(nil, name, instance)); err != nil {
+	if _, err := b.rows.Delete(keyspace.Schedule.Append(nil, name, instance)); err != nil {
 		return err
 	}
 	b.clearWake(r.Wake, name, instance)

@@ -217,7 +217,7 @@ func (b *Book) history(name, instance string, r *scheduleRecord, number uint64, 
 		if err != nil {
 			return err
 		}
-		if err := b.rows.Put(keyspace.AppendScheduleRun(nil, name, instance, number), value, ofRun); err != nil {
+		if err := b.rows.Put(keyspace.ScheduleRun.Append(nil, name, instance, number), value, ofRun); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (b *Book) history(name, instance string, r *scheduleRecord, number uint64, 
 		if number < r.First || number-r.First < uint64(r.KeepRuns) {
 			break
 		}
-		if _, err := b.rows.Delete(keyspace.AppendScheduleRun(nil, name, instance, r.First)); err != nil {
+		if _, err := b.rows.Delete(keyspace.ScheduleRun.Append(nil, name, instance, r.First)); err != nil {
 			return err
 		}
 		r.First++

@@ -14,11 +14,11 @@ import (
 type oneRow struct{ value []byte }
 
 func (r oneRow) Get(key []byte) (engine.Entry, bool, error) {
-	return engine.Entry{Key: key, Value: r.value}, keyspace.Kind(key[0]) == keyspace.KindSchedules, nil
+	return engine.Entry{Key: key, Value: r.value}, keyspace.Kind(key[0]) == keyspace.Schedule.Kind, nil
 }
 
 func (r oneRow) List(engine.ListQuery) (engine.Page, error) {
-	return engine.Page{Entries: []engine.Entry{{Key: keyspace.AppendSchedule(nil, "s", ""), Value: r.value}}}, nil
+	return engine.Page{Entries: []engine.Entry{{Key: keyspace.Schedule.Append(nil, "s", ""), Value: r.value}}}, nil
 }
 
 // FuzzRecord reads and fires schedules that were never set.

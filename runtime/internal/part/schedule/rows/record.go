@@ -11,7 +11,7 @@ import (
 
 // The values of this package's kinds. Times are Unix ms; 0 is none.
 type (
-	// scheduleRecord is the value of keyspace.KindSchedules.
+	// scheduleRecord is the value of keyspace.Schedule.Kind.
 	scheduleRecord struct {
 		_          struct{} `cbor:",toarray"`
 		Cron, Zone string
@@ -40,7 +40,7 @@ type (
 		// First is the first run of which there may be a row.
 		First uint64
 	}
-	// runRecord is the value of keyspace.KindScheduleRuns.
+	// runRecord is the value of keyspace.ScheduleRun.Kind.
 	runRecord struct {
 		_                      struct{} `cbor:",toarray"`
 		Due, Started, Finished int64
@@ -116,7 +116,7 @@ func (r *scheduleRecord) schedule(name, instance string) host.Schedule {
 }
 
 func read(rows engine.Reader, name, instance string) (r scheduleRecord, found bool, err error) {
-	e, found, err := rows.Get(keyspace.AppendSchedule(nil, name, instance))
+	e, found, err := rows.Get(keyspace.Schedule.Append(nil, name, instance))
 	if err != nil || !found {
 		return r, false, err
 	}
@@ -140,10 +140,10 @@ func (r *scheduleRecord) decode(value []byte) error {
 }
 
 // each visits the schedules of a name, or all, in the order of name and instance.
-func each(rows engine.Reader, name string, visit func(k keyspace.Schedule, r *scheduleRecord)) error {
-	start, end := keyspace.KindRange(keyspace.KindSchedules)
+func each(rows engine.Reader, name string, visit func(name, instance string, r *scheduleRecord)) error {
+	start, end := keyspace.Schedule.Range()
 	if name != "" {
-		start = keyspace.AppendScheduleName(nil, name)
+		start = keyspace.Schedule.Prefix(nil, name)
 		end = keyspace.TupleEnd(start)
 	}
 	q := engine.ListQuery{Start: start, End: end}
@@ -153,18 +153,18 @@ func each(rows engine.Reader, name string, visit func(k keyspace.Schedule, r *sc
 			return err
 		}
 		for _, e := range page.Entries {
-			k, err := keyspace.ParseSchedule(e.Key)
+			of, instance, err := keyspace.Schedule.Parse(e.Key)
 			if err != nil {
 				return err
 			}
-			if k.Name == "" {
+			if of == "" {
 				continue // the count
 			}
 			var r scheduleRecord
 			if err := r.decode(e.Value); err != nil {
 				return err
 			}
-			visit(k, &r)
+			visit(of, instance, &r)
 		}
 		if q.After = page.Next; q.After == nil {
 			return nil
@@ -184,7 +184,7 @@ func Get(rows engine.Reader, name, instance string) (host.Schedule, bool, error)
 // List returns the schedules of a name, or all if name is "", in the order of name and instance.
 func List(rows engine.Reader, name string) ([]host.Schedule, error) {
 	all := []host.Schedule{}
-	err := each(rows, name, func(k keyspace.Schedule, r *scheduleRecord) { all = append(all, r.schedule(k.Name, k.Instance)) })
+	err := each(rows, name, func(name, instance string, r *scheduleRecord) { all = append(all, r.schedule(name, instance)) })
 	return all, err
 }
 
@@ -192,9 +192,9 @@ func List(rows engine.Reader, name string) ([]host.Schedule, error) {
 // are not set.
 func Wakes(rows engine.Reader) ([]engine.Wake, error) {
 	var all []engine.Wake
-	err := each(rows, "", func(k keyspace.Schedule, r *scheduleRecord) {
+	err := each(rows, "", func(name, instance string, r *scheduleRecord) {
 		if r.Wake != 0 {
-			all = append(all, engine.Wake{Due: r.Wake, Kind: keyspace.WakeSchedule, Name: k.Name, Instance: k.Instance})
+			all = append(all, engine.Wake{Due: r.Wake, Kind: keyspace.WakeSchedule, Name: name, Instance: instance})
 		}
 	})
 	return all, err
@@ -214,15 +214,15 @@ func Runs(rows engine.Reader, name, instance string) ([]host.ScheduleRun, error)
 	if last := r.last(); last >= uint64(r.KeepRuns) {
 		first = max(first, last-uint64(r.KeepRuns)+1)
 	}
-	prefix := keyspace.AppendScheduleRuns(nil, name, instance)
+	prefix := keyspace.ScheduleRun.Prefix(nil, name, instance)
 	page, err := rows.List(engine.ListQuery{
-		Start: keyspace.AppendScheduleRun(nil, name, instance, first), End: keyspace.TupleEnd(prefix), Reverse: true, Limit: r.KeepRuns,
+		Start: keyspace.ScheduleRun.Append(nil, name, instance, first), End: keyspace.TupleEnd(prefix), Reverse: true, Limit: r.KeepRuns,
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range page.Entries {
-		k, err := keyspace.ParseScheduleRun(e.Key)
+		_, _, number, err := keyspace.ScheduleRun.Parse(e.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -231,7 +231,7 @@ func Runs(rows engine.Reader, name, instance string) ([]host.ScheduleRun, error)
 			return nil, err
 		}
 		h := host.ScheduleRun{
-			Run: k.Run, Due: time.UnixMilli(run.Due).UTC(), Started: time.UnixMilli(run.Started).UTC(), Finished: time.UnixMilli(run.Finished).UTC(),
+			Run: number, Due: time.UnixMilli(run.Due).UTC(), Started: time.UnixMilli(run.Started).UTC(), Finished: time.UnixMilli(run.Finished).UTC(),
 			Result: "ok", Error: run.Error, Attempt: run.Attempt, Missed: run.Passed,
 		}
 		if run.Failed {

@@ -29,7 +29,7 @@ func FuzzItem(f *testing.F) {
 type metaRows struct{ value []byte }
 
 func (r metaRows) Get(key []byte) (engine.Entry, bool, error) {
-	if keyspace.Kind(key[0]) == keyspace.KindStreams {
+	if keyspace.Kind(key[0]) == keyspace.Stream.Kind {
 		return engine.Entry{Key: key, Value: r.value}, true, nil
 	}
 	return engine.Entry{}, false, nil

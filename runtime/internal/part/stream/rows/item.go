@@ -46,7 +46,7 @@ func parseItem(value []byte) (it item, err error) {
 
 // readItem reads an item that must be there.
 func readItem(rows engine.Reader, name string, seq uint64) (item, error) {
-	e, found, err := rows.Get(keyspace.AppendStreamItem(nil, name, seq))
+	e, found, err := rows.Get(keyspace.StreamItem.Append(nil, name, seq))
 	if err != nil {
 		return item{}, err
 	}

@@ -45,7 +45,7 @@ func Info(rows engine.Reader, now time.Time, cfg *host.Stream, name string) (hos
 // the order of their names. config returns the limits of a stream, with its defaults filled in, or
 // nil if it is no longer declared.
 func List(rows engine.Reader, now time.Time, config func(name string) *host.Stream) ([]host.StreamInfo, error) {
-	start, end := keyspace.KindRange(keyspace.KindStreams)
+	start, end := keyspace.Stream.Range()
 	q := engine.ListQuery{Start: start, End: end, KeysOnly: true}
 	all := []host.StreamInfo{}
 	for {
@@ -54,20 +54,20 @@ func List(rows engine.Reader, now time.Time, config func(name string) *host.Stre
 			return nil, err
 		}
 		for _, e := range page.Entries {
-			k, err := keyspace.ParseStream(e.Key)
+			stream, err := keyspace.Stream.Parse(e.Key)
 			if err != nil {
 				return nil, err
 			}
-			cfg := config(k.Stream)
+			cfg := config(stream)
 			if cfg == nil {
 				cfg = &host.Stream{}
 			}
-			m, _, err := current(rows, now.UnixMilli(), cfg, k.Stream)
+			m, _, err := current(rows, now.UnixMilli(), cfg, stream)
 			if err != nil {
 				return nil, err
 			}
 			if !m.Deleted {
-				all = append(all, m.info(k.Stream))
+				all = append(all, m.info(stream))
 			}
 		}
 		if q.After = page.Next; q.After == nil {
@@ -106,7 +106,7 @@ func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, afte
 	}
 	if after+1 < m.Next {
 		page, err := rows.List(engine.ListQuery{
-			Start: keyspace.AppendStreamItem(nil, name, after+1), End: keyspace.AppendStreamItem(nil, name, m.Next),
+			Start: keyspace.StreamItem.Append(nil, name, after+1), End: keyspace.StreamItem.Append(nil, name, m.Next),
 			Limit: min(limit, host.MaxStreamBatch), MaxBytes: maxBytes,
 		})
 		if err != nil {
@@ -117,7 +117,7 @@ func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, afte
 		}
 		p.Items = make([]host.StreamItem, len(page.Entries))
 		for i, e := range page.Entries {
-			k, err := keyspace.ParseStreamItem(e.Key)
+			_, seq, err := keyspace.StreamItem.Parse(e.Key)
 			if err != nil {
 				return host.StreamPage{}, err
 			}
@@ -125,10 +125,10 @@ func Read(rows engine.Reader, now time.Time, cfg *host.Stream, name string, afte
 			if err != nil {
 				return host.StreamPage{}, err
 			}
-			if p.Next++; k.Sequence != p.Next {
+			if p.Next++; seq != p.Next {
 				return host.StreamPage{}, &engine.CorruptError{Reason: "an item of a stream is missing"}
 			}
-			p.Items[i] = host.StreamItem{Sequence: k.Sequence, Time: time.UnixMilli(it.time).UTC(), Data: it.data}
+			p.Items[i] = host.StreamItem{Sequence: seq, Time: time.UnixMilli(it.time).UTC(), Data: it.data}
 		}
 	}
 	p.Closed = m.Closed && p.Next+1 == m.Next

@@ -76,7 +76,7 @@ func (s *actorStore) wakes() []engine.Wake {
 // stored counts the rows of items.
 func (s *actorStore) stored() int {
 	s.t.Helper()
-	start, end := keyspace.KindRange(keyspace.KindStreamItems)
+	start, end := keyspace.StreamItem.Range()
 	page, err := s.rows.List(engine.ListQuery{Start: start, End: end, KeysOnly: true})
 	if err != nil {
 		s.t.Fatal(err)

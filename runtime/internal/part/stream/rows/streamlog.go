@@ -23,7 +23,7 @@ import (
 	"github.com/cairn-run/cairn/runtime/internal/record"
 )
 
-// metaRecord is the value of keyspace.KindStreams.
+// metaRecord is the value of keyspace.Stream.Kind.
 type metaRecord struct {
 	_ struct{} `cbor:",toarray"`
 	// First is the first item that is kept, Next the sequence of the next one. Stored <= First is
@@ -55,7 +55,7 @@ func (m *metaRecord) check() error {
 }
 
 func readMeta(rows engine.Reader, name string) (m metaRecord, found bool, err error) {
-	e, found, err := rows.Get(keyspace.AppendStream(nil, name))
+	e, found, err := rows.Get(keyspace.Stream.Append(nil, name))
 	if err != nil || !found {
 		return fresh(), false, err
 	}
@@ -81,7 +81,7 @@ func (l *Log) write(name string, m *metaRecord) error {
 	}
 	// An actor that is full must be able to close and to empty its streams; what fills it are the
 	// items.
-	return l.rows.Put(keyspace.AppendStream(nil, name), value, engine.PutOptions{Exempt: true})
+	return l.rows.Put(keyspace.Stream.Append(nil, name), value, engine.PutOptions{Exempt: true})
 }
 
 // Append appends items, each in CBOR, and returns the sequence of the last. It cuts off what the
@@ -121,7 +121,7 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 	undo := func() {
 		for _, it := range batch[:written] {
 			if it.seq >= m.First {
-				l.rows.Delete(keyspace.AppendStreamItem(nil, name, it.seq)) // of a row of this turn: it cannot fail
+				l.rows.Delete(keyspace.StreamItem.Append(nil, name, it.seq)) // of a row of this turn: it cannot fail
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (l *Log) Append(cfg *host.Stream, name string, items [][]byte) (uint64, err
 	for _, it := range batch {
 		if it.seq >= m.First { // more than the stream keeps may be appended at once
 			value = appendItem(value[:0], &it)
-			if err := l.rows.Put(keyspace.AppendStreamItem(nil, name, it.seq), value, engine.PutOptions{New: true}); err != nil {
+			if err := l.rows.Put(keyspace.StreamItem.Append(nil, name, it.seq), value, engine.PutOptions{New: true}); err != nil {
 				undo()
 				return 0, err
 			}

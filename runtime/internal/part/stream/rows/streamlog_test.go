@@ -344,7 +344,7 @@ func TestDamagedRowsAreErrorsAndNotLoops(t *testing.T) {
 	s, cfg := newStore(t), config(host.Stream{})
 	l := s.log(begin)
 	mustAppend(t, l, cfg, "a", "b")
-	s.rows.Delete(keyspace.AppendStreamItem(nil, "s", 1))
+	s.rows.Delete(keyspace.StreamItem.Append(nil, "s", 1))
 	if _, err := Read(s.rows, begin, cfg, "s", 0, 0, 0); !errors.Is(err, &engine.CorruptError{}) {
 		t.Error(err)
 	}

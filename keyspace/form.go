@@ -1,0 +1,181 @@
+package keyspace
+
+import (
+	"encoding/binary"
+
+	"github.com/cairn-run/cairn/keyspace/tuple"
+)
+
+// Each type of this file appends the keys of the layouts that have the same fields, by code of its
+// own: a key is made for each row that is read or written, and must not allocate. Append functions
+// trust their arguments. Parse functions trust nothing; their error is a [*SyntaxError].
+
+// Single is a key that an actor has once: the kind alone.
+type Single struct{ layout }
+
+// Append appends the key.
+func (l *Single) Append(dst []byte) []byte { return append(dst, byte(l.Kind)) }
+
+// Text is a key of a text, raw.
+type Text struct{ layout }
+
+// Append appends the key.
+func (l *Text) Append(dst []byte, text string) []byte {
+	return append(append(dst, byte(l.Kind)), text...)
+}
+
+// Parse returns the text.
+func (l *Text) Parse(key []byte) (string, error) {
+	var v values
+	err := l.parse(key, &v)
+	return v.s[0], err
+}
+
+// Packed is a key of any tuple.
+type Packed struct{ layout }
+
+// Append appends the key of a tuple in its packed form. With the packed form of the first elements it
+// is the start of the range of all keys that begin with them, which ends at [TupleEnd].
+func (l *Packed) Append(dst, packed []byte) []byte {
+	return append(append(dst, byte(l.Kind)), packed...)
+}
+
+// Number is a key of a number of eight bytes.
+type Number struct{ layout }
+
+// Append appends the key.
+func (l *Number) Append(dst []byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, byte(l.Kind)), n)
+}
+
+// Parse returns the number.
+func (l *Number) Parse(key []byte) (uint64, error) {
+	var v values
+	err := l.parse(key, &v)
+	return v.n[0], err
+}
+
+// Actor is a key of an actor id, raw, so that no byte needs escaping.
+type Actor struct{ layout }
+
+// Append appends the key.
+func (l *Actor) Append(dst []byte, id ActorID) []byte {
+	return append(append(dst, byte(l.Kind)), id[:]...)
+}
+
+// Element is a key of the tuple (family, number).
+type Element[N ~uint8 | ~uint32 | ~uint64] struct{ layout }
+
+// Append appends the key.
+func (l *Element[N]) Append(dst []byte, n N) []byte {
+	return tuple.AppendUint(append(dst, byte(l.Kind), l.family[0], l.family[1]), uint64(n))
+}
+
+// Parse returns the number.
+func (l *Element[N]) Parse(key []byte) (N, error) {
+	var v values
+	err := l.parse(key, &v)
+	return N(v.n[0]), err
+}
+
+// Name is a key of the tuple (name).
+type Name struct{ layout }
+
+// Append appends the key.
+func (l *Name) Append(dst []byte, name string) []byte { return tuple.AppendString(l.lead(dst), name) }
+
+// Parse returns the name.
+func (l *Name) Parse(key []byte) (string, error) {
+	var v values
+	err := l.parse(key, &v)
+	return v.s[0], err
+}
+
+// Pair is a key of the tuple (name, instance).
+type Pair struct{ layout }
+
+// Append appends the key.
+func (l *Pair) Append(dst []byte, name, instance string) []byte {
+	return tuple.AppendString(l.Prefix(dst, name), instance)
+}
+
+// Prefix appends what the keys of all instances of a name begin with. The range ends at [TupleEnd].
+func (l *Pair) Prefix(dst []byte, name string) []byte {
+	return tuple.AppendString(append(dst, byte(l.Kind)), name)
+}
+
+// Parse returns name and instance.
+func (l *Pair) Parse(key []byte) (name, instance string, err error) {
+	var v values
+	err = l.parse(key, &v)
+	return v.s[0], v.s[1], err
+}
+
+// Item is a key of the tuple (name, number).
+type Item struct{ layout }
+
+// Append appends the key.
+func (l *Item) Append(dst []byte, name string, n uint64) []byte {
+	return tuple.AppendUint(l.Prefix(dst, name), n)
+}
+
+// Prefix appends what the keys of all items of a name begin with. The range ends at [TupleEnd].
+func (l *Item) Prefix(dst []byte, name string) []byte {
+	return tuple.AppendString(append(dst, byte(l.Kind)), name)
+}
+
+// Parse returns the name and the number.
+func (l *Item) Parse(key []byte) (name string, n uint64, err error) {
+	var v values
+	err = l.parse(key, &v)
+	return v.s[0], v.n[1], err
+}
+
+// PairItem is a key of the tuple (name, instance, number).
+type PairItem struct{ layout }
+
+// Append appends the key.
+func (l *PairItem) Append(dst []byte, name, instance string, n uint64) []byte {
+	return tuple.AppendUint(l.Prefix(dst, name, instance), n)
+}
+
+// Prefix appends what the keys of all items of a pair begin with. The range ends at [TupleEnd].
+func (l *PairItem) Prefix(dst []byte, name, instance string) []byte {
+	return tuple.AppendString(tuple.AppendString(append(dst, byte(l.Kind)), name), instance)
+}
+
+// Parse returns name, instance and number.
+func (l *PairItem) Parse(key []byte) (name, instance string, n uint64, err error) {
+	var v values
+	err = l.parse(key, &v)
+	return v.s[0], v.s[1], v.n[2], err
+}
+
+// Index is a key of the tuple (name, rank or time, id). Its user appends the last two to a prefix.
+type Index struct{ layout }
+
+// Prefix appends what the keys of a name begin with. The range ends at [TupleEnd].
+func (l *Index) Prefix(dst []byte, name string) []byte {
+	return tuple.AppendString(append(dst, byte(l.Kind)), name)
+}
+
+// Timed is a key of the tuple (Unix milliseconds, logical key).
+type Timed struct{ layout }
+
+// Append appends the key for a logical key that can expire: not empty and not itself such a key.
+func (l *Timed) Append(dst []byte, atMS int64, key []byte) []byte {
+	return tuple.AppendBytes(l.Prefix(dst, atMS), key)
+}
+
+// Prefix appends what the keys of one millisecond begin with. As the end of a range it excludes that
+// millisecond and all later ones.
+func (l *Timed) Prefix(dst []byte, atMS int64) []byte {
+	return tuple.AppendInt(append(dst, byte(l.Kind)), atMS)
+}
+
+// Parse returns the time and the logical key, in new memory.
+func (l *Timed) Parse(key []byte) (atMS int64, inner []byte, err error) {
+	var v values
+	err = l.parse(key, &v)
+	return int64(v.n[0]), v.b, err
+}

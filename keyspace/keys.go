@@ -1,0 +1,166 @@
+package keyspace
+
+// The table of all logical keys. Each row is the one statement of a layout: the functions that print
+// and take apart any key read it, and a test holds docs/keyspace.md to it.
+var (
+	// Persisted is the key of the actor's state.
+	Persisted = Single{layout{Kind: 0x01, prints: "persisted", owner: "actor", value: "state of the actor"}}
+
+	// Connection is the key of a stored connection. Its id is UTF-8 and not empty.
+	Connection = Text{layout{Kind: 0x02, prints: "connection(%)", fields: []field{{asUTF8, "connection id"}},
+		owner: "connections", value: "one connection that outlives a sleep"}}
+
+	inspectorToken = layout{Kind: 0x03, prints: "inspector-token",
+		owner: "inspector", value: "secret that opens the inspector"}
+
+	// UserKV is a key of the application's own key-value store: a tuple, which may be empty.
+	UserKV = Packed{layout{Kind: 0x04, prints: "kv%", fields: []field{{asElements, "user key..."}},
+		owner: "application", value: "whatever the application put"}}
+
+	// QueueMessage is the key of a message. All queues of an actor share the sequence of ids.
+	QueueMessage = Number{layout{Kind: 0x05, prints: "queue/%", fields: []field{{asU64From1, "message id"}},
+		owner: "queues", value: "one message"}}
+
+	// QueueMetadata is the key of what all queues of the actor share.
+	QueueMetadata = Single{layout{Kind: 0x06, prints: "queue-metadata", owner: "queues", value: "next message id and counts"}}
+
+	// WorkflowName is the key of a name in the registry that locations refer to. Indexes count from 0.
+	WorkflowName = Element[uint32]{layout{Kind: KindWorkflow, family: "\x15\x01", prints: "workflow/name %",
+		fields: []field{{asUint32, "name index"}}, owner: "workflow", value: "name"}}
+
+	// WorkflowHistory is the key of an entry of the history. A segment is the index of a name, or the
+	// tuple (name index, iteration) for an iteration of a loop.
+	WorkflowHistory = Place{layout{Kind: KindWorkflow, family: "\x15\x02", prints: "workflow/history%",
+		fields: []field{{asLocation, "segment..."}}, value: "entry of the history"}}
+
+	// WorkflowField is the key of a field of the run.
+	WorkflowField = Element[Field]{layout{Kind: KindWorkflow, family: "\x15\x03", prints: "workflow/%",
+		fields: []field{{asField, "field"}}, value: "field of the run"}}
+
+	// WorkflowEntry is the key of the metadata of an entry in histories of form 1. Metadata that is
+	// written now has a [WorkflowMetadata] key.
+	WorkflowEntry = Name{layout{Kind: KindWorkflow, family: "\x15\x04", prints: "workflow/entry(%)",
+		fields: []field{{asString, "entry id"}}, value: "metadata of an entry, in histories of form 1"}}
+
+	// WorkflowMetadata is the key of the metadata of an entry.
+	WorkflowMetadata = Element[uint32]{layout{Kind: KindWorkflow, family: "\x15\x04", prints: "workflow/entry %",
+		fields: []field{{asUint32, "entry number"}}, value: "metadata of an entry"}}
+
+	// WorkflowUndo is the key of an undo obligation.
+	WorkflowUndo = Element[uint64]{layout{Kind: KindWorkflow, family: "\x15\x05", prints: "workflow/undo %",
+		fields: []field{{asUint, "number"}}, value: "undo obligation"}}
+
+	// WorkflowMessage is the key of a message from another run that was not yet consumed.
+	WorkflowMessage = Element[uint64]{layout{Kind: KindWorkflow, family: "\x15\x06", prints: "workflow/inbox %",
+		fields: []field{{asUint, "number"}}, value: "message from another run"}}
+
+	// WorkflowBlob is the key of the head of a large value, and with a chunk number the key of a part.
+	WorkflowBlob = Blob{layout{Kind: KindWorkflow, family: "\x15\x08", prints: "workflow/blob %",
+		fields: []field{{asHash, "SHA-256"}}, value: "head of a large value"}}
+
+	workflowBlobPart = layout{Kind: KindWorkflow, family: "\x15\x08", prints: "workflow/blob %/chunk %",
+		fields: []field{{asHash, "SHA-256"}, {asChunk, "chunk"}}, value: "part of a large value"}
+
+	traceChunk = layout{Kind: 0x08, family: "\x15\x01", prints: "trace/%/chunk %",
+		fields: []field{{asInt, "bucket start s"}, {asUint, "chunk"}}, owner: "traces", value: "one chunk of spans"}
+
+	// SQLiteMetadata is the key of the size of a file and of what belongs to it.
+	SQLiteMetadata = File{layout{Kind: KindSQLite, family: "\x00", prints: "sqlite/%/metadata",
+		fields: []field{{asFile, "file"}}, owner: "sqlitevfs", value: "file size"}}
+
+	// SQLiteChunk is the key of one page of a file. Indexes count from 0.
+	SQLiteChunk = Page{layout{Kind: KindSQLite, family: "\x01", prints: "sqlite/%/chunk %",
+		fields: []field{{asFile, "file"}, {asU32, "chunk"}}, value: "one page of a file"}}
+
+	// Alarm is the key of a pending alarm. The instance tells alarms of one name apart.
+	Alarm = Pair{layout{Kind: 0x10, prints: "alarm(%, %)", fields: []field{{asString, "name"}, {asString, "instance"}},
+		owner: "alarms", value: "when it is due, payload, attempts"}}
+
+	// Expiry is an entry of the index of keys that expire. Keys order by the time of expiry.
+	Expiry = Timed{layout{Kind: 0x11, prints: "expiry(%, %)", fields: []field{{asInt, "Unix ms"}, {asKey, "key bytes"}},
+		owner: "engine", value: "empty; index of the keys that expire"}}
+
+	// Idempotency is the key of a stored reply, by the idempotency key that the caller sent.
+	Idempotency = Name{layout{Kind: 0x12, prints: "idempotency(%)", fields: []field{{asString, "idempotency key"}},
+		owner: "kernel", value: "reply of a call, kept for repeats"}}
+
+	// Received is the key of the last sequence handled from a sender, by the raw bytes of its id.
+	Received = Actor{layout{Kind: 0x13, prints: "received/%", fields: []field{{asActor, "sender id"}},
+		owner: "mail", value: "last sequence handled from that sender"}}
+
+	// Outgoing is the key of a message that its target has not handled yet.
+	Outgoing = Number{layout{Kind: 0x14, prints: "outgoing/%", fields: []field{{asU64, "sequence"}},
+		owner: "mail", value: "message not yet handled by its target"}}
+
+	// FailedSend is the key of a message that was given up and moved aside.
+	FailedSend = Number{layout{Kind: 0x15, prints: "failed-send/%", fields: []field{{asU64, "sequence"}},
+		owner: "mail", value: "message moved aside: error, attempts, time"}}
+
+	// Event is the key of an event that is kept for subscribers that resume.
+	Event = Number{layout{Kind: 0x16, prints: "event/%", fields: []field{{asU64From1, "event sequence"}},
+		owner: "events", value: "event kept for resuming subscribers"}}
+
+	// QueueReady is the key of the index of messages that can be received now. Its rank is the negated
+	// priority of the message, so keys order as messages are received.
+	QueueReady = Index{layout{Kind: 0x17, prints: "queue-ready(%, %, %)",
+		fields: []field{{asString, "queue"}, {asInt, "rank"}, {asUint, "id"}},
+		owner:  "queues", value: "empty; index of the messages that can be received"}}
+
+	// QueueDelayed is the key of the index of messages that wait for a time: delayed messages, and
+	// messages that a worker has locked.
+	QueueDelayed = Index{layout{Kind: 0x18, prints: "queue-delayed(%, %, %)",
+		fields: []field{{asString, "queue"}, {asInt, "due Unix ms"}, {asUint, "id"}},
+		owner:  "queues", value: "empty; index of the messages that are delayed or locked"}}
+
+	// QueueStats is the key of the counts of one queue.
+	QueueStats = Name{layout{Kind: 0x19, prints: "queue-stats(%)", fields: []field{{asString, "queue"}},
+		owner: "queues", value: "counts of one queue, where its ready messages begin, when it wakes"}}
+
+	// DeadLetter is the key of a message that was given up.
+	DeadLetter = Item{layout{Kind: 0x1A, prints: "dead-letter(%, %)", fields: []field{{asString, "queue"}, {asUint, "id"}},
+		owner: "queues", value: "message that was given up: error, attempts, times"}}
+
+	// QueueDedup is the key of a de-duplication id that a queue has seen.
+	QueueDedup = Pair{layout{Kind: 0x1B, prints: "queue-dedup(%, %)",
+		fields: []field{{asString, "queue"}, {asString, "de-duplication id"}},
+		owner:  "queues", value: "id of the message that was sent with it"}}
+
+	// QueueReply is the key of the result of a message, kept for the sender that wants it.
+	QueueReply = Number{layout{Kind: 0x1C, prints: "queue-reply/%", fields: []field{{asU64From1, "message id"}},
+		owner: "queues", value: "reply to a message, kept for its sender"}}
+
+	// Schedule is the key of a schedule. The instance tells schedules of one name apart.
+	Schedule = Pair{layout{Kind: 0x1D, prints: "schedule(%, %)", fields: []field{{asString, "name"}, {asString, "instance"}},
+		owner: "schedules", value: "rule, next run, payload"}}
+
+	// ScheduleRun is the key of the result of one run of a schedule. Runs count from 1.
+	ScheduleRun = PairItem{layout{Kind: 0x1E, prints: "schedule-run(%, %, %)",
+		fields: []field{{asString, "name"}, {asString, "instance"}, {asUint, "run"}},
+		owner:  "schedules", value: "times and result of one run"}}
+
+	// Stream is the key of what is known of one stream.
+	Stream = Name{layout{Kind: 0x1F, prints: "stream(%)", fields: []field{{asString, "stream"}},
+		owner: "streams", value: "first and next sequence, bytes, whether it is closed"}}
+
+	// StreamItem is the key of one item of a stream. Sequences count from 1.
+	StreamItem = Item{layout{Kind: 0x20, prints: "stream-item(%, %)",
+		fields: []field{{asString, "stream"}, {asUint, "sequence"}}, owner: "streams", value: "one item"}}
+
+	// Control is the key of what operators have set for an actor.
+	Control = Single{layout{Kind: 0x21, prints: "control", owner: "operators", value: "what operators have set: a pause, limits"}}
+
+	// Run is the key of what a living workflow run waits for.
+	Run = Single{layout{Kind: 0x22, prints: "run", owner: "runs", value: "what a workflow run that lives waits for: a time, the state"}}
+)
+
+// layouts is the table in order of kind and family.
+var layouts = [...]*layout{
+	&Persisted.layout, &Connection.layout, &inspectorToken, &UserKV.layout, &QueueMessage.layout,
+	&QueueMetadata.layout, &WorkflowName.layout, &WorkflowHistory.layout, &WorkflowField.layout,
+	&WorkflowEntry.layout, &WorkflowMetadata.layout, &WorkflowUndo.layout, &WorkflowMessage.layout,
+	&WorkflowBlob.layout, &workflowBlobPart, &traceChunk, &SQLiteMetadata.layout, &SQLiteChunk.layout,
+	&Alarm.layout, &Expiry.layout, &Idempotency.layout, &Received.layout, &Outgoing.layout,
+	&FailedSend.layout, &Event.layout, &QueueReady.layout, &QueueDelayed.layout, &QueueStats.layout,
+	&DeadLetter.layout, &QueueDedup.layout, &QueueReply.layout, &Schedule.layout, &ScheduleRun.layout,
+	&Stream.layout, &StreamItem.layout, &Control.layout, &Run.layout,
+}
