@@ -38,21 +38,8 @@ func NewActorID(slot uint16, unixSeconds uint32, random [10]byte) ActorID {
 	return id
 }
 
-// Slot returns the hash slot of the actor.
-func (id ActorID) Slot() uint16 { return binary.BigEndian.Uint16(id[0:]) }
-
-// Unix returns the second in which the actor was created.
-func (id ActorID) Unix() uint32 { return binary.BigEndian.Uint32(id[2:]) }
-
 // IsZero reports whether id names no actor.
 func (id ActorID) IsZero() bool { return id == ActorID{} }
-
-// Valid reports whether id has the form that [NewActorID] makes: version,
-// variant and a slot in range.
-func (id ActorID) Valid() bool {
-	u := uuid.UUID(id)
-	return u.Version() == 8 && u.Variant() == uuid.RFC4122 && id.Slot() < Slots
-}
 
 // String returns the id as a UUID in the form 8-4-4-4-12, lower-case.
 func (id ActorID) String() string { return uuid.UUID(id).String() }
@@ -66,9 +53,11 @@ func (id ActorID) AppendString(dst []byte) []byte {
 // MarshalText returns what [ActorID.String] returns; the error is always nil.
 func (id ActorID) MarshalText() ([]byte, error) { return uuid.UUID(id).MarshalText() }
 
-// UnmarshalText parses what [ParseActorID] parses.
+// UnmarshalText parses the form 8-4-4-4-12 in hexadecimal digits of either case. It refuses the other
+// forms of [uuid.Parse], and a UUID that [NewActorID] does not make. The error is a [*SyntaxError];
+// its offset is 0 if 36 characters are not of that form.
 func (id *ActorID) UnmarshalText(text []byte) error {
-	parsed, err := ParseActorID(string(text))
+	parsed, err := parseActorID(string(text))
 	if err != nil {
 		return err
 	}
@@ -76,11 +65,7 @@ func (id *ActorID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseActorID parses the form 8-4-4-4-12 in hexadecimal digits of either case.
-// It refuses the other forms of [uuid.Parse], and a UUID that is not
-// [ActorID.Valid]: such a one was not made by Cairn. The error is a
-// [*SyntaxError]; its offset is 0 if 36 characters are not of that form.
-func ParseActorID(s string) (ActorID, error) {
+func parseActorID(s string) (ActorID, error) {
 	fail := func(at int, reason string) (ActorID, error) {
 		return ActorID{}, &SyntaxError{"actor id", at, reason}
 	}
@@ -88,7 +73,7 @@ func ParseActorID(s string) (ActorID, error) {
 		return fail(min(len(s), 36), fmt.Sprintf("want 36 characters, have %d", len(s)))
 	}
 	u, err := uuid.Parse(s)
-	switch slot := ActorID(u).Slot(); {
+	switch slot := binary.BigEndian.Uint16(u[:]); {
 	case err != nil:
 		return fail(0, "want hexadecimal digits in the form 8-4-4-4-12")
 	case u.Version() != 8:

@@ -184,8 +184,8 @@ func TestLateMessageDoesNotReachTheSuccessorOfADestroyedActor(t *testing.T) {
 // rows returns the rows of an actor's space in the store, and those of its index.
 func rows(t *testing.T, d *engine.Disk, id string) int {
 	t.Helper()
-	actorID, err := keyspace.ParseActorID(id)
-	if err != nil {
+	var actorID keyspace.ActorID
+	if err := actorID.UnmarshalText([]byte(id)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := engine.Open(t.Context(), engine.Options{Dir: "data/store", Disk: d})
